@@ -1,0 +1,70 @@
+# make up      everything on this machine: sets up, builds, starts, prints a link
+# make test    everything that can fail: Go with -race, Vitest, real browsers
+SHELL := /bin/bash
+export CGO_ENABLED ?= 0
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
+DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
+
+.PHONY: up build test test-go test-desktop test-browser chaos lint bench fmt generate
+
+up: build
+	@scripts/setup run
+	bin/choir up
+
+build: bin/choir
+
+desktop/node_modules/.package-lock.json: desktop/package.json desktop/package-lock.json
+	@scripts/setup run
+	cd desktop && npm ci --no-audit --no-fund
+	@touch $@
+
+desktop/dist/index.html: desktop/node_modules/.package-lock.json $(DESKTOP_SOURCES)
+	cd desktop && npm run build
+	@touch $@
+
+# The guest is a small binary of its own, carried inside choir (docs/adr/0021).
+GUEST := internal/guest/image/payload/choir-guest
+
+$(GUEST): $(GO_SOURCES)
+	go build -ldflags "-s -w" -o $@ ./cmd/choir-guest
+
+bin/choir: desktop/dist/index.html $(GUEST) $(GO_SOURCES)
+	go build -tags embedguest -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/choir
+
+test:
+	@scripts/setup test
+	@start=$$(date +%s); $(MAKE) --no-print-directory test-all && echo "make test took $$(( $$(date +%s) - start )) s"
+
+.PHONY: test-all
+test-all: test-desktop build test-go test-browser
+
+test-go: build
+	CGO_ENABLED=1 go test -race -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/...
+	@# Whole computers, one package at a time: two cores are soon busy.
+	CGO_ENABLED=1 go test -race -p 1 -timeout 12m ./bench/... ./test/...
+
+test-desktop: desktop/node_modules/.package-lock.json
+	cd desktop && npm test
+
+test-browser: build desktop/node_modules/.package-lock.json
+	cd test/browser && node --test --test-timeout=240000
+
+chaos: build
+	CHOIR_CHAOS=10m CGO_ENABLED=1 go test -race -count=1 -timeout 40m -v ./test/chaos
+
+lint: desktop/dist/index.html
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'gofmt: run make fmt'; exit 1; }
+	go vet ./...
+	go tool -modfile=tools/go.mod staticcheck ./...
+	cd desktop && npm run lint && npm run typecheck
+
+bench: build
+	bin/choir bench --write bench/results/latest.md
+
+fmt:
+	gofmt -w $$(git ls-files '*.go')
+	cd desktop && npm run fmt --if-present
+
+generate:
+	go generate ./...

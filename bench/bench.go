@@ -1,0 +1,254 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// Options say what to measure with.
+type Options struct {
+	// Binary is the choir program that is started for the rows that need the
+	// whole, and Version what it calls itself.
+	Binary, Version string
+	// Guest is the guest binary that boxes are started with.
+	Guest string
+	// Dir is where everything is written: on the disk that is to be measured.
+	// A directory is made in it and removed at the end.
+	Dir string
+	// Modules are places where the desktop's dependencies may lie installed, by
+	// lock file, as in DATA/cache/node_modules. The first that is there is used.
+	Modules []string
+	// Progress is told what is being measured; nil: nobody.
+	Progress io.Writer
+	// Tiny measures so little that the numbers mean nothing: for tests.
+	Tiny bool
+}
+
+// Quantity is a number with its unit.
+type Quantity struct {
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+// Target is what a row is held to. Of says which of its numbers: ours, ratio
+// (ours/raw, or raw/ours where more of ours is better: see Result.Ratio) or
+// added (ours-raw).
+type Target struct {
+	Of      string   `json:"of"`
+	AtLeast bool     `json:"at_least,omitempty"`
+	Limit   Quantity `json:"limit"`
+}
+
+// Result is one line of the table.
+type Result struct {
+	ID      string    `json:"id"`
+	What    string    `json:"what"`
+	Ours    *Quantity `json:"ours,omitempty"`
+	Raw     *Quantity `json:"raw,omitempty"`
+	RawWhat string    `json:"raw_what,omitempty"`
+	// Ratio is ours over raw, in the sense that Target has it: of throughputs
+	// where it is "at least", of times where it is "at most".
+	Ratio  float64 `json:"ratio,omitempty"`
+	Target *Target `json:"target,omitempty"`
+	// Met is nil when nothing was measured or nothing is asked.
+	Met  *bool  `json:"met,omitempty"`
+	Note string `json:"note,omitempty"`
+	// NotMeasured says why there is no number.
+	NotMeasured string `json:"not_measured,omitempty"`
+	// Failed is set when it should have been measured, but an error ended it.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// added is what ours takes on top of raw.
+func (r Result) added() Quantity {
+	return Quantity{max(0, r.Ours.Value-r.Raw.Value), r.Ours.Unit}
+}
+
+// judge fills Met.
+func (r Result) judge() Result {
+	if r.Target == nil || r.Ours == nil {
+		return r
+	}
+	got := r.Ours.Value
+	switch r.Target.Of {
+	case ofRatio:
+		got = r.Ratio
+	case ofAdded:
+		got = r.added().Value
+	}
+	met := got <= r.Target.Limit.Value
+	if r.Target.AtLeast {
+		met = got >= r.Target.Limit.Value
+	}
+	r.Met = &met
+	return r
+}
+
+const (
+	ofOurs  = "ours"
+	ofRatio = "ratio"
+	ofAdded = "added"
+)
+
+func atMost(of string, v float64, unit string) *Target {
+	return &Target{Of: of, Limit: Quantity{v, unit}}
+}
+
+func atLeast(of string, v float64, unit string) *Target {
+	return &Target{Of: of, AtLeast: true, Limit: Quantity{v, unit}}
+}
+
+// Report is a whole run.
+type Report struct {
+	Started time.Time     `json:"started"`
+	Took    time.Duration `json:"took_ns"`
+	Version string        `json:"version"`
+	Machine Machine       `json:"machine"`
+	Results []Result      `json:"results"`
+}
+
+// Failed reports whether a row that should have been measured ended in an error.
+func (r Report) Failed() bool {
+	return slices.ContainsFunc(r.Results, func(r Result) bool { return r.Failed })
+}
+
+// Row is something that can be measured by itself.
+type Row struct {
+	Name  string `json:"id"`
+	About string `json:"about"`
+	run   func(ctx context.Context, e *env) ([]Result, error)
+}
+
+// Rows lists what can be measured, in the order of a whole run.
+func Rows() []Row {
+	return []Row{
+		{"start", "choir up to healthy, on a new and on an existing data directory", start},
+		{"painted", "choir up to a painted desktop in a headless Chromium", painted},
+		{"idle", "memory of a control plane with nothing to do", idle},
+		{"append", "an append to a log, against a raw publish", appends},
+		{"replay", "projecting a log, against raw inserts of its rows", replay},
+		{"prompt", "a prompt until it is acknowledged", prompts},
+		{"event", "an event until a desktop has it", events},
+		{"terminal", "a terminal from opening to its prompt, and its echo", terminal},
+		{"exec", "/bin/true in a warm box", execTrue},
+		{"box", "the start of a box, against bubblewrap alone", boxes},
+		{"checkpoint", "a checkpoint of 10,000 files, against git", checkpoints},
+		{"hmr", "what the way to the dev server adds to a hot update", hmr},
+		{"document", "writing a revision; listing 60", documents},
+		{"binary", "the size of the program", binarySize},
+	}
+}
+
+// rowLimit bounds one row, so that one that hangs does not take the others along.
+const rowLimit = 90 * time.Second
+
+// env is what rows measure in.
+type env struct {
+	Options
+	dir string // the row's own scratch directory
+}
+
+// size is n, or little in a tiny run.
+func (e *env) size(n, tiny int) int {
+	if e.Tiny {
+		return tiny
+	}
+	return n
+}
+
+// say tells about progress.
+func (e *env) say(format string, args ...any) {
+	if e.Progress != nil {
+		fmt.Fprintf(e.Progress, format+"\n", args...) // nobody may be reading
+	}
+}
+
+// missingError says that this machine lacks what a row needs: no failure.
+type missingError struct{ why string }
+
+func (m missingError) Error() string { return m.why }
+
+// Run measures the named rows, or all. An error means that nothing was
+// measured: fault.NotFound for an unknown name. What went wrong in a row is in
+// its Result.
+func Run(ctx context.Context, o Options, names ...string) (Report, error) {
+	rows, err := choose(names)
+	if err != nil {
+		return Report{}, err
+	}
+	dir, err := os.MkdirTemp(o.Dir, "choir-bench-")
+	if err != nil {
+		return Report{}, fault.Wrap("bench", err)
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil && o.Progress != nil {
+			fmt.Fprintln(o.Progress, "left behind:", err)
+		}
+	}()
+	r := Report{Started: time.Now().UTC().Truncate(time.Second), Version: o.Version, Machine: lookAt(ctx, dir)}
+	begin := time.Now()
+	for i, row := range rows {
+		if err := ctx.Err(); err != nil {
+			return r, err
+		}
+		e := &env{Options: o}
+		e.say("[%d/%d] %s: %s", i+1, len(rows), row.Name, row.About)
+		at := time.Now()
+		results, err := e.measure(ctx, dir, row)
+		if err != nil {
+			result := Result{ID: row.Name, What: row.About, NotMeasured: err.Error()}
+			if missing := (missingError{}); !errors.As(err, &missing) {
+				result.Failed = true
+			}
+			results = append(results, result)
+		}
+		for _, result := range results {
+			result = result.judge()
+			r.Results = append(r.Results, result)
+			e.say("      %s", result.line())
+		}
+		e.say("      (%.1f s)", time.Since(at).Seconds())
+	}
+	r.Took = time.Since(begin)
+	r.Machine.LoadAfter = load()
+	return r, ctx.Err()
+}
+
+func (e *env) measure(ctx context.Context, dir string, row Row) (_ []Result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rowLimit)
+	defer cancel()
+	if e.dir, err = os.MkdirTemp(dir, row.Name+"-"); err != nil {
+		return nil, err
+	}
+	// What one row leaves dirty must not be written during the next.
+	defer func() { err = errors.Join(err, os.RemoveAll(e.dir), settle(dir)) }()
+	return row.run(ctx, e)
+}
+
+func choose(names []string) ([]Row, error) {
+	all := Rows()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var out []Row
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(r Row) bool { return r.Name == name })
+		if i < 0 {
+			known := make([]string, len(all))
+			for i, r := range all {
+				known[i] = r.Name
+			}
+			return nil, fault.New("bench", fault.NotFound, "There are: "+strings.Join(known, ", ")+".", fmt.Errorf("there is no benchmark %q", name))
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}

@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/creack/pty"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local"
+)
+
+// ground is a driver with a computer and a tree to mount.
+type ground struct {
+	driver *local.Driver
+	sandbox.Computer
+	live  string
+	count int
+}
+
+func openGround(ctx context.Context, e *env) (*ground, error) {
+	g := &ground{live: filepath.Join(e.dir, "workspace")}
+	if err := os.MkdirAll(g.live, 0o755); err != nil {
+		return nil, err
+	}
+	var err error
+	g.driver, err = local.New(ctx, local.Options{Guest: e.Guest, Dir: filepath.Join(e.dir, "driver")})
+	if fault.Is(err, fault.Missing) {
+		return nil, missingError{err.Error()}
+	} else if err != nil {
+		return nil, err
+	}
+	if g.Computer, err = g.driver.Open(ctx, sandbox.ComputerSpec{CID: contract.NewCID(), Dir: e.dir}); err != nil {
+		return nil, errors.Join(err, g.driver.Close())
+	}
+	return g, nil
+}
+
+func (g *ground) Close() error { return errors.Join(g.Computer.Close(), g.driver.Close()) }
+
+func (g *ground) box(ctx context.Context, kind contract.BoxKind, mounts ...sandbox.Mount) (sandbox.Box, *guest.Client, error) {
+	g.count++
+	box, err := g.Box(ctx, sandbox.BoxSpec{ID: fmt.Sprint("b", g.count), Kind: kind, Mounts: mounts})
+	if err != nil {
+		return nil, nil, err
+	}
+	return box, guest.NewClient(box.Tether().Transport()), nil
+}
+
+func (g *ground) tree() sandbox.Mount {
+	return sandbox.Mount{Source: g.live, Target: "/computer", Mode: sandbox.ReadWrite}
+}
+
+// boxes starts boxes in turns with bubblewrap alone: with the same view, and
+// with the least that isolates at all.
+func boxes(ctx context.Context, e *env) (_ []Result, err error) {
+	g, err := openGround(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	bwrap, view := g.driver.View()
+	view = append(view, "--bind", g.live, "/computer", "--remount-ro", "/", "/bin/true")
+	least := []string{"--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--unshare-net", "--unshare-ipc",
+		"--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv",
+		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
+		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", g.live, "/computer", "/bin/true"}
+	overlay := sandbox.Mount{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{g.live}}
+	var plain, overlaid, same, minimal times
+	start := func(t *times, m sandbox.Mount) error {
+		var box sandbox.Box
+		err := t.timed(func() (err error) { box, _, err = g.box(ctx, contract.BoxTask, m); return err })
+		if err != nil {
+			return err
+		}
+		return box.Kill()
+	}
+	bare := func(t *times, args []string) error {
+		return t.timed(func() error { return exec.CommandContext(ctx, bwrap, args...).Run() })
+	}
+	for i := range e.rounds(60, 12, 8*time.Second) {
+		if err := errors.Join(start(&plain, g.tree()), bare(&same, view), start(&overlaid, overlay), bare(&minimal, least)); err != nil {
+			return nil, err
+		}
+		if i == 0 && !e.Tiny { // the first of each warms caches
+			plain, overlaid, same, minimal = nil, nil, nil, nil
+		}
+	}
+	note := "A box has started when its guest answers over the tether; bubblewrap, when true has ended in it."
+	return []Result{
+		{ID: "box", What: "box start, against bwrap with the same view", Ours: plain.ms(), Raw: same.ms(), RawWhat: "bwrap with the mounts of a box, running /bin/true",
+			Ratio: over(plain.p50(), same.p50()), Target: atMost(ofRatio, 1.5, "×"), Note: note + fastest(plain, same)},
+		{ID: "box-bare", What: "box start, against the least bwrap", Ours: plain.ms(), Raw: minimal.ms(), RawWhat: "bwrap with /usr, /proc, /dev and a tmpfs, running /bin/true",
+			Ratio: over(plain.p50(), minimal.p50()), Target: atMost(ofRatio, 1.5, "×"), Note: "What a box hides of the host needs mounts that this one has not." + fastest(plain, minimal)},
+		{ID: "box-overlay", What: "box start with an overlay, against bwrap with the same view", Ours: overlaid.ms(), Raw: same.ms(), RawWhat: "as above, without an overlay",
+			Ratio: over(overlaid.p50(), same.p50())},
+	}, nil
+}
+
+func execTrue(ctx context.Context, e *env) (_ []Result, err error) {
+	g, err := openGround(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	_, client, err := g.box(ctx, contract.BoxTask, g.tree())
+	if err != nil {
+		return nil, err
+	}
+	var ours, raw times
+	for i := range e.size(300, 5) {
+		err := ours.timed(func() error {
+			exit, err := client.Exec(ctx, guest.ExecRequest{Argv: []string{"/bin/true"}}, guest.Streams{})
+			if err == nil && exit.Code != 0 {
+				err = fmt.Errorf("true ended with %d", exit.Code)
+			}
+			return err
+		})
+		err = errors.Join(err, raw.timed(func() error { return exec.CommandContext(ctx, "/bin/true").Run() }))
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 && !e.Tiny {
+			ours, raw = nil, nil
+		}
+	}
+	return []Result{{ID: "exec", What: "/bin/true in a warm box", Ours: ours.ms(), Raw: raw.ms(), RawWhat: "/bin/true started on the host",
+		Ratio: over(ours.p50(), raw.p50()), Target: atMost(ofOurs, 3, "ms")}}, nil
+}
+
+// terminal opens a box with a shell on a terminal until it prompts, and types
+// into one, in turns with a terminal on the host.
+func terminal(ctx context.Context, e *env) (_ []Result, err error) {
+	g, err := openGround(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	const prompt = "ready:"
+	var opened times
+	for range e.rounds(15, 5, 5*time.Second) {
+		if err := openTerminal(ctx, g, &opened, prompt); err != nil {
+			return nil, err
+		}
+	}
+	_, client, err := g.box(ctx, contract.BoxTerminal, g.tree())
+	if err != nil {
+		return nil, err
+	}
+	ours, err := client.PTY(ctx, guest.PTYRequest{Argv: []string{"sleep", "600"}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ours.Close()) }()
+	cmd := exec.CommandContext(ctx, "sleep", "600")
+	raw, err := pty.Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		err = errors.Join(err, cmd.Process.Kill(), raw.Close())
+		_ = cmd.Wait() // it was killed
+	}()
+	var echoed, rawEchoed times
+	for i := range e.size(500, 5) {
+		if err := errors.Join(echoed.timed(func() error { return echo(ours) }), rawEchoed.timed(func() error { return echo(raw) })); err != nil {
+			return nil, err
+		}
+		if i == 0 && !e.Tiny {
+			echoed, rawEchoed = nil, nil
+		}
+	}
+	return []Result{
+		{ID: "terminal", What: "terminal: open to first prompt", Ours: opened.ms(), Target: atMost(ofOurs, 60, "ms"), Note: "A new box with an interactive shell on a terminal."},
+		{ID: "echo", What: "terminal: echo of a key", Ours: echoed.ms(), Raw: rawEchoed.ms(), RawWhat: "a terminal opened on the host", Target: atMost(ofAdded, 1, "ms")},
+	}, nil
+}
+
+func openTerminal(ctx context.Context, g *ground, t *times, prompt string) error {
+	at := time.Now()
+	box, client, err := g.box(ctx, contract.BoxTerminal, g.tree())
+	if err != nil {
+		return err
+	}
+	shown, err := client.PTY(ctx, guest.PTYRequest{Argv: []string{"/bin/sh", "-i"}, Env: map[string]string{"PS1": prompt}, Rows: 24, Cols: 80})
+	if err != nil {
+		return errors.Join(err, box.Kill())
+	}
+	var seen []byte
+	buf := make([]byte, 4096)
+	for !bytes.Contains(seen, []byte(prompt)) {
+		n, err := shown.Read(buf)
+		if seen = append(seen, buf[:n]...); err != nil {
+			return errors.Join(fmt.Errorf("the shell did not prompt, it said %q: %w", seen, err), shown.Close(), box.Kill())
+		}
+	}
+	*t = append(*t, time.Since(at))
+	return errors.Join(shown.Close(), box.Kill())
+}
+
+// echo types a key and waits until the terminal shows it.
+func echo(rw io.ReadWriter) error {
+	key := []byte{'x'}
+	if _, err := rw.Write(key); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(rw, key)
+	if err == nil && !slices.Equal(key, []byte{'x'}) {
+		err = fmt.Errorf("the terminal echoed %q", key)
+	}
+	return err
+}

@@ -1,0 +1,431 @@
+package bench
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+)
+
+// records are a computer's log, state and blobs, wired as the product wires
+// them: the appender asks the state about ids.
+type records struct {
+	bus  *bus.Bus
+	log  *ledger.Log
+	st   *state.Store
+	end  context.CancelFunc
+	wg   sync.WaitGroup
+	fail error // of the projector
+}
+
+// openRecords opens everything but the projector; see project.
+func openRecords(ctx context.Context, dir string) (_ *records, err error) {
+	r := &records{end: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	if r.bus, err = bus.Open(ctx, bus.Options{Dir: filepath.Join(dir, "nats")}); err != nil {
+		return nil, err
+	}
+	blobs, err := blob.OpenDisk(filepath.Join(dir, "blobs"), blob.Quota{})
+	if err != nil {
+		return nil, err
+	}
+	if r.st, err = state.Open(ctx, filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
+		return nil, err
+	}
+	if r.log, err = ledger.Open(ctx, r.bus.JetStream(), ledger.Options{CID: contract.NewCID(), Blobs: blobs, Index: r.st, Health: r.bus.Health}); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// project starts the projector, as it runs while a computer is awake.
+func (r *records) project(ctx context.Context) {
+	ctx, r.end = context.WithCancel(ctx)
+	r.wg.Go(func() { r.fail = r.st.Project(ctx, r.log) })
+}
+
+func (r *records) Close() error {
+	r.end()
+	r.wg.Wait()
+	err := r.fail
+	if r.log != nil {
+		err = errors.Join(err, r.log.Close())
+	}
+	if r.st != nil {
+		err = errors.Join(err, r.st.Close())
+	}
+	if r.bus != nil {
+		err = errors.Join(err, r.bus.Close())
+	}
+	return err
+}
+
+func intention() contract.Draft {
+	return contract.Draft{Role: contract.RoleUser, Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: strings.Repeat("an intention ", 20)}}
+}
+
+// appends takes turns with raw publishes of the same bytes to the same stream,
+// so that both see the same disk and the same neighbors.
+func appends(ctx context.Context, e *env) (_ []Result, err error) {
+	r, err := openRecords(ctx, e.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	first, err := r.log.Append(ctx, intention())
+	if err != nil {
+		return nil, err
+	}
+	body, err := contract.MarshalEvent(first[0])
+	if err != nil {
+		return nil, err
+	}
+	subject := contract.SubjectLog(contract.NewCID(), contract.RoleUser, "prompt.submitted")
+	publish := func() error { _, err := r.bus.JetStream().Publish(ctx, subject, body); return err }
+	one := func() error { _, err := r.log.Append(ctx, intention()); return err }
+	var ours, raw times
+	for i := range e.rounds(1000, 100, 8*time.Second) {
+		// Who goes first changes, so that neither is always behind the other.
+		a, b, fa, fb := &ours, &raw, one, publish
+		if i%2 == 1 {
+			a, b, fa, fb = b, a, fb, fa
+		}
+		if err := errors.Join(a.timed(fa), b.timed(fb)); err != nil {
+			return nil, err
+		}
+	}
+	many, single, err := r.rush(ctx, e, publish, one)
+	if err != nil {
+		return nil, err
+	}
+	r.project(ctx)
+	projected, alone, err := r.rush(ctx, e, publish, one)
+	if err != nil {
+		return nil, err
+	}
+	rate := func(d time.Duration) *Quantity { return &Quantity{1 / d.Seconds(), "/s"} }
+	inRow := "synchronous publishes, one after the other"
+	return []Result{
+		{ID: "append", What: "append, one caller", Ours: rate(ours.p50()), Raw: rate(raw.p50()), RawWhat: "synchronous publish with nats.go of the same bytes to the same stream",
+			Ratio: over(raw.p50(), ours.p50()), Target: atLeast(ofRatio, 0.8, "×"),
+			Note: fmt.Sprintf("The state is its index, as always; nothing is projected meanwhile. One append took %s, one publish %s.", ours.ms(), raw.ms()) + fastest(raw, ours)},
+		{ID: "append-8", What: "append, 8 callers at once", Ours: rate(many.p50()), Raw: rate(single.p50()), RawWhat: inRow,
+			Ratio: over(single.p50(), many.p50()), Target: atLeast(ofRatio, 0.8, "×")},
+		{ID: "append-8-projected", What: "append, 8 callers at once, while projecting", Ours: rate(projected.p50()), Raw: rate(alone.p50()), RawWhat: inRow,
+			Ratio: over(alone.p50(), projected.p50()), Note: "The projector writes what is appended to the same disk at the same time; the raw side has nothing to project."},
+	}, nil
+}
+
+// rush appends from 8 callers at once, in turns with publishes one by one, and
+// returns what an event took in each.
+func (r *records) rush(ctx context.Context, e *env, publish, one func() error) (many, single times, err error) {
+	const callers, each = 8, 64
+	for range e.rounds(15, 5, 5*time.Second) {
+		at := time.Now()
+		var g errgroup.Group
+		for range callers {
+			g.Go(func() error {
+				for range each / callers {
+					if err := one(); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return nil, nil, err
+		}
+		many = append(many, time.Since(at)/each)
+		at = time.Now()
+		for range each {
+			if err := publish(); err != nil {
+				return nil, nil, err
+			}
+		}
+		single = append(single, time.Since(at)/each)
+	}
+	return many, single, nil
+}
+
+// kept is a log in memory, so that reading it costs nothing.
+type kept []contract.Event
+
+func (k kept) Last() uint64 { return uint64(len(k)) }
+
+func (k kept) Read(_ context.Context, after uint64, limit int) ([]contract.Event, error) {
+	rest := k[min(after, uint64(len(k))):]
+	return rest[:min(limit, len(rest))], nil
+}
+
+func (k kept) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
+	return func(yield func(contract.Event, error) bool) {
+		for _, e := range k[min(after, uint64(len(k))):] {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		<-ctx.Done()
+		yield(contract.Event{}, ctx.Err())
+	}
+}
+
+// workday makes a log as runs make them, through the appender: tasks with their
+// tool calls, files, and windows moving.
+func workday(ctx context.Context, dir string, n int) (_ kept, err error) {
+	r, err := openRecords(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	var out kept
+	add := func(drafts ...contract.Draft) error {
+		events, err := r.log.Append(ctx, drafts...)
+		out = append(out, events...)
+		return err
+	}
+	system, user := contract.RoleSystem, contract.RoleUser
+	err = add(contract.Draft{Role: system, Type: "computer.created", Data: &contract.ComputerCreated{Name: "one", Driver: "local"}},
+		contract.Draft{Role: user, Type: "window.opened", Data: &contract.WindowOpened{Window: "w", App: "a", State: contract.WindowNormal}})
+	for err == nil && len(out) < n {
+		id := contract.NewID()
+		run := contract.DeriveID(id, "run")
+		task := contract.DeriveID(run, "task:1")
+		drafts := []contract.Draft{{ID: id, Role: user, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: "make it blue"}},
+			{Role: roleOf("task.requested"), Run: run, Task: task, Type: "task.requested",
+				Data: &contract.TaskRequested{Task: contract.DirectorTask{ID: task, Run: run, Kind: contract.KindAgent, Goal: "g"}.WithDefaults()}}}
+		for c := range 20 {
+			call := fmt.Sprint("c", c)
+			in := func(typ string, p contract.Payload) {
+				drafts = append(drafts, contract.Draft{Role: roleOf(typ), Run: run, Task: task, Type: typ, Data: p})
+			}
+			in("tool.called", &contract.ToolCalled{Call: call, Name: "bash", Args: json.RawMessage(`{"command":"npm test"}`), Attempt: 1})
+			in("tool.returned", &contract.ToolReturned{Call: call, Name: "bash", OK: true, Output: strings.Repeat("ok ", 100), Attempt: 1})
+			in("file.written", &contract.FileWritten{Path: fmt.Sprintf("workspace/f%d.go", c), Size: 100, SHA256: contract.NewBlobRef(sha256.Sum256([]byte(call)))})
+			in("window.moved", &contract.WindowMoved{Window: "w", Frame: contract.Frame{X: c, W: 100, H: 100}, State: contract.WindowNormal})
+		}
+		err = add(drafts...)
+	}
+	return out, err
+}
+
+// roleOf is a role that may say a type.
+func roleOf(typ string) contract.Role {
+	info, _ := contract.Lookup(typ)
+	return info.Roles[0]
+}
+
+// rawTables are what a workday leaves behind.
+var rawTables = []string{"events", "runs", "conversations", "messages", "tasks", "tool_calls", "files", "windows"}
+
+type table struct {
+	insert string
+	rows   [][]any
+}
+
+// replay compares the projection of a log with inserts of the rows it leaves
+// behind, into the same schema with the same pragmas and batches.
+func replay(ctx context.Context, e *env) ([]Result, error) {
+	log, err := workday(ctx, filepath.Join(e.dir, "log"), e.size(4000, 100))
+	if err != nil {
+		return nil, err
+	}
+	project := func(path string) (took time.Duration, err error) {
+		s, err := state.Open(ctx, path)
+		if err != nil {
+			return 0, err
+		}
+		at := time.Now()
+		err = s.Recover(ctx, log)
+		took = time.Since(at)
+		return took, errors.Join(err, s.Close())
+	}
+	model := filepath.Join(e.dir, "model.sqlite")
+	if _, err := project(model); err != nil {
+		return nil, err
+	}
+	tables, err := rowsOf(ctx, model)
+	if err != nil {
+		return nil, err
+	}
+	var ours, raw times
+	for n := range e.rounds(7, 3, 10*time.Second) {
+		took, err := project(filepath.Join(e.dir, fmt.Sprint("replay", n)))
+		if err != nil {
+			return nil, err
+		}
+		ours = append(ours, took)
+		if took, err = insertRaw(ctx, filepath.Join(e.dir, fmt.Sprint("raw", n)), tables); err != nil {
+			return nil, err
+		}
+		raw = append(raw, took)
+	}
+	rate := func(t times) *Quantity { return &Quantity{float64(len(log)) / t.p50().Seconds(), "events/s"} }
+	return []Result{{ID: "replay", What: "projection replay", Ours: rate(ours), Raw: rate(raw), RawWhat: "inserting the rows that the replay leaves, with the same schema, pragmas and batches, foreign keys off",
+		Ratio: over(raw.p50(), ours.p50()), Target: atLeast(ofRatio, 0.6, "×"),
+		Note: fmt.Sprintf("%d events; the projection also updates rows, which the raw side need not.", len(log)) + fastest(raw, ours)}}, nil
+}
+
+func rowsOf(ctx context.Context, path string) (_ []table, err error) {
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var out []table
+	for _, name := range rawTables {
+		t, err := rowsOfTable(ctx, db, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func rowsOfTable(ctx context.Context, db *sql.DB, name string) (table, error) {
+	rows, err := db.QueryContext(ctx, "SELECT * FROM "+name)
+	if err != nil {
+		return table{}, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return table{}, err
+	}
+	t := table{insert: "INSERT INTO " + name + " VALUES (?" + strings.Repeat(",?", len(columns)-1) + ")"}
+	for rows.Next() {
+		values, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return table{}, err
+		}
+		t.rows = append(t.rows, values)
+	}
+	return t, rows.Err()
+}
+
+// insertRaw makes one transaction per 500 events, as the projector does, with a
+// like share of every other table's rows.
+func insertRaw(ctx context.Context, path string, tables []table) (took time.Duration, err error) {
+	s, err := state.Open(ctx, path) // the schema
+	if err != nil {
+		return 0, err
+	}
+	if err := s.Close(); err != nil {
+		return 0, err
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(NORMAL)&_pragma=temp_store(MEMORY)")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	at := time.Now()
+	inserts := make([]*sql.Stmt, len(tables))
+	for i, t := range tables {
+		if inserts[i], err = db.PrepareContext(ctx, t.insert); err != nil {
+			return 0, err
+		}
+		defer inserts[i].Close()
+	}
+	const batch = 500
+	total := len(tables[0].rows)
+	share := func(t table, done int) int { return len(t.rows) * min(done, total) / total }
+	for done := 0; done < total; done += batch {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return 0, err
+		}
+		for i, t := range tables {
+			insert := tx.StmtContext(ctx, inserts[i])
+			for _, row := range t.rows[share(t, done):share(t, done+batch)] {
+				if _, err := insert.ExecContext(ctx, row...); err != nil {
+					return 0, errors.Join(err, tx.Rollback())
+				}
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(at), nil
+}
+
+// documents writes revisions of a document of 200 lines, and lists 60.
+func documents(ctx context.Context, e *env) (_ []Result, err error) {
+	r, err := openRecords(ctx, e.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	sync, err := newSyncer(e.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sync.Close()) }()
+	r.project(ctx)
+	d := document.New(r.log, r.st)
+	person := document.Author{Name: "ana", Role: contract.RoleUser, User: "u1"}
+	body := strings.Repeat("a line of a document that someone writes\n", 200)
+	newest, err := func() (document.Revision, error) {
+		id := contract.NewID()
+		return d.Create(ctx, id, "A plan", document.PathFor("runs", "A plan", id), body, person)
+	}()
+	if err != nil {
+		return nil, err
+	}
+	const revisions = 60
+	var writes, lists, syncs times
+	for newest.Revision < revisions {
+		err := writes.timed(func() (err error) {
+			newest, err = d.Revise(ctx, newest.ID, newest.Revision, body+fmt.Sprintln("line", newest.Revision), person)
+			return err
+		})
+		if err = errors.Join(err, syncs.timed(sync.sync)); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.st.Wait(ctx, newest.Seq); err != nil {
+		return nil, err
+	}
+	for range e.size(100, 3) {
+		err := lists.timed(func() error {
+			list, err := d.History(ctx, newest.ID, 0, 0)
+			if err == nil && len(list) != revisions {
+				err = fmt.Errorf("%d revisions are listed of %d", len(list), revisions)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return []Result{
+		{ID: "document-write", What: "document: write a revision", Ours: writes.ms(), Target: atMost(ofOurs, 3, "ms"),
+			Note: fmt.Sprintf("8 kB, on disk when acknowledged. Of it one fsync of this disk: %s.", syncs.ms())},
+		{ID: "document-list", What: "document: list 60 revisions", Ours: lists.ms(), Target: atMost(ofOurs, 3, "ms")},
+	}, nil
+}

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// times are how long each of many tries took.
+type times []time.Duration
+
+// timed adds how long f takes.
+func (t *times) timed(f func() error) error {
+	at := time.Now()
+	err := f()
+	*t = append(*t, time.Since(at))
+	return err
+}
+
+// p returns a quantile, 0 for none.
+func (t times) p(q float64) time.Duration {
+	if len(t) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(t))
+	return s[min(len(s)-1, int(q*float64(len(s))))]
+}
+
+func (t times) p50() time.Duration { return t.p(0.5) }
+
+// ms is the median in milliseconds.
+func (t times) ms() *Quantity { return millis(t.p50()) }
+
+func millis(d time.Duration) *Quantity { return &Quantity{float64(d) / 1e6, "ms"} }
+
+// over is a/b, 0 when there is nothing to divide by.
+func over(a, b time.Duration) float64 {
+	if b <= 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+// fastest compares the fastest tenth of both sides, which a busy machine
+// disturbs least. It is told beside the medians, which are what is judged.
+func fastest(a, b times) string {
+	return fmt.Sprintf(" Of the fastest tenth of each: %s.", Quantity{over(a.p(0.1), b.p(0.1)), "×"})
+}
+
+// rounds counts from 0 to n, or to a few in a tiny run. On a machine that is so
+// busy that limit passes it stops early, but not before it has counted least:
+// the whole must not take forever.
+func (e *env) rounds(n, least int, limit time.Duration) iter.Seq[int] {
+	if e.Tiny {
+		n, least = 1, 1
+	}
+	return func(yield func(int) bool) {
+		end := time.Now().Add(limit)
+		for i := range n {
+			if i >= least && time.Now().After(end) || !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// syncer appends some bytes to a file and syncs it, over and over: what one
+// durable write costs here and now.
+type syncer struct {
+	f *os.File
+	b []byte
+}
+
+func newSyncer(dir string) (*syncer, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "fsync"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return &syncer{f: f, b: make([]byte, 700)}, err
+}
+
+func (s *syncer) sync() error {
+	_, err := s.f.Write(s.b)
+	return errors.Join(err, s.f.Sync())
+}
+
+func (s *syncer) Close() error { return s.f.Close() }
+
+// settle writes what is dirty on dir's file system.
+func settle(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
+}

@@ -1,0 +1,265 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"choir.dev/choiros/internal/client"
+)
+
+// plane is a control plane started from the real binary.
+type plane struct {
+	URL      string `json:"url"`
+	ClaimURL string `json:"claim_url"`
+	Token    string `json:"token"`
+	PID      int    `json:"pid"`
+
+	began   time.Time
+	healthy time.Duration // from the start of the process to its line
+	cmd     *exec.Cmd
+	done    chan struct{}
+	logs    *tail
+}
+
+const (
+	startLimit = 30 * time.Second
+	stopLimit  = 15 * time.Second
+)
+
+// up starts the binary on a data directory, with none of the user's own
+// configuration, and returns when it says that it is healthy.
+func (e *env) up(ctx context.Context, data string) (*plane, error) {
+	if e.Binary == "" {
+		return nil, missingError{"there is no choir binary to start"}
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(e.dir, "config.toml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return nil, err
+	}
+	p := &plane{done: make(chan struct{}), logs: &tail{max: 16 << 10}}
+	p.cmd = exec.Command(e.Binary, "up", "--config", file, "--data", data, "--listen", "127.0.0.1:0", "--no-open", "--json")
+	p.cmd.Env = plainEnviron()
+	p.cmd.Stderr = p.logs
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a Ctrl-C reaches it through Close only
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.began = time.Now()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	line := make(chan []byte, 1)
+	go func() { // ends with the process, which Close waits for
+		r := bufio.NewReader(out)
+		b, _ := r.ReadBytes('\n') // without a line there is nothing to decode
+		p.healthy = time.Since(p.began)
+		line <- b
+		_, _ = io.Copy(io.Discard, r)
+		_ = p.cmd.Wait() // how it ended is seen in ProcessState
+		close(p.done)
+	}()
+	timeout := time.NewTimer(startLimit)
+	defer timeout.Stop()
+	select {
+	case b := <-line:
+		if err := json.Unmarshal(b, p); err != nil {
+			return nil, errors.Join(fmt.Errorf("choir up did not come up: %s", oneLine(p.logs.String())), p.Close())
+		}
+		return p, nil
+	case <-timeout.C:
+		return nil, errors.Join(fmt.Errorf("choir up was not healthy after %s: %s", startLimit, oneLine(p.logs.String())), p.Close())
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), p.Close())
+	}
+}
+
+// Close ends the control plane in an orderly way, else by force.
+func (p *plane) Close() error {
+	err := p.cmd.Process.Signal(syscall.SIGTERM)
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	select {
+	case <-p.done:
+		return err
+	case <-time.After(stopLimit):
+	}
+	err = errors.Join(err, fmt.Errorf("choir up did not end within %s", stopLimit), p.cmd.Process.Kill())
+	<-p.done
+	return err
+}
+
+func (p *plane) client() (*client.Client, error) { return client.New(p.URL, p.Token, "") }
+
+// plainEnviron is what a control plane needs of the environment: no keys of
+// models, no settings.
+func plainEnviron() []string {
+	var out []string
+	for _, kv := range os.Environ() {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "PATH", "HOME", "LANG", "TMPDIR":
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// start measures the start of the whole. Each new data directory is started
+// once more, for the time on an existing one.
+func start(ctx context.Context, e *env) ([]Result, error) {
+	var fresh, existing times
+	for i := range e.rounds(6, 3, 10*time.Second) {
+		data := filepath.Join(e.dir, fmt.Sprint("data", i))
+		for _, t := range []*times{&fresh, &existing} {
+			p, err := e.up(ctx, data)
+			if err != nil {
+				return nil, err
+			}
+			*t = append(*t, p.healthy)
+			if err := p.Close(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	target := atMost(ofOurs, 0.4, "s")
+	seconds := func(t times) *Quantity { return &Quantity{t.p50().Seconds(), "s"} }
+	return []Result{
+		{ID: "start-new", What: "choir up to healthy, new data directory", Ours: seconds(fresh), Target: target,
+			Note: "From the start of the process to its line on standard output; makes the computer, its workspace and first checkpoint."},
+		{ID: "start", What: "choir up to healthy, existing data directory", Ours: seconds(existing), Target: target},
+	}, nil
+}
+
+// idle waits until a control plane's memory has come to rest.
+func idle(ctx context.Context, e *env) (_ []Result, err error) {
+	p, err := e.up(ctx, filepath.Join(e.dir, "data"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	const mb = 1e6
+	need := e.size(12, 2)
+	var last, rest int64
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.Now().Add(20 * time.Second)
+	note := fmt.Sprintf("Resident set of the one process that has everything embedded, once it has moved by less than 1 MB in %d s.", need/4)
+	for still := 0; still < need; still++ {
+		if rest, err = resident(p.PID); err != nil {
+			return nil, err
+		}
+		if d := rest - last; d > mb || d < -mb {
+			last, still = rest, 0
+		}
+		if time.Now().After(limit) {
+			note = "Resident set after 20 s, not yet at rest."
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	below, count, err := family(p.PID)
+	if err != nil {
+		return nil, err
+	}
+	return []Result{{ID: "idle", What: "idle memory of the control plane", Ours: &Quantity{float64(rest) / mb, "MB"}, Target: atMost(ofOurs, 100, "MB"),
+		Note: note + fmt.Sprintf(" The %d processes below it (bubblewrap, the keeper's guest) have %.1f MB more.", count, float64(below)/mb)}}, nil
+}
+
+// resident is a process' resident set in bytes.
+func resident(pid int) (int64, error) {
+	value := field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
+	kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
+	}
+	return kb << 10, nil
+}
+
+// family sums the resident sets of a process' descendants.
+func family(pid int) (bytes int64, count int, err error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, t := range tasks {
+		b, err := os.ReadFile(t)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		} else if err != nil {
+			return 0, 0, err
+		}
+		for _, f := range strings.Fields(string(b)) {
+			child, err := strconv.Atoi(f)
+			if err != nil {
+				return 0, 0, err
+			}
+			own, err := resident(child)
+			if err != nil {
+				continue // it has ended
+			}
+			more, n, err := family(child)
+			if err != nil {
+				return 0, 0, err
+			}
+			bytes, count = bytes+own+more, count+1+n
+		}
+	}
+	return bytes, count, nil
+}
+
+func binarySize(_ context.Context, e *env) ([]Result, error) {
+	if e.Binary == "" {
+		return nil, missingError{"there is no choir binary"}
+	}
+	info, err := os.Stat(e.Binary)
+	if err != nil {
+		return nil, err
+	}
+	return []Result{{ID: "binary", What: "size of the binary", Ours: &Quantity{float64(info.Size()) / 1e6, "MB"}, Target: atMost(ofOurs, 60, "MB"),
+		Note: "With the guest, the desktop's build and its source in it."}}, nil
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	max int
+	mu  sync.Mutex
+	b   bytes.Buffer
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b.Write(p)
+	if over := t.b.Len() - t.max; over > 0 {
+		t.b.Next(over)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}

@@ -1,0 +1,26 @@
+// Choir-guest is process 1 of a box. It is a program of its own, not a verb of
+// choir alone, because a box must start in milliseconds and choir's dependencies
+// take longer than that to initialise. See docs/adr/0021.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	_ "choir.dev/choiros/internal/guest/early" // before anything else
+
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox/local/launch"
+)
+
+func main() {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "guest":
+		os.Exit(guest.Main(context.Background(), os.Args[2], services()))
+	case len(os.Args) > 2 && os.Args[1] == "launch":
+		os.Exit(launch.Main(os.Args[2:]))
+	}
+	fmt.Fprintln(os.Stderr, "usage: choir-guest guest KIND (started by choir, inside a box)")
+	os.Exit(2)
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"choir.dev/choiros/bench"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest/image"
+)
+
+// benchCmd measures this binary on this machine. It needs no running control
+// plane: what it needs it starts itself, on scratch data.
+func benchCmd() *cobra.Command {
+	var t talk
+	var dir, file string
+	cmd := &cobra.Command{Use: "bench [NAME]", Short: "Measure this binary on this machine, against the raw tools", Args: between(0, -1)}
+	cmd.Long = cmd.Short + ". NAME is one or more of:\n"
+	for _, r := range bench.Rows() {
+		cmd.Long += fmt.Sprintf("\n  %-12s %s", r.Name, r.About)
+	}
+	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
+	cmd.Flags().StringVar(&dir, "dir", "", "where to write scratch data; default: beside the default data directory, on the same disk")
+	cmd.Flags().StringVar(&file, "write", "", "write the table to this file too")
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		cfg, err := config.Load(config.Sources{Environ: os.Environ()})
+		if err != nil {
+			return err
+		}
+		if dir == "" {
+			dir = filepath.Dir(cfg.Server.Data)
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fault.New("bench", fault.Invalid, "Choose another place with --dir.", err)
+		}
+		if dir, err = filepath.Abs(dir); err != nil {
+			return err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		scratch, err := os.MkdirTemp(dir, "choir-bench-guest-")
+		if err != nil {
+			return fault.New("bench", fault.Invalid, "Choose another place with --dir.", err)
+		}
+		defer os.RemoveAll(scratch)
+		guest, err := image.Path(scratch)
+		if err != nil {
+			return err
+		}
+		report, err := bench.Run(cmd.Context(), bench.Options{Binary: self, Version: version, Guest: guest, Dir: dir, Progress: os.Stderr,
+			Modules: []string{filepath.Join(cfg.Server.Data, "cache", "node_modules"), filepath.Join(filepath.Dir(self), "cache", "node_modules")},
+		}, names...)
+		if err != nil {
+			return err
+		}
+		if file != "" {
+			if err := os.WriteFile(file, []byte(report.Markdown()), 0o644); err != nil {
+				return err
+			}
+		}
+		if err := t.show(report, func(w io.Writer) { fmt.Fprint(w, report.Markdown()) }); err != nil {
+			return err
+		}
+		if report.Failed() {
+			return exitError(exitFailed)
+		}
+		return nil
+	}
+	return cmd
+}

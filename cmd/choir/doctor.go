@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/guest/image"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local"
+)
+
+func versionCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: exactly(0), RunE: func(*cobra.Command, []string) error {
+		if asJSON {
+			return printJSON(map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+		}
+		_, err := fmt.Printf("choir %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return err
+	}}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// doctorCmd looks at this machine, whether or not a control plane runs.
+func doctorCmd() *cobra.Command {
+	t := &talk{}
+	cmd := &cobra.Command{Use: "doctor", Short: "Say what this machine provides and what is missing", Args: exactly(0)}
+	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var findings []api.Finding
+		for _, tool := range []struct{ name, need, hint string }{
+			{"git", "checkpoints", "Install git 2.38 or newer."},
+			{"node", "the live desktop", "Install Node.js 20.19 or newer; without it the kept build is served and can't be rewritten live."},
+			{"npm", "the live desktop", "It comes with Node.js."},
+		} {
+			f := api.Finding{ID: tool.name, Status: "ok"}
+			out, err := exec.CommandContext(cmd.Context(), tool.name, "--version").Output()
+			f.Detail = strings.TrimSpace(string(out))
+			if err != nil {
+				f.Status, f.Detail, f.Hint = "fail", "not found; needed for "+tool.need, tool.hint
+			}
+			findings = append(findings, f)
+		}
+		dir, err := os.MkdirTemp("", "choir-doctor-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		guest, err := image.Path(dir)
+		if err != nil {
+			return err
+		}
+		isolated := api.Finding{ID: "isolation", Status: "ok", Detail: "boxes can be isolated with bubblewrap"}
+		for _, f := range local.Diagnose(cmd.Context(), local.Options{Guest: guest, Dir: dir}) {
+			status := "warn"
+			if f.Severity == sandbox.Fatal {
+				status, isolated.Status, isolated.Detail = "fail", "fail", "boxes can't be isolated, so none is opened"
+			}
+			findings = append(findings, api.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
+		}
+		findings = append(findings, isolated)
+		failed := false
+		if err := t.show(findings, func(w io.Writer) {
+			for _, f := range findings {
+				row(w, map[string]string{"ok": "✓", "warn": "!", "fail": "✕"}[f.Status], f.ID, f.Detail, f.Hint)
+			}
+		}); err != nil {
+			return err
+		}
+		for _, f := range findings {
+			failed = failed || f.Status == "fail"
+		}
+		if failed {
+			return exitError(exitFailed)
+		}
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/control/api"
+)
+
+func checkpointsCmd() *cobra.Command {
+	var limit int
+	cmd := verb("checkpoints", "List checkpoints, newest first", exactly(0),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+			all, _, err := c.Checkpoints(ctx, 0, limit)
+			if err != nil {
+				return err
+			}
+			return t.show(list(all), func(w io.Writer) {
+				for _, k := range all {
+					row(w, short(k.ID), mark(k.Verified), ago(k.Time), k.Kind, fmt.Sprintf("%d files", k.Files), oneLine(k.Message, 70))
+				}
+			})
+		})
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many")
+	return cmd
+}
+
+func checkpointCmd() *cobra.Command {
+	var message string
+	cmd := verb("checkpoint", "Make a checkpoint of everything as it is", exactly(0),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+			k, err := c.Checkpoint(ctx, message)
+			if err != nil {
+				return err
+			}
+			return t.show(k, func(w io.Writer) {
+				if k.Created {
+					row(w, "checkpoint", k.ID)
+				} else {
+					row(w, "nothing changed since", k.ID)
+				}
+			})
+		})
+	cmd.Flags().StringVarP(&message, "message", "m", "Checkpoint", "what it is")
+	return cmd
+}
+
+func diffCmd() *cobra.Command {
+	var path string
+	cmd := verb("diff A [B]", "Compare two checkpoints, or one with the live files", between(1, 2),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			r := api.DiffRequest{From: args[0], Path: path}
+			if len(args) == 2 {
+				r.To = args[1]
+			}
+			d, err := c.Diff(ctx, r)
+			if err != nil {
+				return err
+			}
+			return t.show(d, func(w io.Writer) {
+				fmt.Fprint(w, plain(d.Diff))
+				if d.Truncated {
+					fmt.Fprintln(w, "… cut; narrow it with --path")
+				}
+			})
+		})
+	cmd.Flags().StringVar(&path, "path", "", "only this file or folder")
+	return cmd
+}
+
+func restoreCmd() *cobra.Command {
+	var paths []string
+	var dry bool
+	cmd := verb("restore ID", "Go back to a checkpoint, by a new one", exactly(1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			r, err := c.Restore(ctx, api.RestoreRequest{To: args[0], Paths: paths, DryRun: dry})
+			if err != nil {
+				return err
+			}
+			return t.show(r, func(w io.Writer) { printRestored(w, r) })
+		})
+	cmd.Flags().StringArrayVar(&paths, "path", nil, "only this file or folder; may be given several times")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would change")
+	return cmd
+}
+
+func undoCmd() *cobra.Command {
+	var dry bool
+	cmd := verb("undo", "Undo the last restore; an undo can be undone the same way", exactly(0),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+			r, err := c.Undo(ctx, dry)
+			if err != nil {
+				return err
+			}
+			return t.show(r, func(w io.Writer) { printRestored(w, r) })
+		})
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would change")
+	return cmd
+}
+
+func printRestored(w io.Writer, r api.Restored) {
+	verb := map[contract.ChangeOp]string{contract.ChangeAdded: "brings back", contract.ChangeModified: "changes", contract.ChangeDeleted: "removes", contract.ChangeMode: "changes the mode of"}
+	for _, ch := range r.Changes {
+		row(w, verb[ch.Op], oneLine(ch.Path, 200))
+	}
+	if len(r.Changes) == 0 {
+		row(w, "nothing differs")
+	}
+	if r.DryRun {
+		row(w, "nothing was changed: this was a dry run")
+		return
+	}
+	row(w, "now at", r.Checkpoint)
+	row(w, "before, kept as", r.Safety)
+}
+
+func rebuildCmd() *cobra.Command {
+	var check bool
+	cmd := verb("rebuild", "Replay the log into a new state file", exactly(0),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+			r, err := c.Rebuild(ctx, check)
+			if err != nil {
+				return err
+			}
+			if err := t.show(r, func(w io.Writer) {
+				row(w, "replayed", fmt.Sprintf("%d events in %d ms", r.Sequence, r.DurationMS))
+				for _, d := range r.Differences {
+					row(w, "differs", oneLine(d, 300))
+				}
+				if r.Equal {
+					row(w, "the state is what the log says")
+				}
+			}); err != nil {
+				return err
+			}
+			if check && !r.Equal {
+				return exitError(exitFailed)
+			}
+			return nil
+		})
+	cmd.Flags().BoolVar(&check, "check", false, "only compare; exits with 1 when they differ")
+	return cmd
+}

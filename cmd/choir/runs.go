@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// promptResult is the stable shape of `choir prompt --json`.
+type promptResult struct {
+	Run        string       `json:"run"`
+	Status     string       `json:"status"`
+	Summary    string       `json:"summary"`
+	Document   string       `json:"document"`
+	Tasks      []promptTask `json:"tasks"`
+	Checkpoint string       `json:"checkpoint"`
+	CostUSD    float64      `json:"cost_usd"`
+}
+
+type promptTask struct {
+	ID           string `json:"id"`
+	Kind         string `json:"kind"`
+	Goal         string `json:"goal"`
+	Status       string `json:"status"`
+	Verification string `json:"verification"`
+}
+
+func resultOf(r api.Run) promptResult {
+	out := promptResult{Run: r.ID, Status: string(r.Status), Summary: r.Summary, Document: r.Document,
+		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}}
+	for _, t := range r.Tasks {
+		out.Tasks = append(out.Tasks, promptTask{t.ID, string(t.Kind), t.Goal, t.Status, string(t.Verification)})
+	}
+	return out
+}
+
+func promptCmd() *cobra.Command {
+	var wait bool
+	var timeout time.Duration
+	var model string
+	cmd := verb("prompt TEXT", "Say what you want; the Director plans it and the Associate does it", between(1, -1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			acted, err := c.Prompt(ctx, api.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model})
+			if err != nil {
+				return err
+			}
+			if !wait {
+				run, err := c.Run(ctx, acted.Run)
+				if err != nil {
+					return err
+				}
+				return t.show(resultOf(run), func(w io.Writer) { row(w, "run", acted.Run, run.Status) })
+			}
+			wctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			run, err := c.Wait(wctx, acted.Run)
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+			if err := t.show(resultOf(run), func(w io.Writer) { printRun(w, run) }); err != nil {
+				return err
+			}
+			switch {
+			case run.Status == contract.RunDone:
+				return nil
+			case run.Status == contract.RunWaiting:
+				return exitError(exitNeedsInput)
+			case !run.Status.Ended():
+				fmt.Fprintf(os.Stderr, "choir: the run goes on; look at it with: choir runs %s\n", run.ID)
+			}
+			return exitError(exitFailed)
+		})
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long --wait waits; the run itself goes on")
+	cmd.Flags().StringVar(&model, "model", "", "provider/model or an alias")
+	return cmd
+}
+
+func printRun(w io.Writer, r api.Run) {
+	row(w, "run", r.ID)
+	row(w, "prompt", oneLine(r.Prompt, 100))
+	row(w, "status", string(r.Status)+suffix(r.Reason))
+	row(w, "model", r.Provider+"/"+strings.TrimPrefix(r.Model, r.Provider+"/"))
+	row(w, "verified", mark(r.Verified))
+	row(w, "checkpoint", r.Checkpoint)
+	row(w, "cost", fmt.Sprintf("$%.4f, %d + %d tokens", r.Usage.CostUSD, r.Usage.TokensIn, r.Usage.TokensOut))
+	for _, t := range r.Tasks {
+		row(w, "task", fmt.Sprintf("%s %s %s: %s", mark(t.Verification), t.Status, t.Kind, oneLine(t.Goal, 80)))
+	}
+	for _, q := range r.Questions {
+		row(w, "question", fmt.Sprintf("%s: %s %v", q.ID, oneLine(q.Text, 200), q.Choices))
+	}
+	if r.Error != "" {
+		row(w, "error", oneLine(r.Error, 300))
+	}
+	fmt.Fprintf(w, "\n%s\n", plain(r.Summary))
+}
+
+func suffix(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + oneLine(s, 120) + ")"
+}
+
+func mark(v contract.VerificationStatus) string {
+	switch v {
+	case contract.VerificationPass:
+		return "✓"
+	case contract.VerificationFail:
+		return "✕"
+	}
+	return "?"
+}
+
+func runsCmd() *cobra.Command {
+	var limit int
+	cmd := verb("runs [ID]", "List runs, or show one", between(0, 1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				run, err := c.Run(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return t.show(run, func(w io.Writer) { printRun(w, run) })
+			}
+			runs, _, err := c.Runs(ctx, 0, limit)
+			if err != nil {
+				return err
+			}
+			return t.show(list(runs), func(w io.Writer) {
+				for _, r := range runs {
+					row(w, r.ID, r.Status, mark(r.Verified), ago(r.Started), oneLine(r.Prompt, 70))
+				}
+			})
+		})
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many, newest first")
+	return cmd
+}
+
+func runCmd() *cobra.Command {
+	cmd := group("run", "Cancel, pause, resume, steer or answer a run")
+	for _, command := range []contract.RunCommand{contract.CommandCancel, contract.CommandPause, contract.CommandResume} {
+		cmd.AddCommand(verb(string(command)+" ID", strings.ToUpper(string(command)[:1])+string(command)[1:]+" a run", exactly(1),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				acted, err := c.Command(ctx, args[0], command)
+				if err != nil {
+					return err
+				}
+				return t.show(acted, func(w io.Writer) { row(w, command, args[0]) })
+			}))
+	}
+	cmd.AddCommand(
+		verb("steer ID TEXT", "Say something to a run", between(2, -1),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				acted, err := c.Steer(ctx, args[0], strings.Join(args[1:], " "))
+				if err != nil {
+					return err
+				}
+				return t.show(acted, func(w io.Writer) { row(w, "steered", args[0]) })
+			}),
+		verb("answer ID QUESTION TEXT", "Answer a run's question", between(3, -1),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				acted, err := c.Answer(ctx, args[0], api.Answer{Question: args[1], Answer: strings.Join(args[2:], " ")})
+				if err != nil {
+					return err
+				}
+				return t.show(acted, func(w io.Writer) { row(w, "answered", args[0]) })
+			}))
+	return cmd
+}
+
+func eventsCmd() *cobra.Command {
+	var o client.EventsOptions
+	cmd := verb("events", "Print the log as NDJSON CloudEvents", exactly(0),
+		func(ctx context.Context, _ *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+			for e, err := range c.Events(ctx, o) {
+				if err != nil {
+					if ctx.Err() != nil {
+						return nil // interrupted while following
+					}
+					return err
+				}
+				b, err := contract.MarshalEvent(e)
+				if err != nil {
+					return fault.Wrap("events", err)
+				}
+				if _, err := fmt.Printf("%s\n", b); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	cmd.Flags().Uint64Var(&o.After, "after", 0, "only events after this sequence")
+	cmd.Flags().BoolVar(&o.Follow, "follow", false, "go on as events happen")
+	cmd.Flags().StringSliceVar(&o.Types, "type", nil, "only these types")
+	cmd.Flags().IntVar(&o.Limit, "limit", 0, "at most so many; 0: all")
+	return cmd
+}

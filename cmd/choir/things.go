@@ -1,0 +1,374 @@
+package main
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+func execCmd() *cobra.Command {
+	var cwd string
+	cmd := verb("exec [--cwd P] -- CMD…", "Run a command of your own on the live files, checkpoints around it", between(1, -1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			eio := api.ExecIO{Stdout: os.Stdout, Stderr: os.Stderr}
+			if t.json {
+				eio.Stdout = os.Stderr
+			}
+			if st, err := os.Stdin.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
+				eio.Stdin = os.Stdin
+			}
+			exit, err := c.Exec(ctx, api.ExecRequest{Argv: args, Cwd: cwd}, eio)
+			if err != nil {
+				return err
+			}
+			if t.json {
+				if err := printJSON(exit); err != nil {
+					return err
+				}
+			}
+			if exit.Reason != "" {
+				fmt.Fprintf(os.Stderr, "choir: the command was ended: %s\n", exit.Reason)
+			}
+			if exit.Code != 0 {
+				return exitError(exit.Code)
+			}
+			return nil
+		})
+	cmd.Flags().StringVar(&cwd, "cwd", "", "folder to run in, relative to the computer's root")
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func filesCmd() *cobra.Command {
+	cmd := group("files", "List, read, write and remove files of the computer")
+	cmd.AddCommand(
+		verb("ls [PATH]", "List a folder", between(0, 1),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				path := ""
+				if len(args) == 1 {
+					path = args[0]
+				}
+				files, err := c.Files(ctx, strings.Trim(path, "/"))
+				if err != nil {
+					return err
+				}
+				return t.show(list(files), func(w io.Writer) {
+					for _, f := range files {
+						row(w, f.Mode, f.Kind, f.Size, ago(f.Modified), oneLine(f.ID, 200))
+					}
+				})
+			}),
+		verb("cat PATH", "Print a file", exactly(1),
+			func(ctx context.Context, _ *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				r, _, err := c.Get(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				defer r.Close()
+				_, err = io.Copy(os.Stdout, r)
+				return err
+			}),
+		verb("get PATH [LOCAL]", "Copy a file from the computer", between(1, 2), getFile),
+		verb("put LOCAL PATH", "Copy a file to the computer; LOCAL - is standard input", exactly(2),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				in := io.Reader(os.Stdin)
+				if args[0] != "-" {
+					f, err := os.Open(args[0])
+					if err != nil {
+						return err
+					}
+					defer f.Close()
+					in = f
+				}
+				file, err := c.Put(ctx, args[1], in)
+				if err != nil {
+					return err
+				}
+				return t.show(file, func(w io.Writer) { row(w, "wrote", file.ID, fmt.Sprintf("%d bytes", file.Size)) })
+			}),
+		rmCmd())
+	return cmd
+}
+
+func getFile(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+	local := filepath.Base(args[0])
+	if len(args) == 2 {
+		local = args[1]
+	}
+	r, size, err := c.Get(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	f, err := os.CreateTemp(filepath.Dir(local), ".choir-get-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), local); err != nil {
+		return err
+	}
+	return t.show(map[string]any{"id": args[0], "local": local, "size": size}, func(w io.Writer) { row(w, "got", local, fmt.Sprintf("%d bytes", size)) })
+}
+
+func rmCmd() *cobra.Command {
+	var recursive bool
+	cmd := verb("rm PATH", "Remove a file", exactly(1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			if err := c.Remove(ctx, args[0], recursive); err != nil {
+				return err
+			}
+			return t.show(map[string]any{"id": args[0], "removed": true}, func(w io.Writer) { row(w, "removed", args[0]) })
+		})
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "a folder and everything in it")
+	return cmd
+}
+
+func addCmd() *cobra.Command {
+	var name string
+	cmd := verb("add PATH|URL", "Bring a folder or a repository into workspace/", exactly(1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			added, err := add(ctx, c, args[0], name)
+			if err != nil {
+				return err
+			}
+			return t.show(added, func(w io.Writer) {
+				row(w, "added", added.ID, fmt.Sprintf("%d files, %d bytes", added.Files, added.Bytes))
+			})
+		})
+	cmd.Flags().StringVar(&name, "name", "", "folder under workspace/; by default the last part of PATH or URL")
+	return cmd
+}
+
+func add(ctx context.Context, c *client.Client, what, name string) (api.Added, error) {
+	if strings.Contains(what, "://") || (strings.Contains(what, "@") && strings.Contains(what, ":")) {
+		return c.AddURL(ctx, api.AddRequest{URL: what, Name: name})
+	}
+	dir, err := filepath.Abs(what)
+	if err != nil {
+		return api.Added{}, err
+	}
+	if st, err := os.Stat(dir); err != nil {
+		return api.Added{}, err
+	} else if !st.IsDir() {
+		return api.Added{}, fault.New("add", fault.Invalid, "Use: choir files put "+what+" workspace/"+filepath.Base(what), errors.New(what+" is not a folder"))
+	}
+	if name == "" {
+		name = filepath.Base(dir)
+	}
+	r, w := io.Pipe()
+	packed := make(chan error, 1)
+	go func() { // AddTar reads to the end, or r is closed, either of which ends it
+		err := writeTar(w, dir)
+		w.CloseWithError(err)
+		packed <- err
+	}()
+	added, err := c.AddTar(ctx, name, "file://"+dir, r)
+	_ = r.CloseWithError(errNotTaken) // never fails
+	if perr := <-packed; perr != nil && !errors.Is(perr, errNotTaken) && !errors.Is(perr, io.ErrClosedPipe) {
+		return api.Added{}, fault.New("add", fault.Invalid, "", fmt.Errorf("read %s: %w", dir, perr))
+	}
+	return added, err
+}
+
+var errNotTaken = errors.New("the rest is not wanted")
+
+// writeTar packs a folder: names, bytes, executable bits and symlinks as they
+// are; sockets, pipes and devices are left out.
+func writeTar(w io.Writer, dir string) error {
+	tw := tar.NewWriter(w)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return errors.Join(packDir(tw, root, ""), tw.Close())
+}
+
+// packDir packs what is in a folder. (The fs.FS of a Root would refuse names
+// that are not valid UTF-8.)
+func packDir(tw *tar.Writer, root *os.Root, dir string) error {
+	d, err := root.Open(cmp.Or(dir, "."))
+	if err != nil {
+		return err
+	}
+	names, err := d.Readdirnames(-1)
+	if err = errors.Join(err, d.Close()); err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if dir != "" {
+			name = dir + "/" + name
+		}
+		if err := packEntry(tw, root, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func packEntry(tw *tar.Writer, root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	mode := info.Mode()
+	if !mode.IsRegular() && !mode.IsDir() && mode&fs.ModeSymlink == 0 {
+		return nil
+	}
+	link := ""
+	if mode&fs.ModeSymlink != 0 {
+		if link, err = root.Readlink(name); err != nil {
+			return err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, link)
+	if err != nil {
+		return err
+	}
+	h.Name = name
+	if mode.IsDir() {
+		h.Name += "/"
+	}
+	h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", ""
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	switch {
+	case mode.IsDir():
+		return packDir(tw, root, name)
+	case !mode.IsRegular():
+		return nil
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.CopyN(tw, f, h.Size)
+	return err
+}
+
+func secretsCmd() *cobra.Command {
+	cmd := group("secrets", "Keep secrets, such as ANTHROPIC_API_KEY, encrypted on this machine")
+	cmd.AddCommand(
+		verb("set NAME", "Store a secret; its value is read from standard input", exactly(1),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				value, err := readSecret()
+				if err != nil {
+					return err
+				}
+				if err := c.SetSecret(ctx, args[0], value); err != nil {
+					return err
+				}
+				return t.show(map[string]any{"id": args[0]}, func(w io.Writer) { row(w, "stored", args[0]) })
+			}),
+		verb("ls", "List the names of stored secrets", exactly(0),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+				secrets, err := c.Secrets(ctx)
+				if err != nil {
+					return err
+				}
+				return t.show(list(secrets), func(w io.Writer) {
+					for _, s := range secrets {
+						row(w, s.ID, s.Source, ago(s.Updated))
+					}
+				})
+			}),
+		verb("rm NAME", "Remove a secret", exactly(1),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				if err := c.RemoveSecret(ctx, args[0]); err != nil {
+					return err
+				}
+				return t.show(map[string]any{"id": args[0], "removed": true}, func(w io.Writer) { row(w, "removed", args[0]) })
+			}))
+	return cmd
+}
+
+// readSecret reads a value without showing it: from a terminal with echo off,
+// else all of standard input without the line end.
+func readSecret() (string, error) {
+	var b []byte
+	var err error
+	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
+		fmt.Fprint(os.Stderr, "Value (not shown): ")
+		b, err = term.ReadPassword(fd)
+		fmt.Fprintln(os.Stderr)
+	} else {
+		b, err = io.ReadAll(io.LimitReader(os.Stdin, 64<<10+2))
+	}
+	if err != nil {
+		return "", err
+	}
+	value := strings.TrimRight(string(b), "\r\n")
+	if value == "" {
+		return "", fault.New("secrets set", fault.Invalid, "Pipe the value in: printf %s VALUE | choir secrets set NAME", errors.New("the value is empty"))
+	}
+	return value, nil
+}
+
+func modelsCmd() *cobra.Command {
+	cmd := verb("models", "List models; models test [NAME] asks one for a word", exactly(0),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+			models, err := c.Models(ctx)
+			if err != nil {
+				return err
+			}
+			return t.show(list(models), func(w io.Writer) {
+				for _, m := range models {
+					state := "-"
+					if m.Available {
+						state = "available"
+					}
+					if m.Default {
+						state = "default"
+					}
+					row(w, m.ID, state, strings.Join(m.Aliases, ","), m.Note)
+				}
+			})
+		})
+	cmd.AddCommand(verb("test [NAME]", "Ask a model for a word", between(0, 1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			r, err := c.TestModel(ctx, name)
+			if err != nil {
+				return err
+			}
+			if err := t.show(r, func(w io.Writer) {
+				if r.OK {
+					row(w, r.ID, "answers", fmt.Sprintf("%d ms", r.DurationMS))
+				} else {
+					row(w, r.ID, "fails", r.Error, r.Hint)
+				}
+			}); err != nil {
+				return err
+			}
+			if !r.OK {
+				return exitError(exitFailed)
+			}
+			return nil
+		}))
+	return cmd
+}

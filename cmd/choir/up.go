@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/fault"
+)
+
+// upLine is what `choir up --json` prints, once, when it is healthy.
+type upLine struct {
+	URL      string `json:"url"`
+	ClaimURL string `json:"claim_url"`
+	Token    string `json:"token"`
+	PID      int    `json:"pid"`
+	Data     string `json:"data"`
+}
+
+func upCmd() *cobra.Command {
+	var data, listen, file string
+	var noOpen, asJSON, verbose bool
+	cmd := &cobra.Command{
+		Use: "up", Short: "Start everything on this machine and print a link", Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			flags := map[string]any{}
+			if cmd.Flags().Changed("data") {
+				flags["server.data"] = data
+			}
+			if cmd.Flags().Changed("listen") {
+				flags["server.listen"] = listen
+			}
+			cfg, err := config.Load(config.Sources{File: file, Environ: os.Environ(), Flags: flags})
+			if err != nil {
+				return err
+			}
+			level := slog.LevelWarn
+			if verbose {
+				level = slog.LevelDebug
+			}
+			logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			return up(cmd.Context(), cfg, logger, func(line upLine) error {
+				if asJSON {
+					return json.NewEncoder(os.Stdout).Encode(line)
+				}
+				fmt.Printf("ChoirOS %s is up. Open this link once to make the computer yours:\n\n  %s\n\nStop it with Ctrl-C.\n", version, line.ClaimURL)
+				if !noOpen {
+					openBrowser(line.ClaimURL)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", "", "data directory")
+	cmd.Flags().StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
+	cmd.Flags().StringVar(&file, "config", "", "configuration file")
+	cmd.Flags().BoolVar(&noOpen, "no-open", false, "do not open a browser")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON when healthy; logs go to stderr")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log more")
+	return cmd
+}
+
+// up runs the control plane until ctx ends. ready is called once it answers.
+func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(upLine) error) (err error) {
+	ln, err := net.Listen("tcp", cfg.Server.Listen)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fault.New("up", fault.InUse, "Stop what uses it, or choose another with --listen 127.0.0.1:0.", err)
+		}
+		return fault.New("up", fault.Invalid, "Choose another address with --listen.", err)
+	}
+	defer ln.Close() // closed by Serve; again where Serve was not reached
+	p, err := openPlane(ctx, cfg, ln, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- p.server.Serve(ctx, ln) }()
+	line, err := p.announce(ctx)
+	if err == nil {
+		err = ready(line)
+	}
+	if err != nil {
+		cancel()
+		return errors.Join(err, <-served)
+	}
+	err = <-served
+	return errors.Join(err, client.RemoveRuntime(cfg.Server.Data))
+}
+
+// openBrowser tries the desktop's way to open a link; the link was printed, so
+// it does not matter when there is none.
+func openBrowser(link string) {
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return
+	}
+	if path, err := exec.LookPath("xdg-open"); err == nil {
+		cmd := exec.Command(path, link)
+		if cmd.Start() == nil {
+			go func() { _ = cmd.Wait() }() // reaps it; its outcome is the user's to see
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+
+	"choir.dev/choiros/console"
+	"choir.dev/choiros/desktop"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest/image"
+	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/sandbox/local"
+	"choir.dev/choiros/internal/vault"
+)
+
+// plane is a whole control plane on one machine. This file is the only place
+// where its parts are put together.
+type plane struct {
+	cfg      config.Config
+	dir      *datadir.Dir
+	identity *identity.Store
+	host     *computer.Host
+	server   *control.Server
+	opened   []func() error // what Close ends, in the order it was opened
+}
+
+// openPlane opens every part; on an error it closes those it had opened.
+func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger) (_ *plane, err error) {
+	p := &plane{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	build, ok := desktop.Build()
+	if !ok {
+		return nil, fault.New("up", fault.Missing, "Build it with: make build", errors.New("this binary was built without the desktop"))
+	}
+	if err := computer.InBoxes("git", "Install git 2.38 or newer, for example: sudo apt-get install git"); err != nil {
+		return nil, err
+	}
+	if p.dir, err = datadir.Open(cfg.Server.Data); err != nil {
+		return nil, err
+	}
+	p.own(p.dir.Close)
+	guestBinary, err := image.Path(p.dir.Path("cache"))
+	if err != nil {
+		return nil, err
+	}
+	driver, err := local.New(ctx, local.Options{Guest: guestBinary, Dir: p.dir.Path("cache", "boxes"), CAFile: cfg.Egress.CAFile, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	p.own(driver.Close)
+	if p.identity, err = identity.Open(ctx, p.dir.Path("control.sqlite")); err != nil {
+		return nil, err
+	}
+	p.own(p.identity.Close)
+	nats, err := bus.Open(ctx, bus.Options{Dir: p.dir.Path("nats"), KeysDir: p.dir.Path("keys"), Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	p.own(nats.Close)
+	blobs, err := blob.OpenDisk(p.dir.Path("blobs"), blob.Quota{PerComputer: int64(cfg.Storage.BlobsQuotaMB) << 20})
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := vault.Open(p.dir.Path("keys"))
+	if err != nil {
+		return nil, err
+	}
+	if p.host, err = computer.NewHost(computer.Options{
+		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Driver: driver,
+		Source: desktop.Source(), Build: build, Getenv: os.Getenv, Logger: logger,
+	}); err != nil {
+		return nil, err
+	}
+	p.own(p.host.Close)
+	if err := p.host.Open(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.adopt(ctx); err != nil {
+		return nil, err
+	}
+	p.server, err = control.New(control.Options{
+		Identity: p.identity, Computers: p.host, System: p.host, Bus: nats, Console: console.Files(),
+		Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Version: version, Logger: logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.own(p.server.Close)
+	return p, nil
+}
+
+// adopt gives every computer an owner.
+func (p *plane) adopt(ctx context.Context) error {
+	owner, err := p.identity.Owner(ctx)
+	if err != nil {
+		return err
+	}
+	computers, err := p.host.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range computers {
+		if _, err := p.identity.Adopt(ctx, c.ID, owner.ID, c.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// announce makes the link and token that `choir up` prints, and tells other
+// programs of this user where the control plane is.
+func (p *plane) announce(ctx context.Context) (upLine, error) {
+	owner, err := p.identity.Owner(ctx)
+	if err != nil {
+		return upLine{}, err
+	}
+	link, _, err := p.identity.NewLink(ctx, owner.ID)
+	if err != nil {
+		return upLine{}, err
+	}
+	token, err := p.identity.MachineToken(ctx, p.dir.Path("keys", "api-token"))
+	if err != nil {
+		return upLine{}, err
+	}
+	line := upLine{URL: p.server.ConsoleURL(), ClaimURL: p.server.ClaimURL(link), Token: token, PID: os.Getpid(), Data: p.cfg.Server.Data}
+	if err := client.WriteRuntime(p.cfg.Server.Data, client.Runtime{URL: line.URL, Token: token, PID: line.PID}); err != nil {
+		return upLine{}, err
+	}
+	c, err := client.New(line.URL, token, "")
+	if err != nil {
+		return upLine{}, err
+	}
+	defer c.Close()
+	return line, c.Healthy(ctx)
+}
+
+func (p *plane) own(end func() error) { p.opened = append(p.opened, end) }
+
+// Close ends every part, the last opened first.
+func (p *plane) Close() error {
+	var errs []error
+	for i := len(p.opened) - 1; i >= 0; i-- {
+		errs = append(errs, p.opened[i]())
+	}
+	p.opened = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,313 @@
+import { api, at, Problem } from './api.js'
+import { Stage } from './stage.js'
+
+const $ = (id) => document.getElementById(id)
+const stateWords = { connecting: 'Connecting', awake: 'Awake', working: 'Working', asleep: 'Asleep', broken: 'Desktop down', gone: 'No answer' }
+const rewindAfter = 5
+
+let cid = ''
+let frame = null
+let stream = null
+let left = '' // the broken state that the person chose to leave
+let countdown = 0
+const liveTries = { since: '', left: 0 } // of the live page of one dev server
+
+const stage = new Stage($('stage'), {
+  painted: () => {
+    $('waiting').hidden = true
+    if (frame) live(frame.desktop)
+  },
+  failed: (words) => {
+    note(words, 'danger')
+    setTimeout(() => frame && live(frame.desktop), 15_000)
+  },
+})
+
+start().catch(failed)
+
+async function start() {
+  const [computers, account] = await Promise.all([api('GET', '/api/computers'), api('GET', '/api/account')])
+  $('account-name').textContent = account.name || 'Signed in'
+  fetch('/health').then((r) => r.json()).then((h) => ($('version').textContent = `ChoirOS ${h.version}`), () => {}) // only decoration
+  if (computers.length === 0) {
+    $('waiting').textContent = 'There is no computer yet.'
+    return
+  }
+  const pick = $('pick')
+  for (const c of computers) pick.append(new Option(c.name, c.id))
+  $('pick-label').hidden = computers.length < 2
+  const last = remembered()
+  pick.value = computers.some((c) => c.id === last) ? last : computers[0].id
+  pick.addEventListener('change', () => open(pick.value))
+  open(pick.value)
+}
+
+function open(id) {
+  cid = id
+  frame = null
+  left = liveTries.since = ''
+  try {
+    localStorage.setItem('choir.computer', id)
+  } catch {
+    // Then the oldest one opens next time.
+  }
+  $('waiting').hidden = false
+  stream?.close()
+  stream = new EventSource(at(id, '/frame/stream'))
+  stream.addEventListener('frame', (e) => show(JSON.parse(e.data)))
+  stream.addEventListener('error', () => {
+    if (stream.readyState !== EventSource.OPEN) setState('gone')
+    // A stream that was refused is not tried again by the browser.
+    if (stream.readyState === EventSource.CLOSED) retry(id)
+  })
+  stage.load(id).catch(failed)
+}
+
+async function retry(id) {
+  await new Promise((r) => setTimeout(r, 2000))
+  if (id !== cid) return
+  try {
+    await api('GET', at(id, '/frame'))
+    open(id)
+  } catch (problem) {
+    if (problem.status === 401) location.replace('/claim')
+    else retry(id)
+  }
+}
+
+function show(f) {
+  frame = f
+  document.title = `${f.computer.name} · ChoirOS`
+  $('name').textContent = f.computer.name
+  setState(f.computer.state)
+  $('spend').textContent = money(f.spent_usd)
+  $('rehearsal').hidden = !f.provider.rehearsal
+  $('unsafe').hidden = !f.unisolated
+  $('rewind').disabled = !f.desktop.last_good
+  const [run] = f.running
+  $('running').hidden = !run
+  if (run) {
+    const more = f.running.length > 1 ? ` and ${f.running.length - 1} more` : ''
+    $('running-text').textContent = `${run.objective || run.prompt}${more}`
+    $('running-text').title = run.prompt
+    $('stop').dataset.run = run.id
+    $('stop').disabled = false
+  }
+  approvals(f.running)
+  down(f.desktop)
+  live(f.desktop)
+}
+
+/** The live page takes the place of the build, and of a live page whose dev server has gone: that one follows no more edits. */
+function live({ mode, since }) {
+  if (mode !== 'live' || stage.loading || !stage.shown) return
+  if (stage.mode === 'live') stage.shown.dataset.since ||= since // it came from the one there is
+  if (stage.shown.dataset.since === since) return
+  if (liveTries.since !== since) Object.assign(liveTries, { since, left: 3 })
+  if (liveTries.left-- <= 0) return
+  stage.load(cid, since).catch(failed)
+}
+
+function setState(state) {
+  $('state').dataset.state = state
+  $('state-word').textContent = stateWords[state] ?? state
+}
+
+function approvals(running) {
+  const open = running.flatMap((run) => (run.questions ?? []).map((question) => ({ run, question })))
+  $('bell-count').textContent = String(open.length)
+  $('bell-count').hidden = open.length === 0
+  $('bell').setAttribute('aria-label', open.length ? `Approvals, ${open.length} waiting` : 'Approvals')
+  $('approvals-none').hidden = open.length > 0
+  $('approvals-list').replaceChildren(...open.map(({ run, question }) => questionCard(run, question)))
+}
+
+function questionCard(run, question) {
+  const card = document.createElement('li')
+  const words = document.createElement('p')
+  words.textContent = question.text
+  const asks = document.createElement('small')
+  asks.textContent = `${run.objective || run.prompt}${question.default ? `. Without an answer: ${question.default}` : ''}`
+  const actions = document.createElement('div')
+  actions.className = 'actions'
+  for (const choice of question.choices ?? []) {
+    const button = document.createElement('button')
+    button.type = 'button'
+    button.textContent = choice
+    button.addEventListener('click', () => {
+      for (const b of actions.children) b.disabled = true
+      api('POST', at(cid, `/runs/${run.id}/answer`), { question: question.id, answer: choice }).catch((problem) => {
+        for (const b of actions.children) b.disabled = false
+        failed(problem)
+      })
+    })
+    actions.append(button)
+  }
+  card.append(words, asks, actions)
+  return card
+}
+
+function down(desktop) {
+  const key = desktop.broken ? `${desktop.reason} ${desktop.last_good}` : ''
+  if (!desktop.broken || left === key) {
+    $('down').hidden = true
+    clearInterval(countdown)
+    countdown = 0
+    if (!desktop.broken) left = ''
+    return
+  }
+  if (!$('down').hidden && $('down').dataset.key === key) return
+  $('down').dataset.key = key
+  $('down-why').textContent = desktop.reason || 'Its page is blank or stopped with an error.'
+  $('down-good').textContent = desktop.last_good
+    ? `Checkpoint ${desktop.last_good.slice(0, 8)} is the last one that worked. Only the desktop goes back; your files stay, and this can be undone.`
+    : 'No checkpoint is known to have worked, so there is nothing to go back to. Your files are safe.'
+  $('down-rewind').hidden = !desktop.last_good
+  $('down').hidden = false
+  $('down-rewind').focus()
+  clearInterval(countdown)
+  if (desktop.run && desktop.last_good) count(rewindAfter)
+  else $('down-rewind').textContent = 'Rewind'
+}
+
+/** An edit by a task broke it: nobody asked for a blank desktop, so it goes back by itself unless told not to. */
+function count(seconds) {
+  const tell = () => ($('down-rewind').textContent = `Rewind (${seconds})`)
+  tell()
+  countdown = setInterval(() => {
+    seconds--
+    tell()
+    if (seconds <= 0) rewind()
+  }, 1000)
+}
+
+async function rewind() {
+  clearInterval(countdown)
+  countdown = 0
+  $('down-rewind').disabled = true
+  $('down-rewind').textContent = 'Rewinding…'
+  try {
+    await api('POST', at(cid, '/rewind'), {})
+    note('The desktop is back. Time Travel can undo this.')
+    await stage.load(cid)
+    $('down').hidden = true
+  } catch (problem) {
+    failed(problem)
+  } finally {
+    $('down-rewind').disabled = false
+    $('down-rewind').textContent = 'Rewind'
+  }
+}
+
+$('down-rewind').addEventListener('click', rewind)
+$('down-leave').addEventListener('click', () => {
+  left = $('down').dataset.key
+  down(frame.desktop)
+})
+
+$('stop').addEventListener('click', async () => {
+  $('stop').disabled = true
+  try {
+    await api('POST', at(cid, `/runs/${$('stop').dataset.run}/cancel`))
+  } catch (problem) {
+    $('stop').disabled = false
+    failed(problem)
+  }
+})
+
+$('rewind').addEventListener('click', async () => {
+  $('ask-yes').disabled = true
+  $('ask-words').replaceChildren(line('Looking at what would change…'))
+  $('ask').showModal()
+  try {
+    const plan = await api('POST', at(cid, '/rewind'), { dry_run: true })
+    $('ask-words').replaceChildren(...rewindWords(plan).map(line))
+    $('ask-yes').disabled = plan.changes.length === 0
+  } catch (problem) {
+    $('ask-words').replaceChildren(line(problem.words ?? String(problem)))
+  }
+})
+$('ask-no').addEventListener('click', () => $('ask').close())
+$('ask-yes').addEventListener('click', () => {
+  $('ask').close()
+  rewind()
+})
+
+function rewindWords({ to, changes }) {
+  if (changes.length === 0) return ['The desktop already is as it was at the last good checkpoint.']
+  const names = changes.slice(0, 4).map((c) => c.path).join(', ')
+  const rest = changes.length > 4 ? ` and ${changes.length - 4} more` : ''
+  return [
+    `The desktop’s source and theme go back to checkpoint ${to.slice(0, 8)}: ${changes.length} ${changes.length === 1 ? 'file' : 'files'} (${names}${rest}).`,
+    'Everything is kept as it is now first, so this can be undone.',
+  ]
+}
+
+for (const [button, sheet] of [['bell', 'approvals'], ['account', 'account-menu']]) {
+  $(button).addEventListener('click', () => toggle(button, sheet, $(sheet).hidden))
+}
+addEventListener('keydown', (e) => e.key === 'Escape' && closeSheets())
+addEventListener('blur', closeSheets) // the cursor went into the desktop
+addEventListener('pointerdown', (e) => !e.target.closest('.sheet, #bell, #account') && closeSheets())
+
+function toggle(button, sheet, open) {
+  closeSheets()
+  $(sheet).hidden = !open
+  $(button).setAttribute('aria-expanded', String(open))
+}
+
+function closeSheets() {
+  for (const [button, sheet] of [['bell', 'approvals'], ['account', 'account-menu']]) {
+    $(sheet).hidden = true
+    $(button).setAttribute('aria-expanded', 'false')
+  }
+}
+
+$('reload').addEventListener('click', () => {
+  closeSheets()
+  stage.load(cid).catch(failed)
+})
+$('signout').addEventListener('click', () => signOut('/api/signout'))
+$('signout-all').addEventListener('click', () => signOut('/api/signout?everywhere=true'))
+
+async function signOut(path) {
+  try {
+    await api('POST', path)
+    location.replace('/claim')
+  } catch (problem) {
+    failed(problem)
+  }
+}
+
+function line(text) {
+  const p = document.createElement('p')
+  p.textContent = text
+  return p
+}
+
+function note(text, tone = '') {
+  const p = line(text)
+  p.dataset.tone = tone
+  $('notes').append(p)
+  setTimeout(() => p.remove(), tone === 'danger' ? 12_000 : 5000)
+}
+
+function failed(problem) {
+  if (problem instanceof Problem && problem.status === 401) {
+    location.replace('/claim')
+    return
+  }
+  note(problem.words ?? String(problem), 'danger')
+}
+
+function money(usd) {
+  return usd > 0 && usd < 0.01 ? `$${usd.toFixed(4)}` : `$${(usd ?? 0).toFixed(2)}`
+}
+
+function remembered() {
+  try {
+    return localStorage.getItem('choir.computer')
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,217 @@
+package contract_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"pgregory.net/rapid"
+)
+
+// arbitrary draws a valid value of any type of the contract from its rules.
+func arbitrary(t *rapid.T, typ reflect.Type, r contract.Rule, depth int) reflect.Value {
+	v := reflect.New(typ).Elem()
+	switch typ {
+	case reflect.TypeFor[json.RawMessage]():
+		v.SetBytes([]byte(rapid.SampledFrom([]string{`{}`, `{"a":[1,null,"x"]}`, `{"b":{"b":1,"B":2}}`}).Draw(t, "raw")))
+		return v
+	case reflect.TypeFor[time.Time]():
+		at := time.Unix(rapid.Int64Range(0, 4e9).Draw(t, "sec"), rapid.Int64Range(0, 999_999_999).Draw(t, "nsec"))
+		v.Set(reflect.ValueOf(at.UTC()))
+		return v
+	case reflect.TypeFor[contract.CID]():
+		v.SetString("abcdefghij012345")
+		return v
+	case reflect.TypeFor[contract.BlobRef]():
+		if r.Required || rapid.Bool().Draw(t, "has") {
+			v.SetString(string(contract.NewBlobRef(sha256.Sum256([]byte("x")))))
+		}
+		return v
+	}
+	if values := contract.EnumValues(typ); values != nil {
+		if r.Required || rapid.Bool().Draw(t, "has") {
+			v.SetString(rapid.SampledFrom(values).Draw(t, "enum"))
+		}
+		return v
+	}
+	switch typ.Kind() {
+	case reflect.String:
+		v.SetString(arbitraryText(t, r))
+	case reflect.Int, reflect.Int64:
+		lo, hi := bounds(r)
+		v.SetInt(rapid.Int64Range(lo, hi).Draw(t, "n"))
+	case reflect.Uint64:
+		lo, hi := bounds(r)
+		v.SetUint(uint64(rapid.Int64Range(max(lo, 0), hi).Draw(t, "n")))
+	case reflect.Float64:
+		v.SetFloat(float64(rapid.IntRange(0, 4000).Draw(t, "n")) / 4)
+	case reflect.Bool:
+		v.SetBool(rapid.Bool().Draw(t, "b"))
+	case reflect.Pointer:
+		if depth < 6 && rapid.Bool().Draw(t, "has") {
+			p := reflect.New(typ.Elem())
+			p.Elem().Set(arbitrary(t, typ.Elem(), contract.Rule{}, depth+1))
+			v.Set(p)
+		}
+	case reflect.Slice:
+		lo := 0
+		if r.NonEmpty {
+			lo = 1
+		}
+		elem := contract.Rule{}
+		if r.Elem != nil {
+			elem = *r.Elem
+		}
+		if n := rapid.IntRange(lo, 3).Draw(t, "len"); n > 0 {
+			v.Set(reflect.MakeSlice(typ, n, n))
+			for i := range n {
+				v.Index(i).Set(arbitrary(t, typ.Elem(), elem, depth+1))
+			}
+		}
+	case reflect.Map:
+		if rapid.Bool().Draw(t, "has") {
+			v.Set(reflect.ValueOf(map[string]string{"k": "v", "K": ""}))
+		}
+	case reflect.Struct:
+		for _, f := range contract.Fields(typ) {
+			v.Field(f.Index).Set(arbitrary(t, f.Type, f.Rule, depth+1))
+		}
+		fit(v)
+	default:
+		panic("arbitrary: " + typ.String())
+	}
+	return v
+}
+
+func bounds(r contract.Rule) (lo, hi int64) {
+	lo, hi = -1e9, 1e9
+	if r.Min != nil {
+		lo = int64(*r.Min)
+	}
+	if r.Max != nil {
+		hi = int64(*r.Max)
+	}
+	return lo, hi
+}
+
+func arbitraryText(t *rapid.T, r contract.Rule) string {
+	if !r.Required && rapid.Bool().Draw(t, "empty") {
+		return ""
+	}
+	switch r.Form {
+	case "id":
+		return contract.DeriveID("x", fmt.Sprint(rapid.Byte().Draw(t, "id")))
+	case "commit":
+		return strings.Repeat("0a", rapid.SampledFrom([]int{20, 32}).Draw(t, "commit"))
+	case "path":
+		return rapid.SampledFrom([]string{"a", ".", "a/..b", ".gitignore", "artifacts/é.md", "a b/c\n", ".choir/x"}).Draw(t, "path")
+	case "line":
+		return rapid.SampledFrom([]string{"x", "héllo <&>\u2028!"}).Draw(t, "line")
+	case "time":
+		return rapid.SampledFrom([]string{"2026-03-04T05:06:07Z", "2026-03-04T05:06:07.123+01:00"}).Draw(t, "time")
+	}
+	limit := 1 << 20
+	if r.Max != nil {
+		limit = int(*r.Max)
+	}
+	switch s := rapid.SampledFrom([]string{"x", "héllo <&>", "\u2028\t\n", "long"}).Draw(t, "text"); {
+	case s == "long":
+		return strings.Repeat("y", min(limit, 3000))
+	case len(s) > limit:
+		return s[:1]
+	default:
+		return s
+	}
+}
+
+// fit makes the fields of a drawn struct fit each other.
+func fit(v reflect.Value) {
+	keep := func(names ...string) { // clears the other ones, makes the first there
+		for i := range v.NumField() {
+			if v.Type().Field(i).Name != names[0] {
+				v.Field(i).SetZero()
+			}
+		}
+	}
+	switch p := v.Addr().Interface().(type) {
+	case *contract.Event:
+		p.SpecVersion, p.Source, p.Type = "1.0", contract.Source(p.Computer, contract.RoleUser), "run.started"
+		p.DataContentType = "application/json"
+		if p.DataRef != "" {
+			p.Data = nil
+		}
+	case *contract.DirectorTask:
+		p.Version = 1
+		for i := range p.Steps {
+			p.Steps[i] = contract.Step{Write: &contract.WriteStep{Path: "x", Content: "\x00"}}
+			if p.Kind == contract.KindGit {
+				p.Steps[i] = contract.Step{Git: &contract.GitStep{Op: contract.GitLog}}
+			}
+		}
+		switch p.Kind {
+		case contract.KindAgent, contract.KindInspect:
+			p.Steps = nil
+		case contract.KindExec:
+			p.Steps = append(p.Steps, contract.Step{Run: &contract.RunStep{Argv: []string{"true", ""}}})
+		case contract.KindGit:
+			p.Steps = append(p.Steps, contract.Step{Git: &contract.GitStep{Op: contract.GitStatus}})
+		}
+	case *contract.Step:
+		*p = contract.Step{Patch: &contract.PatchStep{Diff: "d"}}
+	case *contract.RunStep:
+		p.Argv[0] = "x"
+	case *contract.CommandStarted:
+		p.Argv[0] = "x"
+	case *contract.VerifySpec:
+		for i := range p.Commands {
+			p.Commands[i][0] = "x"
+		}
+	case *contract.GitStep:
+		p.Ref = strings.Repeat("a", 40)
+	case *contract.Input:
+		keep("File")
+		p.File = "a"
+	case *contract.Part:
+		switch {
+		case p.Call != nil:
+			keep("Call")
+		case p.Return != nil:
+			keep("Return")
+		default:
+			keep("Text")
+			p.Text = "t"
+		}
+	case *contract.Message:
+		for i := range p.Parts {
+			if p.Parts[i].Call != nil && p.Role != contract.MessageAssistant || p.Parts[i].Return != nil && p.Role != contract.MessageUser {
+				p.Parts[i] = contract.Part{Text: "t"}
+			}
+		}
+	case *contract.TurnChunk:
+		keep("Delta")
+		p.Delta = "d"
+	case *contract.EgressSpec:
+		if p.Profile != contract.EgressCustom {
+			p.Allow = nil
+		}
+	case *contract.AssociateResult:
+		p.Version = 1
+		if p.Verification.Status == contract.VerificationFail || p.Status == contract.ResultNeedsInput {
+			p.Status = contract.ResultFailed
+		}
+	case *contract.RunReported:
+		p.Status = contract.RunDone
+	case *contract.DocumentRevised:
+		p.Base, p.Path = p.Revision-1, "artifacts/a/b.md"
+		p.SHA256 = contract.NewBlobRef(sha256.Sum256([]byte(p.Body)))
+	case *contract.Theme:
+		p.Scheme, p.Colors = "dark", map[string]string{}
+		for _, name := range contract.ThemeColors {
+			p.Colors[name] = "#A0b1c2"
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package contract_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/contract/schema"
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"pgregory.net/rapid"
+)
+
+// message is one kind of message: how it is decoded, and its schema.
+type message struct {
+	schema string
+	typ    reflect.Type
+	decode func([]byte) (any, error)
+}
+
+func strict[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
+	return func(b []byte) (any, error) {
+		v, err := decode(b)
+		return &v, err
+	}
+}
+
+func direct[T interface{ Validate() error }](b []byte) (T, error) {
+	var v T
+	if err := contract.DecodeStrict(b, contract.MaxTurn, &v); err != nil {
+		return v, err
+	}
+	return v, v.Validate()
+}
+
+func messages() []message {
+	out := []message{
+		{"event.json", reflect.TypeFor[contract.Event](), strict(contract.UnmarshalEvent)},
+		{"director-task.json", reflect.TypeFor[contract.DirectorTask](), strict(contract.DecodeTask)},
+		{"associate-result.json", reflect.TypeFor[contract.AssociateResult](), strict(contract.DecodeResult)},
+		{"turn-request.json", reflect.TypeFor[contract.TurnRequest](), strict(contract.DecodeTurnRequest)},
+		{"turn.json", reflect.TypeFor[contract.Turn](), strict(direct[contract.Turn])},
+		{"turn-chunk.json", reflect.TypeFor[contract.TurnChunk](), strict(direct[contract.TurnChunk])},
+		{"theme.json", reflect.TypeFor[contract.Theme](), strict(contract.DecodeTheme)},
+	}
+	for _, info := range contract.Types() {
+		out = append(out, message{"data/" + info.Type + ".json", reflect.TypeOf(info.New()).Elem(), func(b []byte) (any, error) {
+			return contract.DecodeData(info.Type, b)
+		}})
+	}
+	return out
+}
+
+func compile(t testing.TB, name string) *jsonschema.Schema {
+	t.Helper()
+	raw, err := schema.Get(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource(schema.BaseURI+name, doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile(schema.BaseURI + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func conforms(s *jsonschema.Schema, b []byte) error {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	return s.Validate(v)
+}
+
+func encode(t interface{ Fatalf(string, ...any) }, v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatalf("encode: %v", err)
+	}
+	return b
+}
+
+func TestEverySchemaHasAMessage(t *testing.T) {
+	var names []string
+	for _, m := range messages() {
+		names = append(names, m.schema)
+	}
+	have := map[string]bool{}
+	for _, n := range schema.Names() {
+		have[n] = true
+	}
+	for _, n := range names {
+		if !have[n] {
+			t.Errorf("%s is not published", n)
+		}
+		delete(have, n)
+	}
+	for n := range have {
+		t.Errorf("%s is published but is of no message", n)
+	}
+}
+
+// What is valid is accepted by the decoder and by the schema, and comes back
+// as it was; what is wrong in one place is refused by both, and the decoder
+// names the place.
+func TestDecoderAndSchemaAgree(t *testing.T) {
+	for _, m := range messages() {
+		t.Run(strings.TrimSuffix(m.schema, ".json"), func(t *testing.T) {
+			s := compile(t, m.schema)
+			rapid.Check(t, func(t *rapid.T) {
+				v := arbitrary(t, m.typ, contract.Rule{}, 0)
+				raw := encode(t, v.Interface())
+				got, err := m.decode(raw)
+				if err != nil {
+					t.Fatalf("refused: %v\n%s", err, raw)
+				}
+				if d := cmp.Diff(v.Interface(), reflect.ValueOf(got).Elem().Interface()); d != "" {
+					t.Fatalf("changed on the way: %s", d)
+				}
+				if err := conforms(s, raw); err != nil {
+					t.Fatalf("the schema refuses what the decoder takes: %v\n%s", err, raw)
+				}
+				bad, field, why := spoil(t, m.typ, raw)
+				_, err = m.decode(bad)
+				fe := contract.AsFieldError(err)
+				if fe == nil || !strings.HasSuffix(fe.Field, field) {
+					t.Fatalf("%s of %s: the decoder says %v\n%s", why, field, err, bad)
+				}
+				if conforms(s, bad) == nil {
+					t.Fatalf("%s of %s: the schema takes it\n%s", why, field, bad)
+				}
+			})
+		})
+	}
+}
+
+// spoil breaks one top-level field of an encoded message.
+func spoil(t *rapid.T, typ reflect.Type, raw []byte) (bad []byte, field, why string) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &m); err != nil {
+		t.Fatalf("%v", err)
+	}
+	set := func(name, value string) []byte {
+		m[name] = json.RawMessage(value)
+		return encode(t, m)
+	}
+	fields := contract.Fields(typ)
+	if len(fields) == 0 || rapid.IntRange(0, 5).Draw(t, "how") == 0 {
+		return set("surplus", "1"), "surplus", "a surplus field"
+	}
+	f := rapid.SampledFrom(fields).Draw(t, "field")
+	if f.Type == reflect.TypeFor[json.RawMessage]() {
+		return set("surplus", "1"), "surplus", "a surplus field"
+	}
+	ways := []string{"null", "type"}
+	if f.Needed {
+		ways = append(ways, "absence")
+	}
+	text := f.Type.Kind() == reflect.String && contract.EnumValues(f.Type) == nil
+	if text && f.Type == reflect.TypeFor[string]() && f.Rule.Max != nil && *f.Rule.Max < 1<<19 {
+		ways = append(ways, "length")
+	}
+	if contract.EnumValues(f.Type) != nil {
+		ways = append(ways, "value")
+	}
+	if f.Rule.Form == "path" {
+		ways = append(ways, "escape")
+	}
+	if f.Rule.Form == "id" || f.Rule.Form == "commit" || f.Rule.Form == "time" {
+		ways = append(ways, "value")
+	}
+	if f.Rule.Max != nil && f.Type.Kind() == reflect.Int {
+		ways = append(ways, "size")
+	}
+	switch why = rapid.SampledFrom(ways).Draw(t, "way"); why {
+	case "null":
+		return set(f.Name, "null"), f.Name, why
+	case "type":
+		wrong := `[1]`
+		if k := f.Type.Kind(); k == reflect.Slice || k == reflect.Struct || k == reflect.Map || k == reflect.Pointer {
+			wrong = `"x"`
+		}
+		if f.Type == reflect.TypeFor[time.Time]() {
+			wrong = `"yesterday"`
+		}
+		bad, field = set(f.Name, wrong), f.Name
+	case "absence":
+		delete(m, f.Name)
+		bad, field = encode(t, m), ""
+	case "length":
+		bad, field = set(f.Name, `"`+strings.Repeat("a", int(*f.Rule.Max)+1)+`"`), f.Name
+	case "value":
+		bad, field = set(f.Name, `"no such"`), f.Name
+	case "escape":
+		p := rapid.SampledFrom([]string{"/etc/passwd", "..", "../x", "a/../../x", ".git", ".git/config", "a//b", "./a", "a/"}).Draw(t, "path")
+		bad, field = set(f.Name, `"`+p+`"`), f.Name
+	case "size":
+		bad, field = set(f.Name, fmt.Sprintf("%.0f", *f.Rule.Max+1)), f.Name
+	}
+	return bad, field, why
+}
+
+func TestStrictness(t *testing.T) {
+	good := `{"text":"hi","budget":{"wall_s":1,"tool_calls":0,"tokens":0,"cost_usd":0}}`
+	if _, err := contract.DecodeData("prompt.submitted", []byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, in, field string }{
+		{"another case", `{"Text":"hi"}`, "data.Text"},
+		{"twice", `{"text":"hi","text":"ho"}`, "data.text"},
+		{"twice, escaped", `{"text":"hi","te\u0078t":"ho"}`, "data.text"},
+		{"twice, nested", `{"text":"hi","budget":{"wall_s":1,"wall_s":2}}`, "data.budget.wall_s"},
+		{"null", `{"text":"hi","budget":null}`, "data.budget"},
+		{"unknown", `{"text":"hi","x":1}`, "data.x"},
+		{"after the end", `{"text":"hi"} {}`, "data"},
+		{"not UTF-8", "{\"text\":\"\xff\"}", "data"},
+		{"NUL", `{"text":"\u0000"}`, "data.text"},
+		{"negative", `{"text":"hi","budget":{"tokens":-1}}`, "data.budget.tokens"},
+		{"too large", `{"text":"hi","budget":{"wall_s":86401}}`, "data.budget.wall_s"},
+		{"not an object", `[]`, "data"},
+	} {
+		_, err := contract.DecodeData("prompt.submitted", []byte(c.in))
+		if fe := contract.AsFieldError(err); fe == nil || fe.Field != c.field {
+			t.Errorf("%s: %v; want field %s", c.name, err, c.field)
+		}
+	}
+}
+
+func TestNestedValuesAreBounded(t *testing.T) {
+	task := contract.DirectorTask{ID: contract.NewID(), Run: contract.NewID(), Kind: contract.KindAgent, Goal: "g"}.WithDefaults()
+	long := strings.Repeat("x", 70000)
+	result := contract.AssociateResult{Version: 1, Task: task.ID, Attempt: 1, Status: contract.ResultOK, Summary: "s",
+		Verification: contract.Verification{Profile: contract.VerifyNone, Status: contract.VerificationUnknown}}
+	if err := result.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		field string
+		err   error
+	}{
+		{"citations[0].source", with(result, func(r *contract.AssociateResult) { r.Citations = []contract.Citation{{Source: long}} }).Validate()},
+		{"commands[1].argv[0]", with(result, func(r *contract.AssociateResult) { r.Commands = []contract.Command{{}, {Argv: []string{long}}} }).Validate()},
+		{"commands[0].exit_code", with(result, func(r *contract.AssociateResult) { r.Commands = []contract.Command{{ExitCode: 300}} }).Validate()},
+		{"verification.checks[0].status", with(result, func(r *contract.AssociateResult) {
+			r.Verification.Checks = []contract.Check{{Name: "n", Status: "fine"}}
+		}).Validate()},
+		{"questions[0].deadline", with(result, func(r *contract.AssociateResult) {
+			r.Questions = []contract.Question{{ID: "q", Text: "?", Deadline: "soon"}}
+		}).Validate()},
+		{"usage.tokens_in", with(result, func(r *contract.AssociateResult) { r.Usage.TokensIn = 1 << 62 }).Validate()},
+		{"status", with(result, func(r *contract.AssociateResult) { r.Verification.Status = contract.VerificationFail }).Validate()},
+		{"message.parts[0].return", contract.TurnRecorded{Message: contract.Message{Role: contract.MessageAssistant, Parts: []contract.Part{{Return: &contract.ToolReturn{ID: "x"}}}}}.Validate()},
+		{"returns[0].parts[0]", contract.TurnRecorded{Message: contract.Message{Role: contract.MessageAssistant}, Returns: []contract.Message{{Role: contract.MessageUser, Parts: []contract.Part{{}}}}}.Validate()},
+		{"verify.commands[0]", with(task, func(t *contract.DirectorTask) { t.Verify.Commands = [][]string{{""}} }).Validate()},
+		{"steps[0].git.ref", with(task, func(t *contract.DirectorTask) {
+			t.Kind, t.Steps = contract.KindGit, []contract.Step{{Git: &contract.GitStep{Op: contract.GitRestore}}}
+		}).Validate()},
+		{"sha256", contract.DocumentRevised{Document: task.ID, Title: "t", Path: "artifacts/x.md", Revision: 1, Author: "a", SHA256: contract.NewBlobRef([32]byte{}), Body: "b"}.Validate()},
+	} {
+		if fe := contract.AsFieldError(c.err); fe == nil || fe.Field != c.field {
+			t.Errorf("%v; want field %s", c.err, c.field)
+		}
+	}
+}
+
+func with[T any](v T, change func(*T)) T { change(&v); return v }
+
+func TestEncodeDataKnowsItsType(t *testing.T) {
+	if _, err := contract.EncodeData("run.moved", &contract.RunSteered{Text: "x"}); contract.AsFieldError(err) == nil {
+		t.Errorf("another type's data: %v", err)
+	}
+	if _, err := contract.EncodeData("run.steered", (*contract.RunSteered)(nil)); contract.AsFieldError(err) == nil {
+		t.Errorf("nil data: %v", err)
+	}
+	if _, err := contract.EncodeData("run.steered", nil); contract.AsFieldError(err) == nil {
+		t.Errorf("no data: %v", err)
+	}
+	if _, err := contract.EncodeData("run.steered", contract.RunSteered{Text: "x"}); err != nil {
+		t.Errorf("a value instead of a pointer: %v", err)
+	}
+}
+
+func TestAnEventIsACloudEvent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := arbitrary(t, reflect.TypeFor[contract.Event](), contract.Rule{}, 0).Interface().(contract.Event)
+		raw, err := contract.MarshalEvent(e)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		var ce cloudevents.Event
+		if err := json.Unmarshal(raw, &ce); err != nil {
+			t.Fatalf("the CloudEvents library can't read %s: %v", raw, err)
+		}
+		if err := ce.Validate(); err != nil {
+			t.Fatalf("the CloudEvents library refuses %s: %v", raw, err)
+		}
+		back := encode(t, ce)
+		got, err := contract.UnmarshalEvent(back)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, back)
+		}
+		if d := cmp.Diff(e, got); d != "" {
+			t.Fatalf("changed on the way: %s", d)
+		}
+	})
+}
+
+func TestDigestIgnoresOnlyWhatIsStamped(t *testing.T) {
+	base := contract.Event{ID: "i", Source: "s", Type: "t", Data: json.RawMessage(`{"a":1}`)}
+	same := base
+	same.Sequence, same.Epoch, same.Time, same.Traceparent, same.Data = 7, 8, time.Now(), "x", json.RawMessage(` { "a" : 1 } `)
+	if contract.Digest(base) != contract.Digest(same) {
+		t.Error("what the appender stamps changes the digest")
+	}
+	for name, e := range map[string]contract.Event{
+		"data":    with(base, func(e *contract.Event) { e.Data = json.RawMessage(`{"a":2}`) }),
+		"subject": with(base, func(e *contract.Event) { e.Subject = "x" }),
+		"run":     with(base, func(e *contract.Event) { e.Run = "x" }),
+		"user":    with(base, func(e *contract.Event) { e.User = "x" }),
+		"shifted": with(base, func(e *contract.Event) { e.Source, e.ID = "si", "" }),
+	} {
+		if contract.Digest(base) == contract.Digest(e) {
+			t.Errorf("%s does not count", name)
+		}
+	}
+}

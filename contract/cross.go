@@ -1,0 +1,190 @@
+package contract
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// The closed sets of the string types.
+var _ = []bool{
+	enum(RoleUser, RoleDirector, RoleAssociate, RoleSystem),
+	enum(BoxKinds...),
+	enum(RunQueued, RunPlanning, RunWorking, RunWaiting, RunDone, RunFailed, RunCancelled),
+	enum(PlanOpen, PlanActive, PlanDone, PlanFailed, PlanDropped),
+	enum(CommandPause, CommandResume, CommandCancel),
+	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointAfter, CheckpointSafety, CheckpointRestore),
+	enum(WindowNormal, WindowMinimised, WindowMaximised),
+	enum(ResultOK, ResultFailed, ResultNeedsInput, ResultCancelled, ResultRefused),
+	enum(ChangeAdded, ChangeModified, ChangeDeleted, ChangeMode),
+	enum(VerificationPass, VerificationFail, VerificationUnknown),
+	enum(KindExec, KindAgent, KindInspect, KindGit),
+	enum(GitCheckpoint, GitRestore, GitDiff, GitLog, GitStatus),
+	enum(EgressNone, EgressDefault, EgressCustom),
+	enum(VerifyNone, VerifySmoke, VerifyStandard, VerifyStrict),
+	enum(Rollback, Keep),
+	enum(MessageUser, MessageAssistant),
+	enum(StopEnd, StopToolUse, StopLength, StopRefusal, StopTruncate),
+}
+
+// What follows are the rules that no field can break by itself.
+
+func (p RunReported) cross() error {
+	if !p.Status.Ended() {
+		return fieldErr("status", "is %q; a report ends a run: done, failed or cancelled", string(p.Status))
+	}
+	return nil
+}
+
+func (p DocumentRevised) cross() error {
+	if p.Base != p.Revision-1 {
+		return fieldErr("revision", "is %d on base %d; it must be base + 1", p.Revision, p.Base)
+	}
+	if !strings.HasPrefix(p.Path, "artifacts/") || !strings.HasSuffix(p.Path, ".md") {
+		return fieldErr("path", "is %q; a document is mirrored to artifacts/….md", truncate(p.Path, 80))
+	}
+	if p.SHA256 != NewBlobRef(sha256.Sum256([]byte(p.Body))) {
+		return fieldErr("sha256", "is not that of the body")
+	}
+	return nil
+}
+
+func (p WindowOpened) cross() error {
+	keys := make([]string, 0, len(p.Props))
+	for k := range p.Props {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		if err := first(text("props", k, 100, true), text("props."+k, p.Props[k], 4096, false)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p CommandStarted) cross() error { return program("argv", p.Argv) }
+func (s RunStep) cross() error        { return program("argv", s.Argv) }
+
+// program checks that a command names what to run.
+func program(field string, argv []string) error {
+	if len(argv) == 0 || argv[0] == "" {
+		return fieldErr(field, "names no program")
+	}
+	return nil
+}
+
+func (v VerifySpec) cross() error {
+	for i, argv := range v.Commands {
+		if err := program(fmt.Sprintf("commands[%d]", i), argv); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t DirectorTask) cross() error {
+	switch {
+	case (t.Kind == KindExec || t.Kind == KindGit) && len(t.Steps) == 0:
+		return fieldErr("steps", "is empty; a task of kind %s needs steps", t.Kind)
+	case (t.Kind == KindAgent || t.Kind == KindInspect) && len(t.Steps) > 0:
+		return fieldErr("steps", "are not for kind %s", t.Kind)
+	}
+	for i, s := range t.Steps {
+		if t.Kind == KindGit && s.Git == nil {
+			return fieldErr(fmt.Sprintf("steps[%d].git", i), "is the only step a task of kind git may have")
+		}
+		if t.Kind == KindExec && s.Git != nil {
+			return fieldErr(fmt.Sprintf("steps[%d].git", i), "is only for tasks of kind git")
+		}
+	}
+	return nil
+}
+
+func (s Step) cross() error {
+	return exactlyOne("run, write, patch, git", s.Run != nil, s.Write != nil, s.Patch != nil, s.Git != nil)
+}
+
+func (g GitStep) cross() error {
+	if g.Op == GitRestore && g.Ref == "" {
+		return fieldErr("ref", "is required to restore")
+	}
+	return nil
+}
+
+func (in Input) cross() error {
+	return exactlyOne("document, file, blob", in.Document != "", in.File != "", in.Blob != "")
+}
+
+func (e EgressSpec) cross() error {
+	if len(e.Allow) > 0 && e.Profile != EgressCustom {
+		return fieldErr("allow", "is only for profile custom")
+	}
+	return nil
+}
+
+func (r AssociateResult) cross() error {
+	if r.Status == ResultOK && r.Verification.Status == VerificationFail {
+		return fieldErr("status", "is ok but the verification failed")
+	}
+	if r.Status == ResultNeedsInput && len(r.Questions) == 0 {
+		return fieldErr("questions", "is empty; needs_input must ask something")
+	}
+	return nil
+}
+
+func (m Message) cross() error {
+	for i, p := range m.Parts {
+		if p.Call != nil && m.Role != MessageAssistant {
+			return fieldErr(fmt.Sprintf("parts[%d].call", i), "is only for the assistant")
+		}
+		if p.Return != nil && m.Role != MessageUser {
+			return fieldErr(fmt.Sprintf("parts[%d].return", i), "is only for the user")
+		}
+	}
+	return nil
+}
+
+func (p Part) cross() error {
+	return exactlyOne("text, call, return", p.Text != "", p.Call != nil, p.Return != nil)
+}
+
+func (s ToolSpec) cross() error {
+	if b := bytes.TrimSpace(s.Schema); len(b) == 0 || b[0] != '{' {
+		return fieldErr("schema", "is not a JSON object")
+	}
+	return nil
+}
+
+func (c TurnChunk) cross() error {
+	return exactlyOne("delta, turn, error", c.Delta != "", c.Turn != nil, c.Error != nil)
+}
+
+func (t Theme) cross() error {
+	if t.Scheme != "dark" && t.Scheme != "light" {
+		return fieldErr("scheme", "is %q; allowed: dark, light", truncate(t.Scheme, 40))
+	}
+	known := map[string]bool{}
+	for _, name := range ThemeColors {
+		known[name] = true
+		if _, ok := t.Colors[name]; !ok {
+			return fieldErr("colors."+name, "is required")
+		}
+	}
+	names := make([]string, 0, len(t.Colors))
+	for name := range t.Colors {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if !known[name] {
+			return fieldErr("colors."+truncate(name, 40), "is not a known colour")
+		}
+		if c := t.Colors[name]; !colorPattern.MatchString(c) {
+			return fieldErr("colors."+name, "is %q; write it as #rrggbb", truncate(c, 40))
+		}
+	}
+	return nil
+}

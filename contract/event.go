@@ -1,0 +1,186 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of the envelope, in bytes.
+const (
+	MaxInlineData = 64 << 10  // data beyond this travels as a blob named by dataref
+	MaxEvent      = 128 << 10 // a whole encoded event
+	// MaxSequence bounds sequence and epoch: a CloudEvents Integer is 32 bits, signed.
+	MaxSequence = 1<<31 - 1
+)
+
+// Role is the part of a computer that speaks, the last element of an event's
+// source and a token of its NATS subject.
+type Role string
+
+// The four roles.
+const (
+	RoleUser      Role = "user"
+	RoleDirector  Role = "director"
+	RoleAssociate Role = "associate"
+	RoleSystem    Role = "system"
+)
+
+// Valid reports whether r is one of the four roles.
+func (r Role) Valid() bool {
+	switch r {
+	case RoleUser, RoleDirector, RoleAssociate, RoleSystem:
+		return true
+	}
+	return false
+}
+
+// Source returns the CloudEvents source of a role in a computer.
+func Source(cid CID, role Role) string { return "/computers/" + string(cid) + "/" + string(role) }
+
+// ParseSource splits a source into computer and role.
+func ParseSource(s string) (CID, Role, error) {
+	rest, ok := strings.CutPrefix(s, "/computers/")
+	if !ok {
+		return "", "", fieldErr("source", "is %q; it must start with /computers/", truncate(s, 60))
+	}
+	id, role, ok := strings.Cut(rest, "/")
+	cid := CID(id)
+	if !ok || cid.Validate() != nil || !Role(role).Valid() {
+		return "", "", fieldErr("source", "is %q; it must be /computers/{computer}/{user|director|associate|system}", truncate(s, 60))
+	}
+	return cid, Role(role), nil
+}
+
+// Event is one CloudEvents 1.0 event in its JSON form, the unit of a
+// computer's log. Sequence is dense per computer: 1, 2, 3, …
+type Event struct {
+	SpecVersion     string          `json:"specversion" v:"required,max=3"`
+	ID              string          `json:"id" v:"required,id"`
+	Source          string          `json:"source" v:"required,max=64"`
+	Type            string          `json:"type" v:"required,max=64"`
+	Subject         string          `json:"subject,omitempty" v:"line,max=1024"`
+	Time            time.Time       `json:"time"`
+	DataContentType string          `json:"datacontenttype,omitempty" v:"max=60"`
+	Data            json.RawMessage `json:"data,omitempty" v:"max=65536"`
+	DataRef         BlobRef         `json:"dataref,omitempty"` // set instead of Data when the data exceed MaxInlineData
+
+	Sequence    uint64 `json:"sequence" v:"min=1,max=2147483647"`
+	Epoch       uint64 `json:"epoch" v:"min=1,max=2147483647"` // ownership generation of the log
+	Computer    CID    `json:"computer"`
+	User        string `json:"user,omitempty" v:"line,max=128"`
+	Run         string `json:"run,omitempty" v:"id"`
+	Task        string `json:"task,omitempty" v:"id"`
+	Causation   string `json:"causation,omitempty" v:"id"`             // id of the event that caused this one
+	Correlation string `json:"correlation,omitempty" v:"id"`           // id shared by all that follows from one intention
+	Traceparent string `json:"traceparent,omitempty" v:"line,max=128"` // W3C trace context
+}
+
+// Role returns the role in the event's source, or "" when it has none.
+func (e Event) Role() Role {
+	_, role, err := ParseSource(e.Source)
+	if err != nil {
+		return ""
+	}
+	return role
+}
+
+var typePattern = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){1,3}$`)
+
+// Validate checks the envelope; it does not look into the data (see
+// DecodeData).
+func (e Event) Validate() error { return check(e) }
+
+func (e Event) cross() error {
+	cid, _, err := ParseSource(e.Source)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.SpecVersion != "1.0":
+		return fieldErr("specversion", "is %q; it must be 1.0", truncate(e.SpecVersion, 20))
+	case e.Computer != cid:
+		return fieldErr("computer", "is %q but the source names %q", truncate(string(e.Computer), 40), string(cid))
+	case !typePattern.MatchString(e.Type):
+		return fieldErr("type", "is %q; a type is lower-case words joined by dots, such as prompt.submitted", truncate(e.Type, 64))
+	case e.Time.Year() < 1 || e.Time.Year() > 9999:
+		return fieldErr("time", "is in the year %d; it must be from 1 to 9999", e.Time.Year())
+	case len(e.Data) > 0 && e.DataRef != "":
+		return fieldErr("dataref", "and data exclude each other")
+	case len(e.Data) > 0 && (!utf8.Valid(e.Data) || !json.Valid(e.Data)):
+		return fieldErr("data", "is not valid JSON in UTF-8")
+	case (len(e.Data) > 0 || e.DataRef != "") && e.DataContentType != "application/json":
+		return fieldErr("datacontenttype", "is %q; it must be application/json", truncate(e.DataContentType, 60))
+	}
+	return nil
+}
+
+// MarshalEvent validates e and encodes it.
+func MarshalEvent(e Event) ([]byte, error) {
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode event: %w", err)
+	}
+	if len(b) > MaxEvent {
+		return nil, fieldErr("event", "is %d bytes encoded; at most %d are allowed", len(b), MaxEvent)
+	}
+	return b, nil
+}
+
+// UnmarshalEvent decodes and validates one event. Unknown attributes are
+// refused: an attribute this version does not know can't be kept faithfully.
+func UnmarshalEvent(b []byte) (Event, error) {
+	var e Event
+	if err := DecodeStrict(b, MaxEvent, &e); err != nil {
+		return Event{}, within("event", err)
+	}
+	return e, e.Validate()
+}
+
+// DecodeStrict decodes exactly one JSON value of at most max bytes into v and
+// refuses unknown fields, keys in another case or given twice, null, invalid
+// UTF-8 and trailing bytes. v must point to a struct whose fields all have JSON
+// names.
+func DecodeStrict(b []byte, max int, v any) error {
+	if len(b) > max {
+		return fmt.Errorf("is %d bytes long; at most %d are allowed", len(b), max)
+	}
+	if !utf8.Valid(b) {
+		return errors.New("is not valid UTF-8")
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return decodeReason(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("has bytes after its end")
+	}
+	return checkShape(b, reflect.TypeOf(v))
+}
+
+// decodeReason turns encoding/json's errors into ones that name the field.
+func decodeReason(err error) error {
+	var te *json.UnmarshalTypeError
+	if errors.As(err, &te) && te.Field != "" {
+		return &FieldError{Field: te.Field, Reason: fmt.Sprintf("is a %s; it must be a %s", te.Value, te.Type)}
+	}
+	var pe *time.ParseError
+	if errors.As(err, &pe) { // the only time that is decoded is the envelope's
+		return &FieldError{Field: "time", Reason: "is not an RFC 3339 time"}
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return &FieldError{Field: strings.Trim(name, `"`), Reason: "is not a known field"}
+	}
+	return fmt.Errorf("is not the expected JSON: %w", err)
+}

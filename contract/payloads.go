@@ -1,0 +1,279 @@
+package contract
+
+import "encoding/json"
+
+// What happens in a computer, from prompt to report. One struct per event
+// type; the table at the end says who may say it.
+
+// RunStatus is where a run stands.
+type RunStatus string
+
+// Where a run stands.
+const (
+	RunQueued    RunStatus = "queued"
+	RunPlanning  RunStatus = "planning"
+	RunWorking   RunStatus = "working"
+	RunWaiting   RunStatus = "waiting"
+	RunDone      RunStatus = "done"
+	RunFailed    RunStatus = "failed"
+	RunCancelled RunStatus = "cancelled"
+)
+
+// Ended reports whether a run in this status is over.
+func (s RunStatus) Ended() bool { return s == RunDone || s == RunFailed || s == RunCancelled }
+
+type (
+	// ComputerCreated starts a log.
+	ComputerCreated struct {
+		Name   string `json:"name" v:"required,max=100"`
+		Driver string `json:"driver" v:"required,max=40"`
+	}
+	// ComputerRenamed gives the computer another name.
+	ComputerRenamed struct {
+		Name string `json:"name" v:"required,max=100"`
+	}
+	// ComputerWoken says that a control plane owns the log from here on, as
+	// event.epoch tells. Driver and Isolation say what its boxes are made of.
+	ComputerWoken struct {
+		Version   string   `json:"version" v:"required,max=100"`
+		Driver    string   `json:"driver" v:"required,max=40"`
+		Isolation string   `json:"isolation" v:"required,max=200"`
+		Notes     []string `json:"notes,omitempty" v:"items=200;required,max=1000"` // what this host could not provide
+	}
+	// PromptSubmitted is a person's intention. Its event id is the run's cause.
+	PromptSubmitted struct {
+		Text   string `json:"text" v:"required,max=32768"`
+		Model  string `json:"model,omitempty" v:"max=200"`
+		Budget Budget `json:"budget,omitzero"`
+	}
+	// RunStarted opens a run and its living document.
+	RunStarted struct {
+		Document string `json:"document" v:"required,id"`
+		Provider string `json:"provider" v:"required,max=100"`
+		Model    string `json:"model" v:"required,max=200"`
+	}
+	// RunPlanned is the Director's plan, whole, each time it changes.
+	RunPlanned struct {
+		Objective string     `json:"objective" v:"required,max=32768"`
+		Plan      []PlanItem `json:"plan,omitempty" v:"items=100"`
+	}
+	// PlanItem is one line of a plan.
+	PlanItem struct {
+		Text   string     `json:"text" v:"required,max=4096"`
+		Status PlanStatus `json:"status" v:"required"`
+		Task   string     `json:"task,omitempty" v:"id"`
+	}
+	// RunMoved says that a run's status changed.
+	RunMoved struct {
+		Status RunStatus `json:"status" v:"required"`
+		Reason string    `json:"reason,omitempty" v:"max=4096"`
+	}
+	// RunSteered is what the user said to a run while it goes on.
+	RunSteered struct {
+		Text string `json:"text" v:"required,max=32768"`
+	}
+	// RunCommanded is the user's pause, resume or cancel.
+	RunCommanded struct {
+		Command RunCommand `json:"command" v:"required"`
+	}
+	// QuestionAsked is the Director's question; the run waits.
+	QuestionAsked struct {
+		Question Question `json:"question"`
+	}
+	// QuestionAnswered is the user's answer, or the default after the deadline.
+	QuestionAnswered struct {
+		Question string `json:"question" v:"required,max=128"`
+		Answer   string `json:"answer" v:"max=8192"`
+		Default  bool   `json:"default,omitempty"`
+	}
+	// RunReported ends a run.
+	RunReported struct {
+		Status     RunStatus          `json:"status" v:"required"`
+		Summary    string             `json:"summary" v:"required,max=32768"`
+		Document   string             `json:"document,omitempty" v:"id"`
+		Checkpoint string             `json:"checkpoint,omitempty" v:"commit"`
+		Verified   VerificationStatus `json:"verified" v:"required"`
+		Usage      Usage              `json:"usage"`
+		Error      string             `json:"error,omitempty" v:"max=8192"`
+	}
+	// TaskRequested carries the whole task.
+	TaskRequested struct {
+		Task DirectorTask `json:"task"`
+	}
+	// TaskStarted says that a box works on an attempt.
+	TaskStarted struct {
+		Attempt int    `json:"attempt" v:"min=1,max=1000"`
+		Box     string `json:"box" v:"required,max=128"`
+		Base    string `json:"base" v:"commit"`
+		Fence   string `json:"fence" v:"required,max=128"` // hash of the fencing token
+	}
+	// TaskFinished carries the one result of an attempt.
+	TaskFinished struct {
+		Result AssociateResult `json:"result"`
+	}
+	// TurnRecorded is one model turn of an agent task, or of the Director when the
+	// event names no task. It is recorded again, with Returns, when its calls have
+	// returned; the newer one of an Index counts. It is kept so that the loop
+	// can resume. Data beyond the inline limit travel as a blob.
+	TurnRecorded struct {
+		Attempt int       `json:"attempt" v:"min=0,max=1000"`
+		Index   int       `json:"index" v:"min=0,max=1000000"`
+		Message Message   `json:"message"`
+		Returns []Message `json:"returns,omitempty" v:"items=100"`
+		Usage   Usage     `json:"usage"`
+	}
+	// ToolCalled is appended before a tool runs.
+	ToolCalled struct {
+		Call     string          `json:"call" v:"required,max=256"`
+		Name     string          `json:"name" v:"required,max=128"`
+		Args     json.RawMessage `json:"args" v:"max=1048576"`
+		ReadOnly bool            `json:"read_only"`
+		Attempt  int             `json:"attempt" v:"min=0,max=1000"`
+	}
+	// ToolReturned is appended after a tool ran; a call without it is unknown.
+	ToolReturned struct {
+		Call       string  `json:"call" v:"required,max=256"`
+		Name       string  `json:"name" v:"required,max=128"`
+		OK         bool    `json:"ok"`
+		Output     string  `json:"output" v:"raw,max=1048576"`
+		OutputRef  BlobRef `json:"output_ref,omitempty"`
+		DurationMS int64   `json:"duration_ms" v:"min=0"`
+		Attempt    int     `json:"attempt" v:"min=0,max=1000"`
+	}
+	// VerificationFinished is the outcome of checking a tree.
+	VerificationFinished struct {
+		Attempt      int          `json:"attempt" v:"min=0,max=1000"`
+		Verification Verification `json:"verification"`
+	}
+	// CommandStarted is the user's own command in a terminal box.
+	CommandStarted struct {
+		Command string   `json:"command" v:"required,max=128"` // id
+		Argv    []string `json:"argv" v:"nonempty,items=256;max=65536"`
+		Cwd     string   `json:"cwd,omitempty" v:"max=4096"`
+	}
+	// CommandFinished ends CommandStarted. ExitCode is 128+n after signal n.
+	CommandFinished struct {
+		Command    string `json:"command" v:"required,max=128"`
+		ExitCode   int    `json:"exit_code" v:"min=-1,max=255"`
+		DurationMS int64  `json:"duration_ms" v:"min=0"`
+		Reason     string `json:"reason,omitempty" v:"max=1024"`
+	}
+)
+
+// PlanStatus is where a plan item stands.
+type PlanStatus string
+
+// Where a plan item stands.
+const (
+	PlanOpen    PlanStatus = "open"
+	PlanActive  PlanStatus = "active"
+	PlanDone    PlanStatus = "done"
+	PlanFailed  PlanStatus = "failed"
+	PlanDropped PlanStatus = "dropped"
+)
+
+// RunCommand is what a user tells a run to do.
+type RunCommand string
+
+// What a user can tell a run.
+const (
+	CommandPause  RunCommand = "pause"
+	CommandResume RunCommand = "resume"
+	CommandCancel RunCommand = "cancel"
+)
+
+// Validate implements Payload.
+func (p ComputerCreated) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p ComputerRenamed) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p ComputerWoken) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p PromptSubmitted) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p RunStarted) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p RunPlanned) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p RunMoved) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p RunSteered) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p RunCommanded) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p QuestionAsked) Validate() error { return check(p) }
+
+// Validate checks a question's form.
+func (q Question) Validate() error { return check(q) }
+
+// Validate implements Payload.
+func (p QuestionAnswered) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p RunReported) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p TaskRequested) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p TaskStarted) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p TaskFinished) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p TurnRecorded) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p ToolCalled) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p ToolReturned) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p VerificationFinished) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p CommandStarted) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p CommandFinished) Validate() error { return check(p) }
+
+func init() {
+	var (
+		user      = []Role{RoleUser}
+		director  = []Role{RoleDirector}
+		associate = []Role{RoleAssociate}
+		system    = []Role{RoleSystem}
+	)
+	register[ComputerCreated](TypeInfo{Type: "computer.created", Doc: "A computer was made; the first event of a log.", Roles: system, Projected: true})
+	register[ComputerRenamed](TypeInfo{Type: "computer.renamed", Doc: "The computer got another name.", Roles: user, Browser: true, Projected: true})
+	register[ComputerWoken](TypeInfo{Type: "computer.woken", Doc: "A control plane took the log over under a new epoch.", Roles: system, Projected: true})
+	register[PromptSubmitted](TypeInfo{Type: "prompt.submitted", Doc: "A person's intention; it causes a run.", Roles: user, Browser: true, Projected: true})
+	register[RunStarted](TypeInfo{Type: "run.started", Doc: "A run began.", Roles: system, Projected: true})
+	register[RunPlanned](TypeInfo{Type: "run.planned", Doc: "The Director's plan, whole.", Roles: director, Boxes: []BoxKind{BoxDirector}, Projected: true})
+	register[RunMoved](TypeInfo{Type: "run.moved", Doc: "A run's status changed.", Roles: system, Projected: true})
+	register[RunSteered](TypeInfo{Type: "run.steered", Doc: "The user spoke to a run.", Roles: user, Browser: true, Projected: true})
+	register[RunCommanded](TypeInfo{Type: "run.commanded", Doc: "The user paused, resumed or cancelled a run.", Roles: user, Browser: true, Projected: true})
+	register[QuestionAsked](TypeInfo{Type: "question.asked", Doc: "The Director asked the user.", Roles: director, Boxes: []BoxKind{BoxDirector}, Projected: true})
+	register[QuestionAnswered](TypeInfo{Type: "question.answered", Doc: "The user answered, or the deadline passed.", Roles: []Role{RoleUser, RoleSystem}, Browser: true, Projected: true})
+	register[RunReported](TypeInfo{Type: "run.reported", Doc: "A run ended.", Roles: []Role{RoleDirector, RoleSystem}, Projected: true})
+	register[TaskRequested](TypeInfo{Type: "task.requested", Doc: "The Director delegated a task.", Roles: director, Projected: true})
+	register[TaskStarted](TypeInfo{Type: "task.started", Doc: "An attempt at a task began.", Roles: system, Projected: true})
+	register[TaskFinished](TypeInfo{Type: "task.finished", Doc: "The one result of an attempt.", Roles: []Role{RoleAssociate, RoleSystem}, Projected: true})
+	register[TurnRecorded](TypeInfo{Type: "turn.recorded", Doc: "One model turn of an agent task, or of the Director when it has no task.", Roles: []Role{RoleAssociate, RoleDirector}, Projected: false})
+	register[ToolCalled](TypeInfo{Type: "tool.called", Doc: "A tool is about to run.", Roles: associate, Projected: true})
+	register[ToolReturned](TypeInfo{Type: "tool.returned", Doc: "A tool ran.", Roles: associate, Projected: true})
+	register[VerificationFinished](TypeInfo{Type: "verification.finished", Doc: "A tree was checked.", Roles: system, Projected: true})
+	register[CommandStarted](TypeInfo{Type: "command.started", Doc: "The user's own command started in a terminal box.", Roles: user, Projected: true})
+	register[CommandFinished](TypeInfo{Type: "command.finished", Doc: "The user's own command ended.", Roles: []Role{RoleUser, RoleSystem}, Projected: true})
+}

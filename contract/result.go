@@ -1,0 +1,155 @@
+package contract
+
+// ResultStatus is how a task ended.
+type ResultStatus string
+
+// How a task ended.
+const (
+	ResultOK         ResultStatus = "ok"
+	ResultFailed     ResultStatus = "failed"
+	ResultNeedsInput ResultStatus = "needs_input"
+	ResultCancelled  ResultStatus = "cancelled"
+	ResultRefused    ResultStatus = "refused"
+)
+
+// AssociateResult is what the Associate answers to a DirectorTask, exactly
+// once per attempt. Long values are blob references.
+type AssociateResult struct {
+	Version       int          `json:"version" v:"min=1,max=1"`
+	Task          string       `json:"task" v:"required,id"`
+	Attempt       int          `json:"attempt" v:"min=1,max=1000"`
+	Status        ResultStatus `json:"status" v:"required"`
+	Summary       string       `json:"summary" v:"required,max=32768"`
+	Base          string       `json:"base,omitempty" v:"commit"` // commit the task started from
+	Head          string       `json:"head,omitempty" v:"commit"` // checkpoint that holds its work; empty when nothing was published
+	Changes       []Change     `json:"changes,omitempty" v:"items=20000"`
+	Diff          string       `json:"diff,omitempty" v:"raw,max=1048576"` // unified, or empty and DiffRef set
+	DiffRef       BlobRef      `json:"diff_ref,omitempty"`
+	Commands      []Command    `json:"commands,omitempty" v:"items=1000"`
+	Verification  Verification `json:"verification"`
+	Egress        EgressReport `json:"egress"`
+	Artifacts     []Artifact   `json:"artifacts,omitempty" v:"items=1000"`
+	Citations     []Citation   `json:"citations,omitempty" v:"items=1000"`
+	Questions     []Question   `json:"questions,omitempty" v:"items=50"`
+	Usage         Usage        `json:"usage"`
+	SuggestedNext string       `json:"suggested_next,omitempty" v:"max=32768"`
+}
+
+// ChangeOp is what happened to a path.
+type ChangeOp string
+
+// What happened to a path.
+const (
+	ChangeAdded    ChangeOp = "added"
+	ChangeModified ChangeOp = "modified"
+	ChangeDeleted  ChangeOp = "deleted"
+	ChangeMode     ChangeOp = "mode" // permission or type only
+)
+
+// Change is one path a task changed. Added and Removed count lines; both are
+// -1 for binary content. PathBase64 is set when the path is not valid UTF-8;
+// Path then shows it with replacement characters.
+type Change struct {
+	Path       string   `json:"path" v:"required,max=12288"`
+	PathBase64 string   `json:"path_base64,omitempty" v:"max=8192"`
+	Op         ChangeOp `json:"op" v:"required"`
+	Added      int      `json:"added" v:"min=-1"`
+	Removed    int      `json:"removed" v:"min=-1"`
+}
+
+// Command is one command that ran in a box. Stdout and Stderr hold the head
+// and tail when Truncated.
+type Command struct {
+	Argv       []string `json:"argv,omitempty" v:"items=256;raw,max=65536"`
+	ExitCode   int      `json:"exit_code" v:"min=-1,max=255"` // 128+n when killed by signal n, -1 when it did not start
+	DurationMS int64    `json:"duration_ms" v:"min=0"`
+	Stdout     string   `json:"stdout" v:"raw,max=1048576"`
+	Stderr     string   `json:"stderr" v:"raw,max=1048576"`
+	Truncated  bool     `json:"truncated"`
+}
+
+// VerificationStatus is what a check found.
+type VerificationStatus string
+
+// What a check found. Unknown is never shown as success.
+const (
+	VerificationPass    VerificationStatus = "pass"
+	VerificationFail    VerificationStatus = "fail"
+	VerificationUnknown VerificationStatus = "unknown"
+)
+
+// Verification is the outcome of checking a task's tree. Tree is the git tree
+// that was checked: it is the tree that was published, or Status is unknown.
+type Verification struct {
+	Profile VerifyProfile      `json:"profile" v:"required"`
+	Status  VerificationStatus `json:"status" v:"required"`
+	Tree    string             `json:"tree,omitempty" v:"commit"`
+	Checks  []Check            `json:"checks,omitempty" v:"items=100"`
+	Reason  string             `json:"reason,omitempty" v:"max=8192"` // why it is unknown
+}
+
+// Check is one command of a verification, run in a verify box of its own.
+type Check struct {
+	Name    string             `json:"name" v:"required,max=1024"`
+	Status  VerificationStatus `json:"status" v:"required"`
+	Command Command            `json:"command"`
+}
+
+// EgressReport lists host:port pairs a task reached or was refused.
+type EgressReport struct {
+	Allowed []string `json:"allowed,omitempty" v:"items=200;required,max=300"`
+	Denied  []string `json:"denied,omitempty" v:"items=200;required,max=300"`
+}
+
+// Artifact is a file kept as a blob.
+type Artifact struct {
+	Path string  `json:"path" v:"required,path"`
+	Ref  BlobRef `json:"ref" v:"required"`
+	Size int64   `json:"size" v:"min=0"`
+}
+
+// Citation points at a source with an excerpt.
+type Citation struct {
+	Source  string `json:"source" v:"required,max=4096"`
+	Excerpt string `json:"excerpt" v:"max=8192"`
+}
+
+// Question is something only the user can decide. Default is what a missed
+// deadline means.
+type Question struct {
+	ID       string   `json:"id" v:"required,max=128"`
+	Text     string   `json:"text" v:"required,max=8192"`
+	Choices  []string `json:"choices,omitempty" v:"items=200;required,max=1024"`
+	Default  string   `json:"default,omitempty" v:"max=1024"`
+	Deadline string   `json:"deadline,omitempty" v:"time"` // RFC 3339
+}
+
+// Usage is what something consumed.
+type Usage struct {
+	WallMS    int64   `json:"wall_ms" v:"min=0,max=1000000000000"`
+	ToolCalls int     `json:"tool_calls" v:"min=0,max=1000000000"`
+	TokensIn  int64   `json:"tokens_in" v:"min=0,max=1000000000000"`
+	TokensOut int64   `json:"tokens_out" v:"min=0,max=1000000000000"`
+	CostUSD   float64 `json:"cost_usd" v:"min=0,max=1000000000"`
+}
+
+// Add returns the sum of two usages.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{u.WallMS + v.WallMS, u.ToolCalls + v.ToolCalls, u.TokensIn + v.TokensIn, u.TokensOut + v.TokensOut, u.CostUSD + v.CostUSD}
+}
+
+// Validate refuses negative usage.
+func (u Usage) Validate() error { return check(u) }
+
+// DecodeResult decodes and validates an AssociateResult.
+func DecodeResult(b []byte) (AssociateResult, error) {
+	var r AssociateResult
+	if err := DecodeStrict(b, MaxTask, &r); err != nil {
+		return AssociateResult{}, within("result", err)
+	}
+	return r, r.Validate()
+}
+
+// Validate checks every field of a result; a result that claims success over a
+// failed verification is refused.
+func (r AssociateResult) Validate() error { return check(r) }

@@ -1,0 +1,52 @@
+package contract
+
+// Subjects on NATS. Clients hold no JetStream permissions; only the control
+// plane publishes to log.>.
+
+// StreamEvents is the JetStream stream that holds every computer's log.
+const StreamEvents = "EVENTS"
+
+// SubjectLog is where the appender publishes one event of a computer's log.
+func SubjectLog(cid CID, role Role, eventType string) string {
+	return "log." + string(cid) + "." + string(role) + "." + eventType
+}
+
+// SubjectLogAll is the filter over a computer's whole log.
+func SubjectLogAll(cid CID) string { return "log." + string(cid) + ".>" }
+
+// SubjectLive is where the stream republishes a computer's log, and where the
+// tick and streams of model text travel.
+func SubjectLive(cid CID) string { return "live." + string(cid) + ".>" }
+
+// SubjectTick carries {"sequence":n} periodically, so that a lost last event is noticed.
+func SubjectTick(cid CID) string { return "live." + string(cid) + ".tick" }
+
+// SubjectTokens carries a run's model text as it arrives; it is not logged.
+func SubjectTokens(cid CID, run string) string {
+	return "live." + string(cid) + ".tokens." + run
+}
+
+// SubjectOutput carries the output of a command that a desktop started; it is
+// not logged.
+func SubjectOutput(cid CID, command string) string {
+	return "live." + string(cid) + ".output." + command
+}
+
+// SubjectAction takes a person's intention, request → {"sequence":n}.
+func SubjectAction(cid CID) string { return "user." + string(cid) + ".action" }
+
+// SubjectService takes a request to a service of a computer.
+func SubjectService(cid CID, service, method string) string {
+	return "svc." + string(cid) + "." + service + "." + method
+}
+
+// SubjectServiceAll is the filter over a computer's services.
+func SubjectServiceAll(cid CID) string { return "svc." + string(cid) + ".>" }
+
+// SubjectResult is published, not logged, when a run ends.
+func SubjectResult(cid CID, run string) string {
+	return "agent." + string(cid) + "." + run + ".result"
+}
+
+// InboxPrefix is the only prefix a client may receive replies under.
+func InboxPrefix(principal string) string { return "_INBOX." + principal }

@@ -1,0 +1,123 @@
+import { useState, type ReactNode } from 'react'
+import { ChevronDown, FileDiff, FlaskConical, Globe, Quote, TerminalSquare, Wrench } from 'lucide-react'
+import type { Command } from '../../contract/types'
+import { Diff } from '../../parts/Diff'
+import { Mark, type MarkKind } from '../../parts/Mark'
+import type { TaskView } from '../../stores/runs'
+import { commandLine, count, duration, gist, oneLine } from '../../text/format'
+import css from './Run.module.css'
+
+/** What one task did and how that is known: tool calls while it works, then commands, diff, checks, sources. */
+export function Evidence({ task }: { task: TaskView }) {
+  const r = task.result
+  const checks = task.verification?.checks ?? []
+  return (
+    <article className={css.task} data-testid="task">
+      <header>
+        <Mark kind={stands(task)} />
+        <b title={task.goal}>{gist(task.goal, 400) || 'Task'}</b>
+        <span>
+          {task.kind}
+          {task.attempt > 1 && `, attempt ${task.attempt}`}
+        </span>
+      </header>
+      {r && r.status !== 'ok' && <p className={css.summary}>{r.summary}</p>}
+      {!r && task.calls.slice(-6).map((c) => (
+        <Card key={c.call} icon={Wrench} mark={c.ok === undefined ? 'active' : c.ok ? 'open' : 'fail'} title={c.name} note={oneLine(argsOf(c.args), 90)} time={c.ms}>
+          {c.output && <pre tabIndex={0}>{c.output.slice(0, 8000)}</pre>}
+        </Card>
+      ))}
+      {r?.commands?.map((c, i) => <CommandCard key={i} command={c} />)}
+      {r && (r.changes?.length ?? 0) > 0 && (
+        <Card icon={FileDiff} title={count(r.changes!.length, 'file')} note={r.changes!.slice(0, 3).map((c) => c.path).join(', ')} lines={sum(r.changes!)}>
+          {r.diff ? <Diff text={r.diff} /> : <ul className={css.paths}>{r.changes!.slice(0, 200).map((c) => <li key={c.path}>{c.op} {c.path}</li>)}</ul>}
+        </Card>
+      )}
+      {checks.map((c, i) => (
+        <Card key={`check-${i}`} icon={FlaskConical} mark={c.status} title={c.name} note={commandLine(c.command.argv ?? [])} time={c.command.duration_ms}>
+          <Output command={c.command} />
+        </Card>
+      ))}
+      {task.verification && checks.length === 0 && task.verification.reason && (
+        <Card icon={FlaskConical} mark={task.verification.status} title="Verification" note={task.verification.reason} />
+      )}
+      {r?.citations?.map((c, i) => (
+        <Card key={`cite-${i}`} icon={Quote} title={c.source} note={oneLine(c.excerpt, 100)}>
+          <blockquote>{c.excerpt}</blockquote>
+        </Card>
+      ))}
+      {(r?.egress.denied?.length ?? 0) > 0 && <Card icon={Globe} mark="fail" title="Network refused" note={r!.egress.denied!.join(', ')} />}
+    </article>
+  )
+}
+
+function stands(t: TaskView): MarkKind {
+  if (t.status === 'waiting') return 'open'
+  if (t.status === 'working') return 'active'
+  if (t.status === 'needs_input' || t.status === 'cancelled') return 'unknown'
+  if (t.status !== 'ok') return 'fail'
+  // Success without a check that passed is not shown as proven.
+  return t.verification?.status ?? 'unknown'
+}
+
+function CommandCard({ command }: { command: Command }) {
+  return (
+    <Card icon={TerminalSquare} mark={command.exit_code === 0 ? 'pass' : 'fail'} markLabel={`exit ${command.exit_code}`} title={commandLine(command.argv ?? [])} mono note={`exit ${command.exit_code}`} time={command.duration_ms}>
+      <Output command={command} />
+    </Card>
+  )
+}
+
+function Output({ command }: { command: Command }) {
+  const text = [command.stdout, command.stderr].filter(Boolean).join('\n')
+  return <pre tabIndex={0}>{text ? text.slice(0, 20_000) : 'It wrote nothing.'}</pre>
+}
+
+interface CardProps {
+  icon: typeof Wrench
+  title: string
+  note?: string
+  mark?: MarkKind
+  markLabel?: string
+  mono?: boolean
+  time?: number | undefined
+  lines?: { added: number; removed: number }
+  children?: ReactNode
+}
+
+function Card({ icon: Icon, title, note, mark, markLabel, mono, time, lines, children }: CardProps) {
+  const [open, setOpen] = useState(false)
+  return (
+    <div className={css.card} data-testid="evidence">
+      <button type="button" className={css.cardHead} aria-expanded={children ? open : undefined} disabled={!children} onClick={() => setOpen(!open)}>
+        <Icon size={15} strokeWidth={1.8} aria-hidden />
+        <span className={mono ? css.mono : css.cardTitle}>{title}</span>
+        <span className={css.note}>{note}</span>
+        {lines && (
+          <span className={css.lines}>
+            <ins>+{lines.added}</ins> <del>−{lines.removed}</del>
+          </span>
+        )}
+        {time !== undefined && <span className={css.time}>{duration(time)}</span>}
+        {mark && <Mark kind={mark} {...(markLabel ? { label: markLabel } : {})} />}
+        {children && <ChevronDown size={14} aria-hidden data-open={open} />}
+      </button>
+      {open && <div className={css.cardBody}>{children}</div>}
+    </div>
+  )
+}
+
+function sum(changes: { added: number; removed: number }[]) {
+  return changes.reduce((t, c) => ({ added: t.added + Math.max(0, c.added), removed: t.removed + Math.max(0, c.removed) }), { added: 0, removed: 0 })
+}
+
+function argsOf(args: unknown): string {
+  if (typeof args !== 'object' || args === null) return JSON.stringify(args) ?? ''
+  const a = args as Record<string, unknown>
+  for (const key of ['command', 'path', 'pattern', 'argv']) {
+    const v = a[key]
+    if (typeof v === 'string') return v
+    if (Array.isArray(v)) return v.join(' ')
+  }
+  return JSON.stringify(args)
+}

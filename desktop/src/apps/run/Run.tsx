@@ -1,0 +1,264 @@
+import { useEffect, useState } from 'react'
+import { FileText, ListChecks, Pause, Play, RotateCcw, Square, Undo2 } from 'lucide-react'
+import type { PlanStatus } from '../../contract/types'
+import { HostError } from '../../link/protocol'
+import { Markdown } from '../../parts/Markdown'
+import { Mark, Pill, type MarkKind } from '../../parts/Mark'
+import parts from '../../parts/parts.module.css'
+import { Skeleton } from '../../parts/Skeleton'
+import { act, ask, submitPrompt, tell } from '../../shell/intents'
+import { Restore } from '../timetravel/Restore'
+import { useConnection } from '../../stores/connection'
+import { useDocuments } from '../../stores/documents'
+import { ended, outcome, useRuns, type RunView } from '../../stores/runs'
+import { clock, count, duration, money } from '../../text/format'
+import type { AppProps } from '../types'
+import { Evidence } from './Evidence'
+import { QuestionCard } from './QuestionCard'
+import css from './Run.module.css'
+
+/** A run's living document: objective, plan, evidence, answer, what it cost. */
+export default function Run({ props }: AppProps) {
+  const id = props.run ?? ''
+  const run = useRuns((s) => s.runs[id])
+  const online = useConnection((s) => s.state === 'online')
+  const [view, setView] = useState<'run' | 'document'>('run')
+  const [fault, setFault] = useState('')
+
+  const whole = run?.whole ?? false
+  useEffect(() => {
+    if (!online || whole || !id) return
+    let stop = false
+    const fetchAll = async () => {
+      const events = []
+      for (let after = 0, more = true; more && !stop; ) {
+        const got = await ask('run.get', { run: id, after, limit: 500 })
+        events.push(...got.events)
+        after = got.events.at(-1)?.sequence ?? after
+        more = got.more && got.events.length > 0
+      }
+      if (stop) return
+      if (events.length === 0) throw new HostError('not_found', 'The log has no run with this id.')
+      useRuns.getState().fill(id, events)
+    }
+    fetchAll().then(
+      () => setFault(''),
+      (e: unknown) => !stop && setFault(e instanceof Error ? e.message : String(e)),
+    )
+    return () => {
+      stop = true
+    }
+  }, [id, online, whole])
+
+  if (!run) {
+    if (!fault) return <Skeleton />
+    return (
+      <div className={parts.empty} role="alert">
+        <h2>This run can’t be shown</h2>
+        <p>{fault}</p>
+      </div>
+    )
+  }
+  return (
+    <div className={css.page} data-testid="run" data-status={run.status}>
+      <Head run={run} view={view} setView={setView} />
+      <div className={css.scroll} tabIndex={0} role="region" aria-label="The run">
+        {view === 'run' ? <Body run={run} /> : <LivingDocument id={run.document} />}
+      </div>
+      <Foot run={run} />
+    </div>
+  )
+}
+
+const statusWords: Record<string, string> = {
+  queued: 'queued', planning: 'planning', working: 'working', waiting: 'waiting for you', done: 'done', failed: 'failed', cancelled: 'cancelled',
+}
+
+/** The mark and the word for where a run stands; done without proof says so. */
+function standing(run: RunView): { kind: MarkKind; text: string } {
+  const o = outcome(run)
+  if (o === 'open') return run.paused ? { kind: 'open', text: 'paused' } : { kind: 'active', text: statusWords[run.status] ?? run.status }
+  if (run.status === 'cancelled') return { kind: 'unknown', text: 'cancelled' }
+  if (run.status === 'failed') return { kind: 'fail', text: 'failed' }
+  if (o === 'pass') return { kind: 'pass', text: 'done, verified' }
+  return o === 'fail' ? { kind: 'fail', text: 'done, a check failed' } : { kind: 'unknown', text: 'done, not verified' }
+}
+
+function Head({ run, view, setView }: { run: RunView; view: 'run' | 'document'; setView: (v: 'run' | 'document') => void }) {
+  const [undoing, setUndoing] = useState(false)
+  const readOnly = useConnection((s) => s.readOnly)
+  const worked = run.tasks.length > 0
+  const command = (c: 'pause' | 'resume' | 'cancel') => void act('run.commanded', { command: c }, { run: run.run }).catch(() => {}) // a refusal is told by the link
+  const over = ended(run.status)
+  const { kind, text } = standing(run)
+  return (
+    <>
+      <div className={css.head}>
+        <span data-testid="run-status">
+          <Pill kind={kind} text={text} />
+        </span>
+        <span className={css.when}>{run.started && clock(run.started)}</span>
+        <span className={css.gap} />
+        {run.document && (
+          <button type="button" className={parts.ghost} onClick={() => setView(view === 'run' ? 'document' : 'run')}>
+            {view === 'run' ? <FileText size={14} aria-hidden /> : <ListChecks size={14} aria-hidden />}
+            {view === 'run' ? 'Document' : 'Run'}
+          </button>
+        )}
+        {!over && !readOnly && (
+          <>
+            <button type="button" className={parts.ghost} onClick={() => command(run.paused ? 'resume' : 'pause')}>
+              {run.paused ? <Play size={13} aria-hidden /> : <Pause size={13} aria-hidden />} {run.paused ? 'Resume' : 'Pause'}
+            </button>
+            <button type="button" className={parts.button} onClick={() => command('cancel')}>
+              <Square size={11} aria-hidden /> Cancel
+            </button>
+          </>
+        )}
+        {over && !readOnly && run.prompt && run.status !== 'done' && (
+          <button type="button" className={parts.ghost} onClick={() => void submitPrompt(run.prompt).catch(tell)}>
+            <RotateCcw size={13} aria-hidden /> Retry
+          </button>
+        )}
+        {over && !readOnly && worked && (
+          <button type="button" className={parts.button} aria-expanded={undoing} onClick={() => setUndoing(!undoing)}>
+            <Undo2 size={13} aria-hidden /> Undo
+          </button>
+        )}
+      </div>
+      {undoing && <Restore target={{ run: run.run }} close={() => setUndoing(false)} />}
+    </>
+  )
+}
+
+const planMark: Record<PlanStatus, MarkKind> = { open: 'open', active: 'active', done: 'pass', failed: 'fail', dropped: 'dropped' }
+
+function Body({ run }: { run: RunView }) {
+  const open = run.questions.filter((q) => q.answer === undefined)
+  return (
+    <>
+      <h1 className={css.objective}>{run.objective || run.prompt || 'A run'}</h1>
+      {run.objective && run.prompt && run.objective !== run.prompt && <p className={css.prompt}>{run.prompt}</p>}
+      {run.reason && !ended(run.status) && <p className={css.prompt}>{run.reason}</p>}
+
+      {!ended(run.status) && open.map((q) => <QuestionCard key={q.id} run={run.run} question={q} />)}
+
+      {run.plan.length > 0 && (
+        <section aria-label="Plan">
+          <h2>Plan</h2>
+          <ol className={css.plan}>
+            {run.plan.map((item, i) => (
+              <li key={i} data-status={item.status}>
+                <Mark kind={planStands(run, item.status, item.task)} />
+                <span>{item.text}</span>
+              </li>
+            ))}
+          </ol>
+        </section>
+      )}
+      {run.plan.length === 0 && !ended(run.status) && !run.stream && <Skeleton />}
+      {run.stream && (
+        <p className={css.stream} aria-label="The model, as it writes">
+          {run.stream.slice(-600)}
+        </p>
+      )}
+
+      {run.tasks.length > 0 && (
+        <section aria-label="Evidence">
+          <h2>Evidence</h2>
+          {run.tasks.map((t) => (
+            <Evidence key={t.task} task={t} />
+          ))}
+        </section>
+      )}
+
+      {ended(run.status) && (
+        <section aria-label="Answer" className={css.answer} data-outcome={outcome(run)} data-testid="answer">
+          <h2>{run.status === 'done' ? 'Answer' : run.status === 'failed' ? 'What went wrong' : 'Cancelled'}</h2>
+          <Markdown text={run.summary ?? ''} />
+          {run.error && run.error !== run.summary && <pre tabIndex={0}>{run.error}</pre>}
+        </section>
+      )}
+    </>
+  )
+}
+
+/** A plan item that is done is only ✓ when its task was verified, and ? when that is not known. */
+function planStands(run: RunView, status: PlanStatus, task: string | undefined): MarkKind {
+  if (status !== 'done' || !task) return planMark[status]
+  const proof = run.tasks.find((t) => t.task === task)?.verification
+  return proof && proof.profile !== 'none' ? proof.status : proof ? 'unknown' : 'pass'
+}
+
+function LivingDocument({ id }: { id: string | undefined }) {
+  const doc = useDocuments((s) => (id ? s.documents[id] : undefined))
+  const [fault, setFault] = useState('')
+  const missing = id !== undefined && (doc === undefined || doc.body === null)
+  useEffect(() => {
+    if (!missing) return
+    let stop = false
+    ask('document.get', { document: id }).then(
+      (d) => !stop && useDocuments.getState().put(d),
+      (e: unknown) => !stop && setFault(e instanceof Error ? e.message : String(e)),
+    )
+    return () => {
+      stop = true
+    }
+  }, [id, missing])
+  if (fault) return <p role="alert">{fault}</p>
+  if (!doc || doc.body === null) return <Skeleton />
+  return (
+    <>
+      <Markdown text={doc.body} />
+      <p className={css.provenance}>
+        {doc.path}, revision {doc.revision}
+        {doc.author && ` by ${doc.author}`}
+      </p>
+    </>
+  )
+}
+
+function Foot({ run }: { run: RunView }) {
+  const [text, setText] = useState('')
+  const [now, setNow] = useState(() => Date.now())
+  const readOnly = useConnection((s) => s.readOnly)
+  const over = ended(run.status)
+  useEffect(() => {
+    if (over) return
+    const timer = setInterval(() => setNow(Date.now()), 1000)
+    return () => clearInterval(timer)
+  }, [over])
+  const u = run.usage
+  const ms = u && u.wall_ms > 0 ? u.wall_ms : (run.ended ? Date.parse(run.ended) : now) - Date.parse(run.started)
+  const facts = [
+    duration(Number.isFinite(ms) ? ms : 0),
+    u && u.tool_calls > 0 ? count(u.tool_calls, 'tool call') : '',
+    u && u.tokens_in + u.tokens_out > 0 ? count(u.tokens_in + u.tokens_out, 'token') : '',
+    money(u?.cost_usd ?? 0),
+    run.provider === 'rehearsal' ? 'rehearsal' : run.model,
+  ].filter(Boolean)
+  return (
+    <footer className={css.foot}>
+      {!over && !readOnly && (
+        <form
+          className={css.steer}
+          onSubmit={(e) => {
+            e.preventDefault()
+            if (!text.trim()) return
+            const said = text.trim()
+            setText('')
+            act('run.steered', { text: said }, { run: run.run }).catch(() => setText(said)) // the link told why
+          }}
+        >
+          <input data-framed value={text} onChange={(e) => setText(e.target.value)} placeholder="Steer it: say what should be different" aria-label="Steer this run" />
+          <button type="submit" className={parts.ghost} disabled={!text.trim()}>
+            Steer
+          </button>
+        </form>
+      )}
+      <p className={css.facts} data-testid="run-cost">
+        {facts.join('  ·  ')}
+      </p>
+    </footer>
+  )
+}

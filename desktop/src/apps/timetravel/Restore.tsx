@@ -1,0 +1,79 @@
+import { useEffect, useRef, useState } from 'react'
+import { Undo2 } from 'lucide-react'
+import type { Checkpoint, Restored, RestorePlan } from '../../link/protocol'
+import parts from '../../parts/parts.module.css'
+import { ask, tell } from '../../shell/intents'
+import { clock, dayOf } from '../../text/format'
+import css from './TimeTravel.module.css'
+import { restoreWords } from './words'
+
+/** Where a restore goes: to a checkpoint, to before a run's work, or to before the last restore. */
+export type Target = { checkpoint: Checkpoint } | { run: string } | 'last'
+
+function look(target: Target, dry_run: boolean): Promise<RestorePlan | Restored> {
+  const patience = dry_run ? 60_000 : 120_000
+  if (target === 'last') return ask('checkpoint.undo', { dry_run }, patience)
+  if ('run' in target) return ask('run.undo', { run: target.run, dry_run }, patience)
+  return ask('checkpoint.restore', { to: target.checkpoint.commit, dry_run }, patience)
+}
+
+function heading(target: Target): string {
+  if (target === 'last') return 'Undo the last restore'
+  if ('run' in target) return 'Undo: back to before this run began its work'
+  return `Restore: back to ${dayOf(target.checkpoint.time).replace(/^(Today|Yesterday)$/, (d) => d.toLowerCase())}, ${clock(target.checkpoint.time)}`
+}
+
+/** Says what going back would do, and does it only then. Give it a key per target. */
+export function Restore({ target, close }: { target: Target; close: (done: boolean) => void }) {
+  const [plan, setPlan] = useState<RestorePlan | null>(null)
+  const [fault, setFault] = useState('')
+  const [busy, setBusy] = useState(false)
+  const first = useRef(target)
+  const verb = typeof target === 'object' && 'checkpoint' in target ? 'Restore' : 'Undo'
+  useEffect(() => {
+    let stop = false
+    look(first.current, true).then(
+      (p) => !stop && setPlan(p as RestorePlan),
+      (e: unknown) => !stop && setFault(e instanceof Error ? e.message : String(e)),
+    )
+    return () => {
+      stop = true
+    }
+  }, [])
+
+  const go = async () => {
+    setBusy(true)
+    try {
+      await look(target, false)
+      close(true)
+    } catch (e) {
+      tell(e)
+      setBusy(false)
+    }
+  }
+
+  return (
+    <section className={css.restore} aria-label={verb} data-testid="restore-plan">
+      <div>
+        <h2>{heading(target)}</h2>
+        {fault && <p role="alert">{fault}</p>}
+        {!plan && !fault && <p>Looking at what would change…</p>}
+        {plan && (
+          <ul>
+            {restoreWords(plan.changes, plan.untracked ?? 0).map((w) => (
+              <li key={w}>{w}</li>
+            ))}
+          </ul>
+        )}
+      </div>
+      <div className={css.actions}>
+        <button type="button" className={parts.ghost} onClick={() => close(false)}>
+          Keep things as they are
+        </button>
+        <button type="button" className={parts.primary} data-testid="restore-go" disabled={!plan || plan.changes.length === 0 || busy} onClick={() => void go()}>
+          <Undo2 size={14} aria-hidden /> {busy ? 'Going back…' : verb}
+        </button>
+      </div>
+    </section>
+  )
+}

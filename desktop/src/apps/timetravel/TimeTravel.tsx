@@ -1,0 +1,202 @@
+import { useEffect, useState, type KeyboardEvent } from 'react'
+import { BookmarkPlus, Undo2 } from 'lucide-react'
+import type { Checkpoint, Diff as DiffAnswer } from '../../link/protocol'
+import { Diff } from '../../parts/Diff'
+import { Mark } from '../../parts/Mark'
+import parts from '../../parts/parts.module.css'
+import { Skeleton } from '../../parts/Skeleton'
+import { ask, makeCheckpoint, openThing, tell } from '../../shell/intents'
+import { usePromptBar } from '../../shell/promptStore'
+import { useCheckpoints } from '../../stores/checkpoints'
+import { useConnection } from '../../stores/connection'
+import { useRuns } from '../../stores/runs'
+import { clock, count, dayOf, short } from '../../text/format'
+import { Restore } from './Restore'
+import css from './TimeTravel.module.css'
+
+const kindWords: Record<Checkpoint['kind'], string> = {
+  initial: 'the beginning', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', after: 'after a command', safety: 'before a restore', restore: 'a restore',
+}
+
+/** All checkpoints, what each changed, and the way back. */
+export default function TimeTravel() {
+  const { checkpoints, restored, more } = useCheckpoints()
+  const { loaded, readOnly } = useConnection()
+  const pointed = usePromptBar((s) => s.pointed)
+  const [chosen, setChosen] = useState<string | null>(null)
+  const [asking, setAsking] = useState<'restore' | 'undo' | null>(null)
+  const [seen, setSeen] = useState<typeof pointed>(null)
+  const [phoneDetail, setPhoneDetail] = useState(false)
+  const selected = checkpoints.find((c) => c.commit === chosen) ?? checkpoints[0]
+
+  // A command pointed at one since this was last drawn.
+  if (pointed && pointed !== seen) {
+    setSeen(pointed)
+    setChosen(pointed.commit)
+    setAsking('restore')
+    setPhoneDetail(true)
+  }
+
+  const settle = () => {
+    setAsking(null)
+    usePromptBar.setState({ pointed: null })
+  }
+  const choose = (c: Checkpoint) => {
+    setChosen(c.commit)
+    settle()
+    setPhoneDetail(true)
+  }
+  const step = (e: KeyboardEvent) => {
+    const by = e.key === 'ArrowDown' || e.key === 'ArrowLeft' ? 1 : e.key === 'ArrowUp' || e.key === 'ArrowRight' ? -1 : 0
+    const next = checkpoints[checkpoints.indexOf(selected!) + by]
+    if (by === 0 || !next) return
+    e.preventDefault()
+    choose(next)
+  }
+  const older = async () => {
+    const got = await ask('checkpoint.list', { before: checkpoints.at(-1)!.sequence, limit: 100 })
+    useCheckpoints.getState().older(got.checkpoints, got.more)
+  }
+
+  if (!loaded) return <Skeleton />
+  if (!selected) {
+    return (
+      <div className={parts.empty}>
+        <h2>No checkpoint yet</h2>
+        <p>Before and after every task, and whenever you ask, everything here is kept. Then you can come back to it.</p>
+        {!readOnly && (
+          <button type="button" className={parts.primary} onClick={() => void makeCheckpoint('').catch(tell)}>
+            Keep everything now
+          </button>
+        )}
+      </div>
+    )
+  }
+  return (
+    <div className={css.page} data-detail={phoneDetail} onKeyDown={step}>
+      <header className={css.top}>
+        <Scrubber checkpoints={checkpoints} selected={selected} choose={choose} />
+        {!readOnly && (
+          <>
+            {restored && (
+              <button type="button" className={parts.button} data-testid="undo" aria-expanded={asking === 'undo'} onClick={() => setAsking('undo')}>
+                <Undo2 size={14} aria-hidden /> Undo the restore
+              </button>
+            )}
+            <button type="button" className={parts.ghost} onClick={() => void makeCheckpoint('').catch(tell)}>
+              <BookmarkPlus size={15} aria-hidden /> Checkpoint
+            </button>
+          </>
+        )}
+      </header>
+      <nav className={css.list} aria-label="Checkpoints">
+        {checkpoints.map((c, i) => (
+          <div key={c.commit}>
+            {(i === 0 || dayOf(checkpoints[i - 1]!.time) !== dayOf(c.time)) && <h2>{dayOf(c.time)}</h2>}
+            <button type="button" className={css.row} data-testid="checkpoint" data-checkpoint={c.commit} data-kind={c.kind} aria-current={c === selected} onClick={() => choose(c)}>
+              <Mark kind={c.verified} />
+              <span className={css.message}>{c.message}</span>
+              <time>{clock(c.time)}</time>
+              <small>
+                {c.author}, {kindWords[c.kind]}
+                {c.files > 0 && `, ${count(c.files, 'file')}`}
+              </small>
+            </button>
+          </div>
+        ))}
+        {more && (
+          <button type="button" className={parts.ghost} onClick={() => void older().catch(tell)}>
+            Earlier
+          </button>
+        )}
+      </nav>
+      <section className={css.detail} aria-label="Checkpoint">
+        {asking === 'undo' ? (
+          <Restore key="undo" target="last" close={settle} />
+        ) : asking === 'restore' ? (
+          <Restore key={`restore ${selected.commit}`} target={{ checkpoint: selected }} close={settle} />
+        ) : null}
+        <Detail key={`detail ${selected.commit}`} c={selected} asking={asking !== null} restore={() => setAsking('restore')} back={() => setPhoneDetail(false)} readOnly={readOnly} />
+      </section>
+    </div>
+  )
+}
+
+function Detail({ c, asking, restore, back, readOnly }: { c: Checkpoint; asking: boolean; restore: () => void; back: () => void; readOnly: boolean }) {
+  const [diff, setDiff] = useState<DiffAnswer | null>(null)
+  const [fault, setFault] = useState('')
+  const online = useConnection((s) => s.state === 'online')
+  const prompt = useRuns((s) => (c.run ? s.runs[c.run]?.prompt : undefined))
+  // A task's edits to the desktop were kept one by one while it worked; its own checkpoint is about all of them.
+  const from = useCheckpoints((s) => (c.task && c.kind === 'task' ? (s.checkpoints.find((x) => x.sequence < c.sequence && x.task !== c.task)?.commit ?? c.parent) : c.parent) ?? '')
+  useEffect(() => {
+    if (!online) return
+    let stop = false
+    ask('checkpoint.diff', { from, to: c.commit }, 30_000).then(
+      (d) => !stop && setDiff(d),
+      (e: unknown) => !stop && setFault(e instanceof Error ? e.message : String(e)),
+    )
+    return () => {
+      stop = true
+    }
+  }, [c, from, online])
+  return (
+    <>
+      <header className={css.head}>
+        <button type="button" className={`${parts.ghost} ${css.back}`} onClick={back}>
+          All checkpoints
+        </button>
+        <div>
+          <h2>{c.message}</h2>
+          <p>
+            <code>{short(c.commit)}</code> {dayOf(c.time)}, {clock(c.time)}
+          </p>
+        </div>
+        {c.run && prompt !== undefined && (
+          <button type="button" className={parts.ghost} onClick={() => openThing('run', c.run!, prompt)}>
+            Show the run
+          </button>
+        )}
+        {!asking && !readOnly && (
+          <button type="button" className={parts.primary} data-testid="restore" onClick={restore}>
+            Restore…
+          </button>
+        )}
+      </header>
+      <div className={css.diff} tabIndex={0} role="region" aria-label="What changed">
+        {fault && <p role="alert">{fault}</p>}
+        {!fault && !diff && <Skeleton />}
+        {diff && diff.changes.length === 0 && <p className={css.note}>Nothing changed since the checkpoint before it.</p>}
+        {diff && diff.changes.length > 0 && <Diff text={diff.diff} />}
+        {diff?.truncated && <p className={css.note}>The diff is longer than can be shown; {count(diff.changes.length, 'file')} changed.</p>}
+      </div>
+    </>
+  )
+}
+
+/** The checkpoints as points on a line, oldest on the left: taller for more files, coloured by what was proven. */
+function Scrubber({ checkpoints, selected, choose }: { checkpoints: Checkpoint[]; selected: Checkpoint; choose: (c: Checkpoint) => void }) {
+  const shown = checkpoints.slice(0, 60).reverse()
+  return (
+    <div className={css.scrubber}>
+      <div className={css.ticks} aria-hidden>
+        {shown.map((c) => (
+          <span key={c.commit} data-mark={c.verified} data-selected={c === selected} data-size={c.files > 20 ? 3 : c.files > 3 ? 2 : 1} onPointerDown={() => choose(c)} />
+        ))}
+      </div>
+      <input
+        type="range"
+        aria-label="Checkpoint, oldest to newest"
+        aria-valuetext={`${selected.message}, ${clock(selected.time)}`}
+        min={0}
+        max={Math.max(0, shown.length - 1)}
+        value={Math.max(0, shown.indexOf(selected))}
+        onChange={(e) => {
+          const c = shown[Number(e.target.value)]
+          if (c) choose(c)
+        }}
+        onKeyDown={(e) => e.stopPropagation()}
+      />
+    </div>
+  )
+}

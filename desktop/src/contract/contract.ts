@@ -1,0 +1,912 @@
+// Generated from contract/ by go generate ./contract. Do not edit.
+
+/** BoxKind names what a box is for; it decides what the box may do. */
+export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' | 'desktop' | 'keeper' | 'scratch'
+
+/** ChangeOp is what happened to a path. */
+export type ChangeOp = 'added' | 'modified' | 'deleted' | 'mode'
+
+/** CheckpointKind says why a checkpoint was made. */
+export type CheckpointKind = 'initial' | 'auto' | 'manual' | 'before' | 'task' | 'after' | 'safety' | 'restore'
+
+/** EgressProfile names a network policy. */
+export type EgressProfile = 'none' | 'default' | 'custom'
+
+/** GitOp names an operation on the workspace's history. */
+export type GitOp = 'checkpoint' | 'restore' | 'diff' | 'log' | 'status'
+
+/** MessageRole says who speaks. */
+export type MessageRole = 'user' | 'assistant'
+
+/** OnFailure says what becomes of a failed task's tree. */
+export type OnFailure = 'rollback' | 'keep'
+
+/** PlanStatus is where a plan item stands. */
+export type PlanStatus = 'open' | 'active' | 'done' | 'failed' | 'dropped'
+
+/** ResultStatus is how a task ended. */
+export type ResultStatus = 'ok' | 'failed' | 'needs_input' | 'cancelled' | 'refused'
+
+/** RunCommand is what a user tells a run to do. */
+export type RunCommand = 'pause' | 'resume' | 'cancel'
+
+/** RunStatus is where a run stands. */
+export type RunStatus = 'queued' | 'planning' | 'working' | 'waiting' | 'done' | 'failed' | 'cancelled'
+
+/** StopReason says why a turn ended. */
+export type StopReason = 'end' | 'tool_use' | 'length' | 'refusal' | 'truncated'
+
+/** TaskKind says how a task is executed. */
+export type TaskKind = 'exec' | 'agent' | 'inspect' | 'git'
+
+/** VerificationStatus is what a check found. */
+export type VerificationStatus = 'pass' | 'fail' | 'unknown'
+
+/** VerifyProfile says how much checking a task's outcome needs. */
+export type VerifyProfile = 'none' | 'smoke' | 'standard' | 'strict'
+
+/** WindowState says how a window is shown. */
+export type WindowState = 'normal' | 'minimised' | 'maximised'
+
+/** Artifact is a file kept as a blob. */
+export interface Artifact {
+  path: string
+  ref: string
+  size: number
+}
+
+/** AssociateResult is what the Associate answers to a DirectorTask, exactly once per attempt. Long values are blob references. */
+export interface AssociateResult {
+  version: number
+  task: string
+  attempt: number
+  status: ResultStatus
+  summary: string
+  /** commit the task started from */
+  base?: string
+  /** checkpoint that holds its work; empty when nothing was published */
+  head?: string
+  changes?: Change[]
+  /** unified, or empty and DiffRef set */
+  diff?: string
+  diff_ref?: string
+  commands?: Command[]
+  verification: Verification
+  egress: EgressReport
+  artifacts?: Artifact[]
+  citations?: Citation[]
+  questions?: Question[]
+  usage: Usage
+  suggested_next?: string
+}
+
+/** BoxClosed says that a box and everything in it ended. Reason is empty for an orderly end, else what ended it: killed, crashed, disk, memory, timeout. */
+export interface BoxClosed {
+  box: string
+  kind: BoxKind
+  reason?: string
+  detail?: string
+  duration_ms: number
+}
+
+/** BoxOpened says that a box runs. */
+export interface BoxOpened {
+  box: string
+  kind: BoxKind
+}
+
+/** Budget bounds a task or run. Zero means the default for wall_s and "no own limit" for the others, which the run's budget still bounds. */
+export interface Budget {
+  wall_s: number
+  tool_calls: number
+  tokens: number
+  cost_usd: number
+}
+
+/** Change is one path a task changed. Added and Removed count lines; both are -1 for binary content. PathBase64 is set when the path is not valid UTF-8; Path then shows it with replacement characters. */
+export interface Change {
+  path: string
+  path_base64?: string
+  op: ChangeOp
+  added: number
+  removed: number
+}
+
+/** Check is one command of a verification, run in a verify box of its own. */
+export interface Check {
+  name: string
+  status: VerificationStatus
+  command: Command
+}
+
+/** CheckpointCreated is a commit of the workspace, on disk before this event. */
+export interface CheckpointCreated {
+  commit: string
+  parent?: string
+  tree: string
+  kind: CheckpointKind
+  message: string
+  /** last sequence projected and mirrored before it */
+  seq: number
+  verified: VerificationStatus
+  /** paths changed against Parent */
+  files: number
+  skipped?: string[]
+}
+
+/** CheckpointRestored says that the workspace, or paths of it, is as in To again. */
+export interface CheckpointRestored {
+  to: string
+  safety: string
+  checkpoint: string
+  /** empty: everything */
+  paths?: string[]
+  undo?: boolean
+}
+
+/** Citation points at a source with an excerpt. */
+export interface Citation {
+  source: string
+  excerpt: string
+}
+
+/** Command is one command that ran in a box. Stdout and Stderr hold the head and tail when Truncated. */
+export interface Command {
+  argv?: string[]
+  /** 128+n when killed by signal n, -1 when it did not start */
+  exit_code: number
+  duration_ms: number
+  stdout: string
+  stderr: string
+  truncated: boolean
+}
+
+/** CommandFinished ends CommandStarted. ExitCode is 128+n after signal n. */
+export interface CommandFinished {
+  command: string
+  exit_code: number
+  duration_ms: number
+  reason?: string
+}
+
+/** CommandStarted is the user's own command in a terminal box. */
+export interface CommandStarted {
+  /** id */
+  command: string
+  argv: string[]
+  cwd?: string
+}
+
+/** ComputerCreated starts a log. */
+export interface ComputerCreated {
+  name: string
+  driver: string
+}
+
+/** ComputerRenamed gives the computer another name. */
+export interface ComputerRenamed {
+  name: string
+}
+
+/** ComputerWoken says that a control plane owns the log from here on, as event.epoch tells. Driver and Isolation say what its boxes are made of. */
+export interface ComputerWoken {
+  version: string
+  driver: string
+  isolation: string
+  /** what this host could not provide */
+  notes?: string[]
+}
+
+/** DesktopBroke says that the page is blank or throwing. */
+export interface DesktopBroke {
+  reason: string
+  detail?: string
+}
+
+/** DesktopBuilt says that a build of choiros/ is kept and can be served. */
+export interface DesktopBuilt {
+  commit: string
+  /** git tree of choiros/ */
+  tree: string
+  files: number
+  bytes: number
+  duration_ms: number
+}
+
+/** DirectorTask is what the Director asks of the Associate. Unknown fields are refused. Run and task ids derive from the event that caused them. */
+export interface DirectorTask {
+  version: number
+  id: string
+  run: string
+  /** from 1 */
+  attempt: number
+  kind: TaskKind
+  goal: string
+  acceptance?: string[]
+  /** commit to start from; empty means the newest checkpoint */
+  base?: string
+  steps?: Step[]
+  inputs?: Input[]
+  /** empty allows none */
+  tools?: string[]
+  egress: EgressSpec
+  verify: VerifySpec
+  budget: Budget
+  on_failure: OnFailure
+  want: Want
+}
+
+/** DocumentRevised is one revision of a living document, whole. Revision 1 creates it. */
+export interface DocumentRevised {
+  document: string
+  title: string
+  /** where it is mirrored, under artifacts/ */
+  path: string
+  revision: number
+  /** the revision it was made from */
+  base: number
+  author: string
+  sha256: string
+  /** Markdown */
+  body: string
+}
+
+/** EgressDecided is one decision of the network policy (types egress.allowed and egress.denied). */
+export interface EgressDecided {
+  box: string
+  kind: BoxKind
+  host: string
+  port: number
+  address?: string
+  rule?: string
+  reason?: string
+}
+
+/** EgressReport lists host:port pairs a task reached or was refused. */
+export interface EgressReport {
+  allowed?: string[]
+  denied?: string[]
+}
+
+/** EgressSpec is what network a task asks for. The host decides what it gets. */
+export interface EgressSpec {
+  profile: EgressProfile
+  /** host:port or *.suffix:port; custom only */
+  allow?: string[]
+}
+
+/** Event is one CloudEvents 1.0 event in its JSON form, the unit of a computer's log. Sequence is dense per computer: 1, 2, 3, … */
+export interface Event {
+  specversion: '1.0'
+  id: string
+  source: string
+  type: string
+  subject?: string
+  time: string
+  datacontenttype?: string
+  data?: unknown
+  /** set instead of Data when the data exceed MaxInlineData */
+  dataref?: string
+  sequence: number
+  /** ownership generation of the log */
+  epoch: number
+  computer: string
+  user?: string
+  run?: string
+  task?: string
+  /** id of the event that caused this one */
+  causation?: string
+  /** id shared by all that follows from one intention */
+  correlation?: string
+  /** W3C trace context */
+  traceparent?: string
+}
+
+/** FileRemoved is a file that is gone. */
+export interface FileRemoved {
+  path: string
+}
+
+/** FileWritten is a file that was made or changed, coalesced per path. */
+export interface FileWritten {
+  path: string
+  size: number
+  sha256?: string
+}
+
+/** Frame is a window's place in CSS pixels. */
+export interface Frame {
+  x: number
+  y: number
+  w: number
+  h: number
+}
+
+/** GitStep is one operation on the workspace's history, done by the keeper. */
+export interface GitStep {
+  op: GitOp
+  /** checkpoint */
+  message?: string
+  /** restore, diff: a commit */
+  ref?: string
+  /** restore, diff: only this path */
+  path?: string
+}
+
+/** Input names something a task may read; exactly one field is set. */
+export interface Input {
+  document?: string
+  file?: string
+  blob?: string
+}
+
+/** Message is one message of a conversation with a model. */
+export interface Message {
+  role: MessageRole
+  parts?: Part[]
+}
+
+/** Part is a piece of a message; exactly one field is set. */
+export interface Part {
+  text?: string
+  /** assistant only */
+  call?: ToolCall
+  /** user only */
+  return?: ToolReturn
+}
+
+/** PatchStep applies a unified diff. */
+export interface PatchStep {
+  diff: string
+}
+
+/** PlanItem is one line of a plan. */
+export interface PlanItem {
+  text: string
+  status: PlanStatus
+  task?: string
+}
+
+/** PromptSubmitted is a person's intention. Its event id is the run's cause. */
+export interface PromptSubmitted {
+  text: string
+  model?: string
+  budget?: Budget
+}
+
+/** PublishFinished says that every path of a publish is in the live tree. */
+export interface PublishFinished {
+  publish: string
+  commit: string
+  /** paths kept as the user had them */
+  conflicts?: string[]
+  inverted?: boolean
+}
+
+/** PublishStarted says that the merged tree of a task is committed under refs/choir/publish/ and will be applied; recovery rolls it forward. */
+export interface PublishStarted {
+  /** id */
+  publish: string
+  commit: string
+  base: string
+  /** once per tool call, inverted if the task fails */
+  live?: boolean
+  paths: number
+}
+
+/** Question is something only the user can decide. Default is what a missed deadline means. */
+export interface Question {
+  id: string
+  text: string
+  choices?: string[]
+  default?: string
+  /** RFC 3339 */
+  deadline?: string
+}
+
+/** QuestionAnswered is the user's answer, or the default after the deadline. */
+export interface QuestionAnswered {
+  question: string
+  answer: string
+  default?: boolean
+}
+
+/** QuestionAsked is the Director's question; the run waits. */
+export interface QuestionAsked {
+  question: Question
+}
+
+/** RepositoryAdded says that choir add brought something into workspace/. */
+export interface RepositoryAdded {
+  /** in the workspace */
+  path: string
+  /** what was added, without credentials */
+  origin: string
+  /** URL to fetch from, recorded on the host */
+  remote?: string
+  /** its HEAD */
+  commit?: string
+  /** how many files came */
+  files: number
+  /** how large they are together */
+  bytes: number
+  /** how many were left out, such as sockets */
+  skipped?: number
+}
+
+/** RunCommanded is the user's pause, resume or cancel. */
+export interface RunCommanded {
+  command: RunCommand
+}
+
+/** RunMoved says that a run's status changed. */
+export interface RunMoved {
+  status: RunStatus
+  reason?: string
+}
+
+/** RunPlanned is the Director's plan, whole, each time it changes. */
+export interface RunPlanned {
+  objective: string
+  plan?: PlanItem[]
+}
+
+/** RunReported ends a run. */
+export interface RunReported {
+  status: RunStatus
+  summary: string
+  document?: string
+  checkpoint?: string
+  verified: VerificationStatus
+  usage: Usage
+  error?: string
+}
+
+/** RunStarted opens a run and its living document. */
+export interface RunStarted {
+  document: string
+  provider: string
+  model: string
+}
+
+/** RunSteered is what the user said to a run while it goes on. */
+export interface RunSteered {
+  text: string
+}
+
+/** RunStep runs a command in the task box. */
+export interface RunStep {
+  argv: string[]
+  /** relative to the workspace's root */
+  cwd?: string
+}
+
+/** SecretRemoved says that a secret is gone. */
+export interface SecretRemoved {
+  name: string
+}
+
+/** SecretSet says that a secret was stored; its value is nowhere in the log. */
+export interface SecretSet {
+  name: string
+}
+
+/** Step is one deterministic step; exactly one field is set. */
+export interface Step {
+  run?: RunStep
+  write?: WriteStep
+  patch?: PatchStep
+  git?: GitStep
+}
+
+/** TaskFinished carries the one result of an attempt. */
+export interface TaskFinished {
+  result: AssociateResult
+}
+
+/** TaskRequested carries the whole task. */
+export interface TaskRequested {
+  task: DirectorTask
+}
+
+/** TaskStarted says that a box works on an attempt. */
+export interface TaskStarted {
+  attempt: number
+  box: string
+  base: string
+  /** hash of the fencing token */
+  fence: string
+}
+
+/** Theme is the content of artifacts/system/theme.json: data, never code. Every colour becomes a CSS variable --choir-NAME. */
+export interface Theme {
+  name: string
+  /** dark or light */
+  scheme: 'dark' | 'light'
+  /** keys of ThemeColors, values #rgb, #rrggbb or #rrggbbaa */
+  colors: Record<ThemeColor, string>
+  /** px, 0 to 24 */
+  radius: number
+}
+
+/** ThemeChanged delivers the theme file; Theme is the file's JSON. */
+export interface ThemeChanged {
+  theme: Theme
+  sha256: string
+}
+
+/** ThemeRefused says why a theme file was not applied; the last good one stays. */
+export interface ThemeRefused {
+  field: string
+  reason: string
+}
+
+/** ToolCall is a model's request to use a tool. Args is what the model wrote; it is a JSON object only once ValidateArgs has said so. */
+export interface ToolCall {
+  id: string
+  name: string
+  args: unknown
+}
+
+/** ToolCalled is appended before a tool runs. */
+export interface ToolCalled {
+  call: string
+  name: string
+  args: unknown
+  read_only: boolean
+  attempt: number
+}
+
+/** ToolReturn answers the ToolCall with the same ID. */
+export interface ToolReturn {
+  id: string
+  content: string
+  is_error?: boolean
+}
+
+/** ToolReturned is appended after a tool ran; a call without it is unknown. */
+export interface ToolReturned {
+  call: string
+  name: string
+  ok: boolean
+  output: string
+  output_ref?: string
+  duration_ms: number
+  attempt: number
+}
+
+/** ToolSpec describes a tool to a model. Schema is a JSON Schema object. */
+export interface ToolSpec {
+  name: string
+  description: string
+  schema: unknown
+}
+
+/** Turn is a model's finished answer. */
+export interface Turn {
+  provider: string
+  model: string
+  message: Message
+  stop: StopReason
+  usage: Usage
+}
+
+/** TurnChunk is one line of the NDJSON answer to POST /model/turns: text as it arrives, then exactly one of Turn or Error. */
+export interface TurnChunk {
+  delta?: string
+  turn?: Turn
+  error?: TurnError
+}
+
+/** TurnError is why no turn could be had. Retriable says whether the same request may work later. */
+export interface TurnError {
+  /** budget, rate_limited, unavailable, timeout, invalid, too_large, no_model */
+  code: string
+  message: string
+  retriable?: boolean
+}
+
+/** TurnRecorded is one model turn of an agent task, or of the Director when the event names no task. It is recorded again, with Returns, when its calls have returned; the newer one of an Index counts. It is kept so that the loop can resume. Data beyond the inline limit travel as a blob. */
+export interface TurnRecorded {
+  attempt: number
+  index: number
+  message: Message
+  returns?: Message[]
+  usage: Usage
+}
+
+/** TurnRequest asks the gateway for one model turn. A loop in a box posts it to /model/turns over its tether; the gateway adds the key, picks the provider and enforces the budget. */
+export interface TurnRequest {
+  /** provider/model or an alias; empty means the role's default */
+  model?: string
+  system?: string
+  messages: Message[]
+  tools?: ToolSpec[]
+  max_tokens?: number
+}
+
+/** Usage is what something consumed. */
+export interface Usage {
+  wall_ms: number
+  tool_calls: number
+  tokens_in: number
+  tokens_out: number
+  cost_usd: number
+}
+
+/** UsageMetered is what one model call consumed, estimated when Estimated. */
+export interface UsageMetered {
+  call: string
+  role: string
+  provider: string
+  model: string
+  usage: Usage
+  /** ok, or the error's code */
+  outcome: string
+  retries: number
+  estimated?: boolean
+  /** USD per million tokens */
+  price_in?: number
+  /** USD per million tokens */
+  price_out?: number
+}
+
+/** Verification is the outcome of checking a task's tree. Tree is the git tree that was checked: it is the tree that was published, or Status is unknown. */
+export interface Verification {
+  profile: VerifyProfile
+  status: VerificationStatus
+  tree?: string
+  checks?: Check[]
+  /** why it is unknown */
+  reason?: string
+}
+
+/** VerificationFinished is the outcome of checking a tree. */
+export interface VerificationFinished {
+  attempt: number
+  verification: Verification
+}
+
+/** VerifySpec is how a task's outcome is checked; Commands are run besides what the profile finds. */
+export interface VerifySpec {
+  profile: VerifyProfile
+  commands?: string[][]
+}
+
+/** Want says what the result should carry. */
+export interface Want {
+  diff: boolean
+  logs: boolean
+  /** paths to keep as blobs */
+  artifacts?: string[]
+}
+
+/** WindowClosed removes a window. */
+export interface WindowClosed {
+  window: string
+}
+
+/** WindowFocused raises a window. */
+export interface WindowFocused {
+  window: string
+  z: number
+}
+
+/** WindowMoved changes a window's frame or state. */
+export interface WindowMoved {
+  window: string
+  frame: Frame
+  state: WindowState
+  z: number
+}
+
+/** WindowOpened puts a window on the desktop. */
+export interface WindowOpened {
+  window: string
+  app: string
+  title: string
+  frame: Frame
+  state: WindowState
+  props?: Record<string, string>
+}
+
+/** WriteStep writes a whole file. */
+export interface WriteStep {
+  path: string
+  content: string
+  executable?: boolean
+}
+
+/** The data of each event type. */
+export interface EventData {
+  /** A box ended. */
+  'box.closed': BoxClosed
+  /** A box runs. */
+  'box.opened': BoxOpened
+  /** The workspace was committed. */
+  'checkpoint.created': CheckpointCreated
+  /** The workspace went back to a checkpoint. */
+  'checkpoint.restored': CheckpointRestored
+  /** The user's own command ended. */
+  'command.finished': CommandFinished
+  /** The user's own command started in a terminal box. */
+  'command.started': CommandStarted
+  /** A computer was made; the first event of a log. */
+  'computer.created': ComputerCreated
+  /** The computer got another name. */
+  'computer.renamed': ComputerRenamed
+  /** A control plane took the log over under a new epoch. */
+  'computer.woken': ComputerWoken
+  /** The desktop is blank or throwing. */
+  'desktop.broke': DesktopBroke
+  /** A build of the desktop is kept. */
+  'desktop.built': DesktopBuilt
+  /** One revision of a living document. */
+  'document.revised': DocumentRevised
+  /** A box was let out to one host. */
+  'egress.allowed': EgressDecided
+  /** A box was refused a host. */
+  'egress.denied': EgressDecided
+  /** A file is gone. */
+  'file.removed': FileRemoved
+  /** A file was made or changed. */
+  'file.written': FileWritten
+  /** A person's intention; it causes a run. */
+  'prompt.submitted': PromptSubmitted
+  /** A task's merged tree is applied. */
+  'publish.finished': PublishFinished
+  /** A task's merged tree is being applied. */
+  'publish.started': PublishStarted
+  /** The user answered, or the deadline passed. */
+  'question.answered': QuestionAnswered
+  /** The Director asked the user. */
+  'question.asked': QuestionAsked
+  /** choir add brought something in. */
+  'repository.added': RepositoryAdded
+  /** The user paused, resumed or cancelled a run. */
+  'run.commanded': RunCommanded
+  /** A run's status changed. */
+  'run.moved': RunMoved
+  /** The Director's plan, whole. */
+  'run.planned': RunPlanned
+  /** A run ended. */
+  'run.reported': RunReported
+  /** A run began. */
+  'run.started': RunStarted
+  /** The user spoke to a run. */
+  'run.steered': RunSteered
+  /** A secret was removed. */
+  'secret.removed': SecretRemoved
+  /** A secret was stored. */
+  'secret.set': SecretSet
+  /** The one result of an attempt. */
+  'task.finished': TaskFinished
+  /** The Director delegated a task. */
+  'task.requested': TaskRequested
+  /** An attempt at a task began. */
+  'task.started': TaskStarted
+  /** The theme file changed and is valid. */
+  'theme.changed': ThemeChanged
+  /** The theme file changed and is not valid. */
+  'theme.refused': ThemeRefused
+  /** A tool is about to run. */
+  'tool.called': ToolCalled
+  /** A tool ran. */
+  'tool.returned': ToolReturned
+  /** One model turn of an agent task, or of the Director when it has no task. */
+  'turn.recorded': TurnRecorded
+  /** What one model call consumed. */
+  'usage.metered': UsageMetered
+  /** A tree was checked. */
+  'verification.finished': VerificationFinished
+  /** A window was closed. */
+  'window.closed': WindowClosed
+  /** A window was raised. */
+  'window.focused': WindowFocused
+  /** A window was moved, resized, minimised or maximised. */
+  'window.moved': WindowMoved
+  /** A window was opened. */
+  'window.opened': WindowOpened
+}
+
+export type EventType = keyof EventData
+
+/** An event whose type is known to be T. Data beyond MAX_INLINE_DATA are not inline: dataref names them. */
+export type EventOf<T extends EventType> = Event & { type: T; data?: EventData[T] }
+
+/** Any known event; switch on its type. */
+export type KnownEvent = { [T in EventType]: EventOf<T> }[EventType]
+
+/** Every event type, sorted. */
+export const EVENT_TYPES = [
+  'box.closed',
+  'box.opened',
+  'checkpoint.created',
+  'checkpoint.restored',
+  'command.finished',
+  'command.started',
+  'computer.created',
+  'computer.renamed',
+  'computer.woken',
+  'desktop.broke',
+  'desktop.built',
+  'document.revised',
+  'egress.allowed',
+  'egress.denied',
+  'file.removed',
+  'file.written',
+  'prompt.submitted',
+  'publish.finished',
+  'publish.started',
+  'question.answered',
+  'question.asked',
+  'repository.added',
+  'run.commanded',
+  'run.moved',
+  'run.planned',
+  'run.reported',
+  'run.started',
+  'run.steered',
+  'secret.removed',
+  'secret.set',
+  'task.finished',
+  'task.requested',
+  'task.started',
+  'theme.changed',
+  'theme.refused',
+  'tool.called',
+  'tool.returned',
+  'turn.recorded',
+  'usage.metered',
+  'verification.finished',
+  'window.closed',
+  'window.focused',
+  'window.moved',
+  'window.opened',
+] as const satisfies readonly EventType[]
+
+/** The types a desktop session may post as its user. */
+export const ACTION_TYPES = [
+  'computer.renamed',
+  'prompt.submitted',
+  'question.answered',
+  'run.commanded',
+  'run.steered',
+  'window.closed',
+  'window.focused',
+  'window.moved',
+  'window.opened',
+] as const satisfies readonly EventType[]
+
+export type ActionType = (typeof ACTION_TYPES)[number]
+
+/** The names a theme must give a colour for. */
+export const THEME_COLORS = [
+  'accent',
+  'background',
+  'border',
+  'danger',
+  'muted',
+  'ok',
+  'surface',
+  'surface-raised',
+  'text',
+  'warn',
+] as const
+
+export type ThemeColor = (typeof THEME_COLORS)[number]
+
+/** Version of the task contract. */
+export const VERSION = 1
+/** Data beyond this many bytes travel as a blob. */
+export const MAX_INLINE_DATA = 65536
+/** A whole encoded event, in bytes. */
+export const MAX_EVENT = 131072
+/** The largest sequence and epoch. */
+export const MAX_SEQUENCE = 2147483647
+/** An encoded task or result, in bytes. */
+export const MAX_TASK = 1048576
+/** An encoded model request or turn, in bytes. */
+export const MAX_TURN = 8388608
+/** A theme file, in bytes. */
+export const MAX_THEME = 16384

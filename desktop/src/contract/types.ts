@@ -1,0 +1,22 @@
+import type { Event, EventData, EventType, VerificationStatus } from './contract'
+
+// The contract under the names the shell uses; contract.ts is generated.
+
+export type {
+  ActionType, AssociateResult, Change, Check, CheckpointKind, Citation, Command, Event, EventType, Frame, PlanItem, PlanStatus, Question,
+  ResultStatus, RunStatus, Theme, Usage, Verification, WindowState,
+} from './contract'
+
+export type Role = 'user' | 'director' | 'associate' | 'system'
+export type Verified = VerificationStatus
+export type Payloads = EventData
+
+/** The data of e when e is of the given type and carries its data inline, else undefined. */
+export function dataOf<T extends EventType>(e: Event, type: T): EventData[T] | undefined {
+  return e.type === type && e.data !== undefined && e.data !== null ? (e.data as EventData[T]) : undefined
+}
+
+export function roleOf(e: Event): Role {
+  const role = e.source.slice(e.source.lastIndexOf('/') + 1)
+  return role === 'user' || role === 'director' || role === 'associate' ? role : 'system'
+}

@@ -1,0 +1,79 @@
+import { useEffect, useState } from 'react'
+import { Moon, Sun } from 'lucide-react'
+import { useApps } from '../apps/registry'
+import parts from '../parts/parts.module.css'
+import { useConnection } from '../stores/connection'
+import { useTheme } from '../stores/theme'
+import { front, useWindows } from '../stores/windows'
+import { clock, count } from '../text/format'
+import { day, night } from '../theme/themes'
+import css from './Bar.module.css'
+import { setTheme, tell } from './intents'
+import { PromptBar } from './PromptBar'
+import { useScreen } from './screen'
+
+const words = { connecting: 'Connecting', online: 'Connected', 'catching-up': 'Catching up', offline: 'Offline', ended: 'Signed out' }
+
+/** The bottom bar: open windows, the prompt, the connection. */
+export function Bar() {
+  const windows = useWindows((s) => s.windows)
+  const apps = useApps((s) => s.apps)
+  const { state, detail, waiting, readOnly } = useConnection()
+  const scheme = useTheme((s) => s.theme.scheme)
+  const active = front(windows)?.window
+  const { raise, place } = useWindows.getState()
+  const { area, phone } = useScreen()
+  // Too many for words: the icon stays, and the name of the one in front.
+  const tight = Object.keys(windows).length > (phone ? 2 : area.w < 1300 ? 2 : 3)
+  const other = scheme === 'dark' ? day : night
+  return (
+    <footer className={css.bar}>
+      <ul className={css.windows} aria-label="Open windows">
+        {Object.values(windows)
+          .sort((a, b) => (a.window < b.window ? -1 : 1))
+          .map((w) => {
+            const Icon = apps[w.app]?.icon
+            return (
+              <li key={w.window}>
+                <button
+                  type="button"
+                  className={css.chip}
+                  title={w.title}
+                  aria-current={w.window === active}
+                  data-minimised={w.state === 'minimised'}
+                  onClick={() => (w.window === active ? place(w.window, w.frame, 'minimised') : raise(w.window))}
+                >
+                  {Icon && <Icon size={14} strokeWidth={1.9} aria-hidden />}
+                  <span className={tight && w.window !== active ? 'sr-only' : undefined}>{w.title}</span>
+                </button>
+              </li>
+            )
+          })}
+      </ul>
+      <div className={css.prompt}>
+        <PromptBar />
+      </div>
+      <div className={css.state}>
+        <span className={css.connection} data-testid="connection" data-state={state} title={detail || words[state]} role="status">
+          <span className={css.dot} data-state={state} />
+          {waiting > 0 && state !== 'online' ? count(waiting, 'change') + ' waiting' : state === 'online' ? <span className="sr-only">Connected</span> : words[state]}
+        </span>
+        {!readOnly && (
+          <button type="button" className={parts.icon} aria-label={`Theme ${other.name}`} title={`Theme ${other.name}`} onClick={() => void setTheme(other).catch(tell)}>
+            {scheme === 'dark' ? <Sun size={16} aria-hidden /> : <Moon size={16} aria-hidden />}
+          </button>
+        )}
+        <Clock />
+      </div>
+    </footer>
+  )
+}
+
+function Clock() {
+  const [now, setNow] = useState(() => Date.now())
+  useEffect(() => {
+    const timer = setTimeout(() => setNow(Date.now()), 60_000 - (Date.now() % 60_000) + 20)
+    return () => clearTimeout(timer)
+  }, [now])
+  return <time className={css.clock}>{clock(now)}</time>
+}

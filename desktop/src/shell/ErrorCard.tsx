@@ -1,0 +1,63 @@
+import { Component, type ErrorInfo, type ReactNode } from 'react'
+import { RotateCcw, TriangleAlert } from 'lucide-react'
+import parts from '../parts/parts.module.css'
+import { onHot } from './hot'
+import css from './ErrorCard.module.css'
+
+interface Props {
+  /** What failed, as the sentence's subject. */
+  what: string
+  /** What a new try needs before it is made. */
+  again?: () => void
+  children: ReactNode
+}
+
+/** Shows an error of what is inside it and leaves everything else standing. New code gets a new try. */
+export class ErrorCard extends Component<Props, { error: Error | null; stack: string }> {
+  override state = { error: null as Error | null, stack: '' }
+  private stop = () => {}
+  private readonly retry = () => {
+    if (this.state.error) this.setState({ error: null, stack: '' })
+  }
+
+  static getDerivedStateFromError(e: unknown) {
+    return { error: e instanceof Error ? e : new Error(String(e)) }
+  }
+
+  override componentDidCatch(_: unknown, info: ErrorInfo) {
+    this.setState({ stack: info.componentStack ?? '' })
+  }
+
+  override componentDidMount() {
+    this.stop = onHot('vite:afterUpdate', this.retry)
+  }
+
+  override componentWillUnmount() {
+    this.stop()
+  }
+
+  override render() {
+    const { error, stack } = this.state
+    if (!error) return this.props.children
+    return (
+      <div className={css.card} role="alert">
+        <TriangleAlert size={22} aria-hidden />
+        <h2>{this.props.what} stopped working</h2>
+        <p>{error.message}</p>
+        <p className={css.safe}>Your files and history are safe. Try again, ask for a fix below, or go back with Time Travel.</p>
+        <button type="button" className={parts.button} onClick={() => {
+            this.props.again?.()
+            this.retry()
+          }}>
+          <RotateCcw size={14} aria-hidden /> Try again
+        </button>
+        {stack && (
+          <details>
+            <summary>Details</summary>
+            <pre tabIndex={0}>{`${error.stack ?? ''}\n${stack}`.slice(0, 6000)}</pre>
+          </details>
+        )}
+      </div>
+    )
+  }
+}

@@ -1,0 +1,20 @@
+import { keptStore } from '../stores/kept'
+import type { Size } from './geometry'
+
+interface ScreenState {
+  /** Where windows may be: the page without the bottom bar. */
+  area: Size
+  /** One window at a time. */
+  phone: boolean
+  measure(area: Size, pageWidth: number): void
+}
+
+export const useScreen = keptStore<ScreenState>('screen', (set, get) => ({
+  area: { w: 1280, h: 720 },
+  phone: false,
+  measure(area, pageWidth) {
+    const phone = pageWidth < 640
+    const old = get()
+    if (old.area.w !== area.w || old.area.h !== area.h || old.phone !== phone) set({ area, phone })
+  },
+}))

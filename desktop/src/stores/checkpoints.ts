@@ -1,0 +1,42 @@
+import type { Event } from '../contract/types'
+import { dataOf, roleOf } from '../contract/types'
+import type { Checkpoint } from '../link/protocol'
+import { keptStore } from './kept'
+
+interface CheckpointsState {
+  /** Newest first. */
+  checkpoints: Checkpoint[]
+  /** Whether there was a restore, which can be undone. */
+  restored: boolean
+  /** Whether older ones may exist on the host. */
+  more: boolean
+  reset(list: Checkpoint[]): void
+  older(list: Checkpoint[], more: boolean): void
+  take(e: Event): void
+}
+
+export const useCheckpoints = keptStore<CheckpointsState>('checkpoints', (set) => ({
+  checkpoints: [],
+  restored: false,
+  more: false,
+  reset: (checkpoints) => set({ checkpoints, more: checkpoints.length >= 50, restored: checkpoints.some((c) => c.kind === 'restore') }),
+  older: (list, more) =>
+    set((s) => {
+      const known = new Set(s.checkpoints.map((c) => c.commit))
+      return { checkpoints: [...s.checkpoints, ...list.filter((c) => !known.has(c.commit))], more }
+    }),
+  take(e) {
+    const made = dataOf(e, 'checkpoint.created')
+    if (made) {
+      const c: Checkpoint = {
+        sequence: e.sequence, time: e.time, author: e.task ? 'associate' : roleOf(e), commit: made.commit, kind: made.kind, message: made.message,
+        verified: made.verified, files: made.files,
+        ...(made.parent ? { parent: made.parent } : {}),
+        ...(e.run ? { run: e.run } : {}),
+        ...(e.task ? { task: e.task } : {}),
+      }
+      set((s) => ({ checkpoints: [c, ...s.checkpoints.filter((x) => x.commit !== c.commit)] }))
+    }
+    if (dataOf(e, 'checkpoint.restored')) set({ restored: true })
+  },
+}))

@@ -1,0 +1,201 @@
+import type { AssociateResult, Event, PlanItem, Question, ResultStatus, RunStatus, Usage, Verification, Verified } from '../contract/types'
+import { dataOf } from '../contract/types'
+import type { RunSummary } from '../link/protocol'
+import { keptStore } from './kept'
+
+export interface ToolCall {
+  call: string
+  name: string
+  args: unknown
+  /** Absent while the call is under way; a call that never returned is unknown. */
+  ok?: boolean
+  output?: string
+  ms?: number
+}
+
+export interface TaskView {
+  task: string
+  kind: string
+  goal: string
+  attempt: number
+  status: 'waiting' | 'working' | ResultStatus
+  calls: ToolCall[]
+  verification?: Verification
+  result?: AssociateResult
+}
+
+export interface RunView extends RunSummary {
+  objective: string
+  plan: PlanItem[]
+  tasks: TaskView[]
+  questions: (Question & { answer?: string })[]
+  provider: string
+  model: string
+  reason: string
+  error: string
+  paused: boolean
+  steered: string[]
+  /** Model text as it arrives; dropped when the run reports. */
+  stream: string
+  /** Whether all events of the run have been seen, not only its summary. */
+  whole: boolean
+  last: number
+}
+
+interface RunsState {
+  runs: Record<string, RunView>
+  reset(runs: RunSummary[]): void
+  take(e: Event): void
+  /** Takes a run's whole history, which replaces what was pieced together. */
+  fill(run: string, events: Event[]): void
+  tokens(run: string, text: string): void
+}
+
+export const useRuns = keptStore<RunsState>('runs', (set) => ({
+  runs: {},
+  reset: (list) =>
+    set((s) => ({
+      runs: Object.fromEntries(list.map((r) => [r.run, { ...blank(r.run, r.started), ...s.runs[r.run], ...r, whole: false }])),
+    })),
+  take: (e) =>
+    set((s) => {
+      const id = e.run
+      if (!id) return s
+      const before = s.runs[id]
+      // A run seen from its very first event is whole.
+      const view = before ?? { ...blank(id, e.time), whole: e.type === 'prompt.submitted' || e.type === 'run.started' }
+      const after = reduce(view, e)
+      return after === before ? s : { runs: { ...s.runs, [id]: after } }
+    }),
+  fill: (run, events) =>
+    set((s) => {
+      const old = s.runs[run]
+      const from = { ...blank(run, old?.started ?? events[0]?.time ?? ''), prompt: old?.prompt ?? '', stream: old?.stream ?? '' }
+      const filled = { ...events.reduce(reduce, from), whole: true }
+      // Something newer arrived while it was asked for: keep that and ask again.
+      if (old && old.last > filled.last) return s
+      return { runs: { ...s.runs, [run]: filled } }
+    }),
+  tokens: (run, text) =>
+    set((s) => {
+      const view = s.runs[run]
+      if (!view || ended(view.status)) return s
+      return { runs: { ...s.runs, [run]: { ...view, stream: (view.stream + text).slice(-8000) } } }
+    }),
+}))
+
+export const noUsage: Usage = { wall_ms: 0, tool_calls: 0, tokens_in: 0, tokens_out: 0, cost_usd: 0 }
+
+export function blank(run: string, started: string): RunView {
+  return {
+    run, started, prompt: '', status: 'queued', objective: '', plan: [], tasks: [], questions: [], provider: '', model: '',
+    reason: '', error: '', paused: false, steered: [], stream: '', whole: false, last: 0, usage: noUsage,
+  }
+}
+
+export function ended(s: RunStatus): boolean {
+  return s === 'done' || s === 'failed' || s === 'cancelled'
+}
+
+/** What a run has come to for a person: never success without proof. */
+export function outcome(r: { status: RunStatus; verified?: Verified }): Verified | 'open' {
+  if (!ended(r.status)) return 'open'
+  if (r.status !== 'done') return 'fail'
+  return r.verified ?? 'unknown'
+}
+
+/** A run after one more of its events. Events already counted change nothing. */
+export function reduce(r: RunView, e: Event): RunView {
+  if (e.sequence <= r.last) return r
+  const next: RunView = { ...r, last: e.sequence }
+  switch (e.type) {
+    case 'prompt.submitted':
+      return { ...next, prompt: dataOf(e, e.type)?.text ?? r.prompt, started: e.time }
+    case 'run.started': {
+      const d = dataOf(e, e.type)
+      return d ? { ...next, provider: d.provider, model: d.model, document: d.document, started: r.started || e.time } : next
+    }
+    case 'run.planned': {
+      const d = dataOf(e, e.type)
+      return d ? { ...next, objective: d.objective, plan: d.plan ?? [], stream: '' } : next
+    }
+    case 'run.moved': {
+      const d = dataOf(e, e.type)
+      return d ? { ...next, status: d.status, reason: d.reason ?? '' } : next
+    }
+    case 'run.steered':
+      return { ...next, steered: [...r.steered, dataOf(e, e.type)?.text ?? ''] }
+    case 'run.commanded':
+      return { ...next, paused: dataOf(e, e.type)?.command === 'pause' }
+    case 'question.asked': {
+      const d = dataOf(e, e.type)
+      return d ? { ...next, questions: [...r.questions, d.question] } : next
+    }
+    case 'question.answered': {
+      const d = dataOf(e, e.type)
+      return { ...next, questions: r.questions.map((q) => (q.id === d?.question ? { ...q, answer: d.answer } : q)) }
+    }
+    case 'usage.metered': {
+      const d = dataOf(e, e.type)
+      return d ? { ...next, usage: add(r.usage ?? noUsage, d.usage) } : next
+    }
+    case 'run.reported': {
+      const d = dataOf(e, e.type)
+      if (!d) return next
+      const { status, summary, verified, usage } = d
+      return {
+        ...next, status, summary, verified, usage, ended: e.time, error: d.error ?? '', stream: '', reason: '',
+        ...(d.checkpoint ? { checkpoint: d.checkpoint } : {}),
+        ...(d.document ? { document: d.document } : {}),
+      }
+    }
+    case 'task.requested': {
+      const t = dataOf(e, e.type)?.task
+      if (!t) return next
+      return withTask(next, t.id, (old) => ({ ...old, kind: t.kind, goal: t.goal, attempt: t.attempt }))
+    }
+    case 'task.started': {
+      const d = dataOf(e, e.type)
+      return withTask(next, e.task, (t) => ({ ...t, status: 'working', attempt: d?.attempt ?? t.attempt }))
+    }
+    case 'task.finished': {
+      const result = dataOf(e, e.type)?.result
+      if (!result) return next
+      return withTask(next, result.task, (t) => ({ ...t, status: result.status, result, verification: result.verification }))
+    }
+    case 'verification.finished': {
+      const d = dataOf(e, e.type)
+      return d ? withTask(next, e.task, (t) => ({ ...t, verification: d.verification })) : next
+    }
+    case 'tool.called': {
+      const d = dataOf(e, e.type)
+      return d ? withTask(next, e.task, (t) => ({ ...t, calls: [...t.calls, { call: d.call, name: d.name, args: d.args }].slice(-200) })) : next
+    }
+    case 'tool.returned': {
+      const d = dataOf(e, e.type)
+      if (!d) return next
+      return withTask(next, e.task, (t) => ({
+        ...t,
+        calls: t.calls.map((c) => (c.call === d.call ? { ...c, ok: d.ok, output: d.output, ms: d.duration_ms } : c)),
+      }))
+    }
+  }
+  return next
+}
+
+function withTask(r: RunView, id: string | undefined, change: (t: TaskView) => TaskView): RunView {
+  if (!id) return r
+  const known = r.tasks.some((t) => t.task === id)
+  const tasks = known ? r.tasks : [...r.tasks, { task: id, kind: '', goal: '', attempt: 1, status: 'waiting' as const, calls: [] }]
+  return { ...r, tasks: tasks.map((t) => (t.task === id ? change(t) : t)) }
+}
+
+function add(a: Usage, b: Usage): Usage {
+  return {
+    wall_ms: a.wall_ms + b.wall_ms,
+    tool_calls: a.tool_calls + b.tool_calls,
+    tokens_in: a.tokens_in + b.tokens_in,
+    tokens_out: a.tokens_out + b.tokens_out,
+    cost_usd: a.cost_usd + b.cost_usd,
+  }
+}

@@ -1,0 +1,37 @@
+import type { Event } from '../contract/types'
+import { describe, type Tone } from '../text/describe'
+import { keptStore } from './kept'
+
+export interface Toast {
+  id: number
+  tone: Tone
+  title: string
+  detail: string
+  run?: string
+  at: number
+}
+
+interface ToastsState {
+  /** The last eight, oldest first. */
+  toasts: Toast[]
+  next: number
+  take(e: Event): void
+  /** Says something of the page's own, such as a refusal. */
+  say(tone: Tone, title: string, detail?: string): void
+}
+
+const most = 8
+
+export const useToasts = keptStore<ToastsState>('toasts', (set) => {
+  const push = (t: Omit<Toast, 'id' | 'at'>) =>
+    set((s) => ({ next: s.next + 1, toasts: [...s.toasts, { ...t, id: s.next, at: Date.now() }].slice(-most) }))
+  return {
+    toasts: [],
+    next: 1,
+    take(e) {
+      const said = describe(e)
+      if (said?.quiet === false) push({ tone: said.tone, title: said.title, detail: said.detail, ...(e.run ? { run: e.run } : {}) })
+    },
+    say: (tone, title, detail = '') => push({ tone, title, detail }),
+  }
+})

@@ -1,0 +1,53 @@
+// Numbers, times and names as a person reads them.
+
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`
+  const minutes = Math.floor(ms / 60_000)
+  const seconds = Math.round((ms % 60_000) / 1000)
+  return minutes < 60 ? `${minutes} min ${seconds} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
+}
+
+export function money(usd: number): string {
+  if (usd === 0) return '$0.00'
+  return usd < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`
+}
+
+export function count(n: number, one: string, many = `${one}s`): string {
+  return `${n.toLocaleString('en')} ${n === 1 ? one : many}`
+}
+
+const clockFormat = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
+const secondsFormat = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' })
+const dayFormat = new Intl.DateTimeFormat('en-GB', { weekday: 'long', day: 'numeric', month: 'long' })
+
+export const clock = (iso: string | number): string => clockFormat.format(new Date(iso))
+export const clockSeconds = (iso: string): string => secondsFormat.format(new Date(iso))
+
+export function dayOf(iso: string, now: number = Date.now()): string {
+  const d = new Date(iso)
+  const start = (t: Date) => new Date(t.getFullYear(), t.getMonth(), t.getDate()).getTime()
+  const days = Math.round((start(new Date(now)) - start(d)) / 86_400_000)
+  if (days === 0) return 'Today'
+  if (days === 1) return 'Yesterday'
+  return dayFormat.format(d)
+}
+
+export const short = (commit: string): string => commit.slice(0, 8)
+
+/** A command line as one would type it, with words quoted that need it. */
+export function commandLine(argv: string[]): string {
+  if (argv.length === 3 && argv[0] === 'sh' && argv[1] === '-c') return argv[2]!
+  return argv.map((w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : `'${w.replaceAll("'", `'\\''`)}'`)).join(' ')
+}
+
+export function oneLine(s: string, most = 160): string {
+  const flat = s.replace(/\s+/g, ' ').trim()
+  return flat.length > most ? `${flat.slice(0, most - 1)}…` : flat
+}
+
+/** The first paragraph of a Markdown text in plain words, on one line. */
+export function gist(markdown: string, most = 160): string {
+  const first = markdown.trim().split(/\n\s*\n/, 1)[0]!
+  return oneLine(first.replace(/^[#>\s]+/, '').replace(/\[([^\]]*)\]\([^)]*\)/g, '$1').replace(/(\*\*|__|\*|`)(\S(?:.*?\S)?)\1/g, '$2'), most)
+}

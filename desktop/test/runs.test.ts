@@ -1,0 +1,91 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { Event } from '../src/contract/types'
+import { blank, outcome, reduce, useRuns } from '../src/stores/runs'
+import { describe as say } from '../src/text/describe'
+import { event } from './fake'
+
+const usage = { wall_ms: 10, tool_calls: 1, tokens_in: 5, tokens_out: 6, cost_usd: 0.5 }
+const result = { version: 1, task: 't', attempt: 1, status: 'ok', summary: 's', verification: { profile: 'smoke', status: 'pass' }, egress: {}, usage }
+let n = 0
+const of = (type: string, data: unknown): Event => event(++n, type, data, { run: 'r', task: 't' })
+const report = (status: string, verified: string) => of('run.reported', { status, verified, summary: 'said', usage })
+
+beforeEach(() => {
+  n = 0
+  useRuns.setState({ runs: {} })
+})
+
+const story = () => [
+  of('prompt.submitted', { text: 'make it so' }),
+  of('run.started', { document: 'd', provider: 'p', model: 'm' }),
+  of('run.planned', { objective: 'It is so', plan: [{ text: 'do', status: 'active', task: 't' }] }),
+  of('task.requested', { task: { id: 't', kind: 'agent', goal: 'do', attempt: 1 } }),
+  of('tool.called', { call: 'c', name: 'edit', args: {}, read_only: false, attempt: 1 }),
+  of('tool.returned', { call: 'c', name: 'edit', ok: true, output: 'fine', duration_ms: 4, attempt: 1 }),
+  of('task.finished', { result }),
+  report('done', 'pass'),
+]
+
+describe('a run', () => {
+  it('is what its events say', () => {
+    story().forEach((e) => useRuns.getState().take(e))
+    const run = useRuns.getState().runs.r!
+    expect(run).toMatchObject({ prompt: 'make it so', objective: 'It is so', status: 'done', verified: 'pass', summary: 'said', usage, whole: true, document: 'd' })
+    expect(run.tasks).toHaveLength(1)
+    expect(run.tasks[0]).toMatchObject({ goal: 'do', status: 'ok', calls: [{ call: 'c', ok: true, output: 'fine' }] })
+  })
+
+  it('counts each event once', () => {
+    const events = story()
+    const once = events.reduce(reduce, blank('r', ''))
+    const twice = [...events, ...events].reduce(reduce, blank('r', ''))
+    expect(twice).toEqual(once)
+  })
+
+  it('is whole after its history was asked for, and keeps what came meanwhile', () => {
+    const events = story()
+    const last = events.at(-1)!
+    useRuns.getState().take(last)
+    expect(useRuns.getState().runs.r?.whole).toBe(false)
+    useRuns.getState().fill('r', events.slice(0, -1)) // older than what was seen
+    expect(useRuns.getState().runs.r?.whole).toBe(false)
+    useRuns.getState().fill('r', events)
+    expect(useRuns.getState().runs.r).toMatchObject({ whole: true, objective: 'It is so', status: 'done' })
+  })
+
+  it.each([
+    ['done', 'pass', 'pass', 'ok'],
+    ['done', 'unknown', 'unknown', 'warn'],
+    ['done', 'fail', 'fail', 'danger'],
+    ['failed', 'unknown', 'fail', 'danger'],
+    ['failed', 'pass', 'fail', 'danger'],
+    ['cancelled', 'unknown', 'fail', 'plain'],
+  ])('that is %s with verification %s is shown as %s', (status, verified, want, tone) => {
+    const e = report(status, verified)
+    const run = reduce(blank('r', ''), e)
+    expect(outcome(run)).toBe(want)
+    expect(say(e)?.tone).toBe(tone)
+  })
+
+  it('that goes on has no outcome, whatever its tasks found', () => {
+    expect(outcome(story().slice(0, -1).reduce(reduce, blank('r', '')))).toBe('open')
+  })
+
+  it('drops streamed text when it reports', () => {
+    story().slice(0, 3).forEach((e) => useRuns.getState().take(e))
+    useRuns.getState().tokens('r', 'think')
+    useRuns.getState().tokens('r', 'ing')
+    expect(useRuns.getState().runs.r?.stream).toBe('thinking')
+    useRuns.getState().take(report('done', 'pass'))
+    useRuns.getState().tokens('r', 'late')
+    expect(useRuns.getState().runs.r?.stream).toBe('')
+  })
+
+  it('survives data that are not what the type says', () => {
+    for (const type of ['run.planned', 'task.finished', 'task.requested', 'run.reported', 'theme.changed', 'checkpoint.created']) {
+      for (const data of [undefined, null, {}, 'x', 7]) {
+        expect(() => say(event(1, type, data))).not.toThrow()
+      }
+    }
+  })
+})

@@ -1,0 +1,182 @@
+package associate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate/tools"
+	"choir.dev/choiros/internal/harness"
+)
+
+// MaxMessage bounds the body of POST /task, in bytes.
+const MaxMessage = 16 << 20
+
+// Message is the body of POST /task: one attempt at one task. Fence goes back
+// with everything this attempt asks of the host. Turns are what an interrupted
+// attempt recorded, Spent what it used.
+type Message struct {
+	Task  contract.DirectorTask `json:"task"`
+	Fence string                `json:"fence"`
+	Model string                `json:"model,omitempty"`
+	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
+	MaxTurns int                     `json:"max_turns,omitempty"`
+	Inputs   []Input                 `json:"inputs,omitempty"`
+	Turns    []contract.TurnRecorded `json:"turns,omitempty"`
+	Spent    contract.Usage          `json:"spent"`
+	Beat     int                     `json:"beat_ms,omitempty"` // 2000 when 0
+}
+
+// Input is the text of something the task may read.
+type Input struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// Draft is how the loop says an attempt went. What was changed, what ran and
+// whether it verifies is not its to say; the host knows.
+type Draft struct {
+	Status        contract.ResultStatus `json:"status"`
+	Summary       string                `json:"summary"`
+	Question      string                `json:"question,omitempty"`
+	SuggestedNext string                `json:"suggested_next,omitempty"`
+	Reason        harness.Reason        `json:"reason,omitempty"` // why an agent's loop ended
+	Usage         contract.Usage        `json:"usage"`
+	Turns         int                   `json:"turns,omitempty"`
+}
+
+// Wake is the host's answer to POST /wake, which waits while the run is paused.
+type Wake struct {
+	Notes []string `json:"notes,omitempty"` // what the user or the host says since last time
+}
+
+// Options of the loop. Client reaches the host over the box's tether.
+type Options struct {
+	Client *http.Client
+	Base   string // such as http://host; empty means that
+	Limits harness.Limits
+	// Backoff is the pause between tries of a model turn; nil: the harness's.
+	Backoff func(int) time.Duration
+}
+
+// Handler serves POST /task: the body is a Message, the answer NDJSON of
+// harness.Line[Draft]. Ending the request cancels the task.
+func Handler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /task", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessage))
+		var m Message
+		if err == nil {
+			err = contract.DecodeStrict(body, MaxMessage, &m)
+		}
+		if err == nil {
+			err = m.Task.Validate()
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		beat := time.Duration(m.Beat) * time.Millisecond
+		if beat <= 0 {
+			beat = 2 * time.Second
+		}
+		harness.Stream(w, r, beat, func(ctx context.Context) Draft { return Execute(ctx, o, m) })
+	})
+	return mux
+}
+
+// Execute carries out one attempt. It always has an answer: what went wrong is
+// a Draft with status failed or cancelled.
+func Execute(ctx context.Context, o Options, m Message) Draft {
+	h := harness.Host{Client: o.Client, Base: o.Base, Fence: m.Fence}
+	var d Draft
+	var err error
+	switch m.Task.Kind {
+	case contract.KindExec, contract.KindGit:
+		d, err = steps(ctx, h, m)
+	case contract.KindAgent, contract.KindInspect:
+		d, err = agent(ctx, o, h, m)
+	default:
+		err = fmt.Errorf("tasks of kind %q are not executed here", m.Task.Kind)
+	}
+	if err != nil {
+		d.Status, d.Summary = contract.ResultFailed, harness.Clip(err.Error(), 4096)
+		if ctx.Err() != nil {
+			d.Status, d.Summary = contract.ResultCancelled, "The task was cancelled."
+		}
+	}
+	if d.Summary == "" {
+		d.Summary = "(no summary)"
+	}
+	return d
+}
+
+// call asks the host to run one tool. What the tool could not do is a Result
+// with OK false; a refusal of the host too, since the model should see it.
+func call(ctx context.Context, h harness.Host, id, name string, args json.RawMessage) (tools.Result, error) {
+	var res tools.Result
+	err := h.Post(ctx, "/tools/"+name, map[string]string{harness.HeaderCall: id}, args, &res)
+	var no *harness.Refusal
+	if errors.As(err, &no) && no.Status != http.StatusGone {
+		return tools.Result{Output: "refused: " + no.Error()}, nil
+	}
+	return res, err
+}
+
+// steps runs the steps of a task of kind exec or git in order and stops at the
+// first that fails.
+func steps(ctx context.Context, h harness.Host, m Message) (Draft, error) {
+	d := Draft{Status: contract.ResultOK}
+	began := time.Now()
+	for i, s := range m.Task.Steps {
+		name, args, err := StepCall(s)
+		if err != nil {
+			return d, err
+		}
+		res, err := call(ctx, h, fmt.Sprintf("step-%d", i), name, args)
+		d.Usage.ToolCalls++
+		d.Usage.WallMS = time.Since(began).Milliseconds()
+		if err != nil {
+			return d, err
+		}
+		if !res.OK || (res.Command != nil && res.Command.ExitCode != 0) {
+			d.Status = contract.ResultFailed
+			d.Summary = fmt.Sprintf("Step %d of %d (%s) failed: %s", i+1, len(m.Task.Steps), name, harness.Clip(res.Output, 2000))
+			return d, nil
+		}
+		if m.Task.Kind == contract.KindGit {
+			d.Summary += harness.Clip(res.Output, 4096) + "\n"
+		}
+	}
+	if m.Task.Kind == contract.KindGit {
+		d.Summary = harness.Clip(d.Summary, 16<<10)
+		return d, nil
+	}
+	d.Summary = fmt.Sprintf("All %d steps ran.", len(m.Task.Steps))
+	return d, nil
+}
+
+// StepCall is a deterministic step as a tool call. The host uses it to accept
+// from a task of kind exec or git its own steps and nothing else.
+func StepCall(s contract.Step) (name string, args json.RawMessage, err error) {
+	var v any
+	switch {
+	case s.Run != nil:
+		name, v = "run", s.Run
+	case s.Write != nil:
+		name, v = "write", s.Write
+	case s.Patch != nil:
+		name, v = "patch", s.Patch
+	case s.Git != nil:
+		name, v = "git", s.Git
+	default:
+		return "", nil, errors.New("the step is empty")
+	}
+	args, err = json.Marshal(v)
+	return name, args, err
+}

@@ -1,0 +1,139 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+)
+
+var commitID = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+const gitTime = 60 * time.Second
+
+// gitEnv makes git run nothing that a tree, a home directory or a nested
+// repository says. Numbered config pairs win over every file.
+func gitEnv(extra ...string) []string {
+	pairs := [][2]string{
+		{"core.fsmonitor", "false"}, {"core.hooksPath", "/dev/null"}, {"core.attributesFile", "/dev/null"},
+		{"core.untrackedCache", "false"}, {"core.sshCommand", "/bin/false"}, {"core.pager", "cat"},
+		{"core.quotePath", "true"}, {"diff.ignoreSubmodules", "all"},
+		{"submodule.recurse", "false"}, {"credential.helper", ""}, {"protocol.allow", "never"},
+		{"safe.directory", "*"}, {"gc.auto", "0"}, {"color.ui", "false"},
+	}
+	env := []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ATTR_NOSYSTEM=1", "GIT_NO_LAZY_FETCH=1",
+		"LC_ALL=C", fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(pairs))}
+	for i, p := range pairs {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, p[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, p[1]))
+	}
+	return append(env, extra...)
+}
+
+// against prepares an index of the commit the task started from, in a place of
+// its own: the workspace's .git can't be written here, and its index describes
+// the live tree, not this one.
+func (b *Box) against(ctx context.Context, base string) (env []string, done func(), err error) {
+	if base == "" {
+		base = "HEAD"
+	} else if !commitID.MatchString(base) {
+		return nil, nil, refuse("the task's base %q is not a commit id", base)
+	}
+	if _, err := b.root.Lstat(".git"); err != nil {
+		return nil, nil, refuse("this box has no git history to compare with")
+	}
+	dir, err := os.MkdirTemp("", "choir-index-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = os.RemoveAll(dir) } // a leftover in the box's own /tmp goes with the box
+	env = gitEnv("GIT_DIR="+filepath.Join(b.dir, ".git"), "GIT_WORK_TREE="+b.dir, "GIT_INDEX_FILE="+filepath.Join(dir, "index"))
+	cmd, why := b.exec(ctx, []string{"git", "read-tree", base}, b.dir, nil, gitTime, env...)
+	if cmd.ExitCode != 0 {
+		done()
+		return nil, nil, refuse("git read-tree: %s %s", strings.TrimSpace(cmd.Stderr), why)
+	}
+	return env, done, nil
+}
+
+func (b *Box) git(ctx context.Context, a pathArgs, base string, args ...string) (contract.Command, error) {
+	env, done, err := b.against(ctx, base)
+	if err != nil {
+		return contract.Command{}, err
+	}
+	defer done()
+	argv := append([]string{"git"}, args...)
+	if a.Path != "" {
+		p, err := b.clean(a.Path)
+		if err != nil {
+			return contract.Command{}, err
+		}
+		argv = append(argv, "--", ":(literal)"+p)
+	}
+	cmd, why := b.exec(ctx, argv, b.dir, nil, gitTime, env...)
+	if cmd.ExitCode != 0 || why != "" {
+		return cmd, refuse("git %s: exit code %d %s %s", args[0], cmd.ExitCode, strings.TrimSpace(cmd.Stderr), why)
+	}
+	return cmd, nil
+}
+
+func (b *Box) gitStatus(ctx context.Context, a pathArgs, base string) (Result, error) {
+	// Two plumbing commands instead of git status: no refresh, no submodules.
+	changed, err := b.git(ctx, a, base, "diff-files", "--name-status", "--no-renames", "--ignore-submodules=all")
+	if err != nil {
+		return Result{}, err
+	}
+	fresh, err := b.git(ctx, a, base, "ls-files", "--others", "--exclude-standard")
+	if err != nil {
+		return Result{}, err
+	}
+	var out strings.Builder
+	for _, l := range lines(changed.Stdout) {
+		out.WriteString(strings.Replace(l, "\t", "  ", 1) + "\n")
+	}
+	for _, l := range lines(fresh.Stdout) {
+		out.WriteString("A  " + l + "\n")
+	}
+	if out.Len() == 0 {
+		out.WriteString("nothing changed\n")
+	}
+	return Result{OK: true, Output: out.String(), Truncated: changed.Truncated || fresh.Truncated}, nil
+}
+
+func (b *Box) gitDiff(ctx context.Context, a pathArgs, base string) (Result, error) {
+	cmd, err := b.git(ctx, a, base, "diff-files", "-p", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--ignore-submodules=all")
+	if err != nil {
+		return Result{}, err
+	}
+	if cmd.Stdout == "" {
+		cmd.Stdout = "nothing changed in files that existed before\n"
+	}
+	return Result{OK: true, Output: cmd.Stdout, Truncated: cmd.Truncated}, nil
+}
+
+type patchArgs struct {
+	Diff string `json:"diff"`
+}
+
+// patch applies a diff with git apply, which refuses paths that leave the
+// folder, lead through symlinks or into .git, and applies all or nothing.
+func (b *Box) patch(ctx context.Context, a patchArgs) (Result, error) {
+	env := gitEnv("GIT_DIR=/dev/null/none", "GIT_CEILING_DIRECTORIES="+b.dir)
+	cmd, why := b.exec(ctx, []string{"git", "apply", "--whitespace=nowarn", "-"}, b.dir, strings.NewReader(a.Diff), gitTime, env...)
+	if cmd.ExitCode != 0 || why != "" {
+		return Result{}, refuse("the patch does not apply: %s %s", strings.TrimSpace(cmd.Stderr), why)
+	}
+	return Result{OK: true, Output: "patch applied"}, nil
+}
+
+func lines(s string) []string {
+	if s = strings.TrimRight(s, "\n"); s == "" {
+		return nil
+	}
+	return strings.Split(s, "\n")
+}

@@ -1,0 +1,5 @@
+package blob
+
+// AtStep has f called at each point of a Put where a crash leaves another
+// trace: created, written, synced, renamed, done.
+func (d *Disk) AtStep(f func(point string)) { d.step = f }

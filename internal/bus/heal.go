@@ -1,0 +1,119 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+const (
+	healEvery = 500 * time.Millisecond
+	healSpace = 8 << 20 // bytes that must be free before another start is worth while
+)
+
+// Once a write to its file fails, a stream takes nothing more and says nothing
+// to who publishes, until the server starts again. So a failure is noticed
+// where the server reports it, Health says so at once, and the server is
+// started anew when there is space.
+
+// Health returns nil while the store takes events; fault.DiskFull or
+// fault.Unavailable says that it does not, and that appends will fail.
+func (b *Bus) Health() error {
+	b.health.Lock()
+	defer b.health.Unlock()
+	return b.broken
+}
+
+func (b *Bus) storeFailed(text string) {
+	code, hint := fault.Unavailable, "Look at the disk that holds the data directory."
+	if strings.Contains(text, unix.ENOSPC.Error()) || strings.Contains(text, unix.EDQUOT.Error()) {
+		code, hint = fault.DiskFull, "Free some space on the disk that holds the data directory; writing goes on by itself."
+	}
+	b.health.Lock()
+	b.broken = fault.New("store", code, hint, errors.New(text))
+	b.health.Unlock()
+	select {
+	case b.heal <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Bus) server() *server.Server {
+	b.health.Lock()
+	defer b.health.Unlock()
+	return b.srv
+}
+
+// provider dials whichever server runs now.
+type provider struct{ bus *Bus }
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (p provider) InProcessConn() (net.Conn, error) { return p.bus.server().InProcessConn() }
+
+func (b *Bus) startServer(wait time.Duration) error {
+	if err := syncStore(filepath.Join(b.dir, "jetstream")); err != nil {
+		return diskFault("sync store", err)
+	}
+	srv, err := server.NewServer(b.options.Clone())
+	if err != nil {
+		return fmt.Errorf("configure server: %w", err)
+	}
+	srv.SetLoggerV2(serverLog{b.log, b.storeFailed}, false, false, false)
+	b.health.Lock()
+	b.srv = srv
+	b.health.Unlock()
+	srv.Start()
+	if !srv.ReadyForConnections(wait) {
+		return fault.New("start server", fault.Unavailable, "Look at the log for what the server says about its store.", errors.New("server is not ready"))
+	}
+	return nil
+}
+
+// keepHealthy starts the server anew after its store has failed, once the disk
+// has space. Connections break and come back; what was acknowledged is there.
+func (b *Bus) keepHealthy() {
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-b.heal:
+		}
+		for b.Health() != nil {
+			select {
+			case <-b.ctx.Done():
+				return
+			case <-time.After(healEvery):
+			}
+			if free, err := freeSpace(b.dir); err != nil || free < healSpace {
+				continue
+			}
+			old := b.server()
+			old.Shutdown()
+			old.WaitForShutdown()
+			b.health.Lock()
+			b.broken = nil // what the new server reports counts
+			b.health.Unlock()
+			if err := b.startServer(readyTimeout); err != nil {
+				b.storeFailed(err.Error())
+				continue
+			}
+			b.log.Info("the log's store was started anew")
+		}
+	}
+}
+
+func freeSpace(dir string) (uint64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return st.Bavail * uint64(st.Bsize), nil
+}

@@ -1,0 +1,149 @@
+package bus
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// keys are the identities that outlive a process. What signs the credentials
+// of users is not among them: it is made anew at each start, so that no
+// credential survives a restart.
+type keys struct{ operator, system, account nkeys.KeyPair }
+
+func loadKeys(dir string) (keys, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return keys{}, diskFault("keys", err)
+	}
+	var k keys
+	for _, want := range []struct {
+		file string
+		make func() (nkeys.KeyPair, error)
+		kind nkeys.PrefixByte
+		into *nkeys.KeyPair
+	}{
+		{"operator.nk", nkeys.CreateOperator, nkeys.PrefixByteOperator, &k.operator},
+		{"system.nk", nkeys.CreateAccount, nkeys.PrefixByteAccount, &k.system},
+		{"account.nk", nkeys.CreateAccount, nkeys.PrefixByteAccount, &k.account},
+	} {
+		pair, err := loadKey(filepath.Join(dir, want.file), want.make, want.kind)
+		if err != nil {
+			return keys{}, fault.Wrap("keys", err)
+		}
+		*want.into = pair
+	}
+	return k, nil
+}
+
+func loadKey(path string, create func() (nkeys.KeyPair, error), kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
+	seed, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeKey(path, create)
+	}
+	if err != nil {
+		return nil, diskFault("read key", err)
+	}
+	hint := "Restore " + path + " from a backup. Removing it makes a new identity, under which the stored log can't be found."
+	pair, err := nkeys.FromSeed(bytes.TrimSpace(seed))
+	if err != nil {
+		return nil, fault.New("read key", fault.Invalid, hint, fmt.Errorf("%s: %w", path, err))
+	}
+	if public, err := pair.PublicKey(); err != nil || nkeys.Prefix(public) != kind {
+		return nil, fault.New("read key", fault.Invalid, hint, errors.Join(fmt.Errorf("%s holds another kind of key", path), err))
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, diskFault("protect key", err)
+	}
+	return pair, nil
+}
+
+// makeKey writes a new seed so that a crash leaves the whole file or none.
+func makeKey(path string, create func() (nkeys.KeyPair, error)) (_ nkeys.KeyPair, err error) {
+	pair, err := create()
+	if err != nil {
+		return nil, fmt.Errorf("create key: %w", err)
+	}
+	seed, err := pair.Seed()
+	if err != nil {
+		return nil, fmt.Errorf("read seed: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return nil, diskFault("write key", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, werr := f.Write(append(seed, '\n'))
+	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
+		return nil, diskFault("write key", err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return nil, diskFault("write key", err)
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, diskFault("write key", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return nil, diskFault("write key", err)
+	}
+	return pair, nil
+}
+
+// accounts makes the operator's claims and a resolver that holds both accounts.
+func (b *Bus) accounts(k keys) (*jwt.OperatorClaims, *server.MemAccResolver, error) {
+	var ids [3]string
+	for i, pair := range []nkeys.KeyPair{k.operator, k.system, k.account} {
+		id, err := pair.PublicKey()
+		if err != nil {
+			return nil, nil, fmt.Errorf("read key: %w", err)
+		}
+		ids[i] = id
+	}
+	b.account = ids[2]
+	signer, err := b.signer.PublicKey()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read signing key: %w", err)
+	}
+	oc := jwt.NewOperatorClaims(ids[0])
+	oc.Name = "choir"
+	oc.SystemAccount = ids[1]
+	encoded, err := oc.Encode(k.operator)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sign operator: %w", err)
+	}
+	if oc, err = jwt.DecodeOperatorClaims(encoded); err != nil {
+		return nil, nil, fmt.Errorf("read operator: %w", err)
+	}
+	sys := jwt.NewAccountClaims(ids[1])
+	sys.Name = "SYSTEM"
+	b.claims = jwt.NewAccountClaims(ids[2])
+	b.claims.Name = "CHOIR"
+	b.claims.SigningKeys.Add(signer)
+	b.claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
+		MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
+	}
+	resolver := &server.MemAccResolver{}
+	for _, ac := range []*jwt.AccountClaims{sys, b.claims} {
+		token, err := ac.Encode(k.operator)
+		if err != nil {
+			return nil, nil, fmt.Errorf("sign account %s: %w", ac.Name, err)
+		}
+		if err := resolver.Store(ac.Subject, token); err != nil {
+			return nil, nil, fmt.Errorf("store account %s: %w", ac.Name, err)
+		}
+	}
+	return oc, resolver, nil
+}

@@ -1,0 +1,179 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Bounds of what one client may hold.
+const (
+	MaxTTL         = 12 * time.Hour
+	clientPayload  = 256 << 10
+	clientSubs     = 64
+	maxGrants      = 100_000
+	grantsPerOwner = 256
+)
+
+// Credentials let one session of one computer speak NATS through Serve.
+type Credentials struct {
+	JWT     string    // user JWT
+	Seed    string    // nkey seed that answers the server's nonce
+	Inbox   string    // inbox prefix; the client must use it for its requests
+	Expires time.Time // the server ends the connection then
+}
+
+type grant struct {
+	cid     contract.CID
+	user    string // public nkey
+	expires time.Time
+}
+
+var principalPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Mint makes credentials for principal, a name the control plane gives to a
+// session: one token of A-Z a-z 0-9 _ -. They allow exactly:
+//
+//	publish    user.{cid}.action, svc.{cid}.>
+//	subscribe  live.{cid}.>, agent.{cid}.*.result, _INBOX.{principal}.>
+//
+// One principal belongs to one computer; asking for it under another is
+// fault.Denied. Credentials die at ttl, at Revoke, and when the process ends.
+func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Credentials, error) {
+	const op = "bus.Mint"
+	if err := cid.Validate(); err != nil {
+		return Credentials{}, fault.New(op, fault.Invalid, "", err)
+	}
+	if !principalPattern.MatchString(principal) {
+		return Credentials{}, fault.New(op, fault.Invalid, "", errors.New("principal: must be 1 to 64 of A-Z a-z 0-9 _ -"))
+	}
+	if ttl < time.Second || ttl > MaxTTL {
+		return Credentials{}, fault.New(op, fault.Invalid, "", fmt.Errorf("ttl: is %s; it must be from 1s to %s", ttl, MaxTTL))
+	}
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		return Credentials{}, fault.Wrap(op, err)
+	}
+	public, err := user.PublicKey()
+	if err != nil {
+		return Credentials{}, fault.Wrap(op, err)
+	}
+	seed, err := user.Seed()
+	if err != nil {
+		return Credentials{}, fault.Wrap(op, err)
+	}
+	expires := time.Now().Add(ttl).Truncate(time.Second)
+	inbox := contract.InboxPrefix(principal)
+	uc := jwt.NewUserClaims(public)
+	uc.Name = principal
+	uc.IssuerAccount = b.account
+	uc.Expires = expires.Unix()
+	uc.Limits.Payload = clientPayload
+	uc.Limits.Subs = clientSubs
+	uc.Permissions.Pub.Allow.Add(contract.SubjectAction(cid), contract.SubjectServiceAll(cid))
+	uc.Permissions.Sub.Allow.Add(contract.SubjectLive(cid), contract.SubjectResult(cid, "*"), inbox+".>")
+	token, err := uc.Encode(b.signer)
+	if err != nil {
+		return Credentials{}, fault.Wrap(op, err)
+	}
+	if err := b.record(principal, grant{cid: cid, user: public, expires: expires}); err != nil {
+		return Credentials{}, fault.Wrap(op, err)
+	}
+	return Credentials{JWT: token, Seed: string(seed), Inbox: inbox, Expires: expires}, nil
+}
+
+func (b *Bus) record(principal string, g grant) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	live := slices.DeleteFunc(b.grants[principal], func(o grant) bool { return !o.expires.After(now) })
+	if len(live) > 0 && live[0].cid != g.cid {
+		return fault.New("", fault.Denied, "", fmt.Errorf("principal %s belongs to another computer", principal))
+	}
+	if len(live) >= grantsPerOwner {
+		return fault.New("", fault.Exhausted, "Wait until some of this session's credentials have expired.", fmt.Errorf("%d credentials are live for %s", len(live), principal))
+	}
+	if len(live) == 0 && len(b.grants) >= maxGrants {
+		b.sweep(now)
+		if len(b.grants) >= maxGrants {
+			return fault.New("", fault.Exhausted, "Wait until some sessions have ended.", fmt.Errorf("%d sessions hold credentials", len(b.grants)))
+		}
+	}
+	b.grants[principal] = append(live, g)
+	return nil
+}
+
+// sweep forgets what has expired: grants, and revocations of expired users.
+func (b *Bus) sweep(now time.Time) {
+	for p, list := range b.grants {
+		list = slices.DeleteFunc(list, func(g grant) bool { return !g.expires.After(now) })
+		if len(list) == 0 {
+			delete(b.grants, p)
+		} else {
+			b.grants[p] = list
+		}
+	}
+	for user, at := range b.claims.Revocations {
+		if now.Sub(time.Unix(at, 0)) > MaxTTL+time.Minute {
+			delete(b.claims.Revocations, user)
+		}
+	}
+}
+
+// Revoke makes every credential of principal invalid at once and ends the
+// connections that use one. A principal without credentials is no error.
+func (b *Bus) Revoke(principal string) error {
+	const op = "bus.Revoke"
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := b.grants[principal]
+	if len(list) == 0 {
+		return nil
+	}
+	delete(b.grants, principal)
+	now := time.Now()
+	b.sweep(now)
+	for _, g := range list {
+		// A second ahead: issue times are whole seconds, and the key is used once.
+		b.claims.RevokeAt(g.user, now.Add(time.Second))
+	}
+	token, err := b.claims.Encode(b.operator)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := b.resolver.Store(b.account, token); err != nil {
+		return fault.Wrap(op, err)
+	}
+	srv := b.server()
+	acc, err := srv.LookupAccount(b.account)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	decoded, err := jwt.DecodeAccountClaims(token)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	srv.UpdateAccountClaims(acc, decoded)
+	return nil
+}
+
+// owner returns the computer that principal holds live credentials for.
+func (b *Bus) owner(principal string) (contract.CID, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for _, g := range b.grants[principal] {
+		if g.expires.After(now) {
+			return g.cid, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,35 @@
+package bus
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// serverLog writes the server's own messages to slog.
+type serverLog struct {
+	to       *slog.Logger
+	storeErr func(text string) // told when a stream's store has failed
+}
+
+func (l serverLog) Noticef(format string, v ...any) {
+	l.to.Debug("nats: " + fmt.Sprintf(format, v...))
+}
+func (l serverLog) Warnf(format string, v ...any)  { l.to.Warn("nats: " + fmt.Sprintf(format, v...)) }
+func (l serverLog) Fatalf(format string, v ...any) { l.to.Error("nats: " + fmt.Sprintf(format, v...)) }
+
+// Errorf demotes what is about one client: a browser's code can cause any
+// number of those.
+func (l serverLog) Errorf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	if strings.HasPrefix(text, "pipe - ") {
+		l.to.Debug("nats: " + text)
+		return
+	}
+	l.to.Error("nats: " + text)
+	if strings.Contains(strings.ToLower(text), "critical write error") {
+		l.storeErr(text)
+	}
+}
+func (l serverLog) Debugf(format string, v ...any) { l.to.Debug("nats: " + fmt.Sprintf(format, v...)) }
+func (l serverLog) Tracef(format string, v ...any) { l.to.Debug("nats: " + fmt.Sprintf(format, v...)) }

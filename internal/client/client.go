@@ -1,0 +1,229 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Only stands for "the one computer there is".
+const Only = "-"
+
+// maxAnswer bounds a JSON answer, in bytes.
+const maxAnswer = 64 << 20
+
+// Client asks one control plane. It is safe for many goroutines.
+type Client struct {
+	base     string // origin without slash
+	token    string
+	computer string
+	http     *http.Client
+}
+
+// New makes a client of the control plane at base, such as
+// http://console.choir.localhost:7700, with an API token. computer is a
+// computer's id, or empty for the only one.
+func New(base, token, computer string) (*Client, error) {
+	const op = "client.New"
+	u, err := url.Parse(base)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.User != nil {
+		return nil, fault.New(op, fault.Invalid, "Write it as http://console.choir.localhost:7700.", fmt.Errorf("%q is not the address of a control plane", base))
+	}
+	if computer == "" {
+		computer = Only
+	} else if err := contract.CID(computer).Validate(); err != nil && computer != Only {
+		return nil, fault.New(op, fault.Invalid, "List them with choir doctor or on the console.", err)
+	}
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	t := &http.Transport{
+		// Never through a proxy from the environment: it would get the token.
+		Proxy: nil,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			host, port, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, err
+			}
+			if name := strings.ToLower(host); name == "localhost" || strings.HasSuffix(name, ".localhost") {
+				conn, err := dialer.DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
+				if err == nil {
+					return conn, nil
+				}
+				conn, err6 := dialer.DialContext(ctx, network, net.JoinHostPort("::1", port))
+				if err6 == nil {
+					return conn, nil
+				}
+				return nil, err
+			}
+			return dialer.DialContext(ctx, network, addr)
+		},
+		MaxIdleConnsPerHost:   4,
+		IdleConnTimeout:       30 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+	}
+	return &Client{
+		base: u.Scheme + "://" + u.Host, token: token, computer: computer,
+		http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}, nil
+}
+
+// Computer returns a client of the same control plane for another computer.
+func (c *Client) Computer(cid contract.CID) *Client {
+	d := *c
+	d.computer = string(cid)
+	return &d
+}
+
+// Base is the control plane's origin.
+func (c *Client) Base() string { return c.base }
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// healthPath is the one address outside /api.
+const healthPath = "/health"
+
+// request describes one call.
+type request struct {
+	method  string
+	path    string // below /api
+	query   url.Values
+	body    io.Reader
+	content string // its type
+}
+
+// at is a path of the client's computer.
+func (c *Client) at(path string) string { return "/computers/" + c.computer + path }
+
+// do sends a request and returns an answer of success; the caller closes it.
+func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+	op := "client " + r.method + " " + r.path
+	target := c.base + "/api" + r.path
+	if r.path == healthPath {
+		target = c.base + healthPath
+	}
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, r.body)
+	if err != nil {
+		return nil, fault.New(op, fault.Invalid, "", err)
+	}
+	if r.content != "" {
+		req.Header.Set("Content-Type", r.content)
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fault.Wrap(op, transportError(ctx, c.base, err))
+	}
+	if res.StatusCode/100 != 2 {
+		return nil, fault.Wrap(op, errors.Join(problemError(res), res.Body.Close()))
+	}
+	return res, nil
+}
+
+// transportError says why no answer came.
+func transportError(ctx context.Context, base string, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err // without the URL, which is long and says nothing new
+	}
+	var oe *net.OpError
+	if errors.As(err, &oe) && oe.Op == "dial" {
+		return fault.New("", fault.Unreachable, "Start it with choir up, or set CHOIR_URL.", fmt.Errorf("no control plane answers at %s: %w", base, err))
+	}
+	return fault.New("", fault.Unreachable, "See whether choir up still runs, then try again.", fmt.Errorf("the connection to %s was lost: %w", base, err))
+}
+
+// Error is a refusal by the control plane.
+type Error struct{ api.Problem }
+
+func (e *Error) Error() string {
+	if e.Detail != "" {
+		return e.Detail
+	}
+	return e.Title
+}
+
+// Unwrap gives the field that is wrong, when one is, as a contract.FieldError.
+func (e *Error) Unwrap() error {
+	if e.Field == "" {
+		return nil
+	}
+	return &contract.FieldError{Field: e.Field, Reason: e.Detail}
+}
+
+// problemError turns an answer of failure into a coded error.
+func problemError(res *http.Response) error {
+	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return fault.New("", fault.Unreachable, "Try again.", err)
+	}
+	return decodeProblem(res.StatusCode, b)
+}
+
+func decodeProblem(status int, b []byte) error {
+	e := &Error{}
+	if err := json.Unmarshal(b, &e.Problem); err != nil || e.Code == "" {
+		return fault.New("", fault.Unreachable, "Check CHOIR_URL: what answers there is not a control plane of this version.",
+			fmt.Errorf("unexpected answer %d", status))
+	}
+	return fault.New("", fault.Code(e.Code), e.Hint, e)
+}
+
+// call sends in as JSON (nil: nothing) and decodes the answer into out (nil: none
+// is expected). more says that a list goes on.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) (more bool, err error) {
+	r := request{method: method, path: path, query: query}
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return false, fault.New("client "+method+" "+path, fault.Invalid, "", err)
+		}
+		r.body, r.content = bytes.NewReader(b), "application/json"
+	}
+	res, err := c.do(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	if out == nil {
+		_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
+	} else {
+		err = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out)
+	}
+	if err != nil {
+		return false, fault.Wrap("client "+method+" "+path, transportError(ctx, c.base, err))
+	}
+	return res.Header.Get("Choir-More") == "true", nil
+}
+
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	var out T
+	_, err := c.call(ctx, http.MethodGet, path, query, nil, &out)
+	return out, err
+}
+
+func send[T any](ctx context.Context, c *Client, method, path string, query url.Values, in any) (T, error) {
+	var out T
+	_, err := c.call(ctx, method, path, query, in, &out)
+	return out, err
+}

@@ -1,0 +1,147 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// upload sends a stream and decodes the answer.
+func upload[T any](ctx context.Context, c *Client, r request) (out T, err error) {
+	res, err := c.do(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&out); err != nil {
+		return out, fault.Wrap("client "+r.method+" "+r.path, transportError(ctx, c.base, err))
+	}
+	return out, nil
+}
+
+// EventsOptions choose events. Limit 0 means all there are.
+type EventsOptions struct {
+	After  uint64
+	Limit  int
+	Types  []string
+	Follow bool
+}
+
+// Events yields events of the log in order. After an error nothing follows.
+func (c *Client) Events(ctx context.Context, o EventsOptions) iter.Seq2[contract.Event, error] {
+	return func(yield func(contract.Event, error) bool) {
+		q := url.Values{"after": {strconv.FormatUint(o.After, 10)}, "limit": {strconv.Itoa(o.Limit)}, "follow": {strconv.FormatBool(o.Follow)}, "type": o.Types}
+		// Leaving the loop must end the stream on the server too.
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		res, err := c.do(ctx, request{method: http.MethodGet, path: c.at("/events"), query: q})
+		if err != nil {
+			yield(contract.Event{}, err)
+			return
+		}
+		defer res.Body.Close() // nothing is lost by an error here: every line was checked
+		lines := bufio.NewScanner(res.Body)
+		lines.Buffer(make([]byte, 0, 64<<10), contract.MaxEvent+1)
+		for lines.Scan() {
+			if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+				continue
+			}
+			e, err := contract.UnmarshalEvent(lines.Bytes())
+			if err != nil {
+				yield(contract.Event{}, fault.New("client.Events", fault.Unreachable, "The control plane is of another version; use its own choir.", err))
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(contract.Event{}, fault.Wrap("client.Events", transportError(ctx, c.base, err)))
+		}
+	}
+}
+
+// Exec runs a command and connects it to streams; r.Stdin follows from
+// streams.Stdin. It returns when the command has ended. When ctx ends, the
+// command is killed.
+func (c *Client) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecIO) (api.Exit, error) {
+	const op = "client.Exec"
+	r.Stdin = streams.Stdin != nil
+	head, err := json.Marshal(r)
+	if err != nil {
+		return api.Exit{}, fault.New(op, fault.Invalid, "", err)
+	}
+	body := io.Reader(bytes.NewReader(append(head, '\n')))
+	if r.Stdin {
+		body = io.MultiReader(body, streams.Stdin)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	res, err := c.do(ctx, request{method: http.MethodPost, path: c.at("/exec"), body: body, content: "application/x-ndjson"})
+	if err != nil {
+		return api.Exit{}, fault.Wrap(op, err)
+	}
+	defer res.Body.Close() // the last frame said how it ended
+	in := bufio.NewReaderSize(res.Body, api.MaxFrame)
+	var buf []byte
+	for {
+		kind, payload, err := api.ReadFrame(in, buf)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = fault.New("", fault.Unreachable, "Look at choir events for how the command ended.", errors.New("the connection ended before the command did"))
+			} else {
+				err = transportError(ctx, c.base, err)
+			}
+			return api.Exit{}, fault.Wrap(op, err)
+		}
+		buf = payload[:0]
+		if done, exit, err := handleFrame(kind, payload, streams); done || err != nil {
+			return exit, fault.Wrap(op, err)
+		}
+	}
+}
+
+// handleFrame handles one frame; done says that it was the last.
+func handleFrame(kind api.FrameKind, payload []byte, streams api.ExecIO) (done bool, exit api.Exit, err error) {
+	write := func(w io.Writer) error {
+		if w == nil {
+			return nil
+		}
+		_, err := w.Write(payload)
+		return err
+	}
+	switch kind {
+	case api.FrameStarted:
+		var s api.Started
+		if err := json.Unmarshal(payload, &s); err != nil {
+			return false, api.Exit{}, fmt.Errorf("started frame: %w", err)
+		}
+		if streams.Started != nil {
+			streams.Started(s.Command, s.Sequence)
+		}
+	case api.FrameStdout:
+		return false, api.Exit{}, write(streams.Stdout)
+	case api.FrameStderr:
+		return false, api.Exit{}, write(streams.Stderr)
+	case api.FrameExited:
+		if err := json.Unmarshal(payload, &exit); err != nil {
+			return false, api.Exit{}, fmt.Errorf("exit frame: %w", err)
+		}
+		return true, exit, nil
+	case api.FrameFailed:
+		return true, api.Exit{}, decodeProblem(http.StatusOK, payload)
+	}
+	return false, api.Exit{}, nil
+}

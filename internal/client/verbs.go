@@ -1,0 +1,258 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Health asks whether the control plane is up. It needs no token.
+func (c *Client) Health(ctx context.Context) (api.Health, error) {
+	return get[api.Health](ctx, c, healthPath, nil)
+}
+
+// Account says whose token this is.
+func (c *Client) Account(ctx context.Context) (api.Account, error) {
+	return get[api.Account](ctx, c, "/account", nil)
+}
+
+// Link makes a one-time sign-in link for a browser.
+func (c *Client) Link(ctx context.Context) (api.Link, error) {
+	return send[api.Link](ctx, c, http.MethodPost, "/links", nil, nil)
+}
+
+// Computers lists the account's computers, oldest first.
+func (c *Client) Computers(ctx context.Context) ([]api.Computer, error) {
+	return get[[]api.Computer](ctx, c, "/computers", nil)
+}
+
+// Info returns the client's computer.
+func (c *Client) Info(ctx context.Context) (api.Computer, error) {
+	return get[api.Computer](ctx, c, c.at(""), nil)
+}
+
+// Rename gives the computer another name.
+func (c *Client) Rename(ctx context.Context, name string) (api.Acted, error) {
+	return send[api.Acted](ctx, c, http.MethodPatch, c.at(""), nil, map[string]string{"name": name})
+}
+
+// Prompt submits an intention. The answer names its run.
+func (c *Client) Prompt(ctx context.Context, p api.Prompt) (api.Acted, error) {
+	return send[api.Acted](ctx, c, http.MethodPost, c.at("/prompts"), nil, p)
+}
+
+// Runs lists runs with Sequence < before (0: from the newest), newest first,
+// and says whether there are more.
+func (c *Client) Runs(ctx context.Context, before uint64, limit int) (runs []api.Run, more bool, err error) {
+	more, err = c.call(ctx, http.MethodGet, c.at("/runs"), paged(before, limit), nil, &runs)
+	return runs, more, err
+}
+
+// Run returns one run with its tasks.
+func (c *Client) Run(ctx context.Context, run string) (api.Run, error) {
+	return get[api.Run](ctx, c, c.at("/runs/"+url.PathEscape(run)), nil)
+}
+
+// Wait returns the run as soon as it has ended or asks something, or when ctx
+// ends, with ctx's error and the run as it last was.
+func (c *Client) Wait(ctx context.Context, run string) (api.Run, error) {
+	var last api.Run
+	for {
+		r, err := get[api.Run](ctx, c, c.at("/runs/"+url.PathEscape(run)), url.Values{"wait": {"60"}})
+		if err != nil {
+			return last, err
+		}
+		if last = r; r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions) > 0 {
+			return r, nil
+		}
+	}
+}
+
+// Command pauses, resumes or cancels a run.
+func (c *Client) Command(ctx context.Context, run string, cmd contract.RunCommand) (api.Acted, error) {
+	return send[api.Acted](ctx, c, http.MethodPost, c.at("/runs/"+url.PathEscape(run)+"/"+string(cmd)), nil, nil)
+}
+
+// Steer says something to a run.
+func (c *Client) Steer(ctx context.Context, run, text string) (api.Acted, error) {
+	return send[api.Acted](ctx, c, http.MethodPost, c.at("/runs/"+url.PathEscape(run)+"/steer"), nil, map[string]string{"text": text})
+}
+
+// Answer answers a run's question.
+func (c *Client) Answer(ctx context.Context, run string, a api.Answer) (api.Acted, error) {
+	return send[api.Acted](ctx, c, http.MethodPost, c.at("/runs/"+url.PathEscape(run)+"/answer"), nil, a)
+}
+
+// Document returns a revision of a living document; 0 is the newest.
+func (c *Client) Document(ctx context.Context, id string, revision int) (api.Document, error) {
+	return get[api.Document](ctx, c, c.at("/documents/"+url.PathEscape(id)), url.Values{"revision": {strconv.Itoa(revision)}})
+}
+
+// Checkpoints lists checkpoints with Sequence < before (0: from the newest),
+// newest first, and says whether there are more.
+func (c *Client) Checkpoints(ctx context.Context, before uint64, limit int) (list []api.Checkpoint, more bool, err error) {
+	more, err = c.call(ctx, http.MethodGet, c.at("/checkpoints"), paged(before, limit), nil, &list)
+	return list, more, err
+}
+
+// Checkpoint commits the workspace if it changed.
+func (c *Client) Checkpoint(ctx context.Context, message string) (api.Checkpointed, error) {
+	return send[api.Checkpointed](ctx, c, http.MethodPost, c.at("/checkpoints"), nil, map[string]string{"message": message})
+}
+
+// Diff compares two checkpoints.
+func (c *Client) Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error) {
+	return get[api.Diff](ctx, c, c.at("/diff"), url.Values{"from": {r.From}, "to": {r.To}, "path": {r.Path}})
+}
+
+// Restore goes back in time.
+func (c *Client) Restore(ctx context.Context, r api.RestoreRequest) (api.Restored, error) {
+	return send[api.Restored](ctx, c, http.MethodPost, c.at("/restore"), nil, r)
+}
+
+// Undo undoes the last restore, the undo too.
+func (c *Client) Undo(ctx context.Context, dryRun bool) (api.Restored, error) {
+	return send[api.Restored](ctx, c, http.MethodPost, c.at("/undo"), nil, map[string]bool{"dry_run": dryRun})
+}
+
+// Files lists a folder, or the one entry of a file.
+func (c *Client) Files(ctx context.Context, path string) ([]api.File, error) {
+	all := []api.File{}
+	for after := ""; ; {
+		var part []api.File
+		more, err := c.call(ctx, http.MethodGet, c.at("/files"), url.Values{"path": {path}, "after": {after}}, nil, &part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, part...)
+		if !more || len(part) == 0 {
+			return all, nil
+		}
+		after = part[len(part)-1].ID
+	}
+}
+
+// Get streams a file's content; the caller closes it. An error while reading
+// means that it is not whole.
+func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, int64, error) {
+	res, err := c.do(ctx, request{method: http.MethodGet, path: c.at("/content"), query: url.Values{"path": {path}}})
+	if err != nil {
+		return nil, 0, err
+	}
+	return &lossy{res.Body, ctx, c.base}, res.ContentLength, nil
+}
+
+// lossy codes the errors of a body that was cut off.
+type lossy struct {
+	io.ReadCloser
+	ctx  context.Context
+	base string
+}
+
+func (l *lossy) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = fault.Wrap("client.Get", transportError(l.ctx, l.base, err))
+	}
+	return n, err
+}
+
+// Put replaces or makes a file.
+func (c *Client) Put(ctx context.Context, path string, content io.Reader) (api.File, error) {
+	return upload[api.File](ctx, c, request{
+		method: http.MethodPut, path: c.at("/content"), query: url.Values{"path": {path}}, body: content, content: "application/octet-stream",
+	})
+}
+
+// Remove removes a file, or a folder with recursive.
+func (c *Client) Remove(ctx context.Context, path string, recursive bool) error {
+	_, err := c.call(ctx, http.MethodDelete, c.at("/content"), url.Values{"path": {path}, "recursive": {strconv.FormatBool(recursive)}}, nil, nil)
+	return err
+}
+
+// AddURL brings a repository into workspace/.
+func (c *Client) AddURL(ctx context.Context, r api.AddRequest) (api.Added, error) {
+	return send[api.Added](ctx, c, http.MethodPost, c.at("/add"), nil, r)
+}
+
+// AddTar brings a tar stream into workspace/{name}.
+func (c *Client) AddTar(ctx context.Context, name, origin string, tar io.Reader) (api.Added, error) {
+	return upload[api.Added](ctx, c, request{
+		method: http.MethodPost, path: c.at("/add/tar"), query: url.Values{"name": {name}, "origin": {origin}}, body: tar, content: "application/x-tar",
+	})
+}
+
+// Secrets lists the names of the stored secrets.
+func (c *Client) Secrets(ctx context.Context) ([]api.Secret, error) {
+	return get[[]api.Secret](ctx, c, "/secrets", nil)
+}
+
+// SetSecret stores a secret.
+func (c *Client) SetSecret(ctx context.Context, name, value string) error {
+	_, err := c.call(ctx, http.MethodPut, "/secrets/"+url.PathEscape(name), nil, map[string]string{"value": value}, nil)
+	return err
+}
+
+// RemoveSecret removes a secret.
+func (c *Client) RemoveSecret(ctx context.Context, name string) error {
+	_, err := c.call(ctx, http.MethodDelete, "/secrets/"+url.PathEscape(name), nil, nil, nil)
+	return err
+}
+
+// Models lists what can be asked for.
+func (c *Client) Models(ctx context.Context) ([]api.Model, error) {
+	return get[[]api.Model](ctx, c, "/models", nil)
+}
+
+// TestModel asks a model for a word; "" is the default.
+func (c *Client) TestModel(ctx context.Context, model string) (api.ModelTest, error) {
+	return send[api.ModelTest](ctx, c, http.MethodPost, "/models/test", nil, map[string]string{"model": model})
+}
+
+// Rebuild replays the log into a new state file; with check it only compares.
+func (c *Client) Rebuild(ctx context.Context, check bool) (api.Rebuilt, error) {
+	return send[api.Rebuilt](ctx, c, http.MethodPost, c.at("/rebuild"), nil, map[string]bool{"check": check})
+}
+
+// Doctor looks at what the machine provides.
+func (c *Client) Doctor(ctx context.Context) ([]api.Finding, error) {
+	return get[[]api.Finding](ctx, c, "/doctor", nil)
+}
+
+// Frame is what the console shows around the desktop.
+func (c *Client) Frame(ctx context.Context) (api.Frame, error) {
+	return get[api.Frame](ctx, c, c.at("/frame"), nil)
+}
+
+// Healthy waits until the control plane answers or ctx ends.
+func (c *Client) Healthy(ctx context.Context) error {
+	for {
+		_, err := c.Health(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fault.Wrap("client.Healthy", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func paged(before uint64, limit int) url.Values {
+	q := url.Values{}
+	if before > 0 {
+		q.Set("before", strconv.FormatUint(before, 10))
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	return q
+}

@@ -1,0 +1,100 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// Bounds of what one repository may bring.
+const (
+	addWall  = 15 * time.Minute
+	addBytes = 4 << 30
+)
+
+// AddURL implements control.Files: a scratch box clones the repository through
+// egress, which lets it out to that one host, and hands it over as a tar
+// stream. The remote is recorded on the host, so that later tasks may fetch.
+func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (api.Added, error) {
+	const op = "computer.AddURL"
+	u, err := url.Parse(r.URL)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return api.Added{}, fault.New(op, fault.Invalid, "Give an https:// URL, or clone it yourself and add the folder.",
+			errors.New("only repositories at https:// URLs can be added"))
+	}
+	if u.User != nil {
+		return api.Added{}, fault.New(op, fault.Invalid, "Clone it yourself and add the folder.", errors.New("the URL holds credentials"))
+	}
+	if err := c.host.reserve.check(op); err != nil {
+		return api.Added{}, err
+	}
+	name := r.Name
+	if name == "" {
+		name = repositoryName(u)
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	ctx, cancel := context.WithTimeout(ctx, addWall)
+	defer cancel()
+	id := "add-" + contract.NewID()
+	empty := c.path("boxes", id)
+	if err := os.MkdirAll(empty, 0o755); err != nil {
+		return api.Added{}, fault.Wrap(op, err)
+	}
+	defer os.RemoveAll(empty)
+	limits := c.limits()
+	limits.DiskBytes, limits.WallTime = addBytes, addWall
+	box, err := c.box(ctx, sandbox.BoxSpec{
+		ID: id, Kind: contract.BoxScratch, Root: "/clone", Proxy: true, Limits: limits,
+		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []string{empty}}},
+		Handler: c.host.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxScratch},
+			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{u.Hostname() + ":" + port}}, nil),
+	})
+	if err != nil {
+		return api.Added{}, err
+	}
+	defer func() {
+		if err := box.Kill(); err != nil {
+			c.logger.Error("could not end a scratch box", "box", id, "error", err)
+		}
+	}()
+	in := client(box)
+	_, stderr, exit, err := in.Output(ctx, 8<<10, "git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--no-recurse-submodules", "--", r.URL, "/clone/repository")
+	if err != nil {
+		return api.Added{}, fault.Wrap(op, err)
+	}
+	if exit.Code != 0 {
+		return api.Added{}, fault.New(op, fault.Unavailable, "Check the URL; a private repository can be cloned by yourself and added as a folder.",
+			fmt.Errorf("git clone ended with code %d: %s", exit.Code, clip(string(stderr), 1000)))
+	}
+	pr, pw := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		exit, err := in.Exec(ctx, guest.ExecRequest{Argv: []string{"tar", "-cf", "-", "-C", "/clone/repository", "."}}, guest.Streams{Stdout: pw, Stderr: io.Discard})
+		if err == nil && exit.Code != 0 {
+			err = fmt.Errorf("tar ended with code %d", exit.Code)
+		}
+		pw.CloseWithError(err)
+		sent <- err
+	}()
+	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, User: user}, pr)
+	pr.CloseWithError(errors.New("no longer read"))
+	if err = errors.Join(err, <-sent); err != nil {
+		return api.Added{}, fault.Wrap(op, err)
+	}
+	return api.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Sequence: c.log.Last()}, nil
+}

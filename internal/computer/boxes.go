@@ -1,0 +1,135 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// box opens a box and keeps the log's account of it.
+func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+	start := time.Now()
+	var b sandbox.Box
+	err := c.host.reserve.spaced(ctx, func() (err error) { b, err = c.boxes.Box(ctx, spec); return err })
+	if err != nil {
+		return nil, err
+	}
+	if err := c.note(ctx, "box.opened", contract.BoxOpened{Box: spec.ID, Kind: spec.Kind}); err != nil {
+		return nil, errors.Join(err, b.Kill())
+	}
+	c.own("watch of a box", func(ctx context.Context) error {
+		<-b.Done() // Close kills every box, so this ends before the computer has closed
+		c.host.proxy.CloseBox(spec.ID)
+		c.host.watch.Delete(spec.ID)
+		closed := contract.BoxClosed{Box: spec.ID, Kind: spec.Kind, DurationMS: time.Since(start).Milliseconds()}
+		var ended *sandbox.Ended
+		if errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed {
+			closed.Reason, closed.Detail = string(ended.Reason), clip(ended.Detail, 4096)
+		}
+		if ctx.Err() != nil {
+			return nil // the log closes as well; a box that isn't closed in it ended with its computer
+		}
+		return c.note(ctx, "box.closed", closed)
+	})
+	return b, nil
+}
+
+// note appends one event of the system's.
+func (c *Computer) note(ctx context.Context, eventType string, data contract.Payload) error {
+	_, err := c.log.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Data: data})
+	return err
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n]
+}
+
+// taskBoxes opens the boxes of runs.
+type taskBoxes struct{ c *Computer }
+
+// runBox is a sandbox.Box as the dispatcher sees it.
+type runBox struct{ sandbox.Box }
+
+func (b runBox) Transport() http.RoundTripper { return b.Tether().Transport() }
+
+// Open implements dispatch.Boxes.
+func (t taskBoxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Box, error) {
+	c := t.c
+	spec := sandbox.BoxSpec{ID: r.ID, Kind: r.Kind, Handler: r.Handler, Proxy: r.Network, Limits: c.limits()}
+	switch r.Kind {
+	case contract.BoxDirector, contract.BoxAssociate:
+		// Our own loops: no tree, and nothing to fill a disk with.
+	case contract.BoxTask:
+		o, ok := r.Overlay.(*overlay)
+		if !ok {
+			return nil, fault.New("computer.boxes", fault.Invalid, "", errors.New("a task box needs an overlay"))
+		}
+		mounts, err := c.taskMounts(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		spec.Mounts, spec.Lock = mounts, filepath.Join(filepath.Dir(o.Upper), "lock")
+	case contract.BoxVerify:
+		o, ok := r.Overlay.(*overlay)
+		if !ok {
+			return nil, fault.New("computer.boxes", fault.Invalid, "", errors.New("a verify box needs an overlay"))
+		}
+		mounts, release, err := c.verifyMounts(ctx, o, r.Commit)
+		if err != nil {
+			return nil, err
+		}
+		spec.Mounts = mounts
+		b, err := c.box(ctx, spec)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		c.own("release of a snapshot", func(context.Context) error { <-b.Done(); release(); return nil })
+		return runBox{b}, nil
+	default:
+		return nil, fault.New("computer.boxes", fault.Invalid, "", errors.New("runs have no box of kind "+string(r.Kind)))
+	}
+	b, err := c.box(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return runBox{b}, nil
+}
+
+// gitMount shows the history, read-only.
+func (c *Computer) gitMount() sandbox.Mount {
+	return sandbox.Mount{Source: c.path("workspace", ".git"), Target: "/computer/.git", Mode: sandbox.ReadOnly}
+}
+
+// shellModules shows the shell's dependencies where it expects them. With wait
+// they are installed first when they are missing; where that fails, and without
+// wait, they are left out.
+func (c *Computer) shellModules(ctx context.Context, wait bool) ([]sandbox.Mount, error) {
+	tree, ok := c.host.modules.ready()
+	if !ok && wait {
+		var err error
+		tree, err = c.host.modules.path(ctx)
+		if err != nil && !fault.Is(err, fault.Missing) && !fault.Is(err, fault.Unavailable) {
+			return nil, err
+		}
+		ok = err == nil // else the check that needs them fails, and says what is missing
+	}
+	if !ok {
+		return nil, nil
+	}
+	return []sandbox.Mount{{Source: tree, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly}}, nil
+}
+
+// client reaches a box's guest.
+func client(b sandbox.Box) *guest.Client { return guest.NewClient(b.Tether().Transport()) }

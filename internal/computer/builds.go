@@ -1,0 +1,222 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// Bounds of one build of the desktop.
+const (
+	buildWall  = 3 * time.Minute
+	buildBytes = 256 << 20
+	buildFiles = 5000
+	buildsKept = 8
+)
+
+// builds makes and keeps builds of the shell, one folder per git tree of
+// choiros/. The kept build of the shell as it stands paints first, and goes on
+// being served when the live page can't be had.
+type builds struct {
+	c    *Computer
+	want chan struct{}
+}
+
+// poke says that the shell may have changed.
+func (b *builds) poke() {
+	select {
+	case b.want <- struct{}{}:
+	default:
+	}
+}
+
+// run builds what is wanted until ctx ends.
+func (b *builds) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.want:
+		}
+		if err := b.ensure(ctx); err != nil && ctx.Err() == nil {
+			b.c.logger.Warn("the desktop could not be built", "error", err)
+		}
+	}
+}
+
+// ensure builds the shell of the newest checkpoint that is verified or that a
+// restore brought back, unless its build is kept.
+func (b *builds) ensure(ctx context.Context) error {
+	if err := b.c.caughtUp(ctx); err != nil {
+		return err
+	}
+	checkpoints, err := b.c.state.Checkpoints(ctx, 0, 50)
+	if err != nil {
+		return err
+	}
+	for _, k := range checkpoints {
+		if k.Verified != contract.VerificationPass && k.Kind != contract.CheckpointRestore {
+			continue
+		}
+		tree, err := b.c.workspace.ObjectID(ctx, k.ID, "choiros")
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(b.c.path("builds", tree)); err == nil {
+			return nil
+		}
+		return b.build(ctx, k.ID, tree)
+	}
+	return nil
+}
+
+// build builds choiros/ of a commit in a box without network, on a throwaway
+// copy, and keeps what it leaves.
+func (b *builds) build(ctx context.Context, commit, tree string) error {
+	const op = "computer.build"
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, buildWall)
+	defer cancel()
+	modules, err := b.c.host.modules.path(ctx)
+	if err != nil {
+		return err
+	}
+	snapshot, release, err := b.c.snapshot(ctx, commit)
+	if err != nil {
+		return err
+	}
+	defer release()
+	id := "build-" + tree[:12]
+	out := b.c.path("boxes", id)
+	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(filepath.Join(out, "dist"), 0o755)); err != nil {
+		return fault.Wrap(op, err)
+	}
+	defer os.RemoveAll(out)
+	limits := b.c.limits()
+	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = buildBytes, buildFiles, []string{out}, buildWall
+	box, err := b.c.box(ctx, sandbox.BoxSpec{
+		ID: id, Kind: contract.BoxVerify, Root: "/computer/choiros",
+		Mounts: []sandbox.Mount{
+			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{snapshot}},
+			{Source: modules, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
+			{Source: filepath.Join(out, "dist"), Target: "/out", Mode: sandbox.ReadWrite},
+		},
+		Limits: limits,
+	})
+	if err != nil {
+		return err
+	}
+	defer box.Kill() //nolint:errcheck // killed below where it matters
+	_, stderr, exit, err := client(box).Output(ctx, 8<<10, "node", "node_modules/vite/bin/vite.js", "build", "--configLoader", "runner", "--outDir", "/out", "--emptyOutDir")
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("vite build ended with code %d: %s", exit.Code, clip(string(stderr), 2000))
+	}
+	if err = errors.Join(err, box.Kill()); err != nil {
+		return fault.Wrap(op, err)
+	}
+	files, bytes, err := measure(filepath.Join(out, "dist"))
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := os.MkdirAll(b.c.path("builds"), 0o700); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := os.Rename(filepath.Join(out, "dist"), b.c.path("builds", tree)); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := datadir.SyncDir(b.c.path("builds")); err != nil {
+		return err
+	}
+	_, err = b.c.log.Append(ctx, contract.Draft{
+		ID: contract.DeriveID(tree, "build"), Role: contract.RoleSystem, Type: "desktop.built", Subject: "build/" + tree,
+		Data: contract.DesktopBuilt{Commit: commit, Tree: tree, Files: files, Bytes: bytes, DurationMS: time.Since(start).Milliseconds()},
+	})
+	if err != nil {
+		return err
+	}
+	return b.sweep(ctx)
+}
+
+// measure counts what a build left. Untrusted code wrote it, so only folders
+// and regular files may be there.
+func measure(dir string) (files int, bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return fmt.Errorf("the build left %s, which is not a regular file", filepath.Base(path))
+		}
+		info, err := d.Info()
+		files, bytes = files+1, bytes+info.Size()
+		return err
+	})
+	if err == nil {
+		_, err = os.Stat(filepath.Join(dir, "index.html"))
+	}
+	return files, bytes, err
+}
+
+// sweep drops all but the newest builds.
+func (b *builds) sweep(ctx context.Context) error {
+	kept, err := b.c.state.Builds(ctx, buildsKept)
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, k := range kept {
+		keep[k.Tree] = true
+	}
+	entries, err := os.ReadDir(b.c.path("builds"))
+	if err != nil {
+		return fault.Wrap("computer.builds", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if len(kept) == buildsKept && !keep[e.Name()] {
+			errs = append(errs, os.RemoveAll(b.c.path("builds", e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Build implements control.Desktop: the kept build of the shell as checkpointed
+// last, else the newest that is kept, else the base.
+func (c *Computer) Build(ctx context.Context) (fs.FS, error) {
+	tree, err := c.workspace.ObjectID(ctx, "", "choiros")
+	if err == nil {
+		if f, err := openBuild(c.path("builds", tree)); err == nil {
+			return f, nil
+		}
+	} else if !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	kept, err := c.state.Builds(ctx, buildsKept)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kept {
+		if f, err := openBuild(c.path("builds", k.Tree)); err == nil {
+			return f, nil
+		}
+	}
+	return c.host.Build, nil
+}
+
+// openBuild opens a build so that nothing in it leads outside.
+func openBuild(dir string) (fs.FS, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return root.FS(), nil
+}

@@ -1,0 +1,366 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// Computer is one awake computer.
+type Computer struct {
+	host   *Host
+	cid    contract.CID
+	logger *slog.Logger
+
+	log       *ledger.Log
+	state     *state.Store
+	boxes     sandbox.Computer
+	keeper    *keeperBox
+	workspace *workspace.Workspace
+	documents *document.Documents
+	mirror    *mirror
+	runs      *dispatch.Dispatcher
+	live      *live
+	builds    *builds
+	themePoke chan struct{}
+	snaps     snapshots
+
+	ctx   context.Context // ends with the computer; what it started runs under it
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	mu     sync.Mutex
+	broken brokenDesktop
+}
+
+// wake opens a computer: it takes the log over, brings the state up to it,
+// starts the keeper, repairs what a crash left, and resumes open runs. A
+// computer without a log is made anew under the given name.
+func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Computer, err error) {
+	c := &Computer{host: h, cid: cid, logger: h.Logger.With("computer", string(cid)), themePoke: make(chan struct{}, 1), snaps: snapshots{uses: map[string]int{}}}
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			err = fault.Wrap("wake "+string(cid), errors.Join(err, c.Close()))
+		}
+	}()
+	if err := os.MkdirAll(c.path("boxes"), 0o700); err != nil {
+		return nil, err
+	}
+	if c.state, err = c.openState(ctx); err != nil {
+		return nil, err
+	}
+	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Full: h.reserve.full}); err != nil {
+		return nil, err
+	}
+	if err := c.state.Recover(ctx, c.log); err != nil {
+		return nil, err
+	}
+	if c.boxes, err = h.Driver.Open(ctx, sandbox.ComputerSpec{CID: cid, Dir: c.path()}); err != nil {
+		return nil, err
+	}
+	if err := c.claim(ctx, name); err != nil {
+		return nil, err
+	}
+	c.own("projection", c.project)
+	c.documents = document.New(c.log, c.state)
+	if err := c.caughtUp(ctx); err != nil {
+		return nil, err
+	}
+	if c.mirror, err = newMirror(ctx, c, func() bool { return c.runs != nil && c.runs.Busy() }); err != nil {
+		return nil, err
+	}
+	c.own("following revisions", c.mirror.follow)
+	if err := c.openWorkspace(ctx); err != nil {
+		return nil, err
+	}
+	c.live = newLive(c.openDesktop, c.noWatches, c.logger)
+	c.builds = &builds{c: c, want: make(chan struct{}, 1)}
+	if c.runs, err = c.newDispatcher(); err != nil {
+		return nil, err
+	}
+	if err := c.runs.Recover(ctx); err != nil {
+		return nil, err
+	}
+	c.own("dev server", func(ctx context.Context) error { c.live.run(ctx); return nil })
+	c.own("desktop builds", c.builds.run)
+	c.own("theme", c.watchTheme)
+	c.own("mirroring documents", c.mirror.run)
+	c.own("maintenance", c.maintain)
+	return c, nil
+}
+
+// openState opens the state file. One that can't be read is kept beside the new
+// one, which the log fills.
+func (c *Computer) openState(ctx context.Context) (*state.Store, error) {
+	path := c.path("state.sqlite")
+	open := func() (*state.Store, error) {
+		return state.Open(ctx, path, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
+	}
+	s, err := open()
+	if !fault.Is(err, fault.Invalid) {
+		return s, err
+	}
+	aside := path + ".unreadable"
+	c.logger.Warn("the state file can't be read; it is moved aside and replayed from the log", "aside", aside, "error", err)
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Rename(path+suffix, aside+suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return open()
+}
+
+// claim appends the first event under the new epoch, which is what takes the
+// log over from whoever had it.
+func (c *Computer) claim(ctx context.Context, name string) error {
+	var drafts []contract.Draft
+	if c.log.Last() == 0 {
+		drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.created",
+			Data: contract.ComputerCreated{Name: name, Driver: c.host.Driver.Name()}})
+	}
+	var notes []string
+	for _, f := range c.boxes.Notes() {
+		notes = append(notes, f.Text)
+	}
+	drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.woken", Data: contract.ComputerWoken{
+		Version: c.host.Version, Driver: c.host.Driver.Name(), Isolation: isolation(c.host.Driver.Name()), Notes: notes,
+	}})
+	_, err := c.log.Append(ctx, drafts...)
+	return err
+}
+
+// project keeps the state up to the log. What ends a projection is not an
+// event's fault: a full disk, say; it goes on when that has passed.
+func (c *Computer) project(ctx context.Context) error {
+	const longest = 10 * time.Second
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longest) {
+		before := c.state.Last()
+		err := c.state.Project(ctx, c.log)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if c.state.Last() > before {
+			pause = 100 * time.Millisecond
+		}
+		if fault.Is(err, fault.DiskFull) && c.host.reserve.full(ctx) {
+			continue
+		}
+		c.logger.Warn("projection ended and will be tried again", "after", pause, "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+func isolation(driver string) string {
+	if driver == "local" {
+		return "bubblewrap: own namespaces, seccomp, no network card"
+	}
+	return driver
+}
+
+// own runs f until the computer closes; an error that is not the end of the
+// context is logged, for nobody else is left to hear it.
+func (c *Computer) own(what string, f func(context.Context) error) {
+	c.tasks.Add(1)
+	go func() {
+		defer c.tasks.Done()
+		if err := f(c.ctx); err != nil && c.ctx.Err() == nil {
+			c.logger.Error(what+" ended", "error", err)
+		}
+	}()
+}
+
+// maintainEvery is how often an idle computer packs its history and drops the
+// blobs that nothing refers to. A blob younger than blobGrace may be about to
+// be named by an event.
+const (
+	maintainEvery = time.Hour
+	blobGrace     = 24 * time.Hour
+)
+
+func (c *Computer) maintain(ctx context.Context) error {
+	tick := time.NewTicker(maintainEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if c.runs.Busy() {
+			continue
+		}
+		if err := c.tidy(ctx, blobGrace); err != nil && ctx.Err() == nil {
+			c.logger.Warn("maintenance failed", "error", err)
+		}
+	}
+}
+
+// tidy packs the history and collects blobs.
+func (c *Computer) tidy(ctx context.Context, grace time.Duration) error {
+	if err := c.workspace.Maintain(ctx); err != nil {
+		return err
+	}
+	if err := c.caughtUp(ctx); err != nil {
+		return err
+	}
+	refs, err := c.state.BlobRefs(ctx)
+	if err != nil {
+		return err
+	}
+	freed, err := c.host.Blobs.Collect(ctx, c.cid, func(r contract.BlobRef) bool { return refs[r] }, grace)
+	if freed > 0 {
+		c.logger.Info("blobs were collected", "bytes", freed)
+	}
+	return err
+}
+
+// Close ends everything the computer started, in reverse order, and waits.
+// Open runs stay open in the log and are resumed at the next wake.
+func (c *Computer) Close() error {
+	var errs []error
+	if c.runs != nil {
+		errs = append(errs, c.runs.Close())
+	}
+	c.stop()
+	if c.workspace != nil {
+		errs = append(errs, c.workspace.Close())
+	}
+	if c.boxes != nil {
+		errs = append(errs, c.boxes.Close())
+	}
+	if c.log != nil {
+		errs = append(errs, c.log.Close())
+	}
+	c.tasks.Wait()
+	if c.state != nil {
+		errs = append(errs, c.state.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// path joins names to the computer's directory.
+func (c *Computer) path(names ...string) string { return c.host.Dir.Computer(c.cid, names...) }
+
+// limits are what the configuration gives a box.
+func (c *Computer) limits() sandbox.Limits {
+	r := c.host.Config.Runtime
+	return sandbox.Limits{
+		MemoryBytes: int64(r.MemoryMB) << 20, Pids: r.Pids, CPUPercent: r.CPU,
+		DiskBytes: int64(r.DiskMB) << 20, DiskInodes: int64(r.DiskFiles), DiskFree: diskFloor,
+	}
+}
+
+// Info implements control.Computer.
+func (c *Computer) Info(ctx context.Context) (api.Computer, error) {
+	row, err := c.state.Computer(ctx)
+	if err != nil {
+		return api.Computer{}, err
+	}
+	state := api.StateAwake
+	open, err := c.listRuns(ctx, openRuns)
+	if err != nil {
+		return api.Computer{}, err
+	}
+	if len(open) > 0 {
+		state = api.StateWorking
+	}
+	if c.brokenDesktop().since != (time.Time{}) {
+		state = api.StateBroken
+	}
+	return api.Computer{
+		ID: c.cid, Name: row.Name, State: state, Created: when(row.Created), Driver: row.Driver, Isolation: row.Isolation,
+		Notes: row.Notes, Sequence: c.log.Last(),
+	}, nil
+}
+
+var openRuns = state.RunFilter{Open: true, Limit: 50}
+
+// Frame implements control.Computer.
+func (c *Computer) Frame(ctx context.Context) (api.Frame, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return api.Frame{}, err
+	}
+	var f api.Frame
+	var err error
+	if f.Computer, err = c.Info(ctx); err != nil {
+		return api.Frame{}, err
+	}
+	if f.Running, err = c.listRuns(ctx, openRuns); err != nil {
+		return api.Frame{}, err
+	}
+	spent, err := c.state.Usage(ctx, state.UsageFilter{Day: time.Now().UTC().Format(time.DateOnly)})
+	if err != nil {
+		return api.Frame{}, err
+	}
+	for _, u := range spent {
+		f.SpentUSD += u.CostUSD
+	}
+	if f.Provider, err = c.Provider(ctx); err != nil {
+		return api.Frame{}, err
+	}
+	f.Desktop, err = c.desktopStatus(ctx)
+	return f, err
+}
+
+// Provider implements control.Desktop.
+func (c *Computer) Provider(ctx context.Context) (api.Provider, error) {
+	provider, model, err := c.host.resolveModel(ctx, "")
+	if err != nil {
+		return api.Provider{}, err
+	}
+	return api.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.host.Config.Budget.CostUSD}, nil
+}
+
+// Rebuild implements control.Computer. Without check the state's content is
+// replaced while it is in use, in one transaction.
+func (c *Computer) Rebuild(ctx context.Context, check bool) (api.Rebuilt, error) {
+	start := time.Now()
+	if err := c.caughtUp(ctx); err != nil {
+		return api.Rebuilt{}, err
+	}
+	var report state.Report
+	var err error
+	if check {
+		report, err = state.Check(ctx, c.state.Path(), c.log, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
+	} else {
+		report, err = c.state.Replace(ctx, c.log)
+	}
+	if err != nil {
+		return api.Rebuilt{}, err
+	}
+	out := api.Rebuilt{Check: check, Equal: report.Clean(), Sequence: report.Seq, DurationMS: time.Since(start).Milliseconds()}
+	for _, d := range report.Differences {
+		out.Differences = append(out.Differences, fmt.Sprintf("%s: has %s; the log says %s", d.Table, orNothing(d.Have), orNothing(d.Want)))
+	}
+	if report.Unreadable != "" {
+		out.Differences = append(out.Differences, report.Unreadable)
+	}
+	return out, nil
+}
+
+func orNothing(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "nothing"
+	}
+	return s
+}

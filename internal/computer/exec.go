@@ -1,0 +1,146 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// Exec implements control.Commands: the user's own hands, on the live tree,
+// without a transaction but with checkpoints around it.
+func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) (api.Exit, error) {
+	const op = "computer.Exec"
+	if r.ID == "" {
+		r.ID = contract.NewID()
+	}
+	if err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(r.Argv)); err != nil {
+		return api.Exit{}, err
+	}
+	b, err := c.openTerminal(ctx, "terminal-"+r.ID)
+	if err != nil {
+		return api.Exit{}, err
+	}
+	defer func() {
+		if err := b.Kill(); err != nil {
+			c.logger.Error("could not end a terminal box", "box", b.ID(), "error", err)
+		}
+	}()
+	started, err := c.log.Append(ctx, contract.Draft{
+		Role: contract.RoleUser, User: r.User, Type: "command.started", Subject: "command/" + r.ID,
+		Data: contract.CommandStarted{Command: r.ID, Argv: r.Argv, Cwd: r.Cwd},
+	})
+	if err != nil {
+		return api.Exit{}, err
+	}
+	crash.At("computer.command.started")
+	if eio.Started != nil {
+		eio.Started(r.ID, started[0].Sequence)
+	}
+	begin := time.Now()
+	exit, runErr := client(b).Exec(ctx, guest.ExecRequest{Argv: r.Argv, Dir: path.Join("/computer", r.Cwd), Stdin: eio.Stdin != nil},
+		guest.Streams{Stdin: eio.Stdin, Stdout: eio.Stdout, Stderr: eio.Stderr})
+	finished := contract.CommandFinished{Command: r.ID, ExitCode: exit.Code, DurationMS: exit.DurationMS}
+	var ended *sandbox.Ended
+	switch {
+	case runErr == nil:
+	case ctx.Err() != nil:
+		finished.ExitCode, finished.Reason = 128+9, "killed"
+	case boxEnded(b) && errors.As(b.Err(), &ended):
+		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
+	default:
+		finished.ExitCode, finished.Reason = -1, clip(runErr.Error(), 1000)
+	}
+	if finished.DurationMS == 0 {
+		finished.DurationMS = time.Since(begin).Milliseconds()
+	}
+	// What the command did is done, whether or not its caller still listens.
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if err := b.Kill(); err != nil {
+		return api.Exit{}, fault.Wrap(op, err)
+	}
+	done, err := c.log.Append(after, contract.Draft{
+		Role: contract.RoleUser, User: r.User, Type: "command.finished", Subject: "command/" + r.ID, Data: finished,
+	})
+	if err != nil {
+		return api.Exit{}, err
+	}
+	crash.At("computer.command.finished")
+	c.mirror.settle(after, byUser(r.User), false)
+	if err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(r.Argv)); err != nil {
+		return api.Exit{}, err
+	}
+	c.treeChanged()
+	if finished.ExitCode == -1 && finished.Reason != "" {
+		return api.Exit{}, fault.Wrap(op, runErr)
+	}
+	return api.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence}, nil
+}
+
+func boxEnded(b sandbox.Box) bool {
+	select {
+	case <-b.Done():
+		return true
+	case <-time.After(2 * time.Second): // its connection broke first; its end follows
+		return false
+	}
+}
+
+// openTerminal opens a box on the live tree with the default network policy.
+func (c *Computer) openTerminal(ctx context.Context, id string) (sandbox.Box, error) {
+	handler := c.host.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxTerminal},
+		contract.EgressSpec{Profile: contract.EgressDefault}, nil)
+	if err := c.ensureModulesDir(ctx); err != nil {
+		return nil, err
+	}
+	mounts := []sandbox.Mount{
+		{Source: c.path("workspace"), Target: "/computer", Mode: sandbox.ReadWrite},
+		c.gitMount(),
+	}
+	modules, err := c.shellModules(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	limits := c.limits()
+	limits.DiskPaths = []string{c.path("workspace")}
+	return c.box(ctx, sandbox.BoxSpec{
+		ID: id, Kind: contract.BoxTerminal, Root: "/computer", Mounts: append(mounts, modules...),
+		Handler: handler, Proxy: true, Limits: limits,
+	})
+}
+
+// remotes are the git remotes that choir add recorded, on the host.
+func (c *Computer) remotes(ctx context.Context) ([]string, error) {
+	repositories, err := c.state.Repositories(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, r := range repositories {
+		if r.Remote != "" {
+			out = append(out, r.Remote)
+		}
+	}
+	return out, nil
+}
+
+// programOf names what a command runs, for a checkpoint's message: not its
+// arguments, which may hold what has no place in history.
+func programOf(argv []string) string {
+	if len(argv) == 3 && argv[1] == "-c" && (argv[0] == "sh" || argv[0] == "bash") {
+		if words := strings.Fields(argv[2]); len(words) > 0 {
+			return clip(words[0], 60)
+		}
+	}
+	return clip(argv[0], 60)
+}

@@ -1,0 +1,303 @@
+package computer
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+const maxDiff = 512 << 10
+
+func base64Of(p keeper.Path) string {
+	if utf8.ValidString(string(p)) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(p))
+}
+
+// Checkpoints implements control.History.
+func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return nil, false, err
+	}
+	return c.listCheckpoints(ctx, before, limit)
+}
+
+// Checkpoint implements control.History.
+func (c *Computer) Checkpoint(ctx context.Context, _, message string) (api.Checkpointed, error) {
+	c.mirror.settle(ctx, byUser(""), true)
+	k, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message})
+	if err != nil {
+		return api.Checkpointed{}, err
+	}
+	seq, err := c.checkpointSeq(ctx, k.Commit)
+	return api.Checkpointed{ID: k.Commit, Sequence: seq, Created: k.Created}, err
+}
+
+func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return 0, err
+	}
+	row, err := c.state.Checkpoint(ctx, commit)
+	return row.Seq, err
+}
+
+// checkpointAround makes the checkpoint before or after something.
+func (c *Computer) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) error {
+	return c.host.reserve.spaced(ctx, func() error {
+		_, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: clip(message, 200)})
+		return err
+	})
+}
+
+// Diff implements control.History.
+func (c *Computer) Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return api.Diff{}, err
+	}
+	req := keeper.DiffRequest{A: r.From, B: r.To, MaxBytes: maxDiff}
+	if r.Path != "" {
+		req.Paths = []keeper.Path{keeper.Path(r.Path)}
+	}
+	if r.To != "" {
+		to, err := c.state.Checkpoint(ctx, r.To)
+		if err != nil {
+			return api.Diff{}, err
+		}
+		req.B = to.ID
+		if r.From == "" {
+			req.A = to.Parent
+		}
+	}
+	if req.A != "" {
+		from, err := c.state.Checkpoint(ctx, req.A)
+		if err != nil {
+			return api.Diff{}, err
+		}
+		req.A = from.ID
+	} else if req.B != "" {
+		req.A = emptyTree // the initial checkpoint has no parent
+	}
+	d, err := c.workspace.Diff(ctx, req)
+	return api.Diff{From: req.A, To: req.B, Changes: changesOf(d.Changes), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
+}
+
+// emptyTree is git's id of the tree that holds nothing.
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// Restore implements control.History.
+func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Restored, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return api.Restored{}, err
+	}
+	req := workspace.RestoreRequest{To: r.To, Paths: r.Paths, DryRun: r.DryRun, User: r.User}
+	do := c.workspace.Restore
+	switch {
+	case r.Undo:
+		do = c.workspace.Undo
+	case r.Run != "":
+		base, err := c.beforeRun(ctx, r.Run)
+		if err != nil {
+			return api.Restored{}, err
+		}
+		req.To = base
+	default:
+		to, err := c.state.Checkpoint(ctx, r.To)
+		if err != nil {
+			return api.Restored{}, err
+		}
+		req.To = to.ID
+	}
+	done, err := c.restore(ctx, do, req)
+	if err != nil {
+		return api.Restored{}, err
+	}
+	out := api.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(done.Changes), Safety: done.Safety, Checkpoint: done.Checkpoint}
+	if r.DryRun {
+		return out, nil
+	}
+	c.treeChanged()
+	if done.Checkpoint != "" {
+		out.Sequence, err = c.checkpointSeq(ctx, done.Checkpoint)
+	}
+	return out, err
+}
+
+// restore brings files back, and the documents that they are of: what a file
+// holds then becomes a revision by who restored.
+func (c *Computer) restore(ctx context.Context, do func(context.Context, workspace.RestoreRequest) (workspace.Restored, error), req workspace.RestoreRequest) (done workspace.Restored, err error) {
+	if req.DryRun {
+		return do(ctx, req)
+	}
+	err = c.mirror.around(ctx, true, func() ([]string, document.Author, error) {
+		by := byUser(req.User)
+		done, err = do(ctx, req)
+		if done.Checkpoint != "" {
+			by.Cause = workspace.RestoredID(c.cid, done.Checkpoint)
+		}
+		return pathsOf(done.Changes), by, err
+	})
+	return done, err
+}
+
+func pathsOf(changes []keeper.Change) []string {
+	var out []string
+	for _, ch := range changes {
+		out = append(out, string(ch.Path))
+	}
+	return out
+}
+
+// beforeRun is the checkpoint that a run's first task started from.
+func (c *Computer) beforeRun(ctx context.Context, run string) (string, error) {
+	tasks, err := c.state.Tasks(ctx, state.TaskFilter{Run: run, Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	if len(tasks) == 0 || tasks[0].Base == "" {
+		return "", fault.New("computer.Restore", fault.NotFound, "Choose a checkpoint instead.", errors.New("the run has not changed anything"))
+	}
+	return tasks[0].Base, nil
+}
+
+func fileOf(f keeper.FileInfo) api.File {
+	out := api.File{ID: f.Path.Shown(), Kind: api.FileOther, Size: f.Size, Mode: "0644", Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown()}
+	switch f.Kind {
+	case "file":
+		out.Kind = api.FileRegular
+		if f.Exec {
+			out.Mode = "0755"
+		}
+	case "dir":
+		out.Kind, out.Mode = api.FileDir, "0755"
+	case "symlink":
+		out.Kind, out.Mode = api.FileSymlink, "0777"
+	}
+	return out
+}
+
+// ListFiles implements control.Files.
+func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([]api.File, error) {
+	dir := p
+	if dir == "" {
+		dir = "."
+	} else {
+		info, err := c.workspace.Stat(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if info.Kind != "dir" {
+			return []api.File{fileOf(info)}, nil
+		}
+	}
+	if dir == "artifacts" || strings.HasPrefix(dir, "artifacts/") {
+		c.mirror.settle(ctx, byUser(""), false)
+	}
+	files, _, err := c.workspace.Files(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []api.File
+	for _, f := range files {
+		if path.Base(string(f.Path)) > after && len(out) < limit {
+			out = append(out, fileOf(f))
+		}
+	}
+	return out, nil
+}
+
+// OpenFile implements control.Files.
+func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, api.File, error) {
+	c.mirror.freshen(ctx, p)
+	info, err := c.workspace.Stat(ctx, p)
+	if err != nil {
+		return nil, api.File{}, err
+	}
+	if info.Kind != "file" {
+		return nil, api.File{}, fault.New("computer.OpenFile", fault.Invalid, "List it instead.", fmt.Errorf("%s is a %s", p, info.Kind))
+	}
+	content, err := c.workspace.Read(ctx, "", p, 0, 0)
+	if err != nil {
+		return nil, api.File{}, err
+	}
+	file := fileOf(info)
+	file.Size = content.Size
+	return content, file, nil
+}
+
+// PutFile implements control.Files.
+func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reader) (api.File, error) {
+	if err := c.host.reserve.check("computer.PutFile"); err != nil {
+		return api.File{}, err
+	}
+	if dir := path.Dir(p); dir != "." {
+		if err := c.workspace.Mkdir(ctx, dir); err != nil {
+			return api.File{}, err
+		}
+	}
+	var written keeper.Written
+	write := func() (paths []string, by document.Author, err error) {
+		written, err = c.workspace.Write(ctx, p, content, workspace.WriteOptions{By: workspace.Actor{User: user}})
+		return []string{p}, byUser(user), err
+	}
+	var err error
+	if mayMirror(p) {
+		err = c.mirror.around(ctx, false, write)
+	} else {
+		_, _, err = write()
+	}
+	if err != nil {
+		return api.File{}, err
+	}
+	c.treeChanged()
+	return fileOf(written.FileInfo), nil
+}
+
+// RemoveFile implements control.Files. It goes to the trash.
+func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive bool) error {
+	info, err := c.workspace.Stat(ctx, p)
+	if err != nil {
+		return err
+	}
+	if info.Kind == "dir" && !recursive {
+		return fault.New("computer.RemoveFile", fault.Invalid, "Add -r to remove a folder and everything in it.", errors.New(p+" is a folder"))
+	}
+	if strings.HasPrefix(p+"/", "artifacts/") {
+		c.mirror.settle(ctx, byUser(""), true) // what is removed then is what the document holds
+	}
+	_, err = c.workspace.Remove(ctx, p, workspace.Actor{User: user})
+	c.treeChanged()
+	return err
+}
+
+// AddTar implements control.Files.
+func (c *Computer) AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (api.Added, error) {
+	if err := c.host.reserve.check("computer.AddTar"); err != nil {
+		return api.Added{}, err
+	}
+	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, User: user}, tar)
+	if err != nil {
+		return api.Added{}, err
+	}
+	return api.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Sequence: c.log.Last()}, nil
+}
+
+// repositoryName takes a folder's name from a repository's URL.
+func repositoryName(u *url.URL) string {
+	return strings.TrimSuffix(path.Base(strings.TrimSuffix(u.Path, "/")), ".git")
+}

@@ -1,0 +1,237 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/vault"
+)
+
+// Options are the parts a Host stands on. It owns none of them but what it
+// starts itself.
+type Options struct {
+	Dir     *datadir.Dir
+	Config  config.Config
+	Version string
+	Bus     *bus.Bus
+	Blobs   *blob.Disk
+	Vault   *vault.Vault
+	Driver  sandbox.Driver
+	Source  fs.FS // the shell's source: the base of a new computer
+	Build   fs.FS // its build: what paints first
+	Getenv  func(string) string
+	Logger  *slog.Logger
+}
+
+// Host holds the computers of one machine.
+type Host struct {
+	Options
+	gateway *gateway.Gateway
+	proxy   *egress.Proxy
+	policy  *egress.Sources
+	modules *modules
+	reserve *reserve
+
+	watch sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
+
+	mu     sync.Mutex
+	awake  map[contract.CID]*Computer
+	order  []contract.CID
+	closed atomic.Bool
+}
+
+// NewHost prepares the parts that all computers share. Open wakes them.
+func NewHost(opts Options) (*Host, error) {
+	const op = "computer.NewHost"
+	h := &Host{Options: opts, awake: map[contract.CID]*Computer{},
+		modules: &modules{dir: opts.Dir.Path("cache", "node_modules"), source: opts.Source}}
+	var err error
+	if h.gateway, err = gateway.New(gateway.Options{
+		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
+		Default: opts.Config.Models.Default, AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL,
+		OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL, Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
+		Meter: h.meter, Spent: h.spent, Logger: opts.Logger,
+	}); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	private, err := opts.Config.Egress.PrivateAddrs()
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if h.proxy, err = egress.NewProxy(egress.Options{Decide: h.decide, AllowPrivate: private, Logger: opts.Logger}); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	extra, err := egress.ParseRules(opts.Config.Egress.Allow)
+	if err != nil {
+		return nil, fault.New(op, fault.Invalid, "Correct egress.allow; write each entry as host:port or *.suffix:port.", errors.Join(err, h.proxy.Close()))
+	}
+	if h.reserve, err = openReserve(opts.Dir, int64(opts.Config.Storage.ReserveMB)<<20, opts.Bus.Health, opts.Logger); err != nil {
+		return nil, errors.Join(err, h.proxy.Close(), h.gateway.Close())
+	}
+	h.policy = &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger}
+	return h, nil
+}
+
+// Open wakes every computer of the data directory; without one it makes the
+// first.
+func (h *Host) Open(ctx context.Context) error {
+	cids, err := h.Dir.Computers()
+	if err != nil {
+		return err
+	}
+	if len(cids) == 0 {
+		cids = append(cids, contract.NewCID())
+	}
+	for _, cid := range cids {
+		c, err := h.wake(ctx, cid, "Choir")
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		h.awake[cid] = c
+		h.order = append(h.order, cid)
+		h.mu.Unlock()
+	}
+	return nil
+}
+
+// Close puts every computer to sleep and ends what the host started.
+func (h *Host) Close() error {
+	if h.closed.Swap(true) {
+		return nil
+	}
+	h.mu.Lock()
+	awake := h.awake
+	h.awake = map[contract.CID]*Computer{}
+	h.mu.Unlock()
+	var errs []error
+	for _, c := range awake {
+		errs = append(errs, c.Close())
+	}
+	h.reserve.close()
+	errs = append(errs, h.gateway.Close())
+	return errors.Join(append(errs, h.proxy.Close())...)
+}
+
+// List implements control.Computers.
+func (h *Host) List(ctx context.Context) ([]api.Computer, error) {
+	h.mu.Lock()
+	order := append([]contract.CID(nil), h.order...)
+	h.mu.Unlock()
+	var out []api.Computer
+	for _, cid := range order {
+		c, err := h.get(cid)
+		if err != nil {
+			return nil, err
+		}
+		info, err := c.Info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+// Get implements control.Computers.
+func (h *Host) Get(_ context.Context, cid contract.CID) (control.Computer, error) {
+	c, err := h.get(cid)
+	if err != nil {
+		return nil, err // not c: a nil *Computer in an interface is not nil
+	}
+	return c, nil
+}
+
+func (h *Host) get(cid contract.CID) (*Computer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.awake[cid]; c != nil {
+		return c, nil
+	}
+	return nil, fault.New("computer.Get", fault.NotFound, "Leave --computer out when there is only one.", errors.New("there is no computer "+string(cid)))
+}
+
+// meter records what a model call consumed in the computer's log.
+func (h *Host) meter(ctx context.Context, s gateway.Scope, m contract.UsageMetered) error {
+	c, err := h.get(s.CID)
+	if err != nil {
+		return err
+	}
+	_, err = c.log.Append(ctx, contract.Draft{
+		ID: contract.DeriveID(m.Call, "usage"), Role: contract.RoleSystem, Type: "usage.metered", Run: s.Run, Task: s.Task, Data: m,
+	})
+	return err
+}
+
+// spent says what a run consumed before this process started.
+func (h *Host) spent(ctx context.Context, s gateway.Scope) (contract.Usage, error) {
+	c, err := h.get(s.CID)
+	if err != nil {
+		return contract.Usage{}, err
+	}
+	if err := c.caughtUp(ctx); err != nil {
+		return contract.Usage{}, err
+	}
+	sums, err := c.state.Usage(ctx, state.UsageFilter{Run: s.Run})
+	if err != nil {
+		return contract.Usage{}, err
+	}
+	var out contract.Usage
+	for _, u := range sums {
+		out.TokensIn += u.TokensIn
+		out.TokensOut += u.TokensOut
+		out.CostUSD += u.CostUSD
+	}
+	return out, nil
+}
+
+// decide records a decision of the network policy before a byte passes.
+func (h *Host) decide(ctx context.Context, s egress.Scope, allowed bool, d contract.EgressDecided) error {
+	c, err := h.get(s.CID)
+	if err != nil {
+		return err
+	}
+	eventType := "egress.denied"
+	if allowed {
+		eventType = "egress.allowed"
+	}
+	if _, err := c.log.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Run: s.Run, Task: s.Task, Data: d}); err != nil {
+		return err
+	}
+	if f, ok := h.watch.Load(s.Box); ok {
+		f.(func(string, bool))(hostPort(d), allowed)
+	}
+	return nil
+}
+
+// egressHandler makes a box's way out. A policy that can't be loaded denies.
+func (h *Host) egressHandler(ctx context.Context, c *Computer, s egress.Scope, spec contract.EgressSpec, decided func(string, bool)) http.Handler {
+	sources := *h.policy
+	sources.Remotes = c.remotes
+	if decided != nil {
+		h.watch.Store(s.Box, decided)
+	}
+	return h.proxy.Handler(s, sources.Policy(ctx, spec))
+}
+
+// resolveModel names what a model's name, or "" for the default, stands for.
+func (h *Host) resolveModel(ctx context.Context, name string) (provider, model string, err error) {
+	return h.gateway.Resolve(ctx, name)
+}

@@ -1,0 +1,156 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// keeperBox keeps the keeper's box alive: it is opened when it is first needed
+// and again when it died. What a call left half done when its box died is
+// finished before the next call (see workspace.Recover).
+type keeperBox struct {
+	c *Computer
+
+	mu     sync.Mutex // held while a box is opened
+	box    sandbox.Box
+	keeper workspace.Keeper
+	count  int
+}
+
+// current returns the keeper of the living box, opening one when there is none.
+func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.box != nil {
+		select {
+		case <-k.box.Done():
+			if k.c.ctx.Err() != nil {
+				break
+			}
+			k.c.logger.Warn("the keeper's box ended; opening another", "error", k.box.Err())
+		default:
+			return k.keeper, nil
+		}
+	}
+	if k.c.ctx.Err() != nil {
+		return nil, fault.New("computer.keeper", fault.Unavailable, "The computer is going to sleep.", nil)
+	}
+	for _, dir := range []string{"snapshots", "boxes"} {
+		if err := os.MkdirAll(k.c.path(dir), 0o755); err != nil {
+			return nil, fault.Wrap("computer.keeper", err)
+		}
+	}
+	k.count++
+	box, err := k.c.box(ctx, sandbox.BoxSpec{
+		ID: fmt.Sprintf("keeper-%d", k.count), Kind: contract.BoxKeeper, Root: "/computer",
+		Mounts: []sandbox.Mount{
+			{Source: k.c.path("workspace"), Target: "/computer", Mode: sandbox.ReadWrite},
+			{Source: k.c.path("snapshots"), Target: "/snapshots", Mode: sandbox.ReadWrite},
+			{Source: k.c.path("boxes"), Target: "/uppers", Mode: sandbox.ReadOnly},
+		},
+		Lock:   k.c.path("keeper.lock"),
+		Limits: sandbox.Limits{MemoryBytes: int64(k.c.host.Config.Runtime.MemoryMB) << 20, Pids: k.c.host.Config.Runtime.Pids},
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.box, k.keeper = box, workspace.NewKeeper(box.Tether().Transport())
+	if k.count > 1 {
+		// The engine rolls forward by itself; the events that belong to it are
+		// appended by Recover, which waits for the call that found the box dead.
+		k.c.own("recovery of the workspace", k.c.workspace.Recover)
+	}
+	return k.keeper, nil
+}
+
+// Call implements workspace.Keeper.
+func (k *keeperBox) Call(ctx context.Context, verb string, in, out any) error {
+	keeper, err := k.current(ctx)
+	if err != nil {
+		return err
+	}
+	return k.explain(keeper.Call(ctx, verb, in, out))
+}
+
+// explain adds why the box ended to the error of a call that it did not answer.
+func (k *keeperBox) explain(err error) error {
+	if !fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	k.mu.Lock()
+	box := k.box
+	k.mu.Unlock()
+	if boxEnded(box) {
+		return errors.Join(err, box.Err())
+	}
+	return err
+}
+
+// Stream implements workspace.Keeper.
+func (k *keeperBox) Stream(ctx context.Context, verb string, query any, body io.Reader) (*http.Response, error) {
+	keeper, err := k.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := keeper.Stream(ctx, verb, query, body)
+	return resp, k.explain(err)
+}
+
+// openWorkspace seeds a new computer's tree and opens it behind the keeper.
+func (c *Computer) openWorkspace(ctx context.Context) error {
+	if _, err := os.Stat(c.path("workspace")); errors.Is(err, os.ErrNotExist) {
+		if err := seed(c.path("workspace"), c.host.Source); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return fault.Wrap("computer.openWorkspace", err)
+	}
+	c.keeper = &keeperBox{c: c}
+	git := c.host.Config.Git
+	var err error
+	c.workspace, err = workspace.Open(ctx, workspace.Options{
+		CID: c.cid, Keeper: c.keeper, Log: c.log, Dir: c.path(), Seq: c.mirror.seq,
+		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Logger: c.logger,
+	})
+	return err
+}
+
+// snapshots counts who uses a commit's checkout, for the workspace does not.
+type snapshots struct {
+	mu   sync.Mutex
+	uses map[string]int
+}
+
+// snapshot checks a commit out; release lets it go.
+func (c *Computer) snapshot(ctx context.Context, commit string) (dir string, release func(), err error) {
+	c.snaps.mu.Lock()
+	defer c.snaps.mu.Unlock()
+	if dir, err = c.workspace.Snapshot(ctx, commit); err != nil {
+		return "", nil, err
+	}
+	c.snaps.uses[commit]++
+	return dir, sync.OnceFunc(func() {
+		c.snaps.mu.Lock()
+		defer c.snaps.mu.Unlock()
+		if c.snaps.uses[commit]--; c.snaps.uses[commit] > 0 {
+			return
+		}
+		delete(c.snaps.uses, commit)
+		ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
+		defer cancel()
+		if err := c.workspace.Release(ctx, commit); err != nil && c.ctx.Err() == nil {
+			c.logger.Warn("a snapshot could not be released", "commit", commit, "error", err)
+		}
+	}), nil
+}

@@ -1,0 +1,56 @@
+package computer
+
+import (
+	"context"
+	"iter"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Act implements control.Log.
+func (c *Computer) Act(ctx context.Context, a api.Action) (api.Acted, error) {
+	const op = "computer.Act"
+	info, ok := contract.Lookup(a.Type)
+	if !ok || !info.Browser {
+		return api.Acted{}, fault.New(op, fault.Denied, "", &contract.FieldError{Field: "type", Reason: "is not something a person can do"})
+	}
+	switch data := a.Data.(type) {
+	case *contract.PromptSubmitted:
+		run, seq, err := c.runs.Submit(ctx, dispatch.Prompt{ID: a.ID, User: a.User, Text: data.Text, Model: data.Model, Budget: data.Budget})
+		return api.Acted{Run: run, Sequence: seq}, err
+	case *contract.RunCommanded:
+		seq, err := c.runs.Command(ctx, a.User, a.Run, data.Command)
+		return api.Acted{Run: a.Run, Sequence: seq}, err
+	case *contract.RunSteered:
+		seq, err := c.runs.Steer(ctx, a.User, a.Run, data.Text)
+		return api.Acted{Run: a.Run, Sequence: seq}, err
+	case *contract.QuestionAnswered:
+		seq, err := c.runs.Answer(ctx, a.User, a.Run, data.Question, data.Answer)
+		return api.Acted{Run: a.Run, Sequence: seq}, err
+	}
+	events, err := c.log.Append(ctx, contract.Draft{
+		ID: a.ID, Role: contract.RoleUser, User: a.User, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data,
+	})
+	if err != nil {
+		return api.Acted{}, err
+	}
+	return api.Acted{Sequence: events[0].Sequence}, nil
+}
+
+// Events implements control.Log. The log itself is read, so a projector that
+// lags hides nothing.
+func (c *Computer) Events(ctx context.Context, after uint64, limit int) ([]contract.Event, uint64, error) {
+	events, err := c.log.Read(ctx, after, min(limit, 500))
+	return events, c.log.Last(), err
+}
+
+// Follow implements control.Log.
+func (c *Computer) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
+	return c.log.Follow(ctx, after)
+}
+
+// Last implements control.Log.
+func (c *Computer) Last() uint64 { return c.log.Last() }

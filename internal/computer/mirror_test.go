@@ -1,0 +1,467 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper"
+	"pgregory.net/rapid"
+)
+
+// desk is what the mirror needs of a computer, with a real log, projection and
+// keeper, but no boxes.
+type desk struct {
+	*Computer
+	t      testing.TB
+	dir    string
+	bus    *bus.Bus
+	blobs  *blob.Disk
+	engine *keeper.Engine
+	server *httptest.Server
+	busy   atomic.Bool
+	dies   atomic.Bool // before the system's file.written is appended
+	id     string
+
+	beforeWrite func()
+}
+
+// mortal is the log of a process that dies before it says that a file was
+// mirrored.
+type mortal struct {
+	*ledger.Log
+	d *desk
+}
+
+var errDied = errors.New("the process died")
+
+func (l mortal) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	if drafts[0].Type == "file.written" && l.d.dies.Load() {
+		return nil, errDied
+	}
+	return l.Log.Append(ctx, drafts...)
+}
+
+// toKeeper sends to the keeper; before is called ahead of each write.
+type toKeeper struct {
+	server *httptest.Server
+	before func()
+}
+
+func (k toKeeper) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/write") {
+		k.before()
+	}
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host = "http", k.server.Listener.Addr().String()
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func newBus(t testing.TB) (*bus.Bus, *blob.Disk) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Fatal("these tests need git: install it with the system's package manager")
+	}
+	dir := t.TempDir()
+	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(dir, "nats"), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	blobs, err := blob.OpenDisk(filepath.Join(dir, "blobs"), blob.Quota{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, blobs
+}
+
+func newDesk(t testing.TB, b *bus.Bus, blobs *blob.Disk) *desk {
+	t.Helper()
+	d := &desk{t: t, dir: t.TempDir(), bus: b, blobs: blobs, beforeWrite: func() {}}
+	for _, name := range []string{"workspace/artifacts", "snapshots", "boxes"} {
+		if err := os.MkdirAll(filepath.Join(d.dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Computer = &Computer{cid: contract.NewCID()}
+	d.start()
+	return d
+}
+
+// start opens everything, as a process that starts would.
+func (d *desk) start() {
+	d.t.Helper()
+	c := &Computer{cid: d.cid, logger: slog.New(slog.DiscardHandler)}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	d.Computer = c
+	check := func(err error) {
+		if err != nil {
+			d.t.Helper()
+			d.t.Fatal(err)
+		}
+	}
+	var err error
+	c.state, err = state.Open(d.t.Context(), filepath.Join(d.dir, "state.sqlite"), state.WithBlobs(d.blobs))
+	check(err)
+	c.log, err = ledger.Open(d.t.Context(), d.bus.JetStream(), ledger.Options{CID: d.cid, Blobs: d.blobs, Index: c.state})
+	check(err)
+	check(c.state.Recover(d.t.Context(), c.log))
+	_, err = c.log.Append(d.t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "computer.woken", Data: contract.ComputerWoken{Version: "0", Driver: "local", Isolation: "none"}})
+	check(err)
+	c.own("projection", func(ctx context.Context) error { return c.state.Project(ctx, c.log) })
+	check(c.caughtUp(d.t.Context()))
+	c.documents = document.New(c.log, c.state)
+	c.mirror, err = newMirror(d.t.Context(), c, d.busy.Load)
+	check(err)
+	c.own("revisions", c.mirror.follow)
+	d.engine, err = keeper.Open(d.t.Context(), keeper.Options{Root: filepath.Join(d.dir, "workspace"), Snapshots: filepath.Join(d.dir, "snapshots"), Uppers: filepath.Join(d.dir, "boxes")})
+	check(err)
+	d.server = httptest.NewServer(keeper.Handler(d.engine))
+	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
+		CID: d.cid, Keeper: workspace.NewKeeper(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Dir: d.dir, Seq: c.mirror.seq, AutoInterval: -1,
+	})
+	check(err)
+}
+
+func (d *desk) end() {
+	d.t.Helper()
+	d.stop()
+	err := errors.Join(d.workspace.Close(), d.log.Close())
+	d.tasks.Wait()
+	d.server.Close()
+	if err = errors.Join(err, d.state.Close(), d.engine.Close()); err != nil {
+		d.t.Error(err)
+	}
+}
+
+func (d *desk) restart() { d.t.Helper(); d.end(); d.start() }
+
+const mirrored = "artifacts/runs/plan.md"
+
+func (d *desk) file() string { return filepath.Join(d.dir, "workspace", mirrored) }
+
+func (d *desk) text() string {
+	d.t.Helper()
+	b, err := os.ReadFile(d.file())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		d.t.Fatal(err)
+	}
+	return string(b)
+}
+
+var edits atomic.Int64
+
+// byHand edits the file as an editor would that nobody knows of. The time of
+// the file moves by a second each, for listings show milliseconds.
+func (d *desk) byHand(text string) {
+	d.t.Helper()
+	at := time.Now().Add(time.Duration(edits.Add(1)) * time.Second)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(d.file()), 0o755), os.WriteFile(d.file(), []byte(text), 0o644), os.Chtimes(d.file(), at, at)); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) head() document.Revision {
+	d.t.Helper()
+	if err := d.caughtUp(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
+	r, err := d.documents.Get(d.t.Context(), d.id)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return r
+}
+
+func (d *desk) create(body string) {
+	d.t.Helper()
+	d.id = contract.NewID()
+	if _, err := d.documents.Create(d.t.Context(), d.id, "Plan", mirrored, body, director("")); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) revise(body string, by document.Author) {
+	d.t.Helper()
+	if _, err := d.documents.Revise(d.t.Context(), d.id, d.head().Revision, body, by); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// settle waits until every revision was noticed, then settles.
+func (d *desk) settle() {
+	d.t.Helper()
+	last := d.log.Last()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		d.mirror.mu.Lock()
+		ok := d.mirror.followed >= last
+		d.mirror.mu.Unlock()
+		if ok {
+			break
+		}
+		if time.Now().After(deadline) {
+			d.t.Fatal("the log is not followed")
+		}
+	}
+	d.mirror.settle(d.t.Context(), byUser(""), false)
+}
+
+func open(t *testing.T) *desk {
+	t.Helper()
+	b, blobs := newBus(t)
+	d := newDesk(t, b, blobs)
+	t.Cleanup(func() { d.end() })
+	return d
+}
+
+func (d *desk) want(revision int, text string) {
+	d.t.Helper()
+	if r := d.head(); r.Revision != revision || r.Body != text || d.text() != text {
+		d.t.Fatalf("revision %d says %q and the file %q; want revision %d and %q", r.Revision, r.Body, d.text(), revision, text)
+	}
+}
+
+func TestRevisionsReachTheFileAndEditsTheDocument(t *testing.T) {
+	d := open(t)
+	d.create("one\n")
+	d.settle()
+	d.want(1, "one\n")
+	d.byHand("one\nby hand\n")
+	d.settle()
+	d.want(2, "one\nby hand\n")
+	if r := d.head(); r.Author != "user" {
+		t.Errorf("the edit is by %s", r.Author)
+	}
+	// Nothing echoes, now or after a restart.
+	d.settle()
+	d.restart()
+	d.settle()
+	d.want(2, "one\nby hand\n")
+	// An agent writes while the user edits the file elsewhere: both stay.
+	d.revise("zero\none\nby hand\n", director(""))
+	d.byHand("one\nby hand\nmore\n")
+	d.settle()
+	if got := d.text(); got != "zero\none\nby hand\nmore\n" || d.head().Body != got {
+		t.Errorf("merged %q, document %q", got, d.head().Body)
+	}
+	// Where both changed the same line the user's text wins, whoever was last.
+	d.revise("agent\none\nby hand\nmore\n", director(""))
+	d.byHand("user\none\nby hand\nmore\n")
+	d.settle()
+	if got := d.text(); got != "user\none\nby hand\nmore\n" || d.head().Body != got {
+		t.Errorf("the user wrote %q, document %q", got, d.head().Body)
+	}
+}
+
+func TestACrashBetweenFileAndLogIsNoEdit(t *testing.T) {
+	d := open(t)
+	d.create("one\n")
+	d.settle()
+	d.revise("two\n", director(""))
+	d.dies.Store(true)
+	d.settle()
+	if d.text() != "two\n" {
+		t.Fatalf("the file holds %q", d.text())
+	}
+	before := d.log.Last()
+	d.dies.Store(false)
+	d.restart()
+	d.revise("three\n", director(""))
+	d.settle()
+	d.want(3, "three\n")
+	if d.mirror.seq() < before {
+		t.Errorf("mirrored up to %d, before the crash it was at %d", d.mirror.seq(), before)
+	}
+}
+
+func TestAnOlderTextIsARevision(t *testing.T) {
+	d := open(t)
+	d.create("one\n")
+	d.settle()
+	d.revise("two\n", director(""))
+	d.settle()
+	d.byHand("one\n") // such as a restore, and then the process dies
+	d.restart()
+	d.settle()
+	d.want(3, "one\n")
+	// The same for a revision that came from the file: nothing else says that
+	// it was there.
+	d.byHand("one\nby hand\n")
+	d.settle()
+	d.restart()
+	d.byHand("one\n")
+	d.settle()
+	d.want(5, "one\n")
+}
+
+func TestTheUserIsFasterThanTheMirror(t *testing.T) {
+	d := open(t)
+	d.create("one\n")
+	d.settle()
+	d.revise("one\nagent\n", director(""))
+	d.beforeWrite = func() { d.beforeWrite = func() {}; d.byHand("user\none\n") }
+	d.settle()
+	if got := d.text(); got != "user\none\nagent\n" || d.head().Body != got {
+		t.Errorf("the file holds %q, the document %q", got, d.head().Body)
+	}
+}
+
+func TestDocumentsOfRunsWaitWhileOneIsUnderWay(t *testing.T) {
+	d := open(t)
+	d.busy.Store(true)
+	d.create("one\n")
+	created := d.head().Seq
+	d.settle()
+	if d.text() != "" || d.mirror.seq() >= created {
+		t.Errorf("the file holds %q; mirrored up to %d, the revision is %d", d.text(), d.mirror.seq(), created)
+	}
+	k, err := d.workspace.Checkpoint(t.Context(), workspace.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "before", Force: true})
+	if err != nil || k.Seq >= created {
+		t.Errorf("a checkpoint without the revision names %d: %v", k.Seq, err)
+	}
+	d.mirror.freshen(t.Context(), mirrored)
+	d.want(1, "one\n")
+	d.revise("two\n", director(""))
+	d.settle()
+	if d.text() != "one\n" {
+		t.Errorf("the file holds %q", d.text())
+	}
+	d.busy.Store(false)
+	d.settle()
+	d.want(2, "two\n")
+	if d.mirror.seq() < d.head().Seq {
+		t.Errorf("mirrored up to %d, the revision is %d", d.mirror.seq(), d.head().Seq)
+	}
+}
+
+func TestWhatTheUserRemovedOrReplacedIsLeftAlone(t *testing.T) {
+	d := open(t)
+	d.create("one\n")
+	d.settle()
+	if err := os.Remove(d.file()); err != nil {
+		t.Fatal(err)
+	}
+	d.settle()
+	d.restart()
+	d.settle()
+	d.mirror.freshen(t.Context(), mirrored)
+	if _, err := os.Stat(d.file()); err == nil {
+		t.Error("a removed file came back by itself")
+	}
+	d.revise("two\n", director(""))
+	d.settle()
+	d.want(2, "two\n")
+	d.byHand("\x00\xff")
+	d.settle()
+	if r := d.head(); r.Revision != 2 || d.text() != "\x00\xff" {
+		t.Errorf("revision %d, the file holds %q", r.Revision, d.text())
+	}
+	if d.mirror.seq() < d.head().Seq {
+		t.Error("a file that can't be a document holds the mirror up for ever")
+	}
+	d.byHand("text again\n")
+	d.settle()
+	d.want(3, "text again\n")
+}
+
+// Whoever writes what, wherever, with crashes in between: document and file end
+// equal, and no line that a person wrote was lost without a revision of it.
+func TestMirrorLaws(t *testing.T) {
+	// Each check opens a log and a tree: 15 by default, more with -rapid.checks.
+	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
+		if err := flag.Set("rapid.checks", "15"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, blobs := newBus(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		d := newDesk(t, b, blobs)
+		defer d.end()
+		d.create("one\ntwo\nthree\n")
+		d.settle()
+		var users []string
+		for i := range rapid.IntRange(1, 8).Draw(rt, "steps") {
+			line := fmt.Sprintf("line %d\n", i)
+			insert := func(s string) string {
+				lines := strings.SplitAfter(s, "\n")
+				at := rapid.IntRange(0, len(lines)-1).Draw(rt, "at")
+				cut := at
+				if cut < len(lines)-1 && rapid.Bool().Draw(rt, "replace") {
+					cut++
+				}
+				return strings.Join(lines[:at], "") + line + strings.Join(lines[cut:], "")
+			}
+			switch rapid.SampledFrom([]string{"agent", "user", "hand", "hand", "settle", "restart", "crash", "busy"}).Draw(rt, "step") {
+			case "agent":
+				d.revise(insert(d.head().Body), director(""))
+			case "user":
+				d.revise(insert(d.head().Body), byUser("ana"))
+				users = append(users, line)
+			case "hand":
+				if text := d.text(); text != "" {
+					d.byHand(insert(text))
+					users = append(users, line)
+					d.settle() // who saves twice in a second replaces what they saved
+				}
+			case "settle":
+				d.settle()
+			case "restart":
+				d.restart()
+			case "crash":
+				d.dies.Store(true)
+				d.settle()
+				d.dies.Store(false)
+				d.restart()
+			case "busy":
+				d.busy.Store(!d.busy.Load())
+			}
+		}
+		d.busy.Store(false)
+		d.settle()
+		d.settle()
+		if d.head().Body != d.text() {
+			rt.Fatalf("the document says\n%s\nthe file\n%s", d.head().Body, d.text())
+		}
+		n := d.head().Revision
+		d.restart()
+		d.settle()
+		if d.head().Revision != n {
+			rt.Fatalf("mirroring made revision %d of %d", d.head().Revision, n)
+		}
+		var all strings.Builder
+		for i := 1; i <= n; i++ {
+			r, err := d.documents.Revision(t.Context(), d.id, i)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			all.WriteString(r.Body)
+		}
+		for _, line := range users {
+			if !strings.Contains(all.String(), line) {
+				rt.Fatalf("what the user wrote, %q, is in no revision:\n%s", line, all.String())
+			}
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package computer
+
+import (
+	"context"
+	_ "embed"
+	"os"
+	"path/filepath"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// renderScript builds and opens the shell in a document without a browser. It
+// is the host's, so that no task can change what is asked.
+//
+//go:embed render/render.mjs
+var renderScript []byte
+
+const (
+	renderWall   = 120_000 // ms
+	renderOutput = 16 << 10
+)
+
+// renderer is the third part of the shell's verification.
+type renderer struct{ c *Computer }
+
+// Render implements dispatch.Renderer: the shell of the commit is built and
+// opened in a verify box, without network, on a throwaway copy.
+func (r renderer) Render(ctx context.Context, o dispatch.Overlay, commit string) (contract.Command, error) {
+	c := r.c
+	mine, err := asOverlay(o)
+	if err != nil {
+		return contract.Command{}, err
+	}
+	dir := c.host.Dir.Path("cache", "render")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return contract.Command{}, fault.Wrap("computer.Render", err)
+	}
+	script := filepath.Join(dir, "render.mjs")
+	if have, err := os.ReadFile(script); err != nil || string(have) != string(renderScript) {
+		if err := datadir.WriteFile(script, renderScript, 0o644); err != nil {
+			return contract.Command{}, err
+		}
+	}
+	mounts, release, err := c.verifyMounts(ctx, mine, commit)
+	if err != nil {
+		return contract.Command{}, err
+	}
+	defer release()
+	box, err := c.box(ctx, sandbox.BoxSpec{
+		ID: "render-" + contract.NewID(), Kind: contract.BoxVerify, Root: "/computer/choiros", Limits: c.limits(),
+		Mounts: append(mounts, sandbox.Mount{Source: dir, Target: "/render", Mode: sandbox.ReadOnly}),
+	})
+	if err != nil {
+		return contract.Command{}, err
+	}
+	defer func() {
+		if err := box.Kill(); err != nil {
+			c.logger.Error("could not end a box", "box", box.ID(), "error", err)
+		}
+	}()
+	argv := []string{"node", "/render/render.mjs", "/tmp/rendered"}
+	var out, errOut lastBytes
+	out.max, errOut.max = renderOutput, renderOutput
+	exit, err := client(box).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: "/computer/choiros", TimeoutMS: renderWall}, guest.Streams{Stdout: &out, Stderr: &errOut})
+	if err != nil {
+		return contract.Command{}, fault.Wrap("computer.Render", err)
+	}
+	return contract.Command{Argv: argv, ExitCode: exit.Code, DurationMS: exit.DurationMS, Stdout: out.String(), Stderr: errOut.String()}, nil
+}

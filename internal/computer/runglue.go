@@ -1,0 +1,96 @@
+package computer
+
+import (
+	"context"
+	"net/http"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/state"
+)
+
+// newDispatcher puts the dispatcher on the computer's other parts.
+func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
+	b := c.host.Config.Budget
+	return dispatch.New(dispatch.Options{
+		CID: c.cid, Log: c.log, Blobs: c.host.Blobs, Boxes: taskBoxes{c}, Workspace: &runWorkspace{c}, Documents: runDocuments{c},
+		Models: runModels{c}, Egress: c.runEgress, Logger: c.logger,
+		Publish: func(_ context.Context, subject string, data []byte) error {
+			return c.host.Bus.Conn().Publish(subject, data)
+		},
+		Unfinished: c.unfinished,
+		Render:     renderer{c},
+		Budget:     contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
+		Turns:      b.Turns,
+	})
+}
+
+// unfinished lists the prompts of runs that have not ended.
+func (c *Computer) unfinished(ctx context.Context) ([]uint64, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return nil, err
+	}
+	runs, err := c.state.Runs(ctx, state.RunFilter{Open: true, Limit: state.MaxPage})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]uint64, 0, len(runs))
+	for _, r := range runs {
+		out = append(out, r.Seq)
+	}
+	return out, nil
+}
+
+// runEgress implements dispatch.Egress.
+func (c *Computer) runEgress(s dispatch.EgressScope, spec contract.EgressSpec, decided func(string, bool)) (http.Handler, error) {
+	return c.host.egressHandler(c.ctx, c, egress.Scope{CID: c.cid, Run: s.Run, Task: s.Task, Box: s.Box, Kind: s.Kind}, spec, decided), nil
+}
+
+// runModels answers the loops' model turns.
+type runModels struct{ c *Computer }
+
+func (m runModels) Handler(s dispatch.ModelScope) http.Handler {
+	return m.c.host.gateway.Handler(gateway.Scope{
+		CID: m.c.cid, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Budget: s.Budget, TaskBudget: s.TaskBudget,
+	})
+}
+
+func (m runModels) Resolve(ctx context.Context, _ contract.Role, model string) (provider, name string, err error) {
+	return m.c.host.resolveModel(ctx, model)
+}
+
+// runDocuments keeps the runs' living documents.
+type runDocuments struct{ c *Computer }
+
+// director is whose hand writes the document of a run.
+func director(run string) document.Author {
+	return document.Author{Name: string(contract.RoleDirector), Role: contract.RoleDirector, Run: run}
+}
+
+func (d runDocuments) StartRun(ctx context.Context, id, run, title, path string, v document.RunView) error {
+	_, err := d.Get(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		_, err = d.c.documents.Create(ctx, id, title, path, document.RenderRun(title, v), director(run))
+	}
+	return err
+}
+
+func (d runDocuments) Get(ctx context.Context, id string) (dispatch.Document, error) {
+	if err := d.c.caughtUp(ctx); err != nil {
+		return dispatch.Document{}, err
+	}
+	r, err := d.c.documents.Get(ctx, id)
+	if err != nil {
+		return dispatch.Document{}, err
+	}
+	return dispatch.Document{Title: r.Title, Body: r.Body, Revision: r.Revision}, nil
+}
+
+func (d runDocuments) UpdateRun(ctx context.Context, id, run string, v document.RunView) error {
+	_, err := d.c.documents.UpdateRun(ctx, id, v, director(run))
+	return err
+}

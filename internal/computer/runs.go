@@ -1,0 +1,207 @@
+package computer
+
+import (
+	"context"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+)
+
+// caughtUp waits until the state reflects everything that was acknowledged
+// before the call, so that one reads one's own writes.
+func (c *Computer) caughtUp(ctx context.Context) error {
+	return c.state.Wait(ctx, c.log.Last())
+}
+
+// Runs implements control.Runs.
+func (c *Computer) Runs(ctx context.Context, before uint64, limit int) ([]api.Run, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return nil, err
+	}
+	return c.listRuns(ctx, state.RunFilter{Before: before, Limit: limit})
+}
+
+func (c *Computer) listRuns(ctx context.Context, f state.RunFilter) ([]api.Run, error) {
+	rows, err := c.state.Runs(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Run, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, runOf(r))
+	}
+	return out, nil
+}
+
+// Run implements control.Runs.
+func (c *Computer) Run(ctx context.Context, id string) (api.Run, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return api.Run{}, err
+	}
+	r, err := c.state.Run(ctx, id)
+	if err != nil {
+		return api.Run{}, err
+	}
+	out := runOf(r)
+	for _, t := range r.Tasks {
+		detail, err := c.state.Task(ctx, t.ID)
+		if err != nil {
+			return api.Run{}, err
+		}
+		out.Tasks = append(out.Tasks, api.Task{
+			ID: t.ID, Kind: t.Kind, Goal: t.Goal, Status: t.Status, Attempt: t.Attempt,
+			Verification: t.Verification, Summary: t.Summary, Result: detail.Result,
+		})
+	}
+	questions, err := c.state.Questions(ctx, id, true)
+	if err != nil {
+		return api.Run{}, err
+	}
+	for _, q := range questions {
+		out.Questions = append(out.Questions, contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline})
+	}
+	return out, nil
+}
+
+func runOf(r state.Run) api.Run {
+	return api.Run{
+		ID: r.ID, Prompt: r.Prompt, Status: r.Status, Reason: r.Reason, Objective: r.Objective, Plan: r.Plan,
+		Summary: r.Summary, Error: r.Error, Verified: r.Verified, Document: r.Document, Checkpoint: r.Checkpoint,
+		Provider: r.Provider, Model: r.Model, Usage: r.Usage,
+		Started: when(r.Created), Ended: when(r.Ended), Sequence: r.Seq,
+	}
+}
+
+// RunEvents implements control.Runs.
+func (c *Computer) RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return nil, false, err
+	}
+	rows, err := c.state.Events(ctx, state.EventFilter{Run: run, After: after, Limit: min(limit+1, state.MaxPage)})
+	if err != nil {
+		return nil, false, err
+	}
+	more := len(rows) > limit
+	if more {
+		rows = rows[:limit]
+	}
+	out := make([]contract.Event, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, r.Event)
+	}
+	return out, more, nil
+}
+
+// Document implements control.Computer.
+func (c *Computer) Document(ctx context.Context, id string, revision int) (api.Document, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return api.Document{}, err
+	}
+	if revision > 0 {
+		r, err := c.state.Revision(ctx, id, revision)
+		if err != nil {
+			return api.Document{}, err
+		}
+		return api.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.ID, Author: r.Author, Time: when(r.Time), Body: r.Body}, nil
+	}
+	d, err := c.state.Document(ctx, id)
+	if err != nil {
+		return api.Document{}, err
+	}
+	return documentOf(d), nil
+}
+
+func documentOf(d state.Document) api.Document {
+	return api.Document{ID: d.ID, Title: d.Title, Path: d.Path, Revision: d.Revision, Author: d.Author, Time: when(d.Updated), Body: d.Body}
+}
+
+// Snapshot implements control.Computer. The state moves on while it is read,
+// so it is read again until no event was projected meanwhile.
+func (c *Computer) Snapshot(ctx context.Context) (api.Snapshot, error) {
+	const op, page = "computer.Snapshot", 50
+	for range 50 {
+		if err := c.caughtUp(ctx); err != nil {
+			return api.Snapshot{}, err
+		}
+		s := api.Snapshot{Sequence: c.state.Last()}
+		if err := c.fillSnapshot(ctx, &s, page); err != nil {
+			return api.Snapshot{}, err
+		}
+		if c.state.Last() == s.Sequence {
+			return s, nil
+		}
+	}
+	return api.Snapshot{}, fault.New(op, fault.Unavailable, "Try again in a moment.", nil)
+}
+
+func (c *Computer) fillSnapshot(ctx context.Context, s *api.Snapshot, page int) error {
+	var err error
+	if s.Computer, err = c.Info(ctx); err != nil {
+		return err
+	}
+	theme, err := c.state.Theme(ctx)
+	switch {
+	case err == nil:
+		s.Theme = &theme.Theme
+	case !fault.Is(err, fault.NotFound):
+		return err
+	}
+	windows, err := c.state.Windows(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range windows {
+		s.Windows = append(s.Windows, api.Window{ID: w.ID, App: w.App, Title: w.Title, Frame: w.Frame, State: w.State, Z: w.Z, Props: w.Props})
+	}
+	if s.Runs, err = c.listRuns(ctx, state.RunFilter{Limit: page}); err != nil {
+		return err
+	}
+	if s.Checkpoints, _, err = c.listCheckpoints(ctx, 0, page); err != nil {
+		return err
+	}
+	documents, err := c.state.Documents(ctx, page)
+	if err != nil {
+		return err
+	}
+	for _, d := range documents {
+		s.Documents = append(s.Documents, documentOf(d))
+	}
+	return nil
+}
+
+func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error) {
+	rows, err := c.state.Checkpoints(ctx, before, min(limit+1, state.MaxPage))
+	if err != nil {
+		return nil, false, err
+	}
+	more := len(rows) > limit
+	if more {
+		rows = rows[:limit]
+	}
+	out := make([]api.Checkpoint, 0, len(rows))
+	for _, k := range rows {
+		author := contract.RoleUser
+		if k.Task != "" {
+			author = contract.RoleAssociate
+		} else if k.Kind == contract.CheckpointAuto || k.Kind == contract.CheckpointInitial || k.Kind == contract.CheckpointBefore {
+			author = contract.RoleSystem
+		}
+		out = append(out, api.Checkpoint{
+			ID: k.ID, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message, Verified: k.Verified, Files: k.Files,
+			Skipped: k.Skipped, Seq: k.AtSeq, Sequence: k.Seq, Time: when(k.Time), Author: author, Run: k.Run, Task: k.Task,
+		})
+	}
+	return out, more, nil
+}
+
+// when parses a time of the state file; the zero time stands for none.
+func when(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

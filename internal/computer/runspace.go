@@ -1,0 +1,336 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// runWorkspace is the workspace as runs see it.
+type runWorkspace struct{ c *Computer }
+
+// overlay is an attempt's copy of the workspace.
+type overlay struct {
+	workspace.Overlay
+	ref dispatch.TaskRef
+}
+
+// Base implements dispatch.Overlay.
+func (o *overlay) Base() string { return o.Overlay.Base }
+
+// publish names one of the attempt's publishes. The name is the same after a
+// crash, so what was published already is recognised.
+func (o *overlay) publish(what string) string { return contract.DeriveID(o.ID, what) }
+
+func asOverlay(o dispatch.Overlay) (*overlay, error) {
+	mine, ok := o.(*overlay)
+	if !ok {
+		return nil, fault.New("computer.runs", fault.Internal, "", fmt.Errorf("%T is no overlay of this computer", o))
+	}
+	return mine, nil
+}
+
+// Checkpoint implements dispatch.Workspace.
+func (w *runWorkspace) Checkpoint(ctx context.Context, r dispatch.CheckpointRequest) (string, error) {
+	w.c.mirror.settle(ctx, byUser(""), false)
+	k, err := w.c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: r.Kind, Message: r.Message, Run: r.Run, Task: r.Task})
+	return k.Commit, err
+}
+
+// Begin implements dispatch.Workspace.
+func (w *runWorkspace) Begin(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+	o, err := w.c.workspace.Begin(ctx, overlayID(t), base)
+	if err != nil {
+		return nil, err
+	}
+	return &overlay{o, t}, nil
+}
+
+// Reopen implements dispatch.Workspace. An attempt whose tree is gone must not
+// go on in an empty one.
+func (w *runWorkspace) Reopen(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+	if _, err := os.Stat(w.c.path("boxes", overlayID(t), "upper")); err != nil {
+		return nil, fault.New("computer.Reopen", fault.NotFound, "", errors.New("the tree of the interrupted attempt is gone"))
+	}
+	return w.Begin(ctx, t, base)
+}
+
+func overlayID(t dispatch.TaskRef) string { return fmt.Sprintf("%s-%d", t.Task, t.Attempt) }
+
+// PublishLive implements dispatch.Workspace.
+func (w *runWorkspace) PublishLive(ctx context.Context, o dispatch.Overlay) (int, error) {
+	mine, err := asOverlay(o)
+	if err != nil {
+		return 0, err
+	}
+	p, err := w.c.workspace.PublishLive(ctx, contract.NewID(), mine.Overlay, mine.ref.Run, mine.ref.Task)
+	if err == nil && len(p.Changed) > 0 {
+		w.c.pokeTheme()
+	}
+	return len(p.Changed), err
+}
+
+// Merge implements dispatch.Workspace. No tree has the id that it pretends was
+// verified, so the merge is prepared and never applied.
+func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.Merged, error) {
+	mine, err := asOverlay(o)
+	if err != nil {
+		return dispatch.Merged{}, err
+	}
+	tree, err := w.c.workspace.Tree(ctx, mine.Overlay, "A task's work", mine.ref.Run, mine.ref.Task)
+	if err != nil {
+		return dispatch.Merged{}, err
+	}
+	p, err := w.c.workspace.Publish(ctx, workspace.PublishRequest{
+		ID: mine.publish("merge"), Overlay: mine.Overlay, Tree: tree.Commit, VerifiedTree: "none", Run: mine.ref.Run, Task: mine.ref.Task,
+	})
+	if err != nil {
+		return dispatch.Merged{}, err
+	}
+	out := dispatch.Merged{Commit: p.Reverify, Tree: p.MergedTree, Conflicts: conflictPaths(p.Conflicts)}
+	diff, err := w.c.workspace.Diff(ctx, keeper.DiffRequest{A: mine.Base(), B: tree.Commit})
+	if err != nil {
+		return dispatch.Merged{}, err
+	}
+	out.Changes, out.Diff, out.DiffCut = changesOf(diff.Changes), diff.Diff, diff.Truncated
+	return out, nil
+}
+
+// Publish implements dispatch.Workspace.
+func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispatch.Merged, verified contract.VerificationStatus, force bool) (dispatch.Published, error) {
+	mine, err := asOverlay(o)
+	if err != nil {
+		return dispatch.Published{}, err
+	}
+	tree, err := w.c.workspace.Tree(ctx, mine.Overlay, "A task's work", mine.ref.Run, mine.ref.Task)
+	if err != nil {
+		return dispatch.Published{}, err
+	}
+	req := workspace.PublishRequest{
+		ID: mine.publish("publish"), Overlay: mine.Overlay, Tree: tree.Commit, Run: mine.ref.Run, Task: mine.ref.Task,
+		Message: w.message(ctx, mine.ref.Task),
+	}
+	if verified == contract.VerificationPass && !force {
+		req.VerifiedTree = m.Tree
+	}
+	var p workspace.Published
+	err = w.c.mirror.around(ctx, false, func() (paths []string, by document.Author, err error) {
+		p, err = w.c.workspace.Publish(ctx, req)
+		for _, changed := range p.Changed {
+			paths = append(paths, string(changed))
+		}
+		if p.Reverify != "" {
+			paths = nil // nothing was published
+		}
+		return paths, byTask(mine.ref), err
+	})
+	if err != nil {
+		return dispatch.Published{}, err
+	}
+	if p.Reverify != "" {
+		return dispatch.Published{}, fault.New("computer.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
+	}
+	w.c.treeChanged()
+	commit := p.Commit
+	if commit == "" {
+		commit = mine.Base()
+	}
+	return dispatch.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictPaths(p.Conflicts)}, nil
+}
+
+// message is a task's goal, for the checkpoint's title.
+func (w *runWorkspace) message(ctx context.Context, task string) string {
+	t, err := w.c.state.Task(ctx, task)
+	if err != nil || t.Goal == "" {
+		return "A task's work"
+	}
+	goal, _, _ := strings.Cut(t.Goal, "\n")
+	return clip(goal, 200)
+}
+
+// Invert implements dispatch.Workspace.
+func (w *runWorkspace) Invert(ctx context.Context, o dispatch.Overlay) error {
+	mine, err := asOverlay(o)
+	if err != nil {
+		return err
+	}
+	_, err = w.c.workspace.Invert(ctx, mine.publish("invert"), mine.Overlay, mine.ref.Run, mine.ref.Task)
+	w.c.treeChanged()
+	return err
+}
+
+// Drop implements dispatch.Workspace. The tree that the keeper read stays
+// behind its ref when keep is set.
+func (w *runWorkspace) Drop(ctx context.Context, o dispatch.Overlay, keep bool) error {
+	mine, err := asOverlay(o)
+	if err != nil {
+		return err
+	}
+	if keep {
+		if _, err := w.c.workspace.Tree(ctx, mine.Overlay, "Kept for a look", mine.ref.Run, mine.ref.Task); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return w.c.workspace.Drop(ctx, mine.Overlay)
+}
+
+// Git implements dispatch.Workspace.
+func (w *runWorkspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch.GitReply, error) {
+	s := r.Step
+	var paths []string
+	if s.Path != "" {
+		paths = []string{s.Path}
+	}
+	switch s.Op {
+	case contract.GitCheckpoint:
+		message := s.Message
+		if message == "" {
+			message = "Checkpoint"
+		}
+		k, err := w.c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message, Run: r.Run, Task: r.Task})
+		return dispatch.GitReply{Output: "checkpoint " + k.Commit + "\n", Checkpoint: k.Commit}, err
+	case contract.GitRestore:
+		var res workspace.Restored
+		err := w.c.mirror.around(ctx, false, func() (_ []string, by document.Author, err error) {
+			res, err = w.c.workspace.Restore(ctx, workspace.RestoreRequest{To: s.Ref, Paths: paths})
+			return pathsOf(res.Changes), byTask(dispatch.TaskRef{Run: r.Run, Task: r.Task}), err
+		})
+		w.c.treeChanged()
+		return dispatch.GitReply{Output: fmt.Sprintf("restored %d paths from %s; before it was %s\n", len(res.Changes), res.To, res.Safety), Checkpoint: res.Checkpoint}, err
+	case contract.GitDiff:
+		req := keeper.DiffRequest{A: s.Ref}
+		for _, p := range paths {
+			req.Paths = append(req.Paths, keeper.Path(p))
+		}
+		d, err := w.c.workspace.Diff(ctx, req)
+		return dispatch.GitReply{Output: d.Diff}, err
+	case contract.GitLog:
+		list, err := w.c.workspace.Checkpoints(ctx, "", 30)
+		var b strings.Builder
+		for _, k := range list {
+			fmt.Fprintf(&b, "%s %s %s %s\n", k.Commit[:10], k.Verified, k.Kind, k.Message)
+		}
+		return dispatch.GitReply{Output: b.String()}, err
+	case contract.GitStatus:
+		st, err := w.c.workspace.Status(ctx)
+		var b strings.Builder
+		for _, ch := range st.Changes {
+			fmt.Fprintf(&b, "%s %s\n", ch.Op, ch.Path.Shown())
+		}
+		return dispatch.GitReply{Output: b.String()}, err
+	}
+	return dispatch.GitReply{}, fault.New("computer.Git", fault.Invalid, "", fmt.Errorf("there is no operation %q", s.Op))
+}
+
+// ReadFile implements dispatch.Workspace.
+func (w *runWorkspace) ReadFile(ctx context.Context, p string, max int) ([]byte, error) {
+	return w.c.readFile(ctx, p, max)
+}
+
+// readFile reads at most max bytes of a file of the live tree.
+func (c *Computer) readFile(ctx context.Context, p string, max int) ([]byte, error) {
+	content, err := c.workspace.Read(ctx, "", p, 0, int64(max))
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	b, err := io.ReadAll(io.LimitReader(content, int64(max)))
+	return b, fault.Wrap("computer.readFile", err)
+}
+
+// Folders implements dispatch.Workspace: the root's folders and, one level
+// below workspace/, the projects.
+func (w *runWorkspace) Folders(ctx context.Context) ([]string, error) {
+	var out []string
+	for _, dir := range []string{".", "workspace"} {
+		files, _, err := w.c.workspace.Files(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if f.Kind == "dir" && len(out) < 200 {
+				out = append(out, f.Path.Shown())
+			}
+		}
+	}
+	return out, nil
+}
+
+// Artifact implements dispatch.Workspace.
+func (w *runWorkspace) Artifact(ctx context.Context, commit, p string) (io.ReadCloser, error) {
+	content, err := w.c.workspace.Read(ctx, commit, p, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	return content, nil
+}
+
+// taskMounts is a task's view: its overlay, the history read-only, the ignored
+// directories overlaid from live, and the shell's dependencies.
+func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount, error) {
+	mounts := []sandbox.Mount{
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{o.Lower}, Upper: o.Upper, Work: o.Work},
+		c.gitMount(),
+	}
+	for _, ig := range o.Ignored {
+		if ig.Path == shellModulesPath {
+			continue
+		}
+		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: []string{ig.Lower}, Upper: ig.Upper, Work: ig.Work, Optional: true})
+	}
+	modules, err := c.shellModules(ctx, false)
+	return append(mounts, modules...), err
+}
+
+// shellModulesPath is where the shell's dependencies are mounted.
+const shellModulesPath = "choiros/node_modules"
+
+// verifyMounts is a check's view: the commit to verify with a throwaway upper,
+// and over it what the task has in ignored directories, throwaway as well.
+func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string) ([]sandbox.Mount, func(), error) {
+	dir, release, err := c.snapshot(ctx, commit)
+	if err != nil {
+		return nil, nil, err
+	}
+	mounts := []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{dir}}, c.gitMount()}
+	for _, ig := range o.Ignored {
+		if ig.Path == shellModulesPath {
+			continue
+		}
+		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: []string{ig.Upper, ig.Lower}, Optional: true})
+	}
+	modules, err := c.shellModules(ctx, true)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return append(mounts, modules...), release, nil
+}
+
+func changesOf(in []keeper.Change) []contract.Change {
+	out := make([]contract.Change, 0, len(in))
+	for _, ch := range in {
+		out = append(out, contract.Change{Path: ch.Path.Shown(), PathBase64: base64Of(ch.Path), Op: contract.ChangeOp(ch.Op), Added: ch.Added, Removed: ch.Removed})
+	}
+	return out
+}
+
+func conflictPaths(in []keeper.Conflict) []string {
+	out := make([]string, 0, len(in))
+	for _, k := range in {
+		out = append(out, k.Path.Shown())
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package computer
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+)
+
+// themePath is where the theme lives in a workspace.
+const themePath = "artifacts/system/theme.json"
+
+// night is the theme of a new computer.
+var night = contract.Theme{
+	Name: "Night", Scheme: "dark", Radius: 10,
+	Colors: map[string]string{
+		"accent": "#d4af37", "background": "#0a0a0b", "border": "#28282c", "danger": "#ef6f66", "muted": "#98979e",
+		"ok": "#62c08a", "surface": "#121214", "surface-raised": "#1a1a1d", "text": "#ececea", "warn": "#e8965a",
+	},
+}
+
+const rootIgnore = `# What no checkpoint needs to hold. Files that one holds already stay in it.
+node_modules/
+.vite/
+__pycache__/
+.venv/
+`
+
+// seed lays a new computer's workspace out at dir, which must not exist. No box
+// has seen it yet, so the host may write it. It appears whole or not at all.
+func seed(dir string, shell fs.FS) error {
+	const op = "computer.seed"
+	tmp := dir + ".new"
+	if err := os.RemoveAll(tmp); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := os.CopyFS(filepath.Join(tmp, "choiros"), shell); err != nil {
+		return fault.Wrap(op, err)
+	}
+	theme, err := json.MarshalIndent(night, "", "  ")
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	for name, content := range map[string][]byte{
+		themePath: append(theme, '\n'), ".gitignore": []byte(rootIgnore),
+	} {
+		path := filepath.Join(tmp, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fault.Wrap(op, err)
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	for _, name := range []string{"workspace", "choiros/node_modules"} {
+		if err := os.MkdirAll(filepath.Join(tmp, name), 0o755); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	// Embedded files are read-only; a computer's own are not.
+	err = filepath.WalkDir(tmp, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		if d.IsDir() {
+			return os.Chmod(path, 0o755)
+		}
+		return os.Chmod(path, 0o644)
+	})
+	if err = errors.Join(err, datadir.SyncDir(tmp)); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return fault.Wrap(op, err)
+	}
+	return datadir.SyncDir(filepath.Dir(dir))
+}

@@ -1,0 +1,101 @@
+package computer
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// registriesTTL is how long the host's package managers are believed.
+const registriesTTL = 10 * time.Minute
+
+func hostPort(d contract.EgressDecided) string {
+	return net.JoinHostPort(d.Host, strconv.Itoa(d.Port))
+}
+
+// Secrets implements control.System.
+func (h *Host) Secrets(ctx context.Context) ([]api.Secret, error) {
+	names, err := h.Vault.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Secret, 0, len(names))
+	for _, name := range names {
+		out = append(out, api.Secret{ID: name, Source: "vault"})
+	}
+	return out, nil
+}
+
+// SetSecret implements control.System. That it was set is in the log of every
+// computer; its value is in none.
+func (h *Host) SetSecret(ctx context.Context, user, name, value string) error {
+	if err := h.Vault.Set(ctx, name, value); err != nil {
+		return err
+	}
+	return h.tell(ctx, user, "secret.set", contract.SecretSet{Name: name})
+}
+
+// RemoveSecret implements control.System.
+func (h *Host) RemoveSecret(ctx context.Context, user, name string) error {
+	if err := h.Vault.Remove(ctx, name); err != nil {
+		return err
+	}
+	return h.tell(ctx, user, "secret.removed", contract.SecretRemoved{Name: name})
+}
+
+func (h *Host) tell(ctx context.Context, user, eventType string, data contract.Payload) error {
+	h.mu.Lock()
+	order := append([]contract.CID(nil), h.order...)
+	h.mu.Unlock()
+	for _, cid := range order {
+		c, err := h.get(cid)
+		if err != nil {
+			return err
+		}
+		if _, err := c.log.Append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Data: data}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Models implements control.System.
+func (h *Host) Models(ctx context.Context) ([]api.Model, error) {
+	var out []api.Model
+	for _, m := range h.gateway.Models(ctx) {
+		model := api.Model{ID: m.Name, Provider: m.Provider, Default: m.Default, Available: m.Configured, PriceIn: m.PriceIn, PriceOut: m.PriceOut}
+		if m.Provider == "rehearsal" {
+			model.Note = "plays documented plans; understands nothing"
+		}
+		out = append(out, model)
+	}
+	return out, nil
+}
+
+// TestModel implements control.System.
+func (h *Host) TestModel(ctx context.Context, model string) (api.ModelTest, error) {
+	r := h.gateway.Test(ctx, model)
+	out := api.ModelTest{ID: r.Model, OK: r.OK, DurationMS: r.LatencyMS, Usage: r.Usage, Error: r.Error}
+	if !r.OK {
+		out.Hint = "Check the key with choir secrets ls and the base URL in the configuration."
+	}
+	return out, nil
+}
+
+// Doctor implements control.System.
+func (h *Host) Doctor(ctx context.Context) ([]api.Finding, error) {
+	out := []api.Finding{{ID: "isolation", Status: "ok", Detail: isolation(h.Driver.Name())}}
+	for _, f := range h.Driver.Doctor(ctx) {
+		status := "warn"
+		if f.Severity == sandbox.Fatal {
+			status = "fail"
+		}
+		out = append(out, api.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
+	}
+	return out, nil
+}

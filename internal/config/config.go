@@ -1,0 +1,183 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is the whole configuration. The koanf tags are the keys in the file.
+type Config struct {
+	Server  Server  `koanf:"server"`
+	Runtime Runtime `koanf:"runtime"`
+	Storage Storage `koanf:"storage"`
+	Git     Git     `koanf:"git"`
+	Tee     Tee     `koanf:"tee"`
+	Models  Models  `koanf:"models"`
+	Budget  Budget  `koanf:"budget"`
+	Egress  Egress  `koanf:"egress"`
+}
+
+// Server says where the control plane listens and keeps its data.
+type Server struct {
+	Listen string `koanf:"listen"` // ADDR:PORT
+	Host   string `koanf:"host"`   // parent of console.HOST and {handle}.desk.HOST
+	Data   string `koanf:"data"`   // data directory
+}
+
+// Runtime says what boxes are made of and what they may use.
+type Runtime struct {
+	Mode      string `koanf:"mode"`       // driver; only local in this version
+	MemoryMB  int    `koanf:"memory_mb"`  // per box
+	Pids      int    `koanf:"pids"`       // per box
+	CPU       int    `koanf:"cpu"`        // per box, percent of one core
+	DiskMB    int    `koanf:"disk_mb"`    // what one box may write
+	DiskFiles int    `koanf:"disk_files"` // how many files one box may make
+}
+
+// Storage says where blobs are kept.
+type Storage struct {
+	BlobsURL     string `koanf:"blobs_url"`      // empty: DATA/blobs
+	BlobsQuotaMB int    `koanf:"blobs_quota_mb"` // per computer
+	ReserveMB    int    `koanf:"reserve_mb"`     // preallocated for the log, freed when the disk is full
+}
+
+// Git is the checkpoint policy.
+type Git struct {
+	RemoteTemplate      string `koanf:"remote_template"`       // where deploys push; {user} is replaced
+	AutoCommitInterval  int    `koanf:"auto_commit_interval"`  // seconds of dirtiness
+	AutoCommitThreshold int    `koanf:"auto_commit_threshold"` // tasks
+}
+
+// Tee names the services a trusted execution environment talks to.
+type Tee struct {
+	AttestationServer string `koanf:"attestation_server"`
+	KeyServer         string `koanf:"key_server"`
+}
+
+// Models says which model is used and where its providers are. Keys never
+// stand here: they come from the environment or from `choir secrets set`.
+type Models struct {
+	Default          string `koanf:"default"` // provider/model or an alias
+	AnthropicBaseURL string `koanf:"anthropic_base_url"`
+	OpenAIBaseURL    string `koanf:"openai_base_url"`
+	Catalogue        string `koanf:"catalogue"` // TOML file that adds to the built-in catalogue
+	Plans            string `koanf:"plans"`     // directory of further rehearsal plans
+}
+
+// Budget bounds one run.
+type Budget struct {
+	WallS     int     `koanf:"wall_s"`
+	Turns     int     `koanf:"turns"`
+	ToolCalls int     `koanf:"tool_calls"`
+	Tokens    int     `koanf:"tokens"`
+	CostUSD   float64 `koanf:"cost_usd"`
+}
+
+// Egress adds to the default network policy.
+type Egress struct {
+	Allow        []string `koanf:"allow"`         // host:port or *.suffix:port, for every profile but none
+	AllowPrivate []string `koanf:"allow_private"` // ADDR:PORT that may be private, such as a mirror of one's own
+	CAFile       string   `koanf:"ca_file"`       // PEM certificates that boxes trust beside the machine's
+}
+
+// Default returns the built-in configuration.
+func Default() Config {
+	return Config{
+		Server:  Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
+		Runtime: Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000},
+		Storage: Storage{BlobsQuotaMB: 10_240, ReserveMB: 64},
+		Git:     Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
+		Budget:  Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5},
+	}
+}
+
+// AutoCommitEvery is Git.AutoCommitInterval as a duration.
+func (g Git) AutoCommitEvery() time.Duration {
+	return time.Duration(g.AutoCommitInterval) * time.Second
+}
+
+// PrivateAddrs is AllowPrivate, parsed.
+func (e Egress) PrivateAddrs() ([]netip.AddrPort, error) {
+	out := make([]netip.AddrPort, 0, len(e.AllowPrivate))
+	for _, s := range e.AllowPrivate {
+		a, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return nil, &KeyError{"egress.allow_private", err.Error()}
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// KeyError says which key's value is wrong, and why.
+type KeyError struct{ Key, Reason string }
+
+func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
+
+// validate checks every value that a later part would otherwise trip over.
+func (c Config) validate() error {
+	bad := func(key, format string, args ...any) error {
+		return &KeyError{key, fmt.Sprintf(format, args...)}
+	}
+	addr, err := netip.ParseAddrPort(c.Server.Listen)
+	switch {
+	case err != nil:
+		return bad("server.listen", "is %q; write it as ADDR:PORT, such as 127.0.0.1:7700", c.Server.Listen)
+	case !addr.Addr().IsLoopback():
+		return bad("server.listen", "is %q; this version serves loopback addresses only, put a TLS proxy in front to serve others", c.Server.Listen)
+	case c.Server.Host == "" || strings.ContainsAny(c.Server.Host, "/: "):
+		return bad("server.host", "is %q; it must be a host name", c.Server.Host)
+	}
+	switch c.Runtime.Mode {
+	case "local":
+	case "container", "microvm", "tee":
+		return bad("runtime.mode", "is %q, which this version does not have yet; use local", c.Runtime.Mode)
+	default:
+		return bad("runtime.mode", "is %q; allowed: local", c.Runtime.Mode)
+	}
+	if c.Storage.BlobsURL != "" {
+		return bad("storage.blobs_url", "is %q; this version keeps blobs in the data directory, leave it empty", c.Storage.BlobsURL)
+	}
+	for key, v := range map[string]int{
+		"runtime.memory_mb": c.Runtime.MemoryMB, "runtime.pids": c.Runtime.Pids, "runtime.cpu": c.Runtime.CPU,
+		"runtime.disk_mb": c.Runtime.DiskMB, "runtime.disk_files": c.Runtime.DiskFiles,
+		"storage.blobs_quota_mb": c.Storage.BlobsQuotaMB, "git.auto_commit_interval": c.Git.AutoCommitInterval,
+		"git.auto_commit_threshold": c.Git.AutoCommitThreshold, "budget.wall_s": c.Budget.WallS,
+		"budget.turns": c.Budget.Turns, "budget.tool_calls": c.Budget.ToolCalls, "budget.tokens": c.Budget.Tokens,
+	} {
+		if v <= 0 {
+			return bad(key, "is %d; it must be more than 0", v)
+		}
+	}
+	if c.Storage.ReserveMB < 0 {
+		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)
+	}
+	if c.Budget.CostUSD < 0 || c.Budget.CostUSD != c.Budget.CostUSD {
+		return bad("budget.cost_usd", "must not be negative")
+	}
+	for key, v := range map[string]string{
+		"models.anthropic_base_url": c.Models.AnthropicBaseURL, "models.openai_base_url": c.Models.OpenAIBaseURL,
+		"tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,
+	} {
+		if v == "" {
+			continue
+		}
+		if u, err := url.Parse(v); err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Host == "" || u.User != nil {
+			return bad(key, "is %q; it must be an http or https URL without user name", v)
+		}
+	}
+	if f := c.Egress.CAFile; f != "" && !filepath.IsAbs(f) {
+		return bad("egress.ca_file", "is %q; it must be an absolute path", f)
+	}
+	for i, v := range c.Egress.AllowPrivate {
+		if _, err := netip.ParseAddrPort(v); err != nil {
+			return bad(fmt.Sprintf("egress.allow_private[%d]", i), "is %q; write it as ADDR:PORT", v)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/fault"
+)
+
+func load(t *testing.T, toml string, env []string, flags map[string]any) (config.Config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte(toml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config.Load(config.Sources{File: path, Environ: append([]string{"HOME=/nowhere"}, env...), Flags: flags})
+}
+
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	const file = "[server]\nlisten = '127.0.0.1:1'\ndata = '/file'\n[git]\nauto_commit_interval = 7\nauto_commit_threshold = 8\n"
+	c, err := load(t, file, []string{"CHOIR_SERVER_DATA=/env", "CHOIR_GIT_AUTO_COMMIT_INTERVAL=9", "CHOIR_EGRESS_ALLOW=a.example:443,b.example:443"},
+		map[string]any{"server.data": "/flag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Server.Listen != "127.0.0.1:1" || c.Server.Data != "/flag" || c.Git.AutoCommitInterval != 9 || c.Git.AutoCommitThreshold != 8 {
+		t.Errorf("got %+v %+v; want file < environment < flags", c.Server, c.Git)
+	}
+	if len(c.Egress.Allow) != 2 || c.Egress.Allow[1] != "b.example:443" {
+		t.Errorf("egress.allow = %q; want two hosts", c.Egress.Allow)
+	}
+	if c.Budget != config.Default().Budget {
+		t.Errorf("budget = %+v; want the default", c.Budget)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(config.Sources{Environ: []string{"HOME=/nowhere", "XDG_DATA_HOME=/d", "CHOIR_URL=http://x", "CHOIR_TOKEN=y", "PATH=/bin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Server.Data != "/d/choir" || c.Runtime.Mode != "local" || c.Git.AutoCommitInterval != 300 || c.Git.AutoCommitThreshold != 50 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		toml string
+		env  []string
+		want []string // in error and hint
+	}{
+		"unknown key":         {toml: "[git]\nauto_comit_interval = 1\n", want: []string{"git.auto_comit_interval", "git.auto_commit_interval"}},
+		"unknown section":     {toml: "[gti]\nremote_template = 'x'\n", want: []string{"gti.remote_template", "git.remote_template"}},
+		"unknown variable":    {env: []string{"CHOIR_GIT_AUTOCOMMIT_INTERVAL=3"}, want: []string{"CHOIR_GIT_AUTOCOMMIT_INTERVAL", "CHOIR_GIT_AUTO_COMMIT_INTERVAL"}},
+		"not TOML":            {toml: "[git", want: []string{"config.toml"}},
+		"wrong type":          {toml: "[git]\nauto_commit_interval = 'soon'\n", want: []string{"auto_commit_interval"}},
+		"negative":            {toml: "[git]\nauto_commit_threshold = -1\n", want: []string{"git.auto_commit_threshold"}},
+		"unknown mode":        {toml: "[runtime]\nmode = 'docker'\n", want: []string{"runtime.mode", "local"}},
+		"mode not there yet":  {toml: "[runtime]\nmode = 'microvm'\n", want: []string{"runtime.mode", "not have yet"}},
+		"listen not loopback": {toml: "[server]\nlisten = '0.0.0.0:7700'\n", want: []string{"server.listen", "loopback"}},
+		"listen not parsable": {toml: "[server]\nlisten = 'x'\n", want: []string{"server.listen", "ADDR:PORT"}},
+		"credentials in URL":  {toml: "[models]\nopenai_base_url = 'http://u:p@h'\n", want: []string{"models.openai_base_url"}},
+		"S3 blobs":            {toml: "[storage]\nblobs_url = 's3://b'\n", want: []string{"storage.blobs_url"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := load(t, tc.toml, tc.env, nil)
+			if !fault.Is(err, fault.Invalid) {
+				t.Fatalf("got %v; want an invalid-configuration error", err)
+			}
+			got := err.Error() + " " + fault.HintOf(err)
+			for _, w := range tc.want {
+				if !strings.Contains(got, w) {
+					t.Errorf("%q does not name %q", got, w)
+				}
+			}
+		})
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(config.Sources{File: "/nowhere/config.toml"})
+	if !fault.Is(err, fault.NotFound) || fault.HintOf(err) == "" {
+		t.Errorf("got %v; want not_found with a hint", err)
+	}
+}
+
+func TestEveryKeyIsDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range config.Keys() {
+		section, name, _ := strings.Cut(key, ".")
+		if !strings.Contains(string(doc), "`"+key+"`") && (section != "budget" || !strings.Contains(string(doc), "`."+name+"`")) {
+			t.Errorf("docs/configuration.md does not list %s", key)
+		}
+	}
+}

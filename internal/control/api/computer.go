@@ -1,0 +1,184 @@
+package api
+
+import (
+	"time"
+
+	"choir.dev/choiros/contract"
+)
+
+// ComputerState is what the frame's dot shows.
+type ComputerState string
+
+// The states of a computer.
+const (
+	StateAwake   ComputerState = "awake"   // ready
+	StateWorking ComputerState = "working" // a run is under way
+	StateAsleep  ComputerState = "asleep"  // no box runs
+	StateBroken  ComputerState = "broken"  // its desktop is blank or throwing
+)
+
+// Computer is one computer.
+type Computer struct {
+	ID        contract.CID  `json:"id"`
+	Name      string        `json:"name"`
+	Handle    string        `json:"handle,omitempty"`  // filled by the control plane
+	Desktop   string        `json:"desktop,omitempty"` // its origin; filled by the control plane
+	State     ComputerState `json:"state"`
+	Created   time.Time     `json:"created"`
+	Driver    string        `json:"driver"`
+	Isolation string        `json:"isolation"`
+	Notes     []string      `json:"notes,omitempty"` // what this host could not provide
+	Sequence  uint64        `json:"sequence"`        // last event of its log
+}
+
+// Action is a person's intention: a contract event type with Browser set. ID is
+// a UUIDv7 drawn by the sender and becomes the event's id, so that an action
+// that is sent again is recognised. Run is given for run.steered,
+// run.commanded and question.answered.
+type Action struct {
+	ID      string           `json:"id,omitempty"`
+	Type    string           `json:"type"`
+	Subject string           `json:"subject,omitempty"`
+	Run     string           `json:"run,omitempty"`
+	User    string           `json:"-"`    // who is signed in; never from the wire
+	Data    contract.Payload `json:"data"` // a pointer, as contract.DecodeData gives it
+}
+
+// Acted is the answer to an action: the sequence of its event, on disk, and for
+// a prompt the run that it causes.
+type Acted struct {
+	Run      string `json:"run,omitempty"`
+	Sequence uint64 `json:"sequence"`
+}
+
+// Prompt is an intention in words.
+type Prompt struct {
+	ID     string          `json:"id,omitempty" doc:"UUIDv7 drawn by the sender; the same id again is the same prompt"`
+	Text   string          `json:"text" minLength:"1" maxLength:"32768"`
+	Model  string          `json:"model,omitempty" maxLength:"200" doc:"provider/model or an alias; empty: the default"`
+	Budget contract.Budget `json:"budget,omitzero"`
+}
+
+// Run is all that follows from one prompt.
+type Run struct {
+	ID         string                      `json:"id"`
+	Prompt     string                      `json:"prompt"`
+	Status     contract.RunStatus          `json:"status"`
+	Reason     string                      `json:"reason,omitempty"`
+	Objective  string                      `json:"objective,omitempty"`
+	Plan       []contract.PlanItem         `json:"plan,omitempty"`
+	Summary    string                      `json:"summary,omitempty"`
+	Error      string                      `json:"error,omitempty"`
+	Verified   contract.VerificationStatus `json:"verified,omitempty"`
+	Document   string                      `json:"document,omitempty"`
+	Checkpoint string                      `json:"checkpoint,omitempty"`
+	Provider   string                      `json:"provider,omitempty"`
+	Model      string                      `json:"model,omitempty"`
+	Usage      contract.Usage              `json:"usage"`
+	Started    time.Time                   `json:"started"`
+	Ended      time.Time                   `json:"ended,omitzero"`
+	Sequence   uint64                      `json:"sequence"`            // of its prompt; pages of runs go by it
+	Questions  []contract.Question         `json:"questions,omitempty"` // open ones
+	Tasks      []Task                      `json:"tasks,omitempty"`     // only where one run is asked for
+}
+
+// Task is one task of a run.
+type Task struct {
+	ID           string                      `json:"id"`
+	Kind         contract.TaskKind           `json:"kind"`
+	Goal         string                      `json:"goal"`
+	Status       string                      `json:"status"` // requested, running, or the last result's status
+	Attempt      int                         `json:"attempt"`
+	Verification contract.VerificationStatus `json:"verification,omitempty"`
+	Summary      string                      `json:"summary,omitempty"`
+	Result       *contract.AssociateResult   `json:"result,omitempty"` // only where one run is asked for
+}
+
+// Answer answers a run's question.
+type Answer struct {
+	Question string `json:"question" minLength:"1" maxLength:"128"`
+	Answer   string `json:"answer" maxLength:"8192"`
+}
+
+// Document is one revision of a living document.
+type Document struct {
+	ID       string    `json:"id"`
+	Title    string    `json:"title"`
+	Path     string    `json:"path"`
+	Revision int       `json:"revision"`
+	Author   string    `json:"author"`
+	Time     time.Time `json:"time"`
+	Body     string    `json:"body"` // Markdown; empty in lists
+}
+
+// Window is a window of the desktop as the log left it.
+type Window struct {
+	ID    string               `json:"id"`
+	App   string               `json:"app"`
+	Title string               `json:"title"`
+	Frame contract.Frame       `json:"frame"`
+	State contract.WindowState `json:"state"`
+	Z     int                  `json:"z"`
+	Props map[string]string    `json:"props"`
+}
+
+// Snapshot is what the desktop's first paint needs. Sequence is the last event
+// it reflects, no more, no less. Runs, Checkpoints and Documents are the newest
+// 50, newest first.
+type Snapshot struct {
+	Sequence    uint64
+	Computer    Computer
+	Theme       *contract.Theme // nil until a valid one exists
+	Windows     []Window
+	Runs        []Run
+	Checkpoints []Checkpoint
+	Documents   []Document
+}
+
+// Provider is what the next prompt would use.
+type Provider struct {
+	Name      string  `json:"name"`
+	Model     string  `json:"model"`
+	Rehearsal bool    `json:"rehearsal"`
+	Network   string  `json:"network,omitempty"`
+	BudgetUSD float64 `json:"budgetUSD,omitempty"`
+}
+
+// Frame is what the console shows around a desktop.
+type Frame struct {
+	Computer   Computer      `json:"computer"`
+	Running    []Run         `json:"running"`    // runs that have not ended, without tasks
+	SpentUSD   float64       `json:"spent_usd"`  // today, UTC
+	Provider   Provider      `json:"provider"`   //
+	Desktop    DesktopStatus `json:"desktop"`    //
+	Unisolated bool          `json:"unisolated"` // boxes run without isolation: say so on every screen
+}
+
+// DesktopMode says what the desktop's origin serves.
+type DesktopMode string
+
+// What the desktop's origin serves.
+const (
+	ModeBuild    DesktopMode = "build"    // the kept build
+	ModeStarting DesktopMode = "starting" // the kept build, while the live page starts
+	ModeLive     DesktopMode = "live"     // the dev server answers as well
+)
+
+// DesktopStatus says how a desktop is.
+type DesktopStatus struct {
+	Mode     DesktopMode `json:"mode"`
+	Since    time.Time   `json:"since,omitzero"`      // since when this dev server answers; a page of an earlier one gets no more hot updates
+	Build    string      `json:"build,omitempty"`     // commit of the kept build; empty: the base that came with the binary
+	LastGood string      `json:"last_good,omitempty"` // newest verified checkpoint, what Rewind goes back to
+	Reason   string      `json:"reason,omitempty"`    // why it is broken, or why the live page can't be had
+	Broken   bool        `json:"broken"`
+	Run      string      `json:"run,omitempty"` // the run whose edit broke it, when one did
+}
+
+// Heartbeat is what the injected script observed of one loaded page.
+type Heartbeat struct {
+	Mode   DesktopMode `json:"mode"`             // build or live
+	Broken bool        `json:"broken"`           // blank or throwing; else it has painted
+	Reason string      `json:"reason,omitempty"` // blank, error, silent
+	Detail string      `json:"detail,omitempty"` // such as the error's text; from untrusted code
+}

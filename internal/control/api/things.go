@@ -1,0 +1,225 @@
+package api
+
+import (
+	"io"
+	"time"
+
+	"choir.dev/choiros/contract"
+)
+
+// Checkpoint is a commit of the workspace.
+type Checkpoint struct {
+	ID       string                      `json:"id"` // the commit
+	Parent   string                      `json:"parent,omitempty"`
+	Tree     string                      `json:"tree"`
+	Kind     contract.CheckpointKind     `json:"kind"`
+	Message  string                      `json:"message"`
+	Verified contract.VerificationStatus `json:"verified"`
+	Files    int                         `json:"files"`
+	Skipped  []string                    `json:"skipped,omitempty"`
+	Seq      uint64                      `json:"seq"`      // last sequence projected before it
+	Sequence uint64                      `json:"sequence"` // of its event; pages go by it
+	Time     time.Time                   `json:"time"`
+	Author   contract.Role               `json:"author"`
+	Run      string                      `json:"run,omitempty"`
+	Task     string                      `json:"task,omitempty"`
+}
+
+// Checkpointed answers a request for a checkpoint. Created is false when
+// nothing had changed; ID is then the newest there is.
+type Checkpointed struct {
+	ID       string `json:"id"`
+	Sequence uint64 `json:"sequence"`
+	Created  bool   `json:"created"`
+}
+
+// DiffRequest compares two checkpoints. From "" is the parent of To; To "" is
+// the live tree. Both may be unambiguous prefixes of at least 7 digits. Path
+// narrows to a file or folder.
+type DiffRequest struct{ From, To, Path string }
+
+// Diff is what differs. Diff is unified, at most 512 KiB, cut when Truncated.
+type Diff struct {
+	From      string            `json:"from"`
+	To        string            `json:"to"`
+	Changes   []contract.Change `json:"changes"`
+	Diff      string            `json:"diff"`
+	Truncated bool              `json:"truncated"`
+}
+
+// RestoreRequest goes back in time by a new commit. Exactly one of To, Run and
+// Undo is set: to a checkpoint, to before a run's first task, or to before the
+// last restore (an undo can be undone the same way). Paths are files or
+// folders; none means everything.
+type RestoreRequest struct {
+	To     string   `json:"to,omitempty" maxLength:"64"`
+	Run    string   `json:"run,omitempty" maxLength:"36"`
+	Undo   bool     `json:"undo,omitempty"`
+	Paths  []string `json:"paths,omitempty" maxItems:"200"`
+	DryRun bool     `json:"dry_run,omitempty"`
+	User   string   `json:"-"`
+}
+
+// Restored is what a restore did, or with DryRun what it would change.
+type Restored struct {
+	To         string            `json:"to"`
+	DryRun     bool              `json:"dry_run"`
+	Changes    []contract.Change `json:"changes"`
+	Untracked  int               `json:"untracked"`            // files that no checkpoint holds yet; the safety checkpoint keeps them
+	Safety     string            `json:"safety,omitempty"`     // checkpoint of everything as it was
+	Checkpoint string            `json:"checkpoint,omitempty"` // the new commit
+	Sequence   uint64            `json:"sequence,omitempty"`
+}
+
+// FileKind says what a directory entry is.
+type FileKind string
+
+// What a directory entry is.
+const (
+	FileRegular FileKind = "file"
+	FileDir     FileKind = "dir"
+	FileSymlink FileKind = "symlink"
+	FileOther   FileKind = "other"
+)
+
+// File is one entry of the workspace.
+type File struct {
+	ID       string    `json:"id"` // its path, relative to the workspace's root
+	Kind     FileKind  `json:"kind"`
+	Size     int64     `json:"size"`
+	Mode     string    `json:"mode"` // such as 0644
+	Modified time.Time `json:"modified"`
+	Target   string    `json:"target,omitempty"` // of a symlink
+}
+
+// AddRequest brings something into workspace/: a repository or file by URL
+// through egress.
+type AddRequest struct {
+	URL  string `json:"url" minLength:"1" maxLength:"4096"`
+	Name string `json:"name,omitempty" maxLength:"200" doc:"folder under workspace/; empty: from the URL"`
+}
+
+// Added is what came in.
+type Added struct {
+	ID       string `json:"id"` // its path
+	Origin   string `json:"origin"`
+	Remote   string `json:"remote,omitempty"`
+	Commit   string `json:"commit,omitempty"`
+	Files    int    `json:"files"`
+	Bytes    int64  `json:"bytes"`
+	Skipped  int    `json:"skipped"`
+	Sequence uint64 `json:"sequence"`
+}
+
+// ExecRequest is the user's own command, run in a terminal box on the live
+// tree with checkpoints around it. ID names the command in the log.
+type ExecRequest struct {
+	ID    string   `json:"id,omitempty" maxLength:"36"`
+	Argv  []string `json:"argv" minItems:"1" maxItems:"256"`
+	Cwd   string   `json:"cwd,omitempty" maxLength:"4096" doc:"relative to the workspace's root"`
+	Stdin bool     `json:"stdin,omitempty" doc:"whether the body goes on with the command's standard input"`
+	User  string   `json:"-"`
+}
+
+// ExecIO is what a command is connected to. Started, when not nil, is called
+// once, after command.started is on disk and before any output.
+type ExecIO struct {
+	Stdin          io.Reader // nil: empty
+	Stdout, Stderr io.Writer
+	Started        func(command string, sequence uint64)
+}
+
+// Exit is how a command ended. Code is 128+n after signal n.
+type Exit struct {
+	Command    string `json:"command"`
+	Code       int    `json:"exit_code"`
+	DurationMS int64  `json:"duration_ms"`
+	Reason     string `json:"reason,omitempty"` // killed, timeout, disk, memory
+	Sequence   uint64 `json:"sequence"`         // of command.finished
+}
+
+// Secret is a stored secret, without its value.
+type Secret struct {
+	ID      string    `json:"id"` // its name
+	Source  string    `json:"source,omitempty"`
+	Updated time.Time `json:"updated,omitzero"`
+}
+
+// Model is one model that can be asked for.
+type Model struct {
+	ID        string   `json:"id"` // provider/model
+	Provider  string   `json:"provider"`
+	Aliases   []string `json:"aliases,omitempty"`
+	Default   bool     `json:"default"`
+	Available bool     `json:"available"` // a key or server for it is there
+	Note      string   `json:"note,omitempty"`
+	PriceIn   float64  `json:"price_in,omitempty"`  // USD per million tokens
+	PriceOut  float64  `json:"price_out,omitempty"` // USD per million tokens
+}
+
+// ModelTest is the outcome of asking a model for a word.
+type ModelTest struct {
+	ID         string         `json:"id"`
+	OK         bool           `json:"ok"`
+	DurationMS int64          `json:"duration_ms"`
+	Usage      contract.Usage `json:"usage"`
+	Error      string         `json:"error,omitempty"`
+	Hint       string         `json:"hint,omitempty"`
+}
+
+// Rebuilt is the outcome of replaying a log into a new state file. With Check
+// the new file is compared and dropped; else it has replaced the old one.
+type Rebuilt struct {
+	Check       bool     `json:"check"`
+	Equal       bool     `json:"equal"` // the file in use held exactly what the log says
+	Sequence    uint64   `json:"sequence"`
+	Differences []string `json:"differences,omitempty"` // the first few, in words
+	DurationMS  int64    `json:"duration_ms"`
+}
+
+// Finding is one thing doctor looked at.
+type Finding struct {
+	ID     string `json:"id"`     // such as bubblewrap
+	Status string `json:"status"` // ok, warn, fail
+	Detail string `json:"detail"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// Problem is an error in the form of RFC 9457, with the fault's code, a hint
+// for a person and the field that is wrong.
+type Problem struct {
+	Type   string `json:"type,omitempty"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Code   string `json:"code"`
+	Hint   string `json:"hint,omitempty"`
+	Field  string `json:"field,omitempty"`
+}
+
+// Health answers GET /health.
+type Health struct {
+	Status  string `json:"status"` // ok
+	Version string `json:"version"`
+}
+
+// Account is the signed-in person.
+type Account struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Claimed bool      `json:"claimed"`
+	Created time.Time `json:"created"`
+}
+
+// Link is a one-time sign-in link.
+type Link struct {
+	URL     string    `json:"url"`
+	Expires time.Time `json:"expires"`
+}
+
+// Ticket lets the console's page into a desktop: it is posted, as a form field
+// named ticket, to Action, which sets the desktop's cookie and shows its page.
+type Ticket struct {
+	Action string `json:"action"`
+	Ticket string `json:"ticket"`
+}

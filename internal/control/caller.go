@@ -1,0 +1,215 @@
+package control
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/identity"
+)
+
+// Cookies. The __Host- prefix ties each to its exact host: no desktop can set
+// or shadow the console's.
+const (
+	consoleCookie = "__Host-choir-console"
+	desktopCookie = "__Host-choir-desktop"
+)
+
+// caller is who sent a request.
+type caller struct {
+	user    string
+	session *identity.Session // nil for a token
+	secret  string            // of the session
+}
+
+type callerKey struct{}
+
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+// open lists what needs no sign-in: signing in, and what describes the API.
+var open = []string{"/api/claim", "/api/openapi.json"}
+
+// withCaller lets in who may use the API: a token's holder from anywhere on
+// this machine, or a console session from the console's own page.
+func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+		ctx := r.Context()
+		auth := r.Header.Values("Authorization")
+		switch {
+		case len(auth) > 0:
+			// No page of ours sends a token; one that does was handed it by someone.
+			if o := r.Header.Get("Origin"); len(auth) > 1 || o != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+				writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "tokens are for programs, not for pages", ""))
+				return
+			}
+			secret, ok := strings.CutPrefix(auth[0], "Bearer ")
+			if !ok {
+				s.unauthorized(w, "the Authorization header is not a bearer token")
+				return
+			}
+			t, err := s.o.Identity.Token(ctx, secret)
+			if fault.Is(err, fault.Denied) {
+				s.unauthorized(w, api.Describe(err).Detail)
+				return
+			}
+			if err != nil {
+				writeProblem(w, problemOf(s.log, r.URL.Path, err))
+				return
+			}
+			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User})
+		case slices.Contains(open, r.URL.Path) || strings.HasPrefix(r.URL.Path, "/api/schemas/"):
+			if console && unsafe(r) {
+				if p := foreign(r, s.hosts.console()); p != nil {
+					writeProblem(w, p)
+					return
+				}
+			} else if unsafe(r) {
+				s.unauthorized(w, "sign in on the console")
+				return
+			}
+		case !console:
+			s.unauthorized(w, "an API token is required")
+			return
+		default:
+			if p := foreign(r, s.hosts.console()); p != nil {
+				writeProblem(w, p)
+				return
+			}
+			secret := cookie(r, consoleCookie)
+			ses, err := s.o.Identity.Session(ctx, secret, identity.Console)
+			if fault.Is(err, fault.Denied) {
+				s.unauthorized(w, api.Describe(err).Detail)
+				return
+			}
+			if err != nil {
+				writeProblem(w, problemOf(s.log, r.URL.Path, err))
+				return
+			}
+			ctx = context.WithValue(ctx, callerKey{}, caller{user: ses.User, session: &ses, secret: secret})
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func (s *Server) unauthorized(w http.ResponseWriter, why string) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="choir"`)
+	writeProblem(w, refusal(http.StatusUnauthorized, fault.Denied, why, "Sign in with the link that choir up prints, or give a token in CHOIR_TOKEN."))
+}
+
+// cookie returns a cookie's value, "" when it is missing or given twice: two of
+// one name can't both be ours.
+func cookie(r *http.Request, name string) string {
+	got := r.CookiesNamed(name)
+	if len(got) != 1 {
+		return ""
+	}
+	return got[0].Value
+}
+
+func setCookie(w http.ResponseWriter, name, value string, maxAge int) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+}
+
+// address is where a request came from, for counting tries.
+func address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// only stands for "the one computer there is" in the API's paths.
+const only = "-"
+
+// computer returns the computer that a request names, if it is the caller's.
+// Somebody else's answers as if it were not there.
+func (s *Server) computer(ctx context.Context, id string) (Computer, error) {
+	cid := contract.CID(id)
+	if id == only {
+		mine, err := s.computersOf(ctx, callerOf(ctx).user)
+		if err != nil {
+			return nil, err
+		}
+		switch len(mine) {
+		case 0:
+			return nil, fault.New("", fault.NotFound, "", errNone)
+		case 1:
+			cid = mine[0].ID
+		default:
+			return nil, fault.New("", fault.Invalid, "Name one with --computer.", errSeveral)
+		}
+	}
+	if err := cid.Validate(); err != nil {
+		return nil, err
+	}
+	place, err := s.o.Identity.ByID(ctx, cid)
+	if fault.Is(err, fault.NotFound) {
+		// Made since anybody asked: recording it is part of listing.
+		if _, err := s.computersOf(ctx, callerOf(ctx).user); err != nil {
+			return nil, err
+		}
+		place, err = s.o.Identity.ByID(ctx, cid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if place.Owner != callerOf(ctx).user {
+		return nil, fault.New("", fault.NotFound, "", errNone)
+	}
+	return s.o.Computers.Get(ctx, cid)
+}
+
+// computersOf lists a user's computers, and records those that are new: in this
+// version they are all the machine's owner's.
+func (s *Server) computersOf(ctx context.Context, user string) ([]api.Computer, error) {
+	all, err := s.o.Computers.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := s.o.Identity.Owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mine := make([]api.Computer, 0, len(all))
+	for _, c := range all {
+		p, err := s.o.Identity.Adopt(ctx, c.ID, owner.ID, c.Name)
+		if err != nil {
+			return nil, err
+		}
+		if p.Owner == user {
+			mine = append(mine, s.placed(c, p))
+		}
+	}
+	return mine, nil
+}
+
+func (s *Server) placed(c api.Computer, p identity.Place) api.Computer {
+	c.Handle, c.Desktop = p.Handle, s.hosts.desktop(p.Handle)
+	return c
+}
+
+// info returns a computer's description with where its desktop is.
+func (s *Server) info(ctx context.Context, c Computer) (api.Computer, error) {
+	info, err := c.Info(ctx)
+	if err != nil {
+		return api.Computer{}, err
+	}
+	p, err := s.o.Identity.ByID(ctx, info.ID)
+	if err != nil {
+		return api.Computer{}, err
+	}
+	return s.placed(info, p), nil
+}

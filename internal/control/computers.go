@@ -1,0 +1,139 @@
+package control
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"iter"
+	"net/http"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+)
+
+// Computers finds the computers of this control plane.
+type Computers interface {
+	// List returns every computer, oldest first.
+	List(ctx context.Context) ([]api.Computer, error)
+	// Get returns one, awake; fault.NotFound when there is none.
+	Get(ctx context.Context, cid contract.CID) (Computer, error)
+}
+
+// Computer is one awake computer. Input has been validated for form; every
+// method may be called from many goroutines, returns coded errors
+// (internal/fault), ends with its context, and reads reflect every event that
+// was acknowledged before the call. Requests carry in User who asks.
+type Computer interface {
+	Info(ctx context.Context) (api.Computer, error)
+	// Frame is what the console shows around the desktop.
+	Frame(ctx context.Context) (api.Frame, error)
+	// Snapshot is what the desktop's first paint needs.
+	Snapshot(ctx context.Context) (api.Snapshot, error)
+	// Document returns a revision; 0 means the newest.
+	Document(ctx context.Context, id string, revision int) (api.Document, error)
+	// Rebuild replays the log into a new state file; with check it only compares.
+	Rebuild(ctx context.Context, check bool) (api.Rebuilt, error)
+
+	Log
+	Runs
+	History
+	Files
+	Commands
+	Desktop
+}
+
+// Log is a computer's log as a person may use it.
+type Log interface {
+	// Act appends a person's intention and sets going what follows from it. The
+	// same id with the same content again answers as the first time.
+	Act(ctx context.Context, a api.Action) (api.Acted, error)
+	// Events returns up to limit events with sequence > after, ascending, and
+	// the log's last sequence. Fewer than limit does not mean there are no more.
+	Events(ctx context.Context, after uint64, limit int) (events []contract.Event, last uint64, err error)
+	// Follow yields every event with sequence > after, without gaps, until ctx
+	// ends or an error was yielded.
+	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
+	// Last is the sequence of the newest event.
+	Last() uint64
+}
+
+// Runs are the runs of a computer.
+type Runs interface {
+	// Runs returns up to limit runs with Sequence < before (0: the newest),
+	// newest first, without tasks.
+	Runs(ctx context.Context, before uint64, limit int) ([]api.Run, error)
+	// Run returns one run with its tasks.
+	Run(ctx context.Context, id string) (api.Run, error)
+	// RunEvents returns up to limit of the run's own events with sequence >
+	// after, ascending, and whether there are more.
+	RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error)
+}
+
+// History is time travel.
+type History interface {
+	// Checkpoints returns up to limit with Sequence < before (0: the newest),
+	// newest first, and whether there are more.
+	Checkpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error)
+	// Checkpoint commits the workspace if it changed.
+	Checkpoint(ctx context.Context, user, message string) (api.Checkpointed, error)
+	Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error)
+	Restore(ctx context.Context, r api.RestoreRequest) (api.Restored, error)
+}
+
+// Files are the files of the live tree. Paths are relative to the workspace's
+// root and in contract.ValidPath's form; "" is the root itself.
+type Files interface {
+	// ListFiles returns a folder's entries sorted by name, or the one entry of
+	// a file: at most limit, those whose name sorts after the given one.
+	ListFiles(ctx context.Context, path, after string, limit int) ([]api.File, error)
+	// OpenFile returns a regular file's content and entry.
+	OpenFile(ctx context.Context, path string) (io.ReadCloser, api.File, error)
+	// PutFile replaces or makes a file, folders included, all or nothing.
+	PutFile(ctx context.Context, user, path string, content io.Reader) (api.File, error)
+	// RemoveFile removes a file, or a folder with recursive.
+	RemoveFile(ctx context.Context, user, path string, recursive bool) error
+	// AddTar unpacks an untrusted tar stream into workspace/{name} in a scratch
+	// box and publishes it. origin is what the sender called it.
+	AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (api.Added, error)
+	// AddURL fetches a repository through egress into workspace/{name}.
+	AddURL(ctx context.Context, user string, r api.AddRequest) (api.Added, error)
+}
+
+// Commands are the user's own commands.
+type Commands interface {
+	// Exec runs a command in a terminal box on the live tree, checkpoints around
+	// it, until it ends. When ctx ends everything in the box is killed, and the
+	// exit says so. An error means that it did not start or its outcome is lost.
+	Exec(ctx context.Context, r api.ExecRequest, io api.ExecIO) (api.Exit, error)
+}
+
+// Desktop is what the desktop's origin serves.
+type Desktop interface {
+	// Provider is what the next prompt would use.
+	Provider(ctx context.Context) (api.Provider, error)
+	// Build returns the files of the kept build that is served first: the
+	// newest verified one, else the base that came with the binary.
+	// index.html is at its root.
+	Build(ctx context.Context) (fs.FS, error)
+	// Look says that somebody looks at the desktop until release is called; the
+	// dev server runs only meanwhile. It returns at once.
+	Look(ctx context.Context) (release func())
+	// Live reaches the dev server in its box; 101 responses carry an
+	// io.ReadWriteCloser as body. fault.Unavailable while it starts.
+	Live(ctx context.Context) (http.RoundTripper, error)
+	// Beat reports what the injected script saw of a loaded page.
+	Beat(ctx context.Context, b api.Heartbeat) error
+}
+
+// System is what belongs to the control plane rather than to one computer.
+type System interface {
+	Secrets(ctx context.Context) ([]api.Secret, error)
+	SetSecret(ctx context.Context, user, name, value string) error
+	RemoveSecret(ctx context.Context, user, name string) error
+	Models(ctx context.Context) ([]api.Model, error)
+	// TestModel asks a model for a word; "" is the default. A model that fails
+	// is no error: the outcome says so.
+	TestModel(ctx context.Context, model string) (api.ModelTest, error)
+	// Doctor looks at what the machine provides.
+	Doctor(ctx context.Context) ([]api.Finding, error)
+}

@@ -1,0 +1,409 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing/fstest"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// memory is a control plane's computers, in memory.
+type memory struct {
+	mu   sync.Mutex
+	list []*machine
+}
+
+func (m *memory) List(context.Context) ([]api.Computer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []api.Computer
+	for _, c := range m.list {
+		out = append(out, c.info())
+	}
+	return out, nil
+}
+
+func (m *memory) Get(_ context.Context, cid contract.CID) (control.Computer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.list {
+		if c.cid == cid {
+			return c, nil
+		}
+	}
+	return nil, fault.New("memory.Get", fault.NotFound, "", errors.New("there is no such computer"))
+}
+
+// machine is one computer in memory.
+type machine struct {
+	cid contract.CID
+
+	mu       sync.Mutex
+	name     string
+	events   []contract.Event
+	grown    chan struct{}
+	runs     map[string]*api.Run
+	files    map[string][]byte
+	build    fs.FS
+	live     http.RoundTripper
+	looks    int
+	beats    chan api.Heartbeat
+	restored []api.RestoreRequest
+	killed   chan struct{} // receives when a command was ended by its context
+	fail     error         // what Info answers with, when set
+}
+
+func newMachine(name string) *machine {
+	return &machine{
+		cid: contract.NewCID(), name: name, grown: make(chan struct{}), runs: map[string]*api.Run{}, files: map[string][]byte{},
+		beats: make(chan api.Heartbeat, 16), killed: make(chan struct{}, 1),
+		build: fstest.MapFS{
+			"index.html":       {Data: []byte(`<!doctype html><html><head><meta property="csp-nonce" nonce="CHOIR_NONCE"><script type="module" nonce="CHOIR_NONCE" src="/assets/app-1.js"></script></head><body><div id="root"></div></body></html>`)},
+			"assets/app-1.js":  {Data: []byte("export {}")},
+			"mark.svg":         {Data: []byte("<svg/>")},
+			"sneaky.html":      {Data: []byte("<script>alert(1)</script>")},
+			"assets/evil.html": {Data: []byte("<script>alert(1)</script>")},
+		},
+	}
+}
+
+func (m *machine) info() api.Computer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return api.Computer{ID: m.cid, Name: m.name, State: api.StateAwake, Driver: "memory", Isolation: "none", Sequence: uint64(len(m.events))}
+}
+
+func (m *machine) append(d contract.Draft) contract.Event {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.events {
+		if d.ID != "" && e.ID == d.ID {
+			return e
+		}
+	}
+	if d.ID == "" {
+		d.ID = contract.NewID()
+	}
+	data, err := contract.EncodeData(d.Type, d.Data)
+	if err != nil {
+		panic(err)
+	}
+	e := contract.Event{
+		SpecVersion: "1.0", ID: d.ID, Source: contract.Source(m.cid, d.Role), Type: d.Type, Subject: d.Subject, Time: time.Now().UTC(),
+		DataContentType: "application/json", Data: data, Sequence: uint64(len(m.events) + 1), Epoch: 1, Computer: m.cid, User: d.User, Run: d.Run,
+	}
+	m.events = append(m.events, e)
+	close(m.grown)
+	m.grown = make(chan struct{})
+	return e
+}
+
+func (m *machine) Info(context.Context) (api.Computer, error) {
+	m.mu.Lock()
+	err := m.fail
+	m.mu.Unlock()
+	if err != nil {
+		return api.Computer{}, err
+	}
+	return m.info(), nil
+}
+
+func (m *machine) Frame(context.Context) (api.Frame, error) {
+	f := api.Frame{Computer: m.info(), Provider: api.Provider{Name: "rehearsal", Model: "rehearsal", Rehearsal: true}}
+	f.Desktop = api.DesktopStatus{Mode: api.ModeBuild, LastGood: strings.Repeat("a", 40)}
+	return f, nil
+}
+
+func (m *machine) Snapshot(context.Context) (api.Snapshot, error) {
+	return api.Snapshot{Sequence: m.Last(), Computer: m.info(), Runs: []api.Run{{ID: contract.NewID(), Prompt: "p", Status: contract.RunDone}}}, nil
+}
+
+func (m *machine) Document(_ context.Context, id string, revision int) (api.Document, error) {
+	return api.Document{ID: id, Title: "Doc", Path: "artifacts/doc.md", Revision: max(revision, 1), Author: "user", Body: "# Doc\n"}, nil
+}
+
+func (m *machine) Rebuild(_ context.Context, check bool) (api.Rebuilt, error) {
+	return api.Rebuilt{Check: check, Equal: true, Sequence: m.Last()}, nil
+}
+
+func (m *machine) Act(_ context.Context, a api.Action) (api.Acted, error) {
+	e := m.append(contract.Draft{ID: a.ID, Role: contract.RoleUser, User: a.User, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data})
+	done := api.Acted{Sequence: e.Sequence}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch d := a.Data.(type) {
+	case *contract.PromptSubmitted:
+		done.Run = contract.DeriveID(e.ID, "run")
+		if m.runs[done.Run] == nil {
+			m.runs[done.Run] = &api.Run{ID: done.Run, Prompt: d.Text, Status: contract.RunWorking, Sequence: e.Sequence}
+		}
+	case *contract.ComputerRenamed:
+		m.name = d.Name
+	}
+	return done, nil
+}
+
+// report ends a run.
+func (m *machine) report(run string) {
+	m.mu.Lock()
+	m.runs[run].Status, m.runs[run].Summary = contract.RunDone, "Done."
+	m.mu.Unlock()
+	m.append(contract.Draft{Role: contract.RoleSystem, Type: "run.reported", Run: run,
+		Data: &contract.RunReported{Status: contract.RunDone, Summary: "Done.", Verified: contract.VerificationPass}})
+}
+
+func (m *machine) Events(_ context.Context, after uint64, limit int) ([]contract.Event, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := uint64(len(m.events))
+	if after >= last {
+		return nil, last, nil
+	}
+	part := m.events[after:]
+	return slices.Clone(part[:min(len(part), limit)]), last, nil
+}
+
+func (m *machine) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
+	return func(yield func(contract.Event, error) bool) {
+		for {
+			m.mu.Lock()
+			grown := m.grown
+			m.mu.Unlock()
+			events, _, _ := m.Events(ctx, after, 100)
+			for _, e := range events {
+				if !yield(e, nil) {
+					return
+				}
+				after = e.Sequence
+			}
+			if len(events) > 0 {
+				continue
+			}
+			select {
+			case <-grown:
+			case <-ctx.Done():
+				yield(contract.Event{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func (m *machine) Last() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return uint64(len(m.events))
+}
+
+func (m *machine) Runs(_ context.Context, before uint64, limit int) ([]api.Run, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []api.Run
+	for _, r := range m.runs {
+		if before == 0 || r.Sequence < before {
+			out = append(out, *r)
+		}
+	}
+	slices.SortFunc(out, func(a, b api.Run) int { return int(b.Sequence) - int(a.Sequence) })
+	return out[:min(len(out), limit)], nil
+}
+
+func (m *machine) Run(_ context.Context, id string) (api.Run, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.runs[id]; r != nil {
+		return *r, nil
+	}
+	return api.Run{}, fault.New("memory.Run", fault.NotFound, "List them with choir runs.", errors.New("there is no such run"))
+}
+
+func (m *machine) RunEvents(_ context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error) {
+	return nil, false, nil
+}
+
+func (m *machine) Checkpoints(_ context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error) {
+	return []api.Checkpoint{{ID: strings.Repeat("a", 40), Tree: strings.Repeat("b", 40), Kind: contract.CheckpointInitial, Message: "first", Verified: contract.VerificationUnknown, Sequence: 1}}, false, nil
+}
+
+func (m *machine) Checkpoint(_ context.Context, user, message string) (api.Checkpointed, error) {
+	return api.Checkpointed{ID: strings.Repeat("c", 40), Sequence: 2, Created: message != ""}, nil
+}
+
+func (m *machine) Diff(_ context.Context, r api.DiffRequest) (api.Diff, error) {
+	return api.Diff{From: r.From, To: r.To, Diff: "--- a\n"}, nil
+}
+
+func (m *machine) Restore(_ context.Context, r api.RestoreRequest) (api.Restored, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restored = append(m.restored, r)
+	return api.Restored{To: r.To, DryRun: r.DryRun, Changes: []contract.Change{}}, nil
+}
+
+func (m *machine) ListFiles(_ context.Context, path, after string, limit int) ([]api.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []api.File
+	for name, b := range m.files {
+		if name[strings.LastIndex(name, "/")+1:] > after {
+			out = append(out, api.File{ID: name, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"})
+		}
+	}
+	slices.SortFunc(out, func(a, b api.File) int { return strings.Compare(a.ID, b.ID) })
+	return out[:min(len(out), limit)], nil
+}
+
+func (m *machine) OpenFile(_ context.Context, path string) (io.ReadCloser, api.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, ok := m.files[path]
+	if !ok {
+		return nil, api.File{}, fault.New("memory.OpenFile", fault.NotFound, "", fmt.Errorf("%s: there is no such file", path))
+	}
+	return io.NopCloser(bytes.NewReader(b)), api.File{ID: path, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
+}
+
+func (m *machine) PutFile(_ context.Context, user, path string, content io.Reader) (api.File, error) {
+	b, err := io.ReadAll(content)
+	if err != nil {
+		return api.File{}, fault.Wrap("memory.PutFile", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[path] = b
+	return api.File{ID: path, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
+}
+
+func (m *machine) RemoveFile(_ context.Context, user, path string, recursive bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.files, path)
+	return nil
+}
+
+func (m *machine) AddTar(_ context.Context, user, name, origin string, tar io.Reader) (api.Added, error) {
+	n, err := io.Copy(io.Discard, tar)
+	return api.Added{ID: "workspace/" + name, Origin: origin, Bytes: n}, err
+}
+
+func (m *machine) AddURL(_ context.Context, user string, r api.AddRequest) (api.Added, error) {
+	return api.Added{ID: "workspace/x", Origin: r.URL}, nil
+}
+
+// Exec knows three commands: echo, cat and sleep (until it is ended).
+func (m *machine) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecIO) (api.Exit, error) {
+	if r.Argv[0] == "missing" {
+		return api.Exit{}, fault.New("memory.Exec", fault.Unavailable, "Try again.", errors.New("no box could be opened"))
+	}
+	e := m.append(contract.Draft{Role: contract.RoleUser, User: r.User, Type: "command.started", Data: &contract.CommandStarted{Command: r.ID, Argv: r.Argv}})
+	if streams.Started != nil {
+		streams.Started(r.ID, e.Sequence)
+	}
+	exit := api.Exit{Command: r.ID}
+	switch r.Argv[0] {
+	case "echo":
+		fmt.Fprintln(streams.Stdout, strings.Join(r.Argv[1:], " "))
+		fmt.Fprint(streams.Stderr, "to stderr")
+		exit.Code = 3
+	case "cat":
+		if _, err := io.Copy(streams.Stdout, streams.Stdin); err != nil {
+			return api.Exit{}, err
+		}
+	case "sleep":
+		<-ctx.Done()
+		m.killed <- struct{}{}
+		exit.Code, exit.Reason = 137, "killed"
+	}
+	return exit, nil
+}
+
+func (m *machine) Provider(context.Context) (api.Provider, error) {
+	return api.Provider{Name: "rehearsal", Model: "rehearsal", Rehearsal: true, Network: "none", BudgetUSD: 1}, nil
+}
+
+func (m *machine) Build(context.Context) (fs.FS, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.build, nil
+}
+
+func (m *machine) Look(context.Context) func() {
+	m.mu.Lock()
+	m.looks++
+	m.mu.Unlock()
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.looks--
+	}
+}
+
+func (m *machine) Live(context.Context) (http.RoundTripper, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.live == nil {
+		return nil, fault.New("memory.Live", fault.Unavailable, "", errors.New("the dev server is not up"))
+	}
+	return m.live, nil
+}
+
+func (m *machine) Beat(_ context.Context, b api.Heartbeat) error {
+	m.beats <- b
+	return nil
+}
+
+// system is the rest of a control plane, in memory.
+type system struct {
+	mu      sync.Mutex
+	secrets map[string]string
+}
+
+func (s *system) Secrets(context.Context) ([]api.Secret, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []api.Secret
+	for name := range s.secrets {
+		out = append(out, api.Secret{ID: name})
+	}
+	return out, nil
+}
+
+func (s *system) SetSecret(_ context.Context, user, name, value string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.secrets[name] = value
+	return nil
+}
+
+func (s *system) RemoveSecret(_ context.Context, user, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.secrets, name)
+	return nil
+}
+
+func (s *system) Models(context.Context) ([]api.Model, error) {
+	return []api.Model{{ID: "rehearsal/rehearsal", Provider: "rehearsal", Default: true, Available: true}}, nil
+}
+
+func (s *system) TestModel(_ context.Context, model string) (api.ModelTest, error) {
+	return api.ModelTest{ID: model, OK: true}, nil
+}
+
+func (s *system) Doctor(context.Context) ([]api.Finding, error) {
+	return []api.Finding{{ID: "git", Status: "ok", Detail: "found"}}, nil
+}

@@ -1,0 +1,345 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httputil"
+	"path"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+const (
+	// noncePlaceholder stands in a desktop's page where its scripts' nonce goes.
+	noncePlaceholder = "CHOIR_NONCE"
+	maxPage          = 4 << 20 // a page's HTML, bytes
+	liveTimeout      = time.Minute
+	pageTimeout      = 10 * time.Second // how long the live page may take before the build is shown
+)
+
+// content serves what the desktop is made of: its page, the kept build's files,
+// and what the dev server has.
+func (s *Server) content(w http.ResponseWriter, r *http.Request, v visit, page bool) {
+	c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
+	if err != nil {
+		writeProblem(w, problemOf(s.log, "desktop", err))
+		return
+	}
+	upgrade := r.Header.Get("Upgrade") != ""
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for files", ""))
+	case page && r.URL.Path == "/":
+		s.desktopPage(w, r, v, c)
+	case page || r.URL.Path == "/" && !upgrade:
+		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "a desktop has one page", ""))
+	case upgrade:
+		s.hmr(w, r, v, c)
+	default:
+		s.desktopFile(w, r, v, c)
+	}
+}
+
+// desktopPage serves the one page: the live one when the dev server has it,
+// else the kept build's.
+func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
+	mode := api.ModeLive
+	body, err := s.livePage(r, c)
+	if err != nil {
+		// The build is what there is to show when the source is broken or the dev
+		// server is not up yet; the frame says which.
+		s.log.Debug("the live page can't be had", "computer", v.place.Computer, "error", err)
+		mode = api.ModeBuild
+		files, err := c.Build(r.Context())
+		if err == nil {
+			body, err = readAsset(files, "index.html")
+		}
+		if err != nil {
+			writeProblem(w, problemOf(s.log, "desktop page", err))
+			return
+		}
+		s.desktops.keep(v.session.ID, files)
+	}
+	nonce := newNonce()
+	tag := fmt.Sprintf(`<script src="%sheartbeat.js" nonce="%s" data-mode="%s" data-load="%s" data-console="%s"></script>`,
+		ownPrefix, nonce, mode, s.expectBeat(v, mode), html.EscapeString(s.hosts.console()))
+	body = bytes.ReplaceAll(body, []byte(noncePlaceholder), []byte(nonce))
+	body = inject(body, []byte(tag))
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", s.desktopPolicy(v, nonce))
+	_, _ = w.Write(body) // the client has gone if this fails
+}
+
+// desktopPolicy keeps the browser from being the agent's network card: nothing
+// is loaded from, sent to or framed by another origin than the desktop's own.
+// The shell's components set styles inline; a style can load nothing either.
+func (s *Server) desktopPolicy(v visit, nonce string) string {
+	return strings.Join([]string{
+		"default-src 'self'",
+		"script-src 'self' 'nonce-" + nonce + "' 'wasm-unsafe-eval'",
+		"style-src 'self' 'unsafe-inline'",
+		"img-src 'self' data: blob:",
+		"media-src 'self' blob:",
+		"connect-src 'self' " + s.hosts.socket(v.place.Handle),
+		"worker-src 'self'",
+		"frame-src 'none'", "object-src 'none'", "form-action 'none'", "base-uri 'none'", "manifest-src 'none'",
+		"frame-ancestors " + s.hosts.console(),
+	}, "; ")
+}
+
+// inject puts the heartbeat before any other script of the page.
+func inject(page, tag []byte) []byte {
+	lower := bytes.ToLower(page)
+	at := 0
+	if i := bytes.Index(lower, []byte("<head")); i >= 0 {
+		if j := bytes.IndexByte(page[i:], '>'); j >= 0 {
+			at = i + j + 1
+		}
+	} else if i := bytes.Index(lower, []byte("<!doctype")); i >= 0 {
+		if j := bytes.IndexByte(page[i:], '>'); j >= 0 {
+			at = i + j + 1
+		}
+	}
+	return append(append(append(make([]byte, 0, len(page)+len(tag)), page[:at]...), tag...), page[at:]...)
+}
+
+// livePage asks the dev server for its page.
+func (s *Server) livePage(r *http.Request, c Computer) ([]byte, error) {
+	rt, err := c.Live(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Host+"/", nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "text/html")
+	req.Header.Set("Accept-Encoding", "identity")
+	res, err := rt.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(&limited{res.Body, maxPage})
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK || !isHTML(res.Header.Get("Content-Type")) {
+		return nil, fault.New("", fault.Unavailable, "", fmt.Errorf("the dev server answered its page with %d %.100q", res.StatusCode, res.Header.Get("Content-Type")))
+	}
+	return b, nil
+}
+
+// desktopFile serves one file: of a build whose page this session has, else, if
+// it is named like a built one, of the newest build (a second page that enters
+// gives the browser a new session), else of the dev server, else of the newest build.
+func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
+	// Refused whoever would answer: a path that needs cleaning is no file's.
+	if p := checkPath(r); p != nil {
+		writeProblem(w, p)
+		return
+	}
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	built := strings.HasPrefix(name, "assets/")
+	if built {
+		for _, files := range s.desktops.kept(v.session.ID) {
+			if s.buildFile(w, r, files, name) {
+				return
+			}
+		}
+	}
+	rt, notLive := c.Live(r.Context())
+	if notLive == nil && !built {
+		s.proxy(w, r, rt)
+		return
+	}
+	files, err := c.Build(r.Context())
+	if err == nil && s.buildFile(w, r, files, name) {
+		return
+	}
+	switch {
+	case notLive == nil:
+		s.proxy(w, r, rt)
+	case err != nil:
+		writeProblem(w, problemOf(s.log, "desktop file", err))
+	default:
+		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is no such file", ""))
+	}
+}
+
+// buildFile serves a build's file, if it has it. A page is not a file: HTML is
+// served at / only, with its policy.
+func (s *Server) buildFile(w http.ResponseWriter, r *http.Request, files fs.FS, name string) bool {
+	if isHTML(assetType(name)) {
+		return false
+	}
+	cache := "no-cache"
+	if strings.HasPrefix(name, "assets/") {
+		cache = "private, max-age=31536000, immutable" // its name holds its hash
+	}
+	if p := s.writeAsset(w, r, files, name, cache); p != nil {
+		if p.Status == http.StatusNotFound {
+			return false
+		}
+		writeProblem(w, p)
+	}
+	return true
+}
+
+// hmr connects the page to the dev server's hot updates. Session, Origin and
+// Host have been checked.
+func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
+	protocols := r.Header.Values("Sec-WebSocket-Protocol")
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.URL.Path != "/" || len(protocols) != 1 ||
+		(protocols[0] != "vite-hmr" && protocols[0] != "vite-ping") {
+		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "this is no address for a socket", ""))
+		return
+	}
+	if p := checkPath(r); p != nil {
+		writeProblem(w, p)
+		return
+	}
+	rt, err := c.Live(r.Context())
+	if err != nil {
+		writeProblem(w, problemOf(s.log, "hmr", err))
+		return
+	}
+	if !s.begin() {
+		writeProblem(w, refusal(http.StatusServiceUnavailable, fault.Unavailable, "the server is closing", ""))
+		return
+	}
+	defer s.wg.Done()
+	ctx, release := s.attach(r.Context(), v.session.ID)
+	defer release()
+	s.proxy(w, r.WithContext(ctx), rt)
+}
+
+// toBox is what of a request the box may see: never a cookie, a token or an
+// address.
+var toBox = []string{"Accept", "If-None-Match", "If-Modified-Since", "Range", "Origin", "Upgrade", "Connection", "Cache-Control",
+	"Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site"}
+
+// fromBox is what of an answer the browser may see. Everything else (cookies,
+// Clear-Site-Data, Service-Worker-Allowed, redirects, Refresh, policies,
+// reporting, prefetch links) is dropped.
+var fromBox = []string{"Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified", "Cache-Control",
+	"Upgrade", "Connection", "Sec-Websocket-Accept", "Sec-Websocket-Protocol"}
+
+// proxy hands a request to the dev server in its box, and its answer on.
+func (s *Server) proxy(w http.ResponseWriter, r *http.Request, rt http.RoundTripper) {
+	if r.Header.Get("Upgrade") == "" {
+		ctx, cancel := context.WithTimeout(r.Context(), liveTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	rp := &httputil.ReverseProxy{
+		Transport: rt,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "http", p.In.Host, p.In.Host
+			h := http.Header{}
+			for _, name := range toBox {
+				if vals := p.In.Header.Values(name); len(vals) > 0 {
+					h[http.CanonicalHeaderKey(name)] = vals
+				}
+			}
+			h.Set("Accept-Encoding", "identity")
+			p.Out.Header = h
+			p.Out.Body, p.Out.ContentLength = nil, 0
+		},
+		ModifyResponse: func(res *http.Response) error { return fromDevServer(res) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			var p *problem
+			if !errors.As(err, &p) {
+				s.log.Debug("dev server", "path", r.URL.Path, "error", err)
+				p = refusal(http.StatusBadGateway, fault.Unavailable, "the desktop's dev server did not answer", "Wait a moment, or reload.")
+			}
+			writeProblem(w, p)
+		},
+	}
+	rp.ServeHTTP(deadlined{w, http.NewResponseController(w)}, r)
+}
+
+func fromDevServer(res *http.Response) error {
+	switch {
+	case res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified:
+		return refusal(http.StatusBadGateway, fault.Denied, "the dev server may not redirect", "")
+	case res.StatusCode == http.StatusSwitchingProtocols:
+	case isHTML(res.Header.Get("Content-Type")):
+		// Its fallback for what it does not have; and no uploaded page gets this origin.
+		return refusal(http.StatusNotFound, fault.NotFound, "there is no such file", "")
+	}
+	h := http.Header{}
+	for _, name := range fromBox {
+		if v := res.Header.Get(name); v != "" {
+			h.Set(name, v)
+		}
+	}
+	if res.StatusCode != http.StatusSwitchingProtocols {
+		h.Set("Content-Type", safeType(h.Get("Content-Type")))
+		if cc := h.Get("Cache-Control"); cc == "" || strings.Contains(cc, "public") {
+			h.Set("Cache-Control", "no-cache")
+		}
+	}
+	res.Header, res.Trailer = h, nil
+	return nil
+}
+
+// safeType lets through types that are no page's.
+func safeType(contentType string) string {
+	base, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	base = strings.TrimSpace(base)
+	for _, known := range assetTypes {
+		k, _, _ := strings.Cut(known, ";")
+		if k == base && !isHTML(k) {
+			return contentType
+		}
+	}
+	return "application/octet-stream"
+}
+
+// begin counts one piece of work that Close waits for, unless it closed.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.wg.Add(1)
+	return true
+}
+
+// keep remembers what a session's page was made of, so that it gets its own
+// assets after a newer build has come.
+func (d *desktops) keep(session string, files fs.FS) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.builds) >= maxKept {
+		clear(d.builds) // their pages fall back to the newest build
+	}
+	list := append([]fs.FS{files}, d.builds[session]...)
+	d.builds[session] = list[:min(len(list), keptBuilds)]
+}
+
+func (d *desktops) kept(session string) []fs.FS {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.builds[session]
+}
+
+// hidden reports whether a path's segment is what no desktop's page loads: a
+// dot file, or one that holds a key.
+func hidden(segment string) bool {
+	ext := strings.ToLower(path.Ext(segment))
+	return strings.HasPrefix(segment, ".") || ext == ".pem" || ext == ".crt" || ext == ".key" || ext == ".p12" || ext == ".pfx"
+}

@@ -1,0 +1,277 @@
+package control
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/identity"
+)
+
+// Addresses on a desktop's origin that are the control plane's own.
+const (
+	ownPrefix  = "/_choir/"
+	enterPath  = ownPrefix + "enter" // takes a ticket from the console's page
+	maxTicket  = 4 << 10
+	mintTTL    = time.Hour
+	maxMessage = 1 << 20 // one WebSocket message
+	keptBuilds = 2       // builds whose assets a session may still ask for
+	maxKept    = 1000    // sessions remembered so
+)
+
+var errTokenTicket = errors.New("tickets are for the console's page")
+
+// desktops is what is remembered of the pages that were served.
+type desktops struct {
+	mu     sync.Mutex
+	builds map[string][]fs.FS // by session: what its pages were made of, newest first
+	loads  map[string]*load   // pages that have not said yet how they are
+	looks  map[string]int     // open console frames by computer
+}
+
+func (d *desktops) init() {
+	d.builds, d.loads = map[string][]fs.FS{}, map[string]*load{}
+	d.looks = map[string]int{}
+}
+
+// visit is one request to a desktop by somebody who may.
+type visit struct {
+	session identity.Session
+	place   identity.Place
+	origin  string
+}
+
+// serveDesktop serves one desktop's origin. Its page is written by agents, so
+// nothing here trusts it further than its own computer's session goes.
+func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, handle string) {
+	h := w.Header()
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", permissions+", clipboard-read=()")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+	origin := s.hosts.desktop(handle)
+	dest := r.Header.Get("Sec-Fetch-Dest")
+	switch {
+	case r.Header.Get("Service-Worker") != "" || dest == "serviceworker":
+		// It would go on answering for this origin after a rewind.
+		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
+		return
+	case r.URL.Path == enterPath:
+		s.enter(w, r, handle)
+		return
+	case dest == "document" && !unsafe(r):
+		// A constant target. The desktop is only ever shown in the console's frame.
+		http.Redirect(w, r, s.hosts.console()+"/", http.StatusSeeOther)
+		return
+	}
+	page := dest == "iframe" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !unsafe(r)
+	if p := s.foreignToDesktop(r, origin, page); p != nil {
+		writeProblem(w, p)
+		return
+	}
+	v, err := s.visitor(r, handle)
+	if err != nil {
+		p := problemOf(s.log, "desktop", err)
+		if fault.Is(err, fault.Denied) || fault.Is(err, fault.NotFound) {
+			p = refusal(http.StatusUnauthorized, fault.Denied, "this desktop's session has ended", "Reload the console.")
+		}
+		writeProblem(w, p)
+		return
+	}
+	v.origin = origin
+	switch path := r.URL.Path; {
+	case path == ownPrefix+"session" && r.Method == http.MethodGet:
+		s.desktopSession(w, r, v)
+	case path == ownPrefix+"nats" && r.Method == http.MethodGet:
+		s.desktopBus(w, r, v)
+	case path == ownPrefix+"heartbeat" && r.Method == http.MethodPost:
+		s.heartbeat(w, r, v)
+	case path == ownPrefix+"heartbeat.js" && r.Method == http.MethodGet:
+		h.Set("Content-Type", "text/javascript; charset=utf-8")
+		_, _ = w.Write(heartbeatScript) // the client has gone if this fails
+	case strings.HasPrefix(path, "/_choir"):
+		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
+	default:
+		s.content(w, r, v, page)
+	}
+}
+
+// foreignToDesktop refuses what neither the desktop's own page nor, for the
+// page itself, the console's frame asked for. (Who may frame it is said by
+// frame-ancestors; a sibling desktop passes here and fails there.)
+func (s *Server) foreignToDesktop(r *http.Request, origin string, page bool) *problem {
+	if page {
+		switch r.Header.Get("Sec-Fetch-Site") {
+		case "same-origin", "same-site":
+			return nil
+		}
+		return refusal(http.StatusForbidden, fault.Denied, "a desktop is shown in the console's frame only", "Open "+s.hosts.console()+".")
+	}
+	switch r.Header.Get("Sec-Fetch-Dest") {
+	case "iframe", "frame", "embed", "object", "fencedframe":
+		return refusal(http.StatusForbidden, fault.Denied, "this can't be embedded", "")
+	}
+	return foreign(r, origin)
+}
+
+// visitor checks the desktop's session: of this very computer, and its owner's.
+func (s *Server) visitor(r *http.Request, handle string) (visit, error) {
+	secret := cookie(r, desktopCookie)
+	ses, err := s.o.Identity.Session(r.Context(), secret, identity.Desktop)
+	if err != nil {
+		return visit{}, err
+	}
+	place, err := s.o.Identity.ByHandle(r.Context(), handle)
+	if err != nil {
+		return visit{}, err
+	}
+	if ses.Computer != place.Computer || ses.User != place.Owner {
+		return visit{}, fault.New("", fault.Denied, "", errors.New("this session is for another computer"))
+	}
+	return visit{session: ses, place: place}, nil
+}
+
+// enter exchanges a ticket, posted by the console's page into its frame, for
+// the desktop's own cookie. Only the console's Origin may: a foreign page must
+// not sign anyone in, even with a ticket of its own.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
+	site := r.Header.Get("Sec-Fetch-Site")
+	origin := r.Header.Values("Origin")
+	contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case r.Method != http.MethodPost:
+		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, "a ticket is posted", ""))
+		return
+	case len(origin) != 1 || origin[0] != s.hosts.console() || site != "same-site" || r.Header.Get("Sec-Fetch-Dest") != "iframe":
+		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "only the console opens a desktop", "Open "+s.hosts.console()+"."))
+		return
+	case err != nil || contentType != "application/x-www-form-urlencoded":
+		writeProblem(w, refusal(http.StatusUnsupportedMediaType, fault.Invalid, "a ticket is posted as a form", ""))
+		return
+	}
+	b, err := io.ReadAll(&limited{r.Body, maxTicket})
+	if err != nil {
+		writeProblem(w, refusal(http.StatusRequestEntityTooLarge, fault.Invalid, "this is no ticket", ""))
+		return
+	}
+	form, err := url.ParseQuery(string(b))
+	if err != nil || len(form["ticket"]) != 1 {
+		writeProblem(w, refusal(http.StatusUnprocessableEntity, fault.Invalid, "this is no ticket", ""))
+		return
+	}
+	place, err := s.o.Identity.ByHandle(r.Context(), handle)
+	var ses identity.Session
+	var secret string
+	if err == nil {
+		ses, secret, err = s.o.Identity.Enter(r.Context(), form.Get("ticket"), place.Computer)
+	}
+	if err != nil {
+		writeProblem(w, problemOf(s.log, "enter", err))
+		return
+	}
+	setCookie(w, desktopCookie, secret, int(ses.Expires.Sub(s.o.Now()).Seconds()))
+	w.Header().Set("Location", "/")
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// sessionAnswer is what the desktop connects with.
+type sessionAnswer struct {
+	CID          string       `json:"cid"`
+	Name         string       `json:"name"`
+	User         string       `json:"user"`
+	NATS         natsAnswer   `json:"nats"`
+	LastSequence uint64       `json:"lastSequence"`
+	ReadOnly     bool         `json:"readOnly"`
+	Provider     api.Provider `json:"provider"`
+}
+
+type natsAnswer struct {
+	URL     string    `json:"url"`
+	JWT     string    `json:"jwt"`
+	Seed    string    `json:"seed"`
+	Inbox   string    `json:"inbox"`
+	Expires time.Time `json:"expires"`
+}
+
+func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit) {
+	answer, err := func() (sessionAnswer, error) {
+		c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
+		if err != nil {
+			return sessionAnswer{}, err
+		}
+		info, err := c.Info(r.Context())
+		if err != nil {
+			return sessionAnswer{}, err
+		}
+		provider, err := c.Provider(r.Context())
+		if err != nil {
+			return sessionAnswer{}, err
+		}
+		ttl := min(mintTTL, v.session.Expires.Sub(s.o.Now()))
+		cred, err := s.o.Bus.Mint(v.place.Computer, v.session.ID, ttl)
+		if err != nil {
+			return sessionAnswer{}, err
+		}
+		return sessionAnswer{
+			CID: string(v.place.Computer), Name: info.Name, User: v.session.User, LastSequence: c.Last(), Provider: provider,
+			NATS: natsAnswer{URL: ownPrefix + "nats", JWT: cred.JWT, Seed: cred.Seed, Inbox: cred.Inbox, Expires: cred.Expires},
+		}, nil
+	}()
+	if err != nil {
+		writeProblem(w, problemOf(s.log, "desktop session", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // the client has gone if this fails
+}
+
+// desktopBus carries the desktop's NATS connection. Session, Origin and Host
+// have been checked; the bus checks the credentials.
+func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
+	c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
+	if err != nil {
+		writeProblem(w, problemOf(s.log, "desktop bus", err))
+		return
+	}
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{OriginPatterns: []string{v.origin}, CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return // Accept has answered
+	}
+	ws.SetReadLimit(maxMessage)
+	if !s.begin() {
+		_ = ws.Close(websocket.StatusGoingAway, "the server is closing") // it may have gone
+		return
+	}
+	defer s.wg.Done()
+	// The request's own context ends when the connection is taken over.
+	ctx, release := s.attach(s.ctx, v.session.ID)
+	defer release()
+	defer c.Look(ctx)()
+	defer s.services.Watch(v.place.Computer)()
+	if err := s.o.Bus.Serve(ctx, websocket.NetConn(ctx, ws, websocket.MessageBinary)); err != nil {
+		s.log.Info("a desktop's connection was cut", "computer", v.place.Computer, "session", v.session.ID, "error", err)
+		_ = ws.Close(websocket.StatusPolicyViolation, "refused") // it may have gone
+		return
+	}
+	_ = ws.CloseNow() // it may have gone
+}
+
+// newNonce draws a page's nonce.
+func newNonce() string {
+	var b [18]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,164 @@
+package control
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/identity"
+)
+
+// pages are the console's: index.html for who is signed in, claim.html for
+// everybody, and assets/ for both.
+type pages struct{ index, claim []byte }
+
+func loadPages(files fs.FS) (*pages, error) {
+	p := &pages{}
+	for name, into := range map[string]*[]byte{"index.html": &p.index, "claim.html": &p.claim} {
+		b, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fault.New("", fault.Missing, "Build the console into the binary.", fmt.Errorf("console: %w", err))
+		}
+		*into = b
+	}
+	return p, nil
+}
+
+// permissions is what no page of ours may ask a browser for.
+const permissions = "accelerometer=(), autoplay=(), browsing-topics=(), camera=(), display-capture=(), encrypted-media=(), geolocation=(), gyroscope=(), " +
+	"hid=(), identity-credentials-get=(), idle-detection=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), otp-credentials=(), payment=(), " +
+	"publickey-credentials-create=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), storage-access=(), usb=(), window-management=(), xr-spatial-tracking=()"
+
+// servePage serves the console's pages.
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Permissions-Policy", permissions)
+	// The frame posts a ticket to the desktop, and under no-referrer a browser
+	// would give "null" for the Origin of that.
+	h.Set("Referrer-Policy", "strict-origin")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for pages", ""))
+		return
+	}
+	if r.Header.Get("Service-Worker") != "" {
+		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
+		return
+	}
+	switch name := path.Clean(r.URL.Path); {
+	case name == "/claim":
+		s.writePage(w, s.pages.claim)
+	case name == "/":
+		_, err := s.o.Identity.Session(r.Context(), cookie(r, consoleCookie), identity.Console)
+		switch {
+		case fault.Is(err, fault.Denied):
+			// A constant target: there is nothing to redirect openly to.
+			h.Set("Cache-Control", "no-store")
+			http.Redirect(w, r, "/claim", http.StatusSeeOther)
+		case err != nil:
+			writeProblem(w, problemOf(s.log, "page", err))
+		default:
+			s.writePage(w, s.pages.index)
+		}
+	case strings.HasPrefix(name, "/assets/"):
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
+		if p := s.writeAsset(w, r, s.o.Console, strings.TrimPrefix(name, "/"), "no-cache"); p != nil {
+			writeProblem(w, p)
+		}
+	default:
+		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", "Open "+s.hosts.console()+"."))
+	}
+}
+
+// writePage writes one of the console's pages. They have no inline script or
+// style, make no HTML from strings, and frame nothing but desktops.
+func (s *Server) writePage(w http.ResponseWriter, html []byte) {
+	nonce := newNonce()
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	desktops := s.hosts.desktop("*")
+	h.Set("Content-Security-Policy", strings.Join([]string{
+		"default-src 'none'", "script-src 'nonce-" + nonce + "'", "style-src 'self'", "img-src 'self'", "font-src 'self'", "connect-src 'self'",
+		"frame-src " + desktops, "form-action " + desktops, "base-uri 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'",
+	}, "; "))
+	_, _ = w.Write(bytes.ReplaceAll(html, []byte(noncePlaceholder), []byte(nonce))) // the client has gone if this fails
+}
+
+// maxAsset bounds one file of a page, in bytes.
+const maxAsset = 32 << 20
+
+// assetTypes are the types a page's files may have: not what the machine's
+// table of types says.
+var assetTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8",
+	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+	".webp": "image/webp", ".gif": "image/gif", ".ico": "image/x-icon", ".woff": "font/woff", ".woff2": "font/woff2", ".ttf": "font/ttf",
+	".json": "application/json", ".map": "application/json", ".wasm": "application/wasm", ".txt": "text/plain; charset=utf-8",
+	".webmanifest": "application/manifest+json",
+}
+
+// writeAsset writes one regular file of files; name is clean and relative. It
+// returns what to say when there is none.
+func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS, name, cache string) *problem {
+	b, err := readAsset(files, name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
+		return refusal(http.StatusNotFound, fault.NotFound, "there is no such file", "")
+	}
+	if err != nil {
+		return problemOf(s.log, "asset", err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", assetType(name))
+	h.Set("Cache-Control", cache)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
+	return nil
+}
+
+func assetType(name string) string {
+	if t, ok := assetTypes[strings.ToLower(path.Ext(name))]; ok {
+		return t
+	}
+	return "application/octet-stream"
+}
+
+func readAsset(files fs.FS, name string) ([]byte, error) {
+	if !fs.ValidPath(name) {
+		return nil, fs.ErrInvalid
+	}
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := func() ([]byte, error) {
+		st, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if !st.Mode().IsRegular() {
+			return nil, fs.ErrNotExist
+		}
+		if st.Size() > maxAsset {
+			return nil, fault.New("", fault.Exhausted, "", fmt.Errorf("%s is %d bytes long; at most %d are served", name, st.Size(), maxAsset))
+		}
+		b := make([]byte, st.Size())
+		_, err = io.ReadFull(f, b)
+		return b, err
+	}()
+	return b, errors.Join(err, f.Close())
+}
+
+// isHTML reports whether a Content-Type is a page's.
+func isHTML(contentType string) bool {
+	t, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (t == "text/html" || t == "application/xhtml+xml")
+}

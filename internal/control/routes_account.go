@@ -1,0 +1,124 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+type claimIn struct {
+	Body struct {
+		Token string `json:"token" required:"true" maxLength:"128"`
+		Name  string `json:"name,omitempty" maxLength:"100" doc:"what to call the computer; only the first claim names it"`
+	}
+	address string
+}
+
+// Resolve takes what huma does not hand to handlers.
+func (c *claimIn) Resolve(ctx huma.Context) []error {
+	r, _ := humachi.Unwrap(ctx)
+	c.address = address(r)
+	return nil
+}
+
+type claimOut struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+	Body      api.Computer
+}
+
+type signOutOut struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+	SiteData  string      `header:"Clear-Site-Data"`
+}
+
+func (s *Server) routeAccount(hapi huma.API) {
+	register(hapi, s, route(http.MethodPost, "/api/claim", "account-claim", "Use a one-time link up and sign in"), requestTimeout, s.claim)
+	register(hapi, s, route(http.MethodGet, "/api/account", "account-get", "Who is signed in"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[api.Account], error) {
+		u, err := s.o.Identity.User(ctx, callerOf(ctx).user)
+		return &out[api.Account]{api.Account{ID: u.ID, Name: u.Name, Claimed: u.Claimed, Created: u.Created}}, err
+	})
+	register(hapi, s, route(http.MethodPost, "/api/links", "account-link", "Make a one-time sign-in link; for programs only"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[api.Link], error) {
+		c := callerOf(ctx)
+		if c.session != nil {
+			return nil, fault.New("", fault.Denied, "Run choir up again: it prints a link.", errors.New("a browser can't make sign-in links"))
+		}
+		token, expires, err := s.o.Identity.NewLink(ctx, c.user)
+		if err != nil {
+			return nil, err
+		}
+		return &out[api.Link]{api.Link{URL: s.ClaimURL(token), Expires: expires}}, nil
+	})
+	register(hapi, s, route(http.MethodPost, "/api/signout", "account-sign-out", "End this session, or with everywhere all of the account's"), requestTimeout, func(ctx context.Context, in *struct {
+		Everywhere bool `query:"everywhere"`
+	}) (*signOutOut, error) {
+		c := callerOf(ctx)
+		var ended []string
+		var err error
+		switch {
+		case in.Everywhere:
+			ended, err = s.o.Identity.RevokeAll(ctx, c.user)
+		case c.session != nil:
+			ended, err = s.o.Identity.SignOut(ctx, c.secret)
+		}
+		if err != nil {
+			return nil, err
+		}
+		gone := http.Cookie{Name: consoleCookie, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+		return &signOutOut{SetCookie: gone, SiteData: `"cache", "storage"`}, s.end(ended)
+	})
+}
+
+// claim signs in. The first one names the computer.
+func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
+	if !s.tries.Allow(in.address) {
+		return nil, fault.New("", fault.Exhausted, "Wait a minute.", errors.New("too many tries to sign in"))
+	}
+	owner, err := s.o.Identity.Owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Name != "" {
+		if err := (contract.ComputerRenamed{Name: in.Body.Name}).Validate(); err != nil {
+			return nil, err
+		}
+	}
+	ses, secret, err := s.o.Identity.Claim(ctx, in.Body.Token)
+	if err != nil {
+		return nil, err
+	}
+	res := &claimOut{SetCookie: http.Cookie{
+		Name: consoleCookie, Value: secret, Path: "/", MaxAge: int(ses.Expires.Sub(s.o.Now()).Seconds()),
+		Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	}}
+	mine, err := s.computersOf(ctx, ses.User)
+	if err != nil || len(mine) == 0 {
+		return res, err
+	}
+	res.Body = mine[0]
+	// Only the first claim may move the desktop to another origin: nothing is
+	// stored under the old one yet.
+	if in.Body.Name == "" || owner.Claimed || owner.ID != ses.User {
+		return res, nil
+	}
+	c, err := s.o.Computers.Get(ctx, mine[0].ID)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Name != mine[0].Name {
+		if _, err := c.Act(ctx, api.Action{ID: contract.NewID(), Type: "computer.renamed", User: ses.User, Data: &contract.ComputerRenamed{Name: in.Body.Name}}); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.o.Identity.Rehandle(ctx, mine[0].ID, in.Body.Name); err != nil {
+		return nil, err
+	}
+	res.Body, err = s.info(ctx, c)
+	return res, err
+}

@@ -1,0 +1,184 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"choir.dev/choiros/contract"
+)
+
+type eventsIn struct {
+	AtComputer
+	After  uint64   `query:"after" doc:"only events with a greater sequence"`
+	Limit  int      `query:"limit" minimum:"0" doc:"at most so many; 0: all there are"`
+	Type   []string `query:"type,explode" maxItems:"20" doc:"only these types"`
+	Follow bool     `query:"follow" doc:"go on with what happens"`
+}
+
+// aliveEvery is how often a silent stream shows that it is open: an empty line,
+// which readers of NDJSON skip.
+const aliveEvery = 15 * time.Second
+
+// readPage is how many events are read at once.
+const readPage = 500
+
+func (s *Server) routeEvents(hapi huma.API) {
+	op := route(http.MethodGet, atComputer+"/events", "events-read", "The log as CloudEvents, one a line; empty lines mean nothing")
+	streamed(hapi, s, op, "application/x-ndjson", s.streamEvents)
+}
+
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *eventsIn) error {
+	for _, t := range in.Type {
+		if _, ok := contract.Lookup(t); !ok {
+			return &contract.FieldError{Field: "type", Reason: "is not a known event type"}
+		}
+	}
+	c, err := s.computer(r.Context(), in.Computer)
+	if err != nil {
+		return err
+	}
+	ctx, release := s.attach(r.Context(), sessionID(callerOf(r.Context())))
+	defer release()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	lines := newLines(w)
+	sent, after := 0, in.After
+	put := func(e contract.Event) (bool, error) {
+		after = e.Sequence
+		if len(in.Type) > 0 && !slices.Contains(in.Type, e.Type) {
+			return false, nil
+		}
+		b, err := contract.MarshalEvent(e)
+		if err != nil {
+			return false, err
+		}
+		sent++
+		return in.Limit > 0 && sent >= in.Limit, lines.write(b)
+	}
+	for {
+		limit := readPage
+		if in.Limit > 0 && len(in.Type) == 0 {
+			limit = min(limit, in.Limit-sent)
+		}
+		events, last, err := c.Events(ctx, after, limit)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if full, err := put(e); err != nil || full {
+				return join(err, lines.flush())
+			}
+		}
+		if after >= last || len(events) == 0 {
+			break
+		}
+	}
+	if err := lines.flush(); err != nil || !in.Follow {
+		return err
+	}
+	return s.followEvents(ctx, c, after, lines, put)
+}
+
+func (s *Server) followEvents(ctx context.Context, c Computer, after uint64, lines *lines, put func(contract.Event) (bool, error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan contract.Event)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(events)
+		for e, err := range c.Follow(ctx, after) {
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		for range events { // until the goroutine has ended
+		}
+	}()
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				if ctx.Err() != nil {
+					return nil
+				}
+				select {
+				case err := <-failed:
+					return err
+				default:
+					return nil
+				}
+			}
+			full, err := put(e)
+			if err = join(err, lines.flush()); err != nil || full {
+				return err
+			}
+		case <-alive.C:
+			if err := join(lines.write(nil), lines.flush()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lines writes lines with a deadline on each flush.
+type lines struct {
+	buf *bufio.Writer
+	rc  *http.ResponseController
+}
+
+func newLines(w http.ResponseWriter) *lines {
+	l := &lines{rc: http.NewResponseController(w)}
+	l.buf = bufio.NewWriterSize(deadlined{w, l.rc}, 32<<10)
+	return l
+}
+
+func (l *lines) write(b []byte) error {
+	if _, err := l.buf.Write(b); err != nil {
+		return err
+	}
+	return l.buf.WriteByte('\n')
+}
+
+func (l *lines) flush() error {
+	if err := l.buf.Flush(); err != nil {
+		return err
+	}
+	return l.rc.Flush()
+}
+
+// deadlined bounds each write to a client that does not read.
+type deadlined struct {
+	http.ResponseWriter
+	rc *http.ResponseController
+}
+
+func (d deadlined) Write(p []byte) (int, error) {
+	// Fails on a connection that has gone; the write then says so.
+	_ = d.rc.SetWriteDeadline(time.Now().Add(writeIdle))
+	return d.ResponseWriter.Write(p)
+}
+
+// Unwrap lets a response controller reach the connection.
+func (d deadlined) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
+func join(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,175 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// frameSettle is how long changes are gathered before the frame is sent again.
+const (
+	frameSettle  = 100 * time.Millisecond
+	lookStarting = 300 * time.Millisecond
+	lookSteady   = 5 * time.Second
+)
+
+func lookEvery(f api.Frame) time.Duration {
+	if f.Desktop.Mode == api.ModeStarting {
+		return lookStarting
+	}
+	return lookSteady
+}
+
+func (s *Server) routeFrame(hapi huma.API) {
+	register(hapi, s, route(http.MethodGet, atComputer+"/frame", "frame-get", "What the console shows around a desktop"), requestTimeout, func(ctx context.Context, in *AtComputer) (*out[api.Frame], error) {
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		f, err := s.frame(ctx, c)
+		return &out[api.Frame]{f}, err
+	})
+	streamed(hapi, s, route(http.MethodGet, atComputer+"/frame/stream", "frame-stream", "The frame as server-sent events, whenever it changes"), "text/event-stream", s.streamFrame)
+	register(hapi, s, route(http.MethodPost, atComputer+"/ticket", "frame-ticket", "Let the console's page into the desktop"), requestTimeout, func(ctx context.Context, in *AtComputer) (*out[api.Ticket], error) {
+		caller := callerOf(ctx)
+		if caller.session == nil {
+			return nil, fault.New("", fault.Denied, "Open the console in a browser.", errTokenTicket)
+		}
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		info, err := s.info(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		ticket, err := s.o.Identity.NewTicket(ctx, caller.secret, info.ID)
+		return &out[api.Ticket]{api.Ticket{Action: info.Desktop + enterPath, Ticket: ticket}}, err
+	})
+}
+
+func (s *Server) frame(ctx context.Context, c Computer) (api.Frame, error) {
+	f, err := c.Frame(ctx)
+	if err != nil {
+		return api.Frame{}, err
+	}
+	if f.Running == nil {
+		f.Running = []api.Run{}
+	}
+	f.Computer, err = s.info(ctx, c)
+	if f.Desktop.Broken {
+		f.Computer.State = api.StateBroken
+	}
+	return f, err
+}
+
+// moves reports whether an event may change what the frame shows.
+func moves(e contract.Event) bool {
+	switch e.Type {
+	case "usage.metered", "checkpoint.created", "checkpoint.restored", "question.asked", "question.answered", "prompt.submitted":
+		return true
+	}
+	for _, prefix := range []string{"run.", "computer.", "desktop."} {
+		if strings.HasPrefix(e.Type, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, in *AtComputer) error {
+	c, err := s.computer(r.Context(), in.Computer)
+	if err != nil {
+		return err
+	}
+	ctx, release := s.attach(r.Context(), sessionID(callerOf(r.Context())))
+	defer release()
+	defer c.Look(ctx)()
+	info, err := c.Info(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.desktops.looking(info.ID)()
+	after := c.Last()
+	changed := make(chan struct{}, 1)
+	poke := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	poke()
+	failed := make(chan error, 1)
+	go func() {
+		defer close(failed)
+		for e, err := range c.Follow(ctx, after) {
+			if err != nil {
+				failed <- err
+				return
+			}
+			if moves(e) {
+				poke()
+			}
+		}
+	}()
+	defer func() {
+		release()
+		for range failed { // until the goroutine has ended
+		}
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := newLines(w)
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	// A dev server that gets ready leaves no event.
+	look := time.NewTimer(lookStarting)
+	defer look.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		case <-alive.C:
+			if err := join(out.write([]byte(":\n")), out.flush()); err != nil {
+				return err
+			}
+		case <-look.C:
+			poke()
+		case <-changed:
+			f, err := s.frame(ctx, c)
+			if err != nil {
+				return err
+			}
+			look.Reset(lookEvery(f))
+			b, err := json.Marshal(f)
+			if err != nil {
+				return fmt.Errorf("encode frame: %w", err)
+			}
+			if string(b) != last {
+				last = string(b)
+				if err := join(out.write([]byte("event: frame\ndata: "+last+"\n")), out.flush()); err != nil {
+					return err
+				}
+			}
+			select {
+			case <-time.After(frameSettle):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// shellPaths is what Rewind takes back: the desktop's source and its theme.
+var shellPaths = []string{"choiros", "artifacts/system/theme.json"}
+
+func (s *Server) routeHistory(hapi huma.API) {
+	register(hapi, s, route(http.MethodGet, atComputer+"/checkpoints", "checkpoints-list", "Checkpoints, newest first"), requestTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Paged
+	}) (*outPage[api.Checkpoint], error) {
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		list, more, err := c.Checkpoints(ctx, in.Before, in.Limit)
+		return listOf(list, more), err
+	})
+	register(hapi, s, route(http.MethodPost, atComputer+"/checkpoints", "checkpoints-create", "Commit the workspace if it changed"), longTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Body struct {
+			Message string `json:"message,omitempty" maxLength:"4096"`
+		}
+	}) (*out[api.Checkpointed], error) {
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		done, err := c.Checkpoint(ctx, callerOf(ctx).user, in.Body.Message)
+		return &out[api.Checkpointed]{done}, err
+	})
+	register(hapi, s, route(http.MethodGet, atComputer+"/diff", "checkpoints-diff", "What differs between two checkpoints"), longTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		From string `query:"from" maxLength:"64" doc:"empty: the parent of to"`
+		To   string `query:"to" maxLength:"64" doc:"empty: the live tree"`
+		Path string `query:"path" maxLength:"4096" doc:"only this file or folder"`
+	}) (*out[api.Diff], error) {
+		r := api.DiffRequest{From: in.From, To: in.To, Path: in.Path}
+		if err := r.Validate(); err != nil {
+			return nil, err
+		}
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		d, err := c.Diff(ctx, r)
+		return &out[api.Diff]{d}, err
+	})
+	register(hapi, s, route(http.MethodPost, atComputer+"/restore", "checkpoints-restore", "Go back to a checkpoint, to before a run, or to before the last restore"), longTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Body api.RestoreRequest
+	}) (*out[api.Restored], error) {
+		return s.restore(ctx, in.Computer, in.Body)
+	})
+	register(hapi, s, route(http.MethodPost, atComputer+"/undo", "checkpoints-undo", "Undo the last restore, the undo too"), longTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Body struct {
+			DryRun bool `json:"dry_run,omitempty"`
+		}
+	}) (*out[api.Restored], error) {
+		return s.restore(ctx, in.Computer, api.RestoreRequest{Undo: true, DryRun: in.Body.DryRun})
+	})
+	register(hapi, s, route(http.MethodPost, atComputer+"/rewind", "checkpoints-rewind", "Take the desktop's source and theme back to the last good checkpoint"), longTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Body struct {
+			To     string `json:"to,omitempty" maxLength:"64" doc:"empty: the last good one"`
+			DryRun bool   `json:"dry_run,omitempty"`
+		}
+	}) (*out[api.Restored], error) {
+		to := in.Body.To
+		if to == "" {
+			c, err := s.computer(ctx, in.Computer)
+			if err != nil {
+				return nil, err
+			}
+			f, err := c.Frame(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if to = f.Desktop.LastGood; to == "" {
+				return nil, fault.New("", fault.NotFound, "Name a checkpoint to go back to.", errors.New("no checkpoint is known to be good yet"))
+			}
+		}
+		return s.restore(ctx, in.Computer, api.RestoreRequest{To: to, Paths: shellPaths, DryRun: in.Body.DryRun})
+	})
+}
+
+func (s *Server) restore(ctx context.Context, computer string, r api.RestoreRequest) (*out[api.Restored], error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	c, err := s.computer(ctx, computer)
+	if err != nil {
+		return nil, err
+	}
+	r.User = callerOf(ctx).user
+	done, err := c.Restore(ctx, r)
+	return &out[api.Restored]{done}, err
+}

@@ -1,0 +1,272 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/control/service"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/identity"
+)
+
+// Bus is what desktops need of NATS; *bus.Bus is one.
+type Bus interface {
+	service.Bus
+	Mint(cid contract.CID, principal string, ttl time.Duration) (bus.Credentials, error)
+	Revoke(principal string) error
+	Serve(ctx context.Context, conn net.Conn) error
+}
+
+// Options say what a server serves, and with what.
+type Options struct {
+	Identity  *identity.Store
+	Computers Computers
+	System    System
+	Bus       Bus
+	Console   fs.FS  // the console's pages and assets (package console)
+	Host      string // parent of console.HOST and {handle}.desk.HOST, such as choir.localhost
+	Port      int    // as browsers see it: the listener's
+	Version   string
+	Logger    *slog.Logger
+	Now       func() time.Time // nil: time.Now
+}
+
+// Server is the control plane's HTTP, on one address.
+type Server struct {
+	o       Options
+	hosts   hosts
+	log     *slog.Logger
+	tries   *identity.Tries
+	console http.Handler
+	bare    http.Handler
+	openapi []byte
+	streams streams
+	pages   *pages
+
+	desktops desktops
+	services *service.Services
+
+	ctx    context.Context // ends when the server closes
+	cancel context.CancelFunc
+	mu     sync.Mutex // held to begin work that Close waits for
+	wg     sync.WaitGroup
+}
+
+// Limits of one request.
+const (
+	headerTimeout  = 10 * time.Second
+	bodyIdle       = 30 * time.Second // between two reads of a body
+	writeIdle      = 30 * time.Second // between two writes of a stream
+	requestTimeout = time.Minute
+	longTimeout    = 15 * time.Minute // what copies, builds or replays
+	maxHeader      = 32 << 10
+	maxBody        = 1 << 20 // JSON
+	maxUpload      = 4 << 30 // a file or archive
+	drainTime      = 5 * time.Second
+)
+
+// New makes a server, which answers desktops on the bus from then on. HTTP it
+// serves in Serve, or when it is used as a handler. Close it in any case.
+func New(o Options) (*Server, error) {
+	const op = "control.New"
+	if o.Identity == nil || o.Computers == nil || o.System == nil || o.Bus == nil || o.Console == nil || o.Host == "" || o.Port <= 0 {
+		return nil, fault.New(op, fault.Invalid, "", errors.New("identity, computers, system, bus, console, host and port are required"))
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{o: o, log: o.Logger, hosts: hosts{parent: o.Host, port: fmt.Sprint(o.Port)}, tries: identity.NewTries(o.Now)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.streams.open = map[string]map[*stream]struct{}{}
+	s.desktops.init()
+	var err error
+	if s.pages, err = loadPages(o.Console); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if err := s.routes(); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	s.services, err = service.Start(service.Options{
+		Bus: o.Bus,
+		Computer: func(ctx context.Context, cid contract.CID) (service.Computer, error) {
+			return o.Computers.Get(ctx, cid)
+		},
+		User:   s.userOf,
+		Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	return s, nil
+}
+
+// userOf returns the account behind a desktop's principal on the bus.
+func (s *Server) userOf(ctx context.Context, cid contract.CID, principal string) (string, error) {
+	ses, err := s.o.Identity.ByPrincipal(ctx, principal)
+	if err != nil {
+		return "", err
+	}
+	if ses.Computer != cid {
+		return "", fault.New("", fault.Denied, "Reload the console.", errors.New("this session is for another computer"))
+	}
+	return ses.User, nil
+}
+
+// ConsoleURL is the console's origin.
+func (s *Server) ConsoleURL() string { return s.hosts.console() }
+
+// ClaimURL is a one-time link. The token stands in the fragment: a browser
+// sends it to nobody, so it is in no log, no Referer and no prefetch.
+func (s *Server) ClaimURL(token string) string { return s.hosts.console() + "/claim#" + token }
+
+// Serve serves ln until ctx ends or Close; it closes ln, and waits for the
+// requests under way, cutting off those that take long.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	srv := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ln) }()
+	select {
+	case err := <-done:
+		return fault.Wrap("control.Serve", err)
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	s.shut() // streams end at once; what else is under way may finish
+	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer stop()
+	err := srv.Shutdown(drain)
+	if err != nil {
+		err = errors.Join(err, srv.Close())
+	}
+	if serveErr := <-done; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	s.wg.Wait()
+	return fault.Wrap("control.Serve", err)
+}
+
+// Close ends every stream and Serve.
+func (s *Server) Close() error {
+	s.shut()
+	err := s.services.Close()
+	s.wg.Wait()
+	return fault.Wrap("control.Close", err)
+}
+
+// shut refuses further work and ends what is under way.
+func (s *Server) shut() {
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
+	s.desktops.stop()
+}
+
+// ServeHTTP finds out which of our hosts a request is for; it knows no others.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Origin-Agent-Cluster", "?1")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	where, handle := s.hosts.find(r.Host)
+	if where == placeNone {
+		h.Set("Connection", "close")
+		writeProblem(w, refusal(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.console()+"."))
+		return
+	}
+	// The server knows only its own kind of body, and takes the rest of another
+	// one that was closed early for the connection's next request.
+	own := r.Body
+	defer func() { r.Body = own }()
+	r.Body = &body{ReadCloser: own, rc: http.NewResponseController(w)}
+	switch where {
+	case placeConsole:
+		s.console.ServeHTTP(w, r)
+	case placeDesktop:
+		s.serveDesktop(w, r, handle)
+	default:
+		s.bare.ServeHTTP(w, r)
+	}
+}
+
+func (s *Server) routes() error {
+	useProblems()
+	mux := chi.NewRouter()
+	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
+	})
+	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for this address", ""))
+	})
+	cfg := huma.DefaultConfig("ChoirOS", s.o.Version)
+	cfg.Info.Description = "What a person can ask of their computers. Errors are RFC 9457 problems with code, hint and field."
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", "", nil
+	cfg.FieldsOptionalByDefault = true
+	cfg.RejectUnknownQueryParameters = true
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":   {Type: "http", Scheme: "bearer"},
+		"session": {Type: "apiKey", In: "cookie", Name: consoleCookie},
+	}
+	cfg.Security = []map[string][]string{{"token": {}}, {"session": {}}}
+	hapi := humachi.New(mux, cfg)
+	for _, register := range []func(huma.API){s.routeAccount, s.routeComputers, s.routeRuns, s.routeEvents, s.routeHistory, s.routeFiles, s.routeExec, s.routeFrame, s.routeSystem} {
+		register(hapi)
+	}
+	mux.Get("/api/schemas/*", s.serveSchema)
+	mux.Get("/api/openapi.json", s.serveOpenAPI)
+	var err error
+	if s.openapi, err = json.Marshal(hapi.OpenAPI()); err != nil {
+		return fmt.Errorf("describe the API: %w", err)
+	}
+
+	console := chi.NewRouter()
+	console.Get("/health", s.serveHealth)
+	console.Handle("/api/*", s.withCaller(mux, true))
+	console.NotFound(s.servePage)
+	console.MethodNotAllowed(s.servePage)
+	s.console = console
+	bare := chi.NewRouter()
+	bare.Get("/health", s.serveHealth)
+	bare.Handle("/api/*", s.withCaller(mux, false))
+	bare.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, refusal(http.StatusMisdirectedRequest, fault.Denied, "pages are not served under this host name", "Open "+s.hosts.console()+"."))
+	})
+	s.bare = bare
+	return nil
+}
+
+func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(api.Health{Status: "ok", Version: s.o.Version}) // the client has gone if this fails
+}
+
+func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(s.openapi) // the client has gone if this fails
+}

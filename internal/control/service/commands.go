@@ -1,0 +1,307 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/time/rate"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Limits of the commands that desktops start.
+const (
+	keptOutput   = 1 << 20 // bytes of a command's output that are kept: the last ones
+	maxChunk     = 16 << 10
+	keptCommands = 32 // of one computer, the ones that ended included
+	maxRunning   = 8  // of one computer
+	outputRate   = 4 << 20
+)
+
+// commands are the user's own commands that desktops started. They go on when
+// the desktop is reloaded.
+type commands struct {
+	s  *Services
+	mu sync.Mutex
+	by map[contract.CID][]*command // oldest first
+}
+
+func (cs *commands) init(s *Services) { cs.s, cs.by = s, map[contract.CID][]*command{} }
+
+// chunk is a piece of output; N is dense per command.
+type chunk struct {
+	N      int64  `json:"n"`
+	Stream string `json:"stream"`
+	Text   string `json:"text"`
+}
+
+type command struct {
+	id     string
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	chunks  []chunk
+	size    int
+	next    int64
+	dropped bool
+	running bool
+	exit    *int
+}
+
+// run starts a command and answers as soon as its start is in the log.
+func (cs *commands) run(ctx context.Context, c call) (any, error) {
+	var in struct {
+		ID   string   `json:"id"`
+		Argv []string `json:"argv"`
+		Cwd  string   `json:"cwd"`
+	}
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
+	if in.ID == "" {
+		return nil, &contract.FieldError{Field: "id", Reason: "is required"}
+	}
+	req, err := api.ExecRequest{ID: in.ID, Argv: in.Argv, Cwd: in.Cwd, User: c.user}.Valid()
+	if err != nil {
+		return nil, err
+	}
+	runCtx, cancel := context.WithCancel(cs.s.ctx)
+	cmd := &command{id: req.ID, cancel: cancel, running: true}
+	if err := cs.add(c.cid, cmd); err != nil {
+		cancel()
+		return nil, err
+	}
+	type start struct {
+		command  string
+		sequence uint64
+	}
+	started := make(chan start, 1)
+	ended := make(chan error, 1)
+	// The caller's own request is counted in the group, so it can't be at zero here.
+	cs.s.wg.Go(func() {
+		defer cancel()
+		out, errs := &output{cs, c.cid, cmd, "stdout", nil, runCtx, limiter()}, &output{cs, c.cid, cmd, "stderr", nil, runCtx, limiter()}
+		exit, err := c.c.Exec(runCtx, req, api.ExecIO{Stdout: out, Stderr: errs, Started: func(command string, sequence uint64) { started <- start{command, sequence} }})
+		out.flush()
+		errs.flush()
+		code := exit.Code
+		if err != nil {
+			code = -1
+			cs.s.log.Warn("a command's outcome is lost", "computer", c.cid, "command", cmd.id, "error", err)
+		}
+		cmd.mu.Lock()
+		cmd.running, cmd.exit = false, &code
+		cmd.mu.Unlock()
+		ended <- err
+	})
+	select {
+	case st := <-started:
+		return answerStarted{st.command, st.sequence}, nil
+	case err := <-ended:
+		select {
+		case st := <-started: // both, in whatever order we saw them
+			return answerStarted{st.command, st.sequence}, nil
+		default:
+		}
+		cs.drop(c.cid, cmd)
+		if err == nil {
+			err = errors.New("the command ended before it started")
+		}
+		return nil, err
+	case <-ctx.Done():
+		cancel()
+		return nil, ctx.Err()
+	}
+}
+
+type answerStarted struct {
+	Command  string `json:"command"`
+	Sequence uint64 `json:"sequence"`
+}
+
+func limiter() *rate.Limiter { return rate.NewLimiter(outputRate, outputRate) }
+
+func (cs *commands) add(cid contract.CID, cmd *command) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	list, running := cs.by[cid], 0
+	for _, c := range list {
+		if c.id == cmd.id {
+			return fault.New("", fault.Conflict, "", errors.New("id: a command with this id was started already"))
+		}
+		if c.active() {
+			running++
+		}
+	}
+	if running >= maxRunning {
+		return fault.New("", fault.Exhausted, "Stop one of them first.", errors.New("too many commands are running"))
+	}
+	for i := 0; len(list) >= keptCommands && i < len(list); {
+		if list[i].active() {
+			i++
+			continue
+		}
+		list = append(list[:i:i], list[i+1:]...)
+	}
+	cs.by[cid] = append(list, cmd)
+	return nil
+}
+
+func (cs *commands) drop(cid contract.CID, cmd *command) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	kept := []*command{}
+	for _, c := range cs.by[cid] {
+		if c != cmd {
+			kept = append(kept, c)
+		}
+	}
+	cs.by[cid] = kept
+}
+
+func (cs *commands) find(c call, id string) (*command, error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, cmd := range cs.by[c.cid] {
+		if cmd.id == id {
+			return cmd, nil
+		}
+	}
+	return nil, fault.New("", fault.NotFound, "", errors.New("its output is not kept any more"))
+}
+
+func (c *command) active() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running
+}
+
+// output answers with what is kept of a command's output.
+func (cs *commands) output(_ context.Context, c call) (any, error) {
+	var in struct {
+		Command string `json:"command"`
+		After   int64  `json:"after"`
+	}
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
+	cmd, err := cs.find(c, in.Command)
+	if err != nil {
+		return nil, err
+	}
+	cmd.mu.Lock()
+	chunks := make([]chunk, 0, len(cmd.chunks))
+	for _, k := range cmd.chunks {
+		if k.N > in.After {
+			chunks = append(chunks, k)
+		}
+	}
+	a := struct {
+		Chunks    []chunk `json:"chunks"`
+		Running   bool    `json:"running"`
+		ExitCode  *int    `json:"exit_code,omitempty"`
+		Truncated bool    `json:"truncated"`
+	}{chunks, cmd.running, cmd.exit, cmd.dropped}
+	cmd.mu.Unlock()
+	var cut bool
+	if a.Chunks, cut, err = fit(a.Chunks); cut {
+		// More is to come: whoever asks must not take this for the end.
+		a.Running, a.ExitCode = true, nil
+	}
+	return a, err
+}
+
+func (cs *commands) stop(_ context.Context, c call) (any, error) {
+	var in struct {
+		Command string `json:"command"`
+	}
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
+	cmd, err := cs.find(c, in.Command)
+	if err != nil {
+		return nil, err
+	}
+	cmd.cancel()
+	return struct{}{}, nil
+}
+
+// output is one stream of a command. Text travels in whole characters; what is
+// not UTF-8 shows as replacement characters.
+type output struct {
+	cs     *commands
+	cid    contract.CID
+	cmd    *command
+	stream string
+	rest   []byte // the start of a character whose end has not come yet
+	ctx    context.Context
+	rate   *rate.Limiter // slows a command that floods
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n := len(p)
+	buf := append(o.rest, p...)
+	for len(buf) > 0 {
+		part := buf[:min(len(buf), maxChunk)]
+		if tail := incomplete(part); tail > 0 && tail < len(part) {
+			part = part[:len(part)-tail]
+		} else if tail > 0 && len(part) == len(buf) {
+			break
+		}
+		if err := o.rate.WaitN(o.ctx, len(part)); err != nil {
+			return 0, err
+		}
+		o.emit(part)
+		buf = buf[len(part):]
+	}
+	o.rest = append([]byte(nil), buf...)
+	return n, nil
+}
+
+func (o *output) flush() {
+	if len(o.rest) > 0 {
+		o.emit(o.rest)
+		o.rest = nil
+	}
+}
+
+// incomplete is how many bytes at the end of p begin a character that is cut.
+func incomplete(p []byte) int {
+	for i := 1; i < utf8.UTFMax && i <= len(p); i++ {
+		b := p[len(p)-i]
+		if utf8.RuneStart(b) {
+			if b >= utf8.RuneSelf && !utf8.FullRune(p[len(p)-i:]) {
+				return i
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+func (o *output) emit(p []byte) {
+	text := string([]rune(string(p))) // each invalid byte becomes U+FFFD
+	o.cmd.mu.Lock()
+	defer o.cmd.mu.Unlock() // publishing under the lock keeps n in order
+	k := chunk{N: o.cmd.next, Stream: o.stream, Text: text}
+	o.cmd.next++
+	o.cmd.chunks = append(o.cmd.chunks, k)
+	o.cmd.size += len(text)
+	for o.cmd.size > keptOutput && len(o.cmd.chunks) > 1 {
+		o.cmd.size -= len(o.cmd.chunks[0].Text)
+		o.cmd.chunks, o.cmd.dropped = o.cmd.chunks[1:], true
+	}
+	b, err := json.Marshal(k)
+	if err == nil {
+		err = o.cs.s.o.Bus.Conn().Publish(contract.SubjectOutput(o.cid, o.cmd.id), b)
+	}
+	if err != nil {
+		// It is kept, and asked for when the reader sees the gap.
+		o.cs.s.log.Warn("output was not published", "command", o.cmd.id, "error", err)
+	}
+}

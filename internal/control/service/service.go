@@ -1,0 +1,304 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Bus is what the services need of NATS; *bus.Bus is one.
+type Bus interface {
+	Conn() *nats.Conn
+	// Caller says whose request it is, as the server and the bridge checked it.
+	Caller(msg *nats.Msg) (contract.CID, string, error)
+	// Respond answers into the caller's own inbox only.
+	Respond(msg *nats.Msg, payload []byte) error
+}
+
+// Computer is what the services need of a computer. Package control documents
+// the methods.
+type Computer interface {
+	Info(ctx context.Context) (api.Computer, error)
+	Snapshot(ctx context.Context) (api.Snapshot, error)
+	Document(ctx context.Context, id string, revision int) (api.Document, error)
+	Act(ctx context.Context, a api.Action) (api.Acted, error)
+	Events(ctx context.Context, after uint64, limit int) ([]contract.Event, uint64, error)
+	Last() uint64
+	RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error)
+	Checkpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error)
+	Checkpoint(ctx context.Context, user, message string) (api.Checkpointed, error)
+	Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error)
+	Restore(ctx context.Context, r api.RestoreRequest) (api.Restored, error)
+	Exec(ctx context.Context, r api.ExecRequest, io api.ExecIO) (api.Exit, error)
+}
+
+// Options say what the services answer with.
+type Options struct {
+	Bus Bus
+	// Computer returns an awake computer.
+	Computer func(ctx context.Context, cid contract.CID) (Computer, error)
+	// User returns the account behind a principal whose session is still open.
+	User   func(ctx context.Context, cid contract.CID, principal string) (string, error)
+	Logger *slog.Logger
+}
+
+// Limits.
+const (
+	maxAnswer   = 700 << 10 // below NATS' payload limit, with room for headers
+	maxRequest  = 256 << 10
+	atOnce      = 256 // requests under way, of all
+	atOnceEach  = 16  // of one session
+	quick       = 30 * time.Second
+	slow        = 15 * time.Minute // what commits, restores or compares
+	tickEvery   = time.Second
+	maxEvents   = 500
+	maxHistory  = 200
+	maxDiffText = 512 << 10
+)
+
+// Services answers until Close.
+type Services struct {
+	o        Options
+	log      *slog.Logger
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	subs     []*nats.Subscription
+	requests chan *nats.Msg
+	commands commands
+
+	mu      sync.Mutex
+	closed  bool
+	total   int
+	each    map[string]int // requests under way by principal
+	watched map[contract.CID]*watch
+}
+
+type watch struct {
+	n      int
+	cancel context.CancelFunc
+}
+
+// Start subscribes and answers. Close it.
+func Start(o Options) (*Services, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Services{o: o, log: o.Logger, requests: make(chan *nats.Msg, 4096), each: map[string]int{}, watched: map[contract.CID]*watch{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.commands.init(s)
+	for _, subject := range []string{"user.*.action", "svc.*.>"} {
+		sub, err := o.Bus.Conn().ChanSubscribe(subject, s.requests)
+		if err != nil {
+			return nil, errors.Join(fault.Wrap("service.Start", err), s.Close())
+		}
+		s.subs = append(s.subs, sub)
+	}
+	s.wg.Go(s.receive)
+	return s, nil
+}
+
+// Close stops answering, ends the commands it started, and waits for both.
+func (s *Services) Close() error {
+	var errs []error
+	for _, sub := range s.subs {
+		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+			errs = append(errs, err)
+		}
+	}
+	s.mu.Lock()
+	s.closed = true
+	s.cancel()
+	s.mu.Unlock()
+	s.wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Services) receive() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case msg := <-s.requests:
+			s.dispatch(msg)
+		}
+	}
+}
+
+// dispatch starts answering one request, within the bounds on how many.
+func (s *Services) dispatch(msg *nats.Msg) {
+	cid, principal, err := s.o.Bus.Caller(msg)
+	if err != nil {
+		// Somebody who may not be answered: not even with a refusal.
+		s.log.Warn("a request was dropped", "subject", msg.Subject, "error", err)
+		return
+	}
+	s.mu.Lock()
+	switch {
+	case s.closed:
+		err = fault.New("", fault.Unavailable, "Try again.", errors.New("the control plane is closing"))
+	case s.total >= atOnce || s.each[principal] >= atOnceEach:
+		err = fault.New("", fault.Unavailable, "Try again.", errors.New("too many requests are under way"))
+	default:
+		s.total++
+		s.each[principal]++
+		s.wg.Add(1)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.answer(msg, nil, err)
+		return
+	}
+	go func() {
+		defer s.wg.Done()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.total--
+			if s.each[principal]--; s.each[principal] == 0 {
+				delete(s.each, principal)
+			}
+		}()
+		v, err := s.handle(cid, principal, msg)
+		s.answer(msg, v, err)
+	}()
+}
+
+// call is one checked request.
+type call struct {
+	c    Computer
+	cid  contract.CID
+	user string
+	data []byte
+}
+
+// method answers one kind of request.
+type method struct {
+	limit time.Duration
+	do    func(context.Context, call) (any, error)
+}
+
+func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) (any, error) {
+	if len(msg.Data) > maxRequest {
+		return nil, fault.New("", fault.Invalid, "", fmt.Errorf("the request is %d bytes long; at most %d are allowed", len(msg.Data), maxRequest))
+	}
+	name := "action"
+	if rest, ok := strings.CutPrefix(msg.Subject, "svc."+string(cid)+"."); ok {
+		name = rest
+	}
+	m, ok := s.methods()[name]
+	if !ok {
+		return nil, fault.New("", fault.NotFound, "", fmt.Errorf("there is no service %.80q", name))
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, m.limit)
+	defer cancel()
+	user, err := s.o.User(ctx, cid, principal)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.o.Computer(ctx, cid)
+	if err != nil {
+		return nil, err
+	}
+	data := msg.Data
+	if len(data) == 0 {
+		data = []byte("{}")
+	}
+	return m.do(ctx, call{c: c, cid: cid, user: user, data: data})
+}
+
+// answer encodes an answer or an error and sends it.
+func (s *Services) answer(msg *nats.Msg, v any, err error) {
+	var b []byte
+	if err == nil {
+		if b, err = json.Marshal(v); err == nil && len(b) > maxAnswer {
+			err = fault.New("", fault.Exhausted, "Ask for less at once.", fmt.Errorf("the answer would be %d bytes long; at most %d are allowed", len(b), maxAnswer))
+		}
+	}
+	if err != nil {
+		b = s.refusal(msg.Subject, err)
+	}
+	if err := s.o.Bus.Respond(msg, b); err != nil {
+		s.log.Warn("an answer was not sent", "subject", msg.Subject, "error", err)
+	}
+}
+
+type errorAnswer struct {
+	Error errorBody `json:"error"`
+}
+
+type errorBody struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	Field   string `json:"field,omitempty"`
+}
+
+// refusal describes an error as the desktop may see it. One without a code is
+// a fault of ours: it is logged, and its text kept here.
+func (s *Services) refusal(subject string, err error) []byte {
+	p := api.Describe(err)
+	if p.Code == string(fault.Internal) {
+		s.log.Error("a request failed", "subject", subject, "error", err)
+	}
+	b, err := json.Marshal(errorAnswer{errorBody{Code: p.Code, Message: p.Detail, Hint: p.Hint, Field: p.Field}})
+	if err != nil {
+		return []byte(`{"error":{"code":"internal","message":"Something went wrong inside."}}`)
+	}
+	return b
+}
+
+// Watch publishes the log's last sequence of a computer every second, so that
+// a desktop that lost the last event notices, until release is called.
+func (s *Services) Watch(cid contract.CID) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.watched[cid]
+	if w == nil {
+		if s.closed {
+			return func() {}
+		}
+		ctx, cancel := context.WithCancel(s.ctx)
+		w = &watch{cancel: cancel}
+		s.watched[cid] = w
+		s.wg.Go(func() { s.tick(ctx, cid) })
+	}
+	w.n++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if w.n--; w.n == 0 {
+			w.cancel()
+			delete(s.watched, cid)
+		}
+	})
+}
+
+func (s *Services) tick(ctx context.Context, cid contract.CID) {
+	t := time.NewTicker(tickEvery)
+	defer t.Stop()
+	for {
+		if c, err := s.o.Computer(ctx, cid); err == nil {
+			body := fmt.Sprintf(`{"sequence":%d}`, c.Last())
+			if err := s.o.Bus.Conn().Publish(contract.SubjectTick(cid), []byte(body)); err != nil {
+				s.log.Warn("a tick was not published", "computer", cid, "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}

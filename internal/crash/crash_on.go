@@ -1,0 +1,90 @@
+//go:build crashpoints
+
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Env names the directory that holds what is armed; without it nothing is.
+const Env = "CRASHPOINTS"
+
+// inBox is where a box sees that directory.
+const inBox = "/crashpoints"
+
+// dir and role are what the process was started with: inside a box it is
+// "guest KIND", and its points bear the kind as a prefix.
+var dir, role = place()
+
+func place() (dir, role string) {
+	if len(os.Args) == 3 && os.Args[1] == "guest" {
+		return inBox, os.Args[2] + "."
+	}
+	return os.Getenv(Env), ""
+}
+
+// At ends the process when the point is armed: the file "arm" holds a point's
+// name and which pass of it is meant, counted over all processes. The file
+// "hit" is made first, so that a point kills once and the test knows that it
+// did. The size of the file "passed.NAME" counts the passes.
+func At(point string) {
+	if dir == "" {
+		return
+	}
+	point = role + point
+	passed := filepath.Join(dir, "passed."+point)
+	f, err := os.OpenFile(passed, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return // the test is over
+		}
+		panic(err)
+	}
+	_, err = f.Write([]byte{'.'})
+	if err = errors.Join(err, f.Close()); err != nil {
+		panic(err)
+	}
+	armed, err := os.ReadFile(filepath.Join(dir, "arm"))
+	if err != nil {
+		return
+	}
+	name, at, _ := strings.Cut(strings.TrimSpace(string(armed)), " ")
+	if name != point {
+		return
+	}
+	n, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("crash: the armed pass %q is no number", at))
+	}
+	if info, err := os.Stat(passed); err != nil || info.Size() < n {
+		return
+	}
+	hit, err := os.OpenFile(filepath.Join(dir, "hit"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return // another process was first
+	}
+	_, err = fmt.Fprintln(hit, point)
+	if err = errors.Join(err, hit.Close()); err != nil {
+		panic(err)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	// Process 1 of a box is safe from its own signals, but not from this.
+	for {
+		syscall.Exit(137)
+	}
+}
+
+// BoxArgs are arguments of bubblewrap that let boxes see what is armed.
+func BoxArgs() []string {
+	if dir == "" {
+		return nil
+	}
+	return []string{"--bind", dir, inBox}
+}

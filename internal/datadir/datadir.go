@@ -1,0 +1,207 @@
+// Package datadir holds the layout of the data directory, the lock that lets
+// one control plane own it, its format version, and the reserve of disk space
+// that is kept for the log.
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Format is the version of the directory's layout that this build writes.
+const Format = 1
+
+// Dir is an open data directory, locked until Close.
+type Dir struct {
+	path string
+	lock *os.File
+}
+
+// Open creates the directory when it is missing, takes its lock and checks its
+// version. Errors: fault.InUse when another process holds it, fault.Newer when
+// a later version of ChoirOS wrote it, fault.DiskFull.
+func Open(path string) (*Dir, error) {
+	const op = "datadir.Open"
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, diskError(op, path, err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "choir.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, diskError(op, path, err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer lock.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, diskError(op, path, err)
+		}
+		holder := "another choir"
+		if b, rerr := os.ReadFile(lock.Name()); rerr == nil && len(b) > 0 {
+			holder += " (process " + strings.TrimSpace(string(b)) + ")"
+		}
+		return nil, fault.New(op, fault.InUse, "Stop it, or start this one with another --data.",
+			fmt.Errorf("%s is in use by %s", path, holder))
+	}
+	d := &Dir{path: path, lock: lock}
+	if err := d.prepare(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Dir) prepare() error {
+	const op = "datadir.Open"
+	if err := d.lock.Truncate(0); err != nil {
+		return diskError(op, d.path, err)
+	}
+	if _, err := d.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return diskError(op, d.path, err)
+	}
+	file := filepath.Join(d.path, "version")
+	b, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := WriteFile(file, []byte(strconv.Itoa(Format)+"\n"), 0o600); err != nil {
+			return err
+		}
+	case err != nil:
+		return diskError(op, d.path, err)
+	default:
+		v, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil || v < 1 {
+			return fault.New(op, fault.Invalid, "Restore that file from a backup, or start with another --data.",
+				fmt.Errorf("%s does not hold a version number", file))
+		}
+		if v > Format {
+			return fault.New(op, fault.Newer, "Install that version or a later one; this one leaves the data as they are.",
+				fmt.Errorf("%s was written by a newer version of ChoirOS (data format %d; this one knows %d)", d.path, v, Format))
+		}
+	}
+	for _, sub := range []string{"nats", "keys", "cache", "blobs", "computers"} {
+		if err := os.MkdirAll(filepath.Join(d.path, sub), 0o700); err != nil {
+			return diskError(op, d.path, err)
+		}
+	}
+	return nil
+}
+
+// Close gives the lock back.
+func (d *Dir) Close() error { return d.lock.Close() }
+
+// Path joins names to the directory's path.
+func (d *Dir) Path(names ...string) string {
+	return filepath.Join(append([]string{d.path}, names...)...)
+}
+
+// Computer joins names to a computer's directory.
+func (d *Dir) Computer(cid contract.CID, names ...string) string {
+	return d.Path(append([]string{"computers", string(cid)}, names...)...)
+}
+
+// Computers lists the computers that have a directory here.
+func (d *Dir) Computers() ([]contract.CID, error) {
+	entries, err := os.ReadDir(d.Path("computers"))
+	if err != nil {
+		return nil, fault.Wrap("datadir.Computers", err)
+	}
+	var out []contract.CID
+	for _, e := range entries {
+		if cid := contract.CID(e.Name()); e.IsDir() && cid.Validate() == nil {
+			out = append(out, cid)
+		}
+	}
+	return out, nil
+}
+
+// WriteFile replaces path atomically and durably: file and directory are
+// synced before it returns.
+func WriteFile(path string, b []byte, mode fs.FileMode) error {
+	const op = "datadir.WriteFile"
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return diskError(op, path, err)
+	}
+	defer os.Remove(tmp.Name()) // fails harmlessly once renamed
+	_, err = tmp.Write(b)
+	if err == nil {
+		err = tmp.Chmod(mode)
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return diskError(op, path, err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return diskError(op, path, err)
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return fault.Wrap("datadir.SyncDir", err)
+	}
+	return fault.Wrap("datadir.SyncDir", errors.Join(dir.Sync(), dir.Close()))
+}
+
+// Reserve preallocates size bytes that Release gives back when the disk is
+// full, so that the log can say so. A disk that is too full already is no
+// error: the returned bool says whether the reserve is held.
+func (d *Dir) Reserve(size int64) (bool, error) {
+	const op = "datadir.Reserve"
+	f, err := os.OpenFile(d.Path("reserve"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return false, diskError(op, d.path, err)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Size() == size {
+		return true, nil
+	}
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EOPNOTSUPP) {
+			return false, os.Remove(f.Name())
+		}
+		return false, fault.Wrap(op, err)
+	}
+	return true, f.Truncate(size)
+}
+
+// Release frees the reserve.
+func (d *Dir) Release() error {
+	err := os.Remove(d.Path("reserve"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Free returns the bytes that are free for this user on the directory's disk.
+func (d *Dir) Free() (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(d.path, &st); err != nil {
+		return 0, fault.Wrap("datadir.Free", err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+func diskError(op, path string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fault.New(op, fault.DiskFull, "Free some space on the disk that holds "+path+" and start again.", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fault.New(op, fault.Denied, "Make "+path+" writable for this user, or start with another --data.", err)
+	}
+	return fault.Wrap(op, err)
+}

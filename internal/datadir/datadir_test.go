@@ -1,0 +1,90 @@
+package datadir_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+)
+
+func TestOneOwner(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "data")
+	d, err := datadir.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := datadir.Open(path); !fault.Is(err, fault.InUse) || fault.HintOf(err) == "" {
+		t.Errorf("second Open: got %v; want in_use with a hint", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err = datadir.Open(path)
+	if err != nil {
+		t.Fatalf("Open after Close: %v", err)
+	}
+	defer d.Close()
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("mode = %v, %v; want 0700", st.Mode(), err)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]fault.Code{"99\n": fault.Newer, "x": fault.Invalid, "0": fault.Invalid} {
+		path := t.TempDir()
+		if err := os.WriteFile(filepath.Join(path, "version"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := datadir.Open(path); !fault.Is(err, want) {
+			t.Errorf("version %q: got %v; want %s", content, err, want)
+		}
+		if b, _ := os.ReadFile(filepath.Join(path, "version")); string(b) != content {
+			t.Errorf("version %q was changed to %q", content, b)
+		}
+	}
+}
+
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	d, err := datadir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const size = 8 << 20
+	if ok, err := d.Reserve(size); err != nil || !ok {
+		t.Fatalf("Reserve = %v, %v", ok, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(d.Path("reserve"), &st); err != nil || st.Blocks*512 < size {
+		t.Errorf("the reserve holds %d bytes of disk (%v); want %d", st.Blocks*512, err, size)
+	}
+	if err := d.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Release(); err != nil {
+		t.Errorf("second Release: %v", err)
+	}
+}
+
+func TestWriteFileLeavesNothingBeside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, s := range []string{"one", "two"} {
+		if err := datadir.WriteFile(filepath.Join(dir, "f"), []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, _ := os.ReadDir(dir)
+	b, _ := os.ReadFile(filepath.Join(dir, "f"))
+	if len(entries) != 1 || strings.TrimSpace(string(b)) != "two" {
+		t.Errorf("got %d entries, content %q", len(entries), b)
+	}
+}

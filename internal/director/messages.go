@@ -1,0 +1,102 @@
+package director
+
+import (
+	"encoding/json"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/harness"
+)
+
+// MaxMessage bounds the body of POST /run, in bytes.
+const MaxMessage = 16 << 20
+
+// Message is the body of POST /run: one run. Turns are what an interrupted
+// Director recorded, Spent what it used.
+type Message struct {
+	Run    string          `json:"run"`
+	Prompt string          `json:"prompt"`
+	Model  string          `json:"model,omitempty"`
+	Budget contract.Budget `json:"budget"`
+	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
+	MaxTurns int                     `json:"max_turns,omitempty"`
+	Spent    contract.Usage          `json:"spent"`
+	Turns    []contract.TurnRecorded `json:"turns,omitempty"`
+	Beat     int                     `json:"beat_ms,omitempty"` // 2000 when 0
+}
+
+// Report is how the loop ends a run. The host has the last word on Status.
+type Report struct {
+	Status  contract.RunStatus `json:"status"` // done, failed or cancelled
+	Summary string             `json:"summary"`
+	Reason  harness.Reason     `json:"reason,omitempty"`
+	Detail  string             `json:"detail,omitempty"`
+	Usage   contract.Usage     `json:"usage"`
+	Turns   int                `json:"turns"`
+}
+
+// Wake is the host's answer to POST /wake: where the run stands. The host
+// answers when the run is not paused. Steering is what the user said since the
+// last wake; the rest is whole each time.
+type Wake struct {
+	Objective string              `json:"objective,omitempty"`
+	Plan      []contract.PlanItem `json:"plan,omitempty"`
+	Tasks     []TaskView          `json:"tasks,omitempty"` // oldest first
+	Answers   []Answer            `json:"answers,omitempty"`
+	Steering  []string            `json:"steering,omitempty"`
+	Document  string              `json:"document,omitempty"` // set when the user edited the run's document
+	Tree      []string            `json:"tree,omitempty"`     // the workspace's upper folders
+	Notes     []string            `json:"notes,omitempty"`    // what the computer can't do here
+}
+
+// TaskView is a task and, when it has one, its newest result, as the Director
+// sees it: references and summaries, never raw logs.
+type TaskView struct {
+	ID           string                      `json:"id"`
+	Kind         contract.TaskKind           `json:"kind"`
+	Goal         string                      `json:"goal"`
+	Status       string                      `json:"status"` // working, or a result's status
+	Summary      string                      `json:"summary,omitempty"`
+	Verification contract.VerificationStatus `json:"verification,omitempty"`
+	Reason       string                      `json:"reason,omitempty"` // why the verification is unknown or failed
+	Changes      []string                    `json:"changes,omitempty"`
+	Head         string                      `json:"head,omitempty"`
+	Questions    []string                    `json:"questions,omitempty"`
+	Next         string                      `json:"suggested_next,omitempty"`
+}
+
+// Answer is a question of this run and what came of it.
+type Answer struct {
+	Question string `json:"question"`
+	Answer   string `json:"answer"`
+	Default  bool   `json:"default,omitempty"`
+}
+
+// Delegate is the body of POST /tasks: tasks as the model wrote them, without
+// what only the host may say (version, id, run, attempt). The host refuses all
+// or accepts all, and answers with their results when all have ended.
+type Delegate struct {
+	Call  string            `json:"call"`
+	Tasks []json.RawMessage `json:"tasks"`
+}
+
+// Delegated answers Delegate.
+type Delegated struct {
+	Tasks []TaskView `json:"tasks"`
+}
+
+// Ask is the body of POST /ask; the host answers when the user did, or the
+// deadline passed.
+type Ask struct {
+	Call      string   `json:"call"`
+	Text      string   `json:"text"`
+	Choices   []string `json:"choices,omitempty"`
+	Default   string   `json:"default,omitempty"`
+	DeadlineS int      `json:"deadline_s,omitempty"`
+}
+
+// Post is the body of POST /events: one event of a type that a Director's box
+// may post, without envelope.
+type Post struct {
+	Type string          `json:"type"`
+	Data json.RawMessage `json:"data"`
+}

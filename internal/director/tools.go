@@ -1,0 +1,65 @@
+package director
+
+import (
+	"encoding/json"
+
+	"choir.dev/choiros/contract"
+)
+
+// Names of the Director's tools.
+const (
+	ToolDelegate   = "delegate"
+	ToolAskUser    = "ask_user"
+	ToolRevisePlan = "revise_plan"
+	ToolReport     = "report"
+)
+
+const planSchema = `{"type":"array","maxItems":50,"items":{"type":"object","additionalProperties":false,"required":["text"],"properties":{
+	"text":{"type":"string","minLength":1,"maxLength":2000},
+	"status":{"type":"string","enum":["open","active","done","failed","dropped"]}}}}`
+
+const strings1k = `{"type":"array","maxItems":100,"items":{"type":"string","minLength":1,"maxLength":1024}}`
+
+const argvSchema = `{"type":"array","minItems":1,"maxItems":256,"items":{"type":"string","maxLength":65536}}`
+
+const taskSchema = `{"type":"object","additionalProperties":false,"required":["kind","goal"],"properties":{
+	"kind":{"type":"string","enum":["exec","agent","inspect","git"],"description":"exec: the given steps, no model. agent: a model with tools. inspect: a model with read-only tools. git: operations on the computer's history."},
+	"goal":{"type":"string","minLength":1,"maxLength":32000},
+	"acceptance":{"type":"array","maxItems":50,"items":{"type":"string","minLength":1,"maxLength":4096}},
+	"base":{"type":"string","maxLength":64,"description":"a whole commit id to start from; the newest checkpoint when left out"},
+	"steps":{"type":"array","maxItems":200,"items":{"type":"object","additionalProperties":false,"properties":{
+		"run":{"type":"object","additionalProperties":false,"required":["argv"],"properties":{"argv":` + argvSchema + `,"cwd":{"type":"string","maxLength":4096}}},
+		"write":{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{"path":{"type":"string","maxLength":4096},"content":{"type":"string","maxLength":524288},"executable":{"type":"boolean"}}},
+		"patch":{"type":"object","additionalProperties":false,"required":["diff"],"properties":{"diff":{"type":"string","maxLength":524288}}},
+		"git":{"type":"object","additionalProperties":false,"required":["op"],"properties":{"op":{"type":"string","enum":["checkpoint","restore","diff","log","status"]},"message":{"type":"string","maxLength":4096},"ref":{"type":"string","maxLength":64},"path":{"type":"string","maxLength":4096}}}}}},
+	"inputs":{"type":"array","maxItems":50,"items":{"type":"object","additionalProperties":false,"properties":{"document":{"type":"string","maxLength":64},"file":{"type":"string","maxLength":4096},"blob":{"type":"string","maxLength":80}}}},
+	"tools":{"type":"array","maxItems":20,"items":{"type":"string","maxLength":64},"description":"of read write edit bash grep glob ls git_status git_diff; for agent and inspect"},
+	"egress":{"type":"object","additionalProperties":false,"required":["profile"],"properties":{"profile":{"type":"string","enum":["none","default","custom"]},"allow":` + strings1k + `}},
+	"verify":{"type":"object","additionalProperties":false,"required":["profile"],"properties":{"profile":{"type":"string","enum":["none","smoke","standard","strict"]},"commands":{"type":"array","maxItems":20,"items":` + argvSchema + `}}},
+	"budget":{"type":"object","additionalProperties":false,"properties":{"wall_s":{"type":"integer","minimum":0,"maximum":86400},"tool_calls":{"type":"integer","minimum":0},"tokens":{"type":"integer","minimum":0},"cost_usd":{"type":"number","minimum":0}}},
+	"on_failure":{"type":"string","enum":["rollback","keep"]},
+	"want":{"type":"object","additionalProperties":false,"properties":{"diff":{"type":"boolean"},"logs":{"type":"boolean"},"artifacts":` + strings1k + `}}}}`
+
+func specs() []contract.ToolSpec {
+	return []contract.ToolSpec{
+		{Name: ToolDelegate,
+			Description: "Give tasks to the Associate and wait for their results. Tasks of one call run side by side, so they must not need each other.",
+			Schema:      json.RawMessage(`{"type":"object","additionalProperties":false,"required":["tasks"],"properties":{"tasks":{"type":"array","minItems":1,"maxItems":8,"items":` + taskSchema + `}}}`)},
+		{Name: ToolAskUser,
+			Description: "Ask the user something only the user can decide, and wait. After the deadline the default counts as the answer.",
+			Schema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["text"],"properties":{
+				"text":{"type":"string","minLength":1,"maxLength":8192},
+				"choices":{"type":"array","maxItems":10,"items":{"type":"string","minLength":1,"maxLength":200}},
+				"default":{"type":"string","maxLength":1024},
+				"deadline_s":{"type":"integer","minimum":5,"maximum":86400,"description":"seconds; 600 when left out"}}}`)},
+		{Name: ToolRevisePlan,
+			Description: "Write down the objective and the whole plan, as the user sees them in the run's document.",
+			Schema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["objective","plan"],"properties":{
+				"objective":{"type":"string","minLength":1,"maxLength":8192},"plan":` + planSchema + `}}`)},
+		{Name: ToolReport,
+			Description: "End the run. done only if everything asked for was done and nothing needed has failed; otherwise failed.",
+			Schema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["status","summary"],"properties":{
+				"status":{"type":"string","enum":["done","failed"]},
+				"summary":{"type":"string","minLength":1,"maxLength":16000,"description":"Markdown, for the user"}}}`)},
+	}
+}

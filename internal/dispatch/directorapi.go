@@ -1,0 +1,276 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate/tools"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/fault"
+)
+
+// directorAPI is what a Director's box may ask of the host.
+type directorAPI struct {
+	r *run
+	// One delegation at a time per Director, so that task numbers are dense.
+	mu sync.Mutex
+}
+
+func (a *directorAPI) handler() http.Handler {
+	r := a.r
+	mux := http.NewServeMux()
+	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ModelScope{Run: r.s.id, Role: contract.RoleDirector, Model: r.s.prompt.Model, Budget: r.budget()})))
+	mux.HandleFunc("POST /wake", endpoint(1<<10, a.wake))
+	mux.HandleFunc("POST /turns", endpoint(contract.MaxTurn, a.turn))
+	mux.HandleFunc("POST /events", endpoint(contract.MaxTask, a.event))
+	mux.HandleFunc("POST /tasks", endpoint(4*contract.MaxTask, a.tasks))
+	mux.HandleFunc("POST /ask", endpoint(64<<10, a.ask))
+	return mux
+}
+
+func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
+	r := a.r
+	if err := r.settle(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.until(ctx, func(s *story) bool { return !s.paused }); err != nil {
+		return nil, err
+	}
+	if err := r.settle(ctx); err != nil {
+		return nil, err
+	}
+	folders, err := r.d.o.Workspace.Folders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	edited := r.doc.edited(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := director.Wake{Objective: r.s.plan.Objective, Plan: r.s.plan.Plan, Tree: folders, Document: edited,
+		Steering: slices.Clone(r.s.steering[r.steered:])}
+	r.steered = len(r.s.steering)
+	for _, t := range r.s.tasks {
+		w.Tasks = append(w.Tasks, t.view())
+	}
+	if len(w.Tasks) > 40 {
+		w.Tasks = w.Tasks[len(w.Tasks)-40:]
+	}
+	for _, q := range r.s.questions {
+		if q.answered {
+			w.Answers = append(w.Answers, director.Answer{Question: q.Text, Answer: q.answer, Default: q.byDefault})
+		}
+	}
+	return w, nil
+}
+
+func (a *directorAPI) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
+	_, err := a.r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: "turn.recorded", Subject: a.r.s.id, Data: &t})
+	return struct{}{}, err
+}
+
+func (a *directorAPI) event(ctx context.Context, _ *http.Request, p director.Post) (any, error) {
+	if p.Type != "run.planned" || !contract.MayPost(contract.BoxDirector, p.Type) {
+		return nil, fault.New("", fault.Denied, "", fmt.Errorf("a Director may not post %q here", oneLine(p.Type, 60)))
+	}
+	data, err := contract.DecodeData(p.Type, p.Data)
+	if err != nil {
+		return nil, fault.New("", fault.Invalid, "", err)
+	}
+	_, err = a.r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: p.Type, Subject: a.r.s.id, Data: data})
+	return struct{}{}, err
+}
+
+// tasks validates a delegation whole, requests its tasks, and waits for them.
+func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Delegate) (any, error) {
+	r := a.r
+	if d.Call == "" || len(d.Call) > 128 {
+		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "call", Reason: "is required"})
+	}
+	if len(d.Tasks) == 0 || len(d.Tasks) > 8 {
+		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "tasks", Reason: fmt.Sprintf("has %d entries; it must have from 1 to 8", len(d.Tasks))})
+	}
+	ids, err := a.request(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.settle(ctx); err != nil {
+		return nil, err
+	}
+	err = r.until(ctx, func(s *story) bool {
+		for _, id := range ids {
+			if t := s.byID[id]; t == nil || !t.ended() || !t.settled {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out director.Delegated
+	for _, id := range ids {
+		out.Tasks = append(out.Tasks, r.s.byID[id].view())
+	}
+	return out, nil
+}
+
+// request stamps and checks every task before any is requested.
+func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.r
+	r.mu.Lock()
+	n := len(r.s.tasks)
+	r.mu.Unlock()
+	if n+len(d.Tasks) > maxTasks {
+		return nil, fault.New("", fault.Exhausted, "", fmt.Errorf("a run has at most %d tasks and this one has had %d; report what is done", maxTasks, n))
+	}
+	cause := r.s.delegation(d.Call)
+	var drafts []contract.Draft
+	var ids []string
+	for i, raw := range d.Tasks {
+		t, err := r.accept(raw, n+i)
+		if err != nil {
+			return nil, prefix(fmt.Sprintf("tasks[%d]", i), err)
+		}
+		ids = append(ids, t.ID)
+		drafts = append(drafts, contract.Draft{ID: contract.DeriveID(t.ID, "requested"), Role: contract.RoleDirector, Type: "task.requested",
+			Subject: t.ID, Task: t.ID, Causation: cause, Data: &contract.TaskRequested{Task: t}})
+	}
+	if _, err := r.append(ctx, drafts...); err != nil {
+		return nil, err
+	}
+	crash.At("dispatch.task.requested")
+	for _, id := range ids {
+		r.work(id, nil)
+	}
+	return ids, nil
+}
+
+// accept turns what a model wrote into a task of this run, or says which field
+// is wrong.
+func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) {
+	var t contract.DirectorTask
+	if err := contract.DecodeStrict(raw, contract.MaxTask, &t); err != nil {
+		return t, err
+	}
+	if t.Version != 0 || t.ID != "" || t.Run != "" || t.Attempt != 0 {
+		return t, &contract.FieldError{Field: "id", Reason: "and version, run, attempt are the host's to give"}
+	}
+	t = t.WithDefaults()
+	t.ID, t.Run = contract.DeriveID(r.s.id, fmt.Sprintf("task:%d", n)), r.s.id
+	if err := t.Validate(); err != nil {
+		return t, err
+	}
+	for i, name := range t.Tools {
+		field := fmt.Sprintf("tools[%d]", i)
+		tool, ok := tools.Lookup(name)
+		switch {
+		case !ok || tool.Internal:
+			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q is not a tool", oneLine(name, 60))}
+		case t.Kind == contract.KindInspect && !tool.ReadOnly:
+			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q changes things; a task of kind inspect only reads", name)}
+		case t.Kind != contract.KindAgent && t.Kind != contract.KindInspect:
+			return t, &contract.FieldError{Field: "tools", Reason: fmt.Sprintf("are not for kind %s", t.Kind)}
+		}
+	}
+	if (t.Kind == contract.KindAgent || t.Kind == contract.KindInspect) && len(t.Tools) == 0 {
+		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + toolNames(t.Kind)}
+	}
+	// A task never gets more time than its run.
+	t.Budget.WallS = min(t.Budget.WallS, r.budget().WallS)
+	return t, nil
+}
+
+func toolNames(k contract.TaskKind) string {
+	var out []string
+	for _, t := range tools.Table() {
+		if t.ReadOnly || k == contract.KindAgent {
+			out = append(out, t.Name)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func prefix(parent string, err error) error {
+	if fe := contract.AsFieldError(err); fe != nil {
+		return fault.New("", fault.Invalid, "", &contract.FieldError{Field: parent + "." + fe.Field, Reason: fe.Reason})
+	}
+	return fault.New("", fault.Invalid, "", &contract.FieldError{Field: parent, Reason: err.Error()})
+}
+
+// ask puts a question to the user and waits for the answer or the deadline.
+func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask) (any, error) {
+	r := a.r
+	wait := time.Duration(in.DeadlineS) * time.Second
+	if wait <= 0 || wait > 24*time.Hour {
+		wait = 10 * time.Minute
+	}
+	if in.Call == "" {
+		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "call", Reason: "is required"})
+	}
+	q := contract.Question{ID: r.s.questionID(in.Call), Text: in.Text, Choices: in.Choices, Default: in.Default,
+		Deadline: r.d.o.Now().Add(wait).UTC().Format(time.RFC3339)}
+	if err := q.Validate(); err != nil {
+		return nil, fault.New("", fault.Invalid, "", err)
+	}
+	r.mu.Lock()
+	asked := false // before a restart
+	for _, k := range r.s.questions {
+		asked = asked || k.ID == q.ID
+	}
+	r.mu.Unlock()
+	if !asked {
+		if _, err := r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: "question.asked", Subject: q.ID, Data: &contract.QuestionAsked{Question: q}}); err != nil {
+			return nil, err
+		}
+	}
+	r.waiting(1)
+	defer r.waiting(-1)
+	if err := r.settle(ctx); err != nil {
+		return nil, err
+	}
+	var got director.Answer
+	answered := func(s *story) bool {
+		for _, k := range s.questions {
+			if k.ID == q.ID && k.answered {
+				got = director.Answer{Question: k.Text, Answer: k.answer, Default: k.byDefault}
+				return true
+			}
+		}
+		return false
+	}
+	timed, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if err := r.until(timed, answered); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		_, err := r.answer(ctx, contract.RoleSystem, "", contract.QuestionAnswered{Question: q.ID, Answer: q.Default, Default: true})
+		if err != nil && !fault.Is(err, fault.Conflict) {
+			return nil, err
+		}
+		// On a conflict the user was faster by a hair, and their answer counts.
+		if err := r.until(ctx, answered); err != nil {
+			return nil, err
+		}
+	}
+	return got, nil
+}
+
+func (r *run) waiting(n int) {
+	r.mu.Lock()
+	r.asking += n
+	r.touch()
+	r.mu.Unlock()
+}

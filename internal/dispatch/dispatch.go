@@ -1,0 +1,282 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Times are the dispatcher's patience. Zero values get the defaults.
+type Times struct {
+	Beat    time.Duration // how often a loop is to give a sign of life; 2 s
+	Silence time.Duration // a loop that gives none for so long is dead; 20 s
+	Grace   time.Duration // beyond a task's wall clock before it is killed; 15 s
+	CleanUp time.Duration // for undoing what a task left; 2 min
+	RunWall time.Duration // of a run whose prompt sets none; 1 h
+}
+
+func (t Times) withDefaults() Times {
+	def := func(v *time.Duration, d time.Duration) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&t.Beat, 2*time.Second)
+	def(&t.Silence, 20*time.Second)
+	def(&t.Grace, 15*time.Second)
+	def(&t.CleanUp, 2*time.Minute)
+	def(&t.RunWall, time.Hour)
+	return t
+}
+
+// Options put a dispatcher together. CID, Log, Blobs, Boxes, Workspace,
+// Documents, Models, Egress and Logger are required.
+type Options struct {
+	CID       contract.CID
+	Log       Log
+	Blobs     Blobs
+	Boxes     Boxes
+	Workspace Workspace
+	Documents Documents
+	Models    Models
+	Egress    Egress
+	Logger    *slog.Logger
+	// Render is the third part of the shell's verification; without it the
+	// verification says that only type check and build were done.
+	Render Renderer
+	// Publish sends a message that is not logged: the result of a run, on
+	// contract.SubjectResult, and the Director's words while they come, on
+	// contract.SubjectTokens. nil sends none.
+	Publish func(ctx context.Context, subject string, data []byte) error
+	// Unfinished lists the sequences of the prompts whose runs have not ended,
+	// so that Recover need not read the whole log. nil reads it.
+	Unfinished func(ctx context.Context) ([]uint64, error)
+	// Budget bounds a run whose prompt does not say.
+	Budget   contract.Budget
+	Turns    int // model turns of one loop; 0 leaves the harness's default
+	Parallel int // tasks of one computer at the same time; 3
+	Runs     int // runs of one computer at the same time, the others wait; 4
+	Times    Times
+	Now      func() time.Time
+}
+
+// Bounds of a run.
+const (
+	maxTasks    = 60 // of one run
+	maxAttempts = 3  // of one task
+	maxStarts   = 3  // of one attempt, over restarts
+	maxOpenings = 3  // of a Director's box that crashes
+)
+
+// errClosing is the cause of every context when the dispatcher closes: what is
+// under way stays unfinished in the log, for Recover.
+var errClosing = errors.New("the computer goes to sleep")
+
+// errCancelled is the cause when the user cancels a run.
+var errCancelled = errors.New("cancelled by the user")
+
+// Dispatcher owns the runs of one computer. It is safe for concurrent use.
+type Dispatcher struct {
+	o      Options
+	log    *slog.Logger
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	tasks  chan struct{} // a slot per task that may work
+	slots  chan struct{} // a slot per run that may go on
+	// publishing is held while the live tree is being changed, so that one
+	// task's publish never meets another's half-way.
+	publishing sync.Mutex
+	liveOpen   atomic.Int64 // attempts whose live edits are neither published nor inverted
+
+	mu     sync.Mutex
+	runs   map[string]*run
+	closed bool
+}
+
+// New checks the options; it starts nothing.
+func New(o Options) (*Dispatcher, error) {
+	const op = "dispatch.New"
+	if err := o.CID.Validate(); err != nil {
+		return nil, fault.New(op, fault.Invalid, "", err)
+	}
+	for name, missing := range map[string]bool{
+		"Log": o.Log == nil, "Blobs": o.Blobs == nil, "Boxes": o.Boxes == nil, "Workspace": o.Workspace == nil,
+		"Documents": o.Documents == nil, "Models": o.Models == nil, "Egress": o.Egress == nil, "Logger": o.Logger == nil,
+	} {
+		if missing {
+			return nil, fault.New(op, fault.Invalid, "", fmt.Errorf("no %s", name))
+		}
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = 3
+	}
+	if o.Runs <= 0 {
+		o.Runs = 4
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Times = o.Times.withDefaults()
+	d := &Dispatcher{o: o, log: o.Logger, runs: map[string]*run{}, tasks: make(chan struct{}, o.Parallel), slots: make(chan struct{}, o.Runs)}
+	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	return d, nil
+}
+
+// Close stops everything under way, without ending it: Recover goes on from
+// the log. It returns when every box of the runs is gone.
+func (d *Dispatcher) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.cancel(errClosing)
+	d.wg.Wait()
+	return nil
+}
+
+// Prompt is a person's intention. ID, when set, makes a repeated Submit the
+// same prompt; it must be a UUIDv7.
+type Prompt struct {
+	ID     string
+	User   string
+	Text   string
+	Model  string
+	Budget contract.Budget
+}
+
+// Submit appends prompt.submitted and starts its run. It returns as soon as the
+// event is on disk.
+func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequence uint64, err error) {
+	const op = "dispatch.Submit"
+	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget}
+	if err := payload.Validate(); err != nil {
+		return "", 0, fault.New(op, fault.Invalid, "", err)
+	}
+	if p.ID == "" {
+		p.ID = contract.NewID()
+	}
+	runID = contract.DeriveID(p.ID, "run")
+	before := d.o.Log.Last()
+	es, err := d.o.Log.Append(ctx, contract.Draft{ID: p.ID, Role: contract.RoleUser, User: p.User, Type: "prompt.submitted",
+		Subject: runID, Data: payload, Run: runID, Correlation: p.ID})
+	if err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	crash.At("dispatch.prompt.submitted")
+	if es[0].Sequence <= before {
+		return runID, es[0].Sequence, nil // submitted before: its run goes on, or has ended
+	}
+	s := newStory(runID)
+	s.apply(es[0], &payload)
+	if _, err := d.launch(s, nil); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	return runID, es[0].Sequence, nil
+}
+
+// launch starts a run's goroutine, once. before runs first in it.
+func (d *Dispatcher) launch(s *story, before func(context.Context, *run)) (*run, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fault.New("dispatch", fault.Unavailable, "Try again when the computer is awake.", errClosing)
+	}
+	if r := d.runs[s.id]; r != nil {
+		return r, nil
+	}
+	r := newRun(d, s)
+	d.runs[s.id] = r
+	d.wg.Go(func() {
+		defer r.cancel(nil)
+		d.own(r, before)
+		r.doc.close()
+		d.mu.Lock()
+		delete(d.runs, s.id)
+		d.mu.Unlock()
+	})
+	return r, nil
+}
+
+// own is a run's goroutine: it waits for a slot, drives the run, and reports
+// what broke, so that no run stays under way that nobody drives.
+func (d *Dispatcher) own(r *run, before func(context.Context, *run)) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.fail(fmt.Errorf("the dispatcher panicked: %v", p))
+		}
+	}()
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	case <-r.ctx.Done():
+	}
+	if before != nil && r.ctx.Err() == nil {
+		before(r.ctx, r)
+	}
+	if err := r.drive(); err != nil {
+		r.fail(err)
+	}
+}
+
+func (d *Dispatcher) find(op, id string) (*run, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.runs[id]; r != nil {
+		return r, nil
+	}
+	return nil, fault.New(op, fault.NotFound, "Only a run that has not ended can be told something.", fmt.Errorf("no run %q is under way", oneLine(id, 60)))
+}
+
+// Command pauses, resumes or cancels a run.
+func (d *Dispatcher) Command(ctx context.Context, user, runID string, c contract.RunCommand) (uint64, error) {
+	const op = "dispatch.Command"
+	r, err := d.find(op, runID)
+	if err != nil {
+		return 0, err
+	}
+	seq, err := r.said(ctx, user, "run.commanded", &contract.RunCommanded{Command: c})
+	if err != nil {
+		return 0, fault.Wrap(op, err)
+	}
+	if c == contract.CommandCancel {
+		r.cancel(errCancelled)
+	}
+	return seq, nil
+}
+
+// Steer tells a run something; its Director sees it before its next turn.
+func (d *Dispatcher) Steer(ctx context.Context, user, runID, text string) (uint64, error) {
+	const op = "dispatch.Steer"
+	r, err := d.find(op, runID)
+	if err != nil {
+		return 0, err
+	}
+	seq, err := r.said(ctx, user, "run.steered", &contract.RunSteered{Text: text})
+	return seq, fault.Wrap(op, err)
+}
+
+// Answer answers a question of a run. fault.Conflict: it is answered already.
+func (d *Dispatcher) Answer(ctx context.Context, user, runID, questionID, answer string) (uint64, error) {
+	const op = "dispatch.Answer"
+	r, err := d.find(op, runID)
+	if err != nil {
+		return 0, err
+	}
+	seq, err := r.answer(ctx, contract.RoleUser, user, contract.QuestionAnswered{Question: questionID, Answer: answer})
+	return seq, fault.Wrap(op, err)
+}
+
+// Busy reports whether any run is under way.
+func (d *Dispatcher) Busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.runs) > 0
+}

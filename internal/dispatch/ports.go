@@ -1,0 +1,204 @@
+package dispatch
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/document"
+)
+
+// Log is the computer's log. *ledger.Log is one.
+type Log interface {
+	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
+	Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error)
+	Payload(ctx context.Context, e contract.Event) (contract.Payload, error)
+	Last() uint64
+}
+
+// Blobs keeps outputs that are too long for an event.
+type Blobs interface {
+	Put(ctx context.Context, cid contract.CID, r io.Reader) (contract.BlobRef, int64, error)
+}
+
+// BoxRequest says which box is wanted.
+type BoxRequest struct {
+	ID   string // unique; [a-z0-9-]
+	Kind contract.BoxKind
+	Run  string
+	Task string
+	// Overlay is the tree of a task or verify box; nil for the loops' boxes.
+	Overlay Overlay
+	// Commit is what a verify box checks: the overlay's task tree or a merge of
+	// it. The box gets that tree with a throwaway upper.
+	Commit string
+	// Handler serves what the box asks of the host, CONNECT included; nil
+	// refuses everything. Network says that CONNECT is served, so the box needs
+	// its loopback proxy.
+	Handler http.Handler
+	Network bool
+}
+
+// Boxes opens boxes. Its error is what a person reads when none can be had.
+type Boxes interface {
+	Open(ctx context.Context, r BoxRequest) (Box, error)
+}
+
+// Box is one running box.
+type Box interface {
+	ID() string
+	// Transport reaches the box's guest.
+	Transport() http.RoundTripper
+	// Done is closed when nothing of the box is left; Err then says why it ended.
+	Done() <-chan struct{}
+	Err() error
+	// Kill ends everything in the box and returns when nothing is left. Safe to
+	// call again.
+	Kill() error
+}
+
+// TaskRef names an attempt. Its overlay and publishes are keyed by it.
+type TaskRef struct {
+	Run     string
+	Task    string
+	Attempt int
+}
+
+// Overlay is an attempt's copy of the workspace.
+type Overlay interface {
+	// Base is the commit it started from.
+	Base() string
+}
+
+// CheckpointRequest asks for a commit of the live tree.
+type CheckpointRequest struct {
+	Kind    contract.CheckpointKind
+	Message string
+	Run     string
+	Task    string
+}
+
+// Merged is the three-way merge of an overlay's base, the live tree as it is,
+// and the task's tree: what publishing would make of the live tree. Nothing is
+// applied yet. Changes and Diff are the task's own, against its base.
+type Merged struct {
+	Commit    string
+	Tree      string
+	Changes   []contract.Change
+	Diff      string // may be cut at a megabyte; DiffCut then
+	DiffCut   bool
+	Conflicts []string // paths that stay as the user has them
+}
+
+// Published is a publish that was applied, and its checkpoint.
+type Published struct {
+	Checkpoint string
+	Tree       string
+	Conflicts  []string
+}
+
+// GitRequest is one step of a task of kind git.
+type GitRequest struct {
+	Run  string
+	Task string
+	Step contract.GitStep
+}
+
+// GitReply is what it gave. Checkpoint is set when the operation made one.
+type GitReply struct {
+	Output     string
+	Checkpoint string
+}
+
+// Workspace is the tree and its history. Its methods append the events that
+// belong to them (checkpoint.created, publish.started, …). Errors with
+// fault.Conflict mean that the live tree moved.
+type Workspace interface {
+	// Checkpoint commits the live tree; with nothing changed it returns the
+	// newest checkpoint.
+	Checkpoint(ctx context.Context, r CheckpointRequest) (commit string, err error)
+	// Begin makes an empty overlay on base; Reopen returns the one an earlier
+	// process left, as it stands. fault.InUse: a box still holds it.
+	Begin(ctx context.Context, t TaskRef, base string) (Overlay, error)
+	Reopen(ctx context.Context, t TaskRef, base string) (Overlay, error)
+	// PublishLive publishes what the overlay now holds under the paths that are
+	// published once per tool call; it returns how many paths that were.
+	PublishLive(ctx context.Context, o Overlay) (paths int, err error)
+	// Merge commits the task's tree and merges it. The task's box is dead.
+	Merge(ctx context.Context, o Overlay) (Merged, error)
+	// Publish applies m and checkpoints. Unless force is set, fault.Conflict
+	// says that the live tree changed so that the result would not be m.Tree;
+	// nothing was applied then.
+	Publish(ctx context.Context, o Overlay, m Merged, verified contract.VerificationStatus, force bool) (Published, error)
+	// Invert takes back what PublishLive published.
+	Invert(ctx context.Context, o Overlay) error
+	// Drop removes the overlay; keep leaves its tree behind a ref to look at.
+	// Safe to call again.
+	Drop(ctx context.Context, o Overlay, keep bool) error
+	// Git does one operation on the history.
+	Git(ctx context.Context, r GitRequest) (GitReply, error)
+	// ReadFile reads a file of the live tree, at most max bytes.
+	ReadFile(ctx context.Context, path string, max int) ([]byte, error)
+	// Folders lists the upper folders of the live tree, bounded.
+	Folders(ctx context.Context) ([]string, error)
+	// Artifact reads a file of a commit whole, to keep it as a blob.
+	Artifact(ctx context.Context, commit, path string) (io.ReadCloser, error)
+}
+
+// Document is one revision of a living document.
+type Document struct {
+	Title    string
+	Body     string
+	Revision int
+}
+
+// Documents are the living documents.
+type Documents interface {
+	// Get returns the newest revision.
+	Get(ctx context.Context, id string) (Document, error)
+	// StartRun makes the document of a run; one that is there is left as it is.
+	StartRun(ctx context.Context, id, run, title, path string, v document.RunView) error
+	// UpdateRun brings it up to date. What the user has written stays, whatever
+	// they write in the same moment.
+	UpdateRun(ctx context.Context, id, run string, v document.RunView) error
+}
+
+// ModelScope says for whom model turns are asked.
+type ModelScope struct {
+	Run        string
+	Task       string // "" for the Director
+	Role       contract.Role
+	Model      string // the prompt's choice; "" is the role's default
+	Budget     contract.Budget
+	TaskBudget contract.Budget
+}
+
+// Models answers model turns.
+type Models interface {
+	// Handler serves POST /model/turns for the scope.
+	Handler(s ModelScope) http.Handler
+	// Resolve names what a role would use; fault.Missing when there is no model.
+	Resolve(ctx context.Context, role contract.Role, model string) (provider, name string, err error)
+}
+
+// EgressScope says which box is let out.
+type EgressScope struct {
+	Run  string
+	Task string
+	Box  string
+	Kind contract.BoxKind
+}
+
+// Egress makes the handler that serves CONNECT for a box under a policy. It
+// appends egress.allowed and egress.denied itself; decided tells the task's
+// result of them and may be called from any goroutine.
+type Egress func(s EgressScope, spec contract.EgressSpec, decided func(hostport string, allowed bool)) (http.Handler, error)
+
+// Renderer looks at a built desktop: it is the third part of the shell's
+// verification, after type check and build.
+type Renderer interface {
+	// Render opens the desktop built from the commit and says whether it paints
+	// without throwing. A command's form makes it a check like any other.
+	Render(ctx context.Context, o Overlay, commit string) (contract.Command, error)
+}

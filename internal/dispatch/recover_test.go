@@ -1,0 +1,268 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+)
+
+// mortal is a log whose process dies once it has stored so many events: what
+// comes later waits for the end.
+type mortal struct {
+	dispatch.Log
+	left atomic.Int64
+	dead chan struct{}
+	once sync.Once
+}
+
+func (l *mortal) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	if l.left.Add(-1) < 0 {
+		l.once.Do(func() { close(l.dead) })
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return l.Log.Append(ctx, drafts...)
+}
+
+// restart lets a new process take over and go on.
+func (h *house) restart() {
+	h.t.Helper()
+	h.sleep()
+	h.wrap = nil
+	h.wake()
+	if err := h.d.Recover(h.t.Context()); err != nil {
+		h.t.Fatalf("recover: %v", err)
+	}
+}
+
+func TestARestartGoesOnWithAnAgentTask(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	var unknown string
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(edit("c1"))
+		case 1:
+			return parts(use("c2", "bash", m{"command": "touch began; sleep 1000"}), use("c3", "read", m{"path": "workspace/a.sh"}))
+		default:
+			for _, p := range req.Messages[len(req.Messages)-1].Parts {
+				if p.Return != nil {
+					unknown += p.Return.Content + "\n"
+				}
+			}
+			return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
+		}
+	}
+	run := h.submit("go")
+	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "bash" })
+	if _, err := h.d.Steer(t.Context(), "u", run, "be quick"); err != nil {
+		t.Fatal(err)
+	}
+	h.restart()
+	rep := h.report(run)
+	if rep.Status != contract.RunDone || rep.Verified != contract.VerificationPass {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+	if !strings.HasPrefix(unknown, "Unknown: the computer restarted") || !strings.Contains(unknown, "Not run: the computer restarted before it") {
+		t.Errorf("the model was told %q", unknown)
+	}
+	if res := h.results(); len(res) != 1 || res[0].Attempt != 1 || string(slurp(h.ws.live(), "workspace/a.sh")) != "echo two\n" {
+		t.Fatalf("%+v", res)
+	}
+}
+
+func TestARestartMakesOtherKindsAgain(t *testing.T) {
+	h := newHouse(t)
+	flag := filepath.Join(h.dir, "second")
+	h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
+		{"run": m{"argv": []string{"sh", "-c", "test -e " + flag + " || sleep 1000"}}}}})
+	run := h.submit("go")
+	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "run" })
+	if err := os.WriteFile(flag, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.restart()
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+	res := h.results()
+	if len(res) != 2 || res[0].Status != contract.ResultFailed || res[0].Attempt != 1 || res[1].Status != contract.ResultOK || res[1].Attempt != 2 {
+		t.Fatalf("%+v", res)
+	}
+}
+
+// The new process knows nothing of what the old one rendered; what the user
+// wrote before, between and after is in the document at the end, and the rest
+// of it is up to date.
+func TestARestartKeepsWhatTheUserWroteIntoTheDocument(t *testing.T) {
+	h := newHouse(t)
+	reached, hold := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h.model.gate = func(role contract.Role, n int) {
+		if role == contract.RoleDirector && n == 1 {
+			once.Do(func() { close(reached) })
+			<-hold
+		}
+	}
+	saw := ""
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(use("p", "revise_plan", m{"objective": "First objective", "plan": []m{{"text": "one"}, {"text": "two"}}}))
+		case 1:
+			return parts(use("p2", "revise_plan", m{"objective": "Second objective", "plan": []m{{"text": "one", "status": "done"}, {"text": "two"}}}))
+		default:
+			saw = req.Messages[0].Parts[0].Text
+			return parts(use("r", "report", m{"status": "done", "summary": "All of it."}))
+		}
+	}
+	run := h.submit("plan it")
+	id := contract.DeriveID(run, "document")
+	<-reached
+	eventually(t, func() bool {
+		doc, err := h.docs.Get(t.Context(), id)
+		return err == nil && strings.Contains(doc.Body, "First objective")
+	})
+	h.docs.edit(id, func(body string) string {
+		return strings.Replace(body, "- [ ] two\n", "- [ ] two, but gently\n", 1) + "\nDo not touch the logo.\n"
+	})
+	h.sleep()
+	h.docs.edit(id, func(body string) string { return body + "\n## Mine\n\nwhile it slept\n" })
+	close(hold)
+	h.wrap = nil
+	h.wake()
+	if err := h.d.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.report(run)
+	doc := must(h.docs.Get(t.Context(), id))
+	h.quiet()
+	for _, want := range []string{"- [ ] two, but gently\n", "Do not touch the logo.", "## Mine\n\nwhile it slept\n", "Second objective", "**done**", "All of it."} {
+		if !strings.Contains(doc.Body, want) {
+			t.Errorf("%q is missing from\n%s", want, doc.Body)
+		}
+	}
+	if strings.Contains(doc.Body, "First objective") || strings.Count(doc.Body, "## Plan") != 1 {
+		t.Errorf("the document is not up to date:\n%s", doc.Body)
+	}
+	for _, want := range []string{"two, but gently", "Do not touch the logo.", "while it slept"} {
+		if !strings.Contains(saw, want) {
+			t.Errorf("the Director was not shown %q:\n%s", want, saw)
+		}
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what is waited for does not come")
+		}
+	}
+}
+
+func TestATreeThatIsGoneStartsTheAttemptAnew(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	hold, asleep := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h.model.gate = func(role contract.Role, n int) {
+		if role == contract.RoleAssociate && n == 1 {
+			first := false
+			once.Do(func() { first = true })
+			if first {
+				close(hold)
+				<-asleep
+			}
+		}
+	}
+	h.model.associate = steps(edit("c1"))
+	run := h.submit("go")
+	<-hold
+	h.sleep()
+	close(asleep)
+	if err := os.RemoveAll(filepath.Join(h.ws.dir, "boxes")); err != nil {
+		t.Fatal(err)
+	}
+	h.wake()
+	if err := h.d.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	if res := h.results(); len(res) != 2 || res[1].Attempt != 2 {
+		t.Fatalf("%+v", res)
+	}
+}
+
+// Whatever the instant of death, the run ends, each attempt has one result, the
+// workspace holds the work or nothing of it, and nothing is left behind.
+func TestDeathAfterEveryEvent(t *testing.T) {
+	for _, kind := range []string{"agent", "exec"} {
+		for n := int64(1); ; n++ {
+			done := false
+			t.Run(fmt.Sprintf("%s/%d", kind, n), func(t *testing.T) {
+				h := newHouse(t)
+				if kind == "agent" {
+					h.model.director = plan(agentTask)
+					h.model.associate = steps(use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"}), edit("c1"), use("c2", "bash", m{"command": "bash workspace/a.sh"}))
+				} else {
+					h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}}, {"write": m{"path": "workspace/a.sh", "content": "echo two\n"}}}})
+				}
+				l := &mortal{dead: make(chan struct{})}
+				l.left.Store(n)
+				h.sleep()
+				h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
+				h.wake()
+				run := h.submit("go")
+				for waiting := true; waiting; {
+					select {
+					case <-l.dead:
+						h.restart()
+						waiting = false
+					case <-time.After(5 * time.Millisecond):
+						if !h.d.Busy() {
+							done, waiting = true, false
+						}
+					}
+				}
+				rep := h.report(run)
+				h.quiet()
+				if rep.Status != contract.RunDone && rep.Status != contract.RunFailed {
+					t.Fatalf("%+v", rep)
+				}
+				got := string(slurp(h.ws.live(), "workspace/a.sh")) + string(slurp(h.ws.live(), "choiros/x.css"))
+				if got != "echo two\nblue\n" {
+					t.Errorf("%s: the workspace holds %q\n%s", rep.Status, got, h.story())
+				}
+				seen := map[int]bool{}
+				for _, r := range h.results() {
+					if seen[r.Attempt] {
+						t.Errorf("attempt %d has two results", r.Attempt)
+					}
+					seen[r.Attempt] = true
+				}
+				if n := len(h.events("run.reported")); n != 1 {
+					t.Errorf("%d reports", n)
+				}
+			})
+			if done || t.Failed() || n > 60 {
+				break
+			}
+		}
+	}
+}

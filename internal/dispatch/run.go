@@ -1,0 +1,421 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/fault"
+)
+
+// run is one run under way. Its story is guarded by mu; changed is closed and
+// replaced whenever the story grows.
+type run struct {
+	d      *Dispatcher
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	doc    *paper
+	tasks  sync.WaitGroup // goroutines that work on tasks
+
+	mu        sync.Mutex
+	s         *story
+	changed   chan struct{}
+	steered   int           // how many of s.steering the Director has seen
+	idle      time.Duration // paused, or waiting for the user
+	idleSince time.Time     // zero when it is not
+	asking    int           // questions the Director waits for
+	ended     bool          // no task may begin any more
+}
+
+func newRun(d *Dispatcher, s *story) *run {
+	r := &run{d: d, s: s, changed: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
+	r.doc = newPaper(r)
+	if s.cancelled {
+		r.cancel(errCancelled)
+	}
+	if s.paused {
+		r.idleSince = d.o.Now()
+	}
+	return r
+}
+
+// append stores events of this run and folds them into its story.
+func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	for i := range drafts {
+		drafts[i].Run = r.s.id
+		if drafts[i].Correlation == "" {
+			drafts[i].Correlation = r.s.correlation
+		}
+		if drafts[i].User == "" {
+			drafts[i].User = r.s.user
+		}
+	}
+	es, err := r.d.o.Log.Append(ctx, drafts...)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	for i, e := range es {
+		r.s.apply(e, pointer(drafts[i].Data))
+	}
+	r.touch()
+	r.mu.Unlock()
+	r.doc.dirty()
+	return es, nil
+}
+
+// touch wakes whoever waits for the story to grow. mu is held.
+func (r *run) touch() {
+	waits := r.s.paused || r.asking > 0
+	switch {
+	case waits && r.idleSince.IsZero():
+		r.idleSince = r.d.o.Now()
+	case !waits && !r.idleSince.IsZero():
+		r.idle += r.d.o.Now().Sub(r.idleSince)
+		r.idleSince = time.Time{}
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// waited is how long the run was paused or waiting for its user.
+func (r *run) waited() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.idleSince.IsZero() {
+		return r.idle
+	}
+	return r.idle + r.d.o.Now().Sub(r.idleSince)
+}
+
+// until waits for cond, which is called with mu held.
+func (r *run) until(ctx context.Context, cond func(*story) bool) error {
+	for {
+		r.mu.Lock()
+		ok, ch := cond(r.s), r.changed
+		r.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (r *run) said(ctx context.Context, user, eventType string, p contract.Payload) (uint64, error) {
+	es, err := r.append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Subject: r.s.id, Data: p})
+	if err != nil {
+		return 0, err
+	}
+	return es[0].Sequence, nil
+}
+
+func (r *run) answer(ctx context.Context, role contract.Role, user string, a contract.QuestionAnswered) (uint64, error) {
+	r.mu.Lock()
+	known := false
+	for _, q := range r.s.questions {
+		known = known || q.ID == a.Question
+	}
+	r.mu.Unlock()
+	if !known {
+		return 0, fault.New("", fault.NotFound, "", fmt.Errorf("this run has no question %q", oneLine(a.Question, 60)))
+	}
+	// One answer per question, whoever was first: the user or the deadline.
+	es, err := r.append(ctx, contract.Draft{Role: role, User: user, Type: "question.answered", Data: &a,
+		Subject: "answer/" + a.Question, Expect: &contract.Expect{Last: 0}})
+	if err != nil {
+		return 0, err
+	}
+	return es[0].Sequence, nil
+}
+
+// move appends run.moved when the status changes.
+func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) error {
+	r.mu.Lock()
+	same := r.s.status == to
+	r.mu.Unlock()
+	if same {
+		return nil
+	}
+	_, err := r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "run.moved", Subject: r.s.id, Data: &contract.RunMoved{Status: to, Reason: reason}})
+	return err
+}
+
+// settle moves the run to what it is doing now.
+func (r *run) settle(ctx context.Context) error {
+	r.mu.Lock()
+	to := contract.RunPlanning
+	for _, t := range r.s.tasks {
+		if !t.ended() {
+			to = contract.RunWorking
+		}
+	}
+	if r.s.paused || r.asking > 0 {
+		to = contract.RunWaiting
+	}
+	r.mu.Unlock()
+	return r.move(ctx, to, "")
+}
+
+func (r *run) budget() contract.Budget {
+	b, def := r.s.prompt.Budget, r.d.o.Budget
+	if b.WallS == 0 {
+		b.WallS = def.WallS
+	}
+	if b.WallS == 0 {
+		b.WallS = int(r.d.o.Times.RunWall / time.Second)
+	}
+	if b.ToolCalls == 0 {
+		b.ToolCalls = def.ToolCalls
+	}
+	if b.Tokens == 0 {
+		b.Tokens = def.Tokens
+	}
+	if b.CostUSD == 0 {
+		b.CostUSD = def.CostUSD
+	}
+	return b
+}
+
+// drive takes the run from where its story stands to its report.
+func (r *run) drive() error {
+	if r.s.report != nil {
+		return nil
+	}
+	if r.ctx.Err() == nil {
+		if err := r.open(); err != nil && r.ctx.Err() == nil {
+			return err
+		}
+	}
+	var rep director.Report
+	for opening := 1; r.ctx.Err() == nil; opening++ {
+		var err error
+		rep, err = r.direct()
+		if err == nil || r.ctx.Err() != nil {
+			break
+		}
+		if opening >= maxOpenings || fault.Is(err, fault.Missing) {
+			return fmt.Errorf("the Director's box failed %d times: %w", opening, err)
+		}
+		r.d.log.Warn("a Director's box failed; opening another", "run", r.s.id, "error", err)
+	}
+	if errors.Is(context.Cause(r.ctx), errClosing) {
+		r.endTasks()
+		return nil
+	}
+	if r.ctx.Err() != nil {
+		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was cancelled.", Usage: rep.Usage}
+	}
+	// A Director may end while tasks go on; a run does not.
+	r.endTasks()
+	return r.finish(rep)
+}
+
+// endTasks ends the tasks of a run that has ended otherwise, and waits.
+func (r *run) endTasks() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.cancel(errEnded) // the first cause counts
+	r.tasks.Wait()
+}
+
+var errEnded = errors.New("the run has ended")
+
+// open starts the run in the log and makes its document.
+func (r *run) open() error {
+	if r.s.started == nil {
+		provider, model, err := r.d.o.Models.Resolve(r.ctx, contract.RoleDirector, r.s.prompt.Model)
+		if err != nil {
+			return err
+		}
+		_, err = r.append(r.ctx, contract.Draft{ID: contract.DeriveID(r.s.id, "started"), Role: contract.RoleSystem, Type: "run.started",
+			Subject: r.s.id, Causation: r.s.cause, Data: &contract.RunStarted{Document: r.s.document, Provider: provider, Model: model}})
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.doc.create(r.ctx); err != nil {
+		return fmt.Errorf("the run's document: %w", err)
+	}
+	return r.settle(r.ctx)
+}
+
+// direct opens a Director's box, hands it the run and waits for its report.
+func (r *run) direct() (director.Report, error) {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	// Tasks that a Director before this one began end first: it then reads in
+	// its context what came of them.
+	err := r.until(ctx, func(s *story) bool {
+		for _, t := range s.tasks {
+			if !t.settled {
+				return false
+			}
+		}
+		return !s.paused
+	})
+	if err != nil {
+		return director.Report{}, err
+	}
+	api := &directorAPI{r: r}
+	box, err := r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.id, Handler: api.handler()})
+	if err != nil {
+		return director.Report{}, err
+	}
+	defer r.kill(box)
+	r.mu.Lock()
+	m := director.Message{Run: r.s.id, Prompt: r.s.prompt.Text, Model: r.s.prompt.Model, Budget: r.budget(),
+		MaxTurns: r.d.o.Turns, Turns: r.s.resumable(), Beat: int(r.d.o.Times.Beat / time.Millisecond)}
+	for _, t := range m.Turns {
+		m.Spent = m.Spent.Add(t.Usage)
+	}
+	r.mu.Unlock()
+	wall := time.Duration(m.Budget.WallS) * time.Second
+	began := r.d.o.Now()
+	if !r.s.began.IsZero() {
+		began = r.s.began
+	}
+	over := func() error {
+		if used := r.d.o.Now().Sub(began) - r.waited(); used > wall {
+			return fault.New("", fault.Exhausted, "", fmt.Errorf("the run's budget of %d seconds is used up", m.Budget.WallS))
+		}
+		return nil
+	}
+	rep, err := converse[director.Report](ctx, box, r.d.o.Times, "/run", m, over)
+	if fault.Is(err, fault.Exhausted) && r.ctx.Err() == nil {
+		return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + err.Error() + ".", Detail: err.Error()}, nil
+	}
+	return rep, err
+}
+
+// kill ends a box; it must never leave one behind, so a failure is loud.
+func (r *run) kill(b Box) {
+	if err := b.Kill(); err != nil {
+		r.d.log.Error("a box could not be ended", "box", b.ID(), "run", r.s.id, "error", err)
+	}
+}
+
+// fail reports a run that could not go on.
+func (r *run) fail(err error) {
+	if errors.Is(context.Cause(r.ctx), errClosing) {
+		r.endTasks()
+		return
+	}
+	r.endTasks()
+	summary := "The run could not go on: " + oneLine(err.Error(), 2000)
+	if h := fault.HintOf(err); h != "" {
+		summary += ". " + h
+	}
+	if ferr := r.finish(director.Report{Status: contract.RunFailed, Summary: summary, Detail: err.Error()}); ferr != nil {
+		r.d.log.Error("a run's end could not be recorded; it is recovered at the next start", "run", r.s.id, "error", ferr, "because", err)
+	}
+}
+
+// finish appends run.reported, once, with the host's own verdict.
+func (r *run) finish(rep director.Report) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.d.o.Times.CleanUp)
+	defer cancel()
+	r.mu.Lock()
+	var left []string
+	for _, t := range r.s.tasks {
+		if !t.ended() {
+			left = append(left, t.task.ID)
+		}
+	}
+	r.mu.Unlock()
+	for _, id := range left {
+		r.abandon(id, errEnded)
+	}
+	r.mu.Lock()
+	ok, verified, why := r.s.verdict()
+	p := &contract.RunReported{Status: rep.Status, Summary: clipText(rep.Summary, 16<<10), Document: r.s.document,
+		Checkpoint: r.s.checkpoint(), Verified: verified, Usage: r.spent(rep)}
+	r.mu.Unlock()
+	if !p.Status.Ended() {
+		p.Status = contract.RunFailed
+	}
+	if p.Status == contract.RunDone && !ok {
+		p.Status = contract.RunFailed
+		p.Summary += "\n\nThe Director called this done; it is not:"
+		rep.Detail = strings.Join(why, " ")
+	}
+	if len(why) > 0 && p.Status != contract.RunCancelled {
+		p.Summary = clipText(p.Summary+"\n\n- "+strings.Join(why, "\n- "), 30<<10)
+	}
+	if p.Status == contract.RunFailed {
+		p.Error = clipText(firstText(rep.Detail, rep.Summary), 8000)
+	}
+	if p.Summary == "" {
+		p.Summary = string(p.Status)
+	}
+	r.doc.finish(ctx, p)
+	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.s.id, "reported"), Role: contract.RoleSystem, Type: "run.reported", Subject: r.s.id, Data: p})
+	if err != nil {
+		return err
+	}
+	crash.At("dispatch.run.reported")
+	if r.d.o.Publish == nil {
+		return nil
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := r.d.o.Publish(ctx, contract.SubjectResult(r.d.o.CID, r.s.id), data); err != nil {
+		r.d.log.Warn("a run's result could not be sent; it is in the log", "run", r.s.id, "error", err)
+	}
+	return nil
+}
+
+// spent is what the run used: metered where the log says, else as the loops
+// counted. mu is held.
+func (r *run) spent(rep director.Report) contract.Usage {
+	u := rep.Usage
+	for _, t := range r.s.tasks {
+		for _, res := range t.results {
+			u = u.Add(res.Usage)
+		}
+	}
+	u.WallMS = max(0, r.d.o.Now().Sub(r.s.began).Milliseconds())
+	return u
+}
+
+func firstText(options ...string) string {
+	for _, s := range options {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// handlerFunc is a JSON endpoint for a loop: 200 with the answer, or a refusal.
+func endpoint[In any](max int64, f func(ctx context.Context, r *http.Request, in In) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		var in In
+		if err := readJSON(w, req, max, &in); err != nil {
+			refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		out, err := f(req.Context(), req, in)
+		if err != nil {
+			refuse(w, 0, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out) // the loop is gone if this fails
+	}
+}

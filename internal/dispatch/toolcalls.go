@@ -1,0 +1,292 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/associate/tools"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
+)
+
+// maxResult bounds what is read of a task box's answer, in bytes.
+const maxResult = 4 << 20
+
+// maxLogged bounds a tool's output in its event; the whole is a blob then.
+const maxLogged = 16 << 10
+
+// handler is what an Associate's box may ask of the host.
+func (a *attempt) handler() http.Handler {
+	r := a.r
+	mux := http.NewServeMux()
+	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ModelScope{Run: r.s.id, Task: a.ref.Task, Role: contract.RoleAssociate,
+		Model: r.s.prompt.Model, Budget: r.budget(), TaskBudget: a.task.Budget})))
+	mux.Handle("POST /wake", a.fenced(endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
+		return associate.Wake{}, r.until(ctx, func(s *story) bool { return !s.paused })
+	})))
+	mux.Handle("POST /turns", a.fenced(endpoint(contract.MaxTurn, a.turn)))
+	mux.Handle("POST /tools/{name}", a.fenced(http.HandlerFunc(a.tool)))
+	return mux
+}
+
+// fenced accepts only requests under the attempt's token, while it is valid.
+func (a *attempt) fenced(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		a.mu.Lock()
+		fence := a.fence
+		a.mu.Unlock()
+		got := req.Header.Get(harness.HeaderFence)
+		if fence == "" || subtle.ConstantTimeCompare([]byte(got), []byte(fence)) != 1 {
+			refuse(w, http.StatusGone, errGone)
+			return
+		}
+		h.ServeHTTP(w, req)
+	})
+}
+
+func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
+	t.Attempt = a.ref.Attempt
+	_, err := a.r.append(ctx, contract.Draft{Role: contract.RoleAssociate, Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
+	return struct{}{}, err
+}
+
+// tool runs one call: allowed, recorded, forwarded, recorded, shown.
+func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, tools.MaxRequest))
+	if err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, err)
+		return
+	}
+	a.forward.Lock()
+	defer a.forward.Unlock()
+	res, err := a.forwardCall(req.Context(), req.PathValue("name"), req.Header.Get(harness.HeaderCall), body)
+	if err != nil {
+		refuse(w, 0, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(res) // the loop is gone if this fails
+}
+
+func (a *attempt) forwardCall(ctx context.Context, name, call string, args json.RawMessage) (tools.Result, error) {
+	readOnly, err := a.admit(name, call, args)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	about := contract.Draft{Role: contract.RoleAssociate, Subject: a.ref.Task, Task: a.ref.Task}
+	called := about
+	called.Type, called.ID = "tool.called", contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call))
+	called.Data = &contract.ToolCalled{Call: call, Name: name, Args: args, ReadOnly: readOnly, Attempt: a.ref.Attempt}
+	if _, err := a.r.append(ctx, called); err != nil {
+		return tools.Result{}, err
+	}
+	crash.At("dispatch.tool.called")
+	began := time.Now()
+	var res tools.Result
+	if name == "git" {
+		res, err = a.git(ctx, args)
+	} else {
+		res, err = a.inBox(ctx, a.box, name, args)
+	}
+	if err != nil {
+		return tools.Result{}, err
+	}
+	crash.At("dispatch.tool.done")
+	if !readOnly && name != "git" {
+		a.show(ctx, &res)
+	}
+	crash.At("dispatch.tool.shown")
+	took := time.Since(began).Milliseconds()
+	a.note(res)
+	ret := &contract.ToolReturned{Call: call, Name: name, OK: res.OK, Output: clipText(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt}
+	if len(res.Output) > maxLogged {
+		if ret.OutputRef, _, err = a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, strings.NewReader(res.Output)); err != nil {
+			return tools.Result{}, fault.Wrap("dispatch.tool", err)
+		}
+	}
+	returned := about
+	returned.Type, returned.ID = "tool.returned", contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call))
+	returned.Data = ret
+	if _, err := a.r.append(ctx, returned); err != nil {
+		return tools.Result{}, err
+	}
+	res.Data = nil
+	return res, nil
+}
+
+// admit decides whether the attempt may make a call, and counts it.
+func (a *attempt) admit(name, call string, args json.RawMessage) (readOnly bool, err error) {
+	if len(call) == 0 || len(call) > 128 {
+		return false, fault.New("", fault.Invalid, "", errors.New("the call has no id"))
+	}
+	switch a.task.Kind {
+	case contract.KindExec, contract.KindGit:
+		if err := a.isStep(name, args); err != nil {
+			return false, err
+		}
+	default:
+		if !associate.Allowed(a.task, name) {
+			return false, fault.New("", fault.Denied, "", fmt.Errorf("this task may not use the tool %q", oneLine(name, 60)))
+		}
+	}
+	if name != "git" {
+		if err := tools.CheckArgs(name, args); err != nil {
+			return false, fault.New("", fault.Invalid, "", err)
+		}
+		t, _ := tools.Lookup(name) // CheckArgs knows it
+		readOnly = t.ReadOnly
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fence == "" {
+		return false, errGone
+	}
+	if a.used[call] {
+		return false, fault.New("", fault.Conflict, "", fmt.Errorf("the call %q was made before", call))
+	}
+	if b := a.task.Budget.ToolCalls; b > 0 && a.calls >= b {
+		return false, fault.New("", fault.Exhausted, "", fmt.Errorf("the budget of %d tool calls is used up", b))
+	}
+	a.used[call] = true
+	a.calls++
+	return readOnly, nil
+}
+
+// isStep accepts from a deterministic task its own steps and nothing else.
+func (a *attempt) isStep(name string, args json.RawMessage) error {
+	got, err := canonical(name, args)
+	if err != nil {
+		return fault.New("", fault.Invalid, "", err)
+	}
+	for _, s := range a.task.Steps {
+		n, raw, err := associate.StepCall(s)
+		if err != nil {
+			return err
+		}
+		want, err := canonical(n, raw)
+		if err != nil {
+			return err
+		}
+		if want == got {
+			return nil
+		}
+	}
+	return fault.New("", fault.Denied, "", errors.New("this is not a step of the task"))
+}
+
+// inBox calls a tool in a task or verify box.
+func (a *attempt) inBox(ctx context.Context, box Box, name string, args json.RawMessage) (tools.Result, error) {
+	return callTool(ctx, box, name, args, a.base)
+}
+
+func callTool(ctx context.Context, box Box, name string, args json.RawMessage, base string) (tools.Result, error) {
+	var res tools.Result
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://box/tools/"+name, bytes.NewReader(args))
+	if err != nil {
+		return res, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(tools.HeaderBase, base)
+	resp, err := box.Transport().RoundTrip(req)
+	if err != nil {
+		return res, because(ctx, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxResult+1))
+	if err != nil || len(b) > maxResult {
+		return res, because(ctx, fmt.Errorf("the answer of box %s could not be read: %w", box.ID(), firstError(err, errors.New("too long"))))
+	}
+	// What a box with agent code answers is only as good as that code: bounded
+	// and decoded, never believed beyond being this tool's output.
+	if err := contract.DecodeStrict(b, maxResult, &res); err != nil {
+		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s answered %s: %w", box.ID(), resp.Status, err))
+	}
+	if resp.StatusCode >= 500 {
+		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s: %s", box.ID(), oneLine(res.Output, 500)))
+	}
+	return res, nil
+}
+
+// show publishes at once what the user is to see at once.
+func (a *attempt) show(ctx context.Context, res *tools.Result) {
+	a.r.d.publishing.Lock()
+	n, err := a.r.d.o.Workspace.PublishLive(ctx, a.overlay)
+	a.r.d.publishing.Unlock()
+	switch {
+	case err != nil:
+		// Not a failure of the task: everything is published at its end.
+		a.r.d.log.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
+		res.Output += "\n(not shown to the user yet: " + oneLine(err.Error(), 300) + ")"
+	case n > 0:
+		a.mu.Lock()
+		first := !a.live
+		a.live = true
+		a.mu.Unlock()
+		if first {
+			a.r.d.liveOpen.Add(1)
+			a.r.mu.Lock()
+			a.r.s.byID[a.ref.Task].live = true
+			a.r.mu.Unlock()
+		}
+	}
+}
+
+// note keeps a command for the task's result.
+func (a *attempt) note(res tools.Result) {
+	if res.Command == nil {
+		return
+	}
+	keep := 2 << 10
+	if a.task.Want.Logs {
+		keep = 8 << 10
+	}
+	c := *res.Command
+	if len(c.Argv) > 64 {
+		c.Argv = c.Argv[:64]
+	}
+	for i := range c.Argv {
+		c.Argv[i] = clipText(c.Argv[i], 4<<10)
+	}
+	c.Truncated = c.Truncated || len(c.Stdout) > keep || len(c.Stderr) > keep
+	c.Stdout, c.Stderr = clipText(c.Stdout, keep), clipText(c.Stderr, keep)
+	c.DurationMS = max(0, c.DurationMS)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.commands) < 60 {
+		a.commands = append(a.commands, c)
+	}
+}
+
+// git does a git step on the workspace's history.
+func (a *attempt) git(ctx context.Context, args json.RawMessage) (tools.Result, error) {
+	var step contract.GitStep
+	if err := contract.DecodeStrict(args, contract.MaxTask, &step); err != nil {
+		return tools.Result{}, fault.New("", fault.Invalid, "", err)
+	}
+	a.r.d.publishing.Lock()
+	defer a.r.d.publishing.Unlock()
+	got, err := a.r.d.o.Workspace.Git(ctx, GitRequest{Run: a.ref.Run, Task: a.ref.Task, Step: step})
+	if err != nil {
+		if ctx.Err() != nil || lost(err) {
+			return tools.Result{}, err
+		}
+		return tools.Result{Output: oneLine(err.Error(), 2000)}, nil
+	}
+	if got.Checkpoint != "" {
+		a.mu.Lock()
+		a.head = got.Checkpoint
+		a.mu.Unlock()
+	}
+	return tools.Result{OK: true, Output: got.Output}, nil
+}

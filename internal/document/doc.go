@@ -1,0 +1,11 @@
+// Package document holds a computer's living documents: Markdown texts whose
+// authority is the log, revision by revision, with who made each and why.
+//
+// A revision is appended on condition that its document has not moved
+// (compare-and-append); if it has, the change is rebased by a three-way merge
+// of lines and tried again. An agent's change to text that someone else has
+// touched since is refused with a ConflictError; a user's change wins over an
+// agent's.
+//
+// RunView renders the document of a run from its state.
+package document

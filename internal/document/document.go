@@ -1,0 +1,286 @@
+package document
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"unicode"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+)
+
+// Log is where revisions go; *ledger.Log is one.
+type Log interface {
+	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
+	Last() uint64
+}
+
+// State is where documents are read from; *state.Store is one.
+type State interface {
+	Wait(ctx context.Context, minSeq uint64) error
+	Document(ctx context.Context, id string) (state.Document, error)
+	DocumentAt(ctx context.Context, path string) (string, error)
+	Revision(ctx context.Context, document string, revision int) (state.Revision, error)
+	Revisions(ctx context.Context, document string, after, limit int) ([]state.Revision, error)
+}
+
+// MaxBody bounds a document, in bytes.
+const MaxBody = 4 << 20
+
+// maxTries bounds how often a change is rebased before its author is told that
+// the document does not hold still.
+const maxTries = 20
+
+// Documents are the living documents of one computer.
+type Documents struct {
+	log   Log
+	state State
+	paths sync.Mutex // held while a new document's path is chosen and taken
+}
+
+// New returns the documents whose revisions are in log and, projected, in st.
+func New(log Log, st State) *Documents { return &Documents{log: log, state: st} }
+
+// Author says who makes a revision, and what for.
+type Author struct {
+	Name  string        // as shown: a user's name, "director", a model
+	Role  contract.Role // RoleUser for what a person wrote
+	User  string
+	Run   string
+	Task  string
+	Cause string // id of the event that caused it
+}
+
+// Revision is one revision of a document. Path is where it is mirrored, from
+// the workspace's root.
+type Revision struct {
+	ID       string           `json:"id"` // the document
+	Revision int              `json:"revision"`
+	Title    string           `json:"title"`
+	Path     string           `json:"path"`
+	Author   string           `json:"author"`
+	SHA256   contract.BlobRef `json:"sha256"`
+	Body     string           `json:"body"`
+	Seq      uint64           `json:"seq"`
+}
+
+// ConflictError says that a change can't be made without losing what someone
+// else wrote since its base. It is in the chain of a fault.Conflict. Current is
+// the newest revision; the author may look at it and try again on that base.
+type ConflictError struct {
+	Current   Revision
+	Conflicts []Conflict
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("the document is at revision %d, by %s, which changed the same text (line %d)", e.Current.Revision, e.Current.Author, e.Conflicts[0].Line)
+}
+
+// Create makes a document with its first revision. Id is a UUID; the path is
+// artifacts/….md and no other document's. A document that exists with the
+// same title, path and body, made by a repeated call, is returned as it is;
+// any other one is a fault.Conflict.
+func (d *Documents) Create(ctx context.Context, id, title, at, body string, by Author) (Revision, error) {
+	const op = "document.Create"
+	d.paths.Lock()
+	defer d.paths.Unlock()
+	if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+		return Revision{}, fault.Wrap(op, err)
+	}
+	switch old, err := d.state.Revision(ctx, id, 1); {
+	case err == nil && old.Title == title && old.Path == at && old.Body == body:
+		return d.Get(ctx, id)
+	case err == nil:
+		return Revision{}, fault.New(op, fault.Conflict, "", errors.New("the document exists already"))
+	case !fault.Is(err, fault.NotFound):
+		return Revision{}, fault.Wrap(op, err)
+	}
+	switch other, err := d.state.DocumentAt(ctx, at); {
+	case err == nil:
+		return Revision{}, fault.New(op, fault.Conflict, "Choose another path.", fmt.Errorf("document %s is mirrored to %s", other, at))
+	case !fault.Is(err, fault.NotFound):
+		return Revision{}, fault.Wrap(op, err)
+	}
+	rev, err := d.append(ctx, 0, Revision{ID: id, Revision: 1, Title: title, Path: at, Body: body}, by)
+	return rev, fault.Wrap(op, err)
+}
+
+// Revise makes body, which was written on revision base, the next revision.
+// When the document has moved since, the change is merged with what was
+// written meanwhile. Where both changed the same lines, a user's change wins
+// over those of agents; any other change is refused with a ConflictError in a
+// fault.Conflict. A change that changes nothing returns the newest revision.
+func (d *Documents) Revise(ctx context.Context, id string, base int, body string, by Author) (Revision, error) {
+	const op = "document.Revise"
+	if base < 1 {
+		return Revision{}, fault.New(op, fault.Invalid, "", &contract.FieldError{Field: "base", Reason: "is not a revision's number"})
+	}
+	for range maxTries {
+		head, err := d.Get(ctx, id)
+		if err != nil || base > head.Revision {
+			// The projection may be behind what the caller has seen.
+			if head, err = d.fresh(ctx, id); err != nil {
+				return Revision{}, fault.Wrap(op, err)
+			}
+		}
+		if base > head.Revision {
+			return Revision{}, fault.New(op, fault.Invalid, "", &contract.FieldError{Field: "base", Reason: fmt.Sprintf("is revision %d; the document is at %d", base, head.Revision)})
+		}
+		merged := body
+		if base < head.Revision {
+			if merged, err = d.rebase(ctx, head, base, body, by); err != nil {
+				return Revision{}, fault.Wrap(op, err)
+			}
+		}
+		if merged == head.Body {
+			return head, nil
+		}
+		next := Revision{ID: id, Revision: head.Revision + 1, Title: head.Title, Path: head.Path, Body: merged}
+		rev, err := d.append(ctx, head.Seq, next, by)
+		if !fault.Is(err, fault.Conflict) {
+			return rev, fault.Wrap(op, err)
+		}
+		if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+			return Revision{}, fault.Wrap(op, err)
+		}
+	}
+	return Revision{}, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("the document moved %d times while a change was merged", maxTries))
+}
+
+// rebase merges a change made on revision base with the newest revision.
+func (d *Documents) rebase(ctx context.Context, head Revision, base int, body string, by Author) (string, error) {
+	old, err := d.state.Revision(ctx, head.ID, base)
+	if err != nil {
+		return "", err
+	}
+	merged, conflicts := Merge(old.Body, head.Body, body)
+	if len(conflicts) == 0 {
+		return merged, nil
+	}
+	if by.Role == contract.RoleUser {
+		users, err := d.userSince(ctx, head.ID, base)
+		if err != nil {
+			return "", err
+		}
+		if !users {
+			return merged, nil // the agent's text stays in the history
+		}
+	}
+	return "", fault.New("document.rebase", fault.Conflict, "Read the document as it is now and make the change again.", &ConflictError{Current: head, Conflicts: conflicts})
+}
+
+// userSince reports whether a user made a revision after base.
+func (d *Documents) userSince(ctx context.Context, id string, base int) (bool, error) {
+	for after := base; ; {
+		list, err := d.state.Revisions(ctx, id, after, state.MaxPage)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range list {
+			if r.Role == contract.RoleUser {
+				return true, nil
+			}
+			after = r.ID
+		}
+		if len(list) < state.MaxPage {
+			return false, nil
+		}
+	}
+}
+
+// append writes a revision if the newest event about its document is last.
+func (d *Documents) append(ctx context.Context, last uint64, r Revision, by Author) (Revision, error) {
+	if len(r.Body) > MaxBody {
+		return Revision{}, fault.New("document.append", fault.Exhausted, "Split the document.", fmt.Errorf("the body is %d bytes long; at most %d are allowed", len(r.Body), MaxBody))
+	}
+	r.Author, r.SHA256 = by.Name, contract.NewBlobRef(sha256.Sum256([]byte(r.Body)))
+	data := &contract.DocumentRevised{Document: r.ID, Title: r.Title, Path: r.Path, Revision: r.Revision, Base: r.Revision - 1, Author: by.Name, SHA256: r.SHA256, Body: r.Body}
+	if err := data.Validate(); err != nil {
+		return Revision{}, fault.New("document.append", fault.Invalid, "", err)
+	}
+	events, err := d.log.Append(ctx, contract.Draft{
+		Role: by.Role, User: by.User, Type: "document.revised", Subject: r.ID, Data: data,
+		Run: by.Run, Task: by.Task, Causation: by.Cause, Expect: &contract.Expect{Last: last},
+	})
+	if err != nil {
+		return Revision{}, err
+	}
+	r.Seq = events[0].Sequence
+	return r, nil
+}
+
+// fresh is Get once everything in the log is projected.
+func (d *Documents) fresh(ctx context.Context, id string) (Revision, error) {
+	if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+		return Revision{}, err
+	}
+	return d.Get(ctx, id)
+}
+
+// Get returns the newest revision that is projected; fault.NotFound when there
+// is no such document. Wait on the state first to read one's own write.
+func (d *Documents) Get(ctx context.Context, id string) (Revision, error) {
+	doc, err := d.state.Document(ctx, id)
+	if err != nil {
+		return Revision{}, fault.Wrap("document.Get", err)
+	}
+	return Revision{ID: doc.ID, Revision: doc.Revision, Title: doc.Title, Path: doc.Path, Author: doc.Author, SHA256: doc.SHA256, Body: doc.Body, Seq: doc.Seq}, nil
+}
+
+// At returns the newest revision of the document mirrored at a path.
+func (d *Documents) At(ctx context.Context, at string) (Revision, error) {
+	id, err := d.state.DocumentAt(ctx, at)
+	if err != nil {
+		return Revision{}, fault.Wrap("document.At", err)
+	}
+	return d.Get(ctx, id)
+}
+
+// Revision returns one revision with its body.
+func (d *Documents) Revision(ctx context.Context, id string, revision int) (Revision, error) {
+	r, err := d.state.Revision(ctx, id, revision)
+	if err != nil {
+		return Revision{}, fault.Wrap("document.Revision", err)
+	}
+	return Revision{ID: id, Revision: r.ID, Title: r.Title, Path: r.Path, Author: r.Author, SHA256: r.SHA256, Body: r.Body, Seq: r.Seq}, nil
+}
+
+// History lists a document's revisions after a number, oldest first, without
+// bodies; limit 0 means 100.
+func (d *Documents) History(ctx context.Context, id string, after, limit int) ([]state.Revision, error) {
+	list, err := d.state.Revisions(ctx, id, after, limit)
+	return list, fault.Wrap("document.History", err)
+}
+
+// PathFor makes a document's path in a folder under artifacts/ from its title:
+// lower-case words, and the last eight digits of its id so that no two meet.
+func PathFor(folder, title, id string) string {
+	var b strings.Builder
+	gap := false
+	for _, r := range strings.ToLower(title) {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			if gap && b.Len() > 0 {
+				b.WriteByte('-')
+			}
+			gap = false
+			b.WriteRune(r)
+		} else {
+			gap = true
+		}
+		if b.Len() >= 60 {
+			break
+		}
+	}
+	// A UUID's first digits are its time or a hash; the last ones differ most.
+	tail := id[max(0, len(id)-8):]
+	if b.Len() > 0 {
+		tail = b.String() + "-" + tail
+	}
+	return path.Join("artifacts", folder, tail+".md")
+}

@@ -1,0 +1,476 @@
+package document
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+)
+
+// RunView is what a run's document shows. It is made of the contract's types,
+// so that whoever drives a run can fill it without asking the state; ViewOf
+// fills it from the state.
+type RunView struct {
+	Prompt    string
+	Objective string
+	Status    contract.RunStatus
+	Reason    string
+	Plan      []contract.PlanItem
+	Tasks     []TaskView // in the order they were requested
+	Questions []QuestionView
+	Report    *contract.RunReported // nil until the run has ended
+	Usage     contract.Usage        // so far
+	Elapsed   time.Duration         // shown once the run has ended
+}
+
+// TaskView is one task of a run. Status is requested, running or the result's.
+type TaskView struct {
+	ID      string
+	Goal    string
+	Kind    contract.TaskKind
+	Status  string
+	Attempt int
+	Result  *contract.AssociateResult
+}
+
+// QuestionView is a question and, once Answered, its answer.
+type QuestionView struct {
+	contract.Question
+	Answered  bool
+	Answer    string
+	ByDefault bool
+}
+
+// ViewOf makes a run's view from its state.
+func ViewOf(run state.Run, tasks []state.TaskDetail, questions []state.Question) RunView {
+	v := RunView{Prompt: run.Prompt, Objective: run.Objective, Status: run.Status, Reason: run.Reason, Plan: run.Plan, Usage: run.Usage}
+	for _, t := range tasks {
+		v.Tasks = append(v.Tasks, TaskView{t.ID, t.Goal, t.Kind, t.Status, t.Attempt, t.Result})
+	}
+	for _, q := range questions {
+		v.Questions = append(v.Questions, QuestionView{contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline}, q.AnsweredSeq > 0, q.Answer, q.ByDefault})
+	}
+	if run.Ended != "" {
+		v.Report = &contract.RunReported{Status: run.Status, Summary: run.Summary, Checkpoint: run.Checkpoint, Verified: run.Verified, Usage: run.Usage, Error: run.Error}
+		from, err1 := time.Parse(time.RFC3339Nano, run.Created)
+		to, err2 := time.Parse(time.RFC3339Nano, run.Ended)
+		if err1 == nil && err2 == nil {
+			v.Elapsed = to.Sub(from)
+		}
+	}
+	return v
+}
+
+// Bounds of a run's document, in bytes. Their sum stays under the limit of
+// data inside an event.
+const (
+	maxProse    = 6 << 10
+	maxLine     = 300
+	maxAskedFor = 1 << 10
+	maxPlan     = 10 << 10
+	maxAsked    = 6 << 10
+	maxEvidence = 20 << 10
+	maxOutput   = 1500
+)
+
+// section is a part of a run's document that is kept up to date until the user
+// edits it.
+type section struct{ key, heading, text string }
+
+func (v RunView) sections() []section {
+	return []section{
+		{"objective", "Objective", v.objective()},
+		{"plan", "Plan", v.plan()},
+		{"questions", "Questions", v.questions()},
+		{"evidence", "Evidence", v.evidence()},
+		{"result", "Result", v.result()},
+		{"cost", "Cost", v.cost()},
+	}
+}
+
+// RenderRun renders a new document for a run, its title first. The same view
+// always gives the same text, of bounded size.
+func RenderRun(title string, v RunView) string {
+	var b strings.Builder
+	b.WriteString("# " + line(title, maxLine) + "\n")
+	for _, s := range v.sections() {
+		b.WriteString("\n" + s.render())
+	}
+	b.WriteString("\n## Notes\n\n")
+	return b.String()
+}
+
+// RunTitle makes a document's title from a prompt.
+func RunTitle(prompt string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(prompt), "\n")
+	if t := line(first, 80); t != "" {
+		return t
+	}
+	return "Run"
+}
+
+// UpdateRun brings the sections of a run's document up to date. A section that
+// the user has edited since it was written here, and everything that is not
+// one of the sections, stays as it is; a section the user removed stays away.
+func UpdateRun(body string, v RunView) string {
+	fresh := map[string]section{}
+	for _, s := range v.sections() {
+		fresh[s.key] = s
+	}
+	var out strings.Builder
+	for _, p := range split(body) {
+		s, known := fresh[p.key]
+		if !known || digest(p.content) != p.mark {
+			out.WriteString(p.text)
+			continue
+		}
+		delete(fresh, p.key) // a copy of it is the user's
+		text := s.render()
+		if strings.HasSuffix(p.text, "\n\n") {
+			text += "\n"
+		}
+		out.WriteString(text)
+	}
+	return out.String()
+}
+
+// UpdateRun brings the document of a run up to date in the log. What the user
+// changes in the same moment is kept.
+func (d *Documents) UpdateRun(ctx context.Context, id string, v RunView, by Author) (Revision, error) {
+	const op = "document.UpdateRun"
+	for range maxTries {
+		head, err := d.fresh(ctx, id)
+		if err != nil {
+			return Revision{}, fault.Wrap(op, err)
+		}
+		rev, err := d.Revise(ctx, id, head.Revision, UpdateRun(head.Body, v), by)
+		if !errors.As(err, new(*ConflictError)) {
+			return rev, fault.Wrap(op, err)
+		}
+	}
+	return Revision{}, fault.New(op, fault.Unavailable, "Try again in a moment.", errors.New("the document did not hold still"))
+}
+
+// objective shows what the run is after and, where that is in other words, what
+// was asked for.
+func (v RunView) objective() string {
+	if v.Objective == "" {
+		return prose(v.Prompt)
+	}
+	s := prose(v.Objective)
+	asked := strings.TrimSpace(v.Prompt)
+	if asked == "" || asked == strings.TrimSpace(v.Objective) {
+		return s
+	}
+	return s + "\n> " + line(asked, maxAskedFor) + "\n"
+}
+
+func (v RunView) plan() string {
+	switch {
+	case len(v.Plan) == 0 && v.Report == nil:
+		return "No plan yet.\n"
+	case len(v.Plan) == 0:
+		return "No plan was made.\n"
+	}
+	var items []string
+	for _, it := range v.Plan {
+		box, note := " ", ""
+		switch it.Status {
+		case contract.PlanDone:
+			box = "x"
+		case contract.PlanActive:
+			note = " *(under way)*"
+		case contract.PlanFailed:
+			note = " **(failed)**"
+		case contract.PlanDropped:
+			box, note = "x", " *(dropped)*"
+		}
+		items = append(items, fmt.Sprintf("- [%s] %s%s\n", box, line(it.Text, maxLine), note))
+	}
+	return head(items, maxPlan, "- … and %d more\n")
+}
+
+func (v RunView) questions() string {
+	var items []string
+	for _, q := range v.Questions {
+		s := "- " + line(q.Text, maxLine)
+		if len(q.Choices) > 0 {
+			s += " (" + line(strings.Join(q.Choices, ", "), maxLine) + ")"
+		}
+		switch {
+		case !q.Answered:
+			s += " **waiting for an answer**"
+		case q.ByDefault:
+			s += " — " + line(q.Answer, maxLine) + " *(by default)*"
+		default:
+			s += " — " + line(q.Answer, maxLine)
+		}
+		items = append(items, s+"\n")
+	}
+	if len(items) == 0 {
+		return "None.\n"
+	}
+	return tail(items, maxAsked, "- … %d earlier\n")
+}
+
+// evidence shows the newest tasks in full and older ones in a line each.
+func (v RunView) evidence() string {
+	if len(v.Tasks) == 0 {
+		return "Nothing yet.\n"
+	}
+	items := make([]string, len(v.Tasks))
+	left := maxEvidence * 3 / 4
+	for i := len(v.Tasks) - 1; i >= 0; i-- {
+		t := v.Tasks[i]
+		full := t.evidence()
+		if len(full) > left {
+			full = t.heading()
+		}
+		left -= len(full)
+		items[i] = full
+	}
+	return tail(items, maxEvidence, "- … %d earlier tasks\n")
+}
+
+func (t TaskView) heading() string {
+	s := fmt.Sprintf("- **%s**: %s", strings.ReplaceAll(t.Status, "_", " "), line(t.Goal, maxLine))
+	if t.Attempt > 1 {
+		s += fmt.Sprintf(" (attempt %d)", t.Attempt)
+	}
+	return s + "\n"
+}
+
+func (t TaskView) evidence() string {
+	var b strings.Builder
+	b.WriteString(t.heading())
+	r := t.Result
+	if r == nil {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "  - %s\n", line(r.Summary, 2*maxLine))
+	if len(r.Changes) > 0 {
+		added, removed := 0, 0
+		var names []string
+		for _, c := range r.Changes {
+			added, removed = added+max(0, c.Added), removed+max(0, c.Removed)
+			if len(names) < 8 {
+				names = append(names, fmt.Sprintf("%s (%s, +%d −%d)", code(c.Path), c.Op, max(0, c.Added), max(0, c.Removed)))
+			}
+		}
+		if more := len(r.Changes) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("and %d more", more))
+		}
+		fmt.Fprintf(&b, "  - Changed %d %s (+%d −%d): %s\n", len(r.Changes), plural(len(r.Changes), "file"), added, removed, strings.Join(names, ", "))
+	}
+	commands := r.Commands
+	if len(commands) > 10 {
+		fmt.Fprintf(&b, "  - … %d earlier commands\n", len(commands)-10)
+		commands = commands[len(commands)-10:]
+	}
+	for _, c := range commands {
+		b.WriteString(command("Ran", c))
+	}
+	verdict := fmt.Sprintf("Verification (%s): **%s**", r.Verification.Profile, r.Verification.Status)
+	if r.Verification.Reason != "" {
+		verdict += ", " + line(r.Verification.Reason, maxLine)
+	}
+	fmt.Fprintf(&b, "  - %s\n", verdict)
+	for _, c := range r.Verification.Checks[:min(10, len(r.Verification.Checks))] {
+		b.WriteString(command(fmt.Sprintf("Check %s: %s,", line(c.Name, 80), c.Status), c.Command))
+	}
+	if r.Head != "" {
+		fmt.Fprintf(&b, "  - Checkpoint %s\n", code(r.Head[:min(12, len(r.Head))]))
+	}
+	if len(r.Egress.Denied) > 0 {
+		fmt.Fprintf(&b, "  - Refused network: %s\n", line(strings.Join(r.Egress.Denied, ", "), maxLine))
+	}
+	return b.String()
+}
+
+// command shows a command with its exit code, and the end of its output when
+// it failed.
+func command(verb string, c contract.Command) string {
+	if len(c.Argv) == 0 {
+		return fmt.Sprintf("  - %s nothing was run\n", verb)
+	}
+	s := fmt.Sprintf("  - %s %s: exit %d in %s\n", verb, code(strings.Join(c.Argv, " ")), c.ExitCode, (time.Duration(c.DurationMS) * time.Millisecond).String())
+	if c.ExitCode != 0 {
+		if out := strings.TrimSpace(c.Stdout + "\n" + c.Stderr); out != "" {
+			s += fenced(end(out, maxOutput), "    ")
+		}
+	}
+	return s
+}
+
+func (v RunView) result() string {
+	r := v.Report
+	if r == nil {
+		s := fmt.Sprintf("The run is %s.", v.Status)
+		if v.Reason != "" {
+			s += " " + line(v.Reason, maxLine)
+		}
+		return s + "\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**, verification: %s\n\n%s", r.Status, r.Verified, prose(r.Summary))
+	if r.Error != "" {
+		b.WriteString("\nError: " + line(r.Error, 2*maxLine) + "\n")
+	}
+	if r.Checkpoint != "" {
+		fmt.Fprintf(&b, "\nCheckpoint %s\n", code(r.Checkpoint[:min(12, len(r.Checkpoint))]))
+	}
+	return b.String()
+}
+
+func (v RunView) cost() string {
+	u := v.Usage
+	s := fmt.Sprintf("%d tool %s, %d tokens in, %d out, $%.4f", u.ToolCalls, plural(u.ToolCalls, "call"), u.TokensIn, u.TokensOut, u.CostUSD)
+	if v.Elapsed > 0 {
+		s += ", " + v.Elapsed.Round(time.Second).String()
+	}
+	return s + "\n"
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// head keeps the first items that fit, tail the last; more is told in place of
+// the others.
+func head(items []string, limit int, more string) string {
+	n, size := 0, 0
+	for n < len(items) && size+len(items[n]) <= limit {
+		size += len(items[n])
+		n++
+	}
+	s := strings.Join(items[:n], "")
+	if n < len(items) {
+		s += fmt.Sprintf(more, len(items)-n)
+	}
+	return s
+}
+
+func tail(items []string, limit int, more string) string {
+	rev := slices.Clone(items)
+	slices.Reverse(rev)
+	n, size := 0, 0
+	for n < len(rev) && size+len(rev[n]) <= limit {
+		size += len(rev[n])
+		n++
+	}
+	s := strings.Join(items[len(items)-n:], "")
+	if n < len(items) {
+		s = fmt.Sprintf(more, len(items)-n) + s
+	}
+	return s
+}
+
+// line puts text on one line of at most max bytes. What a command was given may
+// hold any bytes; a document may not.
+func line(s string, max int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+	return clip(strings.Join(strings.Fields(s), " "), max)
+}
+
+// clip cuts text at a character's end.
+func clip(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	s = s[:max]
+	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	if r, size := utf8.DecodeLastRuneInString(s); r == utf8.RuneError && size == 1 {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}
+
+// end keeps the last max bytes of a text, from a character's start.
+func end(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	s = s[len(s)-max:]
+	for len(s) > 0 && !utf8.RuneStart(s[0]) {
+		s = s[1:]
+	}
+	return "…" + s
+}
+
+// code shows text as inline code, whatever backticks it has.
+func code(s string) string {
+	s = line(s, maxLine)
+	tick := strings.Repeat("`", longest(s, '`')+1)
+	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
+		s = " " + s + " "
+	}
+	return tick + s + tick
+}
+
+// fenced shows text as a code block that it can't end by itself.
+func fenced(s, indent string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == 0 || r == '\r' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	fence := strings.Repeat("`", max(3, longest(s, '`')+1))
+	var b strings.Builder
+	b.WriteString(indent + fence + "\n")
+	for l := range strings.SplitSeq(s, "\n") {
+		b.WriteString(indent + l + "\n")
+	}
+	b.WriteString(indent + fence + "\n")
+	return b.String()
+}
+
+func longest(s string, r rune) (n int) {
+	run := 0
+	for _, c := range s {
+		if c == r {
+			run++
+			n = max(n, run)
+		} else {
+			run = 0
+		}
+	}
+	return n
+}
+
+// prose takes in Markdown that a model wrote. A line that would begin a section
+// of this document, or pass for its marks, is defused.
+func prose(s string) string {
+	s = strings.TrimSpace(clip(strings.ReplaceAll(s, "\r\n", "\n"), maxProse))
+	if s == "" {
+		return "None.\n"
+	}
+	var b strings.Builder
+	var f fence
+	for l := range strings.SplitSeq(s, "\n") {
+		f.next(l)
+		if strings.HasPrefix(l, "#") && !f.open() {
+			l = `\` + l
+		}
+		if strings.HasPrefix(l, markPrefix) {
+			l = " " + l
+		}
+		b.WriteString(l + "\n")
+	}
+	if f.open() {
+		b.WriteString(f.close() + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,127 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+)
+
+// Sources makes policies out of what the host knows. Nothing in it comes from
+// a workspace, where an agent could have written it.
+type Sources struct {
+	// Remotes returns the git remotes recorded on the host; nil means none.
+	Remotes func(ctx context.Context) ([]string, error)
+	// Registries returns the rules of package registries; nil means none. See
+	// HostRegistries.
+	Registries func(ctx context.Context) ([]Rule, error)
+	// Extra are the rules of the configuration (egress.allow); they go with
+	// every profile but none.
+	Extra  []Rule
+	Logger *slog.Logger
+}
+
+// Policy is what a box under spec may reach. A source that fails makes a policy
+// that denies everything and says why.
+func (s *Sources) Policy(ctx context.Context, spec contract.EgressSpec) Policy {
+	p := Policy{Profile: spec.Profile}
+	if err := spec.Validate(); err != nil {
+		p.Err = err
+		return p
+	}
+	if spec.Profile == contract.EgressNone {
+		return p
+	}
+	if s.Remotes != nil {
+		remotes, err := s.Remotes(ctx)
+		if err != nil {
+			return Policy{Profile: spec.Profile, Err: fmt.Errorf("recorded git remotes: %w", err)}
+		}
+		for _, r := range remotes {
+			rule, err := RemoteRule(r)
+			if err != nil {
+				s.Logger.Warn("a git remote gives no egress", "err", err)
+				continue
+			}
+			p.Rules = append(p.Rules, rule)
+		}
+	}
+	if s.Registries != nil {
+		rules, err := s.Registries(ctx)
+		if err != nil {
+			return Policy{Profile: spec.Profile, Err: fmt.Errorf("package registries: %w", err)}
+		}
+		p.Rules = append(p.Rules, rules...)
+	}
+	p.Rules = append(p.Rules, s.Extra...)
+	if spec.Profile == contract.EgressCustom {
+		rules, err := ParseRules(spec.Allow)
+		if err != nil {
+			return Policy{Profile: spec.Profile, Err: err}
+		}
+		p.Rules = append(p.Rules, rules...)
+	}
+	slices.SortFunc(p.Rules, func(a, b Rule) int { return compare(a.String(), b.String()) })
+	p.Rules = slices.Compact(p.Rules)
+	return p
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Cached remembers what find returned for ttl, and asks only once at a time. An
+// error is not remembered.
+func Cached(find func(ctx context.Context) ([]Rule, error), ttl time.Duration) func(ctx context.Context) ([]Rule, error) {
+	c := &cache{find: find, ttl: ttl, lock: make(chan struct{}, 1)}
+	return c.get
+}
+
+type cache struct {
+	find  func(ctx context.Context) ([]Rule, error)
+	ttl   time.Duration
+	lock  chan struct{}
+	mu    sync.Mutex
+	rules []Rule
+	until time.Time
+}
+
+func (c *cache) known() ([]Rule, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.rules), time.Now().Before(c.until)
+}
+
+func (c *cache) get(ctx context.Context) ([]Rule, error) {
+	if rules, ok := c.known(); ok {
+		return rules, nil
+	}
+	select {
+	case c.lock <- struct{}{}:
+		defer func() { <-c.lock }()
+	case <-ctx.Done():
+		return nil, errors.Join(errors.New("waiting for the registries' configuration"), ctx.Err())
+	}
+	if rules, ok := c.known(); ok {
+		return rules, nil
+	}
+	rules, err := c.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.rules, c.until = rules, time.Now().Add(c.ttl)
+	c.mu.Unlock()
+	return slices.Clone(rules), nil
+}

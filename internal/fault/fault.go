@@ -1,0 +1,123 @@
+// Package fault holds the project's error value: an operation, a cause, a code
+// a caller can decide on, and a hint that tells a person what to do.
+//
+// Errors are returned, not logged; they are logged or shown once, where
+// nothing more can be done with them.
+package fault
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// Code classifies an error for callers that decide on it.
+type Code string
+
+// Codes. Internal is what an error without a code has.
+const (
+	Internal    Code = "internal"
+	Invalid     Code = "invalid"     // the caller's input is wrong
+	NotFound    Code = "not_found"   // what was named does not exist
+	Conflict    Code = "conflict"    // it changed meanwhile, or exists already
+	Denied      Code = "denied"      // not allowed
+	Exhausted   Code = "exhausted"   // a limit, quota or budget was reached
+	DiskFull    Code = "disk_full"   // no space left
+	InUse       Code = "in_use"      // held by another process
+	Newer       Code = "newer"       // data of a newer version
+	Missing     Code = "missing"     // something the machine must provide is not there
+	Unavailable Code = "unavailable" // try again later
+	Cancelled   Code = "cancelled"
+	Timeout     Code = "timeout"
+	NeedsInput  Code = "needs_input"
+	Unreachable Code = "unreachable" // no control plane answers there
+)
+
+// Error is an operation that failed. Hint is one sentence for a person: what to
+// do next.
+type Error struct {
+	Op   string
+	Code Code
+	Hint string
+	Err  error
+}
+
+// New returns an Error; any of code, hint and err may be zero.
+func New(op string, code Code, hint string, err error) *Error {
+	return &Error{Op: op, Code: code, Hint: hint, Err: err}
+}
+
+// Wrap adds an operation to err and keeps its code and hint. It returns nil for nil.
+func Wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Op: op, Err: err}
+}
+
+func (e *Error) Error() string {
+	var parts []string
+	if e.Op != "" {
+		parts = append(parts, e.Op)
+	}
+	if e.Err != nil {
+		parts = append(parts, e.Err.Error())
+	} else if e.Code != "" {
+		parts = append(parts, string(e.Code))
+	}
+	return strings.Join(parts, ": ")
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// each calls f with every Error in err's tree, outermost first, until f
+// returns true. It looks into joined errors too.
+func each(err error, f func(*Error) bool) bool {
+	if e, ok := err.(*Error); ok && f(e) {
+		return true
+	}
+	switch x := err.(type) {
+	case interface{ Unwrap() error }:
+		return each(x.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, e := range x.Unwrap() {
+			if each(e, f) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// CodeOf returns the first code in err's tree; context errors count as
+// Cancelled and Timeout; Internal when there is none.
+func CodeOf(err error) Code {
+	code := Internal
+	if each(err, func(e *Error) bool {
+		if e.Code != "" {
+			code = e.Code
+		}
+		return e.Code != ""
+	}) {
+		return code
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return Cancelled
+	case errors.Is(err, context.DeadlineExceeded):
+		return Timeout
+	}
+	return Internal
+}
+
+// HintOf returns the first hint in err's tree, or "".
+func HintOf(err error) (hint string) {
+	each(err, func(e *Error) bool {
+		hint = e.Hint
+		return hint != ""
+	})
+	return hint
+}
+
+// Is reports whether err has the code.
+func Is(err error, code Code) bool { return err != nil && CodeOf(err) == code }

@@ -1,0 +1,148 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/gateway/provider"
+)
+
+// BaseURL is where the service is when nothing else is configured.
+const BaseURL = "https://api.anthropic.com/"
+
+// Provider implements provider.Provider.
+type Provider struct{}
+
+// Stream implements provider.Provider.
+func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink) (provider.Finish, error) {
+	params, err := params(c)
+	if err != nil {
+		return provider.Finish{}, &provider.Error{Code: provider.CodeInvalid, Message: err.Error(), Err: err}
+	}
+	// The service is made without the SDK's client, which would read keys,
+	// addresses and headers from the environment and the home directory.
+	messages := sdk.NewMessageService(
+		option.WithBaseURL(c.Endpoint.BaseURL),
+		option.WithAPIKey(c.Endpoint.Key),
+		option.WithHTTPClient(c.Endpoint.HTTP),
+		option.WithMaxRetries(0),
+	)
+	stream := messages.NewStreaming(ctx, params)
+	defer stream.Close()
+	var r reader
+	for stream.Next() {
+		if err := r.take(stream.Current(), sink); err != nil {
+			return r.finish, err
+		}
+		if r.done {
+			return r.finish, nil
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return r.finish, failure(err)
+	}
+	if !r.started {
+		return r.finish, &provider.Error{Code: provider.CodeUnavailable, Message: "the model service did not answer in the Messages API's stream format", Retriable: true}
+	}
+	return r.finish, &provider.Error{Code: provider.CodeUnavailable, Message: "the model service's stream ended before its message was complete", Retriable: true}
+}
+
+// reader turns the events of one stream into sink calls.
+type reader struct {
+	finish  provider.Finish
+	started bool
+	done    bool
+	tools   map[int64]bool // content blocks that are tool calls
+}
+
+func (r *reader) take(e sdk.MessageStreamEventUnion, sink provider.Sink) error {
+	switch e.Type {
+	case "message_start":
+		r.started = true
+		u := e.Message.Usage
+		r.finish.Usage = provider.Usage{In: u.InputTokens, Out: u.OutputTokens, CacheRead: u.CacheReadInputTokens, CacheWrite: u.CacheCreationInputTokens}
+	case "content_block_start":
+		b := e.ContentBlock
+		switch b.Type {
+		case "text":
+			if b.Text != "" {
+				return sink.Text(b.Text)
+			}
+		case "tool_use":
+			if r.tools == nil {
+				r.tools = map[int64]bool{}
+			}
+			r.tools[e.Index] = true
+			if err := sink.Call(int(e.Index), b.ID, b.Name); err != nil {
+				return err
+			}
+			// A service that does not stream arguments puts them here.
+			if raw, err := json.Marshal(b.Input); err == nil && len(raw) > 2 && raw[0] == '{' {
+				return sink.Args(int(e.Index), string(raw))
+			}
+		}
+	case "content_block_delta":
+		switch {
+		case e.Delta.Type == "text_delta" && e.Delta.Text != "":
+			return sink.Text(e.Delta.Text)
+		case e.Delta.Type == "input_json_delta" && r.tools[e.Index]:
+			return sink.Args(int(e.Index), e.Delta.PartialJSON)
+		}
+	case "message_delta":
+		r.finish.Stop = stop(e.Delta.StopReason)
+		if !e.JSON.Usage.Valid() {
+			return nil
+		}
+		u := &r.finish.Usage
+		u.Out, u.Known = e.Usage.OutputTokens, true
+		// Totals here are cumulative; services that only count at the start send zero.
+		if e.Usage.InputTokens != 0 {
+			u.In = e.Usage.InputTokens
+		}
+		if e.Usage.CacheReadInputTokens != 0 {
+			u.CacheRead = e.Usage.CacheReadInputTokens
+		}
+		if e.Usage.CacheCreationInputTokens != 0 {
+			u.CacheWrite = e.Usage.CacheCreationInputTokens
+		}
+	case "message_stop":
+		r.done = r.started
+	}
+	return nil
+}
+
+func stop(s sdk.StopReason) contract.StopReason {
+	switch s {
+	case sdk.StopReasonToolUse:
+		return contract.StopToolUse
+	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+		return contract.StopLength
+	case sdk.StopReasonRefusal:
+		return contract.StopRefusal
+	}
+	return contract.StopEnd
+}
+
+// failure makes a provider.Error of what the SDK returned, without the SDK's
+// own text, which names the request.
+func failure(err error) error {
+	var api *sdk.Error
+	if errors.As(err, &api) {
+		if api.StatusCode >= 400 {
+			var h http.Header
+			if api.Response != nil {
+				h = api.Response.Header
+			}
+			return provider.StatusError(api.StatusCode, h, api.RawJSON(), time.Now())
+		}
+		return provider.StreamError(string(api.Type()), provider.Message(api.RawJSON()))
+	}
+	return provider.TransportError(err)
+}

@@ -1,0 +1,2 @@
+// Package anthropic speaks the Anthropic Messages API through the vendor's SDK.
+package anthropic

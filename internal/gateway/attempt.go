@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/gateway/provider"
+)
+
+// attempt is one call with its retries.
+type attempt struct {
+	g         *Gateway
+	target    target
+	req       contract.TurnRequest
+	maxTokens int
+	role      string
+	red       redactor
+	onDelta   func(string)
+	retries   int
+}
+
+// outcome is what came of a call: message and stop if it succeeded, otherwise
+// only what was consumed on the way.
+type outcome struct {
+	message contract.Message
+	stop    contract.StopReason
+	usage   provider.Usage
+	bytes   int // of text and arguments received
+}
+
+// run tries until there is a turn, the error is not worth another try, part of
+// the answer has been passed on, or the tries are used up.
+func (a *attempt) run(ctx context.Context) (outcome, error) {
+	for {
+		out, shown, err := a.once(ctx)
+		if err == nil {
+			return out, nil
+		}
+		var pe *provider.Error
+		if !errors.As(err, &pe) || !pe.Retriable || shown || a.retries+1 >= a.g.limits.Attempts || ctx.Err() != nil {
+			return out, err
+		}
+		pause := a.pause(pe)
+		if pause > a.g.limits.MaxRetryGap {
+			return out, err
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Now().Add(pause).After(deadline) {
+			return out, err
+		}
+		if err := wait(ctx, pause); err != nil {
+			return out, err
+		}
+		a.retries++
+	}
+}
+
+// pause is what the service asked for, or a doubling wait with up to a quarter
+// of jitter, so that parallel calls do not come back together.
+func (a *attempt) pause(pe *provider.Error) time.Duration {
+	if pe.RetryAfter > 0 {
+		return pe.RetryAfter
+	}
+	d := a.g.limits.Backoff << min(a.retries, 10)
+	d = min(d, a.g.limits.MaxRetryGap)
+	return d - time.Duration(rand.Int64N(int64(d)/4+1))
+}
+
+// once makes one request. shown says that part of the answer was passed on, so
+// that another try would repeat it.
+func (a *attempt) once(ctx context.Context) (outcome, bool, error) {
+	l := a.g.limits
+	sink := newCollector(l, a.red, a.onDelta, a.req)
+	finish, err := a.target.impl.Stream(ctx, provider.Call{
+		Role: a.role, Model: a.target.model, Request: a.req, MaxTokens: a.maxTokens,
+		Endpoint: provider.Endpoint{BaseURL: a.target.base, Key: a.target.key, HTTP: a.g.client(a.target.base)},
+	}, sink)
+	out := outcome{usage: finish.Usage, bytes: sink.size}
+	cut := errors.Is(err, provider.ErrFull) || (err != nil && context.Cause(ctx) == errWall && sink.size > 0)
+	if err != nil && !cut {
+		return out, sink.shown, err
+	}
+	out.message = sink.message()
+	switch {
+	case cut || sink.dropped:
+		out.stop = contract.StopTruncate
+	case len(sink.calls) > 0 && (finish.Stop == contract.StopEnd || finish.Stop == ""):
+		out.stop = contract.StopToolUse
+	case len(sink.calls) == 0 && finish.Stop == contract.StopToolUse:
+		out.stop = contract.StopEnd
+	default:
+		out.stop = finish.Stop
+	}
+	sink.flush()
+	return out, sink.shown, nil
+}

@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+//go:embed catalogue.toml
+var builtIn []byte
+
+const maxCatalogue = 1 << 20
+
+// Catalogue is what is known about models.
+type Catalogue struct {
+	Models   map[string]ModelInfo // by provider/model
+	Aliases  map[string]string
+	Defaults map[string]string // provider → provider/model
+}
+
+// ModelInfo is one model. Prices are USD per million tokens; they count only if
+// Priced. Zero sizes are unknown.
+type ModelInfo struct {
+	Name            string  `toml:"name" json:"name"`
+	Context         int     `toml:"context" json:"context,omitempty"`
+	MaxOutput       int     `toml:"max_output" json:"max_output,omitempty"`
+	PriceIn         float64 `toml:"price_in" json:"price_in,omitempty"`
+	PriceOut        float64 `toml:"price_out" json:"price_out,omitempty"`
+	PriceCacheRead  float64 `toml:"price_cache_read" json:"price_cache_read,omitempty"`
+	PriceCacheWrite float64 `toml:"price_cache_write" json:"price_cache_write,omitempty"`
+	PriceSource     string  `toml:"price_source" json:"price_source,omitempty"`
+	PriceDate       string  `toml:"price_date" json:"price_date,omitempty"`
+	Priced          bool    `toml:"-" json:"priced"`
+}
+
+// readPrice and writePrice fall back to the plain input price, which never
+// books too little for a cache read.
+func (m ModelInfo) readPrice() float64 {
+	if m.PriceCacheRead > 0 {
+		return m.PriceCacheRead
+	}
+	return m.PriceIn
+}
+
+func (m ModelInfo) writePrice() float64 { return max(m.PriceCacheWrite, m.PriceIn) }
+
+type catalogueFile struct {
+	Defaults map[string]string `toml:"defaults"`
+	Aliases  map[string]string `toml:"aliases"`
+	Models   []struct {
+		ModelInfo
+		PriceIn  *float64 `toml:"price_in"`
+		PriceOut *float64 `toml:"price_out"`
+	} `toml:"models"`
+}
+
+// loadCatalogue reads the built-in catalogue and, over it, the file at path.
+func loadCatalogue(path string) (*Catalogue, error) {
+	c := &Catalogue{Models: map[string]ModelInfo{}, Aliases: map[string]string{}, Defaults: map[string]string{}}
+	if err := c.add(builtIn); err != nil {
+		return nil, fmt.Errorf("built-in catalogue: %w", err)
+	}
+	if path == "" {
+		return c, nil
+	}
+	const hint = "Check models.catalogue in the configuration."
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New("gateway.catalogue", fault.Invalid, hint, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxCatalogue+1))
+	if err == nil && len(b) > maxCatalogue {
+		err = errors.New("the file is over 1 MiB")
+	}
+	if err == nil {
+		err = c.add(b)
+	}
+	if err != nil {
+		return nil, fault.New("gateway.catalogue", fault.Invalid, hint, fmt.Errorf("%s: %w", path, err))
+	}
+	return c, nil
+}
+
+func (c *Catalogue) add(b []byte) error {
+	var f catalogueFile
+	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return err
+	}
+	for i, m := range f.Models {
+		info := m.ModelInfo
+		if m.PriceIn != nil && m.PriceOut != nil {
+			info.PriceIn, info.PriceOut, info.Priced = *m.PriceIn, *m.PriceOut, true
+		} else if (m.PriceIn == nil) != (m.PriceOut == nil) {
+			return fmt.Errorf("models[%d]: give both price_in and price_out, or neither", i)
+		}
+		for _, p := range []float64{info.PriceIn, info.PriceOut, info.PriceCacheRead, info.PriceCacheWrite} {
+			if p < 0 || p > 1e6 || math.IsNaN(p) {
+				return fmt.Errorf("models[%d]: a price is not from 0 to a million", i)
+			}
+		}
+		if info.Context < 0 || info.MaxOutput < 0 {
+			return fmt.Errorf("models[%d]: a size is negative", i)
+		}
+		if p, m, ok := strings.Cut(info.Name, "/"); !ok || p == "" || m == "" {
+			return fmt.Errorf("models[%d].name is %q; write it as provider/model", i, info.Name)
+		}
+		c.Models[info.Name] = info
+	}
+	maps.Copy(c.Aliases, f.Aliases)
+	maps.Copy(c.Defaults, f.Defaults)
+	return nil
+}

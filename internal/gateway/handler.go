@@ -1,0 +1,119 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/gateway/provider"
+)
+
+// writeTime is how long one line of an answer may take to be taken.
+const writeTime = 30 * time.Second
+
+// beatTime is how often an empty line says that the call is still going on.
+const beatTime = 15 * time.Second
+
+// Handler serves POST /model/turns for one scope: the body is a
+// contract.TurnRequest, the answer NDJSON of contract.TurnChunk that ends in
+// exactly one turn or error. A malformed request is answered with HTTP 400 and
+// one such error.
+func (g *Gateway) Handler(scope Scope) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /model/turns", func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, scope) })
+	return mux
+}
+
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
+	out := &lines{w: w, rc: http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, contract.MaxTurn))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			out.write(contract.TurnChunk{Error: turnError(provider.CodeTooLarge, "the request is over 8 MiB", false)})
+		}
+		return // otherwise nobody is there to answer
+	}
+	req, err := contract.DecodeTurnRequest(body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		out.write(contract.TurnChunk{Error: turnError(provider.CodeInvalid, err.Error(), false)})
+		return
+	}
+	quiet := out.beat()
+	turn, err := g.Turn(r.Context(), scope, req, func(delta string) { out.write(contract.TurnChunk{Delta: delta}) })
+	quiet()
+	if err != nil {
+		var te *contract.TurnError
+		if !errors.As(err, &te) {
+			te = turnError(provider.CodeUnavailable, "the turn failed", true)
+		}
+		out.write(contract.TurnChunk{Error: te})
+		return
+	}
+	out.write(contract.TurnChunk{Turn: &turn})
+}
+
+// lines writes NDJSON. After the first failure it writes nothing more: the
+// reader has gone, and the request's context ends the call.
+type lines struct {
+	mu  sync.Mutex
+	w   http.ResponseWriter
+	rc  *http.ResponseController
+	err error
+}
+
+// beat writes an empty line now and then, so that the reader can tell a model
+// that thinks from a connection that is lost. The function it returns ends that
+// and waits until it has ended.
+func (l *lines) beat() (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		t := time.NewTicker(beatTime)
+		defer t.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-t.C:
+				l.line(nil)
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
+
+func (l *lines) write(c contract.TurnChunk) {
+	b, err := json.Marshal(c)
+	if err != nil { // the gateway's own types always encode
+		b, _ = json.Marshal(contract.TurnChunk{Error: turnError(provider.CodeUnavailable, "the turn could not be encoded", false)})
+	}
+	l.line(b)
+}
+
+func (l *lines) line(b []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return
+	}
+	// Not every connection has deadlines; the call's own limit still holds.
+	if err := l.rc.SetWriteDeadline(time.Now().Add(writeTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		l.err = err
+		return
+	}
+	if _, l.err = l.w.Write(append(b, '\n')); l.err != nil {
+		return
+	}
+	if err := l.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		l.err = err
+	}
+}

@@ -1,0 +1,129 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Codes of contract.TurnError that providers use.
+const (
+	CodeRateLimited = "rate_limited"
+	CodeUnavailable = "unavailable"
+	CodeTimeout     = "timeout"
+	CodeInvalid     = "invalid"
+	CodeTooLarge    = "too_large"
+	CodeNoModel     = "no_model"
+	CodeBudget      = "budget"
+)
+
+// ErrSlow is the cause of a call that the HTTP client cut because nothing
+// arrived for too long.
+var ErrSlow = errors.New("nothing arrived from the model service in time")
+
+// ErrBody is the cause of a call that the HTTP client cut because the raw
+// answer was over the size limit.
+var ErrBody = errors.New("the model service's answer is over the size limit")
+
+// StatusError makes an Error of an HTTP answer that is not a success. body is
+// what the service said, as JSON if it is.
+func StatusError(status int, header http.Header, body string, now time.Time) *Error {
+	e := &Error{Status: status, Message: fmt.Sprintf("HTTP %d: %s", status, Message(body))}
+	e.RetryAfter = retryAfter(header, now)
+	switch {
+	case status == http.StatusTooManyRequests:
+		e.Code, e.Retriable = CodeRateLimited, true
+	case status == http.StatusRequestTimeout || status == http.StatusGatewayTimeout:
+		e.Code, e.Retriable = CodeTimeout, true
+	case status >= 500:
+		e.Code, e.Retriable = CodeUnavailable, true
+	case status == http.StatusRequestEntityTooLarge:
+		e.Code = CodeTooLarge
+	case status == http.StatusNotFound:
+		e.Code = CodeNoModel
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		e.Code, e.Message = CodeInvalid, "the model service refused the key ("+e.Message+")"
+	case status >= 300 && status < 400:
+		e.Code, e.Message = CodeInvalid, fmt.Sprintf("HTTP %d: the model service redirects; keys are sent only to the configured address", status)
+	default:
+		e.Code = CodeInvalid
+	}
+	return e
+}
+
+// TransportError makes an Error of a failed request or a stream that broke.
+func TransportError(err error) error {
+	var known *Error
+	switch {
+	case errors.Is(err, ErrFull), errors.As(err, &known):
+		return err
+	case errors.Is(err, ErrBody):
+		return ErrFull
+	case errors.Is(err, ErrSlow):
+		return &Error{Code: CodeTimeout, Message: ErrSlow.Error(), Retriable: true, Err: err}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return &Error{Code: CodeTimeout, Message: ErrSlow.Error(), Retriable: true, Err: err}
+	}
+	return &Error{Code: CodeUnavailable, Message: err.Error(), Retriable: true, Err: err}
+}
+
+// StreamError makes an Error of an error that a service reports inside a
+// stream, by its type's name.
+func StreamError(kind, message string) *Error {
+	e := &Error{Code: CodeUnavailable, Message: strings.TrimSpace(kind + ": " + message), Retriable: true}
+	switch {
+	case strings.Contains(kind, "rate_limit"):
+		e.Code = CodeRateLimited
+	case strings.Contains(kind, "invalid"), strings.Contains(kind, "authentication"), strings.Contains(kind, "permission"):
+		e.Code, e.Retriable = CodeInvalid, false
+	}
+	return e
+}
+
+// Message finds the message in the JSON error shapes in use; otherwise it is
+// the body itself.
+func Message(body string) string {
+	var shape struct {
+		Message string          `json:"message"`
+		Error   json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal([]byte(body), &shape) == nil {
+		var inner struct {
+			Message string `json:"message"`
+		}
+		var plain string
+		switch {
+		case shape.Message != "":
+			return shape.Message
+		case json.Unmarshal(shape.Error, &inner) == nil && inner.Message != "":
+			return inner.Message
+		case json.Unmarshal(shape.Error, &plain) == nil && plain != "":
+			return plain
+		}
+	}
+	return body
+}
+
+// retryAfter reads retry-after-ms and Retry-After (seconds or a date).
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 && ms < 1e9 {
+		return time.Duration(ms * float64(time.Millisecond))
+	}
+	v := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 && s < 1e6 {
+		return time.Duration(s * float64(time.Second))
+	}
+	if at, err := http.ParseTime(v); err == nil && at.After(now) {
+		return at.Sub(now)
+	}
+	return 0
+}

@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// maxMessage bounds an error's text from outside, in bytes.
+const maxMessage = 600
+
+const redacted = "[key]"
+
+// keyShaped finds what looks like a key of a known service, whether ours or
+// not: bearer tokens and sk-… strings.
+var keyShaped = regexp.MustCompile(`(?i)(bearer\s+[a-z0-9._~+/=-]{8,}|\bsk-[a-z0-9*_-]{6,})`)
+
+// redactor removes a key, in the spellings it could come back in, from text.
+type redactor struct {
+	spellings []string
+	longest   int
+}
+
+func newRedactor(key string) redactor {
+	if len(key) < 6 {
+		return redactor{} // too short to be told from ordinary text
+	}
+	r := redactor{spellings: []string{
+		key,
+		base64.StdEncoding.EncodeToString([]byte(key)), base64.RawStdEncoding.EncodeToString([]byte(key)),
+		base64.URLEncoding.EncodeToString([]byte(key)), base64.RawURLEncoding.EncodeToString([]byte(key)),
+		hex.EncodeToString([]byte(key)), strings.ToUpper(hex.EncodeToString([]byte(key))),
+		url.QueryEscape(key),
+	}}
+	for _, s := range r.spellings {
+		r.longest = max(r.longest, len(s))
+	}
+	return r
+}
+
+// secrets removes the key's spellings.
+func (r redactor) secrets(s string) string {
+	for _, k := range r.spellings {
+		s = strings.ReplaceAll(s, k, redacted)
+	}
+	return s
+}
+
+// stream removes the key from text that goes on: it returns what can be shown
+// now and holds back an end that could be the beginning of a spelling.
+func (r redactor) stream(s string) (show, hold string) {
+	s = r.secrets(s)
+	keep := 0
+	for n := min(r.longest-1, len(s)); n > 0 && keep == 0; n-- {
+		tail := s[len(s)-n:]
+		for _, k := range r.spellings {
+			if len(k) > n && strings.HasPrefix(k, tail) {
+				keep = n
+				break
+			}
+		}
+	}
+	// A character must not be cut in two either.
+	for i := 1; i <= min(3, len(s)-keep); i++ {
+		b := s[len(s)-keep-i]
+		if b >= 0xC0 {
+			need := 2
+			if b >= 0xF0 {
+				need = 4
+			} else if b >= 0xE0 {
+				need = 3
+			}
+			if i < need {
+				keep += i
+			}
+			break
+		}
+		if b < 0x80 {
+			break
+		}
+	}
+	return s[:len(s)-keep], s[len(s)-keep:]
+}
+
+// text makes a message from outside fit to be shown: no key, nothing that looks
+// like one, one line, bounded.
+func (r redactor) text(s string) string {
+	s = keyShaped.ReplaceAllString(r.secrets(clean(s)), redacted)
+	s = strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }), " ")
+	if len(s) > maxMessage {
+		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/gateway/provider"
+)
+
+// newTransport goes through the machine's proxy for https only: over plain
+// http a proxy would read the key.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy: func(r *http.Request) (*url.URL, error) {
+			if r.URL.Scheme != "https" {
+				return nil, nil
+			}
+			return http.ProxyFromEnvironment(r)
+		},
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   8,
+		IdleConnTimeout:       90 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		// Header bytes are bounded; the body is by guard.
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// validBase checks a base URL and gives it a trailing slash. Plain http is only
+// for this machine and private networks, since the key travels in a header.
+func validBase(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return "", errors.New("it is not a URL")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return "", fmt.Errorf("its scheme is %q; it must be https, or http on a private network", u.Scheme)
+	case u.User != nil:
+		return "", errors.New("it has a user name; keys belong in the key's own setting")
+	case u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
+		return "", errors.New("it has a query or fragment")
+	case u.Hostname() == "":
+		return "", errors.New("it has no host")
+	}
+	host := strings.ToLower(u.Hostname())
+	if ip, err := netip.ParseAddr(host); err == nil {
+		ip = ip.Unmap()
+		if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+			return "", fmt.Errorf("%s is not an address of a model service", ip)
+		}
+		if u.Scheme == "http" && !ip.IsLoopback() && !ip.IsPrivate() {
+			return "", errors.New("plain http would send the key in the clear; use https")
+		}
+	} else if u.Scheme == "http" && !privateName(host) {
+		return "", errors.New("plain http would send the key in the clear; use https")
+	}
+	u.Path = strings.TrimRight(u.Path, "/") + "/"
+	return u.String(), nil
+}
+
+func privateName(host string) bool {
+	if !strings.Contains(host, ".") {
+		return true // localhost, or a name of the local network
+	}
+	for _, s := range []string{".localhost", ".local", ".internal", ".lan", ".home.arpa"} {
+		if strings.HasSuffix(host, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// client talks to one base address only and bounds time and size.
+func (g *Gateway) client(base string) *http.Client {
+	u, err := url.Parse(base)
+	if err != nil { // validBase has parsed it
+		u = &url.URL{}
+	}
+	return &http.Client{
+		Transport:     &guard{inner: g.transport, base: u, limits: g.limits},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// guard is the transport of one call.
+type guard struct {
+	inner  http.RoundTripper
+	base   *url.URL
+	limits Limits
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != t.base.Scheme || req.URL.Host != t.base.Host {
+		return nil, &provider.Error{Code: provider.CodeInvalid, Message: "keys are sent only to the configured address"}
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(t.limits.FirstByte, func() { cancel(provider.ErrSlow) })
+	resp, err := t.inner.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		timer.Stop()
+		if context.Cause(ctx) == provider.ErrSlow {
+			err = provider.ErrSlow
+		}
+		cancel(nil)
+		return nil, err
+	}
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		timer.Stop()
+		err := provider.StatusError(resp.StatusCode, resp.Header, "", time.Now())
+		resp.Body.Close()
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = &guardedBody{rc: resp.Body, ctx: ctx, cancel: cancel, timer: timer, idle: t.limits.Idle, left: t.limits.Body}
+	return resp, nil
+}
+
+// guardedBody ends an answer that stalls or never ends. The first read may take
+// what is left of the time to the first byte.
+type guardedBody struct {
+	rc     io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	idle   time.Duration
+	left   int64
+}
+
+func (b *guardedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, provider.ErrBody
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.rc.Read(p)
+	b.left -= int64(n)
+	b.timer.Reset(b.idle)
+	if err != nil {
+		b.timer.Stop()
+		if err != io.EOF && context.Cause(b.ctx) == provider.ErrSlow {
+			err = provider.ErrSlow
+		}
+	}
+	return n, err
+}
+
+func (b *guardedBody) Close() error {
+	b.timer.Stop()
+	err := b.rc.Close()
+	b.cancel(nil)
+	return err
+}

@@ -1,0 +1,31 @@
+// Package early does what a guest must do before anything else of the process
+// runs. Import it, for its effect, from the main package of a binary that can be
+// a guest.
+package early
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+)
+
+// Guest reports whether this process was started as a guest.
+var Guest = len(os.Args) > 1 && os.Args[1] == "guest"
+
+// Err is the error of making the process undumpable; a guest must not go on
+// with one.
+var Err error
+
+func init() {
+	if !Guest {
+		return
+	}
+	// From here on no other process of the same user can read or write this
+	// one's memory or take its descriptors.
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0, 0, 0, 0); errno != 0 {
+		Err = errno
+	}
+	// The main goroutine keeps the main thread: the kernel gives orphans to it,
+	// and a thread that starts no processes can tell orphans from children.
+	runtime.LockOSThread()
+}

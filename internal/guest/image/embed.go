@@ -1,0 +1,8 @@
+//go:build embedguest
+
+package image
+
+import _ "embed"
+
+//go:embed payload/choir-guest
+var payload []byte

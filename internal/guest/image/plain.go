@@ -1,0 +1,5 @@
+//go:build !embedguest
+
+package image
+
+var payload []byte

@@ -1,0 +1,47 @@
+// Package kinds says what the guest of each kind of box serves beside commands,
+// terminals and files. It must not import NATS or SQLite: it is part of the
+// small guest binary.
+package kinds
+
+import (
+	"context"
+	"net/http"
+	"os"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/associate/tools"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// Services puts the guests together.
+func Services() guest.Services { return guest.Services{New: serve} }
+
+func serve(ctx context.Context, in guest.Inside) (http.Handler, error) {
+	switch in.Kind {
+	case contract.BoxDirector:
+		return director.Handler(director.Options{Client: in.Host}), nil
+	case contract.BoxAssociate:
+		return associate.Handler(associate.Options{Client: in.Host}), nil
+	case contract.BoxKeeper:
+		// A guest's own environment is empty; the engine has to find git.
+		if err := os.Setenv("PATH", in.Runner.Env["PATH"]); err != nil {
+			return nil, err
+		}
+		engine, err := keeper.Open(ctx, keeper.Options{Root: in.Root, Snapshots: "/snapshots", Uppers: "/uppers", Crash: crash.At})
+		if err != nil {
+			return nil, err
+		}
+		return keeper.Handler(engine), nil
+	case contract.BoxTask, contract.BoxVerify:
+		env := make([]string, 0, len(in.Runner.Env))
+		for k, v := range in.Runner.Env {
+			env = append(env, k+"="+v)
+		}
+		return tools.New(tools.Options{Root: in.Root, Env: env})
+	}
+	return http.NotFoundHandler(), nil
+}

@@ -1,0 +1,223 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/guest/early"
+	"choir.dev/choiros/internal/tether"
+)
+
+// Services are what a binary adds to its guests. New is called once, before the
+// host can ask for anything; the handler it returns serves every path that the
+// guest itself doesn't (/health, /exec, /pty, /signal, /forward/, /files/).
+// A nil New adds nothing.
+type Services struct {
+	New func(ctx context.Context, in Inside) (http.Handler, error)
+}
+
+// Inside is what a service may use.
+type Inside struct {
+	Kind   contract.BoxKind
+	Box    string
+	Root   string
+	Runner Runner
+	// Host sends requests to the host over the tether: http://box/path.
+	Host *http.Client
+}
+
+// Exit codes of a guest.
+const (
+	exitEnded  = 0   // the tether ended
+	exitFailed = 125 // it could not begin
+)
+
+// Main is a guest's whole life. It must be called from the main goroutine of a
+// binary that imports guest/early, as process 1 of a box; it returns the exit
+// code when the tether has ended and everything else in the box is dead.
+func Main(ctx context.Context, kind string, services Services) int {
+	if err := serve(ctx, kind, services); err != nil {
+		fmt.Fprintln(os.Stderr, "choir guest:", err)
+		return exitFailed
+	}
+	return exitEnded
+}
+
+func serve(ctx context.Context, kind string, services Services) error {
+	if err := harden(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	specFile := os.NewFile(SpecFD, "spec")
+	spec, err := readSpec(specFile)
+	_ = specFile.Close()
+	if err != nil {
+		return err
+	}
+	if string(spec.Kind) != kind {
+		return fmt.Errorf("started as %s, but the spec is for %s", kind, spec.Kind)
+	}
+	if err := limit(spec); err != nil {
+		return err
+	}
+	token, err := tether.ParseToken(spec.Token)
+	spec.Token = ""
+	if err != nil {
+		return err
+	}
+	pipe := os.NewFile(TetherFD, "tether")
+	conn, err := net.FileConn(pipe)
+	_ = pipe.Close()
+	if err != nil {
+		return fmt.Errorf("the tether is no socket: %w", err)
+	}
+
+	g := &server{spec: spec, runner: Runner{Root: spec.Root, Env: environment(spec)}}
+	ready := make(chan struct{})
+	session, err := tether.Dial(ctx, conn, tether.Options{
+		Token: token, Limits: tether.Limits{BodyBytes: -1},
+		// The host may ask before the services below are made.
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-ready
+			g.ServeHTTP(w, r)
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	if services.New != nil {
+		g.services, err = services.New(ctx, Inside{Kind: spec.Kind, Box: spec.Box, Root: spec.Root, Runner: g.runner, Host: session.Client()})
+		if err != nil {
+			return fmt.Errorf("start the %s's services: %w", kind, err)
+		}
+	}
+	if spec.Proxy {
+		stop, err := startProxy(ctx, session)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	crash.At("ready")
+	close(ready)
+	reap(session.Done())
+	killAll()
+	return nil
+}
+
+// harden closes what early.init could not and checks that it ran.
+func harden() error {
+	if early.Err != nil {
+		return fmt.Errorf("make this process undumpable: %w", early.Err)
+	}
+	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
+		return errors.New("this process can be read by others in the box (guest/early was not linked first)")
+	}
+	if os.Getpid() != 1 {
+		return errors.New("a guest is process 1 of a box; it is started by a driver, not by hand")
+	}
+	if runtime.LockOSThread(); unix.Gettid() != os.Getpid() {
+		return errors.New("not on the main thread")
+	}
+	// Whatever the driver left open is for this process alone.
+	if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("keep descriptors from children: %w", err)
+	}
+	unix.Umask(0o022)
+	debug.SetMemoryLimit(128 << 20)
+	return nil
+}
+
+// limit sets what every process of the box inherits.
+func limit(spec Spec) error {
+	set := func(what string, resource int, n uint64) error {
+		var was unix.Rlimit
+		if err := unix.Getrlimit(resource, &was); err != nil {
+			return fmt.Errorf("limit %s: %w", what, err)
+		}
+		n = min(n, was.Max)
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			return fmt.Errorf("limit %s: %w", what, err)
+		}
+		return nil
+	}
+	if err := set("core dumps", unix.RLIMIT_CORE, 0); err != nil {
+		return err
+	}
+	// Through package syscall, so that Go doesn't restore an older soft limit in children.
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("limit open files: %w", err)
+	}
+	files.Max = min(files.Max, uint64(spec.OpenFiles))
+	files.Cur = files.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("limit open files: %w", err)
+	}
+	if spec.FileBytes > 0 {
+		return set("file size", unix.RLIMIT_FSIZE, uint64(spec.FileBytes))
+	}
+	return nil
+}
+
+// reap buries orphans until done is closed. It runs on the main thread, to
+// which the kernel gives orphans, and waits for this thread's children only:
+// the children of every other thread belong to whoever started them.
+func reap(done <-chan struct{}) {
+	// All signals are caught: a process of the box may send any of them, and
+	// those without a handler of ours would end the Go runtime.
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals)
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		for {
+			var status syscall.WaitStatus
+			pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|unix.WNOTHREAD|unix.WALL, nil)
+			if pid <= 0 && !errors.Is(err, syscall.EINTR) {
+				break
+			}
+		}
+	wait:
+		for {
+			select {
+			case <-done:
+				return
+			case s := <-signals:
+				if s == syscall.SIGCHLD {
+					break wait
+				}
+			case <-tick.C: // in case a SIGCHLD was dropped
+				break wait
+			}
+		}
+	}
+}
+
+// killAll leaves nothing but this process in the box.
+func killAll() {
+	deadline := time.Now().Add(5 * time.Second)
+	for time.Now().Before(deadline) {
+		_ = syscall.Kill(-1, syscall.SIGKILL)
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(-1, &status, unix.WALL, nil); errors.Is(err, syscall.ECHILD) {
+			return
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// ExecRequest is a command. Dir is absolute or relative to the box's root.
+// HeadBytes and TailBytes, when either is set, bound each output stream: its
+// first and last bytes are kept, what lies between is counted and left out.
+type ExecRequest struct {
+	Argv      []string          `json:"argv"`
+	Dir       string            `json:"dir,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty"`
+	HeadBytes int64             `json:"head_bytes,omitempty"`
+	TailBytes int64             `json:"tail_bytes,omitempty"`
+	Stdin     bool              `json:"stdin,omitempty"` // input follows; otherwise /dev/null
+}
+
+// Exit is how a command ended. Code is 128+n when signal n ended it.
+type Exit struct {
+	Code          int    `json:"code"`
+	Signal        string `json:"signal,omitempty"`
+	TimedOut      bool   `json:"timed_out,omitempty"`
+	DurationMS    int64  `json:"duration_ms"`
+	CPUMS         int64  `json:"cpu_ms"`
+	MaxRSSBytes   int64  `json:"max_rss_bytes"`
+	StdoutDropped int64  `json:"stdout_dropped,omitempty"`
+	StderrDropped int64  `json:"stderr_dropped,omitempty"`
+}
+
+// Bounds of a request.
+const (
+	maxArgs     = 4096
+	maxArgBytes = 128 << 10 // the kernel's own limit for one argument
+	maxKeep     = 64 << 20
+)
+
+// Validate checks a request.
+func (r ExecRequest) Validate() error {
+	if len(r.Argv) == 0 || r.Argv[0] == "" {
+		return errors.New("argv is empty")
+	}
+	if len(r.Argv) > maxArgs {
+		return fmt.Errorf("argv has %d words, the limit is %d", len(r.Argv), maxArgs)
+	}
+	for _, a := range r.Argv {
+		if len(a) >= maxArgBytes || strings.IndexByte(a, 0) >= 0 {
+			return errors.New("a word of argv is too long or holds a NUL byte")
+		}
+	}
+	if strings.IndexByte(r.Dir, 0) >= 0 {
+		return errors.New("dir holds a NUL byte")
+	}
+	for k, v := range r.Env {
+		if !validVar(k, v) {
+			return fmt.Errorf("env holds the name or value %.40q", k)
+		}
+	}
+	if r.TimeoutMS < 0 || r.HeadBytes < 0 || r.TailBytes < 0 || r.HeadBytes > maxKeep || r.TailBytes > maxKeep {
+		return errors.New("timeout_ms, head_bytes and tail_bytes must not be negative, and a stream keeps at most 64 MiB at each end")
+	}
+	return nil
+}
+
+// Runner starts commands in a box, for the guest itself and for services.
+type Runner struct {
+	Root string
+	Env  map[string]string
+}
+
+// Streams are the ends of a command's streams; nil ones are /dev/null. Writers
+// are called from one goroutine each.
+type Streams struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Run runs a command to its end. When ctx ends first, everything that the
+// command started and that can still be found is killed, and the error is
+// ctx's. Where output was left out, a line that says so stands in its place.
+// Errors: fault.Invalid, fault.NotFound (no such command or directory).
+func (r Runner) Run(ctx context.Context, req ExecRequest, s Streams) (Exit, error) {
+	return r.run(ctx, req, s.Stdin, gapText{s.Stdout}, gapText{s.Stderr}, nil)
+}
+
+// sink takes a stream's bytes and is told of gaps.
+type sink interface {
+	write(p []byte) error
+	gap(n int64) error
+}
+
+type gapText struct{ w io.Writer }
+
+func (g gapText) write(p []byte) error {
+	if g.w == nil {
+		return nil
+	}
+	_, err := g.w.Write(p)
+	return err
+}
+
+func (g gapText) gap(n int64) error { return g.write([]byte(GapLine(n))) }
+
+// GapLine stands in an output where n bytes were left out.
+func GapLine(n int64) string { return fmt.Sprintf("\n[… %d bytes left out …]\n", n) }
+
+func (r Runner) command(req ExecRequest) (*exec.Cmd, error) {
+	const op = "guest.Exec"
+	if err := req.Validate(); err != nil {
+		return nil, fault.New(op, fault.Invalid, "", err)
+	}
+	dir := r.dir(req.Dir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fault.New(op, fault.NotFound, "", fmt.Errorf("no directory %s in the box", dir))
+	}
+	env := flatten(r.Env, req.Env)
+	path, err := lookPath(req.Argv[0], dir, env)
+	if err != nil {
+		return nil, fault.New(op, fault.NotFound, "", err)
+	}
+	return &exec.Cmd{Path: path, Args: req.Argv, Dir: dir, Env: env}, nil
+}
+
+func (r Runner) dir(dir string) string {
+	if dir == "" {
+		return r.Root
+	}
+	if !filepath.IsAbs(dir) {
+		return filepath.Join(r.Root, dir)
+	}
+	return filepath.Clean(dir)
+}
+
+// lookPath is exec.LookPath for another process's environment.
+func lookPath(name, dir string, env []string) (string, error) {
+	usable := func(p string) error {
+		info, err := os.Stat(p)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() || info.Mode()&0o111 == 0 {
+			return fs.ErrPermission
+		}
+		return nil
+	}
+	if strings.Contains(name, "/") {
+		p := name
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(dir, p)
+		}
+		if err := usable(p); err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		return p, nil
+	}
+	for _, kv := range env {
+		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
+			for _, d := range filepath.SplitList(list) {
+				p := filepath.Join(d, name)
+				if !filepath.IsAbs(p) {
+					p = filepath.Join(dir, p)
+				}
+				if usable(p) == nil {
+					return p, nil
+				}
+			}
+		}
+	}
+	return "", fmt.Errorf("%s: command not found", name)
+}
+
+func (r Runner) run(ctx context.Context, req ExecRequest, stdin io.Reader, stdout, stderr sink, started func(pid int)) (Exit, error) {
+	cmd, err := r.command(req)
+	if err != nil {
+		return Exit{}, err
+	}
+	// A session of its own: a group to signal, and no terminal to grab.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var in *os.File
+	if req.Stdin && stdin != nil {
+		pr, pw, err := os.Pipe()
+		if err != nil {
+			return Exit{}, fault.Wrap("guest.Exec", err)
+		}
+		defer pr.Close()
+		cmd.Stdin, in = pr, pw
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return Exit{}, fault.Wrap("guest.Exec", err)
+	}
+	defer outR.Close()
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		_ = outW.Close()
+		return Exit{}, fault.Wrap("guest.Exec", err)
+	}
+	defer errR.Close()
+	cmd.Stdout, cmd.Stderr = outW, errW
+	begin := time.Now()
+	err = cmd.Start()
+	_ = outW.Close()
+	_ = errW.Close()
+	if err != nil {
+		if in != nil {
+			_ = in.Close()
+		}
+		return Exit{}, fault.New("guest.Exec", fault.NotFound, "", err)
+	}
+	preferOOM(cmd.Process.Pid)
+	if started != nil {
+		started(cmd.Process.Pid)
+	}
+	var input sync.WaitGroup
+	if in != nil {
+		_ = cmd.Stdin.(*os.File).Close()
+		input.Go(func() {
+			_, _ = io.Copy(in, stdin) // ends when the command closes its input, or with stdin
+			_ = in.Close()
+		})
+	}
+	out := newLimiter(stdout, req.HeadBytes, req.TailBytes)
+	eout := newLimiter(stderr, req.HeadBytes, req.TailBytes)
+	exited := make(chan struct{})
+	var pumps sync.WaitGroup
+	pumps.Go(func() { out.err = pump(outR, out, exited) })
+	pumps.Go(func() { eout.err = pump(errR, eout, exited) })
+
+	exit, err := wait(ctx, cmd, time.Duration(req.TimeoutMS)*time.Millisecond, begin)
+	close(exited)
+	setDeadline := func(d time.Duration) {
+		_ = outR.SetReadDeadline(time.Now().Add(d))
+		_ = errR.SetReadDeadline(time.Now().Add(d))
+	}
+	// What the command left behind may hold its streams open for ever.
+	setDeadline(drainGrace)
+	pumps.Wait()
+	if in != nil {
+		_ = in.Close()
+	}
+	exit.StdoutDropped, exit.StderrDropped = out.dropped(), eout.dropped()
+	if err == nil {
+		err = errors.Join(out.finish(), eout.finish())
+	}
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return exit, fault.Wrap("guest.Exec", err)
+}
+
+// drainGrace is how long output is still read after the command itself ended
+// while something else holds the stream open.
+const drainGrace = 150 * time.Millisecond
+
+// wait waits for the command, its time limit or ctx.
+func wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, begin time.Time) (Exit, error) {
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	var timeout <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	var exit Exit
+	var err error
+	select {
+	case err = <-done:
+	case <-timeout:
+		exit.TimedOut = true
+		killTree(cmd.Process.Pid)
+		err = <-done
+	case <-ctx.Done():
+		killTree(cmd.Process.Pid)
+		<-done
+		err = ctx.Err()
+	}
+	exit.DurationMS = time.Since(begin).Milliseconds()
+	state := cmd.ProcessState
+	if state == nil {
+		return exit, fmt.Errorf("wait for the command: %w", err)
+	}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		exit.MaxRSSBytes = usage.Maxrss << 10
+	}
+	exit.CPUMS = (state.UserTime() + state.SystemTime()).Milliseconds()
+	status := state.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		exit.Code = 128 + int(status.Signal())
+		exit.Signal = unix.SignalName(status.Signal())
+	} else {
+		exit.Code = status.ExitStatus()
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return exit, err
+	}
+	return exit, nil
+}
+
+// pump copies r to l until its end. After exited it gives up at the reader's
+// deadline, but not before it has taken what the pipe held by then.
+func pump(r *os.File, l *limiter, exited <-chan struct{}) error {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if werr := l.write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return drain(r, l, buf)
+		default: // the end, or closed
+			return nil
+		}
+	}
+}
+
+// drain takes what is in the pipe now, at most what a pipe holds by default.
+func drain(r *os.File, l *limiter, buf []byte) error {
+	raw, err := r.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var werr error
+	err = raw.Control(func(fd uintptr) {
+		for left := 64 << 10; left > 0; {
+			n, err := syscall.Read(int(fd), buf[:min(len(buf), left)])
+			if n <= 0 || err != nil {
+				return // empty (EAGAIN), or the end
+			}
+			left -= n
+			if werr = l.write(buf[:n]); werr != nil {
+				return
+			}
+		}
+	})
+	return errors.Join(err, werr)
+}
+
+// preferOOM makes a command die before the guest when memory runs out. It is a
+// kindness of ours, not a limit: failing changes nothing else.
+func preferOOM(pid int) {
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("500"), 0)
+}

@@ -1,0 +1,131 @@
+package guest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+
+	"choir.dev/choiros/contract"
+)
+
+// Descriptors a guest is started with.
+const (
+	TetherFD = 3 // a connected stream socket
+	SpecFD   = 4 // the Spec as JSON, to the end of the file
+)
+
+// ProxyAddr is where the loopback proxy of a box listens, for HTTP CONNECT and
+// SOCKS5 alike.
+const ProxyAddr = "127.0.0.1:1080"
+
+const maxSpec = 1 << 20
+
+// Spec is what the host tells a guest on SpecFD.
+type Spec struct {
+	Token string            `json:"token"` // one-time token of the tether
+	Box   string            `json:"box"`
+	Kind  contract.BoxKind  `json:"kind"`
+	Root  string            `json:"root"` // absolute; commands start there, files are below it
+	Env   map[string]string `json:"env,omitempty"`
+	Proxy bool              `json:"proxy,omitempty"`
+	// FileBytes bounds the size of one file written in the box; 0: no bound.
+	FileBytes int64 `json:"file_bytes,omitempty"`
+	// OpenFiles bounds the descriptors of each process; 0: 16384.
+	OpenFiles int64 `json:"open_files,omitempty"`
+}
+
+func readSpec(f *os.File) (Spec, error) {
+	var spec Spec
+	data, err := io.ReadAll(io.LimitReader(f, maxSpec+1))
+	if err != nil {
+		return spec, fmt.Errorf("read the spec: %w", err)
+	}
+	if len(data) > maxSpec {
+		return spec, errors.New("the spec is too large")
+	}
+	if err := json.Unmarshal(data, &spec); err != nil {
+		return spec, fmt.Errorf("read the spec: %w", err)
+	}
+	if spec.Root == "" || spec.Root[0] != '/' {
+		return spec, errors.New("the spec names no absolute root")
+	}
+	if spec.OpenFiles <= 0 {
+		spec.OpenFiles = 16384
+	}
+	return spec, nil
+}
+
+// environment is what commands get before their own variables.
+func environment(spec Spec) map[string]string {
+	env := map[string]string{
+		"PATH":   "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+		"HOME":   "/home/choir",
+		"USER":   "choir",
+		"SHELL":  "/bin/sh",
+		"LANG":   "C.UTF-8",
+		"TMPDIR": "/tmp",
+		"TERM":   "dumb",
+		// npm repeats a refused request for minutes otherwise.
+		"npm_config_fetch_retries":      "1",
+		"npm_config_update_notifier":    "false",
+		"npm_config_fund":               "false",
+		"npm_config_audit":              "false",
+		"GIT_TERMINAL_PROMPT":           "0",
+		"PIP_DISABLE_PIP_VERSION_CHECK": "1",
+		"GOTOOLCHAIN":                   "local",
+		"GOTELEMETRY":                   "off",
+	}
+	if spec.Proxy {
+		http, socks := "http://"+ProxyAddr, "socks5h://"+ProxyAddr
+		for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
+			env[name] = http
+		}
+		env["ALL_PROXY"], env["all_proxy"] = socks, socks
+		env["NO_PROXY"], env["no_proxy"] = "localhost,127.0.0.1,::1", "localhost,127.0.0.1,::1"
+		env["npm_config_proxy"], env["npm_config_https_proxy"] = http, http
+		env["NODE_USE_ENV_PROXY"] = "1"
+	}
+	for k, v := range spec.Env {
+		env[k] = v
+	}
+	return env
+}
+
+// flatten merges maps, later ones winning, into sorted NAME=value pairs. Names
+// and values that the kernel can't carry are left out.
+func flatten(maps ...map[string]string) []string {
+	merged := map[string]string{}
+	for _, m := range maps {
+		for k, v := range m {
+			merged[k] = v
+		}
+	}
+	out := make([]string, 0, len(merged))
+	for k, v := range merged {
+		if validVar(k, v) {
+			out = append(out, k+"="+v)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func validVar(name, value string) bool {
+	if name == "" {
+		return false
+	}
+	for i := range len(name) {
+		if name[i] == '=' || name[i] == 0 {
+			return false
+		}
+	}
+	for i := range len(value) {
+		if value[i] == 0 {
+			return false
+		}
+	}
+	return true
+}

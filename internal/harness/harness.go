@@ -1,0 +1,174 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Model answers one turn. onDelta gets text as it arrives and may be nil.
+// A *contract.TurnError in the error's chain says whether a repeat can help.
+type Model interface {
+	Turn(ctx context.Context, req contract.TurnRequest, onDelta func(string)) (contract.Turn, error)
+}
+
+// Tools is what the model may use.
+type Tools interface {
+	// Specs describes the tools; it is read once, when the loop starts.
+	Specs() []contract.ToolSpec
+	// ReadOnly reports whether repeating a call of the tool is harmless.
+	ReadOnly(name string) bool
+	// Call runs one call whose name and arguments were checked. An error ends
+	// the loop; what the model should see and react to is a Return.
+	Call(ctx context.Context, call contract.ToolCall) (Return, error)
+}
+
+// Return is what a tool call gave. End ends the loop: the model is done.
+type Return struct {
+	Content string
+	IsError bool
+	End     bool
+}
+
+// Record is one turn as it is kept. Returns is nil while its calls are running:
+// each turn is recorded twice under the same Index, and the newer one counts.
+type Record struct {
+	Index   int
+	Message contract.Message
+	Returns []contract.Message
+	Usage   contract.Usage
+}
+
+// State is what Wake may tell the model about where the loop stands.
+type State struct {
+	Turn   int      // from 0
+	Elided []string // one line for each turn that no longer fits, oldest first
+	Spent  contract.Usage
+}
+
+// Limits bound a loop beside its budget. Zero values get the defaults.
+type Limits struct {
+	Turns         int // model turns; 40
+	Context       int // bytes of messages in one request; 96 KiB
+	Return        int // bytes of one tool return as the model sees it; 16 KiB
+	Text          int // bytes of text kept from one turn; 32 KiB
+	CallsPerTurn  int // tool calls run from one turn; 16
+	Nudges        int // turns in a row without a usable call before it stops; 3
+	RepeatWarn    int // same call, same outcome: the model is told; 3
+	RepeatStop    int // … and the loop stops; 6
+	ModelAttempts int // tries for one turn when the error may pass; 3
+	TurnTokens    int // max_tokens of a request; 8192
+}
+
+func (l Limits) withDefaults() Limits {
+	def := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&l.Turns, 40)
+	def(&l.Context, 96<<10)
+	def(&l.Return, 16<<10)
+	def(&l.Text, 32<<10)
+	def(&l.CallsPerTurn, 16)
+	def(&l.Nudges, 3)
+	def(&l.RepeatWarn, 3)
+	def(&l.RepeatStop, 6)
+	def(&l.ModelAttempts, 3)
+	def(&l.TurnTokens, 8192)
+	return l
+}
+
+// Options say what to drive and within which bounds. Model, Tools and Wake are
+// required.
+type Options struct {
+	Model     Model
+	ModelName string // empty: the role's default
+	Tools     Tools
+	System    string
+	// Wake builds the first message of each request from durable state; what it
+	// returns is clipped to half of Limits.Context. It may block while the run
+	// is paused; that time does not count against the budget.
+	Wake func(ctx context.Context, s State) (string, error)
+	// Steer returns what the user said since the last turn; nil means nothing.
+	Steer func(ctx context.Context) ([]string, error)
+	// Record keeps a turn; the loop goes on only after it returned. nil keeps nothing.
+	Record func(ctx context.Context, r Record) error
+	// OnDelta gets the model's text as it arrives.
+	OnDelta func(text string)
+	// History is what was recorded before, oldest first, each turn once.
+	History []Record
+	// Budget bounds the loop; zero fields do not. Spent is what History used.
+	Budget contract.Budget
+	Spent  contract.Usage
+	Limits Limits
+	// EndTool names the tool that ends the loop, for nudges.
+	EndTool string
+	// Backoff is the pause before try n (from 1) of a model turn; nil: 1 s, 2 s, 4 s…
+	Backoff func(n int) time.Duration
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Reason is why a loop ended.
+type Reason string
+
+// Why a loop ended.
+const (
+	Finished   Reason = "finished"   // a tool said so
+	Budget     Reason = "budget"     // Detail names the bound
+	Repetition Reason = "repetition" // the same call with the same outcome, again and again
+	Silence    Reason = "silence"    // no usable tool call in several turns
+	Refused    Reason = "refused"    // the model declined
+	ModelError Reason = "model"      // no turn could be had
+)
+
+// Outcome says why a loop ended and what it used.
+type Outcome struct {
+	Reason Reason
+	Detail string // one sentence for a person
+	Text   string // the last text the model wrote
+	Turns  int
+	Usage  contract.Usage
+}
+
+// Run drives the model until the loop ends. The error is for what is not an
+// outcome: the context ended, a tool's or recorder's machinery failed.
+func Run(ctx context.Context, o Options) (Outcome, error) {
+	l, err := newLoop(o)
+	if err != nil {
+		return Outcome{}, err
+	}
+	out, err := l.run(ctx)
+	out.Turns, out.Usage = l.index, l.usage()
+	out.Text = l.lastText
+	return out, err
+}
+
+func newLoop(o Options) (*loop, error) {
+	if o.Model == nil || o.Tools == nil || o.Wake == nil {
+		return nil, fault.New("harness.Run", fault.Invalid, "Give a model, tools and a wake function.", errors.New("incomplete options"))
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Backoff == nil {
+		o.Backoff = func(n int) time.Duration { return time.Second << min(n-1, 4) }
+	}
+	o.Limits = o.Limits.withDefaults()
+	l := &loop{Options: o, specs: o.Tools.Specs(), seen: newRepeats(), ids: map[string]bool{}, started: o.Now(), spent: o.Spent}
+	if err := l.compile(); err != nil {
+		return nil, err
+	}
+	for _, r := range o.History {
+		l.turns = append(l.turns, r)
+		for _, c := range calls(r.Message) {
+			l.ids[c.ID] = true
+		}
+		l.index = max(l.index, r.Index+1)
+	}
+	return l, nil
+}

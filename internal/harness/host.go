@@ -1,0 +1,149 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// Headers of a loop's requests to the host.
+const (
+	HeaderFence = "Choir-Fence" // the fencing token of the attempt
+	HeaderCall  = "Choir-Call"  // id of a tool call
+)
+
+// Host is the host as a loop in a box sees it over its tether.
+type Host struct {
+	Client *http.Client
+	Base   string // such as http://host; empty means that
+	Fence  string // sent with every request
+}
+
+// Refusal is the host's reason not to do what a loop asked. Field names what
+// is wrong with the request, when something is.
+type Refusal struct {
+	Status int    `json:"-"`
+	Field  string `json:"field,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func (r *Refusal) Error() string {
+	if r.Field != "" {
+		return r.Field + ": " + r.Reason
+	}
+	return r.Reason
+}
+
+// MaxReply bounds what a loop reads of one answer, in bytes.
+const MaxReply = 16 << 20
+
+// Post sends in as JSON and decodes the answer into out, which may be nil. A
+// 4xx answer is a *Refusal.
+func (h Host) Post(ctx context.Context, path string, header map[string]string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fault.New("harness.Post", fault.Invalid, "", err)
+	}
+	base := h.Base
+	if base == "" {
+		base = "http://host"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
+	if err != nil {
+		return fault.New("harness.Post", fault.Invalid, "", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if h.Fence != "" {
+		req.Header.Set(HeaderFence, h.Fence)
+	}
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	resp, err := h.Client.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fault.Wrap("harness.Post "+path, context.Cause(ctx))
+		}
+		return fault.New("harness.Post "+path, fault.Unavailable, "", err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, MaxReply+1))
+	if err != nil || len(b) > MaxReply {
+		return fault.New("harness.Post "+path, fault.Unavailable, "", fmt.Errorf("the answer could not be read whole: %w", err))
+	}
+	if resp.StatusCode >= 400 && resp.StatusCode < 500 {
+		r := &Refusal{Status: resp.StatusCode}
+		if json.Unmarshal(b, r) != nil || r.Reason == "" {
+			r.Reason = Clip(string(b), 1000)
+		}
+		return r
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fault.New("harness.Post "+path, fault.Unavailable, "", fmt.Errorf("the host answered %s: %s", resp.Status, Clip(string(b), 500)))
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return fault.New("harness.Post "+path, fault.Invalid, "", err)
+	}
+	return nil
+}
+
+// Line is one NDJSON line that a loop answers its start with: heartbeats while
+// it works, then exactly one End.
+type Line[T any] struct {
+	Beat int `json:"beat,omitempty"`
+	End  *T  `json:"end,omitempty"`
+}
+
+// Stream runs work and writes its lines: a beat at once and then at every
+// interval until work is done, then its end. It returns when work has.
+func Stream[T any](w http.ResponseWriter, r *http.Request, interval time.Duration, work func(context.Context) T) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	rc := http.NewResponseController(w)
+	var mu sync.Mutex
+	send := func(l Line[T]) {
+		mu.Lock()
+		defer mu.Unlock()
+		b, err := json.Marshal(l)
+		if err == nil {
+			_, err = w.Write(append(b, '\n'))
+		}
+		if err == nil {
+			err = rc.Flush()
+		}
+		if err != nil {
+			cancel() // the host has gone: nobody waits for the rest
+		}
+	}
+	done := make(chan struct{})
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		t := time.NewTicker(interval)
+		defer t.Stop()
+		for n := 1; ; n++ {
+			send(Line[T]{Beat: n})
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+		}
+	})
+	end := work(ctx)
+	close(done)
+	beating.Wait()
+	send(Line[T]{End: &end})
+}

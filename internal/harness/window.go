@@ -1,0 +1,249 @@
+package harness
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"choir.dev/choiros/contract"
+)
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// MaxArgs bounds the arguments of one call, in bytes.
+const MaxArgs = 1 << 20
+
+// sanitize makes what a model wrote fit to be recorded and sent back: bounded
+// text, at most CallsPerTurn calls, unique ids, names and arguments that every
+// provider accepts. faults says per call id why it can't be run as written.
+//
+// used holds the call ids of the loop so far: the host takes a second call
+// under one id for a replay.
+func sanitize(m contract.Message, lim Limits, index int, used map[string]bool) (contract.Message, map[string]string) {
+	out := contract.Message{Role: contract.MessageAssistant}
+	faults := map[string]string{}
+	textLeft, n, dropped := lim.Text, 0, 0
+	for _, p := range m.Parts {
+		switch {
+		case p.Call != nil:
+			if n++; n > lim.CallsPerTurn {
+				dropped++
+				continue
+			}
+			c := *p.Call
+			if !toolName.MatchString(c.ID) || used[c.ID] {
+				c.ID = fmt.Sprintf("t%d_c%d", index, n)
+				for used[c.ID] {
+					c.ID += "x"
+				}
+			}
+			used[c.ID] = true
+			if !toolName.MatchString(c.Name) {
+				faults[c.ID] = fmt.Sprintf("%q is not a tool's name.", Clip(c.Name, 60))
+				c.Name = "invalid_name"
+			}
+			args := bytes.TrimSpace(c.Args)
+			if len(args) == 0 {
+				args = []byte("{}")
+			}
+			switch {
+			case len(args) > MaxArgs:
+				faults[c.ID] = fmt.Sprintf("Not run: the arguments are %d bytes long; at most %d are allowed.", len(args), MaxArgs)
+				args = []byte("{}")
+			case !json.Valid(args) || args[0] != '{':
+				faults[c.ID] = "Not run: the arguments are not a JSON object: " + Clip(string(args), 300)
+				args = []byte("{}")
+			}
+			c.Args = append(json.RawMessage(nil), args...)
+			out.Parts = append(out.Parts, contract.Part{Call: &c})
+		case p.Text != "" && textLeft > 0:
+			t := Clip(strings.ReplaceAll(p.Text, "\x00", "\uFFFD"), textLeft)
+			textLeft -= len(t)
+			out.Parts = append(out.Parts, contract.Part{Text: t})
+		}
+	}
+	if dropped > 0 {
+		out.Parts = append(out.Parts, contract.Part{Text: fmt.Sprintf("(%d more calls of this turn were not run; at most %d are.)", dropped, lim.CallsPerTurn)})
+		// Text after calls is refused by some providers, so it goes first.
+		last := len(out.Parts) - 1
+		out.Parts = append([]contract.Part{out.Parts[last]}, out.Parts[:last]...)
+	}
+	if len(out.Parts) == 0 {
+		out.Parts = []contract.Part{{Text: "(empty answer)"}}
+	}
+	return out, faults
+}
+
+func calls(m contract.Message) []contract.ToolCall {
+	var out []contract.ToolCall
+	for _, p := range m.Parts {
+		if p.Call != nil {
+			out = append(out, *p.Call)
+		}
+	}
+	return out
+}
+
+func textOf(m contract.Message) string {
+	var parts []string
+	for _, p := range m.Parts {
+		if p.Text != "" {
+			parts = append(parts, p.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// lost answers the calls of a turn that has no recorded returns.
+func lost(m contract.Message) contract.Message {
+	out := contract.Message{Role: contract.MessageUser}
+	for _, c := range calls(m) {
+		out.Parts = append(out.Parts, contract.Part{Return: &contract.ToolReturn{ID: c.ID, IsError: true,
+			Content: "Unknown: the computer was restarted before this call's outcome was recorded. It may or may not have happened; look before you repeat it."}})
+	}
+	return out
+}
+
+// window returns the newest turns that fit into limit bytes, as messages that
+// alternate from assistant to user, and one line for each older turn.
+func (l *loop) window(limit int) ([]contract.Message, []string) {
+	from, size := len(l.turns), 0
+	for from > 0 {
+		size += min(sizeOf(l.turns[from-1]), sizeOf(fit(l.turns[from-1], limit)))
+		// The newest turn always goes along: its returns are what the model waits for.
+		if size > limit && from < len(l.turns) {
+			break
+		}
+		from--
+	}
+	var elided []string
+	for _, t := range l.turns[:from] {
+		elided = append(elided, digest(t))
+	}
+	var out []contract.Message
+	for _, t := range l.turns[from:] {
+		if len(out) > 0 && out[len(out)-1].Role == contract.MessageAssistant {
+			out = append(out, contract.Message{Role: contract.MessageUser, Parts: []contract.Part{{Text: "Go on."}}})
+		}
+		t = fit(t, limit)
+		out = append(out, t.Message)
+		out = append(out, t.Returns...)
+	}
+	return out, elided
+}
+
+// maxReplayedArgs bounds a call's arguments when it is shown again; the whole
+// was run and recorded.
+const maxReplayedArgs = 8 << 10
+
+// fit bounds one turn so that even the newest, which always goes along, keeps
+// the request within its limit.
+func fit(t Record, limit int) Record {
+	argsMax, retMax := maxReplayedArgs, limit
+	if sizeOf(t) > limit {
+		n := max(1, len(t.Message.Parts))
+		argsMax, retMax = min(argsMax, limit/(4*n)), limit/(2*n)
+	}
+	cut := func(m contract.Message) contract.Message {
+		parts := make([]contract.Part, len(m.Parts))
+		for i, p := range m.Parts {
+			switch {
+			case p.Call != nil && len(p.Call.Args) > argsMax:
+				c := *p.Call
+				c.Args = json.RawMessage(fmt.Sprintf(`{"left_out":"%d bytes"}`, len(c.Args)))
+				p.Call = &c
+			case p.Return != nil && len(p.Return.Content) > retMax:
+				r := *p.Return
+				r.Content = Clip(r.Content, retMax)
+				p.Return = &r
+			case len(p.Text) > retMax:
+				p.Text = Clip(p.Text, retMax)
+			}
+			parts[i] = p
+		}
+		return contract.Message{Role: m.Role, Parts: parts}
+	}
+	out := Record{Index: t.Index, Message: cut(t.Message), Usage: t.Usage}
+	for _, m := range t.Returns {
+		out.Returns = append(out.Returns, cut(m))
+	}
+	return out
+}
+
+func sizeOf(t Record) int {
+	n := 0
+	for _, m := range append([]contract.Message{t.Message}, t.Returns...) {
+		for _, p := range m.Parts {
+			n += len(p.Text) + 64
+			if p.Call != nil {
+				n += len(p.Call.Args) + len(p.Call.Name)
+			}
+			if p.Return != nil {
+				n += len(p.Return.Content)
+			}
+		}
+	}
+	return n
+}
+
+// digest is a turn in one line: what was called and whether it worked.
+func digest(t Record) string {
+	failed := map[string]bool{}
+	for _, m := range t.Returns {
+		for _, p := range m.Parts {
+			if p.Return != nil {
+				failed[p.Return.ID] = p.Return.IsError
+			}
+		}
+	}
+	var parts []string
+	for _, c := range calls(t.Message) {
+		word := "ok"
+		if failed[c.ID] {
+			word = "error"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s → %s", c.Name, oneLine(string(c.Args), 120), word))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, oneLine(textOf(t.Message), 160))
+	}
+	return oneLine(fmt.Sprintf("turn %d: %s", t.Index+1, strings.Join(parts, "; ")), 400)
+}
+
+func oneLine(s string, max int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > max {
+		s = cutHead(s, max) + "…"
+	}
+	return s
+}
+
+// repeats counts calls that were made with the same arguments and outcome.
+type repeats struct{ counts map[[32]byte]int }
+
+func newRepeats() *repeats { return &repeats{counts: map[[32]byte]int{}} }
+
+// add counts one call and returns how often it was seen. A call that changed
+// something for the first time starts the count of everything else anew: the
+// same test run after an edit is progress, not repetition.
+func (r *repeats) add(c contract.ToolCall, ret Return, changed bool) int {
+	var canon bytes.Buffer
+	if json.Compact(&canon, c.Args) != nil {
+		canon.Write(c.Args)
+	}
+	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%t\x00%s", c.Name, canon.Bytes(), ret.IsError, ret.Content))
+	if changed && r.counts[key] == 0 {
+		mine := map[[32]byte]int{}
+		for k, n := range r.counts {
+			if n >= 1 {
+				mine[k] = 1
+			}
+		}
+		r.counts = mine
+	}
+	r.counts[key]++
+	return r.counts[key]
+}

@@ -1,0 +1,226 @@
+package identity
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Kind says what a session covers.
+type Kind string
+
+// The kinds of session.
+const (
+	Console Kind = "console" // the console and all the account's computers
+	Desktop Kind = "desktop" // one computer's desktop, nothing else
+)
+
+// Session is a signed-in browser. ID names it in logs and on the bus; the
+// secret in its cookie is not kept.
+type Session struct {
+	ID       string
+	User     string
+	Kind     Kind
+	Computer contract.CID // of a desktop's session
+	Expires  time.Time    // absolute
+}
+
+const noSession = "this session has ended"
+
+// Session checks a session's secret and kind, and notes that it was used.
+// fault.Denied when it is unknown, of another kind, expired or was idle too long.
+func (s *Store) Session(ctx context.Context, secret string, kind Kind) (Session, error) {
+	const op = "identity.Session"
+	refuse := denied(op, "Sign in again with a new link: run choir up.", noSession)
+	if !plausible(secret) {
+		return Session{}, refuse
+	}
+	hash, now := hashOf(secret), s.millis()
+	var out Session
+	var seen, expires int64
+	err := s.db.QueryRowContext(ctx, "SELECT id, user, kind, computer, seen, expires FROM sessions WHERE hash = ?", hash).
+		Scan(&out.ID, &out.User, &out.Kind, &out.Computer, &seen, &expires)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Session{}, refuse
+	case err != nil:
+		return Session{}, fault.Wrap(op, err)
+	case out.Kind != kind:
+		return Session{}, refuse
+	case now >= expires || now-seen >= idle(kind).Milliseconds():
+		if _, err := s.db.ExecContext(ctx, "DELETE FROM sessions WHERE hash = ?", hash); err != nil {
+			return Session{}, fault.Wrap(op, err)
+		}
+		return Session{}, refuse
+	}
+	if now-seen >= touchEvery.Milliseconds() {
+		// Using a desktop is using the console session it hangs on.
+		if _, err := s.db.ExecContext(ctx, `UPDATE sessions SET seen = ?1 WHERE hash = ?2
+			OR hash = (SELECT parent FROM sessions WHERE hash = ?2)`, now, hash); err != nil {
+			return Session{}, fault.Wrap(op, err)
+		}
+	}
+	out.Expires = fromMillis(expires)
+	return out, nil
+}
+
+func idle(k Kind) time.Duration {
+	if k == Desktop {
+		return DesktopIdle
+	}
+	return SessionIdle
+}
+
+// openSession inserts a session and drops what the account has too many of.
+func (s *Store) openSession(ctx context.Context, tx *sql.Tx, ses Session, parent []byte, expires int64) (Session, string, error) {
+	secret, hash := newSecret("")
+	now := s.millis()
+	ses.ID = "s-" + contract.NewID()
+	ses.Expires = fromMillis(expires)
+	_, err := tx.ExecContext(ctx, "INSERT INTO sessions (hash, id, user, kind, computer, parent, created, seen, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		hash, ses.ID, ses.User, string(ses.Kind), string(ses.Computer), parent, now, now, expires)
+	if err != nil {
+		return Session{}, "", err
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM sessions WHERE expires <= ?", now); err != nil {
+		return Session{}, "", err
+	}
+	_, err = tx.ExecContext(ctx, `DELETE FROM sessions WHERE user = ?1 AND kind = ?2 AND hash <> ?3 AND hash NOT IN
+		(SELECT hash FROM sessions WHERE user = ?1 AND kind = ?2 ORDER BY seen DESC LIMIT ?4)`, ses.User, string(ses.Kind), hash, maxSessions)
+	return ses, secret, err
+}
+
+// NewTicket lets a console session into one of its computers' desktops: a
+// secret that Enter takes once, within TicketTTL. The caller has checked that
+// the computer is the account's.
+func (s *Store) NewTicket(ctx context.Context, consoleSecret string, cid contract.CID) (string, error) {
+	const op = "identity.NewTicket"
+	secret, hash := newSecret("")
+	parent, now := hashOf(consoleSecret), s.millis()
+	err := s.tx(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM tickets WHERE expires <= ?", now); err != nil {
+			return err
+		}
+		var live int
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM tickets WHERE session = ?", parent).Scan(&live); err != nil {
+			return err
+		}
+		if live >= maxTickets {
+			return fault.New("", fault.Exhausted, "Wait half a minute.", errors.New("too many tickets are waiting to be used"))
+		}
+		res, err := tx.ExecContext(ctx, "INSERT INTO tickets (hash, session, computer, expires) SELECT ?, hash, ?, ? FROM sessions WHERE hash = ? AND kind = 'console' AND expires > ?",
+			hash, string(cid), now+TicketTTL.Milliseconds(), parent, now)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(err, denied("", "Sign in again.", noSession))
+		}
+		return nil
+	})
+	return secret, fault.Wrap(op, err)
+}
+
+// Enter uses a ticket up and opens a session for the desktop of cid, which
+// must be the computer the ticket was made for. It ends with the console
+// session that asked, at the latest. fault.Denied otherwise.
+func (s *Store) Enter(ctx context.Context, ticket string, cid contract.CID) (Session, string, error) {
+	const op = "identity.Enter"
+	refuse := denied(op, "Open the computer from the console.", "this ticket is not valid any more")
+	if !plausible(ticket) {
+		return Session{}, "", refuse
+	}
+	var out Session
+	var secret string
+	err := s.tx(ctx, func(tx *sql.Tx) error {
+		now := s.millis()
+		var parent []byte
+		var computer string
+		var expires int64
+		// Deleted whatever computer it is for: a ticket shown at the wrong door is spent.
+		err := tx.QueryRowContext(ctx, "DELETE FROM tickets WHERE hash = ? RETURNING session, computer, expires", hashOf(ticket)).Scan(&parent, &computer, &expires)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // refused below; nothing to undo
+		}
+		if err != nil {
+			return err
+		}
+		if now >= expires || computer != string(cid) {
+			return nil
+		}
+		var user string
+		var end int64
+		if err := tx.QueryRowContext(ctx, "SELECT user, expires FROM sessions WHERE hash = ? AND kind = 'console'", parent).Scan(&user, &end); err != nil {
+			return err
+		}
+		if now >= end {
+			return nil
+		}
+		out, secret, err = s.openSession(ctx, tx, Session{User: user, Kind: Desktop, Computer: cid}, parent, end)
+		return err
+	})
+	if err != nil {
+		return Session{}, "", fault.Wrap(op, err)
+	}
+	if secret == "" {
+		return Session{}, "", refuse
+	}
+	return out, secret, nil
+}
+
+// SignOut ends a console session and the desktop sessions that hang on it, and
+// returns the ids of all that ended.
+func (s *Store) SignOut(ctx context.Context, secret string) ([]string, error) {
+	return s.end(ctx, "identity.SignOut", "hash = ?1 OR parent = ?1", hashOf(secret))
+}
+
+// RevokeAll ends every session of an account, with its links and tickets, and
+// returns the ids of the sessions that ended. API tokens stay.
+func (s *Store) RevokeAll(ctx context.Context, user string) ([]string, error) {
+	if _, err := s.db.ExecContext(ctx, "DELETE FROM links WHERE user = ?", user); err != nil {
+		return nil, fault.Wrap("identity.RevokeAll", err)
+	}
+	return s.end(ctx, "identity.RevokeAll", "user = ?1", user)
+}
+
+func (s *Store) end(ctx context.Context, op, where string, arg any) ([]string, error) {
+	var ids []string
+	err := s.tx(ctx, func(tx *sql.Tx) (err error) {
+		rows, err := tx.QueryContext(ctx, "SELECT id FROM sessions WHERE "+where, arg)
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				return errors.Join(err, rows.Close())
+			}
+			ids = append(ids, id)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "DELETE FROM sessions WHERE "+where, arg)
+		return err
+	})
+	return ids, fault.Wrap(op, err)
+}
+
+// ByPrincipal returns the desktop session with an id, which is its principal on
+// the bus. fault.Denied when it has ended.
+func (s *Store) ByPrincipal(ctx context.Context, id string) (Session, error) {
+	const op = "identity.ByPrincipal"
+	var out Session
+	var expires int64
+	err := s.db.QueryRowContext(ctx, "SELECT id, user, kind, computer, expires FROM sessions WHERE id = ? AND kind = 'desktop' AND expires > ?", id, s.millis()).
+		Scan(&out.ID, &out.User, &out.Kind, &out.Computer, &expires)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Session{}, denied(op, "Reload the console.", noSession)
+	}
+	out.Expires = fromMillis(expires)
+	return out, fault.Wrap(op, err)
+}

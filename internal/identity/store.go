@@ -1,0 +1,197 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite" // the database driver
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// How long things last.
+const (
+	LinkTTL        = time.Hour
+	TicketTTL      = 30 * time.Second
+	SessionTTL     = 30 * 24 * time.Hour // absolute
+	SessionIdle    = 7 * 24 * time.Hour
+	DesktopIdle    = 24 * time.Hour // a desktop's session ends with its console session at the latest
+	touchEvery     = time.Minute    // a session's last use is written at most so often
+	maxLinks       = 8              // live ones per account
+	maxSessions    = 200            // live ones per account; beyond, the one unused longest goes
+	maxTickets     = 64             // live ones per console session
+	secretBytes    = 32
+	maxSecretChars = 128
+)
+
+// migrations bring a file from version i to i+1. Never change one that was
+// released; add another.
+var migrations = []string{
+	`
+CREATE TABLE users (
+  id      TEXT    PRIMARY KEY,
+  name    TEXT    NOT NULL,
+  created INTEGER NOT NULL, -- Unix milliseconds, as all times here
+  claimed INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE links (
+  hash    BLOB    PRIMARY KEY,
+  user    TEXT    NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+  created INTEGER NOT NULL,
+  expires INTEGER NOT NULL,
+  used    INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sessions (
+  hash      BLOB    PRIMARY KEY,
+  id        TEXT    NOT NULL UNIQUE, -- names it without being it; also its principal on the bus
+  user      TEXT    NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+  kind      TEXT    NOT NULL CHECK (kind IN ('console', 'desktop')),
+  computer  TEXT    NOT NULL DEFAULT '', -- of a desktop's session
+  parent    BLOB    REFERENCES sessions (hash) ON DELETE CASCADE,
+  created   INTEGER NOT NULL,
+  seen      INTEGER NOT NULL,
+  expires   INTEGER NOT NULL,
+  CHECK ((kind = 'desktop') = (parent IS NOT NULL) AND (kind = 'desktop') = (computer <> ''))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_by_user ON sessions (user, seen);
+CREATE INDEX sessions_by_parent ON sessions (parent);
+
+CREATE TABLE tickets (
+  hash     BLOB    PRIMARY KEY,
+  session  BLOB    NOT NULL REFERENCES sessions (hash) ON DELETE CASCADE,
+  computer TEXT    NOT NULL,
+  expires  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tickets_by_session ON tickets (session);
+
+CREATE TABLE tokens (
+  hash    BLOB    PRIMARY KEY,
+  id      TEXT    NOT NULL UNIQUE,
+  user    TEXT    NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+  name    TEXT    NOT NULL,
+  created INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE computers (
+  id      TEXT    PRIMARY KEY,
+  owner   TEXT    NOT NULL REFERENCES users (id),
+  handle  TEXT    NOT NULL UNIQUE, -- the first label of its desktop's host name
+  created INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+`,
+}
+
+// Store is an open identity file. Its methods may be called from many
+// goroutines.
+type Store struct {
+	db  *sql.DB
+	now func() time.Time
+}
+
+// Option changes how a store is opened.
+type Option func(*Store)
+
+// WithClock gives the store another clock.
+func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
+
+// Open opens or makes the file at path (its directory must exist) and migrates
+// it. A file of a newer version is refused with fault.Newer.
+func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
+	const op = "identity.Open"
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	// One connection: writes are rare, reads are microseconds, and a statement
+	// never waits for another one's lock. A sign-out must survive a power cut.
+	q := url.Values{"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "journal_mode(WAL)", "synchronous(FULL)"}, "_txlock": {"immediate"}}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	db.SetMaxOpenConns(1)
+	s := &Store{db: db, now: time.Now}
+	for _, o := range opts {
+		o(s)
+	}
+	if err := s.migrate(ctx); err != nil {
+		return nil, errors.Join(fault.Wrap(op, err), db.Close())
+	}
+	return s, nil
+}
+
+// Close closes the file.
+func (s *Store) Close() error { return s.db.Close() }
+
+func (s *Store) migrate(ctx context.Context) error {
+	var have int
+	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
+		return fmt.Errorf("read the version of control.sqlite: %w", err)
+	}
+	if have > len(migrations) {
+		return fault.New("", fault.Newer, "Start the newer choir that wrote this data directory.",
+			fmt.Errorf("control.sqlite has version %d; this build knows %d", have, len(migrations)))
+	}
+	for v := have; v < len(migrations); v++ {
+		err := s.tx(ctx, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, migrations[v]); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", v+1))
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("migrate control.sqlite to version %d: %w", v+1, err)
+		}
+	}
+	return nil
+}
+
+// tx runs f in one transaction.
+func (s *Store) tx(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func (s *Store) millis() int64 { return s.now().UnixMilli() }
+
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// newSecret draws a secret; prefix says what it is to whoever finds it.
+func newSecret(prefix string) (secret string, hash []byte) {
+	var b [secretBytes]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	secret = prefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return secret, hashOf(secret)
+}
+
+// hashOf is what is kept of a secret. The secrets have 256 random bits, so a
+// plain hash can't be searched. Looking a hash up by index leaks nothing useful
+// through timing: the caller does not choose the hash.
+func hashOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// plausible spares the database what can't be a secret.
+func plausible(secret string) bool { return len(secret) >= 43 && len(secret) <= maxSecretChars }
+
+func denied(op, hint, reason string) error {
+	return fault.New(op, fault.Denied, hint, errors.New(reason))
+}

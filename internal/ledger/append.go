@@ -1,0 +1,338 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+const (
+	maxDrafts  = 400     // of one Append
+	groupCount = 400     // events committed together; the server allows 1000
+	groupBytes = 2 << 20 // encoded
+	fullTries  = 2       // after space was made
+)
+
+// request is one Append on its way to the committer.
+type request struct {
+	items []item
+	size  int
+	done  chan result // buffered
+}
+
+// item is a validated event that lacks its sequence.
+type item struct {
+	event  contract.Event
+	key    key
+	digest [sha256.Size]byte
+	expect *contract.Expect
+}
+
+type result struct {
+	events []contract.Event
+	err    error
+}
+
+// Append stores events and returns them as stored, in the drafts' order, once
+// they are on disk. They follow each other in the log. A call that is refused
+// stores nothing; only a crash or a failing disk in its middle can leave its
+// first drafts stored without the rest, and the same call again adds the rest.
+//
+// A draft whose id is in the log already (under the same source, with the same
+// contract.Digest) is not stored again; the stored event is returned, and its
+// Expect is not looked at. Errors:
+//   - fault.Invalid: a draft is not valid; a contract.FieldError names the field
+//   - fault.Conflict: an Expect did not hold (ExpectError), or an id is taken by
+//     an event with other content
+//   - fault.InUse with ErrFenced: another owner has the log
+//   - fault.Unavailable, or the context's error: the outcome is unknown;
+//     appending the same drafts with the same ids again is safe
+//   - fault.DiskFull, fault.Exhausted
+func (l *Log) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	const op = "ledger.Append"
+	if len(drafts) == 0 {
+		return nil, nil
+	}
+	if len(drafts) > maxDrafts {
+		return nil, fault.New(op, fault.Invalid, "", fmt.Errorf("%d drafts in one append; at most %d are allowed", len(drafts), maxDrafts))
+	}
+	items := make([]item, len(drafts))
+	for i, d := range drafts {
+		err := l.spaced(ctx, func() (err error) { items[i], err = l.prepare(ctx, d); return err })
+		if err != nil {
+			if len(drafts) > 1 {
+				err = fmt.Errorf("draft %d: %w", i, err)
+			}
+			return nil, fault.Wrap(op, err)
+		}
+	}
+	var events []contract.Event
+	err := l.spaced(ctx, func() (err error) { events, err = l.store(ctx, items); return err })
+	return events, fault.Wrap(op, err)
+}
+
+// spaced tries again what found no space, as long as there is some again. What
+// it tries must be safe to repeat: events keep their ids from try to try.
+func (l *Log) spaced(ctx context.Context, do func() error) error {
+	for try := 0; ; try++ {
+		err := do()
+		if try == fullTries || !fault.Is(err, fault.DiskFull) || !l.full(ctx) {
+			return err
+		}
+	}
+}
+
+// store commits prepared events, in this goroutine or through the committer.
+func (l *Log) store(ctx context.Context, items []item) ([]contract.Event, error) {
+	req := &request{items: items, done: make(chan result, 1)}
+	for _, it := range items {
+		req.size += len(it.event.Data) + 1024
+	}
+	if l.commitNow(ctx, req) {
+		r := <-req.done
+		return r.events, r.err
+	}
+	select {
+	case l.queue <- req:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-l.ctx.Done():
+		return nil, errClosed()
+	}
+	select {
+	case r := <-req.done:
+		return r.events, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the outcome is unknown: %w", ctx.Err())
+	case <-l.done:
+		select {
+		case r := <-req.done:
+			return r.events, r.err
+		default:
+			return nil, errClosed()
+		}
+	}
+}
+
+func errClosed() error {
+	return fault.New("", fault.Unavailable, "", errors.New("the log is closed"))
+}
+
+// prepare validates a draft and stamps all but sequence and epoch. Data that
+// are too long for an event are on disk as a blob before it returns.
+func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
+	invalid := func(err error) (item, error) { return item{}, fault.New("", fault.Invalid, "", err) }
+	info, ok := contract.Lookup(d.Type)
+	if !ok {
+		return invalid(&contract.FieldError{Field: "type", Reason: fmt.Sprintf("is %.64q, which is not a known event type", d.Type)})
+	}
+	if !slices.Contains(info.Roles, d.Role) {
+		return invalid(&contract.FieldError{Field: "source", Reason: fmt.Sprintf("is role %.20q, which may not say %s", string(d.Role), d.Type)})
+	}
+	if d.Data == nil {
+		return invalid(&contract.FieldError{Field: "data", Reason: "is required"})
+	}
+	if d.Expect != nil && d.Subject == "" {
+		return invalid(&contract.FieldError{Field: "subject", Reason: "is required with Expect"})
+	}
+	data, err := contract.EncodeData(d.Type, d.Data)
+	if err != nil {
+		return invalid(err)
+	}
+	if len(data) > contract.MaxTurn {
+		return invalid(&contract.FieldError{Field: "data", Reason: fmt.Sprintf("is %d bytes long; at most %d are allowed", len(data), contract.MaxTurn)})
+	}
+	e := contract.Event{
+		SpecVersion: "1.0", ID: d.ID, Source: contract.Source(l.cid, d.Role), Type: d.Type, Subject: d.Subject,
+		Time: d.Time, DataContentType: "application/json", Data: data,
+		Sequence: 1, Epoch: l.epoch, Computer: l.cid, User: d.User,
+		Run: d.Run, Task: d.Task, Causation: d.Causation, Correlation: d.Correlation, Traceparent: d.Traceparent,
+	}
+	if e.ID == "" {
+		e.ID = contract.NewID()
+	}
+	if e.Time.IsZero() {
+		e.Time = l.now()
+	}
+	e.Time = e.Time.UTC().Round(0)
+	if len(data) > contract.MaxInlineData {
+		if l.blobs == nil {
+			return item{}, fault.New("", fault.Missing, "", errors.New("data: too long for an event, and this log was opened without blobs"))
+		}
+		if e.DataRef, _, err = l.blobs.Put(ctx, l.cid, bytes.NewReader(data)); err != nil {
+			return item{}, fault.Wrap("data", err)
+		}
+		e.Data = nil
+	}
+	if err := e.Validate(); err != nil {
+		return invalid(err)
+	}
+	return item{event: e, key: key{e.Source, e.ID}, digest: contract.Digest(e), expect: d.Expect}, nil
+}
+
+// run commits what is queued, group by group, until the log is closed.
+func (l *Log) run() {
+	defer close(l.done)
+	defer l.stop(errClosed())
+	var carried *request
+	for {
+		group := make([]*request, 0, 16)
+		if carried != nil {
+			group, carried = append(group, carried), nil
+		} else {
+			select {
+			case r := <-l.queue:
+				group = append(group, r)
+			case <-l.ctx.Done():
+				return
+			}
+		}
+		l.committing.Lock()
+		count, size := len(group[0].items), group[0].size
+	gather:
+		for {
+			select {
+			case r := <-l.queue:
+				if count+len(r.items) > groupCount || size+r.size > groupBytes {
+					carried = r
+					break gather
+				}
+				group, count, size = append(group, r), count+len(r.items), size+r.size
+			default:
+				break gather
+			}
+		}
+		l.commit(group)
+		l.committing.Unlock()
+		if l.ctx.Err() != nil {
+			if carried != nil {
+				carried.done <- result{err: errClosed()}
+			}
+			return
+		}
+	}
+}
+
+// plan is what a group comes to, given what is stored.
+type plan struct {
+	open    []*request // those that wait for the events below
+	answers [][]answer // for each of open, one per item
+	events  []contract.Event
+	ids     map[key]int // index in events
+	digests [][sha256.Size]byte
+	subject map[string]uint64
+}
+
+// answer is an event that is stored already, or will be as plan.events[at].
+type answer struct {
+	event contract.Event
+	at    int // -1: stored already
+}
+
+// plan decides each request of a group in turn; refused and already stored ones
+// are answered at once. last is the log's last sequence.
+func (l *Log) plan(ctx context.Context, group []*request, last uint64) *plan {
+	p := &plan{ids: map[key]int{}, subject: map[string]uint64{}}
+	for _, r := range group {
+		count := len(p.events)
+		answers, undo, err := l.place(ctx, p, r, last)
+		if err != nil {
+			undo()
+			r.done <- result{err: err}
+			continue
+		}
+		if len(p.events) == count && !slices.ContainsFunc(answers, func(a answer) bool { return a.at >= 0 }) {
+			events := make([]contract.Event, len(answers))
+			for i, a := range answers {
+				events[i] = a.event
+			}
+			r.done <- result{events: events}
+			continue
+		}
+		p.open, p.answers = append(p.open, r), append(p.answers, answers)
+	}
+	return p
+}
+
+// place adds one request's events to the plan; undo takes them out again.
+func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answers []answer, undo func(), err error) {
+	start := len(p.events)
+	type change struct {
+		subject string
+		old     uint64
+		had     bool
+	}
+	var changes []change
+	undo = func() {
+		for i := len(changes) - 1; i >= 0; i-- {
+			if c := changes[i]; c.had {
+				p.subject[c.subject] = c.old
+			} else {
+				delete(p.subject, c.subject)
+			}
+		}
+		for _, e := range p.events[start:] {
+			delete(p.ids, key{e.Source, e.ID})
+		}
+		p.events, p.digests = p.events[:start], p.digests[:start]
+	}
+	taken := func(id string, seq uint64) error {
+		return fault.New("", fault.Conflict, "", &contract.FieldError{Field: "id", Reason: fmt.Sprintf("%s is taken by event %d, whose content is another", id, seq)})
+	}
+	for _, it := range r.items {
+		if at, ok := p.ids[it.key]; ok {
+			if p.digests[at] != it.digest {
+				return nil, undo, taken(it.event.ID, p.events[at].Sequence)
+			}
+			answers = append(answers, answer{at: at})
+			continue
+		}
+		old, ok, err := l.tail.find(ctx, it.key, last)
+		if err != nil {
+			return nil, undo, err
+		}
+		if ok {
+			if old.digest != it.digest {
+				return nil, undo, taken(it.event.ID, old.seq)
+			}
+			page, err := l.Read(ctx, old.seq-1, 1)
+			if err != nil {
+				return nil, undo, err
+			}
+			answers = append(answers, answer{event: page[0], at: -1})
+			continue
+		}
+		newest, had := p.subject[it.event.Subject]
+		if it.expect != nil {
+			actual := newest
+			if !had {
+				if actual, err = l.tail.newest(ctx, it.event.Subject, last); err != nil {
+					return nil, undo, err
+				}
+			}
+			if actual != it.expect.Last {
+				return nil, undo, fault.New("", fault.Conflict, "Read what changed, and try again.",
+					&ExpectError{Subject: it.event.Subject, Want: it.expect.Last, Last: actual})
+			}
+		}
+		e := it.event
+		e.Sequence = last + uint64(len(p.events)) + 1
+		if e.Sequence > contract.MaxSequence {
+			return nil, undo, fault.New("", fault.Exhausted, "", errors.New("the log has no sequences left"))
+		}
+		if e.Subject != "" {
+			changes = append(changes, change{e.Subject, newest, had})
+			p.subject[e.Subject] = e.Sequence
+		}
+		p.ids[it.key] = len(p.events)
+		answers = append(answers, answer{at: len(p.events)})
+		p.events, p.digests = append(p.events, e), append(p.digests, it.digest)
+	}
+	return answers, undo, nil
+}

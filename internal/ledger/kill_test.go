@@ -1,0 +1,118 @@
+package ledger_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/ledger"
+)
+
+type acknowledged struct {
+	sequence uint64
+	digest   string
+}
+
+// runChild starts the child and collects what it acknowledges until it is gone.
+// onAck is called with the number of acknowledgements so far.
+func runChild(t *testing.T, witness map[string]acknowledged, orders string, onAck func(n int, p *os.Process)) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), childEnv+"="+orders)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(pipe)
+	for n := 1; ; n++ {
+		line, err := in.ReadString('\n')
+		if err == io.EOF {
+			break // a half line is no acknowledgement
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var id, digest string
+		var seq uint64
+		if _, err := fmt.Sscanf(line, "ACK %s %d %s", &id, &seq, &digest); err != nil {
+			t.Fatalf("the child says %q", line)
+		}
+		witness[id] = acknowledged{seq, digest}
+		if onAck != nil {
+			onAck(n, cmd.Process)
+		}
+	}
+	err = cmd.Wait()
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() || ws.Signal() != syscall.SIGKILL {
+		t.Fatalf("the child was to be killed, but: %v\n%s", err, stderr.Bytes())
+	}
+}
+
+// checkWitness opens the log and finds everything that was acknowledged.
+func checkWitness(t *testing.T, dir string, cid contract.CID, witness map[string]acknowledged, what string) {
+	t.Helper()
+	b := openBus(t, dir)
+	l := openLog(t, b, ledger.Options{CID: cid})
+	seen := map[string]bool{}
+	for _, e := range wholeLog(t, l) {
+		if seen[e.ID] {
+			t.Errorf("%s: event %s is there twice", what, e.ID)
+		}
+		seen[e.ID] = true
+		if w, ok := witness[e.ID]; ok && (w.sequence != e.Sequence || w.digest != fmt.Sprintf("%x", contract.Digest(e))) {
+			t.Errorf("%s: event %d was acknowledged as %d", what, e.Sequence, w.sequence)
+		}
+	}
+	for id, w := range witness {
+		if !seen[id] {
+			t.Errorf("%s: acknowledged event %d (%s) is lost", what, w.sequence, id)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingAcknowledgedIsLostToKill(t *testing.T) {
+	dir, cid := t.TempDir(), contract.NewCID()
+	witness := map[string]acknowledged{}
+	// The same log is killed again and again, each time somewhere else.
+	for _, burst := range []int{0, 4, ledger.BatchCount + 10} {
+		for _, point := range []string{"stamped", "sent", "acknowledged", "accepted"} {
+			what := fmt.Sprintf("killed when %s, bursts of %d", point, burst)
+			runChild(t, witness, fmt.Sprintf("dir=%s cid=%s workers=3 burst=%d die=%s at=%d", dir, cid, burst, point, 5+rand.IntN(20)), nil)
+			checkWitness(t, dir, cid, witness, what)
+		}
+	}
+	for range 6 {
+		at := 1 + rand.IntN(150)
+		runChild(t, witness, fmt.Sprintf("dir=%s cid=%s workers=4 burst=%d", dir, cid, pick([]int{0, 4, ledger.BatchCount + 10})), func(n int, p *os.Process) {
+			if n == at {
+				if err := p.Kill(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		checkWitness(t, dir, cid, witness, fmt.Sprintf("killed at acknowledgement %d", at))
+	}
+	t.Logf("%d acknowledged events survived 18 kills", len(witness))
+}

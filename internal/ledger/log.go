@@ -1,0 +1,263 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Blobs keeps data that are too long for an event.
+type Blobs interface {
+	Put(ctx context.Context, cid contract.CID, r io.Reader) (contract.BlobRef, int64, error)
+	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)
+}
+
+// Index answers for the part of the log that is already projected, so that the
+// appender need not keep it in memory. Answers beyond the log's own end are
+// ignored.
+type Index interface {
+	// LastSeq is the newest sequence the index covers.
+	LastSeq(ctx context.Context) (uint64, error)
+	// ByID finds the event with a source and id, with its contract.Digest.
+	ByID(ctx context.Context, source, id string) (seq uint64, digest [sha256.Size]byte, ok bool, err error)
+	// LastBySubject is the newest event about subject, 0 when there is none.
+	LastBySubject(ctx context.Context, subject string) (uint64, error)
+}
+
+// Options says whose log it is and what stands behind it.
+type Options struct {
+	CID   contract.CID
+	Blobs Blobs            // nil: data beyond contract.MaxInlineData are refused
+	Index Index            // nil: Open scans the whole log and keeps its ids in memory
+	Now   func() time.Time // nil: time.Now
+	// Health says why the store takes no events now (bus.Health), so that an
+	// append need not wait for an answer that will not come. Nil: never asked.
+	Health func() error
+	// Full is asked when an append found no space: true says that there is some
+	// again, so that the same events are tried once more. Nil: never asked.
+	Full func(ctx context.Context) bool
+
+	step func(point string) // test hook: called at each point where a crash leaves another trace
+}
+
+// ErrFenced is in the chain of every append's error once another owner has
+// taken the log over. The Log is of no more use; open a new one.
+var ErrFenced = errors.New("another owner has taken this log over")
+
+// ExpectError says why a conditional append was refused; it is in the chain of
+// a fault.Conflict.
+type ExpectError struct {
+	Subject string
+	Want    uint64 // what the draft expected
+	Last    uint64 // sequence of the newest event about Subject, 0 when there is none
+}
+
+func (e *ExpectError) Error() string {
+	return fmt.Sprintf("the newest event about %q is %d, not %d", e.Subject, e.Last, e.Want)
+}
+
+// Log is a computer's log, owned under one epoch. It may be used by many
+// goroutines.
+type Log struct {
+	nc     *nats.Conn
+	cid    contract.CID
+	filter string
+	owner  string // random; marks what this Log wrote
+	epoch  uint64
+	blobs  Blobs
+	now    func() time.Time
+	health func() error
+	full   func(ctx context.Context) bool
+
+	queue  chan *request
+	ctx    context.Context // ends at Close
+	cancel context.CancelFunc
+	sub    *nats.Subscription
+	done   chan struct{} // closed when the committer has returned
+
+	committing sync.Mutex // held by who commits; guards what follows
+	tail       *tail
+	released   bool
+	doubt      bool // the last publish's outcome is not known
+	claimed    bool // an event of this epoch is stored
+	try        uint64
+	inbox      string           // acknowledgements arrive under it
+	acks       chan *nats.Msg   // room for a whole group
+	lost       chan nats.Status // the connection went away, and acknowledgements with it
+	step       func(point string)
+
+	mu        sync.Mutex
+	last      uint64 // sequence of the newest acknowledged event
+	position  uint64 // its position in the stream
+	recent    recent
+	bookmarks map[uint64]uint64 // sequence → stream position, of events read lately
+	changed   chan struct{}     // closed and renewed when last moves or stopped is set
+	stopped   error             // why no event will follow
+}
+
+// Open reads the end of a computer's log and prepares the next epoch. The claim
+// takes effect with the first event appended (computer.created or
+// computer.woken by convention): it is stored only if nobody else has claimed
+// since, and from then on every other Log gets ErrFenced.
+func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, error) {
+	const op = "ledger.Open"
+	if err := opts.CID.Validate(); err != nil {
+		return nil, fault.New(op, fault.Invalid, "", err)
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Health == nil {
+		opts.Health = func() error { return nil }
+	}
+	if opts.Full == nil {
+		opts.Full = func(context.Context) bool { return false }
+	}
+	if opts.step == nil {
+		opts.step = func(string) {}
+	}
+	var token [9]byte
+	_, _ = rand.Read(token[:]) // never fails since Go 1.24
+	l := &Log{
+		nc: js.Conn(), cid: opts.CID, filter: contract.SubjectLogAll(opts.CID),
+		owner: hex.EncodeToString(token[:]), blobs: opts.Blobs, now: opts.Now,
+		queue: make(chan *request, 64), done: make(chan struct{}),
+		tail:      newTail(opts.Index),
+		acks:      make(chan *nats.Msg, 4*groupCount),
+		bookmarks: map[uint64]uint64{}, changed: make(chan struct{}),
+		step: opts.step, health: opts.Health, full: opts.Full,
+	}
+	if err := l.load(ctx); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	l.inbox = l.nc.NewRespInbox()
+	sub, err := l.nc.ChanSubscribe(l.inbox+".>", l.acks)
+	if err != nil {
+		return nil, fault.Wrap(op, unavailable(err))
+	}
+	l.sub = sub
+	l.lost = l.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	go l.run()
+	return l, nil
+}
+
+// load finds the log's end and takes in what the index does not cover.
+func (l *Log) load(ctx context.Context) error {
+	end, found, err := l.lastMessage(ctx)
+	if err != nil {
+		return err
+	}
+	if !found {
+		l.epoch = 1
+		return nil
+	}
+	l.epoch = end.event.Epoch + 1
+	if l.epoch > contract.MaxSequence {
+		return fault.New("", fault.Exhausted, "", errors.New("the log has no epochs left"))
+	}
+	l.last, l.position = end.event.Sequence, end.position
+	covered := uint64(0)
+	if l.tail.index != nil {
+		if covered, err = l.tail.index.LastSeq(ctx); err != nil {
+			return fault.Wrap("index", err)
+		}
+		covered = min(covered, l.last)
+	}
+	l.tail.covered = covered
+	for after := covered; after < l.last; {
+		page, err := l.fetch(ctx, after, l.last, l.position, maxPage)
+		if err != nil {
+			return err
+		}
+		for _, s := range page {
+			if err := l.tail.add(s.event, contract.Digest(s.event)); err != nil {
+				return err
+			}
+			l.recent.push(s)
+		}
+		after = page[len(page)-1].event.Sequence
+	}
+	return nil
+}
+
+// Last returns the sequence of the newest acknowledged event, 0 for none.
+func (l *Log) Last() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// Epoch returns the ownership generation this Log stamps.
+func (l *Log) Epoch() uint64 { return l.epoch }
+
+// CID returns the computer whose log it is.
+func (l *Log) CID() contract.CID { return l.cid }
+
+// Close ends the appender after the group it is committing and releases who
+// waits. Appends that were not begun fail; it is safe to call twice.
+func (l *Log) Close() error {
+	l.cancel()
+	<-l.done
+	l.committing.Lock() // an Append may be committing by itself
+	defer l.committing.Unlock()
+	if l.released {
+		return nil
+	}
+	l.released = true
+	l.nc.RemoveStatusListener(l.lost)
+	if err := l.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+		return fault.Wrap("ledger.Close", err)
+	}
+	return nil
+}
+
+// advance makes stored events visible to readers.
+func (l *Log) advance(events []stored) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range events {
+		l.recent.push(s)
+		l.last, l.position = s.event.Sequence, s.position
+	}
+	l.wake()
+}
+
+// stop marks the log as ended; the first reason counts.
+func (l *Log) stop(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopped == nil {
+		l.stopped = err
+		l.wake()
+	}
+}
+
+func (l *Log) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *Log) end() (last, position uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last, l.position
+}
+
+func (l *Log) ended() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stopped
+}

@@ -1,0 +1,336 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+const (
+	maxPage     = 500
+	pageBytes   = 4 << 20
+	readTimeout = 15 * time.Second
+	readTry     = 300 * time.Millisecond // of the first try, doubled each time: an answer may be lost with its connection
+	bookmarkCap = 256
+	ownerHeader = "Choir-Owner"
+)
+
+// Read returns up to limit events behind sequence after, oldest first, without
+// gaps; at most 500, which limit 0 also means. Fewer, or none, when the log
+// ends.
+func (l *Log) Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error) {
+	if limit <= 0 || limit > maxPage {
+		limit = maxPage
+	}
+	l.mu.Lock()
+	last, position := l.last, l.position
+	page, ok := l.recent.after(after, limit)
+	if ok || after >= last {
+		out := unwrap(page)
+		l.mu.Unlock()
+		return out, nil
+	}
+	l.mu.Unlock()
+	page, err := l.fetch(ctx, after, last, position, limit)
+	if err != nil {
+		return nil, fault.Wrap("ledger.Read", err)
+	}
+	return unwrap(page), nil
+}
+
+func unwrap(page []stored) []contract.Event {
+	out := make([]contract.Event, len(page))
+	for i, s := range page {
+		out[i] = s.event
+	}
+	return out
+}
+
+// Follow yields every event behind sequence after, in order and without gaps,
+// and waits for more until ctx ends or the log is closed or fenced. The last
+// pair carries the error that ended it.
+func (l *Log) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
+	return func(yield func(contract.Event, error) bool) {
+		for {
+			l.mu.Lock()
+			last, changed, stopped := l.last, l.changed, l.stopped
+			l.mu.Unlock()
+			if after >= last {
+				if stopped != nil {
+					yield(contract.Event{}, stopped)
+					return
+				}
+				select {
+				case <-ctx.Done():
+					yield(contract.Event{}, ctx.Err())
+					return
+				case <-changed:
+				}
+				continue
+			}
+			page, err := l.Read(ctx, after, 0)
+			if err != nil {
+				yield(contract.Event{}, err)
+				return
+			}
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
+				after = e.Sequence
+			}
+		}
+	}
+}
+
+// Data returns an event's data, from its blob when it names one.
+func (l *Log) Data(ctx context.Context, e contract.Event) (json.RawMessage, error) {
+	const op = "ledger.Data"
+	if e.DataRef == "" {
+		return e.Data, nil
+	}
+	if l.blobs == nil {
+		return nil, fault.New(op, fault.Missing, "", errors.New("this log was opened without blobs"))
+	}
+	r, size, err := l.blobs.Open(ctx, e.Computer, e.DataRef)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if size > contract.MaxTurn {
+		return nil, errors.Join(fault.New(op, fault.Invalid, "", fmt.Errorf("the data of event %d are %d bytes long", e.Sequence, size)), r.Close())
+	}
+	b, err := io.ReadAll(io.LimitReader(r, contract.MaxTurn+1))
+	if err := errors.Join(err, r.Close()); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	return b, nil
+}
+
+// Payload decodes and validates an event's data, from its blob when it names
+// one.
+func (l *Log) Payload(ctx context.Context, e contract.Event) (contract.Payload, error) {
+	data, err := l.Data(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	p, err := contract.DecodeData(e.Type, data)
+	if err != nil {
+		return nil, fault.New("ledger.Payload", fault.Invalid, "", err)
+	}
+	return p, nil
+}
+
+// fetch reads up to limit events behind after from the stream; there is at
+// least one, because last, at position, is beyond after.
+func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int) ([]stored, error) {
+	from, err := l.locate(ctx, after+1, last, position)
+	if err != nil {
+		return nil, err
+	}
+	limit = int(min(uint64(limit), last-after))
+	page, err := l.page(ctx, from, limit)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range page {
+		if want := after + 1 + uint64(i); s.event.Sequence != want {
+			return nil, broken("event %d follows where %d belongs", s.event.Sequence, want)
+		}
+	}
+	if len(page) == 0 {
+		return nil, broken("event %d is missing", after+1)
+	}
+	end := page[len(page)-1]
+	l.mu.Lock()
+	if len(l.bookmarks) >= bookmarkCap {
+		for k := range l.bookmarks { // any one
+			delete(l.bookmarks, k)
+			break
+		}
+	}
+	l.bookmarks[end.event.Sequence] = end.position
+	l.mu.Unlock()
+	return page, nil
+}
+
+func broken(format string, args ...any) error {
+	return fault.New("", fault.Internal, "The stored log is damaged; restore it from a backup.", fmt.Errorf(format, args...))
+}
+
+// locate finds where in the stream to start looking for the event with
+// sequence want. The stream holds other computers' events too, but each of ours
+// takes a position, so sequences bound positions from both sides.
+func (l *Log) locate(ctx context.Context, want, last, position uint64) (uint64, error) {
+	l.mu.Lock()
+	mark, ok := l.bookmarks[want-1]
+	l.mu.Unlock()
+	if ok {
+		return mark + 1, nil
+	}
+	if want == 1 {
+		return 1, nil
+	}
+	low, high := want, position-(last-want)
+	for probe := high; low <= high; probe = low + (high-low)/2 {
+		s, found, err := l.next(ctx, probe)
+		switch {
+		case err != nil:
+			return 0, err
+		case !found:
+			return 0, broken("nothing at or behind position %d, though the log ends at %d", probe, position)
+		case s.event.Sequence == want:
+			return s.position, nil
+		case s.event.Sequence < want:
+			low = s.position + (want - s.event.Sequence)
+		default:
+			high = min(probe-1, s.position-(s.event.Sequence-want))
+		}
+	}
+	return 0, broken("event %d is missing", want)
+}
+
+// getRequest asks the server for stored messages.
+type getRequest struct {
+	Seq      uint64 `json:"seq,omitempty"`
+	NextFor  string `json:"next_by_subj,omitempty"`
+	LastFor  string `json:"last_by_subj,omitempty"`
+	Batch    int    `json:"batch,omitempty"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
+}
+
+// tries repeats a read whose answer does not come.
+func tries[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	for patience := readTry; ; patience *= 2 {
+		try, done := context.WithTimeout(ctx, patience)
+		out, err := read(try)
+		again := err != nil && try.Err() != nil && ctx.Err() == nil
+		done()
+		if !again {
+			return out, err
+		}
+	}
+}
+
+// page reads up to n of the log's messages at or behind position from.
+func (l *Log) page(ctx context.Context, from uint64, n int) ([]stored, error) {
+	return tries(ctx, func(ctx context.Context) ([]stored, error) { return l.pageOnce(ctx, from, n) })
+}
+
+func (l *Log) pageOnce(ctx context.Context, from uint64, n int) ([]stored, error) {
+	body, err := json.Marshal(getRequest{Seq: from, NextFor: l.filter, Batch: n, MaxBytes: pageBytes})
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	inbox := l.nc.NewRespInbox()
+	sub, err := l.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only once the connection is gone
+	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+contract.StreamEvents, inbox, body); err != nil {
+		return nil, unavailable(err)
+	}
+	out := make([]stored, 0, n)
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		switch status := msg.Header.Get("Status"); status {
+		case "":
+			s, err := decode(msg.Header, msg.Header.Get("Nats-Sequence"), msg.Data)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, s)
+			if len(out) == n {
+				return out, nil
+			}
+		case "204", "404":
+			return out, nil
+		default:
+			return nil, unavailable(fmt.Errorf("read the stream: %s %s", status, msg.Header.Get("Description")))
+		}
+	}
+}
+
+// next returns the log's first message at or behind a position.
+func (l *Log) next(ctx context.Context, position uint64) (stored, bool, error) {
+	return l.get(ctx, getRequest{Seq: position, NextFor: l.filter})
+}
+
+// lastMessage returns the log's newest message.
+func (l *Log) lastMessage(ctx context.Context) (stored, bool, error) {
+	return l.get(ctx, getRequest{LastFor: l.filter})
+}
+
+// get reads one message from the stream's leader, which knows of every
+// acknowledged write.
+func (l *Log) get(ctx context.Context, req getRequest) (stored, bool, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return stored{}, false, fmt.Errorf("encode request: %w", err)
+	}
+	msg, err := tries(ctx, func(ctx context.Context) (*nats.Msg, error) {
+		return l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+contract.StreamEvents, body)
+	})
+	if err != nil {
+		return stored{}, false, unavailable(err)
+	}
+	var reply struct {
+		Error   *apiError `json:"error"`
+		Message *struct {
+			Seq  uint64 `json:"seq"`
+			Hdrs []byte `json:"hdrs"`
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(msg.Data, &reply); err != nil {
+		return stored{}, false, unavailable(fmt.Errorf("decode the server's reply: %w", err))
+	}
+	switch {
+	case reply.Error != nil && reply.Error.Code == 404:
+		return stored{}, false, nil
+	case reply.Error != nil:
+		return stored{}, false, unavailable(reply.Error)
+	case reply.Message == nil:
+		return stored{}, false, unavailable(errors.New("the server's reply holds no message"))
+	}
+	header, err := nats.DecodeHeadersMsg(reply.Message.Hdrs)
+	if err != nil {
+		return stored{}, false, broken("headers at position %d: %w", reply.Message.Seq, err)
+	}
+	s, err := decode(header, strconv.FormatUint(reply.Message.Seq, 10), reply.Message.Data)
+	return s, err == nil, err
+}
+
+func decode(h nats.Header, position string, data []byte) (stored, error) {
+	p, err := strconv.ParseUint(position, 10, 64)
+	if err != nil {
+		return stored{}, broken("position %.40q: %w", position, err)
+	}
+	e, err := contract.UnmarshalEvent(data)
+	if err != nil {
+		return stored{}, broken("message at position %d: %w", p, err)
+	}
+	return stored{event: e, position: p, size: len(data), owner: h.Get(ownerHeader)}, nil
+}
+
+func unavailable(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fault.New("", fault.Unavailable, "Try again; look at the log if it stays so.", err)
+}

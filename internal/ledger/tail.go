@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+const (
+	// maxTail bounds what is kept for an index that falls behind.
+	maxTail = 200_000
+	// pruneAt is how many entries are kept before the index is asked.
+	pruneAt = 1024
+
+	recentCount = 512
+	recentBytes = 512 << 10
+)
+
+// key is what makes an event the same one within a computer's log.
+type key struct{ source, id string }
+
+type known struct {
+	seq    uint64
+	digest [sha256.Size]byte
+}
+
+// tail answers "is it there already?" and "what is the newest about it?": from
+// memory for what the index does not cover, from the index for the rest.
+type tail struct {
+	index   Index
+	covered uint64 // everything up to here is left to the index
+	ids     map[key]known
+	subject map[string]uint64
+	order   []entry // what ids and subject hold, oldest first
+}
+
+type entry struct {
+	seq     uint64
+	key     key
+	subject string
+}
+
+func newTail(index Index) *tail {
+	return &tail{index: index, ids: map[key]known{}, subject: map[string]uint64{}}
+}
+
+// add takes in a stored event. An id that is there already means that the
+// stored log is broken.
+func (t *tail) add(e contract.Event, digest [sha256.Size]byte) error {
+	k := key{e.Source, e.ID}
+	if old, ok := t.ids[k]; ok {
+		return fault.New("", fault.Internal, "Restore the log from a backup.",
+			fmt.Errorf("events %d and %d of the log carry the same id %s", old.seq, e.Sequence, e.ID))
+	}
+	t.ids[k] = known{e.Sequence, digest}
+	if e.Subject != "" {
+		t.subject[e.Subject] = e.Sequence
+	}
+	t.order = append(t.order, entry{e.Sequence, k, e.Subject})
+	return nil
+}
+
+func (t *tail) find(ctx context.Context, k key, last uint64) (known, bool, error) {
+	if n, ok := t.ids[k]; ok {
+		return n, true, nil
+	}
+	if t.index == nil || t.covered == 0 {
+		return known{}, false, nil
+	}
+	seq, digest, ok, err := t.index.ByID(ctx, k.source, k.id)
+	if err != nil {
+		return known{}, false, fault.Wrap("index", err)
+	}
+	return known{seq, digest}, ok && seq <= last, nil
+}
+
+func (t *tail) newest(ctx context.Context, subject string, last uint64) (uint64, error) {
+	if seq, ok := t.subject[subject]; ok {
+		return seq, nil
+	}
+	if t.index == nil || t.covered == 0 || subject == "" {
+		return 0, nil
+	}
+	seq, err := t.index.LastBySubject(ctx, subject)
+	if err != nil {
+		return 0, fault.Wrap("index", err)
+	}
+	if seq > last {
+		return 0, fault.New("", fault.Internal, "Run choir rebuild.", fmt.Errorf("the index knows event %d, the log ends at %d", seq, last))
+	}
+	return seq, nil
+}
+
+// prune forgets what the index covers by now, and refuses when it has fallen
+// too far behind.
+func (t *tail) prune(ctx context.Context) error {
+	if t.index == nil || len(t.order) < pruneAt {
+		return nil
+	}
+	covered, err := t.index.LastSeq(ctx)
+	if err != nil {
+		return fault.Wrap("index", err)
+	}
+	n := 0
+	for n < len(t.order) && t.order[n].seq <= covered {
+		e := t.order[n]
+		delete(t.ids, e.key)
+		if t.subject[e.subject] == e.seq {
+			delete(t.subject, e.subject)
+		}
+		t.covered = e.seq
+		n++
+	}
+	t.order = append(t.order[:0:0], t.order[n:]...)
+	if len(t.order) >= maxTail {
+		return fault.New("", fault.Unavailable, "Wait until the state has caught up with the log.",
+			fmt.Errorf("%d events are not projected yet", len(t.order)))
+	}
+	return nil
+}
+
+// stored is an event and its position in the stream.
+type stored struct {
+	event    contract.Event
+	position uint64
+	size     int
+	owner    string
+}
+
+// recent keeps the newest events, so that followers need not ask the server.
+type recent struct {
+	list  []stored
+	bytes int
+}
+
+func (r *recent) push(s stored) {
+	r.list = append(r.list, s)
+	r.bytes += s.size
+	drop := 0
+	for len(r.list)-drop > recentCount || (r.bytes > recentBytes && len(r.list)-drop > 1) {
+		r.bytes -= r.list[drop].size
+		r.list[drop] = stored{}
+		drop++
+	}
+	r.list = r.list[drop:]
+}
+
+// after returns up to limit events behind sequence seq, or false when it does
+// not reach back that far.
+func (r *recent) after(seq uint64, limit int) ([]stored, bool) {
+	if len(r.list) == 0 {
+		return nil, false
+	}
+	first := r.list[0].event.Sequence
+	if seq+1 < first {
+		return nil, false
+	}
+	from := int(min(seq+1-first, uint64(len(r.list))))
+	return r.list[from:min(from+limit, len(r.list))], true
+}

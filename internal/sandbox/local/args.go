@@ -1,0 +1,376 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/launch"
+)
+
+const (
+	defaultRoot = "/computer"
+	home        = "/home/choir"
+	guestInside = "/run/choir/choir"
+	runDir      = ".run" // what the driver keeps in a box's directory while it lives
+)
+
+// Descriptors that the driver passes, after the guest's own.
+const (
+	seccompFD = guest.SpecFD + 1 + iota
+	infoFD
+	lockFD
+)
+
+func withDefaults(kind contract.BoxKind, l sandbox.Limits) sandbox.Limits {
+	memory, pids := int64(2<<30), 1024
+	switch kind {
+	case contract.BoxDirector, contract.BoxAssociate:
+		memory, pids = 512<<20, 256
+	case contract.BoxKeeper:
+		memory = 1 << 30
+	}
+	if l.MemoryBytes <= 0 {
+		l.MemoryBytes = memory
+	}
+	if l.Pids <= 0 {
+		l.Pids = pids
+	}
+	if l.TmpBytes <= 0 {
+		l.TmpBytes = 512 << 20
+	}
+	return l
+}
+
+// taken are places that a box's own mounts may not replace.
+var taken = []string{"/", "/usr", "/etc", "/proc", "/dev", "/run", "/run/choir", "/bin", "/sbin", "/lib", "/lib64"}
+
+func checkSpec(spec sandbox.BoxSpec) error {
+	known := false
+	for _, k := range contract.BoxKinds {
+		known = known || k == spec.Kind
+	}
+	if !known {
+		return fmt.Errorf("%q is no kind of box", spec.Kind)
+	}
+	if spec.Root != "" && (!path.IsAbs(spec.Root) || path.Clean(spec.Root) != spec.Root) {
+		return fmt.Errorf("the root %q is no clean absolute path", spec.Root)
+	}
+	if spec.Lock != "" && !filepath.IsAbs(spec.Lock) {
+		return errors.New("the lock is no absolute path")
+	}
+	for _, m := range spec.Mounts {
+		if err := checkMount(m); err != nil {
+			return fmt.Errorf("mount on %q: %w", m.Target, err)
+		}
+	}
+	return nil
+}
+
+func checkMount(m sandbox.Mount) error {
+	if !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target {
+		return errors.New("the target is no clean absolute path")
+	}
+	for _, t := range taken {
+		if m.Target == t {
+			return errors.New("this place is not a box's to choose")
+		}
+	}
+	for _, t := range taken[1:] {
+		if strings.HasPrefix(m.Target, t+"/") {
+			return errors.New("this place is not a box's to choose")
+		}
+	}
+	sources := []string{m.Source}
+	switch m.Mode {
+	case sandbox.ReadOnly, sandbox.ReadWrite:
+	case sandbox.Tmpfs:
+		sources = nil
+	case sandbox.Overlay:
+		if len(m.Lower) == 0 || (m.Upper == "") != (m.Work == "") {
+			return errors.New("an overlay needs lower directories, and upper and work together or neither")
+		}
+		sources = m.Lower
+		if m.Upper != "" {
+			sources = append(append([]string{}, m.Lower...), m.Upper, m.Work)
+		}
+	default:
+		return fmt.Errorf("unknown mode %q", m.Mode)
+	}
+	for _, s := range sources {
+		if !filepath.IsAbs(s) || strings.IndexByte(s, 0) >= 0 {
+			return fmt.Errorf("%q is no absolute path", s)
+		}
+	}
+	return nil
+}
+
+// commonArgs are bubblewrap's arguments that are the same for every box.
+func (d *Driver) commonArgs() []string {
+	args := []string{
+		"--unshare-user", "--uid", "1000", "--gid", "1000",
+		"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+		"--hostname", "choir", "--die-with-parent", "--as-pid-1", "--new-session",
+		"--cap-drop", "ALL", "--clearenv",
+		"--seccomp", strconv.Itoa(seccompFD), "--info-fd", strconv.Itoa(infoFD),
+		"--ro-bind", "/usr", "/usr",
+	}
+	for _, name := range []string{"bin", "sbin", "lib", "lib64", "lib32"} {
+		info, err := os.Lstat("/" + name)
+		switch {
+		case err != nil:
+		case info.Mode()&os.ModeSymlink != 0:
+			args = append(args, "--symlink", "usr/"+name, "/"+name)
+		case info.IsDir():
+			args = append(args, "--ro-bind", "/"+name, "/"+name)
+		}
+	}
+	args = append(args, "--ro-bind", d.etc, "/etc")
+	for _, dir := range etcBinds {
+		if d.opts.CAFile != "" && dir == "/etc/"+certsInEtc {
+			continue // d.etc holds it, with more certificates
+		}
+		if exists(dir) && exists(filepath.Join(d.etc, strings.TrimPrefix(dir, "/etc/"))) {
+			args = append(args, "--ro-bind", dir, dir)
+		}
+	}
+	for _, dir := range d.opts.ReadOnly {
+		args = append(args, "--ro-bind", dir, dir)
+	}
+	args = append(args, crash.BoxArgs()...)
+	args = append(args, "--proc", "/proc")
+	args = append(args, d.maskProc(os.Geteuid() == 0)...)
+	return append(args,
+		"--dev", "/dev", "--size", strconv.Itoa(64<<20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
+		"--size", strconv.Itoa(64<<20), "--perms", "0755", "--tmpfs", home,
+		"--dir", "/var/tmp", "--symlink", "../run", "/var/run",
+		"--ro-bind", d.opts.Guest, guestInside,
+	)
+}
+
+// hiddenProc are files of /proc that tell of the host: how its kernel was
+// started, and which keys its user holds.
+var hiddenProc = map[string]bool{"cmdline": true, "keys": true}
+
+// shownProc are directories of /proc, besides those of processes, that stay.
+// Bubblewrap itself makes bus and irq read-only.
+var shownProc = map[string]bool{"self": true, "thread-self": true, "net": true, "sysvipc": true, "tty": true, "bus": true, "irq": true, "pressure": true}
+
+// maskProc covers what in /proc is not of the box itself. When choir runs as
+// root, a box's user is root to the kernel's own files, and a file's mode is all
+// that keeps a process without capabilities from writing core_pattern or
+// sysrq-trigger: so everything writable is made read-only or empty here. For
+// another user the modes suffice, except for what belongs to its namespaces. Each cover costs a seventh of a millisecond
+// when a box starts, so there are no more than needed.
+func (d *Driver) maskProc(root bool) []string {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil // bubblewrap could not mount it either, and the probe said so
+	}
+	var args []string
+	for _, e := range entries {
+		name, path := e.Name(), "/proc/"+e.Name()
+		info, err := e.Info()
+		if err != nil || shownProc[name] || name[0] >= '0' && name[0] <= '9' || info.Mode()&os.ModeSymlink != 0 {
+			continue
+		}
+		switch {
+		case name == "sys":
+			args = append(args, "--ro-bind", path, path)
+		case info.IsDir() && !root:
+		case info.IsDir():
+			if holdsWritable(path) {
+				args = append(args, "--ro-bind", filepath.Join(d.etc, "empty"), path)
+			}
+		case hiddenProc[name], root && info.Mode().Perm()&0o222 != 0:
+			args = append(args, "--ro-bind", filepath.Join(d.etc, "nothing"), path)
+		}
+	}
+	return args
+}
+
+// holdsWritable reports whether some file below dir has a mode that lets its
+// owner write it.
+func holdsWritable(dir string) bool {
+	found := false
+	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err != nil {
+			return nil // a directory that can't be read here can't be in the box
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o222 != 0 {
+			found = true
+			return filepath.SkipAll
+		}
+		return nil
+	})
+	return found
+}
+
+// command returns the program and arguments that start the box; with overlays
+// the program is the guest binary as a launcher.
+func (d *Driver) command(spec sandbox.BoxSpec, limits sandbox.Limits, run string) (argv []string, launcher bool, err error) {
+	args := append([]string{d.bwrap}, d.layout...)
+	args = append(args, "--size", strconv.FormatInt(limits.TmpBytes, 10), "--perms", "1777", "--tmpfs", "/tmp")
+	var overlays []launch.Overlay
+	for i, m := range spec.Mounts {
+		switch m.Mode {
+		case sandbox.ReadOnly, sandbox.ReadWrite:
+			if _, err := os.Lstat(m.Source); err != nil {
+				if m.Optional && errors.Is(err, os.ErrNotExist) {
+					continue
+				}
+				return nil, false, fmt.Errorf("mount on %s: %w", m.Target, err)
+			}
+			flag := "--ro-bind"
+			if m.Mode == sandbox.ReadWrite {
+				flag = "--bind"
+			}
+			args = append(args, flag, m.Source, m.Target)
+		case sandbox.Tmpfs:
+			size := m.SizeBytes
+			if size <= 0 {
+				size = 64 << 20
+			}
+			args = append(args, "--size", strconv.FormatInt(size, 10), "--perms", "0755", "--tmpfs", m.Target)
+		case sandbox.Overlay:
+			o, err := stage(filepath.Join(run, "o"+strconv.Itoa(i)), m, below(spec.Mounts, i))
+			if err != nil {
+				return nil, false, err
+			}
+			overlays = append(overlays, o)
+			args = append(args, "--bind", o.Target, m.Target)
+		}
+	}
+	args = append(args, "--remount-ro", "/", "--chdir", "/", guestInside, "guest", string(spec.Kind))
+	if len(overlays) == 0 {
+		return args, false, nil
+	}
+	rest, err := launch.Args(overlays, args)
+	return append([]string{d.opts.Guest}, rest...), true, err
+}
+
+// below lists, relative to mount i, where later mounts lie in it.
+func below(mounts []sandbox.Mount, i int) []string {
+	var out []string
+	for _, m := range mounts[i+1:] {
+		if rel, ok := strings.CutPrefix(m.Target, mounts[i].Target+"/"); ok {
+			out = append(out, rel)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// stage prepares the directories of an overlay. Places for later mounts go into
+// a lowest layer of their own, so that making them leaves no trace in the upper.
+func stage(dir string, m sandbox.Mount, places []string) (launch.Overlay, error) {
+	o := launch.Overlay{Lower: m.Lower, Upper: m.Upper, Work: m.Work, Target: filepath.Join(dir, "merged")}
+	dirs := []string{o.Target}
+	if m.Upper == "" {
+		o.Upper, o.Work = filepath.Join(dir, "upper"), filepath.Join(dir, "work")
+	}
+	dirs = append(dirs, o.Upper, o.Work)
+	for _, p := range places {
+		if !placeIn(m.Lower, p) {
+			skeleton := filepath.Join(dir, "places")
+			if o.Lower[len(o.Lower)-1] != skeleton {
+				o.Lower = append(append([]string{}, o.Lower...), skeleton)
+			}
+			dirs = append(dirs, filepath.Join(skeleton, p))
+		}
+	}
+	for _, d := range dirs {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return o, fmt.Errorf("prepare an overlay: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// placeIn reports whether any layer already has something at p.
+func placeIn(layers []string, p string) bool {
+	for _, l := range layers {
+		if _, err := os.Lstat(filepath.Join(l, p)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// etcBinds are directories of the host's /etc that hold nothing but public
+// configuration.
+var etcBinds = []string{"/etc/ssl/certs"}
+
+// makeEtc writes the /etc of every box: names for the one user, and nothing that
+// says anything of this machine.
+func makeEtc(dir string) error {
+	files := map[string]string{
+		"passwd":        "choir:x:1000:1000:choir:" + home + ":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+		"group":         "choir:x:1000:\nnogroup:x:65534:\n",
+		"hosts":         "127.0.0.1 localhost choir\n::1 localhost\n",
+		"hostname":      "choir\n",
+		"resolv.conf":   "",
+		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+		"nothing":       "",
+		"profile":       "",
+		"gitconfig":     "[safe]\n\tdirectory = *\n[user]\n\tname = Choir\n\temail = choir@localhost\n[init]\n\tdefaultBranch = main\n",
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "empty"), 0o755); err != nil {
+		return err
+	}
+	for _, d := range etcBinds {
+		if err := os.MkdirAll(filepath.Join(dir, strings.TrimPrefix(d, "/etc/")), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	links, err := filepath.Glob("/etc/alternatives/*")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "alternatives"), 0o755); err != nil {
+		return err
+	}
+	for _, l := range links {
+		target, err := os.Readlink(l)
+		if err != nil {
+			continue // a file, such as the README
+		}
+		if err := os.Symlink(target, filepath.Join(dir, "alternatives", filepath.Base(l))); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	for _, name := range []string{"ld.so.cache", "localtime", "mime.types"} {
+		if err := copySmall(filepath.Join("/etc", name), filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func copySmall(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, 8<<20))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o644)
+}

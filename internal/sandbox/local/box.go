@@ -1,0 +1,476 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/tether"
+)
+
+// startLimit bounds how long a box may take from its start to its handshake.
+const startLimit = 20 * time.Second
+
+type box struct {
+	c      *computer
+	spec   sandbox.BoxSpec
+	limits sandbox.Limits
+	dir    string // the box's directory; run is in it
+	run    string
+	begin  time.Time
+
+	cmd     *exec.Cmd
+	group   *group
+	pid     int // of the guest, as the host sees it; 0 until known
+	pidfd   int // of the guest; -1 until known
+	session *tether.Session
+	tail    tailWriter // what the guest said on stderr
+	disk    *sampler
+	cleanup []func() error // after everything in the box is dead
+
+	mu      sync.Mutex
+	ending  *sandbox.Ended // the first reason
+	err     error          // b.ending, once nothing is left
+	unclean error          // what could not be removed
+	done    chan struct{}
+	owned   sync.WaitGroup // goroutines that end with the box
+}
+
+func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	b := &box{
+		c: c, spec: spec, limits: withDefaults(spec.Kind, spec.Limits), begin: time.Now(), pidfd: -1, done: make(chan struct{}),
+		dir: filepath.Join(c.dir, spec.ID),
+	}
+	b.run = filepath.Join(b.dir, runDir)
+	var files []*os.File // this process's copies of what the box inherits
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		if err != nil {
+			err = also(err, b.abandon())
+		}
+	}()
+	if err := os.MkdirAll(b.run, 0o700); err != nil {
+		return nil, err
+	}
+	b.cleanup = append(b.cleanup, func() error {
+		err := removeTree(b.run)
+		_ = os.Remove(b.dir) // only if nothing else is in it
+		return err
+	})
+	locks := []string{filepath.Join(b.run, "lock")}
+	if spec.Lock != "" {
+		locks = append(locks, spec.Lock)
+	}
+	b.cleanup = append(b.cleanup, func() error { return openWork(spec.Mounts) })
+	var lockFiles []*os.File
+	for _, l := range locks {
+		f, err := lockFile(l)
+		if err != nil {
+			if len(files) == 0 {
+				b.cleanup = nil // it is another's
+			}
+			return nil, err
+		}
+		files, lockFiles = append(files, f), append(lockFiles, f)
+	}
+	if err := writeOwner(b.run); err != nil {
+		return nil, err
+	}
+	if b.group, err = c.d.cgroups.make(c.prefix+spec.ID, b.limits); err != nil {
+		return nil, err
+	}
+	b.cleanup = append(b.cleanup, b.group.remove)
+
+	argv, launcher, err := c.d.command(spec, b.limits, b.run)
+	if err != nil {
+		return nil, err
+	}
+	near, far, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, far)
+	specR, specW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, near.Close())
+	}
+	infoR, infoW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, near.Close(), specR.Close(), specW.Close())
+	}
+	defer infoR.Close()
+	filter, err := filterFile()
+	if err != nil {
+		return nil, errors.Join(err, near.Close(), specR.Close(), specW.Close(), infoW.Close())
+	}
+	files = append(files, specR, infoW, filter)
+
+	b.cmd = &exec.Cmd{
+		Path: argv[0], Args: argv, Dir: "/", Env: []string{},
+		ExtraFiles:  append([]*os.File{far, specR, filter, infoW}, lockFiles...),
+		SysProcAttr: &syscall.SysProcAttr{},
+		Stderr:      &b.tail,
+		WaitDelay:   2 * time.Second,
+	}
+	if launcher {
+		b.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+		b.cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		b.cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	token := tether.NewToken()
+	said, err := json.Marshal(guest.Spec{
+		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, FileBytes: b.limits.DiskBytes,
+	})
+	if err != nil {
+		return nil, errors.Join(err, near.Close(), specW.Close())
+	}
+	if err := c.d.starter.start(b.cmd, b.group); err != nil {
+		b.cmd = nil
+		return nil, errors.Join(fmt.Errorf("start bubblewrap: %w", err), near.Close(), specW.Close())
+	}
+	for _, f := range files { // the box has its own; the locks are now its alone
+		_ = f.Close()
+	}
+	files = nil
+	b.owned.Go(b.reap)
+
+	// The spec may be larger than a pipe holds, so it is written while the guest
+	// is awaited; both end when the box does.
+	b.owned.Go(func() {
+		_, _ = specW.Write(said) // a guest that doesn't read it fails the handshake
+		_ = specW.Close()
+	})
+	b.owned.Go(func() {
+		<-b.done
+		_ = specW.Close()
+	})
+	if err := b.identify(ctx, infoR); err != nil {
+		return nil, also(b.explain(err), near.Close())
+	}
+	b.session, err = tether.Accept(ctx, near, tether.Options{
+		Token: token, Handler: spec.Handler, Limits: spec.TetherLimits, Logger: c.d.opts.Logger,
+	})
+	if err != nil {
+		return nil, b.explain(err)
+	}
+	b.watch()
+	return b, nil
+}
+
+func (b *box) root() string {
+	if b.spec.Root != "" {
+		return b.spec.Root
+	}
+	for _, m := range b.spec.Mounts {
+		if m.Target == defaultRoot {
+			return defaultRoot
+		}
+	}
+	return home
+}
+
+func socketPair() (net.Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the tether: %w", err)
+	}
+	mine := os.NewFile(uintptr(fds[0]), "tether")
+	defer mine.Close()
+	conn, err := net.FileConn(mine)
+	if err != nil {
+		return nil, nil, errors.Join(err, unix.Close(fds[1]))
+	}
+	return conn, os.NewFile(uintptr(fds[1]), "tether"), nil
+}
+
+// identify learns the guest's process from bubblewrap and takes hold of it.
+func (b *box) identify(ctx context.Context, info *os.File) error {
+	stop := context.AfterFunc(ctx, func() { _ = info.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var said struct {
+		Child int `json:"child-pid"`
+	}
+	if err := json.NewDecoder(io.LimitReader(info, 4096)).Decode(&said); err != nil || said.Child <= 1 {
+		return errors.New("bubblewrap did not start the box")
+	}
+	fd, err := unix.PidfdOpen(said.Child, 0)
+	if err != nil {
+		return fmt.Errorf("take hold of the box: %w", err)
+	}
+	namespace, err := os.Readlink("/proc/" + strconv.Itoa(said.Child) + "/ns/pid")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(b.run, "pidns"), []byte(namespace), 0o600)
+	}
+	b.mu.Lock()
+	b.pid, b.pidfd = said.Child, fd
+	b.mu.Unlock()
+	if err != nil && !errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("note the box's process namespace: %w", err)
+	}
+	return nil
+}
+
+// explain adds what bubblewrap or the guest said to an error of starting.
+func (b *box) explain(err error) error {
+	b.shoot()
+	<-b.done
+	if said := b.tail.String(); said != "" {
+		return fmt.Errorf("%w (the box said: %s)", err, said)
+	}
+	return err
+}
+
+// abandon undoes a start that failed.
+func (b *box) abandon() error {
+	if b.cmd != nil {
+		b.shoot()
+		<-b.done
+		b.owned.Wait()
+		return nil
+	}
+	close(b.done)
+	return b.clean()
+}
+
+// also adds a second error without hiding the first one's code.
+func also(err, more error) error {
+	if more == nil {
+		return err
+	}
+	return fmt.Errorf("%w (and then: %v)", err, more)
+}
+
+// openWork lets the owner of an overlay's work directory remove it: the kernel
+// leaves a directory in it that only root may open.
+func openWork(mounts []sandbox.Mount) error {
+	var errs []error
+	for _, m := range mounts {
+		if m.Work == "" {
+			continue
+		}
+		if err := os.Chmod(filepath.Join(m.Work, "work"), 0o700); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *box) clean() error {
+	var errs []error
+	for i := len(b.cleanup) - 1; i >= 0; i-- {
+		errs = append(errs, b.cleanup[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// reap waits for bubblewrap, which ends only after the last process of the
+// box's process namespace, and then removes what the driver made.
+func (b *box) reap() {
+	werr := b.cmd.Wait()
+	b.sweep()
+	oom := b.group.oomKills()
+	b.mu.Lock()
+	session := b.session
+	if b.ending == nil {
+		b.ending = &sandbox.Ended{Box: b.spec.ID, Reason: sandbox.Crashed, Detail: b.tail.String()}
+		if oom > 0 {
+			b.ending.Reason, b.ending.Detail = sandbox.Memory, fmt.Sprintf("it used its %d MiB of memory", b.limits.MemoryBytes>>20)
+		} else if b.ending.Detail == "" && werr != nil {
+			b.ending.Detail = werr.Error()
+		}
+	}
+	b.mu.Unlock()
+	if session != nil {
+		_ = session.Close()
+	}
+	err := b.clean()
+	b.mu.Lock()
+	b.err, b.unclean = b.ending, err
+	if b.pidfd >= 0 {
+		_ = unix.Close(b.pidfd)
+		b.pidfd = -1
+	}
+	b.mu.Unlock()
+	b.c.forget(b)
+	close(b.done)
+}
+
+// sweep kills what bubblewrap left in the box's group. Killed while it starts, it
+// leaves a child that waits for it for ever and is not yet set to die with it.
+func (b *box) sweep() {
+	if b.group == nil {
+		return
+	}
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		left := 0
+		for _, pid := range b.group.members() {
+			if pid != os.Getpid() {
+				left++
+				_ = unix.Kill(pid, unix.SIGKILL) // gone meanwhile, or about to be
+			}
+		}
+		if left == 0 {
+			return
+		}
+	}
+}
+
+// watch starts what may end the box.
+func (b *box) watch() {
+	if b.limits.WallTime > 0 {
+		timer := time.AfterFunc(b.limits.WallTime-time.Since(b.begin), func() {
+			b.end(sandbox.TimedOut, fmt.Sprintf("it ran for %v", b.limits.WallTime))
+		})
+		b.owned.Go(func() { <-b.done; timer.Stop() })
+	}
+	b.owned.Go(func() {
+		select {
+		case <-b.done:
+		case <-b.session.Done():
+			if err := b.session.Err(); err != nil {
+				b.end(sandbox.Tampered, err.Error())
+				return
+			}
+			// The guest ended, or is about to; it is given a moment so that the
+			// reason is its own.
+			select {
+			case <-b.done:
+			case <-time.After(time.Second):
+				b.end(sandbox.Crashed, "its guest hung up")
+			}
+		}
+	})
+	if b.limits.DiskBytes > 0 || b.limits.DiskInodes > 0 {
+		b.disk = newSampler(b)
+		b.owned.Go(b.disk.run)
+	}
+}
+
+// end notes the reason, if it is the first, and kills the box without waiting.
+func (b *box) end(reason sandbox.Reason, detail string) {
+	b.mu.Lock()
+	if b.ending == nil {
+		b.ending = &sandbox.Ended{Box: b.spec.ID, Reason: reason, Detail: detail}
+	}
+	b.mu.Unlock()
+	b.shoot()
+}
+
+// shoot kills the guest; as it is process 1 of its namespace, the kernel kills
+// all others with it.
+func (b *box) shoot() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-b.done:
+		return
+	default:
+	}
+	if b.group != nil {
+		_ = b.group.kill() // where it can't, the namespace does it
+	}
+	if b.pidfd >= 0 {
+		_ = unix.PidfdSendSignal(b.pidfd, unix.SIGKILL, nil, 0)
+		return
+	}
+	if b.cmd != nil {
+		_ = b.cmd.Process.Kill()
+	}
+}
+
+// ID implements sandbox.Box.
+func (b *box) ID() string { return b.spec.ID }
+
+// Kind implements sandbox.Box.
+func (b *box) Kind() contract.BoxKind { return b.spec.Kind }
+
+// Tether implements sandbox.Box.
+func (b *box) Tether() *tether.Session { return b.session }
+
+// Signal implements sandbox.Box.
+func (b *box) Signal(ctx context.Context, sig syscall.Signal) error {
+	return guest.NewClient(b.session.Transport()).Signal(ctx, sig)
+}
+
+// Usage implements sandbox.Box.
+func (b *box) Usage(ctx context.Context) (sandbox.Usage, error) {
+	select {
+	case <-b.done:
+		return sandbox.Usage{}, fault.New("sandbox/local.Usage", fault.NotFound, "", b.Err())
+	default:
+	}
+	u := sandbox.Usage{Wall: time.Since(b.begin)}
+	b.group.usage(&u)
+	if b.disk != nil {
+		u.DiskBytes, u.DiskInodes = b.disk.last()
+	}
+	return u, ctx.Err()
+}
+
+// Kill implements sandbox.Box.
+func (b *box) Kill() error {
+	b.end(sandbox.Killed, "")
+	select {
+	case <-b.done:
+	case <-time.After(10 * time.Second):
+		// A process in the middle of a device's work can't be killed yet.
+		return fault.New("sandbox/local.Kill", fault.Timeout, "Look for a stuck disk or network file system.", fmt.Errorf("box %s is still not gone after 10 s", b.spec.ID))
+	}
+	b.owned.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fault.Wrap("sandbox/local.Kill", b.unclean)
+}
+
+// Done implements sandbox.Box.
+func (b *box) Done() <-chan struct{} { return b.done }
+
+// Err implements sandbox.Box.
+func (b *box) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// tailWriter keeps the end of what is written to it.
+type tailWriter struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 4096
+
+func (t *tailWriter) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p[max(0, len(p)-tailSize):]...)
+	t.buf = t.buf[max(0, len(t.buf)-tailSize):]
+	return len(p), nil
+}
+
+func (t *tailWriter) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.buf))
+}

@@ -1,0 +1,372 @@
+package local
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// controllers that a box's limits need, with what it means to lack one.
+var controllers = []struct{ name, lack string }{
+	{"memory", "A box's memory is not limited: one that grows can slow down or stop the machine."},
+	{"pids", "The number of a box's processes is not limited: a fork bomb can slow down or stop the machine."},
+	{"cpu", "A box's processor time is not limited: one with many busy processes takes it from the others."},
+}
+
+// cgroups knows where groups for boxes can be made. In version 2 all
+// controllers share one directory; in version 1 (and hybrid) each has its own.
+type cgroups struct {
+	v2     bool
+	parent map[string]string // controller → directory that groups are made in
+	home   map[string]string // version 1: where this process is, for the starter to return to
+	notes  []sandbox.Finding
+}
+
+// cgroupMounts and cgroupSelf are files in /proc; tests read others.
+func detectCgroups(mountinfo, self string) *cgroups {
+	c := &cgroups{parent: map[string]string{}, home: map[string]string{}}
+	mounts, unified := readMounts(mountinfo)
+	paths := readSelf(self)
+	for name, m := range mounts {
+		if p, ok := m.resolve(paths[name]); ok && wantController(name) {
+			c.home[name] = p
+			if writable(p) {
+				c.parent[name] = p
+			}
+		}
+	}
+	if len(c.home) == 0 && unified.dir != "" {
+		c.v2 = true
+		if p, ok := unified.resolve(paths[""]); ok {
+			c.delegate(p)
+		}
+	}
+	for _, k := range controllers {
+		if c.parent[k.name] == "" {
+			c.notes = append(c.notes, sandbox.Finding{
+				ID: "cgroup-" + k.name, Severity: sandbox.Weak, Text: k.lack,
+				Hint: "Run choir as a systemd service with Delegate=yes, or where it may write its cgroup's " + k.name + " controller.",
+			})
+		}
+	}
+	return c
+}
+
+func wantController(name string) bool {
+	for _, k := range controllers {
+		if k.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+type cgroupMount struct{ dir, root string }
+
+// resolve turns a path of /proc/self/cgroup into a directory.
+func (m cgroupMount) resolve(path string) (string, bool) {
+	if path == "" {
+		return "", false
+	}
+	if m.root != "/" {
+		rest, ok := strings.CutPrefix(path, m.root)
+		if !ok {
+			return "", false
+		}
+		path = rest
+	}
+	return filepath.Join(m.dir, path), true
+}
+
+func readMounts(file string) (v1 map[string]cgroupMount, v2 cgroupMount) {
+	v1 = map[string]cgroupMount{}
+	f, err := os.Open(file)
+	if err != nil {
+		return v1, v2
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		head, tail, ok := strings.Cut(lines.Text(), " - ")
+		a, b := strings.Fields(head), strings.Fields(tail)
+		if !ok || len(a) < 5 || len(b) < 3 {
+			continue
+		}
+		m := cgroupMount{dir: a[4], root: a[3]}
+		switch b[0] {
+		case "cgroup2":
+			v2 = m
+		case "cgroup":
+			for _, o := range strings.Split(b[2], ",") {
+				v1[o] = m
+			}
+		}
+	}
+	return v1, v2
+}
+
+func readSelf(file string) map[string]string {
+	out := map[string]string{}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return out
+	}
+	for line := range strings.Lines(string(data)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) == 3 {
+			for _, name := range strings.Split(parts[1], ",") {
+				out[name] = parts[2]
+			}
+		}
+	}
+	return out
+}
+
+func writable(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }
+
+// delegate prepares a version 2 directory to have groups with controllers below
+// it, which needs that no process is in it: this one moves into a leaf.
+func (c *cgroups) delegate(dir string) {
+	if !writable(dir) || !writable(filepath.Join(dir, "cgroup.subtree_control")) {
+		return
+	}
+	available, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return
+	}
+	enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return
+	}
+	var missing []string
+	for _, k := range controllers {
+		if hasWord(string(available), k.name) && !hasWord(string(enabled), k.name) {
+			missing = append(missing, k.name)
+		}
+	}
+	if len(missing) > 0 {
+		leaf := filepath.Join(dir, "choir-control")
+		if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return
+		}
+		if err := writeFile(filepath.Join(leaf, "cgroup.procs"), "0"); err != nil {
+			return
+		}
+		for _, name := range missing {
+			// One that can't be enabled is missing in the notes.
+			_ = writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+name)
+		}
+		if enabled, err = os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")); err != nil {
+			return
+		}
+	}
+	for _, k := range controllers {
+		if hasWord(string(enabled), k.name) {
+			c.parent[k.name] = dir
+		}
+	}
+}
+
+func hasWord(s, word string) bool {
+	for _, w := range strings.Fields(s) {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+func writeFile(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// group is one box's cgroup; its zero value stands for none.
+type group struct {
+	c    *cgroups
+	dirs map[string]string // controller → directory; in version 2 all the same
+}
+
+// make creates the group and sets the limits before anything is in it.
+func (c *cgroups) make(name string, l sandbox.Limits) (*group, error) {
+	g := &group{c: c, dirs: map[string]string{}}
+	for controller, parent := range c.parent {
+		dir := filepath.Join(parent, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, errors.Join(fmt.Errorf("make a cgroup: %w", err), g.remove())
+		}
+		g.dirs[controller] = dir
+	}
+	set := func(controller, file, value string) error {
+		dir, ok := g.dirs[controller]
+		if !ok {
+			return nil
+		}
+		if err := writeFile(filepath.Join(dir, file), value); err != nil {
+			return fmt.Errorf("limit the box's %s: %w", controller, err)
+		}
+		return nil
+	}
+	memory, pids := strconv.FormatInt(l.MemoryBytes, 10), strconv.Itoa(l.Pids)
+	var err error
+	if c.v2 {
+		err = errors.Join(set("memory", "memory.max", memory), set("pids", "pids.max", pids))
+		// Swap would only make the limit slower to reach.
+		if dir, ok := g.dirs["memory"]; ok && exists(filepath.Join(dir, "memory.swap.max")) {
+			err = errors.Join(err, set("memory", "memory.swap.max", "0"))
+		}
+		if l.CPUPercent > 0 {
+			err = errors.Join(err, set("cpu", "cpu.max", strconv.Itoa(l.CPUPercent*1000)+" 100000"))
+		}
+	} else {
+		err = errors.Join(set("memory", "memory.limit_in_bytes", memory), set("pids", "pids.max", pids))
+		if dir, ok := g.dirs["memory"]; ok && exists(filepath.Join(dir, "memory.memsw.limit_in_bytes")) {
+			err = errors.Join(err, set("memory", "memory.memsw.limit_in_bytes", memory))
+		}
+		if l.CPUPercent > 0 {
+			err = errors.Join(err, set("cpu", "cpu.cfs_period_us", "100000"), set("cpu", "cpu.cfs_quota_us", strconv.Itoa(l.CPUPercent*1000)))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, g.remove())
+	}
+	return g, nil
+}
+
+func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
+
+// enter puts the calling thread into a version 1 group, so that what it starts
+// is born there. Moving a process after its birth would stop the whole machine's
+// forks for some milliseconds; a thread that moves itself does not.
+func (g *group) enter() error {
+	for controller, dir := range g.dirs {
+		if err := writeFile(filepath.Join(dir, "tasks"), "0"); err != nil {
+			return fmt.Errorf("enter the box's %s group: %w", controller, err)
+		}
+	}
+	return nil
+}
+
+func (g *group) leave() error {
+	var errs []error
+	for controller := range g.dirs {
+		if err := writeFile(filepath.Join(g.c.home[controller], "tasks"), "0"); err != nil {
+			errs = append(errs, fmt.Errorf("leave the box's %s group: %w", controller, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kill ends everything in the group where the kernel can do that at once.
+func (g *group) kill() error {
+	if !g.c.v2 {
+		return nil
+	}
+	for _, dir := range g.dirs {
+		if err := writeFile(filepath.Join(dir, "cgroup.kill"), "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return nil
+}
+
+// members lists the processes in the group.
+func (g *group) members() []int {
+	for _, dir := range g.dirs {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		var out []int
+		for _, f := range strings.Fields(string(data)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				out = append(out, pid)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// remove removes an empty group. The kernel may need a moment after the last
+// process was waited for.
+func (g *group) remove() error {
+	var errs []error
+	for _, dir := range g.dirs {
+		deadline := time.Now().Add(2 * time.Second)
+		for {
+			err := syscall.Rmdir(dir)
+			if err == nil || errors.Is(err, syscall.ENOENT) {
+				break
+			}
+			if !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
+				errs = append(errs, fmt.Errorf("remove the cgroup %s: %w", dir, err))
+				break
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (g *group) read(controller, file string) string {
+	dir, ok := g.dirs[controller]
+	if !ok {
+		return ""
+	}
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// number reads one figure: of the whole file, or of the line that starts with key.
+func number(s, key string) int64 {
+	if key == "" {
+		n, _ := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+		return n
+	}
+	for line := range strings.Lines(s) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+func (g *group) oomKills() int64 {
+	if g.c.v2 {
+		return number(g.read("memory", "memory.events"), "oom_kill")
+	}
+	return number(g.read("memory", "memory.oom_control"), "oom_kill")
+}
+
+func (g *group) usage(u *sandbox.Usage) {
+	if g.c.v2 {
+		u.MemoryBytes = number(g.read("memory", "memory.current"), "")
+		u.MemoryPeak = number(g.read("memory", "memory.peak"), "")
+		u.CPU = time.Duration(number(g.read("cpu", "cpu.stat"), "usage_usec")) * time.Microsecond
+	} else {
+		u.MemoryBytes = number(g.read("memory", "memory.usage_in_bytes"), "")
+		u.MemoryPeak = number(g.read("memory", "memory.max_usage_in_bytes"), "")
+	}
+	u.Pids = int(number(g.read("pids", "pids.current"), ""))
+	u.OOMKills = g.oomKills()
+}

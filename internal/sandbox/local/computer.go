@@ -1,0 +1,317 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+type computer struct {
+	d      *Driver
+	spec   sandbox.ComputerSpec
+	dir    string // the computer's boxes/
+	prefix string // of its boxes' cgroups
+
+	mu     sync.Mutex
+	boxes  map[string]*box // nil value: being made
+	closed bool
+}
+
+var boxID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Box implements sandbox.Computer.
+func (c *computer) Box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+	const op = "sandbox/local.Box"
+	if !boxID.MatchString(spec.ID) {
+		return nil, fault.New(op, fault.Invalid, "", fmt.Errorf("%.80q is no box id", spec.ID))
+	}
+	if err := checkSpec(spec); err != nil {
+		return nil, fault.New(op, fault.Invalid, "", err)
+	}
+	c.mu.Lock()
+	_, taken := c.boxes[spec.ID]
+	switch {
+	case c.closed:
+		c.mu.Unlock()
+		return nil, fault.New(op, fault.Unavailable, "", errors.New("the computer is closed"))
+	case taken:
+		c.mu.Unlock()
+		return nil, fault.New(op, fault.InUse, "", fmt.Errorf("box %s is open", spec.ID))
+	}
+	c.boxes[spec.ID] = nil
+	c.mu.Unlock()
+
+	b, err := c.open(ctx, spec)
+	c.mu.Lock()
+	if err != nil {
+		delete(c.boxes, spec.ID)
+		c.mu.Unlock()
+		return nil, fault.Wrap(op, err)
+	}
+	c.boxes[spec.ID] = b
+	closed := c.closed
+	c.mu.Unlock()
+	if closed { // Close didn't see it yet
+		return nil, also(fault.New(op, fault.Unavailable, "", errors.New("the computer is closed")), b.Kill())
+	}
+	return b, nil
+}
+
+func (c *computer) forget(b *box) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.boxes[b.spec.ID] == b {
+		delete(c.boxes, b.spec.ID)
+	}
+}
+
+func (c *computer) list() []*box {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []*box
+	for _, b := range c.boxes {
+		if b != nil {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// Boxes implements sandbox.Computer.
+func (c *computer) Boxes() []sandbox.Box {
+	var out []sandbox.Box
+	for _, b := range c.list() {
+		out = append(out, b)
+	}
+	return out
+}
+
+// Notes implements sandbox.Computer.
+func (c *computer) Notes() []sandbox.Finding { return c.d.weaknesses() }
+
+// Pause implements sandbox.Computer. The guests themselves go on, so that
+// tethers live.
+func (c *computer) Pause(ctx context.Context) error { return c.signal(ctx, syscall.SIGSTOP) }
+
+// Resume implements sandbox.Computer.
+func (c *computer) Resume(ctx context.Context) error { return c.signal(ctx, syscall.SIGCONT) }
+
+func (c *computer) signal(ctx context.Context, sig syscall.Signal) error {
+	var errs []error
+	for _, b := range c.list() {
+		if err := b.Signal(ctx, sig); err != nil {
+			select {
+			case <-b.Done(): // it ended meanwhile
+			default:
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close implements sandbox.Computer.
+func (c *computer) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	var errs []error
+	for _, b := range c.list() {
+		errs = append(errs, b.Kill())
+	}
+	c.d.mu.Lock()
+	delete(c.d.computers, c.spec.Dir)
+	c.d.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// sweep ends and removes what an earlier process left. Boxes die with their
+// control plane, but not in the same instant; their locks tell when.
+func (c *computer) sweep(ctx context.Context) error {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	for _, e := range entries {
+		run := filepath.Join(c.dir, e.Name(), runDir)
+		if _, err := os.Lstat(run); !e.IsDir() || err != nil {
+			continue
+		}
+		g := &group{c: c.d.cgroups, dirs: map[string]string{}}
+		for controller, parent := range c.d.cgroups.parent {
+			if dir := filepath.Join(parent, c.prefix+e.Name()); exists(dir) {
+				g.dirs[controller] = dir
+			}
+		}
+		lock, err := awaitLock(ctx, filepath.Join(run, "lock"), g)
+		if err != nil {
+			return fault.New("", fault.InUse, "Stop the other choir process that runs this computer.", fmt.Errorf("box %s still lives: %w", e.Name(), err))
+		}
+		err = errors.Join(awaitEmpty(ctx, g, run), g.remove(), removeTree(run), lock.Close())
+		if err != nil {
+			return fmt.Errorf("clear box %s: %w", e.Name(), err)
+		}
+		_ = os.Remove(filepath.Join(c.dir, e.Name())) // only if nothing else is in it
+	}
+	// Groups whose box directory is gone.
+	for controller, parent := range c.d.cgroups.parent {
+		left, err := filepath.Glob(filepath.Join(parent, c.prefix+"*"))
+		if err != nil {
+			return err
+		}
+		for _, dir := range left {
+			g := &group{c: c.d.cgroups, dirs: map[string]string{controller: dir}}
+			if err := errors.Join(awaitEmpty(ctx, g, ""), g.remove()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lockFile takes a lock that is given up only when the last process that
+// inherited it has gone.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fault.New("", fault.InUse, "", fmt.Errorf("%s is locked by a box that still lives", path))
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// awaitLock waits for a dead owner's boxes to be gone, and after a while helps.
+func awaitLock(ctx context.Context, path string, g *group) (*os.File, error) {
+	for begin := time.Now(); ; {
+		f, err := lockFile(path)
+		if err == nil || !fault.Is(err, fault.InUse) {
+			return f, err
+		}
+		if time.Since(begin) > time.Second {
+			killOrphans(path, g)
+			begin = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// awaitEmpty kills what is left of a box that nobody owns and waits for it: by
+// its cgroup, and by its process namespace, whose number the box's directory
+// holds.
+func awaitEmpty(ctx context.Context, g *group, run string) error {
+	namespace := ""
+	if run != "" {
+		data, err := os.ReadFile(filepath.Join(run, "pidns"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		namespace = strings.TrimSpace(string(data))
+	}
+	for {
+		left := g.members()
+		if namespace != "" {
+			left = append(left, inNamespace(namespace)...)
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if err := g.kill(); err != nil {
+			return err
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone meanwhile, or about to be
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("processes %v are still there: %w", left, ctx.Err())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// inNamespace lists processes of a process namespace, such as "pid:[4026532001]".
+func inNamespace(name string) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, e := range entries {
+		pid := 0
+		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {
+			continue
+		}
+		if ns, err := os.Readlink("/proc/" + e.Name() + "/ns/pid"); err == nil && ns == name {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// removeTree removes a directory that a box may have written to: nothing in it
+// is followed, and directories made unreadable are made readable.
+func removeTree(path string) error {
+	err := os.RemoveAll(path)
+	if err == nil || !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	if err := openUp(unix.AT_FDCWD, path, 0); err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+func openUp(at int, name string, depth int) error {
+	if depth > maxDepth {
+		return nil
+	}
+	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil // not a directory, or gone
+	}
+	defer unix.Close(fd)
+	if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o700); err != nil {
+		return err
+	}
+	dir, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := openUp(fd, e.Name(), depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package local_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/sandboxtest"
+)
+
+// Doctor and Notes tell what holds here, each with a stable id and something to do.
+func TestDoctor(t *testing.T) {
+	d := open(t)
+	e := sandboxtest.NewEnv(t, d)
+	seen := map[string]sandbox.Finding{}
+	for _, f := range d.Doctor(t.Context()) {
+		if f.ID == "" || f.Text == "" || seen[f.ID].ID != "" {
+			t.Errorf("finding %+v", f)
+		}
+		if f.Severity == sandbox.Fatal {
+			t.Errorf("boxes start here, but doctor says %+v", f)
+		}
+		if f.Severity == sandbox.Weak && f.Hint == "" {
+			t.Errorf("%s says nothing to do", f.ID)
+		}
+		seen[f.ID] = f
+	}
+	if _, ok := seen["disk-quota"]; !ok {
+		t.Error("the missing disk quota is not told")
+	}
+	if _, ok := seen["root"]; ok != (os.Geteuid() == 0) {
+		t.Errorf("running as %d: root finding %v", os.Geteuid(), ok)
+	}
+	// A limit that is not noted as missing is really there.
+	_, g := e.Box(t, sandbox.BoxSpec{Limits: sandbox.Limits{Pids: 60}})
+	r := sandboxtest.Run(t, g, "sh", "-c", "for i in $(seq 100); do sleep 30 & done 2>&1; wait -n 2>/dev/null; true")
+	if _, missing := seen["cgroup-pids"]; !missing && !strings.Contains(r.Out+r.Err, "fork") {
+		t.Errorf("100 processes were started where 60 are allowed: %+v", r)
+	}
+	if len(e.Computer.Notes()) != len(seen) {
+		t.Errorf("%d notes, %d findings", len(e.Computer.Notes()), len(seen))
+	}
+}

@@ -1,0 +1,182 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// Options configure the driver.
+type Options struct {
+	// Guest is the path of the guest binary on this machine. It is started in
+	// boxes as "GUEST guest KIND" and on the host as "GUEST launch …".
+	Guest string
+	// Dir is a directory of the driver's own, for what all boxes share.
+	Dir string
+	// Bubblewrap is the bwrap binary; empty: found in PATH.
+	Bubblewrap string
+	// ReadOnly lists further host directories that every box sees at the same
+	// place, read-only. /usr always is.
+	ReadOnly []string
+	// CAFile names PEM certificates that boxes trust beside the machine's own.
+	CAFile string
+	Logger *slog.Logger
+}
+
+// Driver makes boxes with bubblewrap.
+type Driver struct {
+	opts    Options
+	bwrap   string
+	cgroups *cgroups
+	starter *starter
+	etc     string
+	layout  []string // arguments that are the same for every box
+
+	mu        sync.Mutex
+	computers map[string]*computer
+	closed    bool
+}
+
+// New checks what the machine offers. Errors: fault.Missing without bubblewrap
+// or user namespaces, with a hint that says how to get them.
+func New(ctx context.Context, o Options) (*Driver, error) {
+	const op = "sandbox/local.New"
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Guest == "" || o.Dir == "" || !filepath.IsAbs(o.Guest) || !filepath.IsAbs(o.Dir) {
+		return nil, fault.New(op, fault.Invalid, "", errors.New("the guest binary and the driver's directory must be absolute paths"))
+	}
+	if err := unix.Access(o.Guest, unix.X_OK); err != nil {
+		return nil, fault.New(op, fault.Missing, "Build choir with `make build`.", fmt.Errorf("the guest binary %s: %w", o.Guest, err))
+	}
+	d := &Driver{opts: o, computers: map[string]*computer{}}
+	var err error
+	if d.bwrap, err = findBubblewrap(o.Bubblewrap); err != nil {
+		return nil, err
+	}
+	if err := d.probe(ctx); err != nil {
+		return nil, err
+	}
+	d.etc = filepath.Join(o.Dir, "etc")
+	if err := makeEtc(d.etc); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if o.CAFile != "" {
+		if err := addCA(filepath.Join(d.etc, certsInEtc), o.CAFile); err != nil {
+			return nil, fault.New(op, fault.Invalid, "Correct egress.ca_file: it must hold certificates as PEM.", err)
+		}
+	}
+	// Descriptors that this process was itself started with would be inherited
+	// by every box, and Go leaves them open.
+	if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fault.New(op, fault.Missing, "Use Linux 5.11 or newer.", fmt.Errorf("keep descriptors out of boxes: %w", err))
+	}
+	d.layout = d.commonArgs()
+	d.cgroups = detectCgroups("/proc/self/mountinfo", "/proc/self/cgroup")
+	d.starter = newStarter()
+	return d, nil
+}
+
+const (
+	hintBubblewrap = "Install bubblewrap 0.8 or newer, for example: sudo apt-get install bubblewrap"
+	hintUserns     = "Allow user namespaces: sudo sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1 (and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0)"
+)
+
+func findBubblewrap(path string) (string, error) {
+	if path == "" {
+		path = "bwrap"
+	}
+	found, err := exec.LookPath(path)
+	if err != nil {
+		return "", fault.New("sandbox/local", fault.Missing, hintBubblewrap, errors.New("bubblewrap (bwrap) is not installed; without it nothing can be isolated"))
+	}
+	return filepath.Abs(found)
+}
+
+// probe starts an empty box: the only honest way to know that boxes start.
+func (d *Driver) probe(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, d.bwrap, "--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
+		"--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--ro-bind", d.opts.Guest, "/guest", "--proc", "/proc", "--dev", "/dev", "/guest", "version")
+	cmd.Env = []string{}
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return fault.Wrap("sandbox/local", ctx.Err())
+	}
+	var exit *exec.ExitError
+	if err == nil || errors.As(err, &exit) && strings.Contains(string(out), "usage: ") {
+		return nil // it ran
+	}
+	text := strings.TrimSpace(string(out))
+	hint := hintUserns
+	if strings.Contains(text, "nknown option") {
+		hint = hintBubblewrap
+	}
+	return fault.New("sandbox/local", fault.Missing, hint, fmt.Errorf("bubblewrap can't make a box here: %.300s", text))
+}
+
+// Name implements sandbox.Driver.
+func (d *Driver) Name() string { return "local" }
+
+// Open implements sandbox.Driver.
+func (d *Driver) Open(ctx context.Context, spec sandbox.ComputerSpec) (sandbox.Computer, error) {
+	const op = "sandbox/local.Open"
+	if err := spec.CID.Validate(); err != nil {
+		return nil, fault.New(op, fault.Invalid, "", err)
+	}
+	if !filepath.IsAbs(spec.Dir) {
+		return nil, fault.New(op, fault.Invalid, "", errors.New("the computer's directory must be an absolute path"))
+	}
+	sum := sha256.Sum256([]byte(spec.Dir))
+	c := &computer{d: d, spec: spec, dir: filepath.Join(spec.Dir, "boxes"), prefix: "choir." + hex.EncodeToString(sum[:6]) + ".", boxes: map[string]*box{}}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fault.New(op, fault.Unavailable, "", errors.New("the driver is closed"))
+	}
+	if d.computers[spec.Dir] != nil {
+		return nil, fault.New(op, fault.InUse, "", fmt.Errorf("computer %s is open already", spec.CID))
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if err := c.sweep(ctx); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	d.computers[spec.Dir] = c
+	return c, nil
+}
+
+// Close closes every computer.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	var open []*computer
+	for _, c := range d.computers {
+		open = append(open, c)
+	}
+	d.mu.Unlock()
+	var errs []error
+	for _, c := range open {
+		errs = append(errs, c.Close())
+	}
+	d.starter.close()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,73 @@
+package local_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// A process that was being set up when its control plane was killed waits for
+// it for ever, and holds the box's lock. The next control plane ends it, but
+// not while the one that opened the box lives.
+func TestAnOrphanThatHoldsTheLockIsEnded(t *testing.T) {
+	d, dir := open(t), t.TempDir()
+	run := filepath.Join(dir, "boxes", "stuck", ".run")
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(run, "lock")
+	stuck := exec.Command("flock", lock, "sleep", "1000")
+	if err := stuck.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- stuck.Wait() }()
+	t.Cleanup(func() { _ = stuck.Process.Kill() })
+	for deadline := time.Now().Add(10 * time.Second); exec.Command("flock", "-n", lock, "true").Run() == nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the lock was not taken")
+		}
+	}
+	owner := func(pid int) {
+		t.Helper()
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getpid()) + "/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		started := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))[19]
+		if err := os.WriteFile(filepath.Join(run, "owner"), []byte(strconv.Itoa(pid)+" "+started), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner(os.Getpid())
+	short, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+	defer cancel()
+	if _, err := d.Open(short, sandbox.ComputerSpec{CID: contract.NewCID(), Dir: dir}); !fault.Is(err, fault.InUse) {
+		t.Fatalf("while the owner lives: %v; want in_use", err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("a living owner's process was ended: %v", err)
+	default:
+	}
+	owner(1 << 22) // above the highest number a process can have
+	c, err := d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the orphan still lives")
+	}
+}

@@ -1,0 +1,152 @@
+package local
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The filter is classic BPF over struct seccomp_data: nr at 0, arch at 4, the
+// instruction pointer at 8, six arguments of 8 bytes at 16 (little endian on
+// both architectures, so an argument's low word comes first).
+const (
+	offNr   = 0
+	offArch = 4
+	offArg0 = 16
+	offArg1 = 24
+
+	retAllow  = unix.SECCOMP_RET_ALLOW
+	retEPERM  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	retENOSYS = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	retKill   = unix.SECCOMP_RET_KILL_PROCESS
+)
+
+type instruction = unix.SockFilter
+
+// assembler writes a program whose every test ends in a return, so that all
+// jumps are short and forward.
+type assembler []instruction
+
+func (a *assembler) load(offset uint32) {
+	*a = append(*a, instruction{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset})
+}
+
+func (a *assembler) ret(action uint32) {
+	*a = append(*a, instruction{Code: unix.BPF_RET | unix.BPF_K, K: action})
+}
+
+// ifEqual returns action when the loaded word is k.
+func (a *assembler) ifEqual(k, action uint32) {
+	*a = append(*a, instruction{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jf: 1})
+	a.ret(action)
+}
+
+// unlessEqual returns action when the loaded word is not k.
+func (a *assembler) unlessEqual(k, action uint32) {
+	*a = append(*a, instruction{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jt: 1})
+	a.ret(action)
+}
+
+// ifAtLeast returns action when the loaded word is k or more.
+func (a *assembler) ifAtLeast(k, action uint32) {
+	*a = append(*a, instruction{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: k, Jf: 1})
+	a.ret(action)
+}
+
+// ifBits returns action when the loaded word has any bit of k.
+func (a *assembler) ifBits(k, action uint32) {
+	*a = append(*a, instruction{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: k, Jf: 1})
+	a.ret(action)
+}
+
+// call runs body, which must load what it tests, for one system call, and lets
+// the call pass when body returned nothing.
+func (a *assembler) call(nr uint32, body func(*assembler)) {
+	var inner assembler
+	body(&inner)
+	inner.ret(retAllow)
+	*a = append(*a, instruction{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jf: uint8(len(inner))})
+	*a = append(*a, inner...)
+}
+
+// refused answers EPERM: what a program in a box has no business with.
+var refused = append([]uint32{
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+	unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PROCESS_MADVISE,
+	unix.SYS_SETNS, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT,
+	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME,
+	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_VHANGUP,
+	unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES, unix.SYS_FANOTIFY_INIT,
+}, refusedHere...)
+
+// Filter builds the program for this architecture.
+func filter() []instruction {
+	var a assembler
+	a.load(offArch)
+	a.unlessEqual(auditArch, retKill)
+	a.load(offNr)
+	if x32Bit != 0 {
+		a.ifAtLeast(x32Bit, retENOSYS)
+	}
+	// Programs fall back to clone and to epoll; the filter can't look into the
+	// structures these take.
+	a.ifEqual(unix.SYS_CLONE3, retENOSYS)
+	for _, nr := range []uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
+		a.ifEqual(nr, retENOSYS)
+	}
+	for _, nr := range refused {
+		a.ifEqual(nr, retEPERM)
+	}
+	for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
+		a.call(nr, func(a *assembler) {
+			a.load(offArg0)
+			a.ifBits(unix.CLONE_NEWUSER, retEPERM)
+		})
+	}
+	a.call(unix.SYS_IOCTL, func(a *assembler) {
+		// The kernel looks at the low word only, so the filter must too.
+		a.load(offArg1)
+		a.ifEqual(unix.TIOCSTI, retEPERM)
+		a.ifEqual(tioclinux, retEPERM)
+	})
+	// Sockets of the host's kernel that a network namespace doesn't cover, or
+	// that nothing in a box needs.
+	a.call(unix.SYS_SOCKET, func(a *assembler) {
+		a.load(offArg0)
+		for _, family := range []uint32{unix.AF_VSOCK, unix.AF_ALG, unix.AF_PACKET, unix.AF_KEY, unix.AF_BLUETOOTH, unix.AF_TIPC, unix.AF_RDS} {
+			a.ifEqual(family, retEPERM)
+		}
+	})
+	a.ret(retAllow)
+	return a
+}
+
+const tioclinux = 0x541C
+
+// filterFile puts the program in an anonymous file, for bubblewrap to read.
+func filterFile() (*os.File, error) {
+	program := filter()
+	buf := make([]byte, 0, 8*len(program))
+	for _, i := range program {
+		buf = binary.NativeEndian.AppendUint16(buf, i.Code)
+		buf = append(buf, i.Jt, i.Jf)
+		buf = binary.NativeEndian.AppendUint32(buf, i.K)
+	}
+	fd, err := unix.MemfdCreate("choir-seccomp", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make the system call filter: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "seccomp")
+	if _, err := f.WriteAt(buf, 0); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("make the system call filter: %w", err)
+	}
+	return f, nil
+}

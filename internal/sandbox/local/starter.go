@@ -1,0 +1,76 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// starter starts processes from one thread that lives as long as it does: a
+// process that asked to die with its parent dies with the thread that started
+// it, and Go ends threads as it likes. The thread also visits the groups of the
+// boxes it starts.
+type starter struct {
+	work chan func()
+	done chan struct{}
+}
+
+func newStarter() *starter {
+	s := &starter{work: make(chan func()), done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		for f := range s.work {
+			f()
+		}
+	}()
+	return s
+}
+
+func (s *starter) close() {
+	close(s.work)
+	<-s.done
+}
+
+// start starts cmd inside g.
+func (s *starter) start(cmd *exec.Cmd, g *group) error {
+	result := make(chan error, 1)
+	s.work <- func() { result <- startIn(cmd, g) }
+	return <-result
+}
+
+func startIn(cmd *exec.Cmd, g *group) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	if len(g.dirs) == 0 {
+		return cmd.Start()
+	}
+	if g.c.v2 {
+		for _, dir := range g.dirs {
+			f, err := os.Open(dir)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.Fd())
+			break
+		}
+		return cmd.Start()
+	}
+	if err := g.enter(); err != nil {
+		return errors.Join(err, g.leave())
+	}
+	err := cmd.Start()
+	if lerr := g.leave(); lerr != nil {
+		if err == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		return errors.Join(err, lerr)
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sort"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// applicationID marks the file as ours for file(1) and for Open: "choi".
+const applicationID = 0x63686f69
+
+// ProjectorVersion is raised when projections change what they write. A file
+// of an older projector is replayed from the log before it is used.
+const ProjectorVersion = 1
+
+type migration struct {
+	version int
+	name    string
+	sql     string
+}
+
+// loadMigrations returns the embedded migrations in order, 1, 2, 3 …
+func loadMigrations() ([]migration, error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(names)
+	out := make([]migration, 0, len(names))
+	for i, name := range names {
+		base := strings.TrimPrefix(name, "migrations/")
+		number, _, _ := strings.Cut(base, "_")
+		if n, err := strconv.Atoi(number); err != nil || n != i+1 {
+			return nil, fmt.Errorf("migration %s is not number %d", base, i+1)
+		}
+		body, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, migration{i + 1, base, string(body)})
+	}
+	return out, nil
+}
+
+// SchemaVersion is the newest schema this build knows.
+func SchemaVersion() int {
+	m, err := loadMigrations()
+	if err != nil {
+		panic("state: embedded migrations: " + err.Error()) // a broken build, found by any test
+	}
+	return len(m)
+}
+
+// migrate brings the file to version upTo, one transaction per step.
+func migrate(ctx context.Context, conn *sql.Conn, upTo int) error {
+	const op = "state.migrate"
+	steps, err := loadMigrations()
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	var appID, have int
+	if err := conn.QueryRowContext(ctx, "PRAGMA application_id").Scan(&appID); err != nil {
+		return fault.New(op, fault.Invalid, "The state file can't be read; move it aside and the log will rebuild it.", err)
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if appID != 0 && appID != applicationID {
+		return fault.New(op, fault.Invalid, "Point the data directory at one that choir made.", fmt.Errorf("the file has application id %#x, which is not choir's", appID))
+	}
+	if appID == 0 {
+		var tables int
+		if err := conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+			return fault.Wrap(op, err)
+		}
+		if tables > 0 {
+			return fault.New(op, fault.Invalid, "Point the data directory at one that choir made.", errors.New("the file is an SQLite database of another program"))
+		}
+	}
+	if have > len(steps) {
+		return fault.New(op, fault.Newer, "Start a newer choir, or the one that wrote this data directory.",
+			fmt.Errorf("the state has schema %d; this build knows %d", have, len(steps)))
+	}
+	for _, m := range steps {
+		if m.version <= have || m.version > upTo {
+			continue
+		}
+		script := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\nPRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", m.sql, applicationID, m.version)
+		if _, err := conn.ExecContext(ctx, script); err != nil {
+			return errors.Join(fault.New(op, "", "", fmt.Errorf("%s: %w", m.name, err)), rollback(ctx, conn))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// MaxPage bounds every list; a caller that wants more asks again.
+const MaxPage = 1000
+
+// page bounds a caller's limit; 0 means the default of 100.
+func page(limit int) int {
+	switch {
+	case limit <= 0:
+		return 100
+	case limit > MaxPage:
+		return MaxPage
+	}
+	return limit
+}
+
+// all collects rows. The result is never nil, so that it encodes as [].
+func all[T any](ctx context.Context, s *Store, op string, scan func(*sql.Rows) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := s.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	defer rows.Close()
+	out := []T{}
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		out = append(out, v)
+	}
+	return out, fault.Wrap(op, rows.Err())
+}
+
+// one returns the only row; what names it in the error when there is none.
+func one[T any](ctx context.Context, s *Store, op, what string, scan func(*sql.Rows) (T, error), query string, args ...any) (T, error) {
+	list, err := all(ctx, s, op, scan, query, args...)
+	if err == nil && len(list) == 0 {
+		err = fault.New(op, fault.NotFound, "", fmt.Errorf("there is no %s", what))
+	}
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return list[0], nil
+}
+
+// decode reads a JSON column.
+func decode(text string, v any) error {
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return fmt.Errorf("a JSON column does not decode: %w", err)
+	}
+	return nil
+}
+
+// Event is one row of the events table: the event as logged and, when it could
+// not be projected, why.
+type Event struct {
+	contract.Event
+	Error string `json:"error,omitempty"`
+}
+
+// EventFilter selects events. Zero fields select everything.
+type EventFilter struct {
+	After   uint64
+	Limit   int      // 0: 100; at most MaxPage
+	Types   []string // exact types
+	Run     string
+	Task    string
+	Subject string
+}
+
+const eventColumns = `seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, error`
+
+func scanEvent(rows *sql.Rows) (Event, error) {
+	var e Event
+	var at, data string
+	err := rows.Scan(&e.Sequence, &e.ID, &e.Source, &e.Type, &e.Subject, &at, &e.Epoch, &e.Computer, &e.User, &e.Run, &e.Task,
+		&e.Causation, &e.Correlation, &e.Traceparent, &data, &e.DataRef, &e.Error)
+	if err != nil {
+		return e, err
+	}
+	e.SpecVersion = "1.0"
+	if data != "" {
+		e.Data = json.RawMessage(data)
+	}
+	if data != "" || e.DataRef != "" {
+		e.DataContentType = "application/json"
+	}
+	e.Time, err = time.Parse(time.RFC3339Nano, at)
+	return e, err
+}
+
+// Events returns a page of the log as projected, in order.
+func (s *Store) Events(ctx context.Context, f EventFilter) ([]Event, error) {
+	types := ""
+	if len(f.Types) > 0 {
+		t, err := js(f.Types)
+		if err != nil {
+			return nil, fault.New("state.Events", fault.Invalid, "", err)
+		}
+		types = t
+	}
+	query, args := "SELECT "+eventColumns+" FROM events WHERE seq > ?", []any{int64(f.After)}
+	if types != "" {
+		query, args = query+" AND type IN (SELECT value FROM json_each(?))", append(args, types)
+	}
+	for _, c := range []struct{ column, value string }{{"run", f.Run}, {"task", f.Task}, {"subject", f.Subject}} {
+		if c.value != "" { // the second term lets the partial index be used
+			query, args = query+" AND "+c.column+" = ? AND "+c.column+" <> ''", append(args, c.value)
+		}
+	}
+	return all(ctx, s, "state.Events", scanEvent, query+" ORDER BY seq LIMIT ?", append(args, page(f.Limit))...)
+}
+
+// Event returns the first event with an id from a source.
+func (s *Store) Event(ctx context.Context, source, id string) (Event, error) {
+	return one(ctx, s, "state.Event", "event "+id, scanEvent, "SELECT "+eventColumns+" FROM events WHERE source = ? AND id = ? AND duplicate = 0", source, id)
+}
+
+// Poison returns events that could not be projected, newest first.
+func (s *Store) Poison(ctx context.Context, limit int) ([]Event, error) {
+	return all(ctx, s, "state.Poison", scanEvent, "SELECT "+eventColumns+" FROM events WHERE error <> '' ORDER BY seq DESC LIMIT ?", page(limit))
+}
+
+// Computer is what is known of the computer itself.
+type Computer struct {
+	ID        contract.CID `json:"id"`
+	Name      string       `json:"name"`
+	Driver    string       `json:"driver"`
+	Isolation string       `json:"isolation"`
+	Version   string       `json:"version"`
+	Notes     []string     `json:"notes"`
+	Epoch     uint64       `json:"epoch"`
+	Created   string       `json:"created"`
+	Woken     string       `json:"woken"`
+	LastSeq   uint64       `json:"last_seq"`
+	Poison    int          `json:"poison"` // events that could not be projected
+}
+
+// Computer returns the computer's own row; fault.NotFound before
+// computer.created is projected.
+func (s *Store) Computer(ctx context.Context) (Computer, error) {
+	return one(ctx, s, "state.Computer", "computer in this state yet", func(r *sql.Rows) (Computer, error) {
+		var c Computer
+		var notes string
+		err := r.Scan(&c.ID, &c.Name, &c.Driver, &c.Isolation, &c.Version, &notes, &c.Epoch, &c.Created, &c.Woken, &c.LastSeq, &c.Poison)
+		return c, errors.Join(err, decode(notes, &c.Notes))
+	}, `SELECT id, name, driver, isolation, version, notes, epoch, created, woken,
+		(SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_seq'), (SELECT count(*) FROM events WHERE error <> '') FROM computer`)
+}

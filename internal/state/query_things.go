@@ -1,0 +1,358 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Checkpoint is a commit of the workspace.
+type Checkpoint struct {
+	ID       string                      `json:"id"` // the commit
+	Parent   string                      `json:"parent"`
+	Tree     string                      `json:"tree"`
+	Kind     contract.CheckpointKind     `json:"kind"`
+	Message  string                      `json:"message"`
+	AtSeq    uint64                      `json:"at_seq"`
+	Verified contract.VerificationStatus `json:"verified"`
+	Files    int                         `json:"files"`
+	Skipped  []string                    `json:"skipped"`
+	Run      string                      `json:"run"`
+	Task     string                      `json:"task"`
+	Time     string                      `json:"time"`
+	Seq      uint64                      `json:"seq"`
+}
+
+const checkpointColumns = `id, parent, tree, kind, message, at_seq, verified, files, skipped, run, task, time, seq`
+
+func scanCheckpoint(r *sql.Rows) (Checkpoint, error) {
+	var c Checkpoint
+	var skipped string
+	err := r.Scan(&c.ID, &c.Parent, &c.Tree, &c.Kind, &c.Message, &c.AtSeq, &c.Verified, &c.Files, &skipped, &c.Run, &c.Task, &c.Time, &c.Seq)
+	return c, errors.Join(err, decode(skipped, &c.Skipped))
+}
+
+// Checkpoints lists checkpoints, newest first; before, when not 0, gives those
+// before that sequence.
+func (s *Store) Checkpoints(ctx context.Context, before uint64, limit int) ([]Checkpoint, error) {
+	if before == 0 {
+		before = contract.MaxSequence
+	}
+	return all(ctx, s, "state.Checkpoints", scanCheckpoint, "SELECT "+checkpointColumns+" FROM checkpoints WHERE seq < ? ORDER BY seq DESC LIMIT ?", int64(before), page(limit))
+}
+
+// Checkpoint returns the one whose commit id begins with id.
+func (s *Store) Checkpoint(ctx context.Context, id string) (Checkpoint, error) {
+	const op = "state.Checkpoint"
+	list, err := all(ctx, s, op, scanCheckpoint, "SELECT "+checkpointColumns+" FROM checkpoints WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT 2", id)
+	switch {
+	case err != nil:
+		return Checkpoint{}, err
+	case len(id) < 4 || len(list) == 0:
+		return Checkpoint{}, fault.New(op, fault.NotFound, "choir checkpoints lists what there is.", errors.New("there is no checkpoint "+id))
+	case len(list) > 1:
+		return Checkpoint{}, fault.New(op, fault.Invalid, "Give more of the commit id.", errors.New("more than one checkpoint begins with "+id))
+	}
+	return list[0], nil
+}
+
+// Restore is one time the workspace went back.
+type Restore struct {
+	ID         uint64   `json:"id"` // sequence of its event
+	To         string   `json:"to"`
+	Safety     string   `json:"safety"`
+	Checkpoint string   `json:"checkpoint"`
+	Paths      []string `json:"paths"`
+	Undo       bool     `json:"undo"`
+	Time       string   `json:"time"`
+}
+
+// Restores lists restores, newest first. Undo restores the newest one's Safety.
+func (s *Store) Restores(ctx context.Context, limit int) ([]Restore, error) {
+	return all(ctx, s, "state.Restores", func(r *sql.Rows) (Restore, error) {
+		var v Restore
+		var paths string
+		err := r.Scan(&v.ID, &v.To, &v.Safety, &v.Checkpoint, &paths, &v.Undo, &v.Time)
+		return v, errors.Join(err, decode(paths, &v.Paths))
+	}, `SELECT seq, "to", safety, checkpoint, paths, undo, time FROM restores ORDER BY seq DESC LIMIT ?`, page(limit))
+}
+
+// Publish is one application of a task's merged tree to the live one. It is
+// open, and recovery rolls it forward, while FinishedSeq is 0.
+type Publish struct {
+	ID          string   `json:"id"`
+	Run         string   `json:"run"`
+	Task        string   `json:"task"`
+	Commit      string   `json:"commit"`
+	Base        string   `json:"base"`
+	Live        bool     `json:"live"`
+	Paths       int      `json:"paths"`
+	Conflicts   []string `json:"conflicts"`
+	Inverted    bool     `json:"inverted"`
+	StartedSeq  uint64   `json:"started_seq"`
+	FinishedSeq uint64   `json:"finished_seq"`
+}
+
+// Publishes lists publishes in order: of one task, or of all when task is
+// empty; only those not finished when open.
+func (s *Store) Publishes(ctx context.Context, task string, open bool) ([]Publish, error) {
+	query, args := `SELECT id, run, task, "commit", base, live, paths, conflicts, inverted, started_seq, finished_seq FROM publishes WHERE 1`, []any{}
+	if task != "" {
+		query, args = query+" AND task = ?", append(args, task)
+	}
+	if open {
+		query += " AND finished_seq = 0"
+	}
+	return all(ctx, s, "state.Publishes", func(r *sql.Rows) (Publish, error) {
+		var p Publish
+		var conflicts string
+		err := r.Scan(&p.ID, &p.Run, &p.Task, &p.Commit, &p.Base, &p.Live, &p.Paths, &conflicts, &p.Inverted, &p.StartedSeq, &p.FinishedSeq)
+		return p, errors.Join(err, decode(conflicts, &p.Conflicts))
+	}, query+" ORDER BY started_seq LIMIT ?", append(args, MaxPage)...)
+}
+
+// Document is a living document; Body is set by Document, not by Documents.
+type Document struct {
+	ID       string           `json:"id"`
+	Title    string           `json:"title"`
+	Path     string           `json:"path"`
+	Revision int              `json:"revision"`
+	Author   string           `json:"author"`
+	SHA256   contract.BlobRef `json:"sha256"`
+	Run      string           `json:"run"`
+	Created  string           `json:"created"`
+	Updated  string           `json:"updated"`
+	Seq      uint64           `json:"seq"`
+	Body     string           `json:"body,omitempty"`
+}
+
+const documentFrom = ` FROM documents d JOIN revisions v ON v.document = d.id AND v.revision = d.revision`
+const documentColumns = `d.id, d.title, d.path, d.revision, v.author, v.sha256, d.run, d.created, d.updated, d.seq`
+
+// Documents lists documents, the most recently revised first.
+func (s *Store) Documents(ctx context.Context, limit int) ([]Document, error) {
+	return all(ctx, s, "state.Documents", func(r *sql.Rows) (d Document, err error) {
+		return d, r.Scan(&d.ID, &d.Title, &d.Path, &d.Revision, &d.Author, &d.SHA256, &d.Run, &d.Created, &d.Updated, &d.Seq)
+	}, "SELECT "+documentColumns+documentFrom+" ORDER BY d.seq DESC LIMIT ?", page(limit))
+}
+
+// Document returns a document with the body of its newest revision.
+func (s *Store) Document(ctx context.Context, id string) (Document, error) {
+	return one(ctx, s, "state.Document", "document "+id, func(r *sql.Rows) (d Document, err error) {
+		return d, r.Scan(&d.ID, &d.Title, &d.Path, &d.Revision, &d.Author, &d.SHA256, &d.Run, &d.Created, &d.Updated, &d.Seq, &d.Body)
+	}, "SELECT "+documentColumns+", v.body"+documentFrom+" WHERE d.id = ?", id)
+}
+
+// DocumentAt returns the id of the document mirrored at a path; fault.NotFound
+// when there is none.
+func (s *Store) DocumentAt(ctx context.Context, path string) (string, error) {
+	return one(ctx, s, "state.DocumentAt", "document at "+path, func(r *sql.Rows) (id string, err error) { return id, r.Scan(&id) },
+		"SELECT id FROM documents WHERE path = ? ORDER BY seq DESC LIMIT 1", path)
+}
+
+// Revision is one revision of a document. ID is its number; Body is set by
+// Revision, not by Revisions.
+type Revision struct {
+	ID       int              `json:"id"`
+	Document string           `json:"document"`
+	Base     int              `json:"base"`
+	Title    string           `json:"title"`
+	Path     string           `json:"path"`
+	Author   string           `json:"author"`
+	Role     contract.Role    `json:"role"`
+	SHA256   contract.BlobRef `json:"sha256"`
+	Run      string           `json:"run"`
+	Task     string           `json:"task"`
+	Cause    string           `json:"cause"`
+	Time     string           `json:"time"`
+	Seq      uint64           `json:"seq"`
+	Body     string           `json:"body,omitempty"`
+}
+
+const revisionColumns = `revision, document, base, title, path, author, role, sha256, run, task, causation, time, seq`
+
+func scanRevision(r *sql.Rows, v *Revision, more ...any) error {
+	return r.Scan(append([]any{&v.ID, &v.Document, &v.Base, &v.Title, &v.Path, &v.Author, &v.Role, &v.SHA256, &v.Run, &v.Task, &v.Cause, &v.Time, &v.Seq}, more...)...)
+}
+
+// Revisions lists a document's revisions after a number, oldest first, without
+// bodies.
+func (s *Store) Revisions(ctx context.Context, document string, after, limit int) ([]Revision, error) {
+	return all(ctx, s, "state.Revisions", func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v) },
+		"SELECT "+revisionColumns+" FROM revisions WHERE document = ? AND revision > ? ORDER BY revision LIMIT ?", document, after, page(limit))
+}
+
+// Revision returns one revision with its body.
+func (s *Store) Revision(ctx context.Context, document string, revision int) (Revision, error) {
+	return one(ctx, s, "state.Revision", "such revision of document "+document, func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v, &v.Body) },
+		"SELECT "+revisionColumns+", body FROM revisions WHERE document = ? AND revision = ?", document, revision)
+}
+
+// Window is one window of the desktop.
+type Window struct {
+	ID    string               `json:"id"`
+	App   string               `json:"app"`
+	Title string               `json:"title"`
+	Frame contract.Frame       `json:"frame"`
+	Z     int                  `json:"z"`
+	State contract.WindowState `json:"state"`
+	Props map[string]string    `json:"props"`
+	Seq   uint64               `json:"seq"`
+}
+
+// Windows lists the open windows from the bottom up.
+func (s *Store) Windows(ctx context.Context) ([]Window, error) {
+	return all(ctx, s, "state.Windows", func(r *sql.Rows) (Window, error) {
+		var w Window
+		var props string
+		err := r.Scan(&w.ID, &w.App, &w.Title, &w.Frame.X, &w.Frame.Y, &w.Frame.W, &w.Frame.H, &w.Z, &w.State, &props, &w.Seq)
+		return w, errors.Join(err, decode(props, &w.Props))
+	}, `SELECT id, app, title, x, y, w, h, z, state, props, seq FROM windows ORDER BY z, seq LIMIT ?`, MaxPage)
+}
+
+// ThemeState is the theme in force and the event that brought it.
+type ThemeState struct {
+	Theme  contract.Theme   `json:"theme"`
+	SHA256 contract.BlobRef `json:"sha256"`
+	Time   string           `json:"time"`
+	Seq    uint64           `json:"seq"`
+}
+
+// Theme returns the theme in force; fault.NotFound before the first.
+func (s *Store) Theme(ctx context.Context) (ThemeState, error) {
+	return one(ctx, s, "state.Theme", "theme yet", func(r *sql.Rows) (ThemeState, error) {
+		var t ThemeState
+		var theme string
+		err := r.Scan(&theme, &t.SHA256, &t.Time, &t.Seq)
+		return t, errors.Join(err, decode(theme, &t.Theme))
+	}, `SELECT theme, sha256, time, seq FROM theme`)
+}
+
+// UsageSum is what a run, or a day, consumed of one model.
+type UsageSum struct {
+	ID        string  `json:"id"` // provider/model
+	Calls     int     `json:"calls"`
+	TokensIn  int64   `json:"tokens_in"`
+	TokensOut int64   `json:"tokens_out"`
+	WallMS    int64   `json:"wall_ms"`
+	CostUSD   float64 `json:"cost_usd"`
+	Estimated bool    `json:"estimated"` // some of it is
+}
+
+// UsageFilter selects usage of a run, or of a UTC day (YYYY-MM-DD); both empty
+// select everything.
+type UsageFilter struct{ Run, Day string }
+
+// Usage sums usage per model.
+func (s *Store) Usage(ctx context.Context, f UsageFilter) ([]UsageSum, error) {
+	query, args := `SELECT provider || '/' || model, count(*), sum(tokens_in), sum(tokens_out), sum(wall_ms), sum(cost_usd), max(estimated) FROM usage WHERE 1`, []any{}
+	if f.Run != "" {
+		query, args = query+" AND run = ?", append(args, f.Run)
+	}
+	if f.Day != "" {
+		query, args = query+" AND day = ?", append(args, f.Day)
+	}
+	return all(ctx, s, "state.Usage", func(r *sql.Rows) (u UsageSum, err error) {
+		return u, r.Scan(&u.ID, &u.Calls, &u.TokensIn, &u.TokensOut, &u.WallMS, &u.CostUSD, &u.Estimated)
+	}, query+" GROUP BY provider, model ORDER BY 1", args...)
+}
+
+// Repository is something choir add brought into workspace/. Remote may be
+// reached by the default egress profile.
+type Repository struct {
+	ID     string `json:"id"` // its path
+	Origin string `json:"origin"`
+	Remote string `json:"remote"`
+	Commit string `json:"commit"`
+	Files  int    `json:"files"`
+	Bytes  int64  `json:"bytes"`
+	Added  string `json:"added"`
+}
+
+// Repositories lists what was added, by path.
+func (s *Store) Repositories(ctx context.Context) ([]Repository, error) {
+	return all(ctx, s, "state.Repositories", func(r *sql.Rows) (v Repository, err error) {
+		return v, r.Scan(&v.ID, &v.Origin, &v.Remote, &v.Commit, &v.Files, &v.Bytes, &v.Added)
+	}, `SELECT path, origin, remote, "commit", files, bytes, added FROM repositories ORDER BY path LIMIT ?`, MaxPage)
+}
+
+// File is a file as the log last told of it.
+type File struct {
+	ID      string           `json:"id"` // its path
+	Size    int64            `json:"size"`
+	SHA256  contract.BlobRef `json:"sha256"`
+	Updated string           `json:"updated"`
+	Seq     uint64           `json:"seq"`
+}
+
+// Files lists files, the most recently written first.
+func (s *Store) Files(ctx context.Context, limit int) ([]File, error) {
+	return all(ctx, s, "state.Files", func(r *sql.Rows) (f File, err error) {
+		return f, r.Scan(&f.ID, &f.Size, &f.SHA256, &f.Updated, &f.Seq)
+	}, `SELECT path, size, sha256, updated, seq FROM files ORDER BY seq DESC LIMIT ?`, page(limit))
+}
+
+// Command is a command the user ran. ExitCode is nil while it runs.
+type Command struct {
+	ID         string          `json:"id"`
+	Argv       json.RawMessage `json:"argv"`
+	Cwd        string          `json:"cwd"`
+	ExitCode   *int            `json:"exit_code"`
+	DurationMS int64           `json:"duration_ms"`
+	Reason     string          `json:"reason"`
+	StartedSeq uint64          `json:"started_seq"`
+}
+
+// Commands lists the user's commands, newest first; only running ones when open.
+func (s *Store) Commands(ctx context.Context, open bool, limit int) ([]Command, error) {
+	where := ""
+	if open {
+		where = " WHERE finished_seq = 0"
+	}
+	return all(ctx, s, "state.Commands", func(r *sql.Rows) (Command, error) {
+		var c Command
+		var argv string
+		err := r.Scan(&c.ID, &argv, &c.Cwd, &c.ExitCode, &c.DurationMS, &c.Reason, &c.StartedSeq)
+		c.Argv = json.RawMessage(argv)
+		return c, err
+	}, `SELECT id, argv, cwd, exit_code, duration_ms, reason, started_seq FROM commands`+where+` ORDER BY started_seq DESC LIMIT ?`, page(limit))
+}
+
+// Egress is one decision of the network policy.
+type Egress struct {
+	ID      uint64 `json:"id"` // sequence of its event
+	Allowed bool   `json:"allowed"`
+	Run     string `json:"run"`
+	Task    string `json:"task"`
+	Time    string `json:"time"`
+	contract.EgressDecided
+}
+
+// Egress lists a task's decisions, or everyone's when task is empty, newest first.
+func (s *Store) Egress(ctx context.Context, task string, limit int) ([]Egress, error) {
+	query, args := `SELECT seq, allowed, run, task, time, box, kind, host, port, address, rule, reason FROM egress`, []any{}
+	if task != "" {
+		query, args = query+" WHERE task = ? AND task <> ''", append(args, task)
+	}
+	return all(ctx, s, "state.Egress", func(r *sql.Rows) (v Egress, err error) {
+		return v, r.Scan(&v.ID, &v.Allowed, &v.Run, &v.Task, &v.Time, &v.Box, &v.Kind, &v.Host, &v.Port, &v.Address, &v.Rule, &v.Reason)
+	}, query+" ORDER BY seq DESC LIMIT ?", append(args, page(limit))...)
+}
+
+// Build is a kept build of the desktop.
+type Build struct {
+	ID   uint64 `json:"id"` // sequence of its event
+	Time string `json:"time"`
+	contract.DesktopBuilt
+}
+
+// Builds lists kept builds, newest first.
+func (s *Store) Builds(ctx context.Context, limit int) ([]Build, error) {
+	return all(ctx, s, "state.Builds", func(r *sql.Rows) (b Build, err error) {
+		return b, r.Scan(&b.ID, &b.Time, &b.Commit, &b.Tree, &b.Files, &b.Bytes, &b.DurationMS)
+	}, `SELECT seq, time, "commit", tree, files, bytes, duration_ms FROM builds ORDER BY seq DESC LIMIT ?`, page(limit))
+}

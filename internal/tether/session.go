@@ -1,0 +1,344 @@
+package tether
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// window is what a peer may send on a stream before the reader has taken it:
+// with Limits.Streams it bounds what a session can make this end buffer.
+const window = 256 << 10
+
+// Limits bound what the peer can make this end hold. Zero values mean the
+// defaults.
+type Limits struct {
+	Handshake      time.Duration // default 5 s
+	ReadHeader     time.Duration // a request's header must arrive within; default 10 s
+	Idle           time.Duration // a kept-alive stream without a request is closed after; default 2 min
+	HeaderBytes    int           // default 64 KiB
+	BodyBytes      int64         // of one request; default 32 MiB, negative: no limit
+	Streams        int           // open at the same time; default 256
+	OpensPerSecond float64       // streams opened by the peer, sustained; default 2000
+}
+
+func (l Limits) filled() Limits {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	set(&l.Handshake, 5*time.Second)
+	set(&l.ReadHeader, 10*time.Second)
+	set(&l.Idle, 2*time.Minute)
+	if l.HeaderBytes <= 0 {
+		l.HeaderBytes = 64 << 10
+	}
+	if l.BodyBytes == 0 {
+		l.BodyBytes = 32 << 20
+	}
+	if l.Streams <= 0 {
+		l.Streams = 256
+	}
+	if l.OpensPerSecond <= 0 {
+		l.OpensPerSecond = 2000
+	}
+	return l
+}
+
+// Options configure one end. Handler serves the requests of the other end;
+// without one they get 404.
+type Options struct {
+	Token   *Token
+	Handler http.Handler
+	Limits  Limits
+	Logger  *slog.Logger
+}
+
+// Session is one end of a tether.
+type Session struct {
+	id        string
+	conn      net.Conn
+	mux       *yamux.Session
+	server    *http.Server
+	transport *http.Transport
+	client    *http.Client
+	open      atomic.Int64
+	limits    Limits
+	done      chan struct{}
+	serving   sync.WaitGroup
+	closing   sync.Once
+
+	mu  sync.Mutex
+	err error
+}
+
+// Accept runs the host's end on conn, which the session owns from then on, also
+// when Accept fails. Errors: fault.Denied (wrong or spent token), fault.Timeout,
+// fault.Unavailable (the connection broke).
+func Accept(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
+	return start(ctx, "tether.Accept", conn, o, accept, yamux.Server)
+}
+
+// Dial runs the guest's end on conn; see Accept.
+func Dial(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
+	return start(ctx, "tether.Dial", conn, o, dial, yamux.Client)
+}
+
+func start(ctx context.Context, op string, conn net.Conn, o Options, half func(net.Conn, []byte) ([]byte, error), muxer func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) (*Session, error) {
+	limits := o.Limits.filled()
+	if o.Token == nil {
+		_ = conn.Close()
+		return nil, fault.New(op, fault.Invalid, "", errors.New("no token"))
+	}
+	key, err := bounded(ctx, op, conn, o.Token, limits.Handshake, half)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	s := &Session{id: fmt.Sprintf("%x", key[:8]), conn: conn, limits: limits, done: make(chan struct{})}
+	config := yamux.DefaultConfig()
+	config.AcceptBacklog = limits.Streams
+	config.EnableKeepAlive = false // a dead pipe reports itself; a busy box is not dead
+	config.ConnectionWriteTimeout = 30 * time.Second
+	config.MaxStreamWindowSize = window
+	config.StreamOpenTimeout = 30 * time.Second
+	config.StreamCloseTimeout = 10 * time.Second
+	config.LogOutput = io.Discard
+	mux, err := muxer(newGuard(conn, limits, s.fail), config)
+	if err != nil {
+		_ = conn.Close()
+		return nil, fault.New(op, fault.Internal, "", err)
+	}
+	s.mux = mux
+	s.transport = &http.Transport{
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Stream(ctx) },
+		DisableCompression:     true,
+		MaxIdleConns:           16,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        limits.Idle / 2,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: int64(limits.HeaderBytes),
+	}
+	s.client = &http.Client{Transport: rebase{s.transport}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	handler := o.Handler
+	if handler == nil {
+		handler = http.NotFoundHandler()
+	}
+	if limits.BodyBytes > 0 {
+		handler = boundBody(handler, limits.BodyBytes)
+	}
+	errorLog := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	if o.Logger != nil {
+		errorLog = slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug)
+	}
+	s.server = &http.Server{
+		Handler: handler, ReadHeaderTimeout: limits.ReadHeader, IdleTimeout: limits.Idle,
+		MaxHeaderBytes: limits.HeaderBytes, ErrorLog: errorLog,
+	}
+	s.serving.Go(func() {
+		_ = s.server.Serve(listener{s}) // ends with the multiplexer, whose error is kept by fail
+		s.shut()
+	})
+	return s, nil
+}
+
+// boundBody limits request bodies; upgraded and tunnelled streams are no bodies.
+func boundBody(next http.Handler, n int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > n {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "the request's body is too large", http.StatusRequestEntityTooLarge)
+			return
+		}
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = http.MaxBytesReader(w, r.Body, n)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ID names the session; both ends compute the same. It is no secret.
+func (s *Session) ID() string { return s.id }
+
+// Transport sends requests to the other end, whatever host their URL names.
+func (s *Session) Transport() http.RoundTripper { return rebase{s.transport} }
+
+// Client is an http.Client over Transport that follows no redirects. URLs may
+// be written "http://box/path".
+func (s *Session) Client() *http.Client { return s.client }
+
+// rebase sends every request over the same pool, whatever scheme and host its
+// URL has: there is only one other end.
+type rebase struct{ t *http.Transport }
+
+func (r rebase) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme == "http" && req.URL.Host == "box" {
+		return r.t.RoundTrip(req)
+	}
+	out := req.Clone(req.Context())
+	if out.Host == "" {
+		out.Host = req.URL.Host
+	}
+	out.URL.Scheme, out.URL.Host = "http", "box"
+	return r.t.RoundTrip(out)
+}
+
+// Stream opens a raw stream to the other end's HTTP server.
+func (s *Session) Stream(ctx context.Context) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	stream, err := s.mux.OpenStream()
+	if err != nil {
+		return nil, fault.New("tether.Stream", fault.Unavailable, "", err)
+	}
+	return stream, nil
+}
+
+// Connect asks the other end for a tunnel to target ("host:port") with HTTP
+// CONNECT. When it is refused, the error is fault.Denied for 403 and
+// fault.Unavailable otherwise, and carries the first line of the answer's body.
+func (s *Session) Connect(ctx context.Context, target string, header http.Header) (net.Conn, error) {
+	const op = "tether.Connect"
+	if strings.ContainsAny(target, "\x00\r\n \t/") || len(target) > 300 {
+		return nil, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is no host and port", target[:min(len(target), 64)]))
+	}
+	stream, err := s.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Unix(1, 0)) })
+	conn, err := connect(stream, target, header)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = stream.Close()
+		if ctx.Err() != nil {
+			return nil, fault.Wrap(op, ctx.Err())
+		}
+		return nil, err
+	}
+	return conn, nil
+}
+
+func connect(stream net.Conn, target string, header http.Header) (net.Conn, error) {
+	const op = "tether.Connect"
+	var b strings.Builder
+	fmt.Fprintf(&b, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n", target, target)
+	if err := header.Write(&b); err != nil {
+		return nil, fault.New(op, fault.Internal, "", err)
+	}
+	b.WriteString("\r\n")
+	if _, err := io.WriteString(stream, b.String()); err != nil {
+		return nil, fault.New(op, fault.Unavailable, "", err)
+	}
+	// No byte of the tunnel can be in the reader before the answer was read,
+	// and what follows it is handed on with the connection.
+	br := bufio.NewReaderSize(io.MultiReader(stream), 4096)
+	res, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return nil, fault.New(op, fault.Unavailable, "", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 512)) // what arrived of the reason is enough
+		_ = res.Body.Close()
+		code := fault.Unavailable
+		if res.StatusCode == http.StatusForbidden {
+			code = fault.Denied
+		}
+		reason, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+		return nil, fault.New(op, code, "", fmt.Errorf("%s refused: %s %s", target, res.Status, reason))
+	}
+	return &bufferedConn{Conn: stream, r: br}, nil
+}
+
+type bufferedConn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (c *bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+// Done is closed when the session has ended, for whatever reason.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err says why a session ended; nil while it lasts and after Close.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close ends the session and waits until its server has stopped accepting.
+// Handlers that still run see their request's context cancelled.
+func (s *Session) Close() error {
+	s.shut()
+	s.serving.Wait()
+	return nil
+}
+
+func (s *Session) fail(err error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = fault.New("tether", fault.Denied, "", err)
+	}
+	s.mu.Unlock()
+}
+
+func (s *Session) shut() {
+	s.closing.Do(func() {
+		_ = s.mux.Close() // closes conn and every stream
+		_ = s.conn.Close()
+		_ = s.server.Close()
+		s.transport.CloseIdleConnections()
+		close(s.done)
+	})
+}
+
+// listener hands the peer's streams to the HTTP server, at most Limits.Streams
+// at a time.
+type listener struct{ s *Session }
+
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		stream, err := l.s.mux.AcceptStream()
+		if err != nil {
+			return nil, err
+		}
+		if l.s.open.Add(1) > int64(l.s.limits.Streams) {
+			l.s.open.Add(-1)
+			_ = stream.Close()
+			continue
+		}
+		return &counted{Stream: stream, open: &l.s.open}, nil
+	}
+}
+
+func (l listener) Close() error   { return nil }
+func (l listener) Addr() net.Addr { return l.s.conn.LocalAddr() }
+
+type counted struct {
+	*yamux.Stream
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Stream.Close()
+}

@@ -1,0 +1,232 @@
+package vault
+
+import (
+	"context"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+const (
+	// MaxValue bounds one secret, in bytes.
+	MaxValue = 64 << 10
+	// MaxSecrets bounds how many there are.
+	MaxSecrets = 500
+
+	secretsFile = "secrets.sealed"
+	// magic is the beginning of the file and authenticated with it, so that a
+	// file of another version is not taken for this one.
+	magic   = "choir-vault-1\n"
+	maxFile = 96 << 20
+)
+
+var namePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,127}$`)
+
+// ValidName checks a secret's name: a letter, then letters, digits, _ . and -,
+// 128 at most.
+func ValidName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fault.New("vault", fault.Invalid, "Use a letter, then letters, digits, _ . or -, at most 128.", errors.New("the secret's name is malformed"))
+	}
+	return nil
+}
+
+// Vault is an open vault. It is safe for concurrent use by one process; the
+// data directory's lock keeps others out.
+type Vault struct {
+	dir  string
+	aead cipher.AEAD
+
+	mu     sync.RWMutex
+	sealed []byte // the file's content; values are in the clear only while they are used
+}
+
+// Open opens the vault in dir, making dir, a master key and an empty vault if
+// there is none. The key comes from outside if outside gives one (see
+// KeyFromSystem), else from dir. Errors are Denied when others could read or
+// change the files, and Invalid when key and file do not fit.
+func Open(dir string) (*Vault, error) {
+	key, err := KeyFromSystem(os.Getenv)
+	if err != nil {
+		return nil, fault.Wrap("vault.Open", err)
+	}
+	return OpenWithKey(dir, key)
+}
+
+// OpenWithKey is Open with a given master key; a zero key means the one in dir.
+func OpenWithKey(dir string, key Key) (*Vault, error) {
+	const op = "vault.Open"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault.New(op, fault.Internal, "Check the data directory.", err)
+	}
+	if err := private(dir, true); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	path := filepath.Join(dir, secretsFile)
+	sealed, err := readPrivate(path, maxFile)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fault.Wrap(op, err)
+	}
+	exists := err == nil
+	if key.zero() {
+		if key, err = keyIn(dir, !exists); err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+	}
+	sub, err := hkdf.Key(sha256.New, key.b[:], nil, "choir vault secrets v1", chacha20poly1305.KeySize)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	aead, err := chacha20poly1305.NewX(sub)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	v := &Vault{dir: dir, aead: aead}
+	if !exists {
+		return v, v.store(map[string]string{})
+	}
+	v.sealed = sealed
+	if _, err := v.open(); err != nil {
+		return nil, fault.New(op, fault.Invalid, "Use the master key the vault was made with, or restore keys/ from a backup.", err)
+	}
+	return v, nil
+}
+
+// Set stores a secret, replacing one of the same name. It is on disk when Set
+// returns.
+func (v *Vault) Set(_ context.Context, name, value string) error {
+	const op = "vault.Set"
+	if err := ValidName(name); err != nil {
+		return err
+	}
+	if value == "" || len(value) > MaxValue || !utf8.ValidString(value) {
+		return fault.New(op, fault.Invalid, "", fmt.Errorf("the value of %s must be text of 1 to %d bytes", name, MaxValue))
+	}
+	return v.change(op, func(all map[string]string) error {
+		if _, ok := all[name]; !ok && len(all) >= MaxSecrets {
+			return fault.New(op, fault.Exhausted, "Remove secrets that are not used.", fmt.Errorf("there are %d secrets already", len(all)))
+		}
+		all[name] = value
+		return nil
+	})
+}
+
+// Get returns a secret; the error is NotFound if there is none.
+func (v *Vault) Get(_ context.Context, name string) (string, error) {
+	if err := ValidName(name); err != nil {
+		return "", err
+	}
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all, err := v.open()
+	if err != nil {
+		return "", fault.Wrap("vault.Get", err)
+	}
+	value, ok := all[name]
+	if !ok {
+		return "", fault.New("vault.Get", fault.NotFound, "Set it with `choir secrets set "+name+"`.", fmt.Errorf("there is no secret %s", name))
+	}
+	return value, nil
+}
+
+// Lookup is Get for callers to whom a missing secret is no error: "" then.
+func (v *Vault) Lookup(ctx context.Context, name string) (string, error) {
+	value, err := v.Get(ctx, name)
+	if fault.Is(err, fault.NotFound) {
+		return "", nil
+	}
+	return value, err
+}
+
+// List returns the names, sorted; never a value.
+func (v *Vault) List(context.Context) ([]string, error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all, err := v.open()
+	if err != nil {
+		return nil, fault.Wrap("vault.List", err)
+	}
+	return slices.Sorted(maps.Keys(all)), nil
+}
+
+// Remove forgets a secret; the error is NotFound if there is none.
+func (v *Vault) Remove(_ context.Context, name string) error {
+	const op = "vault.Remove"
+	if err := ValidName(name); err != nil {
+		return err
+	}
+	return v.change(op, func(all map[string]string) error {
+		if _, ok := all[name]; !ok {
+			return fault.New(op, fault.NotFound, "", fmt.Errorf("there is no secret %s", name))
+		}
+		delete(all, name)
+		return nil
+	})
+}
+
+func (v *Vault) change(op string, f func(map[string]string) error) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all, err := v.open()
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := f(all); err != nil {
+		return err
+	}
+	return fault.Wrap(op, v.store(all))
+}
+
+// open decrypts; the caller holds the lock.
+func (v *Vault) open() (map[string]string, error) {
+	b := v.sealed
+	if len(b) < len(magic)+v.aead.NonceSize() || string(b[:len(magic)]) != magic {
+		return nil, errors.New("the vault's file is not of this version, or damaged")
+	}
+	nonce := b[len(magic) : len(magic)+v.aead.NonceSize()]
+	plain, err := v.aead.Open(nil, nonce, b[len(magic)+len(nonce):], []byte(magic))
+	if err != nil {
+		return nil, errors.New("the vault's file can't be opened with this master key, or is damaged")
+	}
+	all := map[string]string{}
+	if err := json.Unmarshal(plain, &all); err != nil {
+		return nil, errors.New("the vault's content is damaged")
+	}
+	return all, nil
+}
+
+// store encrypts under a new nonce and replaces the file; the caller holds the
+// lock. What is in memory changes only when the file has.
+func (v *Vault) store(all map[string]string) error {
+	plain, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	out := make([]byte, len(magic)+v.aead.NonceSize(), len(magic)+v.aead.NonceSize()+len(plain)+v.aead.Overhead())
+	copy(out, magic)
+	nonce := out[len(magic):]
+	if _, err := rand.Read(nonce); err != nil {
+		return err
+	}
+	out = v.aead.Seal(out, nonce, plain, []byte(magic))
+	if err := replace(v.dir, secretsFile, out); err != nil {
+		return err
+	}
+	v.sealed = out
+	return nil
+}

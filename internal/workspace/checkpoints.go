@@ -1,0 +1,231 @@
+package workspace
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// CheckpointRequest says why a checkpoint is made.
+type CheckpointRequest struct {
+	Kind     contract.CheckpointKind
+	Message  string
+	Run      string
+	Task     string
+	Verified contract.VerificationStatus // unknown when empty
+	Force    bool                        // also when nothing changed
+}
+
+// Checkpoint is one point of the history.
+type Checkpoint struct {
+	contract.CheckpointCreated
+	Time    time.Time
+	Run     string
+	Task    string
+	Created bool          // made by this call, not found unchanged
+	Left    []keeper.Skip // what was left out of it now
+}
+
+// Checkpoint commits the live tree. When nothing changed it returns the newest
+// checkpoint. When it returns, the commit and its event are durable.
+func (w *Workspace) Checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint, error) {
+	const op = "workspace.Checkpoint"
+	release, err := w.take(ctx)
+	if err != nil {
+		return Checkpoint{}, fault.Wrap(op, err)
+	}
+	defer release()
+	c, err := w.checkpoint(ctx, req)
+	return c, fault.Wrap(op, err)
+}
+
+func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint, error) {
+	var reply keeper.CheckpointReply
+	in := keeper.CheckpointRequest{Force: req.Force, Note: keeper.Note{
+		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
+	}}
+	if err := w.opts.Keeper.Call(ctx, "checkpoint", in, &reply); err != nil {
+		return Checkpoint{}, err
+	}
+	w.tasks = 0
+	return w.logCheckpoint(ctx, reply)
+}
+
+// markEvery is after how many logged checkpoints the keeper is told; until then
+// a restart appends them again, which the log recognises.
+const markEvery = 20
+
+// logCheckpoint appends the event of a checkpoint that was made. The commit is
+// on disk, so its event is appended even if the caller has gone away.
+func (w *Workspace) logCheckpoint(ctx context.Context, reply keeper.CheckpointReply) (Checkpoint, error) {
+	ctx = context.WithoutCancel(ctx)
+	c := w.fromCommit(reply.Commit)
+	c.Created, c.Left = reply.Created, reply.Left
+	if !reply.Created {
+		return c, nil
+	}
+	crash.At("workspace.checkpoint.made")
+	if _, err := w.opts.Log.Append(ctx, w.checkpointDraft(reply.Commit)); err != nil {
+		return c, err
+	}
+	if w.unlogged++; w.unlogged >= markEvery {
+		if err := w.opts.Keeper.Call(ctx, "mark", keeper.CommitRequest{Commit: reply.Commit.Commit}, nil); err != nil {
+			return c, err
+		}
+		w.unlogged = 0
+	}
+	return c, nil
+}
+
+var kinds = []contract.CheckpointKind{
+	contract.CheckpointInitial, contract.CheckpointAuto, contract.CheckpointManual, contract.CheckpointBefore, contract.CheckpointTask,
+	contract.CheckpointAfter, contract.CheckpointSafety, contract.CheckpointRestore,
+}
+
+// fromCommit turns the keeper's word into the contract's, within its bounds.
+func (w *Workspace) fromCommit(c keeper.Commit) Checkpoint {
+	out := Checkpoint{
+		CheckpointCreated: contract.CheckpointCreated{
+			Commit: c.Commit, Parent: c.Parent, Tree: c.Tree, Kind: contract.CheckpointKind(c.Kind), Message: c.Message, Seq: c.Seq,
+			Verified: contract.VerificationStatus(c.Verified), Files: max(0, c.Files), Skipped: c.Skipped,
+		},
+		Time: time.Unix(c.Time, 0).UTC(), Run: c.Run, Task: c.Task,
+	}
+	if !slices.Contains(kinds, out.Kind) {
+		out.Kind = contract.CheckpointAuto
+	}
+	if len(out.Skipped) > 200 {
+		out.Skipped = out.Skipped[:200]
+	}
+	if contract.ValidID("run", out.Run) != nil {
+		out.Run = ""
+	}
+	if contract.ValidID("task", out.Task) != nil {
+		out.Task = ""
+	}
+	return out
+}
+
+// checkpointDraft is the event of a commit. It depends on nothing but the
+// commit, so that appending it again after a crash is recognised.
+func (w *Workspace) checkpointDraft(commit keeper.Commit) contract.Draft {
+	c := w.fromCommit(commit)
+	return contract.Draft{
+		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+c.Commit, "checkpoint.created"), Role: contract.RoleSystem, Type: "checkpoint.created",
+		Subject: "checkpoint/" + c.Commit, Time: c.Time, Data: c.CheckpointCreated, Run: c.Run, Task: c.Task,
+	}
+}
+
+// Checkpoints lists at most limit checkpoints, newest first, older than before
+// when that is set.
+func (w *Workspace) Checkpoints(ctx context.Context, before string, limit int) ([]Checkpoint, error) {
+	var commits []keeper.Commit
+	if err := w.opts.Keeper.Call(ctx, "list", keeper.ListRequest{Before: before, Limit: limit}, &commits); err != nil {
+		return nil, fault.Wrap("workspace.Checkpoints", err)
+	}
+	out := make([]Checkpoint, len(commits))
+	for i, c := range commits {
+		out[i] = w.fromCommit(c)
+	}
+	return out, nil
+}
+
+// Diff says what differs between two checkpoints, or one and the live tree.
+func (w *Workspace) Diff(ctx context.Context, req keeper.DiffRequest) (keeper.DiffReply, error) {
+	var reply keeper.DiffReply
+	err := w.opts.Keeper.Call(ctx, "diff", req, &reply)
+	return reply, fault.Wrap("workspace.Diff", err)
+}
+
+// Status compares the live tree with the newest checkpoint.
+func (w *Workspace) Status(ctx context.Context) (keeper.StatusReply, error) {
+	var reply keeper.StatusReply
+	err := w.opts.Keeper.Call(ctx, "status", keeper.Done{}, &reply)
+	return reply, fault.Wrap("workspace.Status", err)
+}
+
+// Maintain packs the history; for when the computer is idle.
+func (w *Workspace) Maintain(ctx context.Context) error {
+	return fault.Wrap("workspace.Maintain", w.opts.Keeper.Call(ctx, "maintain", keeper.Done{}, nil))
+}
+
+// RestoreRequest says where to go back to. ID makes the request idempotent; it
+// is drawn when empty.
+type RestoreRequest struct {
+	ID        string
+	To        string // a commit, or at least 7 digits of it
+	Paths     []string
+	DryRun    bool
+	User      string
+	Causation string
+}
+
+// Restored is what a restore did, or with DryRun would do.
+type Restored struct {
+	To         string
+	Safety     string // checkpoint of everything as it was before
+	Checkpoint string // the new one
+	Changes    []keeper.Change
+	Conflicts  []keeper.Conflict // paths that somebody wrote to in the very moment, kept as they were written
+}
+
+// Restore brings the workspace, or paths of it, back to a checkpoint, as a new
+// checkpoint after one of everything as it was.
+func (w *Workspace) Restore(ctx context.Context, req RestoreRequest) (Restored, error) {
+	r, err := w.restore(ctx, req, false)
+	return r, fault.Wrap("workspace.Restore", err)
+}
+
+// Undo goes back to where the newest restore came from; it can be undone too.
+func (w *Workspace) Undo(ctx context.Context, req RestoreRequest) (Restored, error) {
+	r, err := w.restore(ctx, req, true)
+	return r, fault.Wrap("workspace.Undo", err)
+}
+
+func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) (Restored, error) {
+	release, err := w.take(ctx)
+	if err != nil {
+		return Restored{}, err
+	}
+	defer release()
+	if req.ID == "" {
+		req.ID = contract.NewID()
+	}
+	in := keeper.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, User: req.User, Cause: req.Causation, Note: keeper.Note{Seq: w.opts.Seq()}}
+	for _, p := range req.Paths {
+		in.Paths = append(in.Paths, keeper.Path(p))
+	}
+	var reply keeper.RestoreReply
+	if err := w.opts.Keeper.Call(ctx, "restore", in, &reply); err != nil {
+		return Restored{}, err
+	}
+	crash.At("workspace.restore.applied")
+	out := Restored{To: reply.To, Changes: reply.Changes}
+	if req.DryRun || reply.Applied == nil || reply.Safety == nil {
+		return out, nil
+	}
+	out.Safety, out.Checkpoint, out.Conflicts = reply.Safety.Commit.Commit, reply.Applied.Commit.Commit, reply.Applied.Conflicts
+	if _, err := w.logCheckpoint(ctx, *reply.Safety); err != nil {
+		return out, err
+	}
+	if err := w.logApplied(ctx, reply.Applied.Applied); err != nil {
+		return out, err
+	}
+	if reply.Applied.After != nil {
+		_, err = w.logCheckpoint(ctx, *reply.Applied.After)
+	}
+	return out, err
+}
+
+// ObjectID returns the git id of what a checkpoint (the newest when commit is
+// empty) holds at a path: the same content gives the same id.
+func (w *Workspace) ObjectID(ctx context.Context, commit, p string) (string, error) {
+	var reply keeper.IDRequest
+	err := w.opts.Keeper.Call(ctx, "object", keeper.ObjectRequest{Commit: commit, Path: keeper.Path(p)}, &reply)
+	return reply.ID, fault.Wrap("workspace.ObjectID", err)
+}

@@ -1,0 +1,99 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// Keeper speaks to the engine in the keeper box. Call posts JSON to
+// /keeper/{verb}; Stream posts a body to /keeper/stream/{verb} and returns the
+// answer's bytes. The answers come from a box: callers validate what they use.
+type Keeper interface {
+	Call(ctx context.Context, verb string, in, out any) error
+	Stream(ctx context.Context, verb string, query any, body io.Reader) (*http.Response, error)
+}
+
+// maxAnswer bounds a JSON answer of the keeper, in bytes.
+const maxAnswer = 96 << 20
+
+// NewKeeper returns a Keeper over a transport that ends at keeper.Handler, such
+// as the keeper box's tether.
+func NewKeeper(rt http.RoundTripper) Keeper { return &client{http.Client{Transport: rt}} }
+
+type client struct{ http http.Client }
+
+// Call implements Keeper.
+func (c *client) Call(ctx context.Context, verb string, in, out any) error {
+	op := "keeper " + verb
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	resp, err := c.post(ctx, op, "/keeper/"+verb, bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return fault.Wrap(op, decodeAnswer(resp.Body, out))
+}
+
+// Stream implements Keeper; the caller closes the response's body.
+func (c *client) Stream(ctx context.Context, verb string, query any, body io.Reader) (*http.Response, error) {
+	op := "keeper " + verb
+	raw, err := json.Marshal(query)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	return c.post(ctx, op, "/keeper/stream/"+verb+"?q="+url.QueryEscape(string(raw)), body)
+}
+
+func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://keeper"+path, body)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, fault.Wrap(op, ctx.Err())
+		}
+		return nil, fault.New(op, fault.Unavailable, "Try again in a moment; the workspace's keeper is being restarted.", err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var e keeper.Error
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err == nil {
+		err = json.Unmarshal(raw, &e)
+	}
+	if err != nil || e.Message == "" {
+		return nil, fault.New(op, fault.Internal, "", errors.Join(fmt.Errorf("the keeper answered %s", resp.Status), err))
+	}
+	return nil, fault.New("", e.Code, strings.ToValidUTF8(e.Hint, "\uFFFD"), errors.New(strings.ToValidUTF8(e.Message, "\uFFFD")))
+}
+
+func decodeAnswer(r io.Reader, out any) error {
+	raw, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
+	if err != nil {
+		return err
+	}
+	if len(raw) > maxAnswer {
+		return fault.New("", fault.Exhausted, "", fmt.Errorf("the keeper's answer has more than %d bytes", maxAnswer))
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, out)
+}

@@ -1,0 +1,208 @@
+package workspace
+
+import (
+	"context"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// Actor is whose hand changed a file.
+type Actor struct {
+	Role contract.Role // user when empty
+	User string
+}
+
+// Files lists a directory of the live tree; more counts entries left out.
+func (w *Workspace) Files(ctx context.Context, dir string) (files []keeper.FileInfo, more int, err error) {
+	var reply keeper.FilesReply
+	err = w.opts.Keeper.Call(ctx, "files", keeper.PathRequest{Path: keeper.Path(dir)}, &reply)
+	return reply.Files, reply.More, fault.Wrap("workspace.Files", err)
+}
+
+// Stat describes one path of the live tree.
+func (w *Workspace) Stat(ctx context.Context, p string) (keeper.FileInfo, error) {
+	var fi keeper.FileInfo
+	err := w.opts.Keeper.Call(ctx, "stat", keeper.PathRequest{Path: keeper.Path(p)}, &fi)
+	return fi, fault.Wrap("workspace.Stat", err)
+}
+
+// Content is a file's bytes as a stream; Size is that of the whole file.
+type Content struct {
+	io.ReadCloser
+	Size int64
+	Exec bool
+}
+
+// Read streams a file, or a range of it (limit 0: to the end), of the live tree
+// or of a checkpoint when commit is set. The caller closes it.
+func (w *Workspace) Read(ctx context.Context, commit, p string, offset, limit int64) (*Content, error) {
+	const op = "workspace.Read"
+	resp, err := w.opts.Keeper.Stream(ctx, "read", keeper.ReadRequest{Path: keeper.Path(p), Commit: commit, Offset: offset, Limit: limit}, nil)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	size, err := strconv.ParseInt(resp.Header.Get("X-Choir-Size"), 10, 64)
+	if err != nil {
+		resp.Body.Close()
+		return nil, fault.Wrap(op, err)
+	}
+	return &Content{resp.Body, size, resp.Header.Get("X-Choir-Mode") == string(keeper.ModeExec)}, nil
+}
+
+// WriteOptions say how a file is written. If is the blob id that must be there
+// ("none": nothing may be), so that nobody's newer edit is overwritten.
+type WriteOptions struct {
+	Exec bool
+	If   string
+	By   Actor
+}
+
+// Write replaces a file, all or nothing; what was there goes to the trash.
+func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o WriteOptions) (keeper.Written, error) {
+	const op = "workspace.Write"
+	release, err := w.take(ctx)
+	if err != nil {
+		return keeper.Written{}, fault.Wrap(op, err)
+	}
+	defer release()
+	resp, err := w.opts.Keeper.Stream(ctx, "write", keeper.WriteRequest{Path: keeper.Path(p), Exec: o.Exec, If: o.If}, content)
+	if err != nil {
+		return keeper.Written{}, fault.Wrap(op, err)
+	}
+	defer resp.Body.Close()
+	var out keeper.Written
+	if err := decodeAnswer(resp.Body, &out); err != nil {
+		return keeper.Written{}, fault.Wrap(op, err)
+	}
+	crash.At("workspace.file.written")
+	ref := contract.BlobRef("sha256:" + out.SHA256)
+	if ref.Validate() != nil {
+		ref = ""
+	}
+	return out, fault.Wrap(op, w.fileEvent(ctx, "file.written", p, contract.FileWritten{Path: p, Size: max(0, out.Size), SHA256: ref}, o.By))
+}
+
+// Mkdir makes a directory and its parents.
+func (w *Workspace) Mkdir(ctx context.Context, p string) error {
+	const op = "workspace.Mkdir"
+	release, err := w.take(ctx)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	defer release()
+	return fault.Wrap(op, w.opts.Keeper.Call(ctx, "mkdir", keeper.PathRequest{Path: keeper.Path(p)}, nil))
+}
+
+// Move renames a path; the new name must be free.
+func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) error {
+	const op = "workspace.Move"
+	release, err := w.take(ctx)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	defer release()
+	if err := w.opts.Keeper.Call(ctx, "move", keeper.MoveRequest{From: keeper.Path(from), To: keeper.Path(to)}, nil); err != nil {
+		return fault.Wrap(op, err)
+	}
+	var fi keeper.FileInfo
+	if err := w.opts.Keeper.Call(ctx, "stat", keeper.PathRequest{Path: keeper.Path(to)}, &fi); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := w.fileEvent(ctx, "file.removed", from, contract.FileRemoved{Path: from}, by); err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, w.fileEvent(ctx, "file.written", to, contract.FileWritten{Path: to, Size: max(0, fi.Size)}, by))
+}
+
+// Remove moves a path to the trash, from where Untrash brings it back.
+func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (keeper.Trashed, error) {
+	const op = "workspace.Remove"
+	release, err := w.take(ctx)
+	if err != nil {
+		return keeper.Trashed{}, fault.Wrap(op, err)
+	}
+	defer release()
+	var t keeper.Trashed
+	if err := w.opts.Keeper.Call(ctx, "remove", keeper.PathRequest{Path: keeper.Path(p)}, &t); err != nil {
+		return t, fault.Wrap(op, err)
+	}
+	return t, fault.Wrap(op, w.fileEvent(ctx, "file.removed", p, contract.FileRemoved{Path: p}, by))
+}
+
+// Untrash puts something back that Remove or Write moved to the trash.
+func (w *Workspace) Untrash(ctx context.Context, id string, by Actor) (keeper.Trashed, error) {
+	const op = "workspace.Untrash"
+	release, err := w.take(ctx)
+	if err != nil {
+		return keeper.Trashed{}, fault.Wrap(op, err)
+	}
+	defer release()
+	var t keeper.Trashed
+	if err := w.opts.Keeper.Call(ctx, "untrash", keeper.IDRequest{ID: id}, &t); err != nil {
+		return t, fault.Wrap(op, err)
+	}
+	var fi keeper.FileInfo
+	if err := w.opts.Keeper.Call(ctx, "stat", keeper.PathRequest{Path: t.Path}, &fi); err != nil {
+		return t, fault.Wrap(op, err)
+	}
+	return t, fault.Wrap(op, w.fileEvent(ctx, "file.written", string(t.Path), contract.FileWritten{Path: string(t.Path), Size: max(0, fi.Size)}, by))
+}
+
+// fileEvent appends a file event. A path the contract can't carry (not UTF-8)
+// is not announced; the next checkpoint holds it all the same.
+func (w *Workspace) fileEvent(ctx context.Context, eventType, p string, data contract.Payload, by Actor) error {
+	if data.Validate() != nil {
+		return nil
+	}
+	if by.Role == "" {
+		by.Role = contract.RoleUser
+	}
+	_, err := w.opts.Log.Append(ctx, contract.Draft{Role: by.Role, User: by.User, Type: eventType, Subject: "file/" + p, Data: data})
+	return err
+}
+
+// AddRequest says what choir add brings in. Origin is shown, without
+// credentials; Remote is a URL to fetch from, recorded by the host.
+type AddRequest struct {
+	Name   string // directory under workspace/
+	Origin string
+	Remote string
+	User   string
+}
+
+// Add unpacks a tar stream into workspace/{name}. A repository in it is kept
+// whole and becomes a nested repository; nothing of it is run.
+func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (keeper.Imported, error) {
+	const op = "workspace.Add"
+	p := "workspace/" + req.Name
+	if err := contract.ValidPath("name", p); err != nil || path.Base(p) != req.Name || strings.HasPrefix(req.Name, ".") {
+		return keeper.Imported{}, fault.New(op, fault.Invalid, "Choose a plain name, such as the repository's.", err)
+	}
+	release, err := w.take(ctx)
+	if err != nil {
+		return keeper.Imported{}, fault.Wrap(op, err)
+	}
+	defer release()
+	resp, err := w.opts.Keeper.Stream(ctx, "import", keeper.ImportRequest{Path: keeper.Path(p)}, tar)
+	if err != nil {
+		return keeper.Imported{}, fault.Wrap(op, err)
+	}
+	defer resp.Body.Close()
+	var im keeper.Imported
+	if err := decodeAnswer(resp.Body, &im); err != nil {
+		return keeper.Imported{}, fault.Wrap(op, err)
+	}
+	added := contract.RepositoryAdded{Path: p, Origin: req.Origin, Remote: req.Remote, Commit: im.Commit, Files: max(0, im.Files), Bytes: max(0, im.Bytes), Skipped: max(0, im.Skipped)}
+	if _, err := w.opts.Log.Append(ctx, contract.Draft{Role: contract.RoleUser, User: req.User, Type: "repository.added", Subject: "file/" + p, Data: added}); err != nil {
+		return im, fault.Wrap(op, err)
+	}
+	_, err = w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAfter, Message: "Add " + req.Name})
+	return im, fault.Wrap(op, err)
+}

@@ -1,0 +1,481 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// syncAllAbove is how many files are synced one by one; beyond it the file
+// system is synced once instead.
+const syncAllAbove = 64
+
+// finishPlan does what is left of a plan that has started. It may be called
+// again after any interruption.
+func (e *Engine) finishPlan(ctx context.Context, id string) (Applied, error) {
+	if r, done, err := e.loadResult(id); err != nil || done {
+		return r.Applied, err
+	}
+	p, err := e.loadPlan(id)
+	if err != nil {
+		return Applied{}, err
+	}
+	if e.head != p.From && e.head != p.Commit {
+		return Applied{}, fault.New("", fault.Conflict, "Prepare it again.", fmt.Errorf("publish %s was prepared on %s, but the newest checkpoint is %s", id, p.From, e.head))
+	}
+	if err := e.stage(ctx, p); err != nil {
+		return Applied{}, err
+	}
+	a := applier{e: e, p: p, needed: map[string]bool{}, seen: map[string]Entry{}}
+	target, err := e.readTree(ctx, p.Tree, true)
+	if err != nil {
+		return Applied{}, err
+	}
+	a.needed = directories(target)
+	for path, en := range target {
+		if en.Mode == ModeEmptyDir {
+			a.needed[path] = true
+		}
+	}
+	for n, s := range p.Ops {
+		if err := ctx.Err(); err != nil {
+			return Applied{}, err
+		}
+		if err := a.step(ctx, n, s); err != nil {
+			return Applied{}, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
+		}
+		e.crash("apply.step")
+	}
+	if err := e.syncParents(p); err != nil {
+		return Applied{}, err
+	}
+	e.crash("apply.placed")
+	c, err := e.commitAt(ctx, p.Commit)
+	if err != nil {
+		return Applied{}, err
+	}
+	if e.head == p.From && p.From != p.Commit {
+		if err := e.advance(c); err != nil {
+			return Applied{}, err
+		}
+		for _, s := range p.Ops {
+			if s.To.exists() {
+				e.tracked[string(s.Path)] = tracked{Entry: s.To}
+			} else {
+				delete(e.tracked, string(s.Path))
+			}
+		}
+	}
+	if p.Mark != "" {
+		if err := e.forceRef(ctx, liveRef(p.Task), p.Mark); err != nil {
+			return Applied{}, err
+		}
+	}
+	r := result{
+		Applied: Applied{Publish: p.ID, Kind: p.Kind, Base: p.Base, Live: p.Live, Paths: len(p.Ops), Commit: c, Conflicts: append(p.Conflicts, a.conflicts...)},
+		Seen:    a.seen, Since: e.opts.Now().Unix(),
+	}
+	if err := e.saveResult(id, r); err != nil {
+		return Applied{}, err
+	}
+	e.crash("apply.done")
+	return r.Applied, nil
+}
+
+// stage writes every file the plan puts in place under aside/, durably, before
+// the first is moved: a crash of the machine then never leaves half a file.
+func (e *Engine) stage(ctx context.Context, p plan) error {
+	if done, err := exists(e.planDir(p.ID, "staged")); err != nil || done {
+		return err
+	}
+	if err := os.RemoveAll(e.planDir(p.ID, "aside")); err != nil {
+		return err
+	}
+	if err := os.Mkdir(e.planDir(p.ID, "aside"), 0o755); err != nil {
+		return err
+	}
+	writes := 0
+	for _, s := range p.Ops {
+		if s.To.ID != "" {
+			writes++
+		}
+	}
+	for n, s := range p.Ops {
+		if s.To.ID == "" {
+			continue
+		}
+		if err := e.materialize(ctx, e.aside(p.ID, n), s.To, writes <= syncAllAbove); err != nil {
+			return err
+		}
+		e.crash("apply.staging")
+	}
+	if writes > syncAllAbove {
+		if err := unix.Syncfs(e.rootFD); err != nil {
+			return fmt.Errorf("sync: %w", err)
+		}
+	}
+	if err := syncDir(e.planDir(p.ID, "aside")); err != nil {
+		return err
+	}
+	return e.mark(p.ID, "staged")
+}
+
+// materialize writes a blob as a file or link that does not exist yet.
+func (e *Engine) materialize(ctx context.Context, name string, en Entry, sync bool) error {
+	if en.Mode == ModeSymlink {
+		target, err := e.blob(ctx, en.ID, maxPath)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(string(target), name)
+	}
+	perm := fs.FileMode(0o644)
+	if en.Mode == ModeExec {
+		perm = 0o755
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, perm)
+	if err != nil {
+		return err
+	}
+	_, _, err = e.reads.read(ctx, en.ID, -1, f)
+	err = errors.Join(err, f.Chmod(perm))
+	if sync {
+		err = errors.Join(err, f.Sync())
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (e *Engine) syncParents(p plan) error {
+	dirs := map[string]bool{}
+	for _, s := range p.Ops {
+		dirs[parentDir(string(s.Path))] = true
+	}
+	if len(dirs) > syncAllAbove {
+		return unix.Syncfs(e.rootFD)
+	}
+	for d := range dirs {
+		if err := syncDirAt(e.rootFD, d); err != nil && !isGone(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// entryAt says what a name in an open directory is now: an entry, none, or (for
+// a directory or something that isn't a file) other.
+func entryAt(dirfd int, name string) (en Entry, other bool, err error) {
+	for range 100 {
+		r, st, err := openContentAt(dirfd, name, -1)
+		if err != nil {
+			if isGone(err) {
+				return none, false, nil
+			}
+			if errors.Is(err, errGone) { // a directory, a device, or changed meanwhile
+				if st, lerr := lstatAt(dirfd, name); lerr == nil && !st.isRegular() && !st.isSymlink() {
+					return none, true, nil
+				}
+				continue
+			}
+			return none, false, err
+		}
+		id, herr := hashContent(r, st)
+		if err := r.Close(); err != nil {
+			return none, false, err
+		}
+		if errors.Is(herr, errGone) {
+			continue // it is being written to
+		}
+		return Entry{Mode: st.gitMode(), ID: id}, false, herr
+	}
+	return none, false, fault.New("", fault.Unavailable, "Try again when nothing writes to it.", fmt.Errorf("%q never stands still", name))
+}
+
+type applier struct {
+	e         *Engine
+	p         plan
+	needed    map[string]bool // directories the target has
+	conflicts []Conflict
+	seen      map[string]Entry
+}
+
+func (a *applier) conflict(p Path, reason string) {
+	a.conflicts = append(a.conflicts, Conflict{p, reason})
+}
+
+// step does one step, from whatever point an earlier try left it at.
+func (a *applier) step(ctx context.Context, n int, s step) error {
+	p := string(s.Path)
+	if err := validPath(p, false); err != nil {
+		return fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", short(p), err))
+	}
+	if s.From.Mode == ModeEmptyDir && s.To.Mode != ModeEmptyDir {
+		if s.To.exists() || !a.needed[p] {
+			a.removeDir(p)
+		}
+		s.From = none
+		if !s.To.exists() {
+			return nil
+		}
+	}
+	if s.To.Mode == ModeEmptyDir {
+		if s.From.exists() {
+			if err := a.remove(ctx, n, s); err != nil {
+				return err
+			}
+		}
+		fd, err := makeDirs(a.e.rootFD, p)
+		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EEXIST) {
+			return nil // the user has a file there: that is what a directory gives way to
+		}
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	}
+	if !s.To.exists() {
+		return a.remove(ctx, n, s)
+	}
+	return a.place(ctx, n, s)
+}
+
+// removeDir removes an empty directory and its parents that became empty.
+func (a *applier) removeDir(p string) {
+	for ; p != "." && !a.needed[p]; p = parentDir(p) {
+		dir, err := openDir(a.e.rootFD, parentDir(p))
+		if err != nil {
+			return
+		}
+		err = unix.Unlinkat(dir, path.Base(p), unix.AT_REMOVEDIR)
+		unix.Close(dir)
+		if err != nil {
+			return // not empty: the user has something there
+		}
+	}
+}
+
+// remove moves a file out of the tree, if it is what was expected.
+func (a *applier) remove(ctx context.Context, n int, s step) error {
+	aside := a.e.aside(a.p.ID, n)
+	p := string(s.Path)
+	dir, err := openDir(a.e.rootFD, parentDir(p))
+	if err != nil {
+		if isGone(err) {
+			return nil
+		}
+		return err
+	}
+	defer unix.Close(dir)
+	name := path.Base(p)
+	moved, err := exists(aside)
+	if err != nil {
+		return err
+	}
+	if !moved {
+		st, err := lstatAt(dir, name)
+		if err != nil {
+			if isGone(err) {
+				return nil
+			}
+			return err
+		}
+		if !st.isRegular() && !st.isSymlink() {
+			a.conflict(s.Path, "became a "+st.kind())
+			return nil
+		}
+		if err := renameAt(dir, name, unix.AT_FDCWD, aside, unix.RENAME_NOREPLACE); err != nil {
+			if isGone(err) {
+				return nil
+			}
+			return err
+		}
+		a.e.crash("apply.moved")
+	}
+	got, other, err := entryAt(unix.AT_FDCWD, aside)
+	if err != nil {
+		return err
+	}
+	if !other && got == s.From {
+		a.seen[strconv.Itoa(n)] = got
+		a.removeDir(parentDir(p))
+		return nil
+	}
+	a.conflict(s.Path, "was changed while it was being removed")
+	err = renameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		return a.keep(ctx, n, s.Path, got) // and there is a still newer one, which stays
+	}
+	return err
+}
+
+// place puts a staged file at its path by exchange, compares what it displaced
+// with what was expected there, and merges or gives way when the user was faster.
+func (a *applier) place(ctx context.Context, n int, s step) error {
+	aside := a.e.aside(a.p.ID, n)
+	staged, err := exists(aside)
+	if err != nil {
+		return err
+	}
+	if !staged {
+		return nil // in place since an earlier try; what the user did since is the user's
+	}
+	p := string(s.Path)
+	dir, err := makeDirs(a.e.rootFD, parentDir(p))
+	if err != nil {
+		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+			a.conflict(s.Path, "its directory is a file or a link now")
+			return os.Remove(aside)
+		}
+		return err
+	}
+	defer unix.Close(dir)
+	name := path.Base(p)
+	mine, other, err := entryAt(unix.AT_FDCWD, aside)
+	if err != nil {
+		return err
+	}
+	if !other && mine == s.To {
+		cur, occupied, err := entryAt(dir, name)
+		switch {
+		case err != nil:
+			return err
+		case occupied:
+			a.conflict(s.Path, "is a directory or no file now")
+			return os.Remove(aside)
+		case cur == s.To:
+			return os.Remove(aside)
+		}
+		if !s.From.exists() {
+			err := renameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_NOREPLACE)
+			if errors.Is(err, unix.EEXIST) {
+				a.conflict(s.Path, "was made meanwhile")
+				return os.Remove(aside)
+			}
+			return err
+		}
+		switch err := renameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); {
+		case isGone(err):
+			a.conflict(s.Path, "was removed meanwhile")
+			return os.Remove(aside)
+		case err != nil:
+			return err
+		}
+		a.e.crash("apply.exchanged")
+	}
+	return a.displaced(ctx, n, s, dir, name)
+}
+
+// displaced looks at what an exchange moved aside.
+func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name string) error {
+	aside := a.e.aside(a.p.ID, n)
+	got, other, err := entryAt(unix.AT_FDCWD, aside)
+	if err != nil {
+		return err
+	}
+	if !other && got == s.From {
+		a.seen[strconv.Itoa(n)] = got
+		return nil
+	}
+	if !other {
+		done, ok, err := a.e.catchUp(ctx, s.From, s.To, aside, a.e.planDir(a.p.ID, fmt.Sprintf("caught-%d", n)), dir, name)
+		if err != nil {
+			return err
+		}
+		if ok {
+			a.seen[strconv.Itoa(n)] = done
+			return nil
+		}
+		// The user was faster. Their version is stored first of all.
+		if got, err = a.e.storeFile(ctx, aside); err != nil {
+			return err
+		}
+		merged, ok, err := a.e.mergeEntries(ctx, s.From, got, s.To)
+		if err != nil {
+			return err
+		}
+		if ok {
+			done, err := a.e.exchangeMerged(ctx, a.e.planDir(a.p.ID, "aside", strconv.Itoa(n)+"m"), dir, name, s.To, merged)
+			if err != nil {
+				return err
+			}
+			if done {
+				a.seen[strconv.Itoa(n)] = got
+				return nil
+			}
+		}
+	}
+	a.conflict(s.Path, "was changed in the very moment")
+	if err := renameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil {
+		if isGone(err) { // removed after we placed ours: that is newer
+			return a.keep(ctx, n, s.Path, got)
+		}
+		return err
+	}
+	back, other, err := entryAt(unix.AT_FDCWD, aside)
+	if err != nil {
+		return err
+	}
+	if !other && back == s.To {
+		return os.Remove(aside)
+	}
+	// Something newer than what we put back came out: it belongs there.
+	if err := renameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil && !isGone(err) {
+		return err
+	}
+	return a.keep(ctx, n, s.Path, got)
+}
+
+// keep stores a version of the user's that is not in the tree any more.
+func (a *applier) keep(ctx context.Context, n int, p Path, en Entry) error {
+	a.seen[strconv.Itoa(n)] = en
+	_, err := a.e.keepVersion(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), p, a.e.aside(a.p.ID, n))
+	return err
+}
+
+// exchangeMerged puts merged where want is expected. It reports false when the
+// user was there first again; then everything is as before.
+func (e *Engine) exchangeMerged(ctx context.Context, tmp string, dir int, name string, want, merged Entry) (bool, error) {
+	if cur, _, err := entryAt(dir, name); err != nil || cur == merged {
+		return err == nil, err
+	}
+	if err := removeIfThere(tmp); err != nil {
+		return false, err
+	}
+	if err := e.materialize(ctx, tmp, merged, true); err != nil {
+		return false, err
+	}
+	if err := renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_EXCHANGE); err != nil {
+		if isGone(err) {
+			return false, os.Remove(tmp)
+		}
+		return false, err
+	}
+	out, other, err := entryAt(unix.AT_FDCWD, tmp)
+	if err != nil {
+		return false, err
+	}
+	if !other && out == want {
+		return true, os.Remove(tmp)
+	}
+	if err := renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_EXCHANGE); err != nil && !isGone(err) {
+		return false, err
+	}
+	if out, _, err = entryAt(unix.AT_FDCWD, tmp); err != nil || out == merged {
+		return false, errors.Join(err, os.Remove(tmp))
+	}
+	// A third version came out; it is the newest and goes back once more.
+	return false, renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_EXCHANGE)
+}
+
+func renameAt(fromDir int, from string, toDir int, to string, flags uint) error {
+	if err := unix.Renameat2(fromDir, from, toDir, to, flags); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Everything the engine opens in a tree it opens through these: the kernel
+// resolves the path beneath the tree's root and refuses symbolic links, so a
+// directory swapped for a link between look and use leads nowhere.
+
+// openBeneath opens rel beneath the directory dirfd, following no link at all.
+func openBeneath(dirfd int, rel string, flags int, mode uint32) (int, error) {
+	how := &unix.OpenHow{
+		Flags:   uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	if flags&unix.O_CREAT != 0 {
+		how.Mode = uint64(mode)
+	}
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(dirfd, rel, how)
+		if (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)) && try < 100 {
+			continue
+		}
+		if err != nil {
+			return -1, &os.PathError{Op: "open", Path: rel, Err: err}
+		}
+		return fd, nil
+	}
+}
+
+// openDir opens a directory beneath dirfd.
+func openDir(dirfd int, rel string) (int, error) {
+	return openBeneath(dirfd, rel, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+}
+
+// makeDirs makes rel and its parents beneath dirfd and opens it. A part that is
+// not a directory is an error.
+func makeDirs(dirfd int, rel string) (int, error) {
+	fd, err := openDir(dirfd, rel)
+	if err == nil || !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	parent, err := makeDirs(dirfd, parentDir(rel))
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(parent)
+	if err := unix.Mkdirat(parent, path.Base(rel), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, &os.PathError{Op: "mkdir", Path: rel, Err: err}
+	}
+	return openDir(parent, path.Base(rel))
+}
+
+// fileStat is what tells one state of a file from another.
+type fileStat struct {
+	Ino   uint64
+	Size  int64
+	Mtime int64 // ns
+	Ctime int64 // ns
+	Mode  uint32
+}
+
+func toStat(st *unix.Stat_t) fileStat {
+	return fileStat{Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano(), Mode: st.Mode}
+}
+
+func lstatAt(dirfd int, name string) (fileStat, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fileStat{}, &os.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	return toStat(&st), nil
+}
+
+// modTime returns the modification time.
+func (s fileStat) modTime() time.Time { return time.Unix(0, s.Mtime) }
+
+func (s fileStat) isRegular() bool { return s.Mode&unix.S_IFMT == unix.S_IFREG }
+func (s fileStat) isSymlink() bool { return s.Mode&unix.S_IFMT == unix.S_IFLNK }
+func (s fileStat) isDir() bool     { return s.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// gitMode returns the mode git keeps of a file: whether it is a link, and
+// whether its owner may execute it.
+func (s fileStat) gitMode() Mode {
+	switch {
+	case s.isSymlink():
+		return ModeSymlink
+	case s.isDir():
+		return ModeEmptyDir
+	case s.Mode&0o100 != 0:
+		return ModeExec
+	}
+	return ModeFile
+}
+
+func (s fileStat) kind() string {
+	switch s.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return "file"
+	case unix.S_IFLNK:
+		return "symlink"
+	case unix.S_IFDIR:
+		return "dir"
+	case unix.S_IFIFO:
+		return "fifo"
+	case unix.S_IFSOCK:
+		return "socket"
+	case unix.S_IFCHR, unix.S_IFBLK:
+		return "device"
+	}
+	return "unknown"
+}
+
+func readlinkAt(dirfd int, name string) ([]byte, error) {
+	buf := make([]byte, maxPath+1)
+	n, err := unix.Readlinkat(dirfd, name, buf)
+	if err != nil {
+		return nil, &os.PathError{Op: "readlink", Path: name, Err: err}
+	}
+	if n > maxPath {
+		return nil, fmt.Errorf("link %q is longer than %d bytes", name, maxPath)
+	}
+	return buf[:n], nil
+}
+
+// syncDirAt makes the names in a directory durable.
+func syncDirAt(dirfd int, rel string) error {
+	fd, err := openDir(dirfd, rel)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// isGone reports that a path, or a directory on the way to it, is not there
+// (or is no longer what it was).
+func isGone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}

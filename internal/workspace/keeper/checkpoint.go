@@ -1,0 +1,406 @@
+package keeper
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.
+type CheckpointRequest struct {
+	Note
+	Force bool `json:"force,omitempty"`
+}
+
+// CheckpointReply is the newest checkpoint, whether it was made now, and what
+// was left out of it.
+type CheckpointReply struct {
+	Commit
+	Created bool   `json:"created"`
+	Left    []Skip `json:"left,omitempty"`
+}
+
+// Checkpoint commits the live tree as it is: everything but what is ignored and
+// was never captured. When nothing changed it returns the newest checkpoint.
+// The commit is on disk when it returns.
+func (e *Engine) Checkpoint(ctx context.Context, req CheckpointRequest) (CheckpointReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.rollForward(ctx); err != nil {
+		return CheckpointReply{}, fault.Wrap("keeper.Checkpoint", err)
+	}
+	reply, err := e.checkpoint(ctx, req)
+	return reply, fault.Wrap("keeper.Checkpoint", err)
+}
+
+func (e *Engine) checkpoint(ctx context.Context, req CheckpointRequest) (CheckpointReply, error) {
+	if err := e.lookAtDisplaced(ctx); err != nil {
+		return CheckpointReply{}, err
+	}
+	var reply CheckpointReply
+	err := e.together(func(flush func() error) (err error) {
+		reply, err = e.checkpointTogether(ctx, req, flush)
+		return err
+	})
+	return reply, err
+}
+
+func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, flush func() error) (CheckpointReply, error) {
+	cap, err := e.capture(ctx, true)
+	if err != nil {
+		return CheckpointReply{}, err
+	}
+	if len(cap.changes) == 0 && !req.Force && e.head != "" {
+		e.tracked = cap.tracked
+		c, err := e.commitAt(ctx, e.head)
+		return CheckpointReply{Commit: c, Left: cap.skipped}, errors.Join(err, flush())
+	}
+	e.crash("checkpoint.captured")
+	t := make(Tree, len(cap.tracked))
+	for p, tr := range cap.tracked {
+		t[p] = tr.Entry
+	}
+	tree, err := e.writeTree(ctx, t)
+	if err != nil {
+		return CheckpointReply{}, err
+	}
+	req.Files, req.Skipped = len(cap.changes), showSkips(cap.skipped)
+	if req.Verified, err = e.verified(ctx, req.Verified, ""); err != nil {
+		return CheckpointReply{}, err
+	}
+	if req.Kind == "" || e.head == "" {
+		req.Kind = map[bool]string{true: "initial", false: "auto"}[e.head == ""]
+	}
+	c, err := e.makeCommit(ctx, tree, e.head, req.Note)
+	if err != nil {
+		return CheckpointReply{}, err
+	}
+	if err := flush(); err != nil {
+		return CheckpointReply{}, err
+	}
+	e.crash("commit.written")
+	if err := e.advance(c); err != nil {
+		return CheckpointReply{}, err
+	}
+	e.tracked = cap.tracked
+	return CheckpointReply{Commit: c, Created: true, Left: cap.skipped}, nil
+}
+
+// advance moves HEAD to a commit on top of it.
+func (e *Engine) advance(c Commit) error {
+	if err := e.moveBranch(c.Commit); err != nil {
+		return err
+	}
+	e.head, e.tree = c.Commit, c.Tree
+	e.crash("commit.done")
+	return nil
+}
+
+func (e *Engine) makeCommit(ctx context.Context, tree, parent string, note Note) (Commit, error) {
+	c := Commit{Parent: parent, Tree: tree, Time: e.opts.Now().Unix(), Note: note}
+	info := commitInfo{tree: tree, when: c.Time, message: encodeNote(&c.Note)}
+	if parent != "" {
+		info.parents = append(info.parents, parent)
+	}
+	var err error
+	c.Commit, err = e.writeCommit(ctx, info)
+	return c, err
+}
+
+// capture is a walk with everything that changed hashed (and written).
+type capture struct {
+	tracked map[string]tracked
+	changes []change
+	skipped []Skip
+	ignored []string
+	nested  []string
+}
+
+type candidate struct {
+	path string
+	stat fileStat
+	prev tracked
+}
+
+// capture looks at the live tree and finds what differs from HEAD; write says
+// whether new content is stored.
+func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
+	now, err := e.fileClock()
+	if err != nil {
+		return nil, err
+	}
+	sc, err := e.scanTree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cap := &capture{tracked: make(map[string]tracked, len(sc.found)), skipped: sc.skipped, ignored: sc.ignored, nested: sc.nested}
+	var cands []candidate
+	for p, st := range sc.found {
+		prev, ok := e.tracked[p]
+		if ok && prev.stat == st || st.isDir() && prev.Mode == ModeEmptyDir {
+			cap.tracked[p] = prev
+			continue
+		}
+		if st.isDir() {
+			cap.tracked[p] = tracked{Entry: Entry{Mode: ModeEmptyDir}}
+			cap.changes = append(cap.changes, change{p, prev.Entry, Entry{Mode: ModeEmptyDir}})
+			continue
+		}
+		cands = append(cands, candidate{p, st, prev})
+	}
+	cands = e.guard(cap, cands)
+	if err := e.hashCandidates(ctx, cap, cands, now, write); err != nil {
+		return nil, err
+	}
+	for p, prev := range e.tracked {
+		if _, ok := cap.tracked[p]; ok {
+			continue
+		}
+		if len(sc.kept) > 0 && within(p, sc.kept) {
+			cap.tracked[p] = prev
+			continue
+		}
+		cap.changes = append(cap.changes, change{p, prev.Entry, none})
+	}
+	slices.SortFunc(cap.changes, func(a, b change) int { return comparePaths(a.path, b.path) })
+	slices.SortFunc(cap.skipped, func(a, b Skip) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	return cap, nil
+}
+
+// racyWindow is how close to a file's change a look at it is not proof: file
+// system clocks tick, and a second change within one tick leaves no trace.
+const racyWindow = int64(50e6) // ns
+
+// fileClock returns the file system's own time, which need not be ours.
+func (e *Engine) fileClock() (int64, error) {
+	var st unix.Stat_t
+	// Setting a time, whichever, stamps the change time with the clock's.
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, e.work("lock"), []unix.Timespec{{}, {}}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0, err
+	}
+	err := unix.Lstat(e.work("lock"), &st)
+	return st.Ctim.Nano(), err
+}
+
+// hashCandidates finds the blob of every candidate and stores new ones.
+func (e *Engine) hashCandidates(ctx context.Context, cap *capture, cands []candidate, now int64, write bool) error {
+	slices.SortFunc(cands, func(a, b candidate) int {
+		if la, lb := isObject(a.path), isObject(b.path); la != lb {
+			return map[bool]int{true: 1, false: -1}[la]
+		}
+		return comparePaths(a.path, b.path)
+	})
+	var todo []candidate
+	for _, c := range cands {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if write && !c.prev.exists() {
+			todo = append(todo, c)
+			continue
+		}
+		id, err := e.hashFile(c.path, c.stat)
+		switch {
+		case errors.Is(err, errGone) && !write:
+			continue
+		case err == nil && c.prev.exists() && id == c.prev.ID:
+			cap.put(c, id, now)
+		case err == nil && !write:
+			cap.put(c, id, 0)
+		case err == nil || errors.Is(err, errGone):
+			todo = append(todo, c)
+		default:
+			if !cap.unreadable(c, err) {
+				return err
+			}
+		}
+	}
+	if !write || len(todo) == 0 {
+		return nil
+	}
+	refused := make([]error, len(todo))
+	objects := make([]object, len(todo))
+	for i := range todo {
+		objects[i] = object{kind: "blob", source: func() (io.ReadCloser, int64, error) {
+			r, st, err := e.openContent(todo[i].path, e.opts.Limits.FileBytes)
+			if err != nil {
+				refused[i] = err
+				return nil, 0, errGone
+			}
+			todo[i].stat = st
+			size := st.Size
+			if st.isSymlink() {
+				size = int64(r.(linkReader).Len())
+			}
+			return r, size, nil
+		}}
+	}
+	ids, err := e.writeObjects(ctx, objects)
+	if err != nil {
+		return err
+	}
+	for i, c := range todo {
+		switch {
+		case ids[i] != "":
+			cap.put(c, ids[i], now)
+		case refused[i] == nil || errors.Is(refused[i], errGone) || isGone(refused[i]):
+			// Shrunk or gone under our hands. A file that is being written to
+			// keeps what was captured of it; the next checkpoint looks again.
+			if _, err := e.lstat(c.path); err == nil {
+				cap.skipped = append(cap.skipped, Skip{Path(c.path), "was changing while it was read"})
+				if c.prev.exists() {
+					c.prev.stat = fileStat{}
+					cap.tracked[c.path] = c.prev
+				}
+			}
+		default:
+			if !cap.unreadable(c, refused[i]) {
+				return refused[i]
+			}
+		}
+	}
+	return nil
+}
+
+// put records a candidate's content; its state is trusted next time only if it
+// is old enough to show a later change.
+func (cap *capture) put(c candidate, id string, now int64) {
+	en := Entry{Mode: c.stat.gitMode(), ID: id}
+	if c.stat.Ctime > now-racyWindow {
+		c.stat = fileStat{}
+	}
+	cap.tracked[c.path] = tracked{en, c.stat}
+	if en != c.prev.Entry {
+		cap.changes = append(cap.changes, change{c.path, c.prev.Entry, en})
+	}
+}
+
+// unreadable skips a file whose permissions keep even its owner out.
+func (cap *capture) unreadable(c candidate, err error) bool {
+	reason := "can't be read"
+	switch {
+	case fault.Is(err, fault.Exhausted):
+		reason = "grew too large while it was read"
+	case !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM):
+		return false
+	}
+	cap.skipped = append(cap.skipped, Skip{Path(c.path), reason})
+	if c.prev.exists() {
+		cap.tracked[c.path] = tracked{c.prev.Entry, fileStat{}}
+	}
+	return true
+}
+
+func isObject(p string) bool {
+	git, ok := inNestedGit(p)
+	return ok && strings.HasPrefix(p[len(git):], "/objects/")
+}
+
+func (e *Engine) lstat(p string) (fileStat, error) {
+	dir, err := openDir(e.rootFD, parentDir(p))
+	if err != nil {
+		return fileStat{}, err
+	}
+	defer unix.Close(dir)
+	return lstatAt(dir, path.Base(p))
+}
+
+type linkReader struct{ *strings.Reader }
+
+func (linkReader) Close() error { return nil }
+
+// openContent opens what would be captured of a path: a file's bytes or a
+// link's target.
+func (e *Engine) openContent(p string, max int64) (io.ReadCloser, fileStat, error) {
+	return openContentAt(e.rootFD, p, max)
+}
+
+func openContentAt(rootfd int, p string, max int64) (io.ReadCloser, fileStat, error) {
+	var dir int
+	var err error
+	if rootfd == unix.AT_FDCWD { // a file of the engine's own
+		dir, err = unix.Open(path.Dir(p), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	} else {
+		dir, err = openDir(rootfd, parentDir(p))
+	}
+	if err != nil {
+		return nil, fileStat{}, err
+	}
+	defer unix.Close(dir)
+	name := path.Base(p)
+	st, err := lstatAt(dir, name)
+	if err != nil {
+		return nil, fileStat{}, err
+	}
+	if st.isSymlink() {
+		target, err := readlinkAt(dir, name)
+		if errors.Is(err, unix.EINVAL) {
+			err = errGone
+		}
+		return linkReader{strings.NewReader(string(target))}, st, err
+	}
+	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fileStat{}, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	var ust unix.Stat_t
+	if err := unix.Fstat(fd, &ust); err != nil {
+		return nil, fileStat{}, errors.Join(err, f.Close())
+	}
+	if st = toStat(&ust); !st.isRegular() {
+		return nil, fileStat{}, errors.Join(errGone, f.Close())
+	}
+	if max >= 0 && st.Size > max {
+		return nil, fileStat{}, errors.Join(fault.New("", fault.Exhausted, "", fmt.Errorf("%q has %d bytes; at most %d are taken", p, st.Size, max)), f.Close())
+	}
+	return f, st, nil
+}
+
+// hashFile returns the blob id of a path that should be in the state want.
+func (e *Engine) hashFile(p string, want fileStat) (string, error) {
+	r, st, err := e.openContent(p, -1)
+	if err != nil {
+		if isGone(err) {
+			err = errGone
+		}
+		return "", err
+	}
+	defer r.Close()
+	if st != want {
+		return "", errGone // changed since the walk: read again, and stored
+	}
+	return hashContent(r, st)
+}
+
+func hashContent(r io.Reader, st fileStat) (string, error) {
+	size := st.Size
+	if l, ok := r.(linkReader); ok {
+		size = int64(l.Len())
+	}
+	h := newObjectHash("blob", size)
+	if err := copyExactly(h, r, size); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func showSkips(skips []Skip) []string {
+	var out []string
+	for i, s := range skips {
+		if i == maxSkips-1 && len(skips) > maxSkips {
+			return append(out, fmt.Sprintf("and %d more", len(skips)-i))
+		}
+		out = append(out, strings.ReplaceAll(s.Path.Shown(), "\x00", "")+": "+s.Reason)
+	}
+	return out
+}

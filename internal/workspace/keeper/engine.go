@@ -1,0 +1,390 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// Options say where an engine works and within what bounds.
+type Options struct {
+	Root      string // the live tree; .git is made in it
+	Snapshots string // immutable checkouts, one directory per commit
+	Uppers    string // what tasks wrote: {task's path}/…, read-only
+	Limits    Limits
+	Git       string           // git program; "git" when empty
+	Now       func() time.Time // time.Now when nil
+	Logger    *slog.Logger     // discards when nil
+	Crash     func(point string)
+}
+
+// Limits bound one checkpoint; what is beyond them is skipped and listed.
+type Limits struct {
+	FileBytes   int64 // largest file that is captured; 100 MiB when 0
+	Files       int   // most files in a tree; 200,000 when 0
+	NewBytes    int64 // most new content in one checkpoint; 4 GiB when 0
+	WalkEntries int   // most directory entries looked at; 3,000,000 when 0
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.FileBytes <= 0 {
+		l.FileBytes = 100 << 20
+	}
+	if l.Files <= 0 {
+		l.Files = 200_000
+	}
+	if l.NewBytes <= 0 {
+		l.NewBytes = 4 << 30
+	}
+	if l.WalkEntries <= 0 {
+		l.WalkEntries = 3_000_000
+	}
+	return l
+}
+
+const (
+	branch   = "refs/heads/main"
+	workDir  = "choir" // the engine's own files, under .git
+	maxSkips = 200     // how many skipped paths are listed
+)
+
+// repoConfig is the repository's own configuration, for stock tools that open
+// it; the engine itself is governed by gitConfig.
+const repoConfig = `[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = false
+	fsmonitor = false
+	hooksPath = /dev/null
+	symlinks = true
+	quotePath = false
+	protectNTFS = false
+	fsync = all
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[receive]
+	denyCurrentBranch = refuse
+`
+
+// infoAttributes outrank every .gitattributes of the tree: bytes stay bytes
+// for stock tools too. (The engine reads no attributes.)
+const infoAttributes = "* -text -eol -ident -filter -working-tree-encoding -export-subst\n"
+
+// Engine works on one tree. Its methods may be called concurrently; those that
+// change the tree or its history take turns.
+type Engine struct {
+	opts   Options
+	gitDir string
+	rootFD int
+	lock   *os.File
+
+	mu      sync.Mutex // one change at a time; guards what follows
+	head    string     // newest commit, "" before the first
+	tree    string     // its tree
+	tracked map[string]tracked
+	known   map[string]bool // trees that exist
+	batch   *[]pendingObject
+
+	snapMu sync.Mutex // one snapshot at a time
+
+	reads *reader
+}
+
+// tracked is a captured path: what HEAD holds, and the file state in which it
+// was seen to hold that. A zero stat means it must be hashed to know.
+type tracked struct {
+	Entry
+	stat fileStat
+}
+
+// Open opens the engine on a live tree, making the repository if there is
+// none, and takes it for itself until Close.
+func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
+	const op = "keeper.Open"
+	if opts.Git == "" {
+		opts.Git = "git"
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts.Limits = opts.Limits.withDefaults()
+	root, err := filepath.Abs(opts.Root)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	opts.Root = root
+	e := &Engine{opts: opts, gitDir: filepath.Join(root, ".git"), rootFD: -1, known: map[string]bool{}}
+	e.reads = newReader(e)
+	defer func() {
+		if err != nil {
+			err = errors.Join(fault.Wrap(op, err), e.Close())
+		}
+	}()
+	if e.rootFD, err = unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	if err := e.prepareGitDir(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.loadHead(ctx); err != nil {
+		return nil, err
+	}
+	e.loadStats()
+	return e, nil
+}
+
+// Close ends the engine and its helper processes.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	if e.tracked != nil {
+		errs = append(errs, e.saveStats())
+		e.tracked = nil
+	}
+	errs = append(errs, e.reads.close())
+	if e.lock != nil {
+		errs = append(errs, e.lock.Close())
+		e.lock = nil
+	}
+	if e.rootFD >= 0 {
+		errs = append(errs, unix.Close(e.rootFD))
+		e.rootFD = -1
+	}
+	return fault.Wrap("keeper.Close", errors.Join(errs...))
+}
+
+func (e *Engine) crash(point string) {
+	if e.opts.Crash != nil {
+		e.opts.Crash(point)
+	}
+}
+
+func (e *Engine) work(elem ...string) string {
+	return filepath.Join(append([]string{e.gitDir, workDir}, elem...)...)
+}
+
+// prepareGitDir makes .git what the engine relies on, whatever it was before:
+// an imported or restored one could hold configuration, alternates or grafts
+// of somebody else's choice.
+func (e *Engine) prepareGitDir(ctx context.Context) error {
+	st, err := os.Lstat(e.gitDir)
+	fresh := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case fresh:
+	case err != nil:
+		return err
+	case !st.IsDir():
+		return fault.New("", fault.Invalid, "Move the file .git out of the workspace's root; the computer keeps its history there.", errors.New(".git is not a directory"))
+	}
+	if fresh {
+		if err := e.initRepository(ctx); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{workDir, "info", "objects", "objects/info", "objects/pack", "refs", "refs/heads"} {
+		if err := plainDir(filepath.Join(e.gitDir, d)); err != nil {
+			return err
+		}
+	}
+	if e.lock, err = lockFile(e.work("lock")); err != nil {
+		return err
+	}
+	for _, f := range []string{
+		"objects/info/alternates", "objects/info/http-alternates", "objects/info/commit-graph", "info/grafts", "info/sparse-checkout",
+		"info/exclude", "shallow", "commondir", "config.worktree", "index.lock", "HEAD.lock", "packed-refs.lock", "config.lock",
+	} {
+		if err := os.RemoveAll(filepath.Join(e.gitDir, f)); err != nil {
+			return err
+		}
+	}
+	for name, content := range map[string]string{"config": repoConfig, "info/attributes": infoAttributes, "HEAD": "ref: " + branch + "\n"} {
+		if err := keepFile(filepath.Join(e.gitDir, name), content); err != nil {
+			return err
+		}
+	}
+	return e.removeStale()
+}
+
+// initRepository makes .git in one step, so that a crash leaves none or a whole one.
+func (e *Engine) initRepository(ctx context.Context) error {
+	// Not a dot-name git knows, and never captured: it is gone before the first walk.
+	tmp := filepath.Join(e.opts.Root, ".git-new")
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	cmd := e.command(ctx, "init", "--quiet", "--template=", "--object-format=sha1", "--bare", tmp)
+	cmd.Dir = e.opts.Root
+	cmd.Env = append(gitEnv(tmp), "GIT_DIR="+tmp)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return gitError(ctx, []string{"init"}, string(out), err)
+	}
+	if err := os.Rename(tmp, e.gitDir); err != nil {
+		return err
+	}
+	return syncDir(e.opts.Root)
+}
+
+// removeStale removes what a killed process left half done in .git.
+func (e *Engine) removeStale() error {
+	err := filepath.WalkDir(filepath.Join(e.gitDir, "refs"), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(p, ".lock") {
+			return os.Remove(p)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, glob := range []string{"objects/??/tmp_obj_*", "objects/pack/tmp_*", "objects/tmp_*", "choir/tmp-*"} {
+		found, err := filepath.Glob(filepath.Join(e.gitDir, glob))
+		if err != nil {
+			return err
+		}
+		for _, p := range found {
+			if err := os.RemoveAll(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// loadHead reads the newest commit and what it holds.
+func (e *Engine) loadHead(ctx context.Context) error {
+	out, err := e.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(tree)", branch)
+	if err != nil {
+		return err
+	}
+	e.head, e.tree, e.tracked = "", "", map[string]tracked{}
+	fields := strings.Fields(string(out))
+	if len(fields) != 2 {
+		return nil
+	}
+	e.head, e.tree = fields[0], fields[1]
+	t, err := e.readTree(ctx, e.tree, true)
+	if err != nil {
+		return err
+	}
+	for p, en := range t {
+		e.tracked[p] = tracked{Entry: en}
+	}
+	return nil
+}
+
+// plainDir makes sure that dir is a real directory.
+func plainDir(dir string) error {
+	st, err := os.Lstat(dir)
+	if err == nil && st.IsDir() {
+		return nil
+	}
+	if err == nil {
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Mkdir(dir, 0o755)
+}
+
+// keepFile makes sure that a file is regular and holds content.
+func keepFile(name, content string) error {
+	if st, err := os.Lstat(name); err == nil && st.Mode().IsRegular() && st.Size() == int64(len(content)) {
+		if got, err := os.ReadFile(name); err == nil && string(got) == content {
+			return nil
+		}
+	}
+	return writeDurably(name, []byte(content))
+}
+
+// writeDurably replaces a file of the engine's own, all or nothing.
+func writeDurably(name string, content []byte) error {
+	tmp := name + ".tmp-choir"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	if err := os.Rename(tmp, name); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(name))
+}
+
+func lockFile(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		err = fault.New("", fault.InUse, "Another keeper works on this computer; end it first.", fmt.Errorf("lock %s: %w", name, err))
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// moveBranch points the branch at a commit, durably. The engine is its only
+// writer and knows where it stood.
+func (e *Engine) moveBranch(id string) error {
+	return writeDurably(filepath.Join(e.gitDir, filepath.FromSlash(branch)), []byte(id+"\n"))
+}
+
+// deleteRef removes a ref if it is there.
+func (e *Engine) deleteRef(ctx context.Context, ref string) error {
+	_, err := e.git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
+	return err
+}
+
+// resolve returns the whole id of a commit named by id, or by a prefix of at
+// least 7 digits, or "HEAD".
+func (e *Engine) resolve(ctx context.Context, name string) (string, error) {
+	const op = "keeper.resolve"
+	if name == "" || name == "HEAD" {
+		name = branch
+	} else if !isHex(name) || len(name) < 7 || len(name) > 40 {
+		return "", fault.New(op, fault.Invalid, "Name a checkpoint by its commit id; `choir checkpoints` lists them.", fmt.Errorf("%q is not a commit id", short(name)))
+	}
+	id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", fault.Wrap(op, ctx.Err())
+		}
+		return "", fault.New(op, fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", short(name)))
+	}
+	return id, nil
+}
+
+func isHex(s string) bool {
+	for i := range len(s) {
+		if (s[i] < '0' || s[i] > '9') && (s[i] < 'a' || s[i] > 'f') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func short(s string) string {
+	if len(s) > 60 {
+		s = s[:60] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

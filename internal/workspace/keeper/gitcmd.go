@@ -1,0 +1,144 @@
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// gitConfig is forced on every git process through its environment, where it
+// outranks every file. core.bare keeps git away from the work tree.
+var gitConfig = [][2]string{
+	{"core.bare", "true"},
+	{"core.fsmonitor", "false"},
+	{"core.hooksPath", "/dev/null"},
+	{"core.attributesFile", "/dev/null"},
+	{"core.excludesFile", "/dev/null"},
+	{"core.untrackedCache", "false"},
+	{"core.fsync", "all"},
+	{"core.fsyncMethod", "fsync"},
+	{"core.symlinks", "true"},
+	{"core.quotePath", "false"},
+	{"core.autocrlf", "false"},
+	{"core.protectNTFS", "false"},
+	{"core.protectHFS", "false"},
+	{"core.askPass", "/bin/false"},
+	{"core.sshCommand", "/bin/false"},
+	{"core.gitProxy", "/bin/false"},
+	{"core.editor", "/bin/false"},
+	{"core.pager", "cat"},
+	{"core.alternateRefsCommand", "/bin/false"},
+	{"core.commitGraph", "false"},
+	{"credential.helper", ""},
+	{"diff.external", ""},
+	{"diff.renames", "false"},
+	{"diff.submodule", "short"},
+	{"merge.renames", "false"},
+	{"protocol.allow", "never"},
+	{"submodule.recurse", "false"},
+	{"gc.auto", "0"},
+	{"maintenance.auto", "false"},
+	{"receive.autogc", "false"},
+	{"log.showSignature", "false"},
+	{"commit.gpgSign", "false"},
+	{"safe.directory", "*"},
+	{"advice.detachedHead", "false"},
+	{"pack.threads", "1"},
+}
+
+// gitEnv is the whole environment of a git process.
+func gitEnv(gitDir string, extra ...string) []string {
+	env := []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+		"HOME=/nonexistent",
+		"LC_ALL=C",
+		"TZ=UTC",
+		"GIT_DIR=" + gitDir,
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_ATTR_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_ALLOW_PROTOCOL=",
+		"GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_OPTIONAL_LOCKS=0",
+		"GIT_PAGER=cat",
+		"GIT_CONFIG_COUNT=" + strconv.Itoa(len(gitConfig)),
+	}
+	for i, kv := range gitConfig {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
+	}
+	return append(env, extra...)
+}
+
+// command prepares one git process. It stands in .git itself, never in the
+// tree, and dies with the engine.
+func (e *Engine) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, e.opts.Git, args...)
+	cmd.Dir = e.gitDir
+	cmd.Env = gitEnv(e.gitDir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// git runs a git command and returns its standard output.
+func (e *Engine) git(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+	cmd := e.command(ctx, args...)
+	var out, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &limitedBuffer{max: 16 << 10, b: &stderr}
+	if err := cmd.Run(); err != nil {
+		return out.Bytes(), gitError(ctx, args, stderr.String(), err)
+	}
+	return out.Bytes(), nil
+}
+
+// gitLine runs a git command that prints one line.
+func (e *Engine) gitLine(ctx context.Context, args ...string) (string, error) {
+	out, err := e.git(ctx, nil, args...)
+	return strings.TrimSpace(string(out)), err
+}
+
+func gitError(ctx context.Context, args []string, stderr string, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	op := "keeper.git"
+	if len(args) > 0 {
+		op += " " + args[0]
+	}
+	code, hint := fault.Code(""), ""
+	switch {
+	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist):
+		code, hint = fault.Missing, "Install git 2.38 or newer."
+	case strings.Contains(stderr, "No space left on device"):
+		code, hint = fault.DiskFull, "Free some space on the disk that holds the data directory."
+	}
+	if s := strings.TrimSpace(stderr); s != "" {
+		err = fmt.Errorf("%w: %s", err, s)
+	}
+	return fault.New(op, code, hint, err)
+}
+
+// limitedBuffer keeps the first max bytes and swallows the rest.
+type limitedBuffer struct {
+	b   *bytes.Buffer
+	max int
+}
+
+func (l *limitedBuffer) Write(p []byte) (int, error) {
+	if room := l.max - l.b.Len(); room > 0 {
+		l.b.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}

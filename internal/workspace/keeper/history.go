@@ -1,0 +1,432 @@
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// ListRequest asks for checkpoints, newest first: at most Limit (100 when 0),
+// older than Before when that is set, down to but without Until.
+type ListRequest struct {
+	Limit  int    `json:"limit,omitempty"`
+	Before string `json:"before,omitempty"`
+	Until  string `json:"until,omitempty"`
+}
+
+// List returns checkpoints, newest first.
+func (e *Engine) List(ctx context.Context, req ListRequest) ([]Commit, error) {
+	const op = "keeper.List"
+	if req.Limit <= 0 {
+		req.Limit = 100
+	}
+	from := branch
+	if req.Before != "" {
+		id, err := e.resolve(ctx, req.Before)
+		if err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		if from, err = e.parentOf(ctx, id); err != nil || from == "" {
+			return []Commit{}, fault.Wrap(op, err)
+		}
+	} else if e.Head() == "" {
+		return []Commit{}, nil
+	}
+	args := []string{from}
+	if req.Until != "" {
+		id, err := e.resolve(ctx, req.Until)
+		if err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		args = append(args, "^"+id)
+	}
+	out, err := e.log(ctx, min(req.Limit, 10_000), args...)
+	return out, fault.Wrap(op, err)
+}
+
+// Head returns the newest commit, or "" before the first.
+func (e *Engine) Head() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.head
+}
+
+func (e *Engine) parentOf(ctx context.Context, id string) (string, error) {
+	out, err := e.log(ctx, 1, id)
+	if err != nil || len(out) == 0 {
+		return "", err
+	}
+	return out[0].Parent, nil
+}
+
+func (e *Engine) commitAt(ctx context.Context, id string) (Commit, error) {
+	out, err := e.log(ctx, 1, id)
+	if err == nil && len(out) != 1 {
+		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", short(id)))
+	}
+	if err != nil {
+		return Commit{}, err
+	}
+	return out[0], nil
+}
+
+func (e *Engine) log(ctx context.Context, limit int, revs ...string) ([]Commit, error) {
+	return e.logMatching(ctx, limit, "", revs...)
+}
+
+// logMatching lists commits whose message has a line that matches grep.
+func (e *Engine) logMatching(ctx context.Context, limit int, grep string, revs ...string) ([]Commit, error) {
+	args := []string{"log", "-z", "--first-parent", "--no-color", "--no-show-signature", "--max-count=" + strconv.Itoa(limit), "--format=%H%n%P%n%T%n%ct%n%B"}
+	if grep != "" {
+		args = append(args, "--grep="+grep)
+	}
+	args = append(append(args, "--end-of-options"), revs...)
+	raw, err := e.git(ctx, nil, append(args, "--")...)
+	if err != nil {
+		return nil, err
+	}
+	commits := []Commit{}
+	for rec := range bytes.SplitSeq(raw, []byte{0}) {
+		f := strings.SplitN(string(rec), "\n", 5)
+		if len(f) != 5 {
+			continue
+		}
+		when, err := strconv.ParseInt(f[3], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("git log answered %q as a time", short(f[3]))
+		}
+		parent, _, _ := strings.Cut(f[1], " ")
+		commits = append(commits, Commit{Commit: f[0], Parent: parent, Tree: f[2], Time: when, Note: decodeNote(f[4])})
+	}
+	return commits, nil
+}
+
+// Change is one path that differs. Added and Removed count lines, -1 when the
+// content is binary.
+type Change struct {
+	Path    Path   `json:"path"`
+	Op      string `json:"op"` // added, modified, deleted, mode
+	Added   int    `json:"added"`
+	Removed int    `json:"removed"`
+}
+
+// DiffRequest asks what differs between A and B, each a commit or tree; B ""
+// means the live tree as it is now. Paths restrict it. At most MaxBytes of
+// unified diff are returned (1 MiB when 0, none when negative).
+type DiffRequest struct {
+	A        string `json:"a"`
+	B        string `json:"b,omitempty"`
+	Paths    []Path `json:"paths,omitempty"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
+	Metadata bool   `json:"metadata,omitempty"` // also what is inside nested repositories' .git
+}
+
+// DiffReply is what differs. Repositories lists nested repositories whose own
+// .git changed. Paths in the unified diff are as in commits.
+type DiffReply struct {
+	Changes      []Change `json:"changes"`
+	Repositories []Path   `json:"repositories,omitempty"`
+	Diff         string   `json:"diff,omitempty"` // invalid UTF-8 replaced
+	Truncated    bool     `json:"truncated,omitempty"`
+	More         int      `json:"more,omitempty"` // changes beyond the 10,000 listed
+}
+
+const maxChanges = 10_000
+
+// Diff says what differs between two states.
+func (e *Engine) Diff(ctx context.Context, req DiffRequest) (DiffReply, error) {
+	const op = "keeper.Diff"
+	a, err := e.treeish(ctx, req.A, "HEAD")
+	if err != nil {
+		return DiffReply{}, fault.Wrap(op, err)
+	}
+	b, err := e.treeish(ctx, req.B, "")
+	if err != nil {
+		return DiffReply{}, fault.Wrap(op, err)
+	}
+	if err := checkPaths(req.Paths); err != nil {
+		return DiffReply{}, fault.Wrap(op, err)
+	}
+	reply, err := e.diffTreeish(ctx, a, b, req)
+	return reply, fault.Wrap(op, err)
+}
+
+func checkPaths(paths []Path) error {
+	if len(paths) > 1000 {
+		return fault.New("", fault.Invalid, "Name a directory instead.", fmt.Errorf("%d paths are named; at most 1000 are allowed", len(paths)))
+	}
+	for _, p := range paths {
+		if err := validPath(string(p), true); err != nil {
+			return fault.New("", fault.Invalid, "Name paths relative to the workspace's root.", fmt.Errorf("path %q %w", short(string(p)), err))
+		}
+	}
+	return nil
+}
+
+// treeish returns the tree of a commit or tree, or (name and fallback "") of
+// the live tree as it is now.
+func (e *Engine) treeish(ctx context.Context, name, fallback string) (string, error) {
+	if name == "" {
+		name = fallback
+	}
+	if name == "" {
+		return e.liveTree(ctx)
+	}
+	if isHex(name) && len(name) == 40 {
+		if id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{tree}"); err == nil {
+			return id, nil
+		}
+	}
+	id, err := e.resolve(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return e.gitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", id+"^{tree}")
+}
+
+// liveTree writes the live tree's content as objects, without a commit.
+func (e *Engine) liveTree(ctx context.Context) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	cap, err := e.capture(ctx, true)
+	if err != nil {
+		return "", err
+	}
+	t := make(Tree, len(cap.tracked))
+	for p, tr := range cap.tracked {
+		t[p] = tr.Entry
+	}
+	return e.writeTree(ctx, t)
+}
+
+// pathspecs selects paths as they stand in commits.
+func pathspecs(paths []Path, metadata bool) []string {
+	args := []string{"--"}
+	for _, p := range paths {
+		if p == "." {
+			continue
+		}
+		parts := strings.Split(string(p), "/")
+		for i := range parts {
+			parts[i] = escapeName(parts[i], false)
+		}
+		args = append(args, ":(top,literal)"+strings.Join(parts, "/"))
+	}
+	if !metadata {
+		args = append(args, ":(top,exclude,glob)**/.git"+escapeSuffix, ":(top,exclude,glob)**/.git"+escapeSuffix+"/**")
+	}
+	return args
+}
+
+func (e *Engine) diffTreeish(ctx context.Context, a, b string, req DiffRequest) (DiffReply, error) {
+	base := []string{"diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--ignore-submodules=none"}
+	raw, err := e.git(ctx, nil, append(append(slices.Clone(base), "--raw", "--numstat", a, b), pathspecs(req.Paths, true)...)...)
+	if err != nil {
+		return DiffReply{}, err
+	}
+	reply, err := parseDiff(raw, req.Metadata)
+	if err != nil || req.MaxBytes < 0 || len(reply.Changes) == 0 {
+		return reply, err
+	}
+	if req.MaxBytes == 0 {
+		req.MaxBytes = 1 << 20
+	}
+	args := []string{"diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", a, b}
+	text, truncated, err := e.gitUpTo(ctx, min(req.MaxBytes, 64<<20), append(args, pathspecs(req.Paths, req.Metadata)...)...)
+	if err != nil {
+		return DiffReply{}, err
+	}
+	reply.Diff, reply.Truncated = strings.ToValidUTF8(string(text), "\uFFFD"), truncated
+	return reply, nil
+}
+
+// gitUpTo runs a git command and returns at most max bytes of its output.
+func (e *Engine) gitUpTo(ctx context.Context, max int, args ...string) ([]byte, bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := e.command(ctx, args...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, false, err
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &limitedBuffer{max: 16 << 10, b: &stderr}
+	if err := cmd.Start(); err != nil {
+		return nil, false, gitError(ctx, args, "", err)
+	}
+	text, rerr := io.ReadAll(io.LimitReader(out, int64(max)+1))
+	if len(text) > max {
+		cancel()
+		_ = cmd.Wait() // we ended it
+		cut := bytes.LastIndexByte(text[:max], '\n') + 1
+		return text[:cut], true, nil
+	}
+	if err := cmd.Wait(); err != nil {
+		return nil, false, gitError(ctx, args, stderr.String(), err)
+	}
+	return text, false, rerr
+}
+
+// parseDiff reads `diff-tree -z --raw --numstat`.
+func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
+	reply := DiffReply{Changes: []Change{}}
+	fields := strings.Split(string(raw), "\x00")
+	index := map[string]int{}
+	repos := map[Path]bool{}
+	for i := 0; i < len(fields)-1; {
+		f := fields[i]
+		if strings.HasPrefix(f, ":") {
+			meta := strings.Fields(f[1:])
+			if len(meta) != 5 || i+1 >= len(fields) {
+				return reply, fmt.Errorf("git diff-tree answered %q", short(f))
+			}
+			name := fields[i+1]
+			i += 2
+			p, empty := unescapePath(name)
+			if git, ok := inNestedGit(p); ok && !metadata {
+				if repo := Path(parentDir(git)); !repos[repo] {
+					repos[repo] = true
+					reply.Repositories = append(reply.Repositories, repo)
+				}
+				continue
+			}
+			if empty {
+				p += "/"
+			}
+			op := map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'T': "modified"}[meta[4][0]]
+			if meta[4][0] == 'M' && meta[2] == meta[3] {
+				op = "mode"
+			}
+			if len(reply.Changes) == maxChanges {
+				reply.More++
+				continue
+			}
+			index[name] = len(reply.Changes)
+			reply.Changes = append(reply.Changes, Change{Path: Path(p), Op: op})
+			continue
+		}
+		i++
+		part := strings.SplitN(f, "\t", 3)
+		if len(part) != 3 {
+			return reply, fmt.Errorf("git diff-tree answered %q", short(f))
+		}
+		at, ok := index[part[2]]
+		if !ok {
+			continue
+		}
+		if part[0] == "-" {
+			reply.Changes[at].Added, reply.Changes[at].Removed = -1, -1
+			continue
+		}
+		var errA, errR error
+		reply.Changes[at].Added, errA = strconv.Atoi(part[0])
+		reply.Changes[at].Removed, errR = strconv.Atoi(part[1])
+		if err := errors.Join(errA, errR); err != nil {
+			return reply, err
+		}
+	}
+	return reply, nil
+}
+
+// Show streams a file as it was in a commit and returns its mode and size. At
+// most max bytes are written when max >= 0.
+func (e *Engine) Show(ctx context.Context, commit, p string, max int64, w io.Writer) (Entry, int64, error) {
+	const op = "keeper.Show"
+	if err := checkPaths([]Path{Path(p)}); err != nil {
+		return none, 0, fault.Wrap(op, err)
+	}
+	tree, err := e.treeish(ctx, commit, "HEAD")
+	if err != nil {
+		return none, 0, fault.Wrap(op, err)
+	}
+	en, err := e.lookup(ctx, tree, p)
+	if err != nil {
+		return none, 0, fault.Wrap(op, err)
+	}
+	if !en.exists() {
+		return none, 0, fault.New(op, fault.NotFound, "`choir diff` shows what a checkpoint holds.", fmt.Errorf("%q is not in that checkpoint", short(p)))
+	}
+	_, size, err := e.reads.read(ctx, en.ID, max, w)
+	return en, size, fault.Wrap(op, err)
+}
+
+// lookup returns one path's entry in a tree.
+func (e *Engine) lookup(ctx context.Context, tree, p string) (Entry, error) {
+	for _, link := range []bool{false, true} {
+		parts := strings.Split(p, "/")
+		for i := range parts {
+			parts[i] = escapeName(parts[i], link && i == len(parts)-1)
+		}
+		cmd := e.command(ctx, "ls-tree", "-z", "--full-tree", tree, "--", strings.Join(parts, "/"))
+		cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=1")
+		out, err := cmd.Output()
+		if err != nil {
+			return none, gitError(ctx, []string{"ls-tree"}, "", err)
+		}
+		if out = bytes.TrimSuffix(out, []byte{0}); len(out) > 0 {
+			mode, id, _, err := parseTreeLine(out)
+			if err != nil || mode == "040000" {
+				return none, err
+			}
+			return Entry{Mode: Mode(mode), ID: id}, nil
+		}
+	}
+	return none, nil
+}
+
+// StatusReply is how the live tree differs from the newest checkpoint.
+type StatusReply struct {
+	Head         string   `json:"head"`
+	Tree         string   `json:"tree"`
+	Changes      []Change `json:"changes"` // without line counts
+	Left         []Skip   `json:"left,omitempty"`
+	Ignored      []Path   `json:"ignored,omitempty"`      // directories
+	Repositories []Path   `json:"repositories,omitempty"` // nested
+	Pending      []string `json:"pending,omitempty"`      // publishes that are not finished
+	More         int      `json:"more,omitempty"`
+}
+
+// Status compares the live tree with the newest checkpoint and changes nothing.
+func (e *Engine) Status(ctx context.Context) (StatusReply, error) {
+	const op = "keeper.Status"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	cap, err := e.capture(ctx, false)
+	if err != nil {
+		return StatusReply{}, fault.Wrap(op, err)
+	}
+	reply := StatusReply{Head: e.head, Tree: e.tree, Changes: []Change{}, Left: cap.skipped}
+	for i, c := range cap.changes {
+		if len(reply.Changes) == maxChanges {
+			reply.More = len(cap.changes) - i
+			break
+		}
+		what := "modified"
+		switch {
+		case !c.from.exists():
+			what = "added"
+		case !c.to.exists():
+			what = "deleted"
+		case c.from.ID == c.to.ID:
+			what = "mode"
+		}
+		reply.Changes = append(reply.Changes, Change{Path: Path(c.path), Op: what})
+	}
+	for _, p := range cap.ignored {
+		reply.Ignored = append(reply.Ignored, Path(p))
+	}
+	for _, p := range cap.nested {
+		reply.Repositories = append(reply.Repositories, Path(p))
+	}
+	slices.Sort(reply.Ignored)
+	slices.Sort(reply.Repositories)
+	reply.Pending, err = e.pending()
+	return reply, fault.Wrap(op, err)
+}

@@ -1,0 +1,262 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// Error is how an error crosses the tether.
+type Error struct {
+	Code    fault.Code `json:"code"`
+	Message string     `json:"message"`
+	Hint    string     `json:"hint,omitempty"`
+}
+
+// One field requests and replies.
+type (
+	// IDRequest names a plan or trash entry.
+	IDRequest struct {
+		ID string `json:"id"`
+	}
+	// CommitRequest names a commit.
+	CommitRequest struct {
+		Commit string `json:"commit"`
+	}
+	// PathRequest names a path.
+	PathRequest struct {
+		Path Path `json:"path"`
+	}
+	// MoveRequest names two paths.
+	MoveRequest struct {
+		From Path `json:"from"`
+		To   Path `json:"to"`
+	}
+	// KeepRequest lists the commits whose snapshots stay.
+	KeepRequest struct {
+		Keep []string `json:"keep"`
+	}
+	// FilesReply is a directory's content; More counts what was left out.
+	FilesReply struct {
+		Files []FileInfo `json:"files"`
+		More  int        `json:"more,omitempty"`
+	}
+	// ReadRequest asks for bytes of a file, of the live tree or (with Commit)
+	// of a checkpoint; Limit 0 means to the end.
+	ReadRequest struct {
+		Path   Path   `json:"path"`
+		Commit string `json:"commit,omitempty"`
+		Offset int64  `json:"offset,omitempty"`
+		Limit  int64  `json:"limit,omitempty"`
+	}
+	// Done is an empty reply.
+	Done struct{}
+)
+
+// maxRequest bounds a JSON request, in bytes.
+const maxRequest = 4 << 20
+
+// Handler serves an engine under /keeper/: POST /keeper/{verb} takes and gives
+// JSON; POST /keeper/stream/{verb}?q={JSON} takes or gives raw bytes.
+func Handler(e *Engine) http.Handler {
+	mux := http.NewServeMux()
+	call(mux, "checkpoint", e.Checkpoint)
+	call(mux, "list", e.List)
+	call(mux, "diff", e.Diff)
+	call(mux, "restore", e.Restore)
+	call(mux, "prepare", e.Prepare)
+	call(mux, "tree", e.Tree)
+	call(mux, "status", func(ctx context.Context, _ Done) (StatusReply, error) { return e.Status(ctx) })
+	call(mux, "begin", func(ctx context.Context, r IDRequest) (Done, error) { return Done{}, e.Begin(ctx, r.ID) })
+	call(mux, "apply", func(ctx context.Context, r IDRequest) (ApplyReply, error) { return e.Apply(ctx, r.ID) })
+	call(mux, "abandon", func(ctx context.Context, r IDRequest) (Done, error) { return Done{}, e.Abandon(ctx, r.ID) })
+	call(mux, "unlogged", func(ctx context.Context, _ Done) ([]Applied, error) { return e.Unlogged(ctx) })
+	call(mux, "logged", func(ctx context.Context, r IDRequest) (Done, error) { return Done{}, e.Logged(ctx, r.ID) })
+	call(mux, "invert", e.Invert)
+	call(mux, "drop", func(ctx context.Context, r IDRequest) (Done, error) { return Done{}, e.Drop(ctx, r.ID) })
+	call(mux, "mark", func(ctx context.Context, r CommitRequest) (Done, error) { return Done{}, e.MarkLogged(ctx, r.Commit) })
+	call(mux, "unmarked", func(ctx context.Context, _ Done) ([]Commit, error) { return e.Unmarked(ctx) })
+	call(mux, "snapshot", func(ctx context.Context, r CommitRequest) (SnapshotReply, error) { return e.Snapshot(ctx, r.Commit) })
+	call(mux, "object", e.Object)
+	call(mux, "release", func(_ context.Context, r KeepRequest) (Done, error) { return Done{}, e.ReleaseSnapshots(r.Keep) })
+	call(mux, "maintain", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Maintain(ctx) })
+	call(mux, "files", func(ctx context.Context, r PathRequest) (FilesReply, error) {
+		files, more, err := e.Files(ctx, string(r.Path))
+		return FilesReply{files, more}, err
+	})
+	call(mux, "stat", func(ctx context.Context, r PathRequest) (FileInfo, error) { return e.Stat(ctx, string(r.Path)) })
+	call(mux, "mkdir", func(ctx context.Context, r PathRequest) (Done, error) { return Done{}, e.Mkdir(ctx, string(r.Path)) })
+	call(mux, "move", func(ctx context.Context, r MoveRequest) (Done, error) {
+		return Done{}, e.Move(ctx, string(r.From), string(r.To))
+	})
+	call(mux, "remove", func(ctx context.Context, r PathRequest) (Trashed, error) { return e.Remove(ctx, string(r.Path)) })
+	call(mux, "untrash", func(ctx context.Context, r IDRequest) (Trashed, error) { return e.Untrash(ctx, r.ID) })
+	upload(mux, "write", func(ctx context.Context, r WriteRequest, body io.Reader) (Written, error) {
+		return e.Write(ctx, r, body)
+	})
+	upload(mux, "import", func(ctx context.Context, r ImportRequest, body io.Reader) (Imported, error) {
+		return e.Import(ctx, r, body)
+	})
+	mux.HandleFunc("POST /keeper/stream/read", func(w http.ResponseWriter, r *http.Request) {
+		var req ReadRequest
+		err := decode([]byte(r.URL.Query().Get("q")), &req)
+		if err == nil {
+			err = e.serveRead(r.Context(), w, req)
+		}
+		if err != nil {
+			fail(w, err)
+		}
+	})
+	return mux
+}
+
+// decode decodes exactly one JSON value without unknown fields.
+func decode(raw []byte, v any) error {
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	if err := decodeStrict(raw, v); err != nil {
+		return fault.New("keeper", fault.Invalid, "", fmt.Errorf("request: %w", err))
+	}
+	return nil
+}
+
+func call[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In) (Out, error)) {
+	mux.HandleFunc("POST /keeper/"+verb, func(w http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err != nil {
+			fail(w, fault.New("keeper", fault.Invalid, "", err))
+			return
+		}
+		var in In
+		if err := decode(raw, &in); err != nil {
+			fail(w, err)
+			return
+		}
+		out, err := f(r.Context(), in)
+		answer(w, out, err)
+	})
+}
+
+func upload[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In, io.Reader) (Out, error)) {
+	mux.HandleFunc("POST /keeper/stream/"+verb, func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if err := decode([]byte(r.URL.Query().Get("q")), &in); err != nil {
+			fail(w, err)
+			return
+		}
+		out, err := f(r.Context(), in, r.Body)
+		answer(w, out, err)
+	})
+}
+
+func answer(w http.ResponseWriter, out any, err error) {
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(raw) // the other side is gone, and will ask again
+}
+
+var statuses = map[fault.Code]int{
+	fault.Invalid: 400, fault.Denied: 403, fault.NotFound: 404, fault.Conflict: 409, fault.InUse: 409,
+	fault.Exhausted: 413, fault.DiskFull: 507, fault.Unavailable: 503, fault.Missing: 503, fault.Timeout: 504, fault.Cancelled: 499,
+}
+
+func fail(w http.ResponseWriter, err error) {
+	code := fault.CodeOf(err)
+	status, ok := statuses[code]
+	if !ok {
+		status = http.StatusInternalServerError
+	}
+	raw, merr := json.Marshal(Error{Code: code, Message: err.Error(), Hint: fault.HintOf(err)})
+	if merr != nil {
+		raw = []byte(`{"code":"internal","message":"the error can't be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(raw) // likewise
+}
+
+// serveRead streams a file. The size of the whole is in X-Choir-Size.
+func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req ReadRequest) error {
+	if req.Offset < 0 || req.Limit < 0 {
+		return fault.New("keeper.Read", fault.Invalid, "", errors.New("offset and limit can't be negative"))
+	}
+	if req.Commit != "" {
+		en, size, err := e.Show(ctx, req.Commit, string(req.Path), 0, io.Discard)
+		if err != nil {
+			return err
+		}
+		readHeaders(w, size, en.Mode)
+		_, _, err = e.reads.read(ctx, en.ID, -1, &window{w: w, skip: req.Offset, left: req.Limit, all: req.Limit == 0})
+		return ignoreAfterStart(err)
+	}
+	f, fi, err := e.Read(ctx, string(req.Path))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	mode := ModeFile
+	if fi.Exec {
+		mode = ModeExec
+	}
+	readHeaders(w, fi.Size, mode)
+	n := max(0, fi.Size-req.Offset)
+	if req.Limit > 0 {
+		n = min(n, req.Limit)
+	}
+	_, err = io.Copy(w, io.NewSectionReader(f, req.Offset, n))
+	return ignoreAfterStart(err)
+}
+
+// ignoreAfterStart turns an error in the middle of a stream into its sudden
+// end, which is all HTTP can say by then.
+func ignoreAfterStart(err error) error {
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+func readHeaders(w http.ResponseWriter, size int64, mode Mode) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("X-Choir-Size", strconv.FormatInt(size, 10))
+	w.Header().Set("X-Choir-Mode", string(mode))
+}
+
+// window passes a range of what is written to it on.
+type window struct {
+	w          io.Writer
+	skip, left int64
+	all        bool
+}
+
+func (v *window) Write(p []byte) (int, error) {
+	n := len(p)
+	cut := min(v.skip, int64(len(p)))
+	v.skip -= cut
+	p = p[cut:]
+	if !v.all {
+		p = p[:min(v.left, int64(len(p)))]
+		v.left -= int64(len(p))
+	}
+	if len(p) > 0 {
+		if _, err := v.w.Write(p); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}

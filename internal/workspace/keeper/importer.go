@@ -1,0 +1,238 @@
+package keeper
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// receive writes a stream of at most max bytes to a new file, durably, and
+// returns its SHA-256 in hex.
+func receive(name string, content io.Reader, max int64, exec bool) (string, error) {
+	perm := fs.FileMode(0o644)
+	if exec {
+		perm = 0o755
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, perm)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(content, max+1))
+	if err == nil && n > max {
+		err = fault.New("", fault.Exhausted, "Split it, or put it there from a terminal.", fmt.Errorf("the file has more than %d bytes", max))
+	}
+	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
+}
+
+// ImportRequest names where an imported directory goes, such as
+// workspace/project. The name must be free.
+type ImportRequest struct {
+	Path Path `json:"path"`
+}
+
+// Imported is what came. Commit is the HEAD of the repository in it, if it is one.
+type Imported struct {
+	Path    Path   `json:"path"`
+	Files   int    `json:"files"`
+	Bytes   int64  `json:"bytes"`
+	Skipped int    `json:"skipped,omitempty"` // devices, sockets and the like
+	Commit  string `json:"commit,omitempty"`
+}
+
+// Import unpacks a tar stream into a new directory of the live tree, all or
+// nothing. A .git in it becomes a nested repository; nothing of it is run.
+func (e *Engine) Import(ctx context.Context, req ImportRequest, stream io.Reader) (Imported, error) {
+	const op = "keeper.Import"
+	if err := badPath(string(req.Path), false); err != nil {
+		return Imported{}, fault.Wrap(op, err)
+	}
+	if !strings.HasPrefix(string(req.Path), "workspace/") {
+		return Imported{}, fault.New(op, fault.Invalid, "Add it under workspace/.", fmt.Errorf("%q is not under workspace/", req.Path.Shown()))
+	}
+	tmp := e.work("tmp-import-" + token())
+	if err := os.Mkdir(tmp, 0o755); err != nil {
+		return Imported{}, fileError(op, err)
+	}
+	im := Imported{Path: req.Path}
+	err := e.unpack(ctx, tmp, stream, &im)
+	if err == nil {
+		im.Commit = repositoryHead(tmp)
+		err = e.placeImport(ctx, tmp, string(req.Path))
+	}
+	if err != nil {
+		return Imported{}, fileError(op, errors.Join(err, os.RemoveAll(tmp)))
+	}
+	return im, nil
+}
+
+func (e *Engine) placeImport(ctx context.Context, tmp, p string) error {
+	if err := unix.Syncfs(e.rootFD); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.rollForward(ctx); err != nil {
+		return err
+	}
+	dir, err := makeDirs(e.rootFD, parentDir(p))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	if err := renameAt(unix.AT_FDCWD, tmp, dir, path.Base(p), unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	return unix.Fsync(dir)
+}
+
+func (e *Engine) unpack(ctx context.Context, dest string, stream io.Reader, im *Imported) error {
+	root, err := unix.Open(dest, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	tr := tar.NewReader(stream)
+	for entries := 0; ; entries++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fault.New("", fault.Invalid, "Send a tar archive.", err)
+		}
+		if entries >= e.opts.Limits.Files {
+			return fault.New("", fault.Exhausted, "Leave out dependency folders; they can be installed again.", fmt.Errorf("it holds more than %d entries", e.opts.Limits.Files))
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
+		if name == "" || name == "." {
+			continue
+		}
+		// .git/… is a repository here, not the computer's own history.
+		if err := validPath("x/"+name, false); err != nil || strings.HasPrefix(name, "/") {
+			return hostile(fmt.Errorf("entry %q leaves the directory or is not clean", short(h.Name)))
+		}
+		if err := e.unpackEntry(root, name, h, tr, im); err != nil {
+			return fmt.Errorf("unpack %q: %w", short(name), err)
+		}
+	}
+}
+
+func hostile(err error) error {
+	return fault.New("", fault.Invalid, "The archive is damaged or hostile.", err)
+}
+
+func (e *Engine) unpackEntry(root int, name string, h *tar.Header, content io.Reader, im *Imported) error {
+	if h.Typeflag == tar.TypeDir {
+		fd, err := makeDirs(root, name)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	}
+	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeSymlink && h.Typeflag != tar.TypeLink {
+		if h.Typeflag != tar.TypeXGlobalHeader {
+			im.Skipped++
+		}
+		return nil
+	}
+	dir, err := makeDirs(root, parentDir(name))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	base := path.Base(name)
+	switch h.Typeflag {
+	case tar.TypeSymlink:
+		if len(h.Linkname) > maxPath || h.Linkname == "" {
+			return hostile(fmt.Errorf("its target has %d bytes", len(h.Linkname)))
+		}
+		im.Files++
+		return unix.Symlinkat(h.Linkname, dir, base)
+	case tar.TypeLink:
+		target := strings.TrimPrefix(h.Linkname, "./")
+		if err := validPath("x/"+target, false); err != nil || strings.HasPrefix(target, "/") {
+			return hostile(fmt.Errorf("it links to %q", short(h.Linkname)))
+		}
+		from, err := openDir(root, parentDir(target))
+		if err != nil {
+			return err
+		}
+		defer unix.Close(from)
+		if st, err := lstatAt(from, path.Base(target)); err != nil || !st.isRegular() {
+			return hostile(errors.Join(err, fmt.Errorf("it links to %q, which is no file", short(target))))
+		}
+		im.Files++
+		return unix.Linkat(from, path.Base(target), dir, base, 0)
+	}
+	if im.Bytes += h.Size; h.Size < 0 || im.Bytes > e.opts.Limits.NewBytes {
+		return fault.New("", fault.Exhausted, "Leave out large files.", fmt.Errorf("it holds more than %d bytes", e.opts.Limits.NewBytes))
+	}
+	perm := uint32(0o644)
+	if h.Mode&0o100 != 0 {
+		perm = 0o755
+	}
+	fd, err := openBeneath(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), base)
+	_, err = io.Copy(f, content)
+	im.Files++
+	return errors.Join(err, f.Chmod(fs.FileMode(perm)), f.Close())
+}
+
+// repositoryHead reads which commit a repository's HEAD names, as plain data.
+func repositoryHead(dir string) string {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	read := func(name string, max int) string {
+		f, err := root.Open(filepath.Join(".git", name))
+		if err != nil {
+			return ""
+		}
+		defer f.Close()
+		if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+			return ""
+		}
+		b, err := io.ReadAll(io.LimitReader(f, int64(max)))
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(b))
+	}
+	head := read("HEAD", 1024)
+	if ref, ok := strings.CutPrefix(head, "ref: "); ok {
+		head = ""
+		if strings.HasPrefix(ref, "refs/") && validPath(ref, false) == nil {
+			head = read(ref, 128)
+			for line := range strings.SplitSeq(read("packed-refs", 16<<20), "\n") {
+				if id, name, ok := strings.Cut(line, " "); ok && name == ref && head == "" {
+					head = id
+				}
+			}
+		}
+	}
+	if !isHex(head) || (len(head) != 40 && len(head) != 64) {
+		return ""
+	}
+	return head
+}

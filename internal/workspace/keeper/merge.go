@@ -1,0 +1,239 @@
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxMerge bounds the size of a file that is merged line by line.
+const maxMerge = 4 << 20
+
+// mergeEntries merges two versions of one file; false means they conflict.
+func (e *Engine) mergeEntries(ctx context.Context, base, ours, theirs Entry) (Entry, bool, error) {
+	switch {
+	case ours == theirs, base == theirs:
+		return ours, true, nil
+	case base == ours:
+		return theirs, true, nil
+	case !base.isRegular() || !ours.isRegular() || !theirs.isRegular():
+		return none, false, nil
+	}
+	merged := Entry{Mode: ours.Mode, ID: ours.ID}
+	if ours.Mode == base.Mode {
+		merged.Mode = theirs.Mode
+	}
+	switch {
+	case ours.ID == theirs.ID, theirs.ID == base.ID:
+		return merged, true, nil
+	case ours.ID == base.ID:
+		merged.ID = theirs.ID
+		return merged, true, nil
+	}
+	content, ok, err := e.mergeBlobs(ctx, base.ID, ours.ID, theirs.ID)
+	if err != nil || !ok {
+		return none, false, err
+	}
+	ids, err := e.writeObjects(ctx, []object{{kind: "blob", content: content}})
+	if err != nil {
+		return none, false, err
+	}
+	merged.ID = ids[0]
+	return merged, true, nil
+}
+
+// mergeBlobs merges line by line with git merge-file, on plain temporary files
+// outside the tree; binary content conflicts.
+func (e *Engine) mergeBlobs(ctx context.Context, base, ours, theirs string) ([]byte, bool, error) {
+	dir, err := os.MkdirTemp(e.work(), "tmp-merge-")
+	if err != nil {
+		return nil, false, err
+	}
+	defer os.RemoveAll(dir)
+	names := []string{"ours", "base", "theirs"}
+	for i, id := range []string{ours, base, theirs} {
+		var buf bytes.Buffer
+		_, size, err := e.reads.read(ctx, id, maxMerge, &buf)
+		if err != nil {
+			return nil, false, err
+		}
+		if size > maxMerge || bytes.IndexByte(buf.Bytes(), 0) >= 0 {
+			return nil, false, nil
+		}
+		names[i] = filepath.Join(dir, names[i])
+		if err := os.WriteFile(names[i], buf.Bytes(), 0o600); err != nil {
+			return nil, false, err
+		}
+	}
+	out, err := e.git(ctx, nil, append([]string{"merge-file", "-p", "-q", "--"}, names...)...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 && ctx.Err() == nil {
+		return nil, false, nil
+	}
+	return out, err == nil, err
+}
+
+// mergeTrees merges theirs into ours. A path both changed, and whose contents
+// do not merge, stays as ours has it and is reported.
+func (e *Engine) mergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, []Conflict, error) {
+	merged := make(Tree, len(ours))
+	for p, en := range ours {
+		merged[p] = en
+	}
+	var conflicts []Conflict
+	conflict := func(p, reason string) { conflicts = append(conflicts, Conflict{Path(p), reason}) }
+	frozen := frozenRepositories(base, ours, theirs)
+	oursDirs := directories(ours)
+	changes := diffTrees(base, theirs)
+	// Removals first: they make room for what takes their place.
+	slices.SortStableFunc(changes, func(a, b change) int {
+		return map[bool]int{true: 1}[a.to.exists()] - map[bool]int{true: 1}[b.to.exists()]
+	})
+	for _, c := range changes {
+		mine := ours[c.path]
+		if git, ok := inNestedGit(c.path); ok && frozen[git] && mine != c.to {
+			if isObject(c.path) && c.to.exists() && !mine.exists() {
+				merged[c.path] = c.to // objects only ever add to a repository
+			} else if !isObject(c.path) {
+				conflict(c.path, "both sides changed this repository")
+			}
+			continue
+		}
+		if c.to.Mode == ModeEmptyDir && (oursDirs[c.path] || mine.exists() && mine != c.from) {
+			continue // there is something there, or a file of the user's
+		}
+		if c.from.Mode == ModeEmptyDir && !c.to.exists() && mine.Mode != ModeEmptyDir {
+			continue
+		}
+		if c.from.Mode == ModeEmptyDir {
+			c.from = none
+			if mine.Mode == ModeEmptyDir {
+				mine = none
+			}
+		}
+		got, ok, err := e.mergeEntries(ctx, c.from, mine, c.to)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case !ok:
+			conflict(c.path, conflictReason(c.from, mine, c.to))
+		case !got.exists():
+			delete(merged, c.path)
+		default:
+			merged[c.path] = got
+		}
+	}
+	return settleDirs(merged, ours, conflicts)
+}
+
+func conflictReason(base, ours, theirs Entry) string {
+	switch {
+	case !base.exists():
+		return "both sides made this file"
+	case !ours.exists():
+		return "you removed it, the task changed it"
+	case !theirs.exists():
+		return "you changed it, the task removed it"
+	}
+	return "both sides changed the same lines, or it is not text"
+}
+
+// settleDirs makes sure that no path is a file and a directory: what ours has
+// wins over what was merged in.
+func settleDirs(merged, ours Tree, conflicts []Conflict) (Tree, []Conflict, error) {
+	for p, en := range merged {
+		for d := parentDir(p); d != "."; d = parentDir(d) {
+			up, clash := merged[d]
+			if !clash {
+				continue
+			}
+			switch {
+			case up.Mode == ModeEmptyDir:
+				delete(merged, d)
+			case ours[p] == en: // the user's file is below: the merged one above goes
+				delete(merged, d)
+				conflicts = append(conflicts, Conflict{Path(d), "you have a directory there"})
+			default:
+				delete(merged, p)
+				conflicts = append(conflicts, Conflict{Path(p), "you have a file where its directory would be"})
+			}
+		}
+	}
+	slices.SortFunc(conflicts, func(a, b Conflict) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	return merged, conflicts, nil
+}
+
+// frozenRepositories lists the nested repositories whose own state both sides
+// changed in different ways: mixing an index of one with refs of the other
+// would break it, so it is ours that stays.
+func frozenRepositories(base, ours, theirs Tree) map[string]bool {
+	changed := func(t Tree) map[string]bool {
+		out := map[string]bool{}
+		for _, c := range diffTrees(base, t) {
+			if git, ok := inNestedGit(c.path); ok && !isObject(c.path) {
+				out[git] = true
+			}
+		}
+		return out
+	}
+	mine, frozen := changed(ours), map[string]bool{}
+	for git := range changed(theirs) {
+		if mine[git] {
+			frozen[git] = true
+		}
+	}
+	return frozen
+}
+
+// storeFile stores a file of the engine's own as a blob.
+func (e *Engine) storeFile(ctx context.Context, name string) (Entry, error) {
+	var en Entry
+	for range 100 {
+		ids, err := e.writeObjects(ctx, []object{{kind: "blob", source: func() (io.ReadCloser, int64, error) {
+			r, st, err := openContentAt(unix.AT_FDCWD, name, -1)
+			if err != nil {
+				return nil, 0, err
+			}
+			en.Mode = st.gitMode()
+			if l, ok := r.(linkReader); ok {
+				return r, int64(l.Len()), nil
+			}
+			return r, st.Size, nil
+		}}})
+		if err != nil {
+			return none, err
+		}
+		if en.ID = ids[0]; en.ID != "" {
+			return en, nil
+		}
+	}
+	return none, fmt.Errorf("%s never stands still", filepath.Base(name))
+}
+
+// keepVersion keeps a version of a path that is in no tree as a commit of its
+// own under refs/choir/kept/, and returns what it kept.
+func (e *Engine) keepVersion(ctx context.Context, name string, p Path, file string) (Entry, error) {
+	en, err := e.storeFile(ctx, file)
+	if err != nil {
+		return none, err
+	}
+	tree, err := e.writeTree(ctx, Tree{string(p): en})
+	if err != nil {
+		return none, err
+	}
+	c, err := e.makeCommit(ctx, tree, e.head, Note{Kind: "kept", Message: "Kept: a version of " + p.Shown() + " that was being written in the very moment of a change"})
+	if err != nil {
+		return none, err
+	}
+	return en, e.forceRef(ctx, "refs/choir/kept/"+name, c.Commit)
+}

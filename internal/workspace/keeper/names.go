@@ -1,0 +1,172 @@
+package keeper
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// Path is a slash-separated path relative to the tree's root, as bytes. File
+// names need not be UTF-8, so in JSON a path that isn't travels as "\u0000" and
+// its base64: no file name contains a NUL.
+type Path string
+
+// MarshalJSON implements json.Marshaler.
+func (p Path) MarshalJSON() ([]byte, error) {
+	if !utf8.ValidString(string(p)) {
+		return json.Marshal("\x00" + base64.StdEncoding.EncodeToString([]byte(p)))
+	}
+	return json.Marshal(string(p))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Path) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	if rest, ok := strings.CutPrefix(s, "\x00"); ok {
+		raw, err := base64.StdEncoding.DecodeString(rest)
+		if err != nil {
+			return fmt.Errorf("path is not base64: %w", err)
+		}
+		s = string(raw)
+	}
+	*p = Path(s)
+	return nil
+}
+
+// Shown returns the path as valid UTF-8 for people.
+func (p Path) Shown() string { return strings.ToValidUTF8(string(p), "\uFFFD") }
+
+const maxPath = 4096
+
+// validPath checks a path that came from outside; root says whether "." is
+// allowed. What is under the root's .git belongs to the engine.
+func validPath(p string, root bool) error {
+	switch {
+	case p == "." && root:
+		return nil
+	case p == "" || p == ".":
+		return errors.New("is empty")
+	case len(p) > maxPath:
+		return fmt.Errorf("is %d bytes long; at most %d are allowed", len(p), maxPath)
+	case strings.IndexByte(p, 0) >= 0:
+		return errors.New("contains a NUL byte")
+	case path.IsAbs(p):
+		return errors.New("is absolute; paths are relative to the workspace")
+	case path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../"):
+		return errors.New("is not a clean path inside the workspace")
+	case p == ".git" || strings.HasPrefix(p, ".git/"):
+		return errors.New("is inside .git, which only the keeper writes")
+	}
+	return nil
+}
+
+// Names in commits. Git refuses some names that a tree may hold: `.git` (a
+// nested repository's) in any case, and `.gitmodules` as a symbolic link. They
+// get the suffix below; so does every name that already looks as if it had
+// one, which makes the mapping reversible. An empty directory is kept as a
+// marker file inside it.
+const (
+	escapeSuffix = ".choir"
+	emptyMarker  = ".empty" + escapeSuffix
+)
+
+// escapeBase splits a name into its base and how many suffixes it has.
+func escapeBase(name string) (base string, suffixes int) {
+	for strings.HasSuffix(name, escapeSuffix) {
+		name, suffixes = name[:len(name)-len(escapeSuffix)], suffixes+1
+	}
+	return name, suffixes
+}
+
+func reservedBase(base string) bool {
+	switch len(base) {
+	case 4:
+		return strings.EqualFold(base, ".git")
+	case 6:
+		return base == ".empty"
+	case 11:
+		return strings.EqualFold(base, ".gitmodules")
+	}
+	return false
+}
+
+// escapeName returns a file name as it stands in a commit.
+func escapeName(name string, symlink bool) string {
+	if len(name) < 4 || name[0] != '.' {
+		return name
+	}
+	base, n := escapeBase(name)
+	if !reservedBase(base) {
+		return name
+	}
+	if n > 0 || len(base) == 4 || (len(base) == 11 && symlink) {
+		return name + escapeSuffix
+	}
+	return name
+}
+
+// unescapeName is the reverse of escapeName.
+func unescapeName(name string) string {
+	if !strings.HasSuffix(name, escapeSuffix) || name[0] != '.' {
+		return name
+	}
+	if base, n := escapeBase(name); n > 0 && reservedBase(base) {
+		return name[:len(name)-len(escapeSuffix)]
+	}
+	return name
+}
+
+// unescapePath returns a commit's path as it stands in the tree; the path of
+// an empty directory's marker gives the directory and true.
+func unescapePath(p string) (string, bool) {
+	empty := false
+	if p == emptyMarker || strings.HasSuffix(p, "/"+emptyMarker) {
+		p, empty = strings.TrimSuffix(strings.TrimSuffix(p, emptyMarker), "/"), true
+	}
+	if strings.Contains(p, escapeSuffix) {
+		parts := strings.Split(p, "/")
+		for i := range parts {
+			parts[i] = unescapeName(parts[i])
+		}
+		p = strings.Join(parts, "/")
+	}
+	return p, empty
+}
+
+// inNestedGit reports whether a tree's path is inside (or is) a nested
+// repository's .git, and returns that .git's path.
+func inNestedGit(p string) (string, bool) {
+	for i := 0; i < len(p); {
+		j := strings.IndexByte(p[i:], '/')
+		name, end := p[i:], len(p)
+		if j >= 0 {
+			name, end = p[i:i+j], i+j
+		}
+		if name == ".git" && i > 0 {
+			return p[:end], true
+		}
+		i = end + 1
+	}
+	return "", false
+}
+
+func parentDir(p string) string {
+	if i := strings.LastIndexByte(p, '/'); i >= 0 {
+		return p[:i]
+	}
+	return "."
+}
+
+func joinPath(dir, name string) string {
+	if dir == "." || dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}

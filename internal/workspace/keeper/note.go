@@ -1,0 +1,132 @@
+package keeper
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Note is what a commit says of itself in its trailers.
+type Note struct {
+	Kind     string   `json:"kind"`
+	Message  string   `json:"message"`
+	Seq      uint64   `json:"seq"` // last sequence projected and mirrored before it
+	Run      string   `json:"run,omitempty"`
+	Task     string   `json:"task,omitempty"`
+	Verified string   `json:"verified"` // pass, fail or unknown
+	Files    int      `json:"files"`    // paths changed against the parent
+	Skipped  []string `json:"skipped,omitempty"`
+	Publish  string   `json:"publish,omitempty"`
+	Restore  *Restore `json:"restore,omitempty"`
+}
+
+// Restore is what a restoring commit says: where it went, and what was before.
+type Restore struct {
+	To     string `json:"to"`
+	Safety string `json:"safety"`
+	Paths  []Path `json:"paths,omitempty"`
+	Undo   bool   `json:"undo,omitempty"`
+	User   string `json:"user,omitempty"`
+	Cause  string `json:"cause,omitempty"` // id of the event that caused it
+}
+
+// Commit is one checkpoint.
+type Commit struct {
+	Commit string `json:"commit"`
+	Parent string `json:"parent,omitempty"`
+	Tree   string `json:"tree"`
+	Time   int64  `json:"time"` // Unix seconds
+	Note
+}
+
+// encodeNote makes a commit message: the text, then the trailers. It changes
+// the note to what decodeNote will give back.
+func encodeNote(n *Note) string {
+	msg := strings.ToValidUTF8(strings.ReplaceAll(n.Message, "\x00", ""), "\uFFFD")
+	if msg = strings.TrimSpace(msg); msg == "" {
+		msg = "Checkpoint"
+	}
+	if len(msg) > 4000 {
+		msg = strings.ToValidUTF8(msg[:4000], "")
+	}
+	n.Message = msg
+	if n.Verified == "" {
+		n.Verified = "unknown"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nChoir-Kind: %s\nChoir-Seq: %d\n", msg, oneLine(n.Kind), n.Seq)
+	for _, t := range [][2]string{{"Choir-Run", n.Run}, {"Choir-Task", n.Task}, {"Choir-Publish", n.Publish}} {
+		if t[1] != "" {
+			fmt.Fprintf(&b, "%s: %s\n", t[0], oneLine(t[1]))
+		}
+	}
+	fmt.Fprintf(&b, "Choir-Verified: %s\nChoir-Files: %d\n", oneLine(n.Verified), n.Files)
+	for _, t := range []struct {
+		key string
+		val any
+		set bool
+	}{{"Choir-Skipped", n.Skipped, len(n.Skipped) > 0}, {"Choir-Restore", n.Restore, n.Restore != nil}} {
+		if !t.set {
+			continue
+		}
+		if j, err := json.Marshal(t.val); err == nil {
+			fmt.Fprintf(&b, "%s: %s\n", t.key, j)
+		}
+	}
+	return b.String()
+}
+
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// decodeNote reads a commit message back; what it does not know it leaves out.
+func decodeNote(message string) Note {
+	message = strings.TrimRight(message, "\n")
+	text, trailers := message, ""
+	if i := strings.LastIndex(message, "\n\n"); i >= 0 {
+		text, trailers = message[:i], message[i+2:]
+	}
+	n := Note{Message: text, Verified: "unknown"}
+	if !strings.HasPrefix(trailers, "Choir-") {
+		n.Message = message
+		return n
+	}
+	for line := range strings.SplitSeq(trailers, "\n") {
+		key, val, _ := strings.Cut(line, ": ")
+		switch key {
+		case "Choir-Kind":
+			n.Kind = val
+		case "Choir-Seq":
+			n.Seq, _ = strconv.ParseUint(val, 10, 64) // 0 for a foreign one
+		case "Choir-Run":
+			n.Run = val
+		case "Choir-Task":
+			n.Task = val
+		case "Choir-Publish":
+			n.Publish = val
+		case "Choir-Verified":
+			if val == "pass" || val == "fail" {
+				n.Verified = val
+			}
+		case "Choir-Files":
+			n.Files, _ = strconv.Atoi(val) // likewise
+		case "Choir-Skipped":
+			if json.Unmarshal([]byte(val), &n.Skipped) != nil {
+				n.Skipped = nil
+			}
+		case "Choir-Restore":
+			var r Restore
+			if json.Unmarshal([]byte(val), &r) == nil {
+				n.Restore = &r
+			}
+		}
+	}
+	return n
+}

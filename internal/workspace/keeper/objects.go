@@ -1,0 +1,502 @@
+package keeper
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sync/errgroup"
+)
+
+// objectID returns the id git gives to an object.
+func objectID(kind string, content []byte) string {
+	h := newObjectHash(kind, int64(len(content)))
+	h.Write(content)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func newObjectHash(kind string, size int64) hash.Hash {
+	h := sha1.New()
+	fmt.Fprintf(h, "%s %d\x00", kind, size)
+	return h
+}
+
+// object is one object to be written: content, or a source read when its turn
+// comes (a source must deliver exactly size bytes).
+type object struct {
+	kind    string
+	content []byte
+	source  func() (io.ReadCloser, int64, error)
+}
+
+func (o object) open() (io.ReadCloser, int64, error) {
+	if o.source != nil {
+		return o.source()
+	}
+	return io.NopCloser(bytes.NewReader(o.content)), int64(len(o.content)), nil
+}
+
+// looseLimit is how many objects of one call are written as files of their
+// own; more become a pack, which costs one sync instead of one each.
+const looseLimit = 48
+
+// writeObjects writes objects durably and returns their ids, in order. An
+// object whose source fails with errGone has the id "" and is left out.
+func (e *Engine) writeObjects(ctx context.Context, objects []object) ([]string, error) {
+	if len(objects) == 0 {
+		return nil, nil
+	}
+	if len(objects) > looseLimit {
+		return e.writePack(ctx, objects)
+	}
+	return e.writeLoose(ctx, objects)
+}
+
+// errGone says that a file vanished, or changed under the reading hand, before
+// its turn came.
+var errGone = errors.New("the file is gone")
+
+// pendingObject is an object whose content is written but not yet synced.
+type pendingObject struct{ tmp, final string }
+
+// together runs f, and syncs all the loose objects it writes at once, at
+// flush: a blob, its trees and its commit then share journal commits. Until
+// then they can't be read.
+func (e *Engine) together(f func(flush func() error) error) error {
+	batch := []pendingObject{}
+	e.batch = &batch
+	defer func() { e.batch = nil }()
+	err := f(func() error {
+		all := batch
+		batch = batch[:0]
+		return e.settleAll(all)
+	})
+	if err != nil {
+		for _, p := range batch {
+			err = errors.Join(err, removeIfThere(p.tmp))
+		}
+		e.known = map[string]bool{} // some of them may never have been written
+	}
+	return err
+}
+
+func (e *Engine) writeLoose(ctx context.Context, objects []object) (ids []string, err error) {
+	var all []pendingObject
+	defer func() {
+		if err != nil {
+			for _, p := range all {
+				err = errors.Join(err, removeIfThere(p.tmp))
+			}
+		}
+	}()
+	ids = make([]string, len(objects))
+	for i, o := range objects {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		id, tmp, err := e.deflate(o)
+		if errors.Is(err, errGone) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		ids[i] = id
+		all = append(all, pendingObject{tmp, filepath.Join(e.gitDir, "objects", id[:2], id[2:])})
+	}
+	if e.batch != nil {
+		*e.batch = append(*e.batch, all...)
+		return ids, nil
+	}
+	return ids, e.settleAll(all)
+}
+
+// settleAll makes written objects durable under their names.
+func (e *Engine) settleAll(all []pendingObject) error {
+	// All content first, then the syncs together: they share journal commits.
+	var g errgroup.Group
+	g.SetLimit(8)
+	for _, p := range all {
+		g.Go(func() error {
+			f, err := os.Open(p.tmp)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Sync(), f.Close())
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	dirs := map[string]bool{}
+	for _, p := range all {
+		if err := e.settle(p.tmp, p.final); err != nil {
+			return err
+		}
+		dirs[filepath.Dir(p.final)] = true
+	}
+	for d := range dirs {
+		if err := syncDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle gives an object its final name, unless it is there already; then what
+// is there must be the same, or SHA-1 was tricked into a collision.
+func (e *Engine) settle(tmp, final string) error {
+	if err := os.Mkdir(filepath.Dir(final), 0o755); err == nil {
+		if err := syncDir(filepath.Join(e.gitDir, "objects")); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	err := os.Link(tmp, final)
+	if errors.Is(err, os.ErrExist) {
+		same, cmpErr := sameInflated(tmp, final)
+		if cmpErr != nil {
+			// A torn object of an earlier crash of the machine: ours is whole.
+			return os.Rename(tmp, final)
+		}
+		if !same {
+			return fault.New("keeper.write", fault.Invalid, "Two different files have the same SHA-1; remove the one that was made to collide.", fmt.Errorf("object %s collides", filepath.Base(final)))
+		}
+		err = nil
+	}
+	return errors.Join(err, os.Remove(tmp))
+}
+
+func sameInflated(a, b string) (bool, error) {
+	ra, err := openInflated(a)
+	if err != nil {
+		return false, err
+	}
+	defer ra.Close()
+	rb, err := openInflated(b)
+	if err != nil {
+		return false, err
+	}
+	defer rb.Close()
+	return sameContent(ra, rb)
+}
+
+func sameContent(a, b io.Reader) (bool, error) {
+	var ba, bb [32 << 10]byte
+	for {
+		na, ea := io.ReadFull(a, ba[:])
+		nb, eb := io.ReadFull(b, bb[:])
+		for _, err := range []error{ea, eb} {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return false, err
+			}
+		}
+		if !bytes.Equal(ba[:na], bb[:nb]) {
+			return false, nil
+		}
+		if ea != nil || eb != nil {
+			return ea != nil && eb != nil, nil
+		}
+	}
+}
+
+type inflated struct {
+	io.ReadCloser
+	f *os.File
+}
+
+func (i inflated) Close() error { return errors.Join(i.ReadCloser.Close(), i.f.Close()) }
+
+func openInflated(name string) (io.ReadCloser, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	z, err := zlib.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return inflated{z, f}, nil
+}
+
+// deflate writes one object to a temporary file and returns its id.
+func (e *Engine) deflate(o object) (id, tmp string, err error) {
+	r, size, err := o.open()
+	if err != nil {
+		return "", "", err
+	}
+	defer r.Close()
+	f, err := os.CreateTemp(filepath.Join(e.gitDir, "objects"), "tmp_obj_choir_")
+	if err != nil {
+		return "", "", err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	buf := bufio.NewWriterSize(f, 32<<10)
+	z, err := zlib.NewWriterLevel(buf, zlib.BestSpeed)
+	if err != nil {
+		return "", "", err
+	}
+	h := sha1.New()
+	w := io.MultiWriter(h, z)
+	fmt.Fprintf(w, "%s %d\x00", o.kind, size)
+	if err := copyExactly(w, r, size); err != nil {
+		return "", "", err
+	}
+	if err := errors.Join(z.Close(), buf.Flush(), f.Chmod(0o444)); err != nil {
+		return "", "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), f.Name(), nil
+}
+
+// copyExactly copies size bytes; a source that ends early or goes on is one
+// that is being written to.
+func copyExactly(w io.Writer, r io.Reader, size int64) error {
+	n, err := io.Copy(w, io.LimitReader(r, size))
+	if err != nil {
+		return err
+	}
+	if n != size {
+		return errGone
+	}
+	return nil
+}
+
+var packKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3}
+
+// writePack streams objects as one pack into git index-pack, which checks and
+// syncs it.
+func (e *Engine) writePack(ctx context.Context, objects []object) ([]string, error) {
+	cmd := e.command(ctx, "index-pack", "--stdin")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &limitedBuffer{max: 16 << 10, b: &stderr}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ids, werr := streamPack(ctx, stdin, objects)
+	werr = errors.Join(werr, stdin.Close())
+	if err := cmd.Wait(); err != nil {
+		if werr != nil && !errors.Is(werr, os.ErrClosed) && stderr.Len() == 0 {
+			return nil, werr
+		}
+		return nil, gitError(ctx, []string{"index-pack"}, stderr.String(), err)
+	}
+	if werr != nil {
+		return nil, werr
+	}
+	return ids, syncDir(filepath.Join(e.gitDir, "objects", "pack"))
+}
+
+func streamPack(ctx context.Context, dst io.Writer, objects []object) ([]string, error) {
+	sum := sha1.New()
+	buf := bufio.NewWriterSize(io.MultiWriter(dst, sum), 64<<10)
+	var head [12]byte
+	copy(head[:], "PACK")
+	binary.BigEndian.PutUint32(head[4:], 2)
+	binary.BigEndian.PutUint32(head[8:], uint32(len(objects)))
+	buf.Write(head[:])
+	z, err := zlib.NewWriterLevel(buf, zlib.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(objects))
+	for i, o := range objects {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		// The count is promised in the header and the size in front of the
+		// bytes, so a file that vanished or is being written to leaves
+		// something that nobody will name.
+		r, size, err := o.open()
+		if errors.Is(err, errGone) {
+			r, size = io.NopCloser(strings.NewReader("")), 0
+		} else if err != nil {
+			return nil, err
+		}
+		gone := errors.Is(err, errGone)
+		writePackHeader(buf, packKinds[o.kind], size)
+		z.Reset(buf)
+		h := newObjectHash(o.kind, size)
+		w := io.MultiWriter(h, z)
+		n, err := io.Copy(w, io.LimitReader(r, size))
+		if err = errors.Join(err, r.Close()); err != nil {
+			return nil, err
+		}
+		if n < size {
+			gone = true
+			if _, err := io.CopyN(w, zeroes{}, size-n); err != nil {
+				return nil, err
+			}
+		}
+		if err := z.Close(); err != nil {
+			return nil, err
+		}
+		if !gone {
+			ids[i] = hex.EncodeToString(h.Sum(nil))
+		}
+	}
+	if err := buf.Flush(); err != nil {
+		return nil, err
+	}
+	_, err = dst.Write(sum.Sum(nil))
+	return ids, err
+}
+
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func writePackHeader(w *bufio.Writer, kind byte, size int64) {
+	c := kind<<4 | byte(size&0x0f)
+	for size >>= 4; size > 0; size >>= 7 {
+		w.WriteByte(c | 0x80)
+		c = byte(size & 0x7f)
+	}
+	w.WriteByte(c)
+}
+
+// reader reads objects through one long-lived `git cat-file --batch`.
+type reader struct {
+	e   *Engine
+	mu  sync.Mutex
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func newReader(e *Engine) *reader { return &reader{e: e} }
+
+func (r *reader) start() error {
+	cmd := r.e.command(context.Background(), "cat-file", "--batch")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return gitError(context.Background(), []string{"cat-file"}, "", err)
+	}
+	r.cmd, r.in, r.out = cmd, in, bufio.NewReaderSize(out, 64<<10)
+	return nil
+}
+
+func (r *reader) stop() error {
+	if r.cmd == nil {
+		return nil
+	}
+	err := r.in.Close()
+	if kerr := r.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
+		err = errors.Join(err, kerr)
+	}
+	_ = r.cmd.Wait() // it was killed: that is its status
+	r.cmd = nil
+	return err
+}
+
+func (r *reader) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stop()
+}
+
+// read streams one object to w and returns its kind and size. Content beyond
+// max (when max >= 0) is not delivered; the returned size is the whole.
+func (r *reader) read(ctx context.Context, id string, max int64, w io.Writer) (kind string, size int64, err error) {
+	const op = "keeper.read"
+	if !isHex(id) {
+		return "", 0, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", short(id)))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", 0, err
+	}
+	if r.cmd == nil {
+		if err := r.start(); err != nil {
+			return "", 0, fault.Wrap(op, err)
+		}
+	}
+	defer func() {
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			err = errors.Join(err, r.stop()) // out of step with the process: start anew
+		}
+	}()
+	if _, err := io.WriteString(r.in, id+"\n"); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	line, err := r.out.ReadString('\n')
+	if err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	fields := strings.Fields(line)
+	if len(fields) == 2 && fields[1] == "missing" {
+		return "", 0, fault.New(op, fault.NotFound, "", fmt.Errorf("object %s is missing", id))
+	}
+	if len(fields) != 3 {
+		return "", 0, fault.New(op, fault.Internal, "", fmt.Errorf("git cat-file answered %q", short(line)))
+	}
+	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	deliver := size
+	if max >= 0 {
+		deliver = min(size, max)
+	}
+	if _, err := io.CopyN(w, r.out, deliver); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	if _, err := io.CopyN(io.Discard, r.out, size-deliver+1); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	return fields[1], size, nil
+}
+
+// blob returns a whole blob of at most max bytes.
+func (e *Engine) blob(ctx context.Context, id string, max int64) ([]byte, error) {
+	var buf bytes.Buffer
+	kind, size, err := e.reads.read(ctx, id, max, &buf)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "blob" {
+		return nil, fault.New("keeper.blob", fault.Invalid, "", fmt.Errorf("object %s is a %s", id, kind))
+	}
+	if size > max {
+		return nil, fault.New("keeper.blob", fault.Exhausted, "", fmt.Errorf("object %s has %d bytes; at most %d are read at once", id, size, max))
+	}
+	return buf.Bytes(), nil
+}
+
+func removeIfThere(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

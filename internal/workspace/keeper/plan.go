@@ -1,0 +1,258 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// A plan is a journalled change of the live tree from one commit to another,
+// path by path. Its directory under .git/choir/publish/{id}/ holds
+//
+//	plan.json     what is to be done (never changes)
+//	started       from here on it is rolled forward, whatever happens
+//	staged        every file to be put in place is whole, and durable, in aside/
+//	aside/{n}     before its turn the file to put in place, after it what was there
+//	result.json   done: conflicts, and what is known of the files in aside/
+type plan struct {
+	ID     string `json:"id"`
+	Kind   string `json:"kind"` // publish, restore, invert
+	From   string `json:"from"` // HEAD, and the live tree, when it was made
+	Commit string `json:"commit"`
+	Tree   string `json:"tree"`
+	Base   string `json:"base,omitempty"`
+	Live   bool   `json:"live,omitempty"`
+	Task   string `json:"task,omitempty"`
+	Mark   string `json:"mark,omitempty"` // live publishing: the tree that is now published
+	Ops    []step `json:"ops"`
+	// Conflicts found when it was made; those paths are not in Ops.
+	Conflicts []Conflict `json:"conflicts,omitempty"`
+}
+
+type step struct {
+	Path Path  `json:"path"`
+	From Entry `json:"from"`
+	To   Entry `json:"to"`
+}
+
+// Conflict is a path that stayed as the user has it.
+type Conflict struct {
+	Path   Path   `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Applied is what became of a plan. Commit is the commit that holds it.
+type Applied struct {
+	Publish   string     `json:"publish"`
+	Kind      string     `json:"kind"`
+	Base      string     `json:"base,omitempty"`
+	Live      bool       `json:"live,omitempty"`
+	Paths     int        `json:"paths"`
+	Commit    Commit     `json:"commit"`
+	Conflicts []Conflict `json:"conflicts,omitempty"`
+}
+
+type result struct {
+	Applied
+	// Seen is, by step, the content of aside/{n} when it was last looked at.
+	Seen  map[string]Entry `json:"seen,omitempty"`
+	Since int64            `json:"since"`          // Unix seconds
+	Told  bool             `json:"told,omitempty"` // the host has logged it
+}
+
+var planID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+
+func checkPlanID(id string) error {
+	if !planID.MatchString(id) {
+		return fault.New("", fault.Invalid, "", fmt.Errorf("publish id %q must be letters, digits, - and _", short(id)))
+	}
+	return nil
+}
+
+func (e *Engine) planDir(id string, elem ...string) string {
+	return e.work(append([]string{"publish", id}, elem...)...)
+}
+
+func (e *Engine) aside(id string, n int) string { return e.planDir(id, "aside", strconv.Itoa(n)) }
+
+func exists(name string) (bool, error) {
+	_, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// savePlan makes a plan durable; an earlier one of the same id that did not
+// start is replaced.
+func (e *Engine) savePlan(p plan) error {
+	if err := os.RemoveAll(e.planDir(p.ID)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(e.planDir(p.ID, "aside"), 0o755); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := writeDurably(e.planDir(p.ID, "plan.json"), raw); err != nil {
+		return err
+	}
+	return errors.Join(syncDir(e.work("publish")), syncDir(e.work()))
+}
+
+func (e *Engine) loadPlan(id string) (plan, error) {
+	var p plan
+	return p, loadJSON(e.planDir(id, "plan.json"), &p)
+}
+
+func (e *Engine) loadResult(id string) (result, bool, error) {
+	var r result
+	err := loadJSON(e.planDir(id, "result.json"), &r)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	return r, err == nil, err
+}
+
+func loadJSON(name string, v any) error {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return nil
+}
+
+func (e *Engine) saveResult(id string, r result) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return writeDurably(e.planDir(id, "result.json"), raw)
+}
+
+func (e *Engine) mark(id, name string) error { return writeDurably(e.planDir(id, name), nil) }
+
+// plans lists the ids of all plans that are kept.
+func (e *Engine) plans() ([]string, error) {
+	entries, err := os.ReadDir(e.work("publish"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var ids []string
+	for _, en := range entries {
+		if ok, xerr := exists(e.planDir(en.Name(), "plan.json")); xerr != nil {
+			return nil, xerr
+		} else if ok {
+			ids = append(ids, en.Name())
+		}
+	}
+	return ids, err
+}
+
+// pending lists plans that have started and are not finished.
+func (e *Engine) pending() ([]string, error) {
+	ids, err := e.plans()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, id := range ids {
+		started, err := exists(e.planDir(id, "started"))
+		if err != nil {
+			return nil, err
+		}
+		_, done, err := e.loadResult(id)
+		if err != nil {
+			return nil, err
+		}
+		if started && !done {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// rollForward finishes every plan that has started.
+func (e *Engine) rollForward(ctx context.Context) error {
+	ids, err := e.pending()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := e.finishPlan(ctx, id); err != nil {
+			return fmt.Errorf("roll publish %s forward: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// orderSteps puts steps in the order in which a half-done plan is least
+// surprising: what must make room goes first; a nested repository gets its
+// objects before the refs that name them, and loses them after.
+func orderSteps(steps []step) {
+	added, deleted := map[string]bool{}, map[string]bool{}
+	for _, s := range steps {
+		if s.To.exists() {
+			added[string(s.Path)] = true
+		} else {
+			deleted[string(s.Path)] = true
+		}
+	}
+	blocks := map[Path]bool{}
+	for _, s := range steps {
+		for d := parentDir(string(s.Path)); d != "."; d = parentDir(d) {
+			if s.To.exists() && deleted[d] {
+				blocks[Path(d)] = true
+			}
+			if !s.To.exists() && added[d] {
+				blocks[s.Path] = true
+			}
+		}
+	}
+	rank := func(s step) int {
+		switch {
+		case blocks[s.Path]:
+			return 0
+		case s.To.exists() && isObject(string(s.Path)):
+			return 1
+		case s.To.exists():
+			return 2
+		case !isObject(string(s.Path)):
+			return 3
+		}
+		return 4
+	}
+	slices.SortStableFunc(steps, func(a, b step) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		if rank(a) == 0 || rank(a) > 2 { // deletions: deepest first
+			return comparePaths(string(b.Path), string(a.Path))
+		}
+		return comparePaths(string(a.Path), string(b.Path))
+	})
+}
+
+// stepsBetween plans the way from one tree to another.
+func stepsBetween(from, to Tree) []step {
+	var steps []step
+	for _, c := range diffTrees(from, to) {
+		steps = append(steps, step{Path(c.path), c.from, c.to})
+	}
+	orderSteps(steps)
+	return steps
+}

@@ -1,0 +1,215 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// RestoreRequest asks to have the tree, or paths of it, as they were in To. ID
+// names the restore's plan. Undo goes to where the newest restore came from.
+type RestoreRequest struct {
+	ID     string `json:"id"`
+	To     string `json:"to,omitempty"`
+	Paths  []Path `json:"paths,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"`
+	Undo   bool   `json:"undo,omitempty"`
+	User   string `json:"user,omitempty"`
+	Cause  string `json:"cause,omitempty"` // id of the event that caused it
+	Note   Note   `json:"note"`
+}
+
+// RestoreReply is what a restore did, or with DryRun would do.
+type RestoreReply struct {
+	To      string           `json:"to"`
+	Paths   []Path           `json:"paths,omitempty"`
+	Undo    bool             `json:"undo,omitempty"`
+	Safety  *CheckpointReply `json:"safety,omitempty"`
+	Changes []Change         `json:"changes"`
+	Applied *ApplyReply      `json:"applied,omitempty"`
+}
+
+// Restore makes a checkpoint of everything, then moves the live tree to where
+// it was, as a new commit. History is never rewritten, so a restore can be
+// undone, and the undo too.
+func (e *Engine) Restore(ctx context.Context, req RestoreRequest) (RestoreReply, error) {
+	const op = "keeper.Restore"
+	if err := checkPaths(req.Paths); err != nil {
+		return RestoreReply{}, fault.Wrap(op, err)
+	}
+	if !req.DryRun {
+		if err := checkPlanID(req.ID); err != nil {
+			return RestoreReply{}, fault.Wrap(op, err)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	reply, err := e.restore(ctx, req)
+	return reply, fault.Wrap(op, err)
+}
+
+func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply, error) {
+	if err := e.rollForward(ctx); err != nil {
+		return RestoreReply{}, err
+	}
+	if req.Undo {
+		last, err := e.lastRestore(ctx)
+		if err != nil {
+			return RestoreReply{}, err
+		}
+		req.To, req.Paths = last.Safety, last.Paths
+	} else if req.To == "" {
+		return RestoreReply{}, fault.New("", fault.Invalid, "`choir checkpoints` lists what there is.", fmt.Errorf("no checkpoint is named"))
+	}
+	to, err := e.resolve(ctx, req.To)
+	if err != nil {
+		return RestoreReply{}, err
+	}
+	toTree, err := e.treeish(ctx, to, "")
+	if err != nil {
+		return RestoreReply{}, err
+	}
+	reply := RestoreReply{To: to, Paths: req.Paths, Undo: req.Undo}
+	target, err := e.readTree(ctx, toTree, true)
+	if err != nil {
+		return RestoreReply{}, err
+	}
+	if req.DryRun {
+		cap, err := e.capture(ctx, true)
+		if err != nil {
+			return RestoreReply{}, err
+		}
+		live := make(Tree, len(cap.tracked))
+		for p, tr := range cap.tracked {
+			live[p] = tr.Entry
+		}
+		err = e.restoreChanges(ctx, &reply, live, restoreTarget(live, target, req.Paths))
+		return reply, err
+	}
+	safety := req.Note
+	safety.Kind, safety.Message, safety.Verified = "safety", "Before going back to "+to[:12], "unknown"
+	s, err := e.checkpoint(ctx, CheckpointRequest{Note: safety})
+	if err != nil {
+		return RestoreReply{}, err
+	}
+	reply.Safety = &s
+	e.crash("restore.safe")
+	live := e.headTree()
+	want := restoreTarget(live, target, req.Paths)
+	if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
+		return RestoreReply{}, err
+	}
+	tree, err := e.writeTree(ctx, want)
+	if err != nil {
+		return RestoreReply{}, err
+	}
+	steps := stepsBetween(live, want)
+	note := req.Note
+	note.Kind, note.Files = "restore", len(steps)
+	if note.Message == "" {
+		note.Message = "Back to " + to[:12]
+		if req.Undo {
+			note.Message = "Undo: " + note.Message
+		}
+	}
+	note.Restore = &Restore{To: to, Safety: s.Commit.Commit, Paths: req.Paths, Undo: req.Undo, User: oneLine(req.User), Cause: req.Cause}
+	c, err := e.makeCommit(ctx, tree, e.head, note)
+	if err != nil {
+		return RestoreReply{}, err
+	}
+	if err := e.forceRef(ctx, publishRef(req.ID), c.Commit); err != nil {
+		return RestoreReply{}, err
+	}
+	if err := e.savePlan(plan{ID: req.ID, Kind: "restore", From: e.head, Commit: c.Commit, Tree: tree, Base: e.head, Ops: steps}); err != nil {
+		return RestoreReply{}, err
+	}
+	applied, err := e.apply(ctx, req.ID)
+	reply.Applied = &applied
+	return reply, err
+}
+
+// restoreTarget is the live tree with paths (or all of it) as target has them.
+func restoreTarget(live, target Tree, paths []Path) Tree {
+	if len(paths) == 0 {
+		return target
+	}
+	out := overlayPaths(live, target, paths)
+	for p := range target {
+		// A restored path outranks a file where its directory must be.
+		for d := parentDir(p); d != "."; d = parentDir(d) {
+			if _, clash := out[d]; clash && out[p].exists() {
+				delete(out, d)
+			}
+		}
+	}
+	dirs := directories(out)
+	for p := range out {
+		if dirs[p] {
+			delete(out, p)
+		}
+	}
+	return out
+}
+
+func (e *Engine) restoreChanges(ctx context.Context, reply *RestoreReply, live, want Tree) error {
+	a, err := e.writeTree(ctx, live)
+	if err != nil {
+		return err
+	}
+	b, err := e.writeTree(ctx, want)
+	if err != nil {
+		return err
+	}
+	d, err := e.diffTreeish(ctx, a, b, DiffRequest{MaxBytes: -1})
+	reply.Changes = d.Changes
+	return err
+}
+
+// lastRestore finds the newest restore in the history.
+func (e *Engine) lastRestore(ctx context.Context) (Restore, error) {
+	if e.head != "" {
+		commits, err := e.logMatching(ctx, 1, "^Choir-Restore: ", branch)
+		if err != nil {
+			return Restore{}, err
+		}
+		for _, c := range commits {
+			if c.Restore != nil {
+				return *c.Restore, nil
+			}
+		}
+	}
+	return Restore{}, fault.New("", fault.NotFound, "`choir checkpoints` lists what you can restore.", fmt.Errorf("nothing was restored yet, so there is nothing to undo"))
+}
+
+// forceRef points a ref of the engine's own at a commit.
+func (e *Engine) forceRef(ctx context.Context, ref, id string) error {
+	in := fmt.Sprintf("update %s %s\n", ref, id)
+	_, err := e.git(ctx, strings.NewReader(in), "update-ref", "--no-deref", "--stdin")
+	return err
+}
+
+func baseName(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
+
+// storeEntryAt stores a file of the live tree as a blob.
+func (e *Engine) storeEntryAt(ctx context.Context, dirfd int, name string) (Entry, error) {
+	var en Entry
+	ids, err := e.writeObjects(ctx, []object{{kind: "blob", source: func() (io.ReadCloser, int64, error) {
+		r, st, err := openContentAt(dirfd, name, -1)
+		if err != nil {
+			if isGone(err) {
+				err = errGone
+			}
+			return nil, 0, err
+		}
+		en.Mode = st.gitMode()
+		return r, st.Size, nil
+	}}})
+	if err != nil || ids[0] == "" {
+		return none, err
+	}
+	en.ID = ids[0]
+	return en, nil
+}

@@ -1,0 +1,60 @@
+package keeper
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/gob"
+	"os"
+)
+
+// What the engine knows of files it has hashed is kept between starts, so that
+// waking a computer does not read it whole. It only ever saves work: a lost or
+// damaged file means that everything is hashed once.
+
+type savedStat struct {
+	Path string
+	ID   string
+	Stat fileStat
+}
+
+const statsVersion = "choir stats 1\n"
+
+// saveStats is called with the lock held, when the engine closes.
+func (e *Engine) saveStats() error {
+	var buf bytes.Buffer
+	enc := gob.NewEncoder(&buf)
+	for p, t := range e.tracked {
+		if t.stat == (fileStat{}) {
+			continue
+		}
+		if err := enc.Encode(savedStat{p, t.ID, t.stat}); err != nil {
+			return err
+		}
+	}
+	sum := sha256.Sum256(buf.Bytes())
+	return writeDurably(e.work("stats"), append(append([]byte(statsVersion), sum[:]...), buf.Bytes()...))
+}
+
+func (e *Engine) loadStats() {
+	raw, err := os.ReadFile(e.work("stats"))
+	n := len(statsVersion)
+	if err != nil || len(raw) < n+sha256.Size || string(raw[:n]) != statsVersion {
+		return
+	}
+	body := raw[n+sha256.Size:]
+	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], raw[n:n+sha256.Size]) {
+		return
+	}
+	dec := gob.NewDecoder(bufio.NewReader(bytes.NewReader(body)))
+	for {
+		var s savedStat
+		if dec.Decode(&s) != nil {
+			return
+		}
+		if t, ok := e.tracked[s.Path]; ok && t.ID == s.ID && t.Mode == s.Stat.gitMode() {
+			t.stat = s.Stat
+			e.tracked[s.Path] = t
+		}
+	}
+}

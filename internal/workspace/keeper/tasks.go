@@ -1,0 +1,110 @@
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// InvertRequest asks to take a task's live edits back: a three-way merge from
+// what was published to what was there before, prepared under ID.
+type InvertRequest struct {
+	ID   string `json:"id"`
+	Task string `json:"task"`
+	Base string `json:"base"` // what the task started from
+	Note Note   `json:"note"`
+}
+
+// Invert prepares the inversion of everything a task published live. What the
+// user changed in the same places since stays, as a conflict.
+func (e *Engine) Invert(ctx context.Context, req InvertRequest) (PrepareReply, error) {
+	const op = "keeper.Invert"
+	if err := errors.Join(checkPlanID(req.ID), checkPlanID(req.Task)); err != nil {
+		return PrepareReply{}, fault.Wrap(op, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	published, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", liveRef(req.Task)+"^{tree}")
+	if err != nil {
+		if ctx.Err() != nil {
+			return PrepareReply{}, fault.Wrap(op, ctx.Err())
+		}
+		return PrepareReply{ID: req.ID, Changed: []Path{}, Nothing: true}, nil // it published nothing
+	}
+	req.Note.Kind = "auto"
+	reply, err := e.prepare(ctx, PrepareRequest{ID: req.ID, Base: published, Tree: req.Base, Kind: "invert", Note: req.Note})
+	return reply, fault.Wrap(op, err)
+}
+
+// Drop forgets a task's overlay tree and live publishing.
+func (e *Engine) Drop(ctx context.Context, task string) error {
+	const op = "keeper.Drop"
+	if err := checkPlanID(task); err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, errors.Join(e.deleteRef(ctx, taskRef(task)), e.deleteRef(ctx, liveRef(task))))
+}
+
+// loggedRef names the newest checkpoint that the host has in its log.
+const loggedRef = "refs/choir/logged"
+
+// MarkLogged says that every checkpoint up to commit is in the host's log.
+func (e *Engine) MarkLogged(ctx context.Context, commit string) error {
+	id, err := e.resolve(ctx, commit)
+	if err != nil {
+		return fault.Wrap("keeper.MarkLogged", err)
+	}
+	return fault.Wrap("keeper.MarkLogged", e.forceRef(ctx, loggedRef, id))
+}
+
+// Unmarked lists the checkpoints after the last one marked, oldest first.
+func (e *Engine) Unmarked(ctx context.Context) ([]Commit, error) {
+	const op = "keeper.Unmarked"
+	if e.Head() == "" {
+		return []Commit{}, nil
+	}
+	revs := []string{branch}
+	if id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", loggedRef); err == nil && id != "" {
+		revs = append(revs, "^"+id)
+	}
+	out, err := e.log(ctx, 1_000_000, revs...)
+	slices.Reverse(out)
+	return out, fault.Wrap(op, err)
+}
+
+// Maintain packs loose objects, so that a history of many checkpoints stays
+// small and fast. Nothing is ever pruned.
+func (e *Engine) Maintain(ctx context.Context) error {
+	const op = "keeper.Maintain"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, task := range []string{"loose-objects", "incremental-repack"} {
+		if _, err := e.git(ctx, nil, "-c", "core.multiPackIndex=true", "maintenance", "run", "--quiet", "--task="+task); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	// The index is for people's own `git status` in a terminal.
+	if e.head != "" {
+		if _, err := e.git(ctx, nil, "read-tree", e.head); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	return fault.Wrap(op, e.saveStats())
+}
+
+func decodeStrict(raw []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("bytes follow the request")
+	}
+	return nil
+}

@@ -1,0 +1,336 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// TreeRequest asks for the tree of a task: Base with what the overlay's Upper
+// (a path under Options.Uppers) changes. ID names the ref that keeps it.
+type TreeRequest struct {
+	ID    string `json:"id"`
+	Base  string `json:"base"`
+	Upper string `json:"upper"`
+	Note  Note   `json:"note"`
+}
+
+// TreeReply is a task's tree, as a commit on Base under refs/choir/task/.
+type TreeReply struct {
+	Commit  string   `json:"commit"`
+	Tree    string   `json:"tree"`
+	Base    string   `json:"base"`
+	Changes []Change `json:"changes"`
+	More    int      `json:"more,omitempty"`
+	Left    []Skip   `json:"left,omitempty"`
+}
+
+// Tree reads what a task wrote. The upper is hostile: links are not followed,
+// devices and sockets are left out and listed, and so is a .git at its root.
+func (e *Engine) Tree(ctx context.Context, req TreeRequest) (TreeReply, error) {
+	const op = "keeper.Tree"
+	if err := checkPlanID(req.ID); err != nil {
+		return TreeReply{}, fault.Wrap(op, err)
+	}
+	if err := validPath(req.Upper, false); err != nil {
+		return TreeReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("upper %q %w", short(req.Upper), err))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	reply, err := e.upperTree(ctx, req)
+	return reply, fault.Wrap(op, err)
+}
+
+func (e *Engine) upperTree(ctx context.Context, req TreeRequest) (TreeReply, error) {
+	base, err := e.resolve(ctx, req.Base)
+	if err != nil {
+		return TreeReply{}, err
+	}
+	baseID, err := e.treeish(ctx, base, "HEAD")
+	if err != nil {
+		return TreeReply{}, err
+	}
+	baseTree, err := e.readTree(ctx, baseID, true)
+	if err != nil {
+		return TreeReply{}, err
+	}
+	uppers, err := unix.Open(e.opts.Uppers, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return TreeReply{}, &os.PathError{Op: "open", Path: e.opts.Uppers, Err: err}
+	}
+	defer unix.Close(uppers)
+	root, err := openDir(uppers, req.Upper)
+	if err != nil {
+		return TreeReply{}, err
+	}
+	defer unix.Close(root)
+	w := &upperWalker{
+		e: e, ctx: ctx, root: root, base: baseTree, baseDirs: directories(baseTree), limit: e.opts.Limits.WalkEntries,
+		tree: make(Tree, len(baseTree)), cap: &capture{tracked: make(map[string]tracked, len(baseTree))},
+	}
+	for p, en := range baseTree {
+		w.tree[p], w.cap.tracked[p] = en, tracked{Entry: en}
+	}
+	if err := w.walk(root, ".", nil, false, false); err != nil {
+		return TreeReply{}, err
+	}
+	if err := w.store(); err != nil {
+		return TreeReply{}, err
+	}
+	w.settle()
+	tree, err := e.writeTree(ctx, w.tree)
+	if err != nil {
+		return TreeReply{}, err
+	}
+	note := req.Note
+	note.Kind = "kept"
+	if note.Message == "" {
+		note.Message = "The task's own tree"
+	}
+	c, err := e.makeCommit(ctx, tree, base, note)
+	if err != nil {
+		return TreeReply{}, err
+	}
+	if err := e.forceRef(ctx, taskRef(req.ID), c.Commit); err != nil {
+		return TreeReply{}, err
+	}
+	d, err := e.diffTreeish(ctx, baseID, tree, DiffRequest{MaxBytes: -1})
+	return TreeReply{Commit: c.Commit, Tree: tree, Base: base, Changes: d.Changes, More: d.More, Left: w.cap.skipped}, err
+}
+
+type upperWalker struct {
+	e        *Engine
+	ctx      context.Context
+	root     int
+	base     Tree
+	baseDirs map[string]bool
+	limit    int
+	tree     Tree
+	cap      *capture
+	cands    []candidate
+	repos    repoPaths
+	dirs     []string // directories of the upper, which exist in the task's tree
+}
+
+// erase removes what the base has at p and under it.
+func (w *upperWalker) erase(p string, below bool) {
+	if !below {
+		delete(w.tree, p)
+	}
+	if !w.baseDirs[p] {
+		return
+	}
+	for q := range w.base {
+		if strings.HasPrefix(q, p+"/") {
+			delete(w.tree, q)
+		}
+	}
+}
+
+func (w *upperWalker) walk(fd int, dir string, sets []ignoreSet, inIgnored, inGit bool) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	dup, err := openDir(fd, ".")
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(dup), dir)
+	entries, err := f.ReadDir(-1)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if w.limit -= len(entries); w.limit < 0 {
+		return fault.New("", fault.Exhausted, "Have the task write fewer files.", errors.New("the task's tree has too many entries to look at"))
+	}
+	if !inGit {
+		git := joinPath(dir, ".git")
+		_, file := w.base[git]
+		nested := dir != "." && (w.baseDirs[git] || file || slices.ContainsFunc(entries, func(en os.DirEntry) bool { return en.Name() == ".git" }))
+		if nested {
+			sets, inIgnored = nil, false
+			index := indexAt(fd)
+			if en := w.tree[git+"/index"]; index == nil && en.isRegular() {
+				if index, err = w.e.blob(w.ctx, en.ID, maxIndex); err != nil && !fault.Is(err, fault.Exhausted) {
+					return err
+				}
+			}
+			w.repos.add(dir, index)
+		}
+		content, err := w.ignoreFile(fd, dir)
+		if err != nil {
+			return err
+		}
+		if set := parseIgnore(dir, content, nested || scaffold(dir)); len(set.rules) > 0 {
+			sets = append(sets[:len(sets):len(sets)], set)
+		}
+	}
+	for _, en := range entries {
+		if err := w.entry(fd, dir, en.Name(), sets, inIgnored, inGit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ignoreFile returns a directory's .gitignore as the task sees it.
+func (w *upperWalker) ignoreFile(fd int, dir string) ([]byte, error) {
+	if _, err := lstatAt(fd, ".gitignore"); err == nil {
+		content, err := readIgnoreAt(fd, dir)
+		if err != nil {
+			return nil, nil //nolint:nilerr // a whiteout, or not a file: there is none
+		}
+		return content, nil
+	}
+	en := w.tree[joinPath(dir, ".gitignore")]
+	if !en.isRegular() {
+		return nil, nil
+	}
+	content, err := w.e.blob(w.ctx, en.ID, maxIgnoreFile)
+	if fault.Is(err, fault.Exhausted) {
+		return nil, nil
+	}
+	return content, err
+}
+
+func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnored, inGit bool) error {
+	p := joinPath(dir, name)
+	leave := func(reason string) { w.cap.skipped = append(w.cap.skipped, Skip{Path(p), reason}) }
+	if p == ".git" {
+		leave("only the keeper writes .git")
+		return nil
+	}
+	if len(p) > maxPath {
+		p = p[:200] + "…"
+		leave("the path is too long")
+		return nil
+	}
+	var raw unix.Stat_t
+	if err := unix.Fstatat(fd, name, &raw, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		if isGone(err) {
+			return nil
+		}
+		return &os.PathError{Op: "lstat", Path: p, Err: err}
+	}
+	st := toStat(&raw)
+	if st.Mode&unix.S_IFMT == unix.S_IFCHR && raw.Rdev == 0 || st.isRegular() && st.Size == 0 && hasXattr(fd, name, "overlay.whiteout") {
+		w.erase(p, false)
+		return nil
+	}
+	_, inBase := w.base[p]
+	gitHere := inGit || (name == ".git" && dir != ".")
+	ignoredHere := !gitHere && (inIgnored || len(sets) > 0 && ignored(sets, p, st.isDir()))
+	switch {
+	case st.isDir():
+		if ignoredHere && !w.baseDirs[p] && !w.repos.dirs[p] {
+			return nil
+		}
+		sub, err := openDir(fd, name)
+		if err != nil {
+			if errors.Is(err, unix.EACCES) {
+				leave("can't be read")
+				return nil
+			}
+			if isGone(err) {
+				return nil
+			}
+			return err
+		}
+		defer unix.Close(sub)
+		if hasXattr(fd, name, "overlay.opaque") {
+			w.erase(p, true)
+		}
+		if inBase && w.base[p].Mode != ModeEmptyDir {
+			delete(w.tree, p)
+		}
+		w.dirs = append(w.dirs, p)
+		return w.walk(sub, p, sets, ignoredHere, gitHere)
+	case ignoredHere && !inBase && !w.repos.paths[p]:
+		return nil
+	case !st.isRegular() && !st.isSymlink():
+		leave("is a " + st.kind())
+		return nil
+	}
+	w.erase(p, true)
+	w.cands = append(w.cands, candidate{p, st, tracked{Entry: w.base[p]}})
+	return nil
+}
+
+// hasXattr reports whether a name carries one of overlayfs's marks, in the
+// namespace that unprivileged mounts use or the privileged one.
+func hasXattr(fd int, name, attr string) bool {
+	f, err := openBeneath(fd, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(f)
+	var buf [8]byte
+	for _, ns := range []string{"user.", "trusted."} {
+		if n, err := unix.Fgetxattr(f, ns+attr, buf[:]); err == nil && (attr != "overlay.opaque" || n > 0 && buf[0] == 'y') {
+			return true
+		}
+	}
+	return false
+}
+
+// store hashes and stores what the task wrote, within the limits.
+func (w *upperWalker) store() error {
+	cands := w.e.guard(w.cap, w.cands)
+	objects := make([]object, len(cands))
+	refused := make([]error, len(cands))
+	for i := range cands {
+		objects[i] = object{kind: "blob", source: func() (io.ReadCloser, int64, error) {
+			r, st, err := openContentAt(w.root, cands[i].path, w.e.opts.Limits.FileBytes)
+			if err != nil {
+				refused[i] = err
+				return nil, 0, errGone
+			}
+			cands[i].stat = st
+			if l, ok := r.(linkReader); ok {
+				return r, int64(l.Len()), nil
+			}
+			return r, st.Size, nil
+		}}
+	}
+	ids, err := w.e.writeObjects(w.ctx, objects)
+	if err != nil {
+		return err
+	}
+	for i, c := range cands {
+		if ids[i] != "" {
+			w.tree[c.path] = Entry{Mode: c.stat.gitMode(), ID: ids[i]}
+			continue
+		}
+		if err := refused[i]; err != nil && !isGone(err) && !errors.Is(err, errGone) && !w.cap.unreadable(c, err) {
+			return err
+		}
+		if refused[i] == nil {
+			w.cap.skipped = append(w.cap.skipped, Skip{Path(c.path), "was changing while it was read"})
+		}
+	}
+	return nil
+}
+
+// settle gives directories that ended up empty their mark, and takes it from
+// those that are not.
+func (w *upperWalker) settle() {
+	full := directories(w.tree)
+	for _, d := range w.dirs {
+		if !full[d] && !w.tree[d].exists() {
+			w.tree[d] = Entry{Mode: ModeEmptyDir}
+		}
+	}
+	full = directories(w.tree)
+	for p, en := range w.tree {
+		if en.Mode == ModeEmptyDir && full[p] {
+			delete(w.tree, p)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// Skip is a path that was left out of a checkpoint, and why.
+type Skip struct {
+	Path   Path   `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// scan is what one walk over a tree saw.
+type scan struct {
+	found   map[string]fileStat // files, links and empty directories
+	ignored []string            // directories left out because they are ignored
+	skipped []Skip
+	kept    []string // directories that could not be read: what they held stays captured
+	nested  []string // directories with a .git of their own
+}
+
+type walker struct {
+	ctx      context.Context
+	limit    int
+	known    func(p string) bool // captured before
+	knownDir func(p string) bool // holds something captured before
+	// ignoreFile returns the .gitignore of a directory that has one.
+	ignoreFile func(dirfd int, dir string) ([]byte, error)
+	later      []laterDir
+	repos      repoPaths
+	scan
+}
+
+// laterDir is a nested repository's objects: read after its refs, so that
+// every object a captured ref names is captured too.
+type laterDir struct{ dir string }
+
+// scanTree walks the live tree.
+func (e *Engine) scanTree(ctx context.Context) (*scan, error) {
+	var dirs map[string]bool
+	w := &walker{
+		ctx: ctx, limit: e.opts.Limits.WalkEntries,
+		known: func(p string) bool { _, ok := e.tracked[p]; return ok },
+		knownDir: func(p string) bool {
+			if dirs == nil {
+				dirs = directories(e.tracked)
+			}
+			return dirs[p]
+		},
+		ignoreFile: readIgnoreAt,
+		scan:       scan{found: make(map[string]fileStat, len(e.tracked))},
+	}
+	if err := w.run(e.rootFD); err != nil {
+		return nil, fault.Wrap("keeper.scan", err)
+	}
+	return &w.scan, nil
+}
+
+// directories returns every directory that holds one of the paths.
+func directories[T any](paths map[string]T) map[string]bool {
+	dirs := map[string]bool{}
+	for p := range paths {
+		for d := parentDir(p); d != "." && !dirs[d]; d = parentDir(d) {
+			dirs[d] = true
+		}
+	}
+	return dirs
+}
+
+func readIgnoreAt(dirfd int, _ string) ([]byte, error) {
+	fd, err := openBeneath(dirfd, ".gitignore", unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), ".gitignore")
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, errGone)
+	}
+	buf := make([]byte, min(st.Size(), maxIgnoreFile))
+	n, err := f.ReadAt(buf, 0)
+	if n == 0 && err != nil {
+		return nil, err
+	}
+	return buf[:n], nil
+}
+
+func (w *walker) run(rootfd int) error {
+	if err := w.walk(rootfd, ".", ".", nil, false, false); err != nil {
+		return err
+	}
+	for len(w.later) > 0 {
+		l := w.later[0]
+		w.later = w.later[1:]
+		if err := w.walk(rootfd, l.dir, l.dir, nil, false, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) skip(p, reason string) {
+	w.skipped = append(w.skipped, Skip{Path(p), reason})
+}
+
+// walk looks at the directory dir, reached as name from dirfd.
+func (w *walker) walk(dirfd int, name, dir string, sets []ignoreSet, inIgnored, inGit bool) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	fd, err := openDir(dirfd, name)
+	if err != nil {
+		switch {
+		case isGone(err):
+			return nil
+		case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
+			w.kept = append(w.kept, dir)
+			w.skip(dir, "can't be read")
+			return nil
+		}
+		return err
+	}
+	f := os.NewFile(uintptr(fd), dir)
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	if w.limit -= len(entries); w.limit < 0 {
+		return fault.New("", fault.Exhausted, "Ignore or remove directories with very many files.", errors.New("the tree has too many entries to look at"))
+	}
+	if len(entries) == 0 && dir != "." {
+		st, err := lstatAt(fd, ".")
+		if err != nil {
+			return nil //nolint:nilerr // it was removed while we looked
+		}
+		w.found[dir] = st
+		return nil
+	}
+	if !inGit {
+		for _, en := range entries {
+			if en.Name() == ".git" && dir != "." {
+				w.nested, sets, inIgnored = append(w.nested, dir), nil, false
+				w.repos.add(dir, indexAt(fd))
+			}
+		}
+		for _, en := range entries {
+			if en.Name() != ".gitignore" {
+				continue
+			}
+			if content, err := w.ignoreFile(fd, dir); err == nil {
+				keepAll := scaffold(dir) || (len(w.nested) > 0 && w.nested[len(w.nested)-1] == dir)
+				if set := parseIgnore(dir, content, keepAll); len(set.rules) > 0 {
+					sets = append(sets[:len(sets):len(sets)], set)
+				}
+			}
+		}
+	}
+	for _, en := range entries {
+		if err := w.entry(fd, dir, en, sets, inIgnored, inGit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) entry(fd int, dir string, en os.DirEntry, sets []ignoreSet, inIgnored, inGit bool) error {
+	name := en.Name()
+	p := joinPath(dir, name)
+	if p == ".git" || p == ".git-new" {
+		return nil
+	}
+	isDir := en.Type() == os.ModeDir
+	st := fileStat{}
+	if !isDir {
+		var err error
+		if st, err = lstatAt(fd, name); err != nil {
+			if isGone(err) {
+				return nil
+			}
+			return err
+		}
+		isDir = st.isDir() // where the file system does not tell types
+	}
+	if len(p) > maxPath {
+		w.skip(p[:200]+"…", fmt.Sprintf("the path is longer than %d bytes", maxPath))
+		return nil
+	}
+	gitHere := inGit || (name == ".git" && dir != ".")
+	ignoredHere := !gitHere && (inIgnored || (len(sets) > 0 && ignored(sets, p, isDir)))
+	if isDir {
+		if name == "objects" && inGit && path.Base(dir) == ".git" {
+			w.later = append(w.later, laterDir{p})
+			return nil
+		}
+		if ignoredHere && !w.knownDir(p) && !w.repos.dirs[p] {
+			if !w.holdsGit(fd, name) || strings.Contains(p, "node_modules") {
+				w.ignored = append(w.ignored, p)
+				return nil
+			}
+		}
+		return w.walk(fd, name, p, sets, ignoredHere, gitHere)
+	}
+	if ignoredHere {
+		if !w.known(p) && !w.repos.paths[p] {
+			return nil
+		}
+	}
+	if !st.isRegular() && !st.isSymlink() {
+		w.skip(p, "is a "+st.kind())
+		return nil
+	}
+	w.found[p] = st
+	return nil
+}
+
+// holdsGit reports whether the directory name has a .git: a repository inside
+// workspace/ is kept even where the outer tree ignores it.
+func (w *walker) holdsGit(fd int, name string) bool {
+	var st unix.Stat_t
+	sub, err := openDir(fd, name)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(sub)
+	return unix.Fstatat(sub, ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}

@@ -1,0 +1,384 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// Overlay is a task's own view of the workspace: an immutable lower, and what
+// the task writes above it. Directories are paths on the host.
+type Overlay struct {
+	ID    string // names it to the keeper; usually {task}-{attempt}
+	Base  string // commit the lower is a checkout of
+	Lower string
+	Upper string
+	Work  string
+	// Ignored directories (node_modules, caches) are overlaid from the live
+	// tree, each on its own, and never published. Their paths were real
+	// directories when they were listed; whoever mounts them must follow no link.
+	Ignored []IgnoredDir
+}
+
+// IgnoredDir is one ignored directory of an overlay.
+type IgnoredDir struct {
+	Path  string // relative to the workspace's root
+	Lower string
+	Upper string
+	Work  string
+}
+
+// maxIgnored bounds how many ignored directories are overlaid.
+const maxIgnored = 64
+
+// Begin makes the overlay of a task from a checkpoint (the newest when base is
+// empty). Calling it again with the same id gives the same overlay as it stands.
+func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error) {
+	const op = "workspace.Begin"
+	if id == "" || filepath.Base(id) != id || strings.HasPrefix(id, ".") {
+		return Overlay{}, fault.New(op, fault.Invalid, "", fmt.Errorf("overlay id %q is not a plain name", id))
+	}
+	if base == "" {
+		c, err := w.Checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointBefore, Message: "Before a task"})
+		if err != nil {
+			return Overlay{}, fault.Wrap(op, err)
+		}
+		base = c.Commit
+	}
+	// The mutex holds sweeping off until the new overlay counts.
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var snap keeper.SnapshotReply
+	if err := w.opts.Keeper.Call(ctx, "snapshot", keeper.CommitRequest{Commit: base}, &snap); err != nil {
+		return Overlay{}, fault.Wrap(op, err)
+	}
+	if filepath.Base(snap.Dir) != snap.Dir || snap.Dir != snap.Commit {
+		return Overlay{}, fault.New(op, fault.Internal, "", fmt.Errorf("the keeper named the snapshot %q", snap.Dir))
+	}
+	var st keeper.StatusReply
+	if err := w.opts.Keeper.Call(ctx, "status", keeper.Done{}, &st); err != nil {
+		return Overlay{}, fault.Wrap(op, err)
+	}
+	dir := filepath.Join(w.opts.Dir, "boxes", id)
+	o := Overlay{
+		ID: id, Base: snap.Commit, Lower: filepath.Join(w.opts.Dir, "snapshots", snap.Dir),
+		Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"),
+	}
+	dirs := []string{o.Upper, o.Work}
+	for i, p := range st.Ignored {
+		if i == maxIgnored {
+			break
+		}
+		if contract.ValidPath("ignored", string(p)) != nil {
+			continue
+		}
+		n := fmt.Sprintf("%02d", i)
+		ig := IgnoredDir{
+			Path: string(p), Lower: filepath.Join(w.opts.Dir, "workspace", filepath.FromSlash(string(p))),
+			Upper: filepath.Join(dir, "ignored", n, "upper"), Work: filepath.Join(dir, "ignored", n, "work"),
+		}
+		o.Ignored = append(o.Ignored, ig)
+		dirs = append(dirs, ig.Upper, ig.Work)
+	}
+	for _, d := range dirs {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return Overlay{}, fault.Wrap(op, err)
+		}
+	}
+	w.overlays[id] = o.Base
+	return o, nil
+}
+
+// Snapshot checks a commit out (such as a merged tree that must be verified) and
+// returns its directory on the host. It stays until Release.
+func (w *Workspace) Snapshot(ctx context.Context, commit string) (string, error) {
+	const op = "workspace.Snapshot"
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var snap keeper.SnapshotReply
+	if err := w.opts.Keeper.Call(ctx, "snapshot", keeper.CommitRequest{Commit: commit}, &snap); err != nil {
+		return "", fault.Wrap(op, err)
+	}
+	if filepath.Base(snap.Dir) != snap.Dir || snap.Dir != snap.Commit {
+		return "", fault.New(op, fault.Internal, "", fmt.Errorf("the keeper named the snapshot %q", snap.Dir))
+	}
+	w.overlays["snapshot:"+snap.Commit] = snap.Commit
+	return filepath.Join(w.opts.Dir, "snapshots", snap.Dir), nil
+}
+
+// Release lets go of a commit's snapshot and removes every snapshot that no
+// overlay needs.
+func (w *Workspace) Release(ctx context.Context, commit string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.overlays, "snapshot:"+commit)
+	return fault.Wrap("workspace.Release", w.sweep(ctx))
+}
+
+func (w *Workspace) sweep(ctx context.Context) error {
+	keep := []string{}
+	for _, base := range w.overlays {
+		keep = append(keep, base)
+	}
+	// The newest stays too: the next task starts from it, or links from it.
+	var list []keeper.Commit
+	if err := w.opts.Keeper.Call(ctx, "list", keeper.ListRequest{Limit: 1}, &list); err != nil {
+		return err
+	}
+	for _, c := range list {
+		keep = append(keep, c.Commit)
+	}
+	return w.opts.Keeper.Call(ctx, "release", keeper.KeepRequest{Keep: keep}, nil)
+}
+
+// Tree has the keeper read what a task wrote, as a commit on its base.
+func (w *Workspace) Tree(ctx context.Context, o Overlay, message, run, task string) (keeper.TreeReply, error) {
+	var reply keeper.TreeReply
+	err := w.opts.Keeper.Call(ctx, "tree", keeper.TreeRequest{
+		ID: o.ID, Base: o.Base, Upper: o.ID + "/upper", Note: keeper.Note{Message: message, Run: run, Task: task, Seq: w.opts.Seq()},
+	}, &reply)
+	return reply, fault.Wrap("workspace.Tree", err)
+}
+
+// PublishRequest asks to bring a task's tree into the live one. Tree is its
+// commit, from Tree. VerifiedTree is the git tree that passed; when the merge
+// gives another one, nothing is published and Published.Reverify names the
+// commit to verify. An empty VerifiedTree publishes whatever the merge gives,
+// as unverified.
+type PublishRequest struct {
+	ID           string // idempotent: the same id publishes once
+	Overlay      Overlay
+	Tree         string
+	VerifiedTree string
+	Message      string
+	Run, Task    string
+}
+
+// Published is what a publish did.
+type Published struct {
+	ID         string
+	Commit     string // checkpoint that holds the work
+	MergedTree string // git tree of the merge
+	Reverify   string // when set, nothing was published: verify this commit's tree, then publish again
+	Changed    []keeper.Path
+	Conflicts  []keeper.Conflict
+	After      string // a further checkpoint, of what the user edited meanwhile
+}
+
+// Publish merges a task's tree into the live tree as it is now. What the user
+// changed meanwhile is kept.
+func (w *Workspace) Publish(ctx context.Context, req PublishRequest) (Published, error) {
+	note := keeper.Note{Kind: string(contract.CheckpointTask), Message: req.Message, Run: req.Run, Task: req.Task, Verified: string(contract.VerificationUnknown)}
+	if req.VerifiedTree != "" {
+		note.Verified = string(contract.VerificationPass)
+	}
+	p, err := w.publish(ctx, "prepare", keeper.PrepareRequest{ID: req.ID, Base: req.Overlay.Base, Tree: req.Tree, Task: req.Overlay.ID, Note: note}, req.VerifiedTree)
+	return p, fault.Wrap("workspace.Publish", err)
+}
+
+// LivePaths are published once per tool call, so that the desktop changes while
+// the user looks.
+var LivePaths = []keeper.Path{"choiros", "artifacts/system/theme.json"}
+
+// PublishLive publishes what a running task changed so far under LivePaths.
+// id is one of its own for each call.
+func (w *Workspace) PublishLive(ctx context.Context, id string, o Overlay, run, task string) (Published, error) {
+	const op = "workspace.PublishLive"
+	tree, err := w.Tree(ctx, o, "", run, task)
+	if err != nil {
+		return Published{}, fault.Wrap(op, err)
+	}
+	touched := false
+	for _, c := range tree.Changes {
+		for _, live := range LivePaths {
+			touched = touched || c.Path == live || strings.HasPrefix(string(c.Path), string(live)+"/")
+		}
+	}
+	if !touched && tree.More == 0 && !w.isLive(o.ID) {
+		return Published{ID: id}, nil
+	}
+	w.mu.Lock()
+	w.overlays["live:"+o.ID] = o.Base
+	w.mu.Unlock()
+	p, err := w.publish(ctx, "prepare", keeper.PrepareRequest{
+		ID: id, Base: o.Base, Tree: tree.Commit, Paths: LivePaths, Live: true, Task: o.ID,
+		Note: keeper.Note{Kind: string(contract.CheckpointAuto), Message: "A task's edit to the desktop, while it works", Run: run, Task: task},
+	}, "")
+	return p, fault.Wrap(op, err)
+}
+
+func (w *Workspace) isLive(overlay string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.overlays["live:"+overlay]
+	return ok
+}
+
+// Invert takes a task's live edits back, such as when it failed.
+func (w *Workspace) Invert(ctx context.Context, id string, o Overlay, run, task string) (Published, error) {
+	p, err := w.publish(ctx, "invert", keeper.InvertRequest{ID: id, Task: o.ID, Base: o.Base, Note: keeper.Note{Message: "Take a task's edits to the desktop back", Run: run, Task: task, Seq: w.opts.Seq()}}, "")
+	return p, fault.Wrap("workspace.Invert", err)
+}
+
+func (w *Workspace) publish(ctx context.Context, verb string, in any, verified string) (Published, error) {
+	release, err := w.take(ctx)
+	if err != nil {
+		return Published{}, err
+	}
+	defer release()
+	if p, ok := in.(keeper.PrepareRequest); ok {
+		p.Note.Seq = w.opts.Seq()
+		in = p
+	}
+	var prep keeper.PrepareReply
+	if err := w.opts.Keeper.Call(ctx, verb, in, &prep); err != nil {
+		return Published{}, err
+	}
+	crash.At("workspace.publish.prepared")
+	out := Published{ID: prep.ID, MergedTree: prep.Tree, Changed: prep.Changed, Conflicts: prep.Conflicts}
+	if prep.Live.Created {
+		if _, err := w.logCheckpoint(ctx, prep.Live); err != nil {
+			return out, err
+		}
+	}
+	if prep.Commit == "" {
+		return out, nil // an inversion of nothing
+	}
+	if !prep.Done {
+		if verified != "" && prep.Tree != verified {
+			out.Reverify = prep.Commit
+			return out, nil
+		}
+		if err := w.opts.Keeper.Call(ctx, "begin", keeper.IDRequest{ID: prep.ID}, nil); err != nil {
+			return out, err
+		}
+		crash.At("workspace.publish.begun")
+		ctx = context.WithoutCancel(ctx) // it is decided
+		if _, err := w.opts.Log.Append(ctx, w.startedDraft(keeper.Applied{
+			Publish: prep.ID, Commit: prep.CommitNote, Base: prep.Base, Live: prep.IsLive, Paths: len(prep.Changed),
+		})); err != nil {
+			return out, err
+		}
+	}
+	crash.At("workspace.publish.logged")
+	var applied keeper.ApplyReply
+	if err := w.opts.Keeper.Call(ctx, "apply", keeper.IDRequest{ID: prep.ID}, &applied); err != nil {
+		return out, err
+	}
+	crash.At("workspace.publish.applied")
+	out.Commit, out.Conflicts = applied.Commit.Commit, applied.Conflicts
+	if err := w.logApplied(ctx, applied.Applied); err != nil {
+		return out, err
+	}
+	if applied.After != nil {
+		c, err := w.logCheckpoint(ctx, *applied.After)
+		if err != nil {
+			return out, err
+		}
+		out.After = c.Commit
+	}
+	if applied.Kind == "publish" && !applied.Live {
+		w.tasks++
+	}
+	if w.opts.AutoTasks > 0 && w.tasks >= w.opts.AutoTasks {
+		_, err = w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAuto, Message: "Automatic checkpoint"})
+	}
+	return out, err
+}
+
+// Drop lets go of a task's overlay: its files, its snapshot, its live
+// publishing. What it published stays.
+func (w *Workspace) Drop(ctx context.Context, o Overlay) error {
+	const op = "workspace.Drop"
+	if o.ID == "" || filepath.Base(o.ID) != o.ID || strings.HasPrefix(o.ID, ".") {
+		return fault.New(op, fault.Invalid, "", fmt.Errorf("overlay id %q is not a plain name", o.ID))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.overlays, o.ID)
+	delete(w.overlays, "live:"+o.ID)
+	err := w.opts.Keeper.Call(ctx, "drop", keeper.IDRequest{ID: o.ID}, nil)
+	crash.At("workspace.overlay.dropped")
+	return fault.Wrap(op, errors.Join(err, os.RemoveAll(filepath.Join(w.opts.Dir, "boxes", o.ID)), w.sweep(ctx)))
+}
+
+func shown(conflicts []keeper.Conflict) []string {
+	var out []string
+	for i, c := range conflicts {
+		if i == 199 && len(conflicts) > 200 {
+			return append(out, fmt.Sprintf("and %d more", len(conflicts)-i))
+		}
+		out = append(out, strings.ReplaceAll(c.Path.Shown(), "\x00", ""))
+	}
+	return out
+}
+
+func (w *Workspace) startedDraft(a keeper.Applied) contract.Draft {
+	c := w.fromCommit(a.Commit)
+	base := a.Base
+	if base == "" {
+		base = c.Commit
+	}
+	return contract.Draft{
+		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+a.Publish+"\x00"+c.Commit, "publish.started"), Role: contract.RoleSystem, Type: "publish.started",
+		Subject: "publish/" + a.Publish, Time: c.Time, Run: c.Run, Task: c.Task,
+		Data: contract.PublishStarted{Publish: a.Publish, Commit: c.Commit, Base: base, Live: a.Live, Paths: a.Paths},
+	}
+}
+
+// RestoredID is the id of the event of the restore that made a checkpoint.
+func RestoredID(cid contract.CID, commit string) string {
+	return contract.DeriveID(string(cid)+"\x00"+commit, "checkpoint.restored")
+}
+
+// logApplied appends the events of a finished publish or restore, and of the
+// checkpoint it made, then tells the keeper. Every id is derived, so a repeat
+// after a crash is recognised.
+func (w *Workspace) logApplied(ctx context.Context, a keeper.Applied) error {
+	ctx = context.WithoutCancel(ctx)
+	c := w.fromCommit(a.Commit)
+	var drafts []contract.Draft
+	switch {
+	case a.Kind == "restore" && a.Commit.Restore != nil:
+		r := a.Commit.Restore
+		var paths []string
+		for _, p := range r.Paths {
+			paths = append(paths, p.Shown())
+		}
+		cause := r.Cause
+		if contract.ValidID("causation", cause) != nil {
+			cause = ""
+		}
+		if len(paths) > 200 {
+			paths = paths[:200]
+		}
+		drafts = append(drafts, w.checkpointDraft(a.Commit), contract.Draft{
+			ID: RestoredID(w.opts.CID, c.Commit), Role: contract.RoleUser, User: r.User, Type: "checkpoint.restored",
+			Subject: "checkpoint/" + r.To, Time: c.Time, Causation: cause,
+			Data: contract.CheckpointRestored{To: r.To, Safety: r.Safety, Checkpoint: c.Commit, Paths: paths, Undo: r.Undo},
+		})
+	default:
+		drafts = append(drafts, w.startedDraft(a))
+		if a.Commit.Publish == a.Publish { // it made a commit of its own
+			drafts = append(drafts, w.checkpointDraft(a.Commit))
+		}
+		drafts = append(drafts, contract.Draft{
+			ID: contract.DeriveID(string(w.opts.CID)+"\x00"+a.Publish+"\x00"+c.Commit, "publish.finished"), Role: contract.RoleSystem, Type: "publish.finished",
+			Subject: "publish/" + a.Publish, Time: c.Time, Run: c.Run, Task: c.Task,
+			Data: contract.PublishFinished{Publish: a.Publish, Commit: c.Commit, Conflicts: shown(a.Conflicts), Inverted: a.Kind == "invert"},
+		})
+	}
+	if _, err := w.opts.Log.Append(ctx, drafts...); err != nil {
+		return err
+	}
+	crash.At("workspace.publish.recorded")
+	return w.opts.Keeper.Call(ctx, "logged", keeper.IDRequest{ID: a.Publish}, nil)
+}

@@ -1,0 +1,182 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// Log appends to the computer's log. A draft whose id is stored already, with
+// the same content, is a no-op.
+type Log interface {
+	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
+}
+
+// Options say what a workspace works with.
+type Options struct {
+	CID    contract.CID
+	Keeper Keeper
+	Log    Log
+	// Dir is the computer's directory on the host; overlays are made in its
+	// boxes/, snapshots are in its snapshots/ and the live tree in workspace/.
+	Dir string
+	// Seq returns the last sequence that is projected and mirrored; 0 when nil.
+	Seq func() uint64
+	Now func() time.Time
+	// AutoTasks and AutoInterval say after how many tasks, and how often, a
+	// checkpoint is made by itself when something changed; 50 and 5 minutes
+	// when zero, never when negative.
+	AutoTasks    int
+	AutoInterval time.Duration
+	Logger       *slog.Logger
+}
+
+// Workspace is one computer's files and history. Its methods may be called
+// concurrently; those that change something take turns.
+type Workspace struct {
+	opts  Options
+	turn  chan struct{} // held by whoever changes something
+	tasks int           // finished since the last checkpoint
+
+	unlogged int // checkpoints logged since the keeper was told
+
+	mu       sync.Mutex
+	overlays map[string]string // overlay id → base commit
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// Open returns the workspace behind a keeper. It recovers what a crash left
+// half done before anything else can happen.
+func Open(ctx context.Context, opts Options) (*Workspace, error) {
+	const op = "workspace.Open"
+	if err := opts.CID.Validate(); err != nil {
+		return nil, fault.New(op, fault.Invalid, "", err)
+	}
+	if opts.Keeper == nil || opts.Log == nil {
+		return nil, fault.New(op, fault.Internal, "", errors.New("a keeper and a log are required"))
+	}
+	if opts.Seq == nil {
+		opts.Seq = func() uint64 { return 0 }
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.AutoTasks == 0 {
+		opts.AutoTasks = 50
+	}
+	if opts.AutoInterval == 0 {
+		opts.AutoInterval = 5 * time.Minute
+	}
+	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), overlays: map[string]string{}}
+	if err := w.Recover(ctx); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.stop = stop
+	if opts.AutoInterval > 0 {
+		w.done.Go(func() { w.auto(run) })
+	}
+	return w, nil
+}
+
+// Close ends the automatic checkpoints and waits for the one under way.
+func (w *Workspace) Close() error {
+	w.stop()
+	w.done.Wait()
+	return nil
+}
+
+// take waits for its turn to change something.
+func (w *Workspace) take(ctx context.Context) (release func(), err error) {
+	select {
+	case w.turn <- struct{}{}:
+		return func() { <-w.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// auto makes a checkpoint every AutoInterval when something changed.
+func (w *Workspace) auto(ctx context.Context) {
+	tick := time.NewTicker(w.opts.AutoInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := w.Checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAuto, Message: "Automatic checkpoint"}); err != nil && ctx.Err() == nil {
+			w.opts.Logger.ErrorContext(ctx, "automatic checkpoint failed", "computer", w.opts.CID, "error", err)
+		}
+	}
+}
+
+// Recover finishes what a crash left half done: publishes and restores that had
+// begun are rolled forward, and checkpoints without their event get it. It may
+// be called again, such as after the keeper box was replaced.
+func (w *Workspace) Recover(ctx context.Context) error {
+	const op = "workspace.Recover"
+	release, err := w.take(ctx)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	defer release()
+	var applied []keeper.Applied
+	if err := w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := w.logCheckpoints(ctx); err != nil {
+		return fault.Wrap(op, err)
+	}
+	for _, a := range applied {
+		if err := w.logApplied(ctx, a); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	// What the user edited while nobody looked becomes a checkpoint of its own;
+	// on a new computer this is the initial one.
+	if _, err := w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAuto, Message: "What was there at start-up"}); err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, w.logCheckpoints(ctx))
+}
+
+// logCheckpoints appends the event of every checkpoint that the keeper has not
+// been told is logged. Ids derive from the commits, so repeating is harmless.
+func (w *Workspace) logCheckpoints(ctx context.Context) error {
+	var commits []keeper.Commit
+	if err := w.opts.Keeper.Call(ctx, "unmarked", keeper.Done{}, &commits); err != nil {
+		return err
+	}
+	if len(commits) == 0 {
+		return nil
+	}
+	for len(commits) > 0 {
+		n := min(len(commits), 100)
+		drafts := make([]contract.Draft, n)
+		for i, c := range commits[:n] {
+			drafts[i] = w.checkpointDraft(c)
+		}
+		if _, err := w.opts.Log.Append(ctx, drafts...); err != nil {
+			return err
+		}
+		if err := w.opts.Keeper.Call(ctx, "mark", keeper.CommitRequest{Commit: commits[n-1].Commit}, nil); err != nil {
+			return err
+		}
+		commits = commits[n:]
+	}
+	w.unlogged = 0
+	return nil
+}

@@ -1,0 +1,450 @@
+package workspace_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+const cid contract.CID = "abcdefgh12345678"
+
+// log keeps a computer's events in memory, under the appender's rules: every
+// event valid, an id stored once, and the same id never with other content.
+type log struct {
+	mu     sync.Mutex
+	events []contract.Event
+	byID   map[string]contract.Event
+	fail   func(contract.Draft) error
+}
+
+func (l *log) Append(_ context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []contract.Event
+	for _, d := range drafts {
+		if l.fail != nil {
+			if err := l.fail(d); err != nil {
+				return out, err
+			}
+		}
+		if d.ID == "" {
+			d.ID = contract.NewID()
+		}
+		if d.Time.IsZero() {
+			d.Time = time.Now()
+		}
+		data, err := contract.EncodeData(d.Type, d.Data)
+		if err != nil {
+			return out, err
+		}
+		e := contract.Event{
+			SpecVersion: "1.0", ID: d.ID, Source: "/computers/" + string(cid) + "/" + string(d.Role), Type: d.Type, Subject: d.Subject, Time: d.Time,
+			DataContentType: "application/json", Data: data, Sequence: uint64(len(l.events) + 1), Epoch: 1, Computer: cid, User: d.User, Run: d.Run, Task: d.Task, Causation: d.Causation,
+		}
+		if err := e.Validate(); err != nil {
+			return out, err
+		}
+		if old, ok := l.byID[e.Source+e.ID]; ok {
+			if contract.Digest(old) != contract.Digest(e) {
+				return out, errors.New("the id " + e.ID + " of " + e.Type + " is taken by other content")
+			}
+			out = append(out, old)
+			continue
+		}
+		if l.byID == nil {
+			l.byID = map[string]contract.Event{}
+		}
+		l.byID[e.Source+e.ID] = e
+		l.events = append(l.events, e)
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func (l *log) types() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for _, e := range l.events {
+		names = append(names, e.Type)
+	}
+	return strings.Join(names, " ")
+}
+
+func (l *log) reset() { l.mu.Lock(); l.events = nil; l.mu.Unlock() }
+
+// host is a workspace over a real engine behind real HTTP.
+type host struct {
+	*workspace.Workspace
+	t      testing.TB
+	dir    string
+	log    *log
+	engine *keeper.Engine
+	server *httptest.Server
+}
+
+func newHost(t testing.TB) *host {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Fatal("these tests need git: install it with the system's package manager")
+	}
+	h := &host{t: t, dir: t.TempDir(), log: &log{}}
+	for _, d := range []string{"workspace/workspace", "workspace/choiros", "workspace/artifacts/system", "snapshots", "boxes"} {
+		if err := os.MkdirAll(filepath.Join(h.dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.write("workspace/a", "a\n")
+	h.write("choiros/app.tsx", "1\n")
+	h.start()
+	t.Cleanup(h.end)
+	return h
+}
+
+func (h *host) start() {
+	h.t.Helper()
+	var err error
+	h.engine, err = keeper.Open(h.t.Context(), keeper.Options{Root: filepath.Join(h.dir, "workspace"), Snapshots: filepath.Join(h.dir, "snapshots"), Uppers: filepath.Join(h.dir, "boxes")})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.server = httptest.NewServer(keeper.Handler(h.engine))
+	h.Workspace, err = workspace.Open(h.t.Context(), workspace.Options{
+		CID: cid, Keeper: workspace.NewKeeper(toServer{h.server}), Log: h.log, Dir: h.dir, Seq: func() uint64 { return 7 }, AutoInterval: -1,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) end() {
+	if h.Workspace != nil {
+		if err := h.Workspace.Close(); err != nil {
+			h.t.Error(err)
+		}
+	}
+	h.server.Close()
+	if err := h.engine.Close(); err != nil {
+		h.t.Error(err)
+	}
+}
+
+func (h *host) restart() { h.t.Helper(); h.end(); h.start() }
+
+func (h *host) write(p, content string) { write(h.t, filepath.Join(h.dir, "workspace", p), content) }
+
+func write(t testing.TB, name, content string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) live(p string) string {
+	h.t.Helper()
+	b, err := os.ReadFile(filepath.Join(h.dir, "workspace", p))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// toServer sends http://keeper/… to a test server.
+type toServer struct{ s *httptest.Server }
+
+func (r toServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.URL.Host = strings.TrimPrefix(r.s.URL, "http://")
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+func TestATaskFromBeginToPublish(t *testing.T) {
+	h := newHost(t)
+	ctx := t.Context()
+	if got := h.log.types(); got != "checkpoint.created" {
+		t.Fatalf("a new computer's log: %s", got)
+	}
+	h.log.reset()
+	o, err := h.Begin(ctx, "task-1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(o.Lower, "workspace/a")); err != nil || string(b) != "a\n" {
+		t.Fatalf("lower holds %q, %v", b, err)
+	}
+	write(t, filepath.Join(o.Upper, "workspace/a"), "task\n")
+	tree, err := h.Tree(ctx, o, "work", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write("workspace/user", "user\n")
+	run := contract.NewID()
+	req := workspace.PublishRequest{ID: "pub-1", Overlay: o, Tree: tree.Commit, VerifiedTree: tree.Tree, Message: "The task", Run: run, Task: contract.NewID()}
+	p, err := h.Publish(ctx, req)
+	if err != nil || p.Reverify == "" || h.live("workspace/a") != "a\n" {
+		t.Fatalf("the merge is not what was verified, yet: %+v, %v", p, err)
+	}
+	dir, err := h.Snapshot(ctx, p.Reverify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "workspace/user")); err != nil || string(b) != "user\n" {
+		t.Fatalf("the tree to verify lacks the user's file: %q, %v", b, err)
+	}
+	req.VerifiedTree = p.MergedTree
+	p, err = h.Publish(ctx, req)
+	if err != nil || p.Commit == "" || h.live("workspace/a")+h.live("workspace/user") != "task\nuser\n" {
+		t.Fatalf("publish = %+v, %v", p, err)
+	}
+	if got, want := h.log.types(), "checkpoint.created publish.started checkpoint.created publish.finished"; got != want {
+		t.Errorf("log: %s\nwant %s", got, want)
+	}
+	list, err := h.Checkpoints(ctx, "", 1)
+	if err != nil || list[0].Commit != p.Commit || list[0].Verified != "pass" || list[0].Run != run || list[0].Seq != 7 || list[0].Kind != contract.CheckpointTask {
+		t.Errorf("checkpoints = %+v, %v", list, err)
+	}
+	again, err := h.Publish(ctx, req)
+	if err != nil || again.Commit != p.Commit {
+		t.Errorf("again = %+v, %v", again, err)
+	}
+	if err := h.Drop(ctx, o); err != nil {
+		t.Error(err)
+	}
+	if err := h.Release(ctx, filepath.Base(dir)); err != nil {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(filepath.Join(h.dir, "snapshots"))
+	if err != nil || len(left) > 2 {
+		t.Errorf("snapshots left: %v, %v", left, err)
+	}
+}
+
+func TestRestoreAndUndoAreLogged(t *testing.T) {
+	h := newHost(t)
+	ctx := t.Context()
+	list, err := h.Checkpoints(ctx, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write("workspace/a", "changed\n")
+	h.log.reset()
+	dry, err := h.Restore(ctx, workspace.RestoreRequest{To: list[0].Commit, DryRun: true})
+	if err != nil || len(dry.Changes) != 1 || h.live("workspace/a") != "changed\n" || h.log.types() != "" {
+		t.Fatalf("dry run = %+v, %v, %s", dry, err, h.log.types())
+	}
+	r, err := h.Restore(ctx, workspace.RestoreRequest{To: list[0].Commit, Paths: []string{"workspace"}, User: "someone"})
+	if err != nil || h.live("workspace/a") != "a\n" {
+		t.Fatalf("restore = %+v, %v", r, err)
+	}
+	if got, want := h.log.types(), "checkpoint.created checkpoint.created checkpoint.restored"; got != want {
+		t.Errorf("log: %s, want %s", got, want)
+	}
+	if _, err := h.Undo(ctx, workspace.RestoreRequest{}); err != nil || h.live("workspace/a") != "changed\n" {
+		t.Fatalf("undo: %v, %q", err, h.live("workspace/a"))
+	}
+	if _, err := h.Undo(ctx, workspace.RestoreRequest{}); err != nil || h.live("workspace/a") != "a\n" {
+		t.Fatalf("undo of undo: %v, %q", err, h.live("workspace/a"))
+	}
+	n := len(h.log.events)
+	h.restart()
+	if len(h.log.events) != n {
+		t.Errorf("a restart appended again: %s", h.log.types())
+	}
+	if _, err := h.Restore(ctx, workspace.RestoreRequest{To: "0123456789"}); !fault.Is(err, fault.NotFound) || fault.HintOf(err) == "" {
+		t.Errorf("unknown checkpoint: %v", err)
+	}
+}
+
+// TestTheLogCatchesUp refuses each append in turn, as if the host died there,
+// and starts again: every durable thing then has its event, once.
+func TestTheLogCatchesUp(t *testing.T) {
+	for refuse := 1; refuse <= 5; refuse++ {
+		h := newHost(t)
+		ctx := t.Context()
+		o, err := h.Begin(ctx, "task-1", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(o.Upper, "workspace/a"), "task\n")
+		tree, err := h.Tree(ctx, o, "work", "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.write("workspace/user", "user\n")
+		seen := 0
+		h.log.fail = func(contract.Draft) error {
+			if seen++; seen >= refuse {
+				return errors.New("the log is gone")
+			}
+			return nil
+		}
+		_, err = h.Publish(ctx, workspace.PublishRequest{ID: "pub-1", Overlay: o, Tree: tree.Commit, Message: "The task"})
+		if (err == nil) != (refuse > 7) && seen >= refuse && err == nil {
+			t.Errorf("refusing append %d: no error", refuse)
+		}
+		h.log.fail = nil
+		h.restart()
+		if _, err := h.Publish(ctx, workspace.PublishRequest{ID: "pub-1", Overlay: o, Tree: tree.Commit, Message: "The task"}); err != nil {
+			t.Fatalf("refusing append %d: %v", refuse, err)
+		}
+		if h.live("workspace/a")+h.live("workspace/user") != "task\nuser\n" {
+			t.Errorf("refusing append %d: the tree is wrong", refuse)
+		}
+		list, err := h.Checkpoints(ctx, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list {
+			n := 0
+			for _, e := range h.log.events {
+				if e.Type == "checkpoint.created" && strings.Contains(string(e.Data), `"commit":"`+c.Commit+`"`) {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Errorf("refusing append %d: checkpoint %s (%s) has %d events", refuse, c.Commit[:8], c.Message, n)
+			}
+		}
+		if got := h.log.types(); strings.Count(got, "publish.finished") != 1 || strings.Count(got, "publish.started") != 1 {
+			t.Errorf("refusing append %d: %s", refuse, got)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	h := newHost(t)
+	ctx := t.Context()
+	by := workspace.WriteOptions{}
+	wr, err := h.Write(ctx, "workspace/new/file.txt", strings.NewReader("one\r\n"), by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Write(ctx, "workspace/new/file.txt", strings.NewReader("two\n"), workspace.WriteOptions{If: strings.Repeat("0", 40)}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a stale write: %v", err)
+	}
+	over, err := h.Write(ctx, "workspace/new/file.txt", strings.NewReader("two\n"), workspace.WriteOptions{If: wr.ID})
+	if err != nil || over.Trash == "" {
+		t.Fatalf("overwrite = %+v, %v", over, err)
+	}
+	c, err := h.Read(ctx, "", "workspace/new/file.txt", 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(c); err != nil || string(b) != "wo" || c.Size != 4 {
+		t.Errorf("range = %q of %d, %v", b, c.Size, err)
+	}
+	c.Close()
+	trashed, err := h.Remove(ctx, "workspace/new", workspace.Actor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Stat(ctx, "workspace/new"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("removed: %v", err)
+	}
+	if _, err := h.Untrash(ctx, trashed.ID, workspace.Actor{}); err != nil || h.live("workspace/new/file.txt") != "two\n" {
+		t.Errorf("untrash: %v", err)
+	}
+	// Links lead nowhere.
+	for name, target := range map[string]string{"out": "/etc", "git": "../.git", "up": "../../.."} {
+		if err := os.Symlink(target, filepath.Join(h.dir, "workspace/workspace", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []string{"workspace/out/passwd", "workspace/up/x", "../x", "/etc/passwd", ".git/config", "workspace/git/config"} {
+		if _, err := h.Write(ctx, p, strings.NewReader("x"), by); err == nil {
+			t.Errorf("wrote %q", p)
+		}
+		if _, err := h.Remove(ctx, p, workspace.Actor{}); err == nil {
+			t.Errorf("removed %q", p)
+		}
+		if c, err := h.Read(ctx, "", p, 0, 0); err == nil && p != "workspace/git/config" {
+			c.Close()
+			t.Errorf("read %q", p)
+		}
+	}
+}
+
+func TestAddRefusesHostileArchives(t *testing.T) {
+	h := newHost(t)
+	ctx := t.Context()
+	archive := func(headers ...tar.Header) io.Reader {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, hd := range headers {
+			if hd.Typeflag == tar.TypeReg {
+				hd.Size = 2
+			}
+			if err := w.WriteHeader(&hd); err != nil {
+				t.Fatal(err)
+			}
+			if hd.Typeflag == tar.TypeReg {
+				if _, err := w.Write([]byte("x\n")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return &b
+	}
+	reg := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o6755} }
+	for name, a := range map[string]io.Reader{
+		"traversal":    archive(reg("../../evil")),
+		"absolute":     archive(reg("/etc/evil")),
+		"through link": archive(tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, reg("l/evil")),
+		"hard link":    archive(tar.Header{Name: "l", Typeflag: tar.TypeLink, Linkname: "../../../.git/config"}),
+		"twice":        archive(reg("a"), reg("a")),
+		"no tar":       strings.NewReader(strings.Repeat("not a tar", 200)),
+	} {
+		if im, err := h.Add(ctx, workspace.AddRequest{Name: "bad", Origin: "x"}, a); err == nil {
+			t.Errorf("%s: %+v", name, im)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(h.dir, "workspace/workspace/bad")); err == nil {
+		t.Error("half an archive is in the tree")
+	}
+	h.log.reset()
+	id := strings.Repeat("ab", 20)
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for n, content := range map[string]string{".git/HEAD": "ref: refs/heads/x\n", ".git/refs/heads/x": id + "\n", "run.sh": "#!/bin/sh\n"} {
+		if err := w.WriteHeader(&tar.Header{Name: n, Typeflag: tar.TypeReg, Size: int64(len(content)), Mode: 0o755}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	im, err := h.Add(ctx, workspace.AddRequest{Name: "good", Origin: "/home/me/good"}, &b)
+	if err != nil || im.Files != 3 || im.Commit != id {
+		t.Errorf("good = %+v, %v", im, err)
+	}
+	if got := h.log.types(); got != "repository.added checkpoint.created" {
+		t.Errorf("log: %s", got)
+	}
+	for _, n := range []string{"../x", ".git", "a/b", ""} {
+		if _, err := h.Add(ctx, workspace.AddRequest{Name: n, Origin: "x"}, archive(reg("a"))); !fault.Is(err, fault.Invalid) {
+			t.Errorf("name %q: %v", n, err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// What people see, at three sizes in both themes: looked over by axe, and kept
+// as pictures in out/ for people to look over.
+
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { axe, browse, Choir, claim, desktop, out, say, until, visitor } from './harness.mjs'
+
+const sizes = [[1440, 900], [1024, 768], [390, 844]]
+
+test('the look', async (t) => {
+  const choir = await Choir.start(t)
+  const browser = await browse(t)
+  const { context } = await visitor(browser, choir)
+  const found = []
+  const shot = async (page, name, frame) => {
+    await page.screenshot({ path: join(out, `${name}.png`) })
+    for (const [where, what] of [['console', page.mainFrame()], ['desktop', frame]]) if (what) for (const v of await axe(what)) found.push(`${name}, ${where}: ${v}`)
+  }
+  const clean = (t2) => {
+    const all = found.splice(0)
+    assert.equal(all.length, 0, `${t2.name}:\n${all.join('\n')}`)
+  }
+
+  await t.test('claim', async (t2) => {
+    for (const [width, height] of sizes) {
+      for (const scheme of ['dark', 'light']) {
+        const guest = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, isMobile: width < 640, hasTouch: width < 640, reducedMotion: 'reduce' })
+        const page = await guest.newPage()
+        await page.goto(choir.claim_url)
+        await page.getByRole('button', { name: 'Open my computer' }).waitFor()
+        await shot(page, `${width}-${scheme === 'dark' ? 'night' : 'day'}-claim`)
+        await guest.close()
+      }
+    }
+    clean(t2)
+  })
+
+  const page = await claim(context, choir)
+  await desktop(page)
+  await page.locator('#rehearsal').waitFor()
+
+  for (const theme of ['night', 'day']) {
+    await t.test(theme, async (t2) => {
+      const scheme = theme === 'night' ? 'dark' : 'light'
+      const { context: own, faults } = await visitor(browser, choir, { colorScheme: scheme, storageState: await context.storageState() })
+      const at = await own.newPage()
+      await at.goto(page.url())
+      const frame = await desktop(at)
+      const all = async (what) => {
+        for (const [width, height] of sizes) {
+          await at.setViewportSize({ width, height })
+          await frame.locator(`[data-testid=window][data-active=true][data-phone=${width < 640}]`).waitFor()
+          await frame.evaluate((w) => new Promise((r) => { const look = () => (innerWidth === w ? requestAnimationFrame(() => requestAnimationFrame(r)) : requestAnimationFrame(look)); look() }), width)
+          await shot(at, `${width}-${theme}-${what}`, frame)
+        }
+        await at.setViewportSize({ width: 1440, height: 900 })
+      }
+      const fresh = async () => {
+        await say(frame, '/new')
+        await until('no window is open', async () => (await frame.locator('[data-testid=window][data-hidden=false]').count()) === 0)
+      }
+      await say(frame, `/theme ${theme}`)
+      await frame.locator(`html[data-scheme=${scheme}]`).waitFor()
+      await fresh()
+      await frame.getByTestId('icon-welcome').click()
+      await frame.getByTestId('rehearsal').waitFor()
+      await all('welcome')
+
+      await fresh()
+      await say(frame, theme === 'night' ? 'Make the desktop background #0b1526' : 'change the background to #e3e7dc')
+      const run = frame.locator('[data-testid=window][data-active=true]').getByTestId('run')
+      await run.and(frame.locator('[data-status=done]')).waitFor({ timeout: 60_000 })
+      await run.getByTestId('answer').waitFor()
+      await all('run')
+
+      await fresh()
+      await frame.getByTestId('icon-timetravel').click()
+      await frame.locator('[data-testid=checkpoint][data-kind=task]').first().click()
+      await frame.getByTestId('diff').waitFor()
+      await all('timetravel')
+      await frame.getByTestId('restore').click()
+      await frame.locator('[data-testid=restore-go]:enabled').waitFor()
+      await shot(at, `1440-${theme}-restore`, frame)
+
+      await at.getByRole('button', { name: 'Account' }).click()
+      await shot(at, `1440-${theme}-account`)
+      await at.keyboard.press('Escape')
+      await at.getByRole('button', { name: /^Approvals/ }).click()
+      await shot(at, `1440-${theme}-approvals`)
+      await at.keyboard.press('Escape')
+      await at.getByRole('button', { name: 'Rewind' }).click()
+      await at.locator('#ask-words p').nth(0).filter({ hasNotText: 'Looking' }).waitFor()
+      await shot(at, `1440-${theme}-rewind`)
+      await at.getByRole('button', { name: 'Keep it as it is' }).click()
+      await own.close()
+      assert.deepEqual(faults, [])
+      clean(t2)
+    })
+  }
+})

@@ -1,0 +1,124 @@
+package chaos_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/test/choirtest"
+)
+
+// seed makes a run's choices; given again by CHOIR_CHAOS_SEED it makes the same
+// ones. (What the processes do meanwhile is theirs.)
+var seed = func() uint64 {
+	if s := os.Getenv("CHOIR_CHAOS_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "CHOIR_CHAOS_SEED is no number: %v\n", err)
+			os.Exit(2)
+		}
+		return n
+	}
+	return rand.Uint64()
+}()
+
+// long is how long to kill at random; 0: the short form of `go test`.
+var long = func() time.Duration {
+	s := os.Getenv("CHOIR_CHAOS")
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		fmt.Fprintf(os.Stderr, "CHOIR_CHAOS is %q; want a duration such as 10m\n", s)
+		os.Exit(2)
+	}
+	return d
+}()
+
+// random is a source of choices of its own for each part of a run.
+func random(part string) *rand.Rand {
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(part) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return rand.New(rand.NewPCG(seed, h))
+}
+
+func TestMain(m *testing.M) {
+	// Most of the time is waited for disks and processes, so more lanes than
+	// processors are worth while.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		if err := f.Value.Set("4"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	code := m.Run()
+	fmt.Printf("chaos: seed %d (CHOIR_CHAOS_SEED=%d chooses the same again)\n", seed, seed)
+	fmt.Print(histogram.String())
+	os.Exit(code)
+}
+
+// histogram counts, for each point, what came of killing there.
+var histogram = &counts{hits: map[string]map[string]int{}}
+
+type counts struct {
+	mu   sync.Mutex
+	hits map[string]map[string]int // point → outcome → times
+}
+
+func (c *counts) add(point, outcome string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hits[point] == nil {
+		c.hits[point] = map[string]int{}
+	}
+	c.hits[point][outcome]++
+}
+
+func (c *counts) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var points []string
+	for p := range c.hits {
+		points = append(points, p)
+	}
+	sort.Strings(points)
+	var b strings.Builder
+	for _, p := range points {
+		total := 0
+		var outcomes []string
+		for o, n := range c.hits[p] {
+			total += n
+			outcomes = append(outcomes, fmt.Sprintf("%s %d", o, n))
+		}
+		sort.Strings(outcomes)
+		fmt.Fprintf(&b, "%-32s %4d  %s\n", p, total, strings.Join(outcomes, ", "))
+	}
+	return b.String()
+}
+
+// binary is choir with the crash points, built once. It carries no guest, so it
+// is its own: the points within boxes are in it too.
+var binary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(choirtest.Root(), "bin", "cache", "chaos", "choir")
+	cmd := exec.Command("go", "build", "-tags", "crashpoints", "-o", path, "./cmd/choir")
+	cmd.Dir = choirtest.Root()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build choir with its crash points: %w\n%s", err, out)
+	}
+	return path, nil
+})

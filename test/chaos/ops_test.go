@@ -1,0 +1,132 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+)
+
+// What a user does. Each operation tells the witness what was acknowledged and
+// the tree what that means; what was not acknowledged may have happened or not.
+
+// put writes a file.
+func (w *world) put(ctx context.Context, path, content string) error {
+	w.tree.maybe(path, content)
+	sum := sha256.Sum256([]byte(content))
+	if _, err := w.c.Put(ctx, path, strings.NewReader(content)); err != nil {
+		return err
+	}
+	w.tree.is(path, content)
+	w.witness.put(path, hex.EncodeToString(sum[:]))
+	return nil
+}
+
+// save makes a checkpoint and returns it with the tree as it then was.
+func (w *world) save(ctx context.Context, message string) (string, map[string]values, error) {
+	was := w.tree.copy()
+	k, err := w.c.Checkpoint(ctx, message)
+	if err != nil {
+		return "", nil, err
+	}
+	w.witness.checkpoint(k.ID)
+	return k.ID, was, nil
+}
+
+// restore goes back to a checkpoint, or undoes the last restore.
+func (w *world) restore(ctx context.Context, to string, was map[string]values) error {
+	then := w.tree.restoredTo(was)
+	w.tree.either = []map[string]values{w.tree.copy(), then}
+	var r api.Restored
+	var err error
+	if to == "" {
+		r, err = w.c.Undo(ctx, false)
+	} else {
+		r, err = w.c.Restore(ctx, api.RestoreRequest{To: to})
+	}
+	if err != nil {
+		return err
+	}
+	w.tree.either = nil
+	w.tree.known = then
+	if r.Checkpoint == "" {
+		return fmt.Errorf("the restore to %q made no checkpoint", to)
+	}
+	w.witness.restored(r.Checkpoint)
+	w.witness.checkpoint(r.Safety)
+	return nil
+}
+
+// exec runs a command that makes a file, all or nothing.
+func (w *world) exec(ctx context.Context, path, content string, code int) error {
+	w.tree.maybe(path, content+"\n")
+	w.tree.maybe(path+".tmp", "")
+	w.tree.maybe(path+".tmp", content+"\n")
+	script := fmt.Sprintf("mkdir -p $(dirname %s) && echo %s > %s.tmp && mv %s.tmp %s; echo out; exit %d", path, content, path, path, path, code)
+	var out bytes.Buffer
+	exit, err := w.c.Exec(ctx, api.ExecRequest{Argv: []string{"sh", "-c", script}}, api.ExecIO{Stdout: &out})
+	if err != nil {
+		return err
+	}
+	w.witness.commanded(exit.Command, exit.Code, exit.Sequence)
+	if exit.Reason != "" {
+		return fmt.Errorf("the command was ended: %s", exit.Reason) // its box was killed, and it says so
+	}
+	if exit.Code != code || out.String() != "out\n" {
+		return fmt.Errorf("the command said %q and exited with %d; want %d", out.String(), exit.Code, code)
+	}
+	w.tree.is(path, content+"\n")
+	w.tree.is(path+".tmp", gone)
+	return nil
+}
+
+// prompt is one run that was asked for.
+type prompt struct {
+	text    string
+	run     string // "" when it was not acknowledged
+	fails   bool   // by its plan
+	writes  map[string]func(values) string
+	told    bool
+	counted bool // in the histogram
+	outcome string
+}
+
+func (w *world) prompt(ctx context.Context, p *prompt) error {
+	w.mu.Lock()
+	w.prompts = append(w.prompts, p)
+	w.mu.Unlock()
+	acted, err := w.c.Prompt(ctx, api.Prompt{ID: contract.NewID(), Text: p.text})
+	if err != nil {
+		return err
+	}
+	p.run = acted.Run
+	w.witness.prompted(acted.Run, acted.Sequence)
+	return nil
+}
+
+// run prompts and waits for the end.
+func (w *world) run(ctx context.Context, p *prompt) error {
+	if err := w.prompt(ctx, p); err != nil {
+		return err
+	}
+	_, err := w.c.Wait(ctx, p.run)
+	return err
+}
+
+var background = regexp.MustCompile(`"background"[ \t]*:[ \t]*"#[0-9a-fA-F]{3,8}"`)
+
+func recolour(color string) *prompt {
+	return &prompt{text: "make the desktop background " + color, writes: map[string]func(values) string{themePath: func(v values) string {
+		return background.ReplaceAllString(v[0], `"background": "`+color+`"`)
+	}}}
+}
+
+func writeFile(path, text string) *prompt {
+	return &prompt{text: fmt.Sprintf("write %q to %s", text, path), writes: map[string]func(values) string{path: func(values) string { return text + "\n" }}}
+}

@@ -1,0 +1,327 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// scenario is something a user does, and the points that it passes.
+type scenario struct {
+	name   string
+	points []string
+	do     func(ctx context.Context, w *world) error
+}
+
+var scenarios = []scenario{
+	{"put", []string{
+		"ledger.sent", "ledger.acknowledged", "state.committing", "state.committed", "workspace.file.written", "keeper.ready",
+	}, func(ctx context.Context, w *world) error {
+		return w.put(ctx, "workspace/u/"+w.next()+".txt", "put "+w.next()+"\r\n\x00\xff")
+	}},
+	{"checkpoint", []string{
+		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.commit.done", "workspace.checkpoint.made",
+	}, func(ctx context.Context, w *world) error {
+		if err := w.put(ctx, "workspace/u/kept.txt", "kept "+w.next()); err != nil {
+			return err
+		}
+		_, _, err := w.save(ctx, "by the user")
+		return err
+	}},
+	{"restore", []string{
+		"keeper.restore.safe", "keeper.publish.started", "keeper.apply.staging", "keeper.apply.exchanged", "keeper.apply.moved", "keeper.apply.step",
+		"keeper.apply.placed", "keeper.apply.done", "workspace.restore.applied", "workspace.publish.recorded",
+	}, restoreAndUndo},
+	{"command", []string{
+		"terminal.ready", "terminal.command.started", "computer.command.started", "computer.command.finished",
+	}, func(ctx context.Context, w *world) error {
+		return w.exec(ctx, "workspace/e/"+w.next()+".txt", w.next(), 7)
+	}},
+	{"prompt", []string{
+		"dispatch.prompt.submitted", "dispatch.task.requested", "dispatch.task.prepared", "dispatch.task.started", "dispatch.tool.called", "dispatch.tool.done",
+		"dispatch.tool.shown", "dispatch.task.merged", "dispatch.task.verified", "dispatch.task.published", "dispatch.task.finished", "dispatch.run.reported",
+	}, func(ctx context.Context, w *world) error {
+		return w.run(ctx, recolour("#"+w.next()+w.next()))
+	}},
+	{"publishing prompt", []string{
+		"workspace.publish.prepared", "workspace.publish.begun", "workspace.publish.logged", "workspace.publish.applied", "workspace.overlay.dropped",
+	}, func(ctx context.Context, w *world) error {
+		return w.run(ctx, recolour("#"+w.next()+w.next()))
+	}},
+	{"prompt in boxes", []string{
+		"keeper.publish.merged", "keeper.snapshot.built",
+		"director.ready", "director.turn.recorded", "director.tool.calling",
+		"associate.ready", "associate.turn.recorded", "associate.tool.calling",
+		"task.ready", "task.tool.done", "verify.ready", "verify.tool.done",
+	}, func(ctx context.Context, w *world) error {
+		return w.run(ctx, writeFile("workspace/p/"+w.next()+".txt", "written "+w.next()))
+	}},
+	{"failing prompt", []string{"dispatch.task.inverted"}, func(ctx context.Context, w *world) error {
+		return w.run(ctx, &prompt{text: "spoil the theme with #" + w.next() + w.next(), fails: true})
+	}},
+	{"long output", []string{"blob.synced", "blob.renamed"}, func(ctx context.Context, w *world) error {
+		return w.run(ctx, &prompt{text: "run `seq 20000`"})
+	}},
+	{"desktop", []string{"desktop.ready", "desktop.command.started"}, lookAtDesktop},
+}
+
+func restoreAndUndo(ctx context.Context, w *world) error {
+	if err := w.put(ctx, "workspace/u/back.txt", "first "+w.next()); err != nil {
+		return err
+	}
+	if err := w.put(ctx, "workspace/u/removed"+w.next()+".txt", "stays"); err != nil {
+		return err
+	}
+	id, was, err := w.save(ctx, "before")
+	if err != nil {
+		return err
+	}
+	if err := w.put(ctx, "workspace/u/back.txt", "second "+w.next()); err != nil {
+		return err
+	}
+	if err := w.put(ctx, "workspace/u/later"+w.next()+".txt", "later"); err != nil {
+		return err
+	}
+	before := w.tree.copy()
+	if err := w.restore(ctx, id, was); err != nil {
+		return err
+	}
+	return w.restore(ctx, "", before)
+}
+
+// lookAtDesktop does what a page does: it looks until the dev server answers,
+// or until choir is gone.
+func lookAtDesktop(ctx context.Context, w *world) error {
+	for wait := 5 * time.Millisecond; len(w.kind("desktop")) == 0; wait = min(2*wait, 200*time.Millisecond) {
+		f, err := w.c.Frame(ctx)
+		if err != nil {
+			return err
+		}
+		if f.Desktop.Mode != api.ModeLive {
+			break
+		}
+		time.Sleep(wait) // its box is gone, and that is about to be noticed
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, port, _ := strings.Cut(strings.TrimPrefix(w.in.URL, "http://"), ":")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+port+"/api/computers/-/frame/stream", nil)
+	if err != nil {
+		return err
+	}
+	req.Host = strings.TrimPrefix(w.in.URL, "http://")
+	req.Header.Set("Authorization", "Bearer "+w.in.Token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("look at the frame: %s", resp.Status)
+	}
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		f, err := w.c.Frame(ctx)
+		if err != nil {
+			return err
+		}
+		if f.Desktop.Mode == api.ModeLive {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the desktop is not live: %s %s", f.Desktop.Mode, f.Desktop.Reason)
+		case <-w.in.Done():
+			return fmt.Errorf("choir is gone")
+		case <-time.After(wait):
+		}
+	}
+}
+
+// unknowable are the points at which a call may have been made or not. It is
+// never repeated by itself, and rehearsed plans don't know what to do then.
+var unknowable = []string{
+	"dispatch.tool.called", "dispatch.tool.done", "dispatch.tool.shown", "task.tool.done", "blob.synced", "blob.renamed",
+	"workspace.publish.prepared", "workspace.publish.begun", "workspace.publish.logged", "workspace.publish.applied", // of live edits
+}
+
+// inBox says whether a point is one of a box's process.
+func inBox(point string) bool {
+	kind, _, _ := strings.Cut(point, ".")
+	return slices.Contains([]string{"keeper", "director", "associate", "task", "verify", "terminal", "desktop"}, kind)
+}
+
+// TestNamedPoints kills choir, or the box, at every named point: once, or five
+// times in the long form.
+func TestNamedPoints(t *testing.T) {
+	rounds := 1
+	if long > 0 {
+		rounds = 5
+	}
+	// Each lane is a computer that lives through all its points, so later points
+	// also see what earlier ones left behind.
+	lanes := [][]string{{"put", "checkpoint", "restore"}, {"command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
+	for _, lane := range lanes {
+		t.Run(strings.Join(lane, ", "), func(t *testing.T) {
+			t.Parallel()
+			for round := range rounds {
+				w := newWorld(t)
+				for _, s := range scenarios {
+					if !slices.Contains(lane, s.name) {
+						continue
+					}
+					for _, point := range s.points {
+						w.killAt(s, point, round)
+						if t.Failed() {
+							return // what follows would only repeat it
+						}
+					}
+				}
+				w.disarm()
+				w.checkDeep()
+				w.end()
+			}
+		})
+	}
+}
+
+// killAt arms a point, does what passes it, and looks at what is left.
+func (w *world) killAt(s scenario, point string, round int) {
+	w.t.Helper()
+	began := time.Now()
+	when := fmt.Sprintf("%s, killed at %s", s.name, point)
+	ctx, cancel := w.soon()
+	defer cancel()
+	w.arm(point, 1+round%nth(point))
+	err := s.do(ctx, w)
+	if kind, at, _ := strings.Cut(point, "."); !w.hit() && (kind == "desktop" || kind == "keeper" && at == "ready") {
+		// Such a box lives long. What asks next finds it dead and opens another.
+		w.killBoxes(kind)
+		for range 3 {
+			if !w.hit() {
+				err = s.do(ctx, w)
+			}
+		}
+	}
+	if !w.hit() && !inBox(point) {
+		// What comes after the answer, such as the end of a run's document.
+		deadline := time.Now().Add(20 * time.Second)
+		for wait := 2 * time.Millisecond; !w.hit() && time.Now().Before(deadline); wait = min(2*wait, 100*time.Millisecond) {
+			time.Sleep(wait)
+		}
+	}
+	if !w.hit() {
+		w.t.Fatalf("%s: the point was never reached (%v); passed were %v", when, err, w.passes())
+	}
+	if !inBox(point) {
+		w.dead(when)
+		w.disarm()
+		w.restart()
+	} else if w.disarm(); err != nil {
+		w.t.Logf("%s: %v", when, err)
+	}
+	told := len(w.prompts)
+	w.verify(when, !inBox(point))
+	result := "acknowledged"
+	if err != nil {
+		result = "not acknowledged"
+	}
+	if told > 0 && (strings.Contains(s.name, "prompt") || s.name == "long output") {
+		p := w.prompts[told-1]
+		result = "run " + p.outcome
+		if p.outcome != "done" && !p.fails && !slices.Contains(unknowable, point) {
+			w.t.Errorf("%s: %s; nothing was unknown, so it should have been done", when, result)
+		}
+	}
+	histogram.add(point, result)
+	if told > 0 && strings.HasPrefix(result, "run failed") && testing.Verbose() {
+		if r, err := w.c.Run(ctx, w.prompts[told-1].run); err == nil {
+			w.t.Logf("%s: %.300q", when, r.Summary)
+		}
+	}
+	w.t.Logf("%s: %s (%v)", when, result, time.Since(began).Round(time.Millisecond))
+}
+
+// nth bounds which pass of a point later rounds choose: those that each run of
+// the scenario makes.
+func nth(point string) int {
+	switch point {
+	case "ledger.sent", "ledger.acknowledged", "state.committing", "state.committed":
+		return 1
+	case "dispatch.tool.called", "dispatch.tool.done", "dispatch.tool.shown", "director.turn.recorded", "associate.turn.recorded", "associate.tool.calling",
+		"workspace.publish.prepared", "workspace.publish.applied", "keeper.publish.merged":
+		return 2
+	}
+	return 1
+}
+
+// killBoxes kills the boxes of a kind that live now.
+func (w *world) killBoxes(kind string) {
+	w.t.Helper()
+	for _, b := range w.kind(kind) {
+		_ = syscall.Kill(b.pid, syscall.SIGKILL) // it may have ended by itself
+	}
+}
+
+// TestPointsAreListed holds the list in the docs, the points in the source and
+// those that are tried here against each other.
+func TestPointsAreListed(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join(choirtest.Root(), "docs", "crash-points.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z.]+)` \\|").FindAllStringSubmatch(string(doc), -1) {
+		listed[m[1]] = true
+	}
+	tried := map[string]bool{}
+	for _, s := range scenarios {
+		for _, p := range s.points {
+			if tried[p] {
+				t.Errorf("%s is tried twice", p)
+			}
+			tried[p] = true
+			if !listed[p] {
+				t.Errorf("%s is tried and not in docs/crash-points.md", p)
+			}
+		}
+	}
+	for p := range listed {
+		if !tried[p] {
+			t.Errorf("%s is in docs/crash-points.md and not tried", p)
+		}
+	}
+	inSource := regexp.MustCompile(`(?:crash\.At|e\.crash)\("([a-z.]+)"\)`)
+	err = filepath.WalkDir(filepath.Join(choirtest.Root(), "internal"), func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range inSource.FindAllStringSubmatch(string(src), -1) {
+			known := false
+			for p := range tried {
+				known = known || p == m[1] || inBox(p) && strings.HasSuffix(p, "."+m[1])
+			}
+			if !known {
+				t.Errorf("%s: the point %s is not tried", path, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,297 @@
+package chaos_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+)
+
+// verify waits until choir has settled and holds everything against what is
+// known. thorough adds the replay of the log and a look for what is left over.
+func (w *world) verify(when string, thorough bool) {
+	w.t.Helper()
+	ctx, cancel := w.soon()
+	defer cancel()
+	if err := w.settle(ctx); err != nil {
+		w.t.Fatalf("%s: %v", when, err)
+	}
+	// A change: what a keeper that died left half done is finished before it.
+	if err := w.nudge(ctx); err != nil {
+		w.t.Fatalf("%s: %v", when, err)
+	}
+	known := w.witness.testify()
+	h, err := readHistory(ctx, w.c)
+	if err != nil {
+		w.t.Fatalf("%s: the log: %v", when, err)
+	}
+	errs := []error{known.confront(h, w.gitDir()), w.checkRuns(h)}
+	w.tellRuns(h)
+	errs = append(errs, w.checkTree(ctx), w.checkBoxes(), w.checkHistory(h))
+	if thorough {
+		r, err := w.c.Rebuild(ctx, true)
+		if err == nil && !r.Equal {
+			err = fmt.Errorf("the state is not what the log says: %s", strings.Join(r.Differences, "; "))
+		}
+		errs = append(errs, err, w.tidy(w.in.PID))
+	}
+	if err := errors.Join(errs...); err != nil {
+		w.t.Errorf("%s:\n%v", when, err)
+	}
+}
+
+// nudge makes a checkpoint. The keeper may be dead: then it is opened anew.
+func (w *world) nudge(ctx context.Context) error {
+	var errs []error
+	for range 3 {
+		k, err := w.c.Checkpoint(ctx, "a look at what is there")
+		if err == nil {
+			w.witness.checkpoint(k.ID)
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// settle waits until no run is open.
+func (w *world) settle(ctx context.Context) error {
+	for before := uint64(0); ; {
+		runs, more, err := w.c.Runs(ctx, before, 100)
+		if err != nil {
+			return fmt.Errorf("list the runs: %w", err)
+		}
+		for _, r := range runs {
+			before = r.Sequence
+			if r.Status.Ended() {
+				continue
+			}
+			got, err := w.c.Wait(ctx, r.ID)
+			if err != nil || !got.Status.Ended() {
+				return fmt.Errorf("run %s (%q) stays %s: %w", r.ID, r.Prompt, got.Status, err)
+			}
+		}
+		if !more || len(runs) == 0 {
+			return nil
+		}
+	}
+}
+
+// checkRuns holds the log against the promises about runs.
+func (w *world) checkRuns(h *history) error {
+	var errs []error
+	reported := map[string]int{}
+	var prompts []string
+	requested, finished := map[string]bool{}, map[string]bool{}
+	results := map[string]int{}
+	started, done := map[string]bool{}, map[string]bool{}
+	for i, e := range h.events {
+		d := h.data[i]
+		switch e.Type {
+		case "prompt.submitted":
+			prompts = append(prompts, e.Run)
+		case "run.reported":
+			reported[e.Run]++
+		case "task.requested":
+			requested[e.Task] = true
+		case "task.finished":
+			finished[e.Task] = true
+			results[e.Subject]++
+		case "publish.started":
+			started[fmt.Sprint(d["publish"])] = true
+		case "publish.finished":
+			done[fmt.Sprint(d["publish"])] = true
+		}
+	}
+	for _, run := range prompts {
+		if reported[run] != 1 {
+			errs = append(errs, fmt.Errorf("run %s was reported %d times", run, reported[run]))
+		}
+	}
+	for task := range requested {
+		if !finished[task] {
+			errs = append(errs, fmt.Errorf("task %s has no result", task))
+		}
+	}
+	for subject, n := range results {
+		if n != 1 {
+			errs = append(errs, fmt.Errorf("%s has %d results", subject, n))
+		}
+	}
+	for p := range started {
+		if !done[p] {
+			errs = append(errs, fmt.Errorf("publish %s was begun and never finished", p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// outcome is what the log says of a run.
+type outcome struct {
+	status    contract.RunStatus
+	published bool // work of it is in the live tree and was not taken back
+}
+
+func outcomes(h *history) map[string]outcome {
+	out := map[string]outcome{}
+	live := map[string]bool{}
+	for i, e := range h.events {
+		d := h.data[i]
+		o := out[e.Run]
+		switch e.Type {
+		case "run.reported":
+			var p contract.RunReported
+			if json.Unmarshal(e.Data, &p) == nil {
+				o.status = p.Status
+			}
+		case "publish.started":
+			live[fmt.Sprint(d["publish"])], _ = d["live"].(bool)
+		case "publish.finished":
+			inverted, _ := d["inverted"].(bool)
+			if !inverted && !live[fmt.Sprint(d["publish"])] {
+				o.published = true
+			}
+		default:
+			continue
+		}
+		if e.Run != "" {
+			out[e.Run] = o
+		}
+	}
+	return out
+}
+
+// tellRuns makes the tree certain about what runs were to change.
+func (w *world) tellRuns(h *history) {
+	all := outcomes(h)
+	for _, p := range w.prompts {
+		if p.told {
+			continue
+		}
+		run := p.run
+		if run == "" { // never acknowledged: it may have been taken all the same
+			for i, e := range h.events {
+				if e.Type == "prompt.submitted" && h.data[i]["text"] == p.text {
+					run = e.Run
+				}
+			}
+		}
+		o, known := all[run]
+		p.told = true
+		p.outcome = "never begun"
+		if known {
+			p.outcome = string(o.status)
+		}
+		switch {
+		case !known || p.fails:
+		case o.status == contract.RunDone, o.published:
+			for path, content := range p.writes {
+				w.tree.is(path, content(w.tree.at(path)))
+			}
+		}
+	}
+}
+
+// checkBoxes says which overlays of ended tasks are still there.
+func (w *world) checkBoxes() error {
+	dir := filepath.Join(w.data, "computers", string(w.cid), "boxes")
+	deadline := time.Now().Add(20 * time.Second)
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		var left []string
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), "keeper-") && !strings.HasPrefix(e.Name(), "desktop") && !strings.HasPrefix(e.Name(), "build") {
+				left = append(left, e.Name())
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("boxes of nobody are left: %v", left)
+		}
+		time.Sleep(wait)
+	}
+}
+
+// checkHistory wants an event for each commit of the history, and sound objects.
+func (w *world) checkHistory(h *history) error {
+	told := map[string]bool{}
+	for i, e := range h.events {
+		if e.Type == "checkpoint.created" {
+			told[fmt.Sprint(h.data[i]["commit"])] = true
+		}
+	}
+	out, err := git(w.gitDir(), "rev-list", "--first-parent", "refs/heads/main").Output()
+	if err != nil {
+		return fmt.Errorf("git rev-list: %w", err)
+	}
+	var errs []error
+	for _, c := range strings.Fields(string(out)) {
+		// A checkpoint may be made while this looks; its event comes after it.
+		if !told[c] {
+			later, err := readHistory(w.t.Context(), w.c)
+			if err != nil {
+				return err
+			}
+			for i, e := range later.events {
+				if e.Type == "checkpoint.created" {
+					told[fmt.Sprint(later.data[i]["commit"])] = true
+				}
+			}
+		}
+		if !told[c] {
+			errs = append(errs, fmt.Errorf("commit %s has no event", c))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkDeep looks at the whole, once, with the tools a person has.
+func (w *world) checkDeep() {
+	w.t.Helper()
+	ctx, cancel := w.soon()
+	defer cancel()
+	if err := w.checkExplained(ctx); err != nil {
+		w.t.Error(err)
+	}
+	if out, err := git(w.gitDir(), "fsck", "--full", "--no-dangling").CombinedOutput(); err != nil {
+		w.t.Errorf("git fsck: %v\n%s", err, out)
+	}
+	lines := strings.Count(w.in.Must(w.t, "events"), "\n")
+	h, err := readHistory(ctx, w.c)
+	if err != nil || lines == 0 || len(h.events) < lines {
+		w.t.Errorf("choir events prints %d lines, the log has %d events (%v)", lines, len(h.events), err)
+	}
+	var r struct{ Equal bool }
+	w.in.JSON(w.t, &r, "rebuild", "--check")
+	if !r.Equal {
+		w.t.Error("choir rebuild --check found differences")
+	}
+	for p, v := range w.tree.known {
+		if len(v) == 1 && v[0] != gone && strings.HasPrefix(p, "workspace/") {
+			if got := w.in.Must(w.t, "files", "cat", p); got != v[0] {
+				w.t.Errorf("choir files cat %s: %.80q; want %.80q", p, got, v[0])
+			}
+			break
+		}
+	}
+}
+
+// end stops choir in an orderly way and sees that nothing is left.
+func (w *world) end() {
+	w.t.Helper()
+	w.in.Stop(w.t)
+	if err := w.tidy(stopped); err != nil {
+		w.t.Errorf("after choir stopped: %v", err)
+	}
+}

@@ -1,0 +1,233 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// patience bounds every wait for something that must come about.
+const patience = 90 * time.Second
+
+// world is one data directory, the choir that has it, and what is known of it.
+type world struct {
+	t     *testing.T
+	data  string
+	crash string // what is armed
+	plans string
+
+	in      *choirtest.Instance
+	c       *client.Client
+	cid     contract.CID
+	witness *witness
+	tree    *tree
+	initial string // the first checkpoint
+
+	mu      sync.Mutex // of what follows, while several work
+	prompts []*prompt
+	serial  int
+}
+
+// spoil is a plan whose task shows an edit and then fails, so that it is taken
+// back; endless is one whose task goes on until something ends it.
+var plans = map[string]string{"spoil.toml": `
+id = "spoil"
+title = "Show a colour and fail"
+examples = ["spoil the theme with #112233"]
+patterns = ['^spoil the theme with (?P<color>#[0-9a-f]{6})$']
+[[values]]
+name = "color"
+kind = "color"
+[director]
+objective = "The theme is spoiled, then as before."
+plan = ["Spoil it"]
+goal = "Spoil the theme with {{color}}."
+tools = ["read", "edit", "bash"]
+verify = "none"
+done = "Done."
+[[associate.steps]]
+tool = "read"
+args = { path = "artifacts/system/theme.json" }
+capture = { old = '''("background"[ \t]*:[ \t]*"#[0-9a-fA-F]{3,8}")''' }
+[[associate.steps]]
+tool = "edit"
+args = { path = "artifacts/system/theme.json", old = "{{old}}", new = '"background": "{{color}}"' }
+[[associate.steps]]
+tool = "bash"
+args = { command = "exit 3" }
+fail_if = '''^exit code [1-9]'''
+[associate]
+summary = "Spoiled."
+`, "endless.toml": `
+id = "endless"
+title = "Write a file and never end"
+examples = ["work without end on workspace/p/x.txt"]
+patterns = ['^work without end on (?P<path>[a-z0-9/.]+)$']
+[[values]]
+name = "path"
+kind = "path"
+[director]
+objective = "It works."
+plan = ["Work"]
+goal = "Work on {{path}}."
+tools = ["write", "bash"]
+verify = "none"
+done = "Done."
+[[associate.steps]]
+tool = "write"
+args = { path = "{{path}}", content = "begun\n" }
+[[associate.steps]]
+tool = "bash"
+args = { command = "tail -f /dev/null" }
+fail_if = '''.'''
+[associate]
+summary = "Worked."
+`}
+
+// newWorld starts a computer of its own.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	w := &world{t: t, data: filepath.Join(dir, "data"), crash: filepath.Join(dir, "crash"), plans: filepath.Join(dir, "plans"), tree: newTree()}
+	for _, d := range []string{w.crash, w.plans} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range plans {
+		if err := os.WriteFile(filepath.Join(w.plans, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.witness = newWitness()
+	t.Cleanup(w.witness.close)
+	w.start()
+	ctx, cancel := w.soon()
+	defer cancel()
+	info, err := w.c.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cid = info.ID
+	list, _, err := w.c.Checkpoints(ctx, 0, 10)
+	if err != nil || len(list) == 0 {
+		t.Fatalf("a new computer has no checkpoint: %v", err)
+	}
+	w.initial = list[len(list)-1].ID
+	w.tree.known[themePath] = values{w.mustRead(themePath)}
+	return w
+}
+
+// soon is the context of one thing that must come about.
+func (w *world) soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(w.t.Context(), patience)
+}
+
+func (w *world) options() choirtest.Options {
+	w.t.Helper()
+	path, err := binary()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return choirtest.Options{Data: w.data, Binary: path, Env: []string{"CRASHPOINTS=" + w.crash, "CHOIR_MODELS_PLANS=" + w.plans}}
+}
+
+// start starts choir and has the witness look on.
+func (w *world) start() {
+	w.t.Helper()
+	w.in = choirtest.Start(w.t, w.options())
+	c, err := client.New(w.in.URL, w.in.Token, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.c = c
+	w.witness.watch(c, w.in.Done())
+}
+
+// restart starts choir again after it died.
+func (w *world) restart() {
+	w.t.Helper()
+	w.c.Close()
+	w.start()
+}
+
+// dead waits for choir to be gone.
+func (w *world) dead(why string) {
+	w.t.Helper()
+	select {
+	case <-w.in.Done():
+	case <-time.After(patience):
+		w.t.Fatalf("choir did not die: %s", why)
+	}
+}
+
+// arm makes the nth pass of a point deadly, counted from now.
+func (w *world) arm(point string, nth int) {
+	w.t.Helper()
+	w.disarm()
+	passed, err := filepath.Glob(filepath.Join(w.crash, "passed.*"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range passed {
+		if err := os.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
+			w.t.Fatal(err)
+		}
+	}
+	tmp := filepath.Join(w.crash, ".arm")
+	if err := os.WriteFile(tmp, fmt.Appendf(nil, "%s %d\n", point, nth), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Rename(tmp, filepath.Join(w.crash, "arm")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// disarm makes every point harmless, and says whether the armed one was hit.
+func (w *world) disarm() (hit bool) {
+	w.t.Helper()
+	if err := os.Remove(filepath.Join(w.crash, "arm")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	err := os.Remove(filepath.Join(w.crash, "hit"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// hit reports whether the armed point was reached.
+func (w *world) hit() bool {
+	_, err := os.Stat(filepath.Join(w.crash, "hit"))
+	return err == nil
+}
+
+// passes says how often each point was passed since arm.
+func (w *world) passes() map[string]int {
+	out := map[string]int{}
+	list, _ := filepath.Glob(filepath.Join(w.crash, "passed.*")) // the pattern is good
+	for _, p := range list {
+		if info, err := os.Stat(p); err == nil {
+			out[strings.TrimPrefix(filepath.Base(p), "passed.")] = int(info.Size())
+		}
+	}
+	return out
+}
+
+// next is a name that was not used before.
+func (w *world) next() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.serial++
+	return fmt.Sprintf("%03d", w.serial)
+}

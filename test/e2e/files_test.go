@@ -1,0 +1,162 @@
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/test/choirtest"
+)
+
+type checkpoint struct {
+	ID       string `json:"id"`
+	Kind     string `json:"kind"`
+	Verified string `json:"verified"`
+	Message  string `json:"message"`
+}
+
+type restored struct {
+	Checkpoint string `json:"checkpoint"`
+	Safety     string `json:"safety"`
+	DryRun     bool   `json:"dry_run"`
+	Changes    []struct {
+		Path string `json:"path"`
+		Op   string `json:"op"`
+	} `json:"changes"`
+}
+
+func TestFilesAndTimeTravel(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	put := func(path, content string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		r, err := in.RunInput(ctx, []byte(content), "files", "put", "-", path)
+		if err != nil || r.Code != 0 {
+			t.Fatalf("put %s: %v %+v", path, err, r)
+		}
+	}
+	put("workspace/notes.txt", "one\r\n\x00\xff")
+	var made struct {
+		ID      string `json:"id"`
+		Created bool   `json:"created"`
+	}
+	in.JSON(t, &made, "checkpoint", "-m", "first")
+	if !made.Created || made.ID == "" {
+		t.Fatalf("checkpoint: %+v", made)
+	}
+	put("workspace/notes.txt", "two")
+	put("workspace/later.txt", "later")
+
+	var dry restored
+	in.JSON(t, &dry, "restore", made.ID, "--dry-run")
+	if len(dry.Changes) != 2 || !dry.DryRun {
+		t.Errorf("dry run: %+v; want two changes", dry)
+	}
+	if got := in.Must(t, "files", "cat", "workspace/notes.txt"); got != "two" {
+		t.Errorf("a dry run changed the file to %q", got)
+	}
+	var back restored
+	in.JSON(t, &back, "restore", made.ID)
+	if got := in.Must(t, "files", "cat", "workspace/notes.txt"); got != "one\r\n\x00\xff" {
+		t.Errorf("restored %q", got)
+	}
+	if back.Safety == "" || back.Checkpoint == "" {
+		t.Errorf("restore: %+v", back)
+	}
+	in.JSON(t, &back, "undo")
+	if got := in.Must(t, "files", "cat", "workspace/later.txt"); got != "later" {
+		t.Errorf("undo brought %q", got)
+	}
+	in.JSON(t, &back, "undo")
+	if got := in.Must(t, "files", "cat", "workspace/notes.txt"); got != "one\r\n\x00\xff" {
+		t.Errorf("undo of the undo brought %q", got)
+	}
+	var all []checkpoint
+	in.JSON(t, &all, "checkpoints")
+	if len(all) < 5 {
+		t.Errorf("got %d checkpoints: %+v", len(all), all)
+	}
+	if diff := in.Must(t, "diff", all[len(all)-1].ID, made.ID); !strings.Contains(diff, "workspace/notes.txt") {
+		t.Errorf("diff does not name the file:\n%s", diff)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, path := range []string{"../escape", "/etc/passwd", ".git/config", "workspace/../../x"} {
+		r, err := in.RunInput(ctx, []byte("x"), "files", "put", "-", path)
+		if err != nil || r.Code == 0 {
+			t.Errorf("put %s: %v, code %d; want a refusal", path, err, r.Code)
+		}
+	}
+}
+
+func TestExec(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	r, err := in.Run(ctx, "exec", "--", "sh", "-c", "echo out; echo err >&2; echo hi > workspace/made.txt; exit 7")
+	if err != nil || r.Code != 7 || r.Stdout != "out\n" || !strings.Contains(r.Stderr, "err\n") {
+		t.Fatalf("exec: %v %+v", err, r)
+	}
+	if got := in.Must(t, "files", "cat", "workspace/made.txt"); got != "hi\n" {
+		t.Errorf("the command left %q", got)
+	}
+	var all []checkpoint
+	in.JSON(t, &all, "checkpoints")
+	if len(all) == 0 || all[0].Kind != "after" {
+		t.Errorf("the newest checkpoint is %+v; want one after the command", all)
+	}
+	if r, err = in.Run(ctx, "exec", "--cwd", "workspace", "--", "pwd"); err != nil || strings.TrimSpace(r.Stdout) != "/computer/workspace" {
+		t.Errorf("pwd: %v %+v", err, r)
+	}
+	for what, script := range map[string]string{
+		"history":           "touch .git/x",
+		"a network card":    "test $(ls /sys/class/net 2>/dev/null | grep -vc '^lo$') -gt 0 || ip link | grep -q eth",
+		"the host's home":   "test -e " + in.Data,
+		"an inherited fd":   "ls -l /proc/self/fd | grep -q socket",
+		"the host's secret": "env | grep -q CHOIR_TOKEN",
+	} {
+		if r, err = in.Run(ctx, "exec", "--", "sh", "-c", script); err != nil || r.Code == 0 {
+			t.Errorf("the box can reach %s: %v %+v", what, err, r)
+		}
+	}
+	if r, err = in.Run(ctx, "exec", "--", "no-such-command"); err != nil || r.Code == 0 {
+		t.Errorf("a missing command: %v %+v", err, r)
+	}
+	if _, err := os.Stat(filepath.Join(in.Data, "runtime.json")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, tc := range []struct {
+		want int
+		args []string
+	}{
+		{0, []string{"version"}},
+		{2, []string{"prompt"}},
+		{2, []string{"restore", "--no-such-flag"}},
+		{2, []string{"no-such-verb"}},
+		{1, []string{"restore", "0123456789012345678901234567890123456789"}},
+		{1, []string{"runs", "no-such-run"}},
+	} {
+		r, err := in.Run(ctx, tc.args...)
+		if err != nil || r.Code != tc.want {
+			t.Errorf("choir %v: %v, code %d (%s); want %d", tc.args, err, r.Code, r.Stderr, tc.want)
+		}
+	}
+	in.Stop(t)
+	if r, err := in.Run(ctx, "runs"); err != nil || r.Code != 3 {
+		t.Errorf("with nobody there: %v, code %d (%s); want 3", err, r.Code, r.Stderr)
+	}
+}
