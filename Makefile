@@ -48,7 +48,7 @@ test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test
 
 test-browser: build desktop/node_modules/.package-lock.json
-	cd test/browser && node --test --test-timeout=240000
+	cd test/browser && timeout --kill-after=20 600 node --test --test-timeout=240000
 
 chaos: build
 	CHOIR_CHAOS=10m CGO_ENABLED=1 go test -race -count=1 -timeout 40m -v ./test/chaos

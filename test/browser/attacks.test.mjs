@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { test } from 'node:test'
-import { browse, Choir, claim, desktop, fetchRaw, until, visitor } from './harness.mjs'
+import { atEnd, browse, Choir, claim, desktop, fetchRaw, until, visitor } from './harness.mjs'
 
 test('attacks from the browser', async (t) => {
   const choir = await Choir.start(t)
@@ -37,7 +37,7 @@ test('attacks from the browser', async (t) => {
   await t.test('20: a foreign page opens no socket and reads nothing', async () => {
     const server = createServer((_, res) => res.setHeader('content-type', 'text/html').end('<title>elsewhere</title>'))
     await new Promise((r) => server.listen(0, '127.0.0.1', r))
-    t.after(() => server.close())
+    atEnd(t, () => server.close())
     const foreign = await context.newPage() // the same browser, signed in
     await foreign.goto(`http://127.0.0.1:${server.address().port}/`)
     const ws = desk.replace('http', 'ws')
@@ -111,7 +111,7 @@ test('attacks from the browser', async (t) => {
     const heard = []
     const server = createServer((req, res) => (heard.push(req.url), res.setHeader('access-control-allow-origin', '*').end('')))
     await new Promise((r) => server.listen(0, '127.0.0.1', r))
-    t.after(() => server.close())
+    atEnd(t, () => server.close())
     const away = `http://127.0.0.1:${server.address().port}`
     await fetchRaw(`${away}/control`)
     const refused = await frame.evaluate(async (u) => {

@@ -35,10 +35,36 @@ export async function until(what, f, ms = 20_000) {
   }
 }
 
+const ends = new WeakMap()
+
+/**
+ * Runs f when the test has ended: the last one given first, and every one even
+ * if another fails. (Node's own hooks run first come, first served and stop at
+ * the first failure: a directory would go before what writes into it, and a
+ * process would be left that keeps the suite from ending.)
+ */
+export function atEnd(t, f) {
+  const stack = ends.get(t)
+  if (stack) return void stack.push(f)
+  const own = [f]
+  ends.set(t, own)
+  t.after(async () => {
+    const failed = []
+    while (own.length > 0) {
+      try {
+        await own.pop()()
+      } catch (e) {
+        failed.push(e)
+      }
+    }
+    if (failed.length > 0) throw failed.length === 1 ? failed[0] : new AggregateError(failed)
+  })
+}
+
 /** A directory that goes when the test's clean-up runs. */
 export function scratch(t) {
   const dir = mkdtempSync(join(tmpdir(), 'choir-browser-'))
-  t.after(() => rmSync(dir, { recursive: true, force: true, maxRetries: 5 }))
+  atEnd(t, () => rmSync(dir, { recursive: true, force: true }))
   return dir
 }
 
@@ -82,7 +108,7 @@ export class Choir {
     c.process = spawn(binary, ['up', '--data', data, '--listen', listen, '--no-open', '--json'], { env: { ...plain, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
     c.ended = new Promise((r) => c.process.once('exit', r))
     c.process.stderr.on('data', (b) => (c.log = (c.log + b).slice(-256 << 10)))
-    t.after(async () => {
+    atEnd(t, async () => {
       await c.stop()
       writeFileSync(join(out, `${t.name.replaceAll(/\W+/g, '-')}.log`), c.log)
     })
@@ -144,9 +170,9 @@ export async function modelServer(t, script, values = {}) {
   run('go', ['build', '-o', exe, './test/modelserver/cmd/modelserver'], { cwd: root, env: { ...plain, CGO_ENABLED: '0' } })
   const file = join(dir, 'script.json')
   writeFileSync(file, JSON.stringify(script))
-  const p = spawn(exe, ['-script', file, ...Object.entries(values).flatMap(([k, v]) => ['-value', `${k}=${v}`])], { env: plain, stdio: ['ignore', 'pipe', 'inherit'] })
+  const p = spawn(exe, ['-script', file, ...Object.entries(values).flatMap(([k, v]) => ['-value', `${k}=${v}`])], { env: plain, stdio: ['ignore', 'pipe', 'ignore'] })
   const ended = new Promise((r) => p.once('exit', r))
-  t.after(async () => {
+  atEnd(t, async () => {
     p.kill('SIGTERM')
     await ended
   })
@@ -189,7 +215,7 @@ export async function browse(t) {
     env: plain,
     args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
   })
-  t.after(() => browser.close())
+  atEnd(t, () => browser.close())
   return browser
 }
 
