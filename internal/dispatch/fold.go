@@ -176,10 +176,21 @@ func put(list []contract.TurnRecorded, t contract.TurnRecorded) []contract.TurnR
 	return append(list, t)
 }
 
+// unreturned are the calls of the newest attempt whose return is not in the log.
+func (t *taskStory) unreturned() []contract.ToolCalled {
+	var out []contract.ToolCalled
+	for _, c := range t.calls {
+		if _, ok := t.returns[c.Call]; !ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // resumable fills the returns of the last recorded turn from what the log knows
-// of its calls: one that returned has its output, one that did not is unknown
-// unless it only read, and one that was never made was not made. A turn of which
-// nothing was made is left out: the model is asked again.
+// of its calls: one that returned has its output, one that did not is unknown,
+// and one that was never made was not made. A turn of which nothing was made is
+// left out: the model is asked again.
 func (t *taskStory) resumable() []contract.TurnRecorded {
 	out := append([]contract.TurnRecorded(nil), t.turns...)
 	if len(out) == 0 || out[len(out)-1].Returns != nil {
@@ -197,18 +208,15 @@ func (t *taskStory) resumable() []contract.TurnRecorded {
 			continue
 		}
 		r := &contract.ToolReturn{ID: p.Call.ID}
-		_, was := called[p.Call.ID]
-		any = any || was
+		_, made := called[p.Call.ID]
+		any = any || made
 		ret, returned := t.returns[p.Call.ID]
-		call, made := called[p.Call.ID]
 		switch {
 		case returned:
 			r.Content, r.IsError = ret.Output, !ret.OK
 			if r.Content == "" {
 				r.Content = "(no output)"
 			}
-		case made && call.ReadOnly:
-			r.IsError, r.Content = true, "Its outcome was not recorded before the computer restarted. It only reads; call it again if you need it."
 		case made:
 			r.IsError, r.Content = true, "Unknown: the computer restarted while this call ran. It may or may not have happened; look before you repeat it."
 		default:

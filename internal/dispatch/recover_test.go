@@ -82,6 +82,87 @@ func TestARestartGoesOnWithAnAgentTask(t *testing.T) {
 	}
 }
 
+// A call that only reads is made again after a restart, under its own id and
+// before the model is asked; its return is recorded once.
+func TestARestartRepeatsACallThatOnlyReads(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	saw := ""
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(edit("c1"))
+		case 1:
+			return parts(use("c2", "read", m{"path": "workspace/a.sh"}))
+		default:
+			for _, p := range req.Messages[len(req.Messages)-1].Parts {
+				if p.Return != nil && !p.Return.IsError {
+					saw += p.Return.Content
+				}
+			}
+			return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
+		}
+	}
+	var l *mute
+	h.sleep()
+	h.wrap = func(real dispatch.Log) dispatch.Log {
+		l = &mute{Log: real, dead: make(chan struct{}), stop: func(d contract.Draft) bool {
+			p, ok := d.Data.(*contract.ToolReturned)
+			return ok && p.Name == "read"
+		}}
+		return l
+	}
+	h.wake()
+	run := h.submit("go")
+	<-l.dead
+	h.restart()
+	rep := h.report(run)
+	h.quiet()
+	if rep.Status != contract.RunDone || rep.Verified != contract.VerificationPass {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	if !strings.Contains(saw, "echo two") {
+		t.Errorf("the model was told %q, not what the file holds", saw)
+	}
+	called, returned := 0, 0
+	for _, p := range h.events("tool.called") {
+		if p.(*contract.ToolCalled).Name == "read" {
+			called++
+		}
+	}
+	for _, p := range h.events("tool.returned") {
+		if p.(*contract.ToolReturned).Name == "read" {
+			returned++
+		}
+	}
+	if called != 1 || returned != 1 {
+		t.Errorf("%d calls and %d returns are in the log", called, returned)
+	}
+}
+
+// mute is a log whose process dies at the first draft that stop knows.
+type mute struct {
+	dispatch.Log
+	stop func(contract.Draft) bool
+	dead chan struct{}
+	once sync.Once
+}
+
+func (l *mute) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	for _, d := range drafts {
+		if l.stop(d) {
+			l.once.Do(func() { close(l.dead) })
+		}
+	}
+	select {
+	case <-l.dead:
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	default:
+		return l.Log.Append(ctx, drafts...)
+	}
+}
+
 func TestARestartMakesOtherKindsAgain(t *testing.T) {
 	h := newHouse(t)
 	flag := filepath.Join(h.dir, "second")

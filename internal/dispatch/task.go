@@ -183,9 +183,7 @@ func (r *run) attempt(id string, n int, resume bool) (err error) {
 	t := r.s.byID[id]
 	a := &attempt{r: r, task: t.task, ref: TaskRef{Run: r.s.id, Task: id, Attempt: n}, base: t.base, began: r.d.o.Now(), used: map[string]bool{}}
 	a.task.Attempt = n
-	var turns []contract.TurnRecorded
 	if resume {
-		turns = t.resumable()
 		a.live = t.live
 		for _, c := range t.calls {
 			a.used[c.Call] = true
@@ -214,7 +212,7 @@ func (r *run) attempt(id string, n int, resume bool) (err error) {
 		}
 		err = errors.Join(err, a.undo())
 	}()
-	draft, err := a.converse(ctx, turns)
+	draft, err := a.converse(ctx, resume)
 	if err != nil && !fault.Is(err, fault.Exhausted) {
 		return err
 	}
@@ -261,7 +259,7 @@ func (a *attempt) begin(ctx context.Context, resume bool) error {
 }
 
 // converse opens the boxes, says so in the log, and lets the loop work.
-func (a *attempt) converse(ctx context.Context, turns []contract.TurnRecorded) (associate.Draft, error) {
+func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, error) {
 	r, o := a.r, a.r.d.o
 	if a.task.Kind != contract.KindGit {
 		id := boxID("t")
@@ -294,6 +292,12 @@ func (a *attempt) converse(ctx context.Context, turns []contract.TurnRecorded) (
 	crash.At("dispatch.task.started")
 	if err := r.settle(ctx); err != nil {
 		return associate.Draft{}, err
+	}
+	var turns []contract.TurnRecorded
+	if resume {
+		if turns, err = a.recorded(ctx); err != nil {
+			return associate.Draft{}, err
+		}
 	}
 	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.s.prompt.Model, MaxTurns: r.d.o.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx); err != nil {

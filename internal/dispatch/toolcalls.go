@@ -84,16 +84,20 @@ func (a *attempt) forwardCall(ctx context.Context, name, call string, args json.
 	if err != nil {
 		return tools.Result{}, err
 	}
-	about := contract.Draft{Role: contract.RoleAssociate, Subject: a.ref.Task, Task: a.ref.Task}
-	called := about
-	called.Type, called.ID = "tool.called", contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call))
-	called.Data = &contract.ToolCalled{Call: call, Name: name, Args: args, ReadOnly: readOnly, Attempt: a.ref.Attempt}
-	if _, err := a.r.append(ctx, called); err != nil {
+	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)),
+		Role: contract.RoleAssociate, Type: "tool.called", Subject: a.ref.Task, Task: a.ref.Task,
+		Data: &contract.ToolCalled{Call: call, Name: name, Args: args, ReadOnly: readOnly, Attempt: a.ref.Attempt}}); err != nil {
 		return tools.Result{}, err
 	}
 	crash.At("dispatch.tool.called")
+	return a.perform(ctx, call, name, args, readOnly)
+}
+
+// perform makes a call that is in the log, and records its return.
+func (a *attempt) perform(ctx context.Context, call, name string, args json.RawMessage, readOnly bool) (tools.Result, error) {
 	began := time.Now()
 	var res tools.Result
+	var err error
 	if name == "git" {
 		res, err = a.git(ctx, args)
 	} else {
@@ -115,14 +119,34 @@ func (a *attempt) forwardCall(ctx context.Context, name, call string, args json.
 			return tools.Result{}, fault.Wrap("dispatch.tool", err)
 		}
 	}
-	returned := about
-	returned.Type, returned.ID = "tool.returned", contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call))
-	returned.Data = ret
-	if _, err := a.r.append(ctx, returned); err != nil {
+	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)),
+		Role: contract.RoleAssociate, Type: "tool.returned", Subject: a.ref.Task, Task: a.ref.Task, Data: ret}); err != nil {
 		return tools.Result{}, err
 	}
 	res.Data = nil
 	return res, nil
+}
+
+// recorded returns the turns an interrupted attempt goes on from. The calls
+// under way when it was interrupted that only read are made again: on the
+// attempt's tree as it stands they harm nothing, and the model need not ask
+// twice. All others stay unknown, and the model is told.
+func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error) {
+	a.r.mu.Lock()
+	t := a.r.s.byID[a.ref.Task]
+	open := t.unreturned()
+	a.r.mu.Unlock()
+	for _, c := range open {
+		if !c.ReadOnly || tools.CheckArgs(c.Name, c.Args) != nil {
+			continue
+		}
+		if _, err := a.perform(ctx, c.Call, c.Name, c.Args, true); err != nil {
+			return nil, fmt.Errorf("repeat the call of %s that a restart interrupted: %w", c.Name, err)
+		}
+	}
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	return t.resumable(), nil
 }
 
 // admit decides whether the attempt may make a call, and counts it.

@@ -262,6 +262,32 @@ func TestRepetitionWarnsThenStops(t *testing.T) {
 	}
 }
 
+// What a model asked for in one breath is no reason to stop it: it is told
+// first, and stopped when it goes on.
+func TestRepetitionWithinOneTurnWarnsFirst(t *testing.T) {
+	var same []contract.Part
+	for i := range 8 {
+		same = append(same, use(fmt.Sprint("c", i), "echo", `{"text":"same"}`))
+	}
+	w := newWire(t, say(same...), say(use("z", "end", `{"text":"x"}`)))
+	if out := run(t, options(w, &bench{})); out.Reason != harness.Finished {
+		t.Fatalf("%+v", out)
+	}
+	notes := 0
+	for _, m := range w.reqs[len(w.reqs)-1].Messages {
+		for _, p := range m.Parts {
+			notes += strings.Count(p.Text, "same arguments")
+		}
+	}
+	if notes != 1 {
+		t.Errorf("the model was warned %d times", notes)
+	}
+	w = newWire(t, say(same...), say(use("y", "echo", `{"text":"same"}`)), say(use("z", "end", `{"text":"x"}`)))
+	if out := run(t, options(w, &bench{})); out.Reason != harness.Repetition {
+		t.Fatalf("a model that goes on: %+v", out)
+	}
+}
+
 func TestARepeatedTestAfterAChangeIsProgress(t *testing.T) {
 	var play []func(http.ResponseWriter, *http.Request, contract.TurnRequest)
 	for i := range 8 {

@@ -318,11 +318,16 @@ func (l *loop) call(ctx context.Context, c contract.ToolCall, broken string) (re
 		}
 		ok = true
 	}
-	switch n := l.seen.add(c, ret, ok && !ret.IsError && !l.Tools.ReadOnly(c.Name)); {
-	case ret.End:
-	case n >= l.Limits.RepeatStop:
+	key, n := l.seen.add(c, ret, ok && !ret.IsError && !l.Tools.ReadOnly(c.Name))
+	if ret.End || n < l.Limits.RepeatWarn {
+		return ret, ok, nil
+	}
+	// It is stopped for going on after it could read the warning, not for what
+	// it had already asked for in the same turn.
+	switch fresh, heard := l.seen.warn(key, l.index); {
+	case heard && n >= l.Limits.RepeatStop:
 		l.stopWith = fmt.Sprintf("The model made the same call of %s %d times with the same outcome.", c.Name, n)
-	case n >= l.Limits.RepeatWarn:
+	case heard || fresh:
 		l.notes = append(l.notes, fmt.Sprintf("You have called %s %d times with the same arguments and the same outcome. Try something else.", c.Name, n))
 	}
 	return ret, ok, nil

@@ -222,19 +222,25 @@ func oneLine(s string, max int) string {
 }
 
 // repeats counts calls that were made with the same arguments and outcome.
-type repeats struct{ counts map[[32]byte]int }
+type repeats struct {
+	counts map[[32]byte]int
+	warned map[[32]byte]int // the turn in which the model was first to be told
+}
 
-func newRepeats() *repeats { return &repeats{counts: map[[32]byte]int{}} }
+func newRepeats() *repeats {
+	return &repeats{counts: map[[32]byte]int{}, warned: map[[32]byte]int{}}
+}
 
-// add counts one call and returns how often it was seen. A call that changed
-// something for the first time starts the count of everything else anew: the
-// same test run after an edit is progress, not repetition.
-func (r *repeats) add(c contract.ToolCall, ret Return, changed bool) int {
+// add counts one call and returns what it is counted under and how often it was
+// seen. A call that changed something for the first time starts the count of
+// everything else anew: the same test run after an edit is progress, not
+// repetition.
+func (r *repeats) add(c contract.ToolCall, ret Return, changed bool) (key [32]byte, n int) {
 	var canon bytes.Buffer
 	if json.Compact(&canon, c.Args) != nil {
 		canon.Write(c.Args)
 	}
-	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%t\x00%s", c.Name, canon.Bytes(), ret.IsError, ret.Content))
+	key = sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%t\x00%s", c.Name, canon.Bytes(), ret.IsError, ret.Content))
 	if changed && r.counts[key] == 0 {
 		mine := map[[32]byte]int{}
 		for k, n := range r.counts {
@@ -242,8 +248,19 @@ func (r *repeats) add(c contract.ToolCall, ret Return, changed bool) int {
 				mine[k] = 1
 			}
 		}
-		r.counts = mine
+		r.counts, r.warned = mine, map[[32]byte]int{}
 	}
 	r.counts[key]++
-	return r.counts[key]
+	return key, r.counts[key]
+}
+
+// warn notes that the model is to be told of a repetition, in this turn's
+// returns. fresh says that this turn does not tell it yet, heard that an
+// earlier one did.
+func (r *repeats) warn(key [32]byte, turn int) (fresh, heard bool) {
+	first, told := r.warned[key]
+	if !told {
+		r.warned[key] = turn
+	}
+	return !told, told && first < turn
 }
