@@ -78,7 +78,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 		_ = os.Remove(b.dir) // only if nothing else is in it
 		return err
 	})
-	locks := []string{filepath.Join(b.run, "lock")}
+	locks := []string{filepath.Join(b.run, lockName)}
 	if spec.Lock != "" {
 		locks = append(locks, spec.Lock)
 	}
@@ -316,15 +316,20 @@ func (b *box) reap() {
 	close(b.done)
 }
 
-// sweep kills what bubblewrap left in the box's group. Killed while it starts, it
-// leaves a child that waits for it for ever and is not yet set to die with it.
+// sweep kills what bubblewrap left behind. Killed while it starts, it leaves a
+// child that waits for it for ever and is not yet set to die with it. Without a
+// group, that child is known by the box's lock, which it inherited.
 func (b *box) sweep() {
-	if b.group == nil {
-		return
-	}
+	b.mu.Lock()
+	started := b.pidfd >= 0
+	b.mu.Unlock()
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		pids := b.group.members()
+		if !started {
+			pids = append(pids, holders(filepath.Join(b.run, lockName))...)
+		}
 		left := 0
-		for _, pid := range b.group.members() {
+		for _, pid := range pids {
 			if pid != os.Getpid() {
 				left++
 				_ = unix.Kill(pid, unix.SIGKILL) // gone meanwhile, or about to be

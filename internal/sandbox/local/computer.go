@@ -157,7 +157,7 @@ func (c *computer) sweep(ctx context.Context) error {
 				g.dirs[controller] = dir
 			}
 		}
-		lock, err := awaitLock(ctx, filepath.Join(run, "lock"), g)
+		lock, err := awaitLock(ctx, filepath.Join(run, lockName), g)
 		if err != nil {
 			return fault.New("", fault.InUse, "Stop the other choir process that runs this computer.", fmt.Errorf("box %s still lives: %w", e.Name(), err))
 		}

@@ -12,6 +12,10 @@ import (
 // ownerFile names, in a box's run directory, the process that opened the box.
 const ownerFile = "owner"
 
+// lockName is the file in a box's run directory that is locked while anything
+// of the box lives.
+const lockName = "lock"
+
 // processID names a process for good: its number and when it started, since
 // numbers are used again. It is "" when there is no such process.
 func processID(pid int) string {
