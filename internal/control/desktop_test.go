@@ -70,6 +70,8 @@ func (v *vite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/":
 		h.Set("Content-Type", "text/html")
+		h.Set("Etag", `"page"`)
+		h.Set("Cache-Control", "max-age=600")
 		_, _ = io.WriteString(w, v.html)
 	case strings.HasSuffix(r.URL.Path, ".tsx"):
 		h.Set("Content-Type", "text/javascript")
@@ -102,11 +104,32 @@ func TestDesktopPageFromBuildAndLive(t *testing.T) {
 			t.Errorf("the policy lacks %s: %s", want, csp)
 		}
 	}
-	for _, foreign := range []string{"*", "https:", "unsafe-eval' ", "http://evil"} {
+	for _, foreign := range []string{"*", "https:", "'unsafe-", "http://evil"} {
 		if strings.Contains(csp, " "+foreign) {
 			t.Errorf("the policy allows %s", foreign)
 		}
 	}
+	// A nonce that somebody has seen allows nothing: every answer has its own, in
+	// the policy and in the page, and none is ever answered from a cache.
+	seen := map[string]bool{}
+	fresh := func(ask ...string) {
+		t.Helper()
+		res := w.ask("GET", hostOf(origin), "/", "", append(append(iframed[:len(iframed):len(iframed)], cookie), ask...)...)
+		csp := res.Header.Get("Content-Security-Policy")
+		_, after, ok := strings.Cut(csp, "style-src 'self' 'nonce-")
+		nonce, _, _ := strings.Cut(after, "'")
+		if !ok || len(nonce) < 20 || seen[nonce] || !strings.Contains(csp, "script-src 'self' 'nonce-"+nonce+"'") ||
+			!strings.Contains(res.body, ` nonce="`+nonce+`" `) || strings.Contains(res.body, "CHOIR_NONCE") {
+			t.Errorf("the nonce %q is not this answer's own: %s\n%s", nonce, csp, res.body)
+		}
+		seen[nonce] = true
+		if res.StatusCode != 200 || res.Header.Get("Etag") != "" || res.Header.Get("Last-Modified") != "" || res.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("the page may be answered from a cache: %d %v", res.StatusCode, res.Header)
+		}
+	}
+	conditions := []string{`If-None-Match: "page", *`, "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT"}
+	fresh()
+	fresh(conditions...)
 	for name, want := range map[string]string{"Origin-Agent-Cluster": "?1", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
 		if got := res.Header.Get(name); got != want {
 			t.Errorf("%s is %q", name, got)
@@ -126,6 +149,14 @@ func TestDesktopPageFromBuildAndLive(t *testing.T) {
 		}
 	}
 	<-v.asked
+	fresh()
+	fresh(conditions...)
+	for range 2 {
+		// Else the dev server could say that nothing has changed.
+		if asked := <-v.asked; asked.Header.Get("If-None-Match") != "" || asked.Header.Get("If-Modified-Since") != "" {
+			t.Errorf("the box was asked for its page on a condition: %v", asked.Header)
+		}
+	}
 	// The page of the build is still open somewhere: its assets are still there.
 	own := append(fetched(origin)[1:3:3], "Sec-Fetch-Dest: script", cookie)
 	if res := w.ask("GET", hostOf(origin), "/assets/app-1.js", "", own...); res.StatusCode != 200 || res.body != "export {}" {
