@@ -208,6 +208,16 @@ func fit(v reflect.Value) {
 	case *contract.DocumentRevised:
 		p.Base, p.Path = p.Revision-1, "artifacts/a/b.md"
 		p.SHA256 = contract.NewBlobRef(sha256.Sum256([]byte(p.Body)))
+	case *contract.DocumentProposed:
+		p.SHA256 = contract.NewBlobRef(sha256.Sum256([]byte(p.Body)))
+	case *contract.ProposalResolved:
+		p.Revision, p.Successor = 0, ""
+		switch p.Resolution {
+		case contract.ProposalAccepted:
+			p.Revision = 7
+		case contract.ProposalSuperseded:
+			p.Successor = contract.DeriveID(p.Proposal, "successor")
+		}
 	case *contract.Theme:
 		p.Scheme, p.Colors = "dark", map[string]string{}
 		for _, name := range contract.ThemeColors {

@@ -270,6 +270,13 @@ func TestNestedValuesAreBounded(t *testing.T) {
 		{"steps[0].git.ref", with(task, func(t *contract.DirectorTask) {
 			t.Kind, t.Steps = contract.KindGit, []contract.Step{{Git: &contract.GitStep{Op: contract.GitRestore}}}
 		}).Validate()},
+		{"sha256", contract.DocumentProposed{Proposal: task.Run, Document: task.ID, Author: "a", SHA256: contract.NewBlobRef([32]byte{}), Body: "b"}.Validate()},
+		{"revision", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: contract.ProposalAccepted, By: "u"}.Validate()},
+		{"revision", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: contract.ProposalDismissed, By: "u", Revision: 1}.Validate()},
+		{"successor", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: contract.ProposalSuperseded, By: "u"}.Validate()},
+		{"successor", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: contract.ProposalSuperseded, By: "u", Successor: task.Run}.Validate()},
+		{"successor", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: contract.ProposalAccepted, By: "u", Revision: 1, Successor: task.ID}.Validate()},
+		{"resolution", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: "maybe", By: "u"}.Validate()},
 		{"sha256", contract.DocumentRevised{Document: task.ID, Title: "t", Path: "artifacts/x.md", Revision: 1, Author: "a", SHA256: contract.NewBlobRef([32]byte{}), Body: "b"}.Validate()},
 	} {
 		if fe := contract.AsFieldError(c.err); fe == nil || fe.Field != c.field {

@@ -16,6 +16,7 @@ var _ = []bool{
 	enum(PlanOpen, PlanActive, PlanDone, PlanFailed, PlanDropped),
 	enum(CommandPause, CommandResume, CommandCancel),
 	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointAfter, CheckpointSafety, CheckpointRestore),
+	enum(ProposalAccepted, ProposalDismissed, ProposalSuperseded),
 	enum(WindowNormal, WindowMinimised, WindowMaximised),
 	enum(ResultOK, ResultFailed, ResultNeedsInput, ResultCancelled, ResultRefused),
 	enum(ChangeAdded, ChangeModified, ChangeDeleted, ChangeMode),
@@ -47,6 +48,29 @@ func (p DocumentRevised) cross() error {
 	}
 	if p.SHA256 != NewBlobRef(sha256.Sum256([]byte(p.Body))) {
 		return fieldErr("sha256", "is not that of the body")
+	}
+	return nil
+}
+
+func (p DocumentProposed) cross() error {
+	if p.SHA256 != NewBlobRef(sha256.Sum256([]byte(p.Body))) {
+		return fieldErr("sha256", "is not that of the body")
+	}
+	return nil
+}
+
+func (p ProposalResolved) cross() error {
+	switch {
+	case p.Resolution == ProposalAccepted && p.Revision == 0:
+		return fieldErr("revision", "is required for an accepted proposal")
+	case p.Resolution != ProposalAccepted && p.Revision != 0:
+		return fieldErr("revision", "is only for an accepted proposal")
+	case p.Resolution == ProposalSuperseded && p.Successor == "":
+		return fieldErr("successor", "is required for a superseded proposal")
+	case p.Resolution != ProposalSuperseded && p.Successor != "":
+		return fieldErr("successor", "is only for a superseded proposal")
+	case p.Successor == p.Proposal:
+		return fieldErr("successor", "is the proposal itself")
 	}
 	return nil
 }

@@ -100,6 +100,27 @@ type (
 		SHA256   BlobRef `json:"sha256" v:"required"`
 		Body     string  `json:"body" v:"max=4194304"` // Markdown
 	}
+	// DocumentProposed is a change to a living document that was not made: it
+	// touches text that somebody else wrote since its base. It holds the whole
+	// text as its author wanted it; a user accepts or dismisses it.
+	DocumentProposed struct {
+		Proposal string  `json:"proposal" v:"required,id"`
+		Document string  `json:"document" v:"required,id"`
+		Base     int     `json:"base" v:"min=0,max=2147483647"` // the revision it was made from; 0: none of them
+		Author   string  `json:"author" v:"required,max=200"`
+		SHA256   BlobRef `json:"sha256" v:"required"`
+		Body     string  `json:"body" v:"max=4194304"` // Markdown
+	}
+	// ProposalResolved ends a proposal. Revision holds an accepted one's text;
+	// Successor is the proposal that a superseded one made way for.
+	ProposalResolved struct {
+		Proposal   string     `json:"proposal" v:"required,id"`
+		Document   string     `json:"document" v:"required,id"`
+		Resolution Resolution `json:"resolution" v:"required"`
+		By         string     `json:"by" v:"required,max=200"`
+		Revision   int        `json:"revision,omitempty" v:"min=0,max=2147483647"`
+		Successor  string     `json:"successor,omitempty" v:"id"`
+	}
 	// ThemeChanged delivers the theme file; Theme is the file's JSON.
 	ThemeChanged struct {
 		Theme  Theme   `json:"theme"`
@@ -189,6 +210,16 @@ type (
 	}
 )
 
+// Resolution is how a proposal ended.
+type Resolution string
+
+// How a proposal ended.
+const (
+	ProposalAccepted   Resolution = "accepted"   // by a user; its text is in the document
+	ProposalDismissed  Resolution = "dismissed"  // by a user
+	ProposalSuperseded Resolution = "superseded" // a newer one took its place
+)
+
 // WindowState says how a window is shown.
 type WindowState string
 
@@ -228,6 +259,12 @@ func (p PublishFinished) Validate() error { return check(p) }
 
 // Validate implements Payload.
 func (p DocumentRevised) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p DocumentProposed) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p ProposalResolved) Validate() error { return check(p) }
 
 // Validate implements Payload.
 func (p ThemeChanged) Validate() error { return check(p) }
@@ -281,6 +318,8 @@ func init() {
 	register[PublishStarted](TypeInfo{Type: "publish.started", Doc: "A task's merged tree is being applied.", Roles: system, Projected: true})
 	register[PublishFinished](TypeInfo{Type: "publish.finished", Doc: "A task's merged tree is applied.", Roles: system, Projected: true})
 	register[DocumentRevised](TypeInfo{Type: "document.revised", Doc: "One revision of a living document.", Roles: []Role{RoleUser, RoleDirector, RoleAssociate, RoleSystem}, Projected: true})
+	register[DocumentProposed](TypeInfo{Type: "document.proposed", Doc: "A change to a living document waits for a user.", Roles: []Role{RoleDirector, RoleAssociate, RoleSystem}, Projected: true})
+	register[ProposalResolved](TypeInfo{Type: "proposal.resolved", Doc: "A proposed change was accepted, dismissed or superseded.", Roles: either, Projected: true})
 	register[ThemeChanged](TypeInfo{Type: "theme.changed", Doc: "The theme file changed and is valid.", Roles: system, Projected: true})
 	register[ThemeRefused](TypeInfo{Type: "theme.refused", Doc: "The theme file changed and is not valid.", Roles: system})
 	register[EgressDecided](TypeInfo{Type: "egress.allowed", Doc: "A box was let out to one host.", Roles: system, Projected: true})

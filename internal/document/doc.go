@@ -7,5 +7,9 @@
 // touched since is refused with a ConflictError; a user's change wins over an
 // agent's.
 //
+// What is refused can be kept as a proposal: the whole text with its base,
+// which waits until a user accepts it, as a merge in which it wins, or
+// dismisses it.
+//
 // RunView renders the document of a run from its state.
 package document

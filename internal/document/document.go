@@ -19,6 +19,7 @@ import (
 type Log interface {
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	Last() uint64
+	CID() contract.CID
 }
 
 // State is where documents are read from; *state.Store is one.
@@ -28,6 +29,11 @@ type State interface {
 	DocumentAt(ctx context.Context, path string) (string, error)
 	Revision(ctx context.Context, document string, revision int) (state.Revision, error)
 	Revisions(ctx context.Context, document string, after, limit int) ([]state.Revision, error)
+	RevisionOf(ctx context.Context, document string, text contract.BlobRef) (int, error)
+	RevisionBy(ctx context.Context, document, source, event string) (int, error)
+	Proposals(ctx context.Context, f state.ProposalFilter) ([]state.Proposal, error)
+	Proposal(ctx context.Context, document, id string) (state.Proposal, error)
+	Event(ctx context.Context, source, id string) (state.Event, error)
 }
 
 // MaxBody bounds a document, in bytes.
@@ -42,6 +48,9 @@ type Documents struct {
 	log   Log
 	state State
 	paths sync.Mutex // held while a new document's path is chosen and taken
+	// proposing is held while proposals are made or resolved. Nobody else does:
+	// the log has one owner, and the owner one Documents.
+	proposing sync.Mutex
 }
 
 // New returns the documents whose revisions are in log and, projected, in st.
@@ -196,23 +205,40 @@ func (d *Documents) userSince(ctx context.Context, id string, base int) (bool, e
 
 // append writes a revision if the newest event about its document is last.
 func (d *Documents) append(ctx context.Context, last uint64, r Revision, by Author) (Revision, error) {
-	if len(r.Body) > MaxBody {
-		return Revision{}, fault.New("document.append", fault.Exhausted, "Split the document.", fmt.Errorf("the body is %d bytes long; at most %d are allowed", len(r.Body), MaxBody))
+	draft, err := r.draft(last, by)
+	if err != nil {
+		return Revision{}, err
 	}
-	r.Author, r.SHA256 = by.Name, contract.NewBlobRef(sha256.Sum256([]byte(r.Body)))
-	data := &contract.DocumentRevised{Document: r.ID, Title: r.Title, Path: r.Path, Revision: r.Revision, Base: r.Revision - 1, Author: by.Name, SHA256: r.SHA256, Body: r.Body}
-	if err := data.Validate(); err != nil {
-		return Revision{}, fault.New("document.append", fault.Invalid, "", err)
-	}
-	events, err := d.log.Append(ctx, contract.Draft{
-		Role: by.Role, User: by.User, Type: "document.revised", Subject: r.ID, Data: data,
-		Run: by.Run, Task: by.Task, Causation: by.Cause, Expect: &contract.Expect{Last: last},
-	})
+	events, err := d.log.Append(ctx, draft)
 	if err != nil {
 		return Revision{}, err
 	}
 	r.Seq = events[0].Sequence
 	return r, nil
+}
+
+// draft makes the event of a revision by an author, conditional on last, and
+// fills in what the revision has of them.
+func (r *Revision) draft(last uint64, by Author) (contract.Draft, error) {
+	const op = "document.draft"
+	if len(r.Body) > MaxBody {
+		return contract.Draft{}, tooLong(op, len(r.Body))
+	}
+	r.Author, r.SHA256 = by.Name, hashOf(r.Body)
+	data := &contract.DocumentRevised{Document: r.ID, Title: r.Title, Path: r.Path, Revision: r.Revision, Base: r.Revision - 1, Author: by.Name, SHA256: r.SHA256, Body: r.Body}
+	if err := data.Validate(); err != nil {
+		return contract.Draft{}, fault.New(op, fault.Invalid, "", err)
+	}
+	return contract.Draft{
+		Role: by.Role, User: by.User, Type: "document.revised", Subject: r.ID, Data: data,
+		Run: by.Run, Task: by.Task, Causation: by.Cause, Expect: &contract.Expect{Last: last},
+	}, nil
+}
+
+func hashOf(body string) contract.BlobRef { return contract.NewBlobRef(sha256.Sum256([]byte(body))) }
+
+func tooLong(op string, n int) error {
+	return fault.New(op, fault.Exhausted, "Split the document.", fmt.Errorf("the body is %d bytes long; at most %d are allowed", n, MaxBody))
 }
 
 // fresh is Get once everything in the log is projected.

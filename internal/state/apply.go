@@ -53,6 +53,8 @@ var projections = map[string]projection{
 	"publish.started":       on(publishStarted),
 	"publish.finished":      on(publishFinished),
 	"document.revised":      on(documentRevised),
+	"document.proposed":     on(documentProposed),
+	"proposal.resolved":     on(proposalResolved),
 	"theme.changed":         on(themeChanged),
 	"egress.allowed":        on(egressDecided),
 	"egress.denied":         on(egressDecided),

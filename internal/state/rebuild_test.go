@@ -212,7 +212,7 @@ func scramble(t *rapid.T) *memLog {
 			e.Type, e.Data = typ, b
 		}
 		attempt := rapid.IntRange(1, 2).Draw(t, "attempt")
-		switch rapid.IntRange(0, 13).Draw(t, "kind") {
+		switch rapid.IntRange(0, 15).Draw(t, "kind") {
 		case 0, 1:
 			data("prompt.submitted", &contract.PromptSubmitted{Text: "p"})
 			e.ID, e.Run = pick("prompt id"), ""
@@ -241,6 +241,16 @@ func scramble(t *rapid.T) *memLog {
 			e.Type, e.Data = "never.heard", json.RawMessage(`{"x":1}`)
 		case 13:
 			e.Type, e.DataRef = "run.planned", blobRef(pick("blob"))
+		case 14:
+			data("document.proposed", &contract.DocumentProposed{Proposal: pick("proposal"), Document: task, Base: rapid.IntRange(0, 3).Draw(t, "base"), Author: "a", SHA256: blobRef("p"), Body: "p"})
+			e.Source = contract.Source(cid, contract.RoleAssociate)
+		case 15:
+			p := &contract.ProposalResolved{Proposal: pick("proposal"), Document: task, Resolution: contract.ProposalDismissed, By: "u"}
+			if rapid.Bool().Draw(t, "accepted") {
+				p.Resolution, p.Revision = contract.ProposalAccepted, 2
+			}
+			data("proposal.resolved", p)
+			e.Source = contract.Source(cid, rapid.SampledFrom([]contract.Role{contract.RoleUser, contract.RoleSystem}).Draw(t, "by"))
 		}
 		if n := len(l.events); n > 0 && rapid.IntRange(0, 5).Draw(t, "duplicate") == 0 {
 			e = l.events[rapid.IntRange(0, n-1).Draw(t, "of")]

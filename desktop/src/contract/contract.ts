@@ -24,6 +24,9 @@ export type OnFailure = 'rollback' | 'keep'
 /** PlanStatus is where a plan item stands. */
 export type PlanStatus = 'open' | 'active' | 'done' | 'failed' | 'dropped'
 
+/** Resolution is how a proposal ended. */
+export type Resolution = 'accepted' | 'dismissed' | 'superseded'
+
 /** ResultStatus is how a task ended. */
 export type ResultStatus = 'ok' | 'failed' | 'needs_input' | 'cancelled' | 'refused'
 
@@ -236,6 +239,18 @@ export interface DirectorTask {
   want: Want
 }
 
+/** DocumentProposed is a change to a living document that was not made: it touches text that somebody else wrote since its base. It holds the whole text as its author wanted it; a user accepts or dismisses it. */
+export interface DocumentProposed {
+  proposal: string
+  document: string
+  /** the revision it was made from; 0: none of them */
+  base: number
+  author: string
+  sha256: string
+  /** Markdown */
+  body: string
+}
+
 /** DocumentRevised is one revision of a living document, whole. Revision 1 creates it. */
 export interface DocumentRevised {
   document: string
@@ -372,6 +387,16 @@ export interface PromptSubmitted {
   text: string
   model?: string
   budget?: Budget
+}
+
+/** ProposalResolved ends a proposal. Revision holds an accepted one's text; Successor is the proposal that a superseded one made way for. */
+export interface ProposalResolved {
+  proposal: string
+  document: string
+  resolution: Resolution
+  by: string
+  revision?: number
+  successor?: string
 }
 
 /** PublishFinished says that every path of a publish is in the live tree. */
@@ -741,6 +766,8 @@ export interface EventData {
   'desktop.broke': DesktopBroke
   /** A build of the desktop is kept. */
   'desktop.built': DesktopBuilt
+  /** A change to a living document waits for a user. */
+  'document.proposed': DocumentProposed
   /** One revision of a living document. */
   'document.revised': DocumentRevised
   /** A box was let out to one host. */
@@ -753,6 +780,8 @@ export interface EventData {
   'file.written': FileWritten
   /** A person's intention; it causes a run. */
   'prompt.submitted': PromptSubmitted
+  /** A proposed change was accepted, dismissed or superseded. */
+  'proposal.resolved': ProposalResolved
   /** A task's merged tree is applied. */
   'publish.finished': PublishFinished
   /** A task's merged tree is being applied. */
@@ -830,12 +859,14 @@ export const EVENT_TYPES = [
   'computer.woken',
   'desktop.broke',
   'desktop.built',
+  'document.proposed',
   'document.revised',
   'egress.allowed',
   'egress.denied',
   'file.removed',
   'file.written',
   'prompt.submitted',
+  'proposal.resolved',
   'publish.finished',
   'publish.started',
   'question.answered',

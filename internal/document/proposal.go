@@ -1,0 +1,311 @@
+package document
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+)
+
+// MaxOpen bounds the proposals of one document that wait for a user; beyond it
+// the oldest makes way.
+const MaxOpen = 20
+
+// Resolved is how a proposal ended.
+type Resolved struct {
+	Proposal   string
+	Resolution contract.Resolution
+	Revision   int // that holds an accepted one's text
+	Seq        uint64
+}
+
+// Preview is what accepting an open proposal would do. Overlaps are the places
+// where the proposal's text would take the place of what was written since its
+// base; Ours is what is there now.
+type Preview struct {
+	Head     Revision
+	Merged   string
+	Overlaps []Conflict
+}
+
+// Propose keeps a change that Revise refuses: body, written on revision base (0:
+// on a text that is no revision), waits for a user. Nothing of it is applied.
+// Key names the change, so that a repeated call makes one proposal; without a
+// key its text does. An open proposal of the same task, or of the same author
+// and run where there is no task, makes way for it. A change that has no effect
+// on the newest revision gives ok = false.
+func (d *Documents) Propose(ctx context.Context, id string, base int, body string, by Author, key string) (p state.Proposal, ok bool, err error) {
+	const op = "document.Propose"
+	d.proposing.Lock()
+	defer d.proposing.Unlock()
+	head, err := d.fresh(ctx, id)
+	if err != nil {
+		return p, false, fault.Wrap(op, err)
+	}
+	if base < 0 || base > head.Revision {
+		return p, false, fault.New(op, fault.Invalid, "", &contract.FieldError{Field: "base", Reason: fmt.Sprintf("is revision %d; the document is at %d", base, head.Revision)})
+	}
+	if len(body) > MaxBody {
+		return p, false, fault.Wrap(op, tooLong("", len(body)))
+	}
+	sum := hashOf(body)
+	if key == "" {
+		key = fmt.Sprintf("%s\x00%s\x00%s\x00%s\x00%d\x00%s", by.Role, by.Name, by.Run, by.Task, base, sum)
+	}
+	proposal := contract.DeriveID(id, "proposal:"+key)
+	switch p, err = d.state.Proposal(ctx, id, proposal); {
+	case fault.Is(err, fault.NotFound):
+	case err != nil:
+		return p, false, fault.Wrap(op, err)
+	default:
+		// It was made before. A crash may have come before what it supersedes
+		// was resolved.
+		if p.Status == state.ProposalOpen {
+			err = d.makeWay(ctx, p)
+		}
+		return p, true, fault.Wrap(op, err)
+	}
+	p = state.Proposal{ID: proposal, Document: id, Base: base, Author: by.Name, Role: by.Role, SHA256: sum, Run: by.Run, Task: by.Task, Status: state.ProposalOpen, Body: body}
+	switch v, err := d.preview(ctx, head, p); {
+	case err != nil:
+		return p, false, fault.Wrap(op, err)
+	case v.Merged == head.Body:
+		return state.Proposal{}, false, nil
+	}
+	events, err := d.log.Append(ctx, contract.Draft{
+		// The proposal is its event: what follows from it names it as its cause.
+		ID: proposal, Role: by.Role, Type: "document.proposed", Subject: proposalsOf(id),
+		Data: &contract.DocumentProposed{Proposal: proposal, Document: id, Base: base, Author: by.Name, SHA256: sum, Body: body},
+		Run:  by.Run, Task: by.Task, Causation: by.Cause,
+	})
+	if err != nil {
+		return p, false, fault.Wrap(op, err)
+	}
+	p.Seq = events[0].Sequence
+	return p, true, fault.Wrap(op, d.makeWay(ctx, p))
+}
+
+// proposalsOf is the subject of the events about a document's proposals. It is
+// not the document's own, which revisions are conditional on.
+func proposalsOf(document string) string { return "proposals/" + document }
+
+// makeWay resolves the open proposals that a newer one takes the place of.
+func (d *Documents) makeWay(ctx context.Context, newest state.Proposal) error {
+	if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+		return err
+	}
+	open, err := d.state.Proposals(ctx, state.ProposalFilter{Document: newest.Document, Open: true, Before: newest.Seq, Limit: state.MaxPage})
+	if err != nil {
+		return err
+	}
+	var drafts []contract.Draft
+	stay := 1
+	for _, p := range open { // newest first
+		if !sameHand(p, newest) && stay < MaxOpen {
+			stay++
+			continue
+		}
+		drafts = append(drafts, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalSuperseded, By: newest.Author, Successor: newest.ID},
+			Author{Role: contract.RoleSystem, Cause: newest.ID}))
+	}
+	_, err = d.log.Append(ctx, drafts...)
+	return err
+}
+
+// sameHand reports whether two proposals are by the same task, or by the same
+// author of a run where neither is a task's.
+func sameHand(a, b state.Proposal) bool {
+	if a.Task != "" || b.Task != "" {
+		return a.Task == b.Task
+	}
+	return a.Role == b.Role && a.Author == b.Author && a.Run == b.Run
+}
+
+// resolution drafts the end of a proposal. Its id derives from the proposal's,
+// so that the same end again is the same event.
+func resolution(p state.Proposal, how contract.ProposalResolved, by Author) contract.Draft {
+	how.Proposal, how.Document = p.ID, p.Document
+	return contract.Draft{
+		ID: contract.DeriveID(p.ID, "resolved"), Role: by.Role, User: by.User, Type: "proposal.resolved", Subject: proposalsOf(p.Document),
+		Data: &how, Causation: by.Cause,
+	}
+}
+
+// Proposals lists proposals without their bodies, newest first.
+func (d *Documents) Proposals(ctx context.Context, f state.ProposalFilter) ([]state.Proposal, error) {
+	list, err := d.state.Proposals(ctx, f)
+	return list, fault.Wrap("document.Proposals", err)
+}
+
+// Proposal returns one proposal of a document, with its body.
+func (d *Documents) Proposal(ctx context.Context, document, id string) (state.Proposal, error) {
+	p, err := d.state.Proposal(ctx, document, id)
+	return p, fault.Wrap("document.Proposal", err)
+}
+
+// Preview says what accepting a proposal, with its body, would do to the newest
+// revision.
+func (d *Documents) Preview(ctx context.Context, p state.Proposal) (Preview, error) {
+	head, err := d.Get(ctx, p.Document)
+	if err != nil {
+		return Preview{}, fault.Wrap("document.Preview", err)
+	}
+	v, err := d.preview(ctx, head, p)
+	return v, fault.Wrap("document.Preview", err)
+}
+
+// preview merges a proposal into a revision. Where both changed the same lines
+// the proposal's text is there.
+func (d *Documents) preview(ctx context.Context, head Revision, p state.Proposal) (Preview, error) {
+	base := ""
+	if p.Base > 0 {
+		r, err := d.state.Revision(ctx, p.Document, p.Base)
+		if err != nil {
+			return Preview{}, err
+		}
+		base = r.Body
+	}
+	merged, overlaps := Merge(base, head.Body, p.Body)
+	return Preview{head, merged, overlaps}, nil
+}
+
+// Accept merges a proposal into the newest revision, the proposal's text winning
+// where both changed the same lines, as a revision by the user whose cause is
+// the proposal. Accepting it again answers the same; one that was dismissed or
+// superseded is a fault.Conflict.
+func (d *Documents) Accept(ctx context.Context, document, id string, by Author) (Resolved, error) {
+	const op = "document.Accept"
+	d.proposing.Lock()
+	defer d.proposing.Unlock()
+	for range maxTries {
+		p, err := d.freshProposal(ctx, document, id)
+		if err != nil {
+			return Resolved{}, fault.Wrap(op, err)
+		}
+		if p.Status != state.ProposalOpen {
+			done, err := ended(p, contract.ProposalAccepted)
+			return done, fault.Wrap(op, err)
+		}
+		drafts, revision, err := d.acceptance(ctx, p, by)
+		if err != nil {
+			return Resolved{}, fault.Wrap(op, err)
+		}
+		drafts = append(drafts, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalAccepted, By: by.Name, Revision: revision},
+			Author{Role: contract.RoleUser, User: by.User, Cause: p.ID}))
+		events, err := d.log.Append(ctx, drafts...)
+		if !fault.Is(err, fault.Conflict) {
+			if err != nil {
+				return Resolved{}, fault.Wrap(op, err)
+			}
+			return Resolved{p.ID, contract.ProposalAccepted, revision, events[len(events)-1].Sequence}, nil
+		}
+	}
+	return Resolved{}, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("the document moved %d times while a proposal was merged", maxTries))
+}
+
+// acceptance drafts the revision that an accepted proposal makes: none if it was
+// made before a crash, or if the document says what was proposed already.
+func (d *Documents) acceptance(ctx context.Context, p state.Proposal, by Author) (drafts []contract.Draft, revision int, err error) {
+	switch revision, err = d.accepted(ctx, p); {
+	case err == nil:
+		return nil, revision, nil
+	case !fault.Is(err, fault.NotFound):
+		return nil, 0, err
+	}
+	head, err := d.Get(ctx, p.Document)
+	if err != nil {
+		return nil, 0, err
+	}
+	v, err := d.preview(ctx, head, p)
+	if err != nil {
+		return nil, 0, err
+	}
+	if v.Merged == head.Body {
+		return nil, head.Revision, nil
+	}
+	next := Revision{ID: p.Document, Revision: head.Revision + 1, Title: head.Title, Path: head.Path, Body: v.Merged}
+	draft, err := next.draft(head.Seq, Author{Name: by.Name, Role: contract.RoleUser, User: by.User, Cause: p.ID})
+	draft.ID = acceptanceID(p)
+	return []contract.Draft{draft}, next.Revision, err
+}
+
+func acceptanceID(p state.Proposal) string { return contract.DeriveID(p.ID, "accepted") }
+
+// accepted is the revision that accepting a proposal made; fault.NotFound when
+// it made none.
+func (d *Documents) accepted(ctx context.Context, p state.Proposal) (int, error) {
+	return d.state.RevisionBy(ctx, p.Document, contract.Source(d.log.CID(), contract.RoleUser), acceptanceID(p))
+}
+
+// Dismiss resolves a proposal without a revision. Dismissing it again answers
+// the same; one that ended otherwise is a fault.Conflict.
+func (d *Documents) Dismiss(ctx context.Context, document, id string, by Author) (Resolved, error) {
+	const op = "document.Dismiss"
+	d.proposing.Lock()
+	defer d.proposing.Unlock()
+	p, err := d.freshProposal(ctx, document, id)
+	if err != nil {
+		return Resolved{}, fault.Wrap(op, err)
+	}
+	if p.Status != state.ProposalOpen {
+		done, err := ended(p, contract.ProposalDismissed)
+		return done, fault.Wrap(op, err)
+	}
+	events, err := d.log.Append(ctx, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalDismissed, By: by.Name},
+		Author{Role: contract.RoleUser, User: by.User, Cause: p.ID}))
+	if err != nil {
+		return Resolved{}, fault.Wrap(op, err)
+	}
+	return Resolved{p.ID, contract.ProposalDismissed, 0, events[0].Sequence}, nil
+}
+
+// ended answers for a proposal that has been resolved.
+func ended(p state.Proposal, wanted contract.Resolution) (Resolved, error) {
+	if p.Status != string(wanted) {
+		return Resolved{}, fault.New("", fault.Conflict, "Its text is in the log; ask for the change again if you want it.", fmt.Errorf("the proposal was %s already, by %s", p.Status, p.By))
+	}
+	return Resolved{p.ID, wanted, p.Revision, p.ResolvedSeq}, nil
+}
+
+func (d *Documents) freshProposal(ctx context.Context, document, id string) (state.Proposal, error) {
+	if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+		return state.Proposal{}, err
+	}
+	return d.state.Proposal(ctx, document, id)
+}
+
+// Recover resolves the proposals whose accepted text became a revision before a
+// crash came.
+func (d *Documents) Recover(ctx context.Context) error {
+	const op = "document.Recover"
+	if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+		return fault.Wrap(op, err)
+	}
+	for before := uint64(0); ; {
+		open, err := d.state.Proposals(ctx, state.ProposalFilter{Open: true, Before: before, Limit: state.MaxPage})
+		if err != nil {
+			return fault.Wrap(op, err)
+		}
+		for _, p := range open {
+			before = p.Seq
+			n, err := d.accepted(ctx, p)
+			if fault.Is(err, fault.NotFound) {
+				continue
+			}
+			made, eerr := d.state.Event(ctx, contract.Source(d.log.CID(), contract.RoleUser), acceptanceID(p))
+			rev, rerr := d.state.Revision(ctx, p.Document, n)
+			if err := errors.Join(err, eerr, rerr); err != nil {
+				return fault.Wrap(op, err)
+			}
+			if _, err := d.Accept(ctx, p.Document, p.ID, Author{Name: rev.Author, Role: contract.RoleUser, User: made.User}); err != nil {
+				return fault.Wrap(op, err)
+			}
+		}
+		if len(open) < state.MaxPage {
+			return nil
+		}
+	}
+}
