@@ -139,13 +139,23 @@ func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Resto
 }
 
 // restore brings files back, and the documents that they are of: what a file
-// holds then becomes a revision by who restored.
+// holds then becomes a revision by who restored. When no path is named, the
+// files of documents stay as they are.
 func (c *Computer) restore(ctx context.Context, do func(context.Context, workspace.RestoreRequest) (workspace.Restored, error), req workspace.RestoreRequest) (done workspace.Restored, err error) {
 	if req.DryRun {
+		c.mirror.work.Lock()
+		req.Keep, err = c.mirror.files(ctx)
+		c.mirror.work.Unlock()
+		if err != nil {
+			return done, err
+		}
 		return do(ctx, req)
 	}
 	err = c.mirror.around(ctx, true, func() ([]string, document.Author, error) {
 		by := byUser(req.User)
+		if req.Keep, err = c.mirror.files(ctx); err != nil {
+			return nil, by, err
+		}
 		done, err = do(ctx, req)
 		if done.Checkpoint != "" {
 			by.Cause = workspace.RestoredID(c.cid, done.Checkpoint)

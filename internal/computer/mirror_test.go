@@ -386,6 +386,88 @@ func TestWhatTheUserRemovedOrReplacedIsLeftAlone(t *testing.T) {
 	d.want(3, "text again\n")
 }
 
+// Going back with everything leaves documents alone, whose authority is the log;
+// naming the file is going back with the document.
+func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
+	d := open(t)
+	note := filepath.Join(d.dir, "workspace", "note.txt")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(note, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := func() string {
+		t.Helper()
+		k, err := d.workspace.Checkpoint(t.Context(), workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: "mark", Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Commit
+	}
+	back := func(do func(context.Context, workspace.RestoreRequest) (workspace.Restored, error), req workspace.RestoreRequest, want ...string) {
+		t.Helper()
+		for _, req.DryRun = range []bool{true, false} {
+			r, err := d.Computer.restore(t.Context(), do, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := pathsOf(r.Changes); strings.Join(got, " ") != strings.Join(want, " ") {
+				t.Errorf("with dry run %v it changes %q; want %q", req.DryRun, got, want)
+			}
+		}
+		d.settle()
+	}
+	write("before\n")
+	before := mark()
+	d.create("one\n")
+	d.settle()
+	write("meanwhile\n")
+	old := mark()
+	d.revise("two\n", director(""))
+	d.settle()
+	write("after\n")
+
+	// Neither to before the document was, nor to its older text, nor back again.
+	back(d.workspace.Restore, workspace.RestoreRequest{To: before}, "note.txt")
+	d.want(2, "two\n")
+	back(d.workspace.Restore, workspace.RestoreRequest{To: old}, "note.txt")
+	back(d.workspace.Undo, workspace.RestoreRequest{}, "note.txt")
+	d.want(2, "two\n")
+	// An edit that nobody has told of is a revision first, and stays too.
+	d.byHand("two\nby hand\n")
+	back(d.workspace.Restore, workspace.RestoreRequest{To: old}, "note.txt")
+	d.want(3, "two\nby hand\n")
+	// Neither is a revision that waits for its file a reason.
+	d.busy.Store(true)
+	d.revise("four\n", director(""))
+	r, err := d.Computer.restore(t.Context(), d.workspace.Restore, workspace.RestoreRequest{To: before, DryRun: true})
+	if err != nil || len(r.Changes) != 1 || r.Changes[0].Path != "note.txt" {
+		t.Errorf("while a run is under way it would change %v: %v", r.Changes, err)
+	}
+	d.busy.Store(false)
+	d.settle()
+	d.want(4, "four\n")
+
+	// Named, it goes back: to an older text, and away.
+	back(d.workspace.Restore, workspace.RestoreRequest{To: old, Paths: []string{mirrored}}, mirrored)
+	d.want(5, "one\n")
+	back(d.workspace.Undo, workspace.RestoreRequest{}, mirrored)
+	d.want(6, "four\n")
+	back(d.workspace.Restore, workspace.RestoreRequest{To: before, Paths: []string{"artifacts"}}, "artifacts/", mirrored) // an empty folder then
+	if r := d.head(); r.Revision != 6 || d.text() != "" {
+		t.Errorf("revision %d, the file holds %q", r.Revision, d.text())
+	}
+	back(d.workspace.Undo, workspace.RestoreRequest{}, "artifacts/", mirrored)
+	d.want(6, "four\n")
+
+	// A file that is no document any more is like any other.
+	d.byHand("\x00\xff")
+	d.settle()
+	back(d.workspace.Restore, workspace.RestoreRequest{To: old}, mirrored)
+	d.want(7, "one\n")
+}
+
 // Whoever writes what, wherever, with crashes in between: document and file end
 // equal, and no line that a person wrote was lost without a revision of it.
 func TestMirrorLaws(t *testing.T) {

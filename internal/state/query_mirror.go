@@ -41,3 +41,10 @@ func (s *Store) Mirrored(ctx context.Context, document string) (Mirrored, error)
 func (s *Store) Mirrors(ctx context.Context, limit int) ([]Mirrored, error) {
 	return all(ctx, s, "state.Mirrors", scanMirrored, mirroredQuery+" ORDER BY d.seq DESC LIMIT ?) m ORDER BY m.head_seq DESC", page(limit))
 }
+
+// DocumentPaths lists id and path of documents, in the order of their paths and
+// after the given one.
+func (s *Store) DocumentPaths(ctx context.Context, after string) ([]Document, error) {
+	return all(ctx, s, "state.DocumentPaths", func(r *sql.Rows) (d Document, err error) { return d, r.Scan(&d.ID, &d.Path) },
+		"SELECT id, path FROM documents WHERE path > ? ORDER BY path LIMIT ?", after, MaxPage)
+}

@@ -163,6 +163,9 @@ type RestoreRequest struct {
 	DryRun    bool
 	User      string
 	Causation string
+	// Keep are files that stay as they are when no paths are named, if they are
+	// there: what they hold is said elsewhere.
+	Keep []string
 }
 
 // Restored is what a restore did, or with DryRun would do.
@@ -199,6 +202,9 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 	in := keeper.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, User: req.User, Cause: req.Causation, Note: keeper.Note{Seq: w.opts.Seq()}}
 	for _, p := range req.Paths {
 		in.Paths = append(in.Paths, keeper.Path(p))
+	}
+	for _, p := range req.Keep {
+		in.Keep = append(in.Keep, keeper.Path(p))
 	}
 	var reply keeper.RestoreReply
 	if err := w.opts.Keeper.Call(ctx, "restore", in, &reply); err != nil {

@@ -15,7 +15,8 @@ import (
 )
 
 // A run's document is a file too: it says what happened, an edit of the file is
-// a revision by the user, and a restore is another one.
+// a revision by the user, and so is going back with the file; going back with
+// everything leaves it alone.
 func TestARunsDocumentIsAFile(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -69,6 +70,10 @@ func TestARunsDocumentIsAFile(t *testing.T) {
 
 	var back restored
 	in.JSON(t, &back, "restore", made.ID)
+	if n, _, _, body := document(); n != now || body != edited || in.Must(t, "files", "cat", path) != edited {
+		t.Errorf("going back with everything made revision %d, after %d:\n%s", n, now, body)
+	}
+	in.JSON(t, &back, "restore", made.ID, "--path", path)
 	again, author, _, body := document()
 	if again != now+1 || body != got || author == "director" {
 		t.Errorf("the restore is revision %d by %s, after %d:\n%s", again, author, now, body)
@@ -106,8 +111,9 @@ func TestARunsDocumentIsAFile(t *testing.T) {
 }
 
 // A run's document makes no checkpoints: it is part of the next one. Going back
-// to before the run removes its file and not the document, and undo brings the
-// file back without a revision.
+// to the run's own checkpoint, or to before it, leaves its file alone; where the
+// file is named it goes, not the document, and undo brings it back without a
+// revision.
 func TestARunsDocumentMakesNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -153,7 +159,16 @@ func TestARunsDocumentMakesNoCheckpoint(t *testing.T) {
 	}
 
 	var back restored
-	in.JSON(t, &back, "restore", before[0].ID)
+	for _, to := range []string{p.Checkpoint, before[0].ID} {
+		if plan := in.Must(t, "restore", to, "--dry-run"); strings.Contains(plan, was.Path) {
+			t.Errorf("going back to %s would take the document:\n%s", to, plan)
+		}
+		in.JSON(t, &back, "restore", to)
+		if got := in.Must(t, "files", "cat", was.Path); got != was.Body {
+			t.Errorf("after going back the document's file holds\n%s", got)
+		}
+	}
+	in.JSON(t, &back, "restore", before[0].ID, "--path", was.Path)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if r, err := in.Run(ctx, "files", "cat", was.Path); err != nil || r.Code == 0 {

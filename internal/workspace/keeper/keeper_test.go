@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
 	"golang.org/x/sys/unix"
 )
@@ -257,6 +258,53 @@ func TestBytesComeBackExactly(t *testing.T) {
 				t.Errorf("git fsck: %s", out)
 			}
 		})
+	}
+}
+
+// What is kept outranks whatever of the old tree is in its way, and nothing is
+// made of what is not there.
+func TestRestoreKeepsFiles(t *testing.T) {
+	c := open(t)
+	old := map[string]string{"a/file": "old\n", "b": "a file where a folder will be\n", "c/d/e": "below a file to be\n", "gone": "old\n", "other": "old\n"}
+	for p, text := range old {
+		c.write(p, text)
+	}
+	if err := os.MkdirAll(c.path("empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first := c.checkpoint("old")
+	for _, p := range []string{"b", "c", "gone", "empty"} {
+		if err := os.RemoveAll(c.path(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []string{"a/file", "b/file", "c/d", "empty/file", "other", "dir/file"} {
+		c.write(p, "new\n")
+	}
+	if err := os.Symlink("other", c.path("link")); err != nil {
+		t.Fatal(err)
+	}
+	keep := []keeper.Path{"a/file", "b/file", "c/d", "empty/file", "gone", "dir", "link"}
+	req := keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit, Keep: keep}
+	c.restore(req)
+	want := map[string]string{"a/file": "new\n", "b/file": "new\n", "c/d": "new\n", "empty/file": "new\n", "gone": "old\n", "other": "old\n"}
+	for p, text := range want {
+		if got := c.read(p); got != text {
+			t.Errorf("%s holds %q; want %q", p, got, text)
+		}
+	}
+	for _, p := range []string{"dir", "link"} { // a folder and a link are no files
+		if _, err := os.Lstat(c.path(p)); err == nil {
+			t.Errorf("%s was kept", p)
+		}
+	}
+	c.restore(keeper.RestoreRequest{ID: "r2", To: first.Commit.Commit, Paths: []keeper.Path{"a"}, Keep: keep})
+	if got := c.read("a/file"); got != "old\n" {
+		t.Errorf("a path that is named is kept: %q", got)
+	}
+	req.ID, req.Keep = "r3", []keeper.Path{"../x"}
+	if _, err := c.Restore(t.Context(), req); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a path that leads outside: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
@@ -19,7 +20,10 @@ type RestoreRequest struct {
 	Undo   bool   `json:"undo,omitempty"`
 	User   string `json:"user,omitempty"`
 	Cause  string `json:"cause,omitempty"` // id of the event that caused it
-	Note   Note   `json:"note"`
+	// Keep are files whose content is not the tree's to say: when all of it goes
+	// back, those that are there stay as they are.
+	Keep []Path `json:"keep,omitempty"`
+	Note Note   `json:"note"`
 }
 
 // RestoreReply is what a restore did, or with DryRun would do.
@@ -39,6 +43,11 @@ func (e *Engine) Restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 	const op = "keeper.Restore"
 	if err := checkPaths(req.Paths); err != nil {
 		return RestoreReply{}, fault.Wrap(op, err)
+	}
+	for _, p := range req.Keep {
+		if err := validPath(string(p), false); err != nil {
+			return RestoreReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("path %q %w", short(string(p)), err))
+		}
 	}
 	if !req.DryRun {
 		if err := checkPlanID(req.ID); err != nil {
@@ -86,7 +95,7 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 		for p, tr := range cap.tracked {
 			live[p] = tr.Entry
 		}
-		err = e.restoreChanges(ctx, &reply, live, restoreTarget(live, target, req.Paths))
+		err = e.restoreChanges(ctx, &reply, live, restoreTarget(live, target, req.Paths, req.Keep))
 		return reply, err
 	}
 	safety := req.Note
@@ -98,7 +107,7 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 	reply.Safety = &s
 	e.crash("restore.safe")
 	live := e.headTree()
-	want := restoreTarget(live, target, req.Paths)
+	want := restoreTarget(live, target, req.Paths, req.Keep)
 	if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
 		return RestoreReply{}, err
 	}
@@ -131,10 +140,11 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 	return reply, err
 }
 
-// restoreTarget is the live tree with paths (or all of it) as target has them.
-func restoreTarget(live, target Tree, paths []Path) Tree {
+// restoreTarget is the live tree with paths as target has them; or, without
+// paths, the target with the files in keep as the live tree has them.
+func restoreTarget(live, target Tree, paths, keep []Path) Tree {
 	if len(paths) == 0 {
-		return target
+		return keepFiles(target, live, keep)
 	}
 	out := overlayPaths(live, target, paths)
 	for p := range target {
@@ -151,6 +161,36 @@ func restoreTarget(live, target Tree, paths []Path) Tree {
 			delete(out, p)
 		}
 	}
+	return out
+}
+
+// keepFiles is a tree with those of the files that live has as live has them.
+// They outrank what stands in their way.
+func keepFiles(tree, live Tree, files []Path) Tree {
+	kept := Tree{}
+	for _, p := range files {
+		if en := live[string(p)]; en.isRegular() {
+			kept[string(p)] = en
+		}
+	}
+	if len(kept) == 0 {
+		return tree
+	}
+	dirs := directories(kept)
+	out := make(Tree, len(tree))
+	for p, en := range tree {
+		if dirs[p] {
+			continue // a file, or an empty directory, where a kept file's directory is
+		}
+		below := false
+		for d := parentDir(p); d != "." && !below; d = parentDir(d) {
+			_, below = kept[d]
+		}
+		if !below {
+			out[p] = en
+		}
+	}
+	maps.Copy(out, kept)
 	return out
 }
 
