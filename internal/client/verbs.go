@@ -95,6 +95,30 @@ func (c *Client) Document(ctx context.Context, id string, revision int) (api.Doc
 	return get[api.Document](ctx, c, c.at("/documents/"+url.PathEscape(id)), url.Values{"revision": {strconv.Itoa(revision)}})
 }
 
+// Proposals lists a document's proposals with Sequence < before (0: from the
+// newest), newest first, without their text, and says whether there are more;
+// with all, those that were resolved, too.
+func (c *Client) Proposals(ctx context.Context, document string, all bool, before uint64, limit int) (list []api.Proposal, more bool, err error) {
+	q := paged(before, limit)
+	q.Set("all", strconv.FormatBool(all))
+	more, err = c.call(ctx, http.MethodGet, c.at("/documents/"+url.PathEscape(document)+"/proposals"), q, nil, &list)
+	return list, more, err
+}
+
+// Proposal returns one with its text and what accepting it would change.
+func (c *Client) Proposal(ctx context.Context, document, id string) (api.Proposal, error) {
+	return get[api.Proposal](ctx, c, c.at("/documents/"+url.PathEscape(document)+"/proposals/"+url.PathEscape(id)), nil)
+}
+
+// Resolve accepts or dismisses a proposal.
+func (c *Client) Resolve(ctx context.Context, document, id string, accept bool) (api.Resolved, error) {
+	verb := "dismiss"
+	if accept {
+		verb = "accept"
+	}
+	return send[api.Resolved](ctx, c, http.MethodPost, c.at("/documents/"+url.PathEscape(document)+"/proposals/"+url.PathEscape(id)+"/"+verb), nil, nil)
+}
+
 // Checkpoints lists checkpoints with Sequence < before (0: from the newest),
 // newest first, and says whether there are more.
 func (c *Client) Checkpoints(ctx context.Context, before uint64, limit int) (list []api.Checkpoint, more bool, err error) {

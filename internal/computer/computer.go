@@ -82,6 +82,9 @@ func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Comp
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.documents.Recover(ctx); err != nil {
+		return nil, err
+	}
 	if c.mirror, err = newMirror(ctx, c, func() bool { return c.runs != nil && c.runs.Busy() }); err != nil {
 		return nil, err
 	}

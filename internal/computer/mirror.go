@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
@@ -408,7 +407,7 @@ func (m *mirror) step(ctx context.Context, id string, by document.Author, write 
 		return fault.Is(err, fault.NotFound), notFoundIsNews(err)
 	}
 	text := string(body)
-	if len(body) > document.MaxBody || !utf8.Valid(body) || strings.ContainsRune(text, 0) {
+	if !isText(body) {
 		return false, m.hold(id, file, head, fmt.Errorf("what is in %s can't be a document: it is not text, or more than %d bytes", head.Path, document.MaxBody))
 	}
 	if ours, err := m.ours(ctx, head, known.Revision, contract.NewBlobRef(sha256.Sum256(body))); err != nil {
@@ -493,7 +492,11 @@ func (m *mirror) absorb(ctx context.Context, head document.Revision, base int, t
 	var conflict *document.ConflictError
 	if errors.As(err, &conflict) {
 		rev, err = conflict.Current, nil
-		if by.Role == contract.RoleUser {
+		if by.Role != contract.RoleUser {
+			// The file goes back to what the document says; what it held waits for
+			// the user.
+			_, _, err = m.c.documents.Propose(ctx, head.ID, base, text, by, "")
+		} else {
 			// Both are the user's, by two roads. The file is the newer: its text
 			// wins where they differ, and the other stays in the history.
 			was, gerr := m.c.documents.Revision(ctx, head.ID, base)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
@@ -129,7 +130,9 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 	err = w.c.mirror.around(ctx, false, func() (paths []string, by document.Author, err error) {
 		p, err = w.c.workspace.Publish(ctx, req)
 		for _, changed := range p.Changed {
-			paths = append(paths, string(changed))
+			if !slices.ContainsFunc(p.Conflicts, func(k keeper.Conflict) bool { return k.Path == changed }) {
+				paths = append(paths, string(changed))
+			}
 		}
 		if p.Reverify != "" {
 			paths = nil // nothing was published
@@ -143,11 +146,16 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 		return dispatch.Published{}, fault.New("computer.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
 	}
 	w.c.treeChanged()
+	// It is published, whoever waits for it: the user is to see all of it.
+	proposed, err := w.c.mirror.propose(context.WithoutCancel(ctx), req.ID, mine, tree.Commit, p.Conflicts)
+	if err != nil {
+		return dispatch.Published{}, err
+	}
 	commit := p.Commit
 	if commit == "" {
 		commit = mine.Base()
 	}
-	return dispatch.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictPaths(p.Conflicts)}, nil
+	return dispatch.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictPaths(p.Conflicts), Proposed: proposed}, nil
 }
 
 // message is a task's goal, for the checkpoint's title.

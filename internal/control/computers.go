@@ -29,13 +29,12 @@ type Computer interface {
 	Frame(ctx context.Context) (api.Frame, error)
 	// Snapshot is what the desktop's first paint needs.
 	Snapshot(ctx context.Context) (api.Snapshot, error)
-	// Document returns a revision; 0 means the newest.
-	Document(ctx context.Context, id string, revision int) (api.Document, error)
 	// Rebuild replays the log into a new state file; with check it only compares.
 	Rebuild(ctx context.Context, check bool) (api.Rebuilt, error)
 
 	Log
 	Runs
+	Documents
 	History
 	Files
 	Commands
@@ -67,6 +66,22 @@ type Runs interface {
 	// RunEvents returns up to limit of the run's own events with sequence >
 	// after, ascending, and whether there are more.
 	RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error)
+}
+
+// Documents are the living documents of a computer.
+type Documents interface {
+	// Document returns a revision; 0 means the newest.
+	Document(ctx context.Context, id string, revision int) (api.Document, error)
+	// Proposals returns up to limit of a document's proposals with Sequence <
+	// before (0: the newest), newest first, without body and diff, and whether
+	// there are more: those that wait for a user, or all.
+	Proposals(ctx context.Context, document string, all bool, before uint64, limit int) ([]api.Proposal, bool, error)
+	// Proposal returns one with its body and, while it is open, what accepting it
+	// would change.
+	Proposal(ctx context.Context, document, id string) (api.Proposal, error)
+	// Resolve accepts or dismisses a proposal. The same again answers as the first
+	// time; fault.Conflict when it ended otherwise.
+	Resolve(ctx context.Context, user, document, id string, accept bool) (api.Resolved, error)
 }
 
 // History is time travel.

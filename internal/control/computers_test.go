@@ -136,6 +136,42 @@ func (m *machine) Document(_ context.Context, id string, revision int) (api.Docu
 	return api.Document{ID: id, Title: "Doc", Path: "artifacts/doc.md", Revision: max(revision, 1), Author: "user", Body: "# Doc\n"}, nil
 }
 
+// proposed is the only proposal of every document.
+var proposed = api.Proposal{ID: contract.DeriveID("test", "proposal"), Base: 1, Author: "associate", Role: contract.RoleAssociate, Sequence: 9, Status: "open"}
+
+func (m *machine) Proposals(_ context.Context, document string, all bool, before uint64, limit int) ([]api.Proposal, bool, error) {
+	p := proposed
+	p.Document = document
+	if all {
+		p.Status = "dismissed"
+	}
+	if before > 0 && before <= p.Sequence || limit == 0 {
+		return nil, false, nil
+	}
+	return []api.Proposal{p}, all, nil
+}
+
+func (m *machine) Proposal(_ context.Context, document, id string) (api.Proposal, error) {
+	if id != proposed.ID {
+		return api.Proposal{}, fault.New("memory.Proposal", fault.NotFound, "", errors.New("there is no such proposal"))
+	}
+	p := proposed
+	p.Document, p.On, p.Overlaps, p.Diff, p.Body = document, 2, 1, strings.Repeat("+more\n", 200_000), "# Doc, as proposed\n"
+	return p, nil
+}
+
+func (m *machine) Resolve(ctx context.Context, user, document, id string, accept bool) (api.Resolved, error) {
+	if _, err := m.Proposal(ctx, document, id); err != nil {
+		return api.Resolved{}, err
+	}
+	d := &contract.ProposalResolved{Proposal: id, Document: document, Resolution: contract.ProposalDismissed, By: user}
+	if accept {
+		d.Resolution, d.Revision = contract.ProposalAccepted, 3
+	}
+	e := m.append(contract.Draft{ID: contract.DeriveID(id, "resolved"), Role: contract.RoleUser, User: user, Type: "proposal.resolved", Data: d})
+	return api.Resolved{ID: id, Resolution: d.Resolution, Revision: d.Revision, Sequence: e.Sequence}, nil
+}
+
 func (m *machine) Rebuild(_ context.Context, check bool) (api.Rebuilt, error) {
 	return api.Rebuilt{Check: check, Equal: true, Sequence: m.Last()}, nil
 }

@@ -34,21 +34,6 @@ func (s *Server) routeComputers(hapi huma.API) {
 	}) (*out[api.Acted], error) {
 		return s.act(ctx, in.Computer, api.Action{Type: "computer.renamed", Data: &contract.ComputerRenamed{Name: in.Body.Name}})
 	})
-	register(hapi, s, route(http.MethodGet, atComputer+"/documents/{document}", "documents-get", "One revision of a living document"), requestTimeout, func(ctx context.Context, in *struct {
-		AtComputer
-		Document string `path:"document" maxLength:"36"`
-		Revision int    `query:"revision" minimum:"0" doc:"0: the newest"`
-	}) (*out[api.Document], error) {
-		if err := contract.ValidID("document", in.Document); err != nil {
-			return nil, err
-		}
-		c, err := s.computer(ctx, in.Computer)
-		if err != nil {
-			return nil, err
-		}
-		d, err := c.Document(ctx, in.Document, in.Revision)
-		return &out[api.Document]{d}, err
-	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/rebuild", "computers-rebuild", "Replay the log into a new state file"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Body struct {

@@ -107,6 +107,25 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 	if got := w.machine().restored; len(got) != 2 || !got[0].DryRun || got[0].User != w.owner.ID || !got[1].Undo {
 		t.Fatalf("restored: %+v", got)
 	}
+	doc := contract.NewID()
+	if list, more, err := c.Proposals(ctx, doc, false, 0, 0); err != nil || len(list) != 1 || list[0].Document != doc || list[0].Status != "open" || more {
+		t.Fatalf("proposals: %+v, %v, %v", list, more, err)
+	}
+	if list, more, err := c.Proposals(ctx, doc, true, 10, 5); err != nil || len(list) != 1 || list[0].Status != "dismissed" || !more {
+		t.Fatalf("all proposals: %+v, %v, %v", list, more, err)
+	}
+	if list, _, err := c.Proposals(ctx, doc, false, 9, 5); err != nil || len(list) != 0 {
+		t.Fatalf("older proposals: %+v, %v", list, err)
+	}
+	if p, err := c.Proposal(ctx, doc, proposed.ID); err != nil || p.On != 2 || p.Overlaps != 1 || p.Diff == "" || p.Body == "" {
+		t.Fatalf("proposal: %+v, %v", p, err)
+	}
+	if done, err := c.Resolve(ctx, doc, proposed.ID, true); err != nil || done.ID != proposed.ID || done.Resolution != contract.ProposalAccepted || done.Revision != 3 {
+		t.Fatalf("accepted: %+v, %v", done, err)
+	}
+	if done, err := c.Resolve(ctx, doc, proposed.ID, false); err != nil || done.Resolution != contract.ProposalDismissed {
+		t.Fatalf("dismissed: %+v, %v", done, err)
+	}
 	if err := c.SetSecret(ctx, "anthropic", "sk-canary"); err != nil {
 		t.Fatal(err)
 	}
@@ -228,6 +247,18 @@ func TestErrorsNameCodeHintAndField(t *testing.T) {
 	_, err = c.Run(ctx, "nonsense")
 	if fe := contract.AsFieldError(err); !fault.Is(err, fault.Invalid) || fe == nil || fe.Field != "run" {
 		t.Errorf("bad id: %v", err)
+	}
+	_, err = c.Resolve(ctx, contract.NewID(), contract.NewID(), true)
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("no such proposal: %v", err)
+	}
+	_, err = c.Proposal(ctx, contract.NewID(), "nonsense")
+	if fe := contract.AsFieldError(err); !fault.Is(err, fault.Invalid) || fe == nil || fe.Field != "proposal" {
+		t.Errorf("a bad proposal: %v", err)
+	}
+	_, _, err = c.Proposals(ctx, "nonsense", false, 0, 0)
+	if fe := contract.AsFieldError(err); fe == nil || fe.Field != "document" {
+		t.Errorf("a bad document: %v", err)
 	}
 	_, err = c.Prompt(ctx, api.Prompt{ID: contract.DeriveID(contract.NewID(), "run"), Text: "x"})
 	if fe := contract.AsFieldError(err); fe == nil || fe.Field != "id" {

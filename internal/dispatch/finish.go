@@ -116,6 +116,9 @@ func (a *attempt) accept(ctx context.Context, res contract.AssociateResult) (con
 			list := strings.Join(p.Conflicts, ", ")
 			res.Summary = clipText(fmt.Sprintf("%s\n\nChanged by the user meanwhile, so kept as the user has them: %s", res.Summary, list), 30<<10)
 		}
+		if len(p.Proposed) > 0 {
+			res.Summary = clipText(fmt.Sprintf("%s\n\nWaiting for the user as proposals: %s", res.Summary, strings.Join(p.Proposed, ", ")), 30<<10)
+		}
 		return res, a.artifacts(ctx, &res)
 	}
 }

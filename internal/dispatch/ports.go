@@ -95,7 +95,8 @@ type Merged struct {
 type Published struct {
 	Checkpoint string
 	Tree       string
-	Conflicts  []string
+	Conflicts  []string // paths that stay as the user has them
+	Proposed   []string // those of them whose change waits for the user, as a document's proposal
 }
 
 // GitRequest is one step of a task of kind git.

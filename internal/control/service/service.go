@@ -32,6 +32,9 @@ type Computer interface {
 	Info(ctx context.Context) (api.Computer, error)
 	Snapshot(ctx context.Context) (api.Snapshot, error)
 	Document(ctx context.Context, id string, revision int) (api.Document, error)
+	Proposals(ctx context.Context, document string, all bool, before uint64, limit int) ([]api.Proposal, bool, error)
+	Proposal(ctx context.Context, document, id string) (api.Proposal, error)
+	Resolve(ctx context.Context, user, document, id string, accept bool) (api.Resolved, error)
 	Act(ctx context.Context, a api.Action) (api.Acted, error)
 	Events(ctx context.Context, after uint64, limit int) ([]contract.Event, uint64, error)
 	Last() uint64

@@ -1,0 +1,43 @@
+package api
+
+import (
+	"time"
+
+	"choir.dev/choiros/contract"
+)
+
+// Proposal is a change to a document that was not made, because it touches what
+// somebody else wrote since its base; a user accepts or dismisses it. On,
+// Overlaps and Diff say what accepting would do while it is open, where one
+// proposal is asked for; so does Body.
+type Proposal struct {
+	ID        string           `json:"id"`
+	Document  string           `json:"document"`
+	Base      int              `json:"base" doc:"the revision it was made from; 0: none of them"`
+	Author    string           `json:"author"`
+	Role      contract.Role    `json:"role"`
+	Run       string           `json:"run,omitempty"`
+	Task      string           `json:"task,omitempty"`
+	Time      time.Time        `json:"time"`
+	Sequence  uint64           `json:"sequence"` // of its event; pages go by it
+	SHA256    contract.BlobRef `json:"sha256"`   // of Body
+	Status    string           `json:"status" doc:"open, accepted, dismissed or superseded"`
+	By        string           `json:"by,omitempty" doc:"who resolved it"`
+	Revision  int              `json:"revision,omitempty" doc:"that holds it, once it is accepted"`
+	Successor string           `json:"successor,omitempty" doc:"the proposal that it made way for"`
+	Resolved  time.Time        `json:"resolved,omitzero"`
+
+	On        int    `json:"on,omitempty" doc:"the revision that diff is from"`
+	Overlaps  int    `json:"overlaps,omitempty" doc:"in how many places it takes the place of what was written since its base"`
+	Diff      string `json:"diff,omitempty" doc:"unified, at most 512 KiB"`
+	Truncated bool   `json:"truncated,omitempty" doc:"whether diff is cut"`
+	Body      string `json:"body,omitempty" doc:"the whole document as proposed"`
+}
+
+// Resolved is how a proposal ended.
+type Resolved struct {
+	ID         string              `json:"id"` // the proposal
+	Resolution contract.Resolution `json:"resolution"`
+	Revision   int                 `json:"revision,omitempty" doc:"that holds it, once it is accepted"`
+	Sequence   uint64              `json:"sequence"`
+}
