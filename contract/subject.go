@@ -14,6 +14,10 @@ func SubjectLog(cid CID, role Role, eventType string) string {
 // SubjectLogAll is the filter over a computer's whole log.
 func SubjectLogAll(cid CID) string { return "log." + string(cid) + ".>" }
 
+// SubjectFence is where one who wants to take a computer's log over says so to
+// its owner.
+func SubjectFence(cid CID) string { return "fence." + string(cid) }
+
 // SubjectLive is where the stream republishes a computer's log, and where the
 // tick and streams of model text travel.
 func SubjectLive(cid CID) string { return "live." + string(cid) + ".>" }

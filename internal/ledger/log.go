@@ -84,7 +84,7 @@ type Log struct {
 	queue  chan *request
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
-	sub    *nats.Subscription
+	subs   []*nats.Subscription
 	done   chan struct{} // closed when the committer has returned
 
 	committing sync.Mutex // held by who commits; guards what follows
@@ -105,6 +105,7 @@ type Log struct {
 	bookmarks map[uint64]uint64 // sequence → stream position, of events read lately
 	changed   chan struct{}     // closed and renewed when last moves or stopped is set
 	stopped   error             // why no event will follow
+	yield     time.Time         // until when a claim is waited for
 }
 
 // Open reads the end of a computer's log and prepares the next epoch. The claim
@@ -147,7 +148,11 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	if err != nil {
 		return nil, fault.Wrap(op, unavailable(err))
 	}
-	l.sub = sub
+	wishes, err := l.nc.Subscribe(contract.SubjectFence(l.cid), l.wished)
+	if err != nil {
+		return nil, fault.Wrap(op, errors.Join(unavailable(err), sub.Unsubscribe()))
+	}
+	l.subs = []*nats.Subscription{sub, wishes}
 	l.lost = l.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.run()
@@ -218,10 +223,13 @@ func (l *Log) Close() error {
 	}
 	l.released = true
 	l.nc.RemoveStatusListener(l.lost)
-	if err := l.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
-		return fault.Wrap("ledger.Close", err)
+	var errs []error
+	for _, s := range l.subs {
+		if err := s.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+			errs = append(errs, err)
+		}
 	}
-	return nil
+	return fault.Wrap("ledger.Close", errors.Join(errs...))
 }
 
 // advance makes stored events visible to readers.

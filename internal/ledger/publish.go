@@ -54,7 +54,7 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 		return false
 	}
 	defer l.committing.Unlock()
-	if l.doubt || len(l.queue) > 0 || l.ctx.Err() != nil || l.ended() != nil || l.tail.prune(ctx) != nil {
+	if l.doubt || len(l.queue) > 0 || l.yielding() || l.ctx.Err() != nil || l.ended() != nil || l.tail.prune(ctx) != nil {
 		return false
 	}
 	last, position := l.end()
@@ -103,6 +103,9 @@ func (l *Log) commit(group []*request) {
 	}
 	misses := 0
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		if err := l.giveWay(ctx); l.broken(group, err) {
+			return
+		}
 		if l.doubt {
 			if _, err := l.refresh(ctx); l.broken(group, err) {
 				return
@@ -375,7 +378,7 @@ func (l *Log) accept(p *plan, messages []*nats.Msg, positions []uint64) error {
 // grown says that there was something. Events of another owner mean that this
 // Log is fenced, except those an older owner wrote before this one's claim.
 func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
-	for {
+	for n := 0; ; n++ {
 		last, position := l.end()
 		s, found, err := l.next(ctx, position+1)
 		if err != nil || !found {
@@ -393,6 +396,11 @@ func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
 		}
 		l.claimed = l.claimed || s.owner == l.owner
 		l.advance([]stored{s})
+		if !l.claimed && n%wishEvery == 0 {
+			if err := l.wishIn(); err != nil {
+				return grown, err
+			}
+		}
 		grown = true
 	}
 }
