@@ -111,6 +111,9 @@ func printRestored(w io.Writer, r api.Restored) {
 	if len(r.Changes) == 0 {
 		row(w, "nothing differs")
 	}
+	for _, k := range r.Kept {
+		row(w, "stays as it is", oneLine(k.Path, 200)+": "+oneLine(k.Reason, 200))
+	}
 	if r.DryRun {
 		row(w, "nothing was changed: this was a dry run")
 		return

@@ -72,12 +72,12 @@ describe('words', () => {
   })
   it('say what a restore does', () => {
     const at = (path: string, op: 'added' | 'modified' | 'deleted') => ({ path, op, added: 0, removed: 0 })
-    expect(restoreWords([], 0)[0]).toContain('Nothing would change')
-    const words = restoreWords([at('a', 'modified'), at('b', 'deleted'), at('c', 'deleted'), at('d', 'deleted'), at('e', 'deleted')], 2)
+    expect(restoreWords([], [])[0]).toContain('Nothing would change')
+    const words = restoreWords([at('a', 'modified'), at('b', 'deleted'), at('c', 'deleted'), at('d', 'deleted'), at('e', 'deleted')], [{ path: 'deps', reason: 'a folder is there' }])
     expect(words).toEqual([
       '1 file gets its old content: a.',
       '4 files go away: b, c, d and 1 more.',
-      '2 files never captured before are kept in the safety checkpoint.',
+      'deps stays as it is: a folder is there.',
       'First everything is kept as it is now, so this can be undone.',
     ])
   })

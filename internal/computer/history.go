@@ -127,7 +127,7 @@ func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Resto
 	if err != nil {
 		return api.Restored{}, err
 	}
-	out := api.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(done.Changes), Safety: done.Safety, Checkpoint: done.Checkpoint}
+	out := api.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(done.Changes), Kept: keptOf(done.Conflicts), Safety: done.Safety, Checkpoint: done.Checkpoint}
 	if r.DryRun {
 		return out, nil
 	}
@@ -136,6 +136,14 @@ func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Resto
 		out.Sequence, err = c.checkpointSeq(ctx, done.Checkpoint)
 	}
 	return out, err
+}
+
+func keptOf(list []keeper.Conflict) []api.Kept {
+	out := make([]api.Kept, len(list))
+	for i, c := range list {
+		out[i] = api.Kept{Path: strings.ToValidUTF8(string(c.Path), "\uFFFD"), Reason: c.Reason}
+	}
+	return out
 }
 
 // restore brings files back, and the documents that they are of: what a file

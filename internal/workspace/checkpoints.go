@@ -174,7 +174,7 @@ type Restored struct {
 	Safety     string // checkpoint of everything as it was before
 	Checkpoint string // the new one
 	Changes    []keeper.Change
-	Conflicts  []keeper.Conflict // paths that somebody wrote to in the very moment, kept as they were written
+	Conflicts  []keeper.Conflict // paths that stay as they are: what is there is in no checkpoint, or newer
 }
 
 // Restore brings the workspace, or paths of it, back to a checkpoint, as a new
@@ -211,7 +211,7 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 		return Restored{}, err
 	}
 	crash.At("workspace.restore.applied")
-	out := Restored{To: reply.To, Changes: reply.Changes}
+	out := Restored{To: reply.To, Changes: reply.Changes, Conflicts: reply.Conflicts}
 	if req.DryRun || reply.Applied == nil || reply.Safety == nil {
 		return out, nil
 	}

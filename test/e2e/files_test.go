@@ -26,6 +26,34 @@ type restored struct {
 		Path string `json:"path"`
 		Op   string `json:"op"`
 	} `json:"changes"`
+	Kept []struct {
+		Path   string `json:"path"`
+		Reason string `json:"reason"`
+	} `json:"kept"`
+}
+
+// A restore says what it leaves as it is: what no checkpoint holds.
+func TestRestoreSaysWhatStays(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	in.Must(t, "exec", "--", "sh", "-c", "ln -s notes.txt workspace/deps")
+	var made checkpoint
+	in.JSON(t, &made, "checkpoint", "-m", "a link")
+	in.Must(t, "exec", "--", "sh", "-c", "rm workspace/deps; mkdir workspace/deps; echo fetched > workspace/deps/file; echo /workspace/deps/ > .gitignore")
+	var dry, back restored
+	in.JSON(t, &dry, "restore", made.ID, "--dry-run")
+	if said := in.Must(t, "restore", made.ID, "--dry-run"); !strings.Contains(said, "stays as it is") {
+		t.Errorf("the dry run says\n%s", said)
+	}
+	in.JSON(t, &back, "restore", made.ID)
+	for name, r := range map[string]restored{"dry run": dry, "restore": back} {
+		if len(r.Kept) != 1 || r.Kept[0].Path != "workspace/deps" || r.Kept[0].Reason == "" {
+			t.Errorf("%s: kept %+v", name, r.Kept)
+		}
+	}
+	if got := in.Must(t, "files", "cat", "workspace/deps/file"); got != "fetched\n" {
+		t.Errorf("the folder's file holds %q", got)
+	}
 }
 
 func TestFilesAndTimeTravel(t *testing.T) {

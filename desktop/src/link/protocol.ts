@@ -86,7 +86,13 @@ export interface Diff {
 export interface RestorePlan {
   to: string
   changes: Change[]
-  untracked?: number
+  kept?: Kept[]
+}
+
+/** A path that a restore leaves as it is. */
+export interface Kept {
+  path: string
+  reason: string
 }
 
 export interface Restored {
@@ -94,6 +100,7 @@ export interface Restored {
   safety: string
   checkpoint: string
   sequence: number
+  kept?: Kept[]
 }
 
 export interface OutputChunk {

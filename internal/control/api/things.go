@@ -65,10 +65,17 @@ type Restored struct {
 	To         string            `json:"to"`
 	DryRun     bool              `json:"dry_run"`
 	Changes    []contract.Change `json:"changes"`
-	Untracked  int               `json:"untracked"`            // files that no checkpoint holds yet; the safety checkpoint keeps them
+	Kept       []Kept            `json:"kept"`                 // what stays as it is all the same
 	Safety     string            `json:"safety,omitempty"`     // checkpoint of everything as it was
 	Checkpoint string            `json:"checkpoint,omitempty"` // the new commit
 	Sequence   uint64            `json:"sequence,omitempty"`
+}
+
+// Kept is a path that a restore leaves as it is: what is there is in no
+// checkpoint, or was written in the very moment.
+type Kept struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
 }
 
 // FileKind says what a directory entry is.

@@ -334,14 +334,18 @@ func restore(ctx context.Context, c call, r api.RestoreRequest) (any, error) {
 		return struct {
 			To        string            `json:"to"`
 			Changes   []contract.Change `json:"changes"`
-			Untracked int               `json:"untracked"`
+			Kept      []api.Kept        `json:"kept"`
 			Truncated bool              `json:"truncated,omitempty"`
-		}{done.To, changes, done.Untracked, cut}, err
+		}{done.To, changes, shown(done.Kept), cut}, err
 	}
 	return struct {
-		To         string `json:"to"`
-		Safety     string `json:"safety"`
-		Checkpoint string `json:"checkpoint"`
-		Sequence   uint64 `json:"sequence"`
-	}{done.To, done.Safety, done.Checkpoint, done.Sequence}, nil
+		To         string     `json:"to"`
+		Safety     string     `json:"safety"`
+		Checkpoint string     `json:"checkpoint"`
+		Sequence   uint64     `json:"sequence"`
+		Kept       []api.Kept `json:"kept"`
+	}{done.To, done.Safety, done.Checkpoint, done.Sequence, shown(done.Kept)}, nil
 }
+
+// shown is as much of a list as a desktop shows.
+func shown(list []api.Kept) []api.Kept { return list[:min(len(list), 50)] }

@@ -33,7 +33,10 @@ type RestoreReply struct {
 	Undo    bool             `json:"undo,omitempty"`
 	Safety  *CheckpointReply `json:"safety,omitempty"`
 	Changes []Change         `json:"changes"`
-	Applied *ApplyReply      `json:"applied,omitempty"`
+	// Conflicts are paths that a dry run foresees to stay as they are; what
+	// stayed is in Applied.
+	Conflicts []Conflict  `json:"conflicts,omitempty"`
+	Applied   *ApplyReply `json:"applied,omitempty"`
 }
 
 // Restore makes a checkpoint of everything, then moves the live tree to where
@@ -95,7 +98,11 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 		for p, tr := range cap.tracked {
 			live[p] = tr.Entry
 		}
-		err = e.restoreChanges(ctx, &reply, live, restoreTarget(live, target, req.Paths, req.Keep))
+		want := restoreTarget(live, target, req.Paths, req.Keep)
+		if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
+			return RestoreReply{}, err
+		}
+		reply.Conflicts, err = e.obstacles(ctx, live, want)
 		return reply, err
 	}
 	safety := req.Note

@@ -3,7 +3,8 @@ import { Undo2 } from 'lucide-react'
 import type { Checkpoint, Restored, RestorePlan } from '../../link/protocol'
 import parts from '../../parts/parts.module.css'
 import { ask, tell } from '../../shell/intents'
-import { clock, dayOf } from '../../text/format'
+import { useToasts } from '../../stores/toasts'
+import { clock, count, dayOf } from '../../text/format'
 import css from './TimeTravel.module.css'
 import { restoreWords } from './words'
 
@@ -44,7 +45,8 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
   const go = async () => {
     setBusy(true)
     try {
-      await look(target, false)
+      const done = await look(target, false)
+      if (done.kept?.length) useToasts.getState().say('warn', `${count(done.kept.length, 'path')} stayed as ${done.kept.length === 1 ? 'it is' : 'they are'}`, done.kept.slice(0, 3).map((k) => `${k.path}: ${k.reason}`).join('; '))
       close(true)
     } catch (e) {
       tell(e)
@@ -60,7 +62,7 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
         {!plan && !fault && <p>Looking at what would change…</p>}
         {plan && (
           <ul>
-            {restoreWords(plan.changes, plan.untracked ?? 0).map((w) => (
+            {restoreWords(plan.changes, plan.kept ?? []).map((w) => (
               <li key={w}>{w}</li>
             ))}
           </ul>
