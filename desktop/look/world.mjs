@@ -38,8 +38,25 @@ new file mode 100644
 +}
 `
 
+const proposedDiff = `--- a/artifacts/runs/deep-blue.md
++++ b/artifacts/runs/deep-blue.md
+@@ -3,5 +3,5 @@
+ ## Plan
+
+ - [x] Recolour
+-- [x] Add a clock, but only on large screens
++- [x] Add a clock
+@@ -18,3 +18,5 @@
+ ## Notes
+
+ The blue is that of the book’s cover.
++
++Checked on two displays: the contrast of every label is at least 4.5 to 1.
+`
+
 export class World {
   constructor() {
+    this.proposals = new Map()
     this.log = []
     this.peers = new Set()
     this.now = Date.parse('2026-03-14T09:12:00Z')
@@ -79,6 +96,14 @@ export class World {
     this.failed = this.runOf('Fix the failing test in parser', 'failed')
     this.run = this.runOf('Make the desktop background deep blue and add a clock app', 'done')
     this.checkpoint('user', 'after', 'npm run lint', 'unknown', 1)
+  }
+
+  /** A change to a run's document that waits for the user. */
+  propose(run, overlaps) {
+    const document = this.log.find((e) => e.run === run && e.type === 'run.started').data.document
+    const p = { id: id(), document, base: 3, author: 'associate', role: 'associate', run: this.failed, time: new Date(this.now).toISOString(), status: 'open', on: 4, overlaps, diff: proposedDiff }
+    this.proposals.set(p.id, p)
+    this.append('associate', 'document.proposed', { proposal: p.id, document, base: 3, author: 'associate', sha256: `sha256:${'0'.repeat(64)}`, body: '' }, { run: this.failed })
   }
 
   runOf(prompt, outcome) {
@@ -161,6 +186,17 @@ export class World {
         return { events: this.log.filter((e) => e.run === body.run && e.sequence > body.after), more: false }
       case 'document.get':
         return { document: body.document, title: 'A deep blue desktop', path: 'artifacts/runs/deep-blue.md', revision: 4, author: 'director', time: new Date(this.now).toISOString(), body: '# A deep blue desktop\n\n## Plan\n\n- [x] Recolour\n- [x] Add a clock\n' }
+      case 'proposal.list':
+        return { proposals: [...this.proposals.values()].filter((p) => p.document === body.document).map((p) => ({ ...p, diff: undefined, overlaps: undefined })) }
+      case 'proposal.get':
+        return this.proposals.get(body.proposal)
+      case 'proposal.accept':
+      case 'proposal.dismiss': {
+        const resolution = subject.endsWith('accept') ? 'accepted' : 'dismissed'
+        this.proposals.delete(body.proposal)
+        const e = this.append('user', 'proposal.resolved', { ...body, resolution, by: 'u-1', ...(resolution === 'accepted' ? { revision: 5 } : {}) })
+        return { id: body.proposal, resolution, sequence: e.sequence, ...(resolution === 'accepted' ? { revision: 5 } : {}) }
+      }
       case 'checkpoint.list':
         return { checkpoints: [], more: false }
       case 'checkpoint.create':
@@ -172,7 +208,7 @@ export class World {
       case 'checkpoint.undo':
       case 'run.undo':
         if (body.dry_run) {
-          return { to: body.to ?? hex(4), untracked: 0, changes: [{ path: 'choiros/src/shell/desktop.css', op: 'modified', added: 1, removed: 1 }, { path: 'choiros/src/apps/clock/Clock.tsx', op: 'deleted', added: 0, removed: 9 }] }
+          return { to: body.to ?? hex(4), kept: [], changes: [{ path: 'choiros/src/shell/desktop.css', op: 'modified', added: 1, removed: 1 }, { path: 'choiros/src/apps/clock/Clock.tsx', op: 'deleted', added: 0, removed: 9 }] }
         }
         this.append('user', 'checkpoint.restored', { to: body.to ?? hex(4), safety: hex(70), checkpoint: hex(71) })
         this.checkpoint('user', 'restore', 'Back to an earlier checkpoint', 'pass', 2)

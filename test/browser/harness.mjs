@@ -163,14 +163,14 @@ export class Choir {
   }
 }
 
-/** The scripted model server, playing a script with values for {{name}}. */
+/** The scripted model server, playing a script with values for {{name}}; release lets go of what a turn holds. */
 export async function modelServer(t, script, values = {}) {
   const dir = scratch(t)
   const exe = join(dir, 'modelserver')
   run('go', ['build', '-o', exe, './test/modelserver/cmd/modelserver'], { cwd: root, env: { ...plain, CGO_ENABLED: '0' } })
   const file = join(dir, 'script.json')
   writeFileSync(file, JSON.stringify(script))
-  const p = spawn(exe, ['-script', file, ...Object.entries(values).flatMap(([k, v]) => ['-value', `${k}=${v}`])], { env: plain, stdio: ['ignore', 'pipe', 'ignore'] })
+  const p = spawn(exe, ['-script', file, ...Object.entries(values).flatMap(([k, v]) => ['-value', `${k}=${v}`])], { env: plain, stdio: ['pipe', 'pipe', 'ignore'] })
   const ended = new Promise((r) => p.once('exit', r))
   atEnd(t, async () => {
     p.kill('SIGTERM')
@@ -186,7 +186,7 @@ export async function modelServer(t, script, values = {}) {
     })
     void ended.then(() => reject(new Error('the model server did not come up')))
   })
-  return { url, requests }
+  return { url, requests, release: (name) => p.stdin.write(`release ${name}\n`) }
 }
 
 /** One HTTP request with exactly these headers, to a host of ours: {status, headers, body}. */

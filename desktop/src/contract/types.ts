@@ -4,7 +4,7 @@ import type { Event, EventData, EventType, VerificationStatus } from './contract
 
 export type {
   ActionType, AssociateResult, Change, Check, CheckpointKind, Citation, Command, Event, EventType, Frame, PlanItem, PlanStatus, Question,
-  ResultStatus, RunStatus, Theme, Usage, Verification, WindowState,
+  Resolution, ResultStatus, RunStatus, Theme, Usage, Verification, WindowState,
 } from './contract'
 
 export type Role = 'user' | 'director' | 'associate' | 'system'

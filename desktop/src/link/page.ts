@@ -4,6 +4,7 @@ import { useConnection } from '../stores/connection'
 import { useDocuments } from '../stores/documents'
 import { useEvents } from '../stores/events'
 import { keptThing } from '../stores/kept'
+import { useProposals } from '../stores/proposals'
 import { useRuns } from '../stores/runs'
 import { useTheme } from '../stores/theme'
 import { useToasts } from '../stores/toasts'
@@ -32,6 +33,7 @@ const takers: ((e: Event) => void)[] = [
   (e) => useRuns.getState().take(e),
   (e) => useCheckpoints.getState().take(e),
   (e) => useDocuments.getState().take(e),
+  (e) => useProposals.getState().take(e),
   (e) => useCommands.getState().take(e),
   (e) => useToasts.getState().take(e),
   shellEvents,
@@ -56,6 +58,7 @@ export const listener: Listener = {
     useRuns.getState().reset(s.runs)
     useCheckpoints.getState().reset(s.checkpoints)
     useDocuments.getState().reset(s.documents)
+    useProposals.getState().reset()
     if (s.theme) useTheme.getState().apply(s.theme)
     useConnection.getState().saw(s)
   },

@@ -1,4 +1,4 @@
-import type { Change, CheckpointKind, Event, Frame, Role, RunStatus, Theme, Usage, Verified, WindowState } from '../contract/types'
+import type { Change, CheckpointKind, Event, Frame, Resolution, Role, RunStatus, Theme, Usage, Verified, WindowState } from '../contract/types'
 
 // The messages of docs/desktop.md that aren't events.
 
@@ -53,6 +53,26 @@ export interface DocumentSummary {
   path: string
   revision: number
   time: string
+}
+
+/** A change to a document that waits for the user. The last four are of one that was asked for alone. */
+export interface Proposal {
+  id: string
+  document: string
+  /** The revision it was made from; 0: none. */
+  base: number
+  author: string
+  role: Role
+  run?: string
+  task?: string
+  time: string
+  status: 'open' | Resolution
+  /** The revision that diff is from. */
+  on?: number
+  /** In how many places it would take the place of what was written since its base. */
+  overlaps?: number
+  diff?: string
+  truncated?: boolean
 }
 
 export interface WindowRecord {
@@ -118,6 +138,10 @@ export interface Services {
     { document: string; revision?: number },
     { document: string; title: string; path: string; revision: number; author: string; time: string; body: string },
   ]
+  'proposal.list': [{ document: string }, { proposals: Proposal[] }]
+  'proposal.get': [{ document: string; proposal: string }, Proposal]
+  'proposal.accept': [{ document: string; proposal: string }, { id: string; resolution: Resolution; revision?: number; sequence: number }]
+  'proposal.dismiss': [{ document: string; proposal: string }, { id: string; resolution: Resolution; revision?: number; sequence: number }]
   'checkpoint.list': [{ before?: number; limit: number }, { checkpoints: Checkpoint[]; more: boolean }]
   'checkpoint.create': [{ message: string }, { commit: string; sequence: number; created: boolean }]
   'checkpoint.diff': [{ from: string; to: string; path?: string }, Diff]

@@ -3,11 +3,11 @@ import { count } from '../text/format'
 import css from './Diff.module.css'
 import { readDiff } from './unified'
 
-/** A unified diff, file by file, with line numbers. */
-export function Diff({ text }: { text: string }) {
+/** A unified diff, file by file, with line numbers. Prose wraps; code does not. */
+export function Diff({ text, prose = false }: { text: string; prose?: boolean }) {
   const files = useMemo(() => readDiff(text), [text])
   return (
-    <div className={css.diff} data-testid="diff">
+    <div className={css.diff} data-testid="diff" data-prose={prose}>
       {files.map((f, i) => (
         <div className={css.file} key={`${f.path}-${i}`}>
           <h3>

@@ -1,6 +1,8 @@
 import type { Event } from '../contract/types'
+import { dataOf } from '../contract/types'
 import { describe, type Tone } from '../text/describe'
 import { keptStore } from './kept'
+import { useRuns } from './runs'
 
 export interface Toast {
   id: number
@@ -22,6 +24,13 @@ interface ToastsState {
 
 const most = 8
 
+/** The run to look at: for a proposal the one whose document it would change, not the one that made it. */
+function subjectRun(e: Event): string | undefined {
+  if (e.type !== 'document.proposed') return e.run
+  const document = dataOf(e, e.type)?.document ?? e.subject?.replace(/^proposals\//, '')
+  return Object.values(useRuns.getState().runs).find((r) => r.document === document)?.run ?? e.run
+}
+
 export const useToasts = keptStore<ToastsState>('toasts', (set) => {
   const push = (t: Omit<Toast, 'id' | 'at'>) =>
     set((s) => ({ next: s.next + 1, toasts: [...s.toasts, { ...t, id: s.next, at: Date.now() }].slice(-most) }))
@@ -30,7 +39,8 @@ export const useToasts = keptStore<ToastsState>('toasts', (set) => {
     next: 1,
     take(e) {
       const said = describe(e)
-      if (said?.quiet === false) push({ tone: said.tone, title: said.title, detail: said.detail, ...(e.run ? { run: e.run } : {}) })
+      const run = subjectRun(e)
+      if (said?.quiet === false) push({ tone: said.tone, title: said.title, detail: said.detail, ...(run ? { run } : {}) })
     },
     say: (tone, title, detail = '') => push({ tone, title, detail }),
   }

@@ -1,6 +1,6 @@
 import type { Event } from '../contract/types'
 import { dataOf } from '../contract/types'
-import { commandLine, count, gist, oneLine, short } from './format'
+import { authorName, commandLine, count, gist, oneLine, short } from './format'
 
 export type Tone = 'plain' | 'ok' | 'warn' | 'danger' | 'accent'
 
@@ -101,6 +101,14 @@ function words(e: Event): Description | null {
     case 'document.revised': {
       const d = dataOf(e, e.type)
       return quiet('Document', d ? `${d.title}, revision ${d.revision}` : '')
+    }
+    case 'document.proposed': {
+      const by = dataOf(e, e.type)?.author
+      return loud('accent', `${by ? authorName(by) : 'An agent'} proposes a change`, 'to what was written meanwhile')
+    }
+    case 'proposal.resolved': {
+      const d = dataOf(e, e.type)
+      return quiet(`Proposal ${d?.resolution ?? 'resolved'}`, d?.revision ? `in revision ${d.revision}` : '')
     }
     case 'theme.changed':
       return loud('accent', 'Theme', dataOf(e, e.type)?.theme.name)

@@ -33,6 +33,11 @@ export function dayOf(iso: string, now: number = Date.now()): string {
   return dayFormat.format(d)
 }
 
+/** What an author of a document is called: the loops by their titles, anybody else by name. */
+export function authorName(author: string): string {
+  return author === 'associate' ? 'The Associate' : author === 'director' ? 'The Director' : author
+}
+
 export const short = (commit: string): string => commit.slice(0, 8)
 
 /** A command line as one would type it, with words quoted that need it. */

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'react'
-import { FileText, ListChecks, Pause, Play, RotateCcw, Square, Undo2 } from 'lucide-react'
+import { FileText, GitPullRequestArrow, ListChecks, Pause, Play, RotateCcw, Square, Undo2 } from 'lucide-react'
 import type { PlanStatus } from '../../contract/types'
 import { HostError } from '../../link/protocol'
 import { Markdown } from '../../parts/Markdown'
@@ -11,9 +11,11 @@ import { Restore } from '../timetravel/Restore'
 import { useConnection } from '../../stores/connection'
 import { useDocuments } from '../../stores/documents'
 import { ended, outcome, useRuns, type RunView } from '../../stores/runs'
-import { clock, count, duration, money } from '../../text/format'
+import { clock, count, duration, money, oneLine } from '../../text/format'
 import type { AppProps } from '../types'
 import { Evidence } from './Evidence'
+import { Proposals, useOpenProposals } from './Proposals'
+import proposalsCss from './Proposals.module.css'
 import { QuestionCard } from './QuestionCard'
 import css from './Run.module.css'
 
@@ -24,6 +26,8 @@ export default function Run({ props }: AppProps) {
   const online = useConnection((s) => s.state === 'online')
   const [view, setView] = useState<'run' | 'document'>('run')
   const [fault, setFault] = useState('')
+
+  const proposals = useOpenProposals(run?.document)
 
   const whole = run?.whole ?? false
   useEffect(() => {
@@ -62,7 +66,17 @@ export default function Run({ props }: AppProps) {
   return (
     <div className={css.page} data-testid="run" data-status={run.status}>
       <Head run={run} view={view} setView={setView} />
-      <div className={css.scroll} tabIndex={0} role="region" aria-label="The run">
+      <div className={css.scroll} tabIndex={0} role="region" aria-label={`The run: ${oneLine(run.objective || run.prompt || run.run)}`}>
+        {view === 'run' && proposals.length > 0 && (
+          <p className={proposalsCss.waiting} role="status">
+            <GitPullRequestArrow size={17} aria-hidden />
+            <span>{proposals.length === 1 ? 'A change to this document waits for you.' : `${proposals.length} changes to this document wait for you.`}</span>
+            <button type="button" className={parts.button} onClick={() => setView('document')}>
+              Look
+            </button>
+          </p>
+        )}
+        {view === 'document' && <Proposals list={proposals} run={run.run} />}
         {view === 'run' ? <Body run={run} /> : <LivingDocument id={run.document} />}
       </div>
       <Foot run={run} />

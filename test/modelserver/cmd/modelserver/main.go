@@ -1,9 +1,11 @@
 // Command modelserver plays a script on a loopback port: see package
 // modelserver. It prints its root URL on the first line and then one line of
-// JSON for each request (role, turn, format, whether a key came with it).
+// JSON for each request (role, turn, format, whether a key came with it). A line
+// "release NAME" on standard input lets the answers go that are held under NAME.
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,6 +66,13 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	web := &http.Server{Handler: printed(server), ReadHeaderTimeout: 10 * time.Second}
+	go func() { // until the input or the process ends
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			if name, ok := strings.CutPrefix(lines.Text(), "release "); ok {
+				server.Release(name)
+			}
+		}
+	}()
 	go func() {
 		<-ctx.Done()
 		server.Close()
