@@ -79,6 +79,7 @@ test('the look', async (t) => {
       await frame.locator('[data-testid=checkpoint][data-kind=task]').first().click()
       await frame.getByTestId('diff').waitFor()
       await all('timetravel')
+      await frame.locator('[data-testid=checkpoint][data-kind=initial]').click() // going back to the newest changes nothing
       await frame.getByTestId('restore').click()
       await frame.locator('[data-testid=restore-go]:enabled').waitFor()
       await shot(at, `1440-${theme}-restore`, frame)
