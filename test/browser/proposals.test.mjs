@@ -35,6 +35,7 @@ test('proposals', async (t) => {
     model.release(round)
     const run = await ended(prompt)
     assert.equal(run.status, 'done', JSON.stringify(choir.json('runs', run.id), null, 1))
+    assert.ok(choir.json('runs', run.id).tasks[0].summary.includes(`Waiting for the user as proposals: ${path}`), 'the Director is told')
     assert.match(read(), new RegExp(mine), 'what the user wrote stays')
     assert.doesNotMatch(read(), new RegExp(`The ${round} words`), 'and what the task wrote is not there')
     const toast = frame.getByTestId('toast').filter({ hasText: 'The Associate proposes a change' }).last()
