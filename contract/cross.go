@@ -206,7 +206,7 @@ func (t Theme) cross() error {
 		if !known[name] {
 			return fieldErr("colors."+truncate(name, 40), "is not a known colour")
 		}
-		if c := t.Colors[name]; !colorPattern.MatchString(c) {
+		if c := t.Colors[name]; !colorPattern().MatchString(c) {
 			return fieldErr("colors."+name, "is %q; write it as #rrggbb", truncate(c, 40))
 		}
 	}

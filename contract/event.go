@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -92,7 +93,7 @@ func (e Event) Role() Role {
 	return role
 }
 
-var typePattern = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){1,3}$`)
+var typePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){1,3}$`) })
 
 // Validate checks the envelope; it does not look into the data (see
 // DecodeData).
@@ -108,7 +109,7 @@ func (e Event) cross() error {
 		return fieldErr("specversion", "is %q; it must be 1.0", truncate(e.SpecVersion, 20))
 	case e.Computer != cid:
 		return fieldErr("computer", "is %q but the source names %q", truncate(string(e.Computer), 40), string(cid))
-	case !typePattern.MatchString(e.Type):
+	case !typePattern().MatchString(e.Type):
 		return fieldErr("type", "is %q; a type is lower-case words joined by dots, such as prompt.submitted", truncate(e.Type, 64))
 	case e.Time.Year() < 1 || e.Time.Year() > 9999:
 		return fieldErr("time", "is in the year %d; it must be from 1 to 9999", e.Time.Year())

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 )
@@ -14,7 +15,7 @@ import (
 // it, never by a user.
 type CID string
 
-var cidPattern = regexp.MustCompile(`^[a-z0-9]{16}$`)
+var cidPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]{16}$`) })
 
 // NewCID draws a computer id at random (about 82 bits).
 func NewCID() CID {
@@ -34,7 +35,7 @@ func NewCID() CID {
 
 // Validate reports whether c has a computer id's form.
 func (c CID) Validate() error {
-	if !cidPattern.MatchString(string(c)) {
+	if !cidPattern().MatchString(string(c)) {
 		return fieldErr("computer", "is %q; a computer id is 16 characters of a-z and 0-9", truncate(string(c), 40))
 	}
 	return nil
@@ -65,7 +66,7 @@ func ValidID(field, id string) error {
 	return nil
 }
 
-var shaPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var shaPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
 
 // BlobRef names content by its SHA-256: "sha256:" and 64 hex digits.
 type BlobRef string
@@ -80,7 +81,7 @@ func (r BlobRef) Hex() string { return strings.TrimPrefix(string(r), "sha256:") 
 
 // Validate reports whether r has a blob reference's form.
 func (r BlobRef) Validate() error {
-	if !strings.HasPrefix(string(r), "sha256:") || !shaPattern.MatchString(r.Hex()) {
+	if !strings.HasPrefix(string(r), "sha256:") || !shaPattern().MatchString(r.Hex()) {
 		return fieldErr("ref", "is %q; a blob reference is sha256: and 64 hex digits", truncate(string(r), 80))
 	}
 	return nil

@@ -1,6 +1,9 @@
 package contract
 
-import "regexp"
+import (
+	"regexp"
+	"sync"
+)
 
 // Theme is the content of artifacts/system/theme.json: data, never code. Every
 // colour becomes a CSS variable --choir-NAME.
@@ -20,7 +23,7 @@ const MaxTheme = 16 << 10
 // ColorPattern is what a colour must match: nothing that could carry CSS code.
 const ColorPattern = `^#([0-9a-fA-F]{3}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})$`
 
-var colorPattern = regexp.MustCompile(ColorPattern)
+var colorPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(ColorPattern) })
 
 // DecodeTheme decodes and validates a theme file.
 func DecodeTheme(b []byte) (Theme, error) {

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"choir.dev/choiros/contract"
 )
 
-var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`) })
 
 // MaxArgs bounds the arguments of one call, in bytes.
 const MaxArgs = 1 << 20
@@ -34,14 +35,14 @@ func sanitize(m contract.Message, lim Limits, index int, used map[string]bool) (
 				continue
 			}
 			c := *p.Call
-			if !toolName.MatchString(c.ID) || used[c.ID] {
+			if !toolName().MatchString(c.ID) || used[c.ID] {
 				c.ID = fmt.Sprintf("t%d_c%d", index, n)
 				for used[c.ID] {
 					c.ID += "x"
 				}
 			}
 			used[c.ID] = true
-			if !toolName.MatchString(c.Name) {
+			if !toolName().MatchString(c.Name) {
 				faults[c.ID] = fmt.Sprintf("%q is not a tool's name.", Clip(c.Name, 60))
 				c.Name = "invalid_name"
 			}

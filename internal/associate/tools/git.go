@@ -7,12 +7,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"choir.dev/choiros/contract"
 )
 
-var commitID = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+var commitID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`) })
 
 const gitTime = 60 * time.Second
 
@@ -41,7 +42,7 @@ func gitEnv(extra ...string) []string {
 func (b *Box) against(ctx context.Context, base string) (env []string, done func(), err error) {
 	if base == "" {
 		base = "HEAD"
-	} else if !commitID.MatchString(base) {
+	} else if !commitID().MatchString(base) {
 		return nil, nil, refuse("the task's base %q is not a commit id", base)
 	}
 	if _, err := b.root.Lstat(".git"); err != nil {

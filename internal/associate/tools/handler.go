@@ -64,7 +64,7 @@ func Handler(root string) (http.Handler, error) {
 // ServeHTTP implements http.Handler.
 func (b *Box) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, ok := strings.CutPrefix(r.URL.Path, "/tools/")
-	if _, known := byName[name]; !ok || !known {
+	if _, known := Lookup(name); !ok || !known {
 		answer(w, http.StatusNotFound, failed(fmt.Sprintf("there is no tool %q", harness.Clip(name, 64))))
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 
 	"choir.dev/choiros/internal/fault"
 )
@@ -69,10 +70,10 @@ type result struct {
 	Told  bool             `json:"told,omitempty"` // the host has logged it
 }
 
-var planID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+var planID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`) })
 
 func checkPlanID(id string) error {
-	if !planID.MatchString(id) {
+	if !planID().MatchString(id) {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("publish id %q must be letters, digits, - and _", short(id)))
 	}
 	return nil

@@ -1,10 +1,9 @@
 package keeper
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding/gob"
+	"encoding/json"
 	"os"
 )
 
@@ -13,22 +12,22 @@ import (
 // damaged file means that everything is hashed once.
 
 type savedStat struct {
-	Path string
+	Path Path
 	ID   string
 	Stat fileStat
 }
 
-const statsVersion = "choir stats 1\n"
+const statsVersion = "choir stats 2\n"
 
 // saveStats is called with the lock held, when the engine closes.
 func (e *Engine) saveStats() error {
 	var buf bytes.Buffer
-	enc := gob.NewEncoder(&buf)
+	enc := json.NewEncoder(&buf)
 	for p, t := range e.tracked {
 		if t.stat == (fileStat{}) {
 			continue
 		}
-		if err := enc.Encode(savedStat{p, t.ID, t.stat}); err != nil {
+		if err := enc.Encode(savedStat{Path(p), t.ID, t.stat}); err != nil {
 			return err
 		}
 	}
@@ -46,15 +45,15 @@ func (e *Engine) loadStats() {
 	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], raw[n:n+sha256.Size]) {
 		return
 	}
-	dec := gob.NewDecoder(bufio.NewReader(bytes.NewReader(body)))
+	dec := json.NewDecoder(bytes.NewReader(body))
 	for {
 		var s savedStat
 		if dec.Decode(&s) != nil {
 			return
 		}
-		if t, ok := e.tracked[s.Path]; ok && t.ID == s.ID && t.Mode == s.Stat.gitMode() {
+		if t, ok := e.tracked[string(s.Path)]; ok && t.ID == s.ID && t.Mode == s.Stat.gitMode() {
 			t.stat = s.Stat
-			e.tracked[s.Path] = t
+			e.tracked[string(s.Path)] = t
 		}
 	}
 }
