@@ -4,5 +4,5 @@ package image
 
 import _ "embed"
 
-//go:embed payload/choir-guest
+//go:embed payload/choir-guest.zst
 var payload []byte

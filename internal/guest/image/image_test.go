@@ -1,43 +1,82 @@
-package image_test
+package image
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"choir.dev/choiros/internal/guest/image"
+	"choir.dev/choiros/internal/fault"
 )
 
-func TestPath(t *testing.T) {
+func TestPathWithoutAPayloadIsThisBinary(t *testing.T) {
+	if Embedded() {
+		t.Skip("this build carries the guest")
+	}
+	path, err := Path(t.TempDir())
+	if self, _ := os.Executable(); err != nil || path != self {
+		t.Fatalf("got %s %v, want this binary %s", path, err, self)
+	}
+}
+
+func TestWhatIsPackedIsPlaced(t *testing.T) {
+	binary := make([]byte, 300_000)
+	for i := range binary {
+		binary[i] = byte(rand.IntN(5))
+	}
+	packed, err := Pack(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packed) > len(binary)/2 {
+		t.Errorf("%d bytes became %d", len(binary), len(packed))
+	}
 	dir := t.TempDir()
-	path, err := image.Path(dir)
+	path, err := place(packed, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !image.Embedded() {
-		if self, _ := os.Executable(); path != self {
-			t.Fatalf("got %s, want this binary %s", path, self)
+	read := func() []byte {
+		t.Helper()
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return
+		return got
 	}
-	if filepath.Dir(path) != dir {
-		t.Fatalf("%s is not in %s", path, dir)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o555 || filepath.Dir(path) != dir || !bytes.Equal(read(), binary) {
+		t.Fatalf("%v %v", info, err)
 	}
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+	// It is written once; a damaged copy is replaced, not trusted.
+	before, _ := os.Stat(path)
+	if again, err := place(packed, dir); err != nil || again != path {
+		t.Fatal(again, err)
 	}
-	// A damaged copy is replaced, not trusted.
+	if after, _ := os.Stat(path); !os.SameFile(before, after) {
+		t.Error("a good copy was replaced")
+	}
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, good[:len(good)/2], 0o755); err != nil {
+	if err := os.WriteFile(path, binary[:1000], 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := image.Path(dir); err != nil {
+	if _, err := place(packed, dir); err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := os.ReadFile(path); string(again) != string(good) {
+	if !bytes.Equal(read(), binary) {
 		t.Fatal("the damaged copy was kept")
+	}
+	// A damaged payload is never placed.
+	for _, at := range []int{3, 40, len(packed) - 1} {
+		bad := bytes.Clone(packed)
+		bad[at] ^= 1
+		if _, err := place(bad, t.TempDir()); !fault.Is(err, fault.Internal) {
+			t.Errorf("damaged at %d: %v", at, err)
+		}
+	}
+	if _, err := place(packed[:20], t.TempDir()); !fault.Is(err, fault.Internal) {
+		t.Errorf("cut short: %v", err)
 	}
 }
