@@ -119,32 +119,57 @@ function approvals(running) {
   $('bell-count').hidden = open.length === 0
   $('bell').setAttribute('aria-label', open.length ? `Approvals, ${open.length} waiting` : 'Approvals')
   $('approvals-none').hidden = open.length > 0
-  $('approvals-list').replaceChildren(...open.map(({ run, question }) => questionCard(run, question)))
+  // What is there stays: somebody may be typing into it.
+  const list = $('approvals-list')
+  const old = new Map([...list.children].map((card) => [card.dataset.question, card]))
+  for (const { run, question } of open) if (!old.delete(question.id)) list.append(questionCard(run, question))
+  for (const card of old.values()) card.remove()
+  // The cursor was in a card that went: on to the next.
+  if (old.size > 0 && !$('approvals').hidden && document.activeElement === document.body) enter('approvals')
 }
 
 function questionCard(run, question) {
   const card = document.createElement('li')
+  card.dataset.question = question.id
   const words = document.createElement('p')
   words.textContent = question.text
   const asks = document.createElement('small')
-  asks.textContent = `${run.objective || run.prompt}${question.default ? `. Without an answer: ${question.default}` : ''}`
-  const actions = document.createElement('div')
+  asks.textContent = `${run.objective || run.prompt}${question.default ? `. Without an answer${until(question.deadline)}: ${question.default}` : ''}`
+  const actions = document.createElement('form')
   actions.className = 'actions'
-  for (const choice of question.choices ?? []) {
-    const button = document.createElement('button')
-    button.type = 'button'
-    button.textContent = choice
-    button.addEventListener('click', () => {
-      for (const b of actions.children) b.disabled = true
-      api('POST', at(cid, `/runs/${run.id}/answer`), { question: question.id, answer: choice }).catch((problem) => {
-        for (const b of actions.children) b.disabled = false
-        failed(problem)
-      })
+  const answer = (text) => {
+    for (const e of actions.elements) e.disabled = true
+    api('POST', at(cid, `/runs/${run.id}/answer`), { question: question.id, answer: text }).catch((problem) => {
+      for (const e of actions.elements) e.disabled = false
+      failed(problem)
     })
-    actions.append(button)
   }
+  const button = (text, type) => {
+    const b = document.createElement('button')
+    b.type = type
+    b.textContent = text
+    actions.append(b)
+    return b
+  }
+  for (const choice of question.choices ?? []) button(choice, 'button').addEventListener('click', () => answer(choice))
+  if (actions.children.length === 0) {
+    const field = document.createElement('input')
+    field.setAttribute('aria-label', 'Your answer')
+    field.maxLength = 8000
+    field.required = true
+    actions.append(field)
+    button('Answer', 'submit')
+    actions.addEventListener('submit', () => answer(field.value.trim()))
+  }
+  // Nothing is posted by the form itself: the policy allows no such target.
+  actions.addEventListener('submit', (e) => e.preventDefault())
   card.append(words, asks, actions)
   return card
+}
+
+function until(deadline) {
+  const at = new Date(deadline ?? '')
+  return Number.isNaN(at.getTime()) ? '' : ` until ${at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' })}`
 }
 
 function down(desktop) {
@@ -246,7 +271,12 @@ function rewindWords({ to, changes }) {
 for (const [button, sheet] of [['bell', 'approvals'], ['account', 'account-menu']]) {
   $(button).addEventListener('click', () => toggle(button, sheet, $(sheet).hidden))
 }
-addEventListener('keydown', (e) => e.key === 'Escape' && closeSheets())
+addEventListener('keydown', (e) => {
+  if (e.key !== 'Escape') return
+  const from = document.activeElement?.closest('.sheet')
+  closeSheets()
+  if (from) document.querySelector(`[aria-controls="${from.id}"]`).focus()
+})
 addEventListener('blur', closeSheets) // the cursor went into the desktop
 addEventListener('pointerdown', (e) => !e.target.closest('.sheet, #bell, #account') && closeSheets())
 
@@ -254,6 +284,14 @@ function toggle(button, sheet, open) {
   closeSheets()
   $(sheet).hidden = !open
   $(button).setAttribute('aria-expanded', String(open))
+  if (open) enter(sheet)
+}
+
+/** The sheets come after the desktop's frame, out of reach of the Tab key: the cursor goes into one that opens. */
+function enter(sheet) {
+  const first = [...$(sheet).querySelectorAll('button, input, select')].find((e) => !e.disabled && e.getClientRects().length > 0)
+  if (first) first.focus()
+  else document.querySelector(`[aria-controls="${sheet}"]`).focus()
 }
 
 function closeSheets() {

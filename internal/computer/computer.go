@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -311,6 +312,15 @@ func (c *Computer) Frame(ctx context.Context) (api.Frame, error) {
 	}
 	if f.Running, err = c.listRuns(ctx, openRuns); err != nil {
 		return api.Frame{}, err
+	}
+	questions, err := c.state.Questions(ctx, "", true)
+	if err != nil {
+		return api.Frame{}, err
+	}
+	for _, q := range questions {
+		if i := slices.IndexFunc(f.Running, func(r api.Run) bool { return r.ID == q.Run }); i >= 0 {
+			f.Running[i].Questions = append(f.Running[i].Questions, questionOf(q))
+		}
 	}
 	spent, err := c.state.Usage(ctx, state.UsageFilter{Day: time.Now().UTC().Format(time.DateOnly)})
 	if err != nil {

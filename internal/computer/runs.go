@@ -61,9 +61,13 @@ func (c *Computer) Run(ctx context.Context, id string) (api.Run, error) {
 		return api.Run{}, err
 	}
 	for _, q := range questions {
-		out.Questions = append(out.Questions, contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline})
+		out.Questions = append(out.Questions, questionOf(q))
 	}
 	return out, nil
+}
+
+func questionOf(q state.Question) contract.Question {
+	return contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline}
 }
 
 func runOf(r state.Run) api.Run {
