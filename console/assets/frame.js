@@ -10,6 +10,7 @@ let frame = null
 let stream = null
 let left = '' // the broken state that the person chose to leave
 let countdown = 0
+let recovering = 0 // a timer: while the page that was taken back loads, the broken state is the old one's
 const liveTries = { since: '', left: 0 } // of the live page of one dev server
 
 const stage = new Stage($('stage'), {
@@ -19,6 +20,7 @@ const stage = new Stage($('stage'), {
   },
   failed: (words) => {
     note(words, 'danger')
+    recovered()
     setTimeout(() => frame && live(frame.desktop), 15_000)
   },
 })
@@ -173,12 +175,16 @@ function until(deadline) {
 }
 
 function down(desktop) {
-  const key = desktop.broken ? `${desktop.reason} ${desktop.last_good}` : ''
-  if (!desktop.broken || left === key) {
+  const key = desktop.broken ? `${desktop.reason} ${desktop.last_good} ${desktop.run}` : ''
+  if (!desktop.broken) {
+    left = ''
+    clearTimeout(recovering)
+    recovering = 0
+  }
+  if (!desktop.broken || left === key || recovering) {
     $('down').hidden = true
     clearInterval(countdown)
     countdown = 0
-    if (!desktop.broken) left = ''
     return
   }
   if (!$('down').hidden && $('down').dataset.key === key) return
@@ -202,20 +208,24 @@ function count(seconds) {
   countdown = setInterval(() => {
     seconds--
     tell()
-    if (seconds <= 0) rewind()
+    if (seconds <= 0) rewind(true)
   }, 1000)
 }
 
-async function rewind() {
+/** Takes the desktop back; unasked when a task's edit broke it and nobody said to leave it. */
+async function rewind(unasked = false) {
   clearInterval(countdown)
   countdown = 0
   $('down-rewind').disabled = true
   $('down-rewind').textContent = 'Rewinding…'
   try {
-    await api('POST', at(cid, '/rewind'), {})
-    note('The desktop is back. Time Travel can undo this.')
+    const { to } = await api('POST', at(cid, '/rewind'), { to: frame.desktop.last_good })
+    if (unasked) note(`An agent’s edit broke the desktop, so it went back by itself, to checkpoint ${to.slice(0, 8)}. The edit is kept: Time Travel can undo this.`, '', 60_000)
+    else note('The desktop is back. Time Travel can undo this.')
+    clearTimeout(recovering)
+    if (frame.desktop.broken) recovering = setTimeout(recovered, 25_000)
+    down(frame.desktop)
     await stage.load(cid)
-    $('down').hidden = true
   } catch (problem) {
     failed(problem)
   } finally {
@@ -224,7 +234,15 @@ async function rewind() {
   }
 }
 
-$('down-rewind').addEventListener('click', rewind)
+/** What is broken from here on is the new page. */
+function recovered() {
+  if (!recovering) return
+  clearTimeout(recovering)
+  recovering = 0
+  if (frame) down(frame.desktop)
+}
+
+$('down-rewind').addEventListener('click', () => rewind())
 $('down-leave').addEventListener('click', () => {
   left = $('down').dataset.key
   down(frame.desktop)
@@ -323,11 +341,11 @@ function line(text) {
   return p
 }
 
-function note(text, tone = '') {
+function note(text, tone = '', ms = tone === 'danger' ? 12_000 : 5000) {
   const p = line(text)
   p.dataset.tone = tone
   $('notes').append(p)
-  setTimeout(() => p.remove(), tone === 'danger' ? 12_000 : 5000)
+  setTimeout(() => p.remove(), ms)
 }
 
 function failed(problem) {

@@ -45,8 +45,7 @@ type Computer struct {
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 
-	mu     sync.Mutex
-	broken brokenDesktop
+	health health // of the desktop's page
 }
 
 // wake opens a computer: it takes the log over, brings the state up to it,

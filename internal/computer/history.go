@@ -131,6 +131,9 @@ func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Resto
 	if r.DryRun {
 		return out, nil
 	}
+	if touchesShell(pathsOf(done.Changes)) && len(done.Changes) > 0 {
+		c.shellWentBack()
+	}
 	c.treeChanged()
 	if done.Checkpoint != "" {
 		out.Sequence, err = c.checkpointSeq(ctx, done.Checkpoint)

@@ -29,12 +29,20 @@ const (
 type renderer struct{ c *Computer }
 
 // Render implements dispatch.Renderer: the shell of the commit is built and
-// opened in a verify box, without network, on a throwaway copy.
+// opened in a verify box, without network, on a throwaway copy. What broke in
+// the user's browser needs no second opinion.
 func (r renderer) Render(ctx context.Context, o dispatch.Overlay, commit string) (contract.Command, error) {
 	c := r.c
 	mine, err := asOverlay(o)
 	if err != nil {
 		return contract.Command{}, err
+	}
+	tree, err := c.workspace.ObjectID(ctx, commit, "choiros")
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return contract.Command{}, err
+	}
+	if words := c.brokenShell(tree); words != "" {
+		return contract.Command{Argv: []string{"desktop"}, ExitCode: 1, Stderr: "The desktop that was open broke with this source. " + words + "\n"}, nil
 	}
 	dir := c.host.Dir.Path("cache", "render")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
@@ -70,10 +71,14 @@ func (w *runWorkspace) Reopen(ctx context.Context, t dispatch.TaskRef, base stri
 
 func overlayID(t dispatch.TaskRef) string { return fmt.Sprintf("%s-%d", t.Task, t.Attempt) }
 
-// PublishLive implements dispatch.Workspace.
+// PublishLive implements dispatch.Workspace. Once somebody has taken back what
+// the task had published so far, the rest waits for its end.
 func (w *runWorkspace) PublishLive(ctx context.Context, o dispatch.Overlay) (int, error) {
 	mine, err := asOverlay(o)
 	if err != nil {
+		return 0, err
+	}
+	if back, err := w.tookBack(ctx, mine.ref.Task); err != nil || back {
 		return 0, err
 	}
 	p, err := w.c.workspace.PublishLive(ctx, contract.NewID(), mine.Overlay, mine.ref.Run, mine.ref.Task)
@@ -81,6 +86,23 @@ func (w *runWorkspace) PublishLive(ctx context.Context, o dispatch.Overlay) (int
 		w.c.pokeTheme()
 	}
 	return len(p.Changed), err
+}
+
+// tookBack reports whether the shell was restored since the task first
+// published an edit to it.
+func (w *runWorkspace) tookBack(ctx context.Context, task string) (bool, error) {
+	if err := w.c.caughtUp(ctx); err != nil {
+		return false, err
+	}
+	publishes, err := w.c.state.Publishes(ctx, task, false)
+	if err != nil {
+		return false, err
+	}
+	first := slices.IndexFunc(publishes, func(p state.Publish) bool { return p.Live })
+	if first < 0 {
+		return false, nil
+	}
+	return w.c.wentBack(ctx, publishes[first].StartedSeq)
 }
 
 // Merge implements dispatch.Workspace. No tree has the id that it pretends was

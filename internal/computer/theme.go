@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -85,102 +83,4 @@ func (c *Computer) deliverTheme(ctx context.Context, seen contract.BlobRef) (con
 func (c *Computer) treeChanged() {
 	c.pokeTheme()
 	c.builds.poke()
-}
-
-// brokenDesktop is what the page said when it was blank or throwing.
-type brokenDesktop struct {
-	since  time.Time
-	reason string
-	run    string
-}
-
-func (c *Computer) brokenDesktop() brokenDesktop {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.broken
-}
-
-// Beat implements control.Desktop.
-func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
-	c.mu.Lock()
-	was := c.broken
-	switch {
-	case !b.Broken:
-		c.broken = brokenDesktop{}
-	case was.since.IsZero():
-		c.broken = brokenDesktop{since: time.Now(), reason: brokenWords(b)}
-	}
-	c.mu.Unlock()
-	if !b.Broken || !was.since.IsZero() {
-		return nil
-	}
-	run, err := c.lastShellEdit(ctx)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.broken.run = run
-	c.mu.Unlock()
-	reason := b.Reason
-	if reason == "" {
-		reason = "silent"
-	}
-	return c.note(ctx, "desktop.broke", contract.DesktopBroke{Reason: clip(reason, 200), Detail: clip(b.Detail, 4096)})
-}
-
-// brokenWords says for a person what a page reported: the first line of its
-// error, if there was one. The words of the error are the page's own.
-func brokenWords(b api.Heartbeat) string {
-	detail, _, _ := strings.Cut(strings.TrimSpace(b.Detail), "\n")
-	switch {
-	case b.Reason == "error" && detail != "":
-		return "Its page stopped with an error: " + clip(detail, 300)
-	case b.Reason == "error":
-		return "Its page stopped with an error."
-	case b.Reason == "blank":
-		return "Its page is blank."
-	}
-	return "Its page does not answer."
-}
-
-// lastShellEdit names the run whose live publish touched the shell last, if it
-// is recent enough to be what broke it.
-func (c *Computer) lastShellEdit(ctx context.Context) (string, error) {
-	publishes, err := c.state.Publishes(ctx, "", false)
-	if err != nil {
-		return "", err
-	}
-	for i := len(publishes) - 1; i >= 0; i-- {
-		if publishes[i].Live && !publishes[i].Inverted {
-			return publishes[i].Run, nil
-		}
-	}
-	return "", nil
-}
-
-func (c *Computer) desktopStatus(ctx context.Context) (api.DesktopStatus, error) {
-	var s api.DesktopStatus
-	s.Mode, s.Since, s.Reason = c.live.status()
-	broken := c.brokenDesktop()
-	if !broken.since.IsZero() {
-		s.Broken, s.Reason, s.Run = true, broken.reason, broken.run
-	}
-	checkpoints, err := c.state.Checkpoints(ctx, 0, 50)
-	if err != nil {
-		return s, err
-	}
-	for _, k := range checkpoints {
-		if k.Verified == contract.VerificationPass || k.Kind == contract.CheckpointInitial {
-			s.LastGood = k.ID
-			break
-		}
-	}
-	kept, err := c.state.Builds(ctx, 1)
-	if err != nil {
-		return s, err
-	}
-	if len(kept) > 0 {
-		s.Build = kept[0].Commit
-	}
-	return s, nil
 }

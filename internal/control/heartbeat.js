@@ -45,11 +45,11 @@
     const now = performance.now()
     if (document.visibilityState === 'hidden' && said) return
     if (root.dataset.choirReady && shows()) {
+      if (!told || blankSince) failure = '' // what was thrown before did not keep it from painting
       blankSince = 0
       tell({ broken: false })
       if (!told) {
         told = true
-        failure = '' // what was thrown before did not keep it from painting
         parent.postMessage({ type: 'choir.painted', mode }, parentOrigin)
       }
       return

@@ -22,8 +22,10 @@ const (
 	lookSteady   = 5 * time.Second
 )
 
+// lookEvery is how soon the frame is looked at again: that a dev server gets
+// ready, or a desktop well, leaves no event.
 func lookEvery(f api.Frame) time.Duration {
-	if f.Desktop.Mode == api.ModeStarting {
+	if f.Desktop.Mode == api.ModeStarting || f.Desktop.Broken {
 		return lookStarting
 	}
 	return lookSteady
@@ -130,7 +132,6 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, in *AtCompu
 	out := newLines(w)
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
-	// A dev server that gets ready leaves no event.
 	look := time.NewTimer(lookStarting)
 	defer look.Stop()
 	last := ""

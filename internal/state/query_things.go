@@ -97,22 +97,30 @@ type Publish struct {
 	FinishedSeq uint64   `json:"finished_seq"`
 }
 
+const publishQuery = `SELECT id, run, task, "commit", base, live, paths, conflicts, inverted, started_seq, finished_seq FROM publishes`
+
+func scanPublish(r *sql.Rows) (p Publish, err error) {
+	var conflicts string
+	err = r.Scan(&p.ID, &p.Run, &p.Task, &p.Commit, &p.Base, &p.Live, &p.Paths, &conflicts, &p.Inverted, &p.StartedSeq, &p.FinishedSeq)
+	return p, errors.Join(err, decode(conflicts, &p.Conflicts))
+}
+
+// LivePublish is the newest publish of what a task edited while it worked.
+func (s *Store) LivePublish(ctx context.Context) (Publish, error) {
+	return one(ctx, s, "state.LivePublish", "live publish", scanPublish, publishQuery+" WHERE live = 1 ORDER BY started_seq DESC LIMIT 1")
+}
+
 // Publishes lists publishes in order: of one task, or of all when task is
 // empty; only those not finished when open.
 func (s *Store) Publishes(ctx context.Context, task string, open bool) ([]Publish, error) {
-	query, args := `SELECT id, run, task, "commit", base, live, paths, conflicts, inverted, started_seq, finished_seq FROM publishes WHERE 1`, []any{}
+	query, args := publishQuery+" WHERE 1", []any{}
 	if task != "" {
 		query, args = query+" AND task = ?", append(args, task)
 	}
 	if open {
 		query += " AND finished_seq = 0"
 	}
-	return all(ctx, s, "state.Publishes", func(r *sql.Rows) (Publish, error) {
-		var p Publish
-		var conflicts string
-		err := r.Scan(&p.ID, &p.Run, &p.Task, &p.Commit, &p.Base, &p.Live, &p.Paths, &conflicts, &p.Inverted, &p.StartedSeq, &p.FinishedSeq)
-		return p, errors.Join(err, decode(conflicts, &p.Conflicts))
-	}, query+" ORDER BY started_seq LIMIT ?", append(args, MaxPage)...)
+	return all(ctx, s, "state.Publishes", scanPublish, query+" ORDER BY started_seq LIMIT ?", append(args, MaxPage)...)
 }
 
 // Document is a living document; Body is set by Document, not by Documents.

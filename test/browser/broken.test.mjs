@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { browse, Choir, claim, desktop, visitor } from './harness.mjs'
+import { browse, Choir, claim, desktop, modelServer, say, until, visitor } from './harness.mjs'
 
 const main = 'choiros/src/main.tsx'
 
@@ -47,5 +47,87 @@ test('a broken desktop', async (t) => {
     await frame.getByTestId('icon-events').click()
     await frame.getByTestId('event').first().waitFor()
     assert.ok(await card.isHidden())
+  })
+})
+
+test('a task’s edit breaks the desktop after it was verified', async (t) => {
+  const shell = 'choiros/src/shell/Desktop.tsx'
+  const prompt = 'Let the desktop know when something is done'
+  const words = 'done is more than I can take'
+  const model = await modelServer(t, {
+    turns: [
+      {
+        role: 'director',
+        calls: [
+          { name: 'revise_plan', args: { objective: 'The desktop knows', plan: [{ text: `Change ${shell}` }] } },
+          { name: 'delegate', args: { tasks: [{ kind: 'agent', goal: `In ${shell}, look at the runs`, tools: ['read', 'edit'], verify: { profile: 'smoke' } }] } },
+        ],
+      },
+      { role: 'associate', calls: [{ name: 'read', args: { path: shell } }] },
+      // No check meets a run that is done; the user's page does, as soon as this very run is.
+      {
+        role: 'associate',
+        calls: [
+          { name: 'edit', args: { path: shell, old: "import { front,", new: "import { useRuns } from '../stores/runs'\nimport { front," } },
+          { name: 'edit', args: { path: shell, old: '  useKeys()\n', new: `  const done = useRuns((s) => Object.values(s.runs).some((r) => r.status === 'done'))\n  if (done) throw new Error('${words}')\n  useKeys()\n` } },
+        ],
+      },
+      { role: 'associate', calls: [{ name: 'finish', args: { summary: 'It knows.', status: 'ok' } }] },
+      { role: 'director', calls: [{ name: 'report', args: { status: 'done', summary: 'The desktop knows.' } }] },
+    ],
+  })
+  const choir = await Choir.start(t, { env: { ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6' } })
+  const { context } = await visitor(await browse(t), choir)
+  const page = await claim(context, choir)
+  const frame = await desktop(page)
+  const good = choir.cli(['files', 'cat', shell])
+  const [first] = choir.json('checkpoints')
+  const card = page.getByRole('alertdialog', { name: 'The desktop is down' })
+  let edited = ''
+
+  await t.test('it is verified, published and reported, and then the page throws', async () => {
+    await say(frame, prompt)
+    await card.waitFor({ timeout: 90_000 })
+    const [run] = choir.json('runs')
+    assert.equal(run.status, 'done', JSON.stringify(run, null, 1))
+    assert.equal(run.verified, 'pass')
+    assert.ok(choir.json('checkpoints').some((c) => c.run === run.id && c.kind === 'task' && c.verified === 'pass'))
+    assert.match(await card.innerText(), new RegExp(words))
+    assert.match(await card.innerText(), new RegExp(`Checkpoint ${first.id.slice(0, 8)} is the last one that worked`), 'what breaks is not good, verified or not')
+    assert.match(await card.getByRole('button', { name: /^Rewind/ }).innerText(), /^Rewind \(\d\)$|^Rewinding/)
+    await card.getByRole('button', { name: 'Leave it as it is' }).waitFor()
+    edited = choir.cli(['files', 'cat', shell])
+    assert.ok(edited.includes(words))
+  })
+  await t.test('it goes back by itself, and says so', async () => {
+    await page.getByRole('status').getByText(`went back by itself, to checkpoint ${first.id.slice(0, 8)}`).waitFor({ timeout: 30_000 })
+    await until('a fresh page took the place of the one that broke', () => frame.isDetached())
+    await (await desktop(page)).getByTestId('desktop').waitFor()
+    await page.locator('#state[data-state=awake]').waitFor()
+    await card.waitFor({ state: 'hidden' })
+    assert.equal(choir.cli(['files', 'cat', shell]), good)
+    const [restore, safety] = choir.json('checkpoints')
+    assert.deepEqual([restore.kind, safety.kind], ['restore', 'safety'])
+    assert.equal(choir.events().filter((e) => e.type === 'desktop.broke').length, 1)
+  })
+  await t.test('the frame knows that there is nothing better to go back to', async () => {
+    await page.locator('#rewind').click()
+    const ask = page.getByRole('dialog', { name: 'Rewind the desktop' })
+    await ask.getByText('already is as it was').waitFor()
+    await ask.getByRole('button', { name: 'Keep it as it is' }).click()
+  })
+  await t.test('it can be undone, and then it is the user’s own: nothing goes back without them', async () => {
+    const now = await desktop(page)
+    await now.getByTestId('icon-timetravel').click()
+    await now.getByTestId('undo').click()
+    await now.getByTestId('restore-go').click()
+    await card.waitFor({ timeout: 30_000 })
+    assert.equal(choir.cli(['files', 'cat', shell]), edited)
+    const button = card.getByRole('button', { name: 'Rewind' })
+    assert.equal(await button.innerText(), 'Rewind', 'no time is counted down')
+    await button.click()
+    await (await desktop(page)).getByTestId('desktop').waitFor()
+    await page.locator('#state[data-state=awake]').waitFor()
+    assert.equal(choir.cli(['files', 'cat', shell]), good)
   })
 })

@@ -7,6 +7,8 @@ import css from './ErrorCard.module.css'
 interface Props {
   /** What failed, as the sentence's subject. */
   what: string
+  /** Told of each error. */
+  failed?: (error: unknown) => void
   /** What a new try needs before it is made. */
   again?: () => void
   children: ReactNode
@@ -24,7 +26,8 @@ export class ErrorCard extends Component<Props, { error: Error | null; stack: st
     return { error: e instanceof Error ? e : new Error(String(e)) }
   }
 
-  override componentDidCatch(_: unknown, info: ErrorInfo) {
+  override componentDidCatch(error: unknown, info: ErrorInfo) {
+    this.props.failed?.(error)
     this.setState({ stack: info.componentStack ?? '' })
   }
 

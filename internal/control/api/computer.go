@@ -169,10 +169,10 @@ type DesktopStatus struct {
 	Mode     DesktopMode `json:"mode"`
 	Since    time.Time   `json:"since,omitzero"`      // since when this dev server answers; a page of an earlier one gets no more hot updates
 	Build    string      `json:"build,omitempty"`     // commit of the kept build; empty: the base that came with the binary
-	LastGood string      `json:"last_good,omitempty"` // newest verified checkpoint, what Rewind goes back to
+	LastGood string      `json:"last_good,omitempty"` // newest verified checkpoint, what Rewind goes back to; with another shell than this one if this is broken
 	Reason   string      `json:"reason,omitempty"`    // why it is broken, or why the live page can't be had
 	Broken   bool        `json:"broken"`
-	Run      string      `json:"run,omitempty"` // the run whose edit broke it, when one did
+	Run      string      `json:"run,omitempty"` // the run whose edit broke it, when one did and nobody has touched the shell since
 }
 
 // Heartbeat is what the injected script observed of one loaded page.

@@ -1,0 +1,200 @@
+package computer
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// shellDesk is a desk whose workspace holds a shell, with tasks that edit it.
+type shellDesk struct {
+	*desk
+	runs *runWorkspace
+}
+
+const shellFile = "choiros/src/shell.ts"
+
+func openShell(t *testing.T) *shellDesk {
+	t.Helper()
+	d := &shellDesk{desk: open(t)}
+	d.live = newLive(nil, nil, slog.New(slog.DiscardHandler))
+	d.Computer.builds = &builds{want: make(chan struct{}, 1)}
+	d.runs = &runWorkspace{d.Computer}
+	return d
+}
+
+func (d *shellDesk) fatal(err error) {
+	if err != nil {
+		d.t.Helper()
+		d.t.Fatal(err)
+	}
+}
+
+func (d *shellDesk) write(dir, text string) {
+	d.t.Helper()
+	name := filepath.Join(dir, shellFile)
+	d.fatal(errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)))
+}
+
+func (d *shellDesk) byUser(text string) {
+	d.t.Helper()
+	d.write(filepath.Join(d.dir, "workspace"), text)
+}
+
+func (d *shellDesk) shell() string {
+	d.t.Helper()
+	b, err := os.ReadFile(filepath.Join(d.dir, "workspace", shellFile))
+	d.fatal(err)
+	return string(b)
+}
+
+func (d *shellDesk) checkpoint(kind contract.CheckpointKind) string {
+	d.t.Helper()
+	k, err := d.workspace.Checkpoint(d.t.Context(), workspace.CheckpointRequest{Kind: kind, Message: string(kind)})
+	d.fatal(err)
+	return k.Commit
+}
+
+func (d *shellDesk) begin() *overlay {
+	d.t.Helper()
+	ref := dispatch.TaskRef{Run: contract.NewID(), Task: contract.NewID(), Attempt: 1}
+	o, err := d.workspace.Begin(d.t.Context(), overlayID(ref), "")
+	d.fatal(err)
+	return &overlay{o, ref}
+}
+
+// edit is a tool call of a task that edits the shell.
+func (d *shellDesk) edit(o *overlay, text string) (published int) {
+	d.t.Helper()
+	d.write(o.Upper, text)
+	n, err := d.runs.PublishLive(d.t.Context(), o)
+	d.fatal(err)
+	return n
+}
+
+// verified publishes a task's work as verified.
+func (d *shellDesk) verified(o *overlay) string {
+	d.t.Helper()
+	m, err := d.runs.Merge(d.t.Context(), o)
+	d.fatal(err)
+	p, err := d.runs.Publish(d.t.Context(), o, m, contract.VerificationPass, false)
+	d.fatal(err)
+	d.fatal(d.runs.Drop(d.t.Context(), o, false))
+	return p.Checkpoint
+}
+
+func (d *shellDesk) beat(broken bool) {
+	d.t.Helper()
+	d.fatal(d.Beat(d.t.Context(), api.Heartbeat{Mode: api.ModeLive, Broken: broken, Reason: "error", Detail: "boom\nat x"}))
+}
+
+func (d *shellDesk) wantStatus(broken bool, run, good string) {
+	d.t.Helper()
+	d.fatal(d.caughtUp(d.t.Context()))
+	s, err := d.desktopStatus(d.t.Context())
+	d.fatal(err)
+	if s.Broken != broken || s.Run != run || s.LastGood != good {
+		d.t.Errorf("the desktop is broken: %v, by run %q, good at %q; want %v, %q, %q", s.Broken, s.Run, s.LastGood, broken, run, good)
+	}
+}
+
+func (d *shellDesk) back(r api.RestoreRequest) {
+	d.t.Helper()
+	if !r.Undo {
+		r.Paths = []string{"choiros", "artifacts/system/theme.json"}
+	}
+	_, err := d.Restore(d.t.Context(), r)
+	d.fatal(err)
+}
+
+func TestWhatBrokeIsNotGoodVerifiedOrNot(t *testing.T) {
+	d := openShell(t)
+	d.byUser("one\n")
+	first := d.checkpoint(contract.CheckpointInitial)
+	d.wantStatus(false, "", first)
+
+	o := d.begin()
+	d.edit(o, "two\n")
+	fine := d.verified(o)
+	d.beat(false)
+	d.wantStatus(false, "", fine)
+
+	o = d.begin()
+	d.edit(o, "broken\n")
+	broken := d.verified(o)
+	d.wantStatus(false, "", broken)
+	d.beat(true)
+	d.wantStatus(true, o.ref.Run, fine)
+	d.back(api.RestoreRequest{To: fine})
+	if d.shell() != "two\n" {
+		t.Fatalf("the shell is %q", d.shell())
+	}
+	// Until a page has painted it counts as broken, and nobody's edit.
+	d.wantStatus(true, "", fine)
+	d.beat(false)
+	d.wantStatus(false, "", fine)
+	// Undone, it is the user's own doing, and good is on the line before it.
+	d.back(api.RestoreRequest{Undo: true})
+	d.wantStatus(false, "", broken)
+	d.beat(true)
+	d.wantStatus(true, "", fine)
+}
+
+func TestAnEditByHandIsNobodysButTheUsers(t *testing.T) {
+	d := openShell(t)
+	d.byUser("one\n")
+	first := d.checkpoint(contract.CheckpointInitial)
+	d.byUser("broken\n")
+	d.beat(true)
+	d.wantStatus(true, "", first)
+	d.beat(false)
+
+	o := d.begin()
+	d.edit(o, "two\n")
+	fine := d.verified(o)
+	d.byUser("two\nand broken by hand\n")
+	d.beat(true)
+	d.wantStatus(true, "", fine)
+	// The page said it once: nothing is looked into again, or said twice.
+	last := d.log.Last()
+	d.beat(true)
+	if d.log.Last() != last {
+		t.Error("the same breakage is told twice")
+	}
+}
+
+func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
+	d := openShell(t)
+	d.byUser("one\n")
+	first := d.checkpoint(contract.CheckpointInitial)
+	o, other := d.begin(), d.begin()
+	if n := d.edit(o, "broken\n"); n != 1 || d.shell() != "broken\n" {
+		t.Fatalf("%d paths were published, the shell is %q", n, d.shell())
+	}
+	d.beat(true)
+	d.wantStatus(true, o.ref.Run, first)
+
+	// Its verification is told what the browser said, without a box.
+	m, err := d.runs.Merge(t.Context(), o)
+	d.fatal(err)
+	cmd, err := renderer{d.Computer}.Render(t.Context(), o, m.Commit)
+	if err != nil || cmd.ExitCode != 1 || cmd.Stderr == "" {
+		t.Errorf("rendering what broke: %+v %v", cmd, err)
+	}
+
+	d.back(api.RestoreRequest{To: first})
+	d.fatal(os.WriteFile(filepath.Join(o.Upper, "choiros/src/more.ts"), []byte("more\n"), 0o644))
+	if n := d.edit(o, "broken still\n"); n != 0 || d.shell() != "one\n" {
+		t.Errorf("%d paths were published again, the shell is %q", n, d.shell())
+	}
+	if n := d.edit(other, "another's\n"); n != 1 || d.shell() != "another's\n" {
+		t.Errorf("another task's edit: %d paths, the shell is %q", n, d.shell())
+	}
+}
