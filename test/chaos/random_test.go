@@ -38,7 +38,7 @@ func (w *world) storm(round int, dice *rand.Rand) {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var workers sync.WaitGroup
-	for i, worker := range []func(context.Context, *world, *rand.Rand) error{writes, commands, checkpoints, prompts} {
+	for i, worker := range []func(context.Context, *world, *rand.Rand) error{writes, commands, checkpoints, prompts, watches} {
 		own := random(fmt.Sprint("worker ", round, " ", i))
 		workers.Go(func() {
 			for work.Err() == nil {
@@ -148,4 +148,13 @@ func prompts(ctx context.Context, w *world, dice *rand.Rand) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// watches looks at the desktop, which has a box only while somebody does.
+func watches(ctx context.Context, w *world, dice *rand.Rand) error {
+	if err := lookAtDesktop(ctx, w); err != nil {
+		return err
+	}
+	w.pause(dice, 300)
+	return nil
 }
