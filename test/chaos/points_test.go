@@ -265,11 +265,20 @@ func nth(point string) int {
 	return 1
 }
 
-// killBoxes kills the boxes of a kind that live now.
+// killBoxes kills the boxes of a kind that live now, and waits until they are
+// gone: until then they could be taken for the next ones.
 func (w *world) killBoxes(kind string) {
 	w.t.Helper()
+	old := map[int]bool{}
 	for _, b := range w.kind(kind) {
+		old[b.pid] = true
 		_ = syscall.Kill(b.pid, syscall.SIGKILL) // it may have ended by itself
+	}
+	left := func(v victim) bool { return old[v.pid] }
+	for deadline := time.Now().Add(20 * time.Second); slices.ContainsFunc(w.kind(kind), left); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("a killed %s box does not go", kind)
+		}
 	}
 }
 
