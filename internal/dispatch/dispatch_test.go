@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -419,6 +420,48 @@ func TestADyingTaskBoxIsResumedThenGivenUp(t *testing.T) {
 	}
 	if edits != 1 {
 		t.Errorf("the edit was made %d times", edits)
+	}
+}
+
+// A task's box that dies under a call: the attempt goes on in another one, and
+// the model is told that the call's outcome is not known.
+func TestATaskBoxThatDiesUnderACallIsReplaced(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	var told atomic.Bool
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(edit("c1"))
+		case 1:
+			return parts(use("c2", "bash", m{"command": "touch began; sleep 1000"}))
+		default:
+			for _, p := range req.Messages[len(req.Messages)-1].Parts {
+				if p.Return != nil && strings.HasPrefix(p.Return.Content, "Unknown: ") {
+					told.Store(true)
+				}
+			}
+			return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
+		}
+	}
+	run := h.submit("go")
+	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "bash" })
+	h.boxes.mu.Lock()
+	for id, b := range h.boxes.open {
+		if strings.HasPrefix(id, "t-") {
+			go b.Kill()
+		}
+	}
+	h.boxes.mu.Unlock()
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+	if res := h.results(); len(res) != 1 || res[0].Attempt != 1 || !told.Load() {
+		t.Errorf("the model was told: %v; results %+v", told.Load(), res)
+	}
+	if n := len(h.events("task.started")); n != 2 {
+		t.Errorf("started %d times", n)
 	}
 }
 

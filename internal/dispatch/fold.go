@@ -218,9 +218,9 @@ func (t *taskStory) resumable() []contract.TurnRecorded {
 				r.Content = "(no output)"
 			}
 		case made:
-			r.IsError, r.Content = true, "Unknown: the computer restarted while this call ran. It may or may not have happened; look before you repeat it."
+			r.IsError, r.Content = true, "Unknown: the box or the computer ended while this call ran. It may or may not have happened; look before you repeat it."
 		default:
-			r.IsError, r.Content = true, "Not run: the computer restarted before it."
+			r.IsError, r.Content = true, "Not run: the box or the computer ended before it."
 		}
 		msg.Parts = append(msg.Parts, contract.Part{Return: r})
 	}

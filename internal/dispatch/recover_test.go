@@ -74,7 +74,7 @@ func TestARestartGoesOnWithAnAgentTask(t *testing.T) {
 		t.Fatalf("%+v\n%s", rep, h.story())
 	}
 	h.quiet()
-	if !strings.HasPrefix(unknown, "Unknown: the computer restarted") || !strings.Contains(unknown, "Not run: the computer restarted before it") {
+	if !strings.HasPrefix(unknown, "Unknown: the box or the computer ended") || !strings.Contains(unknown, "Not run: the box or the computer ended before it") {
 		t.Errorf("the model was told %q", unknown)
 	}
 	if res := h.results(); len(res) != 1 || res[0].Attempt != 1 || string(slurp(h.ws.live(), "workspace/a.sh")) != "echo two\n" {

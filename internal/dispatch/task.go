@@ -166,6 +166,7 @@ type attempt struct {
 	head     string // newest checkpoint a git step made
 	live     bool   // something is published live and not yet checkpointed
 	keep     bool   // leave the tree of the overlay behind a ref
+	lostCall bool   // a call got no answer from the task's box
 
 	forward sync.Mutex // one tool call at a time
 }
@@ -312,17 +313,50 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 		if o.Now().Sub(a.began)-(r.waited()-waited) > wall {
 			return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d seconds is used up", a.task.Budget.WallS))
 		}
-		if a.box != nil {
-			select {
-			case <-a.box.Done():
-				return fault.New("", fault.Unavailable, "", fmt.Errorf("its box ended: %w", firstError(a.box.Err(), errGone)))
-			default:
-			}
-		}
-		return nil
+		return a.boxEnded(0)
 	})
+	if err == nil && a.failedCall() {
+		// What the loop made of a call whose box died under it is not a result.
+		err = a.boxEnded(deathRattle)
+	}
 	a.stop(loop)
 	return d, err
+}
+
+// deathRattle is how long after a call of its failed a box is given to be known
+// as ended.
+const deathRattle = time.Second
+
+// boxEnded says why the task's box ended, if it has, or does within a time:
+// fault.Unavailable, so that the task goes on in another one, but for fixed
+// steps fault.Exhausted when they used up what the box had: they would again.
+func (a *attempt) boxEnded(within time.Duration) error {
+	if a.box == nil {
+		return nil
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-a.box.Done():
+	case <-timer.C:
+		select {
+		case <-a.box.Done(): // both were so
+		default:
+			return nil
+		}
+	}
+	err, code := firstError(a.box.Err(), errGone), fault.Unavailable
+	if a.task.Kind != contract.KindAgent && fault.Is(err, fault.Exhausted) {
+		code = fault.Exhausted
+	}
+	return fault.New("", code, "", fmt.Errorf("its box ended: %w", err))
+}
+
+// failedCall reports whether a call was lost on its way to the task's box.
+func (a *attempt) failedCall() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lostCall
 }
 
 func firstError(errs ...error) error {

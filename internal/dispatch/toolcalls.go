@@ -72,6 +72,11 @@ func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
 	defer a.forward.Unlock()
 	res, err := a.forwardCall(req.Context(), req.PathValue("name"), req.Header.Get(harness.HeaderCall), body)
 	if err != nil {
+		if lost(err) {
+			a.mu.Lock()
+			a.lostCall = true
+			a.mu.Unlock()
+		}
 		refuse(w, 0, err)
 		return
 	}
@@ -224,7 +229,7 @@ func callTool(ctx context.Context, box Box, name string, args json.RawMessage, b
 	req.Header.Set(tools.HeaderBase, base)
 	resp, err := box.Transport().RoundTrip(req)
 	if err != nil {
-		return res, because(ctx, err)
+		return res, because(ctx, fmt.Errorf("box %s gave no answer to %s: %w", box.ID(), name, err))
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxResult+1))
