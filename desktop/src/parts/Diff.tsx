@@ -11,7 +11,9 @@ export function Diff({ text, prose = false }: { text: string; prose?: boolean })
       {files.map((f, i) => (
         <div className={css.file} key={`${f.path}-${i}`}>
           <h3>
-            <span>{f.path}</span>
+            <span>
+              <bdi>{f.path}</bdi>
+            </span>
             <ins>+{f.added}</ins> <del>−{f.removed}</del>
           </h3>
           <div className={css.lines} tabIndex={0} role="group" aria-label={`Changes in ${f.path}`}>
