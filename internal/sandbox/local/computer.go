@@ -147,8 +147,13 @@ func (c *computer) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	for _, e := range entries {
-		run := filepath.Join(c.dir, e.Name(), runDir)
-		if _, err := os.Lstat(run); !e.IsDir() || err != nil {
+		if !e.IsDir() {
+			continue
+		}
+		dir := filepath.Join(c.dir, e.Name())
+		run := filepath.Join(dir, runDir)
+		if _, err := os.Lstat(run); err != nil {
+			_ = os.Remove(dir) // an overlay without a box stays; a box that came to nothing is empty
 			continue
 		}
 		g := &group{c: c.d.cgroups, dirs: map[string]string{}}
@@ -165,7 +170,7 @@ func (c *computer) sweep(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("clear box %s: %w", e.Name(), err)
 		}
-		_ = os.Remove(filepath.Join(c.dir, e.Name())) // only if nothing else is in it
+		_ = os.Remove(dir) // only if nothing else is in it
 	}
 	// Groups whose box directory is gone.
 	for controller, parent := range c.d.cgroups.parent {

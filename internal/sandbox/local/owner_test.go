@@ -2,6 +2,8 @@ package local_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,5 +71,28 @@ func TestAnOrphanThatHoldsTheLockIsEnded(t *testing.T) {
 	case <-ended:
 	case <-time.After(10 * time.Second):
 		t.Error("the orphan still lives")
+	}
+}
+
+// A death between making a box's directory and what is in it, or between their
+// removals, leaves an empty directory; an overlay that waits for its task stays.
+func TestEmptyBoxesAreSweptAndOverlaysAreNot(t *testing.T) {
+	d, dir := open(t), t.TempDir()
+	empty, overlay := filepath.Join(dir, "boxes", "v-1"), filepath.Join(dir, "boxes", "task.1")
+	for _, p := range []string{empty, filepath.Join(overlay, "upper")} {
+		if err := os.MkdirAll(p, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := os.Lstat(empty); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the empty box is still there: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(overlay, "upper")); err != nil {
+		t.Errorf("the overlay is gone: %v", err)
 	}
 }
