@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-desktop test-browser chaos lint bench fmt generate
+.PHONY: up build test test-go test-computers test-desktop test-browser chaos lint bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -42,7 +42,9 @@ test:
 	@start=$$(date +%s); $(MAKE) --no-print-directory test-all && echo "make test took $$(( $$(date +%s) - start )) s"
 
 .PHONY: test-all
-test-all: test-desktop build test-go test-browser
+test-all: test-desktop build test-go
+	@# Whole computers, two at a time: they mostly wait, and two cores are soon busy.
+	@$(MAKE) --no-print-directory -j2 -Oline test-computers test-browser
 
 # SQLite in Go is C in translation. It shares nothing with us but copies, holds
 # no instance of a generic function that the linker might choose for others, and
@@ -51,7 +53,8 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
 test-go: build
 	CGO_ENABLED=1 go test $(RACE) -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/...
-	@# Whole computers, one package at a time: two cores are soon busy.
+
+test-computers: build
 	CGO_ENABLED=1 go test $(RACE) -p 1 -timeout 12m ./bench/... ./test/...
 
 test-desktop: desktop/node_modules/.package-lock.json
