@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -218,15 +217,11 @@ func (b *box) identify(ctx context.Context, info *os.File) error {
 	if err != nil {
 		return fmt.Errorf("take hold of the box: %w", err)
 	}
-	namespace, err := os.Readlink("/proc/" + strconv.Itoa(said.Child) + "/ns/pid")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(b.run, "pidns"), []byte(namespace), 0o600)
-	}
 	b.mu.Lock()
 	b.pid, b.pidfd = said.Child, fd
 	b.mu.Unlock()
-	if err != nil && !errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("note the box's process namespace: %w", err)
+	if err := os.WriteFile(filepath.Join(b.run, guestFile), []byte(processID(said.Child)), 0o600); err != nil {
+		return fmt.Errorf("note the box's first process: %w", err)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -225,21 +224,21 @@ func awaitLock(ctx context.Context, path string, g *group) (*os.File, error) {
 }
 
 // awaitEmpty kills what is left of a box that nobody owns and waits for it: by
-// its cgroup, and by its process namespace, whose number the box's directory
-// holds.
+// its cgroup, and by its first process, with which the kernel ends all others of
+// its process namespace.
 func awaitEmpty(ctx context.Context, g *group, run string) error {
-	namespace := ""
+	guest := ""
 	if run != "" {
-		data, err := os.ReadFile(filepath.Join(run, "pidns"))
+		data, err := os.ReadFile(filepath.Join(run, guestFile))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		namespace = strings.TrimSpace(string(data))
+		guest = string(data)
 	}
 	for {
 		left := g.members()
-		if namespace != "" {
-			left = append(left, inNamespace(namespace)...)
+		if pid := living(guest); pid != 0 {
+			left = append(left, pid)
 		}
 		if len(left) == 0 {
 			return nil
@@ -256,25 +255,6 @@ func awaitEmpty(ctx context.Context, g *group, run string) error {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-}
-
-// inNamespace lists processes of a process namespace, such as "pid:[4026532001]".
-func inNamespace(name string) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var out []int
-	for _, e := range entries {
-		pid := 0
-		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {
-			continue
-		}
-		if ns, err := os.Readlink("/proc/" + e.Name() + "/ns/pid"); err == nil && ns == name {
-			out = append(out, pid)
-		}
-	}
-	return out
 }
 
 // removeTree removes a directory that a box may have written to: nothing in it

@@ -12,6 +12,10 @@ import (
 // ownerFile names, in a box's run directory, the process that opened the box.
 const ownerFile = "owner"
 
+// guestFile names, in a box's run directory, the box's first process. (Not its
+// namespace: the kernel gives those numbers out again at once, to anybody.)
+const guestFile = "guest"
+
 // lockName is the file in a box's run directory that is locked while anything
 // of the box lives.
 const lockName = "lock"
@@ -33,6 +37,17 @@ func processID(pid int) string {
 	return strconv.Itoa(pid) + " " + fields[started]
 }
 
+// living returns the number of the process that a processID names, 0 when it is
+// gone.
+func living(id string) int {
+	pid, _, _ := strings.Cut(id, " ")
+	n, err := strconv.Atoi(pid)
+	if err != nil || n <= 1 || processID(n) != id {
+		return 0
+	}
+	return n
+}
+
 // writeOwner says that this process owns the box in run.
 func writeOwner(run string) error {
 	return os.WriteFile(filepath.Join(run, ownerFile), []byte(processID(os.Getpid())), 0o600)
@@ -44,9 +59,7 @@ func orphaned(run string) bool {
 	if err != nil {
 		return false // it may be about to be written
 	}
-	pid, _, _ := strings.Cut(string(data), " ")
-	n, err := strconv.Atoi(pid)
-	return err == nil && processID(n) != string(data)
+	return len(data) > 0 && living(string(data)) == 0
 }
 
 // killOrphans ends what holds the lock of a box whose owner is gone. Boxes die

@@ -3,6 +3,7 @@ package local_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -94,5 +95,53 @@ func TestEmptyBoxesAreSweptAndOverlaysAreNot(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(overlay, "upper")); err != nil {
 		t.Errorf("the overlay is gone: %v", err)
+	}
+}
+
+// What an earlier control plane left is ended by number and start: a process
+// that merely got the number of a box's first process lives on.
+func TestOnlyWhatABoxLeftIsEnded(t *testing.T) {
+	d, dir := open(t), t.TempDir()
+	start := func(name string, older int) (ended chan error) {
+		t.Helper()
+		p := exec.Command("sleep", "1000")
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Process.Kill() })
+		ended = make(chan error, 1)
+		go func() { ended <- p.Wait() }()
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.Process.Pid) + "/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, err := strconv.Atoi(strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))[19])
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := filepath.Join(dir, "boxes", name, ".run")
+		if err := os.MkdirAll(run, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(run, "guest"), fmt.Appendf(nil, "%d %d", p.Process.Pid, began-older), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return ended
+	}
+	left, stranger := start("t-left", 0), start("t-gone", 1)
+	c, err := d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	select {
+	case <-left:
+	case <-time.After(10 * time.Second):
+		t.Error("what the box left still lives")
+	}
+	select {
+	case <-stranger:
+		t.Error("a process that is nobody's box was ended")
+	default:
 	}
 }
