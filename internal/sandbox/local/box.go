@@ -167,12 +167,15 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if err := b.identify(ctx, infoR); err != nil {
 		return nil, also(b.explain(err), near.Close())
 	}
-	b.session, err = tether.Accept(ctx, near, tether.Options{
+	session, err := tether.Accept(ctx, near, tether.Options{
 		Token: token, Handler: spec.Handler, Limits: spec.TetherLimits, Logger: c.d.opts.Logger,
 	})
 	if err != nil {
 		return nil, b.explain(err)
 	}
+	b.mu.Lock()
+	b.session = session
+	b.mu.Unlock()
 	b.watch()
 	return b, nil
 }
@@ -347,6 +350,7 @@ func (b *box) watch() {
 	b.owned.Go(func() {
 		select {
 		case <-b.done:
+			_ = b.session.Close() // it may have ended before it had one to close
 		case <-b.session.Done():
 			if err := b.session.Err(); err != nil {
 				b.end(sandbox.Tampered, err.Error())
