@@ -89,6 +89,13 @@ func (a *attempt) forwardCall(ctx context.Context, name, call string, args json.
 	if err != nil {
 		return tools.Result{}, err
 	}
+	if name != "git" {
+		// A call that can't be made is not recorded, so that nobody has to wonder
+		// what came of it.
+		if err := a.boxEnded(0); err != nil {
+			return tools.Result{}, err
+		}
+	}
 	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)),
 		Role: contract.RoleAssociate, Type: "tool.called", Subject: a.ref.Task, Task: a.ref.Task,
 		Data: &contract.ToolCalled{Call: call, Name: name, Args: args, ReadOnly: readOnly, Attempt: a.ref.Attempt}}); err != nil {

@@ -153,6 +153,7 @@ func lookAtDesktop(ctx context.Context, w *world) error {
 var unknowable = []string{
 	"dispatch.tool.called", "dispatch.tool.done", "dispatch.tool.shown", "task.tool.done", "blob.synced", "blob.renamed",
 	"workspace.publish.prepared", "workspace.publish.begun", "workspace.publish.logged", "workspace.publish.applied", // of live edits
+	"task.ready", // it has said so, and a call may be on its way before its death is known
 }
 
 // inBox says whether a point is one of a box's process.
