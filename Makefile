@@ -42,9 +42,7 @@ test:
 	@start=$$(date +%s); $(MAKE) --no-print-directory test-all && echo "make test took $$(( $$(date +%s) - start )) s"
 
 .PHONY: test-all
-test-all: build test-desktop test-go
-	@# Whole computers, two at a time: they mostly wait, and two cores are soon busy.
-	@$(MAKE) --no-print-directory -j2 -Oline test-computers test-browser
+test-all: build test-desktop test-go test-computers test-browser
 
 # SQLite in Go is C in translation. It shares nothing with us but copies, holds
 # no instance of a generic function that the linker might choose for others, and
@@ -54,6 +52,7 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 test-go: build
 	CGO_ENABLED=1 go test $(RACE) -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/...
 
+# Whole computers, one at a time: two cores are soon busy.
 test-computers: build
 	CGO_ENABLED=1 go test $(RACE) -p 1 -timeout 12m ./bench/... ./test/...
 
