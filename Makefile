@@ -46,7 +46,7 @@ test-all: build test-desktop test-go test-computers test-browser
 
 # SQLite in Go is C in translation. It shares nothing with us but copies, holds
 # no instance of a generic function that the linker might choose for others, and
-# takes six times as long under the race detector.
+# takes several times as long under the race detector.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
 test-go: build
