@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -325,6 +326,21 @@ func TestAnEventIsACloudEvent(t *testing.T) {
 			t.Fatalf("changed on the way: %s", d)
 		}
 	})
+}
+
+// TestDigestStaysWhatItIs: states hold digests of earlier versions.
+func TestDigestStaysWhatItIs(t *testing.T) {
+	e := contract.Event{ID: "i", Source: "s", Type: "t", Subject: "u", User: "v", Run: "r", Task: "k", Causation: "c", Correlation: "o",
+		DataRef: "d", Data: json.RawMessage(` { "a" : " \" b\\", "c": [1, 2] }`)}
+	const want = "744711c6cb67e63e38696b61b84c2451272bb71a7c79c7871757cd77fa042050"
+	if got := hex.EncodeToString(digestOf(e)); got != want {
+		t.Errorf("the digest is %s, it was %s", got, want)
+	}
+}
+
+func digestOf(e contract.Event) []byte {
+	d := contract.Digest(e)
+	return d[:]
 }
 
 func TestDigestIgnoresOnlyWhatIsStamped(t *testing.T) {

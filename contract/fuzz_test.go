@@ -1,8 +1,11 @@
 package contract_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"reflect"
 	"testing"
+	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
 	"github.com/google/go-cmp/cmp"
@@ -87,5 +90,26 @@ func FuzzDecodeData(f *testing.F) {
 			return
 		}
 		fuzz(t, byType[typ], compiled[typ], raw)
+	})
+}
+
+// FuzzDigest compares the digest of data, in whatever form they are written,
+// with that of the same data as encoding/json makes them compact.
+func FuzzDigest(f *testing.F) {
+	for _, s := range []string{`{"a":"b c"}`, ` { "a" : "\\\" , " , "b":[ 1 ,\t2\r\n] } `, `"\\"`, `"\\\\" `, "\"\u2028 <\"", `[]`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var compact bytes.Buffer
+		if !utf8.Valid(data) || json.Compact(&compact, data) != nil {
+			t.Skip("events hold nothing but valid JSON")
+		}
+		loose, tight := contract.Event{ID: "e", Data: data}, contract.Event{ID: "e", Data: compact.Bytes()}
+		if contract.Digest(loose) != contract.Digest(tight) {
+			t.Fatalf("%q has another digest than %q", data, compact.Bytes())
+		}
+		if other := (contract.Event{ID: "e", Data: append([]byte("0"), compact.Bytes()...)}); contract.Digest(other) == contract.Digest(tight) {
+			t.Fatal("other data have the same digest")
+		}
 	})
 }

@@ -135,13 +135,23 @@ func check(v any) error {
 }
 
 func checkStruct(v reflect.Value) error {
-	for _, f := range Fields(v.Type()) {
-		if err := checkValue(f.Name, v.Field(f.Index), &f.Rule); err != nil {
-			return err
-		}
+	if err := checkFields(v); err != nil {
+		return err
 	}
 	if c, ok := v.Interface().(crosser); ok {
 		return c.cross()
+	}
+	return nil
+}
+
+// checkFields applies the rules of every field.
+func checkFields(v reflect.Value) error {
+	fields := Fields(v.Type())
+	for i := range fields {
+		f := &fields[i]
+		if err := checkValue(f.Name, v.Field(f.Index), &f.Rule); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -30,9 +30,12 @@ type request struct {
 type item struct {
 	event  contract.Event
 	key    key
-	digest [sha256.Size]byte
+	fresh  bool // its id was drawn here, so that no other event has it
 	expect *contract.Expect
 }
+
+// same says whether it is the event that has a digest.
+func (it *item) same(digest [sha256.Size]byte) bool { return contract.Digest(it.event) == digest }
 
 type result struct {
 	events []contract.Event
@@ -154,7 +157,8 @@ func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
 		Sequence: 1, Epoch: l.epoch, Computer: l.cid, User: d.User,
 		Run: d.Run, Task: d.Task, Causation: d.Causation, Correlation: d.Correlation, Traceparent: d.Traceparent,
 	}
-	if e.ID == "" {
+	fresh := e.ID == ""
+	if fresh {
 		e.ID = contract.NewID()
 	}
 	if e.Time.IsZero() {
@@ -170,10 +174,10 @@ func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
 		}
 		e.Data = nil
 	}
-	if err := e.Validate(); err != nil {
+	if err := e.ValidateEnvelope(); err != nil {
 		return invalid(err)
 	}
-	return item{event: e, key: key{e.Source, e.ID}, digest: contract.Digest(e), expect: d.Expect}, nil
+	return item{event: e, key: key{e.Source, e.ID}, fresh: fresh, expect: d.Expect}, nil
 }
 
 // run commits what is queued, group by group, until the log is closed.
@@ -225,8 +229,16 @@ type plan struct {
 	answers [][]answer // for each of open, one per item
 	events  []contract.Event
 	ids     map[key]int // index in events
-	digests [][sha256.Size]byte
 	subject map[string]uint64
+	digests [][sha256.Size]byte // of events, once digest was called
+}
+
+// digest takes the events' digests, which are for later appends to look at.
+func (p *plan) digest() {
+	p.digests = make([][sha256.Size]byte, len(p.events))
+	for i, e := range p.events {
+		p.digests[i] = contract.Digest(e)
+	}
 }
 
 // answer is an event that is stored already, or will be as plan.events[at].
@@ -280,25 +292,29 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 		for _, e := range p.events[start:] {
 			delete(p.ids, key{e.Source, e.ID})
 		}
-		p.events, p.digests = p.events[:start], p.digests[:start]
+		p.events = p.events[:start]
 	}
 	taken := func(id string, seq uint64) error {
 		return fault.New("", fault.Conflict, "", &contract.FieldError{Field: "id", Reason: fmt.Sprintf("%s is taken by event %d, whose content is another", id, seq)})
 	}
-	for _, it := range r.items {
+	for i := range r.items {
+		it := &r.items[i]
+		// Only once: a second try may meet what the first one stored.
+		fresh := it.fresh
+		it.fresh = false
 		if at, ok := p.ids[it.key]; ok {
-			if p.digests[at] != it.digest {
+			if !it.same(contract.Digest(p.events[at])) {
 				return nil, undo, taken(it.event.ID, p.events[at].Sequence)
 			}
 			answers = append(answers, answer{at: at})
 			continue
 		}
-		old, ok, err := l.tail.find(ctx, it.key, last)
+		old, ok, err := l.tail.find(ctx, it.key, last, fresh)
 		if err != nil {
 			return nil, undo, err
 		}
 		if ok {
-			if old.digest != it.digest {
+			if !it.same(old.digest) {
 				return nil, undo, taken(it.event.ID, old.seq)
 			}
 			page, err := l.Read(ctx, old.seq-1, 1)
@@ -332,7 +348,7 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 		}
 		p.ids[it.key] = len(p.events)
 		answers = append(answers, answer{at: len(p.events)})
-		p.events, p.digests = append(p.events, e), append(p.digests, it.digest)
+		p.events = append(p.events, e)
 	}
 	return answers, undo, nil
 }

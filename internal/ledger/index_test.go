@@ -17,6 +17,7 @@ type memoryIndex struct {
 	mu      sync.Mutex
 	events  []contract.Event
 	covered int // how many of them it admits to
+	asked   int // for an id
 }
 
 func (x *memoryIndex) LastSeq(context.Context) (uint64, error) {
@@ -28,6 +29,7 @@ func (x *memoryIndex) LastSeq(context.Context) (uint64, error) {
 func (x *memoryIndex) ByID(_ context.Context, source, id string) (uint64, [sha256.Size]byte, bool, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.asked++
 	for _, e := range x.events[:x.covered] {
 		if e.ID == id && e.Source == source {
 			return e.Sequence, contract.Digest(e), true, nil
@@ -125,4 +127,29 @@ func TestIndexStandsInForMemory(t *testing.T) {
 	ahead.covered = len(ahead.events)
 	other := openLog(t, b, ledger.Options{CID: contract.NewCID(), Index: ahead})
 	mustAppend(t, other, prompt("first of its log"))
+}
+
+// Only an id that the caller brings can be in the log already: one that the
+// appender draws is not looked for, which is most appends.
+func TestDrawnIDsAreNotLookedUp(t *testing.T) {
+	b := openBus(t, t.TempDir())
+	cid, x := contract.NewCID(), &memoryIndex{}
+	l := openLog(t, b, ledger.Options{CID: cid, Index: x})
+	first := prompt("first")
+	first.ID = contract.NewID()
+	mustAppend(t, l, first)
+	x.cover(l, t, 1)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = openLog(t, b, ledger.Options{CID: cid, Index: x})
+	for range 3 {
+		mustAppend(t, l, prompt("another"), prompt("and one more"))
+	}
+	if x.asked != 0 {
+		t.Errorf("the index was asked %d times for ids that were drawn", x.asked)
+	}
+	if e := mustAppend(t, l, first)[0]; e.Sequence != 1 || x.asked != 1 {
+		t.Errorf("the first event again is event %d, after %d questions", e.Sequence, x.asked)
+	}
 }

@@ -67,7 +67,7 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 		req.done <- result{err: err}
 		return true
 	}
-	positions, err := l.publish(ctx, messages)
+	positions, err := l.publish(ctx, p, messages)
 	l.doubt = err != nil
 	if len(positions) > 0 {
 		if err := l.accept(p, messages, positions); err != nil {
@@ -123,7 +123,7 @@ func (l *Log) commit(group []*request) {
 			fail(group, err)
 			return
 		}
-		positions, perr := l.publish(ctx, messages)
+		positions, perr := l.publish(ctx, p, messages)
 		l.doubt = perr != nil
 		if len(positions) > 0 {
 			if err := l.accept(p, messages, positions); err != nil {
@@ -266,9 +266,7 @@ func (l *Log) encode(events []contract.Event, position uint64, misses int) ([]*n
 // gives once the messages are synced. It returns the stream positions of the
 // messages that are stored for certain, from the first on, and why the rest is
 // not, or not known to be.
-func (l *Log) publish(ctx context.Context, messages []*nats.Msg) ([]uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
+func (l *Log) publish(ctx context.Context, p *plan, messages []*nats.Msg) ([]uint64, error) {
 	if err := l.health(); err != nil {
 		return nil, err
 	}
@@ -287,8 +285,10 @@ func (l *Log) publish(ctx context.Context, messages []*nats.Msg) ([]uint64, erro
 	}
 	l.step("sent")
 	crash.At("ledger.sent")
+	p.digest() // while the disk is at work
 	check := time.NewTicker(healthEvery)
 	defer check.Stop()
+	giveUp := time.Now().Add(ackTimeout)
 	var positions []uint64
 	var failed error
 	for len(asked) > 0 {
@@ -300,6 +300,9 @@ func (l *Log) publish(ctx context.Context, messages []*nats.Msg) ([]uint64, erro
 		case <-check.C:
 			if err := l.health(); err != nil {
 				return positions, err
+			}
+			if time.Now().After(giveUp) {
+				return positions, fmt.Errorf("no acknowledgement: %w", context.DeadlineExceeded)
 			}
 			continue
 		case <-ctx.Done():

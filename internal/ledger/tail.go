@@ -63,11 +63,12 @@ func (t *tail) add(e contract.Event, digest [sha256.Size]byte) error {
 	return nil
 }
 
-func (t *tail) find(ctx context.Context, k key, last uint64) (known, bool, error) {
+// find looks an event up by its id; a fresh id needs no look into the index.
+func (t *tail) find(ctx context.Context, k key, last uint64, fresh bool) (known, bool, error) {
 	if n, ok := t.ids[k]; ok {
 		return n, true, nil
 	}
-	if t.index == nil || t.covered == 0 {
+	if t.index == nil || t.covered == 0 || fresh {
 		return known{}, false, nil
 	}
 	seq, digest, ok, err := t.index.ByID(ctx, k.source, k.id)

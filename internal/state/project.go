@@ -62,21 +62,55 @@ func (s *Store) Recover(ctx context.Context, log Log) error {
 	return fault.Wrap(op, s.catchUp(ctx, log, log.Last()))
 }
 
-// catchUp applies what the log holds up to a sequence.
+// catchUp applies what the log holds up to a sequence. While one batch is
+// written the next is read and decoded.
 func (s *Store) catchUp(ctx context.Context, log Log, upTo uint64) error {
-	for at := s.Last(); at < upTo; at = s.Last() {
-		events, err := log.Read(ctx, at, int(min(batchSize, upTo-at)))
-		if err != nil {
-			return err
+	type read struct {
+		batch []prepared
+		err   error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	batches := make(chan read)
+	at := s.Last()
+	go func() {
+		defer close(batches)
+		for at < upTo {
+			events, err := log.Read(ctx, at, int(min(batchSize, upTo-at)))
+			if err == nil && len(events) == 0 {
+				err = fmt.Errorf("the log ended at %d before %d was reached", at, upTo)
+			}
+			for len(events) > 0 || err != nil {
+				var r read
+				if r.err = err; err == nil {
+					r.batch, r.err = s.prepareBatch(ctx, events)
+				}
+				select {
+				case batches <- r:
+				case <-ctx.Done():
+					return
+				}
+				if r.err != nil {
+					return
+				}
+				events = events[len(r.batch):]
+				at = r.batch[len(r.batch)-1].event.Sequence
+			}
 		}
-		if len(events) == 0 {
-			return fmt.Errorf("the log ended at %d before %d was reached", at, upTo)
+	}()
+	defer func() {
+		cancel()
+		for range batches { // wait for the reader
 		}
-		if err := s.Apply(ctx, events); err != nil {
+	}()
+	for r := range batches {
+		if r.err != nil {
+			return r.err
+		}
+		if err := s.applyBatch(ctx, r.batch); err != nil {
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // Project applies the log as it grows, until ctx ends (then it returns nil) or
@@ -150,7 +184,8 @@ func (s *Store) follow(ctx context.Context, log Log) error {
 	}
 }
 
-// batchBytes bounds the data of one transaction, which are held in memory.
+// batchBytes bounds the data of one transaction, which are held in memory, as
+// are those of the next.
 const batchBytes = 16 << 20
 
 // Apply projects events that follow each other, in one transaction unless
@@ -158,35 +193,57 @@ const batchBytes = 16 << 20
 // and nothing from there on is applied.
 func (s *Store) Apply(ctx context.Context, events []contract.Event) error {
 	const op = "state.Apply"
-	s.wmu.Lock()
-	defer s.wmu.Unlock()
 	last := s.Last()
 	for len(events) > 0 && events[0].Sequence <= last {
 		events = events[1:]
 	}
-	for i, e := range events {
-		if e.Sequence != last+uint64(i)+1 {
-			return fault.New(op, fault.Internal, "Run choir doctor: the log has a hole.", fmt.Errorf("event %d follows %d", e.Sequence, last+uint64(i)))
-		}
-	}
 	for len(events) > 0 {
-		batch, size := make([]prepared, 0, len(events)), 0
-		for _, e := range events {
-			p, err := s.prepare(ctx, e)
-			if err != nil {
-				return fault.Wrap(op, err)
-			}
-			batch = append(batch, p)
-			if size += p.size; size > batchBytes {
-				break
-			}
+		batch, err := s.prepareBatch(ctx, events)
+		if err != nil {
+			return fault.Wrap(op, err)
 		}
-		if err := s.commit(ctx, batch); err != nil {
+		if err := s.applyBatch(ctx, batch); err != nil {
 			return fault.Wrap(op, err)
 		}
 		events = events[len(batch):]
 	}
 	return nil
+}
+
+// prepareBatch prepares as many of some events, from the first on, as make one
+// transaction.
+func (s *Store) prepareBatch(ctx context.Context, events []contract.Event) ([]prepared, error) {
+	batch, size := make([]prepared, 0, len(events)), 0
+	for _, e := range events {
+		p, err := s.prepare(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		batch = append(batch, p)
+		if size += p.size; size > batchBytes {
+			break
+		}
+	}
+	return batch, nil
+}
+
+// applyBatch commits what of a batch is not projected yet.
+func (s *Store) applyBatch(ctx context.Context, batch []prepared) error {
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	last := s.Last()
+	for len(batch) > 0 && batch[0].event.Sequence <= last {
+		batch = batch[1:]
+	}
+	for i := range batch {
+		if seq := batch[i].event.Sequence; seq != last+uint64(i)+1 {
+			return fault.New("", fault.Internal, "Run choir doctor: the log has a hole.", fmt.Errorf("event %d follows %d", seq, last+uint64(i)))
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return s.commit(ctx, batch)
 }
 
 // commit projects a batch in one transaction.
