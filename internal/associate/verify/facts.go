@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -52,7 +53,7 @@ var manifests = []string{"package.json", "go.mod", "Cargo.toml", "pyproject.toml
 
 var wantedTargets = []string{"test", "check", "lint", "build"}
 
-var makeTarget = regexp.MustCompile(`(?m)^([A-Za-z0-9_.-]+)\s*:(?:[^=]|$)`)
+var makeTarget = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^([A-Za-z0-9_.-]+)\s*:(?:[^=]|$)`) })
 
 // Gather looks at the tree around paths, which are relative to root.
 func Gather(root *os.Root, paths []string) (Facts, error) {
@@ -165,7 +166,7 @@ func look(root *os.Root, dir string) (Project, error) {
 		if err != nil {
 			return Project{}, err
 		}
-		for _, m := range makeTarget.FindAllSubmatch(b, 2000) {
+		for _, m := range makeTarget().FindAllSubmatch(b, 2000) {
 			if t := string(m[1]); slices.Contains(wantedTargets, t) && !slices.Contains(p.Targets, t) {
 				p.Targets = append(p.Targets, t)
 			}

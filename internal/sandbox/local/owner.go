@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -48,9 +49,12 @@ func living(id string) int {
 	return n
 }
 
+// self is this process's own id, which does not change.
+var self = sync.OnceValue(func() string { return processID(os.Getpid()) })
+
 // writeOwner says that this process owns the box in run.
 func writeOwner(run string) error {
-	return os.WriteFile(filepath.Join(run, ownerFile), []byte(processID(os.Getpid())), 0o600)
+	return os.WriteFile(filepath.Join(run, ownerFile), []byte(self()), 0o600)
 }
 
 // orphaned says whether the process that opened the box in run is gone.

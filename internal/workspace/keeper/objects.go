@@ -235,6 +235,16 @@ func openInflated(name string) (io.ReadCloser, error) {
 	return inflated{z, f}, nil
 }
 
+// deflaters are kept from object to object: making one costs more than writing
+// a small object with it.
+var deflaters = sync.Pool{New: func() any {
+	z, err := zlib.NewWriterLevel(nil, zlib.BestSpeed)
+	if err != nil {
+		panic(err) // a level that zlib doesn't have
+	}
+	return z
+}}
+
 // deflate writes one object to a temporary file and returns its id.
 func (e *Engine) deflate(o object) (id, tmp string, err error) {
 	r, size, err := o.open()
@@ -253,10 +263,9 @@ func (e *Engine) deflate(o object) (id, tmp string, err error) {
 		}
 	}()
 	buf := bufio.NewWriterSize(f, 32<<10)
-	z, err := zlib.NewWriterLevel(buf, zlib.BestSpeed)
-	if err != nil {
-		return "", "", err
-	}
+	z := deflaters.Get().(*zlib.Writer)
+	defer deflaters.Put(z)
+	z.Reset(buf)
 	h := sha1.New()
 	w := io.MultiWriter(h, z)
 	fmt.Fprintf(w, "%s %d\x00", o.kind, size)
@@ -319,10 +328,8 @@ func streamPack(ctx context.Context, dst io.Writer, objects []object) ([]string,
 	binary.BigEndian.PutUint32(head[4:], 2)
 	binary.BigEndian.PutUint32(head[8:], uint32(len(objects)))
 	buf.Write(head[:])
-	z, err := zlib.NewWriterLevel(buf, zlib.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
+	z := deflaters.Get().(*zlib.Writer)
+	defer deflaters.Put(z)
 	ids := make([]string, len(objects))
 	for i, o := range objects {
 		if err := ctx.Err(); err != nil {
@@ -362,7 +369,7 @@ func streamPack(ctx context.Context, dst io.Writer, objects []object) ([]string,
 	if err := buf.Flush(); err != nil {
 		return nil, err
 	}
-	_, err = dst.Write(sum.Sum(nil))
+	_, err := dst.Write(sum.Sum(nil))
 	return ids, err
 }
 
