@@ -114,23 +114,29 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if err != nil {
 		return nil, errors.Join(err, near.Close())
 	}
+	files = append(files, specR)
 	infoR, infoW, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(err, near.Close(), specR.Close(), specW.Close())
+		return nil, errors.Join(err, near.Close(), specW.Close())
 	}
 	defer infoR.Close()
+	files = append(files, infoW)
 	filter, err := filterFile()
 	if err != nil {
-		return nil, errors.Join(err, near.Close(), specR.Close(), specW.Close(), infoW.Close())
+		return nil, errors.Join(err, near.Close(), specW.Close())
 	}
-	files = append(files, specR, infoW, filter)
+	files = append(files, filter)
+	saidR, saidW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, near.Close(), specW.Close())
+	}
+	files = append(files, saidW)
 
 	b.cmd = &exec.Cmd{
 		Path: argv[0], Args: argv, Dir: "/", Env: []string{},
 		ExtraFiles:  append([]*os.File{far, specR, filter, infoW}, lockFiles...),
 		SysProcAttr: &syscall.SysProcAttr{},
-		Stderr:      &b.tail,
-		WaitDelay:   2 * time.Second,
+		Stderr:      saidW,
 	}
 	if launcher {
 		b.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
@@ -138,26 +144,26 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 		b.cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	}
 	token := tether.NewToken()
-	said, err := json.Marshal(guest.Spec{
+	given, err := json.Marshal(guest.Spec{
 		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, FileBytes: b.limits.DiskBytes,
 	})
 	if err != nil {
-		return nil, errors.Join(err, near.Close(), specW.Close())
+		return nil, errors.Join(err, near.Close(), specW.Close(), saidR.Close())
 	}
 	if err := c.d.starter.start(b.cmd, b.group); err != nil {
 		b.cmd = nil
-		return nil, errors.Join(fmt.Errorf("start bubblewrap: %w", err), near.Close(), specW.Close())
+		return nil, errors.Join(fmt.Errorf("start bubblewrap: %w", err), near.Close(), specW.Close(), saidR.Close())
 	}
 	for _, f := range files { // the box has its own; the locks are now its alone
 		_ = f.Close()
 	}
 	files = nil
-	b.owned.Go(b.reap)
+	b.owned.Go(func() { b.reap(saidR) })
 
 	// The spec may be larger than a pipe holds, so it is written while the guest
 	// is awaited; both end when the box does.
 	b.owned.Go(func() {
-		_, _ = specW.Write(said) // a guest that doesn't read it fails the handshake
+		_, _ = specW.Write(given) // a guest that doesn't read it fails the handshake
 		_ = specW.Close()
 	})
 	b.owned.Go(func() {
@@ -284,9 +290,15 @@ func (b *box) clean() error {
 
 // reap waits for bubblewrap, which ends only after the last process of the
 // box's process namespace, and then removes what the driver made.
-func (b *box) reap() {
+func (b *box) reap(said *os.File) {
+	var hearing sync.WaitGroup
+	hearing.Go(func() { _, _ = io.Copy(&b.tail, said) })
 	werr := b.cmd.Wait()
 	b.sweep()
+	// What is left of it may hold the pipe open, but not for ever.
+	_ = said.SetReadDeadline(time.Now().Add(2 * time.Second))
+	hearing.Wait()
+	_ = said.Close()
 	oom := b.group.oomKills()
 	b.mu.Lock()
 	session := b.session
