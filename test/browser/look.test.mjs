@@ -8,6 +8,16 @@ import { axe, browse, Choir, claim, desktop, out, say, until, visitor } from './
 
 const sizes = [[1440, 900], [1024, 768], [390, 844]]
 
+/** In a page: resolves once it is so wide, has been drawn so, and nothing moves that comes to an end. */
+const settled = (width) => new Promise((done) => {
+  const look = () => {
+    const moving = document.getAnimations().some((a) => a.playState === 'running' && a.effect.getComputedTiming().endTime !== Infinity)
+    if (innerWidth !== width || moving) requestAnimationFrame(look)
+    else requestAnimationFrame(() => requestAnimationFrame(done))
+  }
+  look()
+})
+
 test('the look', async (t) => {
   const choir = await Choir.start(t)
   const browser = await browse(t)
@@ -51,7 +61,7 @@ test('the look', async (t) => {
         for (const [width, height] of sizes) {
           await at.setViewportSize({ width, height })
           await frame.locator(`[data-testid=window][data-active=true][data-phone=${width < 640}]`).waitFor()
-          await frame.evaluate((w) => new Promise((r) => { const look = () => (innerWidth === w ? requestAnimationFrame(() => requestAnimationFrame(r)) : requestAnimationFrame(look)); look() }), width)
+          await frame.evaluate(settled, width)
           await shot(at, `${width}-${theme}-${what}`, frame)
         }
         await at.setViewportSize({ width: 1440, height: 900 })
