@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string) int {
 
 // sentence shows an error with what to do about it.
 func sentence(err error) string {
-	text := strings.TrimRight(strings.ReplaceAll(err.Error(), "\n", "; "), ".")
+	text := strings.TrimRight(strings.ReplaceAll(fault.Text(err), "\n", "; "), ".")
 	if hint := fault.HintOf(err); hint != "" {
 		return text + ". " + hint
 	}

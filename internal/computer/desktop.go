@@ -117,7 +117,7 @@ func (l *live) run(ctx context.Context) {
 			l.set(nil, "")
 			continue
 		}
-		reason := err.Error()
+		reason := fault.Text(err)
 		if hint := fault.HintOf(err); hint != "" {
 			reason += ". " + hint
 		}

@@ -199,7 +199,7 @@ func (a *attempt) verify(ctx context.Context, m Merged) contract.Verification {
 	facts, err := a.facts(ctx, m)
 	if err != nil {
 		v := verify.Judge(profile, m.Tree, nil)
-		v.Reason = "what to check could not be found out: " + oneLine(err.Error(), 500)
+		v.Reason = "what to check could not be found out: " + oneLine(fault.Text(err), 500)
 		return v
 	}
 	var notes []string

@@ -315,7 +315,7 @@ func (r *run) fail(err error) {
 		return
 	}
 	r.endTasks()
-	summary := "The run could not go on: " + oneLine(err.Error(), 2000)
+	summary := "The run could not go on: " + oneLine(fault.Text(err), 2000)
 	if h := fault.HintOf(err); h != "" {
 		summary += ". " + h
 	}

@@ -129,7 +129,7 @@ func (r *run) broken(id string, n int, status contract.ResultStatus, err error) 
 	r.mu.Lock()
 	t := r.s.byID[id].task
 	r.mu.Unlock()
-	summary := oneLine(err.Error(), 4000)
+	summary := oneLine(fault.Text(err), 4000)
 	if status == contract.ResultCancelled {
 		summary = "The task was cancelled."
 	}

@@ -119,5 +119,36 @@ func HintOf(err error) (hint string) {
 	return hint
 }
 
+// Text is err's text without the operations that led to it: they are for the
+// log, the rest is for whoever asked.
+func Text(err error) string {
+	switch e := err.(type) {
+	case *Error:
+		if e.Err == nil {
+			return string(e.Code)
+		}
+		return Text(e.Err)
+	case interface{ Unwrap() []error }:
+		// Errors that were joined, unless someone wrote a text around them.
+		var whole, texts []string
+		for _, one := range e.Unwrap() {
+			whole, texts = append(whole, one.Error()), append(texts, Text(one))
+		}
+		if strings.Join(whole, "\n") == err.Error() {
+			return strings.Join(texts, "\n")
+		}
+	}
+	return err.Error()
+}
+
+// Answer is what to tell the other side of a connection within the computer:
+// Text, and for a fault of ours everything, since it goes into our log.
+func Answer(err error) string {
+	if CodeOf(err) == Internal {
+		return err.Error()
+	}
+	return Text(err)
+}
+
 // Is reports whether err has the code.
 func Is(err error, code Code) bool { return err != nil && CodeOf(err) == code }

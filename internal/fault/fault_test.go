@@ -36,3 +36,28 @@ func TestCodeAndHintAreFoundInTheTree(t *testing.T) {
 		t.Error("nil is no error")
 	}
 }
+
+func TestTextLeavesOutWhatLedToIt(t *testing.T) {
+	cause := errors.New("the disk is full")
+	for name, err := range map[string]error{
+		"plain":        cause,
+		"coded":        fault.New("open", fault.DiskFull, "", cause),
+		"wrapped":      fault.Wrap("client POST /x", fault.Wrap("keeper.Restore", fault.New("", fault.DiskFull, "", cause))),
+		"joined":       errors.Join(nil, fault.Wrap("open", cause)),
+		"code only":    fault.New("open", "the disk is full", "", nil),
+		"to a process": errors.New(fault.Answer(fault.Wrap("keeper.Restore", fault.New("", fault.DiskFull, "", cause)))),
+	} {
+		if got := fault.Text(err); got != "the disk is full" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := fault.Text(fmt.Errorf("file a: %w", fault.Wrap("op", cause))); got != "file a: op: the disk is full" {
+		t.Errorf("what someone wrote around it stays: %q", got)
+	}
+	if got := fault.Text(fmt.Errorf("%w, after: %w", fault.Wrap("op", cause), cause)); got != "op: the disk is full, after: the disk is full" {
+		t.Errorf("nor is a sentence of two errors taken apart: %q", got)
+	}
+	if got := fault.Answer(fault.Wrap("keeper.Restore", cause)); got != "keeper.Restore: the disk is full" {
+		t.Errorf("a fault of ours is told whole: %q", got)
+	}
+}

@@ -91,7 +91,7 @@ func writeError(w http.ResponseWriter, err error) {
 	if !ok {
 		status = http.StatusInternalServerError
 	}
-	writeJSON(w, status, Problem{Code: code, Message: err.Error(), Hint: fault.HintOf(err)})
+	writeJSON(w, status, Problem{Code: code, Message: fault.Answer(err), Hint: fault.HintOf(err)})
 }
 
 func decode(w http.ResponseWriter, r *http.Request, v any) error {

@@ -63,20 +63,9 @@ func StatusTitle(status int) string {
 	return http.StatusText(status)
 }
 
-// message is the error's text without the operations that led to it: they are
-// for the log.
+// message is the error's text, bounded.
 func message(err error) string {
-	for {
-		fe, ok := err.(*fault.Error)
-		if !ok {
-			break
-		}
-		if fe.Err == nil {
-			return string(fe.Code)
-		}
-		err = fe.Err
-	}
-	s := err.Error()
+	s := fault.Text(err)
 	if len(s) > maxDetail {
 		s = strings.ToValidUTF8(s[:maxDetail], "") + "…"
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -20,7 +21,7 @@ import (
 func (d *Driver) Doctor(ctx context.Context) []sandbox.Finding {
 	var out []sandbox.Finding
 	if err := d.probe(ctx); err != nil {
-		out = append(out, sandbox.Finding{ID: "bubblewrap", Severity: sandbox.Fatal, Text: err.Error(), Hint: hintUserns})
+		out = append(out, sandbox.Finding{ID: "bubblewrap", Severity: sandbox.Fatal, Text: fault.Text(err), Hint: hintUserns})
 	}
 	if v, err := exec.CommandContext(ctx, d.bwrap, "--version").Output(); err == nil && older(strings.TrimSpace(strings.TrimPrefix(string(v), "bubblewrap ")), 0, 8) {
 		out = append(out, sandbox.Finding{ID: "bubblewrap-version", Severity: sandbox.Weak, Text: "bubblewrap is older than 0.8, with which choir is tested.", Hint: hintBubblewrap})
@@ -32,7 +33,7 @@ func (d *Driver) Doctor(ctx context.Context) []sandbox.Finding {
 func Diagnose(ctx context.Context, o Options) []sandbox.Finding {
 	bwrap, err := findBubblewrap(o.Bubblewrap)
 	if err != nil {
-		return []sandbox.Finding{{ID: "bubblewrap", Severity: sandbox.Fatal, Text: err.Error(), Hint: hintBubblewrap}}
+		return []sandbox.Finding{{ID: "bubblewrap", Severity: sandbox.Fatal, Text: fault.Text(err), Hint: hintBubblewrap}}
 	}
 	d := &Driver{opts: o, bwrap: bwrap, cgroups: detectCgroups("/proc/self/mountinfo", "/proc/self/cgroup")}
 	return d.Doctor(ctx)

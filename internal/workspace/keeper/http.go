@@ -181,7 +181,7 @@ func fail(w http.ResponseWriter, err error) {
 	if !ok {
 		status = http.StatusInternalServerError
 	}
-	raw, merr := json.Marshal(Error{Code: code, Message: err.Error(), Hint: fault.HintOf(err)})
+	raw, merr := json.Marshal(Error{Code: code, Message: fault.Answer(err), Hint: fault.HintOf(err)})
 	if merr != nil {
 		raw = []byte(`{"code":"internal","message":"the error can't be encoded"}`)
 	}
