@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -307,7 +308,45 @@ func (w *Workspace) Drop(ctx context.Context, o Overlay) error {
 	delete(w.overlays, "live:"+o.ID)
 	err := w.opts.Keeper.Call(ctx, "drop", keeper.IDRequest{ID: o.ID}, nil)
 	crash.At("workspace.overlay.dropped")
-	return fault.Wrap(op, errors.Join(err, os.RemoveAll(filepath.Join(w.opts.Dir, "boxes", o.ID)), w.sweep(ctx)))
+	return fault.Wrap(op, errors.Join(err, w.removeOverlay(o.ID), w.sweep(ctx)))
+}
+
+// gone is in front of the name of an overlay whose files are being removed, so
+// that one with its own name is always whole.
+const gone = ".gone-"
+
+func (w *Workspace) removeOverlay(id string) error {
+	boxes := filepath.Join(w.opts.Dir, "boxes")
+	going := filepath.Join(boxes, gone+id)
+	err := os.RemoveAll(going) // what a death left of the same one
+	if err == nil {
+		err = os.Rename(filepath.Join(boxes, id), going)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	crash.At("workspace.overlay.renamed")
+	return os.RemoveAll(going)
+}
+
+// removeGone ends the removals that a death interrupted.
+func (w *Workspace) removeGone() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	boxes := filepath.Join(w.opts.Dir, "boxes")
+	entries, err := os.ReadDir(boxes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), gone) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(boxes, e.Name())))
+		}
+	}
+	return err
 }
 
 func shown(conflicts []keeper.Conflict) []string {

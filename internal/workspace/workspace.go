@@ -133,6 +133,9 @@ func (w *Workspace) Recover(ctx context.Context) error {
 		return fault.Wrap(op, err)
 	}
 	defer release()
+	if err := w.removeGone(); err != nil {
+		return fault.Wrap(op, err)
+	}
 	var applied []keeper.Applied
 	if err := w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied); err != nil {
 		return fault.Wrap(op, err)

@@ -223,8 +223,22 @@ func TestATaskFromBeginToPublish(t *testing.T) {
 	if err != nil || again.Commit != p.Commit {
 		t.Errorf("again = %+v, %v", again, err)
 	}
+	// What an interrupted removal left is in nobody's way.
+	rest := filepath.Join(h.dir, "boxes", ".gone-task-1", "ignored")
+	if err := os.MkdirAll(rest, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := h.Drop(ctx, o); err != nil {
 		t.Error(err)
+	}
+	if err := os.MkdirAll(rest, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Recover(ctx); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(h.dir, "boxes")); err != nil || len(left) > 0 {
+		t.Errorf("overlays left: %v, %v", left, err)
 	}
 	if err := h.Release(ctx, filepath.Base(dir)); err != nil {
 		t.Error(err)

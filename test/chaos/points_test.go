@@ -56,6 +56,7 @@ var scenarios = []scenario{
 	}},
 	{"publishing prompt", []string{
 		"workspace.publish.prepared", "workspace.publish.begun", "workspace.publish.logged", "workspace.publish.applied", "workspace.overlay.dropped",
+		"workspace.overlay.renamed",
 	}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, recolour("#"+w.next()+w.next()))
 	}},
