@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -462,6 +463,70 @@ func TestATaskBoxThatDiesUnderACallIsReplaced(t *testing.T) {
 	}
 	if n := len(h.events("task.started")); n != 2 {
 		t.Errorf("started %d times", n)
+	}
+}
+
+// slowLog calls before for each append, and stores what it was given whatever
+// has become of who asked.
+type slowLog struct {
+	dispatch.Log
+	before func(drafts []contract.Draft)
+}
+
+func (l *slowLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	l.before(drafts)
+	events, err := l.Log.Append(context.WithoutCancel(ctx), drafts...)
+	if err == nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return events, err
+}
+
+// A Director that dies while its delegation is being stored: the tasks are the
+// run's, and the next Director begins when they have ended.
+func TestADelegationOutlivesItsDirector(t *testing.T) {
+	h := newHouse(t)
+	asked := 0
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		if n == 0 { // a model that is asked again says it otherwise
+			asked++
+			return parts(use(fmt.Sprint("d", asked), "delegate", m{"tasks": []m{agentTask}}))
+		}
+		return plan()(n, req)
+	}
+	h.model.associate = steps(edit("c1"))
+	var once sync.Once
+	h.sleep()
+	h.wrap = func(real dispatch.Log) dispatch.Log {
+		return &slowLog{real, func(drafts []contract.Draft) {
+			if drafts[0].Type != "task.requested" {
+				return
+			}
+			once.Do(func() {
+				h.boxes.mu.Lock()
+				var doomed *box
+				for id, b := range h.boxes.open {
+					if strings.HasPrefix(id, "d-") {
+						doomed = b
+					}
+				}
+				h.boxes.mu.Unlock()
+				doomed.mu.Lock()
+				request := doomed.latest
+				doomed.mu.Unlock()
+				doomed.Kill()
+				<-request.Done()
+			})
+		}}
+	}
+	h.wake()
+	rep := h.report(h.submit("go"))
+	h.quiet()
+	if res := h.results(); rep.Status != contract.RunDone || len(res) != 1 || res[0].Status != contract.ResultOK {
+		t.Errorf("%+v, results %+v\n%s", rep, res, h.story())
+	}
+	if all := must(h.log.Read(t.Context(), 0, 1000)); all[len(all)-1].Type != "run.reported" {
+		t.Errorf("the run went on after its report:\n%s", h.story())
 	}
 }
 

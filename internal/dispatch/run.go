@@ -59,6 +59,14 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 			drafts[i].User = r.s.user
 		}
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// What is stored must be in the story: an append that was begun is waited
+	// for, though the box that asked for it died, unless the story ends with the
+	// dispatcher.
+	ctx, cancel := untilBoth(ctx, r.d.ctx)
+	defer cancel()
 	es, err := r.d.o.Log.Append(ctx, drafts...)
 	if err != nil {
 		return nil, err
@@ -270,12 +278,13 @@ func (r *run) direct() (director.Report, error) {
 	if err != nil {
 		return director.Report{}, err
 	}
-	api := &directorAPI{r: r}
-	box, err := r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.id, Handler: api.handler()})
+	api, requests := &directorAPI{r: r}, newGate(ctx)
+	box, err := r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.id, Handler: requests.guard(api.handler())})
 	if err != nil {
+		requests.end()
 		return director.Report{}, err
 	}
-	defer r.kill(box)
+	defer requests.shut(func() { r.kill(box) })
 	r.mu.Lock()
 	m := director.Message{Run: r.s.id, Prompt: r.s.prompt.Text, Model: r.s.prompt.Model, Budget: r.budget(),
 		MaxTurns: r.d.o.Turns, Turns: r.s.resumable(), Beat: int(r.d.o.Times.Beat / time.Millisecond)}

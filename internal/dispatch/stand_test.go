@@ -53,6 +53,9 @@ type box struct {
 	once sync.Once
 	done chan struct{}
 	end  func()
+
+	mu     sync.Mutex
+	latest context.Context // of the newest request to the host
 }
 
 func (b *box) ID() string                   { return b.id }
@@ -91,7 +94,13 @@ func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 	if host == nil {
 		host = http.NotFoundHandler()
 	}
-	b := &box{id: r.ID, done: make(chan struct{}), host: httptest.NewServer(host)}
+	b := &box{id: r.ID, done: make(chan struct{})}
+	b.host = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		b.mu.Lock()
+		b.latest = req.Context()
+		b.mu.Unlock()
+		host.ServeHTTP(w, req)
+	}))
 	client := &http.Client{Transport: rewrite{b.host.URL, b.host.Client().Transport}}
 	fast := func(int) time.Duration { return time.Millisecond }
 	var inside http.Handler
@@ -404,7 +413,15 @@ func (s *script) Handler(scope dispatch.ModelScope) http.Handler {
 			}
 		}
 		if s.gate != nil {
-			s.gate(scope.Role, n)
+			passed := make(chan struct{})
+			go func() {
+				defer close(passed)
+				s.gate(scope.Role, n)
+			}()
+			select {
+			case <-passed:
+			case <-r.Context().Done(): // as a gateway does, whatever its model is at
+			}
 		}
 		if r.Context().Err() != nil {
 			return

@@ -156,8 +156,10 @@ type attempt struct {
 	box     Box // the task's; nil for kind git
 	began   time.Time
 
+	fence    string // the token of what its loop asks
+	requests *gate
+
 	mu       sync.Mutex
-	fence    string // "" once nothing is accepted any more
 	used     map[string]bool
 	calls    int
 	commands []contract.Command
@@ -182,7 +184,8 @@ func newFence() string {
 func (r *run) attempt(id string, n int, resume bool) (err error) {
 	r.mu.Lock()
 	t := r.s.byID[id]
-	a := &attempt{r: r, task: t.task, ref: TaskRef{Run: r.s.id, Task: id, Attempt: n}, base: t.base, began: r.d.o.Now(), used: map[string]bool{}}
+	a := &attempt{r: r, task: t.task, ref: TaskRef{Run: r.s.id, Task: id, Attempt: n}, base: t.base, began: r.d.o.Now(), used: map[string]bool{},
+		requests: newGate(r.ctx)}
 	a.task.Attempt = n
 	if resume {
 		a.live = t.live
@@ -192,6 +195,7 @@ func (r *run) attempt(id string, n int, resume bool) (err error) {
 		a.calls = len(t.calls)
 	}
 	r.mu.Unlock()
+	defer a.requests.end()
 
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
@@ -275,7 +279,7 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 		}
 	}
 	a.fence = newFence()
-	loop, err := o.Boxes.Open(ctx, BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task, Handler: a.handler()})
+	loop, err := o.Boxes.Open(ctx, BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task, Handler: a.requests.guard(a.handler())})
 	if err != nil {
 		return associate.Draft{}, err
 	}
@@ -368,21 +372,17 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// stop ends the attempt's fencing token and its boxes. When it returns, nothing
-// is accepted under the token any more, nothing of the task runs, and no call
-// is under way.
+// stop ends the attempt's boxes. When it returns, nothing is accepted under its
+// token any more, nothing of the task runs, and no call is under way.
 func (a *attempt) stop(loop Box) {
-	a.mu.Lock()
-	a.fence = ""
-	a.mu.Unlock()
-	if a.box != nil {
-		a.r.kill(a.box)
-	}
-	if loop != nil {
-		a.r.kill(loop)
-	}
-	a.forward.Lock()
-	defer a.forward.Unlock()
+	a.requests.shut(func() {
+		if a.box != nil {
+			a.r.kill(a.box)
+		}
+		if loop != nil {
+			a.r.kill(loop)
+		}
+	})
 }
 
 func (a *attempt) decided(hostport string, allowed bool) {
