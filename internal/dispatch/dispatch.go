@@ -165,6 +165,9 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	}
 	runID = contract.DeriveID(p.ID, "run")
 	before := d.o.Log.Last()
+	// A prompt that is stored has its run, though who sent it has hung up.
+	ctx, cancel := untilBoth(ctx, d.ctx)
+	defer cancel()
 	es, err := d.o.Log.Append(ctx, contract.Draft{ID: p.ID, Role: contract.RoleUser, User: p.User, Type: "prompt.submitted",
 		Subject: runID, Data: payload, Run: runID, Correlation: p.ID})
 	if err != nil {

@@ -482,6 +482,25 @@ func (l *slowLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contr
 	return events, err
 }
 
+// A prompt whose sender hangs up while it is being stored is run.
+func TestAPromptOutlivesItsSender(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(edit("c1"))
+	ctx, hangUp := context.WithCancel(t.Context())
+	h.sleep()
+	h.wrap = func(real dispatch.Log) dispatch.Log { return &slowLog{real, func([]contract.Draft) { hangUp() }} }
+	h.wake()
+	id := contract.NewID()
+	if _, _, err := h.d.Submit(ctx, dispatch.Prompt{ID: id, User: "u", Text: "go"}); err != nil {
+		t.Logf("the sender is told: %v", err)
+	}
+	if rep := h.report(contract.DeriveID(id, "run")); rep.Status != contract.RunDone {
+		t.Errorf("%+v", rep)
+	}
+	h.quiet()
+}
+
 // A Director that dies while its delegation is being stored: the tasks are the
 // run's, and the next Director begins when they have ended.
 func TestADelegationOutlivesItsDirector(t *testing.T) {
