@@ -1,0 +1,182 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+)
+
+func TestADyingTaskBoxIsResumedThenGivenUp(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	var mu sync.Mutex
+	deaths := 0
+	h.model.gate = func(role contract.Role, n int) {
+		if role != contract.RoleAssociate || n != 1 {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if deaths++; deaths > 1 {
+			return
+		}
+		h.boxes.mu.Lock()
+		var doomed *box
+		for id, b := range h.boxes.open {
+			if strings.HasPrefix(id, "a-") {
+				doomed = b
+			}
+		}
+		h.boxes.mu.Unlock()
+		doomed.Kill()
+	}
+	h.model.associate = steps(edit("c1"), use("c2", "bash", m{"command": "true"}))
+	rep := h.report(h.submit("go"))
+	if rep.Status != contract.RunDone {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+	if n := len(h.events("task.started")); n != 2 {
+		t.Errorf("started %d times", n)
+	}
+	edits := 0
+	for _, p := range h.events("tool.called") {
+		if p.(*contract.ToolCalled).Name == "edit" {
+			edits++
+		}
+	}
+	if edits != 1 {
+		t.Errorf("the edit was made %d times", edits)
+	}
+}
+
+// A task's box that dies under a call: the attempt goes on in another one, and
+// the model is told that the call's outcome is not known.
+func TestATaskBoxThatDiesUnderACallIsReplaced(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	var told atomic.Bool
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(edit("c1"))
+		case 1:
+			return parts(use("c2", "bash", m{"command": "touch began; sleep 1000"}))
+		default:
+			for _, p := range req.Messages[len(req.Messages)-1].Parts {
+				if p.Return != nil && strings.HasPrefix(p.Return.Content, "Unknown: ") {
+					told.Store(true)
+				}
+			}
+			return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
+		}
+	}
+	run := h.submit("go")
+	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "bash" })
+	h.boxes.mu.Lock()
+	for id, b := range h.boxes.open {
+		if strings.HasPrefix(id, "t-") {
+			go b.Kill()
+		}
+	}
+	h.boxes.mu.Unlock()
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+	if res := h.results(); len(res) != 1 || res[0].Attempt != 1 || !told.Load() {
+		t.Errorf("the model was told: %v; results %+v", told.Load(), res)
+	}
+	if n := len(h.events("task.started")); n != 2 {
+		t.Errorf("started %d times", n)
+	}
+}
+
+// slowLog calls before for each append, and stores what it was given whatever
+// has become of who asked.
+type slowLog struct {
+	dispatch.Log
+	before func(drafts []contract.Draft)
+}
+
+func (l *slowLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	l.before(drafts)
+	events, err := l.Log.Append(context.WithoutCancel(ctx), drafts...)
+	if err == nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return events, err
+}
+
+// A prompt whose sender hangs up while it is being stored is run.
+func TestAPromptOutlivesItsSender(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(edit("c1"))
+	ctx, hangUp := context.WithCancel(t.Context())
+	h.sleep()
+	h.wrap = func(real dispatch.Log) dispatch.Log { return &slowLog{real, func([]contract.Draft) { hangUp() }} }
+	h.wake()
+	id := contract.NewID()
+	if _, _, err := h.d.Submit(ctx, dispatch.Prompt{ID: id, User: "u", Text: "go"}); err != nil {
+		t.Logf("the sender is told: %v", err)
+	}
+	if rep := h.report(contract.DeriveID(id, "run")); rep.Status != contract.RunDone {
+		t.Errorf("%+v", rep)
+	}
+	h.quiet()
+}
+
+// A Director that dies while its delegation is being stored: the tasks are the
+// run's, and the next Director begins when they have ended.
+func TestADelegationOutlivesItsDirector(t *testing.T) {
+	h := newHouse(t)
+	asked := 0
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		if n == 0 { // a model that is asked again says it otherwise
+			asked++
+			return parts(use(fmt.Sprint("d", asked), "delegate", m{"tasks": []m{agentTask}}))
+		}
+		return plan()(n, req)
+	}
+	h.model.associate = steps(edit("c1"))
+	var once sync.Once
+	h.sleep()
+	h.wrap = func(real dispatch.Log) dispatch.Log {
+		return &slowLog{real, func(drafts []contract.Draft) {
+			if drafts[0].Type != "task.requested" {
+				return
+			}
+			once.Do(func() {
+				h.boxes.mu.Lock()
+				var doomed *box
+				for id, b := range h.boxes.open {
+					if strings.HasPrefix(id, "d-") {
+						doomed = b
+					}
+				}
+				h.boxes.mu.Unlock()
+				doomed.mu.Lock()
+				request := doomed.latest
+				doomed.mu.Unlock()
+				doomed.Kill()
+				<-request.Done()
+			})
+		}}
+	}
+	h.wake()
+	rep := h.report(h.submit("go"))
+	h.quiet()
+	if res := h.results(); rep.Status != contract.RunDone || len(res) != 1 || res[0].Status != contract.ResultOK {
+		t.Errorf("%+v, results %+v\n%s", rep, res, h.story())
+	}
+	if all := must(h.log.Read(t.Context(), 0, 1000)); all[len(all)-1].Type != "run.reported" {
+		t.Errorf("the run went on after its report:\n%s", h.story())
+	}
+}
