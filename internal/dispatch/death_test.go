@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -131,6 +132,49 @@ func TestAPromptOutlivesItsSender(t *testing.T) {
 		t.Errorf("%+v", rep)
 	}
 	h.quiet()
+}
+
+// A prompt whose storing ended in an error is stored all the same, as after a
+// disk that was full for a moment: sent again, it has one run.
+func TestAPromptSentAgainHasOneRun(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(edit("c1"))
+	l := &lossyLog{}
+	h.sleep()
+	h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
+	h.wake()
+	p := dispatch.Prompt{ID: contract.NewID(), User: "u", Text: "go"}
+	if _, _, err := h.d.Submit(t.Context(), p); err == nil {
+		t.Fatal("the error was not told")
+	}
+	for range 3 {
+		if _, _, err := h.d.Submit(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rep := h.report(contract.DeriveID(p.ID, "run")); rep.Status != contract.RunDone {
+		t.Errorf("%+v", rep)
+	}
+	h.quiet()
+	if _, _, err := h.d.Submit(t.Context(), p); err != nil || h.d.Busy() {
+		t.Errorf("a run that has ended begins again: %v", err)
+	}
+	if n := len(h.events("run.reported")); n != 1 {
+		t.Errorf("%d reports", n)
+	}
+}
+
+// lossyLog loses the answer to its first append.
+type lossyLog struct {
+	dispatch.Log
+	once sync.Once
+}
+
+func (l *lossyLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	events, err := l.Log.Append(ctx, drafts...)
+	l.once.Do(func() { events, err = nil, errors.New("the outcome is unknown") })
+	return events, err
 }
 
 // A Director that dies while its delegation is being stored: the tasks are the

@@ -57,7 +57,7 @@ type Options struct {
 	// contract.SubjectTokens. nil sends none.
 	Publish func(ctx context.Context, subject string, data []byte) error
 	// Unfinished lists the sequences of the prompts whose runs have not ended,
-	// so that Recover need not read the whole log. nil reads it.
+	// so that the whole log need not be read to find them. nil reads it.
 	Unfinished func(ctx context.Context) ([]uint64, error)
 	// Budget bounds a run whose prompt does not say.
 	Budget   contract.Budget
@@ -175,7 +175,9 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	}
 	crash.At("dispatch.prompt.submitted")
 	if es[0].Sequence <= before {
-		return runID, es[0].Sequence, nil // submitted before: its run goes on, or has ended
+		// Submitted before: its run goes on, or has ended, or the first answer was
+		// lost on the way from the log.
+		return runID, es[0].Sequence, fault.Wrap(op, d.takeUpOne(ctx, runID, es[0].Sequence))
 	}
 	s := newStory(runID)
 	s.apply(es[0], &payload)

@@ -32,12 +32,27 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 		}
 		after = slices.Min(seqs) - 1
 	}
+	open, err := d.unended(ctx, after)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	for _, s := range open {
+		if _, err := d.launch(s, d.takeUp); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	return nil
+}
+
+// unended folds the runs that begin after a sequence and have not ended, in
+// their order.
+func (d *Dispatcher) unended(ctx context.Context, after uint64) ([]*story, error) {
 	open := map[string]*story{}
 	var order []string
 	for last := d.o.Log.Last(); after < last; {
 		events, err := d.o.Log.Read(ctx, after, page)
 		if err != nil {
-			return fault.Wrap(op, err)
+			return nil, err
 		}
 		if len(events) == 0 {
 			break
@@ -61,7 +76,7 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 				if _, known := contract.Lookup(e.Type); !known {
 					continue // an event of another version is not about what this one does
 				}
-				return fault.Wrap(op, fmt.Errorf("event %d: %w", e.Sequence, err))
+				return nil, fmt.Errorf("event %d: %w", e.Sequence, err)
 			}
 			s.apply(e, p)
 			if s.report != nil {
@@ -69,14 +84,39 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 			}
 		}
 	}
+	var out []*story
 	for _, id := range order {
 		if s := open[id]; s != nil {
-			if _, err := d.launch(s, d.takeUp); err != nil {
-				return fault.Wrap(op, err)
-			}
+			out = append(out, s)
 		}
 	}
-	return nil
+	return out, nil
+}
+
+// takeUpOne goes on with a run that is in the log since sequence, if it has not
+// ended and nobody drives it: its prompt was stored and the answer lost.
+func (d *Dispatcher) takeUpOne(ctx context.Context, runID string, sequence uint64) error {
+	d.mu.Lock()
+	driven := d.runs[runID] != nil
+	d.mu.Unlock()
+	if driven {
+		return nil
+	}
+	if d.o.Unfinished != nil {
+		if seqs, err := d.o.Unfinished(ctx); err != nil || !slices.Contains(seqs, sequence) {
+			return err
+		}
+	}
+	open, err := d.unended(ctx, sequence-1)
+	if err != nil {
+		return err
+	}
+	for _, s := range open {
+		if s.id == runID {
+			_, err = d.launch(s, d.takeUp)
+		}
+	}
+	return err
 }
 
 // takeUp goes on with the tasks of a run that were under way, and waits for
