@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
 )
 
 // Format is the version of the directory's layout that this build writes.
@@ -39,14 +41,14 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, diskError(op, path, err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := take(lock); err != nil {
 		defer lock.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, diskError(op, path, err)
 		}
 		holder := "another choir"
-		if b, rerr := os.ReadFile(lock.Name()); rerr == nil && len(b) > 0 {
-			holder += " (process " + strings.TrimSpace(string(b)) + ")"
+		if pid, _, _ := strings.Cut(lockedBy(lock), " "); pid != "" {
+			holder += " (process " + pid + ")"
 		}
 		return nil, fault.New(op, fault.InUse, "Stop it, or start this one with another --data.",
 			fmt.Errorf("%s is in use by %s", path, holder))
@@ -58,12 +60,32 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
+// dying is how long a lock is waited for whose owner has died. A process that
+// the owner was just starting has inherited it, and drops it within moments.
+const dying = 2 * time.Second
+
+func take(lock *os.File) error {
+	for end := time.Now().Add(dying); ; time.Sleep(2 * time.Millisecond) {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) || process.Living(lockedBy(lock)) != 0 || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// lockedBy is the process.ID of the newest owner, as far as it is known.
+func lockedBy(lock *os.File) string {
+	b := make([]byte, 64)
+	n, _ := lock.ReadAt(b, 0) // what can't be read is not known
+	return strings.TrimSpace(string(b[:n]))
+}
+
 func (d *Dir) prepare() error {
 	const op = "datadir.Open"
 	if err := d.lock.Truncate(0); err != nil {
 		return diskError(op, d.path, err)
 	}
-	if _, err := d.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+	if _, err := d.lock.WriteAt([]byte(process.Self()+"\n"), 0); err != nil {
 		return diskError(op, d.path, err)
 	}
 	file := filepath.Join(d.path, "version")

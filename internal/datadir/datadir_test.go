@@ -1,7 +1,9 @@
 package datadir_test
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,6 +34,38 @@ func TestOneOwner(t *testing.T) {
 	defer d.Close()
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("mode = %v, %v; want 0700", st.Mode(), err)
+	}
+}
+
+// TestAnOwnersLastChild: a process that a killed choir was just starting holds
+// the lock for moments more.
+func TestAnOwnersLastChild(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	lock, err := os.OpenFile(filepath.Join(path, "choir.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.WriteString("1 1\n"); err != nil { // nobody has that id
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), "sleep", "0.2")
+	child.ExtraFiles = []*os.File{lock}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := datadir.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Close(), child.Wait()); err != nil {
+		t.Error(err)
 	}
 }
 

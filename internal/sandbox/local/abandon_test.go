@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -59,7 +60,7 @@ func TestAnAbandonedStartLeavesNothing(t *testing.T) {
 	if child == 0 {
 		t.Fatal("the start never came as far as its child")
 	}
-	for deadline := time.Now().Add(10 * time.Second); processID(child) != ""; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); process.ID(child) != ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = unix.Kill(child, unix.SIGKILL)
 			t.Fatal("the child still lives")

@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/tether"
 )
@@ -229,7 +230,7 @@ func (b *box) identify(ctx context.Context, info *os.File) error {
 	b.mu.Lock()
 	b.pid, b.pidfd = said.Child, fd
 	b.mu.Unlock()
-	if err := os.WriteFile(filepath.Join(b.run, guestFile), []byte(processID(said.Child)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.run, guestFile), []byte(process.ID(said.Child)), 0o600); err != nil {
 		return fmt.Errorf("note the box's first process: %w", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -237,7 +238,7 @@ func awaitEmpty(ctx context.Context, g *group, run string) error {
 	}
 	for {
 		left := g.members()
-		if pid := living(guest); pid != 0 {
+		if pid := process.Living(guest); pid > 1 {
 			left = append(left, pid)
 		}
 		if len(left) == 0 {

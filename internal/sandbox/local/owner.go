@@ -1,13 +1,13 @@
 package local
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
+
+	"choir.dev/choiros/internal/process"
 )
 
 // ownerFile names, in a box's run directory, the process that opened the box.
@@ -21,40 +21,9 @@ const guestFile = "guest"
 // of the box lives.
 const lockName = "lock"
 
-// processID names a process for good: its number and when it started, since
-// numbers are used again. It is "" when there is no such process.
-func processID(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	// The command's name is in parentheses and may hold anything.
-	_, rest, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-	fields := strings.Fields(rest)
-	const state, started = 0, 19 // as counted after the name
-	if !ok || len(fields) <= started || fields[state] == "Z" || fields[state] == "X" {
-		return ""
-	}
-	return strconv.Itoa(pid) + " " + fields[started]
-}
-
-// living returns the number of the process that a processID names, 0 when it is
-// gone.
-func living(id string) int {
-	pid, _, _ := strings.Cut(id, " ")
-	n, err := strconv.Atoi(pid)
-	if err != nil || n <= 1 || processID(n) != id {
-		return 0
-	}
-	return n
-}
-
-// self is this process's own id, which does not change.
-var self = sync.OnceValue(func() string { return processID(os.Getpid()) })
-
 // writeOwner says that this process owns the box in run.
 func writeOwner(run string) error {
-	return os.WriteFile(filepath.Join(run, ownerFile), []byte(self()), 0o600)
+	return os.WriteFile(filepath.Join(run, ownerFile), []byte(process.Self()), 0o600)
 }
 
 // orphaned says whether the process that opened the box in run is gone.
@@ -63,7 +32,7 @@ func orphaned(run string) bool {
 	if err != nil {
 		return false // it may be about to be written
 	}
-	return len(data) > 0 && living(string(data)) == 0
+	return len(data) > 0 && process.Living(string(data)) == 0
 }
 
 // killOrphans ends what holds the lock of a box whose owner is gone. Boxes die
