@@ -233,6 +233,24 @@ type plan struct {
 	digests [][sha256.Size]byte // of events, once digest was called
 }
 
+// several says whether a call has more than one event to store, so that the
+// group must be stored all or not at all.
+func (p *plan) several() bool {
+	for _, answers := range p.answers {
+		first := -1
+		for _, a := range answers {
+			switch {
+			case a.at < 0:
+			case first < 0:
+				first = a.at
+			case a.at != first:
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // digest takes the events' digests, which are for later appends to look at.
 func (p *plan) digest() {
 	p.digests = make([][sha256.Size]byte, len(p.events))

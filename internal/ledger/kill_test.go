@@ -8,8 +8,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/ledger"
@@ -115,4 +118,61 @@ func TestNothingAcknowledgedIsLostToKill(t *testing.T) {
 		checkWitness(t, dir, cid, witness, fmt.Sprintf("killed at acknowledgement %d", at))
 	}
 	t.Logf("%d acknowledged events survived 18 kills", len(witness))
+}
+
+// TestACallIsStoredWholeOrNotAtAll kills a process that appends calls of several
+// drafts, where they are sent and at random, so that the server dies while it
+// stores them, and finds of each call all drafts or none.
+func TestACallIsStoredWholeOrNotAtAll(t *testing.T) {
+	dir, cid := t.TempDir(), contract.NewCID()
+	witness := map[string]acknowledged{}
+	for round := range 16 {
+		orders := fmt.Sprintf("dir=%s cid=%s workers=3 burst=3", dir, cid)
+		at, wait := 1+rand.IntN(30), time.Duration(rand.IntN(3000))*time.Microsecond
+		if round < 4 {
+			orders += fmt.Sprintf(" die=sent at=%d", 3+rand.IntN(20))
+			at = 0
+		}
+		runChild(t, witness, orders, func(n int, p *os.Process) {
+			if n == at { // a little later, so that it dies anywhere within the next calls
+				time.AfterFunc(wait, func() {
+					if err := p.Kill(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		})
+		checkWitness(t, dir, cid, witness, fmt.Sprintf("round %d", round))
+	}
+	b := openBus(t, dir)
+	l := openLog(t, b, ledger.Options{CID: cid})
+	parts := map[string]map[string]bool{}
+	for _, e := range wholeLog(t, l) {
+		if e.Type != "prompt.submitted" {
+			continue
+		}
+		p, err := l.Payload(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The child's texts are "worker call draft x…" of the process in e.Epoch.
+		word := strings.Fields(p.(*contract.PromptSubmitted).Text)
+		if n, _ := strconv.Atoi(word[1]); n%5 != 4 {
+			continue
+		}
+		call := fmt.Sprint(e.Epoch, " ", word[0], " ", word[1])
+		if parts[call] == nil {
+			parts[call] = map[string]bool{}
+		}
+		parts[call][word[2]] = true
+	}
+	if len(parts) == 0 {
+		t.Fatal("no call of several drafts was stored")
+	}
+	for call, got := range parts {
+		if len(got) != 3 {
+			t.Errorf("call %s: %d of 3 drafts are stored", call, len(got))
+		}
+	}
+	t.Logf("%d calls of 3 drafts", len(parts))
 }

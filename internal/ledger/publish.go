@@ -62,7 +62,7 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 	if len(p.open) == 0 {
 		return true
 	}
-	messages, err := l.encode(p.events, position, 0)
+	messages, err := l.encode(p, position, 0)
 	if err != nil {
 		req.done <- result{err: err}
 		return true
@@ -117,7 +117,7 @@ func (l *Log) commit(group []*request) {
 			return
 		}
 		group = p.open
-		messages, err := l.encode(p.events, position, misses)
+		messages, err := l.encode(p, position, misses)
 		if err != nil {
 			// Another group may do without whatever can't be encoded.
 			fail(group, err)
@@ -217,13 +217,14 @@ func refusal(err error) error {
 }
 
 // encode makes the group's messages. The first carries the fence: it is stored
-// only if the log's newest message is still the one at position. A large group,
-// or one that others got in between too often, is an atomic batch, where that is
-// enough; in a small one each message is stored only right behind the one before
-// it, so that none can be stored when an earlier one was not.
-func (l *Log) encode(events []contract.Event, position uint64, misses int) ([]*nats.Msg, error) {
-	batch := ""
-	if len(events) >= batchCount || (len(events) > 1 && misses >= batchMisses) {
+// only if the log's newest message is still the one at position. A group with a
+// call of several drafts, a large one, or one that others got in between too
+// often, is an atomic batch: the server stores all of it or nothing, also when it
+// is killed in the middle. In any other each message is stored only right behind
+// the one before it, so that none can be stored when an earlier one was not.
+func (l *Log) encode(p *plan, position uint64, misses int) ([]*nats.Msg, error) {
+	events, batch := p.events, ""
+	if len(events) >= batchCount || p.several() || (len(events) > 1 && misses >= batchMisses) {
 		batch = contract.NewID()
 	}
 	l.try++
