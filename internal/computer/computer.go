@@ -231,7 +231,7 @@ func (c *Computer) tidy(ctx context.Context, grace time.Duration) error {
 	if err != nil {
 		return err
 	}
-	freed, err := c.host.Blobs.Collect(ctx, c.cid, func(r contract.BlobRef) bool { return refs[r] }, grace)
+	freed, err := c.host.Blobs.Collect(ctx, c.cid, func(r contract.BlobRef) bool { return refs[r] != 0 }, grace)
 	if freed > 0 {
 		c.logger.Info("blobs were collected", "bytes", freed)
 	}

@@ -276,6 +276,7 @@ type prepared struct {
 	payload contract.Payload
 	apply   projection // nil: not projected
 	digest  [32]byte
+	refs    []contract.BlobRef
 	reason  string // why it can't be projected
 	size    int    // bytes of data
 }
@@ -284,6 +285,21 @@ type prepared struct {
 // for what another try may cure.
 func (s *Store) prepare(ctx context.Context, e contract.Event) (prepared, error) {
 	p := prepared{event: e, digest: contract.Digest(e)}
+	data := []byte(e.Data)
+	if e.DataRef != "" {
+		p.refs = []contract.BlobRef{e.DataRef}
+		var err error
+		data, err = s.load(ctx, e)
+		switch {
+		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Invalid):
+			p.reason = reason(err)
+			return p, nil
+		case err != nil:
+			return p, err
+		}
+	}
+	p.size = len(data)
+	p.refs = append(p.refs, contract.Refs(data)...)
 	info, ok := contract.Lookup(e.Type)
 	if !ok {
 		p.reason = "this build does not know the type"
@@ -296,19 +312,6 @@ func (s *Store) prepare(ctx context.Context, e contract.Event) (prepared, error)
 		p.reason = "this build has no projection for the type"
 		return p, nil
 	}
-	data := []byte(e.Data)
-	if e.DataRef != "" {
-		var err error
-		data, err = s.load(ctx, e)
-		switch {
-		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Invalid):
-			p.reason = reason(err)
-			return p, nil
-		case err != nil:
-			return p, err
-		}
-	}
-	p.size = len(data)
 	var err error
 	if p.payload, err = contract.DecodeData(e.Type, data); err != nil {
 		p.reason = reason(err)
@@ -388,6 +391,12 @@ func (s *Store) one(ctx context.Context, p *prepared, savepoints bool) error {
 	fresh, err := w.record(ctx, p, 0, p.reason)
 	if err != nil {
 		return err
+	}
+	// Of an event that can't be projected too: a later build may understand it.
+	for _, ref := range p.refs {
+		if err := do(ctx, w, "INSERT INTO blob_refs (ref, seq) VALUES (?, ?) ON CONFLICT DO NOTHING", string(ref), int64(p.event.Sequence)); err != nil {
+			return err
+		}
 	}
 	if !fresh {
 		p.reason = "an earlier event has the same source and id"

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -394,18 +397,63 @@ func TestACopyTakenAtAnyMomentRecovers(t *testing.T) {
 	}
 }
 
-func TestBlobRefs(t *testing.T) {
+// Whatever type an event has, and wherever in its data the reference stands, a
+// blob that it names is known to be referred to. The types are the contract's,
+// so a new one is in here the day it is made.
+func TestEveryTypesBlobsAreKept(t *testing.T) {
 	l, s := newLog(), newStore(t)
-	run, task, _ := story(t, l)
-	a, b, c := blobRef("a"), blobRef("b"), blobRef("c")
-	l.add(contract.Event{Type: "run.planned", DataRef: a, Run: run})
-	l.say(t, "tool.returned", &contract.ToolReturned{Call: "c2", Name: "bash", OutputRef: b, Attempt: 1}, inRun(run), inTask(task))
-	l.say(t, "task.finished", &contract.TaskFinished{Result: contract.AssociateResult{Version: 1, Task: task, Attempt: 2, Status: contract.ResultOK, Summary: "s", DiffRef: c,
-		Artifacts: []contract.Artifact{{Path: "x", Ref: blobRef("d")}}, Verification: contract.Verification{Profile: contract.VerifyNone, Status: contract.VerificationUnknown}}}, inRun(run), inTask(task))
+	want := map[contract.BlobRef]uint64{}
+	add := func(eventType string, data string, dataref contract.BlobRef) {
+		e := l.add(contract.Event{Type: eventType, Data: json.RawMessage(data), DataRef: dataref})
+		if dataref != "" {
+			want[dataref] = e.Sequence
+		}
+		for _, ref := range contract.Refs([]byte(data)) {
+			want[ref] = e.Sequence
+		}
+	}
+	for _, info := range contract.Types() {
+		// As a field of its own, deep within others, and as the data themselves.
+		add(info.Type, fmt.Sprintf(`{"ref":%q,"deep":{"list":[{"ref":%q}]}}`, blobRef(info.Type), blobRef(info.Type+" deep")), "")
+		add(info.Type, "", blobRef(info.Type+" data"))
+		filled := reflect.New(reflect.TypeOf(info.New()).Elem())
+		fillRefs(filled.Elem(), info.Type)
+		b, err := json.Marshal(filled.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(info.Type, string(b), "")
+	}
+	add("not.known", fmt.Sprintf(`{"x":%q}`, blobRef("unknown")), "")
 	project(t, s, l)
-	refs, err := s.BlobRefs(t.Context())
-	if err != nil || len(refs) != 4 || !refs[a] || !refs[b] || !refs[c] || !refs[blobRef("d")] {
-		t.Errorf("%v %v", refs, err)
+	got, err := s.BlobRefs(t.Context())
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%d references are known, want %d (%v)", len(got), len(want), err)
+	}
+	for ref := range want {
+		if got[ref] == 0 {
+			t.Errorf("%s would be collected, although event %d names it", ref, want[ref])
+		}
+	}
+}
+
+// fillRefs sets every blob reference of a value, lists made one long.
+func fillRefs(v reflect.Value, name string) {
+	switch {
+	case v.Type() == reflect.TypeFor[contract.BlobRef]():
+		v.SetString(string(blobRef(name)))
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fillRefs(v.Field(i), name+"."+v.Type().Field(i).Name)
+			}
+		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fillRefs(v.Index(0), name+"[]")
+	case v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Struct:
+		v.Set(reflect.New(v.Type().Elem()))
+		fillRefs(v.Elem(), name+"*")
 	}
 }
 
