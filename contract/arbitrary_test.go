@@ -26,7 +26,7 @@ func arbitrary(t *rapid.T, typ reflect.Type, r contract.Rule, depth int) reflect
 	case reflect.TypeFor[contract.CID]():
 		v.SetString("abcdefghij012345")
 		return v
-	case reflect.TypeFor[contract.BlobRef]():
+	case reflect.TypeFor[contract.BlobRef](), reflect.TypeFor[contract.Link]():
 		if r.Required || rapid.Bool().Draw(t, "has") {
 			v.SetString(string(contract.NewBlobRef(sha256.Sum256([]byte("x")))))
 		}

@@ -338,6 +338,43 @@ func TestDigestStaysWhatItIs(t *testing.T) {
 	}
 }
 
+// Logs are never rewritten: an event from before the chain decodes and encodes
+// as it was, and a link stays what it is.
+func TestTheChainStaysWhatItIs(t *testing.T) {
+	const old = `{"specversion":"1.0","id":"018f3a00-0000-7000-8000-000000000001","source":"/computers/abcdefghij012345/user","type":"prompt.submitted","time":"2026-01-02T03:04:05.000000006Z","datacontenttype":"application/json","data":{"text":"a \u003c b"},"sequence":1,"epoch":1,"computer":"abcdefghij012345"}`
+	const first = "sha256:d4b807c183f062680c2ba501ba4975fe4794d8347929311dff97430132777419"
+	e, err := contract.UnmarshalEvent([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := contract.Stored(e); err != nil || string(b) != old {
+		t.Fatalf("an old event is stored as %s (%v)", b, err)
+	}
+	e.Prev = contract.FirstLink(e.Computer)
+	b, err := contract.Stored(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := contract.UnmarshalEvent(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := contract.Stored(got); err != nil || !bytes.Equal(again, b) {
+		t.Errorf("an event is stored as\n%s\nand after reading as\n%s (%v)", b, again, err)
+	}
+	for what, pair := range map[string][2]string{
+		"the first link":       {string(contract.FirstLink("abcdefghij012345")), first},
+		"the link of an event": {string(contract.LinkOf(b)), "sha256:ec4d77f0ea52601352014fdafc43f9ad778deedf7c8d991548fadd4922f18cbe"},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s is %s, it was %s", what, pair[0], pair[1])
+		}
+	}
+	if _, err := contract.UnmarshalEvent(bytes.Replace(b, []byte(`"prev":"sha256:`), []byte(`"prev":"sha256:x`), 1)); contract.AsFieldError(err) == nil || contract.AsFieldError(err).Field != "event.prev" && contract.AsFieldError(err).Field != "prev" {
+		t.Errorf("a malformed link: %v", err)
+	}
+}
+
 func digestOf(e contract.Event) []byte {
 	d := contract.Digest(e)
 	return d[:]
@@ -347,6 +384,7 @@ func TestDigestIgnoresOnlyWhatIsStamped(t *testing.T) {
 	base := contract.Event{ID: "i", Source: "s", Type: "t", Data: json.RawMessage(`{"a":1}`)}
 	same := base
 	same.Sequence, same.Epoch, same.Time, same.Traceparent, same.Data = 7, 8, time.Now(), "x", json.RawMessage(` { "a" : 1 } `)
+	same.Prev = contract.FirstLink("abcdefghij012345")
 	if contract.Digest(base) != contract.Digest(same) {
 		t.Error("what the appender stamps changes the digest")
 	}

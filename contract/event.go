@@ -75,6 +75,7 @@ type Event struct {
 
 	Sequence    uint64 `json:"sequence" v:"min=1,max=2147483647"`
 	Epoch       uint64 `json:"epoch" v:"min=1,max=2147483647"` // ownership generation of the log
+	Prev        Link   `json:"prev,omitempty"`                 // hash of the event before it as stored; none in events from before there was a chain
 	Computer    CID    `json:"computer"`
 	User        string `json:"user,omitempty" v:"line,max=128"`
 	Run         string `json:"run,omitempty" v:"id"`

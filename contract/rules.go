@@ -238,6 +238,11 @@ func checkString(field, s string, t reflect.Type, r *Rule) error {
 			return nil
 		}
 		return renamed(field, BlobRef(s).Validate())
+	case reflect.TypeFor[Link]():
+		if s == "" && !r.Required {
+			return nil
+		}
+		return renamed(field, Link(s).Validate())
 	case reflect.TypeFor[CID]():
 		return renamed(field, CID(s).Validate())
 	}

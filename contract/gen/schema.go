@@ -161,7 +161,7 @@ func constrain(s *jsonschema.Schema, t reflect.Type, r contract.Rule) {
 			s.Enum = append([]any{""}, s.Enum...)
 		}
 	case t == reflect.TypeFor[contract.CID]():
-	case t == reflect.TypeFor[contract.BlobRef]():
+	case t == reflect.TypeFor[contract.BlobRef](), t == reflect.TypeFor[contract.Link]():
 		s.Pattern = form(blobPattern, r.Required)
 	case t.Kind() == reflect.String:
 		constrainText(s, r)

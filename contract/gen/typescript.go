@@ -61,7 +61,7 @@ func (w *tsWriter) comment(indent, key string) {
 // visit collects a type and those it is made of.
 func (w *tsWriter) visit(t reflect.Type) {
 	switch t {
-	case reflect.TypeFor[json.RawMessage](), reflect.TypeFor[time.Time](), reflect.TypeFor[contract.CID](), reflect.TypeFor[contract.BlobRef]():
+	case reflect.TypeFor[json.RawMessage](), reflect.TypeFor[time.Time](), reflect.TypeFor[contract.CID](), reflect.TypeFor[contract.BlobRef](), reflect.TypeFor[contract.Link]():
 		return
 	}
 	switch t.Kind() {

@@ -65,7 +65,8 @@ func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Comp
 	if c.state, err = c.openState(ctx); err != nil {
 		return nil, err
 	}
-	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Full: h.reserve.full}); err != nil {
+	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Full: h.reserve.full,
+		Head: c.path("log.head"), Trouble: func(err error) { c.logger.Warn("the log's head could not be written", "error", err) }}); err != nil {
 		return nil, err
 	}
 	if err := c.state.Recover(ctx, c.log); err != nil {

@@ -25,6 +25,7 @@ const (
 	DiskFull    Code = "disk_full"   // no space left
 	InUse       Code = "in_use"      // held by another process
 	Newer       Code = "newer"       // data of a newer version
+	Damaged     Code = "damaged"     // what is stored is not what was stored; nothing was written over it
 	Missing     Code = "missing"     // something the machine must provide is not there
 	Unavailable Code = "unavailable" // try again later
 	Cancelled   Code = "cancelled"

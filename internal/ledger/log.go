@@ -49,6 +49,14 @@ type Options struct {
 	// again, so that the same events are tried once more. Nil: never asked.
 	Full func(ctx context.Context) bool
 
+	// Head is the file that says, apart from the log, where the log ends. Empty:
+	// none is kept. Open refuses a log that ends before it or holds another event
+	// there (fault.Damaged).
+	Head string
+	// Trouble hears that the head could not be written; it is tried again with
+	// the next event. Nil: nobody does.
+	Trouble func(error)
+
 	step func(point string) // test hook: called at each point where a crash leaves another trace
 }
 
@@ -80,6 +88,7 @@ type Log struct {
 	now    func() time.Time
 	health func() error
 	full   func(ctx context.Context) bool
+	head   *headFile // nil: none is kept
 
 	queue  chan *request
 	ctx    context.Context // ends at Close
@@ -99,8 +108,7 @@ type Log struct {
 	step       func(point string)
 
 	mu        sync.Mutex
-	last      uint64 // sequence of the newest acknowledged event
-	position  uint64 // its position in the stream
+	newest    stored // the newest acknowledged event; sequence and position 0: none
 	recent    recent
 	bookmarks map[uint64]uint64 // sequence → stream position, of events read lately
 	changed   chan struct{}     // closed and renewed when last moves or stopped is set
@@ -139,22 +147,33 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 		acks:      make(chan *nats.Msg, 4*groupCount),
 		bookmarks: map[uint64]uint64{}, changed: make(chan struct{}),
 		step: opts.step, health: opts.Health, full: opts.Full,
+		newest: stored{link: contract.FirstLink(opts.CID)},
+	}
+	if opts.Head != "" {
+		head, err := openHead(opts.Head, opts.Trouble)
+		if err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		l.head = head
 	}
 	if err := l.load(ctx); err != nil {
-		return nil, fault.Wrap(op, err)
+		return nil, fault.Wrap(op, errors.Join(err, l.head.close()))
 	}
 	l.inbox = l.nc.NewRespInbox()
 	sub, err := l.nc.ChanSubscribe(l.inbox+".>", l.acks)
 	if err != nil {
-		return nil, fault.Wrap(op, unavailable(err))
+		return nil, fault.Wrap(op, errors.Join(unavailable(err), l.head.close()))
 	}
 	wishes, err := l.nc.Subscribe(contract.SubjectFence(l.cid), l.wished)
 	if err != nil {
-		return nil, fault.Wrap(op, errors.Join(unavailable(err), sub.Unsubscribe()))
+		return nil, fault.Wrap(op, errors.Join(unavailable(err), sub.Unsubscribe(), l.head.close()))
 	}
 	l.subs = []*nats.Subscription{sub, wishes}
 	l.lost = l.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	if l.head != nil {
+		l.head.start()
+	}
 	go l.run()
 	return l, nil
 }
@@ -165,6 +184,11 @@ func (l *Log) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if l.head != nil {
+		if err := l.head.compare(ctx, l, end, found); err != nil {
+			return err
+		}
+	}
 	if !found {
 		l.epoch = 1
 		return nil
@@ -173,17 +197,18 @@ func (l *Log) load(ctx context.Context) error {
 	if l.epoch > contract.MaxSequence {
 		return fault.New("", fault.Exhausted, "", errors.New("the log has no epochs left"))
 	}
-	l.last, l.position = end.event.Sequence, end.position
+	l.newest = end
+	last := end.event.Sequence
 	covered := uint64(0)
 	if l.tail.index != nil {
 		if covered, err = l.tail.index.LastSeq(ctx); err != nil {
 			return fault.Wrap("index", err)
 		}
-		covered = min(covered, l.last)
+		covered = min(covered, last)
 	}
 	l.tail.covered = covered
-	for after := covered; after < l.last; {
-		page, err := l.fetch(ctx, after, l.last, l.position, maxPage)
+	for after := covered; after < last; {
+		page, err := l.fetch(ctx, after, last, end.position, maxPage)
 		if err != nil {
 			return err
 		}
@@ -199,11 +224,7 @@ func (l *Log) load(ctx context.Context) error {
 }
 
 // Last returns the sequence of the newest acknowledged event, 0 for none.
-func (l *Log) Last() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
-}
+func (l *Log) Last() uint64 { return l.end().event.Sequence }
 
 // Epoch returns the ownership generation this Log stamps.
 func (l *Log) Epoch() uint64 { return l.epoch }
@@ -229,6 +250,7 @@ func (l *Log) Close() error {
 			errs = append(errs, err)
 		}
 	}
+	errs = append(errs, l.head.close())
 	return fault.Wrap("ledger.Close", errors.Join(errs...))
 }
 
@@ -238,7 +260,10 @@ func (l *Log) advance(events []stored) {
 	defer l.mu.Unlock()
 	for _, s := range events {
 		l.recent.push(s)
-		l.last, l.position = s.event.Sequence, s.position
+		l.newest = s
+	}
+	if l.head != nil {
+		l.head.set(headOf(l.newest))
 	}
 	l.wake()
 }
@@ -258,10 +283,10 @@ func (l *Log) wake() {
 	l.changed = make(chan struct{})
 }
 
-func (l *Log) end() (last, position uint64) {
+func (l *Log) end() stored {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last, l.position
+	return l.newest
 }
 
 func (l *Log) ended() error {

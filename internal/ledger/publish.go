@@ -57,12 +57,12 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 	if l.doubt || len(l.queue) > 0 || l.yielding() || l.ctx.Err() != nil || l.ended() != nil || l.tail.prune(ctx) != nil {
 		return false
 	}
-	last, position := l.end()
-	p := l.plan(ctx, []*request{req}, last)
+	end := l.end()
+	p := l.plan(ctx, []*request{req}, end.event.Sequence)
 	if len(p.open) == 0 {
 		return true
 	}
-	messages, err := l.encode(p, position, 0)
+	messages, err := l.encode(p, end, 0)
 	if err != nil {
 		req.done <- result{err: err}
 		return true
@@ -111,13 +111,13 @@ func (l *Log) commit(group []*request) {
 				return
 			}
 		}
-		last, position := l.end()
-		p := l.plan(ctx, group, last)
+		end := l.end()
+		p := l.plan(ctx, group, end.event.Sequence)
 		if len(p.open) == 0 {
 			return
 		}
 		group = p.open
-		messages, err := l.encode(p, position, misses)
+		messages, err := l.encode(p, end, misses)
 		if err != nil {
 			// Another group may do without whatever can't be encoded.
 			fail(group, err)
@@ -170,7 +170,7 @@ func (l *Log) commit(group []*request) {
 
 // broken ends the log and fails the group when err is for good.
 func (l *Log) broken(group []*request, err error) bool {
-	if !fault.Is(err, fault.InUse) && !fault.Is(err, fault.Internal) {
+	if !fault.Is(err, fault.InUse) && !fault.Is(err, fault.Internal) && !fault.Is(err, fault.Damaged) {
 		return false
 	}
 	l.stop(err)
@@ -216,27 +216,32 @@ func refusal(err error) error {
 	return fault.New("", fault.Unavailable, "Look at the log for what the server says about its store.", err)
 }
 
-// encode makes the group's messages. The first carries the fence: it is stored
-// only if the log's newest message is still the one at position. A group with a
-// call of several drafts, a large one, or one that others got in between too
-// often, is an atomic batch: the server stores all of it or nothing, also when it
-// is killed in the middle. In any other each message is stored only right behind
-// the one before it, so that none can be stored when an earlier one was not.
-func (l *Log) encode(p *plan, position uint64, misses int) ([]*nats.Msg, error) {
+// encode makes the group's messages, each with the link of the one before it.
+// The first carries the fence: it is stored only if the log's newest message is
+// still end. A group with a call of several drafts, a large one, or one that
+// others got in between too often, is an atomic batch: the server stores all of
+// it or nothing, also when it is killed in the middle. In any other each message
+// is stored only right behind the one before it, so that none can be stored when
+// an earlier one was not.
+func (l *Log) encode(p *plan, end stored, misses int) ([]*nats.Msg, error) {
 	events, batch := p.events, ""
 	if len(events) >= batchCount || p.several() || (len(events) > 1 && misses >= batchMisses) {
 		batch = contract.NewID()
 	}
 	l.try++
 	out := make([]*nats.Msg, len(events))
-	for i, e := range events {
-		data, err := json.Marshal(e) // validated by prepare
+	link := end.link
+	for i := range events {
+		events[i].Prev = link
+		e := events[i]
+		data, err := contract.Stored(e) // validated by prepare
 		if err != nil {
 			return nil, fault.New("", fault.Invalid, "", err)
 		}
+		link = contract.LinkOf(data)
 		h := nats.Header{ownerHeader: {l.owner}}
 		if i == 0 {
-			h["Nats-Expected-Last-Subject-Sequence"] = []string{strconv.FormatUint(position, 10)}
+			h["Nats-Expected-Last-Subject-Sequence"] = []string{strconv.FormatUint(end.position, 10)}
 			h["Nats-Expected-Last-Subject-Sequence-Subject"] = []string{l.filter}
 		}
 		if batch == "" && len(events) > 1 {
@@ -370,7 +375,7 @@ func (l *Log) accept(p *plan, messages []*nats.Msg, positions []uint64) error {
 		if err := l.tail.add(e, p.digests[i]); err != nil {
 			return err
 		}
-		fresh[i] = stored{event: e, position: position, size: len(messages[i].Data), owner: l.owner}
+		fresh[i] = stored{event: e, position: position, link: contract.LinkOf(messages[i].Data), size: len(messages[i].Data), owner: l.owner}
 	}
 	l.claimed = true
 	l.advance(fresh)
@@ -383,7 +388,8 @@ func (l *Log) accept(p *plan, messages []*nats.Msg, positions []uint64) error {
 // Log is fenced, except those an older owner wrote before this one's claim.
 func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
 	for n := 0; ; n++ {
-		last, position := l.end()
+		end := l.end()
+		last, position := end.event.Sequence, end.position
 		s, found, err := l.next(ctx, position+1)
 		if err != nil || !found {
 			return grown, err
@@ -394,6 +400,11 @@ func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
 		}
 		if s.event.Sequence != last+1 {
 			return grown, broken("event %d follows %d", s.event.Sequence, last)
+		}
+		if last > 0 {
+			if err := s.follows(end); err != nil {
+				return grown, err
+			}
 		}
 		if err := l.tail.add(s.event, contract.Digest(s.event)); err != nil {
 			return grown, err

@@ -33,7 +33,7 @@ func (l *Log) Read(ctx context.Context, after uint64, limit int) ([]contract.Eve
 		limit = maxPage
 	}
 	l.mu.Lock()
-	last, position := l.last, l.position
+	last, position := l.newest.event.Sequence, l.newest.position
 	page, ok := l.recent.after(after, limit)
 	if ok || after >= last {
 		out := unwrap(page)
@@ -63,7 +63,7 @@ func (l *Log) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event
 	return func(yield func(contract.Event, error) bool) {
 		for {
 			l.mu.Lock()
-			last, changed, stopped := l.last, l.changed, l.stopped
+			last, changed, stopped := l.newest.event.Sequence, l.changed, l.stopped
 			l.mu.Unlock()
 			if after >= last {
 				if stopped != nil {
@@ -146,6 +146,11 @@ func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int
 		if want := after + 1 + uint64(i); s.event.Sequence != want {
 			return nil, broken("event %d follows where %d belongs", s.event.Sequence, want)
 		}
+		if i > 0 {
+			if err := s.follows(page[i-1]); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if len(page) == 0 {
 		return nil, broken("event %d is missing", after+1)
@@ -164,7 +169,7 @@ func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int
 }
 
 func broken(format string, args ...any) error {
-	return fault.New("", fault.Internal, "The stored log is damaged; restore it from a backup.", fmt.Errorf(format, args...))
+	return fault.New("", fault.Damaged, "Stop choir up and run choir recover; nothing is repaired by itself.", fmt.Errorf(format, args...))
 }
 
 // locate finds where in the stream to start looking for the event with
@@ -325,7 +330,7 @@ func decode(h nats.Header, position string, data []byte) (stored, error) {
 	if err != nil {
 		return stored{}, broken("message at position %d: %w", p, err)
 	}
-	return stored{event: e, position: p, size: len(data), owner: h.Get(ownerHeader)}, nil
+	return stored{event: e, position: p, link: contract.LinkOf(data), size: len(data), owner: h.Get(ownerHeader)}, nil
 }
 
 func unavailable(err error) error {

@@ -52,8 +52,7 @@ func newTail(index Index) *tail {
 func (t *tail) add(e contract.Event, digest [sha256.Size]byte) error {
 	k := key{e.Source, e.ID}
 	if old, ok := t.ids[k]; ok {
-		return fault.New("", fault.Internal, "Restore the log from a backup.",
-			fmt.Errorf("events %d and %d of the log carry the same id %s", old.seq, e.Sequence, e.ID))
+		return broken("events %d and %d of the log carry the same id %s", old.seq, e.Sequence, e.ID)
 	}
 	t.ids[k] = known{e.Sequence, digest}
 	if e.Subject != "" {
@@ -127,8 +126,29 @@ func (t *tail) prune(ctx context.Context) error {
 type stored struct {
 	event    contract.Event
 	position uint64
+	link     contract.Link // of its stored bytes
 	size     int
 	owner    string
+}
+
+// follows says whether an event may stand behind the one before it: it carries
+// that one's link. Events from before there was a chain carry none, and none of
+// them comes after one that does.
+func (s *stored) follows(before stored) error {
+	switch {
+	case s.event.Prev == "" && before.event.Prev == "":
+		return nil
+	case s.event.Prev != before.link:
+		return broken("event %d does not continue the chain: it follows %s, and event %d is %s", s.event.Sequence, orNone(s.event.Prev), before.event.Sequence, before.link)
+	}
+	return nil
+}
+
+func orNone(l contract.Link) string {
+	if l == "" {
+		return "nothing"
+	}
+	return string(l)
 }
 
 // recent keeps the newest events, so that followers need not ask the server.

@@ -433,11 +433,11 @@ func (s *Store) one(ctx context.Context, p *prepared, savepoints bool) error {
 func (w *writer) record(ctx context.Context, p *prepared, duplicate int, reason string) (bool, error) {
 	e := &p.event
 	n, err := w.exec(ctx, `INSERT INTO events
-		(seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, digest, duplicate, error)
-		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+		(seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, digest, prev, duplicate, error)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (source, id) WHERE duplicate = 0 DO NOTHING`,
 		int64(e.Sequence), e.ID, e.Source, e.Type, e.Subject, stamp(e.Time), int64(e.Epoch), string(e.Computer), e.User, e.Run, e.Task,
-		e.Causation, e.Correlation, e.Traceparent, string(e.Data), string(e.DataRef), p.digest[:], duplicate, reason)
+		e.Causation, e.Correlation, e.Traceparent, string(e.Data), string(e.DataRef), p.digest[:], string(e.Prev), duplicate, reason)
 	return n == 1, err
 }
 

@@ -85,13 +85,13 @@ type EventFilter struct {
 	Subject string
 }
 
-const eventColumns = `seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, error`
+const eventColumns = `seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, prev, error`
 
 func scanEvent(rows *sql.Rows) (Event, error) {
 	var e Event
 	var at, data string
 	err := rows.Scan(&e.Sequence, &e.ID, &e.Source, &e.Type, &e.Subject, &at, &e.Epoch, &e.Computer, &e.User, &e.Run, &e.Task,
-		&e.Causation, &e.Correlation, &e.Traceparent, &data, &e.DataRef, &e.Error)
+		&e.Causation, &e.Correlation, &e.Traceparent, &data, &e.DataRef, &e.Prev, &e.Error)
 	if err != nil {
 		return e, err
 	}

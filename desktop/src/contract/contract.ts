@@ -305,6 +305,8 @@ export interface Event {
   sequence: number
   /** ownership generation of the log */
   epoch: number
+  /** hash of the event before it as stored; none in events from before there was a chain */
+  prev?: string
   computer: string
   user?: string
   run?: string

@@ -22,6 +22,7 @@ var statuses = map[fault.Code]int{
 	fault.InUse:       http.StatusLocked,
 	fault.Newer:       http.StatusConflict,
 	fault.Missing:     http.StatusNotImplemented,
+	fault.Damaged:     http.StatusInternalServerError,
 	fault.Unavailable: http.StatusServiceUnavailable,
 	fault.Cancelled:   StatusCancelled,
 	fault.Timeout:     http.StatusGatewayTimeout,
