@@ -6,6 +6,9 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
@@ -72,7 +75,8 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 		return keeper.Written{}, fault.Wrap(op, err)
 	}
 	defer release()
-	resp, err := w.opts.Keeper.Stream(ctx, "write", keeper.WriteRequest{Path: keeper.Path(p), Exec: o.Exec, If: o.If}, content)
+	by := o.By.orUser()
+	resp, err := w.opts.Keeper.Stream(ctx, "write", keeper.WriteRequest{Path: keeper.Path(p), Exec: o.Exec, If: o.If, Role: string(by.Role), User: by.User}, content)
 	if err != nil {
 		return keeper.Written{}, fault.Wrap(op, err)
 	}
@@ -82,11 +86,70 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 		return keeper.Written{}, fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
-	ref := contract.BlobRef("sha256:" + out.SHA256)
-	if ref.Validate() != nil {
-		ref = ""
+	return out, fault.Wrap(op, w.tell(ctx, keeper.Deed{
+		ID: out.Op, Op: "write", Path: keeper.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Role: string(by.Role), User: by.User,
+	}))
+}
+
+func (a Actor) orUser() Actor {
+	if a.Role == "" {
+		a.Role = contract.RoleUser
 	}
-	return out, fault.Wrap(op, w.fileEvent(ctx, "file.written", p, contract.FileWritten{Path: p, Size: max(0, out.Size), SHA256: ref}, o.By))
+	return a
+}
+
+// tell appends the events of deeds that took effect, and says so to the keeper.
+// What a deed's event is depends on nothing but the deed, so that telling it
+// again after a crash is recognised.
+func (w *Workspace) tell(ctx context.Context, deeds ...keeper.Deed) error {
+	ctx = context.WithoutCancel(ctx) // it is done
+	for len(deeds) > 0 {
+		n := min(len(deeds), 100)
+		var drafts []contract.Draft
+		ids := make([]string, n)
+		for i, d := range deeds[:n] {
+			ids[i] = d.ID
+			if draft, ok := w.deedDraft(d); ok {
+				drafts = append(drafts, draft)
+			}
+		}
+		if len(drafts) > 0 {
+			if _, err := w.opts.Log.Append(ctx, drafts...); err != nil {
+				return err
+			}
+		}
+		crash.At("workspace.file.logged")
+		if err := w.opts.Keeper.Call(ctx, "told", keeper.IDsRequest{IDs: ids}, nil); err != nil {
+			return err
+		}
+		deeds = deeds[n:]
+	}
+	return nil
+}
+
+// deedDraft is the event of a deed; one that the contract can't carry (its path
+// is not UTF-8) is not announced, and in the next checkpoint all the same.
+func (w *Workspace) deedDraft(d keeper.Deed) (contract.Draft, bool) {
+	p := string(d.Path)
+	draft := contract.Draft{
+		Role: contract.RoleUser, User: d.User, Subject: "file/" + p, Time: time.UnixMilli(d.At).UTC(),
+		Type: "file.removed", Data: contract.FileRemoved{Path: p},
+	}
+	if contract.Role(d.Role) == contract.RoleSystem {
+		draft.Role = contract.RoleSystem
+	}
+	if d.Op == "write" {
+		ref := contract.BlobRef("sha256:" + d.SHA256)
+		if ref.Validate() != nil {
+			ref = ""
+		}
+		draft.Type, draft.Data = "file.written", contract.FileWritten{Path: p, Size: max(0, d.Size), SHA256: ref}
+	}
+	if len(d.User) > 128 || !utf8.ValidString(d.User) || strings.ContainsFunc(d.User, unicode.IsControl) {
+		draft.User = ""
+	}
+	draft.ID = contract.DeriveID(string(w.opts.CID)+"\x00"+d.ID, draft.Type)
+	return draft, d.ID != "" && draft.Data.Validate() == nil
 }
 
 // Mkdir makes a directory and its parents.
@@ -129,11 +192,12 @@ func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (keeper.Tras
 		return keeper.Trashed{}, fault.Wrap(op, err)
 	}
 	defer release()
-	var t keeper.Trashed
-	if err := w.opts.Keeper.Call(ctx, "remove", keeper.PathRequest{Path: keeper.Path(p)}, &t); err != nil {
-		return t, fault.Wrap(op, err)
+	by = by.orUser()
+	var r keeper.Removed
+	if err := w.opts.Keeper.Call(ctx, "remove", keeper.RemoveRequest{Path: keeper.Path(p), Role: string(by.Role), User: by.User}, &r); err != nil {
+		return r.Trashed, fault.Wrap(op, err)
 	}
-	return t, fault.Wrap(op, w.fileEvent(ctx, "file.removed", p, contract.FileRemoved{Path: p}, by))
+	return r.Trashed, fault.Wrap(op, w.tell(ctx, keeper.Deed{ID: r.ID, Op: "remove", Path: keeper.Path(p), At: r.At, Role: string(by.Role), User: by.User}))
 }
 
 // Untrash puts something back that Remove or Write moved to the trash.
@@ -161,9 +225,7 @@ func (w *Workspace) fileEvent(ctx context.Context, eventType, p string, data con
 	if data.Validate() != nil {
 		return nil
 	}
-	if by.Role == "" {
-		by.Role = contract.RoleUser
-	}
+	by = by.orUser()
 	_, err := w.opts.Log.Append(ctx, contract.Draft{Role: by.Role, User: by.User, Type: eventType, Subject: "file/" + p, Data: data})
 	return err
 }

@@ -124,7 +124,8 @@ func (w *Workspace) auto(ctx context.Context) {
 }
 
 // Recover finishes what a crash left half done: publishes and restores that had
-// begun are rolled forward, and checkpoints without their event get it. It may
+// begun are rolled forward, and checkpoints, writes and removals that took effect
+// without their event get it. It may
 // be called again, such as after the keeper box was replaced.
 func (w *Workspace) Recover(ctx context.Context) error {
 	const op = "workspace.Recover"
@@ -147,6 +148,13 @@ func (w *Workspace) Recover(ctx context.Context) error {
 		if err := w.logApplied(ctx, a); err != nil {
 			return fault.Wrap(op, err)
 		}
+	}
+	var deeds []keeper.Deed
+	if err := w.opts.Keeper.Call(ctx, "untold", keeper.Done{}, &deeds); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := w.tell(ctx, deeds...); err != nil {
+		return fault.Wrap(op, err)
 	}
 	// What the user edited while nobody looked becomes a checkpoint of its own;
 	// on a new computer this is the initial one.

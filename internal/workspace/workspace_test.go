@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +86,12 @@ func (l *log) types() string {
 		names = append(names, e.Type)
 	}
 	return strings.Join(names, " ")
+}
+
+func (l *log) all() []contract.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
 }
 
 func (l *log) reset() { l.mu.Lock(); l.events = nil; l.mu.Unlock() }

@@ -28,6 +28,16 @@ func (w *world) put(ctx context.Context, path, content string) error {
 	return nil
 }
 
+// remove removes a file.
+func (w *world) remove(ctx context.Context, path string) error {
+	w.tree.maybe(path, gone)
+	if err := w.c.Remove(ctx, path, false); err != nil {
+		return err
+	}
+	w.tree.is(path, gone)
+	return nil
+}
+
 // save makes a checkpoint and returns it with the tree as it then was.
 func (w *world) save(ctx context.Context, message string) (string, map[string]values, error) {
 	was := w.tree.copy()

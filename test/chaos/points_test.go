@@ -26,9 +26,22 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{"put", []string{
-		"ledger.sent", "ledger.acknowledged", "state.committing", "state.committed", "workspace.file.written", "keeper.ready",
+		"ledger.sent", "ledger.acknowledged", "state.committing", "state.committed", "workspace.file.written", "workspace.file.logged", "keeper.ready",
 	}, func(ctx context.Context, w *world) error {
 		return w.put(ctx, "workspace/u/"+w.next()+".txt", "put "+w.next()+"\r\n\x00\xff")
+	}},
+	{"replacing put", []string{"keeper.trash.intended", "keeper.trash.exchanged"}, func(ctx context.Context, w *world) error {
+		if err := w.put(ctx, "workspace/u/again.txt", "first "+w.next()); err != nil {
+			return err
+		}
+		return w.put(ctx, "workspace/u/again.txt", "second "+w.next())
+	}},
+	{"removal", []string{"keeper.trash.moved"}, func(ctx context.Context, w *world) error {
+		path := "workspace/u/" + w.next() + ".txt"
+		if err := w.put(ctx, path, "to go "+w.next()); err != nil {
+			return err
+		}
+		return w.remove(ctx, path)
 	}},
 	{"checkpoint", []string{
 		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.commit.done", "workspace.checkpoint.made",
@@ -172,7 +185,7 @@ func TestNamedPoints(t *testing.T) {
 	}
 	// Each lane is a computer that lives through all its points, so later points
 	// also see what earlier ones left behind.
-	lanes := [][]string{{"put", "checkpoint", "restore"}, {"command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
+	lanes := [][]string{{"put", "replacing put", "removal", "checkpoint", "restore"}, {"command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
 	for _, lane := range lanes {
 		t.Run(strings.Join(lane, ", "), func(t *testing.T) {
 			t.Parallel()

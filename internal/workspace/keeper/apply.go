@@ -330,7 +330,7 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 	if err != nil {
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			a.conflict(s.Path, "its directory is a file or a link now")
-			return os.Remove(aside)
+			return a.e.discard(aside, s.Path, s.To)
 		}
 		return err
 	}
@@ -347,22 +347,22 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 			return err
 		case occupied:
 			a.conflict(s.Path, "is a directory or no file now")
-			return os.Remove(aside)
+			return a.e.discard(aside, s.Path, s.To)
 		case cur == s.To:
-			return os.Remove(aside)
+			return a.e.discard(aside, s.Path, s.To)
 		}
 		if !s.From.exists() {
 			err := renameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_NOREPLACE)
 			if errors.Is(err, unix.EEXIST) {
 				a.conflict(s.Path, "was made meanwhile")
-				return os.Remove(aside)
+				return a.e.discard(aside, s.Path, s.To)
 			}
 			return err
 		}
 		switch err := renameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); {
 		case isGone(err):
 			a.conflict(s.Path, "was removed meanwhile")
-			return os.Remove(aside)
+			return a.e.discard(aside, s.Path, s.To)
 		case err != nil:
 			return err
 		}
@@ -400,7 +400,11 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 			return err
 		}
 		if ok {
-			done, err := a.e.exchangeMerged(ctx, a.e.planDir(a.p.ID, "aside", strconv.Itoa(n)+"m"), dir, name, s.To, merged)
+			// The merge has every line of it, but is not it.
+			if err := a.e.keepEntry(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), s.Path, got); err != nil {
+				return err
+			}
+			done, err := a.e.exchangeMerged(ctx, s.Path, dir, s.To, merged)
 			if err != nil {
 				return err
 			}
@@ -422,7 +426,7 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 		return err
 	}
 	if !other && back == s.To {
-		return os.Remove(aside)
+		return a.e.discard(aside, s.Path, s.To)
 	}
 	// Something newer than what we put back came out: it belongs there.
 	if err := renameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil && !isGone(err) {
@@ -431,46 +435,47 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 	return a.keep(ctx, n, s.Path, got)
 }
 
-// keep stores a version of the user's that is not in the tree any more.
+// keep stores a version of the user's that is not in the tree any more. What is
+// no file goes to the trash whole.
 func (a *applier) keep(ctx context.Context, n int, p Path, en Entry) error {
+	aside := a.e.aside(a.p.ID, n)
+	st, err := lstatAt(unix.AT_FDCWD, aside)
+	if err != nil {
+		return err
+	}
+	if !st.isRegular() && !st.isSymlink() {
+		_, err := a.e.toTrash(unix.AT_FDCWD, aside, trashMeta{Trashed: Trashed{Path: p}, Op: "merge"})
+		return err
+	}
 	a.seen[strconv.Itoa(n)] = en
-	_, err := a.e.keepVersion(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), p, a.e.aside(a.p.ID, n))
+	_, err = a.e.keepVersion(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), p, aside)
 	return err
 }
 
-// exchangeMerged puts merged where want is expected. It reports false when the
-// user was there first again; then everything is as before.
-func (e *Engine) exchangeMerged(ctx context.Context, tmp string, dir int, name string, want, merged Entry) (bool, error) {
+// exchangeMerged puts merged where want, which is held elsewhere, is expected.
+// It reports false when the user was there first again; then everything is as
+// before.
+func (e *Engine) exchangeMerged(ctx context.Context, p Path, dir int, want, merged Entry) (bool, error) {
+	name := baseName(string(p))
 	if cur, _, err := entryAt(dir, name); err != nil || cur == merged {
 		return err == nil, err
 	}
-	if err := removeIfThere(tmp); err != nil {
-		return false, err
-	}
+	tmp := e.work("incoming-" + token())
 	if err := e.materialize(ctx, tmp, merged, true); err != nil {
-		return false, err
+		return false, errors.Join(err, removeIfThere(tmp))
 	}
-	if err := renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_EXCHANGE); err != nil {
-		if isGone(err) {
-			return false, os.Remove(tmp)
-		}
-		return false, err
+	t, err := e.intend(tmp, trashMeta{Trashed: Trashed{Path: p}, Op: "merge", New: merged})
+	if err != nil {
+		return false, errors.Join(err, removeIfThere(tmp))
 	}
-	out, other, err := entryAt(unix.AT_FDCWD, tmp)
+	took, was, err := e.swap(t, dir, name, false)
 	if err != nil {
 		return false, err
 	}
-	if !other && out == want {
-		return true, os.Remove(tmp)
+	if took && was == want {
+		return true, e.dropEntry(t, want)
 	}
-	if err := renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_EXCHANGE); err != nil && !isGone(err) {
-		return false, err
-	}
-	if out, _, err = entryAt(unix.AT_FDCWD, tmp); err != nil || out == merged {
-		return false, errors.Join(err, os.Remove(tmp))
-	}
-	// A third version came out; it is the newest and goes back once more.
-	return false, renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_EXCHANGE)
+	return false, e.takeBack(t, dir, name)
 }
 
 func renameAt(fromDir int, from string, toDir int, to string, flags uint) error {

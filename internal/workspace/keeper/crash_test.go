@@ -77,6 +77,10 @@ func child(raw string) error {
 		}
 	case "snapshot":
 		_, err = e.Snapshot(ctx, s.To)
+	case "write":
+		_, err = e.Write(ctx, keeper.WriteRequest{Path: keeper.Path(s.To), User: "somebody"}, strings.NewReader("second\n"))
+	case "remove":
+		_, err = e.Remove(ctx, keeper.RemoveRequest{Path: keeper.Path(s.To)})
 	}
 	return errors.Join(err, e.Close())
 }

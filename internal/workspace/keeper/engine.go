@@ -141,6 +141,9 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.prepareGitDir(ctx); err != nil {
 		return nil, err
 	}
+	if err := e.recoverTrash(); err != nil {
+		return nil, err
+	}
 	if err := e.loadHead(ctx); err != nil {
 		return nil, err
 	}
@@ -251,7 +254,7 @@ func (e *Engine) removeStale() error {
 	if err != nil {
 		return err
 	}
-	for _, glob := range []string{"objects/??/tmp_obj_*", "objects/pack/tmp_*", "objects/tmp_*", "choir/tmp-*"} {
+	for _, glob := range []string{"objects/??/tmp_obj_*", "objects/pack/tmp_*", "objects/tmp_*", "choir/tmp-merge-*", "choir/tmp-import-*", "choir/incoming-*"} {
 		found, err := filepath.Glob(filepath.Join(e.gitDir, glob))
 		if err != nil {
 			return err

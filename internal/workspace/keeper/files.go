@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"choir.dev/choiros/internal/fault"
 	"golang.org/x/sys/unix"
@@ -162,19 +160,25 @@ func (e *Engine) Read(_ context.Context, p string) (*os.File, FileInfo, error) {
 }
 
 // WriteRequest says where a file goes. If, when set, is the blob id that must
-// be there, or "none" when nothing may be.
+// be there, or "none" when nothing may be. Role and User are whose hand it was,
+// for an event that a crash kept from being appended.
 type WriteRequest struct {
 	Path Path   `json:"path"`
 	Exec bool   `json:"exec,omitempty"`
 	If   string `json:"if,omitempty"`
+	Role string `json:"role,omitempty"`
+	User string `json:"user,omitempty"`
 }
 
 // Written is what a write did: the file, its content's SHA-256 in hex, and the
-// trash entry that holds what was there before ("" when nothing was).
+// trash entry that holds what was there before ("" when nothing was). Op and At
+// (Unix milliseconds) name the deed; the host says Told when it is in its log.
 type Written struct {
 	FileInfo
 	SHA256 string `json:"sha256"`
 	Trash  string `json:"trash,omitempty"`
+	Op     string `json:"op"`
+	At     int64  `json:"at"`
 }
 
 // Write replaces a file of the live tree, all or nothing. What was there goes
@@ -184,19 +188,19 @@ func (e *Engine) Write(ctx context.Context, req WriteRequest, content io.Reader)
 	if err := badPath(string(req.Path), false); err != nil {
 		return Written{}, fault.Wrap(op, err)
 	}
-	tmp := e.work("tmp-write-" + token())
+	tmp := e.work("incoming-" + token())
 	sum, err := receive(tmp, content, e.opts.Limits.FileBytes, req.Exec)
 	if err != nil {
 		return Written{}, fileError(op, errors.Join(err, removeIfThere(tmp)))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w, err := e.putFile(ctx, req, tmp)
+	w, err := e.putFile(ctx, req, tmp, sum)
 	w.SHA256 = sum
 	return w, fileError(op, errors.Join(err, removeIfThere(tmp)))
 }
 
-func (e *Engine) putFile(ctx context.Context, req WriteRequest, tmp string) (Written, error) {
+func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string) (Written, error) {
 	if err := e.rollForward(ctx); err != nil {
 		return Written{}, err
 	}
@@ -207,48 +211,71 @@ func (e *Engine) putFile(ctx context.Context, req WriteRequest, tmp string) (Wri
 	}
 	defer unix.Close(dir)
 	name := path.Base(p)
-	w := Written{}
-	st, err := lstatAt(dir, name)
-	switch {
-	case isGone(err):
-		if req.If != "" && req.If != "none" {
-			return w, changedMeanwhile(p)
-		}
-		if err := renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_NOREPLACE); err != nil {
-			return w, err
-		}
-	case err != nil:
+	if err := e.mayPut(dir, name, req); err != nil {
+		return Written{}, err
+	}
+	st, err := lstatAt(unix.AT_FDCWD, file)
+	if err != nil {
+		return Written{}, err
+	}
+	// Its bytes are in the object database too, so that a program that writes
+	// over the file before the next checkpoint leaves this version to be found.
+	now, err := e.storeFile(ctx, file)
+	if err != nil {
+		return Written{}, err
+	}
+	t, err := e.intend(file, trashMeta{
+		Trashed: Trashed{Path: req.Path}, Op: "write", New: now, Size: st.Size, SHA256: sum, Role: req.Role, User: req.User, Host: true,
+	})
+	if err != nil {
+		return Written{}, err
+	}
+	w := Written{Op: t.ID, At: t.At}
+	took, was, err := e.swap(t, dir, name, true)
+	if err != nil {
 		return w, err
-	case st.isDir():
-		return w, &os.PathError{Op: "write", Path: p, Err: unix.EISDIR}
-	default:
-		if req.If == "none" {
-			return w, changedMeanwhile(p)
-		}
-		if err := renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_EXCHANGE); err != nil {
-			return w, err
-		}
-		was, _, err := entryAt(unix.AT_FDCWD, tmp)
-		if err == nil && req.If != "" && was.ID != req.If {
-			err = errors.Join(changedMeanwhile(p), renameAt(unix.AT_FDCWD, tmp, dir, name, unix.RENAME_EXCHANGE))
-		}
-		if err != nil {
-			return w, err
-		}
-		if w.Trash, err = e.toTrash(unix.AT_FDCWD, tmp, p); err != nil {
-			return w, err
-		}
+	}
+	if !took || req.If == "none" && was.exists() || req.If != "" && req.If != "none" && was.ID != req.If {
+		return w, errors.Join(changedMeanwhile(p), e.takeBack(t, dir, name))
+	}
+	if displaced, err := exists(e.trash(t.ID, "content")); err != nil {
+		return w, err
+	} else if displaced {
+		w.Trash = t.ID
 	}
 	if err := unix.Fsync(dir); err != nil {
 		return w, err
 	}
-	w.FileInfo, err = info(dir, name, p)
-	if err == nil {
-		var en Entry
-		en, _, err = entryAt(dir, name)
-		w.ID = en.ID
+	if w.FileInfo, err = info(dir, name, p); err == nil {
+		w.ID = now.ID
 	}
-	return w, err
+	return w, errors.Join(err, e.emptyTrash())
+}
+
+// mayPut looks, before anything is moved, whether a file may go to a name.
+func (e *Engine) mayPut(dir int, name string, req WriteRequest) error {
+	p := string(req.Path)
+	st, err := lstatAt(dir, name)
+	switch {
+	case isGone(err):
+		if req.If != "" && req.If != "none" {
+			return changedMeanwhile(p)
+		}
+		return nil
+	case err != nil:
+		return err
+	case st.isDir():
+		return &os.PathError{Op: "write", Path: p, Err: unix.EISDIR}
+	case req.If == "none":
+		return changedMeanwhile(p)
+	case req.If != "":
+		was, _, err := entryAt(dir, name)
+		if err == nil && was.ID != req.If {
+			err = changedMeanwhile(p)
+		}
+		return err
+	}
+	return nil
 }
 
 func changedMeanwhile(p string) error {
@@ -289,109 +316,10 @@ func (e *Engine) Move(ctx context.Context, from, to string) error {
 		return fileError(op, err)
 	}
 	defer unix.Close(b)
-	return fileError(op, renameAt(a, path.Base(from), b, path.Base(to), unix.RENAME_NOREPLACE))
-}
-
-// Trashed is something that was removed or overwritten through Files.
-type Trashed struct {
-	ID   string `json:"id"`
-	Path Path   `json:"path"` // where it was
-	Time int64  `json:"time"` // Unix seconds
-}
-
-// Remove moves a path, whatever it is, to the trash.
-func (e *Engine) Remove(ctx context.Context, p string) (Trashed, error) {
-	const op = "keeper.Remove"
-	if err := badPath(p, false); err != nil {
-		return Trashed{}, fault.Wrap(op, err)
+	if err := renameAt(a, path.Base(from), b, path.Base(to), unix.RENAME_NOREPLACE); err != nil {
+		return fileError(op, err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.rollForward(ctx); err != nil {
-		return Trashed{}, fault.Wrap(op, err)
-	}
-	dir, err := openDir(e.rootFD, parentDir(p))
-	if err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	defer unix.Close(dir)
-	if _, err := lstatAt(dir, path.Base(p)); err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	id, err := e.toTrash(dir, path.Base(p), p)
-	return Trashed{ID: id, Path: Path(p), Time: e.opts.Now().Unix()}, fileError(op, err)
-}
-
-// trashFor is how long the trash keeps things.
-const trashFor = 7 * 24 * time.Hour
-
-// toTrash moves a file or directory to the trash and returns the entry's id,
-// which begins with the time.
-func (e *Engine) toTrash(dirfd int, name, p string) (string, error) {
-	id := e.opts.Now().UTC().Format("20060102T150405") + "-" + token()
-	dir := e.work("trash", id)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	meta, err := json.Marshal(Trashed{ID: id, Path: Path(p), Time: e.opts.Now().Unix()})
-	if err != nil {
-		return "", err
-	}
-	if err := writeDurably(filepath.Join(dir, "meta.json"), meta); err != nil {
-		return "", err
-	}
-	if err := renameAt(dirfd, name, unix.AT_FDCWD, filepath.Join(dir, "content"), unix.RENAME_NOREPLACE); err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return id, errors.Join(syncDir(dir), e.emptyTrash())
-}
-
-// emptyTrash removes what is older than trashFor.
-func (e *Engine) emptyTrash() error {
-	entries, err := os.ReadDir(e.work("trash"))
-	if err != nil {
-		return err
-	}
-	oldest := e.opts.Now().Add(-trashFor).UTC().Format("20060102T150405")
-	for _, en := range entries {
-		if en.Name() >= oldest {
-			return nil // sorted by time
-		}
-		if err := os.RemoveAll(e.work("trash", en.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Untrash puts a trash entry back where it was, or, when something else is
-// there now, fails with Conflict.
-func (e *Engine) Untrash(ctx context.Context, id string) (Trashed, error) {
-	const op = "keeper.Untrash"
-	if err := checkPlanID(id); err != nil {
-		return Trashed{}, fault.Wrap(op, err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.rollForward(ctx); err != nil {
-		return Trashed{}, fault.Wrap(op, err)
-	}
-	var t Trashed
-	if err := loadJSON(e.work("trash", id, "meta.json"), &t); err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	if err := badPath(string(t.Path), false); err != nil {
-		return Trashed{}, fault.Wrap(op, err)
-	}
-	dir, err := makeDirs(e.rootFD, parentDir(string(t.Path)))
-	if err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	defer unix.Close(dir)
-	if err := renameAt(unix.AT_FDCWD, e.work("trash", id, "content"), dir, path.Base(string(t.Path)), unix.RENAME_NOREPLACE); err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	return t, fault.Wrap(op, os.RemoveAll(e.work("trash", id)))
+	return fileError(op, errors.Join(unix.Fsync(b), unix.Fsync(a)))
 }
 
 func token() string {

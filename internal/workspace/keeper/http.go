@@ -25,6 +25,10 @@ type (
 	IDRequest struct {
 		ID string `json:"id"`
 	}
+	// IDsRequest names trash entries.
+	IDsRequest struct {
+		IDs []string `json:"ids"`
+	}
 	// CommitRequest names a commit.
 	CommitRequest struct {
 		Commit string `json:"commit"`
@@ -95,7 +99,9 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "move", func(ctx context.Context, r MoveRequest) (Done, error) {
 		return Done{}, e.Move(ctx, string(r.From), string(r.To))
 	})
-	call(mux, "remove", func(ctx context.Context, r PathRequest) (Trashed, error) { return e.Remove(ctx, string(r.Path)) })
+	call(mux, "remove", e.Remove)
+	call(mux, "untold", func(ctx context.Context, _ Done) ([]Deed, error) { return e.Untold(ctx) })
+	call(mux, "told", func(ctx context.Context, r IDsRequest) (Done, error) { return Done{}, e.Told(ctx, r.IDs) })
 	call(mux, "untrash", func(ctx context.Context, r IDRequest) (Trashed, error) { return e.Untrash(ctx, r.ID) })
 	upload(mux, "write", func(ctx context.Context, r WriteRequest, body io.Reader) (Written, error) {
 		return e.Write(ctx, r, body)

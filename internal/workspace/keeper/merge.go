@@ -227,13 +227,19 @@ func (e *Engine) keepVersion(ctx context.Context, name string, p Path, file stri
 	if err != nil {
 		return none, err
 	}
+	return en, e.keepEntry(ctx, name, p, en)
+}
+
+// keepEntry is keepVersion of what is stored already. The ref's name says what
+// it holds, so that a later version never takes the place of an earlier one.
+func (e *Engine) keepEntry(ctx context.Context, name string, p Path, en Entry) error {
 	tree, err := e.writeTree(ctx, Tree{string(p): en})
 	if err != nil {
-		return none, err
+		return err
 	}
 	c, err := e.makeCommit(ctx, tree, e.head, Note{Kind: "kept", Message: "Kept: a version of " + p.Shown() + " that was being written in the very moment of a change"})
 	if err != nil {
-		return none, err
+		return err
 	}
-	return en, e.forceRef(ctx, "refs/choir/kept/"+name, c.Commit)
+	return e.forceRef(ctx, "refs/choir/kept/"+name+"-"+en.ID[:12], c.Commit)
 }

@@ -458,7 +458,10 @@ func (e *Engine) lateWrite(ctx context.Context, name string, p Path, seen Entry,
 		return late, err
 	}
 	if ok {
-		if done, err := e.exchangeMerged(ctx, e.work("tmp-late-"+name), dir, base, cur, merged); err != nil || done {
+		if err := e.keepEntry(ctx, name, p, cur); err != nil {
+			return late, err
+		}
+		if done, err := e.exchangeMerged(ctx, p, dir, cur, merged); err != nil || done {
 			return late, err
 		}
 	}

@@ -1,0 +1,433 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// The trash, .git/choir/trash/{id}/, holds what was displaced or removed:
+//
+//	meta.json  what it is and where it was; durable before anything is moved
+//	content    the file or directory itself
+//	told       the host has it in its log, or need not
+//
+// A file that is to take another's place is first of all put into an entry of
+// its own, and then exchanged with the other. From that moment on content is
+// what was displaced, which is somebody's acknowledged work: no death, however
+// late, leaves it in a place that a start clears away.
+
+// Trashed is something that was removed or overwritten through Files.
+type Trashed struct {
+	ID   string `json:"id"`
+	Path Path   `json:"path"` // where it was
+	Time int64  `json:"time"` // Unix seconds
+}
+
+// trashMeta is what is known of an entry.
+type trashMeta struct {
+	Trashed
+	At int64  `json:"at,omitempty"` // Unix milliseconds
+	Op string `json:"op,omitempty"` // write, remove, merge, heal
+	// New is what takes content's place in the live tree. While content is
+	// still this, nothing has happened. Its bytes are in the object database.
+	New    Entry  `json:"new,omitzero"`
+	Size   int64  `json:"size,omitempty"`
+	SHA256 string `json:"sha256,omitempty"`
+	Role   string `json:"role,omitempty"`
+	User   string `json:"user,omitempty"`
+	Host   bool   `json:"host,omitempty"` // the host appends an event of it
+}
+
+func (e *Engine) trash(elem ...string) string {
+	return e.work(append([]string{"trash"}, elem...)...)
+}
+
+// trashTime begins every entry's id, so that entries sort by time.
+const trashTime = "20060102T150405"
+
+// makeEntry makes an entry durable and returns what is known of it. file, when
+// not empty, is a file of the engine's own that becomes its content.
+func (e *Engine) makeEntry(file string, m trashMeta) (trashMeta, error) {
+	now := e.opts.Now().UTC()
+	m.ID = fmt.Sprintf("%s-%09d-%s", now.Format(trashTime), now.Nanosecond(), token())
+	m.Time, m.At = now.Unix(), now.UnixMilli()
+	if err := plainDir(e.trash()); err != nil {
+		return m, err
+	}
+	if err := os.Mkdir(e.trash(m.ID), 0o755); err != nil {
+		return m, err
+	}
+	if file != "" {
+		if err := os.Rename(file, e.trash(m.ID, "content")); err != nil {
+			return m, errors.Join(err, os.RemoveAll(e.trash(m.ID)))
+		}
+	}
+	raw, err := json.Marshal(m)
+	if err == nil {
+		err = errors.Join(writeDurably(e.trash(m.ID, "meta.json"), raw), syncDir(e.trash()), syncDir(e.work()))
+	}
+	if err != nil {
+		// Nothing was exchanged yet: content, if there is any, is the new file.
+		return m, errors.Join(err, os.RemoveAll(e.trash(m.ID)))
+	}
+	return m, nil
+}
+
+// intend makes an entry of a file that is to be exchanged with a live one.
+func (e *Engine) intend(file string, m trashMeta) (trashMeta, error) {
+	m, err := e.makeEntry(file, m)
+	if err == nil {
+		e.crash("trash.intended")
+	}
+	return m, err
+}
+
+// swap exchanges an entry's content with what name is in dir, and returns what
+// was displaced (none when it isn't a file). Where nothing is, it goes there if
+// fresh says so; it reports false when nothing took place.
+func (e *Engine) swap(m trashMeta, dir int, name string, fresh bool) (took bool, was Entry, err error) {
+	content := e.trash(m.ID, "content")
+	if fresh {
+		err = renameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_NOREPLACE)
+	}
+	if !fresh || errors.Is(err, unix.EEXIST) {
+		err = renameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
+		if isGone(err) {
+			return false, none, nil
+		}
+		if err == nil {
+			e.crash("trash.exchanged")
+			was, _, err = entryAt(unix.AT_FDCWD, content)
+		}
+	}
+	if err != nil {
+		return false, none, err
+	}
+	return true, was, syncDir(e.trash(m.ID))
+}
+
+// takeBack undoes a swap. What is newer than what it put in place stays there,
+// and what can't go back stays in the entry.
+func (e *Engine) takeBack(m trashMeta, dir int, name string) error {
+	content := e.trash(m.ID, "content")
+	there, err := exists(content)
+	if err != nil {
+		return err
+	}
+	if !there { // nothing was displaced: what was put there goes out again
+		err = renameAt(dir, name, unix.AT_FDCWD, content, unix.RENAME_NOREPLACE)
+	} else if cur, _, cerr := entryAt(unix.AT_FDCWD, content); cerr != nil || cur == m.New {
+		err = cerr // it was not swapped, or for the same
+	} else {
+		err = renameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
+	}
+	if err != nil && !isGone(err) {
+		return err
+	}
+	out, other, err := entryAt(unix.AT_FDCWD, content)
+	if err != nil {
+		return err
+	}
+	if !other && (out == m.New || !out.exists()) {
+		return errors.Join(unix.Fsync(dir), e.dropEntry(m, m.New))
+	}
+	// Somebody's newer file came out: it belongs there, and what it gave way to
+	// is in the entry. Where the live file is gone, that is the newer word.
+	err = renameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
+	if isGone(err) {
+		err = nil
+	}
+	return errors.Join(err, unix.Fsync(dir), syncDir(e.trash(m.ID)))
+}
+
+// dropEntry forgets an entry whose content is want, which is held elsewhere, if
+// nobody can write to it any more; otherwise the entry stays.
+func (e *Engine) dropEntry(m trashMeta, want Entry) error {
+	content := e.trash(m.ID, "content")
+	quiet, err := noWriter(content)
+	if err != nil {
+		return err
+	}
+	now, other, err := entryAt(unix.AT_FDCWD, content)
+	if err != nil {
+		return err
+	}
+	if !quiet || other || now.exists() && now != want {
+		return e.told(m.ID)
+	}
+	return os.RemoveAll(e.trash(m.ID))
+}
+
+// discard removes a file of the engine's own whose content is want, which is
+// held elsewhere. A file that is anything else by now, or that somebody may
+// still write to, goes to the trash.
+func (e *Engine) discard(file string, p Path, want Entry) error {
+	quiet, err := noWriter(file)
+	if err != nil {
+		return err
+	}
+	now, other, err := entryAt(unix.AT_FDCWD, file)
+	if err != nil {
+		return err
+	}
+	if !other && (quiet && now == want || !now.exists()) {
+		return removeIfThere(file)
+	}
+	_, err = e.toTrash(unix.AT_FDCWD, file, trashMeta{Trashed: Trashed{Path: p}, Op: "merge"})
+	return err
+}
+
+// toTrash moves a file or directory to the trash.
+func (e *Engine) toTrash(dirfd int, name string, m trashMeta) (Trashed, error) {
+	m, err := e.makeEntry("", m)
+	if err != nil {
+		return Trashed{}, err
+	}
+	if err := renameAt(dirfd, name, unix.AT_FDCWD, e.trash(m.ID, "content"), unix.RENAME_NOREPLACE); err != nil {
+		return Trashed{}, errors.Join(err, os.RemoveAll(e.trash(m.ID)))
+	}
+	e.crash("trash.moved")
+	return m.Trashed, errors.Join(syncDir(e.trash(m.ID)), e.emptyTrash())
+}
+
+// Remove moves a path, whatever it is, to the trash.
+func (e *Engine) Remove(ctx context.Context, req RemoveRequest) (Removed, error) {
+	const op = "keeper.Remove"
+	p := string(req.Path)
+	if err := badPath(p, false); err != nil {
+		return Removed{}, fault.Wrap(op, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.rollForward(ctx); err != nil {
+		return Removed{}, fault.Wrap(op, err)
+	}
+	dir, err := openDir(e.rootFD, parentDir(p))
+	if err != nil {
+		return Removed{}, fileError(op, err)
+	}
+	defer unix.Close(dir)
+	if _, err := lstatAt(dir, path.Base(p)); err != nil {
+		return Removed{}, fileError(op, err)
+	}
+	t, err := e.toTrash(dir, path.Base(p), trashMeta{Trashed: Trashed{Path: req.Path}, Op: "remove", Role: req.Role, User: req.User, Host: true})
+	if err != nil {
+		return Removed{}, fileError(op, err)
+	}
+	m, err := e.entry(t.ID)
+	return Removed{Trashed: t, At: m.At}, fileError(op, errors.Join(err, unix.Fsync(dir)))
+}
+
+// RemoveRequest names a path, and whose hand removes it.
+type RemoveRequest struct {
+	Path Path   `json:"path"`
+	Role string `json:"role,omitempty"`
+	User string `json:"user,omitempty"`
+}
+
+// Removed is the trash entry of what was removed, At in Unix milliseconds.
+type Removed struct {
+	Trashed
+	At int64 `json:"at"`
+}
+
+// trashFor is how long the trash keeps things.
+const trashFor = 7 * 24 * time.Hour
+
+// emptyTrash removes what is older than trashFor.
+func (e *Engine) emptyTrash() error {
+	entries, err := os.ReadDir(e.trash())
+	if err != nil {
+		return err
+	}
+	oldest := e.opts.Now().Add(-trashFor).UTC().Format(trashTime)
+	for _, en := range entries {
+		if en.Name() >= oldest {
+			return nil // sorted by time
+		}
+		if err := os.RemoveAll(e.trash(en.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) entry(id string) (trashMeta, error) {
+	var m trashMeta
+	err := loadJSON(e.trash(id, "meta.json"), &m)
+	return m, err
+}
+
+// Untrash puts a trash entry back where it was, or, when something else is
+// there now, fails with Conflict.
+func (e *Engine) Untrash(ctx context.Context, id string) (Trashed, error) {
+	const op = "keeper.Untrash"
+	if err := checkPlanID(id); err != nil {
+		return Trashed{}, fault.Wrap(op, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.rollForward(ctx); err != nil {
+		return Trashed{}, fault.Wrap(op, err)
+	}
+	m, err := e.entry(id)
+	if err != nil {
+		return Trashed{}, fileError(op, err)
+	}
+	if err := badPath(string(m.Path), false); err != nil {
+		return Trashed{}, fault.Wrap(op, err)
+	}
+	dir, err := makeDirs(e.rootFD, parentDir(string(m.Path)))
+	if err != nil {
+		return Trashed{}, fileError(op, err)
+	}
+	defer unix.Close(dir)
+	if err := renameAt(unix.AT_FDCWD, e.trash(id, "content"), dir, path.Base(string(m.Path)), unix.RENAME_NOREPLACE); err != nil {
+		return Trashed{}, fileError(op, err)
+	}
+	if err := unix.Fsync(dir); err != nil {
+		return Trashed{}, fileError(op, err)
+	}
+	if m.New.exists() {
+		return m.Trashed, nil // the entry still names what took its place
+	}
+	return m.Trashed, fault.Wrap(op, os.RemoveAll(e.trash(id)))
+}
+
+// told notes that nobody need be told of an entry any more. It is not synced:
+// being told again is harmless.
+func (e *Engine) told(id string) error {
+	return os.WriteFile(e.trash(id, "told"), nil, 0o644)
+}
+
+// Deed is a change of the live tree that took effect and that the host has not
+// said it told.
+type Deed struct {
+	ID     string `json:"id"`
+	Op     string `json:"op"` // write or remove
+	Path   Path   `json:"path"`
+	At     int64  `json:"at"` // Unix milliseconds
+	Size   int64  `json:"size,omitempty"`
+	SHA256 string `json:"sha256,omitempty"`
+	Role   string `json:"role,omitempty"`
+	User   string `json:"user,omitempty"`
+}
+
+// Untold lists the writes and removals that took effect and of which the host
+// may not have heard, oldest first.
+func (e *Engine) Untold(_ context.Context) ([]Deed, error) {
+	const op = "keeper.Untold"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := []Deed{}
+	err := e.untoldEntries(func(m trashMeta, happened bool) error {
+		if m.Host && happened {
+			out = append(out, Deed{m.ID, m.Op, m.Path, m.At, m.Size, m.SHA256, m.Role, m.User})
+		}
+		return nil
+	})
+	return out, fault.Wrap(op, err)
+}
+
+// Told says that the host has deeds in its log.
+func (e *Engine) Told(_ context.Context, ids []string) error {
+	const op = "keeper.Told"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		if err := checkPlanID(id); err != nil {
+			return fault.Wrap(op, err)
+		}
+		if err := e.told(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fault.Wrap(op, err)
+		}
+	}
+	return nil
+}
+
+// untoldEntries visits every entry of the trash that is not told, and says
+// whether what it stands for took effect.
+func (e *Engine) untoldEntries(visit func(m trashMeta, happened bool) error) error {
+	entries, err := os.ReadDir(e.trash())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, en := range entries {
+		if told, err := exists(e.trash(en.Name(), "told")); err != nil || told || !en.IsDir() {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		m, err := e.entry(en.Name())
+		if err != nil {
+			// Its record never became durable, so nothing was exchanged yet; or
+			// it is damaged, and what it holds stays all the same.
+			continue
+		}
+		m.ID = en.Name()
+		there, err := exists(e.trash(m.ID, "content"))
+		if err != nil {
+			return err
+		}
+		happened := there
+		if m.New.exists() && there {
+			now, other, err := entryAt(unix.AT_FDCWD, e.trash(m.ID, "content"))
+			if err != nil {
+				return err
+			}
+			happened = other || now != m.New
+		} else if m.New.exists() {
+			happened = true // it went where nothing was
+		}
+		if err := visit(m, happened); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recoverTrash drops the entries of exchanges that a death kept from happening,
+// and brings what an earlier version left exchanged outside the trash into it.
+func (e *Engine) recoverTrash() error {
+	err := e.untoldEntries(func(m trashMeta, happened bool) error {
+		if happened {
+			return nil
+		}
+		return os.RemoveAll(e.trash(m.ID))
+	})
+	if err != nil {
+		return err
+	}
+	var stray []string
+	for _, glob := range []string{"tmp-write-*", "tmp-late-*", "publish/*/aside/*m"} {
+		found, err := filepath.Glob(e.work(glob))
+		if err != nil {
+			return err
+		}
+		stray = append(stray, found...)
+	}
+	slices.Sort(stray)
+	for _, file := range stray {
+		name := strings.TrimPrefix(file, e.work()+"/")
+		if _, err := e.toTrash(unix.AT_FDCWD, file, trashMeta{Trashed: Trashed{Path: Path("recovered/" + strings.ReplaceAll(name, "/", "-"))}, Op: "merge"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
