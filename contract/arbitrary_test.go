@@ -196,7 +196,14 @@ func fit(v reflect.Value) {
 		p.Delta = "d"
 	case *contract.EgressSpec:
 		if p.Profile != contract.EgressCustom {
-			p.Allow = nil
+			p.Allow, p.Reason = nil, ""
+		}
+	case *contract.ApprovalRequested:
+		p.Digest, _ = p.Act.Digest()
+		p.Claim = contract.Claim(p.Claim)
+	case *contract.ApprovalAnswered:
+		if p.Answer != contract.ApprovalDeny {
+			p.Reason = ""
 		}
 	case *contract.AssociateResult:
 		p.Version = 1

@@ -24,6 +24,8 @@ var _ = []bool{
 	enum(KindExec, KindAgent, KindInspect, KindGit),
 	enum(GitCheckpoint, GitRestore, GitDiff, GitLog, GitStatus),
 	enum(EgressNone, EgressDefault, EgressCustom),
+	enum(ApprovalEgress),
+	enum(ApprovalOnce, ApprovalRun, ApprovalDeny),
 	enum(VerifyNone, VerifySmoke, VerifyStandard, VerifyStrict),
 	enum(Rollback, Keep),
 	enum(MessageUser, MessageAssistant),
@@ -145,6 +147,9 @@ func (in Input) cross() error {
 func (e EgressSpec) cross() error {
 	if len(e.Allow) > 0 && e.Profile != EgressCustom {
 		return fieldErr("allow", "is only for profile custom")
+	}
+	if e.Reason != "" && e.Profile != EgressCustom {
+		return fieldErr("reason", "is only for profile custom")
 	}
 	return nil
 }

@@ -103,13 +103,15 @@ type EgressProfile string
 const (
 	EgressNone    EgressProfile = "none"
 	EgressDefault EgressProfile = "default" // recorded git remotes and the configured package registries
-	EgressCustom  EgressProfile = "custom"  // default plus Allow
+	EgressCustom  EgressProfile = "custom"  // what Allow names and nothing else
 )
 
-// EgressSpec is what network a task asks for. The host decides what it gets.
+// EgressSpec is what network a task asks for. The host decides what it gets:
+// what goes beyond the computer's grant waits for a person.
 type EgressSpec struct {
 	Profile EgressProfile `json:"profile" v:"required"`
 	Allow   []string      `json:"allow,omitempty" v:"items=200;required,max=300"` // host:port or *.suffix:port; custom only
+	Reason  string        `json:"reason,omitempty" v:"max=1000"`                  // for that person, who is told that it is a claim; custom only
 }
 
 // VerifyProfile says how much checking a task's outcome needs.

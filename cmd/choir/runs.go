@@ -101,6 +101,9 @@ func printRun(w io.Writer, r api.Run) {
 	for _, q := range r.Questions {
 		row(w, "question", fmt.Sprintf("%s: %s %v", q.ID, oneLine(q.Text, 200), q.Choices))
 	}
+	for _, a := range r.Approvals {
+		row(w, "approval", fmt.Sprintf("%s: a connection to %s", a.ID, oneLine(act(a).Target(), 300)))
+	}
 	if r.Error != "" {
 		row(w, "error", oneLine(r.Error, 300))
 	}

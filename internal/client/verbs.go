@@ -69,10 +69,26 @@ func (c *Client) Wait(ctx context.Context, run string) (api.Run, error) {
 		if err != nil {
 			return last, err
 		}
-		if last = r; r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions) > 0 {
+		if last = r; r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals) > 0 {
 			return r, nil
 		}
 	}
+}
+
+// Approvals lists what waits for a person, newest first, or with all what did,
+// and says whether there is more.
+func (c *Client) Approvals(ctx context.Context, all bool, before uint64, limit int) (list []api.Approval, more bool, err error) {
+	q := paged(before, limit)
+	if all {
+		q.Set("all", "true")
+	}
+	more, err = c.call(ctx, http.MethodGet, c.at("/approvals"), q, nil, &list)
+	return list, more, err
+}
+
+// Decide answers an approval; the digest is that of the act that was shown.
+func (c *Client) Decide(ctx context.Context, id string, d api.Decision) (api.Acted, error) {
+	return send[api.Acted](ctx, c, http.MethodPost, c.at("/approvals/"+url.PathEscape(id)), nil, d)
 }
 
 // Command pauses, resumes or cancels a run.

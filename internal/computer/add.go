@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"time"
@@ -48,6 +49,11 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	if port == "" {
 		port = "443"
 	}
+	// The user named this host, and the box has no other.
+	host, err := egress.ParseRule(net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return api.Added{}, fault.New(op, fault.Invalid, "", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, addWall)
 	defer cancel()
 	id := "add-" + contract.NewID()
@@ -62,7 +68,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 		ID: id, Kind: contract.BoxScratch, Root: "/clone", Proxy: true, Limits: limits,
 		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []string{empty}}},
 		Handler: c.host.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxScratch},
-			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{u.Hostname() + ":" + port}}, nil),
+			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{host.String()}}, nil, host),
 	})
 	if err != nil {
 		return api.Added{}, err

@@ -322,6 +322,15 @@ func (c *Computer) Frame(ctx context.Context) (api.Frame, error) {
 			f.Running[i].Questions = append(f.Running[i].Questions, questionOf(q))
 		}
 	}
+	asked, err := c.approvals(ctx, state.ApprovalFilter{Open: true})
+	if err != nil {
+		return api.Frame{}, err
+	}
+	for _, a := range asked {
+		if i := slices.IndexFunc(f.Running, func(r api.Run) bool { return r.ID == a.Run }); i >= 0 {
+			f.Running[i].Approvals = append(f.Running[i].Approvals, a)
+		}
+	}
 	spent, err := c.state.Usage(ctx, state.UsageFilter{Day: time.Now().UTC().Format(time.DateOnly)})
 	if err != nil {
 		return api.Frame{}, err

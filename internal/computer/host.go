@@ -222,13 +222,13 @@ func (h *Host) decide(ctx context.Context, s egress.Scope, allowed bool, d contr
 }
 
 // egressHandler makes a box's way out. A policy that can't be loaded denies.
-func (h *Host) egressHandler(ctx context.Context, c *Computer, s egress.Scope, spec contract.EgressSpec, decided func(string, bool)) http.Handler {
+func (h *Host) egressHandler(ctx context.Context, c *Computer, s egress.Scope, spec contract.EgressSpec, decided func(string, bool), approved ...egress.Rule) http.Handler {
 	sources := *h.policy
 	sources.Remotes = c.remotes
 	if decided != nil {
 		h.watch.Store(s.Box, decided)
 	}
-	return h.proxy.Handler(s, sources.Policy(ctx, spec))
+	return h.proxy.Handler(s, sources.Policy(ctx, spec, approved...))
 }
 
 // resolveModel names what a model's name, or "" for the default, stands for.

@@ -18,7 +18,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 	b := c.host.Config.Budget
 	return dispatch.New(dispatch.Options{
 		CID: c.cid, Log: c.log, Blobs: c.host.Blobs, Boxes: taskBoxes{c}, Workspace: &runWorkspace{c}, Documents: runDocuments{c},
-		Models: runModels{c}, Egress: c.runEgress, Logger: c.logger,
+		Models: runModels{c}, Egress: c.runEgress, Beyond: c.beyond, Logger: c.logger,
 		Publish: func(_ context.Context, subject string, data []byte) error {
 			return c.host.Bus.Conn().Publish(subject, data)
 		},
@@ -47,7 +47,18 @@ func (c *Computer) unfinished(ctx context.Context) ([]uint64, error) {
 
 // runEgress implements dispatch.Egress.
 func (c *Computer) runEgress(s dispatch.EgressScope, spec contract.EgressSpec, decided func(string, bool)) (http.Handler, error) {
-	return c.host.egressHandler(c.ctx, c, egress.Scope{CID: c.cid, Run: s.Run, Task: s.Task, Box: s.Box, Kind: s.Kind}, spec, decided), nil
+	approved, err := egress.ParseRules(s.Approved)
+	if err != nil {
+		return nil, err
+	}
+	return c.host.egressHandler(c.ctx, c, egress.Scope{CID: c.cid, Run: s.Run, Task: s.Task, Box: s.Box, Kind: s.Kind}, spec, decided, approved...), nil
+}
+
+// beyond lists what a task wants beyond what the computer was granted.
+func (c *Computer) beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
+	sources := *c.host.policy
+	sources.Remotes = c.remotes
+	return sources.Beyond(ctx, spec)
 }
 
 // runModels answers the loops' model turns.

@@ -63,7 +63,8 @@ func (c *Computer) Run(ctx context.Context, id string) (api.Run, error) {
 	for _, q := range questions {
 		out.Questions = append(out.Questions, questionOf(q))
 	}
-	return out, nil
+	out.Approvals, err = c.approvals(ctx, state.ApprovalFilter{Run: id, Open: true})
+	return out, err
 }
 
 func questionOf(q state.Question) contract.Question {

@@ -25,6 +25,7 @@ type caller struct {
 	user    string
 	session *identity.Session // nil for a token
 	secret  string            // of the session
+	machine bool              // the token that the machine's owner keeps in a file
 }
 
 type callerKey struct{}
@@ -68,7 +69,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				writeProblem(w, problemOf(s.log, r.URL.Path, err))
 				return
 			}
-			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User})
+			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User, machine: t.Machine})
 		case slices.Contains(open, r.URL.Path) || strings.HasPrefix(r.URL.Path, "/api/schemas/"):
 			if console && unsafe(r) {
 				if p := foreign(r, s.hosts.console()); p != nil {

@@ -34,6 +34,7 @@ type Computer interface {
 
 	Log
 	Runs
+	Approvals
 	Documents
 	History
 	Files
@@ -66,6 +67,17 @@ type Runs interface {
 	// RunEvents returns up to limit of the run's own events with sequence >
 	// after, ascending, and whether there are more.
 	RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error)
+}
+
+// Approvals are what waits for a person. Callers see to it that nobody answers
+// but the console and the owner's own program.
+type Approvals interface {
+	// Approvals returns up to limit with Sequence < before (0: the newest),
+	// newest first, and whether there are more: those that are open, or all.
+	Approvals(ctx context.Context, all bool, before uint64, limit int) ([]api.Approval, bool, error)
+	// Decide answers one. fault.Conflict when the digest is of another act, or
+	// it has its answer.
+	Decide(ctx context.Context, user, id string, d api.Decision) (api.Acted, error)
 }
 
 // Documents are the living documents of a computer.

@@ -63,6 +63,7 @@ type machine struct {
 	looks    int
 	beats    chan api.Heartbeat
 	restored []api.RestoreRequest
+	decided  []api.Decision
 	killed   chan struct{} // receives when a command was ended by its context
 	fail     error         // what Info answers with, when set
 }

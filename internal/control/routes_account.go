@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -46,8 +47,8 @@ func (s *Server) routeAccount(hapi huma.API) {
 	})
 	register(hapi, s, route(http.MethodPost, "/api/links", "account-link", "Make a one-time sign-in link; for programs only"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[api.Link], error) {
 		c := callerOf(ctx)
-		if c.session != nil {
-			return nil, fault.New("", fault.Denied, "Run choir up again: it prints a link.", errors.New("a browser can't make sign-in links"))
+		if c.session != nil || !c.machine && !defence.Off(defence.ApprovalConsole) {
+			return nil, fault.New("", fault.Denied, "Run choir up again: it prints a link.", errors.New("only the owner's own program on this machine can make sign-in links"))
 		}
 		token, expires, err := s.o.Identity.NewLink(ctx, c.user)
 		if err != nil {

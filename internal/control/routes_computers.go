@@ -157,7 +157,7 @@ func (s *Server) awaitRun(ctx context.Context, c Computer, id string, wait time.
 			continue
 		}
 		switch e.Type {
-		case "run.reported", "run.moved", "question.asked":
+		case "run.reported", "run.moved", "question.asked", "approval.requested":
 			if run, err = c.Run(ctx, id); err != nil || settled(run) {
 				return run, err
 			}
@@ -167,5 +167,5 @@ func (s *Server) awaitRun(ctx context.Context, c Computer, id string, wait time.
 }
 
 func settled(r api.Run) bool {
-	return r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions) > 0
+	return r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals) > 0
 }

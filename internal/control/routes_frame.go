@@ -80,7 +80,7 @@ func moves(e contract.Event) bool {
 	case "usage.metered", "checkpoint.created", "checkpoint.restored", "question.asked", "question.answered", "prompt.submitted":
 		return true
 	}
-	for _, prefix := range []string{"run.", "computer.", "desktop."} {
+	for _, prefix := range []string{"run.", "computer.", "desktop.", "approval."} {
 		if strings.HasPrefix(e.Type, prefix) {
 			return true
 		}

@@ -2,3 +2,22 @@ package defence
 
 // Name is what a defence is called in code, in the suite and in docs/attacks.md.
 type Name string
+
+const (
+	// EgressNarrow: a task can name hosts only within what its computer was
+	// granted or a person approved. Row 42.
+	EgressNarrow Name = "egress-narrow"
+	// EgressRawTCP: no model can ask for a tunnel that is not TLS. Row 42.
+	EgressRawTCP Name = "egress-raw-tcp"
+	// ApprovalDigest: an answer counts only for the act it names. Row 54.
+	ApprovalDigest Name = "approval-digest"
+	// ApprovalOnce: an approval has one answer. Row 54.
+	ApprovalOnce Name = "approval-once"
+	// ApprovalDefault: without an answer in time the act is denied. Row 42.
+	ApprovalDefault Name = "approval-default"
+	// ApprovalCap: a run can't bury its user in questions. Row 42.
+	ApprovalCap Name = "approval-cap"
+	// ApprovalConsole: only the console's own session and the owner's own program
+	// on the machine answer approvals. Row 22.
+	ApprovalConsole Name = "approval-console"
+)

@@ -172,6 +172,9 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 	if err := t.Validate(); err != nil {
 		return t, err
 	}
+	if err := checkNetwork(t.Egress); err != nil {
+		return t, err
+	}
 	for i, name := range t.Tools {
 		field := fmt.Sprintf("tools[%d]", i)
 		tool, ok := tools.Lookup(name)

@@ -21,6 +21,8 @@ type Times struct {
 	Grace   time.Duration // beyond a task's wall clock before it is killed; 15 s
 	CleanUp time.Duration // for undoing what a task left; 2 min
 	RunWall time.Duration // of a run whose prompt sets none; 1 h
+	// Approval is how long a task waits for a person; then it is denied. 5 min.
+	Approval time.Duration
 }
 
 func (t Times) withDefaults() Times {
@@ -34,6 +36,7 @@ func (t Times) withDefaults() Times {
 	def(&t.Grace, 15*time.Second)
 	def(&t.CleanUp, 2*time.Minute)
 	def(&t.RunWall, time.Hour)
+	def(&t.Approval, 5*time.Minute)
 	return t
 }
 
@@ -48,7 +51,10 @@ type Options struct {
 	Documents Documents
 	Models    Models
 	Egress    Egress
-	Logger    *slog.Logger
+	// Beyond lists what a spec names beyond the computer's grant: a person is
+	// asked for it. nil: everything it names.
+	Beyond func(ctx context.Context, spec contract.EgressSpec) ([]string, error)
+	Logger *slog.Logger
 	// Render is the third part of the shell's verification; without it the
 	// verification says that only type check and build were done.
 	Render Renderer
@@ -95,6 +101,7 @@ type Dispatcher struct {
 	// publishing is held while the live tree is being changed, so that one
 	// task's publish never meets another's half-way.
 	publishing sync.Mutex
+	approving  sync.Mutex   // held while it is counted who asks, and asked
 	liveOpen   atomic.Int64 // attempts whose live edits are neither published nor inverted
 
 	mu     sync.Mutex

@@ -28,6 +28,7 @@ type story struct {
 	turns     []contract.TurnRecorded // the Director's
 	questions []question
 	steering  []string
+	approvals []*approval
 	paused    bool
 	cancelled bool
 	report    *contract.RunReported
@@ -105,7 +106,9 @@ func (s *story) apply(e contract.Event, p contract.Payload) {
 	case *contract.RunReported:
 		s.report, s.status = p, p.Status
 	default:
-		s.applyTask(e, p)
+		if !s.applyApproval(e, p) {
+			s.applyTask(e, p)
+		}
 	}
 }
 

@@ -189,6 +189,8 @@ type EgressScope struct {
 	Task string
 	Box  string
 	Kind contract.BoxKind
+	// Approved is what a person allowed this box beyond the computer's grant.
+	Approved []string
 }
 
 // Egress makes the handler that serves CONNECT for a box under a policy. It

@@ -348,6 +348,9 @@ func (r *run) finish(rep director.Report) error {
 	for _, id := range left {
 		r.abandon(id, errEnded)
 	}
+	if err := r.closeApprovals(ctx); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	ok, verified, why := r.s.verdict()
 	p := &contract.RunReported{Status: rep.Status, Summary: clipText(rep.Summary, 16<<10), Document: r.s.document,

@@ -481,6 +481,7 @@ type house struct {
 	d     *dispatch.Dispatcher
 	sent  chan string
 	wrap  func(dispatch.Log) dispatch.Log
+	tune  func(*dispatch.Options)
 }
 
 func newHouse(t *testing.T) *house {
@@ -515,7 +516,7 @@ func (h *house) wake() {
 	if h.wrap != nil {
 		l = h.wrap(l)
 	}
-	h.d, err = dispatch.New(dispatch.Options{CID: h.cid, Log: l, Blobs: h.blobs, Boxes: h.boxes, Workspace: h.ws, Documents: h.docs, Models: h.model,
+	o := dispatch.Options{CID: h.cid, Log: l, Blobs: h.blobs, Boxes: h.boxes, Workspace: h.ws, Documents: h.docs, Models: h.model,
 		Egress: func(dispatch.EgressScope, contract.EgressSpec, func(string, bool)) (http.Handler, error) {
 			return http.NotFoundHandler(), nil
 		},
@@ -525,7 +526,11 @@ func (h *house) wake() {
 			return nil
 		},
 		Turns: 12,
-		Times: dispatch.Times{Beat: 50 * time.Millisecond, Silence: 5 * time.Second, CleanUp: 2 * time.Second}})
+		Times: dispatch.Times{Beat: 50 * time.Millisecond, Silence: 5 * time.Second, CleanUp: 2 * time.Second}}
+	if h.tune != nil {
+		h.tune(&o)
+	}
+	h.d, err = dispatch.New(o)
 	if err != nil {
 		h.t.Fatal(err)
 	}

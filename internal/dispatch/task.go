@@ -266,9 +266,16 @@ func (a *attempt) begin(ctx context.Context, resume bool) error {
 // converse opens the boxes, says so in the log, and lets the loop work.
 func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, error) {
 	r, o := a.r, a.r.d.o
+	waited := r.waited() // while a person is asked, the task's clock stands
+	note := ""
 	if a.task.Kind != contract.KindGit {
 		id := boxID("t")
-		out, err := o.Egress(EgressScope{Run: a.ref.Run, Task: a.ref.Task, Box: id, Kind: contract.BoxTask}, a.task.Egress, a.decided)
+		var approved []string
+		var err error
+		if approved, note, err = a.network(ctx); err != nil {
+			return associate.Draft{}, err
+		}
+		out, err := o.Egress(EgressScope{Run: a.ref.Run, Task: a.ref.Task, Box: id, Kind: contract.BoxTask, Approved: approved}, a.task.Egress, a.decided)
 		if err != nil {
 			return associate.Draft{}, fault.Wrap("dispatch.egress", err)
 		}
@@ -308,11 +315,13 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 	if m.Inputs, err = a.inputs(ctx); err != nil {
 		return associate.Draft{}, err
 	}
+	if note != "" {
+		m.Inputs = append(m.Inputs, associate.Input{Name: "network", Text: note})
+	}
 	for _, t := range turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
 	wall := time.Duration(a.task.Budget.WallS)*time.Second + o.Times.Grace
-	waited := r.waited()
 	d, err := converse[associate.Draft](ctx, loop, o.Times, "/task", m, func() error {
 		if o.Now().Sub(a.began)-(r.waited()-waited) > wall {
 			return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d seconds is used up", a.task.Budget.WallS))

@@ -3,7 +3,6 @@ package egress
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -20,52 +19,28 @@ type Sources struct {
 	// Registries returns the rules of package registries; nil means none. See
 	// HostRegistries.
 	Registries func(ctx context.Context) ([]Rule, error)
-	// Extra are the rules of the configuration (egress.allow); they go with
-	// every profile but none.
+	// Extra are the rules of the configuration (egress.allow).
 	Extra  []Rule
 	Logger *slog.Logger
 }
 
-// Policy is what a box under spec may reach. A source that fails makes a policy
-// that denies everything and says why.
-func (s *Sources) Policy(ctx context.Context, spec contract.EgressSpec) Policy {
+// Policy is what a box under spec may reach: under custom, of what it names,
+// that which the computer was granted and what was approved for it besides. A
+// source that fails makes a policy that denies everything and says why.
+func (s *Sources) Policy(ctx context.Context, spec contract.EgressSpec, approved ...Rule) Policy {
 	p := Policy{Profile: spec.Profile}
-	if err := spec.Validate(); err != nil {
+	if p.Err = spec.Validate(); p.Err != nil || spec.Profile == contract.EgressNone {
+		return p
+	}
+	rules, err := s.granted(ctx)
+	if err == nil && spec.Profile == contract.EgressCustom {
+		rules, err = custom(spec.Allow, rules, approved)
+	}
+	if err != nil {
 		p.Err = err
 		return p
 	}
-	if spec.Profile == contract.EgressNone {
-		return p
-	}
-	if s.Remotes != nil {
-		remotes, err := s.Remotes(ctx)
-		if err != nil {
-			return Policy{Profile: spec.Profile, Err: fmt.Errorf("recorded git remotes: %w", err)}
-		}
-		for _, r := range remotes {
-			rule, err := RemoteRule(r)
-			if err != nil {
-				s.Logger.Warn("a git remote gives no egress", "err", err)
-				continue
-			}
-			p.Rules = append(p.Rules, rule)
-		}
-	}
-	if s.Registries != nil {
-		rules, err := s.Registries(ctx)
-		if err != nil {
-			return Policy{Profile: spec.Profile, Err: fmt.Errorf("package registries: %w", err)}
-		}
-		p.Rules = append(p.Rules, rules...)
-	}
-	p.Rules = append(p.Rules, s.Extra...)
-	if spec.Profile == contract.EgressCustom {
-		rules, err := ParseRules(spec.Allow)
-		if err != nil {
-			return Policy{Profile: spec.Profile, Err: err}
-		}
-		p.Rules = append(p.Rules, rules...)
-	}
+	p.Rules = rules
 	slices.SortFunc(p.Rules, func(a, b Rule) int { return compare(a.String(), b.String()) })
 	p.Rules = slices.Compact(p.Rules)
 	return p

@@ -124,13 +124,26 @@ func (s *Store) Claim(ctx context.Context, token string) (Session, string, error
 }
 
 // Token is an API token's record, without its secret.
-type Token struct{ ID, User, Name string }
+type Token struct {
+	ID, User, Name string
+	Machine        bool // the one that the machine's owner keeps in a file
+}
+
+// machineToken is the name of that one.
+const machineToken = "this machine"
 
 // NewToken makes an API token for an account. The secret is returned once.
 func (s *Store) NewToken(ctx context.Context, user, name string) (Token, string, error) {
+	if name == machineToken {
+		return Token{}, "", fault.New("identity.NewToken", fault.Invalid, "Choose another name.", errors.New("the name is taken by the machine's own token"))
+	}
+	return s.newToken(ctx, user, name)
+}
+
+func (s *Store) newToken(ctx context.Context, user, name string) (Token, string, error) {
 	const op = "identity.NewToken"
 	secret, hash := newSecret("choir_")
-	t := Token{ID: "t-" + contract.NewID(), User: user, Name: name}
+	t := Token{ID: "t-" + contract.NewID(), User: user, Name: name, Machine: name == machineToken}
 	_, err := s.db.ExecContext(ctx, "INSERT INTO tokens (hash, id, user, name, created) VALUES (?, ?, ?, ?, ?)", hash, t.ID, user, name, s.millis())
 	if err != nil {
 		return Token{}, "", fault.Wrap(op, err)
@@ -150,6 +163,7 @@ func (s *Store) Token(ctx context.Context, secret string) (Token, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return Token{}, refuse
 	}
+	t.Machine = t.Name == machineToken
 	return t, fault.Wrap(op, err)
 }
 
@@ -164,14 +178,13 @@ func (s *Store) RevokeToken(ctx context.Context, id string) error {
 // replaces those it made before.
 func (s *Store) MachineToken(ctx context.Context, file string) (string, error) {
 	const op = "identity.MachineToken"
-	const name = "this machine"
 	b, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fault.Wrap(op, err)
 	}
 	if secret := strings.TrimSpace(string(b)); err == nil && secret != "" {
 		t, err := s.Token(ctx, secret)
-		if err == nil && t.Name == name {
+		if err == nil && t.Machine {
 			return secret, fault.Wrap(op, os.Chmod(file, 0o600))
 		}
 		if err != nil && !fault.Is(err, fault.Denied) {
@@ -182,10 +195,10 @@ func (s *Store) MachineToken(ctx context.Context, file string) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	if _, err := s.db.ExecContext(ctx, "DELETE FROM tokens WHERE user = ? AND name = ?", owner.ID, name); err != nil {
+	if _, err := s.db.ExecContext(ctx, "DELETE FROM tokens WHERE user = ? AND name = ?", owner.ID, machineToken); err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	_, secret, err := s.NewToken(ctx, owner.ID, name)
+	_, secret, err := s.newToken(ctx, owner.ID, machineToken)
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}

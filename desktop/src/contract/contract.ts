@@ -1,5 +1,11 @@
 // Generated from contract/ by go generate ./contract. Do not edit.
 
+/** ApprovalAnswer is what a person decided; the system itself only denies. */
+export type ApprovalAnswer = 'once' | 'run' | 'deny'
+
+/** ApprovalKind says what kind of act an approval is about. */
+export type ApprovalKind = 'egress'
+
 /** BoxKind names what a box is for; it decides what the box may do. */
 export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' | 'desktop' | 'keeper' | 'scratch'
 
@@ -50,6 +56,34 @@ export type VerifyProfile = 'none' | 'smoke' | 'standard' | 'strict'
 
 /** WindowState says how a window is shown. */
 export type WindowState = 'normal' | 'minimised' | 'maximised'
+
+/** Act is exactly what an approval allows, made of what the host knows. */
+export interface Act {
+  kind: ApprovalKind
+  run: string
+  host: string
+  port: number
+}
+
+/** ApprovalAnswered is the one answer to an approval. Reason says why the system denied it; a person gives none. */
+export interface ApprovalAnswered {
+  approval: string
+  digest: string
+  answer: ApprovalAnswer
+  reason?: string
+}
+
+/** ApprovalRequested asks a person for something that a computer was not granted. Everything but Claim is the host's own knowledge; Claim is what the agent says about it, as plain text. */
+export interface ApprovalRequested {
+  approval: string
+  act: Act
+  /** of Act; an answer names it */
+  digest: string
+  attempt: number
+  claim?: string
+  /** then it is denied */
+  deadline: string
+}
 
 /** Artifact is a file kept as a blob. */
 export interface Artifact {
@@ -277,17 +311,32 @@ export interface EgressDecided {
   reason?: string
 }
 
+/** EgressMetered is what has passed a tunnel so far, in bytes as its box sees it. A tunnel is told of when it ends and, if it lives long, in between: the newest event counts. */
+export interface EgressMetered {
+  tunnel: string
+  box: string
+  kind: BoxKind
+  host: string
+  port: number
+  sent: number
+  received: number
+  wall_ms: number
+  ended: boolean
+}
+
 /** EgressReport lists host:port pairs a task reached or was refused. */
 export interface EgressReport {
   allowed?: string[]
   denied?: string[]
 }
 
-/** EgressSpec is what network a task asks for. The host decides what it gets. */
+/** EgressSpec is what network a task asks for. The host decides what it gets: what goes beyond the computer's grant waits for a person. */
 export interface EgressSpec {
   profile: EgressProfile
   /** host:port or *.suffix:port; custom only */
   allow?: string[]
+  /** for that person, who is told that it is a claim; custom only */
+  reason?: string
 }
 
 /** Event is one CloudEvents 1.0 event in its JSON form, the unit of a computer's log. Sequence is dense per computer: 1, 2, 3, … */
@@ -746,6 +795,10 @@ export interface WriteStep {
 
 /** The data of each event type. */
 export interface EventData {
+  /** A person allowed or denied it on the console, or the system denied it. */
+  'approval.answered': ApprovalAnswered
+  /** Something beyond what the computer was granted waits for a person. */
+  'approval.requested': ApprovalRequested
   /** A box ended. */
   'box.closed': BoxClosed
   /** A box runs. */
@@ -776,6 +829,8 @@ export interface EventData {
   'egress.allowed': EgressDecided
   /** A box was refused a host. */
   'egress.denied': EgressDecided
+  /** What has passed a tunnel so far. */
+  'egress.metered': EgressMetered
   /** A file is gone. */
   'file.removed': FileRemoved
   /** A file was made or changed. */
@@ -850,6 +905,8 @@ export type KnownEvent = { [T in EventType]: EventOf<T> }[EventType]
 
 /** Every event type, sorted. */
 export const EVENT_TYPES = [
+  'approval.answered',
+  'approval.requested',
   'box.closed',
   'box.opened',
   'checkpoint.created',
@@ -865,6 +922,7 @@ export const EVENT_TYPES = [
   'document.revised',
   'egress.allowed',
   'egress.denied',
+  'egress.metered',
   'file.removed',
   'file.written',
   'prompt.submitted',

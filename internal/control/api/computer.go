@@ -79,6 +79,7 @@ type Run struct {
 	Ended      time.Time                   `json:"ended,omitzero"`
 	Sequence   uint64                      `json:"sequence"`            // of its prompt; pages of runs go by it
 	Questions  []contract.Question         `json:"questions,omitempty"` // open ones
+	Approvals  []Approval                  `json:"approvals,omitempty"` // open ones
 	Tasks      []Task                      `json:"tasks,omitempty"`     // only where one run is asked for
 }
 

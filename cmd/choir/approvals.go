@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// maxListed is how many approvals are looked through for one to answer; no more
+// than 20 can be open.
+const maxListed = 100
+
+func approvalsCmd() *cobra.Command {
+	var all bool
+	var limit int
+	cmd := verb("approvals", "List what waits for your answer", exactly(0),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+			got, _, err := c.Approvals(ctx, all, 0, limit)
+			if err != nil {
+				return err
+			}
+			return t.show(list(got), func(w io.Writer) {
+				for _, a := range got {
+					printApproval(w, a)
+				}
+			})
+		})
+	cmd.Flags().BoolVar(&all, "all", false, "answered ones too")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many, newest first")
+	return cmd
+}
+
+func printApproval(w io.Writer, a api.Approval) {
+	row(w, "approval", a.ID)
+	row(w, "asks for", "a connection to "+oneLine(act(a).Target(), 300))
+	row(w, "for the run", fmt.Sprintf("%s (%s)", a.Run, oneLine(a.Prompt, 80)))
+	row(w, "by its task", a.Task)
+	if a.Claim != "" {
+		row(w, "agent's claim", "“"+oneLine(a.Claim, contract.MaxClaim)+"”")
+	}
+	if a.Answer == "" {
+		row(w, "denied at", ago(a.Deadline))
+	} else {
+		row(w, "answer", fmt.Sprintf("%s, by %s%s", a.Answer, a.By, suffix(a.Reason)))
+	}
+	row(w, "")
+}
+
+func act(a api.Approval) contract.Act {
+	return contract.Act{Kind: a.Kind, Run: a.Run, Host: a.Host, Port: a.Port}
+}
+
+func approveCmd() *cobra.Command {
+	var run, deny bool
+	cmd := verb("approve ID", "Allow what an approval asks for, once; or for its run; or deny it", exactly(1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			answer := contract.ApprovalOnce
+			switch {
+			case run && deny:
+				return usageError{errors.New("give --run or --deny, not both")}
+			case run:
+				answer = contract.ApprovalRun
+			case deny:
+				answer = contract.ApprovalDeny
+			}
+			open, _, err := c.Approvals(ctx, false, 0, maxListed)
+			if err != nil {
+				return err
+			}
+			for _, a := range open {
+				if a.ID != args[0] {
+					continue
+				}
+				// What is allowed is what is shown here, not what the service calls it.
+				digest, err := act(a).Digest()
+				if err != nil {
+					return fault.Wrap("approve", err)
+				}
+				acted, err := c.Decide(ctx, a.ID, api.Decision{Digest: digest, Answer: answer})
+				if err != nil {
+					return err
+				}
+				return t.show(acted, func(w io.Writer) { row(w, string(answer), act(a).Target(), "run "+a.Run) })
+			}
+			return fault.New("approve", fault.NotFound, "List what waits with: choir approvals", fmt.Errorf("no approval %q waits", oneLine(args[0], 60)))
+		})
+	cmd.Flags().BoolVar(&run, "run", false, "allow it to every task of the run")
+	cmd.Flags().BoolVar(&deny, "deny", false, "deny it")
+	return cmd
+}

@@ -1,0 +1,56 @@
+package contract_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"choir.dev/choiros/contract"
+)
+
+// TestActDigest: an approval is for one act; everything that says which is in
+// its digest.
+func TestActDigest(t *testing.T) {
+	act := contract.Act{Kind: contract.ApprovalEgress, Run: contract.NewID(), Host: "a.example", Port: 443}
+	first, err := act.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, other := range map[string]contract.Act{
+		"run":  {Kind: act.Kind, Run: contract.NewID(), Host: act.Host, Port: act.Port},
+		"host": {Kind: act.Kind, Run: act.Run, Host: "b.example", Port: act.Port},
+		"port": {Kind: act.Kind, Run: act.Run, Host: act.Host, Port: 444},
+		"kind": {Kind: "deploy", Run: act.Run, Host: act.Host, Port: act.Port},
+	} {
+		if d, err := other.Digest(); err != nil || d == first {
+			t.Errorf("another %s has the same digest (%v)", name, err)
+		}
+	}
+	if again, _ := act.Digest(); again != first {
+		t.Error("the digest of one act changes")
+	}
+}
+
+// TestClaim: what an agent says can't reorder, hide or fake what stands around it.
+func TestClaim(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain words":               "plain words",
+		"  two\n\n lines\t":         "two lines",
+		"bell\a and \x1b[31mred":    "bell and [31mred",
+		"reversed \u202eabc\u202c!": "reversed abc!",
+		"zero\u200bwidth\ufeff":     "zerowidth",
+		"bad \xff byte":             "bad \uFFFD byte",
+		"":                          "",
+	} {
+		if got := contract.Claim(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+	long := contract.Claim(strings.Repeat("wörd ", 300))
+	if n := utf8.RuneCountInString(long); n > contract.MaxClaim || !strings.HasSuffix(long, "…") {
+		t.Errorf("a long claim has %d characters and ends with %q", n, long[len(long)-5:])
+	}
+	if contract.Claim(long) != long {
+		t.Error("a claim that was made plain changes again")
+	}
+}

@@ -1,0 +1,43 @@
+package computer
+
+import (
+	"context"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/state"
+)
+
+// Approvals implements control.Approvals.
+func (c *Computer) Approvals(ctx context.Context, all bool, before uint64, limit int) ([]api.Approval, bool, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return nil, false, err
+	}
+	list, err := c.approvals(ctx, state.ApprovalFilter{Open: !all, Before: before, Limit: min(limit+1, state.MaxPage)})
+	if err != nil {
+		return nil, false, err
+	}
+	more := len(list) > limit
+	return list[:min(len(list), limit)], more, nil
+}
+
+func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]api.Approval, error) {
+	rows, err := c.state.Approvals(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Approval, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, api.Approval{
+			ID: r.ID, Kind: r.Kind, Run: r.Run, Prompt: r.Prompt, Task: r.Task, Attempt: r.Attempt, Host: r.Host, Port: r.Port,
+			Digest: r.Digest, Claim: r.Claim, Asked: when(r.Asked), Deadline: when(r.Deadline),
+			Answer: r.Answer, By: r.AnsweredBy, Reason: r.Reason, Answered: when(r.Answered), Sequence: r.AskedSeq,
+		})
+	}
+	return out, nil
+}
+
+// Decide implements control.Approvals.
+func (c *Computer) Decide(ctx context.Context, user, id string, d api.Decision) (api.Acted, error) {
+	run, seq, err := c.runs.Decide(ctx, user, id, d.Digest, d.Answer)
+	return api.Acted{Run: run, Sequence: seq}, err
+}

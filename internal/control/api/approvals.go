@@ -1,0 +1,35 @@
+package api
+
+import (
+	"time"
+
+	"choir.dev/choiros/contract"
+)
+
+// Approval is something beyond what the computer was granted, which waits for a
+// person. All of it is the host's own knowledge but Claim.
+type Approval struct {
+	ID       string                  `json:"id"`
+	Kind     contract.ApprovalKind   `json:"kind"`
+	Run      string                  `json:"run"`
+	Prompt   string                  `json:"prompt"` // what the user said; it caused the run
+	Task     string                  `json:"task"`
+	Attempt  int                     `json:"attempt"`
+	Host     string                  `json:"host"`
+	Port     int                     `json:"port"`
+	Digest   string                  `json:"digest"`          // of the act; the answer names it
+	Claim    string                  `json:"claim,omitempty"` // what the agent says, unchecked
+	Asked    time.Time               `json:"asked"`
+	Deadline time.Time               `json:"deadline"`         // then it is denied
+	Answer   contract.ApprovalAnswer `json:"answer,omitempty"` // empty: it is open
+	By       contract.Role           `json:"by,omitempty"`     // who answered: user or system
+	Reason   string                  `json:"reason,omitempty"` // why the system denied it
+	Answered time.Time               `json:"answered,omitzero"`
+	Sequence uint64                  `json:"sequence"` // of the question; pages go by it
+}
+
+// Decision answers an approval.
+type Decision struct {
+	Digest string                  `json:"digest" minLength:"1" maxLength:"80" doc:"of the act that was shown"`
+	Answer contract.ApprovalAnswer `json:"answer" enum:"once,run,deny" doc:"once: to what waits for it now; run: to every task of the run; deny: holds for the run"`
+}

@@ -1,0 +1,361 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Bounds of what a person is asked. What would go beyond them is denied.
+const (
+	maxOpenRun      = 5  // approvals of one run that wait at the same time
+	maxOpenComputer = 20 // of all runs of the computer
+	maxApprovals    = 20 // of one run in all, answered ones included
+)
+
+// Reasons why the system denied something.
+const (
+	reasonTimeout = "nobody answered in time"
+	reasonEnded   = "the run ended"
+)
+
+// approval is one that was asked for in a run.
+type approval struct {
+	contract.ApprovalRequested
+	task     string
+	answered bool
+	answer   contract.ApprovalAnswer
+	bySystem bool
+}
+
+// applyApproval folds the events about approvals into the story. The first
+// answer counts.
+func (s *story) applyApproval(e contract.Event, p contract.Payload) bool {
+	switch p := p.(type) {
+	case *contract.ApprovalRequested:
+		if s.approval(p.Approval) == nil {
+			s.approvals = append(s.approvals, &approval{ApprovalRequested: *p, task: e.Task})
+		}
+	case *contract.ApprovalAnswered:
+		if k := s.approval(p.Approval); k != nil && !k.answered {
+			k.answered, k.answer, k.bySystem = true, p.Answer, e.Role() == contract.RoleSystem
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *story) approval(id string) *approval {
+	for _, k := range s.approvals {
+		if k.Approval == id {
+			return k
+		}
+	}
+	return nil
+}
+
+// openApprovals counts those that wait.
+func (s *story) openApprovals() int {
+	n := 0
+	for _, k := range s.approvals {
+		if !k.answered {
+			n++
+		}
+	}
+	return n
+}
+
+// checkNetwork refuses what no model may ask for, while it can still correct
+// its task.
+func checkNetwork(spec contract.EgressSpec) error {
+	for i, s := range spec.Allow {
+		field := fmt.Sprintf("egress.allow[%d]", i)
+		if strings.HasPrefix(strings.ToLower(strings.TrimSpace(s)), "tcp:") && !defence.Off(defence.EgressRawTCP) {
+			return &contract.FieldError{Field: field, Reason: "is a raw connection, which only the computer's owner can grant, in the configuration (egress.allow)"}
+		}
+		if _, err := egress.ParseRule(s); err != nil {
+			return &contract.FieldError{Field: field, Reason: err.Error()}
+		}
+	}
+	return nil
+}
+
+// network asks a person for the hosts of the task that go beyond what the
+// computer was granted, and waits, for a bounded time. approved are those that
+// were allowed; note tells the model of those that were not.
+func (a *attempt) network(ctx context.Context) (approved []string, note string, err error) {
+	spec := a.task.Egress
+	if spec.Profile != contract.EgressCustom || len(spec.Allow) == 0 {
+		return nil, "", nil
+	}
+	beyond := spec.Allow
+	if a.r.d.o.Beyond != nil {
+		if beyond, err = a.r.d.o.Beyond(ctx, spec); err != nil {
+			return nil, "", fault.Wrap("dispatch.network", err)
+		}
+	}
+	var waits []*waiting
+	denied := map[string]string{} // rule → why
+	for _, text := range beyond {
+		w, why, err := a.request(ctx, text)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case why != "":
+			denied[text] = why
+		default:
+			waits = append(waits, w)
+		}
+	}
+	if err := a.r.awaitApprovals(ctx, waits); err != nil {
+		return nil, "", err
+	}
+	a.r.mu.Lock()
+	for _, w := range waits {
+		k := a.r.s.approval(w.id)
+		switch {
+		case k.answer == contract.ApprovalOnce || k.answer == contract.ApprovalRun:
+			approved = append(approved, w.text)
+		case k.bySystem:
+			denied[w.text] = "nobody allowed it in time"
+		default:
+			denied[w.text] = "the user denied it"
+		}
+	}
+	a.r.mu.Unlock()
+	for _, text := range beyond {
+		if why, ok := denied[text]; ok {
+			a.decided(text, false)
+			note += fmt.Sprintf("- %s can't be reached: %s.\n", text, why)
+		}
+	}
+	if note != "" {
+		note = "Some hosts of this task go beyond what the computer was granted. Do without them, and say so in your summary; asking again does not help.\n" + note
+	}
+	return approved, note, nil
+}
+
+// waiting is an approval that an attempt waits for.
+type waiting struct {
+	id       string
+	text     string // the rule as the task wants it
+	deadline time.Time
+}
+
+// request asks for one host and port, unless the same was asked in this run: one
+// act is one question. why says why it can't be had.
+func (a *attempt) request(ctx context.Context, text string) (w *waiting, why string, err error) {
+	r, d := a.r, a.r.d
+	rule, err := egress.ParseRule(text)
+	if err != nil {
+		return nil, "", fault.New("", fault.Invalid, "", err)
+	}
+	host, port, single := rule.Single()
+	if !single {
+		return nil, "only exact hosts can be asked for", nil
+	}
+	act := contract.Act{Kind: contract.ApprovalEgress, Run: a.ref.Run, Host: host, Port: port}
+	digest, err := act.Digest()
+	if err != nil {
+		return nil, "", err
+	}
+	d.approving.Lock() // so that the counts hold until the question is in the log
+	defer d.approving.Unlock()
+	others := d.openApprovals(r)
+	r.mu.Lock()
+	var last *approval
+	times := 0
+	for _, k := range r.s.approvals {
+		if k.Digest == digest {
+			last, times = k, times+1
+		}
+	}
+	open, all := r.s.openApprovals(), len(r.s.approvals)
+	r.mu.Unlock()
+	if last != nil && (!last.answered || last.standsFor(a.ref)) {
+		deadline, err := time.Parse(time.RFC3339, last.Deadline)
+		return &waiting{id: last.Approval, text: text, deadline: deadline}, "", err
+	}
+	if !defence.Off(defence.ApprovalCap) {
+		switch {
+		case open >= maxOpenRun:
+			return nil, fmt.Sprintf("%d questions of this run wait for the user already", open), nil
+		case open+others >= maxOpenComputer:
+			return nil, fmt.Sprintf("%d questions wait for the user already", open+others), nil
+		case all >= maxApprovals:
+			return nil, fmt.Sprintf("this run has asked the user %d times already", all), nil
+		}
+	}
+	deadline := d.o.Now().Add(d.o.Times.Approval).UTC().Truncate(time.Second).Add(time.Second)
+	p := &contract.ApprovalRequested{Approval: contract.DeriveID(r.s.id, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
+		Attempt: a.ref.Attempt, Claim: contract.Claim(firstText(a.task.Egress.Reason, a.task.Goal)), Deadline: deadline.Format(time.RFC3339)}
+	_, err = r.append(ctx, contract.Draft{ID: contract.DeriveID(p.Approval, "requested"), Role: contract.RoleSystem, Type: "approval.requested",
+		Subject: "approval/" + p.Approval, Task: a.ref.Task, Data: p})
+	if err != nil {
+		return nil, "", err
+	}
+	crash.At("dispatch.approval.requested")
+	return &waiting{id: p.Approval, text: text, deadline: deadline}, "", nil
+}
+
+// standsFor reports whether an answer counts for an attempt that asks now: a
+// person's denial and an approval for the run do, one for once only for the
+// attempt that asked. What nobody answered may be asked again.
+func (k *approval) standsFor(t TaskRef) bool {
+	switch k.answer {
+	case contract.ApprovalRun:
+		return true
+	case contract.ApprovalOnce:
+		return k.task == t.Task && k.Attempt == t.Attempt
+	}
+	return !k.bySystem
+}
+
+// openApprovals counts those of every other run. d.approving is held.
+func (d *Dispatcher) openApprovals(but *run) int {
+	d.mu.Lock()
+	runs := make([]*run, 0, len(d.runs))
+	for _, r := range d.runs {
+		runs = append(runs, r)
+	}
+	d.mu.Unlock()
+	n := 0
+	for _, r := range runs {
+		if r != but {
+			r.mu.Lock()
+			n += r.s.openApprovals()
+			r.mu.Unlock()
+		}
+	}
+	return n
+}
+
+// awaitApprovals waits until each is answered; those that nobody answers in
+// time are denied.
+func (r *run) awaitApprovals(ctx context.Context, list []*waiting) error {
+	r.mu.Lock()
+	list = slices.DeleteFunc(slices.Clone(list), func(w *waiting) bool { return r.s.approval(w.id).answered })
+	r.mu.Unlock()
+	if len(list) == 0 {
+		return nil
+	}
+	r.waiting(1)
+	defer r.waiting(-1)
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	for _, w := range list {
+		answered := func(s *story) bool { return s.approval(w.id).answered }
+		timed, cancel := context.WithTimeout(ctx, max(0, w.deadline.Sub(r.d.o.Now())))
+		err := r.until(timed, answered)
+		cancel()
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		answer := contract.ApprovalDeny
+		if defence.Off(defence.ApprovalDefault) {
+			answer = contract.ApprovalOnce
+		}
+		// On a conflict the user was faster by a hair, and their answer counts.
+		if _, err := r.decide(ctx, contract.RoleSystem, "", w.id, answer, reasonTimeout); err != nil && !fault.Is(err, fault.Conflict) {
+			return err
+		}
+		if err := r.until(ctx, answered); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide appends the one answer to an approval.
+func (r *run) decide(ctx context.Context, role contract.Role, user, id string, answer contract.ApprovalAnswer, reason string) (uint64, error) {
+	r.mu.Lock()
+	k := r.s.approval(id)
+	r.mu.Unlock()
+	if answer != contract.ApprovalDeny {
+		reason = ""
+	}
+	draft := contract.Draft{Role: role, User: user, Type: "approval.answered", Subject: "answer/" + id, Task: k.task, Expect: &contract.Expect{Last: 0},
+		Data: &contract.ApprovalAnswered{Approval: id, Digest: k.Digest, Answer: answer, Reason: reason}}
+	if defence.Off(defence.ApprovalOnce) {
+		draft.Expect = nil
+	}
+	es, err := r.append(ctx, draft)
+	if err != nil {
+		return 0, err
+	}
+	crash.At("dispatch.approval.answered")
+	return es[0].Sequence, nil
+}
+
+// Decide answers an approval of a run as its user. digest is that of the act
+// that the user was shown. fault.Conflict: it was another act, or it has its
+// answer.
+func (d *Dispatcher) Decide(ctx context.Context, user, id string, digest string, answer contract.ApprovalAnswer) (runID string, sequence uint64, err error) {
+	const op = "dispatch.Decide"
+	if err := (contract.ApprovalAnswered{Approval: id, Digest: digest, Answer: answer}).Validate(); err != nil {
+		return "", 0, fault.New(op, fault.Invalid, "", err)
+	}
+	r, k := d.findApproval(id)
+	switch {
+	case r == nil:
+		return "", 0, fault.New(op, fault.NotFound, "Only what a run under way waits for can be answered.", fmt.Errorf("no approval %q is open", oneLine(id, 60)))
+	case k.Digest != digest && !defence.Off(defence.ApprovalDigest):
+		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", errors.New("the answer is for another act than the approval's"))
+	case k.answered && !defence.Off(defence.ApprovalOnce):
+		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", fmt.Errorf("it was answered already: %s", k.answer))
+	}
+	seq, err := r.decide(ctx, contract.RoleUser, user, id, answer, "")
+	return r.s.id, seq, fault.Wrap(op, err)
+}
+
+func (d *Dispatcher) findApproval(id string) (*run, approval) {
+	d.mu.Lock()
+	runs := make([]*run, 0, len(d.runs))
+	for _, r := range d.runs {
+		runs = append(runs, r)
+	}
+	d.mu.Unlock()
+	for _, r := range runs {
+		r.mu.Lock()
+		if k := r.s.approval(id); k != nil {
+			found := *k
+			r.mu.Unlock()
+			return r, found
+		}
+		r.mu.Unlock()
+	}
+	return nil, approval{}
+}
+
+// closeApprovals denies what still waits when a run ends.
+func (r *run) closeApprovals(ctx context.Context) error {
+	r.mu.Lock()
+	list := slices.Clone(r.s.approvals)
+	r.mu.Unlock()
+	for _, k := range list {
+		r.mu.Lock()
+		open := !k.answered
+		r.mu.Unlock()
+		if !open {
+			continue
+		}
+		if _, err := r.decide(ctx, contract.RoleSystem, "", k.Approval, contract.ApprovalDeny, reasonEnded); err != nil && !fault.Is(err, fault.Conflict) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+)
+
+// gatehouse is a house whose boxes' network is recorded: what each task's box
+// was approved for.
+type gatehouse struct {
+	*house
+	mu       sync.Mutex
+	approved [][]string
+}
+
+// newGatehouse grants granted.example:443 and asks for everything else.
+func newGatehouse(t *testing.T, patience time.Duration) *gatehouse {
+	g := &gatehouse{house: newHouse(t)}
+	g.tune = func(o *dispatch.Options) {
+		o.Times.Approval = patience
+		o.Beyond = func(_ context.Context, spec contract.EgressSpec) ([]string, error) {
+			return slices.DeleteFunc(slices.Clone(spec.Allow), func(s string) bool { return s == "granted.example:443" }), nil
+		}
+		o.Egress = func(s dispatch.EgressScope, _ contract.EgressSpec, _ func(string, bool)) (http.Handler, error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.approved = append(g.approved, s.Approved)
+			return http.NotFoundHandler(), nil
+		}
+	}
+	g.sleep()
+	g.wake()
+	return g
+}
+
+func (g *gatehouse) let() [][]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.approved)
+}
+
+// wants is a task that names hosts.
+func wants(goal string, hosts ...string) m {
+	return m{"kind": "agent", "goal": goal, "tools": []string{"read"}, "verify": m{"profile": "none"},
+		"egress": m{"profile": "custom", "allow": hosts, "reason": "to \u202eread\nthe docs"}}
+}
+
+func (g *gatehouse) asked(run string) *contract.ApprovalRequested {
+	g.t.Helper()
+	return g.told(run, "approval.requested", nil).(*contract.ApprovalRequested)
+}
+
+func (g *gatehouse) decide(k *contract.ApprovalRequested, a contract.ApprovalAnswer) error {
+	_, _, err := g.d.Decide(g.t.Context(), "u", k.Approval, k.Digest, a)
+	return err
+}
+
+// heard is what the Associate's model was told, in all.
+func (g *gatehouse) heard() string {
+	g.model.mu.Lock()
+	defer g.model.mu.Unlock()
+	var b strings.Builder
+	for _, r := range g.model.seen {
+		for _, msg := range r.Messages {
+			for _, p := range msg.Parts {
+				b.WriteString(p.Text)
+			}
+		}
+	}
+	return b.String()
+}
+
+func TestATaskWaitsForAPerson(t *testing.T) {
+	for _, c := range []struct {
+		answer contract.ApprovalAnswer
+		let    bool
+	}{{contract.ApprovalOnce, true}, {contract.ApprovalRun, true}, {contract.ApprovalDeny, false}} {
+		t.Run(string(c.answer), func(t *testing.T) {
+			g := newGatehouse(t, time.Hour)
+			g.model.director, g.model.associate = plan(wants("look it up", "granted.example:443", "docs.example:8443")), steps()
+			run := g.submit("go")
+			k := g.asked(run)
+			if k.Act != (contract.Act{Kind: contract.ApprovalEgress, Run: run, Host: "docs.example", Port: 8443}) || k.Claim != "to read the docs" || k.Attempt != 1 {
+				t.Errorf("asked %+v", k)
+			}
+			g.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
+			if len(g.let()) != 0 {
+				t.Error("the task's box opened before it was answered")
+			}
+			// Another act is not allowed by it.
+			other := *k
+			other.Digest = strings.Repeat("1", 64)
+			if err := g.decide(&other, contract.ApprovalRun); !fault.Is(err, fault.Conflict) || len(g.events("approval.answered")) > 0 {
+				t.Errorf("an answer for another act: %v", err)
+			}
+			if err := g.decide(k, c.answer); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.decide(k, contract.ApprovalRun); !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+				t.Errorf("a second answer: %v", err)
+			}
+			if r := g.report(run); r.Status != contract.RunDone {
+				t.Errorf("%+v", r)
+			}
+			if got := g.let(); len(got) != 1 || slices.Equal(got[0], []string{"docs.example:8443"}) != c.let {
+				t.Errorf("the box was approved for %q", got)
+			}
+			if told := strings.Contains(g.heard(), "docs.example:8443 can't be reached: the user denied it"); told == c.let {
+				t.Errorf("the model heard of a denial: %v", told)
+			}
+			if res := g.results(); len(res) != 1 || slices.Contains(res[0].Egress.Denied, "docs.example:8443") == c.let {
+				t.Errorf("%+v", res)
+			}
+			if n := len(g.events("approval.answered")); n != 1 {
+				t.Errorf("%d answers", n)
+			}
+			g.quiet()
+		})
+	}
+}
+
+// TestSilenceDenies: the task goes on without.
+func TestSilenceDenies(t *testing.T) {
+	g := newGatehouse(t, 50*time.Millisecond)
+	g.model.director, g.model.associate = plan(wants("look it up", "docs.example:443")), steps()
+	run := g.submit("go")
+	if r := g.report(run); r.Status != contract.RunDone {
+		t.Errorf("%+v", r)
+	}
+	a := g.events("approval.answered")
+	if len(a) != 1 || a[0].(*contract.ApprovalAnswered).Answer != contract.ApprovalDeny || a[0].(*contract.ApprovalAnswered).Reason == "" {
+		t.Fatalf("answers %+v", a)
+	}
+	if got := g.let(); len(got) != 1 || len(got[0]) != 0 {
+		t.Errorf("the box was approved for %q", got)
+	}
+	if !strings.Contains(g.heard(), "docs.example:443 can't be reached: nobody allowed it in time") {
+		t.Errorf("the model heard %q", g.heard())
+	}
+	if err := g.decide(g.asked(run), contract.ApprovalRun); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an answer after the end: %v", err)
+	}
+}
+
+// TestOneActIsOneQuestion: tasks side by side share it, and an approval for the
+// run, like a denial, is not asked for again; one for once is.
+func TestOneActIsOneQuestion(t *testing.T) {
+	for _, c := range []struct {
+		answer contract.ApprovalAnswer
+		asked  int
+		let    []bool
+	}{
+		{contract.ApprovalRun, 1, []bool{true, true, true}},
+		{contract.ApprovalDeny, 1, []bool{false, false, false}},
+		{contract.ApprovalOnce, 2, []bool{true, true, false}},
+	} {
+		t.Run(string(c.answer), func(t *testing.T) {
+			g := newGatehouse(t, time.Hour)
+			g.model.associate = steps()
+			g.model.director = func(n int, _ contract.TurnRequest) []contract.Part {
+				switch n {
+				case 0:
+					return parts(use("d0", "delegate", m{"tasks": []m{wants("one", "docs.example:443"), wants("two", "DOCS.example:443")}}))
+				case 1:
+					return parts(use("d1", "delegate", m{"tasks": []m{wants("three", "docs.example:443")}}))
+				}
+				return parts(use("d2", "report", m{"status": "done", "summary": "It is done."}))
+			}
+			run := g.submit("go")
+			k := g.asked(run)
+			g.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
+			g.waitFor(func() bool { return g.d.Asking(run) == 2 })
+			if err := g.decide(k, c.answer); err != nil {
+				t.Fatal(err)
+			}
+			if c.asked == 2 {
+				second := g.told(run, "approval.requested", func(p contract.Payload) bool { return p.(*contract.ApprovalRequested).Approval != k.Approval }).(*contract.ApprovalRequested)
+				if err := g.decide(second, contract.ApprovalDeny); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.report(run)
+			if n := len(g.events("approval.requested")); n != c.asked {
+				t.Errorf("asked %d times, want %d", n, c.asked)
+			}
+			got := g.let()
+			for i, want := range c.let {
+				if i >= len(got) || (len(got[i]) == 1) != want {
+					t.Errorf("boxes were approved for %q", got)
+					break
+				}
+			}
+		})
+	}
+}
+
+// TestQuestionsAreCapped: what goes beyond is denied at once, and said.
+func TestQuestionsAreCapped(t *testing.T) {
+	g := newGatehouse(t, time.Hour)
+	var hosts []string
+	for i := range 8 {
+		hosts = append(hosts, fmt.Sprintf("h%d.example:443", i))
+	}
+	g.model.director, g.model.associate = plan(wants("look around", hosts...)), steps()
+	run := g.submit("go")
+	g.waitFor(func() bool { return g.d.Asking(run) > 0 })
+	asked := g.events("approval.requested")
+	if len(asked) != 5 {
+		t.Errorf("%d questions are open", len(asked))
+	}
+	for _, k := range asked {
+		if err := g.decide(k.(*contract.ApprovalRequested), contract.ApprovalRun); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.report(run)
+	if got := g.let(); len(got) != 1 || len(got[0]) != 5 {
+		t.Errorf("the box was approved for %q", got)
+	}
+	if !strings.Contains(g.heard(), "h7.example:443 can't be reached: 5 questions of this run wait for the user already") {
+		t.Errorf("the model heard %q", g.heard())
+	}
+}
+
+// TestModelsCantAskForRawTunnels: the Director is told, and nothing is asked.
+func TestModelsCantAskForRawTunnels(t *testing.T) {
+	g := newGatehouse(t, time.Hour)
+	g.model.director, g.model.associate = plan(wants("send mail", "tcp://mail.example:25")), steps()
+	run := g.submit("go")
+	g.report(run)
+	if n := len(g.events("task.requested")) + len(g.events("approval.requested")); n != 0 {
+		t.Errorf("%d tasks and questions", n)
+	}
+	g.model.mu.Lock()
+	defer g.model.mu.Unlock()
+	last := g.model.seen[len(g.model.seen)-1].Messages
+	if s := fmt.Sprint(last[len(last)-1].Parts[0].Return); !strings.Contains(s, "raw connection") {
+		t.Errorf("the Director heard %s", s)
+	}
+}
+
+// TestApprovalsSurviveARestart: what waited still waits, under the same id, and
+// what a run that ends left open is denied.
+func TestApprovalsSurviveARestart(t *testing.T) {
+	g := newGatehouse(t, time.Hour)
+	g.model.director, g.model.associate = plan(wants("look it up", "docs.example:443")), steps()
+	run := g.submit("go")
+	k := g.asked(run)
+	g.sleep()
+	g.wake()
+	if n := len(g.events("approval.answered")); n != 0 {
+		t.Errorf("%d answers after the restart", n)
+	}
+	if err := g.d.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.waitFor(func() bool { return g.d.Asking(run) == 1 })
+	if err := g.decide(k, contract.ApprovalOnce); err != nil {
+		t.Fatal(err)
+	}
+	g.report(run)
+	if n := len(g.events("approval.requested")); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	if got := g.let(); len(got) != 1 || len(got[0]) != 1 {
+		t.Errorf("the box was approved for %q", got)
+	}
+
+	run = g.submit("again")
+	g.told(run, "approval.requested", nil)
+	if _, err := g.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+		t.Fatal(err)
+	}
+	g.report(run)
+	a := g.told(run, "approval.answered", nil).(*contract.ApprovalAnswered)
+	if a.Answer != contract.ApprovalDeny || a.Reason == "" {
+		t.Errorf("after the end: %+v", a)
+	}
+	g.quiet()
+}
+
+func (g *gatehouse) waitFor(cond func() bool) {
+	g.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !cond() {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("waited too long\n%s", g.story())
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
