@@ -1,4 +1,5 @@
 import { api, at, Problem } from './api.js'
+import { approvalCard } from './approvals.js'
 import { Stage } from './stage.js'
 
 const $ = (id) => document.getElementById(id)
@@ -116,23 +117,40 @@ function setState(state) {
 }
 
 function approvals(running) {
-  const open = running.flatMap((run) => (run.questions ?? []).map((question) => ({ run, question })))
+  const open = running.flatMap((run) => [
+    ...(run.approvals ?? []).map((approval) => ({ id: approval.id, card: () => approvalCard(approval, decide) })),
+    ...(run.questions ?? []).map((question) => ({ id: question.id, card: () => questionCard(run, question) })),
+  ])
   $('bell-count').textContent = String(open.length)
   $('bell-count').hidden = open.length === 0
   $('bell').setAttribute('aria-label', open.length ? `Approvals, ${open.length} waiting` : 'Approvals')
   $('approvals-none').hidden = open.length > 0
   // What is there stays: somebody may be typing into it.
   const list = $('approvals-list')
-  const old = new Map([...list.children].map((card) => [card.dataset.question, card]))
-  for (const { run, question } of open) if (!old.delete(question.id)) list.append(questionCard(run, question))
+  const old = new Map([...list.children].map((card) => [card.dataset.waits, card]))
+  for (const { id, card } of open) {
+    if (old.delete(id)) continue
+    const made = card()
+    made.dataset.waits = id
+    list.append(made)
+  }
   for (const card of old.values()) card.remove()
   // The cursor was in a card that went: on to the next.
   if (old.size > 0 && !$('approvals').hidden && document.activeElement === document.body) enter('approvals')
 }
 
+/** The answer names what was shown: another act is not allowed by it. */
+async function decide(approval, answer) {
+  try {
+    await api('POST', at(cid, `/approvals/${approval.id}`), { digest: approval.digest, answer })
+  } catch (problem) {
+    failed(problem)
+    throw problem
+  }
+}
+
 function questionCard(run, question) {
   const card = document.createElement('li')
-  card.dataset.question = question.id
   const words = document.createElement('p')
   words.textContent = question.text
   const asks = document.createElement('small')

@@ -17,7 +17,7 @@ import (
 
 // waiting is the one approval of a machine in memory.
 var waiting = api.Approval{ID: contract.NewID(), Kind: contract.ApprovalEgress, Run: contract.NewID(), Prompt: "fetch it", Host: "a.example", Port: 443,
-	Digest: strings.Repeat("contract.NewBlobRef([32]byte{7})", 64), Claim: "I need it", Sequence: 3}
+	Digest: strings.Repeat("7", 64), Claim: "I need it", Sequence: 3}
 
 func (m *machine) Approvals(_ context.Context, all bool, before uint64, limit int) ([]api.Approval, bool, error) {
 	m.mu.Lock()
@@ -105,7 +105,7 @@ func TestApprovalsThroughTheClient(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0] != waiting || more {
 		t.Fatalf("%+v, %v, %v", list, more, err)
 	}
-	if _, err := c.Decide(ctx, waiting.ID, api.Decision{Digest: strings.Repeat("contract.NewBlobRef([32]byte{8})", 64), Answer: contract.ApprovalOnce}); !fault.Is(err, fault.Conflict) {
+	if _, err := c.Decide(ctx, waiting.ID, api.Decision{Digest: strings.Repeat("8", 64), Answer: contract.ApprovalOnce}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("for another act: %v", err)
 	}
 	if _, err := c.Decide(ctx, waiting.ID, api.Decision{Digest: waiting.Digest, Answer: "always"}); err == nil || fault.Is(err, fault.Internal) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
@@ -204,7 +203,6 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	if err != nil {
 		return nil, "", err
 	}
-	crash.At("dispatch.approval.requested")
 	return &waiting{id: p.Approval, text: text, deadline: deadline}, "", nil
 }
 
@@ -297,7 +295,6 @@ func (r *run) decide(ctx context.Context, role contract.Role, user, id string, a
 	if err != nil {
 		return 0, err
 	}
-	crash.At("dispatch.approval.answered")
 	return es[0].Sequence, nil
 }
 
