@@ -79,20 +79,29 @@ const (
 )
 
 // Verification is the outcome of checking a task's tree. Tree is the git tree
-// that was checked: it is the tree that was published, or Status is unknown.
+// that was checked: it is the tree that was published, or differs from it only
+// outside of the projects that were checked, or Status is unknown. Tests is how
+// many tests ran with what the base judges by; Said names what the task
+// changed of that.
 type Verification struct {
 	Profile VerifyProfile      `json:"profile" v:"required"`
 	Status  VerificationStatus `json:"status" v:"required"`
 	Tree    string             `json:"tree,omitempty" v:"commit"`
 	Checks  []Check            `json:"checks,omitempty" v:"items=100"`
+	Tests   int                `json:"tests,omitempty" v:"min=0"`
+	Said    []string           `json:"said,omitempty" v:"items=100;required,max=8192"`
 	Reason  string             `json:"reason,omitempty" v:"max=8192"` // why it is unknown
 }
 
 // Check is one command of a verification, run in a verify box of its own.
+// Runner names whose report says how many tests ran; of an "exit code" nobody does.
 type Check struct {
 	Name    string             `json:"name" v:"required,max=1024"`
 	Status  VerificationStatus `json:"status" v:"required"`
 	Command Command            `json:"command"`
+	Runner  string             `json:"runner,omitempty" v:"max=64"`
+	Ran     int                `json:"ran,omitempty" v:"min=0"`
+	Skipped int                `json:"skipped,omitempty" v:"min=0"`
 }
 
 // EgressReport lists host:port pairs a task reached or was refused.

@@ -22,6 +22,10 @@ const (
 	BoxScratch   BoxKind = "scratch"   // hostile repositories and archives are opened here
 )
 
+// BaseInBox is where a verify box sees, read-only, the commit that the task it
+// checks started from.
+const BaseInBox = "/base"
+
 // BoxKinds lists every kind.
 var BoxKinds = []BoxKind{BoxDirector, BoxAssociate, BoxTask, BoxVerify, BoxTerminal, BoxDesktop, BoxKeeper, BoxScratch}
 

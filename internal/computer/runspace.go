@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
@@ -331,18 +332,27 @@ func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount,
 const shellModulesPath = "choiros/node_modules"
 
 // verifyMounts is a check's view: the commit to verify with a throwaway upper,
-// and over it what the task has in ignored directories, throwaway as well.
+// the base the task started from beside it, and the user's own ignored
+// directories, throwaway as well. What the task put into ignored directories is
+// not there: it is not published, so nothing may depend on it.
 func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string) ([]sandbox.Mount, func(), error) {
 	dir, release, err := c.snapshot(ctx, commit)
 	if err != nil {
 		return nil, nil, err
 	}
-	mounts := []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{dir}}, c.gitMount()}
+	mounts := []sandbox.Mount{
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{dir}}, c.gitMount(),
+		{Source: o.Lower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
+	}
 	for _, ig := range o.Ignored {
 		if ig.Path == shellModulesPath {
 			continue
 		}
-		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: []string{ig.Upper, ig.Lower}, Optional: true})
+		lower := []string{ig.Lower}
+		if defence.Off(defence.CheckDependencies) {
+			lower = []string{ig.Upper, ig.Lower}
+		}
+		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: lower, Optional: true})
 	}
 	modules, err := c.shellModules(ctx, true)
 	if err != nil {

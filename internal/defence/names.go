@@ -20,4 +20,14 @@ const (
 	// ApprovalConsole: only the console's own session and the owner's own program
 	// on the machine answer approvals. Row 22.
 	ApprovalConsole Name = "approval-console"
+// Row 46: a model that cheats its verification.
+const (
+	CheckBase         Name = "verify-base"         // the base's tests, manifests, configuration and tools judge the change
+	CheckDependencies Name = "verify-dependencies" // a task's ignored folders are not in a check's box
+	CheckOutermost    Name = "verify-outermost"    // a nearer manifest hides no project further out
+	CheckCount        Name = "verify-count"        // a runner must have reported tests
+	CheckControl      Name = "verify-control"      // as many tests as before the change
+	CheckNone         Name = "verify-none"         // without a profile nothing is verified
+	CheckWeakened     Name = "verify-weakened"     // deleted and skipped tests, and new tools, verify nothing
+	RunConjunction    Name = "run-conjunction"     // a failed task is not made up for by another
 )

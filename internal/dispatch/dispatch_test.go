@@ -105,7 +105,7 @@ func TestAFailedVerificationPublishesNothing(t *testing.T) {
 func TestNoCheckIsUnknownNeverAPass(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
-	h.model.associate = steps(use("c0", "write", m{"path": "workspace/notes.md", "content": "hi"}))
+	h.model.associate = steps(use("c0", "write", m{"path": "notes/notes.md", "content": "hi"}))
 	rep := h.report(h.submit("take a note"))
 	if rep.Status != contract.RunDone || rep.Verified != contract.VerificationUnknown || !strings.Contains(rep.Summary, "not verified") {
 		t.Fatalf("%+v", rep)
@@ -420,7 +420,7 @@ func (r *recorder) Write(b []byte) (int, error) { return len(b), nil }
 // granted, once, and its result is not taken at its word.
 func TestAHostileAssociateGetsOnlyItsTask(t *testing.T) {
 	h := newHouse(t)
-	h.model.director = plan(m{"kind": "exec", "goal": "steps", "budget": m{"tool_calls": 2}, "steps": []m{{"write": m{"path": "workspace/b.txt", "content": "b"}}}})
+	h.model.director = plan(m{"kind": "exec", "goal": "steps", "budget": m{"tool_calls": 2}, "steps": []m{{"write": m{"path": "notes/b.txt", "content": "b"}}}})
 	got := map[string]int{}
 	h.boxes.evil = func(host *http.Client) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -444,7 +444,7 @@ func TestAHostileAssociateGetsOnlyItsTask(t *testing.T) {
 				resp.Body.Close()
 				got[name] = resp.StatusCode
 			}
-			step := `{"path":"workspace/b.txt","content":"b"}`
+			step := `{"path":"notes/b.txt","content":"b"}`
 			ask("a forged token", "/tools/write", strings.Repeat("0", 48), "c", step)
 			ask("no token", "/tools/write", "", "c", step)
 			ask("another write", "/tools/write", msg.Fence, "c1", `{"path":"workspace/a.sh","content":"owned"}`)
@@ -485,7 +485,7 @@ func TestALoopThatMisbehavesEndsItsTask(t *testing.T) {
 		"a huge line": strings.Repeat("x", 2<<20), "an early end": "", "an unknown status": `{"end":{"status":"splendid","summary":"x","usage":{"wall_ms":0,"tool_calls":0,"tokens_in":0,"tokens_out":0,"cost_usd":0}}}`} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
-			h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "workspace/b.txt", "content": "b"}}}})
+			h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "notes/b.txt", "content": "b"}}}})
 			h.boxes.evil = func(*http.Client) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, line) })
 			}
@@ -493,7 +493,7 @@ func TestALoopThatMisbehavesEndsItsTask(t *testing.T) {
 				t.Fatalf("%+v", rep)
 			}
 			h.quiet()
-			if slurp(h.ws.live(), "workspace/b.txt") != nil {
+			if slurp(h.ws.live(), "notes/b.txt") != nil {
 				t.Error("something was published")
 			}
 		})

@@ -95,10 +95,11 @@ func (a *attempt) accept(ctx context.Context, res contract.AssociateResult) (con
 		}
 		if res.Verification.Status == contract.VerificationFail {
 			res.Status = contract.ResultFailed
-			res.Summary = "Verification failed, so nothing was published. " + res.Summary
+			res.Summary = "Verification failed, so nothing was published. " + res.Summary + checked(res.Verification)
 			a.keep = a.task.OnFailure == contract.Keep
 			return res, a.takeBack()
 		}
+		res.Summary = clipText(res.Summary+checked(res.Verification), 28<<10)
 		crash.At("dispatch.task.verified")
 		p, err := a.publish(ctx, m, res.Verification.Status, try > verifyTries)
 		if fault.Is(err, fault.Conflict) && try <= verifyTries {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
 )
 
@@ -312,41 +313,63 @@ func (t *taskStory) view() director.TaskView {
 	return v
 }
 
-// verdict is the host's own judgement of a run that claims to be done: the
-// newest delegation that was to change something must have worked, and what
-// was verified decides what may be called verified.
+// verdict is the host's own judgement of a run that claims to be done: the last
+// attempt at each of its tasks must have worked, and it is verified when all
+// that changed something are. A later task with the same goal is another
+// attempt; one with another goal makes up for nothing.
 func (s *story) verdict() (ok bool, verified contract.VerificationStatus, why []string) {
-	newest := -1
-	for _, t := range s.tasks {
-		if t.changes() {
-			newest = max(newest, t.batch)
-		}
+	if len(s.tasks) == 0 {
+		return true, contract.VerificationUnknown, []string{"No task was given to anybody: nothing was done or changed, these are only words."}
 	}
 	ok, verified = true, contract.VerificationUnknown
-	checked := false
-	for _, t := range s.tasks {
+	passed, doubted, changed := false, false, false
+	for i, t := range s.tasks {
 		name := fmt.Sprintf("“%s”", title(t.task.Goal))
+		if t.ended() && len(t.last.Changes) > 0 && t.last.Status == contract.ResultOK || t.ended() && t.last.Head != "" {
+			changed = true
+		}
 		switch {
 		case !t.ended():
 			ok = false
 			why = append(why, name+" has not ended.")
-		case !t.changes():
-		case t.last.Status != contract.ResultOK && t.batch == newest:
-			ok = false
-			why = append(why, fmt.Sprintf("%s ended as %s.", name, t.last.Status))
+		case t.last.Status != contract.ResultOK && s.again(i):
+			why = append(why, fmt.Sprintf("An earlier attempt at %s ended as %s.", name, t.last.Status))
+		case t.last.Status != contract.ResultOK && defence.Off(defence.RunConjunction):
 		case t.last.Status != contract.ResultOK:
-			why = append(why, fmt.Sprintf("An earlier task, %s, ended as %s.", name, t.last.Status))
+			ok, doubted = false, true
+			why = append(why, fmt.Sprintf("%s ended as %s.", name, t.last.Status))
+		case !t.changes():
 		case t.last.Verification.Status == contract.VerificationPass:
-			if !checked {
-				verified = contract.VerificationPass
+			passed = true
+			for _, said := range t.last.Verification.Said {
+				why = append(why, fmt.Sprintf("In %s %s.", name, said))
 			}
-			checked = true
 		case len(t.last.Changes) > 0:
-			verified, checked = contract.VerificationUnknown, true
+			doubted = true
+			for _, said := range t.last.Verification.Said {
+				why = append(why, fmt.Sprintf("In %s %s.", name, said))
+			}
 			why = append(why, fmt.Sprintf("%s is not verified: %s.", name, t.last.Verification.Reason))
 		}
 	}
+	if !changed {
+		why = append(why, "Nothing was changed.")
+	}
+	if passed && !doubted {
+		verified = contract.VerificationPass
+	}
 	return ok, verified, why
+}
+
+// again reports whether a later task is another attempt at task i: it has the
+// same kind and goal, and changes something that it must answer for.
+func (s *story) again(i int) bool {
+	for _, later := range s.tasks[i+1:] {
+		if later.task.Kind == s.tasks[i].task.Kind && later.task.Goal == s.tasks[i].task.Goal {
+			return true
+		}
+	}
+	return false
 }
 
 // checkpoint is the newest one that holds work of the run.

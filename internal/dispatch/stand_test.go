@@ -119,7 +119,7 @@ func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 	case contract.BoxVerify:
 		tmp = must(os.MkdirTemp("", "verify"))
 		copyTree(filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Commit), tmp)
-		inside = must(tools.New(tools.Options{Root: tmp}))
+		inside = must(tools.New(tools.Options{Root: tmp, Base: filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Overlay.Base())}))
 	}
 	b.srv = httptest.NewServer(inside)
 	bs.mu.Lock()
@@ -467,6 +467,14 @@ func steps(calls ...contract.Part) func(int, contract.TurnRequest) []contract.Pa
 	}
 }
 
+// testOfA is the project's test: that its script can be parsed.
+const testOfA = `import subprocess, unittest
+
+class A(unittest.TestCase):
+    def test_it_parses(self):
+        self.assertEqual(subprocess.run(["bash", "-n", "a.sh"]).returncode, 0)
+`
+
 type house struct {
 	t     *testing.T
 	cid   contract.CID
@@ -497,6 +505,8 @@ func newHouse(t *testing.T) *house {
 	h.blobs = must(blob.OpenDisk(filepath.Join(h.dir, "blobs"), blob.Quota{}))
 	h.ws = &folders{t: t, dir: filepath.Join(h.dir, "ws")}
 	put(h.ws.live(), "workspace/a.sh", []byte("echo one\n"))
+	put(h.ws.live(), "workspace/requirements.txt", nil)
+	put(h.ws.live(), "workspace/test_a.py", []byte(testOfA))
 	put(h.ws.live(), "choiros/x.css", []byte("red\n"))
 	h.boxes = &boxes{t: t, open: map[string]*box{}}
 	h.wake()

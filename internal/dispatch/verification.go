@@ -1,11 +1,10 @@
 package dispatch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
@@ -14,48 +13,195 @@ import (
 )
 
 // verify checks a merged tree: each check in a box of its own, judged by exit
-// codes alone.
+// codes and by how many tests their runners report. What checks there are, and
+// with what, is decided by what the base has and not by the task.
 func (a *attempt) verify(ctx context.Context, m Merged) contract.Verification {
-	profile := a.task.Verify.Profile
-	if profile == contract.VerifyNone && len(a.task.Verify.Commands) == 0 {
-		return verify.Judge(profile, m.Tree, nil)
-	}
-	facts, err := a.facts(ctx, m)
+	e := verify.Evidence{Profile: a.task.Verify.Profile, Tree: m.Tree, Words: a.words()}
+	held, err := a.look(ctx, m, &e)
 	if err != nil {
-		v := verify.Judge(profile, m.Tree, nil)
-		v.Reason = "what to check could not be found out: " + oneLine(fault.Text(err), 500)
-		return v
+		e.Cut = true
+		e.Notes = append(e.Notes, "what to check could not be found out: "+oneLine(fault.Text(err), 500))
+		return verify.Judge(e)
 	}
-	var notes []string
-	if facts.Cut {
-		notes = append(notes, "only a part of what changed was looked at")
+	restore := make([]string, 0, len(e.Guards))
+	for _, g := range e.Guards {
+		restore = append(restore, g.Path)
 	}
-	var checks []contract.Check
-	for _, c := range verify.Plan(facts, a.task.Verify) {
-		if c.Changed != "" {
-			notes = append(notes, fmt.Sprintf("%s, which defines %q, was changed by this task", c.Changed, c.Name))
+	plan, cut := verify.Plan(held, e.Profile)
+	e.Cut = e.Cut || cut
+	e.Held = a.checks(ctx, m.Commit, plan, restore)
+	if len(e.Guards) > 0 {
+		plan, cut = verify.Plan(e.Facts, e.Profile)
+		e.Cut = e.Cut || cut
+		e.After = a.checks(ctx, m.Commit, plan, nil)
+	}
+	e.Sent = a.checks(ctx, m.Commit, verify.Commands(a.task.Verify), nil)
+	if before := e.Compare(); len(before) > 0 {
+		e.Before = a.each(ctx, a.base, before, nil)
+	}
+	if touchesShell(m.Changes) && e.Profile != contract.VerifyNone && verify.Judge(e).Status == contract.VerificationPass {
+		a.render(ctx, m, &e)
+	}
+	return verify.Judge(e)
+}
+
+// checked is, in words, what a person should know of a verification besides
+// its status: what the task changed of what judges it, and why it is no pass.
+func checked(v contract.Verification) string {
+	said := slices.Clone(v.Said)
+	if v.Reason != "" {
+		said = append(said, v.Reason)
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	return clipText("\n\nWhat was checked: "+strings.Join(said, "; ")+".", 8<<10)
+}
+
+// render has the desktop looked at, as one more check.
+func (a *attempt) render(ctx context.Context, m Merged, e *verify.Evidence) {
+	if a.r.d.o.Render == nil {
+		e.Notes = append(e.Notes, "the desktop was not rendered, only type-checked and built")
+		return
+	}
+	cmd, err := a.r.d.o.Render.Render(ctx, a.overlay, m.Commit)
+	if err != nil {
+		cmd = contract.Command{Argv: []string{"render"}, ExitCode: -1, Stderr: oneLine(err.Error(), 1000)}
+	}
+	e.Sent = append(e.Sent, verify.Ran{Check: verify.Check{Name: "renders"}, Command: bound(cmd), Count: verify.Count{Runner: verify.ExitCode}})
+}
+
+// words are what the user said to this run.
+func (a *attempt) words() string {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	return strings.Join(append([]string{a.r.s.prompt.Text}, a.r.s.steering...), "\n")
+}
+
+// look finds out what the base has around the changed paths, what the change
+// makes of it, and what is left of that with the base's judges in place.
+func (a *attempt) look(ctx context.Context, m Merged, e *verify.Evidence) (held verify.Facts, err error) {
+	if e.Profile == contract.VerifyNone {
+		return held, nil
+	}
+	var paths []string
+	size := 0
+	for _, c := range m.Changes {
+		if c.PathBase64 != "" || len(paths) == 5000 || len(c.Path) >= 4096 || size > 900<<10 {
+			e.Cut = true
+			continue
 		}
-		got := a.check(ctx, m, c)
-		checks = append(checks, got)
-		if got.Status == contract.VerificationFail {
-			break // one failure decides; the rest would only cost time
+		paths, size = append(paths, c.Path), size+len(c.Path)+8
+	}
+	err = a.inVerifyBox(ctx, m.Commit, func(b Box) error {
+		if e.Base, err = a.facts(ctx, b, map[string]any{"paths": paths, "base": true}); err != nil {
+			return err
+		}
+		if e.Facts, err = a.facts(ctx, b, map[string]any{"paths": paths}); err != nil {
+			return err
+		}
+		held, e.Guards = e.Facts, verify.Guards(e.Base, m.Changes)
+		if len(e.Guards) == 0 {
+			return nil
+		}
+		var restore []string
+		for _, g := range e.Guards {
+			restore = append(restore, g.Path)
+		}
+		held, err = a.facts(ctx, b, map[string]any{"paths": paths, "restore": restore})
+		return err
+	})
+	e.Cut = e.Cut || e.Facts.Cut
+	return held, err
+}
+
+func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.Facts, error) {
+	var facts verify.Facts
+	args, err := json.Marshal(in)
+	if err != nil {
+		return facts, err
+	}
+	res, err := a.inBox(ctx, b, "facts", args)
+	if err != nil {
+		return facts, err
+	}
+	if !res.OK {
+		return facts, errors.New(res.Output)
+	}
+	return facts, json.Unmarshal(res.Data, &facts)
+}
+
+// checks runs a plan until something fails: one failure decides, the rest would
+// only cost time.
+func (a *attempt) checks(ctx context.Context, commit string, plan []verify.Check, restore []string) []verify.Ran {
+	var out []verify.Ran
+	for _, c := range plan {
+		got := a.check(ctx, commit, c, restore)
+		out = append(out, got)
+		if got.Failed() || ctx.Err() != nil {
+			break
 		}
 	}
-	if touchesShell(m.Changes) && profile != contract.VerifyNone {
-		sofar := verify.Judge(profile, m.Tree, checks)
-		switch {
-		case sofar.Status != contract.VerificationPass:
-		case a.r.d.o.Render == nil:
-			notes = append(notes, "the desktop was not rendered, only type-checked and built")
-		default:
-			cmd, err := a.r.d.o.Render.Render(ctx, a.overlay, m.Commit)
-			if err != nil {
-				cmd = contract.Command{Argv: []string{"render"}, ExitCode: -1, Stderr: oneLine(err.Error(), 1000)}
+	return out
+}
+
+// each runs all of a plan.
+func (a *attempt) each(ctx context.Context, commit string, plan []verify.Check, restore []string) []verify.Ran {
+	var out []verify.Ran
+	for _, c := range plan {
+		out = append(out, a.check(ctx, commit, c, restore))
+	}
+	return out
+}
+
+func (a *attempt) check(ctx context.Context, commit string, c verify.Check, restore []string) verify.Ran {
+	got := verify.Ran{Check: c, Command: contract.Command{Argv: c.Argv, ExitCode: -1}, Count: verify.Count{Runner: verify.ExitCode}}
+	name, in := "check", map[string]any{"argv": c.Argv, "cwd": c.Cwd, "timeout_s": c.TimeoutS, "runner": c.Runner, "restore": restore}
+	if len(restore) == 0 {
+		delete(in, "restore")
+	}
+	if c.Theme != "" {
+		name, in = "check_theme", map[string]any{"path": c.Theme}
+		got.Command.Argv = []string{"check-theme", c.Theme}
+	}
+	args, err := json.Marshal(in)
+	if err == nil {
+		err = a.inVerifyBox(ctx, commit, func(b Box) error {
+			res, err := a.inBox(ctx, b, name, args)
+			switch {
+			case err != nil:
+				return err
+			case c.Theme != "" && res.OK:
+				got.Command.ExitCode = 0
+			case c.Theme != "":
+				got.Command.ExitCode, got.Command.Stderr = 1, res.Output
+			case res.Command == nil:
+				return errors.New(res.Output)
+			default:
+				got.Command = *res.Command
+				if err := json.Unmarshal(res.Data, &got.Count); err != nil {
+					return err
+				}
+				return got.Count.Check()
 			}
-			checks = append(checks, verify.JudgeCheck("renders", bound(cmd)))
-		}
+			return nil
+		})
 	}
-	return verify.Judge(profile, m.Tree, checks, notes...)
+	if err != nil {
+		got.Command.ExitCode, got.Command.Stderr = -1, oneLine(err.Error(), 1000)
+		got.Count = verify.Count{Runner: verify.ExitCode}
+	}
+	got.Command = bound(got.Command)
+	return got
+}
+
+func (a *attempt) inVerifyBox(ctx context.Context, commit string, f func(Box) error) error {
+	box, err := a.r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("v"), Kind: contract.BoxVerify, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay, Commit: commit})
+	if err != nil {
+		return err
+	}
+	defer a.r.kill(box)
+	return f(box)
 }
 
 func touchesShell(changes []contract.Change) bool {
@@ -65,75 +211,6 @@ func touchesShell(changes []contract.Change) bool {
 		}
 	}
 	return false
-}
-
-func (a *attempt) inVerifyBox(ctx context.Context, m Merged, f func(Box) error) error {
-	box, err := a.r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("v"), Kind: contract.BoxVerify, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay, Commit: m.Commit})
-	if err != nil {
-		return err
-	}
-	defer a.r.kill(box)
-	return f(box)
-}
-
-func (a *attempt) facts(ctx context.Context, m Merged) (verify.Facts, error) {
-	var facts verify.Facts
-	var paths []string
-	for _, c := range m.Changes {
-		if c.PathBase64 == "" && len(paths) < 5000 && len(c.Path) < 4096 {
-			paths = append(paths, c.Path)
-		}
-	}
-	args, err := json.Marshal(map[string]any{"paths": paths})
-	if err != nil {
-		return facts, err
-	}
-	if len(args) > 1<<20 {
-		return facts, errors.New("too many paths changed")
-	}
-	err = a.inVerifyBox(ctx, m, func(b Box) error {
-		res, err := a.inBox(ctx, b, "facts", args)
-		if err != nil {
-			return err
-		}
-		if !res.OK {
-			return errors.New(res.Output)
-		}
-		return json.NewDecoder(bytes.NewReader(res.Data)).Decode(&facts)
-	})
-	return facts, err
-}
-
-func (a *attempt) check(ctx context.Context, m Merged, c verify.Check) contract.Check {
-	name, in := "run", any(map[string]any{"argv": c.Argv, "cwd": c.Cwd, "timeout_s": c.TimeoutS})
-	cmd := contract.Command{Argv: c.Argv, ExitCode: -1}
-	if c.Theme != "" {
-		name, in = "check_theme", map[string]any{"path": c.Theme}
-		cmd.Argv = []string{"check-theme", c.Theme}
-	}
-	args, err := json.Marshal(in)
-	if err == nil {
-		err = a.inVerifyBox(ctx, m, func(b Box) error {
-			res, err := a.inBox(ctx, b, name, args)
-			switch {
-			case err != nil:
-				return err
-			case c.Theme != "" && res.OK:
-				cmd.ExitCode = 0
-			case c.Theme != "":
-				cmd.ExitCode, cmd.Stderr = 1, res.Output
-			case res.Command == nil:
-				return errors.New(res.Output)
-			default:
-				cmd = *res.Command
-			}
-			return nil
-		})
-	}
-	if err != nil {
-		cmd.ExitCode, cmd.Stderr = -1, oneLine(err.Error(), 1000)
-	}
-	return verify.JudgeCheck(c.Name, bound(cmd))
 }
 
 func bound(c contract.Command) contract.Command {

@@ -19,7 +19,7 @@ import (
 var fixtureFiles = map[string]string{
 	"package.json": `{"name":"sum","version":"1.0.0","private":true,"scripts":{"test":"node test.js"}}` + "\n",
 	"sum.js":       "'use strict';\n\nexports.add = (a, b) => a - b;\n",
-	"test.js":      "'use strict';\nconst same = require('same');\nconst { add } = require('./sum.js');\nsame(add(2, 3), 5);\nconsole.log('all is well');\n",
+	"test.js":      "'use strict';\nconst same = require('same');\nconst { add } = require('./sum.js');\nrequire('node:test')('adds', () => {\n  same(add(2, 3), 5);\n  console.log('all is well');\n});\n",
 	".gitignore":   "node_modules/\n",
 	"README.md":    "# sum\r\n",
 
@@ -161,6 +161,9 @@ func checkFixResult(t *testing.T, in *choirtest.Instance, p prompted) {
 	v := res.Verification
 	if v.Status != contract.VerificationPass || v.Profile != contract.VerifyStandard || len(v.Checks) != 1 || v.Tree == "" {
 		t.Fatalf("verification: %+v", v)
+	}
+	if v.Tests != 1 || v.Checks[0].Runner != "node:test" || v.Checks[0].Ran != 1 {
+		t.Errorf("%d tests, of which %d by %s", v.Tests, v.Checks[0].Ran, v.Checks[0].Runner)
 	}
 	if c := v.Checks[0]; c.Status != contract.VerificationPass || c.Command.ExitCode != 0 || !strings.Contains(c.Command.Stdout, "all is well") {
 		t.Errorf("check: %+v", c)

@@ -149,11 +149,14 @@ export interface Change {
   removed: number
 }
 
-/** Check is one command of a verification, run in a verify box of its own. */
+/** Check is one command of a verification, run in a verify box of its own. Runner names whose report says how many tests ran; of an "exit code" nobody does. */
 export interface Check {
   name: string
   status: VerificationStatus
   command: Command
+  runner?: string
+  ran?: number
+  skipped?: number
 }
 
 /** CheckpointCreated is a commit of the workspace, on disk before this event. */
@@ -727,12 +730,14 @@ export interface UsageMetered {
   price_out?: number
 }
 
-/** Verification is the outcome of checking a task's tree. Tree is the git tree that was checked: it is the tree that was published, or Status is unknown. */
+/** Verification is the outcome of checking a task's tree. Tree is the git tree that was checked: it is the tree that was published, or differs from it only outside of the projects that were checked, or Status is unknown. Tests is how many tests ran with what the base judges by; Said names what the task changed of that. */
 export interface Verification {
   profile: VerifyProfile
   status: VerificationStatus
   tree?: string
   checks?: Check[]
+  tests?: number
+  said?: string[]
   /** why it is unknown */
   reason?: string
 }

@@ -67,6 +67,11 @@ func (b *Box) command(ctx context.Context, argv []string, cwd string, timeoutS i
 // exec runs argv in a process group of its own, which is killed as a whole when
 // the time is up. why says what ended it besides itself, or "".
 func (b *Box) exec(ctx context.Context, argv []string, dir string, stdin io.Reader, timeout time.Duration, env ...string) (contract.Command, string) {
+	return b.execTo(ctx, argv, dir, stdin, func(w io.Writer) io.Writer { return w }, timeout, env...)
+}
+
+// execTo is exec with something between the command's output and what is kept of it.
+func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Reader, between func(io.Writer) io.Writer, timeout time.Duration, env ...string) (contract.Command, string) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out := contract.Command{Argv: argv, ExitCode: -1}
@@ -80,7 +85,7 @@ func (b *Box) exec(ctx context.Context, argv []string, dir string, stdin io.Read
 	cmd := exec.CommandContext(ctx, program, argv[1:]...)
 	cmd.Args[0] = argv[0]
 	cmd.Dir, cmd.Env = dir, full
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, between(&stdout), &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A child that was left behind may hold the pipes open; what it writes later

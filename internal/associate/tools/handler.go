@@ -25,6 +25,9 @@ type Options struct {
 	// Env is what commands get; nil means the process's own environment, which
 	// in a box the host has made.
 	Env []string
+	// Base is where a verify box sees the commit the task started from, such as
+	// /base; facts and check look there.
+	Base string
 }
 
 // Box is the tools of one box.
@@ -32,6 +35,7 @@ type Box struct {
 	root *os.Root
 	dir  string
 	env  []string
+	base string
 }
 
 // New opens the workspace's root.
@@ -44,7 +48,7 @@ func New(o Options) (*Box, error) {
 	if env == nil {
 		env = os.Environ()
 	}
-	return &Box{root: r, dir: o.Root, env: env}, nil
+	return &Box{root: r, dir: o.Root, env: env, base: o.Base}, nil
 }
 
 // Close releases the root.
@@ -122,6 +126,8 @@ func (b *Box) Call(ctx context.Context, name string, args json.RawMessage, base 
 		res, err = do(ctx, args, b.patch)
 	case "facts":
 		res, err = do(ctx, args, b.facts)
+	case "check":
+		res, err = do(ctx, args, b.check)
 	case "check_theme":
 		res, err = do(ctx, args, b.checkTheme)
 	case "git_status":

@@ -406,7 +406,7 @@ func TestFacts(t *testing.T) {
 	if err := json.Unmarshal(r.Data, &f); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Projects) != 1 || f.Projects[0].Dir != "workspace/p" || len(f.Projects[0].Touched) != 2 || f.Projects[0].Scripts["test"] == "" || f.Projects[0].Scripts["evil"] != "" || !f.Theme || len(f.Loose) != 1 {
+	if len(f.Projects) != 1 || f.Projects[0].Dir != "workspace/p" || len(f.Projects[0].Present) != 1 || f.Projects[0].Scripts["test"] == "" || f.Projects[0].Scripts["evil"] != "" || !f.Theme || len(f.Loose) != 1 {
 		t.Fatalf("%+v", f)
 	}
 	if r := b.call("check_theme", m{"path": "artifacts/system/theme.json"}); r.OK {

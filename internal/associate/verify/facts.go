@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // ThemePath is the theme's file, relative to the workspace's root.
@@ -26,10 +28,13 @@ const (
 	maxPaths    = 5000
 	maxProjects = 20
 	maxManifest = 1 << 20
+	maxRunFiles = 200
 )
 
 // Project is one project that the touched paths belong to. Dir is relative to
-// the workspace's root, "." for the root itself.
+// the workspace's root, "." for the root itself. A path inside of a project
+// that lies inside of another one belongs to both: a manifest further in must
+// not hide the tests further out.
 type Project struct {
 	Dir       string            `json:"dir"`
 	Manifests []string          `json:"manifests"`           // names found in Dir
@@ -37,8 +42,10 @@ type Project struct {
 	Targets   []string          `json:"targets,omitempty"`   // Makefile, those that matter
 	TSConfig  bool              `json:"tsconfig,omitempty"`  // tsconfig.json is there
 	Pytest    bool              `json:"pytest,omitempty"`    // configured for pytest
-	TestsDir  bool              `json:"tests_dir,omitempty"` // tests/ or test/ is there
-	Touched   []string          `json:"touched"`             // relative to Dir; removed files too
+	PyTests   bool              `json:"py_tests,omitempty"`  // has Python files that are named like tests
+	Python    string            `json:"python,omitempty"`    // interpreter of its own, relative to Dir
+	RunFiles  []string          `json:"run_files,omitempty"` // files that its scripts and targets name, relative to the root
+	Present   []string          `json:"present,omitempty"`   // the touched files that are there, relative to Dir
 }
 
 // Facts is what Gather found.
@@ -49,7 +56,9 @@ type Facts struct {
 	Cut      bool      `json:"cut,omitempty"`   // more than could be looked at
 }
 
-var manifests = []string{"package.json", "go.mod", "Cargo.toml", "pyproject.toml", "setup.py", "pytest.ini", "tox.ini", "conftest.py", "Makefile"}
+var manifests = []string{"package.json", "go.mod", "Cargo.toml", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "pytest.ini", "tox.ini", "conftest.py", "Makefile"}
+
+var pythonManifests = []string{"pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "pytest.ini", "tox.ini", "conftest.py"}
 
 var wantedTargets = []string{"test", "check", "lint", "build"}
 
@@ -71,34 +80,35 @@ func Gather(root *os.Root, paths []string) (Facts, error) {
 			f.Theme = exists(root, p)
 			continue
 		}
-		dir := nearest(root, path.Dir(p))
-		if dir == "" {
+		dirs := chain(root, p)
+		if len(dirs) == 0 && exists(root, p) { // in no project: its syntax, if it has one
+			f.Loose = append(f.Loose, p)
+		}
+		for _, dir := range dirs {
+			pr := found[dir]
+			if pr == nil {
+				if len(found) >= maxProjects {
+					f.Cut = true
+					continue
+				}
+				n, err := look(root, dir)
+				if err != nil {
+					return Facts{}, err
+				}
+				pr = &n
+				found[dir] = pr
+			}
+			rel := p
+			if dir != "." {
+				rel = strings.TrimPrefix(p, dir+"/")
+			}
 			if exists(root, p) {
-				f.Loose = append(f.Loose, p)
+				pr.Present = append(pr.Present, rel)
 			}
-			continue
 		}
-		pr := found[dir]
-		if pr == nil {
-			if len(found) >= maxProjects {
-				f.Cut = true
-				continue
-			}
-			n, err := look(root, dir)
-			if err != nil {
-				return Facts{}, err
-			}
-			pr = &n
-			found[dir] = pr
-		}
-		rel := p
-		if dir != "." {
-			rel = strings.TrimPrefix(p, dir+"/")
-		}
-		pr.Touched = append(pr.Touched, rel)
 	}
 	for _, p := range found {
-		sort.Strings(p.Touched)
+		sort.Strings(p.Present)
 		f.Projects = append(f.Projects, *p)
 	}
 	sort.Slice(f.Projects, func(i, j int) bool { return f.Projects[i].Dir < f.Projects[j].Dir })
@@ -111,19 +121,46 @@ func hidden(p string) bool {
 	return slices.Contains(strings.Split(p, "/"), ".git")
 }
 
-// nearest returns the closest folder from dir upwards that has a manifest, or "".
-func nearest(root *os.Root, dir string) string {
-	for {
+// chain returns the folders from the path's own upwards that are projects, the
+// nearest first.
+func chain(root *os.Root, p string) []string {
+	var out []string
+	for dir := path.Dir(p); ; dir = path.Dir(dir) {
+		is := path.Ext(p) == ".py" && pyTests(root, dir)
 		for _, m := range manifests {
-			if exists(root, path.Join(dir, m)) {
-				return dir
+			is = is || exists(root, path.Join(dir, m))
+		}
+		if is {
+			out = append(out, dir)
+			if defence.Off(defence.CheckOutermost) {
+				return out
 			}
 		}
 		if dir == "." {
-			return ""
+			return out
 		}
-		dir = path.Dir(dir)
 	}
+}
+
+// pyTests reports whether a folder, or its tests folder, holds Python files that
+// are named like tests.
+func pyTests(root *os.Root, dir string) bool {
+	for _, d := range []string{dir, path.Join(dir, "tests"), path.Join(dir, "test")} {
+		f, err := root.OpenFile(d, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0)
+		if err != nil {
+			continue
+		}
+		names, _ := f.Readdirnames(5000) // what can't be listed has no tests
+		f.Close()
+		if slices.ContainsFunc(names, isPyTest) {
+			return true
+		}
+	}
+	return false
+}
+
+func isPyTest(name string) bool {
+	return strings.HasSuffix(name, ".py") && (strings.HasPrefix(name, "test_") || strings.HasSuffix(name, "_test.py") || name == "tests.py")
 }
 
 func exists(root *os.Root, p string) bool {
@@ -139,9 +176,10 @@ func look(root *os.Root, dir string) (Project, error) {
 		}
 	}
 	p.TSConfig = exists(root, path.Join(dir, "tsconfig.json"))
-	for _, d := range []string{"tests", "test"} {
-		if info, err := root.Stat(path.Join(dir, d)); err == nil && info.IsDir() {
-			p.TestsDir = true
+	p.PyTests = pyTests(root, dir)
+	for _, v := range []string{".venv/bin/python3", "venv/bin/python3"} {
+		if _, err := root.Lstat(path.Join(dir, v)); err == nil && p.Python == "" {
+			p.Python = v // a link out of the tree, as a rule
 		}
 	}
 	if slices.Contains(p.Manifests, "package.json") {
@@ -159,6 +197,9 @@ func look(root *os.Root, dir string) (Project, error) {
 					p.Scripts[s] = v[:min(len(v), 500)]
 				}
 			}
+			for _, v := range pkg.Scripts {
+				p.RunFiles = append(p.RunFiles, named(root, dir, v)...)
+			}
 		}
 	}
 	if slices.Contains(p.Manifests, "Makefile") {
@@ -171,7 +212,11 @@ func look(root *os.Root, dir string) (Project, error) {
 				p.Targets = append(p.Targets, t)
 			}
 		}
+		p.RunFiles = append(p.RunFiles, named(root, dir, string(b))...)
 	}
+	slices.Sort(p.RunFiles)
+	p.RunFiles = slices.Compact(p.RunFiles)
+	p.RunFiles = p.RunFiles[:min(len(p.RunFiles), maxRunFiles)]
 	p.Pytest = slices.Contains(p.Manifests, "pytest.ini") || slices.Contains(p.Manifests, "conftest.py")
 	if !p.Pytest && slices.Contains(p.Manifests, "pyproject.toml") {
 		b, err := slurp(root, path.Join(dir, "pyproject.toml"))
@@ -181,6 +226,25 @@ func look(root *os.Root, dir string) (Project, error) {
 		p.Pytest = strings.Contains(string(b), "pytest")
 	}
 	return p, nil
+}
+
+// named lists the files of the tree that a script's text names.
+func named(root *os.Root, dir, text string) []string {
+	words := strings.FieldsFunc(text[:min(len(text), 64<<10)], func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>()'\"=,`", r) })
+	var out []string
+	for i, w := range words {
+		if i == 2000 || len(out) == maxRunFiles {
+			break
+		}
+		p := path.Join(dir, w)
+		if w == "" || len(w) > 300 || path.IsAbs(w) || p == ".." || strings.HasPrefix(p, "../") {
+			continue
+		}
+		if exists(root, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func slurp(root *os.Root, p string) ([]byte, error) {

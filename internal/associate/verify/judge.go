@@ -1,50 +1,301 @@
 package verify
 
 import (
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 )
 
-// JudgeCheck turns a finished command into a check's status. A command that
-// could not be started, or a shell that did not find one (126, 127), has said
-// nothing about the tree.
-func JudgeCheck(name string, c contract.Command) contract.Check {
-	out := contract.Check{Name: name, Command: c}
+// Ran is a check that was run.
+type Ran struct {
+	Check   Check
+	Command contract.Command
+	Count   Count
+}
+
+// Evidence is everything a verification is judged by.
+type Evidence struct {
+	Profile contract.VerifyProfile
+	Tree    string
+	// Base is what the base has around the changed paths, Facts what the change
+	// makes of it.
+	Base, Facts Facts
+	Guards      []Guard
+	Words       string // what the user said, to know what was asked for
+	// Held are the checks on the change with the base's tests, manifests and
+	// configuration in place; After those on the change as it is, when that
+	// differs.
+	Held, After []Ran
+	Sent        []Ran // the sender's own commands, on the change as it is
+	// Before are the checks on the base itself, to compare numbers with.
+	Before []Ran
+	Cut    bool // not everything could be looked at, or checked
+	Notes  []string
+}
+
+// status judges one check by itself. A command that could not be started, or
+// a shell that did not find one (126, 127), has said nothing about the tree.
+func (r Ran) status() contract.VerificationStatus {
+	switch code := r.Command.ExitCode; {
+	case code == 0 && r.Count.Failed > 0:
+		return contract.VerificationFail // whatever its script made of it
+	case code == 0:
+		return contract.VerificationPass
+	case code < 0 || code == 126 || code == 127:
+		return contract.VerificationUnknown
+	}
+	return contract.VerificationFail
+}
+
+// Failed reports whether a check failed, which decides a run of checks.
+func (r Ran) Failed() bool { return r.status() == contract.VerificationFail }
+
+func (r Ran) recorded(suffix string) contract.Check {
+	return contract.Check{Name: r.Check.Name + suffix, Status: r.status(), Command: r.Command, Runner: string(r.Count.Runner), Ran: r.Count.Ran(), Skipped: r.Count.Skipped}
+}
+
+// why says in words why a check did not pass.
+func (r Ran) why() string {
+	text := fmt.Sprintf("%s: exit code %d", r.Check.Name, r.Command.ExitCode)
+	if r.Command.ExitCode < 0 || r.status() == contract.VerificationUnknown {
+		text = r.Check.Name + " could not be run"
+	}
+	if len(r.Count.Names) > 0 {
+		text += ", failed: " + strings.Join(r.Count.Names[:min(5, len(r.Count.Names))], ", ")
+	}
+	if m := r.missing(); m != "" {
+		text += ", missing: " + m
+	}
+	return text
+}
+
+var absent = regexp.MustCompile(`(?:Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
+
+// missing names the dependency that a failed check said it lacks.
+func (r Ran) missing() string {
+	if r.Command.ExitCode == 0 {
+		return ""
+	}
+	return clean(absent.FindString(r.Command.Stderr + "\n" + r.Command.Stdout))
+}
+
+func first(list []Ran, is contract.VerificationStatus) *Ran {
+	for i := range list {
+		if list[i].status() == is {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// Judge turns evidence into a verification. One failure fails; pass needs that
+// the tests of every project that was touched ran, with a number of them that
+// a runner reported, as many as before the change, with what the base judges
+// by; everything else is unknown and says why.
+func Judge(e Evidence) contract.Verification {
+	v := contract.Verification{Profile: e.Profile, Tree: e.Tree, Status: contract.VerificationPass, Said: e.said()}
+	final := e.After
+	if len(e.Guards) == 0 {
+		final = e.Held
+	}
+	held := ""
+	if len(e.Guards) > 0 {
+		held = ", with what the base judges by"
+	}
+	for _, r := range e.Held {
+		v.Checks = append(v.Checks, r.recorded(held))
+		v.Tests += r.Count.Ran()
+	}
+	for _, r := range append(slices.Clone(e.After), e.Sent...) {
+		v.Checks = append(v.Checks, r.recorded(""))
+	}
+	reasons := slices.Clone(e.Notes)
+	unless := func(why string, args ...any) {
+		if v.Status == contract.VerificationPass {
+			v.Status = contract.VerificationUnknown
+		}
+		reasons = append(reasons, fmt.Sprintf(why, args...))
+	}
+	basis := e.Held
+	failed := first(final, contract.VerificationFail)
+	broke := first(e.Held, contract.VerificationFail)
 	switch {
-	case c.ExitCode == 0:
-		out.Status = contract.VerificationPass
-	case c.ExitCode < 0 || c.ExitCode == 126 || c.ExitCode == 127:
-		out.Status = contract.VerificationUnknown
-	default:
-		out.Status = contract.VerificationFail
+	case failed != nil && failed.missing() != "" && e.lacks(failed):
+		unless("a dependency is missing here, so this could not be checked: %s; install what the lock file names and try again", failed.why())
+	case failed != nil:
+		v.Status = contract.VerificationFail
+		reasons = append(reasons, failed.why())
+	case broke != nil && granted(e.Guards, e.Words) && counted(e.After) > 0:
+		basis = e.After
+		reasons = append(reasons, "what the user asked to change decides here; with what the base had, "+broke.why())
+	case broke != nil:
+		unless("it passes only with what the task itself changed; with what the base judges by, %s", broke.why())
+	}
+	if c := first(e.Sent, contract.VerificationFail); c != nil {
+		v.Status = contract.VerificationFail
+		reasons = append(reasons, "a command of the sender's failed: "+c.why())
+	}
+	if v.Status != contract.VerificationFail {
+		for _, list := range [][]Ran{basis, final, e.Sent} {
+			if c := first(list, contract.VerificationUnknown); c != nil {
+				unless("%s", c.why())
+				break
+			}
+		}
+		e.doubts(basis, final, unless)
+	}
+	v.Reason = strings.Join(slices.Compact(reasons), "; ")
+	v.Reason = v.Reason[:min(len(v.Reason), 7000)]
+	return v
+}
+
+// Compare lists the checks that should be run on the base too: to know how many
+// tests ran before the change, and whether a dependency was missing then.
+func (e Evidence) Compare() []Check {
+	var out []Check
+	add := func(r Ran) {
+		if !slices.ContainsFunc(out, func(c Check) bool { return c.Name == r.Check.Name }) {
+			out = append(out, r.Check)
+		}
+	}
+	final := append(slices.Clone(e.Held), e.After...)
+	failed := first(final, contract.VerificationFail)
+	for _, r := range e.Held {
+		if r.missing() != "" || failed == nil && r.Count.Ran() > 0 {
+			add(r)
+		}
 	}
 	return out
 }
 
-// Judge sums checks up: one failure fails, one unknown leaves it unknown, and
-// no check at all is unknown, never a pass.
-func Judge(profile contract.VerifyProfile, tree string, checks []contract.Check, notes ...string) contract.Verification {
-	v := contract.Verification{Profile: profile, Tree: tree, Checks: checks, Status: contract.VerificationPass}
-	if len(checks) == 0 {
-		v.Status = contract.VerificationUnknown
-		if profile == contract.VerifyNone {
-			notes = append(notes, "no verification was asked for")
-		} else {
-			notes = append(notes, "no check was found for what changed")
-		}
+// doubts says what keeps checks that did not fail from being a verification.
+func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
+	if e.Profile == contract.VerifyNone && !defence.Off(defence.CheckNone) {
+		unless("no verification was asked for, and a sender's own commands are none")
+		return
 	}
-	for _, c := range checks {
-		switch {
-		case c.Status == contract.VerificationFail:
-			v.Status = contract.VerificationFail
-		case c.Status == contract.VerificationUnknown:
-			if v.Status == contract.VerificationPass {
-				v.Status = contract.VerificationUnknown
+	if e.Cut {
+		unless("only a part of what changed was looked at")
+	}
+	e.uncounted(basis, unless)
+	if !defence.Off(defence.CheckControl) {
+		for _, list := range [][]Ran{basis, final} {
+			for _, r := range list {
+				for _, b := range e.Before {
+					if b.Check.Name == r.Check.Name && r.Count.Ran() < b.Count.Ran() {
+						unless("%s ran %d tests; before the change it ran %d", r.Check.Name, r.Count.Ran(), b.Count.Ran())
+					}
+				}
 			}
-			notes = append(notes, c.Name+" could not be run")
 		}
 	}
-	v.Reason = strings.Join(notes, "; ")
-	return v
+	if defence.Off(defence.CheckWeakened) {
+		return
+	}
+	for _, g := range e.Guards {
+		if g.Kind == GuardTest && g.Op == contract.ChangeDeleted || g.Kind == GuardTool && g.Op != contract.ChangeDeleted {
+			unless("%s", g.Said())
+			break
+		}
+	}
+	for _, r := range final {
+		for _, h := range e.Held {
+			if h.Check.Name == r.Check.Name && r.Count.Skipped > h.Count.Skipped {
+				unless("%s skips %d tests; with the base's tests it skips %d", r.Check.Name, r.Count.Skipped, h.Count.Skipped)
+			}
+		}
+	}
+}
+
+// uncounted names the projects for which no test is known to have run.
+func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
+	if defence.Off(defence.CheckCount) {
+		if len(basis) == 0 {
+			unless("no check was found for what changed")
+		}
+		return
+	}
+	groups := map[string]bool{} // by whether it is covered
+	for _, p := range e.Facts.Projects {
+		groups[group(e.Facts, p.Dir)] = false
+	}
+	for _, r := range basis {
+		groups[r.Check.Group] = groups[r.Check.Group] || r.Check.Enough || r.Count.Ran() > 0
+	}
+	if len(groups) == 0 {
+		unless("no check was found for what changed")
+	}
+	var names []string
+	for g, covered := range groups {
+		if !covered {
+			names = append(names, g)
+		}
+	}
+	slices.Sort(names)
+	for _, g := range names {
+		where := g
+		if g == "." {
+			where = "the workspace"
+		}
+		var ran []string
+		for _, r := range basis {
+			if r.Check.Group == g {
+				ran = append(ran, r.Check.Name)
+			}
+		}
+		own := 0
+		for _, r := range e.After {
+			if r.Check.Group == g {
+				own += r.Count.Ran()
+			}
+		}
+		switch {
+		case own > 0:
+			unless("nothing of before the task tests %s; the %d tests that passed are the task's own", where, own)
+		case len(ran) > 0:
+			unless("no test is known to have run for %s: %s gave an exit code and no number of tests", where, strings.Join(ran, ", "))
+		default:
+			unless("no check was found for %s", where)
+		}
+	}
+}
+
+func counted(list []Ran) int {
+	n := 0
+	for _, r := range list {
+		n += r.Count.Ran()
+	}
+	return n
+}
+
+// lacks reports whether a dependency is missing for a reason that is not the
+// change's code: the task changed a manifest, or the base can't be checked here
+// for the same reason.
+func (e Evidence) lacks(r *Ran) bool {
+	for _, b := range e.Before {
+		if b.Check.Name == r.Check.Name && b.missing() == r.missing() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(e.Guards, func(g Guard) bool { return g.Kind == GuardManifest })
+}
+
+const maxSaid = 40
+
+// said is what a person should know of the change's own judges.
+func (e Evidence) said() []string {
+	var out []string
+	for _, g := range e.Guards {
+		if len(out) == maxSaid {
+			out = append(out, fmt.Sprintf("and %d more of these", len(e.Guards)-len(out)))
+			break
+		}
+		s := clean(g.Path)
+		out = append(out, strings.Replace(g.Said(), g.Path, s, 1))
+	}
+	return out
 }

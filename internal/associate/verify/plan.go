@@ -3,8 +3,10 @@ package verify
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"choir.dev/choiros/contract"
 )
@@ -17,91 +19,106 @@ type Check struct {
 	Cwd      string // relative to the workspace's root; "." is the root
 	Theme    string
 	TimeoutS int
-	// Changed names the manifest that defines the check when the task changed
-	// it: a pass then says less, and the verification says so.
-	Changed string
+	Runner   Runner
+	// Group is the folder of the outermost project that the check speaks for:
+	// one of a group's checks must count tests.
+	Group string
+	// Enough says that the check needs no number of tests: the host itself says
+	// what it is, as it does for the desktop and the theme.
+	Enough bool
 }
 
 // maxChecks bounds one verification.
-const maxChecks = 12
+const maxChecks = 24
 
 const (
 	quick = 180
 	long  = 600
 )
 
-// Plan lists the checks a task needs: the commands its sender gave, then what
-// the profile finds. An empty plan means the outcome stays unknown.
-func Plan(f Facts, spec contract.VerifySpec) []Check {
+// Commands are the checks a task's sender adds. They can make a verification
+// fail and never make it pass.
+func Commands(spec contract.VerifySpec) []Check {
 	var out []Check
 	for i, argv := range spec.Commands {
-		out = append(out, Check{Name: fmt.Sprintf("command %d", i+1), Argv: argv, Cwd: ".", TimeoutS: long})
-	}
-	if spec.Profile == contract.VerifyNone {
-		return out
-	}
-	if f.Theme {
-		out = append(out, Check{Name: "theme", Theme: ThemePath, TimeoutS: quick})
-	}
-	for _, p := range f.Projects {
-		var found []Check
-		switch {
-		case p.Dir == ShellDir:
-			found = shell(p)
-		case spec.Profile == contract.VerifySmoke:
-			found = smoke(p)
-		case spec.Profile == contract.VerifyStandard:
-			found = standard(p)
-		default:
-			found = strict(p)
-		}
-		for i := range found {
-			found[i].Cwd = p.Dir
-			if p.Dir != "." {
-				found[i].Name += " (" + p.Dir + ")"
-			}
-		}
-		out = append(out, found...)
-	}
-	if len(f.Loose) > 0 {
-		out = append(out, loose(f.Loose)...)
-	}
-	if len(out) > maxChecks {
-		out = out[:maxChecks]
+		out = append(out, Check{Name: fmt.Sprintf("command %d", i+1), Argv: argv, Cwd: ".", TimeoutS: long, Runner: ExitCode})
 	}
 	return out
 }
 
-func (p Project) has(manifest string) bool { return slices.Contains(p.Manifests, manifest) }
-
-func (p Project) changed(manifest string) string {
-	if slices.Contains(p.Touched, manifest) {
-		return path.Join(p.Dir, manifest)
+// Plan lists the checks that what changed needs: the tests of every project it
+// belongs to, whatever the profile; a wider profile adds to them. cut says that
+// there would have been more.
+func Plan(f Facts, profile contract.VerifyProfile) (out []Check, cut bool) {
+	if profile == contract.VerifyNone {
+		return nil, false
 	}
-	return ""
+	if f.Theme {
+		out = append(out, Check{Name: "theme", Theme: ThemePath, TimeoutS: quick, Group: ThemePath, Enough: true, Runner: ExitCode})
+	}
+	var rest []Check // of less use than tests
+	for _, p := range f.Projects {
+		found, more := p.tests(), p.more(profile)
+		if p.Dir == ShellDir {
+			found, more = shell(p), nil
+		}
+		for _, list := range [][]Check{found, more} {
+			for i := range list {
+				list[i].Cwd, list[i].Group = p.Dir, group(f, p.Dir)
+				if list[i].Runner == "" {
+					list[i].Runner = ExitCode
+				}
+				if p.Dir != "." {
+					list[i].Name += " (" + p.Dir + ")"
+				}
+			}
+		}
+		out, rest = append(out, found...), append(rest, more...)
+	}
+	out = append(append(out, rest...), loose(f.Loose)...)
+	if len(out) > maxChecks {
+		return out[:maxChecks], true
+	}
+	return out, f.Cut
 }
+
+// group is the outermost project that a project lies in.
+func group(f Facts, dir string) string {
+	for _, p := range f.Projects {
+		if p.Dir == "." || p.Dir == dir || strings.HasPrefix(dir, p.Dir+"/") {
+			return p.Dir // projects are sorted, so this is the shortest
+		}
+	}
+	return dir
+}
+
+func (p Project) has(manifest string) bool { return slices.Contains(p.Manifests, manifest) }
 
 func (p Project) script(name string, timeout int) []Check {
 	if p.Scripts[name] == "" {
 		return nil
 	}
-	return []Check{{Name: "npm run " + name, Argv: []string{"npm", "run", "--silent", name}, TimeoutS: timeout, Changed: p.changed("package.json")}}
+	return []Check{{Name: "npm run " + name, Argv: []string{"npm", "run", "--silent", name}, TimeoutS: timeout}}
 }
 
 func (p Project) target(name string, timeout int) []Check {
 	if !slices.Contains(p.Targets, name) {
 		return nil
 	}
-	return []Check{{Name: "make " + name, Argv: []string{"make", "--silent", name}, TimeoutS: timeout, Changed: p.changed("Makefile")}}
+	return []Check{{Name: "make " + name, Argv: []string{"make", "--silent", name}, TimeoutS: timeout}}
 }
 
 // shell checks the desktop: it type-checks and builds, whatever the profile.
 func shell(p Project) []Check {
 	out := p.script("typecheck", quick)
 	if len(out) == 0 && p.TSConfig {
-		out = []Check{{Name: "tsc", Argv: []string{"node_modules/.bin/tsc", "--noEmit"}, TimeoutS: quick, Changed: p.changed("tsconfig.json")}}
+		out = []Check{{Name: "tsc", Argv: []string{"node_modules/.bin/tsc", "--noEmit"}, TimeoutS: quick}}
 	}
-	return append(out, p.script("build", long)...)
+	out = append(out, p.script("build", long)...)
+	for i := range out {
+		out[i].Enough = len(out) > 1
+	}
+	return out
 }
 
 func firstOf(options ...[]Check) []Check {
@@ -113,122 +130,113 @@ func firstOf(options ...[]Check) []Check {
 	return nil
 }
 
-// smoke is the project's fastest check that says something about the change.
-func smoke(p Project) []Check {
+// appendable matches a script whose last command is a runner that takes more
+// arguments at its end.
+var appendable = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("(?:^|&&|;)\\s*(?:npx\\s+)?(?:\\S*/)?(vitest|jest)(?:\\s[^|&;<>()$`]*)?$")
+})
+
+// tests are the project's own tests, in the form in which their runner counts them.
+func (p Project) tests() []Check {
 	var out []Check
 	if p.has("package.json") {
-		out = append(out, firstOf(p.script("typecheck", quick), p.script("test", quick), p.script("check", quick), p.script("build", long))...)
+		test := p.script("test", long)
+		for i := range test {
+			test[i].Runner = NodeTest
+			if m := appendable().FindStringSubmatch(p.Scripts["test"]); m != nil {
+				test[i].Runner = Runner(m[1])
+			}
+		}
+		out = append(out, test...)
 	}
 	if p.has("go.mod") {
-		if pkgs := p.goPackages(); len(pkgs) > 0 {
-			out = append(out, Check{Name: "go test", Argv: append([]string{"go", "test"}, pkgs...), TimeoutS: long, Changed: p.changed("go.mod")})
-		}
+		out = append(out, Check{Name: "go test", Argv: []string{"go", "test", "-json", "./..."}, TimeoutS: long, Runner: GoTest})
 	}
 	if p.has("Cargo.toml") {
-		out = append(out, Check{Name: "cargo check", Argv: []string{"cargo", "check", "--quiet", "--offline"}, TimeoutS: long, Changed: p.changed("Cargo.toml")})
+		out = append(out, Check{Name: "cargo test", Argv: []string{"cargo", "test", "--offline"}, TimeoutS: long, Runner: Cargo})
 	}
-	out = append(out, p.python()...)
-	if len(out) == 0 {
-		out = firstOf(p.target("check", quick), p.target("test", long), p.target("build", long))
+	if p.PyTests || p.Pytest {
+		python := "python3"
+		if p.Python != "" {
+			python = p.Python
+		}
+		c := Check{Name: "python tests", Argv: []string{python}, TimeoutS: long, Runner: Python}
+		if p.Pytest {
+			c.Argv, c.Name = append(c.Argv, "pytest"), "pytest"
+		}
+		out = append(out, c)
 	}
-	return out
+	return firstOf(out, p.target("test", long))
 }
 
-// standard is the project's whole test command.
-func standard(p Project) []Check {
+// more is what a profile adds to the tests: their exit codes count, and stand
+// for no test.
+func (p Project) more(profile contract.VerifyProfile) []Check {
 	var out []Check
-	if p.has("package.json") {
-		out = append(out, p.script("test", long)...)
-	}
-	if p.has("go.mod") {
-		out = append(out, Check{Name: "go test", Argv: []string{"go", "test", "./..."}, TimeoutS: long, Changed: p.changed("go.mod")})
-	}
-	if p.has("Cargo.toml") {
-		out = append(out, Check{Name: "cargo test", Argv: []string{"cargo", "test", "--quiet", "--offline"}, TimeoutS: long, Changed: p.changed("Cargo.toml")})
-	}
-	out = append(out, p.python()...)
-	if len(out) == 0 {
-		out = p.target("test", long)
-	}
-	return firstOf(out, smoke(p))
-}
-
-// strict is tests, linter and build.
-func strict(p Project) []Check {
-	out := standard(p)
-	if p.has("package.json") {
-		for _, s := range []string{"typecheck", "lint", "build"} {
-			out = append(out, p.script(s, long)...)
+	node := p.has("package.json")
+	strict := profile == contract.VerifyStrict
+	if node {
+		out = append(out, p.script("typecheck", long)...)
+		if len(out) == 0 {
+			out = append(out, p.script("check", long)...)
 		}
 	}
-	if p.has("go.mod") {
+	if node && (strict || len(out) == 0 && p.Scripts["test"] == "") {
+		out = append(out, p.script("build", long)...)
+	}
+	if node && strict {
+		out = append(out, p.script("lint", long)...)
+	}
+	if p.has("go.mod") && strict {
 		out = append(out, Check{Name: "go vet", Argv: []string{"go", "vet", "./..."}, TimeoutS: long},
 			Check{Name: "go build", Argv: []string{"go", "build", "./..."}, TimeoutS: long})
 	}
-	if p.has("Cargo.toml") {
+	if p.has("Cargo.toml") && strict {
 		out = append(out, Check{Name: "cargo build", Argv: []string{"cargo", "build", "--quiet", "--offline"}, TimeoutS: long})
 	}
-	if !p.has("package.json") && !p.has("go.mod") && !p.has("Cargo.toml") {
-		out = append(append(out, p.target("lint", long)...), p.target("build", long)...)
+	if p.isPython() {
+		out = append(out, syntax(p.touchedPython())...)
 	}
-	return distinct(out)
-}
-
-func distinct(in []Check) []Check {
-	seen := map[string]bool{}
-	var out []Check
-	for _, c := range in {
-		if !seen[c.Name] {
-			seen[c.Name] = true
-			out = append(out, c)
+	if !node && !p.has("go.mod") && !p.has("Cargo.toml") {
+		switch {
+		case strict:
+			out = append(append(append(out, p.target("check", long)...), p.target("lint", long)...), p.target("build", long)...)
+		case !slices.Contains(p.Targets, "test"):
+			out = append(out, firstOf(p.target("check", long), p.target("build", long))...)
 		}
 	}
 	return out
 }
 
-func (p Project) goPackages() []string {
+func (p Project) isPython() bool {
+	return p.PyTests || slices.ContainsFunc(p.Manifests, func(m string) bool { return slices.Contains(pythonManifests, m) })
+}
+
+func (p Project) touchedPython() []string {
 	var out []string
-	for _, t := range p.Touched {
-		if strings.HasSuffix(t, ".go") || strings.Contains(t, "testdata/") {
-			dir, _, _ := strings.Cut(path.Dir(t)+"/", "testdata/")
-			pkg := "./" + strings.TrimSuffix(dir, "/")
-			if pkg == "./." {
-				pkg = "."
-			}
-			if !slices.Contains(out, pkg) {
-				out = append(out, pkg)
-			}
+	for _, t := range p.Present {
+		if path.Ext(t) == ".py" {
+			out = append(out, t)
 		}
 	}
-	if len(out) > 20 || len(out) == 0 && (slices.Contains(p.Touched, "go.mod") || slices.Contains(p.Touched, "go.sum")) {
-		return []string{"./..."}
-	}
-	slices.Sort(out)
 	return out
 }
 
-func (p Project) python() []Check {
-	if !p.has("pyproject.toml") && !p.has("setup.py") && !p.has("pytest.ini") && !p.has("tox.ini") && !p.has("conftest.py") {
-		return nil
-	}
-	switch {
-	case p.Pytest:
-		return []Check{{Name: "pytest", Argv: []string{"python3", "-m", "pytest", "-q"}, TimeoutS: long, Changed: p.changed("pyproject.toml")}}
-	case p.TestsDir:
-		return []Check{{Name: "unittest", Argv: []string{"python3", "-m", "unittest", "discover", "-q"}, TimeoutS: long}}
-	}
-	return syntax(p.Touched)
-}
+// noProject is the group of files that belong to no project.
+const noProject = "files of no project"
 
-// loose checks the syntax of files that belong to no project.
 func loose(files []string) []Check {
 	out := syntax(files)
 	for i := range out {
-		out[i].Cwd = "."
+		out[i].Group = noProject
 	}
 	return out
 }
 
+// compiles checks the syntax of Python files and writes none.
+const compiles = "import sys\nfor f in sys.argv[1:]:\n    compile(open(f, 'rb').read(), f, 'exec')\n"
+
+// syntax checks that files can be parsed: never that they do what they should.
 func syntax(files []string) []Check {
 	by := map[string][]string{}
 	for _, f := range files {
@@ -245,13 +253,13 @@ func syntax(files []string) []Check {
 	var out []Check
 	if l := by["bash"]; len(l) > 0 && len(l) <= 200 {
 		// One shell reads one file, so a small loop over the arguments.
-		out = append(out, Check{Name: "bash -n", Argv: append([]string{"bash", "-c", `for f in "$@"; do bash -n "$f" || exit 1; done`, "check"}, l...), TimeoutS: quick})
+		out = append(out, Check{Name: "bash -n", Argv: append([]string{"bash", "-c", `for f in "$@"; do bash -n "$f" || exit 1; done`, "check"}, l...), TimeoutS: quick, Cwd: ".", Runner: ExitCode})
 	}
 	if l := by["python"]; len(l) > 0 && len(l) <= 200 {
-		out = append(out, Check{Name: "python syntax", Argv: append([]string{"python3", "-m", "py_compile"}, l...), TimeoutS: quick})
+		out = append(out, Check{Name: "python syntax", Argv: append([]string{"python3", "-c", compiles}, l...), TimeoutS: quick, Cwd: ".", Runner: ExitCode})
 	}
 	if l := by["node"]; len(l) > 0 && len(l) <= 200 {
-		out = append(out, Check{Name: "node --check", Argv: append([]string{"bash", "-c", `for f in "$@"; do node --check "$f" || exit 1; done`, "check"}, l...), TimeoutS: quick})
+		out = append(out, Check{Name: "node --check", Argv: append([]string{"bash", "-c", `for f in "$@"; do node --check "$f" || exit 1; done`, "check"}, l...), TimeoutS: quick, Cwd: ".", Runner: ExitCode})
 	}
 	return out
 }

@@ -38,21 +38,23 @@ func TestPlan(t *testing.T) {
 		profile contract.VerifyProfile
 		want    []string
 	}{
-		"node, typecheck is fastest":        {map[string]string{"workspace/p/package.json": `{"scripts":{"typecheck":"tsc","test":"t"}}`}, []string{"workspace/p/a.ts"}, "smoke", []string{"npm run --silent typecheck @workspace/p"}},
-		"node, only tests":                  {map[string]string{"workspace/p/package.json": `{"scripts":{"test":"t"}}`}, []string{"workspace/p/x/y/a.js"}, "smoke", []string{"npm run --silent test @workspace/p"}},
+		"node, tests come before the type check": {map[string]string{"workspace/p/package.json": `{"scripts":{"typecheck":"tsc","test":"node --test"}}`}, []string{"workspace/p/a.ts"}, "smoke",
+			[]string{"node:test: npm run --silent test @workspace/p", "exit code: npm run --silent typecheck @workspace/p"}},
+		"vitest":                            {map[string]string{"p/package.json": `{"scripts":{"test":"tsc && npx vitest run --x"}}`}, []string{"p/a.ts"}, "smoke", []string{"vitest: npm run --silent test @p"}},
+		"jest":                              {map[string]string{"p/package.json": `{"scripts":{"test":"jest"}}`}, []string{"p/a.ts"}, "smoke", []string{"jest: npm run --silent test @p"}},
+		"a runner whose end is hidden":      {map[string]string{"p/package.json": `{"scripts":{"test":"vitest run | cat"}}`}, []string{"p/a.ts"}, "smoke", []string{"node:test: npm run --silent test @p"}},
 		"node, npm's default script":        {map[string]string{"p/package.json": `{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}`}, []string{"p/a.js"}, "smoke", nil},
 		"node, invalid manifest":            {map[string]string{"p/package.json": `{`}, []string{"p/a.js"}, "strict", nil},
-		"go, touched packages":              {map[string]string{"m/go.mod": "module m"}, []string{"m/a/b.go", "m/a/c.go", "m/d.go", "m/e/testdata/x"}, "smoke", []string{"go test . ./a ./e @m"}},
-		"go, a text file only":              {map[string]string{"m/go.mod": "module m", "m/Makefile": "check:\n\ttrue\n"}, []string{"m/README"}, "smoke", []string{"make --silent check @m"}},
-		"go, standard":                      {map[string]string{"m/go.mod": "module m"}, []string{"m/a.go"}, "standard", []string{"go test ./... @m"}},
-		"go, strict":                        {map[string]string{"m/go.mod": "module m"}, []string{"m/a.go"}, "strict", []string{"go test ./... @m", "go vet ./... @m", "go build ./... @m"}},
-		"cargo":                             {map[string]string{"c/Cargo.toml": ""}, []string{"c/src/a.rs"}, "smoke", []string{"cargo check --quiet --offline @c"}},
-		"pytest":                            {map[string]string{"y/pyproject.toml": "[tool.pytest]"}, []string{"y/a.py"}, "smoke", []string{"python3 -m pytest -q @y"}},
-		"make":                              {map[string]string{"k/Makefile": "test: x\n\ttrue\nVAR := 1\n"}, []string{"k/x.c"}, "standard", []string{"make --silent test @k"}},
-		"the nearest project counts":        {map[string]string{"go.mod": "module r", "in/package.json": `{"scripts":{"test":"t"}}`}, []string{"in/a.js"}, "smoke", []string{"npm run --silent test @in"}},
-		"the shell":                         {shell, []string{"choiros/src/App.tsx"}, "smoke", []string{"npm run --silent typecheck @choiros", "npm run --silent build @choiros"}},
+		"go, all of it":                     {map[string]string{"m/go.mod": "module m"}, []string{"m/a/b.go", "m/d.go"}, "smoke", []string{"go test: go test -json ./... @m"}},
+		"go, strict":                        {map[string]string{"m/go.mod": "module m"}, []string{"m/a.go"}, "strict", []string{"go test: go test -json ./... @m", "exit code: go vet ./... @m", "exit code: go build ./... @m"}},
+		"cargo":                             {map[string]string{"c/Cargo.toml": ""}, []string{"c/src/a.rs"}, "smoke", []string{"cargo test: cargo test --offline @c"}},
+		"pytest":                            {map[string]string{"y/pyproject.toml": "[tool.pytest]", "y/a.py": ""}, []string{"y/a.py"}, "smoke", []string{"python: python3 pytest @y", "exit code: python3 -c"}},
+		"python without a manifest":         {map[string]string{"y/a.py": "", "y/test_a.py": ""}, []string{"y/a.py"}, "smoke", []string{"python: python3 @y", "exit code: python3 -c"}},
+		"make":                              {map[string]string{"k/Makefile": "test: x\n\ttrue\nVAR := 1\n"}, []string{"k/x.c"}, "standard", []string{"exit code: make --silent test @k"}},
+		"a nearer manifest hides nothing":   {map[string]string{"go.mod": "module r", "in/package.json": `{"scripts":{"test":"true"}}`}, []string{"in/a.js"}, "smoke", []string{"go test: go test -json ./... @.", "node:test: npm run --silent test @in"}},
+		"the shell":                         {shell, []string{"choiros/src/App.tsx"}, "smoke", []string{"exit code: npm run --silent typecheck @choiros", "exit code: npm run --silent build @choiros"}},
 		"the theme":                         {map[string]string{"artifacts/system/theme.json": "{}"}, []string{"artifacts/system/theme.json"}, "smoke", []string{"theme"}},
-		"loose scripts":                     {map[string]string{"a.sh": "", "b.py": ""}, []string{"a.sh", "b.py", "gone.sh"}, "smoke", []string{"bash -c", "python3 -m py_compile ./b.py @."}},
+		"loose scripts":                     {map[string]string{"a.sh": "", "b.py": ""}, []string{"a.sh", "b.py", "gone.sh"}, "smoke", []string{"exit code: bash -c", "exit code: python3 -c"}},
 		"notes have no check":               {map[string]string{"workspace/notes.md": ""}, []string{"workspace/notes.md"}, "strict", nil},
 		"none asked for":                    {shell, []string{"choiros/src/App.tsx"}, "none", nil},
 		"inside a nested repository's data": {map[string]string{"n/.git/package.json": `{"scripts":{"test":"t"}}`}, []string{"n/.git/a"}, "smoke", nil},
@@ -63,8 +65,12 @@ func TestPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, k := range verify.Plan(f, contract.VerifySpec{Profile: c.profile}) {
-				s := strings.Join(k.Argv, " ") + " @" + k.Cwd
+			plan, cut := verify.Plan(f, c.profile)
+			if cut {
+				t.Error("cut")
+			}
+			for _, k := range plan {
+				s := string(k.Runner) + ": " + strings.Join(k.Argv, " ") + " @" + k.Cwd
 				if k.Theme != "" {
 					s = "theme"
 				}
@@ -82,31 +88,17 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestAManifestTheTaskChangedIsNamed(t *testing.T) {
-	f, err := verify.Gather(tree(t, map[string]string{"p/package.json": `{"scripts":{"test":"true"}}`}), []string{"p/package.json"})
+func TestMoreChecksThanAreRunIsSaid(t *testing.T) {
+	files, touched := map[string]string{}, []string{}
+	for _, d := range strings.Split("a b c d e f g h i j k l m n o p q r s t u v w x y z", " ") {
+		files[d+"/go.mod"] = "module m"
+		touched = append(touched, d+"/x.go")
+	}
+	f, err := verify.Gather(tree(t, files), touched)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := verify.Plan(f, contract.VerifySpec{Profile: "smoke"}); len(c) != 1 || c[0].Changed != "p/package.json" {
-		t.Fatalf("%+v", c)
-	}
-}
-
-func TestJudge(t *testing.T) {
-	check := func(code int) contract.Check { return verify.JudgeCheck("c", contract.Command{ExitCode: code}) }
-	for _, c := range []struct {
-		codes []int
-		want  contract.VerificationStatus
-	}{
-		{nil, "unknown"}, {[]int{0}, "pass"}, {[]int{0, 1}, "fail"}, {[]int{127}, "unknown"}, {[]int{-1, 0}, "unknown"}, {[]int{-1, 1}, "fail"}, {[]int{1, -1}, "fail"}, {[]int{137}, "fail"},
-	} {
-		var checks []contract.Check
-		for _, n := range c.codes {
-			checks = append(checks, check(n))
-		}
-		v := verify.Judge("smoke", "t", checks)
-		if v.Status != c.want || v.Status == "unknown" && v.Reason == "" {
-			t.Errorf("%v: %+v", c.codes, v)
-		}
+	if plan, cut := verify.Plan(f, "smoke"); !cut || len(plan) > 24 {
+		t.Fatalf("%d checks, cut %v", len(plan), cut)
 	}
 }

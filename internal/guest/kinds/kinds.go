@@ -41,7 +41,7 @@ func serve(ctx context.Context, in guest.Inside) (http.Handler, error) {
 		for k, v := range in.Runner.Env {
 			env = append(env, k+"="+v)
 		}
-		return tools.New(tools.Options{Root: in.Root, Env: env})
+		return tools.New(tools.Options{Root: in.Root, Env: env, Base: contract.BaseInBox})
 	}
 	return http.NotFoundHandler(), nil
 }

@@ -1,0 +1,131 @@
+package verify
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+)
+
+// GuardKind says why a changed path takes part in judging the change itself.
+type GuardKind string
+
+// What judges a change.
+const (
+	GuardTest     GuardKind = "test"     // a test, or what tests read
+	GuardManifest GuardKind = "manifest" // says which checks there are, and of what the project is made
+	GuardConfig   GuardKind = "config"   // of a runner, compiler or linter
+	GuardScript   GuardKind = "script"   // a check's script names it
+	GuardTool     GuardKind = "tool"     // would run, or be read, in place of a tool or dependency
+)
+
+// Guard is a changed path that judges the change: the checks run with what the
+// base has there, and what became of it is said.
+type Guard struct {
+	Path string
+	Kind GuardKind
+	Op   contract.ChangeOp
+}
+
+// Said is the guard in words.
+func (g Guard) Said() string {
+	what := map[GuardKind]string{GuardTest: "test", GuardManifest: "manifest", GuardConfig: "configuration", GuardScript: "check script", GuardTool: "tool or dependency"}[g.Kind]
+	did := map[contract.ChangeOp]string{contract.ChangeAdded: "added", contract.ChangeDeleted: "deleted"}[g.Op]
+	if did == "" {
+		did = "changed"
+	}
+	return fmt.Sprintf("the task %s the %s %s", did, what, g.Path)
+}
+
+// Guards picks from a task's changes those that judge it. base is what the base
+// has around them.
+func Guards(base Facts, changes []contract.Change) []Guard {
+	if defence.Off(defence.CheckBase) {
+		return nil
+	}
+	scripts := map[string]bool{}
+	for _, p := range base.Projects {
+		for _, f := range p.RunFiles {
+			scripts[f] = true
+		}
+	}
+	var out []Guard
+	for _, c := range changes {
+		if hidden(c.Path) {
+			continue
+		}
+		kind := guardKind(c.Path)
+		if kind == "" && scripts[c.Path] {
+			kind = GuardScript
+		}
+		if kind != "" {
+			out = append(out, Guard{c.Path, kind, c.Op})
+		}
+	}
+	return out
+}
+
+var (
+	testDirs = []string{"test", "tests", "__tests__", "spec", "specs", "e2e", "testdata", "fixtures", "__snapshots__", "__mocks__"}
+	toolDirs = []string{"node_modules", ".venv", "venv", "vendor", "site-packages", ".yarn", ".pnp"}
+
+	manifestNames = []string{"package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "pnpm-workspace.yaml",
+		"go.mod", "go.sum", "go.work", "go.work.sum", "Cargo.toml", "Cargo.lock", "build.rs",
+		"pyproject.toml", "setup.py", "setup.cfg", "Pipfile", "Pipfile.lock", "poetry.lock", "uv.lock",
+		"Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", "Taskfile.yml"}
+	configNames = []string{"pytest.ini", ".pytest.ini", "tox.ini", "noxfile.py", ".coveragerc", ".npmrc", ".yarnrc", ".yarnrc.yml", ".env", ".env.test",
+		".node-version", ".nvmrc", ".tool-versions", ".python-version", "clippy.toml", "biome.json", "deno.json", "bunfig.toml",
+		"rust-toolchain", "rust-toolchain.toml", "mypy.ini", "ruff.toml", ".flake8", ".golangci.yml"}
+	configPrefixes = []string{"jest.", "vitest.", "vite.config.", "babel.config.", "eslint.config.", "tsconfig", ".eslintrc", ".mocharc", ".babelrc", ".swcrc", "playwright.config.", "karma.conf"}
+	// Python takes these from the working folder before its own.
+	shadows = []string{"unittest", "pytest", "_pytest", "sitecustomize", "usercustomize"}
+)
+
+func guardKind(p string) GuardKind {
+	parts := strings.Split(p, "/")
+	name := parts[len(parts)-1]
+	stem, _, _ := strings.Cut(name, ".")
+	switch {
+	case slices.ContainsFunc(parts, func(d string) bool { return slices.Contains(toolDirs, d) }):
+		return GuardTool
+	case strings.HasSuffix(name, ".pth"), slices.Contains(shadows, stem) && (path.Ext(name) == ".py" || name == stem):
+		return GuardTool
+	case path.Ext(name) == ".py" && slices.ContainsFunc(parts[:len(parts)-1], func(d string) bool { return slices.Contains(shadows, d) }):
+		return GuardTool
+	case slices.Contains(manifestNames, name), strings.HasPrefix(name, "requirements") && strings.HasSuffix(name, ".txt"), strings.HasSuffix(name, ".mk"):
+		return GuardManifest
+	case slices.Contains(configNames, name), slices.ContainsFunc(configPrefixes, func(pre string) bool { return strings.HasPrefix(name, pre) }),
+		len(parts) > 1 && parts[len(parts)-2] == ".cargo":
+		return GuardConfig
+	case slices.ContainsFunc(parts, func(d string) bool { return slices.Contains(testDirs, d) }), isTestName(name):
+		return GuardTest
+	}
+	return ""
+}
+
+// isTestName reports whether a file's name says that it is a test, in the
+// custom of some language.
+func isTestName(name string) bool {
+	stem, rest, _ := strings.Cut(name, ".")
+	switch {
+	case name == "conftest.py", isPyTest(name), strings.HasSuffix(name, "_test.go"), strings.HasSuffix(stem, "_spec"), strings.HasSuffix(stem, "_test"), strings.HasSuffix(stem, "-test"):
+		return true
+	case slices.Contains([]string{"test", "tests", "spec"}, stem) && slices.Contains([]string{"js", "mjs", "cjs", "ts", "mts", "cts", "jsx", "tsx", "py", "sh", "rb", "rs"}, rest):
+		return true
+	}
+	return strings.Contains(name, ".test.") || strings.Contains(name, ".spec.") || strings.HasPrefix(name, "test-") && rest != ""
+}
+
+// granted reports whether the user's own words name every one of the guards and
+// none is a test: then changing them is the task.
+func granted(guards []Guard, words string) bool {
+	for _, g := range guards {
+		if g.Kind != GuardManifest && g.Kind != GuardConfig || !strings.Contains(words, path.Base(g.Path)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+package verify_test
+
+import (
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate/verify"
+)
+
+var project = verify.Facts{Projects: []verify.Project{{Dir: "p", Manifests: []string{"package.json"}, RunFiles: []string{"p/scripts/check.sh"}}}}
+
+// ran is a check of project p: what its runner counted, and its exit code.
+func ran(passed, failed, skipped, code int) verify.Ran {
+	runner := verify.NodeTest
+	if passed+failed+skipped == 0 {
+		runner = verify.ExitCode
+	}
+	return verify.Ran{Check: verify.Check{Name: "npm run test (p)", Group: "p"}, Command: contract.Command{ExitCode: code},
+		Count: verify.Count{Runner: runner, Passed: passed, Failed: failed, Skipped: skipped}}
+}
+
+func says(code int, stderr string) verify.Ran {
+	r := ran(0, 0, 0, code)
+	r.Command.Stderr = stderr
+	return r
+}
+
+func changes(paths ...string) []contract.Change {
+	var out []contract.Change
+	for _, p := range paths {
+		op := contract.ChangeModified
+		switch p[0] {
+		case '+':
+			op, p = contract.ChangeAdded, p[1:]
+		case '-':
+			op, p = contract.ChangeDeleted, p[1:]
+		}
+		out = append(out, contract.Change{Path: p, Op: op})
+	}
+	return out
+}
+
+func TestJudge(t *testing.T) {
+	one := func(r verify.Ran) []verify.Ran { return []verify.Ran{r} }
+	good, bad := one(ran(3, 0, 0, 0)), one(ran(2, 1, 0, 1))
+	for name, c := range map[string]struct {
+		profile             contract.VerifyProfile
+		changes             []contract.Change
+		words               string
+		held, after, before []verify.Ran
+		sent                []verify.Ran
+		cut                 bool
+		want                contract.VerificationStatus
+		says                string
+	}{
+		"an honest fix":                        {changes: changes("p/a.js"), held: good, before: bad, want: "pass"},
+		"an honest fix with a new test":        {changes: changes("p/a.js", "+p/b.test.js"), held: good, after: one(ran(4, 0, 0, 0)), before: bad, want: "pass", says: "the task added the test p/b.test.js"},
+		"a manifest changed, and all is well":  {changes: changes("p/a.js", "p/package.json"), held: good, after: good, before: good, want: "pass", says: "the task changed the manifest p/package.json"},
+		"a failing test":                       {changes: changes("p/a.js"), held: bad, want: "fail", says: "exit code 1"},
+		"a failure that the script swallowed":  {changes: changes("p/a.js"), held: one(ran(2, 1, 0, 0)), want: "fail"},
+		"no check":                             {changes: changes("p/a.js"), want: "unknown", says: "no check was found for p"},
+		"a command that is not there":          {changes: changes("p/a.js"), held: one(ran(0, 0, 0, 127)), want: "unknown", says: "could not be run"},
+		"a box that failed":                    {changes: changes("p/a.js"), held: one(ran(0, 0, 0, -1)), want: "unknown", says: "could not be run"},
+		"killed":                               {changes: changes("p/a.js"), held: one(ran(0, 0, 0, 137)), want: "fail"},
+		"none":                                 {profile: "none", sent: one(says(0, "")), want: "unknown", says: "no verification was asked for"},
+		"none, and a command that fails":       {profile: "none", sent: one(says(1, "")), want: "fail", says: "a command of the sender's failed"},
+		"the sender's command adds":            {changes: changes("p/a.js"), held: good, before: good, sent: one(says(1, "")), want: "fail"},
+		"the sender's command replaces no":     {changes: changes("p/a.js"), held: one(says(0, "")), sent: one(says(0, "")), want: "unknown", says: "no number of tests"},
+		"an exit code only":                    {changes: changes("p/a.js"), held: one(says(0, "")), want: "unknown", says: "gave an exit code and no number of tests"},
+		"all skipped":                          {changes: changes("p/a.js"), held: one(ran(0, 0, 3, 0)), before: good, want: "unknown", says: "no number of tests"},
+		"fewer ran than before":                {changes: changes("p/a.js"), held: one(ran(1, 0, 0, 0)), before: bad, want: "unknown", says: "ran 1 tests; before the change it ran 3"},
+		"edited tests that the code needs":     {changes: changes("p/a.test.js"), held: bad, after: good, want: "unknown", says: "passes only with what the task itself changed"},
+		"edited tests beside a fix":            {changes: changes("p/a.js", "p/a.test.js"), held: good, after: good, before: bad, want: "pass", says: "the task changed the test p/a.test.js"},
+		"edited tests that are fewer":          {changes: changes("p/a.js", "p/a.test.js"), held: good, after: one(ran(1, 0, 0, 0)), before: bad, want: "unknown", says: "ran 1 tests"},
+		"skipped tests":                        {changes: changes("p/a.js", "p/a.test.js"), held: good, after: one(ran(3, 0, 1, 0)), before: good, want: "unknown", says: "skips 1 tests"},
+		"deleted tests":                        {changes: changes("p/a.js", "-p/a.test.js"), held: good, after: good, before: good, want: "unknown", says: "the task deleted the test p/a.test.js"},
+		"a fake tool":                          {changes: changes("+p/node_modules/.bin/node"), held: good, after: good, before: good, want: "unknown", says: "tool or dependency p/node_modules/.bin/node"},
+		"a module that hides python's":         {changes: changes("+p/unittest.py"), held: good, after: good, before: good, want: "unknown", says: "p/unittest.py"},
+		"a manifest that says what to run":     {changes: changes("p/package.json"), held: bad, after: one(says(0, "")), want: "unknown", says: "with what the base judges by"},
+		"asked for, yet without tests":         {changes: changes("p/package.json"), words: "set test in package.json", held: bad, after: one(says(0, "")), want: "unknown"},
+		"asked for":                            {changes: changes("p/package.json"), words: "set test in package.json", held: one(ran(2, 1, 0, 1)), after: good, before: bad, want: "pass", says: "what the user asked to change decides here"},
+		"a test's name is no leave to edit it": {changes: changes("p/a.test.js"), words: "make a.test.js pass", held: bad, after: good, want: "unknown"},
+		"a check's script":                     {changes: changes("p/scripts/check.sh"), held: bad, after: good, want: "unknown", says: "check script p/scripts/check.sh"},
+		"tests of the task's own only":         {changes: changes("p/a.js", "+p/a.test.js"), held: one(says(0, "")), after: one(ran(2, 0, 0, 0)), want: "unknown", says: "the 2 tests that passed are the task's own"},
+		"a new test that fails":                {changes: changes("p/a.js", "+p/a.test.js"), held: good, after: bad, before: good, want: "fail"},
+		"a dependency only the task had":       {changes: changes("p/a.js"), held: one(says(1, "Error: Cannot find module 'left-pad'")), before: bad, want: "fail", says: "missing: Cannot find module 'left-pad'"},
+		"a dependency that the base lacks":     {changes: changes("p/a.js"), held: one(says(1, "Cannot find module 'x'")), before: one(says(1, "Cannot find module 'x'")), want: "unknown", says: "a dependency is missing here"},
+		"a dependency that a manifest adds":    {changes: changes("p/a.js", "p/package.json"), held: one(says(1, "Cannot find module 'x'")), after: one(says(1, "Cannot find module 'x'")), want: "unknown", says: "install what the lock file names"},
+		"not all was looked at":                {changes: changes("p/a.js"), held: good, before: good, cut: true, want: "unknown", says: "only a part"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := verify.Evidence{Profile: c.profile, Tree: "t", Base: project, Facts: project, Words: c.words, Held: c.held, After: c.after, Before: c.before, Sent: c.sent, Cut: c.cut}
+			if c.profile == "" {
+				e.Profile = contract.VerifyStandard
+			}
+			e.Guards = verify.Guards(e.Base, c.changes)
+			v := verify.Judge(e)
+			if v.Status != c.want {
+				t.Errorf("%s: %s; want %s", v.Status, v.Reason, c.want)
+			}
+			if words := v.Reason + "\n" + strings.Join(v.Said, "\n"); !strings.Contains(words, c.says) || v.Status != "pass" && v.Reason == "" {
+				t.Errorf("it says %q; want %q", words, c.says)
+			}
+			if (len(c.after) > 0) != (len(e.Guards) > 0) {
+				t.Errorf("the case has %d guards and %d checks after", len(e.Guards), len(c.after))
+			}
+		})
+	}
+}
+
+func TestProjectsThatWereTouchedAllNeedTests(t *testing.T) {
+	f := verify.Facts{Projects: []verify.Project{{Dir: "p", Manifests: []string{"package.json"}}, {Dir: "q", Manifests: []string{"package.json"}}}}
+	v := verify.Judge(verify.Evidence{Profile: "smoke", Facts: f, Held: []verify.Ran{ran(3, 0, 0, 0)}, Before: []verify.Ran{ran(3, 0, 0, 0)}})
+	if v.Status != "unknown" || !strings.Contains(v.Reason, "no check was found for q") {
+		t.Fatalf("%+v", v)
+	}
+}
+
+func TestGuards(t *testing.T) {
+	for path, want := range map[string]verify.GuardKind{
+		"p/src/a.js": "", "p/README.md": "", "p/a.go": "", "p/latest.js": "", "p/contest/a.js": "", "p/attest.py": "", "p/protest_x.py": "",
+		"p/a.test.ts": "test", "p/a.spec.tsx": "test", "p/test.js": "test", "p/x_test.go": "test", "p/test_x.py": "test", "p/conftest.py": "test", "p/tests/helper.py": "test",
+		"p/testdata/in.txt": "test", "p/__snapshots__/a.snap": "test", "tests": "test",
+		"p/package.json": "manifest", "p/package-lock.json": "manifest", "p/src/package.json": "manifest", "p/go.mod": "manifest", "p/GNUmakefile": "manifest", "p/requirements-dev.txt": "manifest",
+		"p/vitest.config.ts": "config", "p/tsconfig.base.json": "config", "p/.npmrc": "config", "p/pytest.ini": "config", "p/.cargo/config.toml": "config",
+		"p/scripts/check.sh": "script", "p/node_modules/.bin/node": "tool", "p/vendor/x/y.go": "tool", "p/sitecustomize.py": "tool", "p/unittest/__init__.py": "tool", "p/x.pth": "tool",
+	} {
+		got := verify.GuardKind("")
+		if g := verify.Guards(project, changes(path)); len(g) == 1 {
+			got = g[0].Kind
+		}
+		if got != want {
+			t.Errorf("%s: %q; want %q", path, got, want)
+		}
+	}
+}
