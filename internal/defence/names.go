@@ -20,6 +20,8 @@ const (
 	// ApprovalConsole: only the console's own session and the owner's own program
 	// on the machine answer approvals. Row 22.
 	ApprovalConsole Name = "approval-console"
+)
+
 // Row 46: a model that cheats its verification.
 const (
 	CheckBase         Name = "verify-base"         // the base's tests, manifests, configuration and tools judge the change
