@@ -21,6 +21,7 @@ import (
 type promptResult struct {
 	Run        string       `json:"run"`
 	Status     string       `json:"status"`
+	Verified   string       `json:"verified"` // pass, fail or unknown
 	Summary    string       `json:"summary"`
 	Document   string       `json:"document"`
 	Tasks      []promptTask `json:"tasks"`
@@ -34,15 +35,33 @@ type promptTask struct {
 	Goal         string `json:"goal"`
 	Status       string `json:"status"`
 	Verification string `json:"verification"`
+	// Tests is how many tests ran with what the base judges by, Said what the
+	// task changed of that, Reason why it is not verified.
+	Tests  int      `json:"tests"`
+	Said   []string `json:"said"`
+	Reason string   `json:"reason"`
 }
 
 func resultOf(r api.Run) promptResult {
-	out := promptResult{Run: r.ID, Status: string(r.Status), Summary: r.Summary, Document: r.Document,
+	out := promptResult{Run: r.ID, Status: string(r.Status), Verified: verdict(r.Verified), Summary: r.Summary, Document: r.Document,
 		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}}
 	for _, t := range r.Tasks {
-		out.Tasks = append(out.Tasks, promptTask{t.ID, string(t.Kind), t.Goal, t.Status, string(t.Verification)})
+		p := promptTask{ID: t.ID, Kind: string(t.Kind), Goal: t.Goal, Status: t.Status, Verification: string(t.Verification), Said: []string{}}
+		if t.Result != nil {
+			v := t.Result.Verification
+			p.Tests, p.Said, p.Reason = v.Tests, append(p.Said, v.Said...), v.Reason
+		}
+		out.Tasks = append(out.Tasks, p)
 	}
 	return out
+}
+
+// verdict is a run's verification; one that has not been judged is unknown.
+func verdict(v contract.VerificationStatus) string {
+	if v == "" {
+		v = contract.VerificationUnknown
+	}
+	return string(v)
 }
 
 func promptCmd() *cobra.Command {

@@ -279,11 +279,18 @@ func (t TaskView) evidence() string {
 	}
 	verdict := fmt.Sprintf("Verification (%s): **%s**", r.Verification.Profile, r.Verification.Status)
 	if r.Verification.Reason != "" {
-		verdict += ", " + line(r.Verification.Reason, maxLine)
+		verdict += ", " + line(r.Verification.Reason, 2*maxLine)
 	}
 	fmt.Fprintf(&b, "  - %s\n", verdict)
+	said := r.Verification.Said
+	for _, s := range said[:min(10, len(said))] {
+		fmt.Fprintf(&b, "  - Judges itself: %s\n", line(s, maxLine))
+	}
+	if more := len(said) - 10; more > 0 {
+		fmt.Fprintf(&b, "  - … and %d more of these\n", more)
+	}
 	for _, c := range r.Verification.Checks[:min(10, len(r.Verification.Checks))] {
-		b.WriteString(command(fmt.Sprintf("Check %s: %s,", line(c.Name, 80), c.Status), c.Command))
+		b.WriteString(command(fmt.Sprintf("Check %s: %s,%s", line(c.Name, 80), c.Status, tests(c)), c.Command))
 	}
 	if r.Head != "" {
 		fmt.Fprintf(&b, "  - Checkpoint %s\n", code(r.Head[:min(12, len(r.Head))]))
@@ -292,6 +299,21 @@ func (t TaskView) evidence() string {
 		fmt.Fprintf(&b, "  - Refused network: %s\n", line(strings.Join(r.Egress.Denied, ", "), maxLine))
 	}
 	return b.String()
+}
+
+// tests is how many tests a check ran, and who says so.
+func tests(c contract.Check) string {
+	if c.Runner == "" {
+		return ""
+	}
+	if c.Ran+c.Skipped == 0 {
+		return " no test counted,"
+	}
+	s := fmt.Sprintf(" %d %s by %s", c.Ran, plural(c.Ran, "test"), line(c.Runner, 40))
+	if c.Skipped > 0 {
+		s += fmt.Sprintf(" and %d skipped", c.Skipped)
+	}
+	return s + ","
 }
 
 // command shows a command with its exit code, and the end of its output when
