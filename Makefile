@@ -1,5 +1,6 @@
 # make up      everything on this machine: sets up, builds, starts, prints a link
 # make test    everything that can fail: Go with -race, Vitest, real browsers
+# make attack  each attack with its defences off, with each alone, and with all on
 SHELL := /bin/bash
 # The guest runs in boxes that have no C library.
 export CGO_ENABLED := 0
@@ -10,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-computers test-desktop test-browser chaos lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-computers test-desktop test-browser attack chaos lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -62,8 +63,16 @@ test-desktop: desktop/node_modules/.package-lock.json
 test-browser: build desktop/node_modules/.package-lock.json
 	cd test/browser && timeout --kill-after=20 600 node --test --test-timeout=240000
 
+# A build whose defences can be switched off (internal/defence); as root it
+# tries everything as an ordinary user as well.
+attack:
+	go vet -tags defenceswitches ./internal/... ./test/attack
+	set -o pipefail; go test -tags defenceswitches -count=1 -timeout 30m -run '^TestMatrix$$' -v ./test/attack | grep -v '^ *\(=== \|--- PASS\)'
+
+CHAOS ?= 10m
+
 chaos: build
-	CHOIR_CHAOS=10m CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -v ./test/chaos
+	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -v ./test/chaos
 
 lint: lint-go lint-desktop
 

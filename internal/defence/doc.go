@@ -4,9 +4,10 @@
 //
 // Code that defends asks Off with a name from this package's list:
 //
-//	if !defence.Off(defence.EgressSNI) { … check … }
+//	if !defence.Off(defence.EgressServerName) { … check … }
 //
 // In what people run Off is a constant false that the compiler removes; only
 // the build tag defenceswitches, which nothing but the suite uses, makes it
-// look. TestReleaseHasNoSwitches keeps that true.
+// look: at a file on the host, and at the same file bound into each box, which a
+// guest reads before anything else. TestReleaseHasNoSwitches keeps that true.
 package defence

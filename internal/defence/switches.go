@@ -3,11 +3,12 @@
 package defence
 
 import (
-	"bufio"
 	"bytes"
 	"os"
-	"strings"
 )
+
+// Tag is the build tag of this build's kind; tests build what they start with it.
+const Tag = "defenceswitches"
 
 // Env names the file that lists the defences that are off, one a line. It is
 // read at each question, so that a test can switch while the process runs.
@@ -16,25 +17,32 @@ const Env = "CHOIR_DEFENCES_OFF"
 // InBox is where a box of this build sees that file.
 const InBox = "/defences-off"
 
-// Off reports whether the suite has switched a defence off. "all" switches
-// every one off; "-name" keeps that one on.
+// Off reports whether the suite has switched a defence off.
 func Off(name Name) bool {
-	path := os.Getenv(Env)
-	if path == "" {
-		path = InBox
+	b, err := os.ReadFile(os.Getenv(Env))
+	if err != nil {
+		b, err = os.ReadFile(InBox)
 	}
-	b, err := os.ReadFile(path)
 	if err != nil {
 		return false
 	}
-	off := false
-	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
-		switch line := strings.TrimSpace(s.Text()); line {
-		case "all", string(name):
-			off = true
-		case "-" + string(name):
-			return false
+	for line := range bytes.Lines(b) {
+		if string(bytes.TrimSpace(line)) == string(name) {
+			return true
 		}
 	}
-	return off
+	return false
+}
+
+// BoxArgs are arguments of bubblewrap that let boxes see what is off.
+func BoxArgs() []string {
+	if path := os.Getenv(Env); path != "" {
+		return []string{"--ro-bind", path, InBox}
+	}
+	return nil
+}
+
+// LauncherEnv is what a launcher, which has no environment else, needs of it.
+func LauncherEnv() []string {
+	return []string{Env + "=" + os.Getenv(Env)}
 }

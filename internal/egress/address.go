@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // Resolver turns a name into addresses, on the host.
@@ -83,7 +85,7 @@ func (p *Proxy) addresses(ctx context.Context, t Target) ([]netip.AddrPort, erro
 	var out []netip.AddrPort
 	for _, ip := range ips {
 		ap := netip.AddrPortFrom(ip.Unmap(), t.Port)
-		if !slices.Contains(p.opt.AllowPrivate, ap) && (!public(ap.Addr()) || slices.Contains(own, ap.Addr())) {
+		if !slices.Contains(p.opt.AllowPrivate, ap) && !defence.Off(defence.EgressAddresses) && (!public(ap.Addr()) || slices.Contains(own, ap.Addr())) {
 			return nil, fmt.Errorf("%w (%s)", errAddress, ap.Addr())
 		}
 		out = append(out, ap)

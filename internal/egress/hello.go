@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 const (
@@ -119,7 +121,9 @@ func serverName(body []byte) (string, error) {
 			}
 			name = string(host)
 		case 0xfe0d: // encrypted_client_hello
-			return "", errECH
+			if !defence.Off(defence.EgressHello) {
+				return "", errECH
+			}
 		}
 	}
 	if !ext.ok {
@@ -131,6 +135,9 @@ func serverName(body []byte) (string, error) {
 // checkName compares the server name with the host that was allowed. For an
 // address there must be none, since TLS has no name for it.
 func checkName(t Target, name string) error {
+	if defence.Off(defence.EgressServerName) {
+		return nil
+	}
 	if t.IP.IsValid() {
 		if name != "" {
 			return fmt.Errorf("the TLS server name %q was sent to an address", clip(name, 80))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 )
 
 // Rule lets a box reach one host, or all names below a suffix, on one port.
@@ -39,8 +40,11 @@ func ParseRule(s string) (Rule, error) {
 
 // Match reports whether the rule lets a box reach the target.
 func (r Rule) Match(t Target) bool {
-	if t.Port != r.port || t.IP.IsValid() != r.ip.IsValid() {
+	if t.Port != r.port && !defence.Off(defence.EgressPorts) || t.IP.IsValid() != r.ip.IsValid() {
 		return false
+	}
+	if r.suffix && defence.Off(defence.EgressSuffix) {
+		return strings.HasSuffix(t.Host, r.host)
 	}
 	if r.suffix {
 		return strings.HasSuffix(t.Host, "."+r.host)
@@ -69,7 +73,7 @@ type Policy struct {
 
 // Allows returns the rule that lets a box reach the target.
 func (p Policy) Allows(t Target) (Rule, bool) {
-	if p.Err != nil {
+	if p.Err != nil && !defence.Off(defence.EgressFailed) {
 		return Rule{}, false
 	}
 	for _, r := range p.Rules {

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // Target is a host and port as a box asked for them, in the one spelling that
@@ -77,18 +79,21 @@ func splitPort(s string) (host string, port uint16, err error) {
 // canonical checks a host name or IPv4 address and gives its one spelling.
 func canonical(host string) (string, netip.Addr, error) {
 	for _, r := range host {
-		if r <= ' ' || r == 0x7f || strings.ContainsRune(`/\@?#%&"'<>()[]{}|^,;:*+=!$`+"`", r) {
+		if !defence.Off(defence.EgressCharacters) && (r <= ' ' || r == 0x7f || strings.ContainsRune(`/\@?#%&"'<>()[]{}|^,;:*+=!$`+"`", r)) {
 			return "", netip.Addr{}, fmt.Errorf("the host has the character %q", r)
 		}
 	}
-	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, "."))
-	if err != nil || name == "" {
-		return "", netip.Addr{}, errors.New("the host is not a valid name")
-	}
-	name = strings.ToLower(name)
-	// Some inputs become names that are themselves not valid, or yet another.
-	if again, err := idna.Lookup.ToASCII(name); err != nil || again != name || !utf8.ValidString(host) {
-		return "", netip.Addr{}, errors.New("the host is not a valid name")
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	if !defence.Off(defence.EgressNames) {
+		ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, "."))
+		if err != nil || ascii == "" {
+			return "", netip.Addr{}, errors.New("the host is not a valid name")
+		}
+		name = strings.ToLower(ascii)
+		// Some inputs become names that are themselves not valid, or yet another.
+		if again, err := idna.Lookup.ToASCII(name); err != nil || again != name || !utf8.ValidString(host) {
+			return "", netip.Addr{}, errors.New("the host is not a valid name")
+		}
 	}
 	if len(name) > 253 {
 		return "", netip.Addr{}, errors.New("the host is too long")
@@ -104,6 +109,9 @@ func canonical(host string) (string, netip.Addr, error) {
 	// 2130706433 mean loopback to some and a name to others.
 	if last := labels[len(labels)-1]; numeric(last) {
 		ip, err := netip.ParseAddr(name)
+		if defence.Off(defence.EgressSpelling) && err != nil {
+			return name, netip.Addr{}, nil
+		}
 		if err != nil || !ip.Is4() {
 			return "", netip.Addr{}, errors.New("the address is not written as four decimal numbers")
 		}

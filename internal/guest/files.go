@@ -10,10 +10,12 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -25,7 +27,13 @@ func (g *server) files(w http.ResponseWriter, r *http.Request) {
 		writeError(w, fault.New("guest.Files", fault.Invalid, "", fmt.Errorf("%.80q is no path below the root", name)))
 		return
 	}
-	root, err := os.OpenRoot(g.spec.Root)
+	at := g.spec.Root
+	if defence.Off(defence.GuestBeneath) {
+		if there, err := filepath.EvalSymlinks(filepath.Join(at, name)); err == nil {
+			at, name = "/", there[1:]
+		}
+	}
+	root, err := os.OpenRoot(at)
 	if err != nil {
 		writeError(w, fileError(err))
 		return

@@ -17,6 +17,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/guest/early"
 	"choir.dev/choiros/internal/tether"
 )
@@ -126,7 +127,7 @@ func harden() error {
 	if early.Err != nil {
 		return fmt.Errorf("make this process undumpable: %w", early.Err)
 	}
-	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
+	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); (err != nil || dumpable != 0) && !defence.Off(defence.GuestUndumpable) {
 		return errors.New("this process can be read by others in the box (guest/early was not linked first)")
 	}
 	if os.Getpid() != 1 {
@@ -136,8 +137,10 @@ func harden() error {
 		return errors.New("not on the main thread")
 	}
 	// Whatever the driver left open is for this process alone.
-	if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("keep descriptors from children: %w", err)
+	if !defence.Off(defence.GuestDescriptors) {
+		if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			return fmt.Errorf("keep descriptors from children: %w", err)
+		}
 	}
 	unix.Umask(0o022)
 	debug.SetMemoryLimit(128 << 20)
@@ -170,7 +173,7 @@ func limit(spec Spec) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return fmt.Errorf("limit open files: %w", err)
 	}
-	if spec.FileBytes > 0 {
+	if spec.FileBytes > 0 && !defence.Off(defence.BoxFileSize) {
 		return set("file size", unix.RLIMIT_FSIZE, uint64(spec.FileBytes))
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -131,6 +132,9 @@ func (r Runner) command(req ExecRequest) (*exec.Cmd, error) {
 		return nil, fault.New(op, fault.NotFound, "", fmt.Errorf("no directory %s in the box", dir))
 	}
 	env := flatten(r.Env, req.Env)
+	if defence.Off(defence.GuestEnvironment) {
+		env = append(os.Environ(), env...)
+	}
 	path, err := lookPath(req.Argv[0], dir, env)
 	if err != nil {
 		return nil, fault.New(op, fault.NotFound, "", err)

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // Frame layout of the multiplexer: version, type, flags (2), stream (4), length (4).
@@ -93,11 +95,11 @@ func (g *guard) frame() error {
 		}
 		g.body = length
 	case framePing:
-		if flags&flagSYN != 0 && !g.pings.take() {
+		if flags&flagSYN != 0 && !g.pings.take() && !defence.Off(defence.TetherPings) {
 			return fmt.Errorf("tether: too many pings")
 		}
 	}
-	if kind <= frameWindow && flags&flagSYN != 0 && !g.opens.take() {
+	if kind <= frameWindow && flags&flagSYN != 0 && !g.opens.take() && !defence.Off(defence.TetherOpens) {
 		return fmt.Errorf("tether: streams are opened faster than %v in a second", g.limits.OpensPerSecond)
 	}
 	return nil

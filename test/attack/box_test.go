@@ -258,6 +258,17 @@ func TestRow14Guest(t *testing.T) {
 	killBeating(t, beat)
 }
 
+// victim is a process that nothing protects, until the test ends.
+func victim(t *testing.T) (pid string) {
+	t.Helper()
+	cmd := exec.Command(sandboxtest.Probe(t), "sleep", "5m")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return strconv.Itoa(cmd.Process.Pid)
+}
+
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
 // killBeating ends the control's daemon, which is found by its argument.

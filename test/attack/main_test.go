@@ -168,6 +168,7 @@ type exit struct {
 	dialled  []string
 	decided  []contract.EgressDecided
 	answers  func(host string, n int) []netip.Addr
+	proxy    *egress.Proxy
 	handler  http.Handler
 }
 
@@ -219,8 +220,15 @@ func newExit(t *testing.T, rules ...string) *exit {
 			t.Errorf("close the egress proxy: %v", err)
 		}
 	})
-	x.handler = p.Handler(egress.Scope{CID: contract.NewCID(), Box: "attack", Kind: contract.BoxTask}, egress.Policy{Profile: contract.EgressCustom, Rules: parsed})
+	x.proxy = p
+	x.serve(t, contract.BoxTask, egress.Policy{Profile: contract.EgressCustom, Rules: parsed})
 	return x
+}
+
+// serve makes x the exit of one box under a policy.
+func (x *exit) serve(t *testing.T, kind contract.BoxKind, policy egress.Policy) {
+	t.Helper()
+	x.handler = x.proxy.Handler(egress.Scope{CID: contract.NewCID(), Box: "attack", Kind: kind}, policy)
 }
 
 func (x *exit) box(t *testing.T, e *sandboxtest.Env) *guest.Client {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // Guest reports whether this process was started as a guest.
@@ -22,8 +24,10 @@ func init() {
 	}
 	// From here on no other process of the same user can read or write this
 	// one's memory or take its descriptors.
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0, 0, 0, 0); errno != 0 {
-		Err = errno
+	if !defence.Off(defence.GuestUndumpable) {
+		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0, 0, 0, 0); errno != 0 {
+			Err = errno
+		}
 	}
 	// The main goroutine keeps the main thread: the kernel gives orphans to it,
 	// and a thread that starts no processes can tell orphans from children.

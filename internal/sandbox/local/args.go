@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/launch"
@@ -119,9 +120,9 @@ func checkMount(m sandbox.Mount) error {
 func (d *Driver) commonArgs() []string {
 	args := []string{
 		"--unshare-user", "--uid", "1000", "--gid", "1000",
-		"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", "choir", "--die-with-parent", "--as-pid-1", "--new-session",
-		"--cap-drop", "ALL", "--clearenv",
+		"--cap-drop", "ALL",
 		"--seccomp", strconv.Itoa(seccompFD), "--info-fd", strconv.Itoa(infoFD),
 		"--ro-bind", "/usr", "/usr",
 	}
@@ -148,8 +149,17 @@ func (d *Driver) commonArgs() []string {
 		args = append(args, "--ro-bind", dir, dir)
 	}
 	args = append(args, crash.BoxArgs()...)
+	args = append(args, defence.BoxArgs()...)
+	if !defence.Off(defence.BoxNetwork) {
+		args = append(args, "--unshare-net")
+	}
+	if !defence.Off(defence.BoxEnvironment) {
+		args = append(args, "--clearenv")
+	}
 	args = append(args, "--proc", "/proc")
-	args = append(args, d.maskProc(os.Geteuid() == 0)...)
+	if !defence.Off(defence.BoxProc) {
+		args = append(args, d.maskProc(os.Geteuid() == 0)...)
+	}
 	return append(args,
 		"--dev", "/dev", "--size", strconv.Itoa(64<<20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--size", strconv.Itoa(64<<20), "--perms", "0755", "--tmpfs", home,

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/process"
@@ -143,6 +144,11 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 		b.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
 		b.cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		b.cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	if defence.Off(defence.BoxEnvironment) {
+		b.cmd.Env = os.Environ()
+	} else if launcher {
+		b.cmd.Env = defence.LauncherEnv()
 	}
 	token := tether.NewToken()
 	given, err := json.Marshal(guest.Spec{
@@ -354,7 +360,7 @@ func (b *box) sweep() {
 
 // watch starts what may end the box.
 func (b *box) watch() {
-	if b.limits.WallTime > 0 {
+	if b.limits.WallTime > 0 && !defence.Off(defence.BoxWallTime) {
 		timer := time.AfterFunc(b.limits.WallTime-time.Since(b.begin), func() {
 			b.end(sandbox.TimedOut, fmt.Sprintf("it ran for %v", b.limits.WallTime))
 		})
@@ -378,7 +384,7 @@ func (b *box) watch() {
 			}
 		}
 	})
-	if b.limits.DiskBytes > 0 || b.limits.DiskInodes > 0 {
+	if (b.limits.DiskBytes > 0 || b.limits.DiskInodes > 0) && !defence.Off(defence.BoxDisk) {
 		b.disk = newSampler(b)
 		b.owned.Go(b.disk.run)
 	}

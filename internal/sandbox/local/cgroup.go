@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -220,6 +221,12 @@ func (c *cgroups) make(name string, l sandbox.Limits) (*group, error) {
 			return fmt.Errorf("limit the box's %s: %w", controller, err)
 		}
 		return nil
+	}
+	if defence.Off(defence.BoxMemory) {
+		l.MemoryBytes = 1 << 40
+	}
+	if defence.Off(defence.BoxProcesses) {
+		l.Pids = 1 << 20
 	}
 	memory, pids := strconv.FormatInt(l.MemoryBytes, 10), strconv.Itoa(l.Pids)
 	var err error

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // binaries are built once for each test process, into one directory.
@@ -38,7 +40,7 @@ func binary(t testing.TB, pkg string) string {
 		binaries.dir = dir
 	}
 	path := filepath.Join(binaries.dir, filepath.Base(pkg))
-	cmd := exec.Command("go", "build", "-o", path, pkg)
+	cmd := exec.Command("go", "build", "-tags="+defence.Tag, "-o", path, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", pkg, err, out)

@@ -58,11 +58,11 @@ func init() {
 		if err != nil {
 			return err
 		}
-		if err := syscall.PtraceAttach(pid); err != nil {
-			return err
+		// Seizing doesn't stop the process; it is let go when this one ends.
+		if _, _, errno := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0); errno != 0 {
+			return errno
 		}
 		fmt.Println("attached")
-		_ = syscall.PtraceDetach(pid)
 		return nil
 	}
 	probes["vm-read"] = func(args []string) error {
@@ -269,6 +269,8 @@ func call(args []string) error {
 		}
 		// High bits set: the kernel ignores them, and so must not the filter.
 		raw(unix.SYS_IOCTL, pts.Fd(), uintptr(unix.TIOCSTI)|1<<32, p)
+	case "tiocsti-own": // into the terminal that this process was given
+		raw(unix.SYS_IOCTL, 0, uintptr(unix.TIOCSTI)|1<<32, p)
 	case "vsock":
 		raw(unix.SYS_SOCKET, unix.AF_VSOCK, unix.SOCK_STREAM, 0)
 	case "alg":

@@ -1,0 +1,49 @@
+package defence
+
+// The proxy that lets boxes out (internal/egress).
+const (
+	EgressRules      Name = "egress.rules"       // rows 1, 5: a box reaches, and has resolved, what a rule allows
+	EgressCharacters Name = "egress.characters"  // row 2: a host has no byte that another reader would stop at
+	EgressNames      Name = "egress.names"       // row 2: a host is a valid name
+	EgressServerName Name = "egress.server-name" // row 3: the TLS server name is the host that was asked for
+	EgressHello      Name = "egress.hidden-name" // row 3: a ClientHello that hides the server's name is refused
+	EgressTLS        Name = "egress.tls"         // row 3: what is not TLS is refused where no rule says tcp://
+	EgressAddresses  Name = "egress.addresses"   // row 6: names that resolve to private addresses are refused
+	EgressSpelling   Name = "egress.spelling"    // row 6: an address has one spelling
+	EgressFailed     Name = "egress.failed"      // row 9: a policy that could not be loaded denies
+	EgressKinds      Name = "egress.kinds"       // row 9: kinds of box that have no network get none, whatever the policy
+	EgressSuffix     Name = "egress.suffix"      // row 10: a suffix begins at a dot
+	EgressPorts      Name = "egress.ports"       // row 10: a rule is for one port
+	EgressMethod     Name = "egress.method"      // row 8: nothing but CONNECT is served
+)
+
+// What a box is (internal/sandbox/local) and its first process (internal/guest).
+const (
+	BoxNetwork       Name = "box.network"       // rows 5, 8, 17: a network namespace of its own
+	GuestEnvironment Name = "guest.environment" // row 17: commands get the variables that the guest lists
+	BoxEnvironment   Name = "box.environment"   // row 17: no variable of the host
+	BoxUsers         Name = "box.users"         // row 17: no further user namespaces (seccomp)
+	BoxCalls         Name = "box.calls"         // row 17: system calls that nothing in a box needs (seccomp)
+	BoxFamilies      Name = "box.families"      // row 17: socket families that nothing in a box needs (seccomp)
+	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
+	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered
+	BoxMemory        Name = "box.memory"        // row 13: the memory of all its processes
+	BoxProcesses     Name = "box.processes"     // row 13: how many processes
+	BoxDisk          Name = "box.disk"          // row 13: what it writes, sampled
+	BoxFileSize      Name = "box.file-size"     // row 13: the size of one file
+	BoxWallTime      Name = "box.wall-time"     // row 13: how long it lives
+	GuestUndumpable  Name = "guest.undumpable"  // row 14: no process of the box reads or writes the guest
+	GuestDescriptors Name = "guest.descriptors" // row 14: commands inherit none of the guest's descriptors
+	GuestKill        Name = "guest.kill"        // row 14: a cancelled command leaves no descendant behind
+	GuestBeneath     Name = "guest.beneath"     // row 11: files are opened beneath the root, whatever links are there
+	GuestOutput      Name = "guest.output"      // row 13: a command's output is bounded
+)
+
+// The pipe between a box and the host (internal/tether).
+const (
+	TetherToken Name = "tether.token" // row 15: a token opens one session
+	TetherProof Name = "tether.proof" // row 15: each end proves its role with the token
+	TetherPings Name = "tether.pings" // row 15: pings are counted
+	TetherOpens Name = "tether.opens" // row 15: how fast streams are opened
+	TetherBody  Name = "tether.body"  // row 15: a request's body is bounded
+)

@@ -1,0 +1,74 @@
+package attack_test
+
+const (
+	whyBrowser = "it takes a browser, whose page is driven from JavaScript"
+	whyPower   = "what is attacked is time and power, not a check that can be switched"
+	whyRefused = "it is a parser's strictness, tried with many inputs beside the code"
+	whySeams   = "it takes that package's own playing of both ends"
+	whyWhole   = "it takes a whole computer and a model, and no single check can be switched off to let it through"
+)
+
+// elsewhere lists what other tests hold; TestTableIsTrue looks that they exist.
+var elsewhere = []Elsewhere{
+	{2, "odd bytes in a SOCKS host, in a real box", "test/attack/egress_test.go", "TestRow02NULInHost", whyRefused},
+	{3, "a ClientHello over many records, in odd lengths", "internal/egress/hello_internal_test.go", "TestReadHello", whyRefused},
+	{6, "every private block, every spelling, and answers that change", "test/attack/egress_test.go", "TestRow06PrivateAddresses", whyRefused},
+	{7, "each tunnel is under a rule of its box, decided on record and measured", "internal/egress/proxy_test.go", "TestDecisionThatCannotBeRecordedRefuses", "the channel to an allowed host can't be closed, only kept narrow and seen"},
+	{9, "a source of policy that fails denies everything", "internal/egress/sources_test.go", "TestASourceThatFailsDeniesEverything", whySeams},
+	{10, "case, trailing dots, punycode, empty labels", "internal/egress/target_test.go", "TestParseTarget", whyRefused},
+	{11, "races against the guest's reader", "test/attack/box_test.go", "TestRow11Paths", "a race is not a switch"},
+	{12, "hooks, filters, fsmonitor, sshCommand, nested repositories, alternates, bombs", "test/attack/row12_test.go", "TestRow12Repositories", "several settings are forced at once, and each repository needs some of them"},
+	{12, "a remote in a workspace grants nothing", "test/attack/row12_test.go", "TestRow12RemoteGrantsNothing", whyWhole},
+	{12, "bundles, packs and indexes that grow", "test/attack/row12_bombs_test.go", "TestRow12Bombs", whySeams},
+	{13, "a line of half a gigabyte, and a terminal full of yes", "test/attack/box_test.go", "TestRow13Exhaustion", "the bound is the shape of the stream: there is no unbounded way to switch to"},
+	{14, "what is left behind dies with its box", "test/attack/box_test.go", "TestRow14Guest", "the process namespace that kills it is what makes a box"},
+	{15, "huge frames, held streams, another box's handler, results that no box may post", "test/attack/tether_test.go", "TestRow15Tether", "what stops it is also the multiplexer's own arithmetic"},
+	{15, "the id of an event to come", "test/attack/row15_test.go", "TestRow15DerivedIDs", whyWhole},
+	{16, "another user, source, time, spelling, size or type", "test/attack/tether_test.go", "TestRow16Events", whyRefused},
+	{19, "the sandbox engine's version", "internal/sandbox/local/doctor_test.go", "TestDoctor", "there is no runc and no VMM here to be old"},
+	{20, "a foreign page opens no socket and reads nothing", "test/browser/attacks.test.mjs", "20: a foreign page opens no socket and reads nothing", whyBrowser},
+	{21, "the dev server's paths, in a real dev server", "test/browser/attacks.test.mjs", "21: the dev server shows nothing but the desktop’s source", whyBrowser},
+	{22, "passkeys, cookies, frames, popups, images, forms, WebRTC", "test/browser/attacks.test.mjs", "22: nothing of a desktop outlives it or leaves it", whyBrowser},
+	{24, "one of many claims wins", "internal/identity/identity_test.go", "TestOneOfManyClaimsWins", "a race is not a switch"},
+	{31, "parallel calls can't overrun a budget", "internal/gateway/budget_test.go", "TestParallelCallsCannotOverrunABudget", "a race is not a switch"},
+	{32, "a model or provider that misbehaves", "internal/gateway/gateway_test.go", "TestModelThatMisbehaves", whySeams},
+	{34, "kill -9 anywhere, two control planes", "test/chaos/random_test.go", "TestRandomKills", whyPower},
+	{35, "acknowledged means synced", "internal/ledger/syscall_test.go", "TestAcknowledgedMeansSynced", whyPower},
+	{39, "the key is nowhere", "test/e2e/canary_test.go", "TestTheKeyIsNowhere", whyWhole},
+}
+
+// inapplicable lists what there is nothing to attack of.
+var inapplicable = []Inapplicable{
+	{4, "inside TLS nobody looks, so a Host header that differs from the server name is out of reach: docs/egress.md says so"},
+	{18, "no running box is ever cloned: a box begins with a new kernel view, token and entropy, and nothing resumes a snapshot of memory"},
+	{23, "a data directory has one account; there is no user B yet"},
+	{29, "there are no passkeys, mails or OAuth yet: sign-in is a claim link on the machine itself (see row 24)"},
+	{37, "there are no payments yet"},
+	{38, "there is no attestation yet"},
+	{40, "releases are not published yet; dependency caches are not shared between computers"},
+}
+
+// unwritten are rows that apply and that nothing in the suite tries yet.
+var unwritten = map[int]string{
+	25: "no row yet",
+	26: "no row yet",
+	27: "no row yet",
+	28: "no row yet",
+	30: "no row yet",
+	33: "no row yet",
+	36: "no row yet",
+	41: "no row yet",
+	42: "no row yet",
+	43: "no row yet",
+	44: "no row yet",
+	45: "no row yet",
+	46: "no row yet",
+	47: "no row yet",
+	48: "no row yet",
+	49: "no row yet",
+	50: "no row yet",
+	51: "no row yet",
+	52: "no row yet",
+	53: "no row yet",
+	54: "no row yet",
+}

@@ -1,0 +1,60 @@
+package attack_test
+
+import (
+	"slices"
+	"testing"
+
+	"choir.dev/choiros/internal/defence"
+)
+
+// Row is one way to do what a row of the list of attacks says, and the defences
+// that are named for it: with all of them off it works, and any one of them
+// alone stops it.
+type Row struct {
+	Number   int    // of the list
+	Attack   string // what is tried, in a clause
+	Defences []defence.Name
+	// Run tries it once, against whatever is switched on.
+	Run func(t *testing.T) Verdict
+	// NotAs names, for "root" or "user", why it can't be tried so: a key of cannot.
+	NotAs map[string]string
+	// Lacks returns a key of cannot when this machine has not got what it takes.
+	Lacks func(t *testing.T) string
+}
+
+// Verdict is what came of one try, and how that was seen.
+type Verdict struct {
+	Worked   bool
+	Evidence string
+}
+
+// cannot is the one place that says why a row is not tried as some user or on
+// some machine. Any other skip is a failure.
+var cannot = map[string]string{
+	"cgroups":    "an ordinary user has no writable memory and pids controllers unless systemd delegates them, and the computer's notes say so",
+	"root-files": "the kernel's own files are closed to an ordinary user by their modes",
+	"ptrace":     "this kernel or its policy lets no process trace another",
+	"calls":      "this kernel has not got the system call, or keeps it from everybody",
+}
+
+// rows is the matrix.
+func rows() []Row {
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows)
+	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
+	return all
+}
+
+// Elsewhere is a part of a row that a test beside the code holds.
+type Elsewhere struct {
+	Number int
+	What   string
+	File   string // of the repository
+	Test   string // its function, or the words of its title
+	Why    string // it is not in the matrix
+}
+
+// Inapplicable is a row, or a part of one, that has nothing to attack here.
+type Inapplicable struct {
+	Number int
+	Why    string
+}

