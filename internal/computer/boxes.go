@@ -25,7 +25,7 @@ func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, 
 	if err := c.note(ctx, "box.opened", contract.BoxOpened{Box: spec.ID, Kind: spec.Kind}); err != nil {
 		return nil, errors.Join(err, b.Kill())
 	}
-	c.own("watch of a box", func(ctx context.Context) error {
+	c.once("the watch of a box", func(ctx context.Context) error {
 		<-b.Done() // Close kills every box, so this ends before the computer has closed
 		c.host.proxy.CloseBox(spec.ID)
 		c.host.watch.Delete(spec.ID)
@@ -95,7 +95,7 @@ func (t taskBoxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Bo
 			release()
 			return nil, err
 		}
-		c.own("release of a snapshot", func(context.Context) error { <-b.Done(); release(); return nil })
+		c.once("the release of a snapshot", func(context.Context) error { <-b.Done(); release(); return nil })
 		return runBox{b}, nil
 	default:
 		return nil, fault.New("computer.boxes", fault.Invalid, "", errors.New("runs have no box of kind "+string(r.Kind)))

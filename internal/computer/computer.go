@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -19,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -41,9 +41,8 @@ type Computer struct {
 	themePoke chan struct{}
 	snaps     snapshots
 
-	ctx   context.Context // ends with the computer; what it started runs under it
-	stop  context.CancelFunc
-	tasks sync.WaitGroup
+	ctx      context.Context // ends with the computer; what it started runs under it
+	services *supervise.Tree
 
 	health health // of the desktop's page
 }
@@ -53,7 +52,8 @@ type Computer struct {
 // computer without a log is made anew under the given name.
 func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Computer, err error) {
 	c := &Computer{host: h, cid: cid, logger: h.Logger.With("computer", string(cid)), themePoke: make(chan struct{}, 1), snaps: snapshots{uses: map[string]int{}}}
-	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	c.services = c.newServices(ctx, serviceBackoff)
+	c.ctx = c.services.Context()
 	defer func() {
 		if err != nil {
 			err = fault.Wrap("wake "+string(cid), errors.Join(err, c.Close()))
@@ -153,25 +153,15 @@ func (c *Computer) claim(ctx context.Context, name string) error {
 // project keeps the state up to the log. What ends a projection is not an
 // event's fault: a full disk, say; it goes on when that has passed.
 func (c *Computer) project(ctx context.Context) error {
-	const longest = 10 * time.Second
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longest) {
-		before := c.state.Last()
+	for {
 		err := c.state.Project(ctx, c.log)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if c.state.Last() > before {
-			pause = 100 * time.Millisecond
-		}
 		if fault.Is(err, fault.DiskFull) && c.host.reserve.full(ctx) {
-			continue
+			continue // there is room again
 		}
-		c.logger.Warn("projection ended and will be tried again", "after", pause, "error", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
+		return err
 	}
 }
 
@@ -180,18 +170,6 @@ func isolation(driver string) string {
 		return "bubblewrap: own namespaces, seccomp, no network card"
 	}
 	return driver
-}
-
-// own runs f until the computer closes; an error that is not the end of the
-// context is logged, for nobody else is left to hear it.
-func (c *Computer) own(what string, f func(context.Context) error) {
-	c.tasks.Add(1)
-	go func() {
-		defer c.tasks.Done()
-		if err := f(c.ctx); err != nil && c.ctx.Err() == nil {
-			c.logger.Error(what+" ended", "error", err)
-		}
-	}()
 }
 
 // maintainEvery is how often an idle computer packs its history and drops the
@@ -246,7 +224,7 @@ func (c *Computer) Close() error {
 	if c.runs != nil {
 		errs = append(errs, c.runs.Close())
 	}
-	c.stop()
+	c.services.Stop()
 	if c.workspace != nil {
 		errs = append(errs, c.workspace.Close())
 	}
@@ -256,7 +234,7 @@ func (c *Computer) Close() error {
 	if c.log != nil {
 		errs = append(errs, c.log.Close())
 	}
-	c.tasks.Wait()
+	c.services.Close()
 	if c.state != nil {
 		errs = append(errs, c.state.Close())
 	}
@@ -294,7 +272,7 @@ func (c *Computer) Info(ctx context.Context) (api.Computer, error) {
 	}
 	return api.Computer{
 		ID: c.cid, Name: row.Name, State: state, Created: when(row.Created), Driver: row.Driver, Isolation: row.Isolation,
-		Notes: row.Notes, Sequence: c.log.Last(),
+		Notes: append(row.Notes, c.troubles()...), Sequence: c.log.Last(),
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -53,14 +54,16 @@ type Host struct {
 
 	mu     sync.Mutex
 	awake  map[contract.CID]*Computer
+	fallen map[contract.CID]error // why a computer was put to sleep
 	order  []contract.CID
+	falls  sync.WaitGroup
 	closed atomic.Bool
 }
 
 // NewHost prepares the parts that all computers share. Open wakes them.
 func NewHost(opts Options) (*Host, error) {
 	const op = "computer.NewHost"
-	h := &Host{Options: opts, awake: map[contract.CID]*Computer{},
+	h := &Host{Options: opts, awake: map[contract.CID]*Computer{}, fallen: map[contract.CID]error{},
 		modules: &modules{dir: opts.Dir.Path("cache", "node_modules"), source: opts.Source}}
 	var err error
 	if h.gateway, err = gateway.New(gateway.Options{
@@ -121,6 +124,7 @@ func (h *Host) Close() error {
 	awake := h.awake
 	h.awake = map[contract.CID]*Computer{}
 	h.mu.Unlock()
+	h.falls.Wait()
 	var errs []error
 	for _, c := range awake {
 		errs = append(errs, c.Close())
@@ -130,6 +134,25 @@ func (h *Host) Close() error {
 	return errors.Join(append(errs, h.proxy.Close())...)
 }
 
+// fell puts a computer to sleep whose own services go on failing. The others
+// are not touched; this one says why until it is woken again.
+func (h *Host) fell(c *Computer, err error) {
+	h.mu.Lock()
+	if h.closed.Load() || h.awake[c.cid] != c {
+		h.mu.Unlock()
+		return // it is being closed anyway
+	}
+	h.falls.Add(1)
+	defer h.falls.Done()
+	delete(h.awake, c.cid)
+	h.fallen[c.cid] = err
+	h.mu.Unlock()
+	c.logger.Error("the computer is put to sleep", "because", err)
+	if err := c.Close(); err != nil {
+		c.logger.Error("it did not fall asleep in order", "error", err)
+	}
+}
+
 // List implements control.Computers.
 func (h *Host) List(ctx context.Context) ([]api.Computer, error) {
 	h.mu.Lock()
@@ -137,9 +160,13 @@ func (h *Host) List(ctx context.Context) ([]api.Computer, error) {
 	h.mu.Unlock()
 	var out []api.Computer
 	for _, cid := range order {
-		c, err := h.get(cid)
-		if err != nil {
-			return nil, err
+		h.mu.Lock()
+		c, fallen := h.awake[cid], h.fallen[cid]
+		h.mu.Unlock()
+		if c == nil {
+			// One that fell does not hide the others.
+			out = append(out, api.Computer{ID: cid, Name: string(cid), State: api.StateBroken, Notes: []string{"It was put to sleep: " + oneLine(fault.Text(fallen))}})
+			continue
 		}
 		info, err := c.Info(ctx)
 		if err != nil {
@@ -164,6 +191,9 @@ func (h *Host) get(cid contract.CID) (*Computer, error) {
 	defer h.mu.Unlock()
 	if c := h.awake[cid]; c != nil {
 		return c, nil
+	}
+	if err := h.fallen[cid]; err != nil {
+		return nil, fault.New("computer.Get", fault.Unavailable, "Nothing acknowledged is lost. Start choir again to wake it; its log says more.", fmt.Errorf("computer %s was put to sleep: %w", cid, err))
 	}
 	return nil, fault.New("computer.Get", fault.NotFound, "Leave --computer out when there is only one.", errors.New("there is no computer "+string(cid)))
 }

@@ -69,7 +69,7 @@ func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
 	if k.count > 1 {
 		// The engine rolls forward by itself; the events that belong to it are
 		// appended by Recover, which waits for the call that found the box dead.
-		k.c.own("recovery of the workspace", k.c.workspace.Recover)
+		k.c.once("the recovery of the workspace", k.c.workspace.Recover)
 	}
 	return k.keeper, nil
 }

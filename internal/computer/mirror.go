@@ -132,7 +132,10 @@ func (m *mirror) follow(ctx context.Context) error {
 		m.followed = e.Sequence
 		m.mu.Unlock()
 	}
-	return nil
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.New("the log ended under it")
 }
 
 // done says that the document's file holds what was written up to a sequence.
@@ -158,10 +161,15 @@ func (m *mirror) run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		m.work.Lock()
-		m.pass(ctx, byUser(""), time.Since(m.last) >= mirrorLook, false)
-		m.work.Unlock()
+		m.beat(ctx)
 	}
+}
+
+// beat is one round of run.
+func (m *mirror) beat(ctx context.Context) {
+	m.work.Lock()
+	defer m.work.Unlock() // a panic must not leave it locked for the next start
+	m.pass(ctx, byUser(""), time.Since(m.last) >= mirrorLook, false)
 }
 
 // settle takes in what was edited, as by's, and writes what is due; with all,

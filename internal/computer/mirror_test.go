@@ -114,7 +114,8 @@ func newDesk(t testing.TB, b *bus.Bus, blobs *blob.Disk) *desk {
 func (d *desk) start() {
 	d.t.Helper()
 	c := &Computer{cid: d.cid, logger: slog.New(slog.DiscardHandler)}
-	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.services = c.newServices(d.t.Context(), time.Millisecond)
+	c.ctx = c.services.Context()
 	d.Computer = c
 	check := func(err error) {
 		if err != nil {
@@ -147,9 +148,9 @@ func (d *desk) start() {
 
 func (d *desk) end() {
 	d.t.Helper()
-	d.stop()
+	d.services.Stop()
 	err := errors.Join(d.workspace.Close(), d.log.Close())
-	d.tasks.Wait()
+	d.services.Close()
 	d.server.Close()
 	if err = errors.Join(err, d.state.Close(), d.engine.Close()); err != nil {
 		d.t.Error(err)

@@ -365,8 +365,9 @@ func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool)
 	if _, err := w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
+	committed := false
 	defer func() {
-		if err != nil {
+		if !committed { // after a panic too: the connection is used again
 			err = errors.Join(err, rollback(ctx, w.conn))
 		}
 	}()
@@ -381,6 +382,7 @@ func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool)
 	}
 	crash.At("state.committing")
 	_, err = w.exec(ctx, "COMMIT")
+	committed = err == nil
 	crash.At("state.committed")
 	return err
 }
@@ -407,12 +409,12 @@ func (s *Store) one(ctx context.Context, p *prepared, savepoints bool) error {
 		return nil
 	}
 	if !savepoints {
-		return p.apply(ctx, w, p.event, p.payload)
+		return p.project(ctx, w)
 	}
 	if _, err := w.exec(ctx, "SAVEPOINT event"); err != nil {
 		return err
 	}
-	err = p.apply(ctx, w, p.event, p.payload)
+	err = p.project(ctx, w)
 	if err != nil && !isPoison(err) {
 		return err
 	}
@@ -427,6 +429,17 @@ func (s *Store) one(ctx context.Context, p *prepared, savepoints bool) error {
 	}
 	_, err = w.exec(ctx, "RELEASE event")
 	return err
+}
+
+// project applies the event. A panic is the event's fault: it must not stop
+// what comes after it.
+func (p *prepared) project(ctx context.Context, w *writer) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = poisoned("its projection panicked: %v", v)
+		}
+	}()
+	return p.apply(ctx, w, p.event, p.payload)
 }
 
 // record inserts an event's row; false means that its source and id are taken.

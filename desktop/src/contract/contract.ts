@@ -570,6 +570,16 @@ export interface SecretSet {
   name: string
 }
 
+/** ServiceFailed says that one of a computer's own services, such as the one that keeps its state up to the log, failed or panicked. */
+export interface ServiceFailed {
+  service: string
+  error: string
+  /** failures since it last ran steadily */
+  in_row: number
+  /** it is started again; false: the computer is put to sleep */
+  again: boolean
+}
+
 /** Step is one deterministic step; exactly one field is set. */
 export interface Step {
   run?: RunStep
@@ -870,6 +880,8 @@ export interface EventData {
   'secret.removed': SecretRemoved
   /** A secret was stored. */
   'secret.set': SecretSet
+  /** One of the computer's own services failed. */
+  'service.failed': ServiceFailed
   /** The one result of an attempt. */
   'task.finished': TaskFinished
   /** The Director delegated a task. */
@@ -945,6 +957,7 @@ export const EVENT_TYPES = [
   'run.steered',
   'secret.removed',
   'secret.set',
+  'service.failed',
   'task.finished',
   'task.requested',
   'task.started',

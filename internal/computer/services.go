@@ -1,0 +1,80 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
+)
+
+// serviceBackoff is the pause before a service that failed several times is
+// started again.
+const serviceBackoff = 2 * time.Second
+
+// newServices makes the tree that the computer's own goroutines live in. What
+// goes on failing there puts this computer to sleep, and no other.
+func (c *Computer) newServices(ctx context.Context, backoff time.Duration) *supervise.Tree {
+	return supervise.New(ctx, supervise.Options{
+		Name:     string(c.cid),
+		Backoff:  backoff,
+		Passes:   func(err error) bool { return fault.Is(err, fault.DiskFull) },
+		Told:     c.serviceFailed,
+		Escalate: func(err error) { c.host.fell(c, err) },
+	})
+}
+
+// own keeps a service of the computer's going until it closes.
+func (c *Computer) own(what string, f func(context.Context) error) { c.services.Service(what, f) }
+
+// once runs something in the background that ends by itself.
+func (c *Computer) once(what string, f func(context.Context) error) { c.services.Task(what, f) }
+
+// serviceFailed records a failure: in the program's log, for whoever runs it,
+// and in the computer's, for whoever uses it.
+func (c *Computer) serviceFailed(ctx context.Context, f supervise.Failure) {
+	c.logger.Error(f.Service+" failed", "error", f.Err, "in_row", f.InRow, "again", f.Again)
+	text := fault.Text(f.Err)
+	var p *supervise.PanicError
+	if errors.As(f.Err, &p) {
+		text = fmt.Sprintf("panic: %v", p.Value) // not the stack, which is of no use to a user
+	}
+	if c.log == nil {
+		return
+	}
+	if err := c.note(ctx, "service.failed", contract.ServiceFailed{Service: f.Service, Error: oneLine(text), InRow: f.InRow, Again: f.Again}); err != nil {
+		c.logger.Warn("a service's failure could not be recorded", "service", f.Service, "error", err)
+	}
+}
+
+// oneLine bounds a text for an event and keeps it on one line.
+func oneLine(s string) string {
+	b := []rune(clip(s, 4096))
+	for i, r := range b {
+		if r < ' ' || r == 0x7f {
+			b[i] = ' '
+		}
+	}
+	if len(b) == 0 {
+		return "no reason was given"
+	}
+	return string(b)
+}
+
+// troubles says, for people, which services do not run as they should.
+func (c *Computer) troubles() []string {
+	var out []string
+	for _, h := range c.services.Health() {
+		text := fault.Text(h.Err)
+		var p *supervise.PanicError
+		if errors.As(h.Err, &p) {
+			text = fmt.Sprintf("panic: %v", p.Value)
+		}
+		out = append(out, fmt.Sprintf("%s has failed %d times in a row since %s and is tried again: %s",
+			h.Service, h.Failures, h.Since.Format("15:04"), oneLine(text)))
+	}
+	return out
+}

@@ -1,0 +1,252 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/thejerf/suture/v4"
+)
+
+// Options of a tree. Zero values mean the defaults.
+type Options struct {
+	Name string
+	// Limit is how many failures in a row of one service end the tree; 10.
+	Limit int
+	// Steady is how long a service must have run for its next failure to be the
+	// first of a new row; one minute.
+	Steady time.Duration
+	// Backoff is the pause before a service that has just failed several times
+	// starts again; two seconds. The first failures are not waited for.
+	Backoff time.Duration
+	// Passes says that a failure, such as a full disk, passes by itself. It is
+	// waited for without end.
+	Passes func(error) bool
+	// Told hears of each failure, in the goroutine of the service. Its context
+	// ends after a few seconds.
+	Told func(context.Context, Failure)
+	// Escalate is called once, in a goroutine of its own, when a service went
+	// beyond Limit. The tree is still there; whoever is called closes it.
+	Escalate func(error)
+}
+
+// Failure is one failure of a service.
+type Failure struct {
+	Service string
+	Err     error // for a panic a *PanicError
+	InRow   int   // how many since the service last ran steadily
+	Again   bool  // it is started again
+}
+
+// Health is a service that does not run steadily.
+type Health struct {
+	Service  string
+	Failures int // in a row
+	Err      error
+	Since    time.Time // of the first of them
+}
+
+// PanicError is a panic as an error.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+// Safely runs f and turns a panic into an error.
+func Safely(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{v, debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// tellWithin bounds a call of Told.
+const tellWithin = 5 * time.Second
+
+// Tree is the services of one computer.
+type Tree struct {
+	o      Options
+	root   *suture.Supervisor
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{}
+	work   sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	escalated bool
+	failing   map[string]Health
+}
+
+// New starts an empty tree. It lives until Close, whatever becomes of ctx's
+// deadline; values of ctx reach the services.
+func New(ctx context.Context, o Options) *Tree {
+	if o.Limit == 0 {
+		o.Limit = 10
+	}
+	if o.Steady == 0 {
+		o.Steady = time.Minute
+	}
+	if o.Backoff == 0 {
+		o.Backoff = 2 * time.Second
+	}
+	t := &Tree{o: o, failing: map[string]Health{}}
+	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	t.root = suture.New(o.Name, t.spec())
+	t.ended = make(chan struct{})
+	go func() {
+		defer close(t.ended)
+		_ = t.root.Serve(t.ctx) // why it ended was told, or it was asked to
+	}()
+	return t
+}
+
+// spec is how every supervisor of a tree is set up. Failures are told by the
+// services themselves, and Close waits for them by itself.
+func (t *Tree) spec() suture.Spec {
+	return suture.Spec{EventHook: func(suture.Event) {}, DontPropagateTermination: true, FailureThreshold: 2, FailureBackoff: t.o.Backoff, Timeout: time.Second}
+}
+
+// Service keeps f going until the tree ends. It is started again when it
+// returns an error or panics; returning nil ends it for good.
+func (t *Tree) Service(name string, f func(context.Context) error) {
+	t.start(func() {
+		// A supervisor for each, so that one service's pause is not another's.
+		own := suture.New(name, t.spec())
+		own.Add(&service{t, name, f})
+		t.root.Add(own)
+	})
+}
+
+// Task runs f once. A failure or a panic of it is told and ends nothing else.
+func (t *Tree) Task(name string, f func(context.Context) error) {
+	t.start(func() {
+		t.work.Go(func() {
+			if err := Safely(func() error { return f(t.ctx) }); err != nil && t.ctx.Err() == nil {
+				t.tell(Failure{Service: name, Err: err, InRow: 1})
+			}
+		})
+	})
+}
+
+// start does nothing once the tree is being closed.
+func (t *Tree) start(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		f()
+	}
+}
+
+// Context ends with the tree.
+func (t *Tree) Context() context.Context { return t.ctx }
+
+// Health lists the services that fail now, by name.
+func (t *Tree) Health() []Health {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []Health
+	for _, h := range t.failing {
+		out = append(out, h)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Service < out[j].Service })
+	return out
+}
+
+// Stop ends the services without waiting for them.
+func (t *Tree) Stop() { t.cancel() }
+
+// Close ends the services and waits for them, each time it is called.
+func (t *Tree) Close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel()
+	<-t.ended
+	t.work.Wait()
+}
+
+// service is one supervised function, as suture runs it.
+type service struct {
+	t    *Tree
+	name string
+	f    func(context.Context) error
+}
+
+// String names the service to suture.
+func (s *service) String() string { return s.name }
+
+// Serve implements suture.Service.
+func (s *service) Serve(ctx context.Context) error {
+	t := s.t
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return suture.ErrDoNotRestart
+	}
+	t.work.Add(1) // suture does not wait for ever for a service that takes its time to end
+	t.mu.Unlock()
+	defer t.work.Done()
+	steady := time.AfterFunc(t.o.Steady, func() { t.recovered(s.name) })
+	defer steady.Stop()
+	err := Safely(func() error { return s.f(ctx) })
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil {
+		t.recovered(s.name)
+		return suture.ErrDoNotRestart
+	}
+	return t.failed(s.name, err)
+}
+
+// recovered says that a service runs steadily.
+func (t *Tree) recovered(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.failing, name)
+}
+
+// failed counts and tells a failure, and decides whether the service goes on.
+func (t *Tree) failed(name string, err error) error {
+	passes := t.o.Passes != nil && t.o.Passes(err)
+	t.mu.Lock()
+	h := t.failing[name]
+	if h.Service == "" {
+		h = Health{Service: name, Since: time.Now()}
+	}
+	h.Err = err
+	if !passes {
+		h.Failures++
+	}
+	t.failing[name] = h
+	beyond := h.Failures >= t.o.Limit && !t.escalated
+	t.escalated = t.escalated || beyond
+	t.mu.Unlock()
+	t.tell(Failure{Service: name, Err: err, InRow: h.Failures, Again: !beyond})
+	if !beyond {
+		return err
+	}
+	if t.o.Escalate != nil {
+		go t.o.Escalate(fmt.Errorf("%s failed %d times in a row: %w", name, h.Failures, err)) // its owner waits: see Options
+	}
+	return errors.Join(suture.ErrDoNotRestart, err)
+}
+
+func (t *Tree) tell(f Failure) {
+	if t.o.Told == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, tellWithin)
+	defer cancel()
+	// When telling panics too, there is nobody left to hear of it.
+	_ = Safely(func() error { t.o.Told(ctx, f); return nil })
+}
