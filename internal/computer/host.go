@@ -21,7 +21,6 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/sandbox"
-	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/vault"
 )
 
@@ -70,7 +69,7 @@ func NewHost(opts Options) (*Host, error) {
 		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
 		Default: opts.Config.Models.Default, AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL,
 		OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL, Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
-		Meter: h.meter, Spent: h.spent, Logger: opts.Logger,
+		Meter: h.meter, Spent: h.spent, Sum: h.spentIn, Bounds: bounds(opts.Config.Budget), Logger: opts.Logger,
 	}); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -208,28 +207,6 @@ func (h *Host) meter(ctx context.Context, s gateway.Scope, m contract.UsageMeter
 		ID: contract.DeriveID(m.Call, "usage"), Role: contract.RoleSystem, Type: "usage.metered", Run: s.Run, Task: s.Task, Data: m,
 	})
 	return err
-}
-
-// spent says what a run consumed before this process started.
-func (h *Host) spent(ctx context.Context, s gateway.Scope) (contract.Usage, error) {
-	c, err := h.get(s.CID)
-	if err != nil {
-		return contract.Usage{}, err
-	}
-	if err := c.caughtUp(ctx); err != nil {
-		return contract.Usage{}, err
-	}
-	sums, err := c.state.Usage(ctx, state.UsageFilter{Run: s.Run})
-	if err != nil {
-		return contract.Usage{}, err
-	}
-	var out contract.Usage
-	for _, u := range sums {
-		out.TokensIn += u.TokensIn
-		out.TokensOut += u.TokensOut
-		out.CostUSD += u.CostUSD
-	}
-	return out, nil
 }
 
 // decide records a decision of the network policy before a byte passes.

@@ -69,13 +69,22 @@ type Models struct {
 	Plans            string `koanf:"plans"`     // directory of further rehearsal plans
 }
 
-// Budget bounds one run.
+// Budget bounds what models may cost: one run, a day, a computer, the owner. The
+// smallest that applies counts, a prompt's own among them; 0 is none where it
+// is allowed.
 type Budget struct {
 	WallS     int     `koanf:"wall_s"`
 	Turns     int     `koanf:"turns"`
 	ToolCalls int     `koanf:"tool_calls"`
 	Tokens    int     `koanf:"tokens"`
 	CostUSD   float64 `koanf:"cost_usd"`
+
+	DayTokens       int     `koanf:"day_tokens"` // of all computers, per UTC day
+	DayCostUSD      float64 `koanf:"day_cost_usd"`
+	ComputerTokens  int     `koanf:"computer_tokens"` // of one computer, in all
+	ComputerCostUSD float64 `koanf:"computer_cost_usd"`
+	OwnerTokens     int     `koanf:"owner_tokens"` // of all computers, in all
+	OwnerCostUSD    float64 `koanf:"owner_cost_usd"`
 }
 
 // Egress adds to the default network policy.
@@ -92,7 +101,7 @@ func Default() Config {
 		Runtime: Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000},
 		Storage: Storage{BlobsQuotaMB: 10_240, ReserveMB: 64},
 		Git:     Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
-		Budget:  Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5},
+		Budget:  Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50},
 	}
 }
 
@@ -157,8 +166,14 @@ func (c Config) validate() error {
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)
 	}
-	if c.Budget.CostUSD < 0 || c.Budget.CostUSD != c.Budget.CostUSD {
-		return bad("budget.cost_usd", "must not be negative")
+	for key, v := range map[string]float64{
+		"budget.cost_usd": c.Budget.CostUSD, "budget.day_cost_usd": c.Budget.DayCostUSD, "budget.computer_cost_usd": c.Budget.ComputerCostUSD,
+		"budget.owner_cost_usd": c.Budget.OwnerCostUSD, "budget.day_tokens": float64(c.Budget.DayTokens),
+		"budget.computer_tokens": float64(c.Budget.ComputerTokens), "budget.owner_tokens": float64(c.Budget.OwnerTokens),
+	} {
+		if !(v >= 0 && v <= 1e12) { // NaN is neither
+			return bad(key, "is %v; it must be from 0 (no limit) to 1e12", v)
+		}
 	}
 	for key, v := range map[string]string{
 		"models.anthropic_base_url": c.Models.AnthropicBaseURL, "models.openai_base_url": c.Models.OpenAIBaseURL,

@@ -20,6 +20,20 @@ const (
 	// ApprovalConsole: only the console's own session and the owner's own program
 	// on the machine answer approvals. Row 22.
 	ApprovalConsole Name = "approval-console"
+
+	// BudgetOwner: a prompt can lower the owner's budget of a run, not raise it.
+	// Row 45.
+	BudgetOwner Name = "budget-owner"
+	// BudgetAll: the day's, the computer's and the owner's budgets bound every
+	// call. Row 45.
+	BudgetAll Name = "budget-all"
+	// BudgetPrice: a model without a price is not used under a cost budget. Row 45.
+	BudgetPrice Name = "budget-price"
+	// BudgetReserve: a call's worst case is taken before it is made, so that
+	// parallel ones can't overshoot. Row 31.
+	BudgetReserve Name = "budget-reserve"
+	// BudgetCredible: usage that is negative or absurd is not believed. Row 31.
+	BudgetCredible Name = "budget-credible"
 )
 
 // Row 46: a model that cheats its verification.

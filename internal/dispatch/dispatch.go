@@ -65,7 +65,7 @@ type Options struct {
 	// Unfinished lists the sequences of the prompts whose runs have not ended,
 	// so that the whole log need not be read to find them. nil reads it.
 	Unfinished func(ctx context.Context) ([]uint64, error)
-	// Budget bounds a run whose prompt does not say.
+	// Budget is the owner's bound of every run; a prompt can only lower it.
 	Budget   contract.Budget
 	Turns    int // model turns of one loop; 0 leaves the harness's default
 	Parallel int // tasks of one computer at the same time; 3

@@ -177,26 +177,6 @@ func (r *run) settle(ctx context.Context) error {
 	return r.move(ctx, to, "")
 }
 
-func (r *run) budget() contract.Budget {
-	b, def := r.s.prompt.Budget, r.d.o.Budget
-	if b.WallS == 0 {
-		b.WallS = def.WallS
-	}
-	if b.WallS == 0 {
-		b.WallS = int(r.d.o.Times.RunWall / time.Second)
-	}
-	if b.ToolCalls == 0 {
-		b.ToolCalls = def.ToolCalls
-	}
-	if b.Tokens == 0 {
-		b.Tokens = def.Tokens
-	}
-	if b.CostUSD == 0 {
-		b.CostUSD = def.CostUSD
-	}
-	return b
-}
-
 // drive takes the run from where its story stands to its report.
 func (r *run) drive() error {
 	if r.s.report != nil {

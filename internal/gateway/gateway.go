@@ -33,12 +33,19 @@ type Options struct {
 	Plans            string // directory of further rehearsal plans
 
 	// Meter records what a call consumed, exactly once per call that was let
-	// through to a provider; an error fails the turn, so no consumption goes
-	// unrecorded. The event's id is contract.DeriveID(m.Call, "usage").
+	// through to a provider; it is tried again, and an error then fails the turn
+	// for good and says so, so that no consumption goes unrecorded. The event's id
+	// is contract.DeriveID(m.Call, "usage").
 	Meter func(ctx context.Context, scope Scope, m contract.UsageMetered) error
 	// Spent says what a run consumed before this process started; it is asked
 	// once per run. Nil means nothing.
 	Spent func(ctx context.Context, scope Scope) (contract.Usage, error)
+	// Bounds are the owner's budgets beyond one run's.
+	Bounds Bounds
+	// Sum says what the logs know of calls: of a computer or, when cid is empty,
+	// of all; on a UTC day (YYYY-MM-DD) or, when day is empty, ever. It is asked
+	// once per account. Nil means nothing.
+	Sum func(ctx context.Context, cid contract.CID, day string) (contract.Usage, error)
 
 	Logger     *slog.Logger
 	HTTPClient *http.Client // its Transport is used; redirects are never followed
@@ -233,22 +240,13 @@ func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnReques
 		metered.Outcome = failed.Code
 	}
 	if err := g.meter(ctx, scope, metered); err != nil {
-		return contract.Turn{}, metered, turnError(provider.CodeUnavailable, "what the call consumed could not be recorded: "+red.text(err.Error()), true)
+		return contract.Turn{}, metered, turnError(provider.CodeUnavailable,
+			"no more is spent: what the last model call consumed could not be recorded: "+red.text(err.Error()), false)
 	}
 	if failed != nil {
 		return contract.Turn{}, metered, failed
 	}
 	return contract.Turn{Provider: t.provider, Model: t.model, Message: out.message, Stop: out.stop, Usage: usage}, metered, nil
-}
-
-// meter records even when the caller has gone: the call was made.
-func (g *Gateway) meter(ctx context.Context, scope Scope, m contract.UsageMetered) error {
-	if g.opt.Meter == nil || scope.CID == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	return g.opt.Meter(ctx, scope, m)
 }
 
 var errWall = errors.New("the model call took longer than a call may")

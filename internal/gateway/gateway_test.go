@@ -328,7 +328,8 @@ func TestTurnFailsWhenItCannotBeMetered(t *testing.T) {
 	g, _, m := play(t, modelserver.OpenAI, nil, modelserver.Turn{Text: "fine"})
 	m.err = errors.New("the log is full")
 	_, err := g.Turn(t.Context(), scope(), say("go"), nil)
-	if err == nil || !strings.Contains(err.Error(), "the log is full") {
+	var te *contract.TurnError
+	if !errors.As(err, &te) || !strings.Contains(err.Error(), "the log is full") || !strings.Contains(err.Error(), "no more is spent") || te.Retriable {
 		t.Errorf("got %v", err)
 	}
 }

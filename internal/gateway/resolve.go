@@ -149,7 +149,7 @@ func (g *Gateway) resolve(ctx context.Context, name string) (target, error) {
 	}
 	t := target{provider: prov, model: model, impl: g.providers[prov], base: g.bases[prov]}
 	if prov == ProviderRehearsal {
-		t.info = ModelInfo{Name: name, Priced: true}
+		t.info = g.info(prov, model)
 		return t, nil
 	}
 	if t.base == "" {
@@ -166,18 +166,16 @@ func (g *Gateway) resolve(ctx context.Context, name string) (target, error) {
 	return t, nil
 }
 
+// info is what the catalogue knows of a model: by its name, else by its
+// provider's, such as local/*.
 func (g *Gateway) info(prov, model string) ModelInfo {
 	name := prov + "/" + model
 	info, ok := g.catalogue.Models[name]
-	if !ok {
-		info = ModelInfo{Name: name}
+	if all, known := g.catalogue.Models[prov+"/*"]; known && (!ok || !info.Priced) {
+		all.Context, all.MaxOutput = max(info.Context, all.Context), max(info.MaxOutput, all.MaxOutput)
+		info = all
 	}
-	if prov == ProviderLocal && !info.Priced {
-		info.Priced = true // one's own machine bills nothing
-	}
-	if g.custom[prov] && prov == ProviderOpenAI && !ok {
-		info.Priced = false
-	}
+	info.Name = name
 	return info
 }
 
@@ -283,9 +281,12 @@ func (g *Gateway) Models(ctx context.Context) []Model {
 		key, err := g.key(ctx, prov)
 		usable[prov] = err == nil && (key != "" || g.custom[prov])
 	}
-	byName := map[string]Model{"rehearsal/plans": {ModelInfo: ModelInfo{Name: "rehearsal/plans", Priced: true}, Provider: ProviderRehearsal, Configured: true}}
+	byName := map[string]Model{"rehearsal/plans": {ModelInfo: g.info(ProviderRehearsal, "plans"), Provider: ProviderRehearsal, Configured: true}}
 	for name, info := range g.catalogue.Models {
-		prov, _, _ := strings.Cut(name, "/")
+		prov, model, _ := strings.Cut(name, "/")
+		if model == "*" {
+			continue
+		}
 		byName[name] = Model{ModelInfo: info, Provider: prov, Configured: usable[prov]}
 	}
 	var local []string

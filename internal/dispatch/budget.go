@@ -1,0 +1,29 @@
+package dispatch
+
+import (
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+)
+
+// budget bounds the run: of what its prompt and its owner say, the smaller.
+func (r *run) budget() contract.Budget {
+	b, own := r.s.prompt.Budget, r.d.o.Budget
+	if own.WallS == 0 {
+		own.WallS = int(r.d.o.Times.RunWall / time.Second)
+	}
+	b.WallS = smaller(b.WallS, own.WallS)
+	b.ToolCalls = smaller(b.ToolCalls, own.ToolCalls)
+	b.Tokens = smaller(b.Tokens, own.Tokens)
+	b.CostUSD = smaller(b.CostUSD, own.CostUSD)
+	return b
+}
+
+// smaller is the smaller of two bounds; 0 is none. A prompt's comes first.
+func smaller[N int | int64 | float64](prompt, own N) N {
+	if prompt <= 0 || own > 0 && own < prompt && !defence.Off(defence.BudgetOwner) {
+		return own
+	}
+	return prompt
+}

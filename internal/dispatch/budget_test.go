@@ -1,0 +1,54 @@
+package dispatch_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+)
+
+// scoped notes with which budget a Director's turns are asked for.
+type scoped struct {
+	dispatch.Models
+	mu  sync.Mutex
+	got contract.Budget
+}
+
+func (s *scoped) Handler(m dispatch.ModelScope) http.Handler {
+	s.mu.Lock()
+	s.got = m.Budget
+	s.mu.Unlock()
+	return s.Models.Handler(m)
+}
+
+// TestAPromptCantRaiseTheBudget: of what prompt and owner say, the smaller counts.
+func TestAPromptCantRaiseTheBudget(t *testing.T) {
+	h := newHouse(t)
+	models := &scoped{Models: h.model}
+	h.tune = func(o *dispatch.Options) {
+		o.Models, o.Budget = models, contract.Budget{WallS: 600, ToolCalls: 100, Tokens: 5000, CostUSD: 2}
+	}
+	h.sleep()
+	h.wake()
+	h.model.director = func(int, contract.TurnRequest) []contract.Part {
+		return parts(use("d", "report", m{"status": "done", "summary": "It is done."}))
+	}
+	for _, c := range []struct{ prompt, want contract.Budget }{
+		{contract.Budget{}, contract.Budget{WallS: 600, ToolCalls: 100, Tokens: 5000, CostUSD: 2}},
+		{contract.Budget{WallS: 86400, ToolCalls: 1000, Tokens: 1e12, CostUSD: 1e9}, contract.Budget{WallS: 600, ToolCalls: 100, Tokens: 5000, CostUSD: 2}},
+		{contract.Budget{WallS: 60, ToolCalls: 1, Tokens: 50, CostUSD: 0.5}, contract.Budget{WallS: 60, ToolCalls: 1, Tokens: 50, CostUSD: 0.5}},
+	} {
+		run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{User: "u", Text: "go", Budget: c.prompt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.report(run)
+		models.mu.Lock()
+		if models.got != c.want {
+			t.Errorf("a prompt with %+v has %+v, want %+v", c.prompt, models.got, c.want)
+		}
+		models.mu.Unlock()
+	}
+}

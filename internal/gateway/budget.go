@@ -1,0 +1,224 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/gateway/provider"
+)
+
+// Bounds are the owner's budgets beyond one run's. Only Tokens and CostUSD
+// count; 0 is no limit. The smallest of all that apply to a call decides.
+type Bounds struct {
+	Day      contract.Budget // all computers, one UTC day
+	Computer contract.Budget // one computer, in all
+	Owner    contract.Budget // all computers, in all
+}
+
+// level is one budget that a call must fit into.
+type level struct {
+	of     string // as people call it
+	key    string // of its account
+	budget contract.Budget
+	spent  func(context.Context) (contract.Usage, error) // before this process; nil: nothing
+	acc    *account
+}
+
+func (l level) bounded() bool { return l.budget.Tokens > 0 || l.budget.CostUSD > 0 }
+
+// levels are the budgets that a call has to fit into, the widest first.
+func (g *Gateway) levels(s Scope) []level {
+	sum := func(cid contract.CID, day string) func(context.Context) (contract.Usage, error) {
+		if g.opt.Sum == nil {
+			return nil
+		}
+		return func(ctx context.Context) (contract.Usage, error) { return g.opt.Sum(ctx, cid, day) }
+	}
+	day := g.now().UTC().Format(time.DateOnly)
+	var out []level
+	add := func(l level) {
+		if l.bounded() {
+			out = append(out, l)
+		}
+	}
+	if !defence.Off(defence.BudgetAll) {
+		add(level{of: "owner", key: "owner", budget: g.opt.Bounds.Owner, spent: sum("", "")})
+		add(level{of: "day", key: dayKey + day, budget: g.opt.Bounds.Day, spent: sum("", day)})
+	}
+	if s.CID != "" && !defence.Off(defence.BudgetAll) {
+		add(level{of: "computer", key: "computer/" + string(s.CID), budget: g.opt.Bounds.Computer, spent: sum(s.CID, "")})
+	}
+	if s.Run == "" {
+		return out
+	}
+	run := level{of: "run", key: string(s.CID) + "/" + s.Run, budget: s.Budget}
+	if g.opt.Spent != nil {
+		run.spent = func(ctx context.Context) (contract.Usage, error) { return g.opt.Spent(ctx, s) }
+	}
+	out = append(out, run)
+	if s.Task != "" {
+		out = append(out, level{of: "task", key: run.key + "/" + s.Task, budget: s.TaskBudget})
+	}
+	return out
+}
+
+const dayKey = "day/"
+
+// reserve takes the call's worst case from every budget that bounds it, under
+// one lock, so that parallel calls together cannot go over. It asks for a
+// shorter answer rather than refuse, as long as the answer is worth having.
+func (g *Gateway) reserve(ctx context.Context, s Scope, t target, req contract.TurnRequest) (*reservation, error) {
+	in, out := estimateIn(req), req.MaxTokens
+	if out <= 0 {
+		out = defaultOut
+	}
+	if t.info.MaxOutput > 0 {
+		out = min(out, t.info.MaxOutput)
+	}
+	out = min(out, 1<<20)
+	a := &g.accounts
+	r := &reservation{mu: &a.mu, in: in, maxOut: out}
+	levels := g.levels(s)
+	for _, l := range levels {
+		if l.budget.CostUSD > 0 && !t.info.Priced && !defence.Off(defence.BudgetPrice) {
+			return nil, unpriced(t, l)
+		}
+		if err := g.opening(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range levels {
+		l := &levels[i]
+		l.acc = a.open(l.key)
+		if l.of == "run" && l.acc.parallel >= g.limits.Parallel {
+			return nil, turnError(provider.CodeRateLimited, fmt.Sprintf("this run has %d model calls open already", l.acc.parallel), true)
+		}
+		if err := l.fit(r, t.info); err != nil {
+			return nil, err
+		}
+	}
+	r.size(t)
+	for i := range levels {
+		acc := levels[i].acc
+		acc.parallel++
+		if !defence.Off(defence.BudgetReserve) {
+			acc.tokens += r.tokens
+			acc.cost += r.cost
+		} else {
+			r.free = true
+		}
+		r.accounts = append(r.accounts, acc)
+		if levels[i].of == "task" {
+			run := levels[i-1].acc
+			if run.tasks == nil {
+				run.tasks = map[string]bool{}
+			}
+			run.tasks[s.Task] = true
+		}
+	}
+	return r, nil
+}
+
+// fit shortens the answer to what the budget has left, or refuses.
+func (l *level) fit(r *reservation, m ModelInfo) error {
+	if l.budget.Tokens > 0 {
+		left := l.budget.Tokens - l.acc.tokens - r.in
+		if left < minOut {
+			return turnError(provider.CodeBudget, fmt.Sprintf("the %s's budget of %d tokens is used up: %d are spent or reserved and this call needs about %d", l.of, l.budget.Tokens, l.acc.tokens, r.in+minOut), false)
+		}
+		r.maxOut = int(min(int64(r.maxOut), left))
+	}
+	if l.budget.CostUSD > 0 && m.Priced {
+		left := l.budget.CostUSD - l.acc.cost - price(float64(r.in), m.writePrice())
+		tokens := math.Inf(1)
+		if m.PriceOut > 0 {
+			tokens = math.Floor(left / m.PriceOut * 1e6)
+		}
+		if left < 0 || tokens < minOut {
+			return turnError(provider.CodeBudget, fmt.Sprintf("the %s's budget of %.4f USD is used up: %.4f are spent or reserved", l.of, l.budget.CostUSD, l.acc.cost), false)
+		}
+		r.maxOut = int(min(float64(r.maxOut), tokens))
+	}
+	return nil
+}
+
+// unpriced says why a model without a price can't be used under a cost budget,
+// and how to give it one.
+func unpriced(t target, l level) error {
+	name := t.provider + "/" + t.model
+	return turnError(provider.CodeBudget, fmt.Sprintf("model %s has no price, so the %s's budget of %.2f USD can't bound it. "+
+		"Give it one: [[models]] name = %q with price_in and price_out (USD per million tokens, 0 if it costs nothing) in the file that models.catalogue names; "+
+		"or have no cost budget (budget.cost_usd = 0 and none in the prompt)", name, l.of, l.budget.CostUSD, name), false)
+}
+
+// opening asks once what an account's calls consumed before this process
+// started.
+func (g *Gateway) opening(ctx context.Context, l level) error {
+	if l.spent == nil {
+		return nil
+	}
+	a := &g.accounts
+	a.mu.Lock()
+	known := a.open(l.key).asked
+	a.mu.Unlock()
+	if known {
+		return nil
+	}
+	spent, err := l.spent(ctx)
+	if err == nil {
+		err = spent.Validate() // what is negative or absurd would make room for more
+	}
+	if err != nil {
+		return turnError(provider.CodeUnavailable, fmt.Sprintf("what the %s has consumed so far could not be read: %v", l.of, err), true)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if strings.HasPrefix(l.key, dayKey) {
+		for key, acc := range a.byKey { // days that are over
+			if strings.HasPrefix(key, dayKey) && key < l.key && acc.parallel == 0 {
+				delete(a.byKey, key)
+			}
+		}
+	}
+	if acc := a.open(l.key); !acc.asked {
+		acc.asked = true
+		acc.tokens += spent.TokensIn + spent.TokensOut
+		acc.cost += spent.CostUSD
+	}
+	return nil
+}
+
+// meterTries is how often it is tried to record what a call consumed; each is
+// safe, since the event's id derives from the call's.
+const meterTries = 3
+
+// meter records what a call consumed, even when the caller has gone: the call
+// was made.
+func (g *Gateway) meter(ctx context.Context, scope Scope, m contract.UsageMetered) error {
+	if g.opt.Meter == nil || scope.CID == "" {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	for try := range meterTries {
+		if try > 0 {
+			if err := wait(ctx, g.limits.Backoff<<try); err != nil {
+				return err
+			}
+		}
+		once, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err = g.opt.Meter(once, scope, m)
+		cancel()
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
