@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -58,10 +57,10 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	defer cancel()
 	id := "add-" + contract.NewID()
 	empty := c.path("boxes", id)
-	if err := os.MkdirAll(empty, 0o755); err != nil {
+	if err := c.files.Mkdir("boxes/"+id, 0o755); err != nil {
 		return api.Added{}, fault.Wrap(op, err)
 	}
-	defer os.RemoveAll(empty)
+	defer c.discard("boxes/" + id)
 	limits := c.limits()
 	limits.DiskBytes, limits.WallTime = addBytes, addWall
 	box, err := c.box(ctx, sandbox.BoxSpec{

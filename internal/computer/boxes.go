@@ -128,7 +128,8 @@ func (c *Computer) shellModules(ctx context.Context, wait bool) ([]sandbox.Mount
 	if !ok {
 		return nil, nil
 	}
-	return []sandbox.Mount{{Source: tree, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly}}, nil
+	// Where the tree has a link in its place, it goes without.
+	return []sandbox.Mount{{Source: tree, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly, Optional: true}}, nil
 }
 
 // client reaches a box's guest.

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"path"
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 )
@@ -71,8 +69,8 @@ func (b *builds) ensure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stat(b.c.path("builds", tree)); err == nil {
-			return nil
+		if kept, err := b.c.files.Exists("builds/" + tree); kept || err != nil {
+			return err
 		}
 		return b.build(ctx, k.ID, tree)
 	}
@@ -96,19 +94,19 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	}
 	defer release()
 	id := "build-" + tree[:12]
-	out := b.c.path("boxes", id)
-	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(filepath.Join(out, "dist"), 0o755)); err != nil {
+	out := "boxes/" + id
+	if err := errors.Join(b.c.remover.Take(b.c.files, out), b.c.files.Mkdir(out+"/dist", 0o755)); err != nil {
 		return fault.Wrap(op, err)
 	}
-	defer os.RemoveAll(out)
+	defer b.c.discard(out)
 	limits := b.c.limits()
-	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = buildBytes, buildFiles, []string{out}, buildWall
+	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = buildBytes, buildFiles, []string{b.c.path(out)}, buildWall
 	box, err := b.c.box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxVerify, Root: "/computer/choiros",
 		Mounts: []sandbox.Mount{
 			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{snapshot}},
 			{Source: modules, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
-			{Source: filepath.Join(out, "dist"), Target: "/out", Mode: sandbox.ReadWrite},
+			{Source: b.c.path(out, "dist"), Target: "/out", Mode: sandbox.ReadWrite},
 		},
 		Limits: limits,
 	})
@@ -123,18 +121,9 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	if err = errors.Join(err, box.Kill()); err != nil {
 		return fault.Wrap(op, err)
 	}
-	files, bytes, err := measure(filepath.Join(out, "dist"))
+	files, bytes, err := b.keep(out+"/dist", tree)
 	if err != nil {
 		return fault.Wrap(op, err)
-	}
-	if err := os.MkdirAll(b.c.path("builds"), 0o700); err != nil {
-		return fault.Wrap(op, err)
-	}
-	if err := os.Rename(filepath.Join(out, "dist"), b.c.path("builds", tree)); err != nil {
-		return fault.Wrap(op, err)
-	}
-	if err := datadir.SyncDir(b.c.path("builds")); err != nil {
-		return err
 	}
 	_, err = b.c.log.Append(ctx, contract.Draft{
 		ID: contract.DeriveID(tree, "build"), Role: contract.RoleSystem, Type: "desktop.built", Subject: "build/" + tree,
@@ -146,24 +135,55 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	return b.sweep(ctx)
 }
 
+// keep moves what a build left to where builds are kept, if it is what a build
+// may be.
+func (b *builds) keep(dist, tree string) (files int, bytes int64, err error) {
+	left, err := b.c.files.FS(dist)
+	if err != nil {
+		return 0, 0, err
+	}
+	if files, bytes, err = measure(left); err != nil {
+		return 0, 0, err
+	}
+	if err := b.c.files.Mkdir("builds", 0o700); err != nil {
+		return 0, 0, err
+	}
+	if err := b.c.files.Rename(dist, "builds/"+tree); err != nil {
+		return 0, 0, err
+	}
+	return files, bytes, b.c.files.Sync("builds")
+}
+
 // measure counts what a build left. Untrusted code wrote it, so only folders
 // and regular files may be there.
-func measure(dir string) (files int, bytes int64, err error) {
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+func measure(left fs.FS) (files int, bytes int64, err error) {
+	err = fs.WalkDir(left, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		if !d.Type().IsRegular() {
-			return fmt.Errorf("the build left %s, which is not a regular file", filepath.Base(path))
+			return fmt.Errorf("the build left %.200q, which is not a regular file", path.Base(name))
 		}
 		info, err := d.Info()
-		files, bytes = files+1, bytes+info.Size()
-		return err
+		if err != nil {
+			return err
+		}
+		if files, bytes = files+1, bytes+info.Size(); files > buildFiles || bytes > buildBytes {
+			return errors.New("the build is too large to keep")
+		}
+		return nil
 	})
 	if err == nil {
-		_, err = os.Stat(filepath.Join(dir, "index.html"))
+		_, err = fs.Stat(left, "index.html")
 	}
 	return files, bytes, err
+}
+
+// discard takes away what no longer belongs to anybody. It is removed later.
+func (c *Computer) discard(name string) {
+	if err := c.remover.Take(c.files, name); err != nil {
+		c.logger.Warn("what is no longer needed could not be moved aside", "name", name, "error", err)
+	}
 }
 
 // sweep drops all but the newest builds.
@@ -176,14 +196,14 @@ func (b *builds) sweep(ctx context.Context) error {
 	for _, k := range kept {
 		keep[k.Tree] = true
 	}
-	entries, err := os.ReadDir(b.c.path("builds"))
+	entries, err := b.c.files.ReadDir("builds")
 	if err != nil {
 		return fault.Wrap("computer.builds", err)
 	}
 	var errs []error
 	for _, e := range entries {
 		if len(kept) == buildsKept && !keep[e.Name()] {
-			errs = append(errs, os.RemoveAll(b.c.path("builds", e.Name())))
+			errs = append(errs, b.c.remover.Take(b.c.files, "builds/"+e.Name()))
 		}
 	}
 	return errors.Join(errs...)
@@ -194,7 +214,7 @@ func (b *builds) sweep(ctx context.Context) error {
 func (c *Computer) Build(ctx context.Context) (fs.FS, error) {
 	tree, err := c.workspace.ObjectID(ctx, "", "choiros")
 	if err == nil {
-		if f, err := openBuild(c.path("builds", tree)); err == nil {
+		if f, err := c.files.FS("builds/" + tree); err == nil {
 			return f, nil
 		}
 	} else if !fault.Is(err, fault.NotFound) {
@@ -205,18 +225,9 @@ func (c *Computer) Build(ctx context.Context) (fs.FS, error) {
 		return nil, err
 	}
 	for _, k := range kept {
-		if f, err := openBuild(c.path("builds", k.Tree)); err == nil {
+		if f, err := c.files.FS("builds/" + k.Tree); err == nil {
 			return f, nil
 		}
 	}
 	return c.host.Build, nil
-}
-
-// openBuild opens a build so that nothing in it leads outside.
-func openBuild(dir string) (fs.FS, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	return root.FS(), nil
 }

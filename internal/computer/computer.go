@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/workspace"
@@ -37,6 +38,8 @@ type Computer struct {
 	mirror    *mirror
 	runs      *dispatch.Dispatcher
 	live      *live
+	files     *hostfs.Dir     // the directory
+	remover   *hostfs.Remover // of what builds leave
 	builds    *builds
 	themePoke chan struct{}
 	snaps     snapshots
@@ -59,7 +62,7 @@ func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Comp
 			err = fault.Wrap("wake "+string(cid), errors.Join(err, c.Close()))
 		}
 	}()
-	if err := os.MkdirAll(c.path("boxes"), 0o700); err != nil {
+	if err := c.openFiles(); err != nil {
 		return nil, err
 	}
 	if c.state, err = c.openState(ctx); err != nil {
@@ -108,6 +111,24 @@ func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Comp
 	c.own("mirroring documents", c.mirror.run)
 	c.own("maintenance", c.maintain)
 	return c, nil
+}
+
+// openFiles opens the computer's directory, beneath which the host looks at
+// what boxes write.
+func (c *Computer) openFiles() (err error) {
+	if err := os.MkdirAll(c.path(), 0o700); err != nil {
+		return err
+	}
+	if c.files, err = hostfs.Open(c.path()); err != nil {
+		return err
+	}
+	if err := c.files.Mkdir("boxes", 0o700); err != nil {
+		return err
+	}
+	c.remover, err = hostfs.NewRemover(c.files, "removing/builds", func(err error) {
+		c.logger.Warn("what a build left was not removed", "error", err)
+	})
+	return err
 }
 
 // openState opens the state file. One that can't be read is kept beside the new
@@ -237,6 +258,12 @@ func (c *Computer) Close() error {
 	c.services.Close()
 	if c.state != nil {
 		errs = append(errs, c.state.Close())
+	}
+	if c.remover != nil {
+		errs = append(errs, c.remover.Close())
+	}
+	if c.files != nil {
+		errs = append(errs, c.files.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -47,7 +46,7 @@ func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
 		return nil, fault.New("computer.keeper", fault.Unavailable, "The computer is going to sleep.", nil)
 	}
 	for _, dir := range []string{"snapshots", "boxes"} {
-		if err := os.MkdirAll(k.c.path(dir), 0o755); err != nil {
+		if err := k.c.files.Mkdir(dir, 0o755); err != nil {
 			return nil, fault.Wrap("computer.keeper", err)
 		}
 	}
@@ -109,12 +108,12 @@ func (k *keeperBox) Stream(ctx context.Context, verb string, query any, body io.
 
 // openWorkspace seeds a new computer's tree and opens it behind the keeper.
 func (c *Computer) openWorkspace(ctx context.Context) error {
-	if _, err := os.Stat(c.path("workspace")); errors.Is(err, os.ErrNotExist) {
+	if there, err := c.files.Exists("workspace"); err != nil {
+		return fault.Wrap("computer.openWorkspace", err)
+	} else if !there {
 		if err := seed(c.path("workspace"), c.host.Source); err != nil {
 			return err
 		}
-	} else if err != nil {
-		return fault.Wrap("computer.openWorkspace", err)
 	}
 	c.keeper = &keeperBox{c: c}
 	git := c.host.Config.Git

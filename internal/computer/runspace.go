@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -64,7 +63,11 @@ func (w *runWorkspace) Begin(ctx context.Context, t dispatch.TaskRef, base strin
 // Reopen implements dispatch.Workspace. An attempt whose tree is gone must not
 // go on in an empty one.
 func (w *runWorkspace) Reopen(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
-	if _, err := os.Stat(w.c.path("boxes", overlayID(t), "upper")); err != nil {
+	there, err := w.c.files.Exists("boxes/" + overlayID(t) + "/upper")
+	if err != nil {
+		return nil, fault.Wrap("computer.Reopen", err)
+	}
+	if !there {
 		return nil, fault.New("computer.Reopen", fault.NotFound, "", errors.New("the tree of the interrupted attempt is gone"))
 	}
 	return w.Begin(ctx, t, base)

@@ -110,7 +110,9 @@ type Mount struct {
 	Lower          []string
 	Upper, Work    string
 	SizeBytes      int64
-	// Optional leaves a mount out whose Source is not there.
+	// Optional leaves a mount out whose Source is not there or is a link, and
+	// one inside another mount whose Target has a link on its way. An Overlay
+	// goes without such a Lower as long as there is another.
 	Optional bool
 }
 

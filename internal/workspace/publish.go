@@ -2,10 +2,11 @@ package workspace
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -68,12 +69,12 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 	if err := w.opts.Keeper.Call(ctx, "status", keeper.Done{}, &st); err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
-	dir := filepath.Join(w.opts.Dir, "boxes", id)
+	dir := path.Join("boxes", id)
 	o := Overlay{
-		ID: id, Base: snap.Commit, Lower: filepath.Join(w.opts.Dir, "snapshots", snap.Dir),
-		Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"),
+		ID: id, Base: snap.Commit, Lower: w.onHost("snapshots", snap.Dir),
+		Upper: w.onHost(dir, "upper"), Work: w.onHost(dir, "work"),
 	}
-	dirs := []string{o.Upper, o.Work}
+	dirs := []string{path.Join(dir, "upper"), path.Join(dir, "work")}
 	for i, p := range st.Ignored {
 		if i == maxIgnored {
 			break
@@ -81,21 +82,31 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 		if contract.ValidPath("ignored", string(p)) != nil {
 			continue
 		}
-		n := fmt.Sprintf("%02d", i)
-		ig := IgnoredDir{
-			Path: string(p), Lower: filepath.Join(w.opts.Dir, "workspace", filepath.FromSlash(string(p))),
-			Upper: filepath.Join(dir, "ignored", n, "upper"), Work: filepath.Join(dir, "ignored", n, "work"),
-		}
-		o.Ignored = append(o.Ignored, ig)
-		dirs = append(dirs, ig.Upper, ig.Work)
+		at := path.Join(dir, "ignored", ignoredKey(string(p)))
+		o.Ignored = append(o.Ignored, IgnoredDir{
+			Path: string(p), Lower: w.onHost("workspace", string(p)), Upper: w.onHost(at, "upper"), Work: w.onHost(at, "work"),
+		})
+		dirs = append(dirs, path.Join(at, "upper"), path.Join(at, "work"))
 	}
 	for _, d := range dirs {
-		if err := os.MkdirAll(d, 0o755); err != nil {
+		if err := w.files.Mkdir(d, 0o755); err != nil {
 			return Overlay{}, fault.Wrap(op, err)
 		}
 	}
 	w.overlays[id] = o.Base
 	return o, nil
+}
+
+// ignoredKey names an ignored directory's own layers. It depends on nothing but
+// its path: others come and go while a task works.
+func ignoredKey(p string) string {
+	sum := sha256.Sum256([]byte(p))
+	return hex.EncodeToString(sum[:16])
+}
+
+// onHost joins names to the computer's directory, for whoever makes mounts.
+func (w *Workspace) onHost(names ...string) string {
+	return filepath.Join(append([]string{w.opts.Dir}, names...)...)
 }
 
 // Snapshot checks a commit out (such as a merged tree that must be verified) and
@@ -112,7 +123,7 @@ func (w *Workspace) Snapshot(ctx context.Context, commit string) (string, error)
 		return "", fault.New(op, fault.Internal, "", fmt.Errorf("the keeper named the snapshot %q", snap.Dir))
 	}
 	w.overlays["snapshot:"+snap.Commit] = snap.Commit
-	return filepath.Join(w.opts.Dir, "snapshots", snap.Dir), nil
+	return w.onHost("snapshots", snap.Dir), nil
 }
 
 // Release lets go of a commit's snapshot and removes every snapshot that no
@@ -311,41 +322,15 @@ func (w *Workspace) Drop(ctx context.Context, o Overlay) error {
 	return fault.Wrap(op, errors.Join(err, w.removeOverlay(o.ID), w.sweep(ctx)))
 }
 
-// gone is in front of the name of an overlay whose files are being removed, so
+// removing is where overlays that are let go of wait for their removal, in the
+// computer's directory.
+const removing = "removing/overlays"
+
+// removeOverlay takes an overlay's files away at once, whatever is in them, so
 // that one with its own name is always whole.
-const gone = ".gone-"
-
 func (w *Workspace) removeOverlay(id string) error {
-	boxes := filepath.Join(w.opts.Dir, "boxes")
-	going := filepath.Join(boxes, gone+id)
-	err := os.RemoveAll(going) // what a death left of the same one
-	if err == nil {
-		err = os.Rename(filepath.Join(boxes, id), going)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+	err := w.remover.Take(w.files, path.Join("boxes", id))
 	crash.At("workspace.overlay.renamed")
-	return os.RemoveAll(going)
-}
-
-// removeGone ends the removals that a death interrupted.
-func (w *Workspace) removeGone() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	boxes := filepath.Join(w.opts.Dir, "boxes")
-	entries, err := os.ReadDir(boxes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), gone) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(boxes, e.Name())))
-		}
-	}
 	return err
 }
 

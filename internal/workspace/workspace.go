@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
 
@@ -43,6 +44,10 @@ type Workspace struct {
 	opts  Options
 	turn  chan struct{} // held by whoever changes something
 	tasks int           // finished since the last checkpoint
+
+	files   *hostfs.Dir // the computer's directory
+	remover *hostfs.Remover
+	letGo   func() error // of both
 
 	unlogged int // checkpoints logged since the keeper was told
 
@@ -79,8 +84,18 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 		opts.AutoInterval = 5 * time.Minute
 	}
 	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), overlays: map[string]string{}}
-	if err := w.Recover(ctx); err != nil {
+	var err error
+	if w.files, err = hostfs.Open(opts.Dir); err != nil {
 		return nil, fault.Wrap(op, err)
+	}
+	if w.remover, err = hostfs.NewRemover(w.files, removing, func(err error) {
+		opts.Logger.Warn("what a task left was not removed", "computer", opts.CID, "error", err)
+	}); err != nil {
+		return nil, fault.Wrap(op, errors.Join(err, w.files.Close()))
+	}
+	w.letGo = sync.OnceValue(func() error { return errors.Join(w.remover.Close(), w.files.Close()) })
+	if err := w.Recover(ctx); err != nil {
+		return nil, fault.Wrap(op, errors.Join(err, w.letGo()))
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.stop = stop
@@ -90,11 +105,12 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	return w, nil
 }
 
-// Close ends the automatic checkpoints and waits for the one under way.
+// Close ends the automatic checkpoints and removals and waits for those under
+// way.
 func (w *Workspace) Close() error {
 	w.stop()
 	w.done.Wait()
-	return nil
+	return w.letGo()
 }
 
 // take waits for its turn to change something.
@@ -134,9 +150,6 @@ func (w *Workspace) Recover(ctx context.Context) error {
 		return fault.Wrap(op, err)
 	}
 	defer release()
-	if err := w.removeGone(); err != nil {
-		return fault.Wrap(op, err)
-	}
 	var applied []keeper.Applied
 	if err := w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied); err != nil {
 		return fault.Wrap(op, err)

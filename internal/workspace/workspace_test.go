@@ -230,18 +230,7 @@ func TestATaskFromBeginToPublish(t *testing.T) {
 	if err != nil || again.Commit != p.Commit {
 		t.Errorf("again = %+v, %v", again, err)
 	}
-	// What an interrupted removal left is in nobody's way.
-	rest := filepath.Join(h.dir, "boxes", ".gone-task-1", "ignored")
-	if err := os.MkdirAll(rest, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := h.Drop(ctx, o); err != nil {
-		t.Error(err)
-	}
-	if err := os.MkdirAll(rest, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Recover(ctx); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(filepath.Join(h.dir, "boxes")); err != nil || len(left) > 0 {
@@ -253,6 +242,37 @@ func TestATaskFromBeginToPublish(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(h.dir, "snapshots"))
 	if err != nil || len(left) > 2 {
 		t.Errorf("snapshots left: %v, %v", left, err)
+	}
+}
+
+// An ignored directory's layers are its own, whatever else is installed while a
+// task works: keyed by position, one got those of another.
+func TestIgnoredDirectoriesKeepTheirLayers(t *testing.T) {
+	h := newHost(t)
+	h.write(".gitignore", "node_modules/\n")
+	h.write("workspace/b/node_modules/dep", "b\n")
+	before, err := h.Begin(t.Context(), "task-1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write("workspace/a.d/node_modules/dep", "a\n")
+	after, err := h.Begin(t.Context(), "task-1", before.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers := func(o workspace.Overlay, p string) workspace.IgnoredDir {
+		i := slices.IndexFunc(o.Ignored, func(d workspace.IgnoredDir) bool { return d.Path == p })
+		if i < 0 {
+			t.Fatalf("%s is not among %+v", p, o.Ignored)
+		}
+		return o.Ignored[i]
+	}
+	b := layers(before, "workspace/b/node_modules")
+	if got := layers(after, "workspace/b/node_modules"); got != b {
+		t.Errorf("b's layers were %+v and are %+v", b, got)
+	}
+	if a := layers(after, "workspace/a.d/node_modules"); a.Upper == b.Upper || a.Work == b.Work {
+		t.Errorf("a got b's layers: %+v", a)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -16,7 +15,6 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
-	"choir.dev/choiros/internal/sandbox/local/launch"
 )
 
 const (
@@ -109,8 +107,8 @@ func checkMount(m sandbox.Mount) error {
 		return fmt.Errorf("unknown mode %q", m.Mode)
 	}
 	for _, s := range sources {
-		if !filepath.IsAbs(s) || strings.IndexByte(s, 0) >= 0 {
-			return fmt.Errorf("%q is no absolute path", s)
+		if !filepath.IsAbs(s) || strings.IndexByte(s, 0) >= 0 || filepath.Clean(s) != s {
+			return fmt.Errorf("%q is no clean absolute path", s)
 		}
 	}
 	return nil
@@ -164,7 +162,6 @@ func (d *Driver) commonArgs() []string {
 		"--dev", "/dev", "--size", strconv.Itoa(64<<20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--size", strconv.Itoa(64<<20), "--perms", "0755", "--tmpfs", home,
 		"--dir", "/var/tmp", "--symlink", "../run", "/var/run",
-		"--ro-bind", d.opts.Guest, guestInside,
 	)
 }
 
@@ -224,97 +221,6 @@ func holdsWritable(dir string) bool {
 		return nil
 	})
 	return found
-}
-
-// command returns the program and arguments that start the box; with overlays
-// the program is the guest binary as a launcher.
-func (d *Driver) command(spec sandbox.BoxSpec, limits sandbox.Limits, run string) (argv []string, launcher bool, err error) {
-	args := append([]string{d.bwrap}, d.layout...)
-	args = append(args, "--size", strconv.FormatInt(limits.TmpBytes, 10), "--perms", "1777", "--tmpfs", "/tmp")
-	var overlays []launch.Overlay
-	for i, m := range spec.Mounts {
-		switch m.Mode {
-		case sandbox.ReadOnly, sandbox.ReadWrite:
-			if _, err := os.Lstat(m.Source); err != nil {
-				if m.Optional && errors.Is(err, os.ErrNotExist) {
-					continue
-				}
-				return nil, false, fmt.Errorf("mount on %s: %w", m.Target, err)
-			}
-			flag := "--ro-bind"
-			if m.Mode == sandbox.ReadWrite {
-				flag = "--bind"
-			}
-			args = append(args, flag, m.Source, m.Target)
-		case sandbox.Tmpfs:
-			size := m.SizeBytes
-			if size <= 0 {
-				size = 64 << 20
-			}
-			args = append(args, "--size", strconv.FormatInt(size, 10), "--perms", "0755", "--tmpfs", m.Target)
-		case sandbox.Overlay:
-			o, err := stage(filepath.Join(run, "o"+strconv.Itoa(i)), m, below(spec.Mounts, i))
-			if err != nil {
-				return nil, false, err
-			}
-			overlays = append(overlays, o)
-			args = append(args, "--bind", o.Target, m.Target)
-		}
-	}
-	args = append(args, "--remount-ro", "/", "--chdir", "/", guestInside, "guest", string(spec.Kind))
-	if len(overlays) == 0 {
-		return args, false, nil
-	}
-	rest, err := launch.Args(overlays, args)
-	return append([]string{d.opts.Guest}, rest...), true, err
-}
-
-// below lists, relative to mount i, where later mounts lie in it.
-func below(mounts []sandbox.Mount, i int) []string {
-	var out []string
-	for _, m := range mounts[i+1:] {
-		if rel, ok := strings.CutPrefix(m.Target, mounts[i].Target+"/"); ok {
-			out = append(out, rel)
-		}
-	}
-	sort.Strings(out)
-	return out
-}
-
-// stage prepares the directories of an overlay. Places for later mounts go into
-// a lowest layer of their own, so that making them leaves no trace in the upper.
-func stage(dir string, m sandbox.Mount, places []string) (launch.Overlay, error) {
-	o := launch.Overlay{Lower: m.Lower, Upper: m.Upper, Work: m.Work, Target: filepath.Join(dir, "merged")}
-	dirs := []string{o.Target}
-	if m.Upper == "" {
-		o.Upper, o.Work = filepath.Join(dir, "upper"), filepath.Join(dir, "work")
-	}
-	dirs = append(dirs, o.Upper, o.Work)
-	for _, p := range places {
-		if !placeIn(m.Lower, p) {
-			skeleton := filepath.Join(dir, "places")
-			if o.Lower[len(o.Lower)-1] != skeleton {
-				o.Lower = append(append([]string{}, o.Lower...), skeleton)
-			}
-			dirs = append(dirs, filepath.Join(skeleton, p))
-		}
-	}
-	for _, d := range dirs {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return o, fmt.Errorf("prepare an overlay: %w", err)
-		}
-	}
-	return o, nil
-}
-
-// placeIn reports whether any layer already has something at p.
-func placeIn(layers []string, p string) bool {
-	for _, l := range layers {
-		if _, err := os.Lstat(filepath.Join(l, p)); err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // etcBinds are directories of the host's /etc that hold nothing but public

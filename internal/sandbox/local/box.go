@@ -10,7 +10,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -71,11 +73,11 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 			err = also(err, b.abandon())
 		}
 	}()
-	if err := os.MkdirAll(b.run, 0o700); err != nil {
+	if err := c.root.Mkdir(path.Join("boxes", spec.ID, runDir), 0o700); err != nil {
 		return nil, err
 	}
 	b.cleanup = append(b.cleanup, func() error {
-		err := removeTree(b.run)
+		err := c.remover.Take(c.root, path.Join("boxes", spec.ID, runDir))
 		_ = os.Remove(b.dir) // only if nothing else is in it
 		return err
 	})
@@ -83,7 +85,6 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if spec.Lock != "" {
 		locks = append(locks, spec.Lock)
 	}
-	b.cleanup = append(b.cleanup, func() error { return openWork(spec.Mounts) })
 	var lockFiles []*os.File
 	for _, l := range locks {
 		f, err := lockFile(l)
@@ -103,9 +104,14 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	}
 	b.cleanup = append(b.cleanup, b.group.remove)
 
-	argv, launcher, err := c.d.command(spec, b.limits, b.run)
+	o := &opening{c: c, run: path.Join("boxes", spec.ID, runDir), next: lockFD + len(lockFiles)}
+	defer o.close()
+	argv, launcher, err := o.command(spec, b.limits)
 	if err != nil {
 		return nil, err
+	}
+	if c.d.opened != nil {
+		c.d.opened()
 	}
 	near, far, err := socketPair()
 	if err != nil {
@@ -136,7 +142,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 
 	b.cmd = &exec.Cmd{
 		Path: argv[0], Args: argv, Dir: "/", Env: []string{},
-		ExtraFiles:  append([]*os.File{far, specR, filter, infoW}, lockFiles...),
+		ExtraFiles:  slices.Concat([]*os.File{far, specR, filter, infoW}, lockFiles, o.passed),
 		SysProcAttr: &syscall.SysProcAttr{},
 		Stderr:      saidW,
 	}
@@ -270,21 +276,6 @@ func also(err, more error) error {
 		return err
 	}
 	return fmt.Errorf("%w (and then: %v)", err, more)
-}
-
-// openWork lets the owner of an overlay's work directory remove it: the kernel
-// leaves a directory in it that only root may open.
-func openWork(mounts []sandbox.Mount) error {
-	var errs []error
-	for _, m := range mounts {
-		if m.Work == "" {
-			continue
-		}
-		if err := os.Chmod(filepath.Join(m.Work, "work"), 0o700); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func (b *box) clean() error {

@@ -5,24 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
 type computer struct {
-	d      *Driver
-	spec   sandbox.ComputerSpec
-	dir    string // the computer's boxes/
-	prefix string // of its boxes' cgroups
+	d       *Driver
+	spec    sandbox.ComputerSpec
+	dir     string      // the computer's boxes/
+	root    *hostfs.Dir // the computer's directory
+	remover *hostfs.Remover
+	prefix  string // of its boxes' cgroups
 
 	mu     sync.Mutex
 	boxes  map[string]*box // nil value: being made
@@ -99,7 +101,17 @@ func (c *computer) Boxes() []sandbox.Box {
 }
 
 // Notes implements sandbox.Computer.
-func (c *computer) Notes() []sandbox.Finding { return c.d.weaknesses() }
+func (c *computer) Notes() []sandbox.Finding {
+	out := c.d.weaknesses()
+	if n := len(c.remover.Stuck()); n > 0 {
+		out = append(out, sandbox.Finding{
+			ID: "not-removed", Severity: sandbox.Weak,
+			Text: fmt.Sprintf("%d things that boxes left can't be removed.", n),
+			Hint: "Look at " + filepath.Join(c.spec.Dir, removing) + ".",
+		})
+	}
+	return out
+}
 
 // Pause implements sandbox.Computer. The guests themselves go on, so that
 // tethers live.
@@ -132,9 +144,49 @@ func (c *computer) Close() error {
 		errs = append(errs, b.Kill())
 	}
 	c.d.mu.Lock()
-	delete(c.d.computers, c.spec.Dir)
+	if c.d.computers[c.spec.Dir] == c {
+		delete(c.d.computers, c.spec.Dir)
+		errs = append(errs, c.release())
+	}
 	c.d.mu.Unlock()
 	return errors.Join(errs...)
+}
+
+// release lets the computer's directory go.
+func (c *computer) release() error {
+	var err error
+	if c.remover != nil {
+		err = c.remover.Close()
+	}
+	return errors.Join(err, c.root.Close())
+}
+
+// removing is where what is no longer needed goes, in the computer's directory.
+const removing = "removing/boxes"
+
+// take opens the computer's directory, and ends and removes what an earlier
+// process left in it.
+func (c *computer) take(ctx context.Context) (err error) {
+	if err := os.MkdirAll(c.spec.Dir, 0o700); err != nil {
+		return err
+	}
+	if c.root, err = hostfs.Open(c.spec.Dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = also(err, c.release())
+		}
+	}()
+	if err := c.root.Mkdir("boxes", 0o700); err != nil {
+		return err
+	}
+	if c.remover, err = hostfs.NewRemover(c.root, removing, func(err error) {
+		c.d.opts.Logger.Warn("what boxes left was not removed", "computer", c.spec.CID, "error", err)
+	}); err != nil {
+		return err
+	}
+	return c.sweep(ctx)
 }
 
 // sweep ends and removes what an earlier process left. Boxes die with their
@@ -166,7 +218,7 @@ func (c *computer) sweep(ctx context.Context) error {
 		if err != nil {
 			return fault.New("", fault.InUse, "Stop the other choir process that runs this computer.", fmt.Errorf("box %s still lives: %w", e.Name(), err))
 		}
-		err = errors.Join(awaitEmpty(ctx, g, run), g.remove(), removeTree(run), lock.Close())
+		err = errors.Join(awaitEmpty(ctx, g, run), g.remove(), c.remover.Take(c.root, path.Join("boxes", e.Name(), runDir)), lock.Close())
 		if err != nil {
 			return fmt.Errorf("clear box %s: %w", e.Name(), err)
 		}
@@ -256,48 +308,4 @@ func awaitEmpty(ctx context.Context, g *group, run string) error {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-}
-
-// removeTree removes a directory that a box may have written to: nothing in it
-// is followed, and directories made unreadable are made readable.
-func removeTree(path string) error {
-	err := os.RemoveAll(path)
-	if err == nil || !errors.Is(err, os.ErrPermission) {
-		return err
-	}
-	if err := openUp(unix.AT_FDCWD, path, 0); err != nil {
-		return err
-	}
-	return os.RemoveAll(path)
-}
-
-func openUp(at int, name string, depth int) error {
-	if depth > maxDepth {
-		return nil
-	}
-	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil // not a directory, or gone
-	}
-	defer unix.Close(fd)
-	if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o700); err != nil {
-		return err
-	}
-	dir, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(-1)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := openUp(fd, e.Name(), depth+1); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

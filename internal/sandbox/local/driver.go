@@ -44,6 +44,7 @@ type Driver struct {
 	starter *starter
 	etc     string
 	layout  []string // arguments that are the same for every box
+	opened  func()   // in tests: after what a box mounts was opened, before it is mounted
 
 	mu        sync.Mutex
 	computers map[string]*computer
@@ -92,7 +93,7 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 }
 
 const (
-	hintBubblewrap = "Install bubblewrap 0.8 or newer, for example: sudo apt-get install bubblewrap"
+	hintBubblewrap = "Install a bubblewrap that has --bind-fd: 0.10 or newer, or the one of Debian 12 with its security updates (0.8.0-2+deb12u1), for example: sudo apt-get install bubblewrap"
 	hintUserns     = "Allow user namespaces: sudo sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1 (and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0)"
 )
 
@@ -109,9 +110,14 @@ func findBubblewrap(path string) (string, error) {
 
 // probe starts an empty box: the only honest way to know that boxes start.
 func (d *Driver) probe(ctx context.Context) error {
+	guest, err := os.OpenFile(d.opts.Guest, unix.O_PATH, 0)
+	if err != nil {
+		return fault.New("sandbox/local", fault.Missing, "Build choir with `make build`.", err)
+	}
+	defer guest.Close()
 	cmd := exec.CommandContext(ctx, d.bwrap, "--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
-		"--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--ro-bind", d.opts.Guest, "/guest", "--proc", "/proc", "--dev", "/dev", "/guest", "version")
-	cmd.Env = []string{}
+		"--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--ro-bind-fd", "3", "/guest", "--proc", "/proc", "--dev", "/dev", "/guest", "version")
+	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{guest}
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return fault.Wrap("sandbox/local", ctx.Err())
@@ -137,8 +143,8 @@ func (d *Driver) Open(ctx context.Context, spec sandbox.ComputerSpec) (sandbox.C
 	if err := spec.CID.Validate(); err != nil {
 		return nil, fault.New(op, fault.Invalid, "", err)
 	}
-	if !filepath.IsAbs(spec.Dir) {
-		return nil, fault.New(op, fault.Invalid, "", errors.New("the computer's directory must be an absolute path"))
+	if !filepath.IsAbs(spec.Dir) || filepath.Clean(spec.Dir) != spec.Dir {
+		return nil, fault.New(op, fault.Invalid, "", errors.New("the computer's directory must be a clean absolute path"))
 	}
 	sum := sha256.Sum256([]byte(spec.Dir))
 	c := &computer{d: d, spec: spec, dir: filepath.Join(spec.Dir, "boxes"), prefix: "choir." + hex.EncodeToString(sum[:6]) + ".", boxes: map[string]*box{}}
@@ -150,10 +156,7 @@ func (d *Driver) Open(ctx context.Context, spec sandbox.ComputerSpec) (sandbox.C
 	if d.computers[spec.Dir] != nil {
 		return nil, fault.New(op, fault.InUse, "", fmt.Errorf("computer %s is open already", spec.CID))
 	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return nil, fault.Wrap(op, err)
-	}
-	if err := c.sweep(ctx); err != nil {
+	if err := c.take(ctx); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	d.computers[spec.Dir] = c

@@ -1,62 +1,99 @@
-// Package launch is the stage between the driver and bubblewrap for boxes with
-// overlays, which bubblewrap can't mount in the versions that distributions
-// carry. It runs in a user and mount namespace of its own, mounts them there,
-// and becomes bubblewrap.
+// Package launch is the stage between the driver and bubblewrap for boxes whose
+// mounts bubblewrap can't make: overlays, which it lacks in the versions that
+// distributions carry, and mounts inside trees that a box can write, whose
+// targets it would look up by name, links and all. It runs in a user and mount
+// namespace of its own, builds these trees there, and becomes bubblewrap.
 package launch
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
-// Overlay is one mount of a plan. Lower has the topmost layer first.
-type Overlay struct {
-	Lower  []string `json:"lower"`
-	Upper  string   `json:"upper"`
-	Work   string   `json:"work"`
-	Target string   `json:"target"`
+// Plan is what is mounted. Places are beneath Root, a directory in which only
+// the host makes and renames the first levels.
+type Plan struct {
+	Root  string    `json:"root"`
+	ID    hostfs.ID `json:"id"`
+	Trees []Tree    `json:"trees"`
 }
 
-// Args returns the arguments for a guest binary that mounts overlays and then
-// becomes argv.
-func Args(overlays []Overlay, argv []string) ([]string, error) {
-	for _, o := range overlays {
-		if _, err := o.data(); err != nil {
-			return nil, err
-		}
-	}
-	plan, err := json.Marshal(overlays)
+// Tree is a mount and those inside it, in order, built at At, a directory
+// beneath the root that no box can write.
+type Tree struct {
+	At     string  `json:"at"`
+	Mounts []Mount `json:"mounts"`
+}
+
+// Kind says how a mount is made.
+type Kind string
+
+// Kinds of mounts.
+const (
+	Bind    Kind = "bind"    // Layers[0]
+	Overlay Kind = "overlay" // Layers, topmost first; Upper, Work
+	Tmpfs   Kind = "tmpfs"   // Bytes
+)
+
+// Mount is one mount at Target, relative to its tree; empty for the first.
+type Mount struct {
+	Target   string  `json:"target,omitempty"`
+	Kind     Kind    `json:"kind"`
+	ReadOnly bool    `json:"readonly,omitempty"`
+	Layers   []Place `json:"layers,omitempty"`
+	Upper    *Place  `json:"upper,omitempty"`
+	Work     *Place  `json:"work,omitempty"`
+	Bytes    int64   `json:"bytes,omitempty"`
+	// Optional leaves the mount out when its target has a link on its way.
+	Optional bool `json:"optional,omitempty"`
+}
+
+// Place is a file or directory that the host has opened and this program opens
+// again, because a mount can only be made from what was opened in its own mount
+// namespace. ID tells whether it is still the same.
+type Place struct {
+	Path  string    `json:"path"`            // relative to the root, or absolute
+	Outer bool      `json:"outer,omitempty"` // absolute: a place that no box can write
+	ID    hostfs.ID `json:"id"`
+}
+
+// File puts the plan in an anonymous file: an argument could not hold it.
+func (p Plan) File() (*os.File, error) {
+	data, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
 	}
-	return append([]string{"launch", string(plan)}, argv...), nil
+	fd, err := unix.MemfdCreate("choir-plan", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make the plan of a box: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "plan")
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the plan of a box: %w", err), f.Close())
+	}
+	return f, nil
 }
 
-// data is the mount's option string. The kernel takes one page of it.
-func (o Overlay) data() (string, error) {
-	if len(o.Lower) == 0 || o.Upper == "" || o.Work == "" {
-		return "", errors.New("an overlay needs lower, upper and work directories")
-	}
-	escape := strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace
-	lower := make([]string, len(o.Lower))
-	for i, l := range o.Lower {
-		lower[i] = escape(l)
-	}
-	s := "userxattr,lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + escape(o.Upper) + ",workdir=" + escape(o.Work)
-	if len(s) >= os.Getpagesize() {
-		return "", errors.New("the paths of an overlay's layers are too long together")
-	}
-	return s, nil
+// Args returns the arguments for a guest binary that builds the plan it finds
+// at a descriptor and then becomes argv.
+func Args(fd int, argv []string) []string {
+	return append([]string{"launch", strconv.Itoa(fd)}, argv...)
 }
 
-// Main mounts the plan in args[0] and becomes args[1:]. It returns only when it
-// fails, with 125.
+// Main builds the plan at descriptor args[0] and becomes args[1:]. It returns
+// only when it fails, with 125.
 func Main(args []string) int {
 	if err := run(args); err != nil {
 		fmt.Fprintln(os.Stderr, "choir launch:", err)
@@ -68,21 +105,188 @@ func run(args []string) error {
 	if len(args) < 2 {
 		return errors.New("nothing to start")
 	}
-	var plan []Overlay
-	if err := json.Unmarshal([]byte(args[0]), &plan); err != nil {
+	plan, err := read(args[0])
+	if err != nil {
 		return fmt.Errorf("read the plan: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("leave the host's mounts: %w (this is for a namespace of its own)", err)
 	}
-	for _, o := range plan {
-		data, err := o.data()
+	root, err := hostfs.Open(plan.Root)
+	if err != nil {
+		return err
+	}
+	b := builder{root: root}
+	if err := same(root.File(), plan.ID); err != nil {
+		return err
+	}
+	for _, t := range plan.Trees {
+		if err := b.tree(t); err != nil {
+			return err
+		}
+	}
+	// What was opened here is closed on exec.
+	return fmt.Errorf("start %s: %w", args[1], syscall.Exec(args[1], args[1:], []string{}))
+}
+
+func read(arg string) (Plan, error) {
+	var p Plan
+	fd, err := strconv.Atoi(arg)
+	if err != nil {
+		return p, err
+	}
+	f := os.NewFile(uintptr(fd), "plan")
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return p, err
+	}
+	return p, json.NewDecoder(f).Decode(&p)
+}
+
+type builder struct {
+	root *hostfs.Dir
+}
+
+func (b builder) tree(t Tree) error {
+	for i, m := range t.Mounts {
+		at, err := b.target(t, m.Target)
+		if errors.Is(err, hostfs.ErrLink) && m.Optional {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("the place for a mount, %s: %w", m.Target, err)
+		}
+		if err := errors.Join(b.mount(m, at), at.Close()); err != nil {
+			return fmt.Errorf("mount %d, %s: %w", i, m.Target, err)
+		}
+	}
+	return nil
+}
+
+// target opens where a mount goes, making the directory if need be. Whoever
+// writes the tree may have put anything there.
+func (b builder) target(t Tree, rel string) (*os.File, error) {
+	if rel == "" {
+		return b.root.Path(t.At)
+	}
+	top, err := b.root.Dir(t.At)
+	if err != nil {
+		return nil, err
+	}
+	defer top.Close()
+	if defence.Off(defence.HostTargets) {
+		name := proc(top.File()) + "/" + rel
+		if err := os.MkdirAll(name, 0o755); err != nil {
+			return nil, err
+		}
+		return os.OpenFile(name, unix.O_PATH, 0)
+	}
+	f, err := top.Path(rel)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	if err := top.Mkdir(rel, 0o755); err != nil {
+		return nil, err
+	}
+	return top.Path(rel)
+}
+
+// mount makes one mount on the file that at is of. Both ends are named by
+// descriptor: the kernel follows these to the very file.
+func (b builder) mount(m Mount, at *os.File) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV
+	switch m.Kind {
+	case Bind:
+		if len(m.Layers) != 1 {
+			return errors.New("a bind mount has one source")
+		}
+		from, err := b.open(m.Layers[0])
 		if err != nil {
 			return err
 		}
-		if err := unix.Mount("overlay", o.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
-			return fmt.Errorf("mount an overlay on %s: %w", o.Target, err)
-		}
+		defer from.Close()
+		return bind(from, at, m.ReadOnly)
+	case Tmpfs:
+		return unix.Mount("tmpfs", proc(at), "tmpfs", flags, fmt.Sprintf("mode=0755,size=%d", m.Bytes))
+	case Overlay:
+		return b.overlay(m, at, flags)
 	}
-	return fmt.Errorf("start %s: %w", args[1], syscall.Exec(args[1], args[1:], []string{}))
+	return fmt.Errorf("unknown kind %q", m.Kind)
 }
+
+// bind mounts a copy of from's tree and restricts it before it is in its place.
+func bind(from, at *os.File, readonly bool) error {
+	fd, err := unix.OpenTree(int(from.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if readonly {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		return err
+	}
+	return unix.MoveMount(fd, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// overlay names its layers by descriptor, so that the names, which every
+// process of the box can read in mountinfo, say nothing of the host.
+func (b builder) overlay(m Mount, at *os.File, flags uintptr) error {
+	if len(m.Layers) == 0 || m.Upper == nil || m.Work == nil {
+		return errors.New("an overlay needs lower, upper and work directories")
+	}
+	var lower []string
+	for _, l := range m.Layers {
+		f, err := b.open(l)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		lower = append(lower, proc(f))
+	}
+	upper, err := b.open(*m.Upper)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	work, err := b.open(*m.Work)
+	if err != nil {
+		return err
+	}
+	defer work.Close()
+	return unix.Mount("overlay", proc(at), "overlay", flags,
+		"userxattr,lowerdir="+strings.Join(lower, ":")+",upperdir="+proc(upper)+",workdir="+proc(work))
+}
+
+// open opens a place again and insists on the file that the host has opened.
+func (b builder) open(p Place) (*os.File, error) {
+	var f *os.File
+	var err error
+	if p.Outer {
+		f, err = os.OpenFile(p.Path, unix.O_PATH, 0)
+	} else {
+		f, err = b.root.Path(p.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := same(f, p.ID); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func same(f *os.File, want hostfs.ID) error {
+	got, err := hostfs.Identify(f)
+	if err != nil {
+		return err
+	}
+	if got != want && !defence.Off(defence.HostSame) {
+		return fmt.Errorf("%s was exchanged while the box was being opened", f.Name())
+	}
+	return nil
+}
+
+func proc(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }

@@ -1,0 +1,333 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/internal/sandbox/local/launch"
+)
+
+// opening makes the mounts of one box. Every source and layer is opened once;
+// bubblewrap gets the descriptors, and the launcher, which must open them again
+// in its own namespace, learns which files they have to be.
+type opening struct {
+	c    *computer
+	run  string // the box's run directory, relative to the computer's
+	next int    // number that the next descriptor will have in bubblewrap
+
+	held   []*os.File // until the box has started, so that no number is used again
+	passed []*os.File // to bubblewrap, from the first next on
+	args   []string
+	plan   launch.Plan
+}
+
+func (o *opening) close() {
+	for _, f := range append(o.held, o.passed...) {
+		_ = f.Close()
+	}
+	o.held, o.passed = nil, nil
+}
+
+// errAbsent is why an optional mount is left out.
+var errAbsent = errors.New("it is not there")
+
+// command returns the program and arguments that start the box; with trees to
+// build the program is the guest binary as a launcher.
+func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []string, launcher bool, err error) {
+	d := o.c.d
+	planFD := o.next
+	trees := grouped(spec.Mounts)
+	for _, t := range trees {
+		if t.built {
+			o.next++ // for the plan
+			break
+		}
+	}
+	for i, t := range trees {
+		if t.built {
+			err = o.tree(i, t)
+		} else {
+			err = o.plain(t.mounts[0])
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	args := append([]string{d.bwrap}, d.layout...)
+	args = append(args, "--size", strconv.FormatInt(limits.TmpBytes, 10), "--perms", "1777", "--tmpfs", "/tmp")
+	// The guest's own program comes last, so that nothing lies over it.
+	guest := []string{"--ro-bind", d.opts.Guest, guestInside}
+	if defence.Off(defence.HostGuestLast) {
+		args, guest = append(args, guest...), nil
+	}
+	args = append(append(args, o.args...), guest...)
+	args = append(args, "--remount-ro", "/", "--chdir", "/", guestInside, "guest", string(spec.Kind))
+	if len(o.plan.Trees) == 0 {
+		return args, false, nil
+	}
+	o.plan.Root = o.c.spec.Dir
+	if o.plan.ID, err = hostfs.Identify(o.c.root.File()); err != nil {
+		return nil, false, err
+	}
+	plan, err := o.plan.File()
+	if err != nil {
+		return nil, false, err
+	}
+	o.passed = append([]*os.File{plan}, o.passed...)
+	return append([]string{d.opts.Guest}, launch.Args(planFD, args)...), true, nil
+}
+
+// tree is a mount with those that lie in it.
+type tree struct {
+	mounts []sandbox.Mount
+	built  bool // by the launcher: bubblewrap would look targets in it up by name, or can't mount it
+}
+
+// grouped sorts mounts into trees, keeping their order.
+func grouped(mounts []sandbox.Mount) []tree {
+	var out []tree
+next:
+	for _, m := range mounts {
+		for i := range out {
+			if _, in := hostfs.Under(out[i].mounts[0].Target, m.Target); in {
+				out[i].mounts, out[i].built = append(out[i].mounts, m), true
+				continue next
+			}
+		}
+		out = append(out, tree{mounts: []sandbox.Mount{m}, built: m.Mode == sandbox.Overlay})
+	}
+	return out
+}
+
+// plain has bubblewrap make a mount.
+func (o *opening) plain(m sandbox.Mount) error {
+	if m.Mode == sandbox.Tmpfs {
+		o.args = append(o.args, "--size", strconv.FormatInt(tmpfsBytes(m), 10), "--perms", "0755", "--tmpfs", m.Target)
+		return nil
+	}
+	f, err := o.openSource(m.Source)
+	if err != nil {
+		if m.Optional && leftOut(err) {
+			return nil
+		}
+		return mountError(m, err)
+	}
+	flag := "--ro-bind"
+	if m.Mode == sandbox.ReadWrite {
+		flag = "--bind"
+	}
+	if defence.Off(defence.HostDescriptor) {
+		o.held = append(o.held, f)
+		o.args = append(o.args, flag, m.Source, m.Target)
+		return nil
+	}
+	o.passed = append(o.passed, f)
+	o.args = append(o.args, flag+"-fd", strconv.Itoa(o.next), m.Target)
+	o.next++
+	return nil
+}
+
+func tmpfsBytes(m sandbox.Mount) int64 {
+	if m.SizeBytes <= 0 {
+		return 64 << 20
+	}
+	return m.SizeBytes
+}
+
+// leftOut says whether an optional mount is left out for want of its source.
+func leftOut(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, hostfs.ErrLink) || errors.Is(err, errAbsent)
+}
+
+func mountError(m sandbox.Mount, err error) error {
+	if errors.Is(err, hostfs.ErrLink) {
+		return fault.New("", fault.Denied, "Replace the link by what it points to.", fmt.Errorf("mount on %s: %w", m.Target, err))
+	}
+	return fmt.Errorf("mount on %s: %w", m.Target, err)
+}
+
+// tree has the launcher build a mount and those in it, and bubblewrap mount it
+// whole.
+func (o *opening) tree(i int, t tree) error {
+	top := t.mounts[0]
+	built := launch.Tree{At: path.Join(o.run, "t"+strconv.Itoa(i))}
+	for j, m := range t.mounts {
+		rel, _ := hostfs.Under(top.Target, m.Target)
+		if rel == "." {
+			rel = ""
+		}
+		made, err := o.launched(fmt.Sprintf("%d.%d", i, j), m, below(t.mounts, j))
+		if err != nil {
+			if j > 0 && m.Optional && leftOut(err) || j == 0 && len(t.mounts) == 1 && m.Optional && leftOut(err) {
+				continue
+			}
+			return mountError(m, err)
+		}
+		made.Target = rel
+		built.Mounts = append(built.Mounts, made)
+	}
+	if len(built.Mounts) == 0 {
+		return nil
+	}
+	if err := o.c.root.Mkdir(built.At, 0o755); err != nil {
+		return err
+	}
+	o.plan.Trees = append(o.plan.Trees, built)
+	// No box can write on the way to this place.
+	o.args = append(o.args, "--bind", filepath.Join(o.c.spec.Dir, built.At), top.Target)
+	return nil
+}
+
+// launched opens what a mount is made of and describes it to the launcher.
+func (o *opening) launched(name string, m sandbox.Mount, places []string) (launch.Mount, error) {
+	out := launch.Mount{Kind: launch.Bind, ReadOnly: m.Mode == sandbox.ReadOnly, Optional: m.Optional}
+	switch m.Mode {
+	case sandbox.Tmpfs:
+		out.Kind, out.Bytes = launch.Tmpfs, tmpfsBytes(m)
+		return out, nil
+	case sandbox.Overlay:
+		out.Kind = launch.Overlay
+		return out, o.overlay(&out, name, m, places)
+	}
+	p, _, err := o.place(m.Source)
+	out.Layers = []launch.Place{p}
+	return out, err
+}
+
+// overlay opens the layers of an overlay and makes those that are the driver's:
+// a throwaway upper, and a lowest layer with the places of later mounts, so that
+// making them leaves no trace in the upper.
+func (o *opening) overlay(out *launch.Mount, name string, m sandbox.Mount, places []string) error {
+	var layers []*os.File
+	for _, l := range m.Lower {
+		p, f, err := o.place(l)
+		if err == nil {
+			err = directory(f, l)
+		}
+		if err != nil && m.Optional && leftOut(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		out.Layers, layers = append(out.Layers, p), append(layers, f)
+	}
+	if len(layers) == 0 {
+		return errAbsent
+	}
+	own := path.Join(o.run, "o"+name)
+	for _, p := range places {
+		if !placeIn(layers, p) {
+			if err := o.c.root.Mkdir(path.Join(own, "places", p), 0o755); err != nil {
+				return fmt.Errorf("prepare an overlay: %w", err)
+			}
+		}
+	}
+	skeleton, f, err := o.place(filepath.Join(o.c.spec.Dir, own, "places"))
+	if err == nil {
+		out.Layers, layers = append(out.Layers, skeleton), append(layers, f)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	upper, work := m.Upper, m.Work
+	if upper == "" {
+		upper, work = filepath.Join(o.c.spec.Dir, own, "upper"), filepath.Join(o.c.spec.Dir, own, "work")
+		for _, dir := range []string{"upper", "work"} {
+			if err := o.c.root.Mkdir(path.Join(own, dir), 0o755); err != nil {
+				return fmt.Errorf("prepare an overlay: %w", err)
+			}
+		}
+	}
+	for _, at := range []struct {
+		path string
+		to   **launch.Place
+	}{{upper, &out.Upper}, {work, &out.Work}} {
+		p, f, err := o.place(at.path)
+		if err == nil {
+			err = directory(f, at.path)
+		}
+		if err != nil {
+			return err
+		}
+		*at.to = &p
+	}
+	return nil
+}
+
+// place opens a path for the launcher.
+func (o *opening) place(file string) (launch.Place, *os.File, error) {
+	f, err := o.openSource(file)
+	if err != nil {
+		return launch.Place{}, nil, err
+	}
+	o.held = append(o.held, f)
+	p := launch.Place{Path: file, Outer: true}
+	if rel, in := hostfs.Under(o.c.spec.Dir, file); in {
+		p.Path, p.Outer = rel, false
+	}
+	p.ID, err = hostfs.Identify(f)
+	return p, f, err
+}
+
+// openSource opens what is to be mounted: beneath the computer's directory
+// without following a link; what lies elsewhere is the host's own.
+func (o *opening) openSource(file string) (*os.File, error) {
+	if rel, in := hostfs.Under(o.c.spec.Dir, file); in {
+		return o.c.root.Path(rel)
+	}
+	f, err := os.OpenFile(file, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	if o.c.root.Holds(f) {
+		return nil, errors.Join(fmt.Errorf("%s leads into the computer's directory by another name", file), f.Close())
+	}
+	return f, nil
+}
+
+func directory(f *os.File, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("look at %s: %w", name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return fmt.Errorf("%s: %w", name, hostfs.ErrLink)
+	}
+	return nil
+}
+
+// below lists, relative to mount i, where later mounts lie in it.
+func below(mounts []sandbox.Mount, i int) []string {
+	var out []string
+	for _, m := range mounts[i+1:] {
+		if rel, ok := strings.CutPrefix(m.Target, mounts[i].Target+"/"); ok {
+			out = append(out, rel)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// placeIn reports whether any layer already has something at p, or a link on
+// the way there.
+func placeIn(layers []*os.File, p string) bool {
+	for _, l := range layers {
+		if !errors.Is(hostfs.Look(l, p), fs.ErrNotExist) {
+			return true
+		}
+	}
+	return false
+}
