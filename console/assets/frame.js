@@ -1,30 +1,30 @@
 import { api, at, Problem } from './api.js'
 import { approvalCard } from './approvals.js'
+import { Health } from './health.js'
 import { Stage } from './stage.js'
 
 const $ = (id) => document.getElementById(id)
 const stateWords = { connecting: 'Connecting', awake: 'Awake', working: 'Working', asleep: 'Asleep', broken: 'Desktop down', gone: 'No answer' }
-const rewindAfter = 5
 
 let cid = ''
 let frame = null
 let stream = null
-let left = '' // the broken state that the person chose to leave
-let countdown = 0
-let recovering = 0 // a timer: while the page that was taken back loads, the broken state is the old one's
 const liveTries = { since: '', left: 0 } // of the live page of one dev server
 
 const stage = new Stage($('stage'), {
   painted: () => {
     $('waiting').hidden = true
+    health.painted()
     if (frame) live(frame.desktop)
   },
   failed: (words) => {
     note(words, 'danger')
-    recovered()
+    health.gaveUp()
     setTimeout(() => frame && live(frame.desktop), 15_000)
   },
+  ailing: (kind, words) => health.ailing(kind, words),
 })
+const health = new Health(stage, { note, failed })
 
 start().catch(failed)
 
@@ -48,7 +48,8 @@ async function start() {
 function open(id) {
   cid = id
   frame = null
-  left = liveTries.since = ''
+  liveTries.since = ''
+  health.open(id)
   try {
     localStorage.setItem('choir.computer', id)
   } catch {
@@ -97,7 +98,7 @@ function show(f) {
     $('stop').disabled = false
   }
   approvals(f.running)
-  down(f.desktop)
+  health.show(f.desktop)
   live(f.desktop)
 }
 
@@ -192,80 +193,6 @@ function until(deadline) {
   return Number.isNaN(at.getTime()) ? '' : ` until ${at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' })}`
 }
 
-function down(desktop) {
-  const key = desktop.broken ? `${desktop.reason} ${desktop.last_good} ${desktop.run}` : ''
-  if (!desktop.broken) {
-    left = ''
-    clearTimeout(recovering)
-    recovering = 0
-  }
-  if (!desktop.broken || left === key || recovering) {
-    $('down').hidden = true
-    clearInterval(countdown)
-    countdown = 0
-    return
-  }
-  if (!$('down').hidden && $('down').dataset.key === key) return
-  $('down').dataset.key = key
-  $('down-why').textContent = desktop.reason || 'Its page is blank or stopped with an error.'
-  $('down-good').textContent = desktop.last_good
-    ? `Checkpoint ${desktop.last_good.slice(0, 8)} is the last one that worked. Only the desktop goes back; your files stay, and this can be undone.`
-    : 'No checkpoint is known to have worked, so there is nothing to go back to. Your files are safe.'
-  $('down-rewind').hidden = !desktop.last_good
-  $('down').hidden = false
-  $('down-rewind').focus()
-  clearInterval(countdown)
-  if (desktop.run && desktop.last_good) count(rewindAfter)
-  else $('down-rewind').textContent = 'Rewind'
-}
-
-/** An edit by a task broke it: nobody asked for a blank desktop, so it goes back by itself unless told not to. */
-function count(seconds) {
-  const tell = () => ($('down-rewind').textContent = `Rewind (${seconds})`)
-  tell()
-  countdown = setInterval(() => {
-    seconds--
-    tell()
-    if (seconds <= 0) rewind(true)
-  }, 1000)
-}
-
-/** Takes the desktop back; unasked when a task's edit broke it and nobody said to leave it. */
-async function rewind(unasked = false) {
-  clearInterval(countdown)
-  countdown = 0
-  $('down-rewind').disabled = true
-  $('down-rewind').textContent = 'Rewinding…'
-  try {
-    const { to } = await api('POST', at(cid, '/rewind'), { to: frame.desktop.last_good })
-    if (unasked) note(`An agent’s edit broke the desktop, so it went back by itself, to checkpoint ${to.slice(0, 8)}. The edit is kept: Time Travel can undo this.`, '', 60_000)
-    else note('The desktop is back. Time Travel can undo this.')
-    clearTimeout(recovering)
-    if (frame.desktop.broken) recovering = setTimeout(recovered, 25_000)
-    down(frame.desktop)
-    await stage.load(cid)
-  } catch (problem) {
-    failed(problem)
-  } finally {
-    $('down-rewind').disabled = false
-    $('down-rewind').textContent = 'Rewind'
-  }
-}
-
-/** What is broken from here on is the new page. */
-function recovered() {
-  if (!recovering) return
-  clearTimeout(recovering)
-  recovering = 0
-  if (frame) down(frame.desktop)
-}
-
-$('down-rewind').addEventListener('click', () => rewind())
-$('down-leave').addEventListener('click', () => {
-  left = $('down').dataset.key
-  down(frame.desktop)
-})
-
 $('stop').addEventListener('click', async () => {
   $('stop').disabled = true
   try {
@@ -291,7 +218,7 @@ $('rewind').addEventListener('click', async () => {
 $('ask-no').addEventListener('click', () => $('ask').close())
 $('ask-yes').addEventListener('click', () => {
   $('ask').close()
-  rewind()
+  health.rewind()
 })
 
 function rewindWords({ to, changes }) {
@@ -308,6 +235,12 @@ for (const [button, sheet] of [['bell', 'approvals'], ['account', 'account-menu'
   $(button).addEventListener('click', () => toggle(button, sheet, $(sheet).hidden))
 }
 addEventListener('keydown', (e) => {
+  if (e.key.toLowerCase() === 'k' && (e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey) {
+    e.preventDefault()
+    closeSheets()
+    stage.prompt()
+    return
+  }
   if (e.key !== 'Escape') return
   const from = document.activeElement?.closest('.sheet')
   closeSheets()
@@ -339,7 +272,7 @@ function closeSheets() {
 
 $('reload').addEventListener('click', () => {
   closeSheets()
-  stage.load(cid).catch(failed)
+  stage.load(cid, '', true).catch(failed)
 })
 $('signout').addEventListener('click', () => signOut('/api/signout'))
 $('signout-all').addEventListener('click', () => signOut('/api/signout?everywhere=true'))

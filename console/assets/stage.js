@@ -2,11 +2,17 @@
 // its place when it has painted.
 
 import { api, at } from './api.js'
+import { Kept } from './kept.js'
 
 const patience = 20_000
+const pingEvery = 2000
+const missable = 4 // questions that a page may leave without an answer before it counts as hanging
 
 export class Stage {
-  /** told: {painted(mode), failed(words)} */
+  /**
+   * told: painted(mode), failed(words), ailing(kind, words): of the page that is
+   * shown, as far as this browser sees it: 'hung' | 'broken' | 'silent' | '' (well).
+   */
   constructor(element, told) {
     this.element = element
     this.told = told
@@ -14,14 +20,21 @@ export class Stage {
     this.next = null
     this.timer = 0
     this.count = 0
+    this.kept = new Kept()
+    this.ping = { n: 0, answered: 0, at: 0 }
     addEventListener('message', (e) => this.hear(e))
+    setInterval(() => this.ask(), pingEvery)
   }
 
-  /** Loads the desktop of a computer; the page shown so far stays until the new one has painted. since: of the dev server that it is asked from. */
-  async load(cid, since = '') {
+  /**
+   * Loads the desktop of a computer; the page shown so far stays until the new
+   * one has painted. since: of the dev server that it is asked from. afresh: on
+   * an origin that nothing of the old page is left on, its process least of all.
+   */
+  async load(cid, since = '', afresh = false) {
     let ticket
     try {
-      ticket = await api('POST', at(cid, '/ticket'))
+      ticket = await api('POST', at(cid, `/ticket?generation=${generation(cid, afresh)}`))
     } catch (problem) {
       this.told.failed(problem.words)
       return
@@ -67,10 +80,54 @@ export class Stage {
 
   hear(e) {
     const frame = [this.next, this.shown].find((f) => f && e.source === f.contentWindow && e.origin === f.dataset.origin)
-    if (!frame || typeof e.data !== 'object' || e.data === null || e.data.type !== 'choir.painted') return
-    frame.dataset.mode = e.data.mode === 'live' ? 'live' : 'build'
-    if (frame === this.next) this.swap()
-    this.told.painted(frame.dataset.mode)
+    if (!frame || typeof e.data !== 'object' || e.data === null) return
+    switch (e.data.type) {
+      case 'choir.painted':
+        frame.dataset.mode = e.data.mode === 'live' ? 'live' : 'build'
+        if (frame === this.next) this.swap()
+        this.told.ailing('', '')
+        this.told.painted(frame.dataset.mode)
+        return
+      case 'choir.broken':
+        if (frame === this.shown || !this.shown) this.told.ailing('broken', firstLine(e.data.detail))
+        return
+      case 'choir.pong':
+        if (frame !== this.shown || e.data.n !== this.ping.n) return
+        if (this.ping.n - this.ping.answered > missable) this.told.ailing('', '')
+        this.ping.answered = this.ping.n
+        return
+      case 'choir.keep':
+        this.kept.put(frame.dataset.computer, e.data.name, e.data.value)
+        return
+      case 'choir.recall':
+        this.say(frame, { type: 'choir.recalled', kept: this.kept.all(frame.dataset.computer) })
+    }
+  }
+
+  /** Asks the page that is shown whether it still turns. Only what this page asked in time counts: a tab that rests asks late. */
+  ask() {
+    const { ping } = this
+    const now = performance.now()
+    const late = now - ping.at > 2 * pingEvery
+    ping.at = now
+    if (!this.shown?.dataset.mode || document.visibilityState === 'hidden' || late) {
+      ping.answered = ping.n
+      return
+    }
+    ping.n++
+    this.say(this.shown, { type: 'choir.ping', n: ping.n })
+    if (ping.n - ping.answered > missable) this.told.ailing('hung', '')
+  }
+
+  say(frame, message) {
+    frame.contentWindow?.postMessage(message, frame.dataset.origin)
+  }
+
+  /** Puts the cursor into the desktop's prompt bar. */
+  prompt() {
+    if (!this.shown) return
+    this.shown.focus()
+    this.say(this.shown, { type: 'choir.prompt' })
   }
 
   swap() {
@@ -78,17 +135,22 @@ export class Stage {
     const old = this.shown
     this.shown = this.next
     this.next = null
-    const focused = document.activeElement === old
+    this.ping.answered = this.ping.n
+    const focus = document.activeElement === old || (!old && document.activeElement === document.body)
     this.shown.dataset.role = 'shown'
     this.drop(old)
-    if (focused) this.shown.focus()
+    if (focus) this.shown.focus()
+    // What was typed into the old page goes on here, where the cursor was.
+    this.say(this.shown, { type: 'choir.shown', focus, bar: this.kept.all(this.shown.dataset.computer).bar ?? null })
   }
 
   giveUp(frame) {
     if (frame !== this.next) return
     // With nothing else to show, even a page that never said it has painted may be better.
-    if (!this.shown) this.swap()
-    else {
+    if (!this.shown) {
+      this.swap()
+      this.told.ailing('silent', '')
+    } else {
       this.drop(frame)
       this.next = null
       this.told.failed('The fresh desktop did not paint; the one you see stays.')
@@ -106,4 +168,21 @@ export class Stage {
   get loading() {
     return this.next !== null
   }
+}
+
+/** Which of a desktop's origins this browser uses; the next one from now on, if afresh. */
+function generation(cid, afresh) {
+  const key = `choir.generation.${cid}`
+  let n = 0
+  try {
+    n = Number(localStorage.getItem(key)) || 0
+    if (afresh) localStorage.setItem(key, String(++n))
+  } catch {
+    if (afresh) n = Math.floor(1 + Math.random() * 999_999) // no other tab knows of it
+  }
+  return Math.min(n, 1_000_000)
+}
+
+function firstLine(text) {
+  return String(text ?? '').split('\n', 1)[0].slice(0, 300)
 }

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { Link, type Listener, type LinkState } from '../src/link/link'
-import type { Action, Shelf } from '../src/link/outbox'
+import type { Action, Queued, Shelf } from '../src/link/outbox'
 import { HostError } from '../src/link/protocol'
 import { FakeHost, session } from './fake'
 
@@ -17,16 +17,17 @@ function start(host: FakeHost, shelf: Shelf = memoryShelf(), ask = () => Promise
   const told = { waiting: 0, refused: [] as string[] }
   const listener: Listener = {
     state: (s) => states.push(s), session: () => {}, snapshot: () => {}, event: (e) => seen.push(e.sequence), tokens: () => {}, output: () => {},
-    waiting: (n) => (told.waiting = n), refused: (_a, e) => told.refused.push(e.code),
+    waiting: (items) => (told.waiting = items.length), refused: (_a, e) => told.refused.push(e.code),
   }
-  const link = new Link({ connect: host.connect, session: ask, shelf: () => shelf, backoff: () => 1 }, listener)
+  const link = new Link({ connect: host.connect, session: ask, shelf: () => Promise.resolve(shelf), backoff: () => 1 }, listener)
   links.push(link)
   link.start()
   const online = () => vi.waitFor(() => expect(states.at(-1)).toBe('online'))
   return { link, seen, states, told, online }
 }
 
-function memoryShelf(kept: Action[] = []): Shelf & { kept: Action[] } {
+function memoryShelf(actions: Action[] = []): Shelf & { kept: Queued[] } {
+  const kept: Queued[] = actions.map((action) => ({ action, tries: 0, stuck: '' }))
   return { kept, load: () => [...kept], save: (a) => kept.splice(0, kept.length, ...a) }
 }
 

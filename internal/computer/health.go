@@ -2,6 +2,7 @@ package computer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -9,31 +10,36 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
 
-// health is how the desktop's page said it is.
+// health is how the desktop's pages said they are.
 type health struct {
 	judging sync.Mutex // held while what a page said is looked into
 
 	mu     sync.Mutex
 	broken brokenDesktop
-	shells map[string]string // git trees of choiros/ that broke in a browser, by a task's edit: what the page said
+	shells map[string]string // shells that broke in a browser, by a task's edit: what the page said
+	well   map[string]bool   // shells that a page showed healthy
+	shown  map[string]string // by page: the shell that was live when it was last heard to be well
+	names  map[string]string // by commit: its shell
 }
 
-// maxShells bounds how many broken trees are remembered.
-const maxShells = 64
+// maxShells bounds how many shells, pages and commits are remembered.
+const maxShells = 256
 
 // brokenDesktop is a page that was blank or throwing; the zero value is none.
 type brokenDesktop struct {
 	since  time.Time
 	reason string
-	judged bool   // run and good are known
+	judged bool   // run, good and auto are known
 	run    string // whose edit it was, if it was a task's
-	good   string // newest verified checkpoint whose shell is another one than this
+	good   string // newest good checkpoint whose shell is another one than this
+	auto   bool   // going to good takes back only edits of that task that no check has passed
 }
 
 func (c *Computer) brokenDesktop() brokenDesktop {
@@ -48,15 +54,19 @@ func (c *Computer) setBroken(b brokenDesktop) {
 	c.health.broken = b
 }
 
-// Beat implements control.Desktop.
+// Beat implements control.Desktop: what a page says that runs the shell as it
+// stands. The control plane drops what a broken page says while another is well.
 func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
 	c.health.judging.Lock()
 	defer c.health.judging.Unlock()
 	was := c.brokenDesktop()
 	switch {
+	case b.Stale:
+		// It is not of the source as it stands, so it says nothing about that.
+		return nil
 	case !b.Broken:
 		c.setBroken(brokenDesktop{})
-		return nil
+		return c.showedWell(ctx, b)
 	case was.judged:
 		return nil
 	}
@@ -71,9 +81,86 @@ func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
 	}
 	reason := b.Reason
 	if reason == "" {
-		reason = "silent"
+		reason = "blank"
 	}
 	return c.note(ctx, "desktop.broke", contract.DesktopBroke{Reason: clip(reason, 200), Detail: clip(b.Detail, 4096)})
+}
+
+// showedWell remembers the live shell as good when the same page was well twice
+// on it, a few seconds apart: the first time its newest source may not have
+// reached it yet. What people edited is kept as a checkpoint by that, so that
+// there is something to go back to that has it.
+func (c *Computer) showedWell(ctx context.Context, b api.Heartbeat) error {
+	if b.Mode != api.ModeLive || b.Page == "" {
+		return nil
+	}
+	if err := c.caughtUp(ctx); err != nil {
+		return err
+	}
+	newest, err := c.state.Checkpoints(ctx, 0, 1)
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	commit := newest[0].ID
+	same, err := c.shellIs(ctx, commit)
+	if err != nil {
+		return err
+	}
+	if !same {
+		k, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointAuto, Message: "The desktop as it was shown"})
+		if err != nil {
+			return err
+		}
+		commit = k.Commit
+	}
+	shell, err := c.shellOf(ctx, commit)
+	if err != nil {
+		return err
+	}
+	c.health.mu.Lock()
+	defer c.health.mu.Unlock()
+	if c.health.shown[b.Page] == shell {
+		remember(&c.health.well, shell, true)
+	}
+	remember(&c.health.shown, b.Page, shell)
+	return nil
+}
+
+// remember puts something into a map that is forgotten when it is full.
+func remember[V any](m *map[string]V, key string, v V) {
+	if *m == nil || len(*m) >= maxShells {
+		*m = map[string]V{}
+	}
+	(*m)[key] = v
+}
+
+// shellOf names what a checkpoint holds of the desktop: the same content gives
+// the same name.
+func (c *Computer) shellOf(ctx context.Context, commit string) (string, error) {
+	c.health.mu.Lock()
+	known, ok := c.health.names[commit]
+	c.health.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	var ids []string
+	for _, p := range workspace.LivePaths {
+		id, err := c.workspace.ObjectID(ctx, commit, string(p))
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return "", err
+		}
+		ids = append(ids, id)
+	}
+	c.health.mu.Lock()
+	defer c.health.mu.Unlock()
+	remember(&c.health.names, commit, strings.Join(ids, " "))
+	return strings.Join(ids, " "), nil
+}
+
+func (c *Computer) wasWell(shell string) bool {
+	c.health.mu.Lock()
+	defer c.health.mu.Unlock()
+	return c.health.well[shell]
 }
 
 // judge finds out whose edit broke the desktop and where it can go back to.
@@ -85,23 +172,81 @@ func (c *Computer) judge(ctx context.Context, b *brokenDesktop) error {
 	if err != nil {
 		return err
 	}
+	b.run, b.auto = edit.Run, false
 	if edit.Commit != "" {
 		tree, err := c.workspace.ObjectID(ctx, edit.Commit, "choiros")
 		if err != nil {
 			return err
 		}
-		c.health.mu.Lock()
-		if c.health.shells == nil || len(c.health.shells) >= maxShells {
-			c.health.shells = map[string]string{}
+		shell, err := c.shellOf(ctx, edit.Commit)
+		if err != nil {
+			return err
 		}
-		c.health.shells[tree] = b.reason
+		c.health.mu.Lock()
+		remember(&c.health.shells, tree, b.reason)
+		delete(c.health.well, shell)
 		c.health.mu.Unlock()
 	}
-	b.run = edit.Run
-	if b.good, err = c.goodCheckpoint(ctx, true); err != nil {
+	good, verified, err := c.goodCheckpoint(ctx, true)
+	if err != nil {
 		return err
 	}
+	b.good = good
+	if edit.Commit != "" && good != "" && (!verified || defence.Off(defence.UnverifiedOnly)) {
+		if b.auto, err = c.onlyTakesBack(ctx, edit, good); err != nil {
+			return err
+		}
+	}
 	b.judged = true
+	return nil
+}
+
+// onlyTakesBack reports whether going to a checkpoint takes back what one task
+// edited of the desktop while it worked, and nothing that anybody else did.
+func (c *Computer) onlyTakesBack(ctx context.Context, edit state.Publish, good string) (bool, error) {
+	if defence.Off(defence.UsersEditsStay) {
+		return true, nil
+	}
+	publishes, err := c.state.Publishes(ctx, edit.Task, false)
+	if err != nil {
+		return false, err
+	}
+	mine := map[string]bool{}
+	for _, p := range publishes {
+		mine[p.Commit] = p.Live
+	}
+	before := edit.Commit
+	for n := 0; mine[before]; n++ {
+		k, err := c.state.Checkpoint(ctx, before)
+		if err != nil || k.Parent == "" || n > state.MaxPage {
+			return false, err
+		}
+		before = k.Parent
+	}
+	a, err := c.shellOf(ctx, before)
+	if err != nil {
+		return false, err
+	}
+	b, err := c.shellOf(ctx, good)
+	return err == nil && a == b, err
+}
+
+// mayUnasked refuses a restore that nobody asked for, unless it is the one that
+// the desktop's state says needs nobody: looked at anew, so that what somebody
+// did since counts.
+func (c *Computer) mayUnasked(ctx context.Context, to string) error {
+	c.health.judging.Lock()
+	defer c.health.judging.Unlock()
+	b := c.brokenDesktop()
+	if b.judged {
+		if err := c.judge(ctx, &b); err != nil {
+			return err
+		}
+		c.setBroken(b)
+	}
+	if !b.judged || !b.auto || b.good != to {
+		return fault.New("computer.Restore", fault.Conflict, "Look at what would be taken back, and choose.", errors.New("the desktop goes back by itself only from a task's edits that no check has passed"))
+	}
 	return nil
 }
 
@@ -176,14 +321,19 @@ func (c *Computer) shellIs(ctx context.Context, commit string) (bool, error) {
 // maxCompared bounds how many checkpoints are compared with a broken shell.
 const maxCompared = 20
 
-// goodCheckpoint is the newest checkpoint that was verified, or the first one,
-// on the line that the shell came by: what was gone back from does not count.
-// With other, only one whose shell is not the live one does. "" when there is
-// none.
-func (c *Computer) goodCheckpoint(ctx context.Context, other bool) (string, error) {
+// maxLooked bounds how many checkpoints that no check has passed are looked up
+// among what pages showed healthy.
+const maxLooked = 50
+
+// goodCheckpoint is the newest checkpoint that is good, on the line that the
+// shell came by: what was gone back from does not count. Good is what was
+// verified, the first one, and what a page showed healthy. With other, only one
+// whose shell is not the live one does; verified then says that the live one
+// has been verified. "" when there is none.
+func (c *Computer) goodCheckpoint(ctx context.Context, other bool) (good string, verified bool, err error) {
 	restores, err := c.state.Restores(ctx, state.MaxPage)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	back := map[string]string{} // where a restore's checkpoint went
 	for _, r := range restores {
@@ -191,29 +341,44 @@ func (c *Computer) goodCheckpoint(ctx context.Context, other bool) (string, erro
 			back[r.Checkpoint] = r.To
 		}
 	}
-	jump, compared := "", 0
+	jump, compared, looked := "", 0, 0
 	for before := uint64(0); ; {
 		page, err := c.state.Checkpoints(ctx, before, 100)
 		if err != nil || len(page) == 0 {
-			return "", err
+			return "", verified, err
 		}
 		for _, k := range page {
 			before = k.Seq
 			if jump != "" && k.ID != jump {
 				continue
 			}
-			if jump = back[k.ID]; jump != "" || k.Verified != contract.VerificationPass && k.Kind != contract.CheckpointInitial {
+			if jump = back[k.ID]; jump != "" {
 				continue
 			}
+			checked := k.Verified == contract.VerificationPass
+			if !checked && k.Kind != contract.CheckpointInitial {
+				if looked++; looked > maxLooked {
+					continue
+				}
+				shell, err := c.shellOf(ctx, k.ID)
+				if err != nil {
+					return "", verified, err
+				}
+				if !c.wasWell(shell) {
+					continue
+				}
+			}
 			if !other {
-				return k.ID, nil
+				return k.ID, false, nil
 			}
 			if compared++; compared > maxCompared {
-				return "", nil
+				return "", verified, nil
 			}
-			if same, err := c.shellIs(ctx, k.ID); err != nil || !same {
-				return k.ID, err
+			same, err := c.shellIs(ctx, k.ID)
+			if err != nil || !same {
+				return k.ID, verified, err
 			}
+			verified = verified || checked
 		}
 	}
 }
@@ -233,11 +398,11 @@ func (c *Computer) desktopStatus(ctx context.Context) (api.DesktopStatus, error)
 	s.Mode, s.Since, s.Reason = c.live.status()
 	broken := c.brokenDesktop()
 	if !broken.since.IsZero() {
-		s.Broken, s.Reason, s.Run, s.LastGood = true, broken.reason, broken.run, broken.good
+		s.Broken, s.Reason, s.Run, s.LastGood, s.Auto = true, broken.reason, broken.run, broken.good, broken.auto
 	}
 	var err error
 	if !broken.judged {
-		if s.LastGood, err = c.goodCheckpoint(ctx, false); err != nil {
+		if s.LastGood, _, err = c.goodCheckpoint(ctx, false); err != nil {
 			return s, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -197,4 +198,102 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 	if n := d.edit(other, "another's\n"); n != 1 || d.shell() != "another's\n" {
 		t.Errorf("another task's edit: %d paths, the shell is %q", n, d.shell())
 	}
+}
+
+// shows is a live page that is well, heard as often as it takes to be believed.
+func (d *shellDesk) shows(page string) {
+	d.t.Helper()
+	for range 2 {
+		d.fatal(d.Beat(d.t.Context(), api.Heartbeat{Page: page, Mode: api.ModeLive}))
+	}
+}
+
+func (d *shellDesk) wantAuto(want bool) {
+	d.t.Helper()
+	s, err := d.desktopStatus(d.t.Context())
+	d.fatal(err)
+	if s.Auto != want {
+		d.t.Errorf("it goes back by itself: %v, want %v", s.Auto, want)
+	}
+}
+
+// unasked is the console's own rewind; it reports whether it was done.
+func (d *shellDesk) unasked(to string) bool {
+	d.t.Helper()
+	_, err := d.Restore(d.t.Context(), api.RestoreRequest{To: to, Paths: []string{"choiros", "artifacts/system/theme.json"}, Unasked: true})
+	if err != nil && !fault.Is(err, fault.Conflict) {
+		d.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// 47: what a check has passed is not taken back because of somebody's browser.
+func TestAttack47_VerifiedWorkDoesNotGoBackByItself(t *testing.T) {
+	d := openShell(t)
+	d.byUser("one\n")
+	first := d.checkpoint(contract.CheckpointInitial)
+	o := d.begin()
+	d.edit(o, "broken\n")
+	d.beat(true)
+	d.wantStatus(true, o.ref.Run, first)
+	d.wantAuto(true)
+	d.beat(false)
+	d.verified(o)
+	d.beat(true)
+	d.wantStatus(true, o.ref.Run, first)
+	d.wantAuto(false)
+	if d.unasked(first) || d.shell() != "broken\n" {
+		t.Errorf("verified work went back unasked: %q", d.shell())
+	}
+}
+
+// 47: nothing but the one task's edits goes back unasked; what people edited and
+// a page showed healthy is good.
+func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
+	d := openShell(t)
+	d.byUser("one\n")
+	first := d.checkpoint(contract.CheckpointInitial)
+	d.byUser("one, by hand\n")
+	o := d.begin()
+	d.edit(o, "broken\n")
+	d.beat(true)
+	d.wantStatus(true, o.ref.Run, first)
+	d.wantAuto(false)
+	if d.unasked(first) || d.shell() != "broken\n" {
+		t.Errorf("a user's edit went back unasked: %q", d.shell())
+	}
+	d.back(api.RestoreRequest{To: first})
+	d.beat(false)
+
+	// Seen to work it is something to go back to.
+	d.byUser("two, by hand\n")
+	d.shows("a page")
+	o = d.begin()
+	d.edit(o, "broken again\n")
+	d.beat(true)
+	d.wantAuto(true)
+	s, err := d.desktopStatus(t.Context())
+	d.fatal(err)
+	// What somebody edits before the time is up counts.
+	d.byUser("broken again, being mended\n")
+	if d.unasked(s.LastGood) || d.shell() != "broken again, being mended\n" {
+		t.Errorf("an edit made meanwhile went back unasked: %q", d.shell())
+	}
+	d.byUser("broken again\n")
+	if !d.unasked(s.LastGood) || d.shell() != "two, by hand\n" {
+		t.Errorf("the shell is %q", d.shell())
+	}
+}
+
+// A page that newer source could not be loaded into says nothing about that.
+func TestAStalePageIsNoProof(t *testing.T) {
+	d := openShell(t)
+	d.byUser("one\n")
+	first := d.checkpoint(contract.CheckpointInitial)
+	d.byUser("does not parse\n")
+	d.beat(true)
+	for range 3 {
+		d.fatal(d.Beat(t.Context(), api.Heartbeat{Page: "old", Mode: api.ModeLive, Stale: true}))
+	}
+	d.wantStatus(true, "", first)
 }

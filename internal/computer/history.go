@@ -123,6 +123,11 @@ func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Resto
 		}
 		req.To = to.ID
 	}
+	if r.Unasked && !r.DryRun {
+		if err := c.mayUnasked(ctx, req.To); err != nil {
+			return api.Restored{}, err
+		}
+	}
 	done, err := c.restore(ctx, do, req)
 	if err != nil {
 		return api.Restored{}, err

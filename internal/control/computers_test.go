@@ -300,6 +300,9 @@ func (m *machine) ListFiles(_ context.Context, path, after string, limit int) ([
 			out = append(out, api.File{ID: name, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"})
 		}
 	}
+	if _, ok := m.files[path]; path != "" && !ok && !slices.ContainsFunc(out, func(f api.File) bool { return strings.HasPrefix(f.ID, path+"/") }) {
+		return nil, fault.New("memory.ListFiles", fault.NotFound, "", errors.New("there is no "+path))
+	}
 	slices.SortFunc(out, func(a, b api.File) int { return strings.Compare(a.ID, b.ID) })
 	return out[:min(len(out), limit)], nil
 }

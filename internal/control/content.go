@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) desktopPolicy(v visit, nonce string) string {
 		"style-src 'self' 'nonce-" + nonce + "'",
 		"img-src 'self' data: blob:",
 		"media-src 'self' blob:",
-		"connect-src 'self' " + s.hosts.socket(v.place.Handle),
+		"connect-src 'self' " + s.hosts.socket(v.label),
 		"worker-src 'self'",
 		"frame-src 'none'", "object-src 'none'", "form-action 'none'", "base-uri 'none'", "manifest-src 'none'",
 		"frame-ancestors " + s.hosts.console(),
@@ -244,6 +245,7 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, rt http.RoundTrip
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
+	answer := newBoxAnswer(deadlined{w, http.NewResponseController(w)})
 	rp := &httputil.ReverseProxy{
 		Transport: rt,
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -258,8 +260,8 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, rt http.RoundTrip
 			p.Out.Header = h
 			p.Out.Body, p.Out.ContentLength = nil, 0
 		},
-		ModifyResponse: func(res *http.Response) error { return fromDevServer(res) },
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+		ModifyResponse: func(res *http.Response) error { return fromDevServer(res, answer.host) },
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			var p *problem
 			if !errors.As(err, &p) {
 				s.log.Debug("dev server", "path", r.URL.Path, "error", err)
@@ -268,10 +270,12 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, rt http.RoundTrip
 			writeProblem(w, p)
 		},
 	}
-	rp.ServeHTTP(deadlined{w, http.NewResponseController(w)}, r)
+	rp.ServeHTTP(answer, r)
 }
 
-func fromDevServer(res *http.Response) error {
+// fromDevServer leaves of an answer what the browser may see. The proxy writes
+// a switch of protocols from it as it stands, so the host's headers are in it.
+func fromDevServer(res *http.Response, host http.Header) error {
 	switch {
 	case res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified:
 		return refusal(http.StatusBadGateway, fault.Denied, "the dev server may not redirect", "")
@@ -292,18 +296,22 @@ func fromDevServer(res *http.Response) error {
 			h.Set("Cache-Control", "no-cache")
 		}
 	}
+	if !defence.Off(defence.BoxHeadersApart) {
+		setHost(h, host)
+	}
 	res.Header, res.Trailer = h, nil
 	return nil
 }
 
-// safeType lets through types that are no page's.
+// safeType lets through types that are no page's, in our own words: of a type
+// with another one folded behind it a browser would take the last.
 func safeType(contentType string) string {
 	base, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	base = strings.TrimSpace(base)
 	for _, known := range assetTypes {
 		k, _, _ := strings.Cut(known, ";")
 		if k == base && !isHTML(k) {
-			return contentType
+			return known
 		}
 	}
 	return "application/octet-stream"

@@ -38,31 +38,31 @@ var errTokenTicket = errors.New("tickets are for the console's page")
 type desktops struct {
 	mu     sync.Mutex
 	builds map[string][]fs.FS // by session: what its pages were made of, newest first
-	loads  map[string]*load   // pages that have not said yet how they are
-	looks  map[string]int     // open console frames by computer
+	loads  map[string]*load   // the pages that are open, as far as is known
 }
 
 func (d *desktops) init() {
 	d.builds, d.loads = map[string][]fs.FS{}, map[string]*load{}
-	d.looks = map[string]int{}
 }
 
 // visit is one request to a desktop by somebody who may.
 type visit struct {
 	session identity.Session
 	place   identity.Place
+	label   string // of the host it came by
 	origin  string
 }
 
 // serveDesktop serves one desktop's origin. Its page is written by agents, so
 // nothing here trusts it further than its own computer's session goes.
-func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, handle string) {
+func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label string) {
+	handle := handleOf(label)
 	h := w.Header()
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Permissions-Policy", permissions+", clipboard-read=()")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
-	origin := s.hosts.desktop(handle)
+	origin := s.hosts.desktop(label)
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	switch {
 	case r.Header.Get("Service-Worker") != "" || dest == "serviceworker":
@@ -91,7 +91,7 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, handle str
 		writeProblem(w, p)
 		return
 	}
-	v.origin = origin
+	v.label, v.origin = label, origin
 	switch path := r.URL.Path; {
 	case path == ownPrefix+"session" && r.Method == http.MethodGet:
 		s.desktopSession(w, r, v)
@@ -99,6 +99,8 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, handle str
 		s.desktopBus(w, r, v)
 	case path == ownPrefix+"heartbeat" && r.Method == http.MethodPost:
 		s.heartbeat(w, r, v)
+	case path == ownPrefix+"files" && r.Method == http.MethodPost:
+		s.bringIn(w, r, v)
 	case path == ownPrefix+"heartbeat.js" && r.Method == http.MethodGet:
 		h.Set("Content-Type", "text/javascript; charset=utf-8")
 		_, _ = w.Write(heartbeatScript) // the client has gone if this fails

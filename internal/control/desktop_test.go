@@ -337,6 +337,65 @@ func TestHMRThroughTheProxy(t *testing.T) {
 	}
 }
 
+// loadOf serves a page and returns the name it reports under.
+func (w *world) loadOf(origin, cookie string) string {
+	w.t.Helper()
+	page := w.ask("GET", hostOf(origin), "/", "", append(iframed[:len(iframed):len(iframed)], cookie)...)
+	_, rest, _ := strings.Cut(page.body, `data-load="`)
+	load, _, ok := strings.Cut(rest, `"`)
+	if !ok {
+		w.t.Fatalf("no page: %s", page.body)
+	}
+	return load
+}
+
+// 47: one visitor's broken page declares nothing while another page is well,
+// and a page that says nothing at all never does.
+func TestAttack47_APageSpeaksForItself(t *testing.T) {
+	w := open(t)
+	origin, mine := w.enter(w.signIn())
+	_, theirs := w.enter(w.signIn())
+	a, b := w.loadOf(origin, mine), w.loadOf(origin, theirs)
+	w.loadOf(origin, theirs) // is never heard
+	beat := func(load, cookie, says string) {
+		t.Helper()
+		own := append(fetched(origin), cookie, "Content-Type: application/json")
+		w.waitFor(func() bool {
+			return w.ask("POST", hostOf(origin), "/_choir/heartbeat", `{"load":"`+load+`",`+says+`}`, own...).StatusCode == 204
+		})
+	}
+	want := func(broken bool) {
+		t.Helper()
+		select {
+		case b := <-w.machine().beats:
+			if b.Broken != broken {
+				t.Errorf("the desktop is told that it is broken: %v", b.Broken)
+			}
+		default:
+			t.Errorf("nothing is told, not that it is broken: %v", broken)
+		}
+	}
+	none := func() {
+		t.Helper()
+		select {
+		case b := <-w.machine().beats:
+			t.Errorf("one page speaks for all: %+v", b)
+		default:
+		}
+	}
+	beat(a, mine, `"broken":false`)
+	want(false)
+	beat(b, theirs, `"broken":true`)
+	none()
+	beat(a, mine, `"broken":false,"hidden":true`)
+	want(false)
+	beat(b, theirs, `"broken":true`)
+	none()
+	beat(a, mine, `"gone":true`)
+	beat(b, theirs, `"broken":true`)
+	want(true)
+}
+
 func TestHeartbeat(t *testing.T) {
 	w := open(t)
 	origin, cookie := w.enter(w.signIn())

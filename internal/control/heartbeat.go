@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -20,26 +21,29 @@ import (
 var heartbeatScript []byte
 
 const (
-	silence      = 25 * time.Second // a page that says nothing for so long has not come up
-	maxBeat      = 8 << 10
-	maxLoads     = 16 // pages of one session that are remembered
-	beatEvery    = 100 * time.Millisecond
-	maxAllLoads  = 4096
-	beatDeadline = 10 * time.Second
+	beatEvery   = 100 * time.Millisecond // at most one report in so long is taken
+	alive       = 20 * time.Second       // a page that said it is well is taken for alive so long; it says so every few seconds
+	aliveHidden = 3 * time.Minute        // in a tab that nobody sees, where a browser lets timers run once a minute
+	maxBeat     = 8 << 10
+	maxLoads    = 16 // pages of one session that are remembered
+	maxAllLoads = 4096
 )
 
-// load is one page that was served.
+// load is one page that was served. What it says is believed about itself only:
+// it runs beside the desktop's own code, which could say the same.
 type load struct {
 	session string
 	cid     contract.CID
 	mode    api.DesktopMode
-	at      time.Time
+	at      time.Time // it was last heard, or served
 	heard   bool
-	timer   *time.Timer
+	well    bool // it last said that it has painted
+	hidden  bool // it is in a tab that nobody sees
 }
 
-// expectBeat remembers that a page was served and says so when it stays silent
-// while somebody looks. It returns the name the page reports under.
+// expectBeat remembers that a page was served. It returns the name the page
+// reports under. A page that never reports, or stops to, is no proof of
+// anything but that visitor's line: whoever looks at it is told by the console.
 func (s *Server) expectBeat(v visit, mode api.DesktopMode) string {
 	id := newNonce()
 	l := &load{session: v.session.ID, cid: v.place.Computer, mode: mode, at: s.o.Now()}
@@ -47,20 +51,6 @@ func (s *Server) expectBeat(v visit, mode api.DesktopMode) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.forget(v.session.ID)
-	l.timer = time.AfterFunc(silence, func() {
-		d.mu.Lock()
-		silent := !l.heard && d.loads[id] == l && d.looks[string(l.cid)] > 0
-		d.mu.Unlock()
-		if !silent || !s.begin() {
-			return
-		}
-		defer s.wg.Done()
-		ctx, cancel := context.WithTimeout(s.ctx, beatDeadline)
-		defer cancel()
-		if err := s.beat(ctx, l, api.Heartbeat{Mode: mode, Broken: true, Reason: "silent"}); err != nil {
-			s.log.Error("a silent desktop could not be reported", "computer", l.cid, "error", err)
-		}
-	})
 	d.loads[id] = l
 	return id
 }
@@ -81,100 +71,93 @@ func (d *desktops) forget(session string) {
 		if n < maxLoads && len(d.loads) < maxAllLoads {
 			return
 		}
-		d.loads[oldest].timer.Stop()
 		delete(d.loads, oldest)
 	}
 }
 
-// stop ends the waiting for pages.
-func (d *desktops) stop() {
+// others reports whether another page of a computer than l is well.
+func (d *desktops) others(l *load, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, l := range d.loads {
-		l.timer.Stop()
-	}
-}
-
-// looking counts an open console frame until the returned function is called.
-func (d *desktops) looking(cid contract.CID) func() {
-	d.mu.Lock()
-	d.looks[string(cid)]++
-	d.mu.Unlock()
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.looks[string(cid)]--; d.looks[string(cid)] <= 0 {
-			delete(d.looks, string(cid))
+	for _, o := range d.loads {
+		if o != l && o.cid == l.cid && o.well && (now.Sub(o.at) < alive || o.hidden && now.Sub(o.at) < aliveHidden) {
+			return true
 		}
 	}
+	return false
 }
 
-// heartbeat takes what the injected script saw. It runs beside the desktop's
-// own code, which could say the same: it is believed about that page only.
+// heartbeat takes what the injected script saw of its page.
 func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
 	b, err := io.ReadAll(&limited{r.Body, maxBeat})
 	if err != nil {
 		writeProblem(w, refusal(http.StatusRequestEntityTooLarge, fault.Invalid, "this is no heartbeat", ""))
 		return
 	}
-	var in struct {
-		Load   string `json:"load"`
-		Broken bool   `json:"broken"`
-		Gone   bool   `json:"gone"`
-		Reason string `json:"reason"`
-		Detail string `json:"detail"`
-	}
+	var in pageReport
 	if err := json.Unmarshal(b, &in); err != nil {
 		writeProblem(w, refusal(http.StatusUnprocessableEntity, fault.Invalid, "this is no heartbeat", ""))
 		return
 	}
-	l, err := s.desktops.hear(in.Load, v.session.ID, in.Gone, s.o.Now())
+	l, err := s.desktops.hear(in, v.session.ID, s.o.Now())
+	if err == nil && !in.Gone {
+		err = s.beat(r.Context(), l, in)
+	}
 	if err != nil {
 		writeProblem(w, problemOf(s.log, "heartbeat", err))
 		return
 	}
-	if !in.Gone {
-		beat := api.Heartbeat{Mode: l.mode, Broken: in.Broken}
-		if in.Broken {
-			beat.Reason, beat.Detail = "blank", plain(in.Detail, 2000)
-			if in.Reason == "error" {
-				beat.Reason = "error"
-			}
-		}
-		if err := s.beat(r.Context(), l, beat); err != nil {
-			writeProblem(w, problemOf(s.log, "heartbeat", err))
-			return
-		}
-	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// pageReport is what the injected script says.
+type pageReport struct {
+	Load   string `json:"load"`
+	Broken bool   `json:"broken"`
+	Gone   bool   `json:"gone"`
+	Hidden bool   `json:"hidden"`
+	Stale  bool   `json:"stale"` // newer source than the page's own could not be loaded into it
+	Reason string `json:"reason"`
+	Detail string `json:"detail"`
+}
+
 // hear finds the page that reports, and bounds how often it may.
-func (d *desktops) hear(id, session string, gone bool, now time.Time) (*load, error) {
+func (d *desktops) hear(in pageReport, session string, now time.Time) (*load, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.loads[id]
+	l := d.loads[in.Load]
 	if l == nil || l.session != session {
 		return nil, fault.New("", fault.NotFound, "Reload the page.", errors.New("no such page was served"))
 	}
-	l.timer.Stop()
-	if gone {
-		delete(d.loads, id)
+	if in.Gone {
+		delete(d.loads, in.Load)
 		return l, nil
 	}
 	if l.heard && now.Sub(l.at) < beatEvery {
 		return nil, fault.New("", fault.Exhausted, "", errors.New("one report at a time"))
 	}
-	l.heard, l.at = true, now
+	l.heard, l.at, l.well, l.hidden = true, now, !in.Broken, in.Hidden
 	return l, nil
 }
 
-func (s *Server) beat(ctx context.Context, l *load, b api.Heartbeat) error {
+func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
 	c, err := s.o.Computers.Get(ctx, l.cid)
 	if err != nil {
 		return err
 	}
-	return c.Beat(ctx, b)
+	beat := api.Heartbeat{Page: in.Load, Mode: l.mode, Broken: in.Broken, Stale: in.Stale}
+	if in.Broken {
+		beat.Reason, beat.Detail = "blank", plain(in.Detail, 2000)
+		if in.Reason == "error" {
+			beat.Reason = "error"
+		}
+		// The page of one visitor says nothing about the desktop while another
+		// page of it is well.
+		if s.desktops.others(l, s.o.Now()) && !defence.Off(defence.PageAlone) {
+			return nil
+		}
+	}
+	return c.Beat(ctx, beat)
 }
 
 // plain keeps what can be shown as text: at most max bytes, no control

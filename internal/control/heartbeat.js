@@ -1,5 +1,6 @@
-// Runs first in every desktop page and tells the control plane how it is: that
-// it has painted, or that it is blank or throws.
+// Runs first in every desktop page. Tells the control plane every few seconds
+// how the page is: that it has painted, or that it is blank or throws; and
+// answers the console's question whether it still turns.
 (() => {
   'use strict'
   const me = document.currentScript
@@ -8,16 +9,26 @@
   const root = document.documentElement
   const patience = 15000 // until the first paint
   const blankFor = 2000 // a page that was fine and shows nothing
+  const again = 5000 // between two reports of the same
   const send = fetch.bind(window)
+  const say = parent.postMessage.bind(parent)
   let said = '' // the last thing told
+  let saidAt = 0
   let told = false // the frame knows that it painted
+  let ill = false // the frame knows that it stopped
   let failure = ''
   let blankSince = 0
 
   function tell(body) {
-    const text = JSON.stringify({ load, ...body })
-    if (text === said) return
+    const text = JSON.stringify({ load, hidden: document.visibilityState === 'hidden', stale: root.dataset.choirStale !== undefined, ...body })
+    const now = performance.now()
+    if (text === said && now - saidAt < again) return
+    if (text !== said && body.broken) {
+      ill = true
+      say({ type: 'choir.broken', reason: body.reason, detail: String(body.detail ?? '').slice(0, 2000) }, parentOrigin)
+    }
     said = text
+    saidAt = now
     send('/_choir/heartbeat', { method: 'POST', headers: { 'content-type': 'application/json' }, body: text, keepalive: true }).then(
       (r) => { if (!r.ok) said = '' },
       () => { said = '' }, // told again with the next look
@@ -34,6 +45,9 @@
     else if (e.target instanceof HTMLScriptElement) failure = `${e.target.src} can’t be loaded`
   }, true) // what fails to load tells its element only
   addEventListener('unhandledrejection', (e) => { failure = words(e.reason) })
+  addEventListener('message', (e) => {
+    if (e.source === parent && e.origin === parentOrigin && e.data?.type === 'choir.ping') say({ type: 'choir.pong', n: e.data.n }, parentOrigin)
+  })
 
   const started = performance.now()
   function shows() {
@@ -43,17 +57,18 @@
 
   function look() {
     const now = performance.now()
-    if (document.visibilityState === 'hidden' && said) return
     if (root.dataset.choirReady && shows()) {
       if (!told || blankSince) failure = '' // what was thrown before did not keep it from painting
       blankSince = 0
       tell({ broken: false })
-      if (!told) {
+      if (!told || ill) {
         told = true
-        parent.postMessage({ type: 'choir.painted', mode }, parentOrigin)
+        ill = false
+        say({ type: 'choir.painted', mode }, parentOrigin)
       }
       return
     }
+    if (document.visibilityState === 'hidden' && said) return
     if (told) {
       blankSince ||= now
       if (now - blankSince > blankFor) tell({ broken: true, reason: failure ? 'error' : 'blank', detail: failure })
@@ -63,6 +78,7 @@
   }
 
   new MutationObserver(look).observe(root, { attributes: true, attributeFilter: ['data-choir-ready'] })
+  document.addEventListener('visibilitychange', look)
   setInterval(look, 500)
   addEventListener('pagehide', () => tell({ gone: true }))
 })()

@@ -3,6 +3,7 @@ package control
 import (
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
@@ -32,11 +33,37 @@ func (h hosts) authority(label string) string {
 	return net.JoinHostPort(label+"."+h.parent, h.port)
 }
 
-func (h hosts) console() string              { return "http://" + h.authority("console") }
-func (h hosts) desktop(handle string) string { return "http://" + h.authority(handle+".desk") }
-func (h hosts) socket(handle string) string  { return "ws://" + h.authority(handle+".desk") }
+func (h hosts) console() string             { return "http://" + h.authority("console") }
+func (h hosts) desktop(label string) string { return "http://" + h.authority(label+".desk") }
+func (h hosts) socket(label string) string  { return "ws://" + h.authority(label+".desk") }
 
-// find says what a Host header names, and the handle of a desktop. Names are
+// maxGeneration bounds how many origins one desktop may have in a browser.
+const maxGeneration = 1_000_000
+
+// labelOf is a desktop's host label in one generation. A page that hangs keeps
+// its process, and what it stored or had cached, with its origin: a browser that
+// asks for the next generation gets rid of all three. No handle holds "--".
+func labelOf(handle string, generation int) string {
+	if generation <= 0 {
+		return handle
+	}
+	return handle + "--g" + strconv.Itoa(generation)
+}
+
+// handleOf is the handle that a label is of; "" when it is of none.
+func handleOf(label string) string {
+	handle, n, ok := strings.Cut(label, "--g")
+	if !ok {
+		return label
+	}
+	if generation, err := strconv.Atoi(n); err != nil || generation < 1 || generation > maxGeneration || labelOf(handle, generation) != label {
+		return ""
+	}
+	return handle
+}
+
+// find says what a Host header names, and the label of a desktop: its handle, in
+// one of its generations. Names are
 // compared without case, as DNS does; a trailing dot is another origin to a
 // browser, so it is none of ours.
 func (h hosts) find(host string) (place, string) {
@@ -56,6 +83,9 @@ func (h hosts) find(host string) (place, string) {
 	}
 	handle, ok := strings.CutSuffix(name, ".desk."+h.parent)
 	if !ok || handle == "" || len(handle) > 63 || strings.Trim(handle, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return placeNone, ""
+	}
+	if handleOf(handle) == "" {
 		return placeNone, ""
 	}
 	return placeDesktop, handle

@@ -41,7 +41,10 @@ func (s *Server) routeFrame(hapi huma.API) {
 		return &out[api.Frame]{f}, err
 	})
 	streamed(hapi, s, route(http.MethodGet, atComputer+"/frame/stream", "frame-stream", "The frame as server-sent events, whenever it changes"), "text/event-stream", s.streamFrame)
-	register(hapi, s, route(http.MethodPost, atComputer+"/ticket", "frame-ticket", "Let the console's page into the desktop"), requestTimeout, func(ctx context.Context, in *AtComputer) (*out[api.Ticket], error) {
+	register(hapi, s, route(http.MethodPost, atComputer+"/ticket", "frame-ticket", "Let the console's page into the desktop"), requestTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Generation int `query:"generation" minimum:"0" maximum:"1000000" doc:"which of the desktop's origins: the next one leaves a page that hangs, and what it stored, behind"`
+	}) (*out[api.Ticket], error) {
 		caller := callerOf(ctx)
 		if caller.session == nil {
 			return nil, fault.New("", fault.Denied, "Open the console in a browser.", errTokenTicket)
@@ -55,7 +58,7 @@ func (s *Server) routeFrame(hapi huma.API) {
 			return nil, err
 		}
 		ticket, err := s.o.Identity.NewTicket(ctx, caller.secret, info.ID)
-		return &out[api.Ticket]{api.Ticket{Action: info.Desktop + enterPath, Ticket: ticket}}, err
+		return &out[api.Ticket]{api.Ticket{Action: s.hosts.desktop(labelOf(info.Handle, in.Generation)) + enterPath, Ticket: ticket}}, err
 	})
 }
 
@@ -96,11 +99,6 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, in *AtCompu
 	ctx, release := s.attach(r.Context(), sessionID(callerOf(r.Context())))
 	defer release()
 	defer c.Look(ctx)()
-	info, err := c.Info(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.desktops.looking(info.ID)()
 	after := c.Last()
 	changed := make(chan struct{}, 1)
 	poke := func() {

@@ -75,6 +75,8 @@ func (s *Server) routeHistory(hapi huma.API) {
 		Body struct {
 			To     string `json:"to,omitempty" maxLength:"64" doc:"empty: the last good one"`
 			DryRun bool   `json:"dry_run,omitempty"`
+			// Nobody pressed a button.
+			Unasked bool `json:"unasked,omitempty" doc:"only if the desktop is broken by a task's edits that no check has passed, and nothing else would be taken back"`
 		}
 	}) (*out[api.Restored], error) {
 		to := in.Body.To
@@ -91,7 +93,7 @@ func (s *Server) routeHistory(hapi huma.API) {
 				return nil, fault.New("", fault.NotFound, "Name a checkpoint to go back to.", errors.New("no checkpoint is known to be good yet"))
 			}
 		}
-		return s.restore(ctx, in.Computer, api.RestoreRequest{To: to, Paths: shellPaths, DryRun: in.Body.DryRun})
+		return s.restore(ctx, in.Computer, api.RestoreRequest{To: to, Paths: shellPaths, DryRun: in.Body.DryRun, Unasked: in.Body.Unasked})
 	})
 }
 

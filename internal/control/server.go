@@ -182,7 +182,6 @@ func (s *Server) shut() {
 	s.mu.Lock()
 	s.cancel()
 	s.mu.Unlock()
-	s.desktops.stop()
 }
 
 // ServeHTTP finds out which of our hosts a request is for; it knows no others.

@@ -46,4 +46,11 @@ const (
 	CheckNone         Name = "verify-none"         // without a profile nothing is verified
 	CheckWeakened     Name = "verify-weakened"     // deleted and skipped tests, and new tools, verify nothing
 	RunConjunction    Name = "run-conjunction"     // a failed task is not made up for by another
+// The desktop's origin and its page.
+const (
+	BoxInformational Name = "box-informational" // 44: informational answers of the dev server end at the host
+	BoxHeadersApart  Name = "box-headers-apart" // 44: the dev server's headers are copied by name, and the host's set after them
+	PageAlone        Name = "page-alone"        // 47: a broken page says nothing about the desktop while another one is well
+	UnverifiedOnly   Name = "unverified-only"   // 47: what a check has passed is taken back by nobody's browser
+	UsersEditsStay   Name = "users-edits-stay"  // 47: nothing goes back unasked if more than one task's edits would
 )

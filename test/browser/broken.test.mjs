@@ -50,6 +50,45 @@ test('a broken desktop', async (t) => {
   })
 })
 
+test('a task’s edit breaks the desktop while it works', async (t) => {
+  const shell = 'choiros/src/shell/Desktop.tsx'
+  const words = 'this is more than I can take'
+  const model = await modelServer(t, {
+    turns: [
+      {
+        role: 'director',
+        calls: [
+          { name: 'revise_plan', args: { objective: 'Another desktop', plan: [{ text: `Change ${shell}` }] } },
+          { name: 'delegate', args: { tasks: [{ kind: 'agent', goal: `In ${shell}, change something`, tools: ['read', 'edit'], verify: { profile: 'smoke' } }] } },
+        ],
+      },
+      { role: 'associate', calls: [{ name: 'read', args: { path: shell } }] },
+      { role: 'associate', calls: [{ name: 'edit', args: { path: shell, old: '  useKeys()\n', new: `  if (name) throw new Error('${words}')\n  useKeys()\n` } }] },
+      { role: 'associate', hold: 'broken', calls: [{ name: 'finish', args: { summary: 'It is another.', status: 'ok' } }] },
+      { role: 'director', calls: [{ name: 'report', args: { status: 'done', summary: 'Another.' } }] },
+    ],
+  })
+  const choir = await Choir.start(t, { env: { ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6' } })
+  const { context } = await visitor(await browse(t), choir)
+  const page = await claim(context, choir)
+  const frame = await desktop(page)
+  const good = choir.cli(['files', 'cat', shell])
+  const card = page.getByRole('alertdialog', { name: 'The desktop is down' })
+
+  await t.test('no check has passed it, so it goes back by itself, and says so once the new page is well', async () => {
+    await say(frame, 'Make it another')
+    await card.waitFor({ timeout: 90_000 })
+    assert.match(await card.innerText(), new RegExp(words))
+    assert.match(await card.getByRole('button', { name: /^Rewind/ }).innerText(), /^Rewind \(\d\)$|^Rewinding/)
+    await page.getByRole('status').getByText('went back by itself').waitFor({ timeout: 30_000 })
+    await until('a fresh page took the place of the one that broke', () => frame.isDetached())
+    await (await desktop(page)).getByTestId('desktop').waitFor()
+    await page.locator('#state[data-state=awake], #state[data-state=working]').waitFor()
+    assert.equal(choir.cli(['files', 'cat', shell]), good)
+    model.release('broken')
+  })
+})
+
 test('a task’s edit breaks the desktop after it was verified', async (t) => {
   const shell = 'choiros/src/shell/Desktop.tsx'
   const prompt = 'Let the desktop know when something is done'
@@ -81,7 +120,6 @@ test('a task’s edit breaks the desktop after it was verified', async (t) => {
   const page = await claim(context, choir)
   const frame = await desktop(page)
   const good = choir.cli(['files', 'cat', shell])
-  const [first] = choir.json('checkpoints')
   const card = page.getByRole('alertdialog', { name: 'The desktop is down' })
   let edited = ''
 
@@ -93,14 +131,17 @@ test('a task’s edit breaks the desktop after it was verified', async (t) => {
     assert.equal(run.verified, 'pass')
     assert.ok(choir.json('checkpoints').some((c) => c.run === run.id && c.kind === 'task' && c.verified === 'pass'))
     assert.match(await card.innerText(), new RegExp(words))
-    assert.match(await card.innerText(), new RegExp(`Checkpoint ${first.id.slice(0, 8)} is the last one that worked`), 'what breaks is not good, verified or not')
-    assert.match(await card.getByRole('button', { name: /^Rewind/ }).innerText(), /^Rewind \(\d\)$|^Rewinding/)
+    const [, good] = /Checkpoint ([0-9a-f]{8}) is the last one that worked/.exec(await card.innerText()) ?? []
+    const [breaks] = choir.json('checkpoints').filter((c) => c.run === run.id && c.kind === 'task')
+    assert.ok(good && good !== breaks.id.slice(0, 8), 'what breaks is not good, verified or not')
+    assert.equal(await card.getByRole('button', { name: /^Rewind/ }).innerText(), 'Rewind', 'no time is counted down: a check has passed it')
     await card.getByRole('button', { name: 'Leave it as it is' }).waitFor()
     edited = choir.cli(['files', 'cat', shell])
     assert.ok(edited.includes(words))
   })
-  await t.test('it goes back by itself, and says so', async () => {
-    await page.getByRole('status').getByText(`went back by itself, to checkpoint ${first.id.slice(0, 8)}`).waitFor({ timeout: 30_000 })
+  await t.test('it goes back when it is told to, and says so when the new page has painted', async () => {
+    await card.getByRole('button', { name: 'Rewind' }).click()
+    await page.getByRole('status').getByText('The desktop is back').waitFor({ timeout: 30_000 })
     await until('a fresh page took the place of the one that broke', () => frame.isDetached())
     await (await desktop(page)).getByTestId('desktop').waitFor()
     await page.locator('#state[data-state=awake]').waitFor()

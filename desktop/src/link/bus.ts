@@ -42,7 +42,7 @@ export const connectNats: Connect = async (session) => {
         if (e instanceof errors.NoRespondersError || (e instanceof errors.RequestError && e.isNoResponders())) {
           throw new HostError('unavailable', 'The computer is not listening yet.')
         }
-        throw new HostError('unavailable', e instanceof Error ? e.message : String(e))
+        throw new HostError('closed', e instanceof Error ? e.message : String(e))
       }
       return decodeAnswer(reply.data)
     },

@@ -1,6 +1,6 @@
 import type { ActionType, Event, Payloads } from '../contract/types'
 import type { Bus, Connect } from './bus'
-import { Outbox, type Acknowledged, type Action, type Shelf } from './outbox'
+import { Outbox, type Acknowledged, type Action, type Queued, type Shelf } from './outbox'
 import { HostError, type OutputChunk, type Service, type Services, type Session, type Snapshot } from './protocol'
 import { Sequencer } from './sequencer'
 
@@ -14,14 +14,15 @@ export interface Listener {
   event(e: Event): void
   tokens(run: string, text: string): void
   output(command: string, chunk: OutputChunk): void
-  waiting(count: number): void
+  /** What waits to be sent. */
+  waiting(items: Queued[]): void
   refused(action: Action, e: HostError): void
 }
 
 export interface LinkOptions {
   connect: Connect
   session(signal: AbortSignal): Promise<Session>
-  shelf(cid: string): Shelf
+  shelf(cid: string): Promise<Shelf>
   /** Milliseconds before attempt n (from 0) to connect again. */
   backoff?: (attempt: number) => number
 }
@@ -83,8 +84,17 @@ export class Link {
     if (this.outbox) return this.outbox.post(type, data, about)
     return new Promise((resolve, reject) => {
       this.pending.push({ type, data, about, resolve, reject })
-      this.listener.waiting(this.pending.length)
+      this.listener.waiting(this.pending.map((p) => ({ action: { id: '', type: p.type, data: p.data } as Action, tries: 0, stuck: '' })))
     })
+  }
+
+  /** Sends again what stood aside, or throws away what waits. */
+  again(id: string): void {
+    this.outbox?.again(id)
+  }
+
+  discard(id: string): void {
+    this.outbox?.discard(id)
   }
 
   /** Asks a service; throws a HostError, at once when offline. */
@@ -100,7 +110,7 @@ export class Link {
       try {
         this.listener.state(this.painted ? 'offline' : 'connecting', '')
         const session = await this.options.session(this.abort.signal)
-        this.adopt(session)
+        await this.adopt(session)
         const bus = await this.options.connect(session)
         if (this.abort.signal.aborted) {
           await bus.close()
@@ -139,7 +149,7 @@ export class Link {
     return Promise.race([bus.closed, work.then(() => bus.closed)])
   }
 
-  private adopt(session: Session): void {
+  private async adopt(session: Session): Promise<void> {
     if (this.current && this.current.cid !== session.cid) {
       location.reload() // another computer's state must not mix with this one's
       return
@@ -147,9 +157,10 @@ export class Link {
     this.current = session
     this.listener.session(session)
     if (!this.outbox) {
+      const shelf = await this.options.shelf(session.cid)
       this.outbox = new Outbox(
-        this.options.shelf(session.cid),
-        (n) => this.listener.waiting(n),
+        shelf,
+        (items) => this.listener.waiting(items),
         (a, e) => this.listener.refused(a, e),
       )
       for (const p of this.pending.splice(0)) {

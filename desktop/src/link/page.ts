@@ -11,6 +11,7 @@ import { useToasts } from '../stores/toasts'
 import { useWindows } from '../stores/windows'
 import { dataOf, type Event } from '../contract/types'
 import { connectNats, fetchSession } from './bus'
+import { keepThere, recall } from './console'
 import { Link, type Listener } from './link'
 import { browserShelf } from './outbox'
 
@@ -65,17 +66,29 @@ export const listener: Listener = {
   event: (e) => apply(e),
   tokens: (run, text) => useRuns.getState().tokens(run, text),
   output: (command, chunk) => useCommands.getState().output(command, chunk),
-  waiting: (waiting) => useConnection.setState({ waiting }),
+  waiting: (queued) => useConnection.setState({ queued, waiting: queued.length }),
   refused(action, e) {
     useWindows.getState().forget(action.id)
     useToasts.getState().say('danger', e.message, e.hint)
   },
 }
 
+/** What the console kept of the page before this one. */
+export const kept = keptThing('recalled', () => recall())
+
 /** The page's link; one for its whole life, whatever code is replaced. */
 export const link = keptThing(
   'link',
-  () => new Link({ connect: connectNats, session: fetchSession, shelf: (cid) => browserShelf(`choir.outbox.${cid}`) }, listener),
+  () =>
+    new Link(
+      {
+        connect: connectNats,
+        session: fetchSession,
+        // What an earlier page had in its queue may be with the console only: its origin was another one.
+        shelf: async (cid) => browserShelf(`choir.outbox.${cid}`, (await kept).outbox, (value) => keepThere('outbox', value)),
+      },
+      listener,
+    ),
 )
 link.listener = listener
 

@@ -172,7 +172,7 @@ export class HostError extends Error {
 
   /** Whether the same request may succeed a little later. */
   get passing(): boolean {
-    return this.code === 'unavailable' || this.code === 'timeout'
+    return this.code === 'unavailable' || this.code === 'timeout' || this.code === 'closed'
   }
 }
 

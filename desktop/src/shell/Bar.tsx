@@ -5,12 +5,13 @@ import parts from '../parts/parts.module.css'
 import { useConnection } from '../stores/connection'
 import { useTheme } from '../stores/theme'
 import { front, useWindows } from '../stores/windows'
-import { clock, count } from '../text/format'
+import { clock } from '../text/format'
 import { day, night } from '../theme/themes'
 import css from './Bar.module.css'
 import { setTheme, tell } from './intents'
 import { PromptBar } from './PromptBar'
 import { useScreen } from './screen'
+import { Waiting } from './Waiting'
 
 const words = { connecting: 'Connecting', online: 'Connected', 'catching-up': 'Catching up', offline: 'Offline', ended: 'Signed out' }
 
@@ -18,7 +19,7 @@ const words = { connecting: 'Connecting', online: 'Connected', 'catching-up': 'C
 export function Bar() {
   const windows = useWindows((s) => s.windows)
   const apps = useApps((s) => s.apps)
-  const { state, detail, waiting, readOnly } = useConnection()
+  const { state, detail, readOnly } = useConnection()
   const scheme = useTheme((s) => s.theme.scheme)
   const active = front(windows)?.window
   const { raise, place } = useWindows.getState()
@@ -54,9 +55,10 @@ export function Bar() {
         <PromptBar />
       </div>
       <div className={css.state}>
+        <Waiting />
         <span className={css.connection} data-testid="connection" data-state={state} title={detail || words[state]} role="status">
           <span className={css.dot} data-state={state} />
-          {waiting > 0 && state !== 'online' ? count(waiting, 'change') + ' waiting' : state === 'online' ? <span className="sr-only">Connected</span> : words[state]}
+          {state === 'online' ? <span className="sr-only">Connected</span> : words[state]}
         </span>
         {!readOnly && (
           <button type="button" className={parts.icon} aria-label={`Theme ${other.name}`} title={`Theme ${other.name}`} onClick={() => void setTheme(other).catch(tell)}>

@@ -10,6 +10,7 @@ import { count } from '../text/format'
 import { Bar } from './Bar'
 import css from './Desktop.module.css'
 import './desktop.css'
+import { useDrops } from './drops'
 import { openApp } from './intents'
 import { useKeys } from './keys'
 import { useScreen } from './screen'
@@ -28,6 +29,7 @@ export function Desktop() {
   const order = stacked(windows)
   const active = front(windows)?.window
   useKeys()
+  useDrops()
   useWelcome()
   usePaintedMarker()
 

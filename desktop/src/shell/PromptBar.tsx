@@ -1,27 +1,41 @@
 import { useEffect, useRef, useState, type KeyboardEvent } from 'react'
 import { ArrowUp, ChevronRight, Sparkle, SquareSlash } from 'lucide-react'
+import { keepThere } from '../link/console'
+import { putFile } from '../link/files'
+import { maxPrompt } from '../link/outbox'
+import { kept } from '../link/page'
 import { HostError } from '../link/protocol'
+import parts from '../parts/parts.module.css'
 import { keptThing } from '../stores/kept'
 import { useConnection } from '../stores/connection'
-import { money, oneLine } from '../text/format'
+import { money, oneLine, size } from '../text/format'
 import { runCommand, shellCommands, submitPrompt, tell } from './intents'
 import { complete, History, parse } from './prompt'
 import { usePromptBar } from './promptStore'
 import css from './PromptBar.module.css'
 
 const historyKey = 'choir.prompts'
-const history = keptThing('history', () => new History(readHistory()))
+const history = keptThing('history', () => {
+  const made = new History(readHistory())
+  // On a new origin the console has it.
+  void kept.then(({ prompts }) => {
+    if (made.lines.length === 0 && prompts) for (const l of linesOf(prompts)) made.add(l)
+  })
+  return made
+})
 
 /** The one bar: what you want, a command, or a slash command. */
 export function PromptBar() {
-  const { line, focus, set, fill } = usePromptBar()
+  const { line, focus, set, fill, moved } = usePromptBar()
   const { provider, readOnly, state } = useConnection()
   const input = useRef<HTMLTextAreaElement>(null)
   const [picked, setPicked] = useState(0)
   const [dismissed, setDismissed] = useState('')
   const [busy, setBusy] = useState(false)
+  const [long, setLong] = useState('')
   const parsed = parse(line)
   const options = dismissed === line ? [] : complete(line, shellCommands)
+  const [walking, setWalking] = useState(false)
   const at = Math.min(picked, options.length - 1)
   const kind = line.trimStart().startsWith('!') ? 'exec' : line.trimStart().startsWith('/') ? 'slash' : 'prompt'
 
@@ -29,16 +43,30 @@ export function PromptBar() {
     const el = input.current
     if (focus === 0 || !el) return
     el.focus()
-    el.setSelectionRange(el.value.length, el.value.length)
+    const [from, to] = usePromptBar.getState().caret ?? [el.value.length, el.value.length]
+    el.setSelectionRange(from, to)
   }, [focus])
 
   const type = (text: string) => {
     set(text)
     setPicked(0)
+    setWalking(false)
+  }
+
+  // A line from before: the arrows go on walking, whatever could complete it.
+  const walk = (text: string) => {
+    set(text)
+    setPicked(0)
+    setWalking(true)
+    setDismissed(text)
   }
 
   const submit = async () => {
     if (parsed.kind === 'nothing' || readOnly || state === 'ended') return
+    if (parsed.kind === 'prompt' && bytesOf(parsed.text) > maxPrompt) {
+      setLong(line)
+      return
+    }
     const sent = line
     remember(sent)
     type('')
@@ -60,6 +88,19 @@ export function PromptBar() {
     }
   }
 
+  const keepAsFile = async () => {
+    setBusy(true)
+    try {
+      const path = await putFile('prompt.txt', new Blob([line], { type: 'text/plain' }))
+      fill(`Read ${path} and `)
+    } catch (e) {
+      tell(e)
+    } finally {
+      setBusy(false)
+      setLong('')
+    }
+  }
+
   const key = (e: KeyboardEvent<HTMLTextAreaElement>) => {
     if (e.nativeEvent.isComposing) return
     const el = e.currentTarget
@@ -72,20 +113,20 @@ export function PromptBar() {
       if (option && option.line.trimEnd() !== line.trimEnd() && picked > 0) type(option.line)
       else if (option && option.line !== line && !shellCommands.some((c) => parsed.kind === 'slash' && c.name === parsed.name)) type(option.line)
       else void submit()
-    } else if (options.length > 0 && (e.key === 'ArrowDown' || e.key === 'ArrowUp')) {
+    } else if (!walking && options.length > 0 && (e.key === 'ArrowDown' || e.key === 'ArrowUp')) {
       e.preventDefault()
       setPicked((at + (e.key === 'ArrowDown' ? 1 : options.length - 1)) % options.length)
     } else if (e.key === 'ArrowUp' && el.selectionStart === 0 && el.selectionEnd === 0 || (e.key === 'ArrowUp' && !line.includes('\n'))) {
       const before = history.back(line)
       if (before !== null) {
         e.preventDefault()
-        type(before)
+        walk(before)
       }
     } else if (e.key === 'ArrowDown' && el.selectionEnd === line.length) {
       const after = history.forth()
       if (after !== null) {
         e.preventDefault()
-        type(after)
+        walk(after)
       }
     } else if (e.key === 'Escape') {
       if (options.length > 0) setDismissed(line)
@@ -116,6 +157,19 @@ export function PromptBar() {
           ))}
         </ul>
       )}
+      {long !== '' && long === line && (
+        <section className={css.long} aria-label="Too long for a prompt" data-testid="too-long">
+          <p>
+            This is {size(bytesOf(line))}; a prompt holds {size(maxPrompt)}. It can go into a file of your workspace, and the prompt says what to do with that.
+          </p>
+          <button type="button" className={parts.ghost} onClick={() => setLong('')}>
+            Back
+          </button>
+          <button type="button" className={parts.primary} disabled={busy} onClick={() => void keepAsFile()}>
+            Put it in a file
+          </button>
+        </section>
+      )}
       <form
         className={css.form}
         data-kind={kind}
@@ -145,6 +199,7 @@ export function PromptBar() {
           autoCapitalize="off"
           onChange={(e) => type(e.target.value)}
           onKeyDown={key}
+          onSelect={(e) => moved([e.currentTarget.selectionStart, e.currentTarget.selectionEnd])}
         />
         <span className={css.uses} data-testid="uses">
           {kind === 'exec' ? 'runs in your workspace' : kind === 'slash' ? 'shell command' : provider && <Uses {...provider} />}
@@ -167,10 +222,17 @@ function Uses({ name, model, rehearsal, network, budgetUSD }: { name: string; mo
   )
 }
 
+function bytesOf(text: string): number {
+  return new TextEncoder().encode(text).length
+}
+
 function remember(line: string): void {
   const lines = history.add(line)
   try {
-    localStorage.setItem(historyKey, JSON.stringify(lines))
+    // A line that long was a paste; the rest of the history is worth more.
+    const text = JSON.stringify(lines.filter((l) => l.length < 4000).slice(-100))
+    keepThere('prompts', text)
+    localStorage.setItem(historyKey, text)
   } catch {
     // History then lasts as long as the page.
   }
@@ -178,7 +240,15 @@ function remember(line: string): void {
 
 function readHistory(): string[] {
   try {
-    const lines: unknown = JSON.parse(localStorage.getItem(historyKey) ?? '[]')
+    return linesOf(localStorage.getItem(historyKey) ?? '[]')
+  } catch {
+    return []
+  }
+}
+
+function linesOf(text: string): string[] {
+  try {
+    const lines: unknown = JSON.parse(text)
     return Array.isArray(lines) ? lines.filter((l): l is string => typeof l === 'string') : []
   } catch {
     return []

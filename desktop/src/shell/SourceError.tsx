@@ -14,9 +14,14 @@ export function SourceError() {
   useEffect(() => {
     const failed = onHot('vite:error', ({ err }) => {
       const file = (err.loc?.file ?? err.id ?? '').replace(/^.*\/src\//, 'src/')
+      // What the page shows is of older source: it says nothing about the new one.
+      document.documentElement.dataset.choirStale = 'true'
       setFault({ message: err.message.split('\n')[0] ?? 'It does not compile.', where: err.loc ? `${file}:${err.loc.line}` : file })
     })
-    const mended = onHot('vite:afterUpdate', () => setFault(null))
+    const mended = onHot('vite:afterUpdate', () => {
+      delete document.documentElement.dataset.choirStale
+      setFault(null)
+    })
     return () => {
       failed()
       mended()

@@ -1,7 +1,10 @@
-import { keptStore } from '../stores/kept'
+import { keepThere, onConsole } from '../link/console'
+import { keptStore, keptThing } from '../stores/kept'
 
 interface PromptBarState {
   line: string
+  /** Where the cursor goes with the next request to put it into the bar; null: to the end. */
+  caret: [number, number] | null
   /** Counts requests to put the cursor into the bar. */
   focus: number
   /** The checkpoint that a command pointed at, for Time Travel to select. */
@@ -10,6 +13,8 @@ interface PromptBarState {
   /** Fills the bar and puts the cursor at its end. */
   fill(line: string): void
   ask(): void
+  /** Remembers where the cursor is, for the page that takes this one's place. */
+  moved(caret: [number, number]): void
   point(commit: string): void
 }
 
@@ -34,12 +39,48 @@ function keep(line: string): { line: string } {
   return { line }
 }
 
-export const usePromptBar = keptStore<PromptBarState>('prompt', (set) => ({
+function hand(line: string, caret: [number, number] | null): void {
+  keepThere('bar', line ? JSON.stringify({ line, caret }) : null)
+}
+
+export const usePromptBar = keptStore<PromptBarState>('prompt', (set, get) => ({
   line: draft(),
+  caret: null,
   focus: 0,
   pointed: null,
-  set: (line) => set(keep(line)),
-  fill: (line) => set((s) => ({ ...keep(line), focus: s.focus + 1 })),
-  ask: () => set((s) => ({ focus: s.focus + 1 })),
+  set(line) {
+    set(keep(line))
+    hand(line, get().caret)
+  },
+  fill(line) {
+    set((s) => ({ ...keep(line), caret: null, focus: s.focus + 1 }))
+    hand(line, null)
+  },
+  ask: () => set((s) => ({ focus: s.focus + 1, caret: null })),
+  moved(caret) {
+    set({ caret })
+    hand(get().line, caret)
+  },
   point: (commit) => set({ pointed: { commit } }),
 }))
+
+// The console says when this page is the one that is shown, what was being typed
+// into the one before it, and whether the cursor was there.
+keptThing('prompt handed on', () =>
+  onConsole((said) => {
+    if (said.type === 'choir.prompt') usePromptBar.getState().ask()
+    if (said.type !== 'choir.shown') return
+    const { line, caret } = handed(said.bar)
+    usePromptBar.setState((s) => ({ ...(line === null ? {} : keep(line)), caret, focus: said.focus ? s.focus + 1 : s.focus }))
+  }),
+)
+
+function handed(bar: unknown): { line: string | null; caret: [number, number] | null } {
+  try {
+    const { line, caret } = JSON.parse(String(bar)) as { line?: unknown; caret?: unknown }
+    const at = Array.isArray(caret) && caret.length === 2 && caret.every((n) => Number.isSafeInteger(n)) ? (caret as [number, number]) : null
+    return { line: typeof line === 'string' ? line : null, caret: at }
+  } catch {
+    return { line: null, caret: null }
+  }
+}

@@ -1,10 +1,13 @@
 import type { LinkState } from '../link/link'
+import type { Queued } from '../link/outbox'
 import type { Provider, Session, Snapshot } from '../link/protocol'
 import { keptStore } from './kept'
 
 interface ConnectionState {
   state: LinkState
   detail: string
+  /** What waits for the log, and how many that is. */
+  queued: Queued[]
   waiting: number
   name: string
   cid: string
@@ -25,6 +28,7 @@ interface ConnectionState {
 export const useConnection = keptStore<ConnectionState>('connection', (set) => ({
   state: 'connecting',
   detail: '',
+  queued: [],
   waiting: 0,
   name: '',
   cid: '',

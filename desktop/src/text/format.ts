@@ -13,6 +13,11 @@ export function money(usd: number): string {
   return usd < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`
 }
 
+export function size(bytes: number): string {
+  if (bytes < 1 << 10) return `${bytes} bytes`
+  return bytes < 1 << 20 ? `${Math.round(bytes / (1 << 10))} KB` : `${(bytes / (1 << 20)).toFixed(1)} MB`
+}
+
 export function count(n: number, one: string, many = `${one}s`): string {
   return `${n.toLocaleString('en')} ${n === 1 ? one : many}`
 }

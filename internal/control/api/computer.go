@@ -173,13 +173,16 @@ type DesktopStatus struct {
 	LastGood string      `json:"last_good,omitempty"` // newest verified checkpoint, what Rewind goes back to; with another shell than this one if this is broken
 	Reason   string      `json:"reason,omitempty"`    // why it is broken, or why the live page can't be had
 	Broken   bool        `json:"broken"`
-	Run      string      `json:"run,omitempty"` // the run whose edit broke it, when one did and nobody has touched the shell since
+	Run      string      `json:"run,omitempty"`  // the run whose edit broke it, when one did and nobody has touched the shell since
+	Auto     bool        `json:"auto,omitempty"` // going back to last_good takes back nothing but that run's edits, and no check has passed them: nobody need be asked
 }
 
 // Heartbeat is what the injected script observed of one loaded page.
 type Heartbeat struct {
+	Page   string      `json:"-"`                // which one, drawn when it was served
 	Mode   DesktopMode `json:"mode"`             // build or live
+	Stale  bool        `json:"stale,omitempty"`  // newer source could not be loaded into it: what it is says nothing about that
 	Broken bool        `json:"broken"`           // blank or throwing; else it has painted
-	Reason string      `json:"reason,omitempty"` // blank, error, silent
+	Reason string      `json:"reason,omitempty"` // blank or error
 	Detail string      `json:"detail,omitempty"` // such as the error's text; from untrusted code
 }

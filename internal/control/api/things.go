@@ -58,6 +58,9 @@ type RestoreRequest struct {
 	Paths  []string `json:"paths,omitempty" maxItems:"200"`
 	DryRun bool     `json:"dry_run,omitempty"`
 	User   string   `json:"-"`
+	// Unasked is the console's, when nobody was there to be asked: only what
+	// DesktopStatus.Auto says may be done so, and only while it still says it.
+	Unasked bool `json:"-"`
 }
 
 // Restored is what a restore did, or with DryRun what it would change.

@@ -1,0 +1,173 @@
+// What the frame says of a desktop that is down, and the ways back: for all (as
+// the control plane judged it) or in this browser only (as this page saw it).
+
+import { api, at } from './api.js'
+
+const $ = (id) => document.getElementById(id)
+const rewindAfter = 5
+
+export class Health {
+  /** stage; told: note(text, tone, ms), failed(problem) */
+  constructor(stage, told) {
+    this.stage = stage
+    this.told = told
+    this.cid = ''
+    this.desktop = null
+    this.here = { kind: '', words: '' } // how the page is in this browser
+    this.left = '' // the state that the person chose to leave
+    this.soon = 0
+    this.countdown = 0
+    this.recovering = 0 // a timer: while the page that was taken back loads, the broken state is the old one's
+    this.back = null // what to say once a new page has said that it is well
+    $('down-rewind').addEventListener('click', () => this.rewind())
+    $('down-afresh').addEventListener('click', () => this.afresh())
+    $('down-leave').addEventListener('click', () => {
+      this.left = $('down').dataset.key
+      this.draw()
+    })
+  }
+
+  open(cid) {
+    Object.assign(this, { cid, desktop: null, left: '', back: null, here: { kind: '', words: '' } })
+    this.draw()
+  }
+
+  /** What the control plane knows. */
+  show(desktop) {
+    this.desktop = desktop
+    if (!desktop.broken) this.settle()
+    this.draw()
+  }
+
+  /** What this browser sees of its own page. */
+  ailing(kind, words) {
+    if (kind === this.here.kind) return
+    this.here = { kind, words }
+    if (kind === '' && this.left.startsWith('here ')) this.left = ''
+    // What stopped for all is said by the control plane in a moment.
+    clearTimeout(this.soon)
+    if (kind === 'broken') this.soon = setTimeout(() => this.draw(), 2500)
+    else this.draw()
+  }
+
+  /** A page has painted, and said so. */
+  painted() {
+    if (this.back && !this.stage.loading) {
+      this.told.note(...this.back)
+      this.back = null
+    }
+  }
+
+  /** The page that was loaded did not come: what is known is of the old one. */
+  gaveUp() {
+    this.back = null
+    this.settle()
+    this.draw()
+  }
+
+  settle() {
+    clearTimeout(this.recovering)
+    this.recovering = 0
+  }
+
+  words() {
+    const { desktop, here } = this
+    const good = desktop?.last_good
+    const back = good && `Checkpoint ${good.slice(0, 8)} is the last one that worked. Only the desktop goes back; your files stay, and this can be undone.`
+    if (desktop?.broken) {
+      return {
+        key: `all ${desktop.reason} ${good} ${desktop.run} ${desktop.auto}`,
+        title: 'The desktop is down',
+        why: desktop.reason || 'Its page is blank or stopped with an error.',
+        good: back || 'No checkpoint is known to have worked, so there is nothing to go back to. Your files are safe.',
+        afresh: false,
+      }
+    }
+    const kept = 'Starting it afresh loses nothing: what you typed and what waits to be sent is kept here.'
+    switch (here.kind) {
+      case 'hung':
+        return { key: 'here hung', title: 'The desktop does not answer', why: 'Its page hangs in this browser, or this machine is very busy.', good: kept, afresh: true }
+      case 'broken':
+        return { key: `here broken ${here.words}`, title: 'The desktop stopped in this browser', why: here.words || 'Its page is blank.', good: `Another page of it is well. ${kept}`, afresh: true }
+      case 'silent':
+        return { key: 'here silent', title: 'The desktop did not come up here', why: 'Its page has said nothing for 20 seconds: the line is slow, or its scripts are blocked. That harms nobody else.', good: '', afresh: true }
+    }
+    return null
+  }
+
+  draw() {
+    const say = this.recovering ? null : this.words()
+    if (!this.desktop?.broken && this.left.startsWith('all ')) this.left = ''
+    if (!say || say.key === this.left) {
+      $('down').hidden = true
+      this.stop()
+      return
+    }
+    if (!$('down').hidden && $('down').dataset.key === say.key) return
+    $('down').dataset.key = say.key
+    $('down-title').textContent = say.title
+    $('down-why').textContent = say.why
+    $('down-good').textContent = say.good
+    $('down-good').hidden = !say.good
+    $('down-afresh').hidden = !say.afresh
+    $('down-rewind').hidden = !this.desktop?.last_good
+    $('down-rewind').classList.toggle('primary', !say.afresh)
+    $('down').hidden = false
+    this.stop()
+    if (say.afresh) $('down-afresh').focus()
+    else $('down-rewind').focus()
+    if (this.desktop?.broken && this.desktop.auto && this.desktop.last_good) this.count(rewindAfter)
+  }
+
+  stop() {
+    clearInterval(this.countdown)
+    this.countdown = 0
+    $('down-rewind').textContent = 'Rewind'
+  }
+
+  /** An edit by a task that no check has passed broke it: nobody asked for a blank desktop, so it goes back by itself unless told not to. */
+  count(seconds) {
+    const tell = () => ($('down-rewind').textContent = `Rewind (${seconds})`)
+    tell()
+    this.countdown = setInterval(() => {
+      seconds--
+      tell()
+      if (seconds <= 0) this.rewind(true)
+    }, 1000)
+  }
+
+  /** Puts a new page in the place of one that hangs or stopped. */
+  async afresh() {
+    this.left = $('down').dataset.key
+    this.draw()
+    this.back = ['The desktop has started afresh.']
+    await this.stage.load(this.cid, '', true)
+  }
+
+  /** Takes the desktop back; unasked when a task's edit broke it and nobody said to leave it. */
+  async rewind(unasked = false) {
+    clearInterval(this.countdown)
+    this.countdown = 0
+    $('down-rewind').disabled = true
+    $('down-rewind').textContent = 'Rewinding…'
+    try {
+      const { to } = await api('POST', at(this.cid, '/rewind'), { to: this.desktop.last_good, unasked })
+      this.told.note('The desktop’s source went back; its page loads.')
+      this.back = unasked
+        ? [`An agent’s edit broke the desktop, so it went back by itself, to checkpoint ${to.slice(0, 8)}. The edit is kept: Time Travel can undo this.`, '', 60_000]
+        : ['The desktop is back. Time Travel can undo this.']
+      this.settle()
+      this.recovering = setTimeout(() => {
+        this.settle()
+        this.draw()
+      }, 25_000)
+      this.draw()
+      await this.stage.load(this.cid, '', true)
+    } catch (problem) {
+      this.told.failed(problem)
+    } finally {
+      $('down-rewind').disabled = false
+      $('down-rewind').textContent = 'Rewind'
+    }
+  }
+}

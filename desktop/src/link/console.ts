@@ -1,0 +1,56 @@
+// The console's page, which frames this one: it keeps what must outlive the
+// page, on whatever origin the next one is, and hands the cursor on.
+
+import { keptThing } from '../stores/kept'
+
+const origin = `${location.protocol}//${location.host.replace(/^[^.]+\.desk\./, 'console.')}`
+const framed = window.parent !== window
+
+export type KeptName = 'outbox' | 'prompts' | 'bar'
+export type Kept = Partial<Record<KeptName, string>>
+
+interface Said {
+  type?: string
+  kept?: Kept
+  focus?: boolean
+  bar?: string | null
+}
+
+const takers = keptThing('console', () => {
+  const set = new Set<(said: Said) => void>()
+  if (framed) {
+    window.addEventListener('message', (e) => {
+      if (e.source !== window.parent || e.origin !== origin || typeof e.data !== 'object' || e.data === null) return
+      for (const take of set) take(e.data as Said)
+    })
+  }
+  return set
+})
+
+/** Calls back with what the console says, until the returned function is called. */
+export function onConsole(take: (said: Said) => void): () => void {
+  takers.add(take)
+  return () => takers.delete(take)
+}
+
+/** Gives the console something to keep, or (null) to forget. */
+export function keepThere(name: KeptName, value: string | null): void {
+  if (framed) window.parent.postMessage({ type: 'choir.keep', name, value }, origin)
+}
+
+/** What the console has kept; nothing when no console answers. */
+export function recall(patience = 1500): Promise<Kept> {
+  if (!framed) return Promise.resolve({})
+  return new Promise((resolve) => {
+    const done = (kept: Kept) => {
+      clearTimeout(timer)
+      stop()
+      resolve(kept)
+    }
+    const timer = setTimeout(() => done({}), patience)
+    const stop = onConsole((said) => {
+      if (said.type === 'choir.recalled') done(said.kept ?? {})
+    })
+    window.parent.postMessage({ type: 'choir.recall' }, origin)
+  })
+}

@@ -1,0 +1,73 @@
+import { useEffect, useRef, useState } from 'react'
+import { link } from '../link/page'
+import type { Action } from '../link/outbox'
+import parts from '../parts/parts.module.css'
+import { useConnection } from '../stores/connection'
+import { count, oneLine } from '../text/format'
+import css from './Waiting.module.css'
+
+/** What waits for the log: how much, what it is, why it does, and the ways to be rid of it. */
+export function Waiting() {
+  const queued = useConnection((s) => s.queued)
+  const online = useConnection((s) => s.state === 'online')
+  const [open, setOpen] = useState(false)
+  const box = useRef<HTMLDivElement>(null)
+  const stuck = queued.filter((q) => q.stuck).length
+
+  useEffect(() => {
+    if (!open) return
+    const away = (e: Event) => {
+      if (e instanceof KeyboardEvent ? e.key === 'Escape' : !box.current?.contains(e.target as Node)) setOpen(false)
+    }
+    window.addEventListener('pointerdown', away)
+    window.addEventListener('keydown', away)
+    return () => {
+      window.removeEventListener('pointerdown', away)
+      window.removeEventListener('keydown', away)
+    }
+  }, [open])
+
+  // What is on its way for a moment is no news.
+  if (queued.length === 0 || (online && stuck === 0)) return null
+  return (
+    <div className={css.waiting} ref={box}>
+      <button type="button" className={css.count} data-stuck={stuck > 0} aria-expanded={open} data-testid="waiting" onClick={() => setOpen(!open)}>
+        {stuck > 0 ? `${stuck} not sent` : `${count(queued.length, 'change')} waiting`}
+      </button>
+      {open && (
+        <section className={css.list} aria-label="What waits to be sent">
+          <h2>What waits to be sent</h2>
+          <ul>
+            {queued.map((q) => (
+              <li key={q.action.id}>
+                <div>
+                  <b>{wordsOf(q.action)}</b>
+                  <small>{q.stuck || (online ? 'On its way.' : 'Goes out when the connection is back.')}</small>
+                </div>
+                {q.stuck && (
+                  <button type="button" className={parts.ghost} onClick={() => link.again(q.action.id)}>
+                    Send again
+                  </button>
+                )}
+                <button type="button" className={parts.ghost} onClick={() => link.discard(q.action.id)}>
+                  Discard
+                </button>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+    </div>
+  )
+}
+
+const names: Partial<Record<Action['type'], string>> = {
+  'window.opened': 'A window opened', 'window.moved': 'A window moved', 'window.focused': 'A window raised', 'window.closed': 'A window closed',
+  'run.steered': 'A note for a run', 'run.commanded': 'A command to a run', 'question.answered': 'An answer',
+}
+
+function wordsOf(a: Action): string {
+  const text = (a.data as { text?: unknown } | undefined)?.text
+  if (typeof text === 'string') return `${names[a.type] ?? 'A prompt'}: ${oneLine(text.slice(0, 200), 60)}`
+  return names[a.type] ?? a.type
+}

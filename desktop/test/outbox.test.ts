@@ -1,0 +1,90 @@
+import { describe, expect, it, vi } from 'vitest'
+import { browserShelf, maxPrompt, Outbox, readQueue, type Acknowledged, type Action, type Queued } from '../src/link/outbox'
+import { HostError } from '../src/link/protocol'
+
+const move = { window: 'w', frame: { x: 0, y: 0, w: 1, h: 1 }, state: 'normal' as const, z: 1 }
+
+function open(kept: Queued[] = []) {
+  let shown: Queued[] = []
+  const refused: string[] = []
+  const saved: Queued[][] = []
+  const box = new Outbox({ load: () => kept, save: (q) => saved.push(q) }, (q) => (shown = q), (_a, e) => refused.push(e.code))
+  return { box, shown: () => shown, refused, saved }
+}
+
+describe('the outbox', () => {
+  it('takes nothing in that could never be sent', async () => {
+    const { box, shown, refused } = open()
+    await expect(box.post('prompt.submitted', { text: 'é'.repeat(maxPrompt / 2 + 1) })).rejects.toMatchObject({ code: 'invalid', field: 'text' })
+    expect(shown()).toEqual([])
+    expect(refused).toEqual(['invalid'])
+    void box.post('prompt.submitted', { text: 'x'.repeat(maxPrompt) }).catch(() => {})
+    expect(shown()).toHaveLength(1)
+  })
+
+  it('lets what an older page kept and can’t be sent stand aside of the rest', async () => {
+    const poison: Action = { type: 'prompt.submitted', id: 'poison', data: { text: 'x'.repeat(1 << 20) } }
+    const fine: Action = { type: 'window.moved', id: 'fine', data: move }
+    const { box, shown } = open([poison, fine].map((action) => ({ action, tries: 0, stuck: '' })))
+    const sent: string[] = []
+    box.connect((a) => {
+      sent.push(a.id)
+      return Promise.resolve({ sequence: 1 })
+    })
+    await vi.waitFor(() => expect(shown().map((q) => q.action.id)).toEqual(['poison']))
+    expect(sent).toEqual(['fine'])
+    expect(shown()[0]!.stuck).toMatch(/longer/)
+    box.again('poison')
+    expect(shown()[0]!.stuck).not.toBe('')
+    box.discard('poison')
+    expect(shown()).toEqual([])
+  })
+
+  it('gives one a limited number of tries, goes on with the others, and sends it again when it is told to', async () => {
+    const { box, shown, saved } = open()
+    let good = false
+    const sent: string[] = []
+    const send = (a: Action): Promise<Acknowledged> => {
+      sent.push(a.id)
+      return a.id === 'bad' && !good ? Promise.reject(new HostError('timeout', 'no answer')) : Promise.resolve({ sequence: 1 })
+    }
+    const bad = box.post('window.moved', move, { id: 'bad' })
+    const next = box.post('window.moved', move, { id: 'next' })
+    // A line that breaks under each try, so that none is waited for.
+    for (let n = 0; n < 10; n++) {
+      box.connect(send)
+      await Promise.resolve()
+      await Promise.resolve()
+      box.connect(null)
+      await Promise.resolve()
+      await Promise.resolve()
+    }
+    box.connect(send)
+    await expect(next).resolves.toEqual({ sequence: 1 })
+    expect(sent.filter((id) => id === 'bad').length).toBeLessThanOrEqual(6)
+    expect(shown().map((q) => [q.action.id, q.stuck])).toEqual([['bad', 'no answer']])
+    expect(readQueue(JSON.stringify(saved.at(-1)))).toEqual(shown())
+    good = true
+    box.again('bad')
+    await expect(bad).resolves.toEqual({ sequence: 1 })
+  })
+
+  it('is bounded, and says so', async () => {
+    const { box, refused } = open()
+    for (let n = 0; n < 500; n++) void box.post('window.moved', move).catch(() => {})
+    await expect(box.post('window.moved', move)).rejects.toMatchObject({ code: 'exhausted' })
+    expect(refused).toEqual(['exhausted'])
+  })
+
+  it('finds what a page on another origin left with the console, once', () => {
+    const item = (id: string): Queued => ({ action: { type: 'window.moved', id, data: move }, tries: 0, stuck: '' })
+    localStorage.setItem('key', JSON.stringify([item('b'), item('c')]))
+    const there: (string | null)[] = []
+    const shelf = browserShelf('key', JSON.stringify([item('a'), item('b')]), (v) => there.push(v))
+    expect(shelf.load().map((q) => q.action.id)).toEqual(['a', 'b', 'c'])
+    shelf.save([item('a')])
+    shelf.save([])
+    expect(there).toEqual([JSON.stringify([item('a')]), null])
+    expect(localStorage.getItem('key')).toBeNull()
+  })
+})

@@ -1,0 +1,143 @@
+// What hurts whoever looks at a desktop, or everybody else: each is survived.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { browse, Choir, claim, desktop, say, until, visitor } from './harness.mjs'
+
+const shell = 'choiros/src/shell/Desktop.tsx'
+
+async function opened(t, options) {
+  const choir = await Choir.start(t)
+  const browser = await browse(t)
+  const { context } = await visitor(browser, choir, options)
+  const page = await claim(context, choir)
+  return { choir, browser, context, page }
+}
+
+test('a page whose scripts are blocked harms nobody else', async (t) => {
+  const { choir, browser, context: theirs, page } = await opened(t)
+  await desktop(page)
+  const { context } = await visitor(browser, choir, { storageState: await theirs.storageState() })
+  await context.route(/\.desk\.choir\.localhost/, (route) => (route.request().resourceType() === 'script' ? route.abort() : route.continue()))
+  const other = await context.newPage()
+  await other.goto(choir.url)
+  const card = other.getByRole('alertdialog')
+  await card.getByText('did not come up here').waitFor({ timeout: 40_000 })
+  // Longer than anything ever waited for a silent page.
+  await until('more than 25 s have gone by', () => other.evaluate(() => performance.now() > 32_000), 60_000)
+  assert.equal(choir.events().filter((e) => e.type === 'desktop.broke').length, 0)
+  assert.equal(choir.json('checkpoints').filter((c) => c.kind === 'restore').length, 0)
+  assert.equal(await page.locator('#state').getAttribute('data-state'), 'awake')
+  assert.ok(await page.getByRole('alertdialog').isHidden())
+})
+
+test('an endless loop in render', async (t) => {
+  const { choir, page } = await opened(t)
+  const frame = await desktop(page)
+  const good = choir.cli(['files', 'cat', shell])
+  await frame.getByTestId('prompt').fill('what I was typing')
+  // Something that waits in the queue, as it would with the line down.
+  const origin = await frame.evaluate(() => location.origin)
+  choir.put(shell, good.replace('  useKeys()\n', '  if (name) for (;;) document.title = String(Math.random())\n  useKeys()\n'))
+  const card = page.getByRole('alertdialog')
+  await card.getByText('does not answer').waitFor({ timeout: 40_000 })
+
+  await t.test('the frame goes on, and offers a way out', async () => {
+    assert.equal(await page.evaluate(() => 1 + 1), 2)
+    await card.getByRole('button', { name: 'Start it afresh' }).waitFor()
+    choir.put(shell, good)
+    await card.getByRole('button', { name: 'Start it afresh' }).click()
+    assert.ok(!(await page.getByRole('status').innerText()).includes('started afresh'), 'nothing is said before it is seen')
+  })
+  await t.test('a fresh page takes its place, on an origin of its own, with what was typed', async () => {
+    await page.getByRole('status').getByText('started afresh').waitFor({ timeout: 40_000 })
+    const fresh = await desktop(page)
+    assert.match(await fresh.evaluate(() => location.origin), /--g1\.desk\./)
+    assert.notEqual(await fresh.evaluate(() => location.origin), origin)
+    assert.equal(await fresh.getByTestId('prompt').inputValue(), 'what I was typing')
+    await card.waitFor({ state: 'hidden' })
+    await say(fresh, '!echo it runs')
+    await fresh.getByRole('log').getByText('it runs').waitFor()
+  })
+})
+
+test('a prompt of a megabyte', async (t) => {
+  const { choir, page } = await opened(t)
+  const frame = await desktop(page)
+  const long = `${'The quick brown fox. '.repeat(50_000)}end`
+  const offer = frame.getByTestId('too-long')
+
+  await t.test('it is offered as a file, and nothing is queued', async () => {
+    await say(frame, long)
+    await offer.getByText('a prompt holds 32 KB').waitFor()
+    assert.ok(await frame.getByTestId('waiting').isHidden())
+    await offer.getByRole('button', { name: 'Put it in a file' }).click()
+    await until('the bar says where it is', async () => /^Read inbox\/prompt\.txt and /.test(await frame.getByTestId('prompt').inputValue()))
+    assert.equal(choir.cli(['files', 'cat', 'inbox/prompt.txt']), long)
+  })
+
+  await t.test('one that an older page left in the queue stands aside, is shown, and is thrown away', async () => {
+    const poison = await frame.evaluate((text) => {
+      const cid = window.__choir.stores.connection.getState().cid
+      const id = '01890000-0000-7000-8000-000000000001'
+      localStorage.setItem(`choir.outbox.${cid}`, JSON.stringify([{ action: { type: 'prompt.submitted', id, data: { text } }, tries: 0, stuck: '' }]))
+      return id
+    }, long)
+    await page.reload()
+    const again = await desktop(page)
+    await again.getByTestId('waiting').getByText('1 not sent').waitFor()
+    await say(again, '!echo others go on')
+    await again.getByRole('log').getByText('others go on').waitFor()
+    await again.getByTestId('waiting').click()
+    await again.getByRole('region', { name: 'What waits to be sent' }).getByText('The quick brown fox').waitFor()
+    await again.getByRole('button', { name: 'Discard' }).click()
+    await again.getByTestId('waiting').waitFor({ state: 'detached' })
+    assert.ok(!choir.events().some((e) => e.id === poison))
+  })
+})
+
+test('the cursor is in the prompt bar, and stays there', async (t) => {
+  const { page } = await opened(t)
+  const first = page.locator('iframe[data-role=shown]')
+  await first.waitFor()
+  const typed = 'typed before the page was live'
+
+  await t.test('after the claim one can type at once', async () => {
+    await until('the bar has the cursor', async () => {
+      const frame = await (await first.elementHandle()).contentFrame()
+      return frame && (await frame.evaluate(() => document.activeElement?.dataset?.testid === 'prompt').catch(() => false)) && (await page.evaluate(() => document.activeElement?.tagName === 'IFRAME'))
+    })
+    await page.keyboard.type(typed)
+    for (let n = 0; n < 5; n++) await page.keyboard.press('ArrowLeft')
+  })
+  await t.test('through the swap to the live page, with text and caret', async () => {
+    const live = await desktop(page)
+    const bar = live.getByTestId('prompt')
+    await until('the text is there', async () => (await bar.inputValue()) === typed)
+    await until('the cursor is where it was', () => bar.evaluate((e) => e === document.activeElement && e.selectionStart === e.value.length - 5))
+    await page.keyboard.type('X')
+    assert.equal(await bar.inputValue(), `${typed.slice(0, -5)}X${typed.slice(-5)}`)
+  })
+  await t.test('Ctrl-K from the console’s own document', async () => {
+    await page.locator('#account').focus()
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'account')
+    await page.keyboard.press('Control+k')
+    const live = await desktop(page)
+    await until('the bar has the cursor', () => live.getByTestId('prompt').evaluate((e) => e === document.activeElement && document.hasFocus()))
+  })
+})
+
+test('a dropped file goes into the workspace, and the page stays', async (t) => {
+  const { choir, page } = await opened(t)
+  const frame = await desktop(page)
+  await frame.evaluate(() => {
+    const data = new DataTransfer()
+    data.items.add(new File(['dropped\n'], 'notes.txt', { type: 'text/plain' }))
+    const over = new DragEvent('dragover', { dataTransfer: data, bubbles: true, cancelable: true })
+    const drop = new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true })
+    window.prevented = [over, drop].map((e) => !document.querySelector('[data-testid=desktop]').dispatchEvent(e))
+  })
+  assert.deepEqual(await frame.evaluate(() => window.prevented), [true, true])
+  await until('its path is in the bar', async () => (await frame.getByTestId('prompt').inputValue()) === 'inbox/notes.txt ')
+  assert.equal(choir.cli(['files', 'cat', 'inbox/notes.txt']), 'dropped\n')
+})
