@@ -46,6 +46,8 @@ const (
 	CheckNone         Name = "verify-none"         // without a profile nothing is verified
 	CheckWeakened     Name = "verify-weakened"     // deleted and skipped tests, and new tools, verify nothing
 	RunConjunction    Name = "run-conjunction"     // a failed task is not made up for by another
+)
+
 // The desktop's origin and its page.
 const (
 	BoxInformational Name = "box-informational" // 44: informational answers of the dev server end at the host
