@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,12 +35,8 @@ func (c *Computer) once(what string, f func(context.Context) error) { c.services
 // serviceFailed records a failure: in the program's log, for whoever runs it,
 // and in the computer's, for whoever uses it.
 func (c *Computer) serviceFailed(ctx context.Context, f supervise.Failure) {
-	c.logger.Error(f.Service+" failed", "error", f.Err, "in_row", f.InRow, "again", f.Again)
+	c.logger.Error(f.Service+" failed", "error", f.Err, "in_row", f.InRow, "again", f.Again, "stack", supervise.Stack(f.Err))
 	text := fault.Text(f.Err)
-	var p *supervise.PanicError
-	if errors.As(f.Err, &p) {
-		text = fmt.Sprintf("panic: %v", p.Value) // not the stack, which is of no use to a user
-	}
 	if c.log == nil {
 		return
 	}
@@ -69,10 +64,6 @@ func (c *Computer) troubles() []string {
 	var out []string
 	for _, h := range c.services.Health() {
 		text := fault.Text(h.Err)
-		var p *supervise.PanicError
-		if errors.As(h.Err, &p) {
-			text = fmt.Sprintf("panic: %v", p.Value)
-		}
 		out = append(out, fmt.Sprintf("%s has failed %d times in a row since %s and is tried again: %s",
 			h.Service, h.Failures, h.Since.Format("15:04"), oneLine(text)))
 	}

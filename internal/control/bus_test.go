@@ -157,6 +157,26 @@ func TestDesktopOnTheBus(t *testing.T) {
 	w.waitFor(nc.IsClosed)
 }
 
+// A request whose answer panics, or a command that does, is answered with an
+// error, and the process and its other requests go on.
+func TestAPanicIsOneRequestsFault(t *testing.T) {
+	w := open(t)
+	origin, desktop := w.enter(w.signIn())
+	nc, cid := w.connectDesktop(origin, desktop)
+	for _, c := range []struct{ subject, body string }{
+		{"document.get", fmt.Sprintf(`{"document":%q,"revision":%d}`, contract.NewID(), fatal)},
+		{"exec.run", fmt.Sprintf(`{"id":%q,"argv":["panic"]}`, contract.NewID())},
+	} {
+		got := request(t, nc, "svc."+cid+"."+c.subject, c.body)
+		if !strings.Contains(got, `"code":"internal"`) || strings.Contains(got, "a fault of ours") || strings.Contains(got, "goroutine") {
+			t.Errorf("%s: %s", c.subject, got)
+		}
+	}
+	if got := request(t, nc, "svc."+cid+".log.read", `{"after":0}`); !strings.Contains(got, `"events"`) {
+		t.Errorf("after the panics: %s", got)
+	}
+}
+
 // 33: an answer never goes where the client says, but to its own inbox.
 func TestAttack33_ReplySubjects(t *testing.T) {
 	w := open(t)

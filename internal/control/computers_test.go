@@ -82,6 +82,9 @@ func newMachine(name string) *machine {
 	}
 }
 
+// fatal is the revision that makes the machine panic.
+const fatal = 666
+
 func (m *machine) info() api.Computer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,6 +137,9 @@ func (m *machine) Snapshot(context.Context) (api.Snapshot, error) {
 }
 
 func (m *machine) Document(_ context.Context, id string, revision int) (api.Document, error) {
+	if revision == fatal {
+		panic("a fault of ours")
+	}
 	return api.Document{ID: id, Title: "Doc", Path: "artifacts/doc.md", Revision: max(revision, 1), Author: "user", Body: "# Doc\n"}, nil
 }
 
@@ -346,6 +352,9 @@ func (m *machine) AddURL(_ context.Context, user string, r api.AddRequest) (api.
 
 // Exec knows three commands: echo, cat and sleep (until it is ended).
 func (m *machine) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecIO) (api.Exit, error) {
+	if r.Argv[0] == "panic" {
+		panic("a fault of ours")
+	}
 	if r.Argv[0] == "missing" {
 		return api.Exit{}, fault.New("memory.Exec", fault.Unavailable, "Try again.", errors.New("no box could be opened"))
 	}

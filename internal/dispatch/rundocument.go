@@ -7,6 +7,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/supervise"
 )
 
 // paper keeps a run's living document up to date while the run goes on. What
@@ -75,8 +76,8 @@ func (p *paper) follow(ctx context.Context) {
 		p.r.mu.Lock()
 		view := p.r.s.view()
 		p.r.mu.Unlock()
-		if err := p.write(ctx, view); err != nil && ctx.Err() == nil {
-			p.r.d.log.Warn("a run's document could not be revised; it is tried again with the next event", "run", p.r.s.id, "error", err)
+		if err := supervise.Safely(func() error { return p.write(ctx, view) }); err != nil && ctx.Err() == nil {
+			p.r.d.log.Warn("a run's document could not be revised; it is tried again with the next event", "run", p.r.s.id, "error", err, "stack", supervise.Stack(err))
 		}
 	}
 }

@@ -50,13 +50,14 @@ type Health struct {
 	Since    time.Time // of the first of them
 }
 
-// PanicError is a panic as an error.
+// PanicError is a panic as an error. Its text does not hold the stack, which is
+// for the program's log and not for people.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // Safely runs f and turns a panic into an error.
 func Safely(f func() error) (err error) {
@@ -66,6 +67,15 @@ func Safely(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// Stack is where the panic in err came from; "" when there is none.
+func Stack(err error) string {
+	var p *PanicError
+	if !errors.As(err, &p) {
+		return ""
+	}
+	return string(p.Stack)
 }
 
 // tellWithin bounds a call of Told.

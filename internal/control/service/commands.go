@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
 )
 
 // Limits of the commands that desktops start.
@@ -86,13 +87,17 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 	cs.s.wg.Go(func() {
 		defer cancel()
 		out, errs := &output{cs, c.cid, cmd, "stdout", nil, runCtx, limiter()}, &output{cs, c.cid, cmd, "stderr", nil, runCtx, limiter()}
-		exit, err := c.c.Exec(runCtx, req, api.ExecIO{Stdout: out, Stderr: errs, Started: func(command string, sequence uint64) { started <- start{command, sequence} }})
+		var exit api.Exit
+		err := supervise.Safely(func() (err error) {
+			exit, err = c.c.Exec(runCtx, req, api.ExecIO{Stdout: out, Stderr: errs, Started: func(command string, sequence uint64) { started <- start{command, sequence} }})
+			return err
+		})
 		out.flush()
 		errs.flush()
 		code := exit.Code
 		if err != nil {
 			code = -1
-			cs.s.log.Warn("a command's outcome is lost", "computer", c.cid, "command", cmd.id, "error", err)
+			cs.s.log.Warn("a command's outcome is lost", "computer", c.cid, "command", cmd.id, "error", err, "stack", supervise.Stack(err))
 		}
 		cmd.mu.Lock()
 		cmd.running, cmd.exit = false, &code

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
 )
 
 // Bus is what the services need of NATS; *bus.Bus is one.
@@ -173,7 +174,13 @@ func (s *Services) dispatch(msg *nats.Msg) {
 				delete(s.each, principal)
 			}
 		}()
-		v, err := s.handle(cid, principal, msg)
+		var v any
+		err := supervise.Safely(func() (err error) { v, err = s.handle(cid, principal, msg); return err })
+		if stack := supervise.Stack(err); stack != "" {
+			// One request's fault must not end every computer.
+			s.log.Error("answering a request panicked", "computer", cid, "subject", msg.Subject, "error", err, "stack", stack)
+			err = fault.New("", fault.Internal, "The log of choir says more.", errors.New("something went wrong inside"))
+		}
 		s.answer(msg, v, err)
 	}()
 }
