@@ -213,11 +213,9 @@ func pathspecs(paths []Path, metadata bool) []string {
 		if p == "." {
 			continue
 		}
-		parts := strings.Split(string(p), "/")
-		for i := range parts {
-			parts[i] = escapeName(parts[i], false)
+		for _, q := range escapedPaths(string(p)) {
+			args = append(args, ":(top,literal)"+q)
 		}
-		args = append(args, ":(top,literal)"+strings.Join(parts, "/"))
 	}
 	if !metadata {
 		args = append(args, ":(top,exclude,glob)**/.git"+escapeSuffix, ":(top,exclude,glob)**/.git"+escapeSuffix+"/**")
@@ -359,12 +357,8 @@ func (e *Engine) Show(ctx context.Context, commit, p string, max int64, w io.Wri
 
 // lookup returns one path's entry in a tree.
 func (e *Engine) lookup(ctx context.Context, tree, p string) (Entry, error) {
-	for _, link := range []bool{false, true} {
-		parts := strings.Split(p, "/")
-		for i := range parts {
-			parts[i] = escapeName(parts[i], link && i == len(parts)-1)
-		}
-		cmd := e.command(ctx, "ls-tree", "-z", "--full-tree", tree, "--", strings.Join(parts, "/"))
+	for _, q := range escapedPaths(p) {
+		cmd := e.command(ctx, "ls-tree", "-z", "--full-tree", tree, "--", q)
 		cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=1")
 		out, err := cmd.Output()
 		if err != nil {

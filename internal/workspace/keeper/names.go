@@ -2,10 +2,12 @@ package keeper
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -67,15 +69,39 @@ func validPath(p string, root bool) error {
 	return nil
 }
 
-// Names in commits. Git refuses some names that a tree may hold: `.git` (a
-// nested repository's) in any case, and `.gitmodules` as a symbolic link. They
-// get the suffix below; so does every name that already looks as if it had
-// one, which makes the mapping reversible. An empty directory is kept as a
-// marker file inside it.
+// Names in commits. Git, and servers that check what is pushed to them, refuse
+// some names that a tree may hold: `.git` (a nested repository's) in any case;
+// what HFS+ or NTFS take for it; `.gitmodules`, whose content is checked as
+// well; and `.gitattributes`, `.gitignore` and `.mailmap` as a link or folder.
+// They get the suffix below; so does every name that already looks as if it had
+// one, which makes the mapping reversible. Where a suffix does not help (a name
+// that only an odd file system reads that way) the name is written in hex. An
+// empty directory is kept as a marker file inside it.
 const (
 	escapeSuffix = ".choir"
 	emptyMarker  = ".empty" + escapeSuffix
+	hexPrefix    = ".choir-hex-"
 )
+
+// nameKind is what a name in a tree names.
+type nameKind int
+
+const (
+	nameFile nameKind = iota
+	nameLink
+	nameDir
+)
+
+// nameKindOf is the kind of an entry's name.
+func nameKindOf(m Mode) nameKind {
+	switch m {
+	case ModeSymlink:
+		return nameLink
+	case ModeEmptyDir:
+		return nameDir
+	}
+	return nameFile
+}
 
 // escapeBase splits a name into its base and how many suffixes it has.
 func escapeBase(name string) (base string, suffixes int) {
@@ -86,34 +112,35 @@ func escapeBase(name string) (base string, suffixes int) {
 }
 
 func reservedBase(base string) bool {
-	switch len(base) {
-	case 4:
-		return strings.EqualFold(base, ".git")
-	case 6:
-		return base == ".empty"
-	case 11:
-		return strings.EqualFold(base, ".gitmodules")
-	}
-	return false
+	return base == ".empty" || strings.EqualFold(base, ".git") || slices.ContainsFunc(readByGit, func(r gitFile) bool { return strings.EqualFold(base, "."+r.name) })
 }
 
 // escapeName returns a file name as it stands in a commit.
-func escapeName(name string, symlink bool) string {
-	if len(name) < 4 || name[0] != '.' {
+func escapeName(name string, kind nameKind) string {
+	if len(name) < 4 || !mayBeSpecial(name) {
 		return name
 	}
 	base, n := escapeBase(name)
-	if !reservedBase(base) {
+	if reservedBase(base) {
+		if n > 0 || refusedName(name, kind) {
+			return name + escapeSuffix
+		}
 		return name
 	}
-	if n > 0 || len(base) == 4 || (len(base) == 11 && symlink) {
-		return name + escapeSuffix
+	if strings.HasPrefix(name, hexPrefix) || refusedName(name, kind) {
+		return hexPrefix + hex.EncodeToString([]byte(name))
 	}
 	return name
 }
 
 // unescapeName is the reverse of escapeName.
 func unescapeName(name string) string {
+	if rest, ok := strings.CutPrefix(name, hexPrefix); ok {
+		if raw, err := hex.DecodeString(rest); err == nil && len(raw) > 0 {
+			return string(raw)
+		}
+		return name
+	}
 	if !strings.HasSuffix(name, escapeSuffix) || name[0] != '.' {
 		return name
 	}
@@ -123,6 +150,25 @@ func unescapeName(name string) string {
 	return name
 }
 
+// escapedPaths are the ways in which a path may stand in a commit, for its last
+// name may be a file's, a link's or a folder's.
+func escapedPaths(p string) []string {
+	parts := strings.Split(p, "/")
+	last := len(parts) - 1
+	for i := range last {
+		parts[i] = escapeName(parts[i], nameDir)
+	}
+	name := parts[last]
+	var out []string
+	for _, kind := range []nameKind{nameFile, nameLink, nameDir} {
+		parts[last] = escapeName(name, kind)
+		if q := strings.Join(parts, "/"); !slices.Contains(out, q) {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
 // unescapePath returns a commit's path as it stands in the tree; the path of
 // an empty directory's marker gives the directory and true.
 func unescapePath(p string) (string, bool) {
@@ -130,7 +176,7 @@ func unescapePath(p string) (string, bool) {
 	if p == emptyMarker || strings.HasSuffix(p, "/"+emptyMarker) {
 		p, empty = strings.TrimSuffix(strings.TrimSuffix(p, emptyMarker), "/"), true
 	}
-	if strings.Contains(p, escapeSuffix) {
+	if strings.Contains(p, ".choir") {
 		parts := strings.Split(p, "/")
 		for i := range parts {
 			parts[i] = unescapeName(parts[i])

@@ -8,18 +8,21 @@ import (
 )
 
 func TestNamesComeBack(t *testing.T) {
-	part := rapid.SampledFrom([]string{".git", ".GIT", ".gitmodules", ".empty", ".choir", ".choir.choir", "a", "\xff", ".", "\n"})
+	part := rapid.SampledFrom([]string{
+		".git", ".GIT", ".gitmodules", ".gitattributes", ".gitignore", ".mailmap", ".empty", ".choir", ".choir.choir", "a", "\xff", ".", "\n", "\\", ":", " ",
+		"git~1", "gi7eba~1", "gi7d29", "~1", "gitmod~2", "\u200c", ".g", "it", ".choir-hex-", "2e676974",
+	})
 	rapid.Check(t, func(rt *rapid.T) {
 		name := ""
 		for _, p := range rapid.SliceOfN(part, 1, 4).Draw(rt, "parts") {
 			name += p
 		}
-		link := rapid.Bool().Draw(rt, "link")
-		in := escapeName(name, link)
+		kind := rapid.SampledFrom([]nameKind{nameFile, nameLink, nameDir}).Draw(rt, "kind")
+		in := escapeName(name, kind)
 		if got := unescapeName(in); got != name {
 			rt.Errorf("%q became %q and came back as %q", name, in, got)
 		}
-		if in == emptyMarker || len(in) == 4 && reservedBase(in) {
+		if in == emptyMarker || refusedName(in, kind) {
 			rt.Errorf("%q became %q, which git or we take for something else", name, in)
 		}
 		raw, err := json.Marshal(Path(name))

@@ -30,9 +30,12 @@ func (e *Engine) Object(ctx context.Context, req ObjectRequest) (IDRequest, erro
 	if commit == "" {
 		return IDRequest{}, fault.New(op, fault.NotFound, "", errors.New("there is no checkpoint yet"))
 	}
-	id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", commit+":"+string(req.Path))
-	if err != nil {
-		return IDRequest{}, fault.New(op, fault.NotFound, "", err)
+	var err error
+	for _, p := range escapedPaths(string(req.Path)) {
+		var id string
+		if id, err = e.gitLine(ctx, "rev-parse", "--verify", "--quiet", commit+":"+p); err == nil {
+			return IDRequest{ID: id}, nil
+		}
 	}
-	return IDRequest{ID: id}, nil
+	return IDRequest{}, fault.New(op, fault.NotFound, "", err)
 }

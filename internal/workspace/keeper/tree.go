@@ -163,7 +163,7 @@ func (b *treeBuilder) build(paths []string, prefix string) (string, []string) {
 		if sub {
 			var id string
 			id, paths = b.build(paths, p[:len(prefix)+len(name)+1])
-			items = append(items, treeItem{escapeName(name, false), "40000", id})
+			items = append(items, treeItem{escapeName(name, nameDir), "40000", id})
 			continue
 		}
 		paths = paths[1:]
@@ -176,10 +176,10 @@ func (b *treeBuilder) build(paths []string, prefix string) (string, []string) {
 		}
 		if en.Mode == ModeEmptyDir {
 			id := b.add([]treeItem{{emptyMarker, string(ModeFile), emptyBlob}})
-			items = append(items, treeItem{escapeName(name, false), "40000", id})
+			items = append(items, treeItem{escapeName(name, nameDir), "40000", id})
 			continue
 		}
-		items = append(items, treeItem{escapeName(name, en.Mode == ModeSymlink), string(en.Mode), en.ID})
+		items = append(items, treeItem{escapeName(name, nameKindOf(en.Mode)), string(en.Mode), en.ID})
 	}
 	return b.add(items), paths
 }
