@@ -157,6 +157,10 @@ func (c *Computer) openState(ctx context.Context) (*state.Store, error) {
 func (c *Computer) claim(ctx context.Context, name string) error {
 	var drafts []contract.Draft
 	if c.log.Last() == 0 {
+		// A computer is there when its first event is, and then with its files.
+		if err := c.seedWorkspace(); err != nil {
+			return err
+		}
 		drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.created",
 			Data: contract.ComputerCreated{Name: name, Driver: c.host.Driver.Name()}})
 	}

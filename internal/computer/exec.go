@@ -69,6 +69,10 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	if err := b.Kill(); err != nil {
 		return api.Exit{}, fault.Wrap(op, err)
 	}
+	// Whoever is told that it ended may pull the plug.
+	if err := c.workspace.Settle(after); err != nil {
+		return api.Exit{}, fault.Wrap(op, err)
+	}
 	done, err := c.log.Append(after, contract.Draft{
 		Role: contract.RoleUser, User: r.User, Type: "command.finished", Subject: "command/" + r.ID, Data: finished,
 	})

@@ -106,14 +106,19 @@ func (k *keeperBox) Stream(ctx context.Context, verb string, query any, body io.
 	return resp, k.explain(err)
 }
 
-// openWorkspace seeds a new computer's tree and opens it behind the keeper.
+// seedWorkspace makes a new computer's tree, wholly on disk when it returns.
+func (c *Computer) seedWorkspace() error {
+	there, err := c.files.Exists("workspace")
+	if err != nil || there {
+		return fault.Wrap("computer.seedWorkspace", err)
+	}
+	return seed(c.path("workspace"), c.host.Source)
+}
+
+// openWorkspace opens the tree behind the keeper.
 func (c *Computer) openWorkspace(ctx context.Context) error {
-	if there, err := c.files.Exists("workspace"); err != nil {
-		return fault.Wrap("computer.openWorkspace", err)
-	} else if !there {
-		if err := seed(c.path("workspace"), c.host.Source); err != nil {
-			return err
-		}
+	if err := c.seedWorkspace(); err != nil {
+		return err
 	}
 	c.keeper = &keeperBox{c: c}
 	git := c.host.Config.Git

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sync/errgroup"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
@@ -62,17 +64,22 @@ func seed(dir string, shell fs.FS) error {
 			return fault.Wrap(op, err)
 		}
 	}
-	// Embedded files are read-only; a computer's own are not.
+	// Embedded files are read-only; a computer's own are not. All of it is on disk
+	// before it has its name.
+	var syncs errgroup.Group
+	syncs.SetLimit(8)
 	err = filepath.WalkDir(tmp, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type()&fs.ModeSymlink != 0 {
 			return err
 		}
+		mode := fs.FileMode(0o644)
 		if d.IsDir() {
-			return os.Chmod(path, 0o755)
+			mode = 0o755
 		}
-		return os.Chmod(path, 0o644)
+		syncs.Go(func() error { return datadir.SyncDir(path) })
+		return os.Chmod(path, mode)
 	})
-	if err = errors.Join(err, datadir.SyncDir(tmp)); err != nil {
+	if err = errors.Join(err, syncs.Wait()); err != nil {
 		return fault.Wrap(op, err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {

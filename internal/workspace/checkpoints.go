@@ -96,6 +96,9 @@ func (w *Workspace) fromCommit(c keeper.Commit) Checkpoint {
 		},
 		Time: time.Unix(c.Time, 0).UTC(), Run: c.Run, Task: c.Task,
 	}
+	if c.At/1000 == c.Time { // otherwise it is somebody else's word
+		out.Time = time.UnixMilli(c.At).UTC()
+	}
 	if !slices.Contains(kinds, out.Kind) {
 		out.Kind = contract.CheckpointAuto
 	}

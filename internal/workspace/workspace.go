@@ -3,7 +3,10 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,7 +97,7 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 		return nil, fault.Wrap(op, errors.Join(err, w.files.Close()))
 	}
 	w.letGo = sync.OnceValue(func() error { return errors.Join(w.remover.Close(), w.files.Close()) })
-	if err := w.Recover(ctx); err != nil {
+	if err := w.recover(ctx, true); err != nil {
 		return nil, fault.Wrap(op, errors.Join(err, w.letGo()))
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -143,7 +146,11 @@ func (w *Workspace) auto(ctx context.Context) {
 // begun are rolled forward, and checkpoints, writes and removals that took effect
 // without their event get it. It may
 // be called again, such as after the keeper box was replaced.
-func (w *Workspace) Recover(ctx context.Context) error {
+func (w *Workspace) Recover(ctx context.Context) error { return w.recover(ctx, false) }
+
+// recover does it; still says that no program can be at work in the tree, so
+// that what an end without a goodbye damaged may be put back.
+func (w *Workspace) recover(ctx context.Context, still bool) error {
 	const op = "workspace.Recover"
 	release, err := w.take(ctx)
 	if err != nil {
@@ -171,10 +178,52 @@ func (w *Workspace) Recover(ctx context.Context) error {
 	}
 	// What the user edited while nobody looked becomes a checkpoint of its own;
 	// on a new computer this is the initial one.
-	if _, err := w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAuto, Message: "What was there at start-up"}); err != nil {
+	start := CheckpointRequest{Kind: contract.CheckpointAuto, Message: "What was there at start-up"}
+	if still {
+		var healed keeper.HealReply
+		if err := w.opts.Keeper.Call(ctx, "heal", keeper.Done{}, &healed); err != nil {
+			return fault.Wrap(op, err)
+		}
+		if text := healText(healed); text != "" {
+			w.opts.Logger.WarnContext(ctx, "files were damaged by an end without a goodbye", "computer", w.opts.CID, "healed", len(healed.Healed), "lost", len(healed.Lost))
+			start.Message, start.Force = text, true
+		}
+	}
+	if _, err := w.checkpoint(ctx, start); err != nil {
 		return fault.Wrap(op, err)
 	}
 	return fault.Wrap(op, w.logCheckpoints(ctx))
+}
+
+// healText says what was put back, for the checkpoint that holds it.
+func healText(h keeper.HealReply) string {
+	if len(h.Healed)+len(h.Lost) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "The machine stopped without a goodbye: %d damaged files were put back as they were in checkpoint %.12s", len(h.Healed), h.Checkpoint)
+	if len(h.Lost) > 0 {
+		fmt.Fprintf(&b, ", %d could not be", len(h.Lost))
+	}
+	b.WriteString("\n")
+	for i, f := range append(slices.Clone(h.Lost), h.Healed...) {
+		if i == 20 {
+			fmt.Fprintf(&b, "\nand %d more", len(h.Lost)+len(h.Healed)-i)
+			break
+		}
+		what := "put back"
+		if i < len(h.Lost) {
+			what = "its copy is damaged too"
+		}
+		fmt.Fprintf(&b, "\n%s %s; %s", strings.ReplaceAll(f.Path.Shown(), "\x00", ""), f.Reason, what)
+	}
+	return b.String()
+}
+
+// Settle makes what was written to the live tree since the newest checkpoint
+// durable, so that it may be acknowledged.
+func (w *Workspace) Settle(ctx context.Context) error {
+	return fault.Wrap("workspace.Settle", w.opts.Keeper.Call(ctx, "settle", keeper.Done{}, nil))
 }
 
 // logCheckpoints appends the event of every checkpoint that the keeper has not

@@ -276,6 +276,37 @@ func TestIgnoredDirectoriesKeepTheirLayers(t *testing.T) {
 	}
 }
 
+// TestEventsOfCheckpointsFollowTheirCause: git dates commits in whole seconds.
+func TestEventsOfCheckpointsFollowTheirCause(t *testing.T) {
+	h := newHost(t)
+	for i := range 5 {
+		if _, err := h.Write(t.Context(), "workspace/a", strings.NewReader(strings.Repeat("x", i)), workspace.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Checkpoint(t.Context(), workspace.CheckpointRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := h.Checkpoints(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := map[string]time.Time{}
+	for _, c := range list {
+		times[c.Commit] = c.Time
+	}
+	var last contract.Event
+	for _, e := range h.log.all() {
+		if e.Time.Before(last.Time) {
+			t.Errorf("%s of %v follows %s of %v", e.Type, e.Time, last.Type, last.Time)
+		}
+		if at, ok := times[strings.TrimPrefix(e.Subject, "checkpoint/")]; ok && !at.Equal(e.Time) {
+			t.Errorf("the event says %v and the history %v", e.Time, at)
+		}
+		last = e
+	}
+}
+
 func TestRestoreAndUndoAreLogged(t *testing.T) {
 	h := newHost(t)
 	ctx := t.Context()

@@ -59,6 +59,10 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 	if err != nil {
 		return CheckpointReply{}, err
 	}
+	// Before the commit counts, what it holds is on disk in the live tree too.
+	if err := e.syncPaths(cap.touched); err != nil {
+		return CheckpointReply{}, err
+	}
 	if len(cap.changes) == 0 && !req.Force && e.head != "" {
 		e.tracked = cap.tracked
 		c, err := e.commitAt(ctx, e.head)
@@ -106,7 +110,10 @@ func (e *Engine) advance(c Commit) error {
 }
 
 func (e *Engine) makeCommit(ctx context.Context, tree, parent string, note Note) (Commit, error) {
-	c := Commit{Parent: parent, Tree: tree, Time: e.opts.Now().Unix(), Note: note}
+	// Git dates a commit in whole seconds, which would lie before what caused it.
+	now := e.opts.Now()
+	note.At = now.UnixMilli()
+	c := Commit{Parent: parent, Tree: tree, Time: now.Unix(), Note: note}
 	info := commitInfo{tree: tree, when: c.Time, message: encodeNote(&c.Note)}
 	if parent != "" {
 		info.parents = append(info.parents, parent)
@@ -123,6 +130,7 @@ type capture struct {
 	skipped []Skip
 	ignored []string
 	nested  []string
+	touched []string // paths that were looked into, or are gone
 }
 
 type candidate struct {
@@ -153,11 +161,15 @@ func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
 		if st.isDir() {
 			cap.tracked[p] = tracked{Entry: Entry{Mode: ModeEmptyDir}}
 			cap.changes = append(cap.changes, change{p, prev.Entry, Entry{Mode: ModeEmptyDir}})
+			cap.touched = append(cap.touched, p)
 			continue
 		}
 		cands = append(cands, candidate{p, st, prev})
 	}
 	cands = e.guard(cap, cands)
+	for _, c := range cands {
+		cap.touched = append(cap.touched, c.path)
+	}
 	if err := e.hashCandidates(ctx, cap, cands, now, write); err != nil {
 		return nil, err
 	}
@@ -170,6 +182,7 @@ func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
 			continue
 		}
 		cap.changes = append(cap.changes, change{p, prev.Entry, none})
+		cap.touched = append(cap.touched, p)
 	}
 	slices.SortFunc(cap.changes, func(a, b change) int { return comparePaths(a.path, b.path) })
 	slices.SortFunc(cap.skipped, func(a, b Skip) int { return strings.Compare(string(a.Path), string(b.Path)) })

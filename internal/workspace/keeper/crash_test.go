@@ -26,6 +26,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if mode := os.Getenv("KEEPER_SETTLE"); mode != "" {
+		if err := settleChild(mode, os.Getenv("KEEPER_SETTLE_DIR")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	// Each check makes repositories: 25 by default, more with -rapid.checks.
 	flag.Parse()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {

@@ -90,6 +90,9 @@ type Engine struct {
 	rootFD int
 	lock   *os.File
 
+	unclean  bool // the engine before this one did not close
+	rebooted bool // and the machine went down with it
+
 	mu      sync.Mutex // one change at a time; guards what follows
 	head    string     // newest commit, "" before the first
 	tree    string     // its tree
@@ -141,13 +144,18 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.prepareGitDir(ctx); err != nil {
 		return nil, err
 	}
+	if err := e.begun(); err != nil {
+		return nil, err
+	}
 	if err := e.recoverTrash(); err != nil {
 		return nil, err
 	}
 	if err := e.loadHead(ctx); err != nil {
 		return nil, err
 	}
-	e.loadStats()
+	if !e.rebooted { // what was not synced may be other than it was
+		e.loadStats()
+	}
 	return e, nil
 }
 
@@ -159,6 +167,9 @@ func (e *Engine) Close() error {
 	if e.tracked != nil {
 		errs = append(errs, e.saveStats())
 		e.tracked = nil
+		if !e.unclean { // what is not healed yet is looked at by the next one
+			errs = append(errs, removeIfThere(e.work("open")))
+		}
 	}
 	errs = append(errs, e.reads.close())
 	if e.lock != nil {

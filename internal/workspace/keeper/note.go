@@ -14,8 +14,9 @@ type Note struct {
 	Seq      uint64   `json:"seq"` // last sequence projected and mirrored before it
 	Run      string   `json:"run,omitempty"`
 	Task     string   `json:"task,omitempty"`
-	Verified string   `json:"verified"` // pass, fail or unknown
-	Files    int      `json:"files"`    // paths changed against the parent
+	At       int64    `json:"at,omitempty"` // Unix milliseconds, within the commit's second
+	Verified string   `json:"verified"`     // pass, fail or unknown
+	Files    int      `json:"files"`        // paths changed against the parent
 	Skipped  []string `json:"skipped,omitempty"`
 	Publish  string   `json:"publish,omitempty"`
 	Restore  *Restore `json:"restore,omitempty"`
@@ -56,6 +57,9 @@ func encodeNote(n *Note) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nChoir-Kind: %s\nChoir-Seq: %d\n", msg, oneLine(n.Kind), n.Seq)
+	if n.At != 0 {
+		fmt.Fprintf(&b, "Choir-Time: %d\n", n.At)
+	}
 	for _, t := range [][2]string{{"Choir-Run", n.Run}, {"Choir-Task", n.Task}, {"Choir-Publish", n.Publish}} {
 		if t[1] != "" {
 			fmt.Fprintf(&b, "%s: %s\n", t[0], oneLine(t[1]))
@@ -105,6 +109,8 @@ func decodeNote(message string) Note {
 			n.Kind = val
 		case "Choir-Seq":
 			n.Seq, _ = strconv.ParseUint(val, 10, 64) // 0 for a foreign one
+		case "Choir-Time":
+			n.At, _ = strconv.ParseInt(val, 10, 64) // likewise
 		case "Choir-Run":
 			n.Run = val
 		case "Choir-Task":

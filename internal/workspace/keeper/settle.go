@@ -1,0 +1,335 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// What a program writes is in memory until it is synced, and a machine that
+// loses power leaves such a file empty, or full of zeroes. So what a checkpoint
+// captures is synced before it counts, and what a command wrote before its end
+// is told (Settle). Should it have happened all the same, as with a program
+// that was at work, the file is put back from the newest checkpoint (Heal).
+
+// syncEachUpTo is how many files and directories are synced one by one. Beyond
+// it the file system is synced once, which waits for everybody's writes.
+const syncEachUpTo = 300
+
+// syncPaths makes the files and links at paths, and their names, durable. What
+// is gone, or can't be opened, has nothing to be synced.
+func (e *Engine) syncPaths(paths []string) error {
+	all := map[string]bool{}
+	for _, p := range paths {
+		all[p] = true
+		for d := parentDir(p); d != "." && !all[d]; d = parentDir(d) {
+			all[d] = true
+		}
+		if len(all) > syncEachUpTo {
+			return unix.Syncfs(e.rootFD)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	all["."] = true
+	var g errgroup.Group
+	g.SetLimit(8)
+	for p := range all {
+		g.Go(func() error { return e.syncPath(p) })
+	}
+	return g.Wait()
+}
+
+func (e *Engine) syncPath(p string) error {
+	fd, err := openBeneath(e.rootFD, p, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		if isGone(err) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENXIO) {
+			return nil
+		}
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Fsync(fd); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: a pipe by now
+		return &os.PathError{Op: "sync", Path: p, Err: err}
+	}
+	return nil
+}
+
+// settled is written when what a program emptied was synced: it is meant to be
+// so, as long as no newer checkpoint says more.
+type settled struct {
+	Head  string `json:"head"`
+	Empty []Path `json:"empty"`
+}
+
+// Settle makes everything that was written since the newest checkpoint, and
+// that the next would capture, durable.
+func (e *Engine) Settle(ctx context.Context) error {
+	const op = "keeper.Settle"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	sc, err := e.scanTree(ctx)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	var paths []string
+	s := settled{Head: e.head}
+	for p, st := range sc.found {
+		prev, ok := e.tracked[p]
+		if ok && prev.stat == st || st.isDir() && prev.Mode == ModeEmptyDir {
+			continue
+		}
+		paths = append(paths, p)
+		if st.isRegular() && ok && prev.ID != emptyBlob {
+			if fate, err := e.fateOf(p, nil); err != nil {
+				return fault.Wrap(op, err)
+			} else if fate != "" {
+				s.Empty = append(s.Empty, Path(p))
+			}
+		}
+	}
+	for p := range e.tracked { // what was removed: its name must be gone for good
+		if _, ok := sc.found[p]; !ok {
+			paths = append(paths, p)
+		}
+	}
+	if err := e.syncPaths(paths); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if len(s.Empty) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(s)
+	if err == nil {
+		err = writeDurably(e.work("settled.json"), raw)
+	}
+	return fault.Wrap(op, err)
+}
+
+// What an end without a goodbye can make of a file that was never synced.
+const (
+	fateEmptied = "was emptied"
+	fateZeroed  = "was filled with zeroes"
+	fateTorn    = "ends in zeroes"
+)
+
+// fateOf says what looks wrong with a live file, "" when nothing does. was is
+// what it held before; a file that had zeroes then may have them now.
+func (e *Engine) fateOf(p string, was []byte) (string, error) {
+	dir, err := openDir(e.rootFD, parentDir(p))
+	if err != nil {
+		return "", ignoreUnreachable(err)
+	}
+	defer unix.Close(dir)
+	r, st, err := openContentAt(dir, path.Base(p), -1)
+	if err != nil {
+		return "", ignoreUnreachable(err)
+	}
+	defer r.Close()
+	if !st.isRegular() {
+		return "", nil
+	}
+	if st.Size == 0 {
+		return fateEmptied, nil
+	}
+	const block = 4096
+	buf := make([]byte, 64<<10)
+	var at, zeroesFrom int64 // everything from zeroesFrom on is zero
+	for {
+		n, err := io.ReadFull(r, buf)
+		for i := n - 1; i >= 0; i-- {
+			if buf[i] != 0 {
+				zeroesFrom = at + int64(i) + 1
+				break
+			}
+		}
+		at += int64(n)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case at == 0:
+		return fateEmptied, nil
+	case zeroesFrom == 0:
+		return fateZeroed, nil
+	case was != nil && !slices.Contains(was, 0) && (zeroesFrom+block-1)/block*block < at:
+		return fateTorn, nil
+	}
+	return "", nil
+}
+
+func ignoreUnreachable(err error) error {
+	if isGone(err) || errors.Is(err, errGone) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return nil
+	}
+	return err
+}
+
+// Healed is a file that was put back; what it had become is in the trash.
+type Healed struct {
+	Path   Path   `json:"path"`
+	Reason string `json:"reason"`
+	Trash  string `json:"trash,omitempty"`
+}
+
+// HealReply lists what was put back, and what could not be.
+type HealReply struct {
+	Checkpoint string   `json:"checkpoint,omitempty"` // from which
+	Healed     []Healed `json:"healed,omitempty"`
+	Lost       []Healed `json:"lost,omitempty"` // damaged, and the checkpoint's copy is too
+}
+
+// Heal puts files back that an end without a goodbye emptied or filled with
+// zeroes. It does so once after an opening that found such an end, and only
+// while no program is at work in the tree.
+func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
+	const op = "keeper.Heal"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.unclean || e.head == "" {
+		return HealReply{}, nil
+	}
+	if err := e.rollForward(ctx); err != nil {
+		return HealReply{}, fault.Wrap(op, err)
+	}
+	reply := HealReply{Checkpoint: e.head}
+	meant, err := e.meantEmpty(ctx)
+	if err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	cap, err := e.capture(ctx, false)
+	if err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	for p, t := range cap.tracked {
+		if e.tracked[p].Entry == t.Entry {
+			e.tracked[p] = t // the next checkpoint need not look again
+		}
+	}
+	for _, c := range cap.changes {
+		if !c.from.isRegular() || !c.to.isRegular() || c.from.ID == c.to.ID || meant[c.path] {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return reply, fault.Wrap(op, err)
+		}
+		h, lost, err := e.healFile(ctx, c.path, e.tracked[c.path])
+		switch {
+		case err != nil:
+			return reply, fault.Wrap(op, err)
+		case h.Reason == "":
+		case lost:
+			reply.Lost = append(reply.Lost, h)
+		default:
+			reply.Healed = append(reply.Healed, h)
+		}
+	}
+	byPath := func(a, b Healed) int { return strings.Compare(string(a.Path), string(b.Path)) }
+	slices.SortFunc(reply.Healed, byPath)
+	slices.SortFunc(reply.Lost, byPath)
+	e.unclean = false
+	return reply, nil
+}
+
+// healFile puts one file back if it looks as no program left it.
+func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h Healed, lost bool, err error) {
+	st, err := e.lstat(p)
+	if err != nil {
+		return h, false, ignoreUnreachable(err)
+	}
+	if !st.isRegular() {
+		return h, false, nil
+	}
+	h.Path = Path(p)
+	if h.Reason, err = e.fateOf(p, nil); err != nil {
+		return h, false, err
+	}
+	was, ok, berr := e.smallBlob(ctx, t.ID)
+	if h.Reason == "" && berr == nil && ok && st.Size > 4096 {
+		h.Reason, err = e.fateOf(p, was)
+	}
+	if err != nil || h.Reason == "" {
+		return h, false, err
+	}
+	if h.Reason == fateZeroed && berr == nil && ok && len(strings.Trim(string(was), "\x00")) == 0 {
+		h.Reason = "" // it was zeroes before
+		return h, false, nil
+	}
+	dir, err := openDir(e.rootFD, parentDir(p))
+	if err != nil {
+		return h, false, err
+	}
+	defer unix.Close(dir)
+	tmp := e.work("incoming-" + token())
+	if err := e.materialize(ctx, tmp, t.Entry, true); err != nil {
+		return h, true, removeIfThere(tmp) // the copy is damaged as well: that is said
+	}
+	m, err := e.intend(tmp, trashMeta{Trashed: Trashed{Path: Path(p)}, Op: "heal", New: t.Entry})
+	if err != nil {
+		return h, false, err
+	}
+	if _, _, err := e.swap(m, dir, path.Base(p), false); err != nil {
+		return h, false, err
+	}
+	h.Trash = m.ID
+	return h, false, errors.Join(e.told(m.ID), unix.Fsync(dir))
+}
+
+// meantEmpty are the paths that somebody acknowledged emptied since HEAD.
+func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	var s settled
+	if err := loadJSON(e.work("settled.json"), &s); err == nil && s.Head == e.head {
+		for _, p := range s.Empty {
+			out[string(p)] = true
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		e.opts.Logger.WarnContext(ctx, "the list of what was meant to be empty can't be read", "error", err)
+	}
+	head, err := e.commitAt(ctx, e.head)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(e.trash())
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	for _, en := range entries {
+		if m, err := e.entry(en.Name()); err == nil && m.Op == "write" && m.At >= head.Time*1000 {
+			out[string(m.Path)] = true
+		}
+	}
+	return out, err
+}
+
+// begun notes that the engine is at work, and how the last one ended.
+func (e *Engine) begun() error {
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	was, err := os.ReadFile(e.work("open"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		e.unclean, e.rebooted = true, string(was) != boot
+	}
+	return writeDurably(e.work("open"), []byte(boot))
+}
