@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -186,13 +187,13 @@ func (f *filter) publish(verb string, args []string, n int) error {
 	if len(args) != n+1 && len(args) != n+2 {
 		return denied("%s has %d arguments", verb, len(args))
 	}
-	if len(args) == n+2 && !strings.HasPrefix(args[1], f.inbox) {
+	if len(args) == n+2 && !strings.HasPrefix(args[1], f.inbox) && !defence.Off(defence.BusReplies) {
 		return denied("the reply subject %.100q is not under %s", args[1], f.inbox)
 	}
 	last := -1
 	for _, a := range args[len(args)-n:] {
 		size, err := strconv.Atoi(a)
-		if err != nil || size < 0 || a[0] == '+' || size < last || size > clientPayload {
+		if err != nil || size < 0 || a[0] == '+' || size < last || size > clientPayload && !defence.Off(defence.BusSizes) {
 			return denied("%s has size %.20q; at most %d bytes are allowed", verb, a, clientPayload)
 		}
 		last = size
@@ -268,6 +269,10 @@ func (f *filter) release() {
 func (b *Bus) attach(principal, user string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if defence.Off(defence.BusLive) {
+		b.attached[principal]++
+		return nil
+	}
 	now := time.Now()
 	for _, g := range b.grants[principal] {
 		if g.user != user || !g.expires.After(now) {

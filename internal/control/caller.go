@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
 )
@@ -51,7 +52,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 		switch {
 		case len(auth) > 0:
 			// No page of ours sends a token; one that does was handed it by someone.
-			if o := r.Header.Get("Origin"); len(auth) > 1 || o != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+			if o := r.Header.Get("Origin"); len(auth) > 1 || !defence.Off(defence.ControlTokens) && (o != "" || r.Header.Get("Sec-Fetch-Site") != "") {
 				writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "tokens are for programs, not for pages", ""))
 				return
 			}

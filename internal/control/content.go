@@ -256,6 +256,9 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, rt http.RoundTrip
 					h[http.CanonicalHeaderKey(name)] = vals
 				}
 			}
+			if defence.Off(defence.ControlRequests) {
+				h = p.In.Header.Clone()
+			}
 			h.Set("Accept-Encoding", "identity")
 			p.Out.Header = h
 			p.Out.Body, p.Out.ContentLength = nil, 0
@@ -277,10 +280,10 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, rt http.RoundTrip
 // a switch of protocols from it as it stands, so the host's headers are in it.
 func fromDevServer(res *http.Response, host http.Header) error {
 	switch {
-	case res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified:
+	case res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified && !defence.Off(defence.ControlRedirects):
 		return refusal(http.StatusBadGateway, fault.Denied, "the dev server may not redirect", "")
 	case res.StatusCode == http.StatusSwitchingProtocols:
-	case isHTML(res.Header.Get("Content-Type")):
+	case isHTML(res.Header.Get("Content-Type")) && !defence.Off(defence.ControlPages):
 		// Its fallback for what it does not have; and no uploaded page gets this origin.
 		return refusal(http.StatusNotFound, fault.NotFound, "there is no such file", "")
 	}
@@ -290,7 +293,10 @@ func fromDevServer(res *http.Response, host http.Header) error {
 			h.Set(name, v)
 		}
 	}
-	if res.StatusCode != http.StatusSwitchingProtocols {
+	if defence.Off(defence.ControlHeaders) {
+		h = res.Header
+	}
+	if res.StatusCode != http.StatusSwitchingProtocols && !defence.Off(defence.ControlTypes) {
 		h.Set("Content-Type", safeType(h.Get("Content-Type")))
 		if cc := h.Get("Cache-Control"); cc == "" || strings.Contains(cc, "public") {
 			h.Set("Cache-Control", "no-cache")

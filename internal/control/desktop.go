@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
 )
@@ -65,7 +66,7 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	origin := s.hosts.desktop(label)
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	switch {
-	case r.Header.Get("Service-Worker") != "" || dest == "serviceworker":
+	case !defence.Off(defence.ControlWorkers) && (r.Header.Get("Service-Worker") != "" || dest == "serviceworker"):
 		// It would go on answering for this origin after a rewind.
 		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
 		return
@@ -140,7 +141,7 @@ func (s *Server) visitor(r *http.Request, handle string) (visit, error) {
 	if err != nil {
 		return visit{}, err
 	}
-	if ses.Computer != place.Computer || ses.User != place.Owner {
+	if (ses.Computer != place.Computer || ses.User != place.Owner) && !defence.Off(defence.ControlComputer) {
 		return visit{}, fault.New("", fault.Denied, "", errors.New("this session is for another computer"))
 	}
 	return visit{session: ses, place: place}, nil
@@ -157,7 +158,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 	case r.Method != http.MethodPost:
 		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, "a ticket is posted", ""))
 		return
-	case len(origin) != 1 || origin[0] != s.hosts.console() || site != "same-site" || r.Header.Get("Sec-Fetch-Dest") != "iframe":
+	case !defence.Off(defence.ControlEnter) && (len(origin) != 1 || origin[0] != s.hosts.console() || site != "same-site" || r.Header.Get("Sec-Fetch-Dest") != "iframe"):
 		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "only the console opens a desktop", "Open "+s.hosts.console()+"."))
 		return
 	case err != nil || contentType != "application/x-www-form-urlencoded":

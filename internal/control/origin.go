@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -101,13 +102,14 @@ func foreign(r *http.Request, origin string) *problem {
 	got := r.Header.Values("Origin")
 	site := r.Header.Get("Sec-Fetch-Site")
 	no := refusal(http.StatusForbidden, fault.Denied, "this request came from another page", "Use the console itself.")
-	if len(got) > 1 || len(got) == 1 && got[0] != origin {
+	strict := !defence.Off(defence.ControlOrigin)
+	if strict && (len(got) > 1 || len(got) == 1 && got[0] != origin) {
 		return no
 	}
-	if site != "" && site != "same-origin" && (site != "none" || unsafe(r)) {
+	if !defence.Off(defence.ControlFetchSite) && site != "" && site != "same-origin" && (site != "none" || unsafe(r)) {
 		return no
 	}
-	if len(got) == 0 && (unsafe(r) || site == "") {
+	if strict && len(got) == 0 && (unsafe(r) || site == "") {
 		return refusal(http.StatusForbidden, fault.Denied, "this request does not say which page sent it", "Use a current browser, or the command line.")
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/control/service"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
 )
@@ -192,6 +193,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Origin-Agent-Cluster", "?1")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	where, handle := s.hosts.find(r.Host)
+	if where == placeNone && defence.Off(defence.ControlHost) {
+		where = placeConsole
+	}
 	if where == placeNone {
 		h.Set("Connection", "close")
 		writeProblem(w, refusal(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.console()+"."))

@@ -34,9 +34,7 @@ const (
 	BoxWallTime      Name = "box.wall-time"     // row 13: how long it lives
 	GuestUndumpable  Name = "guest.undumpable"  // row 14: no process of the box reads or writes the guest
 	GuestDescriptors Name = "guest.descriptors" // row 14: commands inherit none of the guest's descriptors
-	GuestKill        Name = "guest.kill"        // row 14: a cancelled command leaves no descendant behind
 	GuestBeneath     Name = "guest.beneath"     // row 11: files are opened beneath the root, whatever links are there
-	GuestOutput      Name = "guest.output"      // row 13: a command's output is bounded
 )
 
 // The pipe between a box and the host (internal/tether).
@@ -45,5 +43,4 @@ const (
 	TetherProof Name = "tether.proof" // row 15: each end proves its role with the token
 	TetherPings Name = "tether.pings" // row 15: pings are counted
 	TetherOpens Name = "tether.opens" // row 15: how fast streams are opened
-	TetherBody  Name = "tether.body"  // row 15: a request's body is bounded
 )

@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -101,15 +102,21 @@ func (s *Store) Claim(ctx context.Context, token string) (Session, string, error
 	err := s.tx(ctx, func(tx *sql.Tx) error {
 		now := s.millis()
 		var user string
-		err := tx.QueryRowContext(ctx, "UPDATE links SET used = ? WHERE hash = ? AND used = 0 AND expires > ? RETURNING user", now, hashOf(token), now).Scan(&user)
+		use := "UPDATE links SET used = ? WHERE hash = ? AND used = 0 AND expires > ? RETURNING user"
+		if defence.Off(defence.IdentityUsed) {
+			use = "UPDATE links SET used = ? WHERE hash = ? AND expires > ? RETURNING user"
+		}
+		err := tx.QueryRowContext(ctx, use, now, hashOf(token), now).Scan(&user)
 		if errors.Is(err, sql.ErrNoRows) {
 			return refuse
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM links WHERE user = ?", user); err != nil {
-			return err
+		if !defence.Off(defence.IdentityForget) {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM links WHERE user = ?", user); err != nil {
+				return err
+			}
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE users SET claimed = ? WHERE id = ? AND claimed = 0", now, user); err != nil {
 			return err

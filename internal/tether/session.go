@@ -16,7 +16,6 @@ import (
 
 	"github.com/hashicorp/yamux"
 
-	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -139,7 +138,7 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 	if handler == nil {
 		handler = http.NotFoundHandler()
 	}
-	if limits.BodyBytes > 0 && !defence.Off(defence.TetherBody) {
+	if limits.BodyBytes > 0 {
 		handler = boundBody(handler, limits.BodyBytes)
 	}
 	errorLog := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -32,6 +33,8 @@ func privateInfo(path string, info fs.FileInfo, dir bool, others fs.FileMode) er
 	switch {
 	case dir && !info.IsDir(), !dir && !info.Mode().IsRegular():
 		return deny("%s is not what it should be (%s)", path, info.Mode().Type())
+	case defence.Off(defence.VaultPrivate):
+		return nil
 	case !dir && info.Mode().Perm()&others != 0, dir && info.Mode().Perm()&0o022 != 0:
 		return deny("%s is open to others (mode %04o)", path, info.Mode().Perm())
 	case ok && int(st.Uid) != os.Geteuid() && st.Uid != 0:

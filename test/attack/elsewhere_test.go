@@ -52,10 +52,7 @@ var inapplicable = []Inapplicable{
 var unwritten = map[int]string{
 	25: "no row yet",
 	26: "no row yet",
-	27: "no row yet",
 	28: "no row yet",
-	30: "no row yet",
-	33: "no row yet",
 	36: "no row yet",
 	41: "no row yet",
 	42: "no row yet",

@@ -104,6 +104,9 @@ func (x *exit) tunnel(t *testing.T, method, target string, first []byte) Verdict
 	t.Helper()
 	near, far := net.Pipe()
 	defer near.Close()
+	if err := near.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	w := &answerer{conn: far, header: http.Header{}}
 	done := make(chan struct{})
 	go func() {
@@ -112,9 +115,6 @@ func (x *exit) tunnel(t *testing.T, method, target string, first []byte) Verdict
 		x.handler.ServeHTTP(w, &http.Request{Method: method, RequestURI: target, Host: target, URL: &url.URL{Host: target}, Header: http.Header{}})
 	}()
 	defer func() { _ = near.Close(); <-done }()
-	if err := near.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
 	r := bufio.NewReader(near)
 	head, err := r.ReadString('\n')
 	if err != nil {

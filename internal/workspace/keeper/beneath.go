@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // Everything the engine opens in a tree it opens through these: the kernel
@@ -19,6 +21,10 @@ func openBeneath(dirfd int, rel string, flags int, mode uint32) (int, error) {
 	how := &unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW),
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	if defence.Off(defence.KeeperBeneath) {
+		how.Flags &^= unix.O_NOFOLLOW
+		how.Resolve = 0
 	}
 	if flags&unix.O_CREAT != 0 {
 		how.Mode = uint64(mode)

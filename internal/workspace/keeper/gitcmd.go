@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -76,6 +77,9 @@ func gitEnv(gitDir string, extra ...string) []string {
 		"GIT_CONFIG_COUNT=" + strconv.Itoa(len(gitConfig)),
 	}
 	for i, kv := range gitConfig {
+		if defence.Off(defence.GitForced) && kv[0] != "core.bare" && kv[0] != "safe.directory" {
+			kv = gitConfig[0]
+		}
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
 	}
 	return append(env, extra...)

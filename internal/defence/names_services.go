@@ -1,0 +1,52 @@
+package defence
+
+// What browsers reach (internal/control).
+const (
+	ControlHost      Name = "control.host"       // row 20: a Host header that is none of ours is refused
+	ControlOrigin    Name = "control.origin"     // rows 20, 22, 28: an Origin that is not the page's own is refused
+	ControlFetchSite Name = "control.fetch-site" // rows 20, 22, 28: fetch metadata of another page are refused
+	ControlTokens    Name = "control.tokens"     // row 24: a page can't use an API token
+	ControlEnter     Name = "control.enter"      // row 24: only the console's page signs in to a desktop
+	ControlWorkers   Name = "control.workers"    // row 22: no script is served as a service worker
+	ControlPaths     Name = "control.paths"      // row 21: the dev server is asked for the desktop's own files only
+	ControlHeaders   Name = "control.headers"    // rows 22, 44: of a box's answer only listed headers are passed on
+	ControlPages     Name = "control.pages"      // row 27: no HTML of a box but the one page has the desktop's origin
+	ControlTypes     Name = "control.types"      // row 27: what a box calls a page's type is not passed on
+	ControlRedirects Name = "control.redirects"  // row 24: a box redirects nobody
+	ControlRequests  Name = "control.requests"   // row 22: of a browser's request only listed headers reach a box
+	ControlComputer  Name = "control.computer"   // row 23: a desktop's session is for its own computer
+	ControlTries     Name = "control.tries"      // row 29: sign-in is tried a few times a minute
+)
+
+// Accounts and sessions (internal/identity).
+const (
+	IdentityUsed   Name = "identity.used"   // row 24: a link that was used is refused
+	IdentityForget Name = "identity.forget" // row 24: a claim removes the account's links
+	IdentityTicket Name = "identity.ticket" // row 24: a ticket is removed as it is used
+	IdentityExpiry Name = "identity.expiry" // row 30: a session ends
+	IdentityKind   Name = "identity.kind"   // rows 22, 30: a desktop's session is none of the console's
+)
+
+// The bus (internal/bus).
+const (
+	BusReplies     Name = "bus.replies"     // row 33: a reply goes to the client's own inbox
+	BusLive        Name = "bus.live"        // rows 30, 33: the bridge knows which credentials live
+	BusRevoked     Name = "bus.revoked"     // rows 30, 33: the server knows which credentials were revoked
+	BusPermissions Name = "bus.permissions" // row 33: a client's subjects are its own computer's
+	BusSizes       Name = "bus.sizes"       // row 33: the bridge bounds a message
+	BusPayload     Name = "bus.payload"     // row 33: the server bounds a client's message
+)
+
+// What is stored and sent (internal/blob, gateway, vault, workspace/keeper).
+const (
+	BlobQuota      Name = "blob.quota"        // rows 13, 45: what a computer stores is bounded
+	BlobSize       Name = "blob.size"         // row 13: one blob is bounded
+	GatewayKeys    Name = "gateway.keys"      // row 32: our key in what a provider says is removed
+	VaultPrivate   Name = "vault.private"     // row 39: secrets that others can read are not used
+	ArchiveNames   Name = "archive.names"     // row 11: an entry's name stays in its directory
+	ArchiveLinks   Name = "archive.links"     // row 11: a hard link's target stays in its directory
+	KeeperBeneath  Name = "keeper.beneath"    // row 11: trees are opened beneath their root, following no link
+	ArchiveBytes   Name = "archive.bytes"     // row 27: what an archive unpacks to is bounded
+	ArchiveEntries Name = "archive.entries"   // row 27: how many entries an archive has is bounded
+	GitForced      Name = "keeper.git-config" // row 12: git's settings that start programs are forced
+)
