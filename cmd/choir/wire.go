@@ -57,7 +57,8 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err != nil {
 		return nil, err
 	}
-	driver, err := local.New(ctx, local.Options{Guest: guestBinary, Dir: p.dir.Path("cache", "boxes"), CAFile: cfg.Egress.CAFile, Logger: logger})
+	boxPath, shown := computer.Programs(os.Getenv("PATH"), cfg.Runtime)
+	driver, err := local.New(ctx, local.Options{Guest: guestBinary, Dir: p.dir.Path("cache", "boxes"), ReadOnly: shown, CAFile: cfg.Egress.CAFile, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	if p.host, err = computer.NewHost(computer.Options{
 		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Driver: driver,
-		Source: desktop.Source(), Build: build, Getenv: os.Getenv, Logger: logger,
+		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger,
 	}); err != nil {
 		return nil, err
 	}

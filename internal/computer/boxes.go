@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -16,6 +17,11 @@ import (
 
 // box opens a box and keeps the log's account of it.
 func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+	if c.host.Path != "" {
+		env := map[string]string{"PATH": c.host.Path}
+		maps.Copy(env, spec.Env)
+		spec.Env = env
+	}
 	start := time.Now()
 	var b sandbox.Box
 	err := c.host.reserve.spaced(ctx, func() (err error) { b, err = c.boxes.Box(ctx, spec); return err })

@@ -115,6 +115,11 @@ func (c *Computer) openTerminal(ctx context.Context, id string) (sandbox.Box, er
 	if err != nil {
 		return nil, err
 	}
+	at, err := c.homeMount()
+	if err != nil {
+		return nil, err
+	}
+	modules = append(modules, at)
 	limits := c.limits()
 	limits.DiskPaths = []string{c.path("workspace")}
 	return c.box(ctx, sandbox.BoxSpec{

@@ -34,8 +34,9 @@ type Options struct {
 	Blobs   *blob.Disk
 	Vault   *vault.Vault
 	Driver  sandbox.Driver
-	Source  fs.FS // the shell's source: the base of a new computer
-	Build   fs.FS // its build: what paints first
+	Source  fs.FS  // the shell's source: the base of a new computer
+	Build   fs.FS  // its build: what paints first
+	Path    string // what boxes have in PATH; empty: the guest's default
 	Getenv  func(string) string
 	Logger  *slog.Logger
 }

@@ -328,7 +328,11 @@ func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount,
 		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: []string{ig.Lower}, Upper: ig.Upper, Work: ig.Work, Optional: true})
 	}
 	modules, err := c.shellModules(ctx, false)
-	return append(mounts, modules...), err
+	if err != nil {
+		return nil, err
+	}
+	at, err := c.homeMount()
+	return append(append(mounts, modules...), at), err
 }
 
 // shellModulesPath is where the shell's dependencies are mounted.
@@ -362,7 +366,12 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string) 
 		release()
 		return nil, nil, err
 	}
-	return append(mounts, modules...), release, nil
+	at, err := c.homeMount()
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return append(append(mounts, modules...), at), release, nil
 }
 
 func changesOf(in []keeper.Change) []contract.Change {

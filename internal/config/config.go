@@ -37,6 +37,10 @@ type Runtime struct {
 	CPU       int    `koanf:"cpu"`        // per box, percent of one core
 	DiskMB    int    `koanf:"disk_mb"`    // what one box may write
 	DiskFiles int    `koanf:"disk_files"` // how many files one box may make
+	// Path are directories that boxes have in PATH before the machine's, and
+	// ReadOnly further ones that they see; both at the same place, read-only.
+	Path     []string `koanf:"path"`
+	ReadOnly []string `koanf:"read_only"`
 }
 
 // Storage says where blobs are kept.
@@ -123,6 +127,25 @@ func (e Egress) PrivateAddrs() ([]netip.AddrPort, error) {
 	return out, nil
 }
 
+// unshowable says why boxes can't be shown a directory, or "".
+func (c Config) unshowable(dir string) string {
+	holds := func(outer, inner string) bool {
+		return outer == "/" || inner == outer || strings.HasPrefix(inner, strings.TrimSuffix(outer, "/")+"/")
+	}
+	switch {
+	case !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsAny(dir, ":\n"):
+		return "must be a clean absolute path"
+	case c.Server.Data != "" && (holds(dir, c.Server.Data) || holds(c.Server.Data, dir)):
+		return "holds choir's own data, or lies in it"
+	}
+	for _, own := range []string{"/etc", "/proc", "/sys", "/dev", "/run", "/tmp", "/computer", "/base", "/home/choir"} {
+		if holds(dir, own) || holds(own, dir) {
+			return "is a place that boxes have of their own, or holds one"
+		}
+	}
+	return ""
+}
+
 // KeyError says which key's value is wrong, and why.
 type KeyError struct{ Key, Reason string }
 
@@ -148,6 +171,13 @@ func (c Config) validate() error {
 		return bad("runtime.mode", "is %q, which this version does not have yet; use local", c.Runtime.Mode)
 	default:
 		return bad("runtime.mode", "is %q; allowed: local", c.Runtime.Mode)
+	}
+	for key, dirs := range map[string][]string{"runtime.path": c.Runtime.Path, "runtime.read_only": c.Runtime.ReadOnly} {
+		for _, d := range dirs {
+			if why := c.unshowable(d); why != "" {
+				return bad(key, "has %q, which %s", d, why)
+			}
+		}
 	}
 	if c.Storage.BlobsURL != "" {
 		return bad("storage.blobs_url", "is %q; this version keeps blobs in the data directory, leave it empty", c.Storage.BlobsURL)

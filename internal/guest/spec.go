@@ -77,6 +77,10 @@ func environment(spec Spec) map[string]string {
 		"PIP_DISABLE_PIP_VERSION_CHECK": "1",
 		"GOTOOLCHAIN":                   "local",
 		"GOTELEMETRY":                   "off",
+		// Whoever clears a box away must be able to.
+		"GOFLAGS": "-modcacherw",
+		// Byte code is nobody's work; it would lie beside the sources.
+		"PYTHONDONTWRITEBYTECODE": "1",
 	}
 	if spec.Proxy {
 		http, socks := "http://"+ProxyAddr, "socks5h://"+ProxyAddr

@@ -1,0 +1,72 @@
+package computer
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// usual is what boxes have in PATH on every machine.
+const usual = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin"
+
+// Programs says what boxes have in PATH, and which directories outside of /usr
+// they see for it, read-only: what is configured, then what the PATH of choir
+// itself names under /usr and /opt, in its order. What it names elsewhere, such
+// as in somebody's home, is shown only when it is configured: there may be keys
+// beside the programs.
+func Programs(hostPath string, r config.Runtime) (boxPath string, shown []string) {
+	var dirs []string
+	add := func(dir string) bool {
+		info, err := os.Stat(dir)
+		if err != nil || !info.IsDir() || slices.Contains(dirs, dir) {
+			return false
+		}
+		dirs = append(dirs, dir)
+		return true
+	}
+	show := func(dir string) {
+		info, err := os.Lstat(dir)
+		inside := func(d string) bool { return dir == d || strings.HasPrefix(dir, d+"/") }
+		if err == nil && info.IsDir() && !inside("/usr") && !slices.ContainsFunc(shown, inside) {
+			shown = append(shown, dir)
+		}
+	}
+	for _, dir := range r.ReadOnly {
+		show(dir)
+	}
+	for _, dir := range r.Path {
+		if add(dir) {
+			show(dir)
+		}
+	}
+	for _, dir := range filepath.SplitList(hostPath + ":" + usual) {
+		if dir = path.Clean(dir); !path.IsAbs(dir) {
+			continue
+		}
+		parts := strings.Split(dir, "/") // "", "opt", name, …
+		switch {
+		case parts[1] == "opt" && len(parts) > 2:
+			if add(dir) {
+				show("/opt/" + parts[2])
+			}
+		case parts[1] == "usr", slices.Contains([]string{"/bin", "/sbin"}, dir):
+			add(dir)
+		}
+	}
+	return strings.Join(dirs, ":"), shown
+}
+
+// homeMount is where a box's HOME is: on disk, under its disk limit, and gone
+// with the box. Builds and their caches need more than fits into memory.
+func (c *Computer) homeMount() (sandbox.Mount, error) {
+	empty := c.host.Dir.Path("cache", "home")
+	if err := os.MkdirAll(empty, 0o755); err != nil {
+		return sandbox.Mount{}, err
+	}
+	return sandbox.Mount{Target: "/home/choir", Mode: sandbox.Overlay, Lower: []string{empty}}, nil
+}
