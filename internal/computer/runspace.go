@@ -150,7 +150,7 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 		Message: w.message(ctx, mine.ref.Task),
 	}
 	if verified == contract.VerificationPass && !force {
-		req.VerifiedTree = m.Tree
+		req.VerifiedTree, req.Scope = m.Tree, m.Scope
 	}
 	var p workspace.Published
 	err = w.c.mirror.around(ctx, false, func() (paths []string, by document.Author, err error) {

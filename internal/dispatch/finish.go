@@ -68,6 +68,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 
 // accept merges, verifies and publishes what the task left in its overlay.
 func (a *attempt) accept(ctx context.Context, res contract.AssociateResult) (contract.AssociateResult, error) {
+	summary := res.Summary
 	for try := 1; ; try++ {
 		m, err := a.merge(ctx)
 		if err != nil {
@@ -82,10 +83,10 @@ func (a *attempt) accept(ctx context.Context, res contract.AssociateResult) (con
 		}
 		crash.At("dispatch.task.merged")
 		if try <= verifyTries {
-			res.Verification = a.verify(ctx, m)
+			res.Verification = a.verify(ctx, &m)
 		} else {
 			res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Tree: m.Tree, Checks: res.Verification.Checks,
-				Reason: fmt.Sprintf("the user's files changed during each of %d verifications, so what was published is not what was verified", verifyTries)}
+				Reason: fmt.Sprintf("files that it depends on were changed by others during each of %d verifications, so what was published is not what was verified", verifyTries)}
 		}
 		if ctx.Err() != nil {
 			return res, context.Cause(ctx)
@@ -95,11 +96,11 @@ func (a *attempt) accept(ctx context.Context, res contract.AssociateResult) (con
 		}
 		if res.Verification.Status == contract.VerificationFail {
 			res.Status = contract.ResultFailed
-			res.Summary = "Verification failed, so nothing was published. " + res.Summary + checked(res.Verification)
+			res.Summary = "Verification failed, so nothing was published. " + summary + checked(res.Verification)
 			a.keep = a.task.OnFailure == contract.Keep
 			return res, a.takeBack()
 		}
-		res.Summary = clipText(res.Summary+checked(res.Verification), 28<<10)
+		res.Summary = clipText(summary+checked(res.Verification), 28<<10)
 		crash.At("dispatch.task.verified")
 		p, err := a.publish(ctx, m, res.Verification.Status, try > verifyTries)
 		if fault.Is(err, fault.Conflict) && try <= verifyTries {

@@ -89,6 +89,9 @@ type Merged struct {
 	Diff      string // may be cut at a megabyte; DiffCut then
 	DiffCut   bool
 	Conflicts []string // paths that stay as the user has them
+	// Scope lists what its verification depends on, once it was verified; what
+	// changes elsewhere in the live tree doesn't touch it. Empty: all.
+	Scope []string
 }
 
 // Published is a publish that was applied, and its checkpoint.
@@ -129,8 +132,8 @@ type Workspace interface {
 	// Merge commits the task's tree and merges it. The task's box is dead.
 	Merge(ctx context.Context, o Overlay) (Merged, error)
 	// Publish applies m and checkpoints. Unless force is set, fault.Conflict
-	// says that the live tree changed so that the result would not be m.Tree;
-	// nothing was applied then.
+	// says that the live tree changed so that the result would not be m.Tree
+	// under m.Scope; nothing was applied then.
 	Publish(ctx context.Context, o Overlay, m Merged, verified contract.VerificationStatus, force bool) (Published, error)
 	// Invert takes back what PublishLive published.
 	Invert(ctx context.Context, o Overlay) error

@@ -15,9 +15,9 @@ import (
 // verify checks a merged tree: each check in a box of its own, judged by exit
 // codes and by how many tests their runners report. What checks there are, and
 // with what, is decided by what the base has and not by the task.
-func (a *attempt) verify(ctx context.Context, m Merged) contract.Verification {
+func (a *attempt) verify(ctx context.Context, m *Merged) contract.Verification {
 	e := verify.Evidence{Profile: a.task.Verify.Profile, Tree: m.Tree, Words: a.words()}
-	held, err := a.look(ctx, m, &e)
+	held, err := a.look(ctx, *m, &e)
 	if err != nil {
 		e.Cut = true
 		e.Notes = append(e.Notes, "what to check could not be found out: "+oneLine(fault.Text(err), 500))
@@ -27,6 +27,7 @@ func (a *attempt) verify(ctx context.Context, m Merged) contract.Verification {
 	for _, g := range e.Guards {
 		restore = append(restore, g.Path)
 	}
+	m.Scope = e.Scope()
 	plan, cut := verify.Plan(held, e.Profile)
 	e.Cut = e.Cut || cut
 	e.Held = a.checks(ctx, m.Commit, plan, restore)
@@ -40,7 +41,7 @@ func (a *attempt) verify(ctx context.Context, m Merged) contract.Verification {
 		e.Before = a.each(ctx, a.base, before, nil)
 	}
 	if touchesShell(m.Changes) && e.Profile != contract.VerifyNone && verify.Judge(e).Status == contract.VerificationPass {
-		a.render(ctx, m, &e)
+		a.render(ctx, *m, &e)
 	}
 	return verify.Judge(e)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
@@ -163,15 +164,18 @@ func (w *Workspace) Tree(ctx context.Context, o Overlay, message, run, task stri
 // PublishRequest asks to bring a task's tree into the live one. Tree is its
 // commit, from Tree. VerifiedTree is the git tree that passed; when the merge
 // gives another one, nothing is published and Published.Reverify names the
-// commit to verify. An empty VerifiedTree publishes whatever the merge gives,
+// commit to verify, unless it differs outside of Scope only. An empty VerifiedTree publishes whatever the merge gives,
 // as unverified.
 type PublishRequest struct {
 	ID           string // idempotent: the same id publishes once
 	Overlay      Overlay
 	Tree         string
 	VerifiedTree string
-	Message      string
-	Run, Task    string
+	// Scope lists the files and folders that the verification depends on; empty:
+	// all. A merge that differs from VerifiedTree elsewhere only is published.
+	Scope     []string
+	Message   string
+	Run, Task string
 }
 
 // Published is what a publish did.
@@ -192,7 +196,7 @@ func (w *Workspace) Publish(ctx context.Context, req PublishRequest) (Published,
 	if req.VerifiedTree != "" {
 		note.Verified = string(contract.VerificationPass)
 	}
-	p, err := w.publish(ctx, "prepare", keeper.PrepareRequest{ID: req.ID, Base: req.Overlay.Base, Tree: req.Tree, Task: req.Overlay.ID, Note: note}, req.VerifiedTree)
+	p, err := w.publish(ctx, "prepare", keeper.PrepareRequest{ID: req.ID, Base: req.Overlay.Base, Tree: req.Tree, Task: req.Overlay.ID, Note: note}, req.VerifiedTree, req.Scope...)
 	return p, fault.Wrap("workspace.Publish", err)
 }
 
@@ -240,7 +244,7 @@ func (w *Workspace) Invert(ctx context.Context, id string, o Overlay, run, task 
 	return p, fault.Wrap("workspace.Invert", err)
 }
 
-func (w *Workspace) publish(ctx context.Context, verb string, in any, verified string) (Published, error) {
+func (w *Workspace) publish(ctx context.Context, verb string, in any, verified string, scope ...string) (Published, error) {
 	release, err := w.take(ctx)
 	if err != nil {
 		return Published{}, err
@@ -266,8 +270,14 @@ func (w *Workspace) publish(ctx context.Context, verb string, in any, verified s
 	}
 	if !prep.Done {
 		if verified != "" && prep.Tree != verified {
-			out.Reverify = prep.Commit
-			return out, nil
+			same, err := w.sameWithin(ctx, verified, prep.Tree, scope)
+			if err != nil {
+				return out, err
+			}
+			if !same {
+				out.Reverify = prep.Commit
+				return out, nil
+			}
 		}
 		if err := w.opts.Keeper.Call(ctx, "begin", keeper.IDRequest{ID: prep.ID}, nil); err != nil {
 			return out, err
@@ -304,6 +314,21 @@ func (w *Workspace) publish(ctx context.Context, verb string, in any, verified s
 		_, err = w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAuto, Message: "Automatic checkpoint"})
 	}
 	return out, err
+}
+
+// sameWithin reports whether two trees have the same under every path of scope.
+// Nothing is, where the scope is not known.
+func (w *Workspace) sameWithin(ctx context.Context, a, b string, scope []string) (bool, error) {
+	if len(scope) == 0 || len(scope) > 1000 || slices.Contains(scope, ".") {
+		return false, nil
+	}
+	paths := make([]keeper.Path, 0, len(scope))
+	for _, p := range scope {
+		paths = append(paths, keeper.Path(p))
+	}
+	var diff keeper.DiffReply
+	err := w.opts.Keeper.Call(ctx, "diff", keeper.DiffRequest{A: a, B: b, Paths: paths, MaxBytes: 1, Metadata: true}, &diff)
+	return err == nil && len(diff.Changes) == 0 && len(diff.Repositories) == 0 && diff.More == 0, err
 }
 
 // Drop lets go of a task's overlay: its files, its snapshot, its live

@@ -95,12 +95,15 @@ func bash(command string) modelserver.Turn {
 type prompted struct {
 	Run        string  `json:"run"`
 	Status     string  `json:"status"`
+	Verified   string  `json:"verified"`
 	Summary    string  `json:"summary"`
 	Document   string  `json:"document"`
 	Checkpoint string  `json:"checkpoint"`
 	CostUSD    float64 `json:"cost_usd"`
 	Tasks      []struct {
-		ID, Kind, Goal, Status, Verification string
+		ID, Kind, Goal, Status, Verification, Reason string
+		Tests                                        int
+		Said                                         []string
 	} `json:"tasks"`
 	code   int
 	stderr string

@@ -45,6 +45,7 @@ type Project struct {
 	PyTests   bool              `json:"py_tests,omitempty"`  // has Python files that are named like tests
 	Python    string            `json:"python,omitempty"`    // interpreter of its own, relative to Dir
 	RunFiles  []string          `json:"run_files,omitempty"` // files that its scripts and targets name, relative to the root
+	Refs      []string          `json:"refs,omitempty"`      // what its manifests name outside of it
 	Present   []string          `json:"present,omitempty"`   // the touched files that are there, relative to Dir
 }
 
@@ -176,6 +177,16 @@ func look(root *os.Root, dir string) (Project, error) {
 		}
 	}
 	p.TSConfig = exists(root, path.Join(dir, "tsconfig.json"))
+	for _, m := range append(p.Manifests, "go.work", "tsconfig.json", "Cargo.lock", "package-lock.json") {
+		b, err := slurp(root, path.Join(dir, m))
+		if err != nil {
+			return Project{}, err
+		}
+		p.Refs = append(p.Refs, refs(root, dir, string(b))...)
+	}
+	slices.Sort(p.Refs)
+	p.Refs = slices.Compact(p.Refs)
+	p.Refs = p.Refs[:min(len(p.Refs), maxRunFiles)]
 	p.PyTests = pyTests(root, dir)
 	for _, v := range []string{".venv/bin/python3", "venv/bin/python3"} {
 		if _, err := root.Lstat(path.Join(dir, v)); err == nil && p.Python == "" {
@@ -228,11 +239,34 @@ func look(root *os.Root, dir string) (Project, error) {
 	return p, nil
 }
 
+// refs lists what a manifest's text names outside of its folder: a module beside
+// it, a script above it.
+func refs(root *os.Root, dir, text string) []string {
+	var out []string
+	for _, w := range words(text) {
+		i := strings.Index(w, "../")
+		if i < 0 || len(out) == maxRunFiles {
+			continue
+		}
+		p := path.Join(dir, w[i:])
+		if p == "." || p == ".." || strings.HasPrefix(p, "../") {
+			continue
+		}
+		if _, err := root.Lstat(p); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func words(text string) []string {
+	return strings.FieldsFunc(text[:min(len(text), 64<<10)], func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>()'\"=,`", r) })
+}
+
 // named lists the files of the tree that a script's text names.
 func named(root *os.Root, dir, text string) []string {
-	words := strings.FieldsFunc(text[:min(len(text), 64<<10)], func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>()'\"=,`", r) })
 	var out []string
-	for i, w := range words {
+	for i, w := range words(text) {
 		if i == 2000 || len(out) == maxRunFiles {
 			break
 		}

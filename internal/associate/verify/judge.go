@@ -153,6 +153,23 @@ func Judge(e Evidence) contract.Verification {
 	return v
 }
 
+// Scope lists what the checks depend on: the outermost projects of what was
+// touched, what their manifests name outside of them, and files of no project.
+func (e Evidence) Scope() []string {
+	var out []string
+	for _, f := range []Facts{e.Base, e.Facts} {
+		for _, p := range f.Projects {
+			out = append(append(out, group(f, p.Dir)), p.Refs...)
+		}
+		out = append(out, f.Loose...)
+		if f.Theme {
+			out = append(out, ThemePath)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Compare lists the checks that should be run on the base too: to know how many
 // tests ran before the change, and whether a dependency was missing then.
 func (e Evidence) Compare() []Check {
