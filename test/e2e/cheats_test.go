@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -57,7 +58,7 @@ func cheats() []cheat {
 			want: failOnly, says: "Cannot find module"},
 		{name: "an end before the tests", kind: "python", shell: "printf 'import os\\nos._exit(0)\\n' > sum.py", want: unknownOnly, says: "no number of tests"},
 		{name: "a module in the runner's place", kind: "python", shell: "printf 'import sys\\nsys.exit(0)\\n' > unittest.py", want: []string{"unknown", "fail", "failed"}, says: "tool or dependency"},
-		{name: "a main for the tests", kind: "go", shell: "printf 'package sum\\n\\nimport (\\n\\t\"os\"\\n\\t\"testing\"\\n)\\n\\nfunc TestMain(*testing.M) { os.Exit(0) }\\n' > main_test.go", want: unknownOnly, says: "the task added the test"},
+		{name: "code that skips its tests", kind: "python", shell: "printf 'import unittest\\nraise unittest.SkipTest(1)\\n' > sum.py", want: unknownOnly, says: "no number of tests"},
 	}
 }
 
@@ -67,7 +68,6 @@ func honest() []cheat {
 	return []cheat{
 		{name: "honest python", kind: "python", shell: fix},
 		{name: "honest node", kind: "node", shell: fix},
-		{name: "honest go", kind: "go", shell: fix},
 	}
 }
 
@@ -105,15 +105,7 @@ func TestCheatsAreNotVerified(t *testing.T) {
 			mark := func(i int) string { return fmt.Sprintf("row %02d:", i) }
 			for i, c := range rows {
 				dir := fmt.Sprintf("p%02d", i)
-				for name, text := range projects[c.kind] {
-					path := filepath.Join(all, dir, name)
-					if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
+				write(t, filepath.Join(all, dir), projects[c.kind])
 				script.Turns = append(script.Turns, c.script(mark(i), dir)...)
 			}
 			script.Turns = append(script.Turns, loopCheats()...)
@@ -140,6 +132,39 @@ func TestCheatsAreNotVerified(t *testing.T) {
 			}
 			t.Run("loops", func(t *testing.T) { checkLoopCheats(t, in) })
 		})
+	}
+}
+
+// TestGoIsVerified: Go is found where the machine has it, and builds in a box.
+func TestGoIsVerified(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Fatal("the machine that builds choir has Go: ", err)
+	}
+	dir := filepath.Join(t.TempDir(), "all")
+	write(t, filepath.Join(dir, "p"), projects["go"])
+	c := cheat{name: "honest go", kind: "go", shell: `sed -i 's/a - b/a + b/' sum.go`}
+	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: c.script("row go:", "p")})
+	in.Must(t, "add", dir)
+	r := ended(t, in, submit(t, in, "row go: make it pass"))
+	if v := r.Tasks[0].Result.Verification; r.Verified != contract.VerificationPass || v.Tests != 2 || v.Checks[0].Runner != "go test" {
+		t.Errorf("%s: %+v", r.Summary, v)
+	}
+	if got := in.Must(t, "exec", "--", "sh", "-c", "echo $PYTHONDONTWRITEBYTECODE; df -Pk ~ | awk 'NR==2 {print ($4 > 200000)}'; command -v go"); !strings.HasPrefix(got, "1\n1\n/") {
+		t.Errorf("a terminal has %q", got)
+	}
+}
+
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -156,7 +156,7 @@ func runOf(t *testing.T, in *choirtest.Instance, id string) api.Run {
 func ended(t *testing.T, in *choirtest.Instance, id string) api.Run {
 	t.Helper()
 	var r api.Run
-	choirtest.Eventually(t, 90*time.Second, "run "+id+" has ended", func() bool {
+	choirtest.Eventually(t, 180*time.Second, "run "+id+" has ended", func() bool {
 		r = runOf(t, in, id)
 		return r.Status.Ended()
 	})
