@@ -9,4 +9,5 @@ const (
 	HostGuestLast  Name = "host.guest-last"    // row 41: nothing is mounted over the guest's program
 	RemoveClosed   Name = "host.remove-closed" // row 43: modes keep nothing from being removed
 	RemoveLifting  Name = "host.remove-deep"   // row 43: depth keeps nothing from being removed
+	MeasureDeep    Name = "host.measure-deep"  // row 43: neither depth nor modes keep a tree from being measured
 )

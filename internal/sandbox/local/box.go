@@ -110,6 +110,12 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if err != nil {
 		return nil, err
 	}
+	if (b.limits.DiskBytes > 0 || b.limits.DiskInodes > 0) && !defence.Off(defence.BoxDisk) {
+		if b.disk, err = newSampler(b); err != nil {
+			return nil, err
+		}
+		b.cleanup = append(b.cleanup, b.disk.close)
+	}
 	if c.d.opened != nil {
 		c.d.opened()
 	}
@@ -375,9 +381,8 @@ func (b *box) watch() {
 			}
 		}
 	})
-	if (b.limits.DiskBytes > 0 || b.limits.DiskInodes > 0) && !defence.Off(defence.BoxDisk) {
-		b.disk = newSampler(b)
-		b.owned.Go(b.disk.run)
+	if b.disk != nil {
+		b.disk.start()
 	}
 }
 

@@ -1,6 +1,8 @@
 package local
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
 const (
-	maxDepth     = 256
+	movedOften   = 20                     // so many times in a row can't be an accident
 	sampleEvery  = 100 * time.Millisecond // how often free space is looked at
 	walkEvery    = 500 * time.Millisecond // how often trees are walked, at most
 	walkShare    = 20                     // a walk may take one part in so many of the time
@@ -24,39 +27,73 @@ const (
 )
 
 // sampler stands in for a quota. It adds up what lies in the writable places of
-// a box and kills the box when that has grown beyond the limit. It opens no
-// file and follows no link.
+// a box and kills the box when that has grown beyond the limit.
 type sampler struct {
-	b     *box
-	paths []string
+	b    *box
+	dirs []*hostfs.Dir
+	ctx  context.Context // ends with the box
+	stop context.CancelFunc
+	runs sync.WaitGroup
 
 	mu   sync.Mutex
-	now  footprint
-	base footprint
+	now  hostfs.Size
+	base hostfs.Size
 }
 
-type footprint struct{ bytes, inodes int64 }
-
-func newSampler(b *box) *sampler {
+// newSampler opens the places that are measured: what the driver keeps for the
+// box, every upper, and those that the limits name.
+func newSampler(b *box) (*sampler, error) {
 	paths := append([]string{b.run}, b.limits.DiskPaths...)
 	for _, m := range b.spec.Mounts {
 		if m.Mode == sandbox.Overlay && m.Upper != "" {
 			paths = append(paths, m.Upper)
 		}
 	}
-	return &sampler{b: b, paths: paths}
+	s := &sampler{b: b}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	for _, p := range paths {
+		d, err := s.open(p)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("measure %s: %w", p, err), s.close())
+		}
+		s.dirs = append(s.dirs, d)
+	}
+	return s, nil
+}
+
+func (s *sampler) open(path string) (*hostfs.Dir, error) {
+	rel, in := hostfs.Under(s.b.c.spec.Dir, path)
+	if !in {
+		return hostfs.Open(path)
+	}
+	return s.b.c.root.Dir(rel)
+}
+
+func (s *sampler) start() { s.runs.Go(s.run) }
+
+// close ends the measuring and waits for that.
+func (s *sampler) close() error {
+	s.stop()
+	s.runs.Wait()
+	var errs []error
+	for _, d := range s.dirs {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (s *sampler) last() (bytes, inodes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, s.now.bytes-s.base.bytes), max(0, s.now.inodes-s.base.inodes)
+	return max(0, s.now.Bytes-s.base.Bytes), max(0, s.now.Inodes-s.base.Inodes)
 }
 
 func (s *sampler) run() {
 	base, err := s.measure()
-	if err != nil {
-		s.b.end(sandbox.DiskFull, "its files can't be measured: "+err.Error())
+	if err != nil && !errors.Is(err, hostfs.ErrMoved) { // a baseline that is too low errs on the safe side
+		if s.ctx.Err() == nil {
+			s.b.end(sandbox.DiskFull, "its files can't be measured: "+err.Error())
+		}
 		return
 	}
 	s.mu.Lock()
@@ -67,9 +104,10 @@ func (s *sampler) run() {
 	next := time.Now()
 	soon := next // on a disk that is nearly full
 	free := s.free()
+	moved := 0
 	for {
 		select {
-		case <-s.b.done:
+		case <-s.ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -88,7 +126,15 @@ func (s *sampler) run() {
 		s.now = now
 		s.mu.Unlock()
 		bytes, inodes := s.last()
+		if errors.Is(err, hostfs.ErrMoved) {
+			if moved++; moved < movedOften {
+				err = nil // what was counted stands for what is there
+			}
+		} else {
+			moved = 0
+		}
 		switch l := s.b.limits; {
+		case s.ctx.Err() != nil:
 		case err != nil:
 			s.b.end(sandbox.DiskFull, "its files can't be measured: "+err.Error())
 		case l.DiskBytes > 0 && bytes > l.DiskBytes:
@@ -107,104 +153,26 @@ func (s *sampler) run() {
 // free is the free space where the writable places are.
 func (s *sampler) free() int64 {
 	var st unix.Statfs_t
-	if err := unix.Statfs(s.paths[0], &st); err != nil {
+	if err := unix.Fstatfs(int(s.dirs[0].File().Fd()), &st); err != nil {
 		return 0
 	}
 	return int64(st.Bavail) * st.Bsize
 }
 
-// measure walks every place, and adds files that were deleted while a process
-// of the box holds them open.
-func (s *sampler) measure() (footprint, error) {
-	w := walker{seen: map[[2]uint64]bool{}, limit: s.b.limits.DiskInodes}
-	if w.limit > 0 {
-		s.mu.Lock()
-		w.limit += s.base.inodes
-		s.mu.Unlock()
-		if s.base == (footprint{}) { // the baseline itself is counted in full
-			w.limit = 0
+// measure adds up every place, and files that were deleted while a process of
+// the box holds them open.
+func (s *sampler) measure() (hostfs.Size, error) {
+	var t hostfs.Tally
+	if s.b.limits.DiskInodes > 0 && s.base != (hostfs.Size{}) { // the baseline itself is counted in full
+		t.Limit = s.b.limits.DiskInodes + s.base.Inodes
+	}
+	for _, d := range s.dirs {
+		if err := t.Add(s.ctx, d); err != nil {
+			return t.Size, err
 		}
 	}
-	for _, p := range s.paths {
-		if err := w.walk(unix.AT_FDCWD, p, 0); err != nil {
-			return w.footprint, err
-		}
-	}
-	w.bytes += s.deleted()
-	return w.footprint, nil
-}
-
-type walker struct {
-	footprint
-	seen  map[[2]uint64]bool // files with several names, counted once
-	limit int64              // stop when more inodes were found; 0: don't
-}
-
-func (w *walker) walk(at int, name string, depth int) error {
-	if depth > maxDepth {
-		return fmt.Errorf("directories are nested deeper than %d", maxDepth)
-	}
-	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOATIME, 0)
-	if err == unix.EPERM {
-		fd, err = unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	}
-	switch err {
-	case nil:
-	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
-		return nil // it changed meanwhile
-	case unix.EACCES:
-		return w.unreadable(at, name, depth)
-	default:
-		return fmt.Errorf("open %s: %w", name, err)
-	}
-	dir := os.NewFile(uintptr(fd), name)
-	defer dir.Close()
-	for {
-		names, err := dir.Readdirnames(1024)
-		for _, n := range names {
-			if err := w.count(fd, n, depth); err != nil {
-				return err
-			}
-		}
-		if err != nil || len(names) == 0 {
-			return nil // the end; a directory removed meanwhile ends too
-		}
-		if w.limit > 0 && w.inodes > w.limit {
-			return nil
-		}
-	}
-}
-
-// unreadable opens a directory that the box closed to others. The box's user is
-// this process's, so it may be opened up; the box sees the mode change.
-func (w *walker) unreadable(at int, name string, depth int) error {
-	if err := unix.Fchmodat(at, name, 0o700, unix.AT_SYMLINK_NOFOLLOW); err != nil && err != unix.ENOENT {
-		return fmt.Errorf("open %s: %w", name, err)
-	}
-	if depth > maxDepth {
-		return nil
-	}
-	return w.walk(at, name, depth+1)
-}
-
-func (w *walker) count(at int, name string, depth int) error {
-	var st unix.Stat_t
-	if err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil // gone meanwhile
-	}
-	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		key := [2]uint64{uint64(st.Dev), st.Ino}
-		if w.seen[key] {
-			return nil
-		}
-		w.seen[key] = true
-	}
-	w.inodes++
-	w.bytes += st.Blocks * 512
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return w.walk(at, name, depth+1)
-	}
-	return nil
+	t.Bytes += s.deleted()
+	return t.Size, nil
 }
 
 // deleted adds up regular files on disk that have no name any more.

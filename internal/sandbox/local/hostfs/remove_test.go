@@ -127,7 +127,7 @@ func TestRemoveDeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // a failed test must not leave it for others to remove
-		if err := p.dirRemove(); err != nil {
+		if err := p.dirRemove("boxes", "removing"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -161,8 +161,13 @@ func TestRemoveDeep(t *testing.T) {
 	p.gone()
 }
 
-func (p *place) dirRemove() error {
-	return errors.Join(p.dir.RemoveAll(context.Background(), "boxes"), p.dir.RemoveAll(context.Background(), "removing"))
+// dirRemove removes what is left of a failed test.
+func (p *place) dirRemove(names ...string) error {
+	var errs []error
+	for _, n := range names {
+		errs = append(errs, p.dir.RemoveAll(context.Background(), n))
+	}
+	return errors.Join(errs...)
 }
 
 // TestRemoveFollowsNothing: links go, what they lead to stays.
