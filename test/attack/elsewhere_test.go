@@ -52,12 +52,10 @@ var inapplicable = []Inapplicable{
 var unwritten = map[int]string{
 	25: "no row yet",
 	26: "no row yet",
-	28: "no row yet",
 	36: "no row yet",
 	41: "no row yet",
 	42: "no row yet",
 	43: "no row yet",
-	44: "no row yet",
 	45: "no row yet",
 	46: "no row yet",
 	47: "no row yet",
