@@ -158,7 +158,14 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 	}
 	defer release()
 	var applied []keeper.Applied
-	if err := w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied); err != nil {
+	err = w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied)
+	if fault.Is(err, fault.Damaged) && still {
+		err = w.repair(ctx, err)
+		if err == nil {
+			err = w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied)
+		}
+	}
+	if err != nil {
 		return fault.Wrap(op, err)
 	}
 	if err := w.logCheckpoints(ctx); err != nil {

@@ -276,6 +276,44 @@ func TestIgnoredDirectoriesKeepTheirLayers(t *testing.T) {
 	}
 }
 
+// TestAComputerWithADamagedHistoryStarts: what was damaged is told by the
+// checkpoint it goes on with, and by a scrub.
+func TestAComputerWithADamagedHistoryStarts(t *testing.T) {
+	h := newHost(t)
+	ctx := t.Context()
+	h.write("workspace/a", "two\n")
+	second, err := h.Checkpoint(ctx, workspace.CheckpointRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write("workspace/a", "three\n")
+	h.end()
+	object := filepath.Join(h.dir, "workspace/.git/objects", second.Commit[:2], second.Commit[2:])
+	if err := os.Remove(object); err != nil {
+		t.Fatal(err)
+	}
+	h.log.reset()
+	h.start()
+	list, err := h.Checkpoints(ctx, "", 1)
+	if err != nil || len(list) != 1 || !strings.Contains(list[0].Message, second.Commit[:12]) || list[0].Parent != second.Parent || h.live("workspace/a") != "three\n" {
+		t.Fatalf("after damage: %+v, %v", list, err)
+	}
+	if got := h.log.types(); got != "checkpoint.created" {
+		t.Errorf("log: %s", got)
+	}
+	id, err := h.ObjectID(ctx, "", "workspace/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(h.dir, "workspace/.git/objects", id[:2], id[2:])); err != nil {
+		t.Fatal(err)
+	}
+	r, err := h.Scrub(ctx, workspace.ScrubBudget{Time: time.Minute})
+	if err != nil || !r.Done || len(r.Damaged) != 1 || r.Damaged[0].Healed == "" || !strings.HasPrefix(r.Damaged[0].Text(), "workspace/a in checkpoint ") {
+		t.Errorf("scrub: %+v, %v", r, err)
+	}
+}
+
 // TestEventsOfCheckpointsFollowTheirCause: git dates commits in whole seconds.
 func TestEventsOfCheckpointsFollowTheirCause(t *testing.T) {
 	h := newHost(t)

@@ -98,9 +98,13 @@ type Engine struct {
 	tree    string     // its tree
 	tracked map[string]tracked
 	known   map[string]bool // trees that exist
+	damaged *damagedHead    // the newest commit can't be read
 	batch   *[]pendingObject
 
 	snapMu sync.Mutex // one snapshot at a time
+
+	scrubMu sync.Mutex // one slice at a time
+	scrub   *scrubPass
 
 	reads *reader
 }
@@ -275,28 +279,6 @@ func (e *Engine) removeStale() error {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// loadHead reads the newest commit and what it holds.
-func (e *Engine) loadHead(ctx context.Context) error {
-	out, err := e.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(tree)", branch)
-	if err != nil {
-		return err
-	}
-	e.head, e.tree, e.tracked = "", "", map[string]tracked{}
-	fields := strings.Fields(string(out))
-	if len(fields) != 2 {
-		return nil
-	}
-	e.head, e.tree = fields[0], fields[1]
-	t, err := e.readTree(ctx, e.tree, true)
-	if err != nil {
-		return err
-	}
-	for p, en := range t {
-		e.tracked[p] = tracked{Entry: en}
 	}
 	return nil
 }

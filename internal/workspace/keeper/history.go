@@ -24,6 +24,9 @@ type ListRequest struct {
 // List returns checkpoints, newest first.
 func (e *Engine) List(ctx context.Context, req ListRequest) ([]Commit, error) {
 	const op = "keeper.List"
+	if err := e.readable(); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
 	if req.Limit <= 0 {
 		req.Limit = 100
 	}
@@ -49,6 +52,13 @@ func (e *Engine) List(ctx context.Context, req ListRequest) ([]Commit, error) {
 	}
 	out, err := e.log(ctx, min(req.Limit, 10_000), args...)
 	return out, fault.Wrap(op, err)
+}
+
+// readable is whole for those that do not hold the lock.
+func (e *Engine) readable() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.whole()
 }
 
 // Head returns the newest commit, or "" before the first.

@@ -100,6 +100,8 @@ func Handler(e *Engine) http.Handler {
 		return Done{}, e.Move(ctx, string(r.From), string(r.To))
 	})
 	call(mux, "remove", e.Remove)
+	call(mux, "scrub", e.Scrub)
+	call(mux, "repair", e.Repair)
 	call(mux, "settle", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Settle(ctx) })
 	call(mux, "heal", func(ctx context.Context, _ Done) (HealReply, error) { return e.Heal(ctx) })
 	call(mux, "untold", func(ctx context.Context, _ Done) ([]Deed, error) { return e.Untold(ctx) })

@@ -436,6 +436,11 @@ func (r *reader) close() error {
 // read streams one object to w and returns its kind and size. Content beyond
 // max (when max >= 0) is not delivered; the returned size is the whole.
 func (r *reader) read(ctx context.Context, id string, max int64, w io.Writer) (kind string, size int64, err error) {
+	return r.readWith(ctx, id, max, w, nil)
+}
+
+// readWith is read; begin, when not nil, hears of kind and size before the bytes.
+func (r *reader) readWith(ctx context.Context, id string, max int64, w io.Writer, begin func(kind string, size int64)) (kind string, size int64, err error) {
 	const op = "keeper.read"
 	if !isHex(id) {
 		return "", 0, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", short(id)))
@@ -471,6 +476,9 @@ func (r *reader) read(ctx context.Context, id string, max int64, w io.Writer) (k
 	}
 	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
 		return "", 0, fault.Wrap(op, err)
+	}
+	if begin != nil {
+		begin(fields[1], size)
 	}
 	deliver := size
 	if max >= 0 {

@@ -189,6 +189,9 @@ func (e *Engine) pending() ([]string, error) {
 
 // rollForward finishes every plan that has started.
 func (e *Engine) rollForward(ctx context.Context) error {
+	if err := e.whole(); err != nil {
+		return err
+	}
 	ids, err := e.pending()
 	if err != nil {
 		return err

@@ -201,6 +201,9 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 	const op = "keeper.Heal"
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := e.whole(); err != nil {
+		return HealReply{}, fault.Wrap(op, err)
+	}
 	if !e.unclean || e.head == "" {
 		return HealReply{}, nil
 	}

@@ -186,8 +186,18 @@ func (b *snapshotBuilder) build(ctx context.Context, want Tree) error {
 		if b.src >= 0 && b.likeTree[p] == en && unix.Linkat(b.src, name, b.dst, name, 0) == nil {
 			continue
 		}
-		if err := b.e.materialize(ctx, filepath.Join(b.tmp, filepath.FromSlash(p)), en, false); err != nil {
-			return err
+		file := filepath.Join(b.tmp, filepath.FromSlash(p))
+		if err := b.e.materialize(ctx, file, en, false); err != nil {
+			// Perhaps the object is damaged, and what it was is still live.
+			if from, herr := b.e.healBlob(ctx, en.ID, p); herr != nil || from == "" || ctx.Err() != nil {
+				return fmt.Errorf("%s: %w", Path(p).Shown(), errors.Join(err, herr))
+			}
+			if err := removeIfThere(file); err != nil {
+				return err
+			}
+			if err := b.e.materialize(ctx, file, en, false); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -65,6 +65,9 @@ func (e *Engine) MarkLogged(ctx context.Context, commit string) error {
 // Unmarked lists the checkpoints after the last one marked, oldest first.
 func (e *Engine) Unmarked(ctx context.Context) ([]Commit, error) {
 	const op = "keeper.Unmarked"
+	if err := e.readable(); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
 	if e.Head() == "" {
 		return []Commit{}, nil
 	}

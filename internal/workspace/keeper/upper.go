@@ -49,6 +49,9 @@ func (e *Engine) Tree(ctx context.Context, req TreeRequest) (TreeReply, error) {
 }
 
 func (e *Engine) upperTree(ctx context.Context, req TreeRequest) (TreeReply, error) {
+	if err := e.whole(); err != nil {
+		return TreeReply{}, err
+	}
 	base, err := e.resolve(ctx, req.Base)
 	if err != nil {
 		return TreeReply{}, err

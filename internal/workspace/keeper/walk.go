@@ -45,6 +45,9 @@ type laterDir struct{ dir string }
 
 // scanTree walks the live tree.
 func (e *Engine) scanTree(ctx context.Context) (*scan, error) {
+	if err := e.whole(); err != nil {
+		return nil, err
+	}
 	var dirs map[string]bool
 	w := &walker{
 		ctx: ctx, limit: e.opts.Limits.WalkEntries,

@@ -1,0 +1,398 @@
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// A disk that gives back other bytes than it was given is not noticed by git
+// until somebody needs them. A scrub reads everything that the history reaches,
+// newest first, and compares it with its name; it goes a slice at a time. What
+// is damaged is made again from what still holds it, and the rest is named.
+
+// ScrubRequest bounds one slice: it ends after so many objects, bytes or
+// milliseconds, whichever comes first (2000, 64 MiB and 2 seconds when 0).
+// Restart begins at the newest checkpoint again.
+type ScrubRequest struct {
+	Objects int   `json:"objects,omitempty"`
+	Bytes   int64 `json:"bytes,omitempty"`
+	Millis  int64 `json:"millis,omitempty"`
+	Restart bool  `json:"restart,omitempty"`
+}
+
+// Damage is an object that is not what it was: where it was first met, and what
+// it was made again from ("" when nothing holds it).
+type Damage struct {
+	ID     string `json:"id"`
+	Kind   string `json:"kind"` // commit, tree, blob
+	Commit string `json:"commit"`
+	Path   Path   `json:"path,omitempty"`
+	Reason string `json:"reason"` // is missing, can't be read, is other than its name
+	Healed string `json:"healed,omitempty"`
+}
+
+// ScrubReply is what a slice found. Done ends a pass: the next slice begins
+// another. Objects and Bytes are those of the pass so far.
+type ScrubReply struct {
+	Done    bool     `json:"done"`
+	Objects int      `json:"objects"`
+	Bytes   int64    `json:"bytes"`
+	Damaged []Damage `json:"damaged,omitempty"` // of this slice
+	More    int      `json:"more,omitempty"`    // damaged beyond the 200 listed
+}
+
+// scrubPass is a pass under way. seen holds the raw ids of what was read.
+type scrubPass struct {
+	queue   []scrubItem
+	seen    map[[20]byte]struct{}
+	objects int
+	bytes   int64
+}
+
+type scrubItem struct {
+	id, kind, commit, path string
+}
+
+// maxScrubQueue bounds what a pass remembers, in objects; a history beyond it is
+// scrubbed as far as that, newest first.
+const maxScrubQueue = 4_000_000
+
+// Scrub does a slice of a pass.
+func (e *Engine) Scrub(ctx context.Context, req ScrubRequest) (ScrubReply, error) {
+	const op = "keeper.Scrub"
+	if req.Objects <= 0 {
+		req.Objects = 2000
+	}
+	if req.Bytes <= 0 {
+		req.Bytes = 64 << 20
+	}
+	if req.Millis <= 0 {
+		req.Millis = 2000
+	}
+	e.scrubMu.Lock()
+	defer e.scrubMu.Unlock()
+	if e.scrub == nil || req.Restart {
+		p, err := e.newScrub(ctx)
+		if err != nil {
+			return ScrubReply{}, fault.Wrap(op, err)
+		}
+		e.scrub = p
+	}
+	p := e.scrub
+	var reply ScrubReply
+	until := time.Now().Add(time.Duration(req.Millis) * time.Millisecond)
+	bytesBefore, objectsBefore := p.bytes, p.objects
+	for len(p.queue) > 0 && p.objects-objectsBefore < req.Objects && p.bytes-bytesBefore < req.Bytes && time.Now().Before(until) {
+		it := p.queue[len(p.queue)-1]
+		p.queue = p.queue[:len(p.queue)-1]
+		d, err := e.scrubItem(ctx, p, it)
+		if err != nil {
+			p.queue = append(p.queue, it)
+			return reply, fault.Wrap(op, err)
+		}
+		switch {
+		case d == nil:
+		case len(reply.Damaged) < maxSkips:
+			reply.Damaged = append(reply.Damaged, *d)
+		default:
+			reply.More++
+		}
+	}
+	reply.Objects, reply.Bytes, reply.Done = p.objects, p.bytes, len(p.queue) == 0
+	if reply.Done {
+		e.scrub = nil
+	}
+	return reply, nil
+}
+
+// newScrub begins a pass at everything that a ref names, the history last in
+// the queue and so first in turn.
+func (e *Engine) newScrub(ctx context.Context) (*scrubPass, error) {
+	out, err := e.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname)")
+	if err != nil && len(out) == 0 {
+		return nil, err
+	}
+	p := &scrubPass{seen: map[[20]byte]struct{}{}}
+	for line := range strings.Lines(string(out)) {
+		id, ref, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || !isHex(id) || strings.HasPrefix(ref, damagedRefs) {
+			continue
+		}
+		p.add(scrubItem{id: id, kind: "commit", commit: id})
+	}
+	if head := e.Head(); head != "" {
+		delete(p.seen, rawID(head))
+		p.add(scrubItem{id: head, kind: "commit", commit: head})
+	}
+	return p, nil
+}
+
+func rawID(id string) (raw [20]byte) {
+	_, _ = hex.Decode(raw[:], []byte(id)) // a damaged id is none that anything has
+	return raw
+}
+
+func (p *scrubPass) add(it scrubItem) {
+	raw := rawID(it.id)
+	if _, ok := p.seen[raw]; ok || len(it.id) != 40 || len(p.seen) >= maxScrubQueue {
+		return
+	}
+	p.seen[raw] = struct{}{}
+	p.queue = append(p.queue, it)
+}
+
+// scrubItem checks one object, and queues what it names.
+func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*Damage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	content, size, reason, err := e.checkObject(ctx, it.id, it.kind)
+	if err != nil {
+		return nil, err
+	}
+	p.objects++
+	p.bytes += size
+	var d *Damage
+	if reason != "" {
+		d = &Damage{ID: it.id, Kind: it.kind, Commit: it.commit, Path: Path(it.path), Reason: reason}
+		if d.Healed, err = e.healObject(ctx, it.kind, it.id, it.path); err != nil {
+			return nil, err
+		}
+		if d.Healed == "" {
+			return d, nil
+		}
+		if content, _, reason, err = e.checkObject(ctx, it.id, it.kind); err != nil || reason != "" {
+			d.Healed = ""
+			return d, err
+		}
+	}
+	switch it.kind {
+	case "commit":
+		tree, parents := commitNames(content)
+		for _, c := range parents {
+			p.add(scrubItem{id: c, kind: "commit", commit: c})
+		}
+		p.add(scrubItem{id: tree, kind: "tree", commit: it.commit})
+	case "tree":
+		for _, t := range treeNames(content) {
+			sub := scrubItem{id: t.id, kind: "blob", commit: it.commit, path: joinPath(it.path, unescapeName(t.name))}
+			if t.mode == "40000" {
+				sub.kind = "tree"
+			} else if t.name == emptyMarker {
+				sub.path = it.path
+			}
+			p.add(sub)
+		}
+	}
+	return d, nil
+}
+
+// checkObject reads an object and compares it with its name. Only what names
+// others is returned.
+func (e *Engine) checkObject(ctx context.Context, id, kind string) (content []byte, size int64, reason string, err error) {
+	var buf bytes.Buffer
+	h := &objectSum{}
+	var w io.Writer = h
+	if kind != "blob" {
+		w = io.MultiWriter(h, &buf)
+	}
+	got, size, err := e.reads.readWith(ctx, id, -1, w, h.begin)
+	switch {
+	case ctx.Err() != nil:
+		return nil, 0, "", ctx.Err()
+	case fault.Is(err, fault.NotFound):
+		if there, err := exists(filepath.Join(e.gitDir, "objects", id[:2], id[2:])); err == nil && there {
+			return nil, 0, "can't be read", nil // git calls it missing
+		}
+		return nil, 0, "is missing", nil
+	case fault.Is(err, fault.Missing): // git itself
+		return nil, 0, "", err
+	case err != nil:
+		return nil, 0, "can't be read", nil
+	case got != kind || h.sum() != id:
+		return nil, size, "is other than its name", nil
+	}
+	return buf.Bytes(), size, "", nil
+}
+
+// objectSum hashes an object as it is read.
+type objectSum struct{ h hash.Hash }
+
+func (s *objectSum) begin(kind string, size int64) { s.h = newObjectHash(kind, size) }
+func (s *objectSum) Write(p []byte) (int, error)   { return s.h.Write(p) }
+func (s *objectSum) sum() string {
+	if s.h == nil {
+		return ""
+	}
+	return hex.EncodeToString(s.h.Sum(nil))
+}
+
+// commitNames returns the tree and parents that a commit names.
+func commitNames(content []byte) (tree string, parents []string) {
+	for line := range bytes.Lines(content) {
+		key, val, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+		switch key {
+		case "tree":
+			tree = val
+		case "parent":
+			parents = append(parents, val)
+		default:
+			return tree, parents
+		}
+	}
+	return tree, parents
+}
+
+// treeNames returns the entries of a tree object.
+func treeNames(content []byte) []treeItem {
+	var out []treeItem
+	for len(content) > 0 {
+		meta, rest, ok := bytes.Cut(content, []byte{0})
+		if !ok || len(rest) < 20 {
+			return out
+		}
+		mode, name, _ := strings.Cut(string(meta), " ")
+		out = append(out, treeItem{name: name, mode: mode, id: hex.EncodeToString(rest[:20])})
+		content = rest[20:]
+	}
+	return out
+}
+
+// healObject makes a damaged object again from what still holds it, and says
+// from what; "" means that nothing does.
+func (e *Engine) healObject(ctx context.Context, kind, id, p string) (string, error) {
+	switch kind {
+	case "blob":
+		return e.healBlob(ctx, id, p)
+	case "tree":
+		return e.healTree(ctx, id)
+	}
+	return "", nil
+}
+
+// healBlob looks for a blob's content in the live tree, the snapshots and the
+// trash.
+func (e *Engine) healBlob(ctx context.Context, id, p string) (string, error) {
+	if id == emptyBlob {
+		return "nothing, as it is empty", e.replaceObject(object{kind: "blob"}, id)
+	}
+	type place struct{ name, root, path string }
+	places := []place{{"the live file", e.opts.Root, p}}
+	for glob, name := range map[string]string{filepath.Join(e.opts.Snapshots, "*"): "a snapshot", e.trash("*"): "the trash"} {
+		dirs, err := filepath.Glob(glob)
+		if err != nil {
+			return "", err
+		}
+		for _, dir := range dirs {
+			if name == "the trash" {
+				places = append(places, place{name, dir, "content"})
+			} else {
+				places = append(places, place{name, dir, p})
+			}
+		}
+	}
+	for _, at := range places {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		if validPath(at.path, false) != nil {
+			continue
+		}
+		ok, err := e.healFrom(id, at.root, at.path)
+		if err != nil || ok {
+			return at.name, err
+		}
+	}
+	return "", nil
+}
+
+// healFrom makes a blob again from a file beneath root if it fits.
+func (e *Engine) healFrom(id, root, p string) (bool, error) {
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, nil //nolint:nilerr // gone, or no directory
+	}
+	defer unix.Close(fd)
+	dir, err := openDir(fd, parentDir(p))
+	if err != nil {
+		return false, nil //nolint:nilerr // likewise
+	}
+	defer unix.Close(dir)
+	en, _, err := entryAt(dir, baseName(p))
+	if err != nil || en.ID != id {
+		return false, nil //nolint:nilerr // it can't be read, or holds something else
+	}
+	return true, e.replaceObject(object{kind: "blob", source: func() (io.ReadCloser, int64, error) {
+		r, st, err := openContentAt(dir, baseName(p), -1)
+		if err != nil {
+			return nil, 0, err
+		}
+		if l, ok := r.(linkReader); ok {
+			return r, int64(l.Len()), nil
+		}
+		return r, st.Size, nil
+	}}, id)
+}
+
+// healTree makes a tree of the newest checkpoint again from what the engine
+// knows of it.
+func (e *Engine) healTree(ctx context.Context, id string) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := treeBuilder{t: e.headTree(), known: map[string]bool{}}
+	paths := make([]string, 0, len(b.t))
+	for p := range b.t {
+		paths = append(paths, p)
+	}
+	slices.SortFunc(paths, comparePaths)
+	if _, rest := b.build(paths, ""); len(rest) > 0 || b.err != nil {
+		return "", b.err
+	}
+	for _, o := range b.out {
+		if o.kind == "tree" && objectID("tree", o.content) == id {
+			return "what the newest checkpoint holds", e.replaceObject(o, id)
+		}
+	}
+	return "", ctx.Err()
+}
+
+// replaceObject writes an object that is damaged or missing. What is there under
+// its name is kept aside.
+func (e *Engine) replaceObject(o object, id string) error {
+	got, tmp, err := e.deflate(o)
+	if err != nil {
+		return err
+	}
+	if got != id {
+		return errors.Join(fmt.Errorf("object %s changed while it was made again", id), os.Remove(tmp))
+	}
+	final := filepath.Join(e.gitDir, "objects", id[:2], id[2:])
+	if there, err := exists(final); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	} else if there {
+		if err := os.MkdirAll(e.work("damaged"), 0o755); err != nil {
+			return errors.Join(err, os.Remove(tmp))
+		}
+		if err := os.Rename(final, e.work("damaged", id)); err != nil {
+			return errors.Join(err, os.Remove(tmp))
+		}
+	}
+	if err := e.settleAll([]pendingObject{{tmp, final}}); err != nil {
+		return err
+	}
+	// The long-lived process may remember what it could not read.
+	return e.reads.close()
+}

@@ -1,0 +1,76 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// ScrubBudget bounds one slice of a scrub; what is 0 has the keeper's default.
+type ScrubBudget struct {
+	Objects int
+	Bytes   int64
+	Time    time.Duration
+	Restart bool // begin at the newest checkpoint again
+}
+
+// ScrubReport is what a slice found. Done says that it ended a pass over
+// everything that the history reaches; until then the next call goes on where
+// this one ended.
+type ScrubReport struct {
+	Done    bool
+	Objects int   // of the pass so far
+	Bytes   int64 // likewise
+	Damaged []Damage
+	More    int // damaged objects beyond those listed
+}
+
+// Damage is something of the history that is not what it was.
+type Damage struct {
+	Object, Kind string // git id; commit, tree or blob
+	Commit       string // the newest checkpoint in which it was met
+	Path         string // where in it; "" for the commit itself or its root
+	Reason       string
+	Healed       string // what it was made again from; "" when nothing holds it
+}
+
+// Text says it in a line.
+func (d Damage) Text() string {
+	what := "checkpoint " + d.Commit[:min(12, len(d.Commit))]
+	if d.Path != "" {
+		what = d.Path + " in " + what
+	}
+	end := "nothing else holds it"
+	if d.Healed != "" {
+		end = "made again from " + d.Healed
+	}
+	return fmt.Sprintf("%s: its %s %s; %s", what, d.Kind, d.Reason, end)
+}
+
+// Scrub reads a slice of the history's objects, compares each with its name, and
+// makes again what is damaged where the live tree, a snapshot or the trash still
+// holds it. It changes nothing else, and work goes on beside it.
+func (w *Workspace) Scrub(ctx context.Context, budget ScrubBudget) (ScrubReport, error) {
+	const op = "workspace.Scrub"
+	var reply keeper.ScrubReply
+	err := w.opts.Keeper.Call(ctx, "scrub", keeper.ScrubRequest{
+		Objects: budget.Objects, Bytes: budget.Bytes, Millis: budget.Time.Milliseconds(), Restart: budget.Restart,
+	}, &reply)
+	out := ScrubReport{Done: reply.Done, Objects: reply.Objects, Bytes: reply.Bytes, More: reply.More}
+	for _, d := range reply.Damaged {
+		out.Damaged = append(out.Damaged, Damage{d.ID, d.Kind, d.Commit, strings.ReplaceAll(d.Path.Shown(), "\x00", ""), d.Reason, d.Healed})
+	}
+	return out, fault.Wrap(op, err)
+}
+
+// repair goes on after the newest checkpoint was found damaged. Nothing is
+// removed: see keeper.Repair.
+func (w *Workspace) repair(ctx context.Context, why error) error {
+	w.opts.Logger.ErrorContext(ctx, "the newest checkpoint is damaged; going on from the last whole one", "computer", w.opts.CID, "error", why)
+	var reply keeper.RepairReply
+	return w.opts.Keeper.Call(ctx, "repair", keeper.RepairRequest{Seq: w.opts.Seq()}, &reply)
+}
