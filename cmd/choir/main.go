@@ -91,7 +91,7 @@ func sentence(err error) string {
 func newRoot() *cobra.Command {
 	root := group("choir", "ChoirOS, the automatic computer")
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.AddCommand(upCmd(), promptCmd(), execCmd(), runsCmd(), runCmd(), approvalsCmd(), approveCmd(), eventsCmd(), checkpointsCmd(), checkpointCmd(),
+	root.AddCommand(upCmd(), promptCmd(), execCmd(), runsCmd(), runCmd(), approvalsCmd(), approveCmd(), egressCmd(), eventsCmd(), checkpointsCmd(), checkpointCmd(),
 		diffCmd(), restoreCmd(), undoCmd(), filesCmd(), addCmd(), secretsCmd(), modelsCmd(), rebuildCmd(), benchCmd(), doctorCmd(), versionCmd())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -49,13 +48,15 @@ func upCmd() *cobra.Command {
 				level = slog.LevelDebug
 			}
 			logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			opened := func() {}
+			defer func() { opened() }()
 			return up(cmd.Context(), cfg, logger, func(line upLine) error {
 				if asJSON {
 					return json.NewEncoder(os.Stdout).Encode(line)
 				}
 				fmt.Printf("ChoirOS %s is up. Open this link once to make the computer yours:\n\n  %s\n\nStop it with Ctrl-C.\n", version, line.ClaimURL)
 				if !noOpen {
-					openBrowser(line.ClaimURL)
+					opened = openBrowser(cfg.Server.Data, line.ClaimURL, logger)
 				}
 				return nil
 			})
@@ -100,18 +101,4 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(
 	}
 	err = <-served
 	return errors.Join(err, client.RemoveRuntime(cfg.Server.Data))
-}
-
-// openBrowser tries the desktop's way to open a link; the link was printed, so
-// it does not matter when there is none.
-func openBrowser(link string) {
-	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
-		return
-	}
-	if path, err := exec.LookPath("xdg-open"); err == nil {
-		cmd := exec.Command(path, link)
-		if cmd.Start() == nil {
-			go func() { _ = cmd.Wait() }() // reaps it; its outcome is the user's to see
-		}
-	}
 }

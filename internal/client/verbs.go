@@ -91,6 +91,16 @@ func (c *Client) Decide(ctx context.Context, id string, d api.Decision) (api.Act
 	return send[api.Acted](ctx, c, http.MethodPost, c.at("/approvals/"+url.PathEscape(id)), nil, d)
 }
 
+// Egress sums up what passed the tunnels to each host, of a run or, when run is
+// empty, of all boxes.
+func (c *Client) Egress(ctx context.Context, run string) ([]api.Traffic, error) {
+	q := url.Values{}
+	if run != "" {
+		q.Set("run", run)
+	}
+	return get[[]api.Traffic](ctx, c, c.at("/egress"), q)
+}
+
 // Command pauses, resumes or cancels a run.
 func (c *Client) Command(ctx context.Context, run string, cmd contract.RunCommand) (api.Acted, error) {
 	return send[api.Acted](ctx, c, http.MethodPost, c.at("/runs/"+url.PathEscape(run)+"/"+string(cmd)), nil, nil)

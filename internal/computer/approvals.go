@@ -2,6 +2,8 @@ package computer
 
 import (
 	"context"
+	"net"
+	"strconv"
 
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/state"
@@ -40,4 +42,20 @@ func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]api
 func (c *Computer) Decide(ctx context.Context, user, id string, d api.Decision) (api.Acted, error) {
 	run, seq, err := c.runs.Decide(ctx, user, id, d.Digest, d.Answer)
 	return api.Acted{Run: run, Sequence: seq}, err
+}
+
+// Egress implements control.Network.
+func (c *Computer) Egress(ctx context.Context, run string) ([]api.Traffic, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := c.state.Traffic(ctx, state.TrafficFilter{Run: run})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Traffic, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, api.Traffic{ID: net.JoinHostPort(r.Host, strconv.Itoa(r.Port)), Host: r.Host, Port: r.Port, Tunnels: r.Tunnels, Sent: r.Sent, Received: r.Received})
+	}
+	return out, nil
 }

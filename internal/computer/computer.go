@@ -256,6 +256,9 @@ func (c *Computer) Close() error {
 	if c.boxes != nil {
 		errs = append(errs, c.boxes.Close())
 	}
+	if c.host.proxy != nil {
+		c.host.proxy.CloseComputer(c.cid)
+	}
 	if c.log != nil {
 		errs = append(errs, c.log.Close())
 	}

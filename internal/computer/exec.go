@@ -10,9 +10,12 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/redact"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -23,7 +26,11 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	if r.ID == "" {
 		r.ID = contract.NewID()
 	}
-	if err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(r.Argv)); err != nil {
+	argv, err := c.recordable(ctx, r.Argv)
+	if err != nil {
+		return api.Exit{}, err
+	}
+	if err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv)); err != nil {
 		return api.Exit{}, err
 	}
 	b, err := c.openTerminal(ctx, "terminal-"+r.ID)
@@ -37,7 +44,7 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	}()
 	started, err := c.log.Append(ctx, contract.Draft{
 		Role: contract.RoleUser, User: r.User, Type: "command.started", Subject: "command/" + r.ID,
-		Data: contract.CommandStarted{Command: r.ID, Argv: r.Argv, Cwd: r.Cwd},
+		Data: contract.CommandStarted{Command: r.ID, Argv: argv, Cwd: r.Cwd},
 	})
 	if err != nil {
 		return api.Exit{}, err
@@ -58,7 +65,7 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	case boxEnded(b) && errors.As(b.Err(), &ended):
 		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
 	default:
-		finished.ExitCode, finished.Reason = -1, clip(runErr.Error(), 1000)
+		finished.ExitCode, finished.Reason = -1, clip(redact.Shaped(runErr.Error()), 1000)
 	}
 	if finished.DurationMS == 0 {
 		finished.DurationMS = time.Since(begin).Milliseconds()
@@ -81,7 +88,7 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	}
 	crash.At("computer.command.finished")
 	c.mirror.settle(after, byUser(r.User), false)
-	if err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(r.Argv)); err != nil {
+	if err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv)); err != nil {
 		return api.Exit{}, err
 	}
 	c.treeChanged()
@@ -141,6 +148,25 @@ func (c *Computer) remotes(ctx context.Context) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// recordable are a command's arguments as the log may hold them: whoever reads
+// the log, agents in boxes among them, must not read a secret.
+func (c *Computer) recordable(ctx context.Context, argv []string) ([]string, error) {
+	if defence.Off(defence.ExecRedacted) {
+		return argv, nil
+	}
+	known, err := c.host.Vault.Values(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Keys of models may come from the environment instead.
+	for _, name := range []string{gateway.KeyAnthropic, gateway.KeyOpenAI} {
+		if v := c.host.Getenv(name); v != "" {
+			known = append(known, v)
+		}
+	}
+	return redact.Args(argv, known), nil
 }
 
 // programOf names what a command runs, for a checkpoint's message: not its

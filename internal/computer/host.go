@@ -58,6 +58,7 @@ type Host struct {
 	order  []contract.CID
 	falls  sync.WaitGroup
 	closed atomic.Bool
+	asleep map[contract.CID]*Computer // those that are being closed: their boxes' last words still count
 }
 
 // NewHost prepares the parts that all computers share. Open wakes them.
@@ -78,7 +79,7 @@ func NewHost(opts Options) (*Host, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	if h.proxy, err = egress.NewProxy(egress.Options{Decide: h.decide, AllowPrivate: private, Logger: opts.Logger}); err != nil {
+	if h.proxy, err = egress.NewProxy(egress.Options{Decide: h.decide, Meter: h.meterEgress, AllowPrivate: private, Logger: opts.Logger}); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	extra, err := egress.ParseRules(opts.Config.Egress.Allow)
@@ -122,6 +123,7 @@ func (h *Host) Close() error {
 	}
 	h.mu.Lock()
 	awake := h.awake
+	h.asleep = awake
 	h.awake = map[contract.CID]*Computer{}
 	h.mu.Unlock()
 	h.falls.Wait()
@@ -212,7 +214,7 @@ func (h *Host) meter(ctx context.Context, s gateway.Scope, m contract.UsageMeter
 
 // decide records a decision of the network policy before a byte passes.
 func (h *Host) decide(ctx context.Context, s egress.Scope, allowed bool, d contract.EgressDecided) error {
-	c, err := h.get(s.CID)
+	c, err := h.recording(s.CID)
 	if err != nil {
 		return err
 	}
@@ -227,6 +229,31 @@ func (h *Host) decide(ctx context.Context, s egress.Scope, allowed bool, d contr
 		f.(func(string, bool))(hostPort(d), allowed)
 	}
 	return nil
+}
+
+// meterEgress records what has passed a tunnel.
+func (h *Host) meterEgress(ctx context.Context, s egress.Scope, t egress.Traffic) error {
+	c, err := h.recording(s.CID)
+	if err != nil {
+		return err
+	}
+	_, err = c.log.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "egress.metered", Run: s.Run, Task: s.Task, Data: contract.EgressMetered{
+		Tunnel: t.Tunnel, Box: s.Box, Kind: s.Kind, Host: t.Target.Host, Port: int(t.Target.Port),
+		Sent: t.Sent, Received: t.Received, WallMS: t.Duration.Milliseconds(), Ended: t.Ended,
+	}})
+	return err
+}
+
+// recording returns a computer whose boxes may still have something to record:
+// one that is awake or on its way to sleep.
+func (h *Host) recording(cid contract.CID) (*Computer, error) {
+	h.mu.Lock()
+	c := h.asleep[cid]
+	h.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	return h.get(cid)
 }
 
 // egressHandler makes a box's way out. A policy that can't be loaded denies.

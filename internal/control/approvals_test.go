@@ -122,3 +122,18 @@ func TestApprovalsThroughTheClient(t *testing.T) {
 	}
 
 }
+
+func (m *machine) Egress(_ context.Context, run string) ([]api.Traffic, error) {
+	return []api.Traffic{{ID: "a.example:443", Host: "a.example", Port: 443, Tunnels: 2, Sent: 10, Received: int64(len(run))}}, nil
+}
+
+func TestEgressThroughTheClient(t *testing.T) {
+	w := open(t)
+	c, ctx := w.client(), within(t)
+	if got, err := c.Egress(ctx, waiting.Run); err != nil || len(got) != 1 || got[0].Received != 36 || got[0].Sent != 10 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := c.Egress(ctx, "x"); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a run that is none: %v", err)
+	}
+}

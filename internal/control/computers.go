@@ -35,6 +35,7 @@ type Computer interface {
 	Log
 	Runs
 	Approvals
+	Network
 	Documents
 	History
 	Files
@@ -78,6 +79,13 @@ type Approvals interface {
 	// Decide answers one. fault.Conflict when the digest is of another act, or
 	// it has its answer.
 	Decide(ctx context.Context, user, id string, d api.Decision) (api.Acted, error)
+}
+
+// Network is what a computer's boxes reached.
+type Network interface {
+	// Egress sums up what passed the tunnels by host and port, of a run or, when
+	// run is empty, of all boxes.
+	Egress(ctx context.Context, run string) ([]api.Traffic, error)
 }
 
 // Documents are the living documents of a computer.

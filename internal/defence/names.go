@@ -34,6 +34,19 @@ const (
 	BudgetReserve Name = "budget-reserve"
 	// BudgetCredible: usage that is negative or absurd is not believed. Row 31.
 	BudgetCredible Name = "budget-credible"
+
+	// ClaimArgv: the claim token stands in no argument list, which every program
+	// of the machine can read. Row 24.
+	ClaimArgv Name = "claim-argv"
+	// ExecRedacted: what the user's commands are given is recorded without
+	// secrets. Row 39.
+	ExecRedacted Name = "exec-redacted"
+	// EgressMeter: what passes a tunnel is on record, and one that can't be
+	// recorded ends. Row 7.
+	EgressMeter Name = "egress-meter"
+	// ClientFlood: what clients append is bounded by session, computer and day.
+	// Row 45.
+	ClientFlood Name = "client-flood"
 )
 
 // Row 46: a model that cheats its verification.

@@ -25,8 +25,9 @@ type Options struct {
 	// Decide records a decision: egress.allowed or egress.denied. It is called
 	// before the first byte passes; an error refuses the tunnel.
 	Decide func(ctx context.Context, s Scope, allowed bool, d contract.EgressDecided) error
-	// Closed, if not nil, is told what went through a tunnel that has ended.
-	Closed func(s Scope, t Traffic)
+	// Meter records what has passed a tunnel so far: when it ends and, while it
+	// moves bytes, each Limits.Meter. An error ends the tunnel. nil: nobody asks.
+	Meter func(ctx context.Context, s Scope, t Traffic) error
 
 	Resolver Resolver // nil: the host's
 	// Dial opens the connection to an address that was checked; nil: a net.Dialer.
@@ -51,6 +52,7 @@ type Limits struct {
 	PerSec  float64       // decisions of one box per second, in the long run; 20
 	Burst   int           // … and at once; 200
 	Decided time.Duration // until a decision is recorded; 10 s
+	Meter   time.Duration // between two records of one tunnel; 1 minute
 }
 
 func (l Limits) withDefaults() Limits {
@@ -71,6 +73,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Hello, 10*time.Second)
 	def(&l.Dial, 10*time.Second)
 	def(&l.Decided, 10*time.Second)
+	def(&l.Meter, time.Minute)
 	if l.PerSec <= 0 {
 		l.PerSec = 20
 	}
@@ -86,9 +89,11 @@ type Scope struct {
 	Kind contract.BoxKind
 }
 
-// Traffic is what went through one tunnel, in bytes as seen from the box.
+// Traffic is what has passed one tunnel so far, in bytes as seen from the box.
 type Traffic struct {
+	Tunnel   string // its id
 	Target   Target
+	Ended    bool
 	Sent     int64
 	Received int64
 	Duration time.Duration
@@ -136,14 +141,27 @@ func (p *Proxy) Close() error {
 }
 
 // CloseBox ends a box's tunnels.
-func (p *Proxy) CloseBox(box string) {
+func (p *Proxy) CloseBox(box string) { p.closeAll(func(s Scope) bool { return s.Box == box }) }
+
+// CloseComputer ends a computer's tunnels and waits until what passed them is on
+// record.
+func (p *Proxy) CloseComputer(cid contract.CID) {
+	for _, t := range p.closeAll(func(s Scope) bool { return s.CID == cid }) {
+		<-t.done
+	}
+}
+
+func (p *Proxy) closeAll(which func(Scope) bool) []*tunnel {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var out []*tunnel
 	for t := range p.open {
-		if t.scope.Box == box {
+		if which(t.scope) {
 			t.close()
+			out = append(out, t)
 		}
 	}
+	return out
 }
 
 // Handler serves CONNECT for one box under one policy; both end with the box.
@@ -304,7 +322,8 @@ func (h *handler) tunnel(w http.ResponseWriter, t Target, rule Rule, up net.Conn
 		http.Error(w, "choir: tunnels are not possible on this connection", http.StatusInternalServerError)
 		return
 	}
-	tn := &tunnel{scope: h.scope, down: down, up: up}
+	tn := &tunnel{scope: h.scope, down: down, up: up, done: make(chan struct{})}
+	defer close(tn.done)
 	defer tn.close()
 	if !h.p.track(tn) {
 		return
@@ -323,11 +342,9 @@ func (h *handler) tunnel(w http.ResponseWriter, t Target, rule Rule, up net.Conn
 		h.p.opt.Logger.Error("a tunnel was refused because the decision could not be recorded", "box", h.scope.Box, "host", d.Host, "err", err)
 		return
 	}
-	start := time.Now()
+	metered := h.metered(tn, t)
 	tn.run(buf.Reader, first, h.p.limits.Idle)
-	if h.p.opt.Closed != nil {
-		h.p.opt.Closed(h.scope, Traffic{Target: t, Sent: tn.sent.Load(), Received: tn.received.Load(), Duration: time.Since(start)})
-	}
+	metered()
 }
 
 // opening tells the box that it may speak and checks its first message.

@@ -124,7 +124,7 @@ func start(t *testing.T, change func(*world, *egress.Options, *egress.Policy, *e
 			w.decisions = append(w.decisions, decision{allowed, d})
 			return w.failing
 		},
-		Closed: func(_ egress.Scope, tr egress.Traffic) { w.closed <- tr },
+		Meter: func(_ context.Context, _ egress.Scope, tr egress.Traffic) error { w.closed <- tr; return nil },
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			w.dials <- address
 			return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -229,7 +229,7 @@ func TestAllowedHostIsReached(t *testing.T) {
 	}
 	select {
 	case tr := <-w.closed:
-		if tr.Sent < 200 || tr.Received < 200 || tr.Target.Host == "" {
+		if tr.Sent < 200 || tr.Received < 200 || tr.Target.Host == "" || !tr.Ended || tr.Tunnel == "" {
 			t.Errorf("traffic %+v", tr)
 		}
 	case <-time.After(20 * time.Second):

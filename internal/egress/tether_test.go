@@ -43,7 +43,7 @@ func TestOverARealTether(t *testing.T) {
 	rule := fmt.Sprintf("allowed.example:%d", addr.Port())
 	closed := make(chan egress.Traffic, 1)
 	proxy, err := egress.NewProxy(egress.Options{
-		Closed:   func(_ egress.Scope, tr egress.Traffic) { closed <- tr },
+		Meter:    func(_ context.Context, _ egress.Scope, tr egress.Traffic) error { closed <- tr; return nil },
 		Resolver: w.names, AllowPrivate: []netip.AddrPort{addr}, Logger: slog.New(slog.DiscardHandler),
 		Decide: func(context.Context, egress.Scope, bool, contract.EgressDecided) error { return nil },
 	})

@@ -14,8 +14,9 @@ type tunnel struct {
 	scope    Scope
 	down, up net.Conn // the box's side, the host's side
 	once     sync.Once
-	sent     atomic.Int64 // from the box
-	received atomic.Int64 // to the box
+	done     chan struct{} // closed when nothing more is to be recorded
+	sent     atomic.Int64  // from the box
+	received atomic.Int64  // to the box
 }
 
 func (t *tunnel) close() {

@@ -1,24 +1,17 @@
 package gateway
 
 import (
-	"encoding/base64"
-	"encoding/hex"
-	"net/url"
-	"regexp"
 	"strings"
 	"unicode"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/redact"
 )
 
 // maxMessage bounds an error's text from outside, in bytes.
 const maxMessage = 600
 
-const redacted = "[key]"
-
-// keyShaped finds what looks like a key of a known service, whether ours or
-// not: bearer tokens and sk-… strings.
-var keyShaped = regexp.MustCompile(`(?i)(bearer\s+[a-z0-9._~+/=-]{8,}|\bsk-[a-z0-9*_-]{6,})`)
+const redacted = redact.Mark
 
 // redactor removes a key, in the spellings it could come back in, from text.
 type redactor struct {
@@ -27,16 +20,10 @@ type redactor struct {
 }
 
 func newRedactor(key string) redactor {
-	if len(key) < 6 || defence.Off(defence.GatewayKeys) {
-		return redactor{} // too short to be told from ordinary text
+	if defence.Off(defence.GatewayKeys) {
+		return redactor{}
 	}
-	r := redactor{spellings: []string{
-		key,
-		base64.StdEncoding.EncodeToString([]byte(key)), base64.RawStdEncoding.EncodeToString([]byte(key)),
-		base64.URLEncoding.EncodeToString([]byte(key)), base64.RawURLEncoding.EncodeToString([]byte(key)),
-		hex.EncodeToString([]byte(key)), strings.ToUpper(hex.EncodeToString([]byte(key))),
-		url.QueryEscape(key),
-	}}
+	r := redactor{spellings: redact.Spellings(key)}
 	for _, s := range r.spellings {
 		r.longest = max(r.longest, len(s))
 	}
@@ -90,7 +77,7 @@ func (r redactor) stream(s string) (show, hold string) {
 // text makes a message from outside fit to be shown: no key, nothing that looks
 // like one, one line, bounded.
 func (r redactor) text(s string) string {
-	s = keyShaped.ReplaceAllString(r.secrets(clean(s)), redacted)
+	s = redact.Shaped(r.secrets(clean(s)))
 	s = strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }), " ")
 	if len(s) > maxMessage {
 		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"

@@ -164,6 +164,22 @@ func (v *Vault) List(context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
+// Values returns every secret, for those who take them out of text. Nothing
+// else needs more than one.
+func (v *Vault) Values(context.Context) ([]string, error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all, err := v.open()
+	if err != nil {
+		return nil, fault.Wrap("vault.Values", err)
+	}
+	out := make([]string, 0, len(all))
+	for _, value := range all {
+		out = append(out, value)
+	}
+	return out, nil
+}
+
 // Remove forgets a secret; the error is NotFound if there is none.
 func (v *Vault) Remove(_ context.Context, name string) error {
 	const op = "vault.Remove"

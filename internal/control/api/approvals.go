@@ -33,3 +33,14 @@ type Decision struct {
 	Digest string                  `json:"digest" minLength:"1" maxLength:"80" doc:"of the act that was shown"`
 	Answer contract.ApprovalAnswer `json:"answer" enum:"once,run,deny" doc:"once: to what waits for it now; run: to every task of the run; deny: holds for the run"`
 }
+
+// Traffic is what passed the tunnels to one host and port, in bytes as the
+// boxes see it.
+type Traffic struct {
+	ID       string `json:"id"` // host:port
+	Host     string `json:"host"`
+	Port     int    `json:"port"`
+	Tunnels  int    `json:"tunnels"`
+	Sent     int64  `json:"sent"`
+	Received int64  `json:"received"`
+}

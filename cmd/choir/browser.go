@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/defence"
+)
+
+// openFile is where the link waits for the browser, readable by its owner only.
+const openFile = "open.html"
+
+// openBrowser tries the desktop's way to open the link; it was printed, so it
+// does not matter when there is none. The link is a credential, and every
+// program of the machine can read another's arguments: the browser is given a
+// file that leads there. The function that is returned removes it and waits.
+func openBrowser(data, link string, logger *slog.Logger) (done func()) {
+	done = func() {}
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return done
+	}
+	opener, err := exec.LookPath("xdg-open")
+	if err != nil {
+		return done
+	}
+	target := filepath.Join(data, openFile)
+	page := fmt.Sprintf("<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n"+
+		"<meta http-equiv=\"refresh\" content=\"0;url=%[1]s\">\n<title>ChoirOS</title>\n<p><a href=\"%[1]s\">Open ChoirOS</a></p>\n", html.EscapeString(link))
+	if defence.Off(defence.ClaimArgv) {
+		target = link
+	} else if err := datadir.WriteFile(target, []byte(page), 0o600); err != nil {
+		logger.Warn("no browser was opened; use the link above", "error", err)
+		return done
+	}
+	cmd := exec.Command(opener, target)
+	ended := make(chan struct{})
+	if err := cmd.Start(); err != nil {
+		close(ended)
+	} else {
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait() // its outcome is the user's to see
+		}()
+	}
+	return func() {
+		if err := os.Remove(filepath.Join(data, openFile)); err != nil && !os.IsNotExist(err) {
+			logger.Warn("the file with the used link is left behind", "error", err)
+		}
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill() // an opener that stays is only a helper; the browser is its own process
+		}
+		<-ended
+	}
+}

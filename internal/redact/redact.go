@@ -1,0 +1,83 @@
+// Package redact takes secrets out of text that is recorded or shown: known
+// ones in the spellings they could come back in, and what only looks like one.
+package redact
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// Mark stands where a secret stood.
+const Mark = "[key]"
+
+// shortest is how long a known secret must be, in bytes, to be told from
+// ordinary text.
+const shortest = 6
+
+// shaped finds what looks like a key, whether ours or not: bearer tokens, the
+// keys of well-known services by their prefixes, private keys, and JSON web
+// tokens.
+var shaped = regexp.MustCompile(`(?i)(bearer\s+[a-z0-9._~+/=-]{8,}|\bsk-[a-z0-9*_-]{6,}|\bchoir_[a-z0-9_-]{16,}|\bgh[pousr]_[a-z0-9]{20,}|\bgithub_pat_[a-z0-9_]{20,}|` +
+	`\bglpat-[a-z0-9_-]{16,}|\bxox[abprs]-[a-z0-9-]{10,}|\bnpm_[a-z0-9]{30,}|\bpypi-[a-z0-9_-]{30,}|\bAKIA[0-9A-Z]{16}\b|\bAIza[a-z0-9_-]{30,}|` +
+	`\beyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{8,}\.[a-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*)`)
+
+// Shaped removes what looks like a key.
+func Shaped(s string) string { return shaped.ReplaceAllString(s, Mark) }
+
+// Spellings are the forms in which a secret could come back; none when it is
+// too short to be told from ordinary text.
+func Spellings(secret string) []string {
+	if len(secret) < shortest {
+		return nil
+	}
+	b := []byte(secret)
+	return []string{
+		secret,
+		base64.StdEncoding.EncodeToString(b), base64.RawStdEncoding.EncodeToString(b),
+		base64.URLEncoding.EncodeToString(b), base64.RawURLEncoding.EncodeToString(b),
+		hex.EncodeToString(b), strings.ToUpper(hex.EncodeToString(b)),
+		url.QueryEscape(secret),
+	}
+}
+
+// secretName finds words that name what follows them as a secret.
+const secretName = `(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|auth(?:orization)?|credentials?)`
+
+var (
+	// assigned is a name with its value: --token=…, API_KEY=…, password: ….
+	assigned = regexp.MustCompile(`(?i)((?:^|[\s"'&?;,{-])[a-z0-9_.-]*` + secretName + `["']?\s*[=:]\s*["']?)((?:basic|bearer|token)\s+)?([^\s"'&;,}]+)`)
+	// named is an option whose value is the next argument.
+	named = regexp.MustCompile(`(?i)^--?[a-z0-9-]*` + secretName + `$`)
+	// inOption is the same within one argument, such as a shell's script.
+	inOption = regexp.MustCompile(`(?i)(\s--?[a-z0-9-]*` + secretName + `\s+)("[^"]*"|'[^']*'|[^\s"'-][^\s"']*)`)
+	// userinfo is the password of a URL.
+	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@`)
+)
+
+// Args returns a command's arguments as they may be recorded: without the known
+// secrets, what looks like a key, and what an argument's name says is one. The
+// program's name stays.
+func Args(argv, secrets []string) []string {
+	var spellings []string
+	for _, s := range secrets {
+		spellings = append(spellings, Spellings(s)...)
+	}
+	out := make([]string, len(argv))
+	for i, a := range argv {
+		if i > 1 && named.MatchString(argv[i-1]) && !strings.HasPrefix(a, "-") {
+			out[i] = Mark
+			continue
+		}
+		for _, k := range spellings {
+			a = strings.ReplaceAll(a, k, Mark)
+		}
+		a = userinfo.ReplaceAllString(a, "${1}"+Mark+"@")
+		a = assigned.ReplaceAllString(a, "${1}${2}"+Mark)
+		a = inOption.ReplaceAllString(a, "${1}"+Mark)
+		out[i] = Shaped(a)
+	}
+	return out
+}

@@ -1,0 +1,32 @@
+package redact_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/redact"
+)
+
+func TestArgs(t *testing.T) {
+	const known = "hunter2hunter2"
+	for _, c := range []struct{ in, want []string }{
+		{[]string{"ls", "-la", "workspace"}, []string{"ls", "-la", "workspace"}},
+		{[]string{"echo", known, "x" + known + "y"}, []string{"echo", "[key]", "x[key]y"}},
+		{[]string{"echo", "aHVudGVyMmh1bnRlcjI="}, []string{"echo", "[key]"}},
+		{[]string{"curl", "-H", "Authorization: Bearer abcdefgh12345678", "https://a.example"}, []string{"curl", "-H", "Authorization: Bearer [key]", "https://a.example"}},
+		{[]string{"curl", "-H", "Authorization: Basic dTpwYXNz"}, []string{"curl", "-H", "Authorization: Basic [key]"}},
+		{[]string{"git", "clone", "https://me:s3cret@git.example/x.git"}, []string{"git", "clone", "https://me:[key]@git.example/x.git"}},
+		{[]string{"tool", "--token", "abc123", "--verbose"}, []string{"tool", "--token", "[key]", "--verbose"}},
+		{[]string{"tool", "--token=abc123", "--api-key", "--verbose"}, []string{"tool", "--token=[key]", "--api-key", "--verbose"}},
+		{[]string{"env", "API_KEY=abc123", "make"}, []string{"env", "API_KEY=[key]", "make"}},
+		{[]string{"sh", "-c", "export DB_PASSWORD='p w'; tool --secret abc --quiet"}, []string{"sh", "-c", "export DB_PASSWORD='[key] w'; tool --secret [key] --quiet"}},
+		{[]string{"echo", "ghp_" + strings.Repeat("a", 36), "sk-proj-abcdefgh", "AKIAABCDEFGHIJKLMNOP"}, []string{"echo", "[key]", "[key]", "[key]"}},
+		{[]string{"python3", "tokenize.py", "passwords.txt", "author"}, []string{"python3", "tokenize.py", "passwords.txt", "author"}},
+		{[]string{"token", "x"}, []string{"token", "x"}},
+	} {
+		if got := redact.Args(c.in, []string{known, "abc"}); !slices.Equal(got, c.want) {
+			t.Errorf("%q became %q, want %q", c.in, got, c.want)
+		}
+	}
+}
