@@ -10,7 +10,6 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/crash"
-	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
@@ -153,9 +152,6 @@ func (c *Computer) remotes(ctx context.Context) ([]string, error) {
 // recordable are a command's arguments as the log may hold them: whoever reads
 // the log, agents in boxes among them, must not read a secret.
 func (c *Computer) recordable(ctx context.Context, argv []string) ([]string, error) {
-	if defence.Off(defence.ExecRedacted) {
-		return argv, nil
-	}
 	known, err := c.host.Vault.Values(ctx)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // Mark stands where a secret stood.
@@ -61,6 +63,9 @@ var (
 // secrets, what looks like a key, and what an argument's name says is one. The
 // program's name stays.
 func Args(argv, secrets []string) []string {
+	if defence.Off(defence.ExecRedacted) {
+		return argv
+	}
 	var spellings []string
 	for _, s := range secrets {
 		spellings = append(spellings, Spellings(s)...)
