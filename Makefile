@@ -1,5 +1,6 @@
 # make up      everything on this machine: sets up, builds, starts, prints a link
 # make test    everything that can fail: Go with -race, Vitest, real browsers
+# make check   what a change touches, in two minutes
 # make attack  each attack with its defences off, with each alone, and with all on
 SHELL := /bin/bash
 # The guest runs in boxes that have no C library.
@@ -11,7 +12,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-computers test-desktop test-browser attack chaos lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-computers test-desktop test-browser check attack chaos lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -62,6 +63,9 @@ test-desktop: desktop/node_modules/.package-lock.json
 
 test-browser: build desktop/node_modules/.package-lock.json
 	cd test/browser && timeout --kill-after=20 600 node --test --test-timeout=240000
+
+check: $(GUEST) desktop/node_modules/.package-lock.json
+	@scripts/check
 
 # A build whose defences can be switched off (internal/defence); as root it
 # tries everything as an ordinary user as well.
