@@ -13,33 +13,15 @@ import (
 )
 
 // verify checks a merged tree: each check in a box of its own, judged by exit
-// codes and by how many tests their runners report. What checks there are, and
-// with what, is decided by what the base has and not by the task.
+// codes and by how many tests their runners report.
 func (a *attempt) verify(ctx context.Context, m *Merged) contract.Verification {
-	e := verify.Evidence{Profile: a.task.Verify.Profile, Tree: m.Tree, Words: a.words()}
-	held, err := a.look(ctx, *m, &e)
+	e, err := verify.Collect(ctx, &bench{a, *m}, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Words: a.words()})
 	if err != nil {
 		e.Cut = true
 		e.Notes = append(e.Notes, "what to check could not be found out: "+oneLine(fault.Text(err), 500))
 		return verify.Judge(e)
 	}
-	restore := make([]string, 0, len(e.Guards))
-	for _, g := range e.Guards {
-		restore = append(restore, g.Path)
-	}
 	m.Scope = e.Scope()
-	plan, cut := verify.Plan(held, e.Profile)
-	e.Cut = e.Cut || cut
-	e.Held = a.checks(ctx, m.Commit, plan, restore)
-	if len(e.Guards) > 0 {
-		plan, cut = verify.Plan(e.Facts, e.Profile)
-		e.Cut = e.Cut || cut
-		e.After = a.checks(ctx, m.Commit, plan, nil)
-	}
-	e.Sent = a.checks(ctx, m.Commit, verify.Commands(a.task.Verify), nil)
-	if before := e.Compare(); len(before) > 0 {
-		e.Before = a.each(ctx, a.base, before, nil)
-	}
 	if touchesShell(m.Changes) && e.Profile != contract.VerifyNone && verify.Judge(e).Status == contract.VerificationPass {
 		a.render(ctx, *m, &e)
 	}
@@ -79,41 +61,40 @@ func (a *attempt) words() string {
 	return strings.Join(append([]string{a.r.s.prompt.Text}, a.r.s.steering...), "\n")
 }
 
-// look finds out what the base has around the changed paths, what the change
-// makes of it, and what is left of that with the base's judges in place.
-func (a *attempt) look(ctx context.Context, m Merged, e *verify.Evidence) (held verify.Facts, err error) {
-	if e.Profile == contract.VerifyNone {
-		return held, nil
-	}
-	var paths []string
-	size := 0
-	for _, c := range m.Changes {
-		if c.PathBase64 != "" || len(paths) == 5000 || len(c.Path) >= 4096 || size > 900<<10 {
-			e.Cut = true
-			continue
-		}
-		paths, size = append(paths, c.Path), size+len(c.Path)+8
-	}
-	err = a.inVerifyBox(ctx, m.Commit, func(b Box) error {
-		if e.Base, err = a.facts(ctx, b, map[string]any{"paths": paths, "base": true}); err != nil {
+// bench runs checks in verify boxes.
+type bench struct {
+	a *attempt
+	m Merged
+}
+
+// Look implements verify.Bench.
+func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
+	err = b.a.inVerifyBox(ctx, b.m.Commit, func(box Box) error {
+		if base, err = b.a.facts(ctx, box, map[string]any{"paths": paths, "base": true}); err != nil {
 			return err
 		}
-		if e.Facts, err = a.facts(ctx, b, map[string]any{"paths": paths}); err != nil {
-			return err
-		}
-		held, e.Guards = e.Facts, verify.Guards(e.Base, m.Changes)
-		if len(e.Guards) == 0 {
-			return nil
-		}
-		var restore []string
-		for _, g := range e.Guards {
-			restore = append(restore, g.Path)
-		}
-		held, err = a.facts(ctx, b, map[string]any{"paths": paths, "restore": restore})
+		change, err = b.a.facts(ctx, box, map[string]any{"paths": paths})
 		return err
 	})
-	e.Cut = e.Cut || e.Facts.Cut
-	return held, err
+	return base, change, err
+}
+
+// Restored implements verify.Bench.
+func (b *bench) Restored(ctx context.Context, paths, restore []string) (facts verify.Facts, err error) {
+	err = b.a.inVerifyBox(ctx, b.m.Commit, func(box Box) error {
+		facts, err = b.a.facts(ctx, box, map[string]any{"paths": paths, "restore": restore})
+		return err
+	})
+	return facts, err
+}
+
+// Run implements verify.Bench.
+func (b *bench) Run(ctx context.Context, c verify.Check, base bool, restore []string) verify.Ran {
+	commit := b.m.Commit
+	if base {
+		commit = b.a.base
+	}
+	return b.a.check(ctx, commit, c, restore)
 }
 
 func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.Facts, error) {
@@ -130,29 +111,6 @@ func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.F
 		return facts, errors.New(res.Output)
 	}
 	return facts, json.Unmarshal(res.Data, &facts)
-}
-
-// checks runs a plan until something fails: one failure decides, the rest would
-// only cost time.
-func (a *attempt) checks(ctx context.Context, commit string, plan []verify.Check, restore []string) []verify.Ran {
-	var out []verify.Ran
-	for _, c := range plan {
-		got := a.check(ctx, commit, c, restore)
-		out = append(out, got)
-		if got.Failed() || ctx.Err() != nil {
-			break
-		}
-	}
-	return out
-}
-
-// each runs all of a plan.
-func (a *attempt) each(ctx context.Context, commit string, plan []verify.Check, restore []string) []verify.Ran {
-	var out []verify.Ran
-	for _, c := range plan {
-		out = append(out, a.check(ctx, commit, c, restore))
-	}
-	return out
 }
 
 func (a *attempt) check(ctx context.Context, commit string, c verify.Check, restore []string) verify.Ran {

@@ -39,7 +39,7 @@ var cannot = map[string]string{
 
 // rows is the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, verifyRows)
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }

@@ -25,10 +25,11 @@ const ShellDir = "choiros"
 
 // Limits of Gather.
 const (
-	maxPaths    = 5000
-	maxProjects = 20
-	maxManifest = 1 << 20
-	maxRunFiles = 200
+	maxPaths     = 5000
+	maxPathBytes = 900 << 10
+	maxProjects  = 20
+	maxManifest  = 1 << 20
+	maxRunFiles  = 200
 )
 
 // Project is one project that the touched paths belong to. Dir is relative to

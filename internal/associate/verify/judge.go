@@ -170,9 +170,9 @@ func (e Evidence) Scope() []string {
 	return slices.Compact(out)
 }
 
-// Compare lists the checks that should be run on the base too: to know how many
+// compare lists the checks that should be run on the base too: to know how many
 // tests ran before the change, and whether a dependency was missing then.
-func (e Evidence) Compare() []Check {
+func (e Evidence) compare() []Check {
 	var out []Check
 	add := func(r Ran) {
 		if !slices.ContainsFunc(out, func(c Check) bool { return c.Name == r.Check.Name }) {
@@ -231,7 +231,7 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 // uncounted names the projects for which no test is known to have run.
 func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
 	if defence.Off(defence.CheckCount) {
-		if len(basis) == 0 {
+		if len(basis)+len(e.Sent) == 0 {
 			unless("no check was found for what changed")
 		}
 		return

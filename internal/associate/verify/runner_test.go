@@ -1,0 +1,174 @@
+package verify_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/associate/verify"
+)
+
+// read lets a runner's output through as a check's would, with its report.
+func read(t *testing.T, runner verify.Runner, stdout, report string) (verify.Count, string) {
+	t.Helper()
+	dir := t.TempDir()
+	if report != "" {
+		if err := os.WriteFile(filepath.Join(dir, "report"), []byte(report), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var shown bytes.Buffer
+	out := verify.NewOutput(runner, &shown)
+	for rest := []byte(stdout); len(rest) > 0; { // as a pipe does
+		n := min(7, len(rest))
+		if _, err := out.Write(rest[:n]); err != nil {
+			t.Fatal(err)
+		}
+		rest = rest[n:]
+	}
+	return out.Count(dir), shown.String()
+}
+
+const cargoOutput = `
+running 2 tests
+test tests::it_works ... ok
+test tests::later ... ignored
+
+test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+   Doc-tests c
+
+running 0 tests
+
+test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+`
+
+const vitestReport = `{"numTotalTestSuites":1,"numTotalTests":3,"success":false,"testResults":[{"assertionResults":[
+{"ancestorTitles":[],"fullName":"adds","status":"passed","title":"adds","duration":1.7,"failureMessages":[],"meta":{},"tags":[]},
+{"ancestorTitles":[],"fullName":"fails","status":"failed","title":"fails","duration":4.5,"failureMessages":["AssertionError"],"meta":{},"tags":[]},
+{"ancestorTitles":[],"fullName":"later","status":"skipped","title":"later","failureMessages":[],"meta":{},"tags":[]}],
+"startTime":1795310342061,"endTime":1795310342067.584,"status":"failed","message":"","name":"/computer/p/a.test.ts"}]}`
+
+const jestReport = `{"numFailedTestSuites":1,"numTotalTests":2,"testResults":[
+{"assertionResults":[{"fullName":"sum adds","status":"passed","title":"adds"},{"fullName":"sum later","status":"pending","title":"later"}],"message":"","name":"/p/a.test.js","status":"passed"},
+{"assertionResults":[],"message":"Test suite failed to run","name":"/p/b.test.js","status":"failed"}]}`
+
+const pytestReport = `<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest" errors="1" failures="1" skipped="1" tests="4" time="0.05" hostname="choir">
+<testcase classname="test_a" name="test_one" time="0.001" /><testcase classname="test_a" name="test_two" time="0.001"><failure message="assert 1 == 2">E</failure></testcase>
+<testcase classname="test_a" name="test_three" time="0"><skipped type="pytest.skip" message="later">x</skipped></testcase>
+<testcase classname="" name="test_b" time="0"><error message="collection failure">ImportError</error></testcase></testsuite></testsuites>`
+
+func TestReportsOfRunners(t *testing.T) {
+	for name, c := range map[string]struct {
+		runner         verify.Runner
+		stdout, report string
+		want           verify.Count
+	}{
+		"cargo":  {runner: verify.Cargo, stdout: cargoOutput, want: verify.Count{Runner: verify.Cargo, Passed: 1, Skipped: 1}},
+		"vitest": {runner: verify.Vitest, report: vitestReport, want: verify.Count{Runner: verify.Vitest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"fails"}}},
+		"jest":   {runner: verify.Jest, report: jestReport, want: verify.Count{Runner: verify.Jest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"b.test.js"}}},
+		"pytest": {runner: verify.Python, report: pytestReport, want: verify.Count{Runner: verify.Pytest, Passed: 1, Failed: 2, Skipped: 1, Names: []string{"test_a.test_two", ".test_b"}}},
+		"go": {runner: verify.GoTest, stdout: `{"Action":"start","Package":"m"}
+{"Action":"run","Package":"m","Test":"TestA"}
+{"Action":"output","Package":"m","Test":"TestA","Output":"hello\n"}
+{"Action":"pass","Package":"m","Test":"TestA","Elapsed":0}
+{"Action":"skip","Package":"m","Test":"TestB","Elapsed":0}
+{"Action":"fail","Package":"m","Test":"TestC/sub","Elapsed":0}
+{"Action":"fail","Package":"m","Elapsed":0.1}
+`, want: verify.Count{Runner: verify.GoTest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"TestC/sub"}}},
+		"no report":     {runner: verify.NodeTest, stdout: "# tests 99\n# pass 99\n", want: verify.Count{Runner: verify.ExitCode}},
+		"an exit code":  {runner: verify.ExitCode, stdout: "Ran 99 tests\n\nOK\n", report: `{"passed":9}`, want: verify.Count{Runner: verify.ExitCode}},
+		"broken JSON":   {runner: verify.Vitest, report: `{"testResults":[`, want: verify.Count{Runner: verify.ExitCode}},
+		"broken XML":    {runner: verify.Python, report: `<testsuites><testsuite>`, want: verify.Count{Runner: verify.ExitCode}},
+		"less than nil": {runner: verify.Python, report: `{"passed":-3,"failed":0}`, want: verify.Count{Runner: verify.ExitCode}},
+		"a file alone":  {runner: verify.NodeTest, report: `{"type":"test:pass","name":"/p/a.js","file":"/p/a.js","kind":"test"}` + "\n", want: verify.Count{Runner: verify.NodeTest}},
+		"a suite":       {runner: verify.NodeTest, report: `{"type":"test:pass","name":"s","file":"/p/a.js","kind":"suite"}` + "\n", want: verify.Count{Runner: verify.NodeTest}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, shown := read(t, c.runner, c.stdout, c.report)
+			if got.Runner != c.want.Runner || got.Passed != c.want.Passed || got.Failed != c.want.Failed || got.Skipped != c.want.Skipped || strings.Join(got.Names, "|") != strings.Join(c.want.Names, "|") {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			if got.Check() != nil {
+				t.Errorf("%v", got.Check())
+			}
+			if c.runner == verify.GoTest && shown != "hello\n" {
+				t.Errorf("shown: %q", shown)
+			}
+		})
+	}
+}
+
+// What a test prints is not a report, whatever it looks like.
+func TestForgedReports(t *testing.T) {
+	forged := `test result: ok. 99 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s` + "\n"
+	for name, c := range map[string]struct {
+		runner verify.Runner
+		stdout string
+		ran    int
+	}{
+		"cargo, before it began":           {verify.Cargo, forged, 0},
+		"cargo, numbers that don't add up": {verify.Cargo, "running 2 tests\n" + forged + "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured\n", 2},
+		"cargo, twice":                     {verify.Cargo, "running 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n", 1},
+		"go, text":                         {verify.GoTest, "--- PASS: TestA (0.00s)\nok  \tm\t0.1s\n", 0},
+		"go, an event inside an event":     {verify.GoTest, `{"Action":"output","Package":"m","Output":"{\"Action\":\"pass\",\"Package\":\"m\",\"Test\":\"TestX\"}\n"}` + "\n", 0},
+		"go, a line without end":           {verify.GoTest, `{"Action":"pass","Package":"m","Test":"` + strings.Repeat("x", 2<<20) + `"}` + "\n", 0},
+		"go, a package":                    {verify.GoTest, `{"Action":"pass","Package":"m"}` + "\n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, _ := read(t, c.runner, c.stdout, ""); got.Ran() != c.ran {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// The runners of this machine, run as a check runs them, over tests that print
+// what a report looks like.
+func TestRunnersOfThisMachine(t *testing.T) {
+	files := map[string]string{
+		"test_a.py":   "import sys, unittest\nclass A(unittest.TestCase):\n    def test_one(self): print('Ran 99 tests', file=sys.stderr)\n    def test_two(self): self.fail()\n    @unittest.skip('x')\n    def test_three(self): pass\n",
+		"unittest.py": "raise SystemExit(0)\n",
+		"a.test.js":   "const test = require('node:test')\nconsole.log('{\"type\":\"test:pass\",\"name\":\"x\"}\\n# pass 99')\ntest('one', () => {})\ntest('two', () => { throw new Error() })\ntest('three', { skip: true }, () => {})\n",
+		"go.mod":      "module m\n",
+		"a_test.go":   "package m\n\nimport (\n\t\"fmt\"\n\t\"testing\"\n)\n\nfunc TestOne(*testing.T) { fmt.Println(`{\"Action\":\"pass\",\"Package\":\"m\",\"Test\":\"TestForged\"}`) }\nfunc TestTwo(t *testing.T) { t.Fail() }\nfunc TestThree(t *testing.T) { t.Skip() }\n",
+	}
+	for _, c := range []struct {
+		runner verify.Runner
+		argv   []string
+	}{
+		{verify.Python, []string{"python3"}},
+		{verify.NodeTest, []string{"node", "a.test.js"}},
+		{verify.NodeTest, []string{"node", "--test"}},
+		{verify.GoTest, []string{"go", "test", "-json", "./..."}},
+	} {
+		t.Run(strings.Join(c.argv, " "), func(t *testing.T) {
+			if _, err := exec.LookPath(c.argv[0]); err != nil {
+				t.Fatalf("the machine that builds choir has %s: %v", c.argv[0], err)
+			}
+			project, own := tree(t, files).Name(), t.TempDir()
+			argv, env, err := verify.Prepare(c.runner, c.argv, own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var shown bytes.Buffer
+			out := verify.NewOutput(c.runner, &shown)
+			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+			cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = project, out, &shown, append(os.Environ(), env...)
+			if err := cmd.Run(); err == nil {
+				t.Errorf("a failing test, and exit code 0:\n%s", shown.String())
+			}
+			got := out.Count(own)
+			if got.Runner == verify.Pytest {
+				got.Runner = verify.Unittest // where it is installed it runs these too
+			}
+			if got.Passed != 1 || got.Failed != 1 || got.Skipped != 1 || len(got.Names) != 1 || !strings.Contains(strings.ToLower(got.Names[0]), "two") {
+				t.Errorf("%+v\n%s", got, shown.String())
+			}
+		})
+	}
+}
