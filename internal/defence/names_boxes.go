@@ -24,7 +24,9 @@ const (
 	BoxEnvironment   Name = "box.environment"   // row 17: no variable of the host
 	BoxUsers         Name = "box.users"         // row 17: no further user namespaces (seccomp)
 	BoxCalls         Name = "box.calls"         // row 17: system calls that nothing in a box needs (seccomp)
-	BoxFamilies      Name = "box.families"      // row 17: socket families that nothing in a box needs (seccomp)
+	BoxFamilies      Name = "box.families"      // row 17: only the socket families and protocols that programs need (seccomp)
+	BoxAIO           Name = "box.aio"           // row 13: no contexts of asynchronous I/O, of which a machine has so many (seccomp)
+	BoxNewCalls      Name = "box.new-calls"     // row 17: no system call that is newer than the filter (seccomp)
 	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
 	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered
 	BoxMemory        Name = "box.memory"        // row 13: the memory of all its processes

@@ -169,6 +169,10 @@ var boxRows = []Row{
 	{Number: 17, Attack: "the kernel's keyring read", Defences: []defence.Name{defence.BoxCalls}, Lacks: withoutBox("calls", "syscall", "keyctl"), Run: inBox("syscall", "keyctl")},
 	{Number: 17, Attack: "a socket to the hypervisor", Defences: []defence.Name{defence.BoxFamilies}, Lacks: withoutBox("calls", "syscall", "vsock"), Run: inBox("syscall", "vsock")},
 	{Number: 17, Attack: "a socket to the kernel's ciphers", Defences: []defence.Name{defence.BoxFamilies}, Lacks: withoutBox("calls", "syscall", "alg"), Run: inBox("syscall", "alg")},
+	{Number: 17, Attack: "a socket of a family that nobody thought of", Defences: []defence.Name{defence.BoxFamilies}, Lacks: withoutBox("calls", "syscall", "smc"), Run: inBox("syscall", "smc")},
+	{Number: 17, Attack: "a socket to the kernel's drivers (generic netlink)", Defences: []defence.Name{defence.BoxFamilies}, Run: inBox("syscall", "generic-netlink")},
+	{Number: 17, Attack: "a system call newer than the filter", Defences: []defence.Name{defence.BoxNewCalls}, Lacks: withoutBox("calls", "syscall", "getxattrat"), Run: inBox("syscall", "getxattrat")},
+	{Number: 13, Attack: "a context of asynchronous I/O, of which a machine has so many", Defences: []defence.Name{defence.BoxAIO}, Lacks: withoutBox("calls", "syscall", "aio"), Run: inBox("syscall", "aio")},
 	{Number: 17, Attack: "a key typed into a terminal by ioctl", Defences: []defence.Name{defence.BoxTyping}, Lacks: lacksTyping, Run: typed},
 }
 

@@ -65,8 +65,18 @@ func TestFilter(t *testing.T) {
 		"ioctl, sti high":   {auditArch, unix.SYS_IOCTL, []uint64{0, unix.TIOCSTI | 1<<32}, retEPERM},
 		"ioctl, linux":      {auditArch, unix.SYS_IOCTL, []uint64{0, tioclinux}, retEPERM},
 		"socket, unix":      {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_UNIX}, retAllow},
-		"socket, vsock":     {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, retEPERM},
-		"last call":         {auditArch, 5000, nil, retAllow},
+		"socket, tcp":       {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, 0}, retAllow},
+		"socket, mptcp":     {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, retAllow},
+		"socket, udp":       {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, retAllow},
+		"socket, sctp":      {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, retEPROTONOSUPPORT},
+		"socket, route":     {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, retAllow},
+		"socket, netfilter": {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, retEPROTONOSUPPORT},
+		"socket, high word": {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_VSOCK | 1<<32}, retEAFNOSUPPORT},
+		"socketpair, unix":  {auditArch, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX}, retAllow},
+		"socketpair, tipc":  {auditArch, unix.SYS_SOCKETPAIR, []uint64{unix.AF_TIPC}, retEAFNOSUPPORT},
+		"aio":               {auditArch, unix.SYS_IO_SETUP, []uint64{1}, retENOSYS},
+		"newest call":       {auditArch, newestCall, nil, retAllow},
+		"newer call":        {auditArch, newestCall + 1, nil, retENOSYS},
 	} {
 		if got := run(t, c.arch, c.nr, c.args...); got != c.want {
 			t.Errorf("%s: got %#x, want %#x", name, got, c.want)
@@ -74,6 +84,16 @@ func TestFilter(t *testing.T) {
 	}
 	if x32Bit != 0 && run(t, auditArch, x32Bit|1) != retENOSYS {
 		t.Error("an x32 call is let through")
+	}
+	allowed := map[uint64]bool{unix.AF_UNIX: true, unix.AF_INET: true, unix.AF_INET6: true, unix.AF_NETLINK: true}
+	for family := range uint64(64) {
+		want := retEAFNOSUPPORT
+		if allowed[family] {
+			want = retAllow
+		}
+		if got := run(t, auditArch, unix.SYS_SOCKET, family, unix.SOCK_DGRAM, 0); got != want {
+			t.Errorf("family %d: got %#x, want %#x", family, got, want)
+		}
 	}
 	for _, nr := range refused {
 		if got := run(t, auditArch, nr); got != retEPERM {

@@ -18,11 +18,15 @@ const (
 	offArch = 4
 	offArg0 = 16
 	offArg1 = 24
+	offArg2 = 32
 
 	retAllow  = unix.SECCOMP_RET_ALLOW
 	retEPERM  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	retENOSYS = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
-	retKill   = unix.SECCOMP_RET_KILL_PROCESS
+
+	retEAFNOSUPPORT    = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
+	retEPROTONOSUPPORT = unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)
+	retKill            = unix.SECCOMP_RET_KILL_PROCESS
 )
 
 type instruction = unix.SockFilter
@@ -63,8 +67,9 @@ func (a *assembler) ifBits(k, action uint32) {
 	a.ret(action)
 }
 
-// call runs body, which must load what it tests, for one system call, and lets
-// the call pass when body returned nothing.
+// call runs body, which must load what it tests, when the loaded word is nr (a
+// system call's number, or a family), and lets the call pass when body returned
+// nothing.
 func (a *assembler) call(nr uint32, body func(*assembler)) {
 	var inner assembler
 	body(&inner)
@@ -88,6 +93,10 @@ var refused = append([]uint32{
 	unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES, unix.SYS_FANOTIFY_INIT,
 }, refusedHere...)
 
+// newestCall is the newest system call that this filter knows: later ones are
+// answered as by a kernel that hasn't got them.
+const newestCall = unix.SYS_MSEAL
+
 // Filter builds the program for this architecture.
 func filter() []instruction {
 	var a assembler
@@ -97,10 +106,15 @@ func filter() []instruction {
 	if x32Bit != 0 {
 		a.ifAtLeast(x32Bit, retENOSYS)
 	}
+	if !defence.Off(defence.BoxNewCalls) {
+		a.ifAtLeast(newestCall+1, retENOSYS)
+	}
 	// Programs fall back to clone and to epoll; the filter can't look into the
-	// structures these take.
+	// structures these take. Where things are mounted is told by /proc already.
 	a.ifEqual(unix.SYS_CLONE3, retENOSYS)
-	for _, nr := range []uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
+	for _, nr := range []uint32{
+		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT,
+	} {
 		a.ifEqual(nr, retENOSYS)
 	}
 	for _, nr := range refused {
@@ -125,21 +139,41 @@ func filter() []instruction {
 		}
 		a.ifEqual(tioclinux, retEPERM)
 	})
-	// Sockets of the host's kernel that a network namespace doesn't cover, or
-	// that nothing in a box needs.
-	a.call(unix.SYS_SOCKET, func(a *assembler) {
-		a.load(offArg0)
-		for _, family := range []uint32{unix.AF_VSOCK, unix.AF_ALG, unix.AF_PACKET, unix.AF_KEY, unix.AF_BLUETOOTH, unix.AF_TIPC, unix.AF_RDS} {
-			if !defence.Off(defence.BoxFamilies) {
-				a.ifEqual(family, retEPERM)
-			}
+	for _, nr := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+		if !defence.Off(defence.BoxFamilies) {
+			a.call(nr, sockets)
 		}
-	})
+	}
+	if !defence.Off(defence.BoxAIO) {
+		a.ifEqual(unix.SYS_IO_SETUP, retENOSYS)
+	}
 	a.ret(retAllow)
 	return a
 }
 
 const tioclinux = 0x541C
+
+// sockets lets through the families and protocols that programs need: all
+// others are the host's kernel's, whatever modules it would load for them.
+// Netlink answers which interfaces and addresses there are, and nothing else.
+func sockets(a *assembler) {
+	a.load(offArg0)
+	a.call(unix.AF_UNIX, func(*assembler) {})
+	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
+		a.call(family, func(a *assembler) {
+			a.load(offArg2)
+			for _, protocol := range []uint32{unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_MPTCP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6} {
+				a.ifEqual(protocol, retAllow)
+			}
+			a.ret(retEPROTONOSUPPORT)
+		})
+	}
+	a.call(unix.AF_NETLINK, func(a *assembler) {
+		a.load(offArg2)
+		a.unlessEqual(unix.NETLINK_ROUTE, retEPROTONOSUPPORT)
+	})
+	a.ret(retEAFNOSUPPORT)
+}
 
 // filterFile puts the program in an anonymous file, for bubblewrap to read.
 func filterFile() (*os.File, error) {

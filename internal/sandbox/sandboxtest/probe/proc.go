@@ -275,6 +275,21 @@ func call(args []string) error {
 		raw(unix.SYS_SOCKET, unix.AF_VSOCK, unix.SOCK_STREAM, 0)
 	case "alg":
 		raw(unix.SYS_SOCKET, unix.AF_ALG, unix.SOCK_SEQPACKET, 0)
+	case "smc": // a family that no list of bad ones thought of
+		raw(unix.SYS_SOCKET, unix.AF_SMC, unix.SOCK_STREAM, 0)
+	case "can":
+		raw(unix.SYS_SOCKET, unix.AF_CAN, unix.SOCK_RAW, 1)
+	case "generic-netlink":
+		raw(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC)
+	case "aio": // all contexts that the machine has
+		raw(unix.SYS_IO_SETUP, 1024, p)
+	case "getxattrat": // newer than most
+		name := []byte(".\x00user.none\x00")
+		value := [2]uint64{}
+		raw(464, ^uintptr(99), uintptr(unsafe.Pointer(&name[0])), 0, uintptr(unsafe.Pointer(&name[2])), uintptr(unsafe.Pointer(&value[0])), 16)
+		if errno == unix.ENODATA || errno == unix.EOPNOTSUPP {
+			errno = 0 // it was done
+		}
 	case "mount":
 		return unix.Mount("none", "/tmp", "tmpfs", 0, "")
 	case "reboot-nothing":
