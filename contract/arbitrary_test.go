@@ -212,6 +212,20 @@ func fit(v reflect.Value) {
 		}
 	case *contract.RunReported:
 		p.Status = contract.RunDone
+	case *contract.AttemptMoved:
+		if p.State == contract.AttemptWorking || p.State == contract.AttemptEnded || (p.Result == nil && p.Verification == nil) {
+			p.State = contract.AttemptBegun
+		}
+		switch p.State {
+		case contract.AttemptFinished, contract.AttemptMerged, contract.AttemptTakingBack:
+			if p.Result == nil {
+				p.State = contract.AttemptVerified
+			}
+		case contract.AttemptVerified:
+			if p.Verification == nil {
+				p.State = contract.AttemptFinished
+			}
+		}
 	case *contract.DocumentRevised:
 		p.Base, p.Path = p.Revision-1, "artifacts/a/b.md"
 		p.SHA256 = contract.NewBlobRef(sha256.Sum256([]byte(p.Body)))

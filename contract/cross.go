@@ -28,6 +28,7 @@ var _ = []bool{
 	enum(ApprovalOnce, ApprovalRun, ApprovalDeny),
 	enum(VerifyNone, VerifySmoke, VerifyStandard, VerifyStrict),
 	enum(Rollback, Keep),
+	enum(AttemptBegun, AttemptWorking, AttemptFinished, AttemptMerged, AttemptVerifying, AttemptVerified, AttemptPublishing, AttemptTakingBack, AttemptEnded),
 	enum(MessageUser, MessageAssistant),
 	enum(StopEnd, StopToolUse, StopLength, StopRefusal, StopTruncate),
 }
@@ -37,6 +38,22 @@ var _ = []bool{
 func (p RunReported) cross() error {
 	if !p.Status.Ended() {
 		return fieldErr("status", "is %q; a report ends a run: done, failed or cancelled", string(p.Status))
+	}
+	return nil
+}
+
+func (p AttemptMoved) cross() error {
+	switch p.State {
+	case AttemptWorking, AttemptEnded:
+		return fieldErr("state", "is %q; task.started and task.finished say so", string(p.State))
+	case AttemptFinished, AttemptMerged, AttemptTakingBack:
+		if p.Result == nil {
+			return fieldErr("result", "is required with state %s", string(p.State))
+		}
+	case AttemptVerified:
+		if p.Verification == nil {
+			return fieldErr("verification", "is required with state verified")
+		}
 	}
 	return nil
 }

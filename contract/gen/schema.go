@@ -244,6 +244,9 @@ func special(s *jsonschema.Schema, t reflect.Type) {
 		s.MinProperties = ptr(1)
 	case reflect.TypeFor[contract.RunReported]():
 		prop("status").Enum = []any{contract.RunDone, contract.RunFailed, contract.RunCancelled}
+	case reflect.TypeFor[contract.AttemptMoved]():
+		prop("state").Enum = []any{contract.AttemptBegun, contract.AttemptFinished, contract.AttemptMerged, contract.AttemptVerifying,
+			contract.AttemptVerified, contract.AttemptPublishing, contract.AttemptTakingBack}
 	case reflect.TypeFor[contract.DocumentRevised]():
 		prop("path").Pattern = `^artifacts/(.|\n)*\.md$`
 	case reflect.TypeFor[contract.WindowOpened]():

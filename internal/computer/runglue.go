@@ -70,6 +70,9 @@ func (m runModels) Handler(s dispatch.ModelScope) http.Handler {
 	})
 }
 
+// Forget implements dispatch.Models.
+func (m runModels) Forget(run string) { m.c.host.gateway.Forget(m.c.cid, run) }
+
 func (m runModels) Resolve(ctx context.Context, _ contract.Role, model string) (provider, name string, err error) {
 	return m.c.host.resolveModel(ctx, model)
 }

@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
+	story "choir.dev/choiros/internal/run"
 )
 
 // Bounds of what a person is asked. What would go beyond them is denied.
@@ -26,53 +27,6 @@ const (
 	reasonTimeout = "nobody answered in time"
 	reasonEnded   = "the run ended"
 )
-
-// approval is one that was asked for in a run.
-type approval struct {
-	contract.ApprovalRequested
-	task     string
-	answered bool
-	answer   contract.ApprovalAnswer
-	bySystem bool
-}
-
-// applyApproval folds the events about approvals into the story. The first
-// answer counts.
-func (s *story) applyApproval(e contract.Event, p contract.Payload) bool {
-	switch p := p.(type) {
-	case *contract.ApprovalRequested:
-		if s.approval(p.Approval) == nil {
-			s.approvals = append(s.approvals, &approval{ApprovalRequested: *p, task: e.Task})
-		}
-	case *contract.ApprovalAnswered:
-		if k := s.approval(p.Approval); k != nil && !k.answered {
-			k.answered, k.answer, k.bySystem = true, p.Answer, e.Role() == contract.RoleSystem
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-func (s *story) approval(id string) *approval {
-	for _, k := range s.approvals {
-		if k.Approval == id {
-			return k
-		}
-	}
-	return nil
-}
-
-// openApprovals counts those that wait.
-func (s *story) openApprovals() int {
-	n := 0
-	for _, k := range s.approvals {
-		if !k.answered {
-			n++
-		}
-	}
-	return n
-}
 
 // checkNetwork refuses what no model may ask for, while it can still correct
 // its task.
@@ -121,11 +75,11 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 	}
 	a.r.mu.Lock()
 	for _, w := range waits {
-		k := a.r.s.approval(w.id)
+		k := a.r.s.Approval(w.id)
 		switch {
-		case k.answer == contract.ApprovalOnce || k.answer == contract.ApprovalRun:
+		case k.Answer == contract.ApprovalOnce || k.Answer == contract.ApprovalRun:
 			approved = append(approved, w.text)
-		case k.bySystem:
+		case k.BySystem:
 			denied[w.text] = "nobody allowed it in time"
 		default:
 			denied[w.text] = "the user denied it"
@@ -172,16 +126,16 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	defer d.approving.Unlock()
 	others := d.openApprovals(r)
 	r.mu.Lock()
-	var last *approval
+	var last *story.Approval
 	times := 0
-	for _, k := range r.s.approvals {
+	for _, k := range r.s.Approvals {
 		if k.Digest == digest {
 			last, times = k, times+1
 		}
 	}
-	open, all := r.s.openApprovals(), len(r.s.approvals)
+	open, all := r.s.OpenApprovals(), len(r.s.Approvals)
 	r.mu.Unlock()
-	if last != nil && (!last.answered || last.standsFor(a.ref)) {
+	if last != nil && (!last.Answered || standsFor(last, a.ref)) {
 		deadline, err := time.Parse(time.RFC3339, last.Deadline)
 		return &waiting{id: last.Approval, text: text, deadline: deadline}, "", err
 	}
@@ -196,7 +150,7 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 		}
 	}
 	deadline := d.o.Now().Add(d.o.Times.Approval).UTC().Truncate(time.Second).Add(time.Second)
-	p := &contract.ApprovalRequested{Approval: contract.DeriveID(r.s.id, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
+	p := &contract.ApprovalRequested{Approval: contract.DeriveID(r.s.ID, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
 		Attempt: a.ref.Attempt, Claim: contract.Claim(firstText(a.task.Egress.Reason, a.task.Goal)), Deadline: deadline.Format(time.RFC3339)}
 	_, err = r.append(ctx, contract.Draft{ID: contract.DeriveID(p.Approval, "requested"), Role: contract.RoleSystem, Type: "approval.requested",
 		Subject: "approval/" + p.Approval, Task: a.ref.Task, Data: p})
@@ -209,14 +163,14 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 // standsFor reports whether an answer counts for an attempt that asks now: a
 // person's denial and an approval for the run do, one for once only for the
 // attempt that asked. What nobody answered may be asked again.
-func (k *approval) standsFor(t TaskRef) bool {
-	switch k.answer {
+func standsFor(k *story.Approval, t TaskRef) bool {
+	switch k.Answer {
 	case contract.ApprovalRun:
 		return true
 	case contract.ApprovalOnce:
-		return k.task == t.Task && k.Attempt == t.Attempt
+		return k.Task == t.Task && k.Attempt == t.Attempt
 	}
-	return !k.bySystem
+	return !k.BySystem
 }
 
 // openApprovals counts those of every other run. d.approving is held.
@@ -231,7 +185,7 @@ func (d *Dispatcher) openApprovals(but *run) int {
 	for _, r := range runs {
 		if r != but {
 			r.mu.Lock()
-			n += r.s.openApprovals()
+			n += r.s.OpenApprovals()
 			r.mu.Unlock()
 		}
 	}
@@ -242,7 +196,7 @@ func (d *Dispatcher) openApprovals(but *run) int {
 // time are denied.
 func (r *run) awaitApprovals(ctx context.Context, list []*waiting) error {
 	r.mu.Lock()
-	list = slices.DeleteFunc(slices.Clone(list), func(w *waiting) bool { return r.s.approval(w.id).answered })
+	list = slices.DeleteFunc(slices.Clone(list), func(w *waiting) bool { return r.s.Approval(w.id).Answered })
 	r.mu.Unlock()
 	if len(list) == 0 {
 		return nil
@@ -253,7 +207,7 @@ func (r *run) awaitApprovals(ctx context.Context, list []*waiting) error {
 		return err
 	}
 	for _, w := range list {
-		answered := func(s *story) bool { return s.approval(w.id).answered }
+		answered := func(s *story.Run) bool { return s.Approval(w.id).Answered }
 		timed, cancel := context.WithTimeout(ctx, max(0, w.deadline.Sub(r.d.o.Now())))
 		err := r.until(timed, answered)
 		cancel()
@@ -281,12 +235,12 @@ func (r *run) awaitApprovals(ctx context.Context, list []*waiting) error {
 // decide appends the one answer to an approval.
 func (r *run) decide(ctx context.Context, role contract.Role, user, id string, answer contract.ApprovalAnswer, reason string) (uint64, error) {
 	r.mu.Lock()
-	k := r.s.approval(id)
+	k := r.s.Approval(id)
 	r.mu.Unlock()
 	if answer != contract.ApprovalDeny {
 		reason = ""
 	}
-	draft := contract.Draft{Role: role, User: user, Type: "approval.answered", Subject: "answer/" + id, Task: k.task, Expect: &contract.Expect{Last: 0},
+	draft := contract.Draft{Role: role, User: user, Type: "approval.answered", Subject: "answer/" + id, Task: k.Task, Expect: &contract.Expect{Last: 0},
 		Data: &contract.ApprovalAnswered{Approval: id, Digest: k.Digest, Answer: answer, Reason: reason}}
 	if defence.Off(defence.ApprovalOnce) {
 		draft.Expect = nil
@@ -306,20 +260,23 @@ func (d *Dispatcher) Decide(ctx context.Context, user, id string, digest string,
 	if err := (contract.ApprovalAnswered{Approval: id, Digest: digest, Answer: answer}).Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
 	}
+	if _, err := d.caughtUp(ctx); err != nil { // it may have been shown this instant
+		return "", 0, fault.Wrap(op, err)
+	}
 	r, k := d.findApproval(id)
 	switch {
 	case r == nil:
 		return "", 0, fault.New(op, fault.NotFound, "Only what a run under way waits for can be answered.", fmt.Errorf("no approval %q is open", oneLine(id, 60)))
 	case k.Digest != digest && !defence.Off(defence.ApprovalDigest):
 		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", errors.New("the answer is for another act than the approval's"))
-	case k.answered && !defence.Off(defence.ApprovalOnce):
-		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", fmt.Errorf("it was answered already: %s", k.answer))
+	case k.Answered && !defence.Off(defence.ApprovalOnce):
+		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", fmt.Errorf("it was answered already: %s", k.Answer))
 	}
 	seq, err := r.decide(ctx, contract.RoleUser, user, id, answer, "")
-	return r.s.id, seq, fault.Wrap(op, err)
+	return r.s.ID, seq, fault.Wrap(op, err)
 }
 
-func (d *Dispatcher) findApproval(id string) (*run, approval) {
+func (d *Dispatcher) findApproval(id string) (*run, story.Approval) {
 	d.mu.Lock()
 	runs := make([]*run, 0, len(d.runs))
 	for _, r := range d.runs {
@@ -328,24 +285,24 @@ func (d *Dispatcher) findApproval(id string) (*run, approval) {
 	d.mu.Unlock()
 	for _, r := range runs {
 		r.mu.Lock()
-		if k := r.s.approval(id); k != nil {
+		if k := r.s.Approval(id); k != nil {
 			found := *k
 			r.mu.Unlock()
 			return r, found
 		}
 		r.mu.Unlock()
 	}
-	return nil, approval{}
+	return nil, story.Approval{}
 }
 
 // closeApprovals denies what still waits when a run ends.
 func (r *run) closeApprovals(ctx context.Context) error {
 	r.mu.Lock()
-	list := slices.Clone(r.s.approvals)
+	list := slices.Clone(r.s.Approvals)
 	r.mu.Unlock()
 	for _, k := range list {
 		r.mu.Lock()
-		open := !k.answered
+		open := !k.Answered
 		r.mu.Unlock()
 		if !open {
 			continue

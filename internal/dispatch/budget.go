@@ -9,7 +9,7 @@ import (
 
 // budget bounds the run: of what its prompt and its owner say, the smaller.
 func (r *run) budget() contract.Budget {
-	b, own := r.s.prompt.Budget, r.d.o.Budget
+	b, own := r.s.Prompt.Budget, r.d.o.Budget
 	if own.WallS == 0 {
 		own.WallS = int(r.d.o.Times.RunWall / time.Second)
 	}

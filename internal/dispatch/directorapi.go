@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/fault"
+	story "choir.dev/choiros/internal/run"
 )
 
 // directorAPI is what a Director's box may ask of the host.
@@ -27,7 +28,7 @@ type directorAPI struct {
 func (a *directorAPI) handler() http.Handler {
 	r := a.r
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ModelScope{Run: r.s.id, Role: contract.RoleDirector, Model: r.s.prompt.Model, Budget: r.budget()})))
+	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Role: contract.RoleDirector, Model: r.s.Prompt.Model, Budget: r.budget()})))
 	mux.HandleFunc("POST /wake", endpoint(1<<10, a.wake))
 	mux.HandleFunc("POST /turns", endpoint(contract.MaxTurn, a.turn))
 	mux.HandleFunc("POST /events", endpoint(contract.MaxTask, a.event))
@@ -41,7 +42,7 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	if err := r.settle(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.until(ctx, func(s *story) bool { return !s.paused }); err != nil {
+	if err := r.unpaused(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.settle(ctx); err != nil {
@@ -54,25 +55,25 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	edited := r.doc.edited(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := director.Wake{Objective: r.s.plan.Objective, Plan: r.s.plan.Plan, Tree: folders, Document: edited,
-		Steering: slices.Clone(r.s.steering[r.steered:])}
-	r.steered = len(r.s.steering)
-	for _, t := range r.s.tasks {
-		w.Tasks = append(w.Tasks, t.view())
+	w := director.Wake{Objective: r.s.Objective, Plan: r.s.Plan, Tree: folders, Document: edited,
+		Steering: slices.Clone(r.s.Steering[r.steered:])}
+	r.steered = len(r.s.Steering)
+	for _, t := range r.s.Tasks {
+		w.Tasks = append(w.Tasks, taskView(t))
 	}
 	if len(w.Tasks) > 40 {
 		w.Tasks = w.Tasks[len(w.Tasks)-40:]
 	}
-	for _, q := range r.s.questions {
-		if q.answered {
-			w.Answers = append(w.Answers, director.Answer{Question: q.Text, Answer: q.answer, Default: q.byDefault})
+	for _, q := range r.s.Questions {
+		if q.Answered {
+			w.Answers = append(w.Answers, director.Answer{Question: q.Text, Answer: q.Answer, Default: q.ByDefault})
 		}
 	}
 	return w, nil
 }
 
 func (a *directorAPI) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
-	_, err := a.r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: "turn.recorded", Subject: a.r.s.id, Data: &t})
+	_, err := a.r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: "turn.recorded", Subject: a.r.s.ID, Data: &t})
 	return struct{}{}, err
 }
 
@@ -84,7 +85,7 @@ func (a *directorAPI) event(ctx context.Context, _ *http.Request, p director.Pos
 	if err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)
 	}
-	_, err = a.r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: p.Type, Subject: a.r.s.id, Data: data})
+	_, err = a.r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: p.Type, Subject: a.r.s.ID, Data: data})
 	return struct{}{}, err
 }
 
@@ -104,22 +105,27 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 	if err := r.settle(ctx); err != nil {
 		return nil, err
 	}
-	err = r.until(ctx, func(s *story) bool {
+	ended := func(s *story.Run) bool {
 		for _, id := range ids {
-			if t := s.byID[id]; t == nil || !t.ended() || !t.settled {
+			if t := s.Task(id); t == nil || !t.Ended() || !r.settled[id] {
 				return false
 			}
 		}
 		return true
-	})
-	if err != nil {
-		return nil, err
+	}
+	for over := false; !over; {
+		if err := r.until(ctx, func(s *story.Run) bool { over = ended(s); return over || s.Paused }); err != nil {
+			return nil, err
+		}
+		if err := r.unpaused(ctx); err != nil {
+			return nil, err
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out director.Delegated
 	for _, id := range ids {
-		out.Tasks = append(out.Tasks, r.s.byID[id].view())
+		out.Tasks = append(out.Tasks, taskView(r.s.Task(id)))
 	}
 	return out, nil
 }
@@ -130,12 +136,12 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 	defer a.mu.Unlock()
 	r := a.r
 	r.mu.Lock()
-	n := len(r.s.tasks)
+	n := len(r.s.Tasks)
 	r.mu.Unlock()
 	if n+len(d.Tasks) > maxTasks {
 		return nil, fault.New("", fault.Exhausted, "", fmt.Errorf("a run has at most %d tasks and this one has had %d; report what is done", maxTasks, n))
 	}
-	cause := r.s.delegation(d.Call)
+	cause := delegation(r.s, d.Call)
 	var drafts []contract.Draft
 	var ids []string
 	for i, raw := range d.Tasks {
@@ -152,7 +158,7 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 	}
 	crash.At("dispatch.task.requested")
 	for _, id := range ids {
-		r.work(id, nil)
+		r.work(id)
 	}
 	return ids, nil
 }
@@ -168,7 +174,7 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 		return t, &contract.FieldError{Field: "id", Reason: "and version, run, attempt are the host's to give"}
 	}
 	t = t.WithDefaults()
-	t.ID, t.Run = contract.DeriveID(r.s.id, fmt.Sprintf("task:%d", n)), r.s.id
+	t.ID, t.Run = contract.DeriveID(r.s.ID, fmt.Sprintf("task:%d", n)), r.s.ID
 	if err := t.Validate(); err != nil {
 		return t, err
 	}
@@ -222,14 +228,14 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	if in.Call == "" {
 		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "call", Reason: "is required"})
 	}
-	q := contract.Question{ID: r.s.questionID(in.Call), Text: in.Text, Choices: in.Choices, Default: in.Default,
+	q := contract.Question{ID: questionID(r.s, in.Call), Text: in.Text, Choices: in.Choices, Default: in.Default,
 		Deadline: r.d.o.Now().Add(wait).UTC().Format(time.RFC3339)}
 	if err := q.Validate(); err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)
 	}
 	r.mu.Lock()
 	asked := false // before a restart
-	for _, k := range r.s.questions {
+	for _, k := range r.s.Questions {
 		asked = asked || k.ID == q.ID
 	}
 	r.mu.Unlock()
@@ -244,10 +250,10 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 		return nil, err
 	}
 	var got director.Answer
-	answered := func(s *story) bool {
-		for _, k := range s.questions {
-			if k.ID == q.ID && k.answered {
-				got = director.Answer{Question: k.Text, Answer: k.answer, Default: k.byDefault}
+	answered := func(s *story.Run) bool {
+		for _, k := range s.Questions {
+			if k.ID == q.ID && k.Answered {
+				got = director.Answer{Question: k.Text, Answer: k.Answer, Default: k.ByDefault}
 				return true
 			}
 		}
@@ -255,7 +261,7 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	}
 	timed, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if err := r.until(timed, answered); err != nil {
+	if err := r.rest(timed, &r.place, answered); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
+	story "choir.dev/choiros/internal/run"
 )
 
 // Times are the dispatcher's patience. Zero values get the defaults.
@@ -96,13 +96,12 @@ type Dispatcher struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
-	tasks  chan struct{} // a slot per task that may work
-	slots  chan struct{} // a slot per run that may go on
+	tasks  slots // one per task that may work
+	slots  slots // one per run that may go on
 	// publishing is held while the live tree is being changed, so that one
 	// task's publish never meets another's half-way.
 	publishing sync.Mutex
-	approving  sync.Mutex   // held while it is counted who asks, and asked
-	liveOpen   atomic.Int64 // attempts whose live edits are neither published nor inverted
+	approving  sync.Mutex // held while it is counted who asks, and asked
 
 	mu     sync.Mutex
 	runs   map[string]*run
@@ -133,7 +132,7 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.withDefaults()
-	d := &Dispatcher{o: o, log: o.Logger, runs: map[string]*run{}, tasks: make(chan struct{}, o.Parallel), slots: make(chan struct{}, o.Runs)}
+	d := &Dispatcher{o: o, log: o.Logger, runs: map[string]*run{}, tasks: make(slots, o.Parallel), slots: make(slots, o.Runs)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	return d, nil
 }
@@ -186,53 +185,57 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 		// lost on the way from the log.
 		return runID, es[0].Sequence, fault.Wrap(op, d.takeUpOne(ctx, runID, es[0].Sequence))
 	}
-	s := newStory(runID)
-	s.apply(es[0], &payload)
-	if _, err := d.launch(s, nil); err != nil {
+	s := story.New(runID)
+	s.Apply(es[0], &payload)
+	if _, err := d.launch(s); err != nil {
 		return "", 0, fault.Wrap(op, err)
 	}
 	return runID, es[0].Sequence, nil
 }
 
-// launch starts a run's goroutine, once. before runs first in it.
-func (d *Dispatcher) launch(s *story, before func(context.Context, *run)) (*run, error) {
+// launch starts a run's goroutine, once. It goes on from wherever the story stands.
+func (d *Dispatcher) launch(s *story.Run) (*run, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, fault.New("dispatch", fault.Unavailable, "Try again when the computer is awake.", errClosing)
 	}
-	if r := d.runs[s.id]; r != nil {
+	if r := d.runs[s.ID]; r != nil {
 		return r, nil
 	}
 	r := newRun(d, s)
-	d.runs[s.id] = r
+	d.runs[s.ID] = r
 	d.wg.Go(func() {
 		defer r.cancel(nil)
-		d.own(r, before)
+		// The story is followed until the run is let go, also when all are.
+		following, stop := context.WithCancel(context.WithoutCancel(d.ctx))
+		var follow sync.WaitGroup
+		follow.Go(func() { r.follow(following) })
+		d.own(r)
 		r.doc.close()
 		d.mu.Lock()
-		delete(d.runs, s.id)
+		delete(d.runs, s.ID)
 		d.mu.Unlock()
+		stop()
+		follow.Wait()
+		r.unfollowed(fault.New("", fault.NotFound, "Only a run that has not ended can be told something.", errEnded))
+		d.o.Models.Forget(s.ID)
 	})
 	return r, nil
 }
 
 // own is a run's goroutine: it waits for a slot, drives the run, and reports
 // what broke, so that no run stays under way that nobody drives.
-func (d *Dispatcher) own(r *run, before func(context.Context, *run)) {
+func (d *Dispatcher) own(r *run) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.fail(fmt.Errorf("the dispatcher panicked: %v", p))
 		}
 	}()
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	case <-r.ctx.Done():
+	if r.place.take(r.ctx) {
+		defer r.place.give()
 	}
-	if before != nil && r.ctx.Err() == nil {
-		before(r.ctx, r)
-	}
+	r.takeUp(r.ctx)
 	if err := r.drive(); err != nil {
 		r.fail(err)
 	}
@@ -282,13 +285,22 @@ func (d *Dispatcher) Answer(ctx context.Context, user, runID, questionID, answer
 	if err != nil {
 		return 0, err
 	}
+	if _, err := d.caughtUp(ctx); err != nil { // it may have been asked this instant
+		return 0, fault.Wrap(op, err)
+	}
 	seq, err := r.answer(ctx, contract.RoleUser, user, contract.QuestionAnswered{Question: questionID, Answer: answer})
 	return seq, fault.Wrap(op, err)
 }
 
-// Busy reports whether any run is under way.
+// Busy reports whether any run goes on, or is about to. One that waits for its
+// user does not.
 func (d *Dispatcher) Busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.runs) > 0
+	for _, r := range d.runs {
+		if !r.place.rests() {
+			return true
+		}
+	}
+	return false
 }

@@ -8,7 +8,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
-	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -18,28 +17,6 @@ const verifyTries = 2
 
 const maxChanges = 2000
 
-// conclude turns a loop's draft into the attempt's result: what is kept is
-// merged, verified and published, what is not is taken back.
-func (a *attempt) conclude(ctx context.Context, d associate.Draft) (contract.AssociateResult, error) {
-	res := a.draft(d)
-	if d.Status != contract.ResultOK {
-		a.keep = a.task.OnFailure == contract.Keep
-		return res, a.takeBack()
-	}
-	switch a.task.Kind {
-	case contract.KindGit:
-		res.Verification.Reason = "an operation on the history has nothing to check"
-		a.mu.Lock()
-		res.Head = a.head
-		a.mu.Unlock()
-		return res, nil
-	case contract.KindInspect:
-		res.Verification.Reason = "a task that only reads has nothing to check"
-		return res, nil
-	}
-	return a.accept(ctx, res)
-}
-
 // draft is the result as far as the loop may say it.
 func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	a.mu.Lock()
@@ -47,6 +24,9 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	u := d.Usage
 	if u.Validate() != nil {
 		u = contract.Usage{}
+	}
+	if m := a.metered(); m.TokensIn+m.TokensOut > 0 || m.CostUSD > 0 {
+		u = m // what the host counted goes before what the loop says
 	}
 	u.ToolCalls, u.WallMS = a.calls, max(0, a.r.d.o.Now().Sub(a.began).Milliseconds())
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Status: d.Status,
@@ -60,66 +40,23 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	default:
 		res.Status = contract.ResultFailed
 	}
-	if res.Status != contract.ResultOK {
+	switch {
+	case res.Status != contract.ResultOK:
 		res.Verification.Reason = "the task did not succeed"
+	case a.task.Kind == contract.KindGit:
+		res.Verification.Reason = "an operation on the history has nothing to check"
+		res.Head = a.head
+	case a.task.Kind == contract.KindInspect:
+		res.Verification.Reason = "a task that only reads has nothing to check"
 	}
 	return res
 }
 
-// accept merges, verifies and publishes what the task left in its overlay.
-func (a *attempt) accept(ctx context.Context, res contract.AssociateResult) (contract.AssociateResult, error) {
-	summary := res.Summary
-	for try := 1; ; try++ {
-		m, err := a.merge(ctx)
-		if err != nil {
-			return res, err
-		}
-		if len(m.Changes) == 0 {
-			res.Verification.Reason = "nothing was changed"
-			return res, a.takeBack()
-		}
-		if err := a.describe(ctx, &res, m); err != nil {
-			return res, err
-		}
-		crash.At("dispatch.task.merged")
-		if try <= verifyTries {
-			res.Verification = a.verify(ctx, &m)
-		} else {
-			res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Tree: m.Tree, Checks: res.Verification.Checks,
-				Reason: fmt.Sprintf("files that it depends on were changed by others during each of %d verifications, so what was published is not what was verified", verifyTries)}
-		}
-		if ctx.Err() != nil {
-			return res, context.Cause(ctx)
-		}
-		if err := a.verified(ctx, res.Verification); err != nil {
-			return res, err
-		}
-		if res.Verification.Status == contract.VerificationFail {
-			res.Status = contract.ResultFailed
-			res.Summary = "Verification failed, so nothing was published. " + summary + checked(res.Verification)
-			a.keep = a.task.OnFailure == contract.Keep
-			return res, a.takeBack()
-		}
-		res.Summary = clipText(summary+checked(res.Verification), 28<<10)
-		crash.At("dispatch.task.verified")
-		p, err := a.publish(ctx, m, res.Verification.Status, try > verifyTries)
-		if fault.Is(err, fault.Conflict) && try <= verifyTries {
-			continue
-		}
-		if err != nil {
-			return res, err
-		}
-		crash.At("dispatch.task.published")
-		res.Head = p.Checkpoint
-		if len(p.Conflicts) > 0 {
-			list := strings.Join(p.Conflicts, ", ")
-			res.Summary = clipText(fmt.Sprintf("%s\n\nChanged by the user meanwhile, so kept as the user has them: %s", res.Summary, list), 30<<10)
-		}
-		if len(p.Proposed) > 0 {
-			res.Summary = clipText(fmt.Sprintf("%s\n\nWaiting for the user as proposals: %s", res.Summary, strings.Join(p.Proposed, ", ")), 30<<10)
-		}
-		return res, a.artifacts(ctx, &res)
-	}
+// metered is what the attempt's model calls consumed, as the log says.
+func (a *attempt) metered() contract.Usage {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	return a.r.s.Task(a.ref.Task).Metered
 }
 
 func (a *attempt) merge(ctx context.Context) (Merged, error) {
@@ -131,25 +68,45 @@ func (a *attempt) merge(ctx context.Context) (Merged, error) {
 func (a *attempt) publish(ctx context.Context, m Merged, v contract.VerificationStatus, force bool) (Published, error) {
 	a.r.d.publishing.Lock()
 	defer a.r.d.publishing.Unlock()
-	mine := int64(0)
-	if a.live {
-		mine = 1
+	others, err := a.r.d.liveElsewhere(ctx, a.ref)
+	if err != nil {
+		return Published{}, err
 	}
-	if a.r.d.liveOpen.Load() > mine {
+	if others {
 		// Another task's edits are in the live tree, unverified.
 		v = contract.VerificationUnknown
 	}
-	p, err := a.r.d.o.Workspace.Publish(ctx, a.overlay, m, v, force)
-	if err == nil {
-		a.notLive()
-	}
-	return p, err
+	return a.r.d.o.Workspace.Publish(ctx, a.overlay, m, v, force)
 }
 
-func (a *attempt) verified(ctx context.Context, v contract.Verification) error {
-	_, err := a.r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "verification.finished", Subject: a.ref.Task, Task: a.ref.Task,
-		Data: &contract.VerificationFinished{Attempt: a.ref.Attempt, Verification: v}})
-	return err
+// liveElsewhere says whether another attempt has edits in the live tree that
+// are neither published nor taken back. The log says so.
+func (d *Dispatcher) liveElsewhere(ctx context.Context, but TaskRef) (bool, error) {
+	runs, err := d.caughtUp(ctx)
+	if err != nil {
+		return false, err
+	}
+	live := false
+	for _, r := range runs {
+		r.mu.Lock()
+		for _, t := range r.s.Tasks {
+			live = live || t.Now.Live && t.Request.ID != but.Task
+		}
+		r.mu.Unlock()
+	}
+	return live, nil
+}
+
+// kept says what of a publish is not as the task wanted it.
+func kept(p Published) string {
+	var out string
+	if len(p.Conflicts) > 0 {
+		out += "\n\nChanged by the user meanwhile, so kept as the user has them: " + strings.Join(p.Conflicts, ", ")
+	}
+	if len(p.Proposed) > 0 {
+		out += "\n\nWaiting for the user as proposals: " + strings.Join(p.Proposed, ", ")
+	}
+	return out
 }
 
 // describe puts what changed into the result.
@@ -168,22 +125,27 @@ func (a *attempt) describe(ctx context.Context, res *contract.AssociateResult, m
 	return fault.Wrap("dispatch.diff", err)
 }
 
-// artifacts keeps the files the task's sender wants as blobs.
-func (a *attempt) artifacts(ctx context.Context, res *contract.AssociateResult) error {
+// artifacts keeps the files the task's sender wants as blobs. The work is
+// published: one that can't be kept is named, and changes nothing else.
+func (a *attempt) artifacts(ctx context.Context, res *contract.AssociateResult) {
 	for _, p := range a.task.Want.Artifacts {
-		f, err := a.r.d.o.Workspace.Artifact(ctx, res.Head, p)
-		if fault.Is(err, fault.NotFound) {
+		kept, err := a.artifact(ctx, res.Head, p)
+		switch {
+		case fault.Is(err, fault.NotFound):
 			res.Summary += fmt.Sprintf("\n\nThe wanted artifact %s is not there.", oneLine(p, 200))
-			continue
+		case err != nil:
+			res.Summary += fmt.Sprintf("\n\nThe wanted artifact %s could not be kept: %s", oneLine(p, 200), oneLine(fault.Text(err), 300))
+		default:
+			res.Artifacts = append(res.Artifacts, kept)
 		}
-		if err != nil {
-			return err
-		}
-		ref, size, err := a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return fault.Wrap("dispatch.artifact", err)
-		}
-		res.Artifacts = append(res.Artifacts, contract.Artifact{Path: p, Ref: ref, Size: size})
 	}
-	return nil
+}
+
+func (a *attempt) artifact(ctx context.Context, commit, p string) (contract.Artifact, error) {
+	f, err := a.r.d.o.Workspace.Artifact(ctx, commit, p)
+	if err != nil {
+		return contract.Artifact{}, err
+	}
+	ref, size, err := a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, f)
+	return contract.Artifact{Path: p, Ref: ref, Size: size}, errors.Join(err, f.Close())
 }

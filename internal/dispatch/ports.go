@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"io"
+	"iter"
 	"net/http"
 
 	"choir.dev/choiros/contract"
@@ -13,6 +14,9 @@ import (
 type Log interface {
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error)
+	// Follow yields what is behind a sequence in the log's order, and waits for
+	// more until ctx ends.
+	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 	Payload(ctx context.Context, e contract.Event) (contract.Payload, error)
 	Last() uint64
 }
@@ -182,6 +186,8 @@ type ModelScope struct {
 type Models interface {
 	// Handler serves POST /model/turns for the scope.
 	Handler(s ModelScope) http.Handler
+	// Forget drops what is kept of a run that has ended.
+	Forget(run string)
 	// Resolve names what a role would use; fault.Missing when there is no model.
 	Resolve(ctx context.Context, role contract.Role, model string) (provider, name string, err error)
 }

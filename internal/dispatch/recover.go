@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	story "choir.dev/choiros/internal/run"
 )
 
 // page is how many events Recover reads at once.
@@ -37,7 +38,7 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 		return fault.Wrap(op, err)
 	}
 	for _, s := range open {
-		if _, err := d.launch(s, d.takeUp); err != nil {
+		if _, err := d.launch(s); err != nil {
 			return fault.Wrap(op, err)
 		}
 	}
@@ -46,8 +47,8 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 
 // unended folds the runs that begin after a sequence and have not ended, in
 // their order.
-func (d *Dispatcher) unended(ctx context.Context, after uint64) ([]*story, error) {
-	open := map[string]*story{}
+func (d *Dispatcher) unended(ctx context.Context, after uint64) ([]*story.Run, error) {
+	open := map[string]*story.Run{}
 	var order []string
 	for last := d.o.Log.Last(); after < last; {
 		events, err := d.o.Log.Read(ctx, after, page)
@@ -67,7 +68,7 @@ func (d *Dispatcher) unended(ctx context.Context, after uint64) ([]*story, error
 				if e.Type != "prompt.submitted" {
 					continue // of a run that began before the first unfinished one
 				}
-				s = newStory(e.Run)
+				s = story.New(e.Run)
 				open[e.Run] = s
 				order = append(order, e.Run)
 			}
@@ -78,13 +79,13 @@ func (d *Dispatcher) unended(ctx context.Context, after uint64) ([]*story, error
 				}
 				return nil, fmt.Errorf("event %d: %w", e.Sequence, err)
 			}
-			s.apply(e, p)
-			if s.report != nil {
+			s.Apply(e, p)
+			if s.Report != nil {
 				delete(open, e.Run)
 			}
 		}
 	}
-	var out []*story
+	var out []*story.Run
 	for _, id := range order {
 		if s := open[id]; s != nil {
 			out = append(out, s)
@@ -112,22 +113,23 @@ func (d *Dispatcher) takeUpOne(ctx context.Context, runID string, sequence uint6
 		return err
 	}
 	for _, s := range open {
-		if s.id == runID {
-			_, err = d.launch(s, d.takeUp)
+		if s.ID == runID {
+			_, err = d.launch(s)
 		}
 	}
 	return err
 }
 
 // takeUp goes on with the tasks of a run that were under way, and waits for
-// them: its Director then reads what came of them.
-func (d *Dispatcher) takeUp(ctx context.Context, r *run) {
+// them: its Director then reads what came of them. What is to be done with an
+// attempt its state alone says.
+func (r *run) takeUp(ctx context.Context) {
 	r.mu.Lock()
 	r.steered = 0 // what was said is said again to the new Director
-	var todo, over []*taskStory
-	for _, t := range r.s.tasks {
-		if t.ended() && !r.again(t) {
-			t.settled = true
+	var todo, over []*story.Task
+	for _, t := range r.s.Tasks {
+		if t.Ended() && !(t.Now.Again && t.Now.Number < maxAttempts) {
+			r.settled[t.Request.ID] = true
 			over = append(over, t)
 			continue
 		}
@@ -135,89 +137,24 @@ func (d *Dispatcher) takeUp(ctx context.Context, r *run) {
 	}
 	r.mu.Unlock()
 	for _, t := range over {
-		d.sweep(ctx, r, t)
+		// An overlay that a death between a result and its removal left.
+		if a := r.at(t.Request.ID, max(t.Now.Number, 1)); t.Now.Starts > 0 {
+			a.now = t.Now
+			a.discard()
+		}
 	}
 	for _, t := range todo {
-		r.work(t.task.ID, func() (bool, error) { return r.prepare(ctx, t) })
+		r.work(t.Request.ID)
 	}
-	err := r.until(ctx, func(*story) bool {
+	err := r.until(ctx, func(*story.Run) bool {
 		for _, t := range todo {
-			if !t.settled {
+			if !r.settled[t.Request.ID] {
 				return false
 			}
 		}
 		return true
 	})
 	if err != nil && !errors.Is(err, errClosing) && !errors.Is(err, errCancelled) {
-		d.log.Warn("waiting for the tasks of a run that is taken up", "run", r.s.id, "error", err)
+		r.d.log.Warn("waiting for the tasks of a run that is taken up", "run", r.s.ID, "error", err)
 	}
-}
-
-// sweep drops the overlay that a death between a task's result and its removal
-// left behind.
-func (d *Dispatcher) sweep(ctx context.Context, r *run, t *taskStory) {
-	if t.task.Kind == contract.KindGit || t.attempt == 0 {
-		return
-	}
-	o, err := d.o.Workspace.Reopen(ctx, TaskRef{Run: r.s.id, Task: t.task.ID, Attempt: t.attempt}, t.base)
-	if err == nil {
-		err = d.o.Workspace.Drop(ctx, o, false)
-	}
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		d.log.Warn("the overlay of an ended task could not be removed; it takes up space", "task", t.task.ID, "error", err)
-	}
-}
-
-// again reports whether the newest result is only that the attempt was
-// interrupted, with the next attempt not yet begun. mu is held.
-func (r *run) again(t *taskStory) bool {
-	return t.last.Status == contract.ResultFailed && t.last.Summary == interrupted && t.last.Attempt < maxAttempts
-}
-
-const interrupted = "the computer restarted while this attempt was under way"
-
-// prepare clears up after the attempt that a restart interrupted, and says
-// whether it can be resumed.
-func (r *run) prepare(ctx context.Context, t *taskStory) (resume bool, err error) {
-	r.mu.Lock()
-	n, starts, base, live, ended := t.attempt, t.starts, t.base, t.live, t.ended()
-	kind := t.task.Kind
-	r.mu.Unlock()
-	if n == 0 || ended {
-		return false, nil // not begun, or already given up
-	}
-	ws := r.d.o.Workspace
-	ref := TaskRef{Run: r.s.id, Task: t.task.ID, Attempt: n}
-	if kind == contract.KindAgent && starts < maxStarts {
-		if _, err := ws.Reopen(ctx, ref, base); err == nil {
-			return true, nil
-		} else if fault.Is(err, fault.InUse) {
-			return false, fmt.Errorf("a box of the earlier process still holds the task's tree: %w", err)
-		}
-	}
-	// Not resumable: what it showed live is taken back, the tree dropped, and
-	// the attempt has its one result.
-	if kind != contract.KindGit {
-		o, err := ws.Reopen(ctx, ref, base)
-		switch {
-		case fault.Is(err, fault.NotFound):
-		case err != nil:
-			return false, err
-		default:
-			a := &attempt{r: r, ref: ref, overlay: o, live: live}
-			if live {
-				r.d.liveOpen.Add(1)
-			}
-			if err := a.undo(); err != nil {
-				return false, err
-			}
-		}
-	}
-	if err := r.finished(t.task.ID, n, r.broken(t.task.ID, n, contract.ResultFailed, errors.New(interrupted))); err != nil {
-		return false, err
-	}
-	if n >= maxAttempts {
-		return false, fmt.Errorf("interrupted by a restart in attempt %d of %d", n, maxAttempts)
-	}
-	return false, nil
 }

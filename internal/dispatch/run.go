@@ -14,49 +14,57 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/fault"
+	story "choir.dev/choiros/internal/run"
 )
 
-// run is one run under way. Its story is guarded by mu; changed is closed and
-// replaced whenever the story grows.
+// run is one run under way. Its story is guarded by mu and grows by what follow
+// reads from the log, in the log's order; changed is closed and replaced
+// whenever it does.
 type run struct {
 	d      *Dispatcher
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	doc    *paper
 	tasks  sync.WaitGroup // goroutines that work on tasks
+	place  hold           // among the runs that go on
 
 	mu        sync.Mutex
-	s         *story
+	s         *story.Run
 	changed   chan struct{}
-	steered   int           // how many of s.steering the Director has seen
-	idle      time.Duration // paused, or waiting for the user
-	idleSince time.Time     // zero when it is not
-	asking    int           // questions the Director waits for
-	ended     bool          // no task may begin any more
+	steered   int              // how many of s.Steering the Director has seen
+	idle      time.Duration    // paused, or waiting for the user
+	idleSince time.Time        // zero when it is not
+	asking    int              // questions the Director waits for
+	ended     bool             // no task may begin any more
+	settled   map[string]bool  // tasks that nobody works on any more
+	seen      uint64           // up to where the log was looked at
+	places    map[string]*hold // of its tasks
+	unread    error            // the story does not grow any more
 }
 
-func newRun(d *Dispatcher, s *story) *run {
-	r := &run{d: d, s: s, changed: make(chan struct{})}
+func newRun(d *Dispatcher, s *story.Run) *run {
+	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*hold{}, place: hold{slots: d.slots}}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.doc = newPaper(r)
-	if s.cancelled {
+	if s.Cancelled {
 		r.cancel(errCancelled)
 	}
-	if s.paused {
+	if s.Paused {
 		r.idleSince = d.o.Now()
 	}
 	return r
 }
 
-// append stores events of this run and folds them into its story.
+// append stores events of this run. When it returns, they are in its story, and
+// so is everything that the log has before them.
 func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	for i := range drafts {
-		drafts[i].Run = r.s.id
+		drafts[i].Run = r.s.ID
 		if drafts[i].Correlation == "" {
-			drafts[i].Correlation = r.s.correlation
+			drafts[i].Correlation = r.s.Correlation
 		}
 		if drafts[i].User == "" {
-			drafts[i].User = r.s.user
+			drafts[i].User = r.s.User
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -71,19 +79,19 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	for i, e := range es {
-		r.s.apply(e, pointer(drafts[i].Data))
+	last := uint64(0)
+	for _, e := range es {
+		last = max(last, e.Sequence)
 	}
-	r.touch()
-	r.mu.Unlock()
-	r.doc.dirty()
+	if err := r.until(ctx, func(s *story.Run) bool { return s.Last >= last }); err != nil {
+		return nil, err
+	}
 	return es, nil
 }
 
 // touch wakes whoever waits for the story to grow. mu is held.
 func (r *run) touch() {
-	waits := r.s.paused || r.asking > 0
+	waits := r.s.Paused || r.asking > 0
 	switch {
 	case waits && r.idleSince.IsZero():
 		r.idleSince = r.d.o.Now()
@@ -106,13 +114,16 @@ func (r *run) waited() time.Duration {
 }
 
 // until waits for cond, which is called with mu held.
-func (r *run) until(ctx context.Context, cond func(*story) bool) error {
+func (r *run) until(ctx context.Context, cond func(*story.Run) bool) error {
 	for {
 		r.mu.Lock()
-		ok, ch := cond(r.s), r.changed
+		ok, ch, unread := cond(r.s), r.changed, r.unread
 		r.mu.Unlock()
-		if ok {
+		switch {
+		case ok:
 			return nil
+		case unread != nil:
+			return unread
 		}
 		select {
 		case <-ch:
@@ -122,8 +133,25 @@ func (r *run) until(ctx context.Context, cond func(*story) bool) error {
 	}
 }
 
+// unpaused waits while the run is paused, without its place among those that
+// go on.
+func (r *run) unpaused(ctx context.Context) error {
+	return r.rest(ctx, &r.place, func(s *story.Run) bool { return !s.Paused })
+}
+
+// rest is until without a place.
+func (r *run) rest(ctx context.Context, place *hold, cond func(*story.Run) bool) error {
+	r.mu.Lock()
+	ok := cond(r.s)
+	r.mu.Unlock()
+	if ok {
+		return nil
+	}
+	return place.rest(r.ctx, func() error { return r.until(ctx, cond) })
+}
+
 func (r *run) said(ctx context.Context, user, eventType string, p contract.Payload) (uint64, error) {
-	es, err := r.append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Subject: r.s.id, Data: p})
+	es, err := r.append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Subject: r.s.ID, Data: p})
 	if err != nil {
 		return 0, err
 	}
@@ -133,7 +161,7 @@ func (r *run) said(ctx context.Context, user, eventType string, p contract.Paylo
 func (r *run) answer(ctx context.Context, role contract.Role, user string, a contract.QuestionAnswered) (uint64, error) {
 	r.mu.Lock()
 	known := false
-	for _, q := range r.s.questions {
+	for _, q := range r.s.Questions {
 		known = known || q.ID == a.Question
 	}
 	r.mu.Unlock()
@@ -152,12 +180,12 @@ func (r *run) answer(ctx context.Context, role contract.Role, user string, a con
 // move appends run.moved when the status changes.
 func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) error {
 	r.mu.Lock()
-	same := r.s.status == to
+	same := r.s.Status == to
 	r.mu.Unlock()
 	if same {
 		return nil
 	}
-	_, err := r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "run.moved", Subject: r.s.id, Data: &contract.RunMoved{Status: to, Reason: reason}})
+	_, err := r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "run.moved", Subject: r.s.ID, Data: &contract.RunMoved{Status: to, Reason: reason}})
 	return err
 }
 
@@ -165,12 +193,12 @@ func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) er
 func (r *run) settle(ctx context.Context) error {
 	r.mu.Lock()
 	to := contract.RunPlanning
-	for _, t := range r.s.tasks {
-		if !t.ended() {
+	for _, t := range r.s.Tasks {
+		if !t.Ended() {
 			to = contract.RunWorking
 		}
 	}
-	if r.s.paused || r.asking > 0 {
+	if r.s.Paused || r.asking > 0 {
 		to = contract.RunWaiting
 	}
 	r.mu.Unlock()
@@ -179,7 +207,7 @@ func (r *run) settle(ctx context.Context) error {
 
 // drive takes the run from where its story stands to its report.
 func (r *run) drive() error {
-	if r.s.report != nil {
+	if r.s.Report != nil {
 		return nil
 	}
 	if r.ctx.Err() == nil {
@@ -197,7 +225,7 @@ func (r *run) drive() error {
 		if opening >= maxOpenings || fault.Is(err, fault.Missing) {
 			return fmt.Errorf("the Director's box failed %d times: %w", opening, err)
 		}
-		r.d.log.Warn("a Director's box failed; opening another", "run", r.s.id, "error", err)
+		r.d.log.Warn("a Director's box failed; opening another", "run", r.s.ID, "error", err)
 	}
 	if errors.Is(context.Cause(r.ctx), errClosing) {
 		r.endTasks()
@@ -224,13 +252,13 @@ var errEnded = errors.New("the run has ended")
 
 // open starts the run in the log and makes its document.
 func (r *run) open() error {
-	if r.s.started == nil {
-		provider, model, err := r.d.o.Models.Resolve(r.ctx, contract.RoleDirector, r.s.prompt.Model)
+	if !r.s.Started {
+		provider, model, err := r.d.o.Models.Resolve(r.ctx, contract.RoleDirector, r.s.Prompt.Model)
 		if err != nil {
 			return err
 		}
-		_, err = r.append(r.ctx, contract.Draft{ID: contract.DeriveID(r.s.id, "started"), Role: contract.RoleSystem, Type: "run.started",
-			Subject: r.s.id, Causation: r.s.cause, Data: &contract.RunStarted{Document: r.s.document, Provider: provider, Model: model}})
+		_, err = r.append(r.ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "started"), Role: contract.RoleSystem, Type: "run.started",
+			Subject: r.s.ID, Causation: r.s.Cause, Data: &contract.RunStarted{Document: r.s.DocumentID(), Provider: provider, Model: model}})
 		if err != nil {
 			return err
 		}
@@ -247,35 +275,38 @@ func (r *run) direct() (director.Report, error) {
 	defer cancel(nil)
 	// Tasks that a Director before this one began end first: it then reads in
 	// its context what came of them.
-	err := r.until(ctx, func(s *story) bool {
-		for _, t := range s.tasks {
-			if !t.settled {
+	err := r.until(ctx, func(s *story.Run) bool {
+		for _, t := range s.Tasks {
+			if !r.settled[t.Request.ID] {
 				return false
 			}
 		}
-		return !s.paused
+		return true
 	})
+	if err == nil {
+		err = r.unpaused(ctx)
+	}
 	if err != nil {
 		return director.Report{}, err
 	}
 	api, requests := &directorAPI{r: r}, newGate(ctx)
-	box, err := r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.id, Handler: requests.guard(api.handler())})
+	box, err := r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.ID, Handler: requests.guard(api.handler())})
 	if err != nil {
 		requests.end()
 		return director.Report{}, err
 	}
 	defer requests.shut(func() { r.kill(box) })
 	r.mu.Lock()
-	m := director.Message{Run: r.s.id, Prompt: r.s.prompt.Text, Model: r.s.prompt.Model, Budget: r.budget(),
-		MaxTurns: r.d.o.Turns, Turns: r.s.resumable(), Beat: int(r.d.o.Times.Beat / time.Millisecond)}
+	m := director.Message{Run: r.s.ID, Prompt: r.s.Prompt.Text, Model: r.s.Prompt.Model, Budget: r.budget(),
+		MaxTurns: r.d.o.Turns, Turns: resumableRun(r.s), Beat: int(r.d.o.Times.Beat / time.Millisecond)}
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
 	r.mu.Unlock()
 	wall := time.Duration(m.Budget.WallS) * time.Second
 	began := r.d.o.Now()
-	if !r.s.began.IsZero() {
-		began = r.s.began
+	if !r.s.Began.IsZero() {
+		began = r.s.Began
 	}
 	over := func() error {
 		if used := r.d.o.Now().Sub(began) - r.waited(); used > wall {
@@ -293,7 +324,7 @@ func (r *run) direct() (director.Report, error) {
 // kill ends a box; it must never leave one behind, so a failure is loud.
 func (r *run) kill(b Box) {
 	if err := b.Kill(); err != nil {
-		r.d.log.Error("a box could not be ended", "box", b.ID(), "run", r.s.id, "error", err)
+		r.d.log.Error("a box could not be ended", "box", b.ID(), "run", r.s.ID, "error", err)
 	}
 }
 
@@ -309,7 +340,7 @@ func (r *run) fail(err error) {
 		summary += ". " + h
 	}
 	if ferr := r.finish(director.Report{Status: contract.RunFailed, Summary: summary, Detail: err.Error()}); ferr != nil {
-		r.d.log.Error("a run's end could not be recorded; it is recovered at the next start", "run", r.s.id, "error", ferr, "because", err)
+		r.d.log.Error("a run's end could not be recorded; it is recovered at the next start", "run", r.s.ID, "error", ferr, "because", err)
 	}
 }
 
@@ -319,9 +350,9 @@ func (r *run) finish(rep director.Report) error {
 	defer cancel()
 	r.mu.Lock()
 	var left []string
-	for _, t := range r.s.tasks {
-		if !t.ended() {
-			left = append(left, t.task.ID)
+	for _, t := range r.s.Tasks {
+		if !t.Ended() {
+			left = append(left, t.Request.ID)
 		}
 	}
 	r.mu.Unlock()
@@ -332,9 +363,9 @@ func (r *run) finish(rep director.Report) error {
 		return err
 	}
 	r.mu.Lock()
-	ok, verified, why := r.s.verdict()
-	p := &contract.RunReported{Status: rep.Status, Summary: clipText(rep.Summary, 16<<10), Document: r.s.document,
-		Checkpoint: r.s.checkpoint(), Verified: verified, Usage: r.spent(rep)}
+	ok, verified, why := verdict(r.s)
+	p := &contract.RunReported{Status: rep.Status, Summary: clipText(rep.Summary, 16<<10), Document: r.s.DocumentID(),
+		Checkpoint: r.s.NewestCheckpoint(), Verified: verified, Usage: r.spent(rep)}
 	r.mu.Unlock()
 	if !p.Status.Ended() {
 		p.Status = contract.RunFailed
@@ -354,7 +385,7 @@ func (r *run) finish(rep director.Report) error {
 		p.Summary = string(p.Status)
 	}
 	r.doc.finish(ctx, p)
-	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.s.id, "reported"), Role: contract.RoleSystem, Type: "run.reported", Subject: r.s.id, Data: p})
+	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "reported"), Role: contract.RoleSystem, Type: "run.reported", Subject: r.s.ID, Data: p})
 	if err != nil {
 		return err
 	}
@@ -366,22 +397,27 @@ func (r *run) finish(rep director.Report) error {
 	if err != nil {
 		return err
 	}
-	if err := r.d.o.Publish(ctx, contract.SubjectResult(r.d.o.CID, r.s.id), data); err != nil {
-		r.d.log.Warn("a run's result could not be sent; it is in the log", "run", r.s.id, "error", err)
+	if err := r.d.o.Publish(ctx, contract.SubjectResult(r.d.o.CID, r.s.ID), data); err != nil {
+		r.d.log.Warn("a run's result could not be sent; it is in the log", "run", r.s.ID, "error", err)
 	}
 	return nil
 }
 
-// spent is what the run used: metered where the log says, else as the loops
-// counted. mu is held.
+// spent is what the run used: tokens and cost of every model call, as the log
+// says that they were metered, and as the loops counted them only where nothing
+// was; the calls of the Director and of every attempt; the time from the prompt
+// on. mu is held.
 func (r *run) spent(rep director.Report) contract.Usage {
 	u := rep.Usage
-	for _, t := range r.s.tasks {
-		for _, res := range t.results {
+	for _, t := range r.s.Tasks {
+		for _, res := range t.Results {
 			u = u.Add(res.Usage)
 		}
 	}
-	u.WallMS = max(0, r.d.o.Now().Sub(r.s.began).Milliseconds())
+	if m := r.s.Metered; m.TokensIn+m.TokensOut > 0 || m.CostUSD > 0 {
+		u.TokensIn, u.TokensOut, u.CostUSD = m.TokensIn, m.TokensOut, m.CostUSD
+	}
+	u.WallMS = max(0, r.d.o.Now().Sub(r.s.Began).Milliseconds())
 	return u
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
+	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/supervise"
 )
 
@@ -28,8 +29,8 @@ const maxEdited = 8 << 10
 
 func newPaper(r *run) *paper { return &paper{r: r, due: make(chan struct{}, 1)} }
 
-func paperPath(s *story) string {
-	return "artifacts/runs/" + s.began.UTC().Format("2006-01-02") + "-" + s.id[len(s.id)-8:] + ".md"
+func paperPath(s *story.Run) string {
+	return "artifacts/runs/" + s.Began.UTC().Format("2006-01-02") + "-" + s.ID[len(s.ID)-8:] + ".md"
 }
 
 // create makes the document, or takes up the one that is there, and starts to
@@ -37,9 +38,9 @@ func paperPath(s *story) string {
 func (p *paper) create(ctx context.Context) error {
 	p.r.mu.Lock()
 	s := p.r.s
-	title, path, view := document.RunTitle(s.prompt.Text), paperPath(s), s.view()
+	title, path, view := document.RunTitle(s.Prompt.Text), paperPath(s), runView(s)
 	p.r.mu.Unlock()
-	if err := p.r.d.o.Documents.StartRun(ctx, s.document, s.id, title, path, view); err != nil {
+	if err := p.r.d.o.Documents.StartRun(ctx, s.DocumentID(), s.ID, title, path, view); err != nil {
 		return err
 	}
 	if p.stop == nil {
@@ -74,16 +75,16 @@ func (p *paper) follow(ctx context.Context) {
 		case <-t.C:
 		}
 		p.r.mu.Lock()
-		view := p.r.s.view()
+		view := runView(p.r.s)
 		p.r.mu.Unlock()
 		if err := supervise.Safely(func() error { return p.write(ctx, view) }); err != nil && ctx.Err() == nil {
-			p.r.d.log.Warn("a run's document could not be revised; it is tried again with the next event", "run", p.r.s.id, "error", err, "stack", supervise.Stack(err))
+			p.r.d.log.Warn("a run's document could not be revised; it is tried again with the next event", "run", p.r.s.ID, "error", err, "stack", supervise.Stack(err))
 		}
 	}
 }
 
 func (p *paper) write(ctx context.Context, v document.RunView) error {
-	return p.r.d.o.Documents.UpdateRun(ctx, p.r.s.document, p.r.s.id, v)
+	return p.r.d.o.Documents.UpdateRun(ctx, p.r.s.DocumentID(), p.r.s.ID, v)
 }
 
 // close ends following the run.
@@ -103,12 +104,12 @@ func (p *paper) finish(ctx context.Context, rep *contract.RunReported) {
 	}
 	p.close()
 	p.r.mu.Lock()
-	view := p.r.s.view()
+	view := runView(p.r.s)
 	p.r.mu.Unlock()
 	view.Status, view.Report, view.Usage = rep.Status, rep, rep.Usage
 	view.Elapsed = time.Duration(rep.Usage.WallMS) * time.Millisecond
 	if err := p.write(ctx, view); err != nil {
-		p.r.d.log.Warn("the last revision of a run's document could not be written; the log has what it would say", "run", p.r.s.id, "error", err)
+		p.r.d.log.Warn("the last revision of a run's document could not be written; the log has what it would say", "run", p.r.s.ID, "error", err)
 	}
 }
 
@@ -117,7 +118,7 @@ func (p *paper) edited(ctx context.Context) string {
 	if p.stop == nil {
 		return ""
 	}
-	got, err := p.r.d.o.Documents.Get(ctx, p.r.s.document)
+	got, err := p.r.d.o.Documents.Get(ctx, p.r.s.DocumentID())
 	if err != nil {
 		return "" // the Director can go on without; the next wake tries again
 	}
@@ -126,26 +127,26 @@ func (p *paper) edited(ctx context.Context) string {
 
 // view is the run as its document shows it. What a task costs is added when an
 // attempt ends: a revision for each of its turns would say nothing else.
-func (s *story) view() document.RunView {
-	v := document.RunView{Prompt: s.prompt.Text, Objective: s.plan.Objective, Status: s.status, Plan: s.plan.Plan, Report: s.report}
-	for _, t := range s.turns {
+func runView(s *story.Run) document.RunView {
+	v := document.RunView{Prompt: s.Prompt.Text, Objective: s.Objective, Status: s.Status, Plan: s.Plan, Report: s.Report}
+	for _, t := range s.Turns {
 		v.Usage = v.Usage.Add(t.Usage)
 	}
-	for _, t := range s.tasks {
-		task := document.TaskView{ID: t.task.ID, Goal: title(t.task.Goal), Kind: t.task.Kind, Status: "requested", Attempt: t.attempt}
+	for _, t := range s.Tasks {
+		task := document.TaskView{ID: t.Request.ID, Goal: title(t.Request.Goal), Kind: t.Request.Kind, Status: "requested", Attempt: t.Now.Number}
 		switch {
-		case t.ended():
-			task.Status, task.Attempt, task.Result = string(t.last.Status), t.last.Attempt, t.last
-		case t.attempt > 0:
+		case t.Ended():
+			task.Status, task.Attempt, task.Result = string(t.Newest.Status), t.Newest.Attempt, t.Newest
+		case t.Now.Number > 0:
 			task.Status = "running"
 		}
-		for _, r := range t.results {
+		for _, r := range t.Results {
 			v.Usage = v.Usage.Add(r.Usage)
 		}
 		v.Tasks = append(v.Tasks, task)
 	}
-	for _, q := range s.questions {
-		v.Questions = append(v.Questions, document.QuestionView{Question: q.Question, Answered: q.answered, Answer: q.answer, ByDefault: q.byDefault})
+	for _, q := range s.Questions {
+		v.Questions = append(v.Questions, document.QuestionView{Question: q.Question, Answered: q.Answered, Answer: q.Answer, ByDefault: q.ByDefault})
 	}
 	return v
 }

@@ -391,9 +391,11 @@ type script struct {
 	director  func(n int, req contract.TurnRequest) []contract.Part
 	associate func(n int, req contract.TurnRequest) []contract.Part
 	seen      []contract.TurnRequest
+	forgotten sync.Map
 	gate      func(role contract.Role, n int) // called before an answer
 }
 
+func (s *script) Forget(run string) { s.forgotten.Store(run, true) }
 func (s *script) Resolve(context.Context, contract.Role, string) (string, string, error) {
 	return "script", "one", nil
 }

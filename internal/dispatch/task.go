@@ -13,13 +13,14 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
+	machine "choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 )
 
-// work starts the goroutine that takes a task to its last result. resume goes
-// on with the newest attempt instead of starting one.
-func (r *run) work(id string, before func() (resume bool, err error)) {
+// work starts the goroutine that takes a task to its last result, from
+// wherever its attempts stand.
+func (r *run) work(id string) {
 	r.mu.Lock()
 	if r.ended {
 		r.mu.Unlock()
@@ -34,67 +35,53 @@ func (r *run) work(id string, before func() (resume bool, err error)) {
 				r.abandon(id, fmt.Errorf("the dispatcher panicked: %v", p))
 			}
 			r.mu.Lock()
-			r.s.byID[id].settled = true
+			r.settled[id] = true
 			r.touch()
 			r.mu.Unlock()
 		}()
-		select {
-		case r.d.tasks <- struct{}{}:
-			defer func() { <-r.d.tasks }()
-		case <-r.ctx.Done():
+		place := &hold{slots: r.d.tasks}
+		r.mu.Lock()
+		r.places[id] = place
+		r.mu.Unlock()
+		if place.take(r.ctx) {
+			defer place.give()
 		}
-		resume := false
-		var err error
-		if before != nil {
-			resume, err = before()
-		}
-		if err == nil {
-			err = r.attempts(id, resume)
-		}
-		if err != nil {
+		if err := r.attempts(id); err != nil {
 			r.abandon(id, err)
 		}
 	}()
 }
 
-// attempts makes attempts at a task until one has a result that counts.
-func (r *run) attempts(id string, resume bool) error {
-	early := 0 // starts that were lost before task.started
+// attempts makes attempts at a task, or goes on with the one under way, until
+// one has a result that counts.
+func (r *run) attempts(id string) error {
 	for {
-		r.mu.Lock()
-		t := r.s.byID[id]
-		n, starts, kind := t.attempt, t.starts, t.task.Kind
-		if !resume {
-			if t.last != nil {
-				n = max(n, t.last.Attempt)
-			}
-			n, starts = n+1, 0
-		}
-		r.mu.Unlock()
-		err := r.attempt(id, n, resume)
-		switch {
-		case err == nil:
-			return nil
-		case r.ctx.Err() != nil:
-			return context.Cause(r.ctx)
-		case kind == contract.KindAgent && starts+early+1 < maxStarts && lost(err):
-			r.mu.Lock()
-			resume = t.attempt == n
-			r.mu.Unlock()
-			if !resume {
-				early++ // the same attempt is begun anew; its overlay, if there is one, is still untouched
-			}
-			r.d.log.Warn("an attempt lost its box; it goes on", "task", id, "attempt", n, "resumed", resume, "error", err)
-			continue
-		}
-		if ferr := r.finished(id, n, r.broken(id, n, contract.ResultFailed, err)); ferr != nil {
-			return ferr
-		}
-		if n >= maxAttempts || !lost(err) {
+		n, more := r.nextAttempt(id)
+		if !more {
 			return nil
 		}
-		resume = false
+		if err := r.attempt(id, n); err != nil {
+			return err
+		}
+		if r.ctx.Err() != nil {
+			return nil
+		}
 	}
+}
+
+// nextAttempt is the number of the attempt that is to be driven, if any is: the
+// one under way, the first, or the one after an end that says so.
+func (r *run) nextAttempt(id string) (n int, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.s.Task(id).Now
+	switch {
+	case now.Number == 0:
+		return 1, true
+	case !now.Ended():
+		return now.Number, true
+	}
+	return now.Number + 1, now.Again && now.Number < maxAttempts
 }
 
 // lost reports whether an attempt ended because its box did.
@@ -104,46 +91,31 @@ func lost(err error) bool {
 
 // abandon gives a task that can't go on its one result, unless the computer
 // goes to sleep: then Recover goes on with it.
-func (r *run) abandon(id string, err error) {
-	if errors.Is(context.Cause(r.ctx), errClosing) {
+func (r *run) abandon(id string, why error) {
+	if r.closing() {
 		return
 	}
 	r.mu.Lock()
-	t := r.s.byID[id]
-	n, ended := max(t.attempt, 1), t.ended()
+	t := r.s.Task(id)
+	n, ended := max(t.Now.Number, 1), t.Ended()
 	r.mu.Unlock()
 	if ended {
 		return
 	}
-	status := contract.ResultFailed
-	if errors.Is(err, errCancelled) || r.ctx.Err() != nil {
-		status = contract.ResultCancelled
+	a := r.at(id, n)
+	a.now = r.standing(a.ref)
+	err := error(nil)
+	if a.now.State != contract.AttemptTakingBack {
+		err = a.fail(why)
 	}
-	if ferr := r.finished(id, n, r.broken(id, n, status, err)); ferr != nil {
-		r.d.log.Error("a task's result could not be recorded; it is recovered at the next start", "task", id, "error", ferr, "because", err)
+	if err == nil {
+		ctx, cancel := a.cleanUp()
+		defer cancel()
+		err = a.drive(ctx)
 	}
-}
-
-// broken is the result of an attempt that ended for a reason of the machinery.
-func (r *run) broken(id string, n int, status contract.ResultStatus, err error) contract.AssociateResult {
-	r.mu.Lock()
-	t := r.s.byID[id].task
-	r.mu.Unlock()
-	summary := oneLine(fault.Text(err), 4000)
-	if status == contract.ResultCancelled {
-		summary = "The task was cancelled."
+	if err != nil && !r.closing() {
+		r.d.log.Error("a task's result could not be recorded; it is recovered at the next start", "task", id, "error", err, "because", why)
 	}
-	return contract.AssociateResult{Version: contract.Version, Task: id, Attempt: n, Status: status, Summary: firstText(summary, "failed"),
-		Verification: contract.Verification{Profile: t.Verify.Profile, Status: contract.VerificationUnknown, Reason: "the task did not end by itself"}}
-}
-
-// finished appends the one result of an attempt.
-func (r *run) finished(id string, n int, res contract.AssociateResult) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.d.o.Times.CleanUp)
-	defer cancel()
-	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(id, fmt.Sprintf("finished:%d", n)), Role: contract.RoleAssociate, Type: "task.finished",
-		Subject: fmt.Sprintf("task/%s/%d", id, n), Task: id, Data: &contract.TaskFinished{Result: res}, Expect: &contract.Expect{Last: 0}})
-	return fault.Wrap("dispatch.finished", err)
 }
 
 // attempt is one attempt under way.
@@ -155,6 +127,12 @@ type attempt struct {
 	overlay Overlay
 	box     Box // the task's; nil for kind git
 	began   time.Time
+	now     machine.Attempt // where it stood when the step under way began
+	merged  *Merged         // of this process
+	lost    error           // why its boxes were lost last
+	early   int             // starts that were lost before task.started
+	pause   time.Duration   // before what failed is tried again
+	tries   int             // at publishing
 
 	fence    string // the token of what its loop asks
 	requests *gate
@@ -166,8 +144,6 @@ type attempt struct {
 	allowed  []string
 	denied   []string
 	head     string // newest checkpoint a git step made
-	live     bool   // something is published live and not yet checkpointed
-	keep     bool   // leave the tree of the overlay behind a ref
 	lostCall bool   // a call got no answer from the task's box
 
 	forward sync.Mutex // one tool call at a time
@@ -179,88 +155,42 @@ func newFence() string {
 	return hex.EncodeToString(b[:])
 }
 
-// attempt makes, or goes on with, one attempt and appends its result. An error
-// means there is no result yet.
-func (r *run) attempt(id string, n int, resume bool) (err error) {
+// at is an attempt as its story tells it.
+func (r *run) at(id string, n int) *attempt {
 	r.mu.Lock()
-	t := r.s.byID[id]
-	a := &attempt{r: r, task: t.task, ref: TaskRef{Run: r.s.id, Task: id, Attempt: n}, base: t.base, began: r.d.o.Now(), used: map[string]bool{},
-		requests: newGate(r.ctx)}
+	defer r.mu.Unlock()
+	a := &attempt{r: r, task: r.s.Task(id).Request, ref: TaskRef{Run: r.s.ID, Task: id, Attempt: n}, requests: newGate(r.ctx)}
 	a.task.Attempt = n
-	if resume {
-		a.live = t.live
-		for _, c := range t.calls {
-			a.used[c.Call] = true
-		}
-		a.calls = len(t.calls)
-	}
-	r.mu.Unlock()
-	defer a.requests.end()
-
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(nil)
-	if a.task.Kind != contract.KindGit {
-		if err := a.begin(ctx, resume); err != nil {
-			return err
-		}
-	}
-	if a.live {
-		r.d.liveOpen.Add(1)
-	}
-	defer a.notLive()
-	defer func() {
-		// Whatever ends an attempt without a result: nothing of it may go on, and
-		// unless it is to be resumed nothing of it may stay.
-		a.stop(nil)
-		if err == nil || errors.Is(context.Cause(r.ctx), errClosing) || (a.task.Kind == contract.KindAgent && lost(err) && r.ctx.Err() == nil) {
-			return
-		}
-		err = errors.Join(err, a.undo())
-	}()
-	draft, err := a.converse(ctx, resume)
-	if err != nil && !fault.Is(err, fault.Exhausted) {
-		return err
-	}
-	if err != nil {
-		draft = associate.Draft{Status: contract.ResultFailed, Summary: "The task was stopped: " + err.Error() + "."}
-	}
-	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
-	}
-	res, err := a.conclude(ctx, draft)
-	if err != nil {
-		return err
-	}
-	// The result is in the log before the tree it came from is gone: a death in
-	// between leaves an overlay behind, not a task whose work nobody can account for.
-	if err := r.finished(id, n, res); err != nil {
-		return err
-	}
-	crash.At("dispatch.task.finished")
-	a.discard()
-	return nil
+	a.reset()
+	return a
 }
 
-// begin makes the overlay, or takes up the one an interrupted attempt left.
-func (a *attempt) begin(ctx context.Context, resume bool) error {
-	ws := a.r.d.o.Workspace
-	if resume {
-		o, err := ws.Reopen(ctx, a.ref, a.base)
-		if err != nil {
-			return fmt.Errorf("the interrupted attempt's tree: %w", err)
+// begun makes an attempt whose boxes were lost ready for others.
+func (a *attempt) begun() {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	a.reset()
+}
+
+// reset takes what was used so far from the story. The run's mu is held.
+func (a *attempt) reset() {
+	a.requests.end()
+	a.requests, a.box, a.lostCall, a.began = newGate(a.r.ctx), nil, false, a.r.d.o.Now()
+	a.used, a.calls = map[string]bool{}, 0
+	if t := a.r.s.Task(a.ref.Task); t.Now.Number == a.ref.Attempt {
+		for _, c := range t.Calls {
+			a.used[c.Call] = true
 		}
-		a.overlay = o
-		return nil
+		a.calls = len(t.Calls)
 	}
-	commit, err := ws.Checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointBefore, Run: a.ref.Run, Task: a.ref.Task,
-		Message: "Before: " + title(a.task.Goal)})
-	if err != nil {
-		return err
-	}
-	a.base = firstText(a.task.Base, commit)
-	a.overlay, err = ws.Begin(ctx, a.ref, a.base)
-	crash.At("dispatch.task.prepared")
-	return err
+}
+
+// attempt drives one attempt to its end. An error means that it has no result
+// yet.
+func (r *run) attempt(id string, n int) error {
+	a := r.at(id, n)
+	defer func() { a.stop(nil); a.requests.end() }()
+	return a.drive(r.ctx)
 }
 
 // converse opens the boxes, says so in the log, and lets the loop work.
@@ -296,9 +226,12 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 	if a.box != nil {
 		box = a.box.ID()
 	}
-	_, err = r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "task.started", Subject: a.ref.Task, Task: a.ref.Task,
-		Data: &contract.TaskStarted{Attempt: a.ref.Attempt, Box: box, Base: a.base, Fence: hex.EncodeToString(sum[:])}})
+	started, err := a.transition("task.started", contract.RoleSystem,
+		&contract.TaskStarted{Attempt: a.ref.Attempt, Box: box, Base: a.base, Fence: hex.EncodeToString(sum[:])})
 	if err != nil {
+		return associate.Draft{}, err
+	}
+	if err := a.record(started); err != nil {
 		return associate.Draft{}, err
 	}
 	crash.At("dispatch.task.started")
@@ -311,7 +244,7 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 			return associate.Draft{}, err
 		}
 	}
-	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.s.prompt.Model, MaxTurns: r.d.o.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
+	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.s.Prompt.Model, MaxTurns: r.d.o.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx); err != nil {
 		return associate.Draft{}, err
 	}
@@ -433,62 +366,6 @@ func (a *attempt) inputs(ctx context.Context) ([]associate.Input, error) {
 		}
 	}
 	return out, nil
-}
-
-// undo takes back what an attempt did: what was published live is inverted,
-// the overlay dropped. It works on although the run was cancelled.
-func (a *attempt) undo() error {
-	if a.overlay == nil {
-		return nil
-	}
-	if err := a.takeBack(); err != nil {
-		return err
-	}
-	ctx, cancel := a.cleanUp()
-	defer cancel()
-	return fault.Wrap("dispatch.undo", a.r.d.o.Workspace.Drop(ctx, a.overlay, a.keep))
-}
-
-// takeBack inverts what was published live.
-func (a *attempt) takeBack() error {
-	if !a.live {
-		return nil
-	}
-	ctx, cancel := a.cleanUp()
-	defer cancel()
-	a.r.d.publishing.Lock()
-	defer a.r.d.publishing.Unlock()
-	if err := a.r.d.o.Workspace.Invert(ctx, a.overlay); err != nil {
-		return fmt.Errorf("take back what the task showed live: %w", err)
-	}
-	crash.At("dispatch.task.inverted")
-	a.notLive()
-	return nil
-}
-
-// discard drops the overlay of an attempt that has its result.
-func (a *attempt) discard() {
-	if a.overlay == nil {
-		return
-	}
-	ctx, cancel := a.cleanUp()
-	defer cancel()
-	if err := a.r.d.o.Workspace.Drop(ctx, a.overlay, a.keep); err != nil {
-		a.r.d.log.Warn("a task's overlay could not be removed; it takes up space", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err)
-	}
-}
-
-// cleanUp is the context for undoing things after a run was cancelled.
-func (a *attempt) cleanUp() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(a.r.ctx), a.r.d.o.Times.CleanUp)
-}
-
-// notLive says that nothing of the attempt is live and unpublished any more.
-func (a *attempt) notLive() {
-	if a.live {
-		a.live = false
-		a.r.d.liveOpen.Add(-1)
-	}
 }
 
 // canonical is a call as it is compared with a task's steps.

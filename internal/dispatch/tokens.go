@@ -20,10 +20,10 @@ func (r *run) shown(h http.Handler) http.Handler {
 				Text string `json:"text"`
 			}{text})
 			if err == nil {
-				err = r.d.o.Publish(req.Context(), contract.SubjectTokens(r.d.o.CID, r.s.id), data)
+				err = r.d.o.Publish(req.Context(), contract.SubjectTokens(r.d.o.CID, r.s.ID), data)
 			}
 			if err != nil && req.Context().Err() == nil {
-				r.d.log.Debug("model text could not be shown", "run", r.s.id, "error", err)
+				r.d.log.Debug("model text could not be shown", "run", r.s.ID, "error", err)
 			}
 		}}, req)
 	})

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
+	story "choir.dev/choiros/internal/run"
 )
 
 // maxResult bounds what is read of a task box's answer, in bytes.
@@ -30,10 +31,13 @@ const maxLogged = 16 << 10
 func (a *attempt) handler() http.Handler {
 	r := a.r
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ModelScope{Run: r.s.id, Task: a.ref.Task, Role: contract.RoleAssociate,
-		Model: r.s.prompt.Model, Budget: r.budget(), TaskBudget: a.task.Budget})))
+	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Task: a.ref.Task, Role: contract.RoleAssociate,
+		Model: r.s.Prompt.Model, Budget: r.budget(), TaskBudget: a.task.Budget})))
 	mux.Handle("POST /wake", a.fenced(endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
-		return associate.Wake{}, r.until(ctx, func(s *story) bool { return !s.paused })
+		r.mu.Lock()
+		place := r.places[a.ref.Task]
+		r.mu.Unlock()
+		return associate.Wake{}, r.rest(ctx, place, func(s *story.Run) bool { return !s.Paused })
 	})))
 	mux.Handle("POST /turns", a.fenced(endpoint(contract.MaxTurn, a.turn)))
 	mux.Handle("POST /tools/{name}", a.fenced(http.HandlerFunc(a.tool)))
@@ -141,8 +145,8 @@ func (a *attempt) perform(ctx context.Context, call, name string, args json.RawM
 // twice. All others stay unknown, and the model is told.
 func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error) {
 	a.r.mu.Lock()
-	t := a.r.s.byID[a.ref.Task]
-	open := t.unreturned()
+	t := a.r.s.Task(a.ref.Task)
+	open := t.Unreturned()
 	a.r.mu.Unlock()
 	for _, c := range open {
 		if !c.ReadOnly || tools.CheckArgs(c.Name, c.Args) != nil {
@@ -154,7 +158,7 @@ func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error)
 	}
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
-	return t.resumable(), nil
+	return resumable(t), nil
 }
 
 // admit decides whether the attempt may make a call, and counts it.
@@ -250,24 +254,12 @@ func callTool(ctx context.Context, box Box, name string, args json.RawMessage, b
 // show publishes at once what the user is to see at once.
 func (a *attempt) show(ctx context.Context, res *tools.Result) {
 	a.r.d.publishing.Lock()
-	n, err := a.r.d.o.Workspace.PublishLive(ctx, a.overlay)
+	_, err := a.r.d.o.Workspace.PublishLive(ctx, a.overlay)
 	a.r.d.publishing.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		// Not a failure of the task: everything is published at its end.
 		a.r.d.log.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
 		res.Output += "\n(not shown to the user yet: " + oneLine(err.Error(), 300) + ")"
-	case n > 0:
-		a.mu.Lock()
-		first := !a.live
-		a.live = true
-		a.mu.Unlock()
-		if first {
-			a.r.d.liveOpen.Add(1)
-			a.r.mu.Lock()
-			a.r.s.byID[a.ref.Task].live = true
-			a.r.mu.Unlock()
-		}
 	}
 }
 

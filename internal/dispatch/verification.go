@@ -58,7 +58,7 @@ func (a *attempt) render(ctx context.Context, m Merged, e *verify.Evidence) {
 func (a *attempt) words() string {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
-	return strings.Join(append([]string{a.r.s.prompt.Text}, a.r.s.steering...), "\n")
+	return strings.Join(append([]string{a.r.s.Prompt.Text}, a.r.s.Steering...), "\n")
 }
 
 // bench runs checks in verify boxes.

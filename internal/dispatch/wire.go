@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
@@ -27,18 +26,7 @@ func boxID(kind string) string {
 
 func clipText(s string, max int) string { return harness.Clip(s, max) }
 
-// pointer gives the payload in the form the registry decodes to.
-func pointer(p contract.Payload) contract.Payload {
-	v := reflect.ValueOf(p)
-	if v.Kind() == reflect.Pointer {
-		return p
-	}
-	n := reflect.New(v.Type())
-	n.Elem().Set(v)
-	return n.Interface().(contract.Payload)
-}
-
-// gone is the refusal of whatever comes too late: the attempt has ended.
+// errGone is the refusal of whatever comes too late: the attempt has ended.
 var errGone = errors.New("this attempt has ended")
 
 func readJSON(w http.ResponseWriter, r *http.Request, max int64, v any) error {

@@ -39,6 +39,7 @@ var projections = map[string]projection{
 	"question.answered":     on(questionAnswered),
 	"task.requested":        on(taskRequested),
 	"task.started":          on(taskStarted),
+	"attempt.moved":         on(attemptMoved),
 	"task.finished":         on(taskFinished),
 	"tool.called":           on(toolCalled),
 	"tool.returned":         on(toolReturned),

@@ -145,14 +145,23 @@ func taskStarted(ctx context.Context, w *writer, e contract.Event, p *contract.T
 	// The same attempt may start again: an agent task resumes in a new box
 	// after a crash. An attempt that has its result may not.
 	if err := must(ctx, w, "the attempt has finished", `INSERT INTO attempts (task, attempt, box, fence, base, status, started_seq)
-		VALUES (?,?,?,?,?,'running',?)
-		ON CONFLICT (task, attempt) DO UPDATE SET box = excluded.box, fence = excluded.fence, base = excluded.base
+		VALUES (?,?,?,?,?,?,?)
+		ON CONFLICT (task, attempt) DO UPDATE SET box = excluded.box, fence = excluded.fence, base = excluded.base, status = excluded.status
 		WHERE finished_seq = 0`,
-		e.Task, p.Attempt, p.Box, p.Fence, p.Base, int64(e.Sequence)); err != nil {
+		e.Task, p.Attempt, p.Box, p.Fence, p.Base, string(contract.AttemptWorking), int64(e.Sequence)); err != nil {
 		return err
 	}
 	return do(ctx, w, `UPDATE tasks SET status = 'running', attempt = ?1, base = iif(?2 = '', base, ?2), started = iif(started = '', ?3, started)
 		WHERE id = ?4 AND attempt <= ?1`, p.Attempt, p.Base, stamp(e.Time), e.Task)
+}
+
+// attemptMoved keeps where an attempt stands, until it has its result.
+func attemptMoved(ctx context.Context, w *writer, e contract.Event, p *contract.AttemptMoved) error {
+	return must(ctx, w, "the attempt has finished", `INSERT INTO attempts (task, attempt, base, status, started_seq)
+		VALUES (?,?,?,?,?)
+		ON CONFLICT (task, attempt) DO UPDATE SET status = excluded.status
+		WHERE finished_seq = 0`,
+		e.Task, p.Attempt, p.Base, string(p.State), int64(e.Sequence))
 }
 
 func taskFinished(ctx context.Context, w *writer, e contract.Event, p *contract.TaskFinished) error {

@@ -126,7 +126,7 @@ type Attempt struct {
 	Box         string                    `json:"box"`
 	Fence       string                    `json:"fence"`
 	Base        string                    `json:"base"`
-	Status      string                    `json:"status"` // running, or a contract.ResultStatus
+	Status      string                    `json:"status"` // a contract.AttemptState, or the result's status
 	StartedSeq  uint64                    `json:"started_seq"`
 	FinishedSeq uint64                    `json:"finished_seq"`
 	Result      *contract.AssociateResult `json:"result,omitempty"`

@@ -6,6 +6,9 @@ export type ApprovalAnswer = 'once' | 'run' | 'deny'
 /** ApprovalKind says what kind of act an approval is about. */
 export type ApprovalKind = 'egress'
 
+/** AttemptState is where an attempt at a task stands. What an attempt may do next is decided by it alone, while it goes on and after a crash. */
+export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'publishing' | 'taking_back' | 'ended'
+
 /** BoxKind names what a box is for; it decides what the box may do. */
 export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' | 'desktop' | 'keeper' | 'scratch'
 
@@ -115,6 +118,34 @@ export interface AssociateResult {
   questions?: Question[]
   usage: Usage
   suggested_next?: string
+}
+
+/** AttemptMerge is what publishing an attempt's work would make of the live tree. */
+export interface AttemptMerge {
+  commit: string
+  tree: string
+}
+
+/** AttemptMoved is one transition of an attempt, with what is needed to go on from there. Its event is appended behind the attempt's last one and no other, so that each transition happens once. */
+export interface AttemptMoved {
+  attempt: number
+  state: AttemptState
+  /** begun: commit the tree is made from */
+  base?: string
+  /** Result is the attempt's result as far as it stands: finished has the loop's word and what the host saw, merged adds what changed, taking_back what it will end with. */
+  result?: AssociateResult
+  /** merged; absent when nothing changed */
+  merge?: AttemptMerge
+  /** merged: which merge of the attempt it is, from 1 */
+  try?: number
+  /** verified: paths it depends on; empty: all */
+  scope?: string[]
+  /** verified */
+  verification?: Verification
+  /** taking_back: another attempt is made after this one */
+  again?: boolean
+  /** taking_back: its tree is kept for a look */
+  keep?: boolean
 }
 
 /** BoxClosed says that a box and everything in it ended. Reason is empty for an orderly end, else what ended it: killed, crashed, disk, memory, timeout. */
@@ -814,6 +845,8 @@ export interface EventData {
   'approval.answered': ApprovalAnswered
   /** Something beyond what the computer was granted waits for a person. */
   'approval.requested': ApprovalRequested
+  /** An attempt at a task went on to another state. */
+  'attempt.moved': AttemptMoved
   /** A box ended. */
   'box.closed': BoxClosed
   /** A box runs. */
@@ -924,6 +957,7 @@ export type KnownEvent = { [T in EventType]: EventOf<T> }[EventType]
 export const EVENT_TYPES = [
   'approval.answered',
   'approval.requested',
+  'attempt.moved',
   'box.closed',
   'box.opened',
   'checkpoint.created',

@@ -1,0 +1,54 @@
+package contract
+
+// AttemptState is where an attempt at a task stands. What an attempt may do
+// next is decided by it alone, while it goes on and after a crash.
+type AttemptState string
+
+// Where an attempt stands. task.started moves it to working and task.finished
+// to ended; attempt.moved to all others.
+const (
+	AttemptBegun      AttemptState = "begun"       // its number and base are taken, its tree may be made
+	AttemptWorking    AttemptState = "working"     // its loop works in boxes
+	AttemptFinished   AttemptState = "finished"    // the loop has said its last word and its boxes are gone
+	AttemptMerged     AttemptState = "merged"      // what it left is merged with the live tree, nothing is applied
+	AttemptVerifying  AttemptState = "verifying"   // the merge is being checked
+	AttemptVerified   AttemptState = "verified"    // the checks have an outcome, whichever
+	AttemptPublishing AttemptState = "publishing"  // the merge may be applied to the live tree
+	AttemptTakingBack AttemptState = "taking_back" // what it showed live is being inverted; its result is decided
+	AttemptEnded      AttemptState = "ended"       // it has its result
+)
+
+// MaxScope bounds the paths that a verification says it depends on.
+const MaxScope = 1000
+
+// AttemptMerge is what publishing an attempt's work would make of the live tree.
+type AttemptMerge struct {
+	Commit string `json:"commit" v:"required,commit"`
+	Tree   string `json:"tree" v:"required,commit"`
+}
+
+// AttemptMoved is one transition of an attempt, with what is needed to go on
+// from there. Its event is appended behind the attempt's last one and no other,
+// so that each transition happens once.
+type AttemptMoved struct {
+	Attempt int          `json:"attempt" v:"min=1,max=1000"`
+	State   AttemptState `json:"state" v:"required"`
+	Base    string       `json:"base,omitempty" v:"commit"` // begun: commit the tree is made from
+	// Result is the attempt's result as far as it stands: finished has the
+	// loop's word and what the host saw, merged adds what changed, taking_back
+	// what it will end with.
+	Result       *AssociateResult `json:"result,omitempty"`
+	Merge        *AttemptMerge    `json:"merge,omitempty"`                             // merged; absent when nothing changed
+	Try          int              `json:"try,omitempty" v:"min=0,max=1000"`            // merged: which merge of the attempt it is, from 1
+	Scope        []string         `json:"scope,omitempty" v:"items=1000;raw,max=4096"` // verified: paths it depends on; empty: all
+	Verification *Verification    `json:"verification,omitempty"`                      // verified
+	Again        bool             `json:"again,omitempty"`                             // taking_back: another attempt is made after this one
+	Keep         bool             `json:"keep,omitempty"`                              // taking_back: its tree is kept for a look
+}
+
+// Validate implements Payload.
+func (p AttemptMoved) Validate() error { return check(p) }
+
+func init() {
+	register[AttemptMoved](TypeInfo{Type: "attempt.moved", Doc: "An attempt at a task went on to another state.", Roles: []Role{RoleSystem}, Projected: true})
+}

@@ -1,0 +1,468 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate"
+	machine "choir.dev/choiros/internal/attempt"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/fault"
+)
+
+// How long is waited before taking back, or a publish that was begun, is tried
+// again: at first and at most.
+const (
+	againFirst = 100 * time.Millisecond
+	againMost  = 30 * time.Second
+)
+
+// interrupted is why an attempt that can't be resumed ends.
+const interrupted = "the computer restarted while this attempt was under way"
+
+// drive takes an attempt from wherever it stands to its end: it does what the
+// machine says is next, which appends the next transition, until nothing is
+// left. An error means that it is left as it stands, for the next start.
+func (a *attempt) drive(ctx context.Context) error {
+	for {
+		a.now = a.r.standing(a.ref)
+		step := a.now.Next(a.task.Kind)
+		if step == machine.NothingTo {
+			crash.At("dispatch.task.finished")
+			a.discard()
+			return nil
+		}
+		if a.r.closing() {
+			return errClosing
+		}
+		err := a.do(ctx, step)
+		if err == nil {
+			continue
+		}
+		if a.r.closing() {
+			return errClosing
+		}
+		if now := a.r.standing(a.ref); now.State != a.now.State && now.State != contract.AttemptWorking {
+			continue // it moved on all the same: its answer was lost
+		}
+		switch a.now.State {
+		case contract.AttemptTakingBack, contract.AttemptEnded:
+			return err // the result is decided, and can't be recorded now
+		}
+		if err := a.fail(err); err != nil {
+			return err
+		}
+	}
+}
+
+// do does one step.
+func (a *attempt) do(ctx context.Context, step machine.Step) error {
+	switch step {
+	case machine.Begin:
+		return a.begin(ctx)
+	case machine.Work:
+		return a.workOn(ctx)
+	case machine.Merge:
+		return a.mergeNow(ctx)
+	case machine.Check:
+		return a.move(&contract.AttemptMoved{State: contract.AttemptVerifying})
+	case machine.Verify:
+		return a.verifyNow(ctx)
+	case machine.Decide:
+		return a.decide()
+	case machine.Publish:
+		return a.publishNow(ctx)
+	case machine.GiveUp:
+		return a.giveUp(*a.now.Result, false)
+	case machine.TakeBack:
+		if err := a.takeBack(); err != nil {
+			return err
+		}
+		return a.finished(*a.now.Result)
+	case machine.Conclude:
+		return a.finished(*a.now.Result)
+	}
+	return fault.New("dispatch.drive", fault.Internal, "", fmt.Errorf("nobody does %q", step))
+}
+
+// standing is where an attempt stands in the story.
+func (r *run) standing(ref TaskRef) machine.Attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.s.Task(ref.Task); t.Now.Number == ref.Attempt {
+		return t.Now
+	}
+	return machine.Attempt{Number: ref.Attempt}
+}
+
+// closing says that the computer goes to sleep: what is under way stays as it is.
+func (r *run) closing() bool { return r.d.ctx.Err() != nil }
+
+// transition is the event of one, which is stored only right behind the
+// attempt's newest one.
+func (a *attempt) transition(eventType string, role contract.Role, p contract.Payload) (contract.Draft, error) {
+	if _, err := a.now.Apply(a.now.Last, p); err != nil {
+		return contract.Draft{}, fault.New("dispatch", fault.Internal, "", err)
+	}
+	return contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("attempt:%d:%d", a.ref.Attempt, a.now.Moves)), Role: role, Type: eventType,
+		Subject: machine.Subject(a.ref.Task, a.ref.Attempt), Task: a.ref.Task, Data: p, Expect: &contract.Expect{Last: a.now.Last}}, nil
+}
+
+// record appends drafts although the run was cancelled, trying again while it
+// is not known whether they are stored.
+func (a *attempt) record(drafts ...contract.Draft) error {
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	for try := 1; ; try++ {
+		_, err := a.r.append(ctx, drafts...)
+		if !fault.Is(err, fault.Unavailable) || try == maxAttempts || a.r.closing() {
+			return fault.Wrap("dispatch.record", err)
+		}
+	}
+}
+
+// move appends a transition, behind what else happened with it.
+func (a *attempt) move(p *contract.AttemptMoved, with ...contract.Draft) error {
+	p.Attempt = a.ref.Attempt
+	d, err := a.transition("attempt.moved", contract.RoleSystem, p)
+	if err != nil {
+		return err
+	}
+	return a.record(append(with, d)...)
+}
+
+// finished appends the attempt's one result.
+func (a *attempt) finished(res contract.AssociateResult) error {
+	d, err := a.transition("task.finished", contract.RoleAssociate, &contract.TaskFinished{Result: res})
+	if err != nil {
+		return err
+	}
+	return a.record(d)
+}
+
+// begin takes the base that the attempt's tree is made from.
+func (a *attempt) begin(ctx context.Context) error {
+	base := a.task.Base
+	if a.task.Kind != contract.KindGit {
+		for try := 1; ; try++ {
+			commit, err := a.r.d.o.Workspace.Checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointBefore, Run: a.ref.Run, Task: a.ref.Task,
+				Message: "Before: " + title(a.task.Goal)})
+			if err == nil {
+				base = firstText(a.task.Base, commit)
+				break
+			}
+			if try == maxAttempts || !lost(err) || ctx.Err() != nil {
+				return err
+			}
+		}
+	}
+	return a.move(&contract.AttemptMoved{State: contract.AttemptBegun, Base: base})
+}
+
+// workOn lets the attempt's loop work until it has said its last word.
+func (a *attempt) workOn(ctx context.Context) error {
+	a.base = a.now.Base
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	resume := a.now.State == contract.AttemptWorking
+	if resume && (a.task.Kind != contract.KindAgent || a.now.Starts >= maxStarts) {
+		return fault.New("", fault.Unavailable, "", firstError(a.lost, errors.New(interrupted)))
+	}
+	if err := a.open(ctx, resume); err != nil {
+		if fault.Is(err, fault.NotFound) {
+			return fault.New("", fault.Unavailable, "", err) // another attempt has a tree of its own
+		}
+		return err
+	}
+	draft, err := a.converse(ctx, resume)
+	a.stop(nil)
+	switch {
+	case err == nil:
+	case fault.Is(err, fault.Exhausted):
+		draft = associate.Draft{Status: contract.ResultFailed, Summary: "The task was stopped: " + err.Error() + "."}
+	case lost(err) && ctx.Err() == nil && a.early+1 < maxStarts:
+		// It goes on in other boxes, as far as its state lets it.
+		a.lost = err
+		if a.r.standing(a.ref).Starts == a.now.Starts {
+			a.early++ // they were lost before task.started
+		}
+		a.r.d.log.Warn("an attempt lost its box", "task", a.ref.Task, "attempt", a.ref.Attempt, "starts", a.now.Starts, "error", err)
+		a.begun()
+		return nil
+	default:
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	res := a.draft(draft)
+	a.now = a.r.standing(a.ref)
+	return a.move(&contract.AttemptMoved{State: contract.AttemptFinished, Result: &res})
+}
+
+// open makes the attempt's overlay, or takes up the one that is there.
+func (a *attempt) open(ctx context.Context, made bool) error {
+	if a.overlay != nil || a.task.Kind == contract.KindGit {
+		return nil
+	}
+	var err error
+	if made {
+		if a.overlay, err = a.r.d.o.Workspace.Reopen(ctx, a.ref, a.now.Base); err != nil {
+			a.overlay = nil
+			return fmt.Errorf("the interrupted attempt's tree: %w", err)
+		}
+		return nil
+	}
+	if a.overlay, err = a.r.d.o.Workspace.Begin(ctx, a.ref, a.now.Base); err != nil {
+		a.overlay = nil
+		return err
+	}
+	crash.At("dispatch.task.prepared")
+	return nil
+}
+
+// mergeNow merges what the loop left with the live tree as it is.
+func (a *attempt) mergeNow(ctx context.Context) error {
+	if err := a.open(ctx, true); err != nil {
+		return err
+	}
+	m, err := a.merge(ctx)
+	if err != nil {
+		return err
+	}
+	a.merged = &m
+	res := *a.now.Result
+	p := &contract.AttemptMoved{State: contract.AttemptMerged, Result: &res, Try: a.now.Try + 1}
+	if len(m.Changes) == 0 {
+		res.Verification.Reason = "nothing was changed"
+		return a.move(p)
+	}
+	if err := a.describe(ctx, &res, m); err != nil {
+		return err
+	}
+	p.Merge = &contract.AttemptMerge{Commit: m.Commit, Tree: m.Tree}
+	if err := a.move(p); err != nil {
+		return err
+	}
+	crash.At("dispatch.task.merged")
+	return nil
+}
+
+// theMerge is the merge that the state names, with what the task changed. After
+// a crash that is read again: it does not depend on the live tree.
+func (a *attempt) theMerge(ctx context.Context) (Merged, error) {
+	if err := a.open(ctx, true); err != nil {
+		return Merged{}, err
+	}
+	if a.merged == nil {
+		m, err := a.merge(ctx)
+		if err != nil {
+			return Merged{}, err
+		}
+		a.merged = &m
+	}
+	m := *a.merged
+	m.Commit, m.Tree, m.Scope = a.now.Merge.Commit, a.now.Merge.Tree, a.now.Scope
+	return m, nil
+}
+
+// scope is what a verification depends on, as far as an event holds it. Without
+// one all of the live tree counts.
+func scope(m Merged) []string {
+	if len(m.Scope) > contract.MaxScope || slices.ContainsFunc(m.Scope, func(p string) bool { return len(p) > 4096 }) {
+		return nil
+	}
+	return m.Scope
+}
+
+// verifyNow checks the merge. What the checks found is in the log with the
+// transition, or neither is.
+func (a *attempt) verifyNow(ctx context.Context) error {
+	m, err := a.theMerge(ctx)
+	if err != nil {
+		return err
+	}
+	var v contract.Verification
+	if a.now.Try <= verifyTries {
+		v = a.verify(ctx, &m)
+	} else {
+		v = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Tree: m.Tree,
+			Reason: fmt.Sprintf("files that it depends on were changed by others during each of %d verifications, so what was published is not what was verified", verifyTries)}
+		if a.now.Verification != nil {
+			v.Checks = a.now.Verification.Checks
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := a.move(&contract.AttemptMoved{State: contract.AttemptVerified, Verification: &v, Scope: scope(m)}, contract.Draft{Role: contract.RoleSystem,
+		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, a.now.Moves)),
+		Type: "verification.finished", Subject: a.ref.Task, Task: a.ref.Task, Data: &contract.VerificationFinished{Attempt: a.ref.Attempt, Verification: v}}); err != nil {
+		return err
+	}
+	crash.At("dispatch.task.verified")
+	return nil
+}
+
+// decide goes on by what the checks found: what failed is never published.
+func (a *attempt) decide() error {
+	res := *a.now.Result
+	res.Verification = *a.now.Verification
+	if res.Verification.Status == contract.VerificationFail {
+		res.Status = contract.ResultFailed
+		res.Summary = clipText("Verification failed, so nothing was published. "+res.Summary+checked(res.Verification), 30<<10)
+		return a.giveUp(res, false)
+	}
+	return a.move(&contract.AttemptMoved{State: contract.AttemptPublishing})
+}
+
+// publishNow applies the merge, if the live tree has not moved since, and ends
+// the attempt. Repeated after a crash, it finds that it was applied.
+func (a *attempt) publishNow(ctx context.Context) error {
+	if a.now.Decided {
+		ctx = context.WithoutCancel(ctx)
+	}
+	m, err := a.theMerge(ctx)
+	if err != nil {
+		return a.undecided(ctx, err)
+	}
+	force := a.now.Try > verifyTries
+	p, err := a.publish(ctx, m, a.now.Verification.Status, force)
+	if fault.Is(err, fault.Conflict) && !force {
+		return a.mergeNow(ctx)
+	}
+	if err != nil {
+		return a.undecided(ctx, err)
+	}
+	crash.At("dispatch.task.published")
+	res := *a.now.Result
+	res.Verification, res.Head = *a.now.Verification, p.Checkpoint
+	res.Summary = clipText(res.Summary+checked(res.Verification)+kept(p), 30<<10)
+	a.artifacts(context.WithoutCancel(ctx), &res)
+	return a.finished(res)
+}
+
+// undecided is what becomes of a publish that gave no answer: as long as it was
+// not begun it is given up after some tries; once it was, it will be applied, now
+// or by the next start, so it is asked for until it has been.
+func (a *attempt) undecided(ctx context.Context, err error) error {
+	a.tries++
+	if !a.r.standing(a.ref).Decided && (ctx.Err() != nil || a.tries == maxAttempts) {
+		return err
+	}
+	return a.again("a publish that was begun has no answer yet", err)
+}
+
+// again waits before something is tried once more; the waits get longer.
+func (a *attempt) again(what string, err error) error {
+	a.pause = min(max(2*a.pause, againFirst), againMost)
+	a.r.d.log.Error(what+"; it is tried again until it is done, also after a restart", "task", a.ref.Task, "attempt", a.ref.Attempt, "after", a.pause, "error", err)
+	timer := time.NewTimer(a.pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-a.r.d.ctx.Done():
+		return errClosing
+	}
+}
+
+// giveUp decides that nothing of the attempt is kept, and with which result it
+// ends once that is so.
+func (a *attempt) giveUp(res contract.AssociateResult, again bool) error {
+	keep := res.Status != contract.ResultOK && a.task.OnFailure == contract.Keep
+	return a.move(&contract.AttemptMoved{State: contract.AttemptTakingBack, Result: &res, Again: again, Keep: keep})
+}
+
+// fail gives the attempt up for a reason of the machinery.
+func (a *attempt) fail(err error) error {
+	a.stop(nil)
+	cancelled := errors.Is(err, errCancelled) || a.r.ctx.Err() != nil
+	res := a.broken(err, cancelled)
+	a.now = a.r.standing(a.ref)
+	if a.now.State == "" {
+		return a.finished(res)
+	}
+	return a.giveUp(res, !cancelled && lost(err) && a.ref.Attempt < maxAttempts)
+}
+
+// broken is the result of an attempt that ended for a reason of the machinery,
+// with what is known of it.
+func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
+	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Base: a.now.Base}
+	if a.now.Result != nil {
+		res.Commands, res.Egress, res.Usage = a.now.Result.Commands, a.now.Result.Egress, a.now.Result.Usage
+	}
+	res.Status, res.Summary = contract.ResultFailed, firstText(oneLine(fault.Text(err), 4000), "failed")
+	if cancelled {
+		res.Status, res.Summary = contract.ResultCancelled, "The task was cancelled."
+	}
+	res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Reason: "the task did not end by itself"}
+	return res
+}
+
+// takeBack inverts what was published live, until that is done or the computer
+// goes to sleep; then the next start goes on with it.
+func (a *attempt) takeBack() error {
+	a.stop(nil)
+	if a.task.Kind == contract.KindGit {
+		return nil
+	}
+	for {
+		err := a.invert()
+		if err == nil {
+			return nil
+		}
+		if err := a.again("what a task showed live could not be taken back", err); err != nil {
+			return err
+		}
+	}
+}
+
+// invert takes back once. The clock starts when its turn has come.
+func (a *attempt) invert() error {
+	a.r.d.publishing.Lock()
+	defer a.r.d.publishing.Unlock()
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	err := a.open(ctx, true)
+	if fault.Is(err, fault.NotFound) {
+		err = a.open(ctx, false) // what it showed is known without its files
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.r.d.o.Workspace.Invert(ctx, a.overlay); err != nil {
+		return err
+	}
+	crash.At("dispatch.task.inverted")
+	return nil
+}
+
+// discard drops the overlay of an attempt that has its result. The result is in
+// the log before the tree it came from is gone: a death in between leaves an
+// overlay behind, not a task whose work nobody can account for.
+func (a *attempt) discard() {
+	if a.task.Kind == contract.KindGit {
+		return
+	}
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	err := a.open(ctx, true)
+	if err == nil {
+		err = a.r.d.o.Workspace.Drop(ctx, a.overlay, a.now.Keep)
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		a.r.d.log.Warn("a task's overlay could not be removed; it takes up space", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err)
+	}
+}
+
+// cleanUp is the context for what must happen though a run was cancelled.
+func (a *attempt) cleanUp() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(a.r.ctx), a.r.d.o.Times.CleanUp)
+}

@@ -1,0 +1,111 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"choir.dev/choiros/contract"
+	story "choir.dev/choiros/internal/run"
+)
+
+// How long following the log waits after an error, at first and at most, and
+// how often an event that can't be read is tried.
+const (
+	followPause = 50 * time.Millisecond
+	followMost  = 5 * time.Second
+	followTries = 6
+)
+
+// follow keeps the run's story up to the log until ctx ends: what this process
+// appended for the run, in whatever order its calls return, and what others
+// appended, such as the workspace.
+func (r *run) follow(ctx context.Context) {
+	r.mu.Lock()
+	after := r.s.Last
+	r.seen = after
+	r.mu.Unlock()
+	for pause, tries := followPause, 0; ctx.Err() == nil; pause = min(2*pause, followMost) {
+		was := after
+		err := r.read(ctx, &after)
+		if ctx.Err() != nil {
+			return
+		}
+		if after > was {
+			pause, tries = followPause, 0
+		}
+		if tries++; tries == followTries {
+			r.unfollowed(fmt.Errorf("the run's events can't be read: %w", err))
+			return
+		}
+		r.d.log.Warn("following a run's events ended and will be tried again", "run", r.s.ID, "after", pause, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// caughtUp waits until the stories of all runs hold what the log holds now, and
+// returns the runs.
+func (d *Dispatcher) caughtUp(ctx context.Context) ([]*run, error) {
+	last := d.o.Log.Last()
+	d.mu.Lock()
+	runs := make([]*run, 0, len(d.runs))
+	for _, r := range d.runs {
+		runs = append(runs, r)
+	}
+	d.mu.Unlock()
+	for _, r := range runs {
+		err := r.until(ctx, func(*story.Run) bool { return r.seen >= last })
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx) // else it has ended, and its story is whole
+		}
+	}
+	return runs, nil
+}
+
+// unfollowed says that the story does not grow any more, and why.
+func (r *run) unfollowed(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unread = why
+	r.touch()
+}
+
+// read applies what the log has behind after, until there is an error.
+func (r *run) read(ctx context.Context, after *uint64) error {
+	for e, err := range r.d.o.Log.Follow(ctx, *after) {
+		if err != nil {
+			return err
+		}
+		if e.Run == r.s.ID {
+			if err := r.apply(ctx, e); err != nil {
+				return err
+			}
+		}
+		*after = e.Sequence
+		r.mu.Lock()
+		r.seen = e.Sequence
+		r.touch()
+		r.mu.Unlock()
+	}
+	return fmt.Errorf("the log ended behind event %d", *after)
+}
+
+// apply takes one event into the story. One of a type that is not known here is
+// about nothing that this version does.
+func (r *run) apply(ctx context.Context, e contract.Event) error {
+	p, err := r.d.o.Log.Payload(ctx, e)
+	if err != nil {
+		if _, known := contract.Lookup(e.Type); known {
+			return fmt.Errorf("event %d: %w", e.Sequence, err)
+		}
+		return nil
+	}
+	r.mu.Lock()
+	r.s.Apply(e, p)
+	r.mu.Unlock()
+	r.doc.dirty()
+	return nil
+}

@@ -1,0 +1,191 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/director"
+	story "choir.dev/choiros/internal/run"
+)
+
+// resumable fills the returns of the last recorded turn from what the log knows
+// of its calls: one that returned has its output, one that did not is unknown,
+// and one that was never made was not made. A turn of which nothing was made is
+// left out: the model is asked again.
+func resumable(t *story.Task) []contract.TurnRecorded {
+	out := append([]contract.TurnRecorded(nil), t.Turns...)
+	if len(out) == 0 || out[len(out)-1].Returns != nil {
+		return out
+	}
+	called := map[string]contract.ToolCalled{}
+	for _, c := range t.Calls {
+		called[c.Call] = c
+	}
+	last := &out[len(out)-1]
+	msg := contract.Message{Role: contract.MessageUser}
+	any := false
+	for _, p := range last.Message.Parts {
+		if p.Call == nil {
+			continue
+		}
+		r := &contract.ToolReturn{ID: p.Call.ID}
+		_, made := called[p.Call.ID]
+		any = any || made
+		ret, returned := t.Returns[p.Call.ID]
+		switch {
+		case returned:
+			r.Content, r.IsError = ret.Output, !ret.OK
+			if r.Content == "" {
+				r.Content = "(no output)"
+			}
+		case made:
+			r.IsError, r.Content = true, "Unknown: the box or the computer ended while this call ran. It may or may not have happened; look before you repeat it."
+		default:
+			r.IsError, r.Content = true, "Not run: the box or the computer ended before it."
+		}
+		msg.Parts = append(msg.Parts, contract.Part{Return: r})
+	}
+	if !any && len(msg.Parts) > 0 {
+		return out[:len(out)-1]
+	}
+	if len(msg.Parts) > 0 {
+		last.Returns = []contract.Message{msg}
+	}
+	return out
+}
+
+// resumableRun is the same for the Director: its tasks have all ended, so what
+// came of a delegation is known.
+func resumableRun(s *story.Run) []contract.TurnRecorded {
+	out := append([]contract.TurnRecorded(nil), s.Turns...)
+	if len(out) == 0 || out[len(out)-1].Returns != nil {
+		return out
+	}
+	last := &out[len(out)-1]
+	msg := contract.Message{Role: contract.MessageUser}
+	any := false
+	for _, p := range last.Message.Parts {
+		if p.Call == nil {
+			continue
+		}
+		r := &contract.ToolReturn{ID: p.Call.ID, Content: "Not run: the computer restarted before it.", IsError: true}
+		var views []director.TaskView
+		for _, t := range s.Tasks {
+			if t.Cause == delegation(s, p.Call.ID) {
+				views = append(views, taskView(t))
+			}
+		}
+		if len(views) > 0 {
+			r.Content, r.IsError, any = director.DescribeTasks(views), false, true
+		}
+		for _, q := range s.Questions {
+			if q.ID == questionID(s, p.Call.ID) && q.Answered {
+				r.Content, r.IsError, any = director.DescribeAnswer(director.Answer{Answer: q.Answer, Default: q.ByDefault}), false, true
+			}
+		}
+		msg.Parts = append(msg.Parts, contract.Part{Return: r})
+	}
+	if len(msg.Parts) == 0 {
+		return out
+	}
+	if !any {
+		return out[:len(out)-1]
+	}
+	last.Returns = []contract.Message{msg}
+	return out
+}
+
+// delegation is what causes the tasks of one call of delegate.
+func delegation(s *story.Run, call string) string {
+	return contract.DeriveID(s.ID, "delegation:"+call)
+}
+
+func questionID(s *story.Run, call string) string { return contract.DeriveID(s.ID, "question:"+call) }
+
+// taskView is the task as the Director sees it.
+func taskView(t *story.Task) director.TaskView {
+	v := director.TaskView{ID: t.Request.ID, Kind: t.Request.Kind, Goal: t.Request.Goal, Status: "working"}
+	if !t.Ended() {
+		return v
+	}
+	r := t.Newest
+	v.Status, v.Summary, v.Head, v.Next = string(r.Status), r.Summary, r.Head, r.SuggestedNext
+	v.Verification, v.Reason = r.Verification.Status, r.Verification.Reason
+	for _, c := range r.Verification.Checks {
+		if c.Status != contract.VerificationPass {
+			out := c.Command.Stdout + "\n" + c.Command.Stderr
+			v.Reason += fmt.Sprintf("\n%s: exit code %d\n%s", c.Name, c.Command.ExitCode, tail(out, 1500))
+		}
+	}
+	for i, c := range r.Changes {
+		if i == 40 {
+			v.Changes = append(v.Changes, fmt.Sprintf("and %d more", len(r.Changes)-i))
+			break
+		}
+		v.Changes = append(v.Changes, fmt.Sprintf("%s (%s)", c.Path, c.Op))
+	}
+	for _, q := range r.Questions {
+		v.Questions = append(v.Questions, q.Text)
+	}
+	return v
+}
+
+// verdict is the host's own judgement of a run that claims to be done: the last
+// attempt at each of its tasks must have worked, and it is verified when all
+// that changed something are. A later task with the same goal is another
+// attempt; one with another goal makes up for nothing.
+func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why []string) {
+	if len(s.Tasks) == 0 {
+		return true, contract.VerificationUnknown, []string{"No task was given to anybody: nothing was done or changed, these are only words."}
+	}
+	ok, verified = true, contract.VerificationUnknown
+	passed, doubted, changed := false, false, false
+	for i, t := range s.Tasks {
+		name := fmt.Sprintf("“%s”", title(t.Request.Goal))
+		if t.Ended() && len(t.Newest.Changes) > 0 && t.Newest.Status == contract.ResultOK || t.Ended() && t.Newest.Head != "" {
+			changed = true
+		}
+		switch {
+		case !t.Ended():
+			ok = false
+			why = append(why, name+" has not ended.")
+		case t.Newest.Status != contract.ResultOK && again(s, i):
+			why = append(why, fmt.Sprintf("An earlier attempt at %s ended as %s.", name, t.Newest.Status))
+		case t.Newest.Status != contract.ResultOK && defence.Off(defence.RunConjunction):
+		case t.Newest.Status != contract.ResultOK:
+			ok, doubted = false, true
+			why = append(why, fmt.Sprintf("%s ended as %s.", name, t.Newest.Status))
+		case !t.Changes():
+		case t.Newest.Verification.Status == contract.VerificationPass:
+			passed = true
+			for _, said := range t.Newest.Verification.Said {
+				why = append(why, fmt.Sprintf("In %s %s.", name, said))
+			}
+		case len(t.Newest.Changes) > 0:
+			doubted = true
+			for _, said := range t.Newest.Verification.Said {
+				why = append(why, fmt.Sprintf("In %s %s.", name, said))
+			}
+			why = append(why, fmt.Sprintf("%s is not verified: %s.", name, t.Newest.Verification.Reason))
+		}
+	}
+	if !changed {
+		why = append(why, "Nothing was changed.")
+	}
+	if passed && !doubted {
+		verified = contract.VerificationPass
+	}
+	return ok, verified, why
+}
+
+// again reports whether a later task is another attempt at task i: it has the
+// same kind and goal, and changes something that it must answer for.
+func again(s *story.Run, i int) bool {
+	for _, later := range s.Tasks[i+1:] {
+		if later.Request.Kind == s.Tasks[i].Request.Kind && later.Request.Goal == s.Tasks[i].Request.Goal {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,255 @@
+package run
+
+import (
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/attempt"
+)
+
+// Run is one run as its events tell it, and as nothing else does.
+type Run struct {
+	Head
+	ID          string
+	Prompt      contract.PromptSubmitted
+	User        string
+	Cause       string // id of prompt.submitted
+	Correlation string
+	Sequence    uint64 // of prompt.submitted
+	Began       time.Time
+	Last        uint64 // sequence of the newest event that was applied
+
+	Started   bool
+	Tasks     []*Task                 // in the order they were requested
+	Turns     []contract.TurnRecorded // the Director's
+	Questions []Question
+	Steering  []string
+	Approvals []*Approval
+	Paused    bool
+	Cancelled bool
+	Report    *contract.RunReported
+	Metered   contract.Usage // of every model call of the run, its tasks' included
+}
+
+// Question is a question of a run, and its answer.
+type Question struct {
+	contract.Question
+	Answer    string
+	Answered  bool
+	ByDefault bool
+}
+
+// Task is one task of a run.
+type Task struct {
+	TaskHead
+	Request contract.DirectorTask
+	Cause   string // what delegated it
+	Batch   int    // tasks of one delegation share it
+	Results map[int]contract.AssociateResult
+	Newest  *contract.AssociateResult // the result of the newest attempt that has one
+	Now     attempt.Attempt           // the newest attempt; its Number is 0 before the first
+	Turns   []contract.TurnRecorded   // of Now, like all that follows
+	Calls   []contract.ToolCalled
+	Returns map[string]contract.ToolReturned
+	Metered contract.Usage
+}
+
+// New is a run of which nothing is known.
+func New(id string) *Run { return &Run{ID: id, Head: Head{Status: contract.RunQueued}} }
+
+// DocumentID is the id of the run's living document.
+func (r *Run) DocumentID() string { return contract.DeriveID(r.ID, "document") }
+
+// Task finds a task by its id, nil when there is none.
+func (r *Run) Task(id string) *Task {
+	for _, t := range r.Tasks {
+		if t.Request.ID == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// Ended reports whether the task's newest attempt has its result.
+func (t *Task) Ended() bool { return t.Newest != nil && t.Newest.Attempt >= t.Now.Number }
+
+// Changes reports whether the task's purpose is to change something.
+func (t *Task) Changes() bool { return t.Request.Kind != contract.KindInspect }
+
+// Open is the attempt that is under way, nil when there is none.
+func (t *Task) Open() *attempt.Attempt {
+	if t.Now.Number == 0 || t.Now.Ended() {
+		return nil
+	}
+	return &t.Now
+}
+
+// Apply takes one event of the run. They must come in the log's order; one that
+// was applied before changes nothing. Payloads that are not about runs do not.
+func (r *Run) Apply(e contract.Event, p contract.Payload) {
+	if e.Sequence <= r.Last {
+		return
+	}
+	r.Last = e.Sequence
+	r.Head.Apply(e, p)
+	switch p := p.(type) {
+	case *contract.PromptSubmitted:
+		r.Prompt, r.User, r.Cause, r.Sequence, r.Began = *p, e.User, e.ID, e.Sequence, e.Time
+		r.Correlation, r.Head = e.ID, NewHead(*p)
+	case *contract.RunStarted:
+		r.Started = true
+	case *contract.RunSteered:
+		r.Steering = append(r.Steering, p.Text)
+	case *contract.RunCommanded:
+		switch p.Command {
+		case contract.CommandPause:
+			r.Paused = true
+		case contract.CommandResume:
+			r.Paused = false
+		case contract.CommandCancel:
+			r.Cancelled = true
+		}
+	case *contract.QuestionAsked:
+		for _, q := range r.Questions {
+			if q.ID == p.Question.ID {
+				return
+			}
+		}
+		r.Questions = append(r.Questions, Question{Question: p.Question})
+	case *contract.QuestionAnswered:
+		for i := range r.Questions {
+			if q := &r.Questions[i]; q.ID == p.Question && !q.Answered {
+				q.Answer, q.Answered, q.ByDefault = p.Answer, true, p.Default
+			}
+		}
+	case *contract.UsageMetered:
+		r.Metered = r.Metered.Add(p.Usage)
+		if t := r.Task(e.Task); t != nil {
+			t.Metered = t.Metered.Add(p.Usage)
+		}
+	case *contract.RunReported:
+		if r.Report == nil {
+			r.Report = p
+		}
+	case *contract.TaskRequested:
+		r.request(e, p)
+	case *contract.TurnRecorded:
+		if e.Task == "" {
+			r.Turns = put(r.Turns, *p)
+		} else if t := r.Task(e.Task); t != nil {
+			t.apply(e, p)
+		}
+	default:
+		if r.applyApproval(e, p) {
+			return
+		}
+		if t := r.Task(e.Task); t != nil {
+			t.apply(e, p)
+		}
+	}
+}
+
+func (r *Run) request(e contract.Event, p *contract.TaskRequested) {
+	if r.Task(p.Task.ID) != nil {
+		return
+	}
+	t := &Task{TaskHead: NewTaskHead(p.Task), Request: p.Task, Cause: e.Causation, Results: map[int]contract.AssociateResult{}, Returns: map[string]contract.ToolReturned{}}
+	if n := len(r.Tasks); n > 0 {
+		t.Batch = r.Tasks[n-1].Batch
+		if r.Tasks[n-1].Cause != e.Causation {
+			t.Batch++
+		}
+	}
+	r.Tasks = append(r.Tasks, t)
+}
+
+func (t *Task) apply(e contract.Event, p contract.Payload) {
+	t.move(e, p)
+	t.TaskHead.Apply(e, p)
+	switch p := p.(type) {
+	case *contract.TaskFinished:
+		if _, twice := t.Results[p.Result.Attempt]; twice {
+			return
+		}
+		t.Results[p.Result.Attempt] = p.Result
+		if t.Newest == nil || p.Result.Attempt >= t.Newest.Attempt {
+			r := p.Result
+			t.Newest = &r
+		}
+	case *contract.TurnRecorded:
+		if p.Attempt == t.Now.Number {
+			t.Turns = put(t.Turns, *p)
+		}
+	case *contract.ToolCalled:
+		if p.Attempt == t.Now.Number {
+			t.Calls = append(t.Calls, *p)
+		}
+	case *contract.ToolReturned:
+		if p.Attempt == t.Now.Number {
+			t.Returns[p.Call] = *p
+		}
+	case *contract.PublishStarted:
+		switch {
+		case p.Live:
+			t.Now.Live = true
+		case t.Now.State == contract.AttemptPublishing:
+			t.Now.Decided = true
+		}
+	case *contract.PublishFinished:
+		if t.Now.State == contract.AttemptPublishing || p.Inverted {
+			t.Now.Live = false
+		}
+	}
+}
+
+// move takes a transition of the newest attempt, or of the one after it. What
+// is not legal, or of an older attempt, is not taken.
+func (t *Task) move(e contract.Event, p contract.Payload) {
+	number, to := attempt.To(p)
+	switch {
+	case to == "" || number < t.Now.Number:
+		return
+	case number > t.Now.Number:
+		first, err := attempt.Attempt{Number: number}.Apply(e.Sequence, p)
+		if err != nil {
+			return
+		}
+		t.Now, t.Turns, t.Calls, t.Metered = first, nil, nil, contract.Usage{}
+		t.Returns = map[string]contract.ToolReturned{}
+	default:
+		if moved, err := t.Now.Apply(e.Sequence, p); err == nil {
+			t.Now = moved
+		}
+	}
+}
+
+func put(list []contract.TurnRecorded, t contract.TurnRecorded) []contract.TurnRecorded {
+	for i := range list {
+		if list[i].Index == t.Index {
+			list[i] = t
+			return list
+		}
+	}
+	return append(list, t)
+}
+
+// Unreturned are the calls of the newest attempt whose return is not in the log.
+func (t *Task) Unreturned() []contract.ToolCalled {
+	var out []contract.ToolCalled
+	for _, c := range t.Calls {
+		if _, ok := t.Returns[c.Call]; !ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// NewestCheckpoint is the newest one that holds work of the run.
+func (r *Run) NewestCheckpoint() string {
+	for i := len(r.Tasks) - 1; i >= 0; i-- {
+		if l := r.Tasks[i].Newest; l != nil && l.Head != "" {
+			return l.Head
+		}
+	}
+	return ""
+}
