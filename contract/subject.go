@@ -30,12 +30,6 @@ func SubjectTokens(cid CID, run string) string {
 	return "live." + string(cid) + ".tokens." + run
 }
 
-// SubjectOutput carries the output of a command that a desktop started; it is
-// not logged.
-func SubjectOutput(cid CID, command string) string {
-	return "live." + string(cid) + ".output." + command
-}
-
 // SubjectAction takes a person's intention, request → {"sequence":n}.
 func SubjectAction(cid CID) string { return "user." + string(cid) + ".action" }
 

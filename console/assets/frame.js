@@ -1,6 +1,7 @@
 import { api, at, Problem } from './api.js'
 import { approvalCard } from './approvals.js'
 import { Health } from './health.js'
+import { Running } from './running.js'
 import { Stage } from './stage.js'
 
 const $ = (id) => document.getElementById(id)
@@ -25,6 +26,7 @@ const stage = new Stage($('stage'), {
   ailing: (kind, words) => health.ailing(kind, words),
 })
 const health = new Health(stage, { note, failed })
+const running = new Running({ failed })
 
 start().catch(failed)
 
@@ -88,15 +90,7 @@ function show(f) {
   $('rehearsal').hidden = !f.provider.rehearsal
   $('unsafe').hidden = !f.unisolated
   $('rewind').disabled = !f.desktop.last_good
-  const [run] = f.running
-  $('running').hidden = !run
-  if (run) {
-    const more = f.running.length > 1 ? ` and ${f.running.length - 1} more` : ''
-    $('running-text').textContent = `${run.objective || run.prompt}${more}`
-    $('running-text').title = run.prompt
-    $('stop').dataset.run = run.id
-    $('stop').disabled = false
-  }
+  running.show(cid, f)
   approvals(f.running)
   health.show(f.desktop)
   live(f.desktop)
@@ -193,16 +187,6 @@ function until(deadline) {
   return Number.isNaN(at.getTime()) ? '' : ` until ${at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' })}`
 }
 
-$('stop').addEventListener('click', async () => {
-  $('stop').disabled = true
-  try {
-    await api('POST', at(cid, `/runs/${$('stop').dataset.run}/cancel`))
-  } catch (problem) {
-    $('stop').disabled = false
-    failed(problem)
-  }
-})
-
 $('rewind').addEventListener('click', async () => {
   $('ask-yes').disabled = true
   $('ask-words').replaceChildren(line('Looking at what would change…'))
@@ -231,7 +215,8 @@ function rewindWords({ to, changes }) {
   ]
 }
 
-for (const [button, sheet] of [['bell', 'approvals'], ['account', 'account-menu']]) {
+const sheets = [['bell', 'approvals'], ['account', 'account-menu'], ['running-more', 'running-sheet']]
+for (const [button, sheet] of sheets) {
   $(button).addEventListener('click', () => toggle(button, sheet, $(sheet).hidden))
 }
 addEventListener('keydown', (e) => {
@@ -247,7 +232,7 @@ addEventListener('keydown', (e) => {
   if (from) document.querySelector(`[aria-controls="${from.id}"]`).focus()
 })
 addEventListener('blur', closeSheets) // the cursor went into the desktop
-addEventListener('pointerdown', (e) => !e.target.closest('.sheet, #bell, #account') && closeSheets())
+addEventListener('pointerdown', (e) => !e.target.closest('.sheet, #bell, #account, #running-more') && closeSheets())
 
 function toggle(button, sheet, open) {
   closeSheets()
@@ -264,7 +249,7 @@ function enter(sheet) {
 }
 
 function closeSheets() {
-  for (const [button, sheet] of [['bell', 'approvals'], ['account', 'account-menu']]) {
+  for (const [button, sheet] of sheets) {
     $(sheet).hidden = true
     $(button).setAttribute('aria-expanded', 'false')
   }

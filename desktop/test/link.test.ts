@@ -16,7 +16,7 @@ function start(host: FakeHost, shelf: Shelf = memoryShelf(), ask = () => Promise
   const states: LinkState[] = []
   const told = { waiting: 0, refused: [] as string[] }
   const listener: Listener = {
-    state: (s) => states.push(s), session: () => {}, snapshot: () => {}, event: (e) => seen.push(e.sequence), tokens: () => {}, output: () => {},
+    state: (s) => states.push(s), session: () => {}, snapshot: () => {}, event: (e) => seen.push(e.sequence), tokens: () => {},
     waiting: (items) => (told.waiting = items.length), refused: (_a, e) => told.refused.push(e.code),
   }
   const link = new Link({ connect: host.connect, session: ask, shelf: () => Promise.resolve(shelf), backoff: () => 1 }, listener)

@@ -47,7 +47,8 @@ type Computer struct {
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
 
-	health health // of the desktop's page
+	health   health  // of the desktop's page
+	commands running // the user's own
 }
 
 // wake opens a computer: it takes the log over, brings the state up to it,
@@ -350,6 +351,7 @@ func (c *Computer) Frame(ctx context.Context) (api.Frame, error) {
 	for _, u := range spent {
 		f.SpentUSD += u.CostUSD
 	}
+	f.Commands = c.commands.list()
 	if f.Provider, err = c.Provider(ctx); err != nil {
 		return api.Frame{}, err
 	}

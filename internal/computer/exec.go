@@ -1,10 +1,13 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -29,6 +32,8 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	if err != nil {
 		return api.Exit{}, err
 	}
+	ctx, unlist := c.commands.begin(ctx, r.ID, argv)
+	defer unlist()
 	if err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv)); err != nil {
 		return api.Exit{}, err
 	}
@@ -174,4 +179,63 @@ func programOf(argv []string) string {
 		}
 	}
 	return clip(argv[0], 60)
+}
+
+// running are the user's own commands that have not ended, whoever looks.
+type running struct {
+	mu sync.Mutex
+	by map[string]runningCommand
+}
+
+type runningCommand struct {
+	api.RunningCommand
+	cancel context.CancelFunc
+}
+
+// begin lists a command until the returned function is called; its context ends
+// when somebody stops it.
+func (l *running) begin(ctx context.Context, id string, argv []string) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	line := strings.Join(argv, " ")
+	if len(argv) == 3 && argv[1] == "-c" {
+		line = argv[2]
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by == nil {
+		l.by = map[string]runningCommand{}
+	}
+	l.by[id] = runningCommand{api.RunningCommand{ID: id, Line: clip(strings.ToValidUTF8(line, "\uFFFD"), 300), Started: time.Now().UTC()}, cancel}
+	return ctx, func() {
+		cancel()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.by, id)
+	}
+}
+
+// list returns them, oldest first.
+func (l *running) list() []api.RunningCommand {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]api.RunningCommand, 0, len(l.by))
+	for _, r := range l.by {
+		out = append(out, r.RunningCommand)
+	}
+	slices.SortFunc(out, func(a, b api.RunningCommand) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// StopCommand implements control.Commands.
+func (c *Computer) StopCommand(_ context.Context, id string) error {
+	c.commands.mu.Lock()
+	defer c.commands.mu.Unlock()
+	r, ok := c.commands.by[id]
+	if !ok {
+		return fault.New("computer.StopCommand", fault.NotFound, "", errors.New("no such command is running"))
+	}
+	r.cancel()
+	return nil
 }

@@ -140,6 +140,8 @@ type Commands interface {
 	// it, until it ends. When ctx ends everything in the box is killed, and the
 	// exit says so. An error means that it did not start or its outcome is lost.
 	Exec(ctx context.Context, r api.ExecRequest, io api.ExecIO) (api.Exit, error)
+	// StopCommand ends one that runs, whoever started it.
+	StopCommand(ctx context.Context, id string) error
 }
 
 // Desktop is what the desktop's origin serves.

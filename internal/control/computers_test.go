@@ -410,6 +410,10 @@ func (m *machine) Live(context.Context) (http.RoundTripper, error) {
 	return m.live, nil
 }
 
+func (m *machine) StopCommand(_ context.Context, id string) error {
+	return fault.New("memory.StopCommand", fault.NotFound, "", errors.New("no such command is running"))
+}
+
 func (m *machine) Beat(_ context.Context, b api.Heartbeat) error {
 	m.beats <- b
 	return nil

@@ -156,11 +156,18 @@ func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v visit, c 
 	built := strings.HasPrefix(name, "assets/")
 	if built {
 		for _, files := range s.desktops.kept(v.session.ID) {
-			if s.buildFile(w, r, files, name) {
+			found := false
+			s.squeezed(w, r, func(w http.ResponseWriter) { found = s.buildFile(w, r, files, name) })
+			if found {
 				return
 			}
 		}
 	}
+	s.squeezed(w, r, func(w http.ResponseWriter) { s.newestFile(w, r, c, name, built) })
+}
+
+// newestFile serves a file of the dev server or of the newest build.
+func (s *Server) newestFile(w http.ResponseWriter, r *http.Request, c Computer, name string, built bool) {
 	rt, notLive := c.Live(r.Context())
 	if notLive == nil && !built {
 		s.proxy(w, r, rt)
@@ -298,8 +305,9 @@ func fromDevServer(res *http.Response, host http.Header) error {
 	}
 	if res.StatusCode != http.StatusSwitchingProtocols && !defence.Off(defence.ControlTypes) {
 		h.Set("Content-Type", safeType(h.Get("Content-Type")))
-		if cc := h.Get("Cache-Control"); cc == "" || strings.Contains(cc, "public") {
-			h.Set("Cache-Control", "no-cache")
+		h.Set("Cache-Control", "private, no-cache")
+		if dependency(res.Request) {
+			h.Set("Cache-Control", "private, max-age=31536000, immutable") // its address holds the hash of what it was made from
 		}
 	}
 	if !defence.Off(defence.BoxHeadersApart) {
@@ -307,6 +315,20 @@ func fromDevServer(res *http.Response, host http.Header) error {
 	}
 	res.Header, res.Trailer = h, nil
 	return nil
+}
+
+// dependency reports whether a request is for one of the dev server's bundled
+// dependencies. Nothing else of it may be kept unasked: what an agent's server
+// called immutable would go on after that server.
+func dependency(r *http.Request) bool {
+	if r == nil {
+		return false
+	}
+	p := r.URL.Path
+	if i := strings.Index(p, "/@fs/"); i > 0 {
+		p = p[i:] // as the box is asked for it
+	}
+	return cachePath.MatchString(p) && r.URL.Query().Get("v") != ""
 }
 
 // safeType lets through types that are no page's, in our own words: of a type

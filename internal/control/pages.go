@@ -71,9 +71,11 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 		}
 	case strings.HasPrefix(name, "/assets/"):
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
-		if p := s.writeAsset(w, r, s.o.Console, strings.TrimPrefix(name, "/"), "no-cache"); p != nil {
-			writeProblem(w, p)
-		}
+		s.squeezed(w, r, func(w http.ResponseWriter) {
+			if p := s.writeAsset(w, r, s.o.Console, strings.TrimPrefix(name, "/"), "no-cache"); p != nil {
+				writeProblem(w, p)
+			}
+		})
 	default:
 		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", "Open "+s.hosts.console()+"."))
 	}

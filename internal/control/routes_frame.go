@@ -40,6 +40,16 @@ func (s *Server) routeFrame(hapi huma.API) {
 		f, err := s.frame(ctx, c)
 		return &out[api.Frame]{f}, err
 	})
+	register(hapi, s, route(http.MethodPost, atComputer+"/commands/{command}/stop", "commands-stop", "Stop one of your own commands, whoever started it"), requestTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Command string `path:"command" maxLength:"36"`
+	}) (*struct{}, error) {
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		return nil, c.StopCommand(ctx, in.Command)
+	})
 	streamed(hapi, s, route(http.MethodGet, atComputer+"/frame/stream", "frame-stream", "The frame as server-sent events, whenever it changes"), "text/event-stream", s.streamFrame)
 	register(hapi, s, route(http.MethodPost, atComputer+"/ticket", "frame-ticket", "Let the console's page into the desktop"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
@@ -70,6 +80,9 @@ func (s *Server) frame(ctx context.Context, c Computer) (api.Frame, error) {
 	if f.Running == nil {
 		f.Running = []api.Run{}
 	}
+	if f.Commands == nil {
+		f.Commands = []api.RunningCommand{}
+	}
 	f.Computer, err = s.info(ctx, c)
 	if f.Desktop.Broken {
 		f.Computer.State = api.StateBroken
@@ -83,7 +96,7 @@ func moves(e contract.Event) bool {
 	case "usage.metered", "checkpoint.created", "checkpoint.restored", "question.asked", "question.answered", "prompt.submitted":
 		return true
 	}
-	for _, prefix := range []string{"run.", "computer.", "desktop.", "approval."} {
+	for _, prefix := range []string{"run.", "computer.", "desktop.", "command.", "approval."} {
 		if strings.HasPrefix(e.Type, prefix) {
 			return true
 		}

@@ -58,6 +58,7 @@ type Server struct {
 	openapi []byte
 	streams streams
 	pages   *pages
+	squeeze func(http.Handler) http.HandlerFunc
 
 	desktops desktops
 	services *service.Services
@@ -99,6 +100,9 @@ func New(o Options) (*Server, error) {
 	s.streams.open = map[string]map[*stream]struct{}{}
 	s.desktops.init()
 	var err error
+	if s.squeeze, err = newSqueeze(); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
 	if s.pages, err = loadPages(o.Console); err != nil {
 		return nil, fault.Wrap(op, err)
 	}

@@ -67,5 +67,6 @@ const (
 	BoxHeadersApart  Name = "box-headers-apart" // 44: the dev server's headers are copied by name, and the host's set after them
 	PageAlone        Name = "page-alone"        // 47: a broken page says nothing about the desktop while another one is well
 	UnverifiedOnly   Name = "unverified-only"   // 47: what a check has passed is taken back by nobody's browser
+	OutputWindow     Name = "output-window"     // 48: a command waits for who reads its output
 	UsersEditsStay   Name = "users-edits-stay"  // 47: nothing goes back unasked if more than one task's edits would
 )

@@ -141,3 +141,41 @@ test('a dropped file goes into the workspace, and the page stays', async (t) => 
   await until('its path is in the bar', async () => (await frame.getByTestId('prompt').inputValue()) === 'inbox/notes.txt ')
   assert.equal(choir.cli(['files', 'cat', 'inbox/notes.txt']), 'dropped\n')
 })
+
+test('a command that never stops writing', async (t) => {
+  const { choir, context, page } = await opened(t)
+  const frame = await desktop(page)
+  const running = page.locator('#running')
+
+  await t.test('the page goes on, and holds a bounded end of it', async () => {
+    await say(frame, '!yes')
+    await frame.getByRole('log').getByText('y').first().waitFor()
+    await frame.getByText('The beginning was left out.').waitFor({ timeout: 30_000 })
+    // The page answers while it comes, again and again.
+    for (let n = 0; n < 5; n++) {
+      const took = await frame.evaluate(async () => {
+        const start = performance.now()
+        await new Promise((r) => setTimeout(r, 0))
+        return performance.now() - start
+      })
+      assert.ok(took < 2000, `the page stood still for ${took} ms`)
+    }
+    assert.ok((await frame.getByRole('log').evaluate((e) => e.textContent.length)) < 250_000)
+  })
+  await t.test('the frame lists it, and goes on to after its window and its page are closed', async () => {
+    await running.getByText('yes', { exact: true }).waitFor()
+    await frame.getByRole('button', { name: 'Close yes' }).click()
+    await running.getByText('yes', { exact: true }).waitFor()
+    await page.close()
+    const again = await context.newPage()
+    await again.goto(choir.url)
+    const listed = again.locator('#running')
+    await listed.getByText('yes', { exact: true }).waitFor()
+    await listed.locator('#running-more').click()
+    const sheet = again.getByRole('region', { name: 'What runs' })
+    await sheet.getByText('yes', { exact: true }).waitFor()
+    await sheet.getByRole('button', { name: 'Stop' }).click()
+    await listed.waitFor({ state: 'hidden' })
+    await until('it is logged as killed', () => choir.events().some((e) => e.type === 'command.finished' && e.data.reason === 'killed'))
+  })
+})

@@ -1,7 +1,7 @@
 import type { ActionType, Event, Payloads } from '../contract/types'
 import type { Bus, Connect } from './bus'
 import { Outbox, type Acknowledged, type Action, type Queued, type Shelf } from './outbox'
-import { HostError, type OutputChunk, type Service, type Services, type Session, type Snapshot } from './protocol'
+import { HostError, type Service, type Services, type Session, type Snapshot } from './protocol'
 import { Sequencer } from './sequencer'
 
 export type LinkState = 'connecting' | 'online' | 'catching-up' | 'offline' | 'ended'
@@ -13,7 +13,6 @@ export interface Listener {
   snapshot(snapshot: Snapshot): void
   event(e: Event): void
   tokens(run: string, text: string): void
-  output(command: string, chunk: OutputChunk): void
   /** What waits to be sent. */
   waiting(items: Queued[]): void
   refused(action: Action, e: HostError): void
@@ -182,8 +181,6 @@ export class Link {
     } else if (rest.startsWith('tokens.')) {
       const { text } = body as { text?: string }
       if (typeof text === 'string') this.listener.tokens(rest.slice('tokens.'.length), text)
-    } else if (rest.startsWith('output.')) {
-      this.listener.output(rest.slice('output.'.length), body as OutputChunk)
     } else if (isEvent(body) && !this.sequencer.take(body)) {
       this.mend()
     }

@@ -65,7 +65,6 @@ export const listener: Listener = {
   },
   event: (e) => apply(e),
   tokens: (run, text) => useRuns.getState().tokens(run, text),
-  output: (command, chunk) => useCommands.getState().output(command, chunk),
   waiting: (queued) => useConnection.setState({ queued, waiting: queued.length }),
   refused(action, e) {
     useWindows.getState().forget(action.id)

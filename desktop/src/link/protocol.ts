@@ -150,7 +150,7 @@ export interface Services {
   'run.undo': [{ run: string; dry_run: boolean }, RestorePlan | Restored]
   'exec.run': [{ id: string; argv: string[]; cwd?: string }, { command: string; sequence: number }]
   'exec.output': [
-    { command: string; after: number },
+    { command: string; after: number; wait?: boolean },
     { chunks: OutputChunk[]; running: boolean; exit_code?: number; truncated: boolean },
   ]
   'exec.stop': [{ command: string }, Record<string, never>]

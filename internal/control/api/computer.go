@@ -147,12 +147,20 @@ type Provider struct {
 
 // Frame is what the console shows around a desktop.
 type Frame struct {
-	Computer   Computer      `json:"computer"`
-	Running    []Run         `json:"running"`    // runs that have not ended, without tasks
-	SpentUSD   float64       `json:"spent_usd"`  // today, UTC
-	Provider   Provider      `json:"provider"`   //
-	Desktop    DesktopStatus `json:"desktop"`    //
-	Unisolated bool          `json:"unisolated"` // boxes run without isolation: say so on every screen
+	Computer   Computer         `json:"computer"`
+	Running    []Run            `json:"running"`    // runs that have not ended, without tasks
+	Commands   []RunningCommand `json:"commands"`   // the user's own commands that have not ended, whoever looks
+	SpentUSD   float64          `json:"spent_usd"`  // today, UTC
+	Provider   Provider         `json:"provider"`   //
+	Desktop    DesktopStatus    `json:"desktop"`    //
+	Unisolated bool             `json:"unisolated"` // boxes run without isolation: say so on every screen
+}
+
+// RunningCommand is one of the user's own commands that runs.
+type RunningCommand struct {
+	ID      string    `json:"id"`
+	Line    string    `json:"line"` // what was typed, or its arguments; cut
+	Started time.Time `json:"started"`
 }
 
 // DesktopMode says what the desktop's origin serves.

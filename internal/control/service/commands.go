@@ -2,15 +2,16 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/supervise"
 )
@@ -22,6 +23,14 @@ const (
 	keptCommands = 32 // of one computer, the ones that ended included
 	maxRunning   = 8  // of one computer
 	outputRate   = 4 << 20
+	// window is how much of a command's output may be ahead of who reads it: the
+	// command then waits, as it would for a pipe. readerGone is how long after it
+	// last asked somebody counts as reading; output that nobody reads is kept as
+	// far as it is kept, and the command goes on.
+	window     = 256 << 10
+	readerGone = 10 * time.Second
+	outputWait = 10 * time.Second // how long a question for output may wait for some
+	maxPart    = 128 << 10        // of output in one answer
 )
 
 // commands are the user's own commands that desktops started. They go on when
@@ -39,6 +48,7 @@ type chunk struct {
 	N      int64  `json:"n"`
 	Stream string `json:"stream"`
 	Text   string `json:"text"`
+	end    int64  // bytes of output up to here
 }
 
 type command struct {
@@ -52,6 +62,44 @@ type command struct {
 	dropped bool
 	running bool
 	exit    *int
+	sent    int64 // bytes of output so far
+	read    int64 // of which somebody has
+	readAt  time.Time
+	moved   chan struct{} // closed and replaced when output came, was read, or ended
+}
+
+func newCommand(id string, cancel context.CancelFunc) *command {
+	return &command{id: id, cancel: cancel, running: true, readAt: time.Now(), moved: make(chan struct{})}
+}
+
+// stir wakes whoever waits for the command to move. The lock is held.
+func (c *command) stir() {
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
+// room waits until output may go on: whoever reads it has caught up, or nobody
+// reads it.
+func (c *command) room(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		moved, left := c.moved, readerGone-time.Since(c.readAt)
+		full := c.sent-c.read > window && left > 0 && !defence.Off(defence.OutputWindow)
+		c.mu.Unlock()
+		if !full {
+			return ctx.Err()
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-moved:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 // run starts a command and answers as soon as its start is in the log.
@@ -72,7 +120,7 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 		return nil, err
 	}
 	runCtx, cancel := context.WithCancel(cs.s.ctx)
-	cmd := &command{id: req.ID, cancel: cancel, running: true}
+	cmd := newCommand(req.ID, cancel)
 	if err := cs.add(c.cid, cmd); err != nil {
 		cancel()
 		return nil, err
@@ -86,7 +134,7 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 	// The caller's own request is counted in the group, so it can't be at zero here.
 	cs.s.wg.Go(func() {
 		defer cancel()
-		out, errs := &output{cs, c.cid, cmd, "stdout", nil, runCtx, limiter()}, &output{cs, c.cid, cmd, "stderr", nil, runCtx, limiter()}
+		out, errs := &output{cmd, "stdout", nil, runCtx, limiter()}, &output{cmd, "stderr", nil, runCtx, limiter()}
 		var exit api.Exit
 		err := supervise.Safely(func() (err error) {
 			exit, err = c.c.Exec(runCtx, req, api.ExecIO{Stdout: out, Stderr: errs, Started: func(command string, sequence uint64) { started <- start{command, sequence} }})
@@ -101,6 +149,7 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 		}
 		cmd.mu.Lock()
 		cmd.running, cmd.exit = false, &code
+		cmd.stir()
 		cmd.mu.Unlock()
 		ended <- err
 	})
@@ -186,11 +235,14 @@ func (c *command) active() bool {
 	return c.running
 }
 
-// output answers with what is kept of a command's output.
-func (cs *commands) output(_ context.Context, c call) (any, error) {
+// output answers with what is kept of a command's output after a chunk, which
+// says that the asker has it so far: the command goes no further ahead of that
+// than its window. With wait it answers when there is something, or it has ended.
+func (cs *commands) output(ctx context.Context, c call) (any, error) {
 	var in struct {
 		Command string `json:"command"`
 		After   int64  `json:"after"`
+		Wait    bool   `json:"wait"`
 	}
 	if err := decode(c, &in); err != nil {
 		return nil, err
@@ -199,26 +251,50 @@ func (cs *commands) output(_ context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.mu.Lock()
-	chunks := make([]chunk, 0, len(cmd.chunks))
-	for _, k := range cmd.chunks {
-		if k.N > in.After {
-			chunks = append(chunks, k)
+	ctx, cancel := context.WithTimeout(ctx, outputWait)
+	defer cancel()
+	for {
+		a, moved := cmd.after(in.After)
+		if len(a.Chunks) > 0 || !a.Running || !in.Wait {
+			return a, nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return a, nil
 		}
 	}
-	a := struct {
-		Chunks    []chunk `json:"chunks"`
-		Running   bool    `json:"running"`
-		ExitCode  *int    `json:"exit_code,omitempty"`
-		Truncated bool    `json:"truncated"`
-	}{chunks, cmd.running, cmd.exit, cmd.dropped}
-	cmd.mu.Unlock()
-	var cut bool
-	if a.Chunks, cut, err = fit(a.Chunks); cut {
-		// More is to come: whoever asks must not take this for the end.
-		a.Running, a.ExitCode = true, nil
+}
+
+type outputAnswer struct {
+	Chunks    []chunk `json:"chunks"`
+	Running   bool    `json:"running"`
+	ExitCode  *int    `json:"exit_code,omitempty"`
+	Truncated bool    `json:"truncated"`
+}
+
+func (c *command) after(n int64) (outputAnswer, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := outputAnswer{Chunks: []chunk{}, Running: c.running, ExitCode: c.exit}
+	// Dropped without the asker having had it.
+	a.Truncated = c.dropped && len(c.chunks) > 0 && c.chunks[0].N > n+1
+	size := 0
+	for _, k := range c.chunks {
+		if k.N <= n {
+			c.read = max(c.read, k.end)
+			continue
+		}
+		if size += len(k.Text); size > maxPart && len(a.Chunks) > 0 {
+			// More is to come: whoever asks must not take this for the end.
+			a.Running, a.ExitCode = true, nil
+			break
+		}
+		a.Chunks = append(a.Chunks, k)
 	}
-	return a, err
+	c.readAt = time.Now()
+	c.stir()
+	return a, c.moved
 }
 
 func (cs *commands) stop(_ context.Context, c call) (any, error) {
@@ -239,8 +315,6 @@ func (cs *commands) stop(_ context.Context, c call) (any, error) {
 // output is one stream of a command. Text travels in whole characters; what is
 // not UTF-8 shows as replacement characters.
 type output struct {
-	cs     *commands
-	cid    contract.CID
 	cmd    *command
 	stream string
 	rest   []byte // the start of a character whose end has not come yet
@@ -257,6 +331,9 @@ func (o *output) Write(p []byte) (int, error) {
 			part = part[:len(part)-tail]
 		} else if tail > 0 && len(part) == len(buf) {
 			break
+		}
+		if err := o.cmd.room(o.ctx); err != nil {
+			return 0, err
 		}
 		if err := o.rate.WaitN(o.ctx, len(part)); err != nil {
 			return 0, err
@@ -292,21 +369,14 @@ func incomplete(p []byte) int {
 func (o *output) emit(p []byte) {
 	text := string([]rune(string(p))) // each invalid byte becomes U+FFFD
 	o.cmd.mu.Lock()
-	defer o.cmd.mu.Unlock() // publishing under the lock keeps n in order
-	k := chunk{N: o.cmd.next, Stream: o.stream, Text: text}
+	defer o.cmd.mu.Unlock()
+	o.cmd.sent += int64(len(text))
+	o.cmd.chunks = append(o.cmd.chunks, chunk{N: o.cmd.next, Stream: o.stream, Text: text, end: o.cmd.sent})
 	o.cmd.next++
-	o.cmd.chunks = append(o.cmd.chunks, k)
 	o.cmd.size += len(text)
 	for o.cmd.size > keptOutput && len(o.cmd.chunks) > 1 {
 		o.cmd.size -= len(o.cmd.chunks[0].Text)
 		o.cmd.chunks, o.cmd.dropped = o.cmd.chunks[1:], true
 	}
-	b, err := json.Marshal(k)
-	if err == nil {
-		err = o.cs.s.o.Bus.Conn().Publish(contract.SubjectOutput(o.cid, o.cmd.id), b)
-	}
-	if err != nil {
-		// It is kept, and asked for when the reader sees the gap.
-		o.cs.s.log.Warn("output was not published", "command", o.cmd.id, "error", err)
-	}
+	o.cmd.stir()
 }

@@ -2,36 +2,25 @@ package service
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/bus"
 )
 
 // Whatever way output is cut into writes, the text is that of the whole, in
 // order, with dense numbers.
 func TestOutputKeepsCharactersWhole(t *testing.T) {
-	b, err := bus.Open(context.Background(), bus.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	s := &Services{o: Options{Bus: b}, log: slog.New(slog.DiscardHandler)}
-	s.commands.init(s)
 	rapid.Check(t, func(t *rapid.T) {
 		pieces := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "ä", "€", "😀", "\xff", "\xe2\x82", "\n", strings.Repeat("€", 9000)}), 0, 20).Draw(t, "pieces")
 		whole := strings.Join(pieces, "")
-		cmd := &command{id: contract.NewID()}
-		out := &output{&s.commands, contract.NewCID(), cmd, "stdout", nil, context.Background(), limiter()}
+		cmd := newCommand(contract.NewID(), func() {})
+		cmd.readAt = time.Time{} // nobody reads
+		out := &output{cmd, "stdout", nil, context.Background(), limiter()}
 		for rest := whole; len(rest) > 0; {
 			n := min(len(rest), rapid.IntRange(1, 40000).Draw(t, "write"))
 			if got, err := out.Write([]byte(rest[:n])); err != nil || got != n {
@@ -54,19 +43,9 @@ func TestOutputKeepsCharactersWhole(t *testing.T) {
 }
 
 func TestOldOutputIsDroppedAndSaidSo(t *testing.T) {
-	b, err := bus.Open(context.Background(), bus.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	s := &Services{o: Options{Bus: b}, log: slog.New(slog.DiscardHandler)}
-	s.commands.init(s)
-	cmd := &command{id: contract.NewID()}
-	out := &output{&s.commands, contract.NewCID(), cmd, "stdout", nil, context.Background(), limiter()}
+	cmd := newCommand(contract.NewID(), func() {})
+	cmd.readAt = time.Time{} // nobody reads
+	out := &output{cmd, "stdout", nil, context.Background(), limiter()}
 	if _, err := out.Write([]byte(strings.Repeat("x", 2*keptOutput))); err != nil {
 		t.Fatal(err)
 	}
@@ -83,5 +62,46 @@ func TestAnswersFit(t *testing.T) {
 	list, cut, err := fit(big)
 	if err != nil || !cut || len(list) == 0 || len(list) == len(big) {
 		t.Errorf("%d, %v, %v", len(list), cut, err)
+	}
+}
+
+// 48: a command gets no further ahead of who reads it than its window, and goes
+// on when they have read, or have gone.
+func TestAttack48_OutputWaitsForItsReader(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cmd := newCommand(contract.NewID(), cancel)
+	out := &output{cmd, "stdout", nil, ctx, limiter()}
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := out.Write([]byte(strings.Repeat("y\n", 8<<10))); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	after, got := int64(-1), 0
+	for got < 8*window {
+		a, moved := cmd.after(after)
+		for _, k := range a.Chunks {
+			after, got = k.N, got+len(k.Text)
+		}
+		cmd.mu.Lock()
+		ahead := cmd.sent - cmd.read
+		cmd.mu.Unlock()
+		if ahead > window+maxPart+2*maxChunk {
+			t.Fatalf("%d bytes ahead of the reader", ahead)
+		}
+		if a.Truncated {
+			t.Fatal("what a reader had not read was dropped")
+		}
+		if len(a.Chunks) == 0 {
+			<-moved
+		}
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("it can't be stopped while it waits")
 	}
 }

@@ -19,36 +19,32 @@ export default function Command({ props }: AppProps) {
   const end = useRef<HTMLDivElement>(null)
   const log = useRef<HTMLDivElement>(null)
   const running = command?.running ?? true
-  const shown = command?.chunks.length ?? 0
+  const shown = command?.next ?? 0
 
-  // What is kept on the host fills every hole: a reload, a lost chunk, an end
-  // that was not seen. While it runs, look again now and then.
+  // Output is asked for, a piece at a time, when the last one has been painted:
+  // a command that writes faster waits for this page. What is kept on the host
+  // fills in after a reload.
   useEffect(() => {
     if (!online || !id) return
     let stop = false
-    let timer: ReturnType<typeof setTimeout> | undefined
     const look = async () => {
       useCommands.getState().begin(id, '')
-      try {
-        for (let more = true; more && !stop; ) {
-          const after = (useCommands.getState().commands[id]?.next ?? 0) - 1
-          const got = await ask('exec.output', { command: id, after })
-          if (stop) return
-          useCommands.getState().fill(id, got.chunks, got.running, got.exit_code, got.truncated)
-          more = got.chunks.length > 0
-        }
-      } catch (e) {
-        if (!stop) tell(e)
-        return
+      for (let more = true; more && !stop; ) {
+        const after = (useCommands.getState().commands[id]?.next ?? 0) - 1
+        const got = await ask('exec.output', { command: id, after, wait: true }, 20_000)
+        if (stop) return
+        useCommands.getState().fill(id, got.chunks, got.running, got.exit_code, got.truncated)
+        more = got.running || got.chunks.length > 0
+        if (more) await painted()
       }
-      if (!stop && useCommands.getState().commands[id]?.running) timer = setTimeout(() => void look(), 2000)
     }
-    void look()
+    look().catch((e: unknown) => {
+      if (!stop) tell(e)
+    })
     return () => {
       stop = true
-      clearTimeout(timer)
     }
-  }, [id, online, running])
+  }, [id, online])
 
   useEffect(() => {
     const el = log.current
@@ -79,7 +75,7 @@ export default function Command({ props }: AppProps) {
       <div className={css.output} ref={log} tabIndex={0} role="log" aria-label="Output">
         {command.truncated && <p className={css.note}>The beginning was left out.</p>}
         <pre>
-          {command.chunks.map((c) => (
+          {command.output.map((c) => (
             <span key={c.n} data-stream={c.stream}>
               {plain(c.text)}
             </span>
@@ -90,4 +86,9 @@ export default function Command({ props }: AppProps) {
       </div>
     </div>
   )
+}
+
+/** Settles when the page has had time for something else; a hidden page gets no frames. */
+function painted(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 80))
 }

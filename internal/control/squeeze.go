@@ -1,0 +1,29 @@
+package control
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// squeezed serves a file compressed, if it is text and the browser takes that.
+// Pages are not files: one holds a nonce, and its length must not tell of it.
+func (s *Server) squeezed(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter)) {
+	if r.Header.Get("Range") != "" || r.Header.Get("Upgrade") != "" {
+		serve(w)
+		return
+	}
+	s.squeeze(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { serve(w) })).ServeHTTP(w, r)
+}
+
+func newSqueeze() (func(http.Handler) http.HandlerFunc, error) {
+	return gzhttp.NewWrapper(
+		gzhttp.MinSize(1024), gzhttp.CompressionLevel(9),
+		gzhttp.EnableZstd(true), gzhttp.PreferZstd(true), gzhttp.ZstdCompressionLevel(4),
+		gzhttp.ContentTypeFilter(func(t string) bool {
+			t, _, _ = strings.Cut(t, ";")
+			return strings.HasPrefix(t, "text/") || t == "application/json" || t == "image/svg+xml" || t == "application/wasm"
+		}),
+	)
+}

@@ -1,0 +1,61 @@
+// What a desktop weighs on the wire, and how soon it is there again.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { browse, Choir, claim, desktop, visitor } from './harness.mjs'
+
+// Weighs what comes over the wire for desktops, as the browser counts it.
+function scale(context) {
+  const pending = []
+  context.on('requestfinished', (r) => {
+    const u = new URL(r.url())
+    if (!/\.desk\./.test(u.host)) return
+    pending.push(
+      Promise.all([r.sizes(), r.response()]).then(
+        ([sizes, res]) => ({ path: u.pathname, bytes: sizes.responseBodySize + sizes.responseHeadersSize, body: sizes.responseBodySize, encoding: res?.headers()['content-encoding'] ?? '', ms: r.timing().responseEnd }),
+        () => null, // its page has gone
+      ),
+    )
+  })
+  return {
+    async all() {
+      return (await Promise.all(pending)).filter(Boolean)
+    },
+    clear: () => void (pending.length = 0),
+  }
+}
+
+const sum = (list) => list.reduce((n, r) => n + r.bytes, 0)
+const largest = (list) => JSON.stringify(list.toSorted((a, b) => b.bytes - a.bytes).slice(0, 6).map((r) => [r.path, r.bytes, r.encoding]))
+
+test('the kept build weighs little', async (t) => {
+  const choir = await Choir.start(t)
+  choir.put('choiros/vite.config.ts', "throw new Error('no dev server today')\n")
+  const { context } = await visitor(await browse(t), choir)
+  const s = scale(context)
+  const frame = await desktop(await claim(context, choir), 'build')
+  await frame.getByTestId('icon-events').waitFor()
+  const all = await s.all()
+  const code = all.filter((r) => !r.path.endsWith('.woff2') && !r.path.startsWith('/_choir/'))
+  t.diagnostic(`the build: ${all.length} requests, ${sum(all)} bytes, ${sum(code)} of them page, code and styles; the largest: ${largest(all)}`)
+  assert.ok(code.some((r) => r.path.startsWith('/assets/index-')), largest(all))
+  assert.ok(sum(code) > 10_000 && sum(code) <= 150_000, `${sum(code)} bytes: ${largest(code)}`)
+})
+
+test('the live page is compressed, and soon there again', async (t) => {
+  const choir = await Choir.start(t)
+  const { context } = await visitor(await browse(t), choir)
+  const s = scale(context)
+  const page = await claim(context, choir)
+  await desktop(page)
+  const cold = (await s.all()).filter((r) => !r.path.startsWith('/assets/'))
+  t.diagnostic(`cold: ${cold.length} requests, ${sum(cold)} bytes; the largest: ${largest(cold)}`)
+  assert.ok(sum(cold) > 100_000 && sum(cold) <= 2_000_000, `${sum(cold)} bytes: ${largest(cold)}`)
+  s.clear()
+  await page.reload()
+  const frame = await desktop(page)
+  const took = await frame.evaluate(() => Math.round(Math.max(...performance.getEntriesByType('resource').filter((e) => /\.(tsx?|css|js)(\?|$)/.test(e.name)).map((e) => e.responseEnd))))
+  const warm = (await s.all()).filter((r) => !r.path.startsWith('/assets/'))
+  t.diagnostic(`warm: ${warm.length} requests, ${sum(warm)} bytes, its modules are there after ${took} ms; the largest: ${largest(warm)}`)
+  assert.ok(sum(warm) < sum(cold) / 3, `${sum(warm)} bytes come again: ${largest(warm)}`)
+})
