@@ -60,11 +60,16 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	handle := handleOf(label)
 	h := w.Header()
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Permissions-Policy", permissions+", clipboard-read=()")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
 	origin := s.hosts.desktop(label)
 	dest := r.Header.Get("Sec-Fetch-Dest")
+	switch dest {
+	case "script", "style", "font", "image":
+		// A browser takes a document's or a worker's only, and it is longer than many a file.
+	default:
+		h.Set("Permissions-Policy", permissions+", clipboard-read=()")
+	}
 	switch {
 	case !defence.Off(defence.ControlWorkers) && (r.Header.Get("Service-Worker") != "" || dest == "serviceworker"):
 		// It would go on answering for this origin after a rewind.
