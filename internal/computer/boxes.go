@@ -125,7 +125,7 @@ func (c *Computer) shellModules(ctx context.Context, wait bool) ([]sandbox.Mount
 	tree, ok := c.host.modules.ready()
 	if !ok && wait {
 		var err error
-		tree, err = c.host.modules.path(ctx)
+		tree, err = c.modules(ctx)
 		if err != nil && !fault.Is(err, fault.Missing) && !fault.Is(err, fault.Unavailable) {
 			return nil, err
 		}

@@ -84,7 +84,7 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, buildWall)
 	defer cancel()
-	modules, err := b.c.host.modules.path(ctx)
+	modules, err := b.c.modules(ctx)
 	if err != nil {
 		return err
 	}

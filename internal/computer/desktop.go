@@ -222,7 +222,7 @@ func (c *Computer) openDesktop(ctx context.Context) (sandbox.Box, error) {
 	if err := InBoxes("node", "Install Node.js 20.19 or newer; until then the kept build of the desktop is served."); err != nil {
 		return nil, err
 	}
-	tree, err := c.host.modules.path(ctx)
+	tree, err := c.modules(ctx)
 	if err != nil {
 		return nil, err
 	}

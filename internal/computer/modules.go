@@ -5,25 +5,41 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
-// modules keeps the shell's dependencies, one tree per lock file, filled by the
-// host's own npm from the lock file that came with the binary. Boxes see it
-// read-only; a computer's install scripts never write it.
+// modules keeps the shell's dependencies, one tree per lock file, filled from
+// the lock file that came with the binary. Boxes see it read-only; a computer's
+// install scripts never write it.
 type modules struct {
 	dir    string // DATA/cache/node_modules
 	source fs.FS  // the shell's source
 
-	mu sync.Mutex
+	mu     sync.Mutex
+	swept  bool // what an earlier process began to fill is gone
+	failed error
+	again  time.Time // until then failed is the answer
 }
+
+const (
+	installWall  = 3 * time.Minute
+	installAgain = time.Minute // so long nobody waits for what has just failed
+	installBytes = 1 << 30
+	installFiles = 200_000
+	filling      = ".fill-" // begins the name of a tree that is not whole yet
+)
 
 // ready returns the tree if it is there, without waiting for one to be made.
 func (m *modules) ready() (string, bool) {
@@ -46,59 +62,141 @@ func (m *modules) final() (string, error) {
 	return filepath.Join(m.dir, hex.EncodeToString(sum[:8])), nil
 }
 
-// path returns the tree for the shipped lock file, installing it first when it
-// is not there. Errors: fault.Missing without npm, fault.Unavailable when npm
-// failed.
-func (m *modules) path(ctx context.Context) (string, error) {
-	const op = "computer.modules"
+// modules returns the tree for the shipped lock file, installing it first when
+// it is not there: once for all computers, in a box of the computer that asks
+// first. Errors: fault.Missing without npm, fault.Unavailable when it failed.
+func (c *Computer) modules(ctx context.Context) (string, error) {
+	m := c.host.modules
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if tree, ok := m.ready(); ok {
 		return tree, nil
 	}
+	if m.failed != nil && time.Now().Before(m.again) {
+		return "", m.failed
+	}
+	tree, err := c.fillModules(ctx)
+	if m.failed = nil; err != nil && ctx.Err() == nil {
+		m.failed, m.again = err, time.Now().Add(installAgain)
+	}
+	return tree, err
+}
+
+func (c *Computer) fillModules(ctx context.Context) (string, error) {
+	const op = "computer.modules"
+	m := c.host.modules
 	final, err := m.final()
 	if err != nil {
 		return "", err
 	}
-	tree := filepath.Join(final, "node_modules")
-	if _, err := exec.LookPath("npm"); err != nil {
-		return "", fault.New(op, fault.Missing, "Install Node.js 20.19 or newer with npm; until then the kept build of the desktop is served.", err)
-	}
-	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+	if err := InBoxes("npm", "Install Node.js 20.19 or newer with npm; until then the kept build of the desktop is served."); err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	tmp, err := os.MkdirTemp(m.dir, ".fill-*")
+	tmp, err := m.begin(ctx)
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	defer os.RemoveAll(tmp)
+	if err := c.install(ctx, tmp); err != nil {
+		return "", fault.Wrap(op, errors.Join(err, m.sweep(context.WithoutCancel(ctx))))
+	}
+	// A box wrote it, which is gone by now.
+	if err := os.Rename(tmp, final); err != nil {
+		return "", fault.Wrap(op, err)
+	}
+	return filepath.Join(final, "node_modules"), nil
+}
+
+// begin makes the directory that is filled.
+func (m *modules) begin(ctx context.Context) (string, error) {
+	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+		return "", err
+	}
+	if !m.swept {
+		if err := m.sweep(ctx); err != nil {
+			return "", err
+		}
+		m.swept = true
+	}
+	tmp, err := os.MkdirTemp(m.dir, filling+"*")
+	if err != nil {
+		return "", err
+	}
 	for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
 		b, err := fs.ReadFile(m.source, name)
 		if err != nil {
-			return "", fault.Wrap(op, err)
+			return "", err
 		}
 		if err := os.WriteFile(filepath.Join(tmp, name), b, 0o644); err != nil {
-			return "", fault.Wrap(op, err)
+			return "", err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error")
-	cmd.Dir = tmp
-	if out, err := cmd.CombinedOutput(); err != nil {
-		if len(out) > 2000 {
-			out = out[len(out)-2000:]
-		}
-		return "", fault.New(op, fault.Unavailable, "Check that npm can reach its registry; until then the kept build of the desktop is served.",
-			errors.Join(err, errors.New(string(out))))
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return "", fault.Wrap(op, err)
-	}
-	if err := os.Rename(tmp, final); err != nil {
-		if _, ok := m.ready(); !ok { // another process may have been faster
-			return "", fault.Wrap(op, err)
-		}
-	}
-	return tree, nil
+	return tmp, os.Chmod(tmp, 0o755)
 }
+
+// sweep removes trees that were not filled to the end.
+func (m *modules) sweep(ctx context.Context) error {
+	dir, err := hostfs.Open(m.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), filling) {
+			err = errors.Join(err, dir.RemoveAll(ctx, e.Name()))
+		}
+	}
+	return err
+}
+
+// install runs npm ci in a box that reaches the registries and nothing else. It
+// ends with its box, so a choir that is killed leaves none behind and the next
+// one begins anew.
+func (c *Computer) install(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, installWall)
+	defer cancel()
+	id := "install"
+	limits := c.limits()
+	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = installBytes, installFiles, []string{dir}, installWall
+	env := map[string]string{"npm_config_cache": "/install/.cache", "npm_config_fetch_timeout": "20000",
+		"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
+	// Where the host's npm is configured with another registry, this is it; its
+	// credentials stay on the host.
+	if registry, err := egress.NPMRegistry(ctx); err == nil && registry != "" {
+		env["npm_config_registry"] = registry
+	}
+	if _, err := os.Stat(certificates); err == nil {
+		env["NODE_EXTRA_CA_CERTS"] = certificates // Node brings a list of its own and none of the machine's
+	}
+	rules, err := c.host.policy.Registries(ctx)
+	box, err := c.box(ctx, sandbox.BoxSpec{
+		ID: id, Kind: contract.BoxScratch, Root: "/install", Proxy: true, Limits: limits, Env: env,
+		Mounts: []sandbox.Mount{{Source: dir, Target: "/install", Mode: sandbox.ReadWrite}},
+		// Our lock file, no scripts, and the registries that this machine's own
+		// package managers use, wherever they are.
+		Handler: c.host.proxy.Handler(egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxScratch},
+			egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true}),
+	})
+	if err != nil {
+		return err
+	}
+	defer box.Kill() //nolint:errcheck // killed below where it matters
+	_, stderr, exit, err := client(box).Output(ctx, 8<<10, "npm", "ci", "--ignore-scripts", "--fetch-retries=0", "--no-audit", "--no-fund", "--loglevel=error")
+	if err == nil && exit.Code == 0 {
+		_, _, exit, err = client(box).Output(ctx, 8<<10, "rm", "-rf", "/install/.cache")
+	}
+	if err = errors.Join(err, box.Kill()); err != nil {
+		return err
+	}
+	if exit.Code != 0 {
+		return fault.New("", fault.Unavailable, "Check that npm can reach its registry; until then the kept build of the desktop is served.",
+			fmt.Errorf("npm ci ended with code %d: %s", exit.Code, clip(string(stderr), 2000)))
+	}
+	return nil
+}
+
+// certificates is where boxes see those of the machine.
+const certificates = "/etc/ssl/certs/ca-certificates.crt"

@@ -62,7 +62,7 @@ var errAddress = errors.New("the name resolves to an address that boxes may not 
 
 // addresses returns where the target may be dialled. All addresses of a name
 // must be allowed: one that is not means that the name is not to be trusted.
-func (p *Proxy) addresses(ctx context.Context, t Target) ([]netip.AddrPort, error) {
+func (p *Proxy) addresses(ctx context.Context, t Target, anywhere bool) ([]netip.AddrPort, error) {
 	ips := []netip.Addr{t.IP}
 	if !t.IP.IsValid() {
 		ctx, cancel := context.WithTimeout(ctx, resolveTime)
@@ -85,6 +85,10 @@ func (p *Proxy) addresses(ctx context.Context, t Target) ([]netip.AddrPort, erro
 	var out []netip.AddrPort
 	for _, ip := range ips {
 		ap := netip.AddrPortFrom(ip.Unmap(), t.Port)
+		if anywhere && !ap.Addr().IsLinkLocalUnicast() && !ap.Addr().IsMulticast() && !ap.Addr().IsUnspecified() {
+			out = append(out, ap)
+			continue
+		}
 		if !slices.Contains(p.opt.AllowPrivate, ap) && !defence.Off(defence.EgressAddresses) && (!public(ap.Addr()) || slices.Contains(own, ap.Addr())) {
 			return nil, fmt.Errorf("%w (%s)", errAddress, ap.Addr())
 		}

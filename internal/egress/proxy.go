@@ -241,7 +241,7 @@ func (h *handler) connect(ctx context.Context, t Target, d *contract.EgressDecid
 		return Rule{}, nil, deny(http.StatusForbidden, "%s is not on this box's allowlist", t)
 	}
 	d.Rule = rule.String()
-	addrs, err := h.p.addresses(ctx, t)
+	addrs, err := h.p.addresses(ctx, t, h.policy.Anywhere)
 	if errors.Is(err, errAddress) {
 		return rule, nil, deny(http.StatusForbidden, "%v", err)
 	}

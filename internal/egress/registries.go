@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -220,4 +221,24 @@ func cargoConfig(b []byte) ([]string, error) {
 		}
 	}
 	return urls, nil
+}
+
+// NPMRegistry is the registry that the host's npm is configured with, without
+// credentials; "" without npm.
+func NPMRegistry(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, registryTime)
+	defer cancel()
+	out, err := run(ctx, "npm", "config", "get", "registry")
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(strings.TrimSpace(string(out)))
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return "", fmt.Errorf("npm's registry is no address: %w", err)
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String(), nil
 }

@@ -69,6 +69,11 @@ type Policy struct {
 	Profile contract.EgressProfile
 	Rules   []Rule
 	Err     error
+	// Anywhere lets an allowed name lead to an address that is not public, as a
+	// mirror in one's own network has. It is for a box that runs nothing of an
+	// agent's and whose rules are the machine's own configuration. Link-local
+	// addresses, where clouds serve credentials, stay refused.
+	Anywhere bool
 }
 
 // Allows returns the rule that lets a box reach the target.
