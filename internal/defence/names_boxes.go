@@ -26,6 +26,8 @@ const (
 	BoxCalls         Name = "box.calls"         // row 17: system calls that nothing in a box needs (seccomp)
 	BoxFamilies      Name = "box.families"      // row 17: only the socket families and protocols that programs need (seccomp)
 	BoxAIO           Name = "box.aio"           // row 13: no contexts of asynchronous I/O, of which a machine has so many (seccomp)
+	BoxTerminals     Name = "box.terminals"     // row 13: how many terminals a box with a tree may open
+	BoxWatchers      Name = "box.watchers"      // row 13: how many file watchers a box with a tree may open
 	BoxNewCalls      Name = "box.new-calls"     // row 17: no system call that is newer than the filter (seccomp)
 	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
 	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered

@@ -67,6 +67,13 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 		}
 	}
 	args := append([]string{d.bwrap}, d.layout...)
+	if len(o.plan.Trees) > 0 {
+		o.plan.Terminals, o.plan.MaxTerminals = path.Join(o.run, "terminals"), maxTerminals
+		if err := o.c.root.Mkdir(o.plan.Terminals, 0o755); err != nil {
+			return nil, false, err
+		}
+		args = append(args, "--dev-bind", filepath.Join(o.c.spec.Dir, o.plan.Terminals), "/dev/pts")
+	}
 	args = append(args, "--size", strconv.FormatInt(limits.TmpBytes, 10), "--perms", "1777", "--tmpfs", "/tmp")
 	// The guest's own program comes last, so that nothing lies over it.
 	guest := []string{"--ro-bind", d.opts.Guest, guestInside}
@@ -79,6 +86,7 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 		return args, false, nil
 	}
 	o.plan.Root = o.c.spec.Dir
+	o.plan.Counts = counts()
 	if o.plan.ID, err = hostfs.Identify(o.c.root.File()); err != nil {
 		return nil, false, err
 	}
@@ -88,6 +96,25 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 	}
 	o.passed = append([]*os.File{plan}, o.passed...)
 	return append([]string{d.opts.Guest}, launch.Args(planFD, args)...), true, nil
+}
+
+// maxTerminals and maxWatchers bound what one box takes of things of which the
+// whole machine, or the user who runs choir, has so many.
+const (
+	maxTerminals = 128
+	maxWatchers  = 64
+)
+
+// counts are the bounds of what the kernel counts for a user: a box gets a part.
+func counts() map[string]int {
+	if defence.Off(defence.BoxWatchers) {
+		return nil
+	}
+	out := map[string]int{"max_inotify_instances": maxWatchers}
+	if n := readInt("/proc/sys/fs/inotify/max_user_watches"); n > 1 {
+		out["max_inotify_watches"] = n / 2
+	}
+	return out
 }
 
 // tree is a mount with those that lie in it.

@@ -28,6 +28,13 @@ type Plan struct {
 	Root  string    `json:"root"`
 	ID    hostfs.ID `json:"id"`
 	Trees []Tree    `json:"trees"`
+	// Terminals is a directory beneath the root on which the box's own instance
+	// of the terminals' file system is mounted: so many and no more.
+	Terminals    string `json:"terminals"`
+	MaxTerminals int    `json:"max_terminals"`
+	// Counts are bounds of what the kernel counts for a user, as files of
+	// /proc/sys/user: in this namespace, and so for this box.
+	Counts map[string]int `json:"counts"`
 }
 
 // Tree is a mount and those inside it, in order, built at At, a directory
@@ -125,8 +132,44 @@ func run(args []string) error {
 			return err
 		}
 	}
+	if err := b.terminals(plan); err != nil {
+		return err
+	}
+	if err := count(plan.Counts); err != nil {
+		return err
+	}
 	// What was opened here is closed on exec.
 	return fmt.Errorf("start %s: %w", args[1], syscall.Exec(args[1], args[1:], []string{}))
+}
+
+// terminals mounts the box's own terminals. Without a bound one box could take
+// all that the machine has.
+func (b builder) terminals(p Plan) error {
+	if defence.Off(defence.BoxTerminals) {
+		p.MaxTerminals = 1 << 20
+	}
+	at, err := b.root.Path(p.Terminals)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	if err := unix.Mount("devpts", proc(at), "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+		fmt.Sprintf("newinstance,ptmxmode=0666,mode=0620,max=%d", p.MaxTerminals)); err != nil {
+		return fmt.Errorf("mount terminals: %w", err)
+	}
+	return nil
+}
+
+// count sets bounds for this namespace. What its processes take counts for the
+// host's user as well, so that without them one box could take all.
+func count(bounds map[string]int) error {
+	for name, n := range bounds {
+		err := os.WriteFile("/proc/sys/user/"+name, []byte(strconv.Itoa(n)), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // this kernel doesn't count it
+			return fmt.Errorf("bound %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func read(arg string) (Plan, error) {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func init() {
@@ -51,6 +53,28 @@ func init() {
 			kept = append(kept, f)
 		}
 		time.Sleep(time.Hour)
+		return nil
+	}
+	probes["terminals"] = func(args []string) error { // count
+		n, _ := strconv.Atoi(arg(args, 0))
+		for i := range n {
+			f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+			if err != nil {
+				return fmt.Errorf("after %d: %w", i, err)
+			}
+			kept = append(kept, f)
+		}
+		fmt.Println("opened", n)
+		return nil
+	}
+	probes["watchers"] = func(args []string) error { // count
+		n, _ := strconv.Atoi(arg(args, 0))
+		for i := range n {
+			if _, err := unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+				return fmt.Errorf("after %d: %w", i, err)
+			}
+		}
+		fmt.Println("opened", n)
 		return nil
 	}
 	probes["inodes"] = func(args []string) error { // dir count
