@@ -36,6 +36,11 @@ var elsewhere = []Elsewhere{
 	{35, "acknowledged means synced", "internal/ledger/syscall_test.go", "TestAcknowledgedMeansSynced", whyPower},
 	{46, "twenty-two cheating models on both wire formats; dependencies that only the task has; a failed task and a harmless one", "test/e2e/cheats_test.go", "TestCheatsAreNotVerified", whyWhole},
 	{39, "the key is nowhere", "test/e2e/canary_test.go", "TestTheKeyIsNowhere", whyWhole},
+	{41, "every source, layer and upper of every kind of box, before and after it is opened", "internal/sandbox/local/swap_internal_test.go", "TestSourcesSwappedForLinks", "it stops the driver between its look and the mount"},
+	{41, "every target, in every kind of tree", "internal/sandbox/local/swap_internal_test.go", "TestTargetsThatAreLinks", "the same defence, in many places"},
+	{41, "one layer for another, of the same tree", "internal/sandbox/local/swap_internal_test.go", "TestLayersExchanged", "it stops the driver between its look and the mount"},
+	{43, "a chain of 22,000 folders is removed, also by the next process", "internal/sandbox/local/hostfs/remove_test.go", "TestRemoveDeep", "it takes a process with few descriptors"},
+	{43, "what can't be removed is in nobody's way", "internal/sandbox/local/hostfs/remove_test.go", "TestWhatCanNotBeRemovedIsTold", "it takes another user's files"},
 }
 
 // inapplicable lists what there is nothing to attack of.
@@ -54,9 +59,7 @@ var unwritten = map[int]string{
 	25: "no row yet",
 	26: "no row yet",
 	36: "no row yet",
-	41: "no row yet",
 	42: "no row yet",
-	43: "no row yet",
 	45: "no row yet",
 	47: "no row yet",
 	48: "no row yet",

@@ -33,13 +33,14 @@ type Verdict struct {
 var cannot = map[string]string{
 	"cgroups":    "an ordinary user has no writable memory and pids controllers unless systemd delegates them, and the computer's notes say so",
 	"root-files": "the kernel's own files are closed to an ordinary user by their modes",
+	"modes":      "no mode closes a directory to root",
 	"ptrace":     "this kernel or its policy lets no process trace another",
 	"calls":      "this kernel has not got the system call, or keeps it from everybody",
 }
 
 // rows is the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, verifyRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, verifyRows, hostRows)
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }

@@ -51,3 +51,29 @@ func TestBoundsOfTheMachine(t *testing.T) {
 		}
 	})
 }
+
+// TestMountinfo: what an overlay is made of is named without a path of the
+// host's. (The line of a bind mount has its source's path; docs/boxes.md.)
+func TestMountinfo(t *testing.T) {
+	e := sandboxtest.NewEnv(t, open(t))
+	_, g := e.Box(t, sandbox.BoxSpec{ID: "tree", Kind: contract.BoxTask, Mounts: []sandbox.Mount{
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}},
+		{Target: "/computer/in", Mode: sandbox.Overlay, Lower: []string{e.Live, e.Live}},
+		{Source: e.Live, Target: "/bound", Mode: sandbox.ReadOnly},
+	}})
+	overlays, bound := 0, false
+	for line := range strings.Lines(sandboxtest.Run(t, g, "cat", "/proc/self/mountinfo").Out) {
+		switch {
+		case strings.Contains(line, " - overlay "):
+			overlays++
+			if strings.Contains(line, e.Dir) || !strings.Contains(line, "lowerdir=/proc/self/fd/") {
+				t.Errorf("an overlay tells of the host: %s", line)
+			}
+		case strings.Contains(line, " /bound "):
+			bound = strings.Contains(line, "workspace") // what the test looks for is how it would show
+		}
+	}
+	if overlays != 2 || !bound {
+		t.Errorf("saw %d overlays, the bind mount: %v", overlays, bound)
+	}
+}
