@@ -95,13 +95,22 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	p.server, err = control.New(control.Options{
 		Identity: p.identity, Computers: p.host, System: p.host, Bus: nats, Console: console.Files(),
-		Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Version: version, Logger: logger,
+		Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Version: version, Logger: logger, Appends: appends(cfg.Budget),
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.own(p.server.Close)
 	return p, nil
+}
+
+// appends bounds what clients have stored in the log.
+func appends(b config.Budget) control.Appends {
+	return control.Appends{
+		SessionEvents: b.SessionEvents, SessionBytes: int64(b.SessionMB) << 20,
+		ComputerEvents: b.ComputerEvents, ComputerBytes: int64(b.ComputerMB) << 20,
+		DayEvents: b.DayEvents, DayBytes: int64(b.DayMB) << 20,
+	}
 }
 
 // adopt gives every computer an owner.

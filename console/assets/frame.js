@@ -8,6 +8,7 @@ const $ = (id) => document.getElementById(id)
 const stateWords = { connecting: 'Connecting', awake: 'Awake', working: 'Working', asleep: 'Asleep', broken: 'Desktop down', gone: 'No answer' }
 
 let cid = ''
+let limited = '' // what the person was told of
 let frame = null
 let stream = null
 const liveTries = { since: '', left: 0 } // of the live page of one dev server
@@ -91,6 +92,8 @@ function show(f) {
   $('unsafe').hidden = !f.unisolated
   $('rewind').disabled = !f.desktop.last_good
   running.show(cid, f)
+  if (f.limited && f.limited !== limited) note(`A page or program was refused: ${f.limited}. What was stored is safe.`, 'danger', 30_000)
+  limited = f.limited
   approvals(f.running)
   health.show(f.desktop)
   live(f.desktop)

@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"iter"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
@@ -50,6 +51,14 @@ func (c *Computer) Events(ctx context.Context, after uint64, limit int) ([]contr
 // Follow implements control.Log.
 func (c *Computer) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
 	return c.log.Follow(ctx, after)
+}
+
+// Appended implements control.Log.
+func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return 0, 0, err
+	}
+	return c.state.Appended(ctx, contract.Source(c.cid, contract.RoleUser), since)
 }
 
 // Last implements control.Log.

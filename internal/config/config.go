@@ -89,6 +89,15 @@ type Budget struct {
 	ComputerCostUSD float64 `koanf:"computer_cost_usd"`
 	OwnerTokens     int     `koanf:"owner_tokens"` // of all computers, in all
 	OwnerCostUSD    float64 `koanf:"owner_cost_usd"`
+
+	// What clients may have stored in the log: a minute of one session, a minute
+	// of one computer, and a UTC day of one computer.
+	SessionEvents  int `koanf:"session_events"`
+	SessionMB      int `koanf:"session_mb"`
+	ComputerEvents int `koanf:"computer_events"`
+	ComputerMB     int `koanf:"computer_mb"`
+	DayEvents      int `koanf:"day_events"`
+	DayMB          int `koanf:"day_mb"`
 }
 
 // Egress adds to the default network policy.
@@ -105,7 +114,8 @@ func Default() Config {
 		Runtime: Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000},
 		Storage: Storage{BlobsQuotaMB: 10_240, ReserveMB: 64},
 		Git:     Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
-		Budget:  Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50},
+		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
+			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
 }
 
@@ -187,6 +197,8 @@ func (c Config) validate() error {
 		"runtime.disk_mb": c.Runtime.DiskMB, "runtime.disk_files": c.Runtime.DiskFiles,
 		"storage.blobs_quota_mb": c.Storage.BlobsQuotaMB, "git.auto_commit_interval": c.Git.AutoCommitInterval,
 		"git.auto_commit_threshold": c.Git.AutoCommitThreshold, "budget.wall_s": c.Budget.WallS,
+		"budget.session_events": c.Budget.SessionEvents, "budget.session_mb": c.Budget.SessionMB, "budget.computer_events": c.Budget.ComputerEvents,
+		"budget.computer_mb": c.Budget.ComputerMB, "budget.day_events": c.Budget.DayEvents, "budget.day_mb": c.Budget.DayMB,
 		"budget.turns": c.Budget.Turns, "budget.tool_calls": c.Budget.ToolCalls, "budget.tokens": c.Budget.Tokens,
 	} {
 		if v <= 0 {

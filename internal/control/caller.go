@@ -26,6 +26,7 @@ type caller struct {
 	user    string
 	session *identity.Session // nil for a token
 	secret  string            // of the session
+	appends *appending        // nil for a request that only reads
 	machine bool              // the token that the machine's owner keeps in a file
 }
 
@@ -70,7 +71,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				writeProblem(w, problemOf(s.log, r.URL.Path, err))
 				return
 			}
-			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User, machine: t.Machine})
+			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User, machine: t.Machine, appends: appends(r)})
 		case slices.Contains(open, r.URL.Path) || strings.HasPrefix(r.URL.Path, "/api/schemas/"):
 			if console && unsafe(r) {
 				if p := foreign(r, s.hosts.console()); p != nil {
@@ -99,7 +100,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				writeProblem(w, problemOf(s.log, r.URL.Path, err))
 				return
 			}
-			ctx = context.WithValue(ctx, callerKey{}, caller{user: ses.User, session: &ses, secret: secret})
+			ctx = context.WithValue(ctx, callerKey{}, caller{user: ses.User, session: &ses, secret: secret, appends: appends(r)})
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -171,7 +172,11 @@ func (s *Server) computer(ctx context.Context, id string) (Computer, error) {
 	if place.Owner != callerOf(ctx).user {
 		return nil, fault.New("", fault.NotFound, "", errNone)
 	}
-	return s.o.Computers.Get(ctx, cid)
+	c, err := s.o.Computers.Get(ctx, cid)
+	if err != nil {
+		return nil, err
+	}
+	return c, s.take(ctx, cid)
 }
 
 // computersOf lists a user's computers, and records those that are new: in this

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"net/http"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
@@ -56,6 +57,8 @@ type Log interface {
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 	// Last is the sequence of the newest event.
 	Last() uint64
+	// Appended counts what was appended in a user's name since then.
+	Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error)
 }
 
 // Runs are the runs of a computer.

@@ -64,6 +64,10 @@ type machine struct {
 	beats    chan api.Heartbeat
 	restored []api.RestoreRequest
 	decided  []api.Decision
+	before   struct { // what the log holds of today's appends
+		events int
+		bytes  int64
+	}
 	killed   chan struct{} // receives when a command was ended by its context
 	fail     error         // what Info answers with, when set
 }
@@ -244,6 +248,12 @@ func (m *machine) Follow(ctx context.Context, after uint64) iter.Seq2[contract.E
 			}
 		}
 	}
+}
+
+func (m *machine) Appended(context.Context, time.Time) (int, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.before.events, m.before.bytes, nil
 }
 
 func (m *machine) Last() uint64 {

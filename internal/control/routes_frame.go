@@ -84,6 +84,7 @@ func (s *Server) frame(ctx context.Context, c Computer) (api.Frame, error) {
 		f.Commands = []api.RunningCommand{}
 	}
 	f.Computer, err = s.info(ctx, c)
+	f.Limited = s.flood.told(f.Computer.ID)
 	if f.Desktop.Broken {
 		f.Computer.State = api.StateBroken
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	Version   string
 	Logger    *slog.Logger
 	Now       func() time.Time // nil: time.Now
+	// Appends bounds what clients have stored in the log.
+	Appends Appends
 }
 
 // Server is the control plane's HTTP, on one address.
@@ -59,6 +61,7 @@ type Server struct {
 	streams streams
 	pages   *pages
 	squeeze func(http.Handler) http.HandlerFunc
+	flood   *flood
 
 	desktops desktops
 	services *service.Services
@@ -99,6 +102,13 @@ func New(o Options) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.streams.open = map[string]map[*stream]struct{}{}
 	s.desktops.init()
+	s.flood = newFlood(o.Appends, o.Logger, o.Now, func(ctx context.Context, cid contract.CID, since time.Time) (int, int64, error) {
+		c, err := o.Computers.Get(ctx, cid)
+		if err != nil {
+			return 0, 0, err
+		}
+		return c.Appended(ctx, since)
+	})
 	var err error
 	if s.squeeze, err = newSqueeze(); err != nil {
 		return nil, fault.Wrap(op, err)
@@ -115,6 +125,7 @@ func New(o Options) (*Server, error) {
 			return o.Computers.Get(ctx, cid)
 		},
 		User:   s.userOf,
+		Take:   s.flood.take,
 		Logger: o.Logger,
 	})
 	if err != nil {

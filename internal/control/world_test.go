@@ -59,7 +59,7 @@ func open(t *testing.T) *world {
 	return openWith(t, console.Files())
 }
 
-func openWith(t *testing.T, pages fs.FS) *world {
+func openWith(t *testing.T, pages fs.FS, tune ...func(*control.Options)) *world {
 	t.Helper()
 	ctx := context.Background()
 	dir := t.TempDir()
@@ -85,10 +85,14 @@ func openWith(t *testing.T, pages fs.FS) *world {
 		t.Fatal(err)
 	}
 	w.port = ln.Addr().(*net.TCPAddr).Port
-	w.srv, err = control.New(control.Options{
+	o := control.Options{
 		Identity: w.ids, Computers: w.computers, System: w.system, Bus: w.bus, Console: pages,
 		Host: "choir.localhost", Port: w.port, Version: "test", Logger: logger,
-	})
+	}
+	for _, f := range tune {
+		f(&o)
+	}
+	w.srv, err = control.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,12 +148,13 @@ type Provider struct {
 // Frame is what the console shows around a desktop.
 type Frame struct {
 	Computer   Computer         `json:"computer"`
-	Running    []Run            `json:"running"`    // runs that have not ended, without tasks
-	Commands   []RunningCommand `json:"commands"`   // the user's own commands that have not ended, whoever looks
-	SpentUSD   float64          `json:"spent_usd"`  // today, UTC
-	Provider   Provider         `json:"provider"`   //
-	Desktop    DesktopStatus    `json:"desktop"`    //
-	Unisolated bool             `json:"unisolated"` // boxes run without isolation: say so on every screen
+	Running    []Run            `json:"running"`           // runs that have not ended, without tasks
+	Commands   []RunningCommand `json:"commands"`          // the user's own commands that have not ended, whoever looks
+	SpentUSD   float64          `json:"spent_usd"`         // today, UTC
+	Provider   Provider         `json:"provider"`          //
+	Desktop    DesktopStatus    `json:"desktop"`           //
+	Unisolated bool             `json:"unisolated"`        // boxes run without isolation: say so on every screen
+	Limited    string           `json:"limited,omitempty"` // what of this computer's clients was refused of late, and why
 }
 
 // RunningCommand is one of the user's own commands that runs.

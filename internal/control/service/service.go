@@ -53,7 +53,9 @@ type Options struct {
 	// Computer returns an awake computer.
 	Computer func(ctx context.Context, cid contract.CID) (Computer, error)
 	// User returns the account behind a principal whose session is still open.
-	User   func(ctx context.Context, cid contract.CID, principal string) (string, error)
+	User func(ctx context.Context, cid contract.CID, principal string) (string, error)
+	// Take counts what a session appends, or refuses it.
+	Take   func(ctx context.Context, principal string, cid contract.CID, bytes int64) error
 	Logger *slog.Logger
 }
 
@@ -195,8 +197,9 @@ type call struct {
 
 // method answers one kind of request.
 type method struct {
-	limit time.Duration
-	do    func(context.Context, call) (any, error)
+	limit   time.Duration
+	do      func(context.Context, call) (any, error)
+	appends bool // it stores something in the log
 }
 
 func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) (any, error) {
@@ -220,6 +223,11 @@ func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) (an
 	c, err := s.o.Computer(ctx, cid)
 	if err != nil {
 		return nil, err
+	}
+	if m.appends {
+		if err := s.o.Take(ctx, principal, cid, int64(len(msg.Data))); err != nil {
+			return nil, err
+		}
 	}
 	data := msg.Data
 	if len(data) == 0 {

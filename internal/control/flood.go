@@ -1,0 +1,219 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Appends bounds what clients may append to the log: what a browser, or a
+// program with a token, has stored in its user's name. Zero is no limit.
+type Appends struct {
+	SessionEvents  int   // a minute, of one session; also at once
+	SessionBytes   int64 //
+	ComputerEvents int   // a minute, of one computer, all its sessions together
+	ComputerBytes  int64 //
+	DayEvents      int   // of one computer in a UTC day
+	DayBytes       int64 //
+}
+
+// flood counts what clients append against the bounds.
+type flood struct {
+	limits   Appends
+	log      *slog.Logger
+	now      func() time.Time
+	appended func(ctx context.Context, cid contract.CID, since time.Time) (events int, bytes int64, err error)
+
+	mu        sync.Mutex
+	sessions  map[string]*pace
+	computers map[contract.CID]*pace
+	days      map[contract.CID]*dayCount
+	refused   map[contract.CID]refusedAt
+	swept     time.Time
+}
+
+// pace is a rate of events and one of bytes.
+type pace struct {
+	events, bytes *rate.Limiter
+	last          time.Time
+}
+
+// dayCount is what was appended to a computer's log in its users' names on a day.
+type dayCount struct {
+	day    time.Time
+	events int
+	bytes  int64
+}
+
+// refusedAt is the newest refusal of a computer's clients, for its console.
+type refusedAt struct {
+	at  time.Time
+	why string
+}
+
+const (
+	paceIdle    = 10 * time.Minute // after which a session's pace is forgotten; it is full by then
+	refusedTold = 2 * time.Minute  // how long the console says that something was refused
+)
+
+func newFlood(limits Appends, log *slog.Logger, now func() time.Time, appended func(context.Context, contract.CID, time.Time) (int, int64, error)) *flood {
+	return &flood{limits: limits, log: log, now: now, appended: appended, sessions: map[string]*pace{}, computers: map[contract.CID]*pace{},
+		days: map[contract.CID]*dayCount{}, refused: map[contract.CID]refusedAt{}}
+}
+
+func newPace(events int, bytes int64) *pace {
+	p := &pace{events: rate.NewLimiter(rate.Inf, 0), bytes: rate.NewLimiter(rate.Inf, 0)}
+	if events > 0 {
+		p.events = rate.NewLimiter(rate.Limit(float64(events)/60), events)
+	}
+	if bytes > 0 {
+		p.bytes = rate.NewLimiter(rate.Limit(float64(bytes)/60), int(bytes))
+	}
+	return p
+}
+
+// take counts one append of so many bytes, or refuses it with fault.Exhausted.
+func (f *flood) take(ctx context.Context, session string, cid contract.CID, bytes int64) error {
+	if defence.Off(defence.ClientFlood) {
+		return nil
+	}
+	now := f.now()
+	if err := f.open(ctx, cid, now); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sweep(now)
+	l, d := f.limits, f.days[cid]
+	mine, all := f.sessions[session], f.computers[cid]
+	if mine == nil {
+		mine = newPace(l.SessionEvents, l.SessionBytes)
+		f.sessions[session] = mine
+	}
+	if all == nil {
+		all = newPace(l.ComputerEvents, l.ComputerBytes)
+		f.computers[cid] = all
+	}
+	mine.last, all.last = now, now
+	const soon, tomorrow = "Wait a minute.", "It goes on at midnight UTC; the limit is budget.day_events and budget.day_mb in the configuration."
+	switch {
+	case l.DayEvents > 0 && d.events >= l.DayEvents:
+		return f.refuse(cid, now, tomorrow, fmt.Sprintf("clients have stored %d events in this computer today, which is its limit", d.events))
+	case l.DayBytes > 0 && d.bytes+bytes > l.DayBytes:
+		return f.refuse(cid, now, tomorrow, fmt.Sprintf("clients have stored %d MB in this computer today, which is its limit", d.bytes>>20))
+	case !mine.allow(now, bytes):
+		return f.refuse(cid, now, soon, fmt.Sprintf("this session stores more than %d events or %d MB a minute", l.SessionEvents, l.SessionBytes>>20))
+	case !all.allow(now, bytes):
+		return f.refuse(cid, now, soon, fmt.Sprintf("this computer's sessions store more than %d events or %d MB a minute", l.ComputerEvents, l.ComputerBytes>>20))
+	}
+	d.events++
+	d.bytes += bytes
+	return nil
+}
+
+func (p *pace) allow(now time.Time, bytes int64) bool {
+	return p.bytes.AllowN(now, int(bytes)) && p.events.AllowN(now, 1)
+}
+
+// refuse remembers a refusal for the console, and logs the first of a while.
+func (f *flood) refuse(cid contract.CID, now time.Time, hint, why string) error {
+	if last := f.refused[cid]; now.Sub(last.at) > refusedTold || last.why != why {
+		f.log.Warn("a client's appends were refused", "computer", cid, "reason", why)
+	}
+	f.refused[cid] = refusedAt{now, why}
+	return fault.New("", fault.Exhausted, hint, fmt.Errorf("too much at once: %s", why))
+}
+
+// told says what was refused of late, for the computer's console.
+func (f *flood) told(cid contract.CID) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r, ok := f.refused[cid]; ok && f.now().Sub(r.at) < refusedTold {
+		return r.why
+	}
+	return ""
+}
+
+// open begins a day's count with what the log already holds of it, so that a
+// restart forgives nothing.
+func (f *flood) open(ctx context.Context, cid contract.CID, now time.Time) error {
+	day := now.UTC().Truncate(24 * time.Hour)
+	f.mu.Lock()
+	known := f.days[cid] != nil && f.days[cid].day.Equal(day)
+	f.mu.Unlock()
+	if known {
+		return nil
+	}
+	events, bytes, err := f.appended(ctx, cid, day)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d := f.days[cid]; d == nil || !d.day.Equal(day) {
+		f.days[cid] = &dayCount{day: day, events: events, bytes: bytes}
+	}
+	return nil
+}
+
+// sweep forgets the paces of sessions that say nothing any more.
+func (f *flood) sweep(now time.Time) {
+	if now.Sub(f.swept) < paceIdle {
+		return
+	}
+	f.swept = now
+	for id, p := range f.sessions {
+		if now.Sub(p.last) > paceIdle {
+			delete(f.sessions, id)
+		}
+	}
+}
+
+// appending is what a request asks to be stored.
+type appending struct {
+	bytes int64
+	once  sync.Once
+}
+
+// unsaid is what is counted for a body that does not say how long it is.
+const unsaid = 64 << 10
+
+// appends is what a request asks to be stored in the log; nil for a read. Files
+// go elsewhere and have limits of their own.
+func appends(r *http.Request) *appending {
+	if !unsafe(r) {
+		return nil
+	}
+	n := min(r.ContentLength, maxBody)
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/content") || strings.HasSuffix(r.URL.Path, "/add/tar"):
+		n = 1 << 10
+	case n < 0:
+		n = unsaid
+	}
+	return &appending{bytes: n}
+}
+
+// take counts what a request appends, once, when its computer is known.
+func (s *Server) take(ctx context.Context, cid contract.CID) (err error) {
+	c := callerOf(ctx)
+	if c.appends == nil {
+		return nil
+	}
+	session := "token/" + c.user
+	if c.session != nil {
+		session = c.session.ID
+	}
+	c.appends.once.Do(func() { err = s.flood.take(ctx, session, cid, c.appends.bytes) })
+	return err
+}
