@@ -68,8 +68,8 @@ type machine struct {
 		events int
 		bytes  int64
 	}
-	killed   chan struct{} // receives when a command was ended by its context
-	fail     error         // what Info answers with, when set
+	killed chan struct{} // receives when a command was ended by its context
+	fail   error         // what Info answers with, when set
 }
 
 func newMachine(name string) *machine {
