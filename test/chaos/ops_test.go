@@ -75,6 +75,11 @@ func (w *world) restore(ctx context.Context, to string, was map[string]values) e
 
 // exec runs a command that makes a file, all or nothing.
 func (w *world) exec(ctx context.Context, path, content string, code int) error {
+	if w.tree.clock != nil {
+		// A power cut may leave an empty file of a program that syncs nothing,
+		// until the command is acknowledged.
+		w.tree.maybe(path, "")
+	}
 	w.tree.maybe(path, content+"\n")
 	w.tree.maybe(path+".tmp", "")
 	w.tree.maybe(path+".tmp", content+"\n")
@@ -105,9 +110,12 @@ type prompt struct {
 	told    bool
 	counted bool // in the histogram
 	outcome string
+
+	begun, acknowledged int // instants on a recorded disk
 }
 
 func (w *world) prompt(ctx context.Context, p *prompt) error {
+	p.begun = w.witness.clock()
 	w.mu.Lock()
 	w.prompts = append(w.prompts, p)
 	w.mu.Unlock()
@@ -115,7 +123,7 @@ func (w *world) prompt(ctx context.Context, p *prompt) error {
 	if err != nil {
 		return err
 	}
-	p.run = acted.Run
+	p.run, p.acknowledged = acted.Run, w.witness.clock()
 	w.witness.prompted(acted.Run, acted.Sequence)
 	return nil
 }

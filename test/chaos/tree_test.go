@@ -33,9 +33,43 @@ type tree struct {
 	// either is set while a restore's outcome is unknown: the whole tree is one
 	// of these.
 	either []map[string]values
+	// clock and told are what was said of files and when, on a recorded disk.
+	clock func() int
+	told  []saying
+}
+
+// saying is that a file holds a content, or may hold it, from an instant on.
+type saying struct {
+	at            int
+	path, content string
+	certain       bool
 }
 
 func newTree() *tree { return &tree{known: map[string]values{}} }
+
+// until is the tree as it was known at an instant; known is what held before
+// anything was said.
+func (t *tree) until(at int, known map[string]values) *tree {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	then := &tree{known: maps.Clone(known)}
+	for _, s := range t.told {
+		switch {
+		case s.at > at:
+		case s.certain:
+			then.is(s.path, s.content)
+		default:
+			then.maybe(s.path, s.content)
+		}
+	}
+	return then
+}
+
+func (t *tree) tell(path, content string, certain bool) {
+	if t.clock != nil {
+		t.told = append(t.told, saying{t.clock(), path, content, certain})
+	}
+}
 
 func (t *tree) at(path string) values {
 	if v, ok := t.known[path]; ok {
@@ -49,6 +83,7 @@ func (t *tree) is(path, content string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.known[path] = values{content}
+	t.tell(path, content, true)
 }
 
 // maybe says what a file may hold now, besides what it held.
@@ -56,6 +91,7 @@ func (t *tree) maybe(path, content string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.known[path] = append(slices.Clone(t.at(path)), content)
+	t.tell(path, content, false)
 }
 
 func (t *tree) copy() map[string]values {

@@ -19,17 +19,24 @@ func (w *world) verify(when string, thorough bool) {
 	w.t.Helper()
 	ctx, cancel := w.soon()
 	defer cancel()
+	if err := w.check(ctx, thorough); err != nil {
+		w.t.Errorf("%s:\n%v", when, err)
+	}
+}
+
+// check is verify without a verdict.
+func (w *world) check(ctx context.Context, thorough bool) error {
 	if err := w.settle(ctx); err != nil {
-		w.t.Fatalf("%s: %v", when, err)
+		return err
 	}
 	// A change: what a keeper that died left half done is finished before it.
 	if err := w.nudge(ctx); err != nil {
-		w.t.Fatalf("%s: %v", when, err)
+		return err
 	}
 	known := w.witness.testify()
 	h, err := readHistory(ctx, w.c)
 	if err != nil {
-		w.t.Fatalf("%s: the log: %v", when, err)
+		return fmt.Errorf("the log: %w", err)
 	}
 	errs := []error{known.confront(h, w.gitDir()), w.checkRuns(h)}
 	w.tellRuns(h)
@@ -41,9 +48,7 @@ func (w *world) verify(when string, thorough bool) {
 		}
 		errs = append(errs, err, w.tidy(w.in.PID))
 	}
-	if err := errors.Join(errs...); err != nil {
-		w.t.Errorf("%s:\n%v", when, err)
-	}
+	return errors.Join(errs...)
 }
 
 // nudge makes a checkpoint. The keeper may be dead: then it is opened anew.

@@ -25,11 +25,13 @@ type witness struct {
 	watchers sync.WaitGroup
 	stop     context.CancelFunc
 	ctx      context.Context
+	clock    func() int // the instant, on a recorded disk; else always 0
 }
 
 type seenEvent struct {
 	id     string
 	digest [32]byte
+	at     int
 }
 
 // fact is one acknowledgement: an event that must be in the log, and for a
@@ -40,10 +42,11 @@ type fact struct {
 	holds  func(e contract.Event, data map[string]any) bool
 	kind   string // the event's type
 	commit string
+	at     int
 }
 
 func newWitness() *witness {
-	w := &witness{seen: map[uint64]seenEvent{}}
+	w := &witness{seen: map[uint64]seenEvent{}, clock: func() int { return 0 }}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -75,7 +78,7 @@ func (w *witness) watch(c *client.Client, done <-chan struct{}) {
 				return // choir died, or the test is over
 			}
 			w.mu.Lock()
-			w.seen[e.Sequence] = seenEvent{e.ID, contract.Digest(e)}
+			w.seen[e.Sequence] = seenEvent{e.ID, contract.Digest(e), w.clock()}
 			w.mu.Unlock()
 		}
 	})
@@ -84,7 +87,26 @@ func (w *witness) watch(c *client.Client, done <-chan struct{}) {
 func (w *witness) note(f fact) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	f.at = w.clock()
 	w.facts = append(w.facts, f)
+}
+
+// until is a witness that knows what this one knew at an instant.
+func (w *witness) until(at int) *witness {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	then := newWitness()
+	for seq, s := range w.seen {
+		if s.at <= at {
+			then.seen[seq] = s
+		}
+	}
+	for _, f := range w.facts {
+		if f.at <= at {
+			then.facts = append(then.facts, f)
+		}
+	}
+	return then
 }
 
 func (w *witness) prompted(run string, seq uint64) {

@@ -97,8 +97,14 @@ summary = "Worked."
 // newWorld starts a computer of its own.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldAt(t, filepath.Join(t.TempDir(), "data"))
+}
+
+// newWorldAt starts one in a given data directory.
+func newWorldAt(t *testing.T, data string) *world {
+	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, data: filepath.Join(dir, "data"), crash: filepath.Join(dir, "crash"), plans: filepath.Join(dir, "plans"), tree: newTree()}
+	w := &world{t: t, data: data, crash: filepath.Join(dir, "crash"), plans: filepath.Join(dir, "plans"), tree: newTree()}
 	for _, d := range []string{w.crash, w.plans} {
 		if err := os.Mkdir(d, 0o777); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,214 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// inside says that this process has mounts of its own, which end with it.
+const inside = "CHOIR_CHAOS_MOUNTS"
+
+// TestPowerCuts lets a user work on a disk that records every write, and makes
+// from the record what power cuts at many instants would have left. On each,
+// choir is started: what was acknowledged before that instant must be there.
+// The control is a disk that acknowledges flushes it has not done: what is
+// lost on it must be noticed, or the look sees nothing.
+func TestPowerCuts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("power cuts were not tried: to mount a recorded disk takes root")
+	}
+	if os.Getenv(inside) == "" {
+		// What hangs below a process of ours must not outlive it, however it ends.
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "--",
+			os.Args[0], "-test.run=^TestPowerCuts$", "-test.v", "-test.timeout=30m")
+		cmd.Env = append(os.Environ(), inside+"=1", fmt.Sprint("CHOIR_CHAOS_SEED=", seed))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if !strings.Contains(string(out), "--- PASS: TestPowerCuts") {
+			t.Fatalf("nothing was tried:\n%s", out)
+		}
+		t.Logf("%s", out)
+		return
+	}
+	worlds, images, lies := 1, 6, 3
+	if long > 0 {
+		worlds, images, lies = 3, 18, 4
+	}
+	for n := range worlds {
+		p := newPower(t, random(fmt.Sprint("power ", n)))
+		p.work(time.Duration(2+2*n) * time.Second)
+		for i := range images {
+			at := p.instant(i, images)
+			t.Run(fmt.Sprintf("world %d, the power fails after %d of %d writes and flushes", n, at, p.last), func(t *testing.T) { p.cut(t, at) })
+		}
+		t.Run("a disk that lies", func(t *testing.T) { p.control(t, lies) })
+	}
+}
+
+// power is a world on a recorded disk.
+type power struct {
+	*world
+	disk  *disk
+	dice  *rand.Rand
+	mount string            // where images are looked at
+	begin map[string]values // what the tree held before anything was said
+	ready int               // the instant at which the computer was there
+	last  int               // the instant at which the work ended
+}
+
+func newPower(t *testing.T, dice *rand.Rand) *power {
+	t.Helper()
+	d := newDisk(t, 1<<30)
+	p := &power{disk: d, dice: dice, mount: filepath.Join(d.dir, "cut")}
+	if err := os.Mkdir(p.mount, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.world = newWorldAt(t, filepath.Join(d.path(), "data"))
+	p.ready = d.now()
+	p.begin = maps.Clone(p.tree.known)
+	p.tree.clock, p.witness.clock = d.now, d.now
+	return p
+}
+
+// work does what a user does for a while, then has choir end in an orderly way.
+func (p *power) work(how time.Duration) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), how)
+	defer cancel()
+	var workers sync.WaitGroup
+	for i, worker := range []func(context.Context, *world, *rand.Rand) error{writes, commands, checkpoints, prompts} {
+		own := random(fmt.Sprint("power worker ", i))
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				if err := worker(ctx, p.world, own); err != nil && ctx.Err() == nil {
+					p.t.Errorf("at work: %v", err)
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	p.last = p.disk.now()
+	p.in.Stop(p.t)
+	p.t.Logf("%d writes and flushes, %d acknowledgements, %d events seen, %d prompts", p.last, len(p.witness.facts), len(p.witness.seen), len(p.prompts))
+}
+
+// instant chooses when the power fails: some time during the first start, and
+// right behind something that was acknowledged, where a lost write shows.
+func (p *power) instant(i, of int) int {
+	switch {
+	case i == 0:
+		return 1 + p.dice.IntN(p.ready)
+	case i%2 == 0:
+		return p.ready + p.dice.IntN(p.last-p.ready)
+	}
+	var at []int
+	for _, f := range p.witness.facts {
+		at = append(at, f.at)
+	}
+	for _, s := range p.tree.told {
+		if s.certain {
+			at = append(at, s.at)
+		}
+	}
+	slices.Sort(at)
+	// One from each part of the work.
+	part := max(1, len(at)/of)
+	return at[min(len(at)-1, i*part+p.dice.IntN(part))]
+}
+
+// after is the world that a power cut leaves, and what is known of it.
+func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func()) {
+	t.Helper()
+	image := filepath.Join(p.disk.dir, "cut.img")
+	p.disk.failure(t, at, lies, p.dice, image)
+	unmount = mount(t, image, p.mount)
+	w = &world{t: t, data: filepath.Join(p.mount, "data"), crash: p.crash, plans: p.plans, cid: p.cid, initial: p.initial,
+		tree: p.tree.until(at, p.begin), witness: p.witness.until(at)}
+	t.Cleanup(w.witness.close)
+	for _, q := range p.prompts {
+		if q.begun > at {
+			continue
+		}
+		then := *q
+		if q.acknowledged > at || q.acknowledged == 0 {
+			then.run = ""
+		}
+		w.prompts = append(w.prompts, &then)
+	}
+	return w, unmount
+}
+
+// cut holds what is there after a power cut against what was acknowledged.
+func (p *power) cut(t *testing.T, at int) {
+	w, _ := p.after(t, at, 0)
+	w.start()
+	defer w.c.Close()
+	defer w.in.Stop(t)
+	if at < p.ready {
+		// Nothing was acknowledged yet; but there has to be a computer.
+		ctx, cancel := w.soon()
+		defer cancel()
+		if info, err := w.c.Info(ctx); err != nil || info.ID == "" {
+			t.Errorf("during the first start: %v", err)
+		}
+		return
+	}
+	w.verify("after the power cut", true)
+	if t.Failed() {
+		return
+	}
+	w.checkDeep()
+	histogram.add("power cut", "nothing lost")
+	t.Logf("%d facts, %d events, %d files", len(w.witness.facts), len(w.witness.seen), len(w.tree.known))
+}
+
+// control cuts the power of a disk that lies.
+func (p *power) control(t *testing.T, tries int) {
+	for range tries {
+		w, unmount := p.after(t, p.last, 12+p.dice.IntN(60))
+		err := w.lost()
+		unmount()
+		if err != nil {
+			histogram.add("power cut on a disk that lies", "noticed")
+			t.Logf("noticed: %.300v", err)
+			return
+		}
+		histogram.add("power cut on a disk that lies", "not noticed")
+	}
+	t.Errorf("%d times a disk did not do flushes that it had acknowledged, and nothing was missed: the look sees nothing", tries)
+}
+
+// lost says what is missing; nil when all is there.
+func (w *world) lost() error {
+	in, err := choirtest.TryStart(w.t, w.options())
+	if err != nil {
+		return fmt.Errorf("choir did not start: %w", err)
+	}
+	defer in.Stop(w.t)
+	w.in = in
+	if w.c, err = client.New(in.URL, in.Token, string(w.cid)); err != nil {
+		return err
+	}
+	defer w.c.Close()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	return w.check(ctx, false)
+}
