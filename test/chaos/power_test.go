@@ -53,7 +53,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 	for n := range worlds {
 		p := newPower(t, random(fmt.Sprint("power ", n)))
-		p.work(time.Duration(2+2*n) * time.Second)
+		p.work(50 + 40*n)
 		for i := range images {
 			at := p.instant(i, images)
 			t.Run(fmt.Sprintf("world %d, the power fails after %d of %d writes and flushes", n, at, p.last), func(t *testing.T) { p.cut(t, at) })
@@ -87,12 +87,19 @@ func newPower(t *testing.T, dice *rand.Rand) *power {
 	return p
 }
 
-// work does what a user does for a while, then has choir end in an orderly way.
-func (p *power) work(how time.Duration) {
+// work does what a user does until so many things were acknowledged, then has
+// choir end in an orderly way.
+func (p *power) work(acknowledged int) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), how)
+	ctx, cancel := p.soon()
 	defer cancel()
 	var workers sync.WaitGroup
+	workers.Go(func() {
+		defer cancel()
+		for len(p.witness.testify().facts) < acknowledged && ctx.Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
 	for i, worker := range []func(context.Context, *world, *rand.Rand) error{writes, commands, checkpoints, prompts} {
 		own := random(fmt.Sprint("power worker ", i))
 		workers.Go(func() {
