@@ -131,6 +131,9 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 	if err != nil {
 		return dispatch.Merged{}, err
 	}
+	if out.Installed, err = w.c.workspace.Installed(mine.Overlay); err != nil {
+		return dispatch.Merged{}, err
+	}
 	out.Changes, out.Diff, out.DiffCut = changesOf(diff.Changes), diff.Diff, diff.Truncated
 	return out, nil
 }

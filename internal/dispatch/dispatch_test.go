@@ -514,3 +514,44 @@ func TestALoopThatNeverEndsUsesUpItsTurns(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 }
+
+// delegations makes a Director that delegates one task after the other and then
+// reports done.
+func delegations(tasks ...m) func(int, contract.TurnRequest) []contract.Part {
+	return func(n int, _ contract.TurnRequest) []contract.Part {
+		if n < len(tasks) {
+			return parts(use(fmt.Sprintf("d%d", n), "delegate", m{"tasks": []m{tasks[n]}}))
+		}
+		return parts(use("end", "report", m{"status": "done", "summary": "It is done."}))
+	}
+}
+
+func TestARunIsAllOfItsTasks(t *testing.T) {
+	step := func(goal, path, content string) m {
+		return m{"kind": "exec", "goal": goal, "steps": []m{{"write": m{"path": path, "content": content}}}}
+	}
+	broken, whole := "if then", "echo two\n"
+	for name, c := range map[string]struct {
+		tasks    []m
+		status   contract.RunStatus
+		verified contract.VerificationStatus
+		says     string
+	}{
+		"a failed task and a harmless one":   {[]m{step("the hard part", "workspace/a.sh", broken), step("the easy part", "workspace/b.sh", whole)}, "failed", "unknown", "“the hard part” ended as failed."},
+		"the same goal again":                {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "workspace/a.sh", whole)}, "done", "pass", "An earlier attempt at “the hard part” ended as failed."},
+		"the same goal, and nothing done":    {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "workspace/a.sh", "echo one\n")}, "failed", "unknown", "“the hard part” ended as failed."},
+		"one that is not verified":           {[]m{step("a", "workspace/a.sh", whole), step("b", "notes/b.txt", "hi")}, "done", "unknown", "“b” is not verified"},
+		"nobody was asked":                   {nil, "done", "unknown", "these are only words"},
+		"another goal for the failed one":    {[]m{step("make it work", "workspace/a.sh", broken), step("make it work, really", "workspace/a.sh", whole)}, "failed", "unknown", "“make it work” ended as failed."},
+		"a task that weakens what judges it": {[]m{step("tests", "workspace/test_a.py", "import unittest\n")}, "done", "unknown", "the task changed the test workspace/test_a.py"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.model.director = delegations(c.tasks...)
+			rep := h.report(h.submit("go"))
+			if rep.Status != c.status || rep.Verified != c.verified || !strings.Contains(rep.Summary, c.says) {
+				t.Errorf("%s, %s: %s", rep.Status, rep.Verified, rep.Summary)
+			}
+		})
+	}
+}

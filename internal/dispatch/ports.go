@@ -93,6 +93,9 @@ type Merged struct {
 	Diff      string // may be cut at a megabyte; DiffCut then
 	DiffCut   bool
 	Conflicts []string // paths that stay as the user has them
+	// Installed lists ignored folders into which the task put something, which
+	// stays out of the live tree.
+	Installed []string
 	// Scope lists what its verification depends on, once it was verified; what
 	// changes elsewhere in the live tree doesn't touch it. Empty: all.
 	Scope []string

@@ -364,6 +364,9 @@ func (r *run) finish(rep director.Report) error {
 	}
 	r.mu.Lock()
 	ok, verified, why := verdict(r.s)
+	if did := idle(r.s); did != "" && rep.Status == contract.RunDone {
+		why = append(why, did)
+	}
 	p := &contract.RunReported{Status: rep.Status, Summary: clipText(rep.Summary, 16<<10), Document: r.s.DocumentID(),
 		Checkpoint: r.s.NewestCheckpoint(), Verified: verified, Usage: r.spent(rep)}
 	r.mu.Unlock()

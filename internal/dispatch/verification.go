@@ -15,7 +15,7 @@ import (
 // verify checks a merged tree: each check in a box of its own, judged by exit
 // codes and by how many tests their runners report.
 func (a *attempt) verify(ctx context.Context, m *Merged) contract.Verification {
-	e, err := verify.Collect(ctx, &bench{a, *m}, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Words: a.words()})
+	e, err := verify.Collect(ctx, &bench{a, *m}, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Installed: m.Installed, Words: a.words()})
 	if err != nil {
 		e.Cut = true
 		e.Notes = append(e.Notes, "what to check could not be found out: "+oneLine(fault.Text(err), 500))

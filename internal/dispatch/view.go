@@ -136,16 +136,10 @@ func taskView(t *story.Task) director.TaskView {
 // that changed something are. A later task with the same goal is another
 // attempt; one with another goal makes up for nothing.
 func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why []string) {
-	if len(s.Tasks) == 0 {
-		return true, contract.VerificationUnknown, []string{"No task was given to anybody: nothing was done or changed, these are only words."}
-	}
 	ok, verified = true, contract.VerificationUnknown
-	passed, doubted, changed := false, false, false
+	passed, doubted := false, false
 	for i, t := range s.Tasks {
 		name := fmt.Sprintf("“%s”", title(t.Request.Goal))
-		if t.Ended() && len(t.Newest.Changes) > 0 && t.Newest.Status == contract.ResultOK || t.Ended() && t.Newest.Head != "" {
-			changed = true
-		}
 		switch {
 		case !t.Ended():
 			ok = false
@@ -170,21 +164,34 @@ func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 			why = append(why, fmt.Sprintf("%s is not verified: %s.", name, t.Newest.Verification.Reason))
 		}
 	}
-	if !changed {
-		why = append(why, "Nothing was changed.")
-	}
 	if passed && !doubted {
 		verified = contract.VerificationPass
 	}
 	return ok, verified, why
 }
 
+// idle says that a run that calls itself done did nothing, or "".
+func idle(s *story.Run) string {
+	if len(s.Tasks) == 0 {
+		return "No task was given to anybody: nothing was done or changed, these are only words."
+	}
+	for _, t := range s.Tasks {
+		if t.Ended() && t.Newest.Status == contract.ResultOK && (len(t.Newest.Changes) > 0 || t.Newest.Head != "") {
+			return ""
+		}
+	}
+	return "Nothing was changed."
+}
+
 // again reports whether a later task is another attempt at task i: it has the
 // same kind and goal, and changes something that it must answer for.
 func again(s *story.Run, i int) bool {
 	for _, later := range s.Tasks[i+1:] {
-		if later.Request.Kind == s.Tasks[i].Request.Kind && later.Request.Goal == s.Tasks[i].Request.Goal {
-			return true
+		if later.Request.Kind != s.Tasks[i].Request.Kind || later.Request.Goal != s.Tasks[i].Request.Goal || !later.Ended() {
+			continue
+		}
+		if r := later.Newest; !later.Changes() || len(r.Changes) > 0 || r.Head != "" || r.Status != contract.ResultOK {
+			return true // and it answers for the goal by itself
 		}
 	}
 	return false

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -96,6 +97,22 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 	}
 	w.overlays[id] = o.Base
 	return o, nil
+}
+
+// Installed lists the ignored directories into which a task has put something.
+// None of it is published.
+func (w *Workspace) Installed(o Overlay) ([]string, error) {
+	var out []string
+	for _, ig := range o.Ignored {
+		entries, err := w.files.ReadDir(path.Join("boxes", o.ID, "ignored", ignoredKey(ig.Path), "upper"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fault.Wrap("workspace.Installed", err)
+		}
+		if len(entries) > 0 {
+			out = append(out, ig.Path)
+		}
+	}
+	return out, nil
 }
 
 // ignoredKey names an ignored directory's own layers. It depends on nothing but

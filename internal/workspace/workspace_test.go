@@ -181,6 +181,47 @@ func (r toServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
+// What others change elsewhere does not undo a verification; what it depends on does.
+func TestAVerificationHoldsWithinItsScope(t *testing.T) {
+	for name, c := range map[string]struct {
+		scope    []string
+		change   string
+		reverify bool
+	}{
+		"a log elsewhere":            {[]string{"workspace/p"}, "workspace/log.txt", false},
+		"a name that only begins so": {[]string{"workspace/p"}, "workspace/pp/x", false},
+		"in the project":             {[]string{"workspace/p"}, "workspace/p/x", true},
+		"what it names outside":      {[]string{"workspace/p", "workspace/lib"}, "workspace/lib/x", true},
+		"a scope nobody knows":       {nil, "workspace/log.txt", true},
+		"the whole workspace":        {[]string{"."}, "workspace/log.txt", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			o, err := h.Begin(t.Context(), "task-1", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(o.Upper, "workspace/p/a"), "task\n")
+			tree, err := h.Tree(t.Context(), o, "work", "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.write(c.change, "another's\n")
+			p, err := h.Publish(t.Context(), workspace.PublishRequest{ID: "pub-1", Overlay: o, Tree: tree.Commit, VerifiedTree: tree.Tree, Scope: c.scope,
+				Message: "The task", Run: contract.NewID(), Task: contract.NewID()})
+			if err != nil || (p.Reverify != "") != c.reverify {
+				t.Fatalf("%+v %v", p, err)
+			}
+			if c.reverify {
+				return
+			}
+			if got := h.live("workspace/p/a") + h.live(c.change); got != "task\nanother's\n" {
+				t.Errorf("live has %q", got)
+			}
+		})
+	}
+}
+
 func TestATaskFromBeginToPublish(t *testing.T) {
 	h := newHost(t)
 	ctx := t.Context()

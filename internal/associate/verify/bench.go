@@ -24,12 +24,14 @@ type Request struct {
 	Tree    string // of the change
 	Changes []contract.Change
 	Words   string // what the user said
+	// Installed lists ignored folders that the task put something into.
+	Installed []string
 }
 
 // Collect gathers the evidence on a change. What checks there are, and with
 // what they run, is decided by what the base has.
 func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
-	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words}
+	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed}
 	var held Facts
 	var restore []string
 	if e.Profile != contract.VerifyNone {

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,7 +26,8 @@ type Evidence struct {
 	// makes of it.
 	Base, Facts Facts
 	Guards      []Guard
-	Words       string // what the user said, to know what was asked for
+	Words       string   // what the user said, to know what was asked for
+	Installed   []string // ignored folders that the task put something into
 	// Held are the checks on the change with the base's tests, manifests and
 	// configuration in place; After those on the change as it is, when that
 	// differs.
@@ -137,7 +139,7 @@ func Judge(e Evidence) contract.Verification {
 	}
 	if c := first(e.Sent, contract.VerificationFail); c != nil {
 		v.Status = contract.VerificationFail
-		reasons = append(reasons, "a command of the sender's failed: "+c.why())
+		reasons = append(reasons, c.why())
 	}
 	if v.Status != contract.VerificationFail {
 		for _, list := range [][]Ran{basis, final, e.Sent} {
@@ -313,6 +315,11 @@ func (e Evidence) said() []string {
 		}
 		s := clean(g.Path)
 		out = append(out, strings.Replace(g.Said(), g.Path, s, 1))
+	}
+	for i, dir := range e.Installed {
+		if i < maxSaid && slices.Contains(toolDirs, path.Base(dir)) {
+			out = append(out, "what the task installed in "+clean(dir)+" is not live: install it there, and it can be checked with it")
+		}
 	}
 	return out
 }

@@ -64,7 +64,7 @@ func TestJudge(t *testing.T) {
 		"a box that failed":                    {changes: changes("p/a.js"), held: one(ran(0, 0, 0, -1)), want: "unknown", says: "could not be run"},
 		"killed":                               {changes: changes("p/a.js"), held: one(ran(0, 0, 0, 137)), want: "fail"},
 		"none":                                 {profile: "none", sent: one(says(0, "")), want: "unknown", says: "no verification was asked for"},
-		"none, and a command that fails":       {profile: "none", sent: one(says(1, "")), want: "fail", says: "a command of the sender's failed"},
+		"none, and a command that fails":       {profile: "none", sent: one(says(1, "")), want: "fail", says: "exit code 1"},
 		"the sender's command adds":            {changes: changes("p/a.js"), held: good, before: good, sent: one(says(1, "")), want: "fail"},
 		"the sender's command replaces no":     {changes: changes("p/a.js"), held: one(says(0, "")), sent: one(says(0, "")), want: "unknown", says: "no number of tests"},
 		"an exit code only":                    {changes: changes("p/a.js"), held: one(says(0, "")), want: "unknown", says: "gave an exit code and no number of tests"},

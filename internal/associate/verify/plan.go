@@ -41,7 +41,7 @@ const (
 func Commands(spec contract.VerifySpec) []Check {
 	var out []Check
 	for i, argv := range spec.Commands {
-		out = append(out, Check{Name: fmt.Sprintf("command %d", i+1), Argv: argv, Cwd: ".", TimeoutS: long, Runner: ExitCode})
+		out = append(out, Check{Name: fmt.Sprintf("the sender's command %d", i+1), Argv: argv, Cwd: ".", TimeoutS: long, Runner: ExitCode})
 	}
 	return out
 }
