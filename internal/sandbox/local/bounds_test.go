@@ -58,7 +58,7 @@ func TestMountinfo(t *testing.T) {
 	e := sandboxtest.NewEnv(t, open(t))
 	_, g := e.Box(t, sandbox.BoxSpec{ID: "tree", Kind: contract.BoxTask, Mounts: []sandbox.Mount{
 		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}},
-		{Target: "/computer/in", Mode: sandbox.Overlay, Lower: []string{e.Live, e.Live}},
+		{Target: "/computer/in", Mode: sandbox.Overlay, Lower: []string{e.Live}},
 		{Source: e.Live, Target: "/bound", Mode: sandbox.ReadOnly},
 	}})
 	overlays, bound := 0, false
