@@ -41,6 +41,14 @@ var elsewhere = []Elsewhere{
 	{41, "one layer for another, of the same tree", "internal/sandbox/local/swap_internal_test.go", "TestLayersExchanged", "it stops the driver between its look and the mount"},
 	{43, "a chain of 22,000 folders is removed, also by the next process", "internal/sandbox/local/hostfs/remove_test.go", "TestRemoveDeep", "it takes a process with few descriptors"},
 	{43, "what can't be removed is in nobody's way", "internal/sandbox/local/hostfs/remove_test.go", "TestWhatCanNotBeRemovedIsTold", "it takes another user's files"},
+	{7, "what passes a tunnel is on record", "internal/egress/meter_test.go", "TestWhatPassesATunnelIsOnRecord", "the channel to an allowed host can't be closed, only kept narrow and seen"},
+	{22, "no desktop, and no token that was handed out, answers an approval", "internal/control/approvals_test.go", "TestOnlyTheConsoleAnswersApprovals", whySeams},
+	{24, "the claim link in an argument that every program reads", "cmd/choir/browser_test.go", "TestTheBrowsersArgumentHoldsNoToken", "it takes the command line itself"},
+	{42, "silence denies, questions are capped, and no model asks for raw tunnels", "internal/dispatch/approvals_test.go", "TestQuestionsAreCapped", whySeams},
+	{42, "only what a person allowed on the console is reached, by one task", "test/e2e/approvals_test.go", "TestApprovals", whyWhole},
+	{45, "a prompt raises its own budget", "internal/dispatch/budget_test.go", "TestAPromptCantRaiseTheBudget", whySeams},
+	{45, "a browser floods the log", "internal/control/flood_test.go", "TestClientsCantFloodTheLog", whySeams},
+	{54, "an approval shown for one act is used for another, or twice", "internal/dispatch/approvals_test.go", "TestATaskWaitsForAPerson", whySeams},
 }
 
 // inapplicable lists what there is nothing to attack of.
@@ -59,8 +67,6 @@ var unwritten = map[int]string{
 	25: "no row yet",
 	26: "no row yet",
 	36: "no row yet",
-	42: "no row yet",
-	45: "no row yet",
 	47: "no row yet",
 	48: "no row yet",
 	49: "no row yet",
@@ -68,5 +74,4 @@ var unwritten = map[int]string{
 	51: "no row yet",
 	52: "no row yet",
 	53: "no row yet",
-	54: "no row yet",
 }
