@@ -23,7 +23,6 @@ const (
 func (r *run) follow(ctx context.Context) {
 	r.mu.Lock()
 	after := r.s.Last
-	r.seen = after
 	r.mu.Unlock()
 	for pause, tries := followPause, 0; ctx.Err() == nil; pause = min(2*pause, followMost) {
 		was := after

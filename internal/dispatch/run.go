@@ -43,7 +43,7 @@ type run struct {
 }
 
 func newRun(d *Dispatcher, s *story.Run) *run {
-	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*hold{}, place: hold{slots: d.slots}}
+	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*hold{}, place: hold{slots: d.slots}, seen: s.Last}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.doc = newPaper(r)
 	if s.Cancelled {
