@@ -99,11 +99,26 @@ func (c *Computer) fillModules(ctx context.Context) (string, error) {
 	if err := c.install(ctx, tmp); err != nil {
 		return "", fault.Wrap(op, errors.Join(err, m.sweep(context.WithoutCancel(ctx))))
 	}
-	// A box wrote it, which is gone by now.
+	// A box wrote it, which is gone by now: what is mounted must be a folder of its.
+	if err := holdsModules(tmp); err != nil {
+		return "", fault.Wrap(op, errors.Join(err, m.sweep(context.WithoutCancel(ctx))))
+	}
 	if err := os.Rename(tmp, final); err != nil {
 		return "", fault.Wrap(op, err)
 	}
 	return filepath.Join(final, "node_modules"), nil
+}
+
+func holdsModules(dir string) error {
+	d, err := hostfs.Open(dir)
+	if err != nil {
+		return err
+	}
+	there, err := d.Exists("node_modules")
+	if err == nil && !there {
+		err = errors.New("npm ci left no node_modules")
+	}
+	return errors.Join(err, d.Close())
 }
 
 // begin makes the directory that is filled.

@@ -315,7 +315,7 @@ func (o *opening) openSource(file string) (*os.File, error) {
 	if rel, in := hostfs.Under(o.c.spec.Dir, file); in {
 		return o.c.root.Path(rel)
 	}
-	f, err := os.OpenFile(file, unix.O_PATH, 0)
+	f, err := hostfs.Source(file)
 	if err != nil {
 		return nil, err
 	}

@@ -112,12 +112,13 @@ func (s *swapped) specs() map[string]sandbox.BoxSpec {
 	}
 }
 
-// sources are the paths of a box's mounts that lie in the computer's directory.
+// sources are the paths that a box's mounts are made of. That of the shell's
+// dependencies lies outside of the computer, and a box has made it.
 func (s *swapped) sources(spec sandbox.BoxSpec) []string {
 	var out []string
 	for _, m := range spec.Mounts {
 		for _, p := range append([]string{m.Source, m.Upper, m.Work}, m.Lower...) {
-			if strings.HasPrefix(p, s.path("")+"/") {
+			if p != "" {
 				out = append(out, p)
 			}
 		}

@@ -97,6 +97,17 @@ func (d *Dir) Path(name string) (*os.File, error) {
 	return f, nil
 }
 
+// Source opens what is at a path on which no box can write, as a place to mount
+// from. What is there may have been made by a box, so it must not be a link.
+func Source(path string) (*os.File, error) {
+	parent, err := Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	return parent.Path(filepath.Base(path))
+}
+
 // Look says whether something is at name beneath an open directory: nil,
 // fs.ErrNotExist, or ErrLink.
 func Look(dir *os.File, name string) error {

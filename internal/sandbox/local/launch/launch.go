@@ -308,7 +308,7 @@ func (b builder) open(p Place) (*os.File, error) {
 	var f *os.File
 	var err error
 	if p.Outer {
-		f, err = os.OpenFile(p.Path, unix.O_PATH, 0)
+		f, err = hostfs.Source(p.Path)
 	} else {
 		f, err = b.root.Path(p.Path)
 	}
