@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/fault"
 )
@@ -72,18 +73,37 @@ func upCmd() *cobra.Command {
 }
 
 // up runs the control plane until ctx ends. ready is called once it answers.
-func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(upLine) error) (err error) {
-	ln, err := net.Listen("tcp", cfg.Server.Listen)
-	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fault.New("up", fault.InUse, "Stop what uses it, or choose another with --listen 127.0.0.1:0.", err)
+func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(upLine) error) error {
+	for {
+		ln, err := net.Listen("tcp", cfg.Server.Listen)
+		if err != nil {
+			if errors.Is(err, syscall.EADDRINUSE) {
+				return fault.New("up", fault.InUse, "Stop what uses it, or choose another with --listen 127.0.0.1:0.", err)
+			}
+			return fault.New("up", fault.Invalid, "Choose another address with --listen.", err)
 		}
-		return fault.New("up", fault.Invalid, "Choose another address with --listen.", err)
+		// Should it start anew, then where browsers know it.
+		cfg.Server.Listen = ln.Addr().String()
+		again, err := serve(ctx, cfg, ln, logger, ready)
+		if err != nil || again == nil {
+			return err
+		}
+		if again.Recover {
+			if _, err := recoverData(ctx, cfg, logger, again.Histories...); err != nil {
+				logger.Error("recovery failed", "error", err)
+			}
+		}
+		ready = func(upLine) error { return nil } // said before
 	}
+}
+
+// serve opens a control plane and serves until ctx ends, or it is to be started
+// anew.
+func serve(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, ready func(upLine) error) (again *computer.Restart, err error) {
 	defer ln.Close() // closed by Serve; again where Serve was not reached
 	p, err := openPlane(ctx, cfg, ln, logger)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 
@@ -97,8 +117,14 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(
 	}
 	if err != nil {
 		cancel()
-		return errors.Join(err, <-served)
+		return nil, errors.Join(err, <-served)
 	}
-	err = <-served
-	return errors.Join(err, client.RemoveRuntime(cfg.Server.Data))
+	select {
+	case err = <-served:
+	case r := <-p.restart:
+		again = &r
+		cancel()
+		err = <-served
+	}
+	return again, errors.Join(err, client.RemoveRuntime(cfg.Server.Data))
 }

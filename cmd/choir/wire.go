@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"choir.dev/choiros/console"
 	"choir.dev/choiros/desktop"
@@ -19,6 +22,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest/image"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/vault"
 )
@@ -31,12 +35,14 @@ type plane struct {
 	identity *identity.Store
 	host     *computer.Host
 	server   *control.Server
-	opened   []func() error // what Close ends, in the order it was opened
+	keys     string                // directory of the keys
+	restart  chan computer.Restart // asked for while it serves; one is enough
+	opened   []func() error        // what Close ends, in the order it was opened
 }
 
 // openPlane opens every part; on an error it closes those it had opened.
 func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger) (_ *plane, err error) {
-	p := &plane{cfg: cfg}
+	p := &plane{cfg: cfg, restart: make(chan computer.Restart, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -53,6 +59,19 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 		return nil, err
 	}
 	p.own(p.dir.Close)
+	// Before anything is opened: the parts repair themselves by cutting off.
+	report, err := recovery.Inspect(ctx, p.dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := recovery.Error(report.Accounts); err != nil {
+		return nil, fault.New("up", fault.Damaged, "Nothing was written. Run choir recover, or restore the data directory from a backup.", err)
+	}
+	stores, err := p.stores(report)
+	if err != nil {
+		return nil, err
+	}
+	p.keys = stores.keys
 	guestBinary, err := image.Path(p.dir.Path("cache"))
 	if err != nil {
 		return nil, err
@@ -67,22 +86,28 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 		return nil, err
 	}
 	p.own(p.identity.Close)
-	nats, err := bus.Open(ctx, bus.Options{Dir: p.dir.Path("nats"), KeysDir: p.dir.Path("keys"), Logger: logger})
+	nats, err := bus.Open(ctx, bus.Options{Dir: stores.nats, KeysDir: stores.keys, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
 	p.own(nats.Close)
-	blobs, err := blob.OpenDisk(p.dir.Path("blobs"), blob.Quota{PerComputer: int64(cfg.Storage.BlobsQuotaMB) << 20})
+	blobs, err := blob.OpenDisk(stores.blobs, blob.Quota{PerComputer: int64(cfg.Storage.BlobsQuotaMB) << 20})
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := vault.Open(p.dir.Path("keys"))
+	secrets, err := vault.Open(stores.keys)
 	if err != nil {
 		return nil, err
 	}
 	if p.host, err = computer.NewHost(computer.Options{
 		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Driver: driver,
-		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger,
+		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger, Report: report,
+		Restart: func(r computer.Restart) {
+			select {
+			case p.restart <- r:
+			default: // one is under way
+			}
+		},
 	}); err != nil {
 		return nil, err
 	}
@@ -111,6 +136,27 @@ func appends(b config.Budget) control.Appends {
 		ComputerEvents: b.ComputerEvents, ComputerBytes: int64(b.ComputerMB) << 20,
 		DayEvents: b.DayEvents, DayBytes: int64(b.DayMB) << 20,
 	}
+}
+
+// stores are the directories that the bus and the vault work in.
+type stores struct{ nats, keys, blobs string }
+
+// stores completes the directory when what it holds may be opened. If it may
+// not, empty ones stand in, so that there is a console to say so; they are gone
+// with the next start.
+func (p *plane) stores(report *recovery.Report) (stores, error) {
+	standin := p.dir.Path("cache", "standin")
+	if err := os.RemoveAll(standin); err != nil {
+		return stores{}, fault.Wrap("up", err)
+	}
+	if report.Usable() {
+		return stores{p.dir.Path("nats"), p.dir.Path("keys"), p.dir.Path("blobs")}, p.dir.Complete()
+	}
+	s := stores{filepath.Join(standin, "nats"), filepath.Join(standin, "keys"), filepath.Join(standin, "blobs")}
+	if !slices.ContainsFunc(report.Shared, func(d bus.Damage) bool { return strings.HasPrefix(d.File, "keys") }) {
+		s.keys = p.dir.Path("keys") // whole: who signed in stays so
+	}
+	return s, fault.Wrap("up", errors.Join(os.MkdirAll(s.nats, 0o700), os.MkdirAll(s.keys, 0o700)))
 }
 
 // adopt gives every computer an owner.
@@ -142,7 +188,7 @@ func (p *plane) announce(ctx context.Context) (upLine, error) {
 	if err != nil {
 		return upLine{}, err
 	}
-	token, err := p.identity.MachineToken(ctx, p.dir.Path("keys", "api-token"))
+	token, err := p.identity.MachineToken(ctx, filepath.Join(p.keys, "api-token"))
 	if err != nil {
 		return upLine{}, err
 	}

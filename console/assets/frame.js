@@ -3,9 +3,10 @@ import { approvalCard } from './approvals.js'
 import { Health } from './health.js'
 import { Running } from './running.js'
 import { Stage } from './stage.js'
+import { awake } from './wake.js'
 
 const $ = (id) => document.getElementById(id)
-const stateWords = { connecting: 'Connecting', awake: 'Awake', working: 'Working', asleep: 'Asleep', broken: 'Desktop down', gone: 'No answer' }
+const stateWords = { connecting: 'Connecting', awake: 'Awake', working: 'Working', asleep: 'Asleep', broken: 'Desktop down', gone: 'No answer', waking: 'Waking', damaged: 'Damaged', failed: 'Not awake' }
 
 let cid = ''
 let limited = '' // what the person was told of
@@ -45,10 +46,10 @@ async function start() {
   const last = remembered()
   pick.value = computers.some((c) => c.id === last) ? last : computers[0].id
   pick.addEventListener('change', () => open(pick.value))
-  open(pick.value)
+  open(pick.value, computers.find((c) => c.id === pick.value))
 }
 
-function open(id) {
+async function open(id, computer) {
   cid = id
   frame = null
   liveTries.since = ''
@@ -60,6 +61,7 @@ function open(id) {
   }
   $('waiting').hidden = false
   stream?.close()
+  if (!(await awake(id, computer, setState))) return
   stream = new EventSource(at(id, '/frame/stream'))
   stream.addEventListener('frame', (e) => show(JSON.parse(e.data)))
   stream.addEventListener('error', () => {
@@ -78,6 +80,7 @@ async function retry(id) {
     open(id)
   } catch (problem) {
     if (problem.status === 401) location.replace('/claim')
+    else if (problem.status >= 500) open(id) // it went to sleep, or does not wake
     else retry(id)
   }
 }

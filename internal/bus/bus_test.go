@@ -470,7 +470,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err := os.WriteFile(key, []byte("SUAgarbage\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if second, err := bus.Open(t.Context(), opts); !fault.Is(err, fault.Invalid) {
+	if second, err := bus.Open(t.Context(), opts); !fault.Is(err, fault.Damaged) {
 		if err == nil {
 			_ = second.Close()
 		}

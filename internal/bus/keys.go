@@ -45,23 +45,32 @@ func loadKeys(dir string) (keys, error) {
 }
 
 func loadKey(path string, create func() (nkeys.KeyPair, error), kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
-	seed, err := os.ReadFile(path)
+	pair, err := readKey(path, kind)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makeKey(path, create)
 	}
 	if err != nil {
-		return nil, diskFault("read key", err)
-	}
-	hint := "Restore " + path + " from a backup. Removing it makes a new identity, under which the stored log can't be found."
-	pair, err := nkeys.FromSeed(bytes.TrimSpace(seed))
-	if err != nil {
-		return nil, fault.New("read key", fault.Invalid, hint, fmt.Errorf("%s: %w", path, err))
-	}
-	if public, err := pair.PublicKey(); err != nil || nkeys.Prefix(public) != kind {
-		return nil, fault.New("read key", fault.Invalid, hint, errors.Join(fmt.Errorf("%s holds another kind of key", path), err))
+		return nil, err
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, diskFault("protect key", err)
+	}
+	return pair, nil
+}
+
+// readKey reads a key and writes nothing.
+func readKey(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
+	seed, err := os.ReadFile(path)
+	if err != nil {
+		return nil, diskFault("read key", err)
+	}
+	hint := "Restore " + path + " from a backup, or run choir recover: it gives the stored log a new identity."
+	pair, err := nkeys.FromSeed(bytes.TrimSpace(seed))
+	if err != nil {
+		return nil, fault.New("read key", fault.Damaged, hint, fmt.Errorf("%s: %w", path, err))
+	}
+	if public, err := pair.PublicKey(); err != nil || nkeys.Prefix(public) != kind {
+		return nil, fault.New("read key", fault.Damaged, hint, errors.Join(fmt.Errorf("%s holds another kind of key", path), err))
 	}
 	return pair, nil
 }

@@ -54,15 +54,23 @@ type Computer struct {
 // wake opens a computer: it takes the log over, brings the state up to it,
 // starts the keeper, repairs what a crash left, and resumes open runs. A
 // computer without a log is made anew under the given name.
-func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Computer, err error) {
+func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Computer, err error) {
+	cid := p.cid
 	c := &Computer{host: h, cid: cid, logger: h.Logger.With("computer", string(cid)), themePoke: make(chan struct{}, 1), snaps: snapshots{uses: map[string]int{}}}
 	c.services = c.newServices(ctx, serviceBackoff)
 	c.ctx = c.services.Context()
+	awake := false
 	defer func() {
-		if err != nil {
+		if !awake { // it failed, or panicked
+			h.opened(p, nil)
 			err = fault.Wrap("wake "+string(cid), errors.Join(err, c.Close()))
 		}
 	}()
+	if req.WithoutTasks {
+		if err := c.setAside(); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.openFiles(); err != nil {
 		return nil, err
 	}
@@ -79,9 +87,13 @@ func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Comp
 	if c.boxes, err = h.Driver.Open(ctx, sandbox.ComputerSpec{CID: cid, Dir: c.path()}); err != nil {
 		return nil, err
 	}
-	if err := c.claim(ctx, name); err != nil {
+	if err := c.compareHistory(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.claim(ctx, p.name); err != nil {
+		return nil, err
+	}
+	h.opened(p, c)
 	c.own("projection", c.project)
 	c.documents = document.New(c.log, c.state)
 	if err := c.caughtUp(ctx); err != nil {
@@ -103,6 +115,11 @@ func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Comp
 	if c.runs, err = c.newDispatcher(); err != nil {
 		return nil, err
 	}
+	if req.WithoutTasks {
+		if err := c.giveUpTasks(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.runs.Recover(ctx); err != nil {
 		return nil, err
 	}
@@ -111,6 +128,7 @@ func (h *Host) wake(ctx context.Context, cid contract.CID, name string) (_ *Comp
 	c.own("theme", c.watchTheme)
 	c.own("mirroring documents", c.mirror.run)
 	c.own("maintenance", c.maintain)
+	awake = true
 	return c, nil
 }
 

@@ -3,7 +3,6 @@ package computer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -14,12 +13,11 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/config"
-	"choir.dev/choiros/internal/control"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/vault"
 )
@@ -39,6 +37,12 @@ type Options struct {
 	Path    string // what boxes have in PATH; empty: the guest's default
 	Getenv  func(string) string
 	Logger  *slog.Logger
+	// Report says what of the data directory is damaged. If the store is, Bus is
+	// not on it, and no computer is woken.
+	Report *recovery.Report
+	// Restart closes the control plane and starts it anew; it returns at once.
+	// Nil: it can't.
+	Restart func(Restart)
 }
 
 // Host holds the computers of one machine.
@@ -52,19 +56,23 @@ type Host struct {
 
 	watch sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
 
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	waking sync.WaitGroup
+
 	mu     sync.Mutex
-	awake  map[contract.CID]*Computer
-	fallen map[contract.CID]error // why a computer was put to sleep
+	places map[contract.CID]*place
 	order  []contract.CID
 	falls  sync.WaitGroup
 	closed atomic.Bool
-	asleep map[contract.CID]*Computer // those that are being closed: their boxes' last words still count
+
+	marking sync.Mutex // held by who writes down what there is
 }
 
 // NewHost prepares the parts that all computers share. Open wakes them.
 func NewHost(opts Options) (*Host, error) {
 	const op = "computer.NewHost"
-	h := &Host{Options: opts, awake: map[contract.CID]*Computer{}, fallen: map[contract.CID]error{},
+	h := &Host{Options: opts, places: map[contract.CID]*place{},
 		modules: &modules{dir: opts.Dir.Path("cache", "node_modules"), source: opts.Source}}
 	var err error
 	if h.gateway, err = gateway.New(gateway.Options{
@@ -91,113 +99,6 @@ func NewHost(opts Options) (*Host, error) {
 	}
 	h.policy = &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger}
 	return h, nil
-}
-
-// Open wakes every computer of the data directory; without one it makes the
-// first.
-func (h *Host) Open(ctx context.Context) error {
-	cids, err := h.Dir.Computers()
-	if err != nil {
-		return err
-	}
-	if len(cids) == 0 {
-		cids = append(cids, contract.NewCID())
-	}
-	for _, cid := range cids {
-		c, err := h.wake(ctx, cid, "Choir")
-		if err != nil {
-			return err
-		}
-		h.mu.Lock()
-		h.awake[cid] = c
-		h.order = append(h.order, cid)
-		h.mu.Unlock()
-	}
-	return nil
-}
-
-// Close puts every computer to sleep and ends what the host started.
-func (h *Host) Close() error {
-	if h.closed.Swap(true) {
-		return nil
-	}
-	h.mu.Lock()
-	awake := h.awake
-	h.asleep = awake
-	h.awake = map[contract.CID]*Computer{}
-	h.mu.Unlock()
-	h.falls.Wait()
-	var errs []error
-	for _, c := range awake {
-		errs = append(errs, c.Close())
-	}
-	h.reserve.close()
-	errs = append(errs, h.gateway.Close())
-	return errors.Join(append(errs, h.proxy.Close())...)
-}
-
-// fell puts a computer to sleep whose own services go on failing. The others
-// are not touched; this one says why until it is woken again.
-func (h *Host) fell(c *Computer, err error) {
-	h.mu.Lock()
-	if h.closed.Load() || h.awake[c.cid] != c {
-		h.mu.Unlock()
-		return // it is being closed anyway
-	}
-	h.falls.Add(1)
-	defer h.falls.Done()
-	delete(h.awake, c.cid)
-	h.fallen[c.cid] = err
-	h.mu.Unlock()
-	c.logger.Error("the computer is put to sleep", "because", err)
-	if err := c.Close(); err != nil {
-		c.logger.Error("it did not fall asleep in order", "error", err)
-	}
-}
-
-// List implements control.Computers.
-func (h *Host) List(ctx context.Context) ([]api.Computer, error) {
-	h.mu.Lock()
-	order := append([]contract.CID(nil), h.order...)
-	h.mu.Unlock()
-	var out []api.Computer
-	for _, cid := range order {
-		h.mu.Lock()
-		c, fallen := h.awake[cid], h.fallen[cid]
-		h.mu.Unlock()
-		if c == nil {
-			// One that fell does not hide the others.
-			out = append(out, api.Computer{ID: cid, Name: string(cid), State: api.StateBroken, Notes: []string{"It was put to sleep: " + oneLine(fault.Text(fallen))}})
-			continue
-		}
-		info, err := c.Info(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, info)
-	}
-	return out, nil
-}
-
-// Get implements control.Computers.
-func (h *Host) Get(_ context.Context, cid contract.CID) (control.Computer, error) {
-	c, err := h.get(cid)
-	if err != nil {
-		return nil, err // not c: a nil *Computer in an interface is not nil
-	}
-	return c, nil
-}
-
-func (h *Host) get(cid contract.CID) (*Computer, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c := h.awake[cid]; c != nil {
-		return c, nil
-	}
-	if err := h.fallen[cid]; err != nil {
-		return nil, fault.New("computer.Get", fault.Unavailable, "Nothing acknowledged is lost. Start choir again to wake it; its log says more.", fmt.Errorf("computer %s was put to sleep: %w", cid, err))
-	}
-	return nil, fault.New("computer.Get", fault.NotFound, "Leave --computer out when there is only one.", errors.New("there is no computer "+string(cid)))
 }
 
 // meter records what a model call consumed in the computer's log.
@@ -248,10 +149,14 @@ func (h *Host) meterEgress(ctx context.Context, s egress.Scope, t egress.Traffic
 // one that is awake or on its way to sleep.
 func (h *Host) recording(cid contract.CID) (*Computer, error) {
 	h.mu.Lock()
-	c := h.asleep[cid]
+	p := h.places[cid]
+	var closing *Computer
+	if p != nil {
+		closing = p.closing
+	}
 	h.mu.Unlock()
-	if c != nil {
-		return c, nil
+	if closing != nil {
+		return closing, nil
 	}
 	return h.get(cid)
 }

@@ -65,7 +65,7 @@ func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
 		return nil, err
 	}
 	k.box, k.keeper = box, workspace.NewKeeper(box.Tether().Transport())
-	if k.count > 1 {
+	if k.count > 1 && k.c.workspace != nil {
 		// The engine rolls forward by itself; the events that belong to it are
 		// appended by Recover, which waits for the call that found the box dead.
 		k.c.once("the recovery of the workspace", k.c.workspace.Recover)
@@ -120,13 +120,16 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 	if err := c.seedWorkspace(); err != nil {
 		return err
 	}
-	c.keeper = &keeperBox{c: c}
 	git := c.host.Config.Git
 	var err error
 	c.workspace, err = workspace.Open(ctx, workspace.Options{
 		CID: c.cid, Keeper: c.keeper, Log: c.log, Dir: c.path(), Seq: c.mirror.seq,
 		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Logger: c.logger,
 	})
+	if fault.Is(err, fault.Internal) {
+		// What is not the disk's, the box's or the caller's is the tree's.
+		err = fault.New("computer.openWorkspace", fault.Damaged, "Recover it: if the history can't be had, it begins anew with the files as they are, and the old one is kept aside.", fmt.Errorf("the files or their history can't be opened: %w", err))
+	}
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -61,7 +62,9 @@ func TestAServiceThatPanicsStartsAgain(t *testing.T) {
 // of the same machine stays awake.
 func TestAComputerFallsAlone(t *testing.T) {
 	d, other := open(t), open(t)
-	h := &Host{awake: map[contract.CID]*Computer{d.cid: d.Computer, other.cid: other.Computer}, fallen: map[contract.CID]error{}, order: []contract.CID{d.cid, other.cid}}
+	h := &Host{places: map[contract.CID]*place{
+		d.cid: {cid: d.cid, c: d.Computer, state: api.StateAwake}, other.cid: {cid: other.cid, c: other.Computer, state: api.StateAwake},
+	}, order: []contract.CID{d.cid, other.cid}}
 	d.host, other.host = h, h
 	d.own("a broken service", func(context.Context) error { return errors.New("broken for good") })
 	choirtest.Eventually(t, 30*time.Second, "the computer is put to sleep", func() bool { _, err := h.get(d.cid); return err != nil })

@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"choir.dev/choiros/internal/fault"
 	"context"
 	"net"
 	"strconv"
@@ -54,6 +55,9 @@ func (h *Host) tell(ctx context.Context, user, eventType string, data contract.P
 	h.mu.Unlock()
 	for _, cid := range order {
 		c, err := h.get(cid)
+		if fault.Is(err, fault.Unavailable) {
+			continue // it does not wake: its log can't be told
+		}
 		if err != nil {
 			return err
 		}

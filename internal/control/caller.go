@@ -137,46 +137,55 @@ func address(r *http.Request) string {
 // only stands for "the one computer there is" in the API's paths.
 const only = "-"
 
-// computer returns the computer that a request names, if it is the caller's.
-// Somebody else's answers as if it were not there.
+// computer returns the computer that a request names, awake, if it is the
+// caller's. Somebody else's answers as if it were not there.
 func (s *Server) computer(ctx context.Context, id string) (Computer, error) {
-	cid := contract.CID(id)
-	if id == only {
-		mine, err := s.computersOf(ctx, callerOf(ctx).user)
-		if err != nil {
-			return nil, err
-		}
-		switch len(mine) {
-		case 0:
-			return nil, fault.New("", fault.NotFound, "", errNone)
-		case 1:
-			cid = mine[0].ID
-		default:
-			return nil, fault.New("", fault.Invalid, "Name one with --computer.", errSeveral)
-		}
-	}
-	if err := cid.Validate(); err != nil {
-		return nil, err
-	}
-	place, err := s.o.Identity.ByID(ctx, cid)
-	if fault.Is(err, fault.NotFound) {
-		// Made since anybody asked: recording it is part of listing.
-		if _, err := s.computersOf(ctx, callerOf(ctx).user); err != nil {
-			return nil, err
-		}
-		place, err = s.o.Identity.ByID(ctx, cid)
-	}
+	cid, err := s.named(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	if place.Owner != callerOf(ctx).user {
-		return nil, fault.New("", fault.NotFound, "", errNone)
 	}
 	c, err := s.o.Computers.Get(ctx, cid)
 	if err != nil {
 		return nil, err
 	}
 	return c, s.take(ctx, cid)
+}
+
+// named returns the id of the computer that a request names, awake or not.
+func (s *Server) named(ctx context.Context, id string) (contract.CID, error) {
+	cid := contract.CID(id)
+	if id == only {
+		mine, err := s.computersOf(ctx, callerOf(ctx).user)
+		if err != nil {
+			return "", err
+		}
+		switch len(mine) {
+		case 0:
+			return "", fault.New("", fault.NotFound, "", errNone)
+		case 1:
+			cid = mine[0].ID
+		default:
+			return "", fault.New("", fault.Invalid, "Name one with --computer.", errSeveral)
+		}
+	}
+	if err := cid.Validate(); err != nil {
+		return "", err
+	}
+	place, err := s.o.Identity.ByID(ctx, cid)
+	if fault.Is(err, fault.NotFound) {
+		// Made since anybody asked: recording it is part of listing.
+		if _, err := s.computersOf(ctx, callerOf(ctx).user); err != nil {
+			return "", err
+		}
+		place, err = s.o.Identity.ByID(ctx, cid)
+	}
+	if err != nil {
+		return "", err
+	}
+	if place.Owner != callerOf(ctx).user {
+		return "", fault.New("", fault.NotFound, "", errNone)
+	}
+	return cid, nil
 }
 
 // computersOf lists a user's computers, and records those that are new: in this

@@ -16,8 +16,18 @@ import (
 type Computers interface {
 	// List returns every computer, oldest first.
 	List(ctx context.Context) ([]api.Computer, error)
-	// Get returns one, awake; fault.NotFound when there is none.
+	// Get returns one, awake; it waits for one that is waking, for a while.
+	// fault.NotFound when there is none, fault.Unavailable while it is not awake
+	// yet, fault.Damaged and others when it does not wake.
 	Get(ctx context.Context, cid contract.CID) (Computer, error)
+	// Wake tries again to wake a computer that did not wake. It returns at once.
+	Wake(ctx context.Context, cid contract.CID, r api.WakeRequest) error
+	// Recover brings back what is damaged of a computer from what else knows it,
+	// and starts the control plane anew. It returns at once.
+	Recover(ctx context.Context, cid contract.CID) error
+	// Export writes a tar archive of a computer's files and its events, also of
+	// one that does not wake.
+	Export(ctx context.Context, cid contract.CID, w io.Writer) error
 }
 
 // Computer is one awake computer. Input has been validated for form; every

@@ -48,6 +48,15 @@ func (m *memory) Get(_ context.Context, cid contract.CID) (control.Computer, err
 	return nil, fault.New("memory.Get", fault.NotFound, "", errors.New("there is no such computer"))
 }
 
+func (m *memory) Wake(context.Context, contract.CID, api.WakeRequest) error { return nil }
+
+func (m *memory) Recover(context.Context, contract.CID) error { return nil }
+
+func (m *memory) Export(_ context.Context, cid contract.CID, w io.Writer) error {
+	_, err := io.WriteString(w, "the archive of "+string(cid))
+	return err
+}
+
 // machine is one computer in memory.
 type machine struct {
 	cid contract.CID

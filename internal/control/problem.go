@@ -17,6 +17,14 @@ import (
 // problem is an api.Problem as an error that huma writes as it stands.
 type problem struct{ api.Problem }
 
+// GetHeaders says when an answer is worth another try.
+func (p *problem) GetHeaders() http.Header {
+	if p.Code != string(fault.Unavailable) {
+		return nil
+	}
+	return http.Header{"Retry-After": {retryAfter}}
+}
+
 func (p *problem) Error() string                { return p.Detail }
 func (p *problem) GetStatus() int               { return p.Status }
 func (p *problem) ContentType(string) string    { return "application/problem+json" }
@@ -51,6 +59,9 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
+	for name, values := range p.GetHeaders() {
+		h[name] = values
+	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(b) // the client has gone if this fails
 }

@@ -251,7 +251,7 @@ func (s *Server) routes() error {
 	}
 	cfg.Security = []map[string][]string{{"token": {}}, {"session": {}}}
 	hapi := humachi.New(mux, cfg)
-	for _, register := range []func(huma.API){s.routeAccount, s.routeComputers, s.routeRuns, s.routeApprovals, s.routeEgress, s.routeEvents, s.routeDocuments, s.routeHistory, s.routeFiles, s.routeExec, s.routeFrame, s.routeSystem} {
+	for _, register := range []func(huma.API){s.routeAccount, s.routeComputers, s.routeRepair, s.routeRuns, s.routeApprovals, s.routeEgress, s.routeEvents, s.routeDocuments, s.routeHistory, s.routeFiles, s.routeExec, s.routeFrame, s.routeSystem} {
 		register(hapi)
 	}
 	mux.Get("/api/schemas/*", s.serveSchema)

@@ -20,19 +20,32 @@ import (
 	"choir.dev/choiros/internal/process"
 )
 
-// Format is the version of the directory's layout that this build writes.
-const Format = 1
+// Format is the version of the directory's layout that this build writes. Format
+// 2 lists what is there (see Parts); one of format 1 becomes one when its
+// computers have woken.
+const Format = 2
 
 // Dir is an open data directory, locked until Close.
 type Dir struct {
-	path string
-	lock *os.File
+	path        string
+	lock        *os.File
+	format      int
+	unversioned bool
 }
 
 // Open creates the directory when it is missing, takes its lock and checks its
 // version. Errors: fault.InUse when another process holds it, fault.Newer when
 // a later version of ChoirOS wrote it, fault.DiskFull.
-func Open(path string) (*Dir, error) {
+func Open(path string) (*Dir, error) { return open(path, false) }
+
+// OpenDamaged is Open for a recovery: that the version is missing or no number
+// does not keep it from opening; see Unversioned.
+func OpenDamaged(path string) (*Dir, error) { return open(path, true) }
+
+// Unversioned says that the directory's version could not be read.
+func (d *Dir) Unversioned() bool { return d.unversioned }
+
+func open(path string, damaged bool) (*Dir, error) {
 	const op = "datadir.Open"
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, diskError(op, path, err)
@@ -54,7 +67,11 @@ func Open(path string) (*Dir, error) {
 			fmt.Errorf("%s is in use by %s", path, holder))
 	}
 	d := &Dir{path: path, lock: lock}
-	if err := d.prepare(); err != nil {
+	err = d.prepare()
+	if damaged && fault.Is(err, fault.Damaged) {
+		d.unversioned, err = true, nil
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -92,25 +109,64 @@ func (d *Dir) prepare() error {
 	b, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := WriteFile(file, []byte(strconv.Itoa(Format)+"\n"), 0o600); err != nil {
-			return err
-		}
+		return d.create()
 	case err != nil:
 		return diskError(op, d.path, err)
-	default:
-		v, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err != nil || v < 1 {
-			return fault.New(op, fault.Invalid, "Restore that file from a backup, or start with another --data.",
-				fmt.Errorf("%s does not hold a version number", file))
-		}
-		if v > Format {
-			return fault.New(op, fault.Newer, "Install that version or a later one; this one leaves the data as they are.",
-				fmt.Errorf("%s was written by a newer version of ChoirOS (data format %d; this one knows %d)", d.path, v, Format))
+	}
+	v, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || v < 1 {
+		return fault.New(op, fault.Damaged, "Run choir recover, restore that file from a backup, or start with another --data.",
+			fmt.Errorf("%s does not hold a version number", file))
+	}
+	if v > Format {
+		return fault.New(op, fault.Newer, "Install that version or a later one; this one leaves the data as they are.",
+			fmt.Errorf("%s was written by a newer version of ChoirOS (data format %d; this one knows %d)", d.path, v, Format))
+	}
+	d.format = v
+	return nil
+}
+
+// create lays out a new directory. One that holds something of ours is not new:
+// its version is missing.
+func (d *Dir) create() error {
+	const op = "datadir.Open"
+	for _, name := range []string{control, partsFile, "keys/account.nk", "nats/jetstream"} {
+		if _, err := os.Lstat(d.Path(name)); err == nil {
+			return fault.New(op, fault.Damaged, "Run choir recover, restore the file version from a backup, or start with another --data.",
+				fmt.Errorf("%s holds %s, but no version", d.path, name))
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return diskError(op, d.path, err)
 		}
 	}
-	for _, sub := range []string{"nats", "keys", "cache", "blobs", "computers"} {
-		if err := os.MkdirAll(filepath.Join(d.path, sub), 0o700); err != nil {
+	for _, sub := range subs {
+		if err := os.MkdirAll(d.Path(sub), 0o700); err != nil {
 			return diskError(op, d.path, err)
+		}
+	}
+	// Format 1, which lists no parts: there are none before a computer has woken.
+	return d.setFormat(1)
+}
+
+// subs are the directories of a data directory.
+var subs = []string{"nats", "keys", "cache", "blobs", "computers"}
+
+func (d *Dir) setFormat(v int) error {
+	if d.format == v {
+		return nil
+	}
+	if err := WriteFile(d.Path("version"), []byte(strconv.Itoa(v)+"\n"), 0o600); err != nil {
+		return err
+	}
+	d.format = v
+	return nil
+}
+
+// Complete makes the directories that are missing. Before, their absence means
+// something.
+func (d *Dir) Complete() error {
+	for _, sub := range subs {
+		if err := os.MkdirAll(d.Path(sub), 0o700); err != nil {
+			return diskError("datadir.Complete", d.path, err)
 		}
 	}
 	return nil
@@ -132,6 +188,9 @@ func (d *Dir) Computer(cid contract.CID, names ...string) string {
 // Computers lists the computers that have a directory here.
 func (d *Dir) Computers() ([]contract.CID, error) {
 	entries, err := os.ReadDir(d.Path("computers"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fault.Wrap("datadir.Computers", err)
 	}

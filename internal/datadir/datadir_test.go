@@ -71,7 +71,7 @@ func TestAnOwnersLastChild(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	for content, want := range map[string]fault.Code{"99\n": fault.Newer, "x": fault.Invalid, "0": fault.Invalid} {
+	for content, want := range map[string]fault.Code{"99\n": fault.Newer, "x": fault.Damaged, "0": fault.Damaged} {
 		path := t.TempDir()
 		if err := os.WriteFile(filepath.Join(path, "version"), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

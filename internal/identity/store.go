@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
-	_ "modernc.org/sqlite" // the database driver
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"choir.dev/choiros/internal/fault"
 )
@@ -124,10 +126,61 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	for _, o := range opts {
 		o(s)
 	}
-	if err := s.migrate(ctx); err != nil {
-		return nil, errors.Join(fault.Wrap(op, err), db.Close())
+	if err := errors.Join(s.migrate(ctx), check(ctx, db)); err != nil {
+		return nil, errors.Join(fault.Wrap(op, unreadable(err)), db.Close())
 	}
 	return s, nil
+}
+
+// Check looks through the file at path, which nobody has open, without a write:
+// fault.Damaged when it does not hold together.
+func Check(ctx context.Context, path string) error {
+	const op = "identity.Check"
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	q := url.Values{"mode": {"ro"}}
+	if st, err := os.Stat(abs + "-wal"); err != nil || st.Size() == 0 {
+		q.Set("immutable", "1") // SQLite would make the files of a WAL, to read
+	}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	err = check(ctx, db)
+	var users int
+	if err == nil && db.QueryRowContext(ctx, "SELECT count(*) FROM users").Scan(&users) != nil {
+		err = fault.New("", fault.Damaged, "", errors.New("it has no accounts"))
+	}
+	return fault.Wrap(op, errors.Join(unreadable(err), db.Close()))
+}
+
+func check(ctx context.Context, db *sql.DB) error {
+	var text string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&text); err != nil {
+		return err
+	}
+	if text != "ok" {
+		return fault.New("", fault.Damaged, "", errors.New(text))
+	}
+	return nil
+}
+
+// unreadable says what to do about a file that SQLite can't make sense of.
+func unreadable(err error) error {
+	var se *sqlite.Error
+	broken := fault.Is(err, fault.Damaged)
+	if errors.As(err, &se) {
+		switch se.Code() & 0xff {
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+			broken = true
+		}
+	}
+	if !broken {
+		return err
+	}
+	return fault.New("", fault.Damaged, "Run choir recover: it makes the file of accounts anew, and keeps the old one; computers are not touched.", fmt.Errorf("control.sqlite is damaged: %w", err))
 }
 
 // Close closes the file.

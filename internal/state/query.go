@@ -87,11 +87,14 @@ type EventFilter struct {
 
 const eventColumns = `seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, prev, error`
 
-func scanEvent(rows *sql.Rows) (Event, error) {
+func scanEvent(rows *sql.Rows) (Event, error) { return scanEventAnd(rows) }
+
+// scanEventAnd scans eventColumns and what follows them.
+func scanEventAnd(rows *sql.Rows, more ...any) (Event, error) {
 	var e Event
 	var at, data string
-	err := rows.Scan(&e.Sequence, &e.ID, &e.Source, &e.Type, &e.Subject, &at, &e.Epoch, &e.Computer, &e.User, &e.Run, &e.Task,
-		&e.Causation, &e.Correlation, &e.Traceparent, &data, &e.DataRef, &e.Prev, &e.Error)
+	err := rows.Scan(append([]any{&e.Sequence, &e.ID, &e.Source, &e.Type, &e.Subject, &at, &e.Epoch, &e.Computer, &e.User, &e.Run, &e.Task,
+		&e.Causation, &e.Correlation, &e.Traceparent, &data, &e.DataRef, &e.Prev, &e.Error}, more...)...)
 	if err != nil {
 		return e, err
 	}

@@ -271,6 +271,12 @@ func (c playedComputers) List(ctx context.Context) (out []api.Computer, err erro
 	return out, nil
 }
 
+func (playedComputers) Wake(context.Context, contract.CID, api.WakeRequest) error { return nil }
+
+func (playedComputers) Recover(context.Context, contract.CID) error { return nil }
+
+func (playedComputers) Export(context.Context, contract.CID, io.Writer) error { return nil }
+
 func (c playedComputers) Get(_ context.Context, cid contract.CID) (control.Computer, error) {
 	for _, p := range c {
 		if p.cid == cid {

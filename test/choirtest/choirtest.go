@@ -60,18 +60,22 @@ type Instance struct {
 	logs   *tail
 }
 
-// Start starts `choir up` and waits until it is healthy. It is stopped when the
-// test ends, and its logs are printed when the test failed.
+// Start starts `choir up` and waits until its computers are awake. It is stopped
+// when the test ends, and its logs are printed when the test failed.
 func Start(t testing.TB, opts Options) *Instance {
 	t.Helper()
 	in, err := TryStart(t, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if res, err := in.Run(t.Context(), "events", "--limit", "1"); err != nil || res.Code != 0 {
+		t.Fatalf("the computer does not wake: %v, %s", err, res.Stderr)
+	}
 	return in
 }
 
-// TryStart is Start for tests that expect a refusal; the error holds stderr.
+// TryStart is Start for tests that expect a refusal, with stderr in the error;
+// it waits only until the control plane answers.
 func TryStart(t testing.TB, opts Options) (*Instance, error) {
 	t.Helper()
 	if opts.Data == "" {

@@ -440,6 +440,23 @@ export interface Input {
   blob?: string
 }
 
+/** LogRecovered says what a computer was brought back from after damage. The old is kept beside, under Aside in the data directory. */
+export interface LogRecovered {
+  /** events before this one */
+  kept: number
+  /** of these, only the state had them */
+  from_state: number
+  /** of these, from before there was a chain */
+  unproven: number
+  /** events that were acknowledged and can't be had */
+  lost: number
+  /** checkpoints before this event may be gone */
+  history?: boolean
+  /** what is missing, each with why it matters */
+  gone?: string[]
+  aside?: string
+}
+
 /** Message is one message of a conversation with a model. */
 export interface Message {
   role: MessageRole
@@ -883,6 +900,8 @@ export interface EventData {
   'file.removed': FileRemoved
   /** A file was made or changed. */
   'file.written': FileWritten
+  /** The log was refilled, or what was missing given up; what is before it and what could not be had. */
+  'log.recovered': LogRecovered
   /** A person's intention; it causes a run. */
   'prompt.submitted': PromptSubmitted
   /** A proposed change was accepted, dismissed or superseded. */
@@ -976,6 +995,7 @@ export const EVENT_TYPES = [
   'egress.metered',
   'file.removed',
   'file.written',
+  'log.recovered',
   'prompt.submitted',
   'proposal.resolved',
   'publish.finished',

@@ -15,6 +15,9 @@ const (
 	StateWorking ComputerState = "working" // a run is under way
 	StateAsleep  ComputerState = "asleep"  // no box runs
 	StateBroken  ComputerState = "broken"  // its desktop is blank or throwing
+	StateWaking  ComputerState = "waking"  // it can be asked soon
+	StateDamaged ComputerState = "damaged" // what is stored is not what was stored; it was not opened
+	StateFailed  ComputerState = "failed"  // it does not wake
 )
 
 // Computer is one computer.
@@ -29,6 +32,36 @@ type Computer struct {
 	Isolation string        `json:"isolation"`
 	Notes     []string      `json:"notes,omitempty"` // what this host could not provide
 	Sequence  uint64        `json:"sequence"`        // last event of its log
+	Trouble   *Trouble      `json:"trouble,omitempty"`
+}
+
+// Trouble is why a computer does not wake, what of it is safe and what can be
+// done about it.
+type Trouble struct {
+	Code    string   `json:"code"`
+	Reason  string   `json:"reason"`
+	Hint    string   `json:"hint,omitempty"`
+	Safe    string   `json:"safe"`
+	Damage  []string `json:"damage,omitempty"` // which file, and what is wrong with it
+	Actions []Repair `json:"actions"`
+}
+
+// Repair is something that can be done about a computer that does not wake.
+type Repair string
+
+// The repairs.
+const (
+	RepairRetry        Repair = "retry"         // try again
+	RepairRecover      Repair = "recover"       // bring back what another copy knows
+	RepairWithoutTasks Repair = "without_tasks" // open it without what interrupted tasks left
+	RepairExport       Repair = "export"        // take its files and events away
+)
+
+// WakeRequest is another try to wake a computer.
+type WakeRequest struct {
+	// WithoutTasks ends the tasks that were interrupted as failed and moves what
+	// they left aside, instead of taking them up.
+	WithoutTasks bool `json:"without_tasks,omitempty"`
 }
 
 // Action is a person's intention: a contract event type with Browser set. ID is

@@ -1,0 +1,16 @@
+package contract
+
+// LogRecovered says what a computer was brought back from after damage. The old
+// is kept beside, under Aside in the data directory.
+type LogRecovered struct {
+	Kept      int      `json:"kept" v:"min=0"`                       // events before this one
+	FromState int      `json:"from_state" v:"min=0"`                 // of these, only the state had them
+	Unproven  int      `json:"unproven" v:"min=0"`                   // of these, from before there was a chain
+	Lost      int      `json:"lost" v:"min=0"`                       // events that were acknowledged and can't be had
+	History   bool     `json:"history,omitempty"`                    // checkpoints before this event may be gone
+	Gone      []string `json:"gone,omitempty" v:"items=200;max=300"` // what is missing, each with why it matters
+	Aside     string   `json:"aside,omitempty" v:"max=300"`
+}
+
+// Validate checks the data of the event.
+func (p LogRecovered) Validate() error { return check(p) }

@@ -1,0 +1,359 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/recovery"
+)
+
+// place is one computer of the machine, awake or not. What is in it is guarded
+// by the host's lock.
+type place struct {
+	cid   contract.CID
+	name  string // as far as it is known before it wakes
+	state api.ComputerState
+	c     *Computer // from when its log is open; only a place that is awake gives it out
+	err   error     // why it does not wake, or was put to sleep
+	ended chan struct{}
+	// closing is the computer while it falls asleep: its boxes' last words still count.
+	closing *Computer
+}
+
+// wakeWait is how long somebody who asks for a computer waits while it wakes.
+const wakeWait = 45 * time.Second
+
+// Open begins to wake every computer of the data directory, each by itself, and
+// returns at once; without one it makes the first. What keeps one from waking is
+// that one's trouble.
+func (h *Host) Open(ctx context.Context) error {
+	cids := make([]contract.CID, 0, len(h.Report.Computers))
+	for cid := range h.Report.Computers {
+		cids = append(cids, cid)
+	}
+	slices.Sort(cids)
+	fresh := len(cids) == 0 && h.Report.Usable()
+	if fresh {
+		cids = append(cids, contract.NewCID())
+	}
+	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, cid := range cids {
+		p := &place{cid: cid, name: h.Report.Names[cid], state: api.StateAsleep}
+		if p.name == "" {
+			p.name = "Choir"
+		}
+		h.mu.Lock()
+		h.places[cid] = p
+		h.order = append(h.order, cid)
+		h.mu.Unlock()
+		if err := h.refuse(cid); err != nil {
+			h.settle(p, nil, err)
+			continue
+		}
+		h.begin(p, api.WakeRequest{})
+	}
+	return nil
+}
+
+// refuse says why a computer must not be opened: what is damaged of it, or that
+// the store which it shares is.
+func (h *Host) refuse(cid contract.CID) error {
+	if err := recovery.Error(h.Report.Of(cid)); err != nil {
+		return err
+	}
+	if h.Report.Usable() {
+		return nil
+	}
+	return fault.New("", fault.Damaged, "Recover the damaged log; this computer's own is whole and wakes with it.",
+		errors.New("its log is whole, but stands in one store with a log that is damaged"))
+}
+
+// begin wakes a place in a goroutine of its own, unless it is awake or waking.
+func (h *Host) begin(p *place, req api.WakeRequest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed.Load() || p.state == api.StateWaking || p.state == api.StateAwake || p.closing != nil {
+		return // on its way, one way or the other
+	}
+	p.state, p.err, p.ended = api.StateWaking, nil, make(chan struct{})
+	h.waking.Go(func() {
+		c, err := h.wakeAlone(p, req)
+		h.settle(p, c, err)
+	})
+}
+
+// wakeAlone wakes a computer; a panic on the way is that computer's failure.
+func (h *Host) wakeAlone(p *place, req api.WakeRequest) (c *Computer, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			h.Logger.Error("waking a computer panicked", "computer", string(p.cid), "panic", broken, "stack", string(debug.Stack()))
+			c, err = nil, fault.New("", fault.Unavailable, "Try again, or open it without what its tasks left; the server's log has the details.", fmt.Errorf("something failed inside while it woke: %v", broken))
+		}
+	}()
+	return h.wake(h.ctx, p, req)
+}
+
+// settle records how waking ended, and what a computer that is awake has.
+func (h *Host) settle(p *place, c *Computer, err error) {
+	if c != nil {
+		if merr := h.mark(p.cid); merr != nil {
+			h.Logger.Warn("what the data directory has could not be written down", "error", merr)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c != nil && p.err != nil {
+		// Its services gave up while it woke.
+		h.falls.Go(func() { h.lay(c) })
+		c, err, p.closing = nil, p.err, c
+	}
+	p.c, p.err = c, err
+	switch {
+	case err == nil:
+		p.state = api.StateAwake
+	case fault.Is(err, fault.Damaged):
+		p.state = api.StateDamaged
+	default:
+		p.state = api.StateFailed
+	}
+	if err != nil && h.ctx.Err() == nil {
+		h.Logger.Error("a computer does not wake", "computer", string(p.cid), "error", err)
+	}
+	if p.ended != nil {
+		close(p.ended)
+	}
+}
+
+// mark writes down what a computer that is awake has.
+func (h *Host) mark(cid contract.CID) error {
+	h.marking.Lock()
+	defer h.marking.Unlock()
+	return h.Dir.Mark(cid)
+}
+
+// opened makes a computer that is still waking known to what it has begun
+// itself: its runs meter and ask for the network before it is awake.
+func (h *Host) opened(p *place, c *Computer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.c = c
+}
+
+// Get implements control.Computers. It waits for a computer that is waking.
+func (h *Host) Get(ctx context.Context, cid contract.CID) (control.Computer, error) {
+	const op = "computer.Get"
+	ctx, cancel := context.WithTimeout(ctx, wakeWait)
+	defer cancel()
+	for {
+		h.mu.Lock()
+		p := h.places[cid]
+		if p == nil {
+			h.mu.Unlock()
+			return nil, noComputer(op, cid)
+		}
+		state, c, err, ended := p.state, p.c, p.err, p.ended
+		h.mu.Unlock()
+		switch {
+		case state == api.StateAwake:
+			return c, nil
+		case state != api.StateWaking && err != nil:
+			return nil, fault.New(op, fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%s does not wake: %s", p.name, fault.Text(err)))
+		case state != api.StateWaking:
+			return nil, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is asleep", p.name))
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return nil, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is waking", p.name))
+		}
+	}
+}
+
+func noComputer(op string, cid contract.CID) error {
+	return fault.New(op, fault.NotFound, "Leave --computer out when there is only one.", errors.New("there is no computer "+string(cid)))
+}
+
+// get returns a computer that is awake, or so far on its way that its log is open.
+func (h *Host) get(cid contract.CID) (*Computer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.places[cid]
+	switch {
+	case p == nil:
+		return nil, noComputer("computer.Get", cid)
+	case p.c != nil:
+		return p.c, nil
+	case p.err != nil:
+		return nil, fault.New("computer.Get", fault.Unavailable, fault.HintOf(p.err), fmt.Errorf("%s is not awake: %w", cid, p.err))
+	}
+	return nil, fault.New("computer.Get", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is not awake", cid))
+}
+
+// List implements control.Computers.
+func (h *Host) List(ctx context.Context) ([]api.Computer, error) {
+	h.mu.Lock()
+	places := make([]place, 0, len(h.order))
+	for _, cid := range h.order {
+		places = append(places, *h.places[cid])
+	}
+	h.mu.Unlock()
+	var out []api.Computer
+	for _, p := range places {
+		if p.state != api.StateAwake {
+			out = append(out, api.Computer{ID: p.cid, Name: p.name, State: p.state, Driver: h.Driver.Name(), Trouble: h.trouble(p)})
+			continue
+		}
+		info, err := p.c.Info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+// trouble says why a computer does not wake, what of it is safe, and what can be
+// done.
+func (h *Host) trouble(p place) *api.Trouble {
+	if p.err == nil {
+		return nil
+	}
+	t := &api.Trouble{Code: string(fault.CodeOf(p.err)), Reason: fault.Text(p.err), Hint: fault.HintOf(p.err), Actions: []api.Repair{api.RepairRetry, api.RepairExport}}
+	if p.state == api.StateDamaged {
+		t.Safe = "Nothing was written over what is there: the log, the files and their history are as they were found."
+		for _, d := range h.Report.Of(p.cid) {
+			t.Damage = append(t.Damage, d.String())
+		}
+		t.Actions = append(t.Actions, api.RepairRecover)
+		return t
+	}
+	t.Safe = "Everything that was acknowledged is in the log; files and checkpoints are as they were."
+	t.Actions = append(t.Actions, api.RepairWithoutTasks)
+	return t
+}
+
+// Wake implements control.Computers: another try, of a computer that did not wake.
+func (h *Host) Wake(ctx context.Context, cid contract.CID, req api.WakeRequest) error {
+	h.mu.Lock()
+	p := h.places[cid]
+	h.mu.Unlock()
+	if p == nil {
+		return noComputer("computer.Wake", cid)
+	}
+	if !h.Report.Usable() {
+		// The store was not opened at all: what is damaged is looked at again with
+		// everything closed.
+		return h.again(Restart{})
+	}
+	if len(h.Report.Of(cid)) > 0 {
+		return h.again(Restart{})
+	}
+	h.begin(p, req)
+	return nil
+}
+
+// Restart is what has to happen while nothing is open.
+type Restart struct {
+	Recover bool // recover what is damaged, before everything starts anew
+	// Histories are computers whose history of checkpoints is what is damaged.
+	Histories []contract.CID
+}
+
+// Recover implements control.Computers: the control plane closes everything,
+// recovers, and starts anew.
+func (h *Host) Recover(_ context.Context, cid contract.CID) error {
+	h.mu.Lock()
+	p := h.places[cid]
+	damaged := p != nil && p.state == api.StateDamaged
+	h.mu.Unlock()
+	switch {
+	case p == nil:
+		return noComputer("computer.Recover", cid)
+	case !damaged:
+		return fault.New("computer.Recover", fault.Conflict, "", errors.New("nothing of this computer is damaged"))
+	}
+	r := Restart{Recover: true}
+	if len(h.Report.Of(cid)) == 0 && h.Report.Usable() {
+		r.Histories = []contract.CID{cid} // found while it woke
+	}
+	return h.again(r)
+}
+
+func (h *Host) again(r Restart) error {
+	if h.Restart == nil {
+		return fault.New("computer.Restart", fault.Missing, "Stop choir up and start it again.", errors.New("this control plane can't start itself anew"))
+	}
+	h.Restart(r)
+	return nil
+}
+
+// fell puts a computer to sleep whose own services go on failing. The others
+// are not touched; this one says why until it is woken again.
+func (h *Host) fell(c *Computer, err error) {
+	err = fault.New("", fault.Unavailable, "Try again, which wakes it; the server's log says more.", fmt.Errorf("it was put to sleep: %w", err))
+	h.mu.Lock()
+	p := h.places[c.cid]
+	if h.closed.Load() || p == nil || p.c != c {
+		h.mu.Unlock()
+		return // it is being closed anyway
+	}
+	if p.err = err; p.state == api.StateWaking {
+		h.mu.Unlock()
+		return // settle sees it
+	}
+	h.falls.Add(1)
+	defer h.falls.Done()
+	p.c, p.closing, p.state = nil, c, api.StateFailed
+	h.mu.Unlock()
+	c.logger.Error("the computer is put to sleep", "because", err)
+	h.lay(c)
+}
+
+// lay closes a computer that is not to be awake any more.
+func (h *Host) lay(c *Computer) {
+	if err := c.Close(); err != nil {
+		c.logger.Error("it did not fall asleep in order", "error", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.places[c.cid]; p.closing == c {
+		p.closing = nil
+	}
+}
+
+// Close puts every computer to sleep and ends what the host started.
+func (h *Host) Close() error {
+	if h.closed.Swap(true) {
+		return nil
+	}
+	if h.cancel != nil {
+		h.cancel()
+	}
+	h.waking.Wait()
+	h.mu.Lock()
+	var awake []*Computer
+	for _, p := range h.places {
+		if p.state == api.StateAwake {
+			awake = append(awake, p.c)
+			p.closing = p.c
+		}
+		p.c, p.state = nil, api.StateAsleep
+	}
+	h.mu.Unlock()
+	h.falls.Wait()
+	var errs []error
+	for _, c := range awake {
+		errs = append(errs, c.Close(), h.mark(c.cid))
+	}
+	h.reserve.close()
+	errs = append(errs, h.gateway.Close())
+	return errors.Join(append(errs, h.proxy.Close())...)
+}

@@ -1,0 +1,188 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// compareHistory holds the git history against the log before anything is
+// written to either: the newest checkpoint that the log knows must be in it, and
+// it may know of no event that the log does not have.
+func (c *Computer) compareHistory(ctx context.Context) error {
+	c.keeper = &keeperBox{c: c}
+	known, err := c.state.Checkpoints(ctx, 0, 1)
+	if err != nil {
+		return err
+	}
+	since, err := c.historyBegins(ctx)
+	if err != nil {
+		return err
+	}
+	if len(known) > 0 && known[0].Seq < since {
+		known = nil // given up by a recovery
+	}
+	damaged := func(format string, args ...any) error {
+		return fault.New("computer.compareHistory", fault.Damaged, "Nothing was written. Recover it here, run choir recover, or restore the data directory from a backup.", fmt.Errorf(format, args...))
+	}
+	for _, part := range []string{"workspace", "workspace/.git"} {
+		_, err := os.Lstat(c.path(part))
+		if errors.Is(err, os.ErrNotExist) {
+			if len(known) > 0 {
+				return damaged("%s is gone, and the log knows %s as its newest checkpoint", part, known[0].ID)
+			}
+			return nil // a new computer: openWorkspace makes it
+		}
+		if err != nil {
+			return fault.Wrap("computer.compareHistory", err)
+		}
+	}
+	at, err := c.branch()
+	switch {
+	case err != nil:
+		return damaged("the branch of the history in workspace/.git can't be read: %s", fault.Text(err))
+	case at == "" && len(known) > 0:
+		return damaged("the history in workspace/.git has no branch; the newest checkpoint that the log knows is %s", known[0].ID)
+	case at == "" || len(known) > 0 && at == known[0].ID:
+		return nil
+	default:
+		older, err := c.state.Checkpoint(ctx, at)
+		if err == nil && len(known) > 0 && older.Seq < known[0].Seq {
+			return damaged("the history in workspace/.git ends at %s, made at event %d; the newest checkpoint that the log knows is %s", at, older.Seq, known[0].ID)
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	if has, err := c.mayHold(at); err != nil || !has {
+		return errors.Join(err, damaged("the history in workspace/.git ends at %s, which is not in it", at))
+	}
+	// Only now, for a box leaves events: a crash may have kept the log from
+	// hearing of the newest commits.
+	var commits []keeper.Commit
+	if err := c.keeper.Call(ctx, "list", keeper.ListRequest{Limit: historyLook}, &commits); err != nil {
+		if ctx.Err() != nil || fault.Is(err, fault.DiskFull) || fault.Is(err, fault.Unavailable) && !boxEnded(c.keeper.box) {
+			return err
+		}
+		return damaged("the history in workspace/.git can't be read: %s", fault.Text(err))
+	}
+	if len(commits) > 0 && commits[0].Seq > c.log.Last() {
+		return damaged("the newest checkpoint %s was made at event %d; the log ends at event %d", commits[0].Commit, commits[0].Seq, c.log.Last())
+	}
+	if len(known) == 0 || slices.ContainsFunc(commits, func(k keeper.Commit) bool { return k.Commit == known[0].ID }) {
+		return nil
+	}
+	newest := "nothing"
+	if len(commits) > 0 {
+		newest = commits[0].Commit
+	}
+	return damaged("the history in workspace/.git ends at %s and does not hold %s, the newest checkpoint that the log knows", newest, known[0].ID)
+}
+
+// mayHold says whether the history may have a commit: as an object of its own,
+// or in a pack.
+func (c *Computer) mayHold(id string) (bool, error) {
+	root, err := os.OpenRoot(c.path("workspace"))
+	if err != nil {
+		return false, err
+	}
+	defer root.Close() // only read from
+	if _, err := root.Lstat(".git/objects/" + id[:2] + "/" + id[2:]); err == nil {
+		return true, nil
+	}
+	packs, err := fs.Glob(root.FS(), ".git/objects/pack/*.pack")
+	return len(packs) > 0, err
+}
+
+// branch reads where the history ends, without git. "" means that it has not
+// begun.
+func (c *Computer) branch() (string, error) {
+	// Beneath the workspace, where boxes write.
+	root, err := os.OpenRoot(c.path("workspace"))
+	if err != nil {
+		return "", err
+	}
+	defer root.Close() // only read from
+	b, err := root.ReadFile(".git/refs/heads/main")
+	if errors.Is(err, os.ErrNotExist) {
+		packed, perr := root.ReadFile(".git/packed-refs")
+		if perr != nil && !errors.Is(perr, os.ErrNotExist) {
+			return "", perr
+		}
+		for line := range strings.Lines(string(packed)) {
+			if id, ok := strings.CutSuffix(strings.TrimSpace(line), " refs/heads/main"); ok {
+				b, err = []byte(id), nil
+			}
+		}
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	id := strings.TrimSpace(string(b))
+	if err == nil && (len(id) != 40 || strings.Trim(id, "0123456789abcdef") != "") {
+		err = fmt.Errorf("it holds %.60q, which is no commit", id)
+	}
+	return id, err
+}
+
+// historyBegins is the sequence of the newest recovery that gave the history up,
+// 0 when there is none.
+func (c *Computer) historyBegins(ctx context.Context) (uint64, error) {
+	begins := uint64(0)
+	for after := uint64(0); ; {
+		page, err := c.state.Events(ctx, state.EventFilter{After: after, Types: []string{"log.recovered"}, Limit: 100})
+		if err != nil || len(page) == 0 {
+			return begins, err
+		}
+		for _, e := range page {
+			after = e.Sequence
+			p, err := c.log.Payload(ctx, e.Event)
+			if err != nil {
+				return 0, err
+			}
+			if r, ok := p.(*contract.LogRecovered); ok && r.History {
+				begins = e.Sequence
+			}
+		}
+	}
+}
+
+// historyLook is how far back the newest checkpoint of the log is looked for:
+// only what a crash left without an event is newer.
+const historyLook = 100
+
+// setAside moves what tasks left out of the way, unread.
+func (c *Computer) setAside() error {
+	boxes := c.path("boxes")
+	if _, err := os.Lstat(boxes); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return fault.Wrap("computer.setAside", os.Rename(boxes, c.path(fmt.Sprintf("boxes.aside-%d", time.Now().UnixNano()))))
+}
+
+// giveUpTasks has every run that was interrupted cancelled when it is taken up.
+func (c *Computer) giveUpTasks(ctx context.Context) error {
+	open, err := c.state.Runs(ctx, state.RunFilter{Open: true, Limit: 500})
+	if err != nil {
+		return err
+	}
+	for _, run := range open {
+		_, err := c.log.Append(ctx, contract.Draft{
+			Role: contract.RoleUser, Type: "run.commanded", Run: run.ID, Data: contract.RunCommanded{Command: contract.CommandCancel},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

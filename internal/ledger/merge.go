@@ -1,0 +1,172 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"iter"
+
+	"github.com/nats-io/nats.go"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Kept is what was brought back of a log.
+type Kept struct {
+	End       Head
+	FromStore uint64 // events that the store's files still held
+	FromRows  uint64 // events that only the state had
+	Unproven  uint64 // of these, events from before the chain
+}
+
+// Row is an event as a state holds it; Sound says that its own digest fits it.
+type Row struct {
+	Event contract.Event
+	Sound bool
+}
+
+// one is a candidate for the next place of a log.
+type one struct {
+	stamp
+	subject string
+	header  nats.Header
+	data    []byte
+	row     bool
+}
+
+// Merge tells keep every event of a computer's log that can be had, in order
+// and without gaps: from the store's files in dir, and where those end or have a
+// hole, from rows. An event is taken only if it continues the chain, and one of
+// the rows only if its own digest fits it as well. The log ends where neither
+// has the next event.
+func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row, error], keep func(subject string, header nats.Header, data []byte) error) (Kept, error) {
+	const op = "ledger.Merge"
+	m := merger{cid: cid, keep: keep, kept: Kept{End: Head{Link: contract.FirstLink(cid)}}}
+	next, stop := iter.Pull2(rows)
+	defer stop()
+	m.pull = next
+	_, err := bus.ReadStore(ctx, dir, func(msg bus.Message) error {
+		of, at, err := peek(msg)
+		if err != nil || of != cid {
+			return nil // not of this log; what it misses shows as a hole
+		}
+		var header nats.Header
+		if len(msg.Header) > 0 {
+			if header, err = nats.DecodeHeadersMsg(msg.Header); err != nil {
+				return nil // what can't be read is not taken
+			}
+		}
+		return m.offer(one{stamp: at, subject: msg.Subject, header: plain(header), data: bytes.Clone(msg.Data)})
+	})
+	if err == nil {
+		err = m.fill(0)
+	}
+	return m.kept, fault.Wrap(op, err)
+}
+
+// plain leaves of a message's headers what says who wrote it: the others were
+// about one try to store it.
+func plain(h nats.Header) nats.Header {
+	if v := h.Get(ownerHeader); v != "" {
+		return nats.Header{ownerHeader: {v}}
+	}
+	return nil
+}
+
+type merger struct {
+	cid     contract.CID
+	keep    func(string, nats.Header, []byte) error
+	pull    func() (Row, error, bool)
+	row     *Row // read, not used
+	dry     bool // there are no more rows
+	kept    Kept
+	chained bool
+}
+
+// continues says whether c is the next event of the log.
+func (m *merger) continues(c *one) bool {
+	if c.sequence != m.kept.End.Sequence+1 {
+		return false
+	}
+	if c.prev == "" {
+		return !m.chained
+	}
+	return c.prev == m.kept.End.Link
+}
+
+// offer takes an event of the store, after the rows that belong before it.
+func (m *merger) offer(c one) error {
+	if c.sequence <= m.kept.End.Sequence {
+		return nil
+	}
+	if err := m.fill(c.sequence); err != nil {
+		return err
+	}
+	if !m.continues(&c) {
+		return nil // a row may; otherwise the log ends here
+	}
+	return m.take(&c)
+}
+
+// fill takes rows as long as they continue the log, up to before a sequence; 0
+// means all.
+func (m *merger) fill(before uint64) error {
+	for {
+		at := m.kept.End.Sequence
+		if before > 0 && at+1 >= before {
+			return nil
+		}
+		for m.row == nil && !m.dry {
+			r, err, ok := m.pull()
+			if !ok || fault.Is(err, fault.Damaged) {
+				m.dry = true // what could be read was read
+				break
+			}
+			if err != nil {
+				return err
+			}
+			m.row = &r
+		}
+		switch {
+		case m.dry:
+			return nil
+		case m.row.Event.Sequence <= at:
+			m.row = nil
+			continue
+		case m.row.Event.Sequence > at+1:
+			return nil
+		}
+		e := m.row.Event
+		data, err := contract.Stored(e)
+		if err != nil {
+			return err
+		}
+		c := one{stamp: stamp{e.Sequence, e.Epoch, e.Prev}, subject: contract.SubjectLog(m.cid, e.Role(), e.Type), data: data, row: true}
+		if !m.row.Sound || e.Validate() != nil || !m.continues(&c) {
+			return nil
+		}
+		m.row = nil
+		if err := m.take(&c); err != nil {
+			return err
+		}
+	}
+}
+
+// take keeps the next event.
+func (m *merger) take(c *one) error {
+	if err := m.keep(c.subject, c.header, c.data); err != nil {
+		return err
+	}
+	if c.prev == "" {
+		m.kept.Unproven++
+	}
+	m.chained = c.prev != ""
+	if c.row {
+		m.kept.FromRows++
+	} else {
+		m.kept.FromStore++
+	}
+	m.kept.End = Head{Sequence: c.sequence, Epoch: c.epoch, Link: contract.LinkOf(c.data)}
+	return nil
+}

@@ -1,0 +1,143 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Survey is what a store's files say of one computer's log, read without the
+// server.
+type Survey struct {
+	// End is the newest event up to which the log is whole: dense and chained
+	// from its first event on, and not behind a record that does not hold.
+	End Head
+	// Unproven is how many events, from the first on, are from before the chain.
+	Unproven uint64
+	// Broken says why the log is not whole behind End; empty: End is its end.
+	Broken string
+	// Seen is the newest sequence that any readable record has.
+	Seen uint64
+	// At holds the stored bytes of the events that were asked for.
+	At map[uint64][]byte
+
+	chained bool
+}
+
+// Surveys are a store's logs by computer.
+type Surveys map[contract.CID]*Survey
+
+// SurveyStore reads the store in dir and keeps, of each computer, the events
+// with the sequences in marks. Damage of the files themselves is returned
+// beside, also where no log suffers from it.
+func SurveyStore(ctx context.Context, dir string, marks map[contract.CID][]uint64) (Surveys, []bus.Damage, error) {
+	out := Surveys{}
+	wanted := map[contract.CID]map[uint64]bool{}
+	for cid, list := range marks {
+		wanted[cid] = map[uint64]bool{}
+		for _, seq := range list {
+			wanted[cid][seq] = true
+		}
+	}
+	damage, err := bus.ReadStore(ctx, dir, func(m bus.Message) error {
+		cid, stamp, err := peek(m)
+		if err != nil {
+			return nil // a message of nobody's log is nobody's event; its log misses it
+		}
+		s := out[cid]
+		if s == nil {
+			s = &Survey{At: map[uint64][]byte{}, End: Head{Link: contract.FirstLink(cid)}}
+			out[cid] = s
+		}
+		s.Seen = max(s.Seen, stamp.sequence)
+		if s.Broken != "" || m.Behind {
+			return nil
+		}
+		s.take(stamp, m.Data)
+		if s.Broken == "" && wanted[cid][stamp.sequence] {
+			s.At[stamp.sequence] = bytes.Clone(m.Data)
+		}
+		return nil
+	})
+	return out, damage, fault.Wrap("ledger.SurveyStore", err)
+}
+
+// take continues the log by one event, or says why it does not.
+func (s *Survey) take(at stamp, data []byte) {
+	switch {
+	case at.sequence != s.End.Sequence+1:
+		s.Broken = fmt.Sprintf("event %d follows event %d", at.sequence, s.End.Sequence)
+	case at.prev == "" && s.chained:
+		s.Broken = fmt.Sprintf("event %d is not part of the chain", at.sequence)
+	case at.prev != "" && at.prev != s.End.Link:
+		s.Broken = fmt.Sprintf("event %d does not continue the chain", at.sequence)
+	default:
+		s.chained = at.prev != ""
+		if !s.chained {
+			s.Unproven++
+		}
+		s.End = Head{Sequence: at.sequence, Epoch: at.epoch, Link: contract.LinkOf(data)}
+	}
+}
+
+// stamp is what the appender put on an event.
+type stamp struct {
+	sequence, epoch uint64
+	prev            contract.Link
+}
+
+// peek reads whose event a message is and its stamp. It does not decode the
+// whole: in what the appender encodes, these stand behind the data, and a quote
+// in a text is escaped, so the last `,"sequence":` is the envelope's. What was
+// changed does not continue the chain.
+func peek(m bus.Message) (contract.CID, stamp, error) {
+	var s stamp
+	parts := strings.SplitN(m.Subject, ".", 3)
+	if len(parts) != 3 || parts[0] != "log" || contract.CID(parts[1]).Validate() != nil {
+		return "", s, errors.New("not a subject of a log")
+	}
+	cid := contract.CID(parts[1])
+	i := bytes.LastIndex(m.Data, []byte(`,"sequence":`))
+	if i < 0 {
+		return cid, s, errors.New("no sequence")
+	}
+	rest := m.Data[i+len(`,"sequence":`):]
+	var ok bool
+	if s.sequence, rest, ok = number(rest, `,"epoch":`); !ok {
+		return cid, s, errors.New("no sequence")
+	}
+	if s.epoch, rest, ok = number(rest, `,"`); !ok {
+		return cid, s, errors.New("no epoch")
+	}
+	if link, has := bytes.CutPrefix(rest, []byte(`prev":"`)); has {
+		end := bytes.IndexByte(link, '"')
+		if end < 0 {
+			return cid, s, errors.New("no end of prev")
+		}
+		s.prev = contract.Link(link[:end])
+	}
+	return cid, s, nil
+}
+
+// number reads a number up to a separator.
+func number(b []byte, sep string) (uint64, []byte, bool) {
+	i := bytes.Index(b, []byte(sep))
+	if i < 1 || i > 20 {
+		return 0, nil, false
+	}
+	n, err := strconv.ParseUint(string(b[:i]), 10, 63)
+	return n, b[i+len(sep):], err == nil
+}
+
+// IsOf says whether a message is an event of a computer.
+func IsOf(m bus.Message, cid contract.CID) bool {
+	of, _, err := peek(m)
+	return err == nil && of == cid
+}

@@ -1,0 +1,261 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+)
+
+// Report is what is damaged.
+type Report struct {
+	// Accounts is damage to what says who may sign in; without it there is no
+	// console.
+	Accounts []bus.Damage
+	// Shared is damage to what every computer needs: the keys, the store's files.
+	Shared []bus.Damage
+	// Computers is damage of one computer each, by id; whole ones have an empty
+	// list.
+	Computers map[contract.CID][]bus.Damage
+	// Names are the computers' names as far as they can be read.
+	Names map[contract.CID]string
+}
+
+// Whole says whether nothing is damaged.
+func (r *Report) Whole() bool {
+	for _, d := range r.Computers {
+		if len(d) > 0 {
+			return false
+		}
+	}
+	return len(r.Accounts) == 0 && len(r.Shared) == 0
+}
+
+// Usable says whether the store and the keys may be opened.
+func (r *Report) Usable() bool { return len(r.Shared) == 0 && !r.logs() }
+
+// logs says whether a log is damaged: the store that holds it is not opened, for
+// the server would cut it off where it is.
+func (r *Report) logs() bool {
+	for _, list := range r.Computers {
+		if slices.ContainsFunc(list, func(d bus.Damage) bool { return strings.HasPrefix(d.File, "nats") }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Of is what keeps a computer from waking.
+func (r *Report) Of(cid contract.CID) []bus.Damage {
+	return append(slices.Clone(r.Shared), r.Computers[cid]...)
+}
+
+// Error says what is damaged, or is nil.
+func Error(list []bus.Damage) error {
+	if len(list) == 0 {
+		return nil
+	}
+	texts := make([]string, 0, len(list))
+	for _, d := range list {
+		texts = append(texts, d.String())
+	}
+	return fault.New("", fault.Damaged, "Nothing was written. Recover it here, run choir recover, or restore the data directory from a backup.", errors.New(strings.Join(texts, "; ")))
+}
+
+// known is what is known of one computer's log besides the log.
+type known struct {
+	head     ledger.Head
+	hasHead  bool
+	evidence state.Evidence
+}
+
+// Inspect reads the data directory and says what is damaged. It writes nothing.
+func Inspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
+	const op = "recovery.Inspect"
+	r := &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}}
+	cids, err := dir.Computers()
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	for _, cid := range cids {
+		r.Computers[cid] = nil
+	}
+	if err := r.parts(ctx, dir); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	facts := map[contract.CID]known{}
+	marks := map[contract.CID][]uint64{}
+	for cid := range r.Computers {
+		k, err := r.know(ctx, dir, cid)
+		if err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		facts[cid] = k
+		marks[cid] = []uint64{k.head.Sequence, k.evidence.Last}
+	}
+	logs, files, err := ledger.SurveyStore(ctx, dir.Path("nats"), marks)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	for cid := range logs {
+		if _, ok := facts[cid]; !ok {
+			r.add(cid, filepath.Join("computers", string(cid)), "its log is there, its directory is gone")
+		}
+	}
+	whole := true
+	for cid, k := range facts {
+		whole = r.compare(cid, logs[cid], k) && whole
+	}
+	for _, d := range files {
+		if !d.Newest || !whole {
+			r.Shared = append(r.Shared, d)
+		}
+	}
+	return r, fault.Wrap(op, r.account(dir, len(logs) > 0))
+}
+
+func (r *Report) add(cid contract.CID, file, format string, args ...any) {
+	r.Computers[cid] = append(r.Computers[cid], bus.Damage{File: file, What: fmt.Sprintf(format, args...)})
+}
+
+// parts says what was there and is not any more.
+func (r *Report) parts(ctx context.Context, dir *datadir.Dir) error {
+	parts, err := dir.Parts()
+	if fault.Is(err, fault.Damaged) {
+		r.Shared = append(r.Shared, bus.Damage{File: "parts", What: fault.Text(err)})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, cid := range datadir.Known(parts) {
+		r.Computers[cid] = append([]bus.Damage{}, r.Computers[cid]...)
+	}
+	missing, err := dir.Missing(parts)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(parts, "control.sqlite") && !slices.Contains(missing, "control.sqlite") {
+		err := identity.Check(ctx, dir.Path("control.sqlite"))
+		if err != nil && !fault.Is(err, fault.Damaged) {
+			return err
+		}
+		if err != nil {
+			r.Accounts = append(r.Accounts, bus.Damage{File: "control.sqlite", What: fault.Text(err)})
+		}
+	}
+	for _, p := range missing {
+		if slices.ContainsFunc(missing, func(above string) bool { return strings.HasPrefix(p, above+"/") }) {
+			continue // the whole directory is gone
+		}
+		d := bus.Damage{File: p, What: "it is gone"}
+		owner := strings.Split(p, "/")
+		switch {
+		case p == "control.sqlite":
+			r.Accounts = append(r.Accounts, d)
+		case len(owner) > 1 && (owner[0] == "computers" || owner[0] == "blobs"):
+			r.Computers[contract.CID(owner[1])] = append(r.Computers[contract.CID(owner[1])], d)
+		default:
+			r.Shared = append(r.Shared, d)
+		}
+	}
+	return nil
+}
+
+// know reads a computer's head and what its state says. A state that can't be
+// read is no damage: it comes back from the log.
+func (r *Report) know(ctx context.Context, dir *datadir.Dir, cid contract.CID) (known, error) {
+	var k known
+	head, err := ledger.ReadHead(dir.Computer(cid, "log.head"))
+	switch {
+	case err == nil:
+		k.head, k.hasHead = head, true
+	case fault.Is(err, fault.Damaged):
+		r.add(cid, rel(cid, "log.head"), "it does not hold together")
+	case !errors.Is(err, fs.ErrNotExist):
+		return k, err
+	}
+	k.evidence, err = state.ReadEvidence(ctx, dir.Computer(cid, "state.sqlite"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !fault.Is(err, fault.Damaged) {
+		return k, err
+	}
+	if err != nil {
+		k.evidence = state.Evidence{}
+	}
+	r.Names[cid] = k.evidence.Name
+	return k, nil
+}
+
+func rel(cid contract.CID, names ...string) string {
+	return filepath.Join(append([]string{"computers", string(cid)}, names...)...)
+}
+
+// compare holds a log against its head and its state.
+func (r *Report) compare(cid contract.CID, s *ledger.Survey, k known) bool {
+	had := max(k.head.Sequence, k.evidence.Last)
+	if s == nil {
+		if had > 0 {
+			r.add(cid, "nats", "the log is gone; it had %d events", had)
+		}
+		return had == 0
+	}
+	before := len(r.Computers[cid])
+	switch {
+	case s.End.Sequence < had && s.Broken != "":
+		r.add(cid, "nats", "the log is broken behind event %d of %d: %s", s.End.Sequence, had, s.Broken)
+	case s.End.Sequence < had:
+		r.add(cid, "nats", "the log ends at event %d; it had %d", s.End.Sequence, had)
+	case s.Broken != "":
+		r.add(cid, "nats", "the log is broken behind event %d: %s", s.End.Sequence, s.Broken)
+	case k.hasHead && contract.LinkOf(s.At[k.head.Sequence]) != k.head.Link:
+		r.add(cid, "nats", "event %d of the log is another one than was acknowledged", k.head.Sequence)
+	case !k.hasHead && k.evidence.Last > 0:
+		// Without a head the state is the only witness.
+		e, err := contract.UnmarshalEvent(s.At[k.evidence.Last])
+		if err != nil || contract.Digest(e) != k.evidence.Digest {
+			r.add(cid, "nats", "event %d of the log is another one than the state was made from", k.evidence.Last)
+		}
+	}
+	return len(r.Computers[cid]) == before
+}
+
+// account holds the store's account against the key.
+func (r *Report) account(dir *datadir.Dir, stored bool) error {
+	if !stored {
+		return nil
+	}
+	accounts, err := bus.StoreAccounts(dir.Path("nats"))
+	if err != nil {
+		return err
+	}
+	key, err := bus.Account(dir.Path("keys"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.shared("keys/account.nk", "it is gone; without it the stored log can't be found")
+	case err != nil:
+		r.shared("keys/account.nk", "it is no key")
+	case !slices.Contains(accounts, key):
+		r.shared("keys/account.nk", "it is another key than the stored log's")
+	}
+	return nil
+}
+
+func (r *Report) shared(file, what string) {
+	for _, d := range r.Shared {
+		if d.File == file || strings.HasPrefix(file, d.File+"/") {
+			return
+		}
+	}
+	r.Shared = append(r.Shared, bus.Damage{File: file, What: what})
+}

@@ -1,0 +1,133 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Evidence is what a state file says of the log that it was projected from. It
+// is read without a write, also not of what SQLite keeps beside the file.
+type Evidence struct {
+	Last   uint64   // newest sequence that was projected
+	Digest [32]byte // contract.Digest of that event
+	// Checkpoint is the newest checkpoint's commit, "" when there is none.
+	Checkpoint string
+	Name       string // the computer's
+}
+
+// ReadEvidence reads a state file that nobody has open. fs.ErrNotExist is in
+// the error's chain when there is none, fault.Damaged when it can't be read.
+func ReadEvidence(ctx context.Context, path string) (e Evidence, err error) {
+	const op = "state.ReadEvidence"
+	db, err := openReadOnly(path)
+	if err != nil {
+		return e, fault.Wrap(op, err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var last string
+	if err := db.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'last_seq'").Scan(&last); err != nil {
+		return e, unreadable(op, path, err)
+	}
+	if e.Last, err = strconv.ParseUint(last, 10, 63); err != nil {
+		return e, unreadable(op, path, err)
+	}
+	if e.Last == 0 {
+		return e, nil
+	}
+	var digest []byte
+	if err := db.QueryRowContext(ctx, "SELECT digest FROM events WHERE seq = ?", int64(e.Last)).Scan(&digest); err != nil {
+		return e, unreadable(op, path, err)
+	}
+	if copy(e.Digest[:], digest) != len(e.Digest) {
+		return e, unreadable(op, path, errors.New("a digest is too short"))
+	}
+	err = db.QueryRowContext(ctx, "SELECT id FROM checkpoints ORDER BY seq DESC LIMIT 1").Scan(&e.Checkpoint)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return e, unreadable(op, path, err)
+	}
+	err = db.QueryRowContext(ctx, "SELECT name FROM computer LIMIT 1").Scan(&e.Name)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return e, unreadable(op, path, err)
+	}
+	return e, nil
+}
+
+// ReadRows calls each with every event that a state file holds, in order: as
+// logged, and the digest that was taken when it was recorded. What can't be read
+// ends it, with fault.Damaged; what came before was read.
+func ReadRows(ctx context.Context, path string, each func(e contract.Event, digest []byte) error) (err error) {
+	const op = "state.ReadRows"
+	db, err := openReadOnly(path)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	prev := "prev"
+	var has int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('events') WHERE name = 'prev'").Scan(&has); err != nil {
+		return unreadable(op, path, err)
+	}
+	if has == 0 { // of a version that knew no chain
+		prev = "''"
+	}
+	rows, err := db.QueryContext(ctx, `SELECT seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent,
+		data, dataref, `+prev+`, error, digest FROM events ORDER BY seq`)
+	if err != nil {
+		return unreadable(op, path, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var digest []byte
+		e, err := scanEventAnd(rows, &digest)
+		if err != nil {
+			return unreadable(op, path, err)
+		}
+		if err := each(e.Event, digest); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return unreadable(op, path, err)
+	}
+	return nil
+}
+
+func unreadable(op, path string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fault.New(op, fault.Damaged, "It is replayed from the log when that is whole.", fmt.Errorf("%s can't be read: %w", filepath.Base(path), err))
+}
+
+// openReadOnly opens a file so that not even its WAL is folded in.
+func openReadOnly(path string) (*sql.DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(abs); err != nil {
+		return nil, err
+	}
+	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}
+	if st, err := os.Stat(abs + "-wal"); errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() == 0 {
+		q.Set("immutable", "1") // SQLite would make the files of a WAL, to read
+	} else if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
+}

@@ -1,0 +1,382 @@
+package e2e_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// prepared is a data directory that was used, at two moments, closed orderly.
+type prepared struct {
+	older, data string
+	cid         contract.CID
+	events      []string
+}
+
+// prepare uses a computer: a command, a file, a checkpoint, twice.
+func prepare(t *testing.T) prepared {
+	t.Helper()
+	p := prepared{data: filepath.Join(t.TempDir(), "data"), older: filepath.Join(t.TempDir(), "older")}
+	use := func(name string) {
+		in := choirtest.Start(t, choirtest.Options{Data: p.data})
+		in.Must(t, "exec", "--", "sh", "-c", "echo "+name+" > workspace/"+name)
+		in.Must(t, "checkpoint", "-m", name)
+		in.Stop(t)
+	}
+	use("one")
+	copyTree(t, p.data, p.older)
+	use("two")
+	cids, err := os.ReadDir(filepath.Join(p.data, "computers"))
+	if err != nil || len(cids) != 1 {
+		t.Fatalf("%v, %d computers", err, len(cids))
+	}
+	p.cid = contract.CID(cids[0].Name())
+	p.events = rows(t, p.data, p.cid)
+	return p
+}
+
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
+}
+
+// rows are a state's events as the log stores them.
+func rows(t *testing.T, data string, cid contract.CID) []string {
+	t.Helper()
+	var out []string
+	err := state.ReadRows(t.Context(), filepath.Join(data, "computers", string(cid), "state.sqlite"), func(e contract.Event, _ []byte) error {
+		b, err := contract.Stored(e)
+		out = append(out, string(b))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// kept is what a refused start may not touch: everything but what each start
+// makes, and the state, whose rows are compared.
+func kept(t *testing.T, data string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path, data+"/")
+		for _, own := range []string{"cache", "choir.lock", "reserve", "runtime", "control.sqlite", "api-token", "keeper.lock", ".git/choir", "state.sqlite", "bus.lock", "snapshots", "boxes", "index.db"} {
+			if strings.Contains(name, own) {
+				return nil
+			}
+		}
+		if d.IsDir() {
+			out[name] = "directory"
+			return nil
+		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		out[name] = fmt.Sprintf("%x", sha256.Sum256(b))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// standing asks for the one computer until it is not waking any more.
+func standing(t *testing.T, in *choirtest.Instance) api.Computer {
+	t.Helper()
+	var list []api.Computer
+	choirtest.Eventually(t, time.Minute, "the computer wakes or says why not", func() bool {
+		list = nil
+		if err := json.Unmarshal(get(t, in, "/api/computers"), &list); err != nil || len(list) != 1 {
+			return false
+		}
+		return list[0].State != api.StateWaking && list[0].State != api.StateAsleep
+	})
+	return list[0]
+}
+
+// post asks the console's API for something.
+func post(t *testing.T, in *choirtest.Instance, path, body string) int {
+	t.Helper()
+	_, port, _ := strings.Cut(strings.TrimPrefix(in.URL, "http://"), ":")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:"+port+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = strings.TrimPrefix(in.URL, "http://")
+	req.Header.Set("Authorization", "Bearer "+in.Token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+// damages are ways to damage a file or directory; a way that does not apply to
+// a directory is left out for it.
+func damages(older string) map[string]func(path, rel string) error {
+	return map[string]func(path, rel string) error{
+		"bit flip": func(path, _ string) error {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			b[len(b)/2] ^= 4
+			return os.WriteFile(path, b, 0o600)
+		},
+		"cut": func(path, _ string) error {
+			st, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			return os.Truncate(path, st.Size()*2/3)
+		},
+		"empty": func(path, _ string) error {
+			st, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if !st.IsDir() {
+				return os.Truncate(path, 0)
+			}
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+			return os.Mkdir(path, 0o700)
+		},
+		"gone": func(path, _ string) error { return os.RemoveAll(path) },
+		"older copy": func(path, rel string) error {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+			return exec.Command("cp", "-a", filepath.Join(older, rel), path).Run()
+		},
+	}
+}
+
+// Whatever part of the data directory is damaged, in whatever way: either
+// nothing is lost, or the computer is not woken, the console and the API say
+// what is damaged, and nothing is written over it.
+func TestDamageIsRefusedOrRepairedAndSaid(t *testing.T) {
+	p := prepare(t)
+	one := func(pattern string) string {
+		found, err := filepath.Glob(filepath.Join(p.data, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no %s (%v)", pattern, err)
+		}
+		return strings.TrimPrefix(found[len(found)-1], p.data+"/")
+	}
+	computer := filepath.Join("computers", string(p.cid))
+	const (
+		refused  = "refused"  // the computer says so, and nothing is touched
+		repaired = "repaired" // it is awake and every event is there
+		stopped  = "stopped"  // choir up does not start, and says why
+	)
+	file := []string{"bit flip", "cut", "empty", "gone", "older copy"}
+	tree := []string{"empty", "gone", "older copy"}
+	for _, c := range []struct {
+		part string
+		ways []string
+		want map[string]string // by way; "" is for the others
+	}{
+		{one("nats/jetstream/*/streams/EVENTS/msgs/*.blk"), file, map[string]string{"": refused}},
+		{one("nats/jetstream/*/streams/EVENTS/msgs/index.db"), file, map[string]string{"": repaired}},
+		{one("nats/jetstream/*/streams/EVENTS/meta.inf"), file, map[string]string{"": refused, "older copy": repaired}},
+		{one("nats/jetstream/*/streams/EVENTS/meta.sum"), file, map[string]string{"": refused, "older copy": repaired}},
+		{"nats", tree, map[string]string{"": refused}},
+		{"keys", []string{"empty", "gone"}, map[string]string{"": refused}},
+		{"keys/account.nk", []string{"bit flip", "cut", "empty", "gone"}, map[string]string{"": refused}},
+		{filepath.Join(computer, "state.sqlite"), file, map[string]string{"": repaired}},
+		{filepath.Join(computer, "log.head"), file, map[string]string{"": refused, "bit flip": repaired, "cut": repaired, "older copy": repaired}},
+		{filepath.Join(computer, "workspace"), []string{"gone", "empty", "older copy"}, map[string]string{"": refused}},
+		{filepath.Join(computer, "workspace/.git"), tree, map[string]string{"": refused}},
+		{filepath.Join(computer, "workspace/.git/refs/heads/main"), file, map[string]string{"": refused}},
+		{computer, []string{"gone"}, map[string]string{"": refused}},
+		{"computers", []string{"gone"}, map[string]string{"": refused}},
+		{"parts", []string{"bit flip", "cut", "empty", "gone"}, map[string]string{"": refused}},
+		{"version", []string{"bit flip", "empty", "gone"}, map[string]string{"": stopped}},
+		{"control.sqlite", []string{"cut", "gone"}, map[string]string{"": stopped}},
+		{"blobs", []string{"gone"}, map[string]string{"": refused}},
+	} {
+		for _, way := range c.ways {
+			want := c.want[way]
+			if want == "" {
+				want = c.want[""]
+			}
+			name := strings.ReplaceAll(strings.ReplaceAll(c.part, string(p.cid), "CID"), "/", "·") + " " + way
+			t.Run(name, func(t *testing.T) {
+				data := filepath.Join(t.TempDir(), "data")
+				copyTree(t, p.data, data)
+				if err := damages(p.older)[way](filepath.Join(data, c.part), c.part); err != nil {
+					t.Fatal(err)
+				}
+				before := kept(t, data)
+				in, err := choirtest.TryStart(t, choirtest.Options{Data: data})
+				if want == stopped {
+					if err == nil || !strings.Contains(err.Error(), "choir recover") {
+						t.Fatalf("choir up: %v; want a sentence that names choir recover", err)
+					}
+					unchanged(t, before, kept(t, data))
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := standing(t, in)
+				if want == repaired {
+					if got.State == api.StateDamaged || got.State == api.StateFailed {
+						t.Fatalf("it does not wake: %+v", got.Trouble)
+					}
+					events := strings.Split(strings.TrimSpace(in.Must(t, "events", "--json")), "\n")
+					if len(events) < len(p.events) {
+						t.Fatalf("%d of %d events are there", len(events), len(p.events))
+					}
+					for i, e := range p.events {
+						if events[i] != e {
+							t.Fatalf("event %d is\n%s\nit was\n%s", i+1, events[i], e)
+						}
+					}
+					return
+				}
+				if got.State != api.StateDamaged || got.Trouble == nil || len(got.Trouble.Reason) == 0 || got.Trouble.Safe == "" || !strings.Contains(got.Trouble.Hint, "ecover") {
+					t.Fatalf("it is %s: %+v; want damaged, with why, what is safe and what to do", got.State, got.Trouble)
+				}
+				if res, err := in.Run(t.Context(), "runs"); err != nil || res.Code == 0 || !strings.Contains(res.Stderr, "does not wake") {
+					t.Errorf("choir runs: %v, exit %d: %s", err, res.Code, res.Stderr)
+				}
+				in.Stop(t)
+				unchanged(t, before, kept(t, data))
+				if _, err := os.Stat(filepath.Join(data, computer, "state.sqlite")); err == nil {
+					if now := rows(t, data, p.cid); len(now) != len(p.events) {
+						t.Errorf("the state has %d of %d events", len(now), len(p.events))
+					}
+				}
+			})
+		}
+	}
+}
+
+func unchanged(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	for name, sum := range before {
+		if after[name] != sum {
+			t.Errorf("%s was changed (%q)", name, after[name])
+		}
+	}
+	for name := range after {
+		if _, ok := before[name]; !ok {
+			t.Errorf("%s was made", name)
+		}
+	}
+}
+
+// choir recover brings back, from the state, a computer whose stream was cut
+// back, equal to before; the console's button does the same while choir up runs.
+func TestRecoverBringsACutLogBack(t *testing.T) {
+	p := prepare(t)
+	cut := func(t *testing.T) string {
+		data := filepath.Join(t.TempDir(), "data")
+		copyTree(t, p.data, data)
+		blocks, err := filepath.Glob(filepath.Join(data, "nats/jetstream/*/streams/EVENTS/msgs/*.blk"))
+		if err != nil || len(blocks) == 0 {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(blocks[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(blocks[0], st.Size()/3); err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	check := func(t *testing.T, in *choirtest.Instance) {
+		t.Helper()
+		events := strings.Split(strings.TrimSpace(in.Must(t, "events", "--json")), "\n")
+		if len(events) <= len(p.events) {
+			t.Fatalf("%d of %d events are there", len(events), len(p.events))
+		}
+		for i, e := range p.events {
+			if events[i] != e {
+				t.Fatalf("event %d is\n%s\nit was\n%s", i+1, events[i], e)
+			}
+		}
+		var gap contract.Event
+		if err := json.Unmarshal([]byte(events[len(p.events)]), &gap); err != nil {
+			t.Fatal(err)
+		}
+		var last contract.Event
+		if err := json.Unmarshal([]byte(p.events[len(p.events)-1]), &last); err != nil {
+			t.Fatal(err)
+		}
+		var note contract.LogRecovered
+		if err := json.Unmarshal(gap.Data, &note); err != nil {
+			t.Fatal(err)
+		}
+		if gap.Type != "log.recovered" || gap.Epoch != last.Epoch+1 || note.Kept != len(p.events) || note.FromState == 0 || note.Lost != 0 {
+			t.Errorf("the recovery says %s, epoch %d after %d: %+v", gap.Type, gap.Epoch, last.Epoch, note)
+		}
+		if got := in.Must(t, "exec", "--", "cat", "workspace/one", "workspace/two"); !strings.Contains(got, "one") || !strings.Contains(got, "two") {
+			t.Errorf("the files hold %q", got)
+		}
+		if list := in.Must(t, "checkpoints"); strings.Count(list, " after ") < 2 || !strings.Contains(list, "initial") {
+			t.Errorf("the checkpoints are %s", list)
+		}
+		in.Must(t, "rebuild", "--check")
+		if kept, _ := filepath.Glob(filepath.Join(in.Data, "aside", "*", "nats")); len(kept) != 1 {
+			t.Errorf("the old store is kept as %v", kept)
+		}
+	}
+	t.Run("by the verb", func(t *testing.T) {
+		data := cut(t)
+		out, err := exec.CommandContext(t.Context(), choirtest.Binary(t), "recover", "--data", data).CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("from the state")) {
+			t.Fatalf("choir recover: %v: %s", err, out)
+		}
+		check(t, choirtest.Start(t, choirtest.Options{Data: data}))
+	})
+	t.Run("on the console", func(t *testing.T) {
+		in, err := choirtest.TryStart(t, choirtest.Options{Data: cut(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := standing(t, in)
+		if c.State != api.StateDamaged {
+			t.Fatalf("it is %s", c.State)
+		}
+		if status := post(t, in, "/api/computers/"+string(p.cid)+"/recover", ""); status >= 300 {
+			t.Fatalf("the answer is %d", status)
+		}
+		choirtest.Eventually(t, time.Minute, "the computer is recovered and awake", func() bool {
+			res, err := in.Run(t.Context(), "events", "--limit", "1")
+			return err == nil && res.Code == 0
+		})
+		check(t, in)
+	})
+}
