@@ -1,0 +1,95 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/recovery"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// asleep is a driver that only has a name.
+type asleep struct{ sandbox.Driver }
+
+func (asleep) Name() string { return "test" }
+
+// Who asks for a computer while it wakes waits, and then gets it, or why not;
+// its own runs reach it meanwhile. Nobody is told that there is none.
+func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
+	cid := contract.NewCID()
+	h := &Host{Options: Options{Logger: slog.New(slog.DiscardHandler), Driver: asleep{}, Report: &recovery.Report{}}, ctx: t.Context(), places: map[contract.CID]*place{}}
+	p := &place{cid: cid, name: "Choir", state: api.StateWaking, ended: make(chan struct{})}
+	h.places[cid], h.order = p, []contract.CID{cid}
+
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := h.Get(short, cid); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "is waking") {
+		t.Errorf("while it wakes: %v", err)
+	}
+	if api.Describe(fault.New("", fault.Unavailable, "", nil)).Status != 503 {
+		t.Error("that is not answered as 503")
+	}
+	if _, err := h.get(cid); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("its runs, before its log is open: %v", err)
+	}
+	c := &Computer{cid: cid}
+	h.opened(p, c)
+	if got, err := h.get(cid); err != nil || got != c {
+		t.Errorf("its runs, once its log is open: %v, %v", got, err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := h.Get(t.Context(), cid)
+		got <- err
+	}()
+	h.settle(p, nil, fault.New("", fault.Unavailable, "Do this.", errors.New("the tree is odd")))
+	if err := <-got; err == nil || !strings.Contains(err.Error(), "the tree is odd") || fault.HintOf(err) != "Do this." {
+		t.Errorf("who waited hears %v", err)
+	}
+	all, err := h.List(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d computers are listed (%v)", len(all), err)
+	}
+	if list := all[0]; list.State != api.StateFailed || list.Trouble == nil || list.Trouble.Safe == "" || len(list.Trouble.Actions) < 2 {
+		t.Errorf("it is listed as %+v", list)
+	}
+	if _, err := h.Get(t.Context(), contract.NewCID()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("one that is not there: %v", err)
+	}
+}
+
+// A panic on the way is the failure of the computer that woke.
+func TestAPanicWhileWakingIsThatComputersFailure(t *testing.T) {
+	h := &Host{Options: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
+	c, err := h.wakeAlone(&place{cid: contract.NewCID()}, api.WakeRequest{}) // a host without any of its parts
+	if c != nil || !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "failed inside") {
+		t.Errorf("got %v, %v", c, err)
+	}
+}
+
+// One computer's damage keeps that one asleep; a damaged log keeps those of the
+// same store, which say that theirs is whole.
+func TestDamageKeepsOnlyThoseAsleepThatItTouches(t *testing.T) {
+	a, b := contract.NewCID(), contract.NewCID()
+	refusal := func(damage ...bus.Damage) (error, error) {
+		h := &Host{Options: Options{Report: &recovery.Report{Computers: map[contract.CID][]bus.Damage{a: damage, b: nil}}}}
+		return h.refuse(a), h.refuse(b)
+	}
+	if ea, eb := refusal(bus.Damage{File: "computers/" + string(a) + "/workspace", What: "it is gone"}); !fault.Is(ea, fault.Damaged) || eb != nil {
+		t.Errorf("a workspace that is gone: %v, %v", ea, eb)
+	}
+	if ea, eb := refusal(bus.Damage{File: "nats", What: "the log ends at event 3; it had 4"}); !fault.Is(ea, fault.Damaged) || !fault.Is(eb, fault.Damaged) || !strings.Contains(eb.Error(), "its log is whole") {
+		t.Errorf("a damaged log: %v, %v", ea, eb)
+	}
+	if ea, eb := refusal(); ea != nil || eb != nil {
+		t.Errorf("no damage: %v, %v", ea, eb)
+	}
+}
