@@ -21,7 +21,7 @@ import (
 func (d *Driver) Doctor(ctx context.Context) []sandbox.Finding {
 	var out []sandbox.Finding
 	if err := d.probe(ctx); err != nil {
-		out = append(out, sandbox.Finding{ID: "bubblewrap", Severity: sandbox.Fatal, Text: fault.Text(err), Hint: hintUserns})
+		out = append(out, sandbox.Finding{ID: "bubblewrap", Severity: sandbox.Fatal, Text: fault.Text(err), Hint: fault.HintOf(err)})
 	}
 	if v, err := exec.CommandContext(ctx, d.bwrap, "--version").Output(); err == nil && older(strings.TrimSpace(strings.TrimPrefix(string(v), "bubblewrap ")), 0, 8) {
 		out = append(out, sandbox.Finding{ID: "bubblewrap-version", Severity: sandbox.Weak, Text: "bubblewrap is older than 0.8, with which choir is tested.", Hint: hintBubblewrap})

@@ -2,10 +2,14 @@ package local_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
@@ -40,5 +44,28 @@ func TestDoctor(t *testing.T) {
 	}
 	if len(e.Computer.Notes()) != len(seen) {
 		t.Errorf("%d notes, %d findings", len(e.Computer.Notes()), len(seen))
+	}
+}
+
+// A bubblewrap that can't mount what was opened is no bubblewrap: without the
+// descriptor it would look sources up by name.
+func TestBubblewrapMustTakeDescriptors(t *testing.T) {
+	real, err := exec.LookPath("bwrap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(t.TempDir(), "bwrap")
+	script := "#!/bin/sh\nfor a; do case $a in --bind-fd|--ro-bind-fd) echo \"bwrap: Unknown option $a\" >&2; exit 1;; esac; done\nexec " + real + " \"$@\"\n"
+	if err := os.WriteFile(old, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := local.Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir(), Bubblewrap: old}
+	_, err = local.New(t.Context(), o)
+	if !fault.Is(err, fault.Missing) || !strings.Contains(fault.HintOf(err), "--bind-fd") {
+		t.Errorf("the driver says %v, and to do: %s", err, fault.HintOf(err))
+	}
+	found := local.Diagnose(t.Context(), o)
+	if len(found) == 0 || found[0].Severity != sandbox.Fatal || !strings.Contains(found[0].Hint, "--bind-fd") {
+		t.Errorf("doctor says %+v", found)
 	}
 }
