@@ -1,5 +1,7 @@
 package attack_test
 
+import "choir.dev/choiros/internal/defence"
+
 const (
 	whyBrowser = "it takes a browser, whose page is driven from JavaScript"
 	whyPower   = "what is attacked is time and power, not a check that can be switched"
@@ -49,6 +51,24 @@ var elsewhere = []Elsewhere{
 	{45, "a prompt raises its own budget", "internal/dispatch/budget_test.go", "TestAPromptCantRaiseTheBudget", whySeams},
 	{45, "a browser floods the log", "internal/control/flood_test.go", "TestClientsCantFloodTheLog", whySeams},
 	{54, "an approval shown for one act is used for another, or twice", "internal/dispatch/approvals_test.go", "TestATaskWaitsForAPerson", whySeams},
+	{25, "output with control characters is text in the shell", "desktop/test/text.test.ts", "is never more than its text, whatever that is", "the defence is how the shell renders, which lives in the desktop's source"},
+	{25, "what a page may run and load, in a browser", "test/browser/policy.test.mjs", "styles of the live page", whyBrowser},
+	{36, "events that are unknown, out of place or do not decode", "internal/state/state_test.go", "TestPoisonIsKeptAndProjectionGoesOn", whyRefused},
+	{36, "a gap in the log", "internal/state/state_test.go", "TestAGapStopsProjectionAndWaiters", whyRefused},
+	{36, "archives that are hostile in other ways", "internal/workspace/workspace_test.go", "TestAddRefusesHostileArchives", whySeams},
+	{47, "one page speaks for itself", "internal/control/desktop_test.go", "TestAttack47_APageSpeaksForItself", whySeams},
+	{47, "verified work does not go back by itself", "internal/computer/health_test.go", "TestAttack47_VerifiedWorkDoesNotGoBackByItself", whySeams},
+	{48, "a command that never stops writing", "test/browser/hurt.test.mjs", "a command that never stops writing", whyBrowser},
+	{48, "an endless loop in render", "test/browser/hurt.test.mjs", "an endless loop in render", whyBrowser},
+	{49, "a log that was cut, replaced or changed", "internal/ledger/chain_test.go", "TestALogIsHeldAgainstItsHead", "each kind of damage is made on a store that is closed"},
+	{49, "a damaged newest checkpoint", "internal/workspace/workspace_test.go", "TestAComputerWithADamagedHistoryStarts", "each kind of damage is made on a store that is closed"},
+	{50, "a queued action that can't be sent stands aside", "desktop/test/outbox.test.ts", "lets what an older page kept and can’t be sent stand aside of the rest", "the queue lives in the desktop's source"},
+	{50, "a prompt of a megabyte, in a browser", "test/browser/hurt.test.mjs", "a prompt of a megabyte", whyBrowser},
+	{51, "a death after every event", "internal/dispatch/recover_test.go", "TestDeathAfterEveryEvent", whyPower},
+	{51, "half of a batch", "internal/ledger/kill_test.go", "TestACallIsStoredWholeOrNotAtAll", whyPower},
+	{52, "the claim token stands in no argument list", "test/e2e/secrets_test.go", "TestTheClaimTokenIsInNoArgument", whyWhole},
+	{52, "commands are recorded without secrets", "test/e2e/secrets_test.go", "TestCommandsAreRecordedWithoutSecrets", whyWhole},
+	{53, "what leaves through an allowed host is measured and on record", "internal/egress/meter_test.go", "TestWhatPassesATunnelIsOnRecord", "the channel to an allowed host can't be closed, only kept narrow and seen"},
 }
 
 // inapplicable lists what there is nothing to attack of.
@@ -62,16 +82,37 @@ var inapplicable = []Inapplicable{
 	{40, "releases are not published yet; dependency caches are not shared between computers"},
 }
 
-// unwritten are rows that apply and that nothing in the suite tries yet.
+// unwritten are rows that apply, and that nothing in the suite tries yet.
 var unwritten = map[int]string{
-	25: "no row yet",
-	26: "no row yet",
-	36: "no row yet",
-	47: "no row yet",
-	48: "no row yet",
-	49: "no row yet",
-	50: "no row yet",
-	51: "no row yet",
-	52: "no row yet",
-	53: "no row yet",
+	26: "terminals are not in the desktop yet; commands' output is shown as text (row 25)",
+}
+
+// OneDefence is a defence that no row of the matrix names, with the test that
+// fails without it.
+type OneDefence struct {
+	Name defence.Name
+	File string
+	Test string
+}
+
+var otherDefences = []OneDefence{
+	{defence.ApprovalDigest, "internal/dispatch/approvals_test.go", "TestATaskWaitsForAPerson"},
+	{defence.ApprovalOnce, "internal/dispatch/approvals_test.go", "TestOneActIsOneQuestion"},
+	{defence.ApprovalDefault, "internal/dispatch/approvals_test.go", "TestSilenceDenies"},
+	{defence.ApprovalCap, "internal/dispatch/approvals_test.go", "TestQuestionsAreCapped"},
+	{defence.ApprovalConsole, "internal/control/approvals_test.go", "TestOnlyTheConsoleAnswersApprovals"},
+	{defence.BudgetOwner, "internal/dispatch/budget_test.go", "TestAPromptCantRaiseTheBudget"},
+	{defence.BudgetReserve, "internal/gateway/budget_test.go", "TestParallelCallsCannotOverrunABudget"},
+	{defence.BudgetCredible, "internal/gateway/gateway_test.go", "TestModelThatMisbehaves"},
+	{defence.ClientFlood, "internal/control/flood_test.go", "TestClientsCantFloodTheLog"},
+	{defence.ClaimArgv, "test/e2e/secrets_test.go", "TestTheClaimTokenIsInNoArgument"},
+	{defence.EgressMeter, "internal/egress/meter_test.go", "TestWhatPassesATunnelIsOnRecord"},
+	{defence.CheckDependencies, "test/e2e/cheats_test.go", "TestCheatsAreNotVerified"},
+	{defence.RunConjunction, "test/e2e/cheats_test.go", "TestCheatsAreNotVerified"},
+	{defence.OutputWindow, "internal/control/service/output_test.go", "TestAttack48_OutputWaitsForItsReader"},
+	{defence.PageAlone, "internal/control/desktop_test.go", "TestAttack47_APageSpeaksForItself"},
+	{defence.UnverifiedOnly, "internal/computer/health_test.go", "TestAttack47_VerifiedWorkDoesNotGoBackByItself"},
+	{defence.UsersEditsStay, "internal/computer/health_test.go", "TestAttack47_UsersEditsAreNeverTakenBack"},
+	{defence.HostSame, "internal/sandbox/local/swap_internal_test.go", "TestLayersExchanged"},
+	{defence.RemoveLifting, "internal/sandbox/local/hostfs/remove_test.go", "TestRemoveDeep"},
 }

@@ -226,7 +226,10 @@ func (p *played) Act(context.Context, api.Action) (api.Acted, error) {
 
 func (p *played) Live(context.Context) (http.RoundTripper, error) { return p, nil }
 func (p *played) Look(context.Context) func()                     { return func() {} }
-func (p *played) Last() uint64                                    { return 1 }
+func (p *played) Appended(context.Context, time.Time) (int, int64, error) {
+	return 0, 0, nil
+}
+func (p *played) Last() uint64 { return 1 }
 func (p *played) Build(context.Context) (fs.FS, error) {
 	return fstest.MapFS{"index.html": {Data: []byte("<!doctype html>")}}, nil
 }

@@ -46,6 +46,31 @@ var serviceRows = []Row{
 		}
 		return importedFile(t, "59", "", many...)
 	}},
+	{Number: 12, Attack: "a hook in the repository runs when the keeper moves a ref", Defences: []defence.Name{defence.GitForced}, Run: func(t *testing.T) Verdict {
+		e, dir := tree(t)
+		hooks := filepath.Join(dir, "live/.git/hooks")
+		if err := os.MkdirAll(hooks, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		ran := filepath.Join(dir, "ran")
+		for path, text := range map[string]string{filepath.Join(hooks, "reference-transaction"): "#!/bin/sh\ntouch " + ran + "\n", filepath.Join(dir, "live/file"): "x"} {
+			if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config, err := os.OpenFile(filepath.Join(dir, "live/.git/config"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(config, "[core]\n\thooksPath = %s\n", hooks)
+		if err = errors.Join(err, config.Close()); err == nil {
+			_, err = e.Checkpoint(t.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: "m"}})
+		}
+		if err == nil {
+			err = e.Drop(t.Context(), contract.NewID())
+		}
+		return Verdict{exists(ran), fmt.Sprintf("the hook ran: %v; %v", exists(ran), err)}
+	}},
 	{Number: 13, Attack: "a computer stores more than its quota, in many pieces", Defences: []defence.Name{defence.BlobQuota}, Run: stored(10, 1<<10)},
 	{Number: 13, Attack: "one piece is larger than any may be", Defences: []defence.Name{defence.BlobSize}, Run: stored(1, 3<<10)},
 	{Number: 24, Attack: "a sign-in link is used twice", Defences: []defence.Name{defence.IdentityUsed, defence.IdentityForget}, Run: func(t *testing.T) Verdict {

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -21,17 +23,8 @@ const tableFile = "docs/attacks.md"
 // writes the page anew.
 func TestTableIsTrue(t *testing.T) {
 	for _, e := range elsewhere {
-		src, err := os.ReadFile(filepath.Join(choirtest.Root(), e.File))
-		if err != nil {
+		if err := testExists(e.File, e.Test); err != nil {
 			t.Errorf("row %d: %v", e.Number, err)
-			continue
-		}
-		title := "func " + e.Test + "("
-		if strings.HasSuffix(e.File, ".mjs") {
-			title = "'" + e.Test + "'"
-		}
-		if !strings.Contains(string(src), title) {
-			t.Errorf("row %d: %s has no test %q", e.Number, e.File, e.Test)
 		}
 	}
 	for _, r := range rows() {
@@ -58,6 +51,83 @@ func TestTableIsTrue(t *testing.T) {
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != want {
 		t.Errorf("%s is not what the suite says (%v): run CHOIR_ATTACK_WRITE=1 go test ./test/attack -run TestTableIsTrue", tableFile, err)
+	}
+}
+
+func testExists(file, test string) error {
+	src, err := os.ReadFile(filepath.Join(choirtest.Root(), file))
+	if err != nil {
+		return err
+	}
+	title := "func " + test + "("
+	if !strings.HasSuffix(file, ".go") {
+		title = "'" + test + "'"
+	}
+	if !strings.Contains(string(src), title) {
+		return fmt.Errorf("%s has no test %q", file, test)
+	}
+	return nil
+}
+
+// TestEveryDefenceIsTried: a defence that code can switch off stands in a row of
+// the matrix, or with the test that fails without it.
+func TestEveryDefenceIsTried(t *testing.T) {
+	named, asked := map[string]defence.Name{}, map[string]bool{}
+	name := regexp.MustCompile(`(\w+)\s+Name\s*=\s*"([^"]+)"`)
+	off := regexp.MustCompile(`defence\.Off\(defence\.(\w+)\)`)
+	for _, top := range []string{"internal", "cmd"} {
+		err := filepath.WalkDir(filepath.Join(choirtest.Root(), top), func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			src, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if filepath.Base(filepath.Dir(path)) == "defence" {
+				for _, m := range name.FindAllSubmatch(src, -1) {
+					named[string(m[1])] = defence.Name(m[2])
+				}
+				return nil
+			}
+			for _, m := range off.FindAllSubmatch(src, -1) {
+				asked[string(m[1])] = true
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(asked) < 50 {
+		t.Fatalf("only %d defences were found in the code", len(asked))
+	}
+	tried := map[defence.Name]bool{}
+	for _, r := range rows() {
+		for _, d := range r.Defences {
+			tried[d] = true
+		}
+	}
+	for _, o := range otherDefences {
+		if tried[o.Name] {
+			t.Errorf("%s is in the matrix and in otherDefences", o.Name)
+		}
+		tried[o.Name] = true
+		if err := testExists(o.File, o.Test); err != nil {
+			t.Errorf("%s: %v", o.Name, err)
+		}
+	}
+	can := map[defence.Name]bool{}
+	for ident := range asked {
+		can[named[ident]] = true
+		if !tried[named[ident]] {
+			t.Errorf("nothing tries %s: add a row to the matrix, or name its test in otherDefences", ident)
+		}
+	}
+	for d := range tried {
+		if !can[d] {
+			t.Errorf("%s stands in the suite, and no code asks for it", d)
+		}
 	}
 }
 
@@ -117,6 +187,10 @@ stopped. A row for which any of this is otherwise fails the suite
 	slices.SortStableFunc(parts, func(a, b Elsewhere) int { return a.Number - b.Number })
 	for _, e := range parts {
 		fmt.Fprintf(&b, "| %d | %s | %s in `%s` | %s |\n", e.Number, e.What, "`"+e.Test+"`", e.File, e.Why)
+	}
+	b.WriteString("\nDefences that no row of the matrix names, and the test that fails without each:\n\n| defence | test |\n|---|---|\n")
+	for _, o := range otherDefences {
+		fmt.Fprintf(&b, "| `%s` | `%s` in `%s` |\n", o.Name, o.Test, o.File)
 	}
 	b.WriteString("\n## Nothing to attack\n\n| row | why |\n|---|---|\n")
 	for _, i := range inapplicable {
