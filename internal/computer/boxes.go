@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -17,11 +18,15 @@ import (
 
 // box opens a box and keeps the log's account of it.
 func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+	env := map[string]string{}
 	if c.host.Path != "" {
-		env := map[string]string{"PATH": c.host.Path}
-		maps.Copy(env, spec.Env)
-		spec.Env = env
+		env["PATH"] = c.host.Path
 	}
+	if slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool { return m.Target == homeInside }) {
+		env["GOTMPDIR"] = homeInside // what Go links does not fit into memory either
+	}
+	maps.Copy(env, spec.Env)
+	spec.Env = env
 	start := time.Now()
 	var b sandbox.Box
 	err := c.host.reserve.spaced(ctx, func() (err error) { b, err = c.boxes.Box(ctx, spec); return err })

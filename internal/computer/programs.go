@@ -61,6 +61,9 @@ func Programs(hostPath string, r config.Runtime) (boxPath string, shown []string
 	return strings.Join(dirs, ":"), shown
 }
 
+// homeInside is where a box's programs keep what is theirs.
+const homeInside = "/home/choir"
+
 // homeMount is where a box's HOME is: on disk, under its disk limit, and gone
 // with the box. Builds and their caches need more than fits into memory.
 func (c *Computer) homeMount() (sandbox.Mount, error) {
@@ -68,5 +71,5 @@ func (c *Computer) homeMount() (sandbox.Mount, error) {
 	if err := os.MkdirAll(empty, 0o755); err != nil {
 		return sandbox.Mount{}, err
 	}
-	return sandbox.Mount{Target: "/home/choir", Mode: sandbox.Overlay, Lower: []string{empty}}, nil
+	return sandbox.Mount{Target: homeInside, Mode: sandbox.Overlay, Lower: []string{empty}}, nil
 }

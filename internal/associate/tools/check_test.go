@@ -1,0 +1,78 @@
+package tools_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"choir.dev/choiros/internal/associate/tools"
+	"choir.dev/choiros/internal/associate/verify"
+)
+
+// What judges a change is put back whatever the change left in its place, and
+// nothing outside of the tree is touched by it.
+func TestACheckRunsWithWhatTheBaseJudgesBy(t *testing.T) {
+	base, tree, outside := t.TempDir(), t.TempDir(), t.TempDir()
+	lay := func(dir, name, text string, mode os.FileMode) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(to, dir, name string) {
+		t.Helper()
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lay(base, "p/edited", "base", 0o644)
+	lay(base, "p/deleted", "base", 0o755)
+	lay(base, "p/dir/in", "base", 0o644)
+	lay(base, "p/linked/in", "base", 0o644)
+	link("edited", filepath.Join(base, "p"), "was-a-link")
+	lay(tree, "p/edited", "task", 0o644)
+	lay(tree, "p/added", "task", 0o644)
+	lay(tree, "p/dir", "a file where a folder was", 0o644)
+	lay(tree, "p/was-a-link", "task", 0o644)
+	lay(tree, "p/kept", "task", 0o644)
+	lay(outside, "in", "outside", 0o644)
+	link(outside, filepath.Join(tree, "p"), "linked")
+
+	b, err := tools.New(tools.Options{Root: tree, Base: base, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	args, err := json.Marshal(map[string]any{
+		"argv": []string{"sh", "-c", `cat edited deleted dir/in linked/in was-a-link kept; test -x deleted && test -L was-a-link && test ! -e added && test ! -L linked`},
+		"cwd":  "p", "runner": verify.ExitCode,
+		"restore": []string{"p/edited", "p/added", "p/deleted", "p/dir/in", "p/linked/in", "p/was-a-link", "p/never/was"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := b.Call(t.Context(), "check", args, "")
+	if err != nil || !res.OK || res.Command.ExitCode != 0 || res.Command.Stdout != "basebasebasebasebasetask" {
+		t.Fatalf("%+v %v", res, err)
+	}
+	if got, err := os.ReadFile(filepath.Join(outside, "in")); err != nil || string(got) != "outside" {
+		t.Errorf("what a link led to is now %q, %v", got, err)
+	}
+	if got, err := os.ReadFile(filepath.Join(base, "p/edited")); err != nil || string(got) != "base" {
+		t.Errorf("the base is now %q, %v", got, err)
+	}
+	for _, bad := range []string{"../x", "/etc/passwd", ".git/config", "."} {
+		args, err := json.Marshal(map[string]any{"argv": []string{"true"}, "runner": "exit code", "cwd": ".", "restore": []string{bad}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := b.Call(t.Context(), "check", args, ""); err != nil || res.OK {
+			t.Errorf("%s was put back: %+v %v", bad, res, err)
+		}
+	}
+}
