@@ -70,7 +70,11 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 			waits = append(waits, w)
 		}
 	}
-	if err := a.r.awaitApprovals(ctx, waits); err != nil {
+	a.r.mu.Lock()
+	place := a.r.places[a.ref.Task]
+	a.r.mu.Unlock()
+	// Whoever waits for a person keeps no other task from working.
+	if err := place.rest(a.r.ctx, func() error { return a.r.awaitApprovals(ctx, waits) }); err != nil {
 		return nil, "", err
 	}
 	a.r.mu.Lock()
@@ -203,7 +207,7 @@ func (r *run) awaitApprovals(ctx context.Context, list []*waiting) error {
 	}
 	r.waiting(1)
 	defer r.waiting(-1)
-	if err := r.settle(ctx); err != nil {
+	if err := r.move(ctx, contract.RunWaiting, "something waits for you on the console"); err != nil {
 		return err
 	}
 	for _, w := range list {

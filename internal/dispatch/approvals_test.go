@@ -204,6 +204,34 @@ func TestOneActIsOneQuestion(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForAPersonHoldsNobodyUp: a task that waits keeps none of the places
+// that tasks share.
+func TestWhoWaitsForAPersonHoldsNobodyUp(t *testing.T) {
+	g := newGatehouse(t, time.Hour)
+	tune := g.tune
+	g.tune = func(o *dispatch.Options) {
+		tune(o)
+		o.Parallel = 1
+	}
+	g.sleep()
+	g.wake()
+	g.model.director, g.model.associate = plan(wants("look it up", "docs.example:443")), steps()
+	first := g.submit("go")
+	k := g.asked(first)
+	g.waitFor(func() bool { return g.d.Asking(first) == 1 })
+	g.model.mu.Lock()
+	g.model.director = plan(wants("look here", "granted.example:443"))
+	g.model.mu.Unlock()
+	if r := g.report(g.submit("meanwhile")); r.Status != contract.RunDone {
+		t.Errorf("%+v", r)
+	}
+	if err := g.decide(k, contract.ApprovalRun); err != nil {
+		t.Fatal(err)
+	}
+	g.report(first)
+	g.quiet()
+}
+
 // TestQuestionsAreCapped: what goes beyond is denied at once, and said.
 func TestQuestionsAreCapped(t *testing.T) {
 	g := newGatehouse(t, time.Hour)
