@@ -99,6 +99,9 @@ func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Comp
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.closeCommands(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.documents.Recover(ctx); err != nil {
 		// Accepting it again says the rest, so nothing is lost by going on.
 		c.logger.Warn("a proposal that was accepted still looks open", "error", err)

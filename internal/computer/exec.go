@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/redact"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/state"
 )
 
 // Exec implements control.Commands: the user's own hands, on the live tree,
@@ -100,6 +101,32 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 		return api.Exit{}, fault.Wrap(op, runErr)
 	}
 	return api.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence}, nil
+}
+
+// unknownEnd is what is said of a command that nobody saw end.
+const unknownEnd = "unknown: choir ended while it ran; it may have done all, some or none of its work, and does not run any more"
+
+// closeCommands ends in the log what was running when the last process died:
+// its box is gone, and how far it came nobody knows.
+func (c *Computer) closeCommands(ctx context.Context) error {
+	const op = "computer.closeCommands"
+	for {
+		open, err := c.state.Commands(ctx, true, state.MaxPage)
+		if err != nil || len(open) == 0 {
+			return fault.Wrap(op, err)
+		}
+		for _, k := range open {
+			if _, err := c.log.Append(ctx, contract.Draft{
+				ID: contract.DeriveID(k.ID, "closed"), Role: contract.RoleSystem, Type: "command.finished", Subject: "command/" + k.ID,
+				Data: contract.CommandFinished{Command: k.ID, ExitCode: -1, Reason: unknownEnd},
+			}); err != nil {
+				return fault.Wrap(op, err)
+			}
+		}
+		if err := c.caughtUp(ctx); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
 }
 
 func boxEnded(b sandbox.Box) bool {

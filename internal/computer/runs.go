@@ -188,15 +188,9 @@ func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int
 	}
 	out := make([]api.Checkpoint, 0, len(rows))
 	for _, k := range rows {
-		author := contract.RoleUser
-		if k.Task != "" {
-			author = contract.RoleAssociate
-		} else if k.Kind == contract.CheckpointAuto || k.Kind == contract.CheckpointInitial || k.Kind == contract.CheckpointBefore {
-			author = contract.RoleSystem
-		}
 		out = append(out, api.Checkpoint{
 			ID: k.ID, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message, Verified: k.Verified, Files: k.Files,
-			Skipped: k.Skipped, Seq: k.AtSeq, Sequence: k.Seq, Time: when(k.Time), Author: author, Run: k.Run, Task: k.Task,
+			Skipped: k.Skipped, Seq: k.AtSeq, Sequence: k.Seq, Time: when(k.Time), Author: contract.CheckpointAuthor(k.Kind, k.Task), Run: k.Run, Task: k.Task,
 		})
 	}
 	return out, more, nil

@@ -96,6 +96,7 @@ func (w *world) checkRuns(h *history) error {
 	requested, finished := map[string]bool{}, map[string]bool{}
 	results := map[string]int{}
 	started, done := map[string]bool{}, map[string]bool{}
+	commands := map[string]bool{} // whether it has ended
 	for i, e := range h.events {
 		d := h.data[i]
 		switch e.Type {
@@ -108,6 +109,10 @@ func (w *world) checkRuns(h *history) error {
 		case "task.finished":
 			finished[e.Task] = true
 			results[e.Subject]++
+		case "command.started":
+			commands[fmt.Sprint(d["command"])] = false
+		case "command.finished":
+			commands[fmt.Sprint(d["command"])] = true
 		case "publish.started":
 			started[fmt.Sprint(d["publish"])] = true
 		case "publish.finished":
@@ -127,6 +132,11 @@ func (w *world) checkRuns(h *history) error {
 	for subject, n := range results {
 		if n != 1 {
 			errs = append(errs, fmt.Errorf("%s has %d results", subject, n))
+		}
+	}
+	for c, ended := range commands {
+		if !ended {
+			errs = append(errs, fmt.Errorf("command %s never ended", c))
 		}
 	}
 	for p := range started {
@@ -193,6 +203,11 @@ func (w *world) tellRuns(h *history) {
 		if known {
 			p.outcome = string(o.status)
 		}
+		if known && p.fails {
+			if err := failedWholly(h, run); err != nil {
+				w.t.Errorf("%q: %v", p.text, err)
+			}
+		}
 		switch {
 		case !known || p.fails:
 		case o.status == contract.RunDone, o.published:
@@ -201,6 +216,49 @@ func (w *world) tellRuns(h *history) {
 			}
 		}
 	}
+}
+
+// failedWholly wants of a run that is to fail: it says so, none of its tasks
+// says that its work is published or verified, and nothing of it was published
+// that was not taken back.
+func failedWholly(h *history, run string) error {
+	var errs []error
+	live := map[string]bool{}
+	back := false
+	for i, e := range h.events {
+		if e.Run != run {
+			continue
+		}
+		switch e.Type {
+		case "run.reported":
+			if s := h.data[i]["status"]; s != string(contract.RunFailed) {
+				errs = append(errs, fmt.Errorf("its run is %v", s))
+			}
+			if v := h.data[i]["verified"]; v == string(contract.VerificationPass) {
+				errs = append(errs, errors.New("its run is verified"))
+			}
+		case "task.finished":
+			var p contract.TaskFinished
+			if err := json.Unmarshal(e.Data, &p); err != nil {
+				errs = append(errs, err)
+			}
+			if r := p.Result; r.Status == contract.ResultOK || r.Head != "" || r.Verification.Status == contract.VerificationPass {
+				errs = append(errs, fmt.Errorf("attempt %d of a task is %s, verified %s, in checkpoint %q", r.Attempt, r.Status, r.Verification.Status, r.Head))
+			}
+		case "publish.started":
+			if l, _ := h.data[i]["live"].(bool); l {
+				live[fmt.Sprint(h.data[i]["publish"])], back = true, false
+			}
+		case "publish.finished":
+			if inverted, _ := h.data[i]["inverted"].(bool); inverted {
+				back = true
+			}
+		}
+	}
+	if len(live) > 0 && !back {
+		errs = append(errs, errors.New("what it showed live was not taken back"))
+	}
+	return errors.Join(errs...)
 }
 
 // checkBoxes says which overlays of ended tasks are still there.

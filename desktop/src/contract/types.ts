@@ -1,4 +1,4 @@
-import type { Event, EventData, EventType, VerificationStatus } from './contract'
+import type { CheckpointKind, Event, EventData, EventType, VerificationStatus } from './contract'
 
 // The contract under the names the shell uses; contract.ts is generated.
 
@@ -14,6 +14,12 @@ export type Payloads = EventData
 /** The data of e when e is of the given type and carries its data inline, else undefined. */
 export function dataOf<T extends EventType>(e: Event, type: T): EventData[T] | undefined {
   return e.type === type && e.data !== undefined && e.data !== null ? (e.data as EventData[T]) : undefined
+}
+
+/** Whose hand made a checkpoint: what lists from the host say too, by the same cases (contract/testdata/checkpoint-authors.json). */
+export function checkpointAuthor(kind: CheckpointKind, task: string | undefined): Role {
+  if (task) return 'associate'
+  return kind === 'auto' || kind === 'initial' || kind === 'before' ? 'system' : 'user'
 }
 
 export function roleOf(e: Event): Role {

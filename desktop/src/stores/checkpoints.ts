@@ -1,5 +1,5 @@
 import type { Event } from '../contract/types'
-import { dataOf, roleOf } from '../contract/types'
+import { checkpointAuthor, dataOf } from '../contract/types'
 import type { Checkpoint } from '../link/protocol'
 import { keptStore } from './kept'
 
@@ -29,7 +29,7 @@ export const useCheckpoints = keptStore<CheckpointsState>('checkpoints', (set) =
     const made = dataOf(e, 'checkpoint.created')
     if (made) {
       const c: Checkpoint = {
-        sequence: e.sequence, time: e.time, author: e.task ? 'associate' : roleOf(e), commit: made.commit, kind: made.kind, message: made.message,
+        sequence: e.sequence, time: e.time, author: checkpointAuthor(made.kind, e.task), commit: made.commit, kind: made.kind, message: made.message,
         verified: made.verified, files: made.files,
         ...(made.parent ? { parent: made.parent } : {}),
         ...(e.run ? { run: e.run } : {}),

@@ -1,0 +1,15 @@
+package contract
+
+// CheckpointAuthor is whose hand made a checkpoint of a kind for a task, "" for
+// none. Lists and live views have it from here, the desktop from the same cases
+// (testdata/checkpoint-authors.json), so that a reload changes no name.
+func CheckpointAuthor(kind CheckpointKind, task string) Role {
+	if task != "" {
+		return RoleAssociate
+	}
+	switch kind {
+	case CheckpointAuto, CheckpointInitial, CheckpointBefore:
+		return RoleSystem
+	}
+	return RoleUser
+}

@@ -1,0 +1,216 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// TestAWaitingRunGivesItsPlaceBack: with one place for runs, a run that waits
+// for its user, asked or paused, lets others go on and the computer count as
+// idle; it goes on when it is answered.
+func TestAWaitingRunGivesItsPlaceBack(t *testing.T) {
+	h := newHouse(t)
+	h.tune = func(o *dispatch.Options) { o.Runs = 1 }
+	h.sleep()
+	h.wake()
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		if n == 0 && prompted(req, "a question") {
+			return parts(use("q", "ask_user", m{"text": "Which colour?", "choices": []string{"red", "blue"}, "default": "red"}))
+		}
+		return parts(use("r", "report", m{"status": "done", "summary": "It is done."}))
+	}
+	waits := h.submit("a question")
+	h.told(waits, "question.asked", nil)
+	choirtest.Eventually(t, time.Minute, "the computer is idle", func() bool { return !h.d.Busy() })
+	h.report(h.submit("other"))
+	if len(h.events("run.reported")) != 1 {
+		t.Fatal("the waiting run has ended")
+	}
+	q := h.events("question.asked")[0].(*contract.QuestionAsked).Question
+	if _, err := h.d.Answer(t.Context(), "u", waits, q.ID, "blue"); err != nil {
+		t.Fatal(err)
+	}
+	h.report(waits)
+
+	paused := h.submit("a question")
+	h.told(paused, "question.asked", nil)
+	if _, err := h.d.Command(t.Context(), "u", paused, contract.CommandPause); err != nil {
+		t.Fatal(err)
+	}
+	q = h.events("question.asked")[1].(*contract.QuestionAsked).Question
+	if _, err := h.d.Answer(t.Context(), "u", paused, q.ID, "blue"); err != nil {
+		t.Fatal(err)
+	}
+	choirtest.Eventually(t, time.Minute, "the paused run rests", func() bool { return !h.d.Busy() })
+	h.report(h.submit("other"))
+	if _, err := h.d.Command(t.Context(), "u", paused, contract.CommandResume); err != nil {
+		t.Fatal(err)
+	}
+	h.report(paused)
+	h.quiet()
+	for _, run := range []string{waits, paused} {
+		choirtest.Eventually(t, time.Minute, "the model forgets a run that ended", func() bool {
+			_, ok := h.model.forgotten.Load(run)
+			return ok
+		})
+	}
+}
+
+// prompted says whether a Director's request is about a prompt.
+func prompted(req contract.TurnRequest, text string) bool {
+	for _, p := range req.Messages[0].Parts {
+		if strings.Contains(p.Text, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// metering meters each turn, as the gateway does, with more than the loops count.
+type metering struct {
+	dispatch.Models
+	h  *house
+	mu sync.Mutex
+	n  int
+}
+
+func (k *metering) Handler(s dispatch.ModelScope) http.Handler {
+	next := k.Models.Handler(s)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		k.mu.Lock()
+		k.n++
+		n := k.n
+		k.mu.Unlock()
+		_, err := k.h.log.Append(req.Context(), contract.Draft{Role: contract.RoleSystem, Type: "usage.metered", Run: s.Run, Task: s.Task,
+			Data: contract.UsageMetered{Call: fmt.Sprint("call ", n), Role: string(s.Role), Provider: "script", Model: "one", Outcome: "ok",
+				Usage: contract.Usage{TokensIn: 1000, TokensOut: 100, CostUSD: 0.5}}})
+		if err != nil {
+			k.h.t.Error(err)
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// TestSpentIsWhatWasMetered: a report says what the gateway metered, also of
+// calls whose turns no loop counted, and a task's result says its part.
+func TestSpentIsWhatWasMetered(t *testing.T) {
+	h := newHouse(t)
+	k := &metering{Models: h.model, h: h}
+	h.tune = func(o *dispatch.Options) { o.Models = k }
+	h.sleep()
+	h.wake()
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(edit("c1"))
+	rep := h.report(h.submit("go"))
+	h.quiet()
+	var all, task contract.Usage
+	for _, e := range must(h.log.Read(t.Context(), 0, 500)) {
+		if e.Type == "usage.metered" {
+			u := must(h.log.Payload(t.Context(), e)).(*contract.UsageMetered).Usage
+			all = all.Add(u)
+			if e.Task != "" {
+				task = task.Add(u)
+			}
+		}
+	}
+	if u := rep.Usage; all.CostUSD == 0 || u.TokensIn != all.TokensIn || u.TokensOut != all.TokensOut || u.CostUSD != all.CostUSD {
+		t.Errorf("the report says %+v; metered was %+v", u, all)
+	}
+	if u := h.results()[0].Usage; u.TokensIn != task.TokensIn || u.CostUSD != task.CostUSD || u.ToolCalls != 1 {
+		t.Errorf("the result says %+v; metered was %+v", u, task)
+	}
+}
+
+// shuffled is a log whose appends of steering return in another order than they
+// were stored: the last first.
+type shuffled struct {
+	dispatch.Log
+	mu   sync.Mutex
+	held []chan struct{}
+	want int
+}
+
+func (l *shuffled) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	es, err := l.Log.Append(ctx, drafts...)
+	if drafts[0].Type != "run.steered" {
+		return es, err
+	}
+	l.mu.Lock()
+	me := make(chan struct{})
+	l.held = append(l.held, me)
+	if len(l.held) == l.want { // all are stored: the last comes first
+		close(me)
+	}
+	l.mu.Unlock()
+	<-me
+	l.mu.Lock()
+	for i, ch := range l.held {
+		if ch == me && i > 0 {
+			defer close(l.held[i-1])
+		}
+	}
+	l.mu.Unlock()
+	return es, err
+}
+
+// TestStoriesGrowInTheLogsOrder: what a Director is told of ten things that its
+// user said at the same time is in the log's order, whatever order the appends
+// return in.
+func TestStoriesGrowInTheLogsOrder(t *testing.T) {
+	const n = 10
+	h := newHouse(t)
+	l := &shuffled{want: n}
+	h.sleep()
+	h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
+	h.wake()
+	reached, hold := make(chan struct{}), make(chan struct{})
+	h.model.gate = func(role contract.Role, n int) {
+		if n == 0 {
+			close(reached)
+			<-hold
+		}
+	}
+	heard := ""
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		if n == 0 {
+			return parts(use("p", "revise_plan", m{"objective": "o", "plan": []m{{"text": "one"}}}))
+		}
+		for _, msg := range req.Messages {
+			for _, p := range msg.Parts {
+				heard += p.Text
+			}
+		}
+		return parts(use("r", "report", m{"status": "done", "summary": "It is done."}))
+	}
+	run := h.submit("go")
+	<-reached
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if _, err := h.d.Steer(t.Context(), "u", run, fmt.Sprintf("<said %d>", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	close(hold)
+	h.report(run)
+	at := -1
+	for _, p := range h.events("run.steered") {
+		text := p.(*contract.RunSteered).Text
+		i := strings.Index(heard, text)
+		if i <= at {
+			t.Errorf("%s stands at %d, what was said before it at %d:\n%s", text, i, at, heard)
+		}
+		at = i
+	}
+}
