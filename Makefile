@@ -73,10 +73,12 @@ attack:
 	go vet -tags defenceswitches ./internal/... ./test/attack
 	set -o pipefail; go test -tags defenceswitches -count=1 -timeout 30m -run '^TestMatrix$$' -v ./test/attack | grep -v '^ *\(=== \|--- PASS\)'
 
+# How long to kill at random, and which tests of deaths to run.
 CHAOS ?= 10m
+CHAOS_RUN ?= .
 
 chaos: build
-	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -v ./test/chaos
+	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -run '$(CHAOS_RUN)' -v ./test/chaos
 
 lint: lint-go lint-desktop
 
