@@ -2,7 +2,10 @@ package keeper
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // Ignoring. .gitignore files are honoured as git does, with two differences
@@ -13,6 +16,17 @@ import (
 
 // maxIgnoreFile bounds a .gitignore that is read, in bytes.
 const maxIgnoreFile = 256 << 10
+
+// What one .gitignore may ask for. A real one has a few hundred short patterns;
+// beyond these the whole file counts as absent, and that is said: a part of it
+// could mean the opposite.
+const (
+	maxIgnoreRules   = 2000
+	maxIgnorePattern = 1024        // bytes
+	ignoreWorkBase   = 20_000_000  // steps for the file
+	ignoreWorkEach   = 5_000       // and for each path it is asked of
+	ignoreWorkScan   = 400_000_000 // steps of all files below the root's together
+)
 
 type ignoreRule struct {
 	pattern string
@@ -25,6 +39,66 @@ type ignoreRule struct {
 type ignoreSet struct {
 	dir   string
 	rules []ignoreRule
+	work  *ignoreWork
+}
+
+// ignoreWork is what a set has left to spend; over says that it spent all, and
+// its rules count as absent.
+type ignoreWork struct {
+	left  int64
+	over  bool
+	total *int64 // of the scan; nil for the root's, which others can't use up
+}
+
+// ignoreFiles collects the .gitignore files of one scan, and what is wrong with
+// them.
+type ignoreFiles struct {
+	sets  []ignoreSet
+	total int64
+	bad   []Skip
+}
+
+// add reads a directory's .gitignore; false means it has no say.
+func (f *ignoreFiles) add(dir string, content []byte, keepAll bool) (ignoreSet, bool) {
+	set, why := parseIgnore(dir, content, keepAll)
+	if why != "" {
+		f.bad = append(f.bad, Skip{Path(joinPath(dir, ".gitignore")), "is not followed: " + why})
+		return set, false
+	}
+	if len(set.rules) == 0 {
+		return set, false
+	}
+	if f.total == 0 {
+		f.total = ignoreWorkScan
+	}
+	set.work = &ignoreWork{left: ignoreWorkBase}
+	if set.dir != "" {
+		set.work.total = &f.total
+	}
+	f.sets = append(f.sets, set)
+	return set, true
+}
+
+// skips lists the files that were not followed, or not to the end.
+func (f *ignoreFiles) skips() []Skip {
+	out := f.bad
+	for _, s := range f.sets {
+		if s.work.over {
+			out = append(out, Skip{Path(joinPath(s.dir, ".gitignore")), "is not followed: its patterns take too long"})
+		}
+	}
+	return out
+}
+
+// spend takes steps from what is left.
+func (w *ignoreWork) spend(steps int64) {
+	w.left -= steps
+	if w.total != nil {
+		*w.total -= steps
+	}
+	if (w.left < 0 || w.total != nil && *w.total < 0) && !defence.Off(defence.KeeperIgnoreBudget) {
+		w.over = true
+	}
 }
 
 // scaffold reports whether a directory is one in which a catch-all rule is not
@@ -38,12 +112,17 @@ func scaffold(dir string) bool {
 	return ok && !strings.Contains(rest, "/")
 }
 
-// parseIgnore reads a .gitignore. keepAll drops catch-all rules.
-func parseIgnore(dir string, content []byte, keepAll bool) ignoreSet {
+// parseIgnore reads a .gitignore. keepAll drops catch-all rules. A file that is
+// beyond the bounds has no rules, and the reason is returned.
+func parseIgnore(dir string, content []byte, keepAll bool) (ignoreSet, string) {
 	if dir == "." {
 		dir = ""
 	}
 	set := ignoreSet{dir: dir}
+	bounded := !defence.Off(defence.KeeperIgnoreBudget)
+	if bounded && len(content) > maxIgnoreFile {
+		return set, fmt.Sprintf("it has more than %d bytes", maxIgnoreFile)
+	}
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	for raw := range bytes.SplitSeq(content, []byte{'\n'}) {
 		line := strings.TrimSuffix(string(raw), "\r")
@@ -68,9 +147,15 @@ func parseIgnore(dir string, content []byte, keepAll bool) ignoreSet {
 		if keepAll && !r.negate && strings.Trim(r.pattern, "*?./[]!^-") == "" {
 			continue
 		}
+		if bounded && len(r.pattern) > maxIgnorePattern {
+			return ignoreSet{dir: dir}, fmt.Sprintf("a pattern has more than %d bytes", maxIgnorePattern)
+		}
+		if bounded && len(set.rules) == maxIgnoreRules {
+			return ignoreSet{dir: dir}, fmt.Sprintf("it has more than %d patterns", maxIgnoreRules)
+		}
 		set.rules = append(set.rules, r)
 	}
-	return set
+	return set, ""
 }
 
 // trimTrailingSpace removes trailing spaces that are not quoted by a backslash.
@@ -88,102 +173,129 @@ func trimTrailingSpace(s string) string {
 // ignored reports what the sets, outermost first, say of a path whose parents
 // are not ignored.
 func ignored(sets []ignoreSet, p string, isDir bool) bool {
-	name := p[strings.LastIndexByte(p, '/')+1:]
 	for i := len(sets) - 1; i >= 0; i-- {
 		s := sets[i]
-		rel := p
-		if s.dir != "" {
-			rel = p[len(s.dir)+1:]
+		if s.work.over {
+			continue
 		}
-		for j := len(s.rules) - 1; j >= 0; j-- {
-			r := s.rules[j]
-			if r.dirOnly && !isDir {
-				continue
-			}
-			pattern, subject := r.pattern, rel
-			if r.base {
-				subject = name
-			} else if n := strings.IndexAny(pattern, `*?[\`); n > 0 {
-				// Git compares the literal beginning first, so that a ** right
-				// behind it counts as one at the start.
-				if !strings.HasPrefix(subject, pattern[:n]) {
-					continue
-				}
-				pattern, subject = pattern[n:], subject[n:]
-			}
-			if wildmatch(pattern, subject) {
-				return !r.negate
-			}
+		s.work.left += ignoreWorkEach
+		if said, ignore := s.says(p, isDir); said && !s.work.over {
+			return ignore
 		}
 	}
 	return false
 }
 
-// wildBudget bounds the steps of one match, so that a pattern made of stars
-// can't spin; a match that runs out counts as none.
-const wildBudget = 20_000
-
-// wildmatch matches as git does for paths: `*` and `?` don't match a slash,
-// `**/`, `/**` and `/**/` match directories.
-func wildmatch(pattern, text string) bool {
-	budget := wildBudget
-	return wild(pattern, text, true, &budget)
-}
-
-// wild is wildmatch at a position; atStart says that pattern begins, or follows a slash.
-func wild(p, t string, atStart bool, budget *int) bool {
-	for p != "" {
-		if *budget--; *budget < 0 {
-			return false
-		}
-		switch c := p[0]; c {
-		case '*':
-			stars := len(p) - len(strings.TrimLeft(p, "*"))
-			rest := p[stars:]
-			deep := stars > 1 && atStart && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, `\/`))
-			if deep && rest == "" {
-				return true
-			}
-			if deep && wild(strings.TrimPrefix(strings.TrimPrefix(rest, `\`), "/"), t, true, budget) {
-				return true
-			}
-			for i := 0; ; i++ {
-				if wild(rest, t[i:], false, budget) {
-					return true
-				}
-				if i == len(t) || (!deep && t[i] == '/') || *budget < 0 {
-					return false
-				}
-			}
-		case '?':
-			if t == "" || t[0] == '/' {
-				return false
-			}
-			p, t = p[1:], t[1:]
-		case '[':
-			n, ok := wildClass(p, t)
-			if n == 0 || !ok {
-				return false
-			}
-			p, t = p[n:], t[1:]
-		default:
-			if c == '\\' {
-				if len(p) == 1 {
-					return false
-				}
-				p = p[1:]
-				c = p[0]
-			}
-			if t == "" || t[0] != c {
-				return false
-			}
-			p, t = p[1:], t[1:]
-			atStart = c == '/'
+// says reports whether one of the set's rules matches a path, and what it says.
+func (s *ignoreSet) says(p string, isDir bool) (said, ignore bool) {
+	name := p[strings.LastIndexByte(p, '/')+1:]
+	rel := p
+	if s.dir != "" {
+		rel = p[len(s.dir)+1:]
+	}
+	for j := len(s.rules) - 1; j >= 0 && !s.work.over; j-- {
+		r := s.rules[j]
+		steps := int64(1)
+		if r.dirOnly && !isDir {
+			s.work.spend(steps)
 			continue
 		}
-		atStart = false
+		pattern, subject := r.pattern, rel
+		if r.base {
+			subject = name
+		} else if n := strings.IndexAny(pattern, `*?[\`); n > 0 {
+			// Git compares the literal beginning first, so that a ** right
+			// behind it counts as one at the start.
+			if !strings.HasPrefix(subject, pattern[:n]) {
+				s.work.spend(steps)
+				continue
+			}
+			pattern, subject = pattern[n:], subject[n:]
+		}
+		match := wildmatch(pattern, subject, &steps)
+		s.work.spend(steps)
+		if match {
+			return true, !r.negate
+		}
 	}
-	return t == ""
+	return false, false
+}
+
+// wildmatch matches as git does for paths: `*` and `?` don't match a slash,
+// `**/`, `/**` and `/**/` match directories. steps counts the work, which is at
+// most in proportion to both lengths: behind a later star, what an earlier one
+// took makes no difference, so there are only two places to go back to, the last
+// `*` and the last `**/`.
+func wildmatch(p, t string, steps *int64) bool {
+	pi, ti := 0, 0
+	starP, starT := -1, 0 // behind the last `*`, and where it ends so far
+	deepP, deepT := -1, 0 // behind the last `**/`, likewise
+	for {
+		*steps++
+		ok := false
+		switch {
+		case pi == len(p):
+			if ti == len(t) {
+				return true
+			}
+		case p[pi] == '*':
+			stars := len(p) - pi - len(strings.TrimLeft(p[pi:], "*"))
+			rest := p[pi+stars:]
+			deep := stars > 1 && (pi == 0 || p[pi-1] == '/')
+			switch {
+			case deep && rest == "":
+				return true
+			case deep && strings.HasPrefix(rest, "/"):
+				pi += stars + 1
+				deepP, deepT, starP = pi, ti, -1
+			case deep && strings.HasPrefix(rest, `\/`):
+				pi += stars + 2
+				deepP, deepT, starP = pi, ti, -1
+			default:
+				pi += stars
+				starP, starT = pi, ti
+			}
+			continue
+		case p[pi] == '?':
+			if ok = ti < len(t) && t[ti] != '/'; ok {
+				pi, ti = pi+1, ti+1
+			}
+		case p[pi] == '[':
+			n, in := wildClass(p[pi:], t[ti:])
+			*steps += int64(n)
+			if ok = n > 0 && in; ok {
+				pi, ti = pi+n, ti+1
+			}
+		default:
+			c, n := p[pi], 1
+			if c == '\\' {
+				if pi+1 == len(p) {
+					return false
+				}
+				c, n = p[pi+1], 2
+			}
+			if ok = ti < len(t) && t[ti] == c; ok {
+				pi, ti = pi+n, ti+1
+			}
+		}
+		if ok {
+			continue
+		}
+		if starP >= 0 && starT < len(t) && t[starT] != '/' {
+			starT++
+			pi, ti = starP, starT
+			continue
+		}
+		next := -1
+		if deepP >= 0 {
+			next = strings.IndexByte(t[deepT:], '/')
+		}
+		if next < 0 {
+			return false
+		}
+		deepT += next + 1
+		pi, ti, starP = deepP, deepT, -1
+	}
 }
 
 // wildClass matches a bracket expression against the first byte of t and

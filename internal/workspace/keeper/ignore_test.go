@@ -122,3 +122,35 @@ echo new > workspace/edit; rm workspace/gone; rm -r workspace/dir; mkdir workspa
 	want := map[string]string{".": "dir", "edit": "exec new\n", "dir": "dir", "dir/c": "file c\n", "empty": "dir", "up": "link ../.."}
 	samePicture(t, picture(t, c.path("workspace")), want)
 }
+
+// TestAHostileIgnoreFileIsNotFollowed: one .gitignore made every command take
+// minutes. What asks for too much counts as absent, whole, and that is said.
+func TestAHostileIgnoreFileIsNotFollowed(t *testing.T) {
+	stars := strings.Repeat("*a", 100) + "b\n"
+	for name, content := range map[string]string{
+		"many patterns":   "victim\n" + strings.Repeat("x\n", 2001),
+		"a long pattern":  "victim\n" + strings.Repeat("x", 1025) + "\n",
+		"a large file":    "victim\n" + strings.Repeat("#"+strings.Repeat("x", 99)+"\n", 3000),
+		"slow patterns":   "victim\n" + strings.Repeat(stars, 1200),
+		"deep patterns":   "victim\n" + strings.Repeat(strings.Repeat("**/*a*", 60)+"b\n", 600),
+		"all of the kind": "victim\n" + strings.Repeat(strings.Repeat("**/*a?", 40)+"[!a-z]\n", 1000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := open(t)
+			c.write("workspace/p/.gitignore", content)
+			c.write("workspace/p/victim", "somebody's work\n")
+			c.write(".gitignore", "ignored\n")
+			c.write("workspace/ignored", "still ignored\n")
+			for i := range 300 {
+				c.write(fmt.Sprintf("workspace/p/%s/%s%d", strings.Repeat("a", 120), strings.Repeat("a", 120), i), "")
+			}
+			r := c.checkpoint("first")
+			if len(r.Left) != 1 || r.Left[0].Path != "workspace/p/.gitignore" || !strings.HasPrefix(r.Left[0].Reason, "is not followed") {
+				t.Errorf("left: %+v", r.Left)
+			}
+			if got := stockGit(t, c.opts.Root, "ls-tree", "-r", "--name-only", "HEAD", "--", "workspace/p/victim", "workspace/ignored"); got != "workspace/p/victim\n" {
+				t.Errorf("captured: %q", got)
+			}
+		})
+	}
+}

@@ -84,6 +84,7 @@ func (e *Engine) upperTree(ctx context.Context, req TreeRequest) (TreeReply, err
 	if err := w.walk(root, ".", nil, false, false); err != nil {
 		return TreeReply{}, err
 	}
+	w.cap.skipped = append(w.cap.skipped, w.ignores.skips()...)
 	if err := w.store(); err != nil {
 		return TreeReply{}, err
 	}
@@ -119,6 +120,7 @@ type upperWalker struct {
 	cap      *capture
 	cands    []candidate
 	repos    repoPaths
+	ignores  ignoreFiles
 	dirs     []string // directories of the upper, which exist in the task's tree
 }
 
@@ -171,7 +173,7 @@ func (w *upperWalker) walk(fd int, dir string, sets []ignoreSet, inIgnored, inGi
 		if err != nil {
 			return err
 		}
-		if set := parseIgnore(dir, content, nested || scaffold(dir)); len(set.rules) > 0 {
+		if set, ok := w.ignores.add(dir, content, nested || scaffold(dir)); ok {
 			sets = append(sets[:len(sets):len(sets)], set)
 		}
 	}
@@ -198,7 +200,7 @@ func (w *upperWalker) ignoreFile(fd int, dir string) ([]byte, error) {
 	}
 	content, err := w.e.blob(w.ctx, en.ID, maxIgnoreFile)
 	if fault.Is(err, fault.Exhausted) {
-		return nil, nil
+		return make([]byte, maxIgnoreFile+1), nil // which is said to be too much
 	}
 	return content, err
 }

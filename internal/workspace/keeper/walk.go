@@ -36,6 +36,7 @@ type walker struct {
 	ignoreFile func(dirfd int, dir string) ([]byte, error)
 	later      []laterDir
 	repos      repoPaths
+	ignores    ignoreFiles
 	scan
 }
 
@@ -89,7 +90,7 @@ func readIgnoreAt(dirfd int, _ string) ([]byte, error) {
 	if err != nil || !st.Mode().IsRegular() {
 		return nil, errors.Join(err, errGone)
 	}
-	buf := make([]byte, min(st.Size(), maxIgnoreFile))
+	buf := make([]byte, min(st.Size(), maxIgnoreFile+1))
 	n, err := f.ReadAt(buf, 0)
 	if n == 0 && err != nil {
 		return nil, err
@@ -108,6 +109,7 @@ func (w *walker) run(rootfd int) error {
 			return err
 		}
 	}
+	w.skipped = append(w.skipped, w.ignores.skips()...)
 	return nil
 }
 
@@ -162,7 +164,7 @@ func (w *walker) walk(dirfd int, name, dir string, sets []ignoreSet, inIgnored, 
 			}
 			if content, err := w.ignoreFile(fd, dir); err == nil {
 				keepAll := scaffold(dir) || (len(w.nested) > 0 && w.nested[len(w.nested)-1] == dir)
-				if set := parseIgnore(dir, content, keepAll); len(set.rules) > 0 {
+				if set, ok := w.ignores.add(dir, content, keepAll); ok {
 					sets = append(sets[:len(sets):len(sets)], set)
 				}
 			}
