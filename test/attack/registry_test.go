@@ -40,7 +40,7 @@ var cannot = map[string]string{
 
 // rows is the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, verifyRows, hostRows, grantRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, verifyRows, hostRows, grantRows, keeperRows)
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strconv"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,11 @@ func (e *Engine) finishPlan(ctx context.Context, id string) (Applied, error) {
 		if err := ctx.Err(); err != nil {
 			return Applied{}, err
 		}
-		if err := a.step(ctx, n, s); err != nil {
+		err := a.step(ctx, n, s)
+		if isDenied(err) && !defence.Off(defence.KeeperDeniedPaths) {
+			err = a.denied(n, s)
+		}
+		if err != nil {
 			return Applied{}, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
 		}
 		e.crash("apply.step")
@@ -95,7 +100,7 @@ func (e *Engine) stage(ctx context.Context, p plan) error {
 	if done, err := exists(e.planDir(p.ID, "staged")); err != nil || done {
 		return err
 	}
-	if err := os.RemoveAll(e.planDir(p.ID, "aside")); err != nil {
+	if err := removeTree(e.planDir(p.ID, "aside")); err != nil {
 		return err
 	}
 	if err := os.Mkdir(e.planDir(p.ID, "aside"), 0o755); err != nil {
@@ -161,7 +166,7 @@ func (e *Engine) syncParents(p plan) error {
 		return unix.Syncfs(e.rootFD)
 	}
 	for d := range dirs {
-		if err := syncDirAt(e.rootFD, d); err != nil && !isGone(err) {
+		if err := syncDirAt(e.rootFD, d); err != nil && !isGone(err) && !isDenied(err) {
 			return err
 		}
 	}
@@ -243,6 +248,18 @@ func (a *applier) step(ctx context.Context, n int, s step) error {
 		return a.remove(ctx, n, s)
 	}
 	return a.place(ctx, n, s)
+}
+
+// denied is a step that permissions keep from being done: the path stays as it
+// is, which is told. What was moved aside by then is kept.
+func (a *applier) denied(n int, s step) error {
+	a.conflict(s.Path, "its permissions, or those of its folder, keep it from being changed")
+	aside := a.e.aside(a.p.ID, n)
+	there, err := exists(aside)
+	if err != nil || !there {
+		return err
+	}
+	return a.e.discard(aside, s.Path, s.To)
 }
 
 // removeDir removes an empty directory and its parents that became empty.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,19 +49,30 @@ func openDir(dirfd int, rel string) (int, error) {
 // makeDirs makes rel and its parents beneath dirfd and opens it. A part that is
 // not a directory is an error.
 func makeDirs(dirfd int, rel string) (int, error) {
-	fd, err := openDir(dirfd, rel)
-	if err == nil || !errors.Is(err, unix.ENOENT) {
+	at := rel // the deepest part that is there
+	fd, err := openDir(dirfd, at)
+	for errors.Is(err, unix.ENOENT) && at != "." {
+		at = parentDir(at)
+		fd, err = openDir(dirfd, at)
+	}
+	if err != nil || at == rel {
 		return fd, err
 	}
-	parent, err := makeDirs(dirfd, parentDir(rel))
-	if err != nil {
-		return -1, err
+	missing := rel
+	if at != "." {
+		missing = rel[len(at)+1:]
 	}
-	defer unix.Close(parent)
-	if err := unix.Mkdirat(parent, path.Base(rel), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return -1, &os.PathError{Op: "mkdir", Path: rel, Err: err}
+	for name := range strings.SplitSeq(missing, "/") {
+		if err := unix.Mkdirat(fd, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return -1, errors.Join(&os.PathError{Op: "mkdir", Path: rel, Err: err}, unix.Close(fd))
+		}
+		next, err := openDir(fd, name)
+		if err := errors.Join(err, unix.Close(fd)); err != nil {
+			return -1, err
+		}
+		fd = next
 	}
-	return openDir(parent, path.Base(rel))
+	return fd, nil
 }
 
 // fileStat is what tells one state of a file from another.
@@ -152,6 +163,11 @@ func syncDir(dir string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+// isDenied reports that permissions keep even the owner out.
+func isDenied(err error) bool {
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS)
 }
 
 // isGone reports that a path, or a directory on the way to it, is not there

@@ -177,7 +177,7 @@ func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
 		if _, ok := cap.tracked[p]; ok {
 			continue
 		}
-		if len(sc.kept) > 0 && within(p, sc.kept) {
+		if len(sc.kept) > 0 && sc.keeps(p) {
 			cap.tracked[p] = prev
 			continue
 		}
@@ -303,7 +303,7 @@ func (cap *capture) unreadable(c candidate, err error) bool {
 	switch {
 	case fault.Is(err, fault.Exhausted):
 		reason = "grew too large while it was read"
-	case !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM):
+	case !isDenied(err):
 		return false
 	}
 	cap.skipped = append(cap.skipped, Skip{Path(c.path), reason})
@@ -362,6 +362,12 @@ func openContentAt(rootfd int, p string, max int64) (io.ReadCloser, fileStat, er
 		return linkReader{strings.NewReader(string(target))}, st, err
 	}
 	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if rootfd == unix.AT_FDCWD && isDenied(err) && st.isRegular() {
+		// Moved aside with a mode that keeps its owner out: it is ours to open.
+		if err = unix.Fchmodat(dir, name, st.Mode&0o7777|0o400, 0); err == nil {
+			fd, err = openBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+		}
+	}
 	if err != nil {
 		return nil, fileStat{}, err
 	}

@@ -99,7 +99,9 @@ type Engine struct {
 	tracked map[string]tracked
 	known   map[string]bool // trees that exist
 	damaged *damagedHead    // the newest commit can't be read
-	batch   *[]pendingObject
+
+	slowIgnores map[slowIgnore]bool
+	batch       *[]pendingObject
 
 	snapMu sync.Mutex // one snapshot at a time
 
@@ -135,7 +137,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 		return nil, fault.Wrap(op, err)
 	}
 	opts.Root = root
-	e := &Engine{opts: opts, gitDir: filepath.Join(root, ".git"), rootFD: -1, known: map[string]bool{}}
+	e := &Engine{opts: opts, gitDir: filepath.Join(root, ".git"), rootFD: -1, known: map[string]bool{}, slowIgnores: map[slowIgnore]bool{}}
 	e.reads = newReader(e)
 	defer func() {
 		if err != nil {
@@ -275,7 +277,7 @@ func (e *Engine) removeStale() error {
 			return err
 		}
 		for _, p := range found {
-			if err := os.RemoveAll(p); err != nil {
+			if err := removeTree(p); err != nil {
 				return err
 			}
 		}

@@ -49,6 +49,8 @@ func fileError(op string, err error) error {
 		return fault.New(op, fault.Conflict, "Choose another name, or remove what is there.", err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return fault.New(op, fault.DiskFull, "Free some space on the disk that holds the data directory.", err)
+	case isDenied(err):
+		return fault.New(op, fault.Denied, "Its folder, or the file itself, is closed by its permissions; `chmod -R u+rwX` opens it.", err)
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
 		return fault.New(op, fault.Denied, "Name the file itself, not a link to it.", err)
 	}
@@ -233,6 +235,9 @@ func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string
 	w := Written{Op: t.ID, At: t.At}
 	took, was, err := e.swap(t, dir, name, true)
 	if err != nil {
+		if now, other, cerr := entryAt(unix.AT_FDCWD, e.trash(t.ID, "content")); cerr == nil && !other && now == t.New {
+			err = errors.Join(err, removeTree(e.trash(t.ID))) // nothing was exchanged
+		}
 		return w, err
 	}
 	if !took || req.If == "none" && was.exists() || req.If != "" && req.If != "none" && was.ID != req.If {
@@ -316,7 +321,7 @@ func (e *Engine) Move(ctx context.Context, from, to string) error {
 		return fileError(op, err)
 	}
 	defer unix.Close(b)
-	if err := renameAt(a, path.Base(from), b, path.Base(to), unix.RENAME_NOREPLACE); err != nil {
+	if err := moveTo(a, path.Base(from), b, path.Base(to)); err != nil {
 		return fileError(op, err)
 	}
 	return fileError(op, errors.Join(unix.Fsync(b), unix.Fsync(a)))

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
@@ -39,6 +40,7 @@ type ignoreRule struct {
 type ignoreSet struct {
 	dir   string
 	rules []ignoreRule
+	slow  slowIgnore
 	work  *ignoreWork
 }
 
@@ -56,11 +58,28 @@ type ignoreFiles struct {
 	sets  []ignoreSet
 	total int64
 	bad   []Skip
+	slow  map[slowIgnore]bool // files that took too long before
+	none  bool                // only the root's has a say
 }
+
+// slowIgnore is a .gitignore that spent its budget, by directory and content.
+type slowIgnore struct {
+	dir string
+	sum [sha256.Size]byte
+}
+
+// maxSlowIgnores bounds how many are remembered.
+const maxSlowIgnores = 10_000
+
+const tooSlow = "its patterns take too long"
 
 // add reads a directory's .gitignore; false means it has no say.
 func (f *ignoreFiles) add(dir string, content []byte, keepAll bool) (ignoreSet, bool) {
 	set, why := parseIgnore(dir, content, keepAll)
+	set.slow = slowIgnore{set.dir, sha256.Sum256(content)}
+	if f.slow[set.slow] || f.none && set.dir != "" {
+		why = tooSlow
+	}
 	if why != "" {
 		f.bad = append(f.bad, Skip{Path(joinPath(dir, ".gitignore")), "is not followed: " + why})
 		return set, false
@@ -79,15 +98,19 @@ func (f *ignoreFiles) add(dir string, content []byte, keepAll bool) (ignoreSet, 
 	return set, true
 }
 
-// skips lists the files that were not followed, or not to the end.
-func (f *ignoreFiles) skips() []Skip {
-	out := f.bad
+// over notes the files that spent their budget. When there are any, what was
+// said by them until then counts for nothing, and the scan begins again.
+func (f *ignoreFiles) over(slow map[slowIgnore]bool) bool {
+	any := false
 	for _, s := range f.sets {
 		if s.work.over {
-			out = append(out, Skip{Path(joinPath(s.dir, ".gitignore")), "is not followed: its patterns take too long"})
+			if len(slow) >= maxSlowIgnores {
+				clear(slow)
+			}
+			slow[s.slow], any = true, true
 		}
 	}
-	return out
+	return any
 }
 
 // spend takes steps from what is left.

@@ -74,7 +74,7 @@ func (e *Engine) Import(ctx context.Context, req ImportRequest, stream io.Reader
 		err = e.placeImport(ctx, tmp, string(req.Path))
 	}
 	if err != nil {
-		return Imported{}, fileError(op, errors.Join(err, os.RemoveAll(tmp)))
+		return Imported{}, fileError(op, errors.Join(err, removeTree(tmp)))
 	}
 	return im, nil
 }

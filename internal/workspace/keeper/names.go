@@ -47,6 +47,10 @@ func (p Path) Shown() string { return strings.ToValidUTF8(string(p), "\uFFFD") }
 
 const maxPath = 4096
 
+// maxTreePath bounds a path in a tree, in bytes: with what stands in front of it
+// in a snapshot it is still one that the kernel takes. Nothing is deeper either.
+const maxTreePath = 3500
+
 // validPath checks a path that came from outside; root says whether "." is
 // allowed. What is under the root's .git belongs to the engine.
 func validPath(p string, root bool) error {
@@ -55,8 +59,8 @@ func validPath(p string, root bool) error {
 		return nil
 	case p == "" || p == ".":
 		return errors.New("is empty")
-	case len(p) > maxPath:
-		return fmt.Errorf("is %d bytes long; at most %d are allowed", len(p), maxPath)
+	case len(p) > maxTreePath:
+		return fmt.Errorf("is %d bytes long; at most %d are allowed", len(p), maxTreePath)
 	case strings.IndexByte(p, 0) >= 0:
 		return errors.New("contains a NUL byte")
 	case path.IsAbs(p):

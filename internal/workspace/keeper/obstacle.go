@@ -15,6 +15,7 @@ const (
 	inTheWay     = "a file that no checkpoint holds is in its place"
 	inTheWayDir  = "a folder with files that no checkpoint holds is in its place"
 	inTheWayPath = "a file that no checkpoint holds is in the place of its folder"
+	inTheWayMode = "its permissions, or those of its folder, keep it from being changed"
 )
 
 // obstacles foresees, for a dry run, which paths of want would stay as they are.
@@ -52,10 +53,16 @@ func (e *Engine) obstacle(live Tree, p string) (string, error) {
 	if isGone(err) {
 		return "", nil
 	}
+	if isDenied(err) {
+		return inTheWayMode, nil
+	}
 	if err != nil {
 		return "", err
 	}
 	defer unix.Close(dir)
+	if err := unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, 0); isDenied(err) {
+		return inTheWayMode, nil
+	}
 	st, err := lstatAt(dir, path.Base(p))
 	switch {
 	case isGone(err):
@@ -68,7 +75,7 @@ func (e *Engine) obstacle(live Tree, p string) (string, error) {
 		}
 		return inTheWay, nil
 	}
-	foreign, err := holdsForeign(dir, path.Base(p), p, live)
+	foreign, err := e.holdsForeign(p, live)
 	if foreign {
 		return inTheWayDir, err
 	}
@@ -76,30 +83,33 @@ func (e *Engine) obstacle(live Tree, p string) (string, error) {
 }
 
 // holdsForeign reports whether a folder holds a file that the live tree does not.
-func holdsForeign(dirfd int, name, p string, live Tree) (bool, error) {
-	fd, err := openDir(dirfd, name)
-	if err != nil {
-		if isGone(err) {
-			return false, nil
+func (e *Engine) holdsForeign(folder string, live Tree) (bool, error) {
+	queue := []string{folder}
+	for len(queue) > 0 {
+		p := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		if len(p) > maxTreePath {
+			return true, nil
 		}
-		return true, nil // what can't be looked into stays as well
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	entries, err := f.ReadDir(-1)
-	if err != nil {
-		return false, err
-	}
-	for _, en := range entries {
-		q := p + "/" + en.Name()
-		if !en.IsDir() {
-			if !live[q].exists() {
+		fd, err := openDir(e.rootFD, p)
+		if err != nil {
+			if isGone(err) {
+				continue
+			}
+			return true, nil //nolint:nilerr // what can't be looked into stays as well
+		}
+		f := os.NewFile(uintptr(fd), p)
+		entries, err := f.ReadDir(-1)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return false, err
+		}
+		for _, en := range entries {
+			q := p + "/" + en.Name()
+			if en.IsDir() {
+				queue = append(queue, q)
+			} else if !live[q].exists() {
 				return true, nil
 			}
-			continue
-		}
-		if foreign, err := holdsForeign(fd, en.Name(), q, live); foreign || err != nil {
-			return foreign, err
 		}
 	}
 	return false, nil

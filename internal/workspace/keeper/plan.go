@@ -96,7 +96,7 @@ func exists(name string) (bool, error) {
 // savePlan makes a plan durable; an earlier one of the same id that did not
 // start is replaced.
 func (e *Engine) savePlan(p plan) error {
-	if err := os.RemoveAll(e.planDir(p.ID)); err != nil {
+	if err := removeTree(e.planDir(p.ID)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(e.planDir(p.ID, "aside"), 0o755); err != nil {

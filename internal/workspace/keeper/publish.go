@@ -299,7 +299,7 @@ func (e *Engine) Abandon(ctx context.Context, id string) error {
 	if err := e.deleteRef(ctx, publishRef(id)); err != nil {
 		return fault.Wrap(op, err)
 	}
-	return fault.Wrap(op, os.RemoveAll(e.planDir(id)))
+	return fault.Wrap(op, removeTree(e.planDir(id)))
 }
 
 // Unlogged returns every finished plan that the host has not said it logged,
@@ -380,7 +380,7 @@ func (e *Engine) forgetOld(ctx context.Context, id string) error {
 	if err != nil || e.opts.Now().Unix()-st.ModTime().Unix() < keepResults {
 		return err
 	}
-	return errors.Join(e.deleteRef(ctx, publishRef(id)), e.deleteRef(ctx, taskRef(id)), os.RemoveAll(e.planDir(id)))
+	return errors.Join(e.deleteRef(ctx, publishRef(id)), e.deleteRef(ctx, taskRef(id)), removeTree(e.planDir(id)))
 }
 
 // keepResults is for how long a finished plan's result is remembered, so that
@@ -390,7 +390,7 @@ const keepResults = 24 * 3600
 func (e *Engine) lookAtPlan(ctx context.Context, id string, r result) error {
 	if len(r.Seen) == 0 {
 		if r.Told && e.opts.Now().Unix()-r.Since > keepResults {
-			return errors.Join(e.deleteRef(ctx, publishRef(id)), os.RemoveAll(e.planDir(id)))
+			return errors.Join(e.deleteRef(ctx, publishRef(id)), removeTree(e.planDir(id)))
 		}
 		return nil
 	}
@@ -440,32 +440,38 @@ func (e *Engine) lateWrite(ctx context.Context, name string, p Path, seen Entry,
 	if err != nil {
 		return none, err
 	}
+	err = e.bringBack(ctx, name, p, seen, late)
+	if isGone(err) || isDenied(err) {
+		err = nil // there is no way back into the tree, but it is kept
+	}
+	return late, err
+}
+
+// bringBack merges a late version into the live file, or appends what it has more.
+func (e *Engine) bringBack(ctx context.Context, name string, p Path, seen, late Entry) error {
 	dir, err := openDir(e.rootFD, parentDir(string(p)))
 	if err != nil {
-		if isGone(err) {
-			return late, nil // it is kept
-		}
-		return none, err
+		return err
 	}
 	defer unix.Close(dir)
 	base := baseName(string(p))
 	cur, err := e.storeEntryAt(ctx, dir, base)
 	if err != nil || !cur.exists() {
-		return late, err
+		return err
 	}
 	merged, ok, err := e.mergeEntries(ctx, seen, cur, late)
 	if err != nil || ok && merged == cur {
-		return late, err
+		return err
 	}
 	if ok {
 		if err := e.keepEntry(ctx, name, p, cur); err != nil {
-			return late, err
+			return err
 		}
 		if done, err := e.exchangeMerged(ctx, p, dir, cur, merged); err != nil || done {
-			return late, err
+			return err
 		}
 	}
-	return late, e.appendLate(ctx, seen, late, dir, base)
+	return e.appendLate(ctx, seen, late, dir, base)
 }
 
 // noWriter reports whether nobody has a file open for writing. Where the file

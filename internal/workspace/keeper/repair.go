@@ -320,7 +320,7 @@ func (e *Engine) endLostPlans() error {
 				return err
 			}
 		}
-		if err := os.RemoveAll(e.planDir(id)); err != nil {
+		if err := removeTree(e.planDir(id)); err != nil {
 			return err
 		}
 	}

@@ -99,7 +99,7 @@ func (e *Engine) snapshotHolds(id string, want Tree, boot string) (bool, error) 
 
 func (e *Engine) buildSnapshot(ctx context.Context, id string, want Tree, boot string) error {
 	final, tmp := filepath.Join(e.opts.Snapshots, id), filepath.Join(e.opts.Snapshots, ".tmp-"+id)
-	if err := errors.Join(os.RemoveAll(tmp), removeIfThere(e.snapshotMark(id)), os.RemoveAll(final)); err != nil {
+	if err := errors.Join(removeTree(tmp), removeIfThere(e.snapshotMark(id)), removeTree(final)); err != nil {
 		return err
 	}
 	like, likeTree, err := e.newestSnapshot(ctx, boot)
@@ -251,7 +251,7 @@ func (e *Engine) ReleaseSnapshots(keep []string) error {
 		if !isHex(commit) || len(commit) != 40 || (slices.Contains(keep, commit) && !strings.HasPrefix(name, ".tmp-")) {
 			continue
 		}
-		if err := errors.Join(removeIfThere(e.snapshotMark(commit)), os.RemoveAll(filepath.Join(e.opts.Snapshots, name))); err != nil {
+		if err := errors.Join(removeIfThere(e.snapshotMark(commit)), removeTree(filepath.Join(e.opts.Snapshots, name))); err != nil {
 			return fault.Wrap(op, fmt.Errorf("remove snapshot %s: %w", commit, err))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -71,7 +72,7 @@ func (e *Engine) makeEntry(file string, m trashMeta) (trashMeta, error) {
 	}
 	if file != "" {
 		if err := os.Rename(file, e.trash(m.ID, "content")); err != nil {
-			return m, errors.Join(err, os.RemoveAll(e.trash(m.ID)))
+			return m, errors.Join(err, removeTree(e.trash(m.ID)))
 		}
 	}
 	raw, err := json.Marshal(m)
@@ -80,7 +81,7 @@ func (e *Engine) makeEntry(file string, m trashMeta) (trashMeta, error) {
 	}
 	if err != nil {
 		// Nothing was exchanged yet: content, if there is any, is the new file.
-		return m, errors.Join(err, os.RemoveAll(e.trash(m.ID)))
+		return m, errors.Join(err, removeTree(e.trash(m.ID)))
 	}
 	return m, nil
 }
@@ -167,7 +168,7 @@ func (e *Engine) dropEntry(m trashMeta, want Entry) error {
 	if !quiet || other || now.exists() && now != want {
 		return e.told(m.ID)
 	}
-	return os.RemoveAll(e.trash(m.ID))
+	return removeTree(e.trash(m.ID))
 }
 
 // discard removes a file of the engine's own whose content is want, which is
@@ -195,8 +196,8 @@ func (e *Engine) toTrash(dirfd int, name string, m trashMeta) (Trashed, error) {
 	if err != nil {
 		return Trashed{}, err
 	}
-	if err := renameAt(dirfd, name, unix.AT_FDCWD, e.trash(m.ID, "content"), unix.RENAME_NOREPLACE); err != nil {
-		return Trashed{}, errors.Join(err, os.RemoveAll(e.trash(m.ID)))
+	if err := moveTo(dirfd, name, unix.AT_FDCWD, e.trash(m.ID, "content")); err != nil {
+		return Trashed{}, errors.Join(err, removeTree(e.trash(m.ID)))
 	}
 	e.crash("trash.moved")
 	return m.Trashed, errors.Join(syncDir(e.trash(m.ID)), e.emptyTrash())
@@ -257,11 +258,46 @@ func (e *Engine) emptyTrash() error {
 		if en.Name() >= oldest {
 			return nil // sorted by time
 		}
-		if err := os.RemoveAll(e.trash(en.Name())); err != nil {
-			return err
+		if err := removeTree(e.trash(en.Name())); err != nil {
+			// It stays in nobody's way, and is tried again.
+			e.opts.Logger.Warn("an old entry of the trash was not removed", "entry", en.Name(), "error", err)
 		}
 	}
 	return nil
+}
+
+// removeTree removes whatever is at name, an absolute path of the engine's own:
+// also what is deep, or closed by its modes.
+func removeTree(name string) error {
+	d, err := hostfs.Open(filepath.Dir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.RemoveAll(context.Background(), filepath.Base(name)), d.Close())
+}
+
+// moveTo renames a file or folder to a name where nothing is. To move a folder
+// to another one its owner must be able to write to it, so one that is closed is
+// opened for that moment.
+func moveTo(fromDir int, from string, toDir int, to string) error {
+	err := renameAt(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
+	if !isDenied(err) {
+		return err
+	}
+	st, serr := lstatAt(fromDir, from)
+	if serr != nil || !st.isDir() || st.Mode&0o200 != 0 {
+		return err
+	}
+	if unix.Fchmodat(fromDir, from, st.Mode&0o7777|0o700, 0) != nil {
+		return err
+	}
+	if rerr := renameAt(fromDir, from, toDir, to, unix.RENAME_NOREPLACE); rerr != nil {
+		return errors.Join(rerr, unix.Fchmodat(fromDir, from, st.Mode&0o7777, 0))
+	}
+	return unix.Fchmodat(toDir, to, st.Mode&0o7777, 0)
 }
 
 func (e *Engine) entry(id string) (trashMeta, error) {
@@ -294,7 +330,7 @@ func (e *Engine) Untrash(ctx context.Context, id string) (Trashed, error) {
 		return Trashed{}, fileError(op, err)
 	}
 	defer unix.Close(dir)
-	if err := renameAt(unix.AT_FDCWD, e.trash(id, "content"), dir, path.Base(string(m.Path)), unix.RENAME_NOREPLACE); err != nil {
+	if err := moveTo(unix.AT_FDCWD, e.trash(id, "content"), dir, path.Base(string(m.Path))); err != nil {
 		return Trashed{}, fileError(op, err)
 	}
 	if err := unix.Fsync(dir); err != nil {
@@ -303,7 +339,7 @@ func (e *Engine) Untrash(ctx context.Context, id string) (Trashed, error) {
 	if m.New.exists() {
 		return m.Trashed, nil // the entry still names what took its place
 	}
-	return m.Trashed, fault.Wrap(op, os.RemoveAll(e.trash(id)))
+	return m.Trashed, fault.Wrap(op, removeTree(e.trash(id)))
 }
 
 // told notes that nobody need be told of an entry any more. It is not synced:
@@ -409,7 +445,7 @@ func (e *Engine) recoverTrash() error {
 		if happened {
 			return nil
 		}
-		return os.RemoveAll(e.trash(m.ID))
+		return removeTree(e.trash(m.ID))
 	})
 	if err != nil {
 		return err

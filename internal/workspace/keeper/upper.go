@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"golang.org/x/sys/unix"
 )
@@ -74,17 +75,18 @@ func (e *Engine) upperTree(ctx context.Context, req TreeRequest) (TreeReply, err
 		return TreeReply{}, err
 	}
 	defer unix.Close(root)
-	w := &upperWalker{
-		e: e, ctx: ctx, root: root, base: baseTree, baseDirs: directories(baseTree), limit: e.opts.Limits.WalkEntries,
-		tree: make(Tree, len(baseTree)), cap: &capture{tracked: make(map[string]tracked, len(baseTree))},
+	var w *upperWalker
+	for try := 0; ; try++ {
+		w = e.newUpperWalker(ctx, root, baseTree)
+		w.ignores = ignoreFiles{slow: e.slowIgnores, none: try == 2}
+		if err := w.run(); err != nil {
+			return TreeReply{}, err
+		}
+		if !w.ignores.over(e.slowIgnores) || try == 2 {
+			break
+		}
 	}
-	for p, en := range baseTree {
-		w.tree[p], w.cap.tracked[p] = en, tracked{Entry: en}
-	}
-	if err := w.walk(root, ".", nil, false, false); err != nil {
-		return TreeReply{}, err
-	}
-	w.cap.skipped = append(w.cap.skipped, w.ignores.skips()...)
+	w.cap.skipped = append(w.cap.skipped, w.ignores.bad[:min(len(w.ignores.bad), maxListed)]...)
 	if err := w.store(); err != nil {
 		return TreeReply{}, err
 	}
@@ -121,7 +123,19 @@ type upperWalker struct {
 	cands    []candidate
 	repos    repoPaths
 	ignores  ignoreFiles
+	queue    []walkDir
 	dirs     []string // directories of the upper, which exist in the task's tree
+}
+
+func (e *Engine) newUpperWalker(ctx context.Context, root int, baseTree Tree) *upperWalker {
+	w := &upperWalker{
+		e: e, ctx: ctx, root: root, base: baseTree, baseDirs: directories(baseTree), limit: e.opts.Limits.WalkEntries,
+		tree: make(Tree, len(baseTree)), cap: &capture{tracked: make(map[string]tracked, len(baseTree))},
+	}
+	for p, en := range baseTree {
+		w.tree[p], w.cap.tracked[p] = en, tracked{Entry: en}
+	}
+	return w
 }
 
 // erase removes what the base has at p and under it.
@@ -139,17 +153,43 @@ func (w *upperWalker) erase(p string, below bool) {
 	}
 }
 
-func (w *upperWalker) walk(fd int, dir string, sets []ignoreSet, inIgnored, inGit bool) error {
+func (w *upperWalker) run() error {
+	w.queue = []walkDir{{dir: "."}}
+	for len(w.queue) > 0 {
+		d := w.queue[len(w.queue)-1]
+		w.queue = w.queue[:len(w.queue)-1]
+		if err := w.walk(d.dir, d.sets, d.inIgnored, d.inGit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *upperWalker) leave(p, reason string) {
+	if len(w.cap.skipped) < maxListed {
+		w.cap.skipped = append(w.cap.skipped, Skip{Path(p), reason})
+	}
+}
+
+func (w *upperWalker) walk(dir string, sets []ignoreSet, inIgnored, inGit bool) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	dup, err := openDir(fd, ".")
+	fd, err := openDir(w.root, dir)
 	if err != nil {
+		if isDenied(err) {
+			w.leave(dir, "can't be read")
+			return nil
+		}
+		if isGone(err) {
+			return nil
+		}
 		return err
 	}
-	f := os.NewFile(uintptr(dup), dir)
+	f := os.NewFile(uintptr(fd), dir)
+	defer f.Close()
 	entries, err := f.ReadDir(-1)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return err
 	}
 	if w.limit -= len(entries); w.limit < 0 {
@@ -178,7 +218,12 @@ func (w *upperWalker) walk(fd int, dir string, sets []ignoreSet, inIgnored, inGi
 		}
 	}
 	for _, en := range entries {
-		if err := w.entry(fd, dir, en.Name(), sets, inIgnored, inGit); err != nil {
+		err := w.entry(fd, dir, en.Name(), sets, inIgnored, inGit)
+		if isDenied(err) {
+			w.leave(dir, "can't be looked into")
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -207,12 +252,12 @@ func (w *upperWalker) ignoreFile(fd int, dir string) ([]byte, error) {
 
 func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnored, inGit bool) error {
 	p := joinPath(dir, name)
-	leave := func(reason string) { w.cap.skipped = append(w.cap.skipped, Skip{Path(p), reason}) }
+	leave := func(reason string) { w.leave(p, reason) }
 	if p == ".git" {
 		leave("only the keeper writes .git")
 		return nil
 	}
-	if len(p) > maxPath {
+	if len(p) > maxTreePath && !defence.Off(defence.KeeperDepth) {
 		p = p[:200] + "…"
 		leave("the path is too long")
 		return nil
@@ -237,18 +282,6 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 		if ignoredHere && !w.baseDirs[p] && !w.repos.dirs[p] {
 			return nil
 		}
-		sub, err := openDir(fd, name)
-		if err != nil {
-			if errors.Is(err, unix.EACCES) {
-				leave("can't be read")
-				return nil
-			}
-			if isGone(err) {
-				return nil
-			}
-			return err
-		}
-		defer unix.Close(sub)
 		if hasXattr(fd, name, "overlay.opaque") {
 			w.erase(p, true)
 		}
@@ -256,7 +289,8 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 			delete(w.tree, p)
 		}
 		w.dirs = append(w.dirs, p)
-		return w.walk(sub, p, sets, ignoredHere, gitHere)
+		w.queue = append(w.queue, walkDir{p, sets, ignoredHere, gitHere})
+		return nil
 	case ignoredHere && !inBase && !w.repos.paths[p]:
 		return nil
 	case !st.isRegular() && !st.isSymlink():

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"golang.org/x/sys/unix"
 )
@@ -23,8 +24,19 @@ type scan struct {
 	found   map[string]fileStat // files, links and empty directories
 	ignored []string            // directories left out because they are ignored
 	skipped []Skip
-	kept    []string // directories that could not be read: what they held stays captured
-	nested  []string // directories with a .git of their own
+	kept    map[string]bool // directories that could not be read: what they held stays captured
+	more    int             // left out beyond skipped
+	nested  []string        // directories with a .git of their own
+}
+
+// keeps reports whether a path is in a directory that could not be read.
+func (s *scan) keeps(p string) bool {
+	for ; p != "."; p = parentDir(p) {
+		if s.kept[p] {
+			return true
+		}
+	}
+	return s.kept["."]
 }
 
 type walker struct {
@@ -34,6 +46,7 @@ type walker struct {
 	knownDir func(p string) bool // holds something captured before
 	// ignoreFile returns the .gitignore of a directory that has one.
 	ignoreFile func(dirfd int, dir string) ([]byte, error)
+	queue      []walkDir
 	later      []laterDir
 	repos      repoPaths
 	ignores    ignoreFiles
@@ -50,22 +63,32 @@ func (e *Engine) scanTree(ctx context.Context) (*scan, error) {
 		return nil, err
 	}
 	var dirs map[string]bool
+	for try := 0; ; try++ {
+		sc, again, err := e.scanOnce(ctx, &dirs, try == 2)
+		if err != nil || !again || try == 2 {
+			return sc, fault.Wrap("keeper.scan", err)
+		}
+	}
+}
+
+// scanOnce walks the live tree, and says whether an ignore file had a say for a
+// while and then lost it.
+func (e *Engine) scanOnce(ctx context.Context, held *map[string]bool, last bool) (*scan, bool, error) {
 	w := &walker{
-		ctx: ctx, limit: e.opts.Limits.WalkEntries,
+		ignores: ignoreFiles{slow: e.slowIgnores, none: last},
+		ctx:     ctx, limit: e.opts.Limits.WalkEntries,
 		known: func(p string) bool { _, ok := e.tracked[p]; return ok },
 		knownDir: func(p string) bool {
-			if dirs == nil {
-				dirs = directories(e.tracked)
+			if *held == nil {
+				*held = directories(e.tracked)
 			}
-			return dirs[p]
+			return (*held)[p]
 		},
 		ignoreFile: readIgnoreAt,
 		scan:       scan{found: make(map[string]fileStat, len(e.tracked))},
 	}
-	if err := w.run(e.rootFD); err != nil {
-		return nil, fault.Wrap("keeper.scan", err)
-	}
-	return &w.scan, nil
+	err := w.run(e.rootFD)
+	return &w.scan, w.ignores.over(e.slowIgnores), err
 }
 
 // directories returns every directory that holds one of the paths.
@@ -98,38 +121,66 @@ func readIgnoreAt(dirfd int, _ string) ([]byte, error) {
 	return buf[:n], nil
 }
 
+// walkDir is a directory whose turn will come. Each is opened from the root, so
+// that a deep tree takes no more descriptors, and no deeper stack, than a flat one.
+type walkDir struct {
+	dir              string
+	sets             []ignoreSet
+	inIgnored, inGit bool
+}
+
 func (w *walker) run(rootfd int) error {
-	if err := w.walk(rootfd, ".", ".", nil, false, false); err != nil {
-		return err
-	}
-	for len(w.later) > 0 {
-		l := w.later[0]
-		w.later = w.later[1:]
-		if err := w.walk(rootfd, l.dir, l.dir, nil, false, true); err != nil {
+	w.queue = []walkDir{{dir: "."}}
+	for len(w.queue) > 0 || len(w.later) > 0 {
+		if len(w.queue) == 0 {
+			w.queue, w.later = append(w.queue, walkDir{dir: w.later[0].dir, inGit: true}), w.later[1:]
+		}
+		d := w.queue[len(w.queue)-1]
+		w.queue = w.queue[:len(w.queue)-1]
+		if err := w.walk(rootfd, d.dir, d.sets, d.inIgnored, d.inGit); err != nil {
 			return err
 		}
 	}
-	w.skipped = append(w.skipped, w.ignores.skips()...)
+	w.skipped = append(w.skipped, w.ignores.bad[:min(len(w.ignores.bad), maxListed)]...)
+	if w.more > 0 {
+		w.skipped = append(w.skipped, Skip{".", fmt.Sprintf("holds %d more that were left out", w.more)})
+	}
 	return nil
 }
 
+// maxListed bounds what is listed of one walk: a tree can hold millions of
+// things that are left out.
+const maxListed = 10_000
+
 func (w *walker) skip(p, reason string) {
+	if len(w.skipped) >= maxListed {
+		w.more++
+		return
+	}
 	w.skipped = append(w.skipped, Skip{Path(p), reason})
 }
 
-// walk looks at the directory dir, reached as name from dirfd.
-func (w *walker) walk(dirfd int, name, dir string, sets []ignoreSet, inIgnored, inGit bool) error {
+// keep leaves a directory that permissions close as it was captured.
+func (w *walker) keep(dir, reason string) {
+	if w.kept == nil {
+		w.kept = map[string]bool{}
+	}
+	w.kept[dir] = true
+	w.skip(dir, reason)
+}
+
+// walk looks at one directory.
+func (w *walker) walk(rootfd int, dir string, sets []ignoreSet, inIgnored, inGit bool) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	fd, err := openDir(dirfd, name)
+	fd, err := openDir(rootfd, dir)
 	if err != nil {
 		switch {
 		case isGone(err):
 			return nil
-		case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
-			w.kept = append(w.kept, dir)
-			w.skip(dir, "can't be read")
+		case isDenied(err):
+			w.keep(dir, "can't be read")
 			return nil
 		}
 		return err
@@ -171,7 +222,12 @@ func (w *walker) walk(dirfd int, name, dir string, sets []ignoreSet, inIgnored, 
 		}
 	}
 	for _, en := range entries {
-		if err := w.entry(fd, dir, en, sets, inIgnored, inGit); err != nil {
+		err := w.entry(fd, dir, en, sets, inIgnored, inGit)
+		if isDenied(err) { // its names can be read, and nothing more
+			w.keep(dir, "can't be looked into")
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -196,8 +252,8 @@ func (w *walker) entry(fd int, dir string, en os.DirEntry, sets []ignoreSet, inI
 		}
 		isDir = st.isDir() // where the file system does not tell types
 	}
-	if len(p) > maxPath {
-		w.skip(p[:200]+"…", fmt.Sprintf("the path is longer than %d bytes", maxPath))
+	if len(p) > maxTreePath && !defence.Off(defence.KeeperDepth) {
+		w.skip(p[:200]+"…", fmt.Sprintf("the path is longer than %d bytes", maxTreePath))
 		return nil
 	}
 	gitHere := inGit || (name == ".git" && dir != ".")
@@ -209,11 +265,14 @@ func (w *walker) entry(fd int, dir string, en os.DirEntry, sets []ignoreSet, inI
 		}
 		if ignoredHere && !w.knownDir(p) && !w.repos.dirs[p] {
 			if !w.holdsGit(fd, name) || strings.Contains(p, "node_modules") {
-				w.ignored = append(w.ignored, p)
+				if len(w.ignored) < maxListed {
+					w.ignored = append(w.ignored, p)
+				}
 				return nil
 			}
 		}
-		return w.walk(fd, name, p, sets, ignoredHere, gitHere)
+		w.queue = append(w.queue, walkDir{p, sets, ignoredHere, gitHere})
+		return nil
 	}
 	if ignoredHere {
 		if !w.known(p) && !w.repos.paths[p] {
