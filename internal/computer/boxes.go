@@ -96,6 +96,11 @@ func (t taskBoxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Bo
 		if !ok {
 			return nil, fault.New("computer.boxes", fault.Invalid, "", errors.New("a verify box needs an overlay"))
 		}
+		if r.Go {
+			if err := c.warm(ctx); err != nil && ctx.Err() == nil {
+				c.logger.Warn("Go's own library could not be built ahead; its checks take longer", "error", err)
+			}
+		}
 		mounts, release, err := c.verifyMounts(ctx, o, r.Commit)
 		if err != nil {
 			return nil, err

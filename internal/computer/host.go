@@ -53,6 +53,7 @@ type Host struct {
 	policy  *egress.Sources
 	modules *modules
 	reserve *reserve
+	warmth  warmth
 
 	watch sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
 
@@ -72,7 +73,7 @@ type Host struct {
 // NewHost prepares the parts that all computers share. Open wakes them.
 func NewHost(opts Options) (*Host, error) {
 	const op = "computer.NewHost"
-	h := &Host{Options: opts, places: map[contract.CID]*place{},
+	h := &Host{Options: opts, warmth: warmth{dir: opts.Dir.Path("cache")}, places: map[contract.CID]*place{},
 		modules: &modules{dir: opts.Dir.Path("cache", "node_modules"), source: opts.Source}}
 	var err error
 	if h.gateway, err = gateway.New(gateway.Options{

@@ -67,9 +67,6 @@ const homeInside = "/home/choir"
 // homeMount is where a box's HOME is: on disk, under its disk limit, and gone
 // with the box. Builds and their caches need more than fits into memory.
 func (c *Computer) homeMount() (sandbox.Mount, error) {
-	empty := c.host.Dir.Path("cache", "home")
-	if err := os.MkdirAll(empty, 0o755); err != nil {
-		return sandbox.Mount{}, err
-	}
-	return sandbox.Mount{Target: homeInside, Mode: sandbox.Overlay, Lower: []string{empty}}, nil
+	lower, err := c.host.warmth.home()
+	return sandbox.Mount{Target: homeInside, Mode: sandbox.Overlay, Lower: []string{lower}}, err
 }

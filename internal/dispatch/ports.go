@@ -37,6 +37,8 @@ type BoxRequest struct {
 	// Commit is what a verify box checks: the overlay's task tree or a merge of
 	// it. The box gets that tree with a throwaway upper.
 	Commit string
+	// Go says that a check with Go's own tools is to run in it.
+	Go bool
 	// Handler serves what the box asks of the host, CONNECT included; nil
 	// refuses everything. Network says that CONNECT is served, so the box needs
 	// its loopback proxy.

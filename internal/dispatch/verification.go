@@ -69,7 +69,7 @@ type bench struct {
 
 // Look implements verify.Bench.
 func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
-	err = b.a.inVerifyBox(ctx, b.m.Commit, func(box Box) error {
+	err = b.a.inVerifyBox(ctx, BoxRequest{Commit: b.m.Commit}, func(box Box) error {
 		if base, err = b.a.facts(ctx, box, map[string]any{"paths": paths, "base": true}); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.F
 
 // Restored implements verify.Bench.
 func (b *bench) Restored(ctx context.Context, paths, restore []string) (facts verify.Facts, err error) {
-	err = b.a.inVerifyBox(ctx, b.m.Commit, func(box Box) error {
+	err = b.a.inVerifyBox(ctx, BoxRequest{Commit: b.m.Commit}, func(box Box) error {
 		facts, err = b.a.facts(ctx, box, map[string]any{"paths": paths, "restore": restore})
 		return err
 	})
@@ -125,7 +125,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	}
 	args, err := json.Marshal(in)
 	if err == nil {
-		err = a.inVerifyBox(ctx, commit, func(b Box) error {
+		err = a.inVerifyBox(ctx, BoxRequest{Commit: commit, Go: c.Runner == verify.GoTest}, func(b Box) error {
 			res, err := a.inBox(ctx, b, name, args)
 			switch {
 			case err != nil:
@@ -154,8 +154,9 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	return got
 }
 
-func (a *attempt) inVerifyBox(ctx context.Context, commit string, f func(Box) error) error {
-	box, err := a.r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("v"), Kind: contract.BoxVerify, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay, Commit: commit})
+func (a *attempt) inVerifyBox(ctx context.Context, r BoxRequest, f func(Box) error) error {
+	r.ID, r.Kind, r.Run, r.Task, r.Overlay = boxID("v"), contract.BoxVerify, a.ref.Run, a.ref.Task, a.overlay
+	box, err := a.r.d.o.Boxes.Open(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -150,6 +150,9 @@ func TestGoIsVerified(t *testing.T) {
 	if v := r.Tasks[0].Result.Verification; r.Verified != contract.VerificationPass || v.Tests != 2 || v.Checks[0].Runner != "go test" {
 		t.Errorf("%s: %+v", r.Summary, v)
 	}
+	if warm, err := filepath.Glob(filepath.Join(in.Data, "cache", "home-go*", ".cache", "go-build", "README")); err != nil || len(warm) != 1 {
+		t.Errorf("Go's own library is kept in %v, %v", warm, err)
+	}
 	if got := in.Must(t, "exec", "--", "sh", "-c", "echo $PYTHONDONTWRITEBYTECODE; df -Pk ~ | awk 'NR==2 {print ($4 > 200000)}'; command -v go"); !strings.HasPrefix(got, "1\n1\n/") {
 		t.Errorf("a terminal has %q", got)
 	}

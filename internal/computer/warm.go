@@ -1,0 +1,151 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
+)
+
+// warmth keeps a HOME in which Go has built its own library once: a box whose
+// build cache is empty takes a quarter of a minute for that, and every check
+// has a box. Nothing of a workspace is ever built or run in it, so no tree can
+// leave anything there for the checks of another.
+type warmth struct {
+	dir string // DATA/cache
+	mu  sync.Mutex
+	not bool // it was tried and does not work; the next start tries again
+}
+
+// warmBuild is a module that needs what tests commonly need.
+const warmBuild = `set -e
+mkdir -p /tmp/warm && cd /tmp/warm
+printf 'module warm\n\ngo 1.21\n' > go.mod
+cat > warm_test.go <<'END'
+package warm
+
+import (
+	_ "bufio"
+	_ "bytes"
+	_ "context"
+	_ "encoding/json"
+	_ "errors"
+	_ "fmt"
+	_ "io"
+	_ "math"
+	_ "os"
+	_ "path/filepath"
+	_ "regexp"
+	_ "slices"
+	_ "sort"
+	_ "strconv"
+	_ "strings"
+	_ "sync"
+	"testing"
+	_ "time"
+)
+
+func TestWarm(*testing.T) {}
+END
+go test ./...
+`
+
+// home is the newest warm HOME, or an empty one.
+func (w *warmth) home() (string, error) {
+	if final, err := w.final(); err == nil {
+		if info, err := os.Lstat(final); err == nil && info.IsDir() {
+			return final, nil
+		}
+	}
+	empty := filepath.Join(w.dir, "home")
+	return empty, os.MkdirAll(empty, 0o755)
+}
+
+// final is where the HOME for this machine's Go is or will be.
+func (w *warmth) final() (string, error) {
+	for _, root := range []string{"/usr/local/go", "/usr/lib/go"} {
+		b, err := os.ReadFile(filepath.Join(root, "VERSION"))
+		if err != nil {
+			continue
+		}
+		version, _, _ := strings.Cut(string(b), "\n")
+		if version = strings.TrimSpace(version); version != "" && filepath.Base(version) == version && len(version) < 40 {
+			return filepath.Join(w.dir, "home-"+version), nil
+		}
+	}
+	return "", fs.ErrNotExist
+}
+
+// warm builds that HOME when it is not there. Without it checks only take longer.
+func (c *Computer) warm(ctx context.Context) (err error) {
+	w := &c.host.warmth
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	final, err := w.final()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is no Go, or not where its version is known
+	}
+	if _, err := os.Lstat(final); err == nil || w.not {
+		return nil
+	}
+	caller := ctx
+	defer func() { w.not = err != nil && caller.Err() == nil }()
+	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.host.Path, "/go/bin") {
+		return nil
+	}
+	if err := w.sweep(ctx); err != nil { // what a death left of an earlier try
+		return err
+	}
+	tmp, err := os.MkdirTemp(w.dir, warming+"*")
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	limits := c.limits()
+	limits.DiskPaths = []string{tmp}
+	b, err := c.box(ctx, sandbox.BoxSpec{ID: "warm-" + contract.NewID()[:8], Kind: contract.BoxScratch, Limits: limits,
+		Mounts: []sandbox.Mount{{Source: tmp, Target: homeInside, Mode: sandbox.ReadWrite}}})
+	if err != nil {
+		return err
+	}
+	_, said, exit, err := client(b).Output(ctx, 4096, "sh", "-c", warmBuild)
+	if err := errors.Join(err, b.Kill()); err != nil {
+		return err
+	}
+	if exit.Code != 0 {
+		return fault.New("computer.warm", fault.Unavailable, "", errors.New("go test: "+clip(string(said), 500)))
+	}
+	return os.Rename(tmp, final)
+}
+
+// warming is what a HOME is called until it is whole.
+const warming = ".warm-"
+
+func (w *warmth) sweep(ctx context.Context) error {
+	dir, err := hostfs.Open(w.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(".")
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), warming) {
+			err = errors.Join(err, dir.RemoveAll(ctx, e.Name()))
+		}
+	}
+	return err
+}
