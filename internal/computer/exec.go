@@ -142,7 +142,9 @@ func boxEnded(b sandbox.Box) bool {
 func (c *Computer) openTerminal(ctx context.Context, id string) (sandbox.Box, error) {
 	handler := c.host.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxTerminal},
 		contract.EgressSpec{Profile: contract.EgressDefault}, nil)
-	if err := c.ensureModulesDir(ctx); err != nil {
+	// What is in the way there, such as a link, is the user's to see and remove:
+	// the terminal then goes without the dependencies.
+	if err := c.ensureModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
 		return nil, err
 	}
 	mounts := []sandbox.Mount{
