@@ -258,6 +258,7 @@ func init() {
 	register[ComputerCreated](TypeInfo{Type: "computer.created", Doc: "A computer was made; the first event of a log.", Roles: system, Projected: true})
 	register[ComputerRenamed](TypeInfo{Type: "computer.renamed", Doc: "The computer got another name.", Roles: user, Browser: true, Projected: true})
 	register[ComputerWoken](TypeInfo{Type: "computer.woken", Doc: "A control plane took the log over under a new epoch.", Roles: system, Projected: true})
+	register[DamageFound](TypeInfo{Type: "damage.found", Doc: "Something stored is not what was stored; healed from another copy, or named.", Roles: system})
 	register[LogRecovered](TypeInfo{Type: "log.recovered", Doc: "The log was refilled, or what was missing given up; what is before it and what could not be had.", Roles: system})
 	register[PromptSubmitted](TypeInfo{Type: "prompt.submitted", Doc: "A person's intention; it causes a run.", Roles: user, Browser: true, Projected: true})
 	register[RunStarted](TypeInfo{Type: "run.started", Doc: "A run began.", Roles: system, Projected: true})

@@ -14,3 +14,14 @@ type LogRecovered struct {
 
 // Validate checks the data of the event.
 func (p LogRecovered) Validate() error { return check(p) }
+
+// DamageFound says what of a computer's data is damaged, and what it was made
+// again from, "" when nothing else holds it.
+type DamageFound struct {
+	Part   string `json:"part" v:"required,max=300"`
+	What   string `json:"what" v:"required,max=8192"`
+	Healed string `json:"healed,omitempty" v:"max=300"`
+}
+
+// Validate checks the data of the event.
+func (p DamageFound) Validate() error { return check(p) }

@@ -1,17 +1,25 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest/image"
+	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
 )
@@ -33,7 +41,9 @@ func versionCmd() *cobra.Command {
 func doctorCmd() *cobra.Command {
 	t := &talk{}
 	cmd := &cobra.Command{Use: "doctor", Short: "Say what this machine provides and what is missing", Args: exactly(0)}
+	var data string
 	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
+	cmd.Flags().StringVar(&data, "data", "", "data directory to look through; empty: the configured one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var findings []api.Finding
 		for _, tool := range []struct{ name, need, hint string }{
@@ -67,6 +77,11 @@ func doctorCmd() *cobra.Command {
 			findings = append(findings, api.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
 		}
 		findings = append(findings, isolated)
+		stored, err := examine(cmd.Context(), data)
+		if err != nil {
+			return err
+		}
+		findings = append(findings, stored...)
 		failed := false
 		if err := t.show(findings, func(w io.Writer) {
 			for _, f := range findings {
@@ -84,4 +99,47 @@ func doctorCmd() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// examine looks through a data directory that nobody has open, and writes
+// nothing to what it holds.
+func examine(ctx context.Context, data string) ([]api.Finding, error) {
+	flags := map[string]any{}
+	if data != "" {
+		flags["server.data"] = data
+	}
+	cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: flags})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Server.Data, "choir.lock")); err != nil {
+		return nil, nil // nothing has been stored there
+	}
+	dir, err := datadir.OpenDamaged(cfg.Server.Data)
+	if fault.Is(err, fault.InUse) {
+		return []api.Finding{{ID: "data", Status: "ok", Detail: "in use by choir up, which looks through it and says what it finds"}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() // only gives the lock back
+	report, err := recovery.Inspect(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []api.Finding
+	damaged := slices.Concat(report.Accounts, report.Shared)
+	for _, list := range report.Computers {
+		damaged = append(damaged, list...)
+	}
+	if dir.Unversioned() {
+		damaged = append(damaged, bus.Damage{File: "version", What: "it is gone or no number"})
+	}
+	for _, d := range damaged {
+		out = append(out, api.Finding{ID: "data", Status: "fail", Detail: d.String(), Hint: "Run choir recover."})
+	}
+	if len(damaged) == 0 {
+		out = append(out, api.Finding{ID: "data", Status: "ok", Detail: "the logs of " + cfg.Server.Data + " are whole"})
+	}
+	return out, nil
 }

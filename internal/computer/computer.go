@@ -49,6 +49,7 @@ type Computer struct {
 
 	health   health  // of the desktop's page
 	commands running // the user's own
+	scrub    scrub   // for damage
 }
 
 // wake opens a computer: it takes the log over, brings the state up to it,
@@ -131,6 +132,7 @@ func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Comp
 	c.own("theme", c.watchTheme)
 	c.own("mirroring documents", c.mirror.run)
 	c.own("maintenance", c.maintain)
+	c.own("scrub", c.keepScrubbing)
 	awake = true
 	return c, nil
 }
@@ -328,7 +330,7 @@ func (c *Computer) Info(ctx context.Context) (api.Computer, error) {
 	}
 	return api.Computer{
 		ID: c.cid, Name: row.Name, State: state, Created: when(row.Created), Driver: row.Driver, Isolation: row.Isolation,
-		Notes: append(row.Notes, c.troubles()...), Sequence: c.log.Last(),
+		Notes: slices.Concat(row.Notes, c.troubles(), c.wounds()), Sequence: c.log.Last(),
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package computer
 import (
 	"choir.dev/choiros/internal/fault"
 	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -101,5 +102,29 @@ func (h *Host) Doctor(ctx context.Context) ([]api.Finding, error) {
 		}
 		out = append(out, api.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
 	}
-	return out, nil
+	h.mu.Lock()
+	order := append([]contract.CID(nil), h.order...)
+	h.mu.Unlock()
+	for _, cid := range order {
+		c, err := h.get(cid)
+		if err != nil {
+			out = append(out, api.Finding{ID: "computer " + string(cid), Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)})
+			continue
+		}
+		for _, text := range c.wounds() {
+			out = append(out, api.Finding{ID: "computer " + string(cid), Status: "fail", Detail: text})
+		}
+	}
+	free, err := h.Dir.Free()
+	if err != nil {
+		return nil, err
+	}
+	space := api.Finding{ID: "space", Status: "ok", Detail: fmt.Sprintf("%d MB are free for the data directory", free>>20)}
+	if free < spaceLow {
+		space.Status, space.Hint = "warn", "Free some space on the disk that holds the data directory."
+	}
+	return append(out, space), nil
 }
+
+// spaceLow is how little free space is worth a warning.
+const spaceLow = 1 << 30

@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Evidence is what a state file says of the log that it was projected from. It
@@ -130,4 +131,25 @@ func openReadOnly(path string) (*sql.DB, error) {
 	}
 	db.SetMaxOpenConns(1)
 	return db, nil
+}
+
+// QuickCheck has SQLite look through the open file; "" when it holds together,
+// else what is wrong.
+func (s *Store) QuickCheck(ctx context.Context) (string, error) {
+	var text string
+	err := s.read.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&text)
+	switch {
+	case isCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+		return err.Error(), nil
+	case err != nil:
+		return "", fault.Wrap("state.QuickCheck", err)
+	case text == "ok":
+		return "", nil
+	}
+	return text, nil
+}
+
+// EventsAfter returns up to limit rows of the log as projected, in order.
+func (s *Store) EventsAfter(ctx context.Context, after uint64, limit int) ([]Event, error) {
+	return all(ctx, s, "state.EventsAfter", scanEvent, "SELECT "+eventColumns+" FROM events WHERE seq > ? ORDER BY seq LIMIT ?", int64(after), limit)
 }

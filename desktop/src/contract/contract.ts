@@ -268,6 +268,13 @@ export interface ComputerWoken {
   notes?: string[]
 }
 
+/** DamageFound says what of a computer's data is damaged, and what it was made again from, "" when nothing else holds it. */
+export interface DamageFound {
+  part: string
+  what: string
+  healed?: string
+}
+
 /** DesktopBroke says that the page is blank or throwing. */
 export interface DesktopBroke {
   reason: string
@@ -882,6 +889,8 @@ export interface EventData {
   'computer.renamed': ComputerRenamed
   /** A control plane took the log over under a new epoch. */
   'computer.woken': ComputerWoken
+  /** Something stored is not what was stored; healed from another copy, or named. */
+  'damage.found': DamageFound
   /** The desktop is blank or throwing. */
   'desktop.broke': DesktopBroke
   /** A build of the desktop is kept. */
@@ -986,6 +995,7 @@ export const EVENT_TYPES = [
   'computer.created',
   'computer.renamed',
   'computer.woken',
+  'damage.found',
   'desktop.broke',
   'desktop.built',
   'document.proposed',

@@ -1,0 +1,243 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// A scrub reads what nobody asks for, so that damage is found while another
+// copy can still heal it. One slice is small, and a pass goes through all.
+const (
+	scrubEvery  = 5 * time.Minute
+	scrubEvents = 2000 // of the log and the state, in one slice
+	scrubBlobs  = 200  // read whole, in one slice
+)
+
+// scrub is how far a pass has come and what it found.
+type scrub struct {
+	mu    sync.Mutex
+	found map[string]finding // by part
+
+	after uint64        // event up to which log and state were compared
+	link  contract.Link // of that event
+	ref   contract.BlobRef
+}
+
+// finding is damage that nothing healed.
+type finding struct {
+	what  string
+	since time.Time
+}
+
+// keepScrubbing runs slice after slice until the computer closes.
+func (c *Computer) keepScrubbing(ctx context.Context) error {
+	tick := time.NewTicker(scrubEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if c.runs.Busy() {
+			continue
+		}
+		if err := c.scrubSlice(ctx); err != nil && ctx.Err() == nil {
+			return err // the tree tells it, and starts again
+		}
+	}
+}
+
+// scrubSlice looks through a part of the log, the state, the blobs and the
+// history. What another copy holds is healed; the rest is named.
+func (c *Computer) scrubSlice(ctx context.Context) error {
+	if err := c.caughtUp(ctx); err != nil {
+		return err
+	}
+	return errors.Join(c.scrubState(ctx), c.scrubLog(ctx), c.scrubBlobs(ctx), c.scrubHistory(ctx))
+}
+
+// scrubState has SQLite look through the file; a damaged one is made anew.
+func (c *Computer) scrubState(ctx context.Context) error {
+	if c.scrub.after != 0 {
+		return nil // once a pass
+	}
+	text, err := c.state.QuickCheck(ctx)
+	if err != nil {
+		return err
+	}
+	if text == "" {
+		c.whole("state.sqlite")
+		return nil
+	}
+	return c.healState(ctx, text)
+}
+
+// healState replays the log over a state that is not what the log says.
+func (c *Computer) healState(ctx context.Context, why string) error {
+	_, err := c.state.Replace(ctx, c.log)
+	if err != nil && !fault.Is(err, fault.Invalid) {
+		return err
+	}
+	if err != nil {
+		return c.damaged(ctx, "state.sqlite", why+"; "+fault.HintOf(err), "")
+	}
+	return c.damaged(ctx, "state.sqlite", why, "replayed from the log")
+}
+
+// scrubLog reads a slice of the log, holds it against the chain, and the
+// state's rows against it.
+func (c *Computer) scrubLog(ctx context.Context) error {
+	s := &c.scrub
+	for n := 0; n < scrubEvents; {
+		events, err := c.log.Read(ctx, s.after, scrubEvents-n)
+		if fault.Is(err, fault.Damaged) {
+			return c.damaged(ctx, "nats", fault.Text(err), "")
+		}
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			s.after, s.link = 0, "" // the next pass
+			return nil
+		}
+		rows, err := c.state.EventsAfter(ctx, s.after, len(events))
+		if err != nil {
+			return err
+		}
+		for i, e := range events {
+			b, err := contract.Stored(e)
+			if err != nil {
+				return err
+			}
+			if e.Prev != "" && s.link != "" && e.Prev != s.link {
+				return c.damaged(ctx, "nats", fmt.Sprintf("event %d does not continue the chain", e.Sequence), "")
+			}
+			s.link = contract.LinkOf(b)
+			if i >= len(rows) {
+				break // not projected yet
+			}
+			row, err := contract.Stored(rows[i].Event)
+			if err != nil {
+				return err
+			}
+			if string(row) != string(b) {
+				if err := c.healState(ctx, fmt.Sprintf("its row of event %d is not what the log holds", e.Sequence)); err != nil {
+					return err
+				}
+			}
+		}
+		s.after = events[len(events)-1].Sequence
+		n += len(events)
+	}
+	return nil
+}
+
+// scrubBlobs reads some of the blobs that events name, whole.
+func (c *Computer) scrubBlobs(ctx context.Context) error {
+	refs, err := c.state.NamedBlobs(ctx)
+	if err != nil {
+		return err
+	}
+	order := slices.Sorted(maps.Keys(refs))
+	from, exact := slices.BinarySearch(order, c.scrub.ref)
+	if exact {
+		from++
+	}
+	order = order[from:min(len(order), from+scrubBlobs)]
+	if c.scrub.ref = ""; len(order) == scrubBlobs {
+		c.scrub.ref = order[len(order)-1]
+	}
+	for _, ref := range order {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		part := "blobs/" + string(c.cid) + "/" + ref.Hex()
+		err := c.readBlob(ctx, ref)
+		switch {
+		case err == nil:
+			c.whole(part)
+		case fault.Is(err, fault.NotFound):
+			err = c.damaged(ctx, part, fmt.Sprintf("it is gone, and event %d names it", refs[ref]), "")
+		case ctx.Err() == nil:
+			err = c.damaged(ctx, part, fmt.Sprintf("it can't be read, and event %d names it: %s", refs[ref], fault.Text(err)), "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Computer) readBlob(ctx context.Context, ref contract.BlobRef) error {
+	r, _, err := c.host.Blobs.Open(ctx, c.cid, ref)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, r) // compares the hash at its end
+	return errors.Join(err, r.Close())
+}
+
+// scrubHistory reads a slice of the history's objects.
+func (c *Computer) scrubHistory(ctx context.Context) error {
+	report, err := c.workspace.Scrub(ctx, workspace.ScrubBudget{})
+	if err != nil {
+		return err
+	}
+	for _, d := range report.Damaged {
+		if err := c.damaged(ctx, "workspace/.git object "+d.Object, d.Text(), d.Healed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// damaged records damage, once: in the log, in the program's log and, while
+// nothing has healed it, where the user looks.
+func (c *Computer) damaged(ctx context.Context, part, what, healed string) error {
+	c.scrub.mu.Lock()
+	if c.scrub.found == nil {
+		c.scrub.found = map[string]finding{}
+	}
+	_, known := c.scrub.found[part]
+	if healed != "" {
+		delete(c.scrub.found, part)
+	} else if !known {
+		c.scrub.found[part] = finding{what, time.Now()}
+	}
+	c.scrub.mu.Unlock()
+	if known && healed == "" {
+		return nil
+	}
+	c.logger.Error("damage was found", "part", part, "what", what, "healed", healed)
+	return c.note(ctx, "damage.found", contract.DamageFound{Part: oneLine(clip(part, 300)), What: oneLine(what), Healed: healed})
+}
+
+// whole forgets damage that is not there any more.
+func (c *Computer) whole(part string) {
+	c.scrub.mu.Lock()
+	defer c.scrub.mu.Unlock()
+	delete(c.scrub.found, part)
+}
+
+// wounds says what is damaged: which file, since when, what to do.
+func (c *Computer) wounds() []string {
+	c.scrub.mu.Lock()
+	defer c.scrub.mu.Unlock()
+	var out []string
+	for _, part := range slices.Sorted(maps.Keys(c.scrub.found)) {
+		f := c.scrub.found[part]
+		out = append(out, fmt.Sprintf("damaged since %s: %s: %s. Restore it from a backup; what does not need it goes on.", f.since.UTC().Format("2006-01-02 15:04"), part, f.what))
+	}
+	return out
+}

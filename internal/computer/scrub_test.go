@@ -1,0 +1,116 @@
+package computer
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+)
+
+func (d *desk) damageEvents() []contract.DamageFound {
+	d.t.Helper()
+	events, err := d.log.Read(d.t.Context(), 0, 500)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var out []contract.DamageFound
+	for _, e := range events {
+		if p, err := d.log.Payload(d.t.Context(), e); err == nil {
+			if f, ok := p.(*contract.DamageFound); ok {
+				out = append(out, *f)
+			}
+		}
+	}
+	return out
+}
+
+// A state whose row is not what the log holds is noticed and made anew; a blob
+// that an event names and that is gone is named, once, until it is there again.
+func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
+	b, _ := newBus(t)
+	dir := t.TempDir()
+	blobs, err := blob.OpenDisk(dir, blob.Quota{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(t, b, blobs)
+	t.Cleanup(func() { d.end() })
+	d.host = &Host{Options: Options{Blobs: blobs}}
+	d.create("a text\n")
+	d.settle()
+	d.revise(strings.Repeat("a long text that travels as a blob\n", 4000), director(""))
+	d.settle()
+	scrub := func() {
+		t.Helper()
+		if err := d.caughtUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.scrub.after, d.scrub.link, d.scrub.ref = 0, "", ""
+		for _, part := range []func() error{
+			func() error { return d.scrubState(t.Context()) }, func() error { return d.scrubLog(t.Context()) }, func() error { return d.scrubBlobs(t.Context()) },
+		} {
+			if err := part(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	scrub()
+	if got := d.damageEvents(); len(got) != 0 || len(d.wounds()) != 0 {
+		t.Fatalf("a whole computer: %+v, %q", got, d.wounds())
+	}
+	db, err := sql.Open("sqlite", d.state.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("UPDATE events SET data = replace(data, 'a text', 'b text') WHERE seq = (SELECT min(seq) FROM events WHERE data LIKE '%a text%')"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	scrub()
+	if got := d.damageEvents(); len(got) != 1 || got[0].Part != "state.sqlite" || got[0].Healed == "" {
+		t.Fatalf("a row that was changed: %+v", got)
+	}
+	scrub()
+	if got := d.damageEvents(); len(got) != 1 || len(d.wounds()) != 0 {
+		t.Fatalf("after it was healed: %+v, %q", got, d.wounds())
+	}
+	refs, err := d.state.NamedBlobs(t.Context())
+	if err != nil || len(refs) == 0 {
+		t.Fatalf("%d blobs (%v)", len(refs), err)
+	}
+	var lost string
+	for ref := range refs {
+		found, _ := filepath.Glob(filepath.Join(dir, string(d.cid), "??", ref.Hex()))
+		if len(found) == 1 {
+			lost = found[0]
+		}
+	}
+	content, err := os.ReadFile(lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(lost); err != nil {
+		t.Fatal(err)
+	}
+	scrub()
+	scrub()
+	if got := d.damageEvents(); len(got) != 2 || !strings.Contains(got[1].Part, filepath.Base(lost)) || got[1].Healed != "" {
+		t.Errorf("a blob that is gone: %+v", got)
+	}
+	if got := d.wounds(); len(got) != 1 || !strings.Contains(got[0], "damaged since") || !strings.Contains(got[0], "it is gone") {
+		t.Errorf("the user is told %q", got)
+	}
+	if err := os.WriteFile(lost, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	scrub()
+	if got := d.wounds(); len(got) != 0 {
+		t.Errorf("after it is back the user is told %q", got)
+	}
+}
