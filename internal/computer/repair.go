@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -64,7 +63,7 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 			return err
 		}
 	}
-	if has, err := c.mayHold(at); err != nil || !has {
+	if has, err := c.holds(at); err != nil || !has {
 		return errors.Join(err, damaged("the history in workspace/.git ends at %s, which is not in it", at))
 	}
 	// Only now, for a box leaves events: a crash may have kept the log from
@@ -87,21 +86,6 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 		newest = commits[0].Commit
 	}
 	return damaged("the history in workspace/.git ends at %s and does not hold %s, the newest checkpoint that the log knows", newest, known[0].ID)
-}
-
-// mayHold says whether the history may have a commit: as an object of its own,
-// or in a pack.
-func (c *Computer) mayHold(id string) (bool, error) {
-	root, err := os.OpenRoot(c.path("workspace"))
-	if err != nil {
-		return false, err
-	}
-	defer root.Close() // only read from
-	if _, err := root.Lstat(".git/objects/" + id[:2] + "/" + id[2:]); err == nil {
-		return true, nil
-	}
-	packs, err := fs.Glob(root.FS(), ".git/objects/pack/*.pack")
-	return len(packs) > 0, err
 }
 
 // branch reads where the history ends, without git. "" means that it has not

@@ -1,0 +1,59 @@
+package computer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"sort"
+)
+
+// holds says whether the history has an object: one of its own, or in a pack.
+// It is looked up without git, before a box may be opened.
+func (c *Computer) holds(id string) (bool, error) {
+	// Beneath the workspace, where boxes write.
+	root, err := os.OpenRoot(c.path("workspace"))
+	if err != nil {
+		return false, err
+	}
+	defer root.Close() // only read from
+	if _, err := root.Lstat(".git/objects/" + id[:2] + "/" + id[2:]); err == nil {
+		return true, nil
+	}
+	raw, err := hex.DecodeString(id)
+	if err != nil {
+		return false, err
+	}
+	indexes, err := fs.Glob(root.FS(), ".git/objects/pack/*.idx")
+	if err != nil {
+		return false, err
+	}
+	for _, name := range indexes {
+		b, err := root.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		if inIndex(b, raw) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// inIndex looks an id up in a pack's index of version 2: a header of 8 bytes,
+// 256 running totals, and then the ids in order.
+func inIndex(b, id []byte) bool {
+	const ids = 8 + 256*4
+	if len(b) < ids || !bytes.HasPrefix(b, []byte("\xfftOc\x00\x00\x00\x02")) {
+		return false
+	}
+	n := int(binary.BigEndian.Uint32(b[ids-4:]))
+	if n > (len(b)-ids)/len(id) {
+		return false
+	}
+	at := func(i int) []byte { return b[ids+i*len(id) : ids+(i+1)*len(id)] }
+	i := sort.Search(n, func(i int) bool { return bytes.Compare(at(i), id) >= 0 })
+	return i < n && bytes.Equal(at(i), id)
+}
