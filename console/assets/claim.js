@@ -22,5 +22,21 @@ $('claim').addEventListener('submit', async (e) => {
     $('fault').textContent = problem.words ?? String(problem)
     $('fault').hidden = false
     $('go').disabled = false
+    if (problem.status === 401 || problem.status === 403) await wayOn()
   }
 })
+
+/** A link that has been used: whoever used it here is signed in already. */
+async function wayOn() {
+  $('go').disabled = true
+  try {
+    await api('GET', '/api/account')
+    $('onward').hidden = false
+    $('onward-link').focus()
+  } catch {
+    $('another').hidden = false
+  }
+}
+
+// Signed in here already: no link is needed.
+if (!token) api('GET', '/api/account').then(() => ($('already').hidden = false), () => {}) // only then is there another way

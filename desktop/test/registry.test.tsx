@@ -16,7 +16,7 @@ async function show(entry: () => Promise<{ default: () => React.ReactNode }>) {
     render(
       <>
         <p>the rest of the desktop</p>
-        <Window record={record} app={app} area={{ w: 1000, h: 700 }} active phone={false} swipe={() => {}} hint={() => {}} />
+        <Window label="x" record={record} app={app} area={{ w: 1000, h: 700 }} active phone={false} swipe={() => {}} hint={() => {}} />
       </>,
     )
     await Promise.resolve()

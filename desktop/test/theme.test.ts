@@ -2,23 +2,10 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { readFileSync } from 'node:fs'
 import { useTheme } from '../src/stores/theme'
 import { builtIn, day, night } from '../src/theme/themes'
-import { colorNames, faultOf } from '../src/theme/theme'
+import { colorNames, contrast, faultOf } from '../src/theme/theme'
 import { THEME_COLORS } from '../src/contract/contract'
 
 const css = (name: string) => document.documentElement.style.getPropertyValue(name)
-
-function luminance(hex: string): number {
-  const [r, g, b] = [1, 3, 5].map((i) => {
-    const v = parseInt(hex.slice(i, i + 2), 16) / 255
-    return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4
-  }) as [number, number, number]
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b
-}
-
-const contrast = (a: string, b: string) => {
-  const [x, y] = [luminance(a), luminance(b)].sort((m, n) => n - m) as [number, number]
-  return (x + 0.05) / (y + 0.05)
-}
 
 describe('themes', () => {
   beforeEach(() => useTheme.getState().apply(night))
@@ -39,6 +26,9 @@ describe('themes', () => {
     ['a colour that ends the rule', { ...night, colors: { ...night.colors, text: '#fff;}' } }, 'colors.text'],
     ['a scheme there is not', { ...night, scheme: 'dim' }, 'scheme'],
     ['a radius too large', { ...night, radius: 99 }, 'radius'],
+    ['text that can’t be read', { ...night, colors: { ...night.colors, background: '#e8e8e8' } }, 'colors.text'],
+    ['quiet words that can’t be read', { ...night, colors: { ...night.colors, muted: '#444444' } }, 'colors.muted'],
+    ['marks that can’t be seen', { ...night, colors: { ...night.colors, danger: '#222' } }, 'colors.danger'],
     ['a name too long', { ...night, name: 'x'.repeat(61) }, 'name'],
   ])('%s is refused and the last good one stays', (_, theme, field) => {
     expect(useTheme.getState().apply(theme)).toBe(false)

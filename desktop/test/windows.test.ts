@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { front, stacked, useWindows } from '../src/stores/windows'
+import { front, stacked, useWindows, labelled } from '../src/stores/windows'
 import { event } from './fake'
 
 const frame = { x: 10, y: 10, w: 400, h: 300 }
@@ -76,5 +76,12 @@ describe('windows', () => {
     s().close(a)
     s().reset([{ window: a, app: 'a', title: 'a', frame, state: 'normal', z: 1 }])
     expect(Object.keys(s().windows)).toEqual([])
+  })
+})
+
+describe('windows of one title', () => {
+  it('are told apart by a number, the same one as long as they are open', () => {
+    const w = (window: string, title: string) => ({ window, title, app: 'a', frame: { x: 0, y: 0, w: 1, h: 1 }, state: 'normal' as const, z: 1 })
+    expect(labelled({ b: w('b', 'Events'), a: w('a', 'Events'), c: w('c', 'Help') })).toEqual({ a: 'Events', b: 'Events (2)', c: 'Help' })
   })
 })

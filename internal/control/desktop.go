@@ -277,6 +277,9 @@ func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
 	_ = ws.CloseNow() // it may have gone
 }
 
+// nonceChars is how long a nonce is.
+const nonceChars = 24
+
 // newNonce draws a page's nonce.
 func newNonce() string {
 	var b [18]byte

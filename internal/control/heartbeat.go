@@ -99,7 +99,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
 		writeProblem(w, refusal(http.StatusUnprocessableEntity, fault.Invalid, "this is no heartbeat", ""))
 		return
 	}
-	l, err := s.desktops.hear(in, v.session.ID, s.o.Now())
+	l, err := s.desktops.hear(in, v.session.ID, v.place.Computer, s.o.Now())
 	if err == nil && !in.Gone {
 		err = s.beat(r.Context(), l, in)
 	}
@@ -113,6 +113,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
 // pageReport is what the injected script says.
 type pageReport struct {
 	Load   string `json:"load"`
+	Mode   string `json:"mode"`
 	Broken bool   `json:"broken"`
 	Gone   bool   `json:"gone"`
 	Hidden bool   `json:"hidden"`
@@ -122,10 +123,19 @@ type pageReport struct {
 }
 
 // hear finds the page that reports, and bounds how often it may.
-func (d *desktops) hear(in pageReport, session string, now time.Time) (*load, error) {
+func (d *desktops) hear(in pageReport, session string, cid contract.CID, now time.Time) (*load, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.loads[in.Load]
+	if l == nil && len(in.Load) == nonceChars && !in.Gone {
+		// Served before the control plane was started again: it goes on.
+		d.forget(session)
+		l = &load{session: session, cid: cid, mode: api.ModeBuild}
+		if in.Mode == string(api.ModeLive) {
+			l.mode = api.ModeLive
+		}
+		d.loads[in.Load] = l
+	}
 	if l == nil || l.session != session {
 		return nil, fault.New("", fault.NotFound, "Reload the page.", errors.New("no such page was served"))
 	}

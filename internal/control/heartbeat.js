@@ -20,7 +20,7 @@
   let blankSince = 0
 
   function tell(body) {
-    const text = JSON.stringify({ load, hidden: document.visibilityState === 'hidden', stale: root.dataset.choirStale !== undefined, ...body })
+    const text = JSON.stringify({ load, mode, hidden: document.visibilityState === 'hidden', stale: root.dataset.choirStale !== undefined, ...body })
     const now = performance.now()
     if (text === said && now - saidAt < again) return
     if (text !== said && body.broken) {

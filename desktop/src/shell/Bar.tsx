@@ -4,11 +4,12 @@ import { useApps } from '../apps/registry'
 import parts from '../parts/parts.module.css'
 import { useConnection } from '../stores/connection'
 import { useTheme } from '../stores/theme'
-import { front, useWindows } from '../stores/windows'
+import { front, labelled, useWindows } from '../stores/windows'
 import { clock } from '../text/format'
 import { day, night } from '../theme/themes'
 import css from './Bar.module.css'
 import { setTheme, tell } from './intents'
+import { AllWindows } from './AllWindows'
 import { PromptBar } from './PromptBar'
 import { useScreen } from './screen'
 import { Waiting } from './Waiting'
@@ -26,30 +27,39 @@ export function Bar() {
   const { area, phone } = useScreen()
   // Too many for words: the icon stays, and the name of the one in front.
   const tight = Object.keys(windows).length > (phone ? 2 : area.w < 1300 ? 2 : 3)
+  const labels = labelled(windows)
+  const all = Object.values(windows).sort((a, b) => (a.window < b.window ? -1 : 1))
+  const most = phone ? 3 : area.w < 1300 ? 5 : 7
+  // The one in front is always among those that are shown.
+  const shown = all.length <= most ? all : all.filter((w, i) => i < most - 1 || w.window === active).slice(0, most)
   const other = scheme === 'dark' ? day : night
   return (
     <footer className={css.bar}>
       <ul className={css.windows} aria-label="Open windows">
-        {Object.values(windows)
-          .sort((a, b) => (a.window < b.window ? -1 : 1))
-          .map((w) => {
+        {shown.map((w) => {
             const Icon = apps[w.app]?.icon
+            const label = labels[w.window] ?? w.title
             return (
               <li key={w.window}>
                 <button
                   type="button"
                   className={css.chip}
-                  title={w.title}
+                  title={label}
                   aria-current={w.window === active}
                   data-minimised={w.state === 'minimised'}
                   onClick={() => (w.window === active ? place(w.window, w.frame, 'minimised') : raise(w.window))}
                 >
                   {Icon && <Icon size={14} strokeWidth={1.9} aria-hidden />}
-                  <span className={tight && w.window !== active ? 'sr-only' : undefined}>{w.title}</span>
+                  <span className={tight && w.window !== active ? 'sr-only' : undefined}>{label}</span>
                 </button>
               </li>
             )
           })}
+        {all.length > shown.length && (
+          <li>
+            <AllWindows labels={labels} active={active} more={all.length - shown.length} />
+          </li>
+        )}
       </ul>
       <div className={css.prompt}>
         <PromptBar />

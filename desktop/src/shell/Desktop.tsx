@@ -5,7 +5,7 @@ import type { Frame } from '../contract/types'
 import { link } from '../link/page'
 import parts from '../parts/parts.module.css'
 import { useConnection } from '../stores/connection'
-import { front, stacked, useWindows } from '../stores/windows'
+import { front, labelled, stacked, useWindows } from '../stores/windows'
 import { count } from '../text/format'
 import { Bar } from './Bar'
 import css from './Desktop.module.css'
@@ -28,6 +28,7 @@ export function Desktop() {
   const [hint, setHint] = useState<Frame | null>(null)
   const order = stacked(windows)
   const active = front(windows)?.window
+  const labels = labelled(windows)
   useKeys()
   useDrops()
   useWelcome()
@@ -79,7 +80,7 @@ export function Desktop() {
         <ul className={css.icons} aria-label="Apps">
           {visible(apps).map((app) => (
             <li key={app.id}>
-              <button type="button" className={css.icon} data-testid={`icon-${app.id}`} data-fault={app.fault !== undefined} onClick={() => openApp(app.id)}>
+              <button type="button" className={css.icon} data-testid={`icon-${app.id}`} data-fault={app.fault !== undefined} onClick={(e) => e.detail < 2 && openApp(app.id)}>
                 <span className={css.tile}>
                   <app.icon size={21} strokeWidth={1.6} aria-hidden />
                 </span>
@@ -93,7 +94,7 @@ export function Desktop() {
         {[...order]
           .sort((a, b) => (a.window < b.window ? -1 : 1))
           .map((w) => (
-            <Window key={w.window} record={w} app={apps[w.app]} area={area} active={w.window === active} phone={phone} swipe={swipe} hint={setHint} />
+            <Window key={w.window} record={w} label={labels[w.window] ?? w.title} app={apps[w.app]} area={area} active={w.window === active} phone={phone} swipe={swipe} hint={setHint} />
           ))}
         <Band />
         <SourceError />

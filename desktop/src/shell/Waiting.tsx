@@ -1,9 +1,10 @@
-import { useEffect, useRef, useState } from 'react'
+import { useCallback, useRef, useState } from 'react'
 import { link } from '../link/page'
 import type { Action } from '../link/outbox'
 import parts from '../parts/parts.module.css'
 import { useConnection } from '../stores/connection'
 import { count, oneLine } from '../text/format'
+import { useAway } from './popover'
 import css from './Waiting.module.css'
 
 /** What waits for the log: how much, what it is, why it does, and the ways to be rid of it. */
@@ -14,18 +15,8 @@ export function Waiting() {
   const box = useRef<HTMLDivElement>(null)
   const stuck = queued.filter((q) => q.stuck).length
 
-  useEffect(() => {
-    if (!open) return
-    const away = (e: Event) => {
-      if (e instanceof KeyboardEvent ? e.key === 'Escape' : !box.current?.contains(e.target as Node)) setOpen(false)
-    }
-    window.addEventListener('pointerdown', away)
-    window.addEventListener('keydown', away)
-    return () => {
-      window.removeEventListener('pointerdown', away)
-      window.removeEventListener('keydown', away)
-    }
-  }, [open])
+  const close = useCallback(() => setOpen(false), [])
+  useAway(open, box, close)
 
   // What is on its way for a moment is no news.
   if (queued.length === 0 || (online && stuck === 0)) return null

@@ -12,6 +12,8 @@ import css from './Window.module.css'
 
 interface Props {
   record: WindowRecord
+  /** Its title, told apart from other windows of that title. */
+  label: string
   app: App | undefined
   area: Size
   active: boolean
@@ -29,7 +31,7 @@ interface Grip {
   from: Frame
 }
 
-export const Window = memo(function Window({ record, app, area, active, phone, swipe, hint }: Props) {
+export const Window = memo(function Window({ record, label, app, area, active, phone, swipe, hint }: Props) {
   const { place, raise, close } = useWindows.getState()
   const id = record.window
   const [live, setLive] = useState<Frame | null>(null)
@@ -102,7 +104,7 @@ export const Window = memo(function Window({ record, app, area, active, phone, s
   return (
     <section
       className={css.window}
-      aria-label={record.title}
+      aria-label={label}
       data-testid="window"
       data-app={record.app}
       data-active={active}
@@ -116,7 +118,7 @@ export const Window = memo(function Window({ record, app, area, active, phone, s
         <button
           type="button"
           className={css.title}
-          aria-label={`${record.title}: arrow keys move, with Shift they resize`}
+          aria-label={`${label}: arrow keys move, with Shift they resize`}
           onPointerDown={(e) => begin(e, null)}
           onPointerMove={drag}
           onPointerUp={end}
@@ -125,17 +127,17 @@ export const Window = memo(function Window({ record, app, area, active, phone, s
           onKeyDown={key}
         >
           {Icon && <Icon size={15} strokeWidth={1.9} aria-hidden />}
-          <span>{record.title}</span>
+          <span>{label}</span>
         </button>
-        <button type="button" className={parts.icon} aria-label={`Minimise ${record.title}`} onClick={() => place(id, record.frame, 'minimised')}>
+        <button type="button" className={parts.icon} aria-label={`Minimise ${label}`} onClick={() => place(id, record.frame, 'minimised')}>
           <Minus size={15} aria-hidden />
         </button>
         {!phone && (
-          <button type="button" className={parts.icon} aria-label={record.state === 'maximised' ? `Restore the size of ${record.title}` : `Maximise ${record.title}`} onClick={toggle}>
+          <button type="button" className={parts.icon} aria-label={record.state === 'maximised' ? `Restore the size of ${label}` : `Maximise ${label}`} onClick={toggle}>
             {record.state === 'maximised' ? <Minimize2 size={13} aria-hidden /> : <Maximize2 size={13} aria-hidden />}
           </button>
         )}
-        <button type="button" className={parts.icon} aria-label={`Close ${record.title}`} onClick={() => close(id)}>
+        <button type="button" className={parts.icon} aria-label={`Close ${label}`} onClick={() => close(id)}>
           <X size={15} aria-hidden />
         </button>
       </header>

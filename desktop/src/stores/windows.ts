@@ -122,6 +122,17 @@ export function front(windows: Record<string, WindowRecord>): WindowRecord | und
   return stacked(windows).findLast((w) => w.state !== 'minimised')
 }
 
+/** What each window is called: its title, numbered where several have the same. */
+export function labelled(windows: Record<string, WindowRecord>): Record<string, string> {
+  const seen: Record<string, number> = {}
+  const labels: Record<string, string> = {}
+  for (const w of Object.values(windows).sort((a, b) => (a.window < b.window ? -1 : 1))) {
+    const n = (seen[w.title] = (seen[w.title] ?? 0) + 1)
+    labels[w.window] = n === 1 ? w.title : `${w.title} (${n})`
+  }
+  return labels
+}
+
 function without<T>(map: Record<string, T>, key: string): Record<string, T> {
   const { [key]: _, ...rest } = map
   return rest

@@ -1,6 +1,8 @@
 import { ArrowUpRight, Clock3, History, LibraryBig, Palette, Terminal } from 'lucide-react'
 import { usePromptBar } from '../../shell/promptStore'
+import { useCheckpoints } from '../../stores/checkpoints'
 import { useConnection } from '../../stores/connection'
+import { short } from '../../text/format'
 import css from './Welcome.module.css'
 
 const things = [
@@ -8,12 +10,15 @@ const things = [
   { icon: Clock3, title: 'Add a clock app to it', line: 'Add a clock app to the desktop' },
   { icon: Terminal, title: 'Run a command', line: '!git log --oneline -5' },
   { icon: LibraryBig, title: 'Read a file and summarise it', line: 'Read choiros/package.json and summarise it' },
-  { icon: History, title: 'Go back to before all that', line: '/restore ' },
+  { icon: History, title: 'Go back to before all that', line: '/restore' },
 ]
 
 export default function Welcome() {
   const { name, provider } = useConnection()
   const fill = usePromptBar((s) => s.fill)
+  // Before all that is the oldest there is, not the newest.
+  const beginning = useCheckpoints((s) => (s.checkpoints.find((c) => c.kind === 'initial') ?? s.checkpoints.at(-1))?.commit)
+  const lineOf = (line: string) => (line === '/restore' && beginning ? `/restore ${short(beginning)}` : line)
   return (
     <div className={css.page}>
       <header>
@@ -26,13 +31,13 @@ export default function Welcome() {
       <ol className={css.things}>
         {things.map(({ icon: Icon, title, line }) => (
           <li key={title}>
-            <button type="button" className={css.thing} data-testid="try" onClick={() => fill(line)}>
+            <button type="button" className={css.thing} data-testid="try" onClick={() => fill(lineOf(line))}>
               <span className={css.tile}>
                 <Icon size={17} strokeWidth={1.8} aria-hidden />
               </span>
               <span className={css.words}>
                 <b>{title}</b>
-                <code>{line.trim()}</code>
+                <code>{lineOf(line)}</code>
               </span>
               <ArrowUpRight size={16} aria-hidden />
             </button>

@@ -1,0 +1,76 @@
+// Small things that were wrong.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { axe, background, browse, Choir, claim, desktop, say, until, visitor } from './harness.mjs'
+
+test('small things', async (t) => {
+  const choir = await Choir.start(t)
+  const { context } = await visitor(await browse(t), choir)
+  const page = await claim(context, choir)
+  const frame = await desktop(page)
+  const bar = frame.getByTestId('prompt')
+  const windows = (app) => frame.locator(`[data-testid=window][data-app=${app}]`)
+
+  await t.test('the fifth thing to try goes back to the beginning', async () => {
+    await say(frame, '/checkpoint later')
+    await until('there is a newer checkpoint', () => choir.json('checkpoints').some((c) => c.message === 'later'))
+    const first = choir.json('checkpoints').at(-1)
+    await frame.getByTestId('try').nth(4).click()
+    assert.equal(await bar.inputValue(), `/restore ${first.id.slice(0, 8)}`)
+    await bar.press('Enter')
+    await frame.locator(`[data-testid=checkpoint][data-checkpoint="${first.id}"][aria-current=true]`).waitFor()
+    await frame.getByTestId('restore-plan').waitFor()
+    await frame.getByRole('button', { name: 'Close Time Travel' }).click()
+  })
+  await t.test('a double click opens one window', async () => {
+    await frame.getByTestId('icon-events').dblclick()
+    await windows('events').first().waitFor()
+    assert.equal(await windows('events').count(), 1)
+  })
+  await t.test('history goes on past a line that could be completed', async () => {
+    for (const line of ['!echo first', '/help', '!echo last']) {
+      await say(frame, line)
+      await until('it was sent', async () => (await bar.inputValue()) === '')
+    }
+    await bar.focus()
+    for (const line of ['!echo last', '/help', '!echo first']) {
+      await bar.press('ArrowUp')
+      assert.equal(await bar.inputValue(), line)
+    }
+    await bar.press('ArrowDown')
+    assert.equal(await bar.inputValue(), '/help')
+    await bar.fill('')
+  })
+  await t.test('two windows of one title are told apart, and every window of many is within reach', async () => {
+    for (let n = 0; n < 8; n++) {
+      await say(frame, '!echo same')
+      await frame.getByRole('region', { name: n === 0 ? 'echo same' : `echo same (${n + 1})`, exact: true }).waitFor()
+    }
+    assert.deepEqual(await axe(frame), [])
+    await frame.getByTestId('all-windows').click()
+    const list = frame.getByRole('list', { name: 'All windows' })
+    assert.ok((await list.getByRole('button').count()) >= 9)
+    assert.deepEqual(await axe(frame), [])
+    await list.getByRole('button', { name: 'Welcome' }).click()
+    await frame.locator('[data-testid=window][data-app=welcome][data-active=true]').waitFor()
+  })
+  await t.test('a theme in which nothing can be read is refused', async () => {
+    const was = await background(frame)
+    const theme = JSON.parse(choir.cli(['files', 'cat', 'artifacts/system/theme.json']))
+    theme.colors.background = theme.colors.text
+    choir.put('artifacts/system/theme.json', JSON.stringify(theme))
+    await until('it is refused', () => choir.events().some((e) => e.type === 'theme.refused' && /colors\.text/.test(e.data.field)))
+    assert.equal(await background(frame), was)
+  })
+  await t.test('a link that was used has a way on', async () => {
+    const again = await context.newPage()
+    await again.goto(choir.claim_url)
+    await again.getByRole('button', { name: 'Open my computer' }).click()
+    await again.getByText('You are signed in in this browser already').waitFor()
+    await again.getByRole('link', { name: 'Open your computer' }).click()
+    await desktop(again)
+    await again.goto(`${choir.url}/claim`)
+    await again.getByRole('link', { name: 'open your computer' }).waitFor()
+  })
+})
