@@ -103,7 +103,9 @@ function show(f) {
 }
 
 /** The live page takes the place of the build, and of a live page whose dev server has gone: that one follows no more edits. */
-function live({ mode, since }) {
+function live({ mode, since, broken }) {
+  // The kept build was asked for, to work with while the source is broken.
+  if (stage.shown?.dataset.kept && broken) return
   if (mode !== 'live' || stage.loading || !stage.shown) return
   if (stage.mode === 'live') stage.shown.dataset.since ||= since // it came from the one there is
   if (stage.shown.dataset.since === since) return

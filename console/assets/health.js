@@ -21,6 +21,11 @@ export class Health {
     this.back = null // what to say once a new page has said that it is well
     $('down-rewind').addEventListener('click', () => this.rewind())
     $('down-afresh').addEventListener('click', () => this.afresh())
+    $('down-kept').addEventListener('click', () => {
+      this.left = $('down').dataset.key
+      this.draw()
+      this.stage.load(this.cid, '', true, true)
+    })
     $('down-leave').addEventListener('click', () => {
       this.left = $('down').dataset.key
       this.draw()
@@ -36,6 +41,10 @@ export class Health {
   show(desktop) {
     this.desktop = desktop
     if (!desktop.broken) this.settle()
+    // What is wrong with the source although a page of it is there.
+    const wrong = desktop.broken ? '' : desktop.reason
+    $('source').hidden = !wrong
+    $('source').textContent = wrong ? `The desktop’s source has an error; what you see is from before it. ${wrong}` : ''
     this.draw()
   }
 
@@ -111,6 +120,7 @@ export class Health {
     $('down-good').hidden = !say.good
     $('down-afresh').hidden = !say.afresh
     $('down-rewind').hidden = !this.desktop?.last_good
+    $('down-kept').hidden = !this.desktop?.broken
     $('down-rewind').classList.toggle('primary', !say.afresh)
     $('down').hidden = false
     this.stop()

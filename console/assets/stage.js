@@ -30,8 +30,9 @@ export class Stage {
    * Loads the desktop of a computer; the page shown so far stays until the new
    * one has painted. since: of the dev server that it is asked from. afresh: on
    * an origin that nothing of the old page is left on, its process least of all.
+   * kept: the kept build, although the source has a page.
    */
-  async load(cid, since = '', afresh = false) {
+  async load(cid, since = '', afresh = false, kept = false) {
     let ticket
     try {
       ticket = await api('POST', at(cid, `/ticket?generation=${generation(cid, afresh)}`))
@@ -50,6 +51,7 @@ export class Stage {
     frame.dataset.origin = new URL(ticket.action).origin
     frame.dataset.computer = cid
     frame.dataset.since = since
+    if (kept) frame.dataset.kept = 'true'
     this.next = frame
     this.element.append(frame)
     if (!this.shown || this.shown.dataset.computer !== cid) {
@@ -73,6 +75,11 @@ export class Stage {
     field.name = 'ticket'
     field.value = ticket
     form.append(field)
+    if (frame.dataset.kept) {
+      const which = document.createElement('input')
+      which.name = which.value = 'kept'
+      form.append(which)
+    }
     document.body.append(form)
     form.submit()
     form.remove()

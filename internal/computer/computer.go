@@ -114,7 +114,7 @@ func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Comp
 	if err := c.openWorkspace(ctx); err != nil {
 		return nil, err
 	}
-	c.live = newLive(c.openDesktop, c.noWatches, c.logger)
+	c.live = newLive(c.openDesktop, c.brokenSource, c.noWatches, c.logger)
 	c.builds = &builds{c: c, want: make(chan struct{}, 1)}
 	if c.runs, err = c.newDispatcher(); err != nil {
 		return nil, err

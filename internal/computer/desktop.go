@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ const (
 // live runs Vite in its box while somebody looks at the desktop.
 type live struct {
 	open   func(ctx context.Context) (sandbox.Box, error) // the desktop's box
+	check  func(ctx context.Context) string               // what is wrong with the files that the dev server starts from
 	deaf   func(ctx context.Context) string               // what to do about watchers of files that can't be had; "" when they can
 	logger *slog.Logger
 
@@ -39,10 +41,11 @@ type live struct {
 	client *guest.Client
 	since  time.Time // when client was set
 	reason string    // why there is no live page
+	fault  string    // what is wrong with the source while there is one
 }
 
-func newLive(open func(context.Context) (sandbox.Box, error), deaf func(context.Context) string, logger *slog.Logger) *live {
-	return &live{open: open, deaf: deaf, logger: logger, looked: make(chan struct{}, 1), idle: time.Now()}
+func newLive(open func(context.Context) (sandbox.Box, error), check, deaf func(context.Context) string, logger *slog.Logger) *live {
+	return &live{open: open, check: check, deaf: deaf, logger: logger, looked: make(chan struct{}, 1), idle: time.Now()}
 }
 
 func (l *live) look() (release func()) {
@@ -78,7 +81,7 @@ func (l *live) status() (mode api.DesktopMode, since time.Time, reason string) {
 	defer l.mu.Unlock()
 	switch {
 	case l.client != nil:
-		return api.ModeLive, l.since, ""
+		return api.ModeLive, l.since, l.fault
 	case l.looks > 0 && l.reason == "":
 		return api.ModeStarting, time.Time{}, ""
 	}
@@ -97,7 +100,7 @@ func (l *live) transport() (http.RoundTripper, error) {
 func (l *live) set(client *guest.Client, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.client, l.since, l.reason = client, time.Now(), reason
+	l.client, l.since, l.reason, l.fault = client, time.Now(), reason, ""
 }
 
 // run owns the dev server until ctx ends.
@@ -117,7 +120,10 @@ func (l *live) run(ctx context.Context) {
 			l.set(nil, "")
 			continue
 		}
-		reason := fault.Text(err)
+		reason := l.check(ctx)
+		if reason == "" {
+			reason = fault.Text(err)
+		}
 		if hint := fault.HintOf(err); hint != "" {
 			reason += ". " + hint
 		}
@@ -163,7 +169,7 @@ func (l *live) serve(ctx context.Context) error {
 			Env:  env,
 		}, guest.Streams{Stdout: out, Stderr: out})
 		if err == nil {
-			err = fmt.Errorf("the dev server ended with code %d: %s", exit.Code, out)
+			err = fmt.Errorf("the dev server ended with code %d: %s", exit.Code, sourceFault(out.String()))
 		}
 		ended <- err
 	}()
@@ -194,10 +200,25 @@ func (l *live) serve(ctx context.Context) error {
 				}
 			}
 		}
+		l.note(ctx, out)
 		if l.unwatched() > viteLinger {
 			return nil
 		}
 	}
+}
+
+// note keeps what is wrong with the source although the page is served: files
+// that the next start would fail on, and a restart that did.
+func (l *live) note(ctx context.Context, out *lastBytes) {
+	said := l.check(ctx)
+	if text := out.String(); said == "" {
+		if i := strings.LastIndex(text, "restart failed"); i >= 0 && i > strings.LastIndex(text, "server restarted") {
+			said = sourceFault(text[i:])
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = said
 }
 
 func answers(ctx context.Context, client *guest.Client) bool {

@@ -64,6 +64,9 @@ func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
 	case b.Stale:
 		// It is not of the source as it stands, so it says nothing about that.
 		return nil
+	case !b.Broken && b.Mode == api.ModeBuild && c.isLive():
+		// The kept build is well: that says nothing about the source.
+		return nil
 	case !b.Broken:
 		c.setBroken(brokenDesktop{})
 		return c.showedWell(ctx, b)
@@ -84,6 +87,12 @@ func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
 		reason = "blank"
 	}
 	return c.note(ctx, "desktop.broke", contract.DesktopBroke{Reason: clip(reason, 200), Detail: clip(b.Detail, 4096)})
+}
+
+// isLive reports whether the dev server has the page.
+func (c *Computer) isLive() bool {
+	mode, _, _ := c.live.status()
+	return mode == api.ModeLive
 }
 
 // showedWell remembers the live shell as good when the same page was well twice

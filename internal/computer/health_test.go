@@ -25,7 +25,7 @@ const shellFile = "choiros/src/shell.ts"
 func openShell(t *testing.T) *shellDesk {
 	t.Helper()
 	d := &shellDesk{desk: open(t)}
-	d.live = newLive(nil, nil, slog.New(slog.DiscardHandler))
+	d.live = newLive(nil, nil, nil, slog.New(slog.DiscardHandler))
 	d.Computer.builds = &builds{want: make(chan struct{}, 1)}
 	d.runs = &runWorkspace{d.Computer}
 	return d
@@ -42,6 +42,12 @@ func (d *shellDesk) write(dir, text string) {
 	d.t.Helper()
 	name := filepath.Join(dir, shellFile)
 	d.fatal(errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)))
+}
+
+func (d *shellDesk) putFile(name, text string) {
+	d.t.Helper()
+	at := filepath.Join(d.dir, "workspace", name)
+	d.fatal(errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o644)))
 }
 
 func (d *shellDesk) byUser(text string) {

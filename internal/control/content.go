@@ -50,11 +50,16 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request, v visit, page b
 	}
 }
 
+var errKept = errors.New("the kept build was asked for")
+
 // desktopPage serves the one page: the live one when the dev server has it,
 // else the kept build's.
 func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
 	mode := api.ModeLive
-	body, err := s.livePage(r, c)
+	body, err := []byte(nil), errKept
+	if r.URL.RawQuery != keptPage {
+		body, err = s.livePage(r, c)
+	}
 	if err != nil {
 		// The build is what there is to show when the source is broken or the dev
 		// server is not up yet; the frame says which.

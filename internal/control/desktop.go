@@ -27,6 +27,7 @@ const (
 	ownPrefix  = "/_choir/"
 	enterPath  = ownPrefix + "enter" // takes a ticket from the console's page
 	maxTicket  = 4 << 10
+	keptPage   = "kept" // asks for the kept build's page although there is a live one
 	mintTTL    = time.Hour
 	maxMessage = 1 << 20 // one WebSocket message
 	keptBuilds = 2       // builds whose assets a session may still ask for
@@ -191,7 +192,11 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 		return
 	}
 	setCookie(w, desktopCookie, secret, int(ses.Expires.Sub(s.o.Now()).Seconds()))
-	w.Header().Set("Location", "/")
+	to := "/"
+	if form.Get("kept") != "" {
+		to = "/?" + keptPage
+	}
+	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
 

@@ -40,9 +40,23 @@
     return text.slice(0, 1500)
   }
 
+  // The dev server says of source that it can't compile what is wrong and where;
+  // its client writes that to the console and nowhere else.
+  const complain = console.error
+  console.error = function (...all) {
+    const text = String(all[0] ?? '')
+    if (text.startsWith('[vite] Internal Server Error')) {
+      // eslint-disable-next-line no-control-regex
+      const plain = text.replace(/\u001b\[[0-9;]*m/g, '')
+      const at = /([\w@./-]+\.(?:tsx?|jsx?|mjs|css|html|json)):(\d+)/.exec(plain)
+      const what = plain.split('\n').map((l) => l.trim()).find((l, i) => i > 0 && /error/i.test(l) && !/^Transform failed/.test(l)) ?? plain.split('\n')[1] ?? ''
+      failure = `${at ? `${at[1].replace(/^.*\/src\//, 'src/')}, line ${at[2]}: ` : ''}${what.replace(/^\[\w+\]\s*/, '').replace(/^(?:Error:\s*)+/, '')}`.slice(0, 500)
+    }
+    return complain.apply(this, all)
+  }
   addEventListener('error', (e) => {
     if (e.error || e.message) failure = words(e.error || e.message)
-    else if (e.target instanceof HTMLScriptElement) failure = `${e.target.src} can’t be loaded`
+    else if (e.target instanceof HTMLScriptElement) failure ||= `${e.target.src} can’t be loaded`
   }, true) // what fails to load tells its element only
   addEventListener('unhandledrejection', (e) => { failure = words(e.reason) })
   addEventListener('message', (e) => {

@@ -172,3 +172,41 @@ test('a task’s edit breaks the desktop after it was verified', async (t) => {
     assert.equal(choir.cli(['files', 'cat', shell]), good)
   })
 })
+
+test('source that no page can tell of is told at once, with file and line', async (t) => {
+  const choir = await Choir.start(t)
+  const { context } = await visitor(await browse(t), choir)
+  const page = await claim(context, choir)
+  await desktop(page)
+  const band = page.locator('#source')
+  for (const [file, text, words] of [
+    ['package.json', '{\n  "name": "x",\n  oops\n}\n', /package\.json, line 3/],
+    ['index.html', '<!doctype html>\n<p>nothing</p>\n', /index\.html has no element with id="root"/],
+    ['vite.config.ts', "\n\nthrow new Error('no dev server today')\n", /vite\.config\.ts, line 3: no dev server today/],
+  ]) {
+    await t.test(file, async () => {
+      const good = choir.cli(['files', 'cat', `choiros/${file}`])
+      choir.put(`choiros/${file}`, text)
+      await band.getByText(words).waitFor({ timeout: 30_000 })
+      choir.put(`choiros/${file}`, good)
+      await band.waitFor({ state: 'hidden', timeout: 30_000 })
+    })
+  }
+  await t.test('main.tsx, and Time Travel is usable meanwhile', async () => {
+    const good = choir.cli(['files', 'cat', main])
+    choir.put(main, `${good}\nconst = {\n`)
+    await page.reload()
+    const card = page.getByRole('alertdialog', { name: 'The desktop is down' })
+    await card.getByText(/src\/main\.tsx, line \d+: \S/).waitFor({ timeout: 30_000 })
+    await card.getByRole('button', { name: 'Open the kept desktop' }).click()
+    const kept = await desktop(page, 'build')
+    await kept.getByTestId('icon-timetravel').click()
+    await kept.getByTestId('checkpoint').first().waitFor()
+    assert.equal(await page.locator('#state').getAttribute('data-state'), 'broken')
+    choir.put(main, good)
+    await page.locator('#account').click()
+    await page.getByRole('button', { name: 'Reload the desktop' }).click()
+    await desktop(page)
+    await page.locator('#state[data-state=awake]').waitFor()
+  })
+})
