@@ -392,6 +392,8 @@ func TestAttack47_APageSpeaksForItself(t *testing.T) {
 	beat(b, theirs, `"broken":true`)
 	none()
 	beat(a, mine, `"gone":true`)
+	beat(a, mine, `"broken":false,"hidden":true`) // was on its way
+	none()
 	beat(b, theirs, `"broken":true`)
 	want(true)
 }

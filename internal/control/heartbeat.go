@@ -39,6 +39,7 @@ type load struct {
 	heard   bool
 	well    bool // it last said that it has painted
 	hidden  bool // it is in a tab that nobody sees
+	gone    bool // it was unloaded: nothing that it said counts any more
 }
 
 // expectBeat remembers that a page was served. It returns the name the page
@@ -100,7 +101,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	l, err := s.desktops.hear(in, v.session.ID, v.place.Computer, s.o.Now())
-	if err == nil && !in.Gone {
+	if err == nil && !l.gone {
 		err = s.beat(r.Context(), l, in)
 	}
 	if err != nil {
@@ -127,7 +128,7 @@ func (d *desktops) hear(in pageReport, session string, cid contract.CID, now tim
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.loads[in.Load]
-	if l == nil && len(in.Load) == nonceChars && !in.Gone {
+	if l == nil && len(in.Load) == nonceChars {
 		// Served before the control plane was started again: it goes on.
 		d.forget(session)
 		l = &load{session: session, cid: cid, mode: api.ModeBuild}
@@ -139,8 +140,9 @@ func (d *desktops) hear(in pageReport, session string, cid contract.CID, now tim
 	if l == nil || l.session != session {
 		return nil, fault.New("", fault.NotFound, "Reload the page.", errors.New("no such page was served"))
 	}
-	if in.Gone {
-		delete(d.loads, in.Load)
+	if l.gone || in.Gone {
+		// Kept for what it said before and arrives after.
+		l.gone, l.well, l.at = true, false, now
 		return l, nil
 	}
 	if l.heard && now.Sub(l.at) < beatEvery {

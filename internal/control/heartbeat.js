@@ -16,10 +16,12 @@
   let saidAt = 0
   let told = false // the frame knows that it painted
   let ill = false // the frame knows that it stopped
+  let gone = false
   let failure = ''
   let blankSince = 0
 
   function tell(body) {
+    if (gone) return
     const text = JSON.stringify({ load, mode, hidden: document.visibilityState === 'hidden', stale: root.dataset.choirStale !== undefined, ...body })
     const now = performance.now()
     if (text === said && now - saidAt < again) return
@@ -94,5 +96,8 @@
   new MutationObserver(look).observe(root, { attributes: true, attributeFilter: ['data-choir-ready'] })
   document.addEventListener('visibilitychange', look)
   setInterval(look, 500)
-  addEventListener('pagehide', () => tell({ gone: true }))
+  addEventListener('pagehide', () => {
+    tell({ gone: true })
+    gone = true
+  })
 })()

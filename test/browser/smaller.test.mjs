@@ -13,6 +13,7 @@ test('small things', async (t) => {
   const windows = (app) => frame.locator(`[data-testid=window][data-app=${app}]`)
 
   await t.test('the fifth thing to try goes back to the beginning', async () => {
+    choir.put('notes.md', 'later\n')
     await say(frame, '/checkpoint later')
     await until('there is a newer checkpoint', () => choir.json('checkpoints').some((c) => c.message === 'later'))
     const first = choir.json('checkpoints').at(-1)
@@ -49,7 +50,7 @@ test('small things', async (t) => {
     }
     assert.deepEqual(await axe(frame), [])
     await frame.getByTestId('all-windows').click()
-    const list = frame.getByRole('list', { name: 'All windows' })
+    const list = frame.getByRole('navigation', { name: 'All windows' })
     assert.ok((await list.getByRole('button').count()) >= 9)
     assert.deepEqual(await axe(frame), [])
     await list.getByRole('button', { name: 'Welcome' }).click()

@@ -7,7 +7,7 @@ import { useAway } from './popover'
 /** Every open window by name, for when there are more than the bar has room for. */
 export function AllWindows({ labels, active, more }: { labels: Record<string, string>; active: string | undefined; more: number }) {
   const [open, setOpen] = useState(false)
-  const list = useRef<HTMLUListElement>(null)
+  const list = useRef<HTMLElement>(null)
   const close = useCallback(() => setOpen(false), [])
   useAway(open, list, close)
   return (
@@ -18,7 +18,8 @@ export function AllWindows({ labels, active, more }: { labels: Record<string, st
       {/* The bar clips what is in its row of windows. */}
       {open &&
         createPortal(
-          <ul className={css.list} ref={list} aria-label="All windows">
+          <nav className={css.list} ref={list} aria-label="All windows">
+           <ul>
             {Object.entries(labels)
               .sort(([a], [b]) => (a < b ? -1 : 1))
               .map(([id, label]) => (
@@ -35,7 +36,8 @@ export function AllWindows({ labels, active, more }: { labels: Record<string, st
                   </button>
                 </li>
               ))}
-          </ul>,
+           </ul>
+          </nav>,
           document.querySelector('[data-testid="desktop"]')!,
         )}
     </>
