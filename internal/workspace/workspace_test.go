@@ -181,6 +181,29 @@ func (r toServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
+// What a task puts into an ignored directory is not published, and is told.
+func TestWhatATaskInstalledIsTold(t *testing.T) {
+	h := newHost(t)
+	h.write(".gitignore", "node_modules/\n")
+	h.write("workspace/p/node_modules/a/index.js", "mine\n")
+	h.write("workspace/q/node_modules/a/index.js", "mine\n")
+	o, err := h.Begin(t.Context(), "task-1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Installed(o); err != nil || len(got) != 0 {
+		t.Fatalf("before: %v, %v", got, err)
+	}
+	for _, ig := range o.Ignored {
+		if ig.Path == "workspace/q/node_modules" {
+			write(t, filepath.Join(ig.Upper, "b/index.js"), "task's\n")
+		}
+	}
+	if got, err := h.Installed(o); err != nil || len(got) != 1 || got[0] != "workspace/q/node_modules" {
+		t.Fatalf("%v, %v", got, err)
+	}
+}
+
 // What others change elsewhere does not undo a verification; what it depends on does.
 func TestAVerificationHoldsWithinItsScope(t *testing.T) {
 	for name, c := range map[string]struct {
