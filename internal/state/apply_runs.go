@@ -2,8 +2,12 @@ package state
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/run"
 )
 
 func computerCreated(ctx context.Context, w *writer, e contract.Event, p *contract.ComputerCreated) error {
@@ -34,25 +38,26 @@ func RunOf(e contract.Event) string {
 }
 
 func promptSubmitted(ctx context.Context, w *writer, e contract.Event, p *contract.PromptSubmitted) error {
-	run := RunOf(e)
+	id := RunOf(e)
 	budget, err := js(p.Budget)
 	if err != nil {
 		return err
 	}
+	h := run.NewHead(*p)
 	if err := do(ctx, w, `INSERT INTO runs (id, prompt, user, model, budget, status, created, updated, seq, last_seq) VALUES (?,?,?,?,?,?,?,?,?,?)`,
-		run, p.Text, e.User, p.Model, budget, string(contract.RunQueued), stamp(e.Time), stamp(e.Time), int64(e.Sequence), int64(e.Sequence)); err != nil {
+		id, p.Text, e.User, h.Model, budget, string(h.Status), stamp(e.Time), stamp(e.Time), int64(e.Sequence), int64(e.Sequence)); err != nil {
 		return err
 	}
-	if err := do(ctx, w, `INSERT INTO conversations (id, run, started, seq) VALUES (?,?,?,?)`, run, run, stamp(e.Time), int64(e.Sequence)); err != nil {
+	if err := do(ctx, w, `INSERT INTO conversations (id, run, started, seq) VALUES (?,?,?,?)`, id, id, stamp(e.Time), int64(e.Sequence)); err != nil {
 		return err
 	}
-	return say(ctx, w, e, run, "prompt", p.Text)
+	return say(ctx, w, e, id, "prompt", p.Text)
 }
 
 // say adds a message to the run's conversation.
-func say(ctx context.Context, w *writer, e contract.Event, run, kind, content string) error {
+func say(ctx context.Context, w *writer, e contract.Event, id, kind, content string) error {
 	return do(ctx, w, `INSERT INTO messages (seq, conversation, role, kind, content, time) VALUES (?,?,?,?,?,?)`,
-		int64(e.Sequence), run, string(e.Role()), kind, content, stamp(e.Time))
+		int64(e.Sequence), id, string(e.Role()), kind, content, stamp(e.Time))
 }
 
 // updateRun sets columns of the event's run.
@@ -61,23 +66,66 @@ func updateRun(ctx context.Context, w *writer, e contract.Event, set string, arg
 	return must(ctx, w, "no run has the event's run id", `UPDATE runs SET `+set+`, updated = ?, last_seq = ? WHERE id = ?`, args...)
 }
 
+// foldRun takes an event into its run's row, through the reducer that runs have
+// while they go on.
+func foldRun(ctx context.Context, w *writer, e contract.Event, p contract.Payload) (run.Head, error) {
+	var h run.Head
+	var plan, usage, ended string
+	st, err := w.prepare(ctx, `SELECT status, reason, command, document, provider, model, objective, plan, summary, error, verified, checkpoint, usage, ended FROM runs WHERE id = ?`)
+	if err != nil {
+		return h, err
+	}
+	err = st.QueryRowContext(ctx, e.Run).Scan(&h.Status, &h.Reason, &h.Command, &h.Document, &h.Provider, &h.Model, &h.Objective, &plan,
+		&h.Summary, &h.Error, &h.Verified, &h.Checkpoint, &usage, &ended)
+	if errors.Is(err, sql.ErrNoRows) {
+		return h, poisoned("no run has the event's run id")
+	}
+	if err == nil {
+		h.Ended, err = unstamp(ended)
+	}
+	if err := errors.Join(err, decode(plan, &h.Plan), decode(usage, &h.Usage)); err != nil {
+		return h, err
+	}
+	if !h.Apply(e, p) {
+		return h, poisoned("no open run has the event's run id")
+	}
+	if plan, err = list(h.Plan); err != nil {
+		return h, err
+	}
+	if usage, err = js(h.Usage); err != nil {
+		return h, err
+	}
+	ended = ""
+	if !h.Ended.IsZero() {
+		ended = stamp(h.Ended)
+	}
+	return h, updateRun(ctx, w, e, `status = ?, reason = ?, command = ?, document = ?, provider = ?, model = ?, objective = ?, plan = ?,
+		summary = ?, error = ?, verified = ?, checkpoint = ?, usage = ?, ended = ?`,
+		string(h.Status), h.Reason, string(h.Command), h.Document, h.Provider, h.Model, h.Objective, plan,
+		h.Summary, h.Error, string(h.Verified), h.Checkpoint, usage, ended)
+}
+
+// unstamp reads a time that stamp wrote; "" is none.
+func unstamp(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	return time.Parse(time.RFC3339Nano, s)
+}
+
 func runStarted(ctx context.Context, w *writer, e contract.Event, p *contract.RunStarted) error {
-	return updateRun(ctx, w, e, `document = ?, provider = ?, model = ?`, p.Document, p.Provider, p.Model)
+	_, err := foldRun(ctx, w, e, p)
+	return err
 }
 
 func runPlanned(ctx context.Context, w *writer, e contract.Event, p *contract.RunPlanned) error {
-	plan, err := list(p.Plan)
-	if err != nil {
-		return err
-	}
-	return updateRun(ctx, w, e, `objective = ?, plan = ?`, p.Objective, plan)
+	_, err := foldRun(ctx, w, e, p)
+	return err
 }
 
 func runMoved(ctx context.Context, w *writer, e contract.Event, p *contract.RunMoved) error {
-	// A report ends a run for good; a move that lost the race with it says nothing.
-	return must(ctx, w, "no open run has the event's run id",
-		`UPDATE runs SET status = ?, reason = ?, updated = ?, last_seq = ? WHERE id = ? AND ended = ''`,
-		string(p.Status), p.Reason, stamp(e.Time), int64(e.Sequence), e.Run)
+	_, err := foldRun(ctx, w, e, p)
+	return err
 }
 
 func runSteered(ctx context.Context, w *writer, e contract.Event, p *contract.RunSteered) error {
@@ -88,16 +136,12 @@ func runSteered(ctx context.Context, w *writer, e contract.Event, p *contract.Ru
 }
 
 func runCommanded(ctx context.Context, w *writer, e contract.Event, p *contract.RunCommanded) error {
-	return updateRun(ctx, w, e, `command = ?`, string(p.Command))
+	_, err := foldRun(ctx, w, e, p)
+	return err
 }
 
 func runReported(ctx context.Context, w *writer, e contract.Event, p *contract.RunReported) error {
-	usage, err := js(p.Usage)
-	if err != nil {
-		return err
-	}
-	if err := updateRun(ctx, w, e, `status = ?, summary = ?, document = iif(? = '', document, ?), checkpoint = ?, verified = ?, usage = ?, error = ?, ended = ?`,
-		string(p.Status), p.Summary, p.Document, p.Document, p.Checkpoint, string(p.Verified), usage, p.Error, stamp(e.Time)); err != nil {
+	if _, err := foldRun(ctx, w, e, p); err != nil {
 		return err
 	}
 	return say(ctx, w, e, e.Run, "report", p.Summary)
@@ -151,8 +195,40 @@ func taskStarted(ctx context.Context, w *writer, e contract.Event, p *contract.T
 		e.Task, p.Attempt, p.Box, p.Fence, p.Base, string(contract.AttemptWorking), int64(e.Sequence)); err != nil {
 		return err
 	}
-	return do(ctx, w, `UPDATE tasks SET status = 'running', attempt = ?1, base = iif(?2 = '', base, ?2), started = iif(started = '', ?3, started)
-		WHERE id = ?4 AND attempt <= ?1`, p.Attempt, p.Base, stamp(e.Time), e.Task)
+	_, err := foldTask(ctx, w, e, e.Task, p)
+	return err
+}
+
+// foldTask takes an event into its task's row, as foldRun does for runs, and
+// says whether it meant something.
+func foldTask(ctx context.Context, w *writer, e contract.Event, id string, p contract.Payload) (bool, error) {
+	var h run.TaskHead
+	var started, finished string
+	st, err := w.prepare(ctx, `SELECT status, attempt, base, head, summary, verification, started, finished FROM tasks WHERE id = ?`)
+	if err != nil {
+		return false, err
+	}
+	err = st.QueryRowContext(ctx, id).Scan(&h.Status, &h.Attempt, &h.Base, &h.Head, &h.Summary, &h.Verification, &started, &finished)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, poisoned("the task was not requested")
+	}
+	if err == nil {
+		h.Started, err = unstamp(started)
+	}
+	if err == nil {
+		h.Finished, err = unstamp(finished)
+	}
+	if err != nil || !h.Apply(e, p) {
+		return false, err
+	}
+	stamped := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return stamp(t)
+	}
+	return true, do(ctx, w, `UPDATE tasks SET status = ?, attempt = ?, base = ?, head = ?, summary = ?, verification = ?, started = ?, finished = ? WHERE id = ?`,
+		h.Status, h.Attempt, h.Base, h.Head, h.Summary, string(h.Verification), stamped(h.Started), stamped(h.Finished), id)
 }
 
 // attemptMoved keeps where an attempt stands, until it has its result.
@@ -177,9 +253,11 @@ func taskFinished(ctx context.Context, w *writer, e contract.Event, p *contract.
 		r.Task, r.Attempt, r.Base, string(r.Status), result, int64(e.Sequence)); err != nil {
 		return err
 	}
-	if err := do(ctx, w, `UPDATE tasks SET status = ?, attempt = ?, base = iif(? = '', base, ?), head = ?, summary = ?, verification = ?, result = ?, finished = ?
-		WHERE id = ? AND attempt <= ?`,
-		string(r.Status), r.Attempt, r.Base, r.Base, r.Head, r.Summary, string(r.Verification.Status), result, stamp(e.Time), r.Task, r.Attempt); err != nil {
+	newest, err := foldTask(ctx, w, e, r.Task, p)
+	if err == nil && newest {
+		err = do(ctx, w, `UPDATE tasks SET result = ? WHERE id = ?`, result, r.Task)
+	}
+	if err != nil {
 		return err
 	}
 	for i, c := range r.Citations {

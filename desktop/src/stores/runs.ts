@@ -121,12 +121,15 @@ export function reduce(r: RunView, e: Event): RunView {
     }
     case 'run.moved': {
       const d = dataOf(e, e.type)
-      return d ? { ...next, status: d.status, reason: d.reason ?? '' } : next
+      // A report ends a run for good; a move that lost the race with it says nothing.
+      return d && !ended(r.status) ? { ...next, status: d.status, reason: d.reason ?? '' } : next
     }
     case 'run.steered':
       return { ...next, steered: [...r.steered, dataOf(e, e.type)?.text ?? ''] }
-    case 'run.commanded':
-      return { ...next, paused: dataOf(e, e.type)?.command === 'pause' }
+    case 'run.commanded': {
+      const command = dataOf(e, e.type)?.command
+      return { ...next, paused: command === 'pause' || (r.paused && command !== 'resume') }
+    }
     case 'question.asked': {
       const d = dataOf(e, e.type)
       return d ? { ...next, questions: [...r.questions, d.question] } : next
@@ -141,7 +144,7 @@ export function reduce(r: RunView, e: Event): RunView {
     }
     case 'run.reported': {
       const d = dataOf(e, e.type)
-      if (!d) return next
+      if (!d || ended(r.status)) return next
       const { status, summary, verified, usage } = d
       return {
         ...next, status, summary, verified, usage, ended: e.time, error: d.error ?? '', stream: '', reason: '',
@@ -156,12 +159,13 @@ export function reduce(r: RunView, e: Event): RunView {
     }
     case 'task.started': {
       const d = dataOf(e, e.type)
-      return withTask(next, e.task, (t) => ({ ...t, status: 'working', attempt: d?.attempt ?? t.attempt }))
+      return withTask(next, e.task, (t) => (!d || d.attempt < t.attempt ? t : { ...t, status: 'working', attempt: d.attempt }))
     }
     case 'task.finished': {
       const result = dataOf(e, e.type)?.result
       if (!result) return next
-      return withTask(next, result.task, (t) => ({ ...t, status: result.status, result, verification: result.verification }))
+      return withTask(next, result.task, (t) =>
+        result.attempt < t.attempt ? t : { ...t, status: result.status, attempt: result.attempt, result, verification: result.verification })
     }
     case 'verification.finished': {
       const d = dataOf(e, e.type)
