@@ -27,3 +27,18 @@ func smaller[N int | int64 | float64](prompt, own N) N {
 	}
 	return prompt
 }
+
+// credible is usage as a loop reports it: what is negative or absurd is not
+// believed, since a run whose usage no event may hold could never end.
+func credible(u contract.Usage) contract.Usage {
+	if u.Validate() != nil && !defence.Off(defence.BudgetCredible) {
+		return contract.Usage{}
+	}
+	return u
+}
+
+// bounded keeps a sum of usages within what an event may say.
+func bounded(u contract.Usage) contract.Usage {
+	const tokens, calls, usd = 1_000_000_000_000, 1_000_000_000, 1e9 // as contract.Usage has them
+	return contract.Usage{WallMS: min(u.WallMS, tokens), ToolCalls: min(u.ToolCalls, calls), TokensIn: min(u.TokensIn, tokens), TokensOut: min(u.TokensOut, tokens), CostUSD: min(u.CostUSD, usd)}
+}

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -50,5 +51,20 @@ func TestAPromptCantRaiseTheBudget(t *testing.T) {
 			t.Errorf("a prompt with %+v has %+v, want %+v", c.prompt, models.got, c.want)
 		}
 		models.mu.Unlock()
+	}
+}
+
+// TestUsageThatCannotBe: a Director's box that reports it ends its run all the
+// same, and is not believed.
+func TestUsageThatCannotBe(t *testing.T) {
+	for _, usage := range []string{`{"tool_calls":-5,"tokens_in":-1,"cost_usd":-100}`, `{"tokens_in":9223372036854775807,"tool_calls":9223372036854775807,"cost_usd":1e300}`} {
+		h := newHouse(t)
+		h.boxes.liar = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"end":{"status":"done","summary":"Done.","usage":%s}}`+"\n", usage)
+		})
+		rep := h.report(h.submit("go"))
+		if u := rep.Usage; u.ToolCalls != 0 || u.TokensIn != 0 || u.CostUSD != 0 || rep.Status != contract.RunDone {
+			t.Errorf("%s: %+v", usage, rep)
+		}
 	}
 }

@@ -411,7 +411,7 @@ func (r *run) finish(rep director.Report) error {
 // was; the calls of the Director and of every attempt; the time from the prompt
 // on. mu is held.
 func (r *run) spent(rep director.Report) contract.Usage {
-	u := rep.Usage
+	u := credible(rep.Usage)
 	for _, t := range r.s.Tasks {
 		for _, res := range t.Results {
 			u = u.Add(res.Usage)
@@ -421,7 +421,7 @@ func (r *run) spent(rep director.Report) contract.Usage {
 		u.TokensIn, u.TokensOut, u.CostUSD = m.TokensIn, m.TokensOut, m.CostUSD
 	}
 	u.WallMS = max(0, r.d.o.Now().Sub(r.s.Began).Milliseconds())
-	return u
+	return bounded(u)
 }
 
 func firstText(options ...string) string {

@@ -44,6 +44,7 @@ type boxes struct {
 	kinds  []contract.BoxKind
 	break_ func(dispatch.BoxRequest) error
 	evil   func(host *http.Client) http.Handler // instead of our Associate
+	liar   http.Handler                         // instead of our Director
 }
 
 type box struct {
@@ -108,6 +109,9 @@ func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 	switch r.Kind {
 	case contract.BoxDirector:
 		inside = director.Handler(director.Options{Client: client, Backoff: fast})
+		if bs.liar != nil {
+			inside = bs.liar
+		}
 	case contract.BoxAssociate:
 		if bs.evil != nil {
 			inside = bs.evil(client)
