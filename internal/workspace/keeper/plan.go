@@ -96,7 +96,7 @@ func exists(name string) (bool, error) {
 // savePlan makes a plan durable; an earlier one of the same id that did not
 // start is replaced.
 func (e *Engine) savePlan(p plan) error {
-	if err := removeTree(e.planDir(p.ID)); err != nil {
+	if err := e.clearPlan(p.ID); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(e.planDir(p.ID, "aside"), 0o755); err != nil {
@@ -110,6 +110,36 @@ func (e *Engine) savePlan(p plan) error {
 		return err
 	}
 	return errors.Join(syncDir(e.work("publish")), syncDir(e.work()))
+}
+
+// clearPlan makes room for a plan. What a finished one of the same id displaced,
+// and a program may still write to, goes to the trash.
+func (e *Engine) clearPlan(id string) error {
+	r, done, err := e.loadResult(id)
+	if err != nil {
+		return err
+	}
+	if done && len(r.Seen) > 0 {
+		old, err := e.loadPlan(id)
+		if err != nil {
+			return err
+		}
+		for key, seen := range r.Seen {
+			n, err := strconv.Atoi(key)
+			if err != nil || n < 0 || n >= len(old.Ops) {
+				return fmt.Errorf("result names step %q", key)
+			}
+			if there, err := exists(e.aside(id, n)); err != nil {
+				return err
+			} else if !there {
+				continue
+			}
+			if err := e.discard(e.aside(id, n), old.Ops[n].Path, seen); err != nil {
+				return err
+			}
+		}
+	}
+	return removeTree(e.planDir(id))
 }
 
 func (e *Engine) loadPlan(id string) (plan, error) {

@@ -150,3 +150,26 @@ func TestEveryWordOfALateWriterIsKept(t *testing.T) {
 		}
 	}
 }
+
+// TestAPlanOfTheSameNameLosesNothing: what a plan displaced, and somebody still
+// has open, outlives another plan of its name.
+func TestAPlanOfTheSameNameLosesNothing(t *testing.T) {
+	c := open(t)
+	c.write("workspace/b", "b\n")
+	k := c.begin("t1")
+	k.write("workspace/b", "task\n")
+	f, err := os.OpenFile(c.path("workspace/b"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	k.publish()
+	c.restore(keeper.RestoreRequest{ID: "p-t1", To: k.base})
+	if _, err := f.WriteAt([]byte("user\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	c.checkpoint("afterwards")
+	if !strings.Contains(everything(t, c), "user\n") {
+		t.Error("what was written to the displaced file is lost")
+	}
+}
