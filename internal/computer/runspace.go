@@ -109,6 +109,21 @@ func (w *runWorkspace) tookBack(ctx context.Context, task string) (bool, error) 
 	return w.c.wentBack(ctx, publishes[first].StartedSeq)
 }
 
+// Settle implements dispatch.Workspace.
+func (w *runWorkspace) Settle(ctx context.Context, o dispatch.Overlay) error {
+	mine, err := asOverlay(o)
+	if err != nil {
+		return err
+	}
+	// The keeper may die under it; the next one does it as well.
+	for range 2 {
+		if err = w.c.workspace.SettleOverlay(ctx, mine.Overlay); !fault.Is(err, fault.Unavailable) {
+			break
+		}
+	}
+	return err
+}
+
 // Merge implements dispatch.Workspace. No tree has the id that it pretends was
 // verified, so the merge is prepared and never applied.
 func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.Merged, error) {

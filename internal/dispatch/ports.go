@@ -135,6 +135,9 @@ type Workspace interface {
 	// process left, as it stands. fault.InUse: a box still holds it.
 	Begin(ctx context.Context, t TaskRef, base string) (Overlay, error)
 	Reopen(ctx context.Context, t TaskRef, base string) (Overlay, error)
+	// Settle makes durable what the task has written into the overlay: a resumed
+	// attempt goes on with it as it stands.
+	Settle(ctx context.Context, o Overlay) error
 	// PublishLive publishes what the overlay now holds under the paths that are
 	// published once per tool call; it returns how many paths that were.
 	PublishLive(ctx context.Context, o Overlay) (paths int, err error)

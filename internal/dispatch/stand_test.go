@@ -206,6 +206,8 @@ func (w *folders) Reopen(_ context.Context, t dispatch.TaskRef, base string) (di
 	return &overlay{ws: w, dir: w.path(t), base: base}, nil
 }
 
+func (w *folders) Settle(context.Context, dispatch.Overlay) error { return nil }
+
 func (w *folders) PublishLive(_ context.Context, o dispatch.Overlay) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -120,6 +120,10 @@ func (a *attempt) perform(ctx context.Context, call, name string, args json.RawM
 	}
 	crash.At("dispatch.tool.done")
 	if !readOnly && name != "git" {
+		// Before it is acknowledged: nobody writes it again.
+		if err := a.r.d.o.Workspace.Settle(ctx, a.overlay); err != nil {
+			return tools.Result{}, fault.Wrap("dispatch.tool", err)
+		}
 		a.show(ctx, &res)
 	}
 	crash.At("dispatch.tool.shown")

@@ -227,6 +227,11 @@ func healText(h keeper.HealReply) string {
 	return b.String()
 }
 
+// SettleOverlay makes what a task has written durable.
+func (w *Workspace) SettleOverlay(ctx context.Context, o Overlay) error {
+	return fault.Wrap("workspace.SettleOverlay", w.opts.Keeper.Call(ctx, "settle-upper", keeper.UpperRequest{Upper: o.ID + "/upper"}, nil))
+}
+
 // Settle makes what was written to the live tree since the newest checkpoint
 // durable, so that it may be acknowledged.
 func (w *Workspace) Settle(ctx context.Context) error {

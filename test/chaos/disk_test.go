@@ -215,7 +215,18 @@ func (d *disk) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 // mount mounts an image and unmounts it at the end of the test.
 func mount(t *testing.T, image, at string) (unmount func()) {
 	t.Helper()
-	run(t, "mount", "-t", "ext4", "-o", "loop,noatime", image, at)
+	unmount, err := tryMount(t, image, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unmount
+}
+
+func tryMount(t *testing.T, image, at string) (unmount func(), err error) {
+	t.Helper()
+	if out, err := exec.Command("mount", "-t", "ext4", "-o", "loop,noatime", image, at).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("mount: %w: %s", err, out)
+	}
 	var once sync.Once
 	unmount = func() {
 		once.Do(func() {
@@ -226,7 +237,7 @@ func mount(t *testing.T, image, at string) (unmount func()) {
 		})
 	}
 	t.Cleanup(unmount)
-	return unmount
+	return unmount, nil
 }
 
 func run(t *testing.T, argv ...string) {

@@ -76,9 +76,11 @@ func (w *world) restore(ctx context.Context, to string, was map[string]values) e
 // exec runs a command that makes a file, all or nothing.
 func (w *world) exec(ctx context.Context, path, content string, code int) error {
 	if w.tree.clock != nil {
-		// A power cut may leave an empty file of a program that syncs nothing,
-		// until the command is acknowledged.
+		// A power cut may leave an empty file, or zeroes, of a program that syncs
+		// nothing, until the command is acknowledged.
 		w.tree.maybe(path, "")
+		w.tree.maybe(path, strings.Repeat("\x00", len(content)+1))
+		w.tree.maybe(path+".tmp", strings.Repeat("\x00", len(content)+1))
 	}
 	w.tree.maybe(path, content+"\n")
 	w.tree.maybe(path+".tmp", "")

@@ -142,11 +142,13 @@ func (p *power) instant(i, of int) int {
 }
 
 // after is the world that a power cut leaves, and what is known of it.
-func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func()) {
+func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func(), err error) {
 	t.Helper()
 	image := filepath.Join(p.disk.dir, "cut.img")
 	p.disk.failure(t, at, lies, p.dice, image)
-	unmount = mount(t, image, p.mount)
+	if unmount, err = tryMount(t, image, p.mount); err != nil {
+		return nil, nil, err
+	}
 	w = &world{t: t, data: filepath.Join(p.mount, "data"), crash: p.crash, plans: p.plans, cid: p.cid, initial: p.initial,
 		tree: p.tree.until(at, p.begin), witness: p.witness.until(at)}
 	t.Cleanup(w.witness.close)
@@ -160,12 +162,15 @@ func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func()) {
 		}
 		w.prompts = append(w.prompts, &then)
 	}
-	return w, unmount
+	return w, unmount, nil
 }
 
 // cut holds what is there after a power cut against what was acknowledged.
 func (p *power) cut(t *testing.T, at int) {
-	w, _ := p.after(t, at, 0)
+	w, _, err := p.after(t, at, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.start()
 	defer w.c.Close()
 	defer w.in.Stop(t)
@@ -190,9 +195,11 @@ func (p *power) cut(t *testing.T, at int) {
 // control cuts the power of a disk that lies.
 func (p *power) control(t *testing.T, tries int) {
 	for range tries {
-		w, unmount := p.after(t, p.last, 12+p.dice.IntN(60))
-		err := w.lost()
-		unmount()
+		w, unmount, err := p.after(t, p.last, 12+p.dice.IntN(60))
+		if err == nil { // else ext4 itself has noticed
+			err = w.lost()
+			unmount()
+		}
 		if err != nil {
 			histogram.add("power cut on a disk that lies", "noticed")
 			t.Logf("noticed: %.300v", err)

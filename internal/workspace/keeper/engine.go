@@ -105,6 +105,9 @@ type Engine struct {
 
 	snapMu sync.Mutex // one snapshot at a time
 
+	settling  sync.Mutex           // one upper at a time
+	settledAt map[string]time.Time // by upper: what was written before is durable
+
 	scrubMu sync.Mutex // one slice at a time
 	scrub   *scrubPass
 
@@ -137,7 +140,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 		return nil, fault.Wrap(op, err)
 	}
 	opts.Root = root
-	e := &Engine{opts: opts, gitDir: filepath.Join(root, ".git"), rootFD: -1, known: map[string]bool{}, slowIgnores: map[slowIgnore]bool{}}
+	e := &Engine{opts: opts, gitDir: filepath.Join(root, ".git"), rootFD: -1, known: map[string]bool{}, slowIgnores: map[slowIgnore]bool{}, settledAt: map[string]time.Time{}}
 	e.reads = newReader(e)
 	defer func() {
 		if err != nil {

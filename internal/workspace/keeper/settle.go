@@ -46,24 +46,9 @@ func (e *Engine) syncPaths(paths []string) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	for p := range all {
-		g.Go(func() error { return e.syncPath(p) })
+		g.Go(func() error { return syncBeneath(e.rootFD, p) })
 	}
 	return g.Wait()
-}
-
-func (e *Engine) syncPath(p string) error {
-	fd, err := openBeneath(e.rootFD, p, unix.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		if isGone(err) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENXIO) {
-			return nil
-		}
-		return err
-	}
-	defer unix.Close(fd)
-	if err := unix.Fsync(fd); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: a pipe by now
-		return &os.PathError{Op: "sync", Path: p, Err: err}
-	}
-	return nil
 }
 
 // settled is written when what a program emptied was synced: it is meant to be

@@ -47,6 +47,7 @@ func (e *Engine) Drop(ctx context.Context, task string) error {
 	if err := checkPlanID(task); err != nil {
 		return fault.Wrap(op, err)
 	}
+	e.forgetUpper(task)
 	return fault.Wrap(op, errors.Join(e.deleteRef(ctx, taskRef(task)), e.deleteRef(ctx, liveRef(task))))
 }
 
