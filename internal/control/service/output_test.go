@@ -81,6 +81,22 @@ func TestAttack48_OutputWaitsForItsReader(t *testing.T) {
 			}
 		}
 	}()
+	// Somebody reads, but has not asked again: it stops.
+	cmd.after(-1)
+	for deadline := time.After(300 * time.Millisecond); ; {
+		cmd.mu.Lock()
+		moved, sent := cmd.moved, cmd.sent
+		cmd.mu.Unlock()
+		if sent > 2*window {
+			t.Fatalf("it went on to %d bytes that nobody had read", sent)
+		}
+		select {
+		case <-moved:
+			continue
+		case <-deadline:
+		}
+		break
+	}
 	after, got := int64(-1), 0
 	for got < 8*window {
 		a, moved := cmd.after(after)
