@@ -212,8 +212,8 @@ func (l *live) serve(ctx context.Context) error {
 func (l *live) note(ctx context.Context, out *lastBytes) {
 	said := l.check(ctx)
 	if text := out.String(); said == "" {
-		if i := strings.LastIndex(text, "restart failed"); i >= 0 && i > strings.LastIndex(text, "server restarted") {
-			said = sourceFault(text[i:])
+		if i := strings.LastIndex(text, "restarting server"); i >= 0 && strings.Contains(text[i:], "server restart failed") {
+			said = restartFault(text[i:])
 		}
 	}
 	l.mu.Lock()

@@ -76,3 +76,24 @@ func sourceFault(out string) string {
 	}
 	return clip(at+": "+what, 400)
 }
+
+var (
+	configLine = regexp.MustCompile(`failed to load config from \S*?([\w.-]+)\s*$`)
+	logLine    = regexp.MustCompile(`^.*?\[vite\]\s*`)
+)
+
+// restartFault says why a dev server that goes on with its old configuration
+// could not take the new one. It writes no line then.
+func restartFault(out string) string {
+	file, what := "vite.config.ts", ""
+	for _, line := range strings.Split(escapes.ReplaceAllString(out, ""), "\n")[1:] {
+		if m := configLine.FindStringSubmatch(line); m != nil {
+			file = m[1]
+		} else if strings.Contains(line, "server restart failed") {
+			break
+		} else if line = strings.TrimSpace(logLine.ReplaceAllString(line, "")); line != "" && what == "" {
+			what = line
+		}
+	}
+	return clip(file+": "+what, 400)
+}

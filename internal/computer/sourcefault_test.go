@@ -14,6 +14,13 @@ func TestSourceFaultsAreToldWithFileAndLine(t *testing.T) {
 	}
 }
 
+func TestAFailedRestartIsTold(t *testing.T) {
+	out := "restarting server...\nfailed to load config from /computer/choiros/vite.config.ts\n2:08:18 AM \x1b[31m[vite]\x1b[39m no dev server today\n2:08:18 AM [vite] server restart failed\n"
+	if got := restartFault(out); got != "vite.config.ts: no dev server today" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestFilesTheDevServerStartsFrom(t *testing.T) {
 	d := openShell(t)
 	put := func(name, text string) {
