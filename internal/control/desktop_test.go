@@ -398,6 +398,24 @@ func TestAttack47_APageSpeaksForItself(t *testing.T) {
 	want(true)
 }
 
+// Each page that enters gives the browser a new session: what it already shows
+// reports under that one, and is heard.
+func TestAPageIsHeardAfterAnotherEntered(t *testing.T) {
+	w := open(t)
+	console := w.signIn()
+	origin, cookie := w.enter(console)
+	first := w.loadOf(origin, cookie)
+	_, cookie = w.enter(console)
+	w.loadOf(origin, cookie)
+	own := append(fetched(origin), cookie, "Content-Type: application/json")
+	if res := w.ask("POST", hostOf(origin), "/_choir/heartbeat", `{"load":"`+first+`","broken":false}`, own...); res.StatusCode != 204 {
+		t.Fatalf("the page that was there first: %d %s", res.StatusCode, res.body)
+	}
+	if b := <-w.machine().beats; b.Broken || b.Page != first {
+		t.Errorf("%+v", b)
+	}
+}
+
 func TestHeartbeat(t *testing.T) {
 	w := open(t)
 	origin, cookie := w.enter(w.signIn())

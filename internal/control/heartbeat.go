@@ -25,44 +25,48 @@ const (
 	alive       = 20 * time.Second       // a page that said it is well is taken for alive so long; it says so every few seconds
 	aliveHidden = 3 * time.Minute        // in a tab that nobody sees, where a browser lets timers run once a minute
 	maxBeat     = 8 << 10
-	maxLoads    = 16 // pages of one session that are remembered
+	maxLoads    = 16 // pages of one user at one computer that are remembered
 	maxAllLoads = 4096
 )
 
 // load is one page that was served. What it says is believed about itself only:
-// it runs beside the desktop's own code, which could say the same.
+// it runs beside the desktop's own code, which could say the same. It belongs to
+// a user and a computer, not to a session: each page that enters gives the
+// browser a new one, under which the pages it already shows report from then on.
 type load struct {
-	session string
-	cid     contract.CID
-	mode    api.DesktopMode
-	at      time.Time // it was last heard, or served
-	heard   bool
-	well    bool // it last said that it has painted
-	hidden  bool // it is in a tab that nobody sees
-	gone    bool // it was unloaded: nothing that it said counts any more
+	user   string
+	cid    contract.CID
+	mode   api.DesktopMode
+	at     time.Time // it was last heard, or served
+	heard  bool
+	well   bool // it last said that it has painted
+	hidden bool // it is in a tab that nobody sees
+	gone   bool // it was unloaded: nothing that it said counts any more
 }
+
+func (l *load) of(user string, cid contract.CID) bool { return l.user == user && l.cid == cid }
 
 // expectBeat remembers that a page was served. It returns the name the page
 // reports under. A page that never reports, or stops to, is no proof of
 // anything but that visitor's line: whoever looks at it is told by the console.
 func (s *Server) expectBeat(v visit, mode api.DesktopMode) string {
 	id := newNonce()
-	l := &load{session: v.session.ID, cid: v.place.Computer, mode: mode, at: s.o.Now()}
+	l := &load{user: v.session.User, cid: v.place.Computer, mode: mode, at: s.o.Now()}
 	d := &s.desktops
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.forget(v.session.ID)
+	d.forget(l.user, l.cid)
 	d.loads[id] = l
 	return id
 }
 
-// forget makes room for one more page of a session, and of all.
-func (d *desktops) forget(session string) {
+// forget makes room for one more page of a user at a computer, and of all.
+func (d *desktops) forget(user string, cid contract.CID) {
 	for {
 		var oldest string
 		n := 0
 		for id, l := range d.loads {
-			if l.session == session || len(d.loads) >= maxAllLoads {
+			if l.of(user, cid) || len(d.loads) >= maxAllLoads {
 				n++
 				if oldest == "" || l.at.Before(d.loads[oldest].at) {
 					oldest = id
@@ -100,7 +104,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
 		writeProblem(w, refusal(http.StatusUnprocessableEntity, fault.Invalid, "this is no heartbeat", ""))
 		return
 	}
-	l, err := s.desktops.hear(in, v.session.ID, v.place.Computer, s.o.Now())
+	l, err := s.desktops.hear(in, v.session.User, v.place.Computer, s.o.Now())
 	if err == nil && !l.gone {
 		err = s.beat(r.Context(), l, in)
 	}
@@ -124,20 +128,20 @@ type pageReport struct {
 }
 
 // hear finds the page that reports, and bounds how often it may.
-func (d *desktops) hear(in pageReport, session string, cid contract.CID, now time.Time) (*load, error) {
+func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.Time) (*load, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.loads[in.Load]
 	if l == nil && len(in.Load) == nonceChars {
 		// Served before the control plane was started again: it goes on.
-		d.forget(session)
-		l = &load{session: session, cid: cid, mode: api.ModeBuild}
+		d.forget(user, cid)
+		l = &load{user: user, cid: cid, mode: api.ModeBuild}
 		if in.Mode == string(api.ModeLive) {
 			l.mode = api.ModeLive
 		}
 		d.loads[in.Load] = l
 	}
-	if l == nil || l.session != session {
+	if l == nil || !l.of(user, cid) {
 		return nil, fault.New("", fault.NotFound, "Reload the page.", errors.New("no such page was served"))
 	}
 	if l.gone || in.Gone {

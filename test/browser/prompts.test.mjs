@@ -59,13 +59,17 @@ async function recolours(t, { theme = drawn(), shell = drawn(), env = {}, prompt
 
     await t.test(`${part}: restoring brings the old colour back, undo the new one`, async () => {
       const [run] = choir.json('runs')
+      const restores = () => choir.json('checkpoints').filter((c) => c.kind === 'restore').length
+      const earlier = restores()
       const back = choir.json('checkpoints').find((c) => c.run !== run.id) // the newest from before it
       await frame.getByTestId('icon-timetravel').click()
       await frame.locator(`[data-checkpoint="${back.id}"]`).click()
       await frame.getByTestId('restore').click()
       await frame.getByTestId('restore-go').click()
       await shows(before)
-      await frame.locator('[data-testid=checkpoint][data-kind=restore]').first().waitFor()
+      // The files are back before the restore is a checkpoint of its own; those of the part before are there all along.
+      await until('the restore is in the history', () => restores() > earlier)
+      await until('and in its list', async () => (await frame.locator('[data-testid=checkpoint][data-kind=restore]').count()) > earlier)
       assert.equal(choir.json('checkpoints')[0].kind, 'restore', 'history goes on, it is not rewritten')
       assert.ok(choir.json('checkpoints').some((c) => c.run === run.id), 'what was undone is still there')
       await frame.getByTestId('undo').click()
