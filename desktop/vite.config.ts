@@ -35,6 +35,9 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 700,
+    // Each app's manifest and icon is asked for at once anyway: in files of their own they would be
+    // a dozen requests, whose headers weigh more than they do.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'apps', test: /\/src\/apps\/[^/]+\/manifest\.tsx?$|\/node_modules\/lucide-react\// }] } } },
   },
   test: {
     environment: 'happy-dom',
