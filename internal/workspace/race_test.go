@@ -77,7 +77,6 @@ type mortal struct {
 	t       *testing.T
 	dir     string
 	log     *log
-	rounds  int
 	started int
 	cmd     *exec.Cmd
 	died    chan struct{}

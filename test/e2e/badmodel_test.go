@@ -110,8 +110,9 @@ func TestBadModels(t *testing.T) {
 				}
 			}
 			script.Turns = append(script.Turns, turnsOf("director", "afterwards", again(report("done", "Here I am.")))...)
-			// Ten megabytes cost more than a run may by default; see below.
-			in, s := startModel(t, wire, script, "CHOIR_BUDGET_COST_USD=50")
+			// Ten megabytes cost more than a run may by default; see below. All
+			// cases at once reserve more than a day may, which is budget_test.go's.
+			in, s := startModel(t, wire, script, "CHOIR_BUDGET_COST_USD=50", "CHOIR_BUDGET_DAY_COST_USD=0")
 			got := make([]prompted, len(cases))
 			errs := make([]error, len(cases))
 			var wg sync.WaitGroup

@@ -18,10 +18,9 @@ import (
 // is a project of its own, whose test fails.
 type cheat struct {
 	name  string
-	kind  string // of the project: python, node, go, bare (Python without tests)
-	shell string // what its Associate runs in the project's folder
-	task  object // more of its task, such as verify
-	turns []modelserver.Turn
+	kind  string   // of the project: python, node, go, bare (Python without tests)
+	shell string   // what its Associate runs in the project's folder
+	task  object   // more of its task, such as verify
 	want  []string // any of these statuses; none is pass
 	says  string   // in words, in what `prompt --json` prints
 }

@@ -155,19 +155,19 @@ func TestRunnersOfThisMachine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var shown bytes.Buffer
+			var shown, errors bytes.Buffer // one each: os/exec copies them side by side
 			out := verify.NewOutput(c.runner, &shown)
 			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-			cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = project, out, &shown, append(os.Environ(), env...)
+			cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = project, out, &errors, append(os.Environ(), env...)
 			if err := cmd.Run(); err == nil {
-				t.Errorf("a failing test, and exit code 0:\n%s", shown.String())
+				t.Errorf("a failing test, and exit code 0:\n%s%s", shown.String(), errors.String())
 			}
 			got := out.Count(own)
 			if got.Runner == verify.Pytest {
 				got.Runner = verify.Unittest // where it is installed it runs these too
 			}
 			if got.Passed != 1 || got.Failed != 1 || got.Skipped != 1 || len(got.Names) != 1 || !strings.Contains(strings.ToLower(got.Names[0]), "two") {
-				t.Errorf("%+v\n%s", got, shown.String())
+				t.Errorf("%+v\n%s%s", got, shown.String(), errors.String())
 			}
 		})
 	}

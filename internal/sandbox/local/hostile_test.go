@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,10 +30,11 @@ func TestHostileTreesHoldNothingUp(t *testing.T) {
 			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}, Upper: upper, Work: filepath.Join(e.Dir, "boxes", "t1", "work")},
 			{Target: "/scrap", Mode: sandbox.Overlay, Lower: []string{e.Live}},
 		}}
-		for range 2 { // the second time it begins with what the first left
+		for round := range 2 { // the second time it begins with what the first left
 			b, g := e.Box(t, spec)
-			for _, dir := range []string{"/computer", "/scrap"} {
-				if r := sandboxtest.Run(t, g, "sh", "-c", "mkdir "+dir+"/$$ && "+sandboxtest.ProbeInside+" deep "+dir+"/$$ 400 && "+sandboxtest.ProbeInside+" closed "+dir+"/$$"); r.Code != 0 {
+			for _, in := range []string{"/computer", "/scrap"} {
+				dir := fmt.Sprintf("%s/round%d", in, round) // a process id may be the last round's
+				if r := sandboxtest.Run(t, g, "sh", "-c", "mkdir "+dir+" && "+sandboxtest.ProbeInside+" deep "+dir+" 400 && "+sandboxtest.ProbeInside+" closed "+dir); r.Code != 0 {
 					t.Fatalf("%+v", r)
 				}
 			}

@@ -263,9 +263,9 @@ func (o *opening) overlay(out *launch.Mount, name string, m sandbox.Mount, place
 			}
 		}
 	}
-	skeleton, f, err := o.place(filepath.Join(o.c.spec.Dir, own, "places"))
+	skeleton, _, err := o.place(filepath.Join(o.c.spec.Dir, own, "places"))
 	if err == nil {
-		out.Layers, layers = append(out.Layers, skeleton), append(layers, f)
+		out.Layers = append(out.Layers, skeleton)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

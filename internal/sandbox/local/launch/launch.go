@@ -102,13 +102,16 @@ func Args(fd int, argv []string) []string {
 // Main builds the plan at descriptor args[0] and becomes args[1:]. It returns
 // only when it fails, with 125.
 func Main(args []string) int {
-	if err := run(args); err != nil {
-		fmt.Fprintln(os.Stderr, "choir launch:", err)
+	err := build(args)
+	if err == nil {
+		// What was opened to build is closed on exec.
+		err = fmt.Errorf("start %s: %w", args[1], syscall.Exec(args[1], args[1:], []string{}))
 	}
+	fmt.Fprintln(os.Stderr, "choir launch:", err)
 	return 125
 }
 
-func run(args []string) error {
+func build(args []string) error {
 	if len(args) < 2 {
 		return errors.New("nothing to start")
 	}
@@ -135,11 +138,7 @@ func run(args []string) error {
 	if err := b.terminals(plan); err != nil {
 		return err
 	}
-	if err := count(plan.Counts); err != nil {
-		return err
-	}
-	// What was opened here is closed on exec.
-	return fmt.Errorf("start %s: %w", args[1], syscall.Exec(args[1], args[1:], []string{}))
+	return count(plan.Counts)
 }
 
 // terminals mounts the box's own terminals. Without a bound one box could take
