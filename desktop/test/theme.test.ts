@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { readFileSync } from 'node:fs'
 import { useTheme } from '../src/stores/theme'
 import { builtIn, day, night } from '../src/theme/themes'
-import { colorNames, contrast, faultOf } from '../src/theme/theme'
+import { colorNames, contrast, faultOf, painted } from '../src/theme/theme'
 import { THEME_COLORS } from '../src/contract/contract'
 
 const css = (name: string) => document.documentElement.style.getPropertyValue(name)
@@ -26,14 +26,36 @@ describe('themes', () => {
     ['a colour that ends the rule', { ...night, colors: { ...night.colors, text: '#fff;}' } }, 'colors.text'],
     ['a scheme there is not', { ...night, scheme: 'dim' }, 'scheme'],
     ['a radius too large', { ...night, radius: 99 }, 'radius'],
-    ['text that can’t be read', { ...night, colors: { ...night.colors, background: '#e8e8e8' } }, 'colors.text'],
-    ['quiet words that can’t be read', { ...night, colors: { ...night.colors, muted: '#444444' } }, 'colors.muted'],
-    ['marks that can’t be seen', { ...night, colors: { ...night.colors, danger: '#222' } }, 'colors.danger'],
     ['a name too long', { ...night, name: 'x'.repeat(61) }, 'name'],
   ])('%s is refused and the last good one stays', (_, theme, field) => {
     expect(useTheme.getState().apply(theme)).toBe(false)
     expect(useTheme.getState().refused).toMatch(new RegExp(`^${field}: `))
     expect(css('--choir-background')).toBe(night.colors.background)
+  })
+
+  it.each([
+    ['a teal desktop', { background: '#008080' }, ['text', 'muted']],
+    ['a light desktop under dark surfaces', { background: '#e8e8e8' }, ['text', 'muted']],
+    ['dark words', { text: '#333333' }, ['text']],
+    ['quiet words that are too quiet', { muted: '#444444' }, ['muted']],
+    ['a mark one does not see', { danger: '#222222' }, ['danger']],
+    ['every grey', { background: '#808080', surface: '#777777', 'surface-raised': '#7a7a7a', text: '#808080', muted: '#787878' }, ['text', 'muted', 'ok', 'warn', 'danger', 'accent']],
+    ['nothing to change', {}, []],
+  ])('are made readable: %s', (_, some, changed) => {
+    const theme = { ...night, colors: { ...night.colors, ...some } }
+    const got = painted(theme)
+    expect(new Set(got.changed)).toEqual(new Set(changed))
+    for (const ground of ['surface', 'surface-raised'] as const) {
+      for (const ink of ['text', 'muted'] as const) expect(contrast(got.colors[ink], got.colors[ground]), `${ink} on ${ground}`).toBeGreaterThanOrEqual(4.2)
+      for (const ink of ['accent', 'ok', 'warn', 'danger'] as const) expect(contrast(got.colors[ink], got.colors[ground]), `${ink} on ${ground}`).toBeGreaterThanOrEqual(3)
+    }
+    expect(contrast(got.onDesktop.text, theme.colors.background)).toBeGreaterThanOrEqual(4.5)
+    expect(contrast(got.onDesktop.muted, theme.colors.background)).toBeGreaterThanOrEqual(4.5)
+    // What was asked for stays: the grounds.
+    expect(got.colors.background).toBe(theme.colors.background)
+    expect(useTheme.getState().apply(theme)).toBe(true)
+    expect(css('--choir-background')).toBe(theme.colors.background)
+    expect(css('--on-desktop')).toBe(got.onDesktop.text)
   })
 
   it('name exactly the colours of the contract', () => {

@@ -57,9 +57,6 @@ func (c *Computer) deliverTheme(ctx context.Context, seen contract.BlobRef) (con
 		return seen, nil
 	}
 	theme, err := contract.DecodeTheme(b)
-	if err == nil {
-		err = theme.Readable()
-	}
 	if err != nil {
 		refused := contract.ThemeRefused{Field: "theme", Reason: err.Error()}
 		var fe *contract.FieldError

@@ -1,3 +1,4 @@
+import { faultOf, painted } from '../theme/theme'
 import type { Event } from '../contract/types'
 import { dataOf } from '../contract/types'
 import { authorName, commandLine, count, gist, oneLine, short } from './format'
@@ -110,8 +111,11 @@ function words(e: Event): Description | null {
       const d = dataOf(e, e.type)
       return quiet(`Proposal ${d?.resolution ?? 'resolved'}`, d?.revision ? `in revision ${d.revision}` : '')
     }
-    case 'theme.changed':
-      return loud('accent', 'Theme', dataOf(e, e.type)?.theme.name)
+    case 'theme.changed': {
+      const theme = dataOf(e, e.type)?.theme
+      const changed = theme && !faultOf(theme) ? painted(theme).changed : []
+      return loud('accent', 'Theme', theme && (changed.length ? `${theme.name}; ${changed.join(', ')} made readable on it` : theme.name))
+    }
     case 'theme.refused': {
       const d = dataOf(e, e.type)
       return loud('warn', 'Theme not applied', d ? `${d.field}: ${d.reason}` : '')

@@ -19,27 +19,40 @@ export function faultOf(theme: unknown): string | null {
     if (!colorNames.includes(name)) return `colors.${name}: is not a known colour`
     if (typeof value !== 'string' || !color.test(value)) return `colors.${name}: must be written as #rrggbb`
   }
-  return unreadable(t.colors)
+  return null
 }
 
-/** What must be readable on what, and how well (WCAG): running text as AA asks, marks and large words as that does. */
-const pairs: [ink: (keyof Theme['colors'])[], ground: (keyof Theme['colors'])[], least: number][] = [
-  [['text'], ['background', 'surface', 'surface-raised'], 4.5],
-  [['muted'], ['surface', 'surface-raised'], 4.5],
-  [['muted'], ['background'], 3],
-  [['accent', 'ok', 'warn', 'danger'], ['surface', 'surface-raised'], 3],
-]
+type Colour = keyof Theme['colors']
 
-function unreadable(colors: Theme['colors']): string | null {
-  for (const [inks, grounds, least] of pairs) {
-    for (const ink of inks) {
-      for (const ground of grounds) {
-        const got = contrast(colors[ink], colors[ground])
-        if (got < least) return `colors.${ink}: can’t be read on ${ground} ${colors[ground]}: the contrast is ${got.toFixed(1)}, and must be ${least}`
-      }
+/** What stands on surfaces, and how well it must be read there (WCAG): running text as AA asks, marks as large words. */
+const inks: [ink: Colour, least: number][] = [['text', 4.5], ['muted', 4.5], ['accent', 3], ['ok', 3], ['warn', 3], ['danger', 3]]
+
+function mix(from: string, to: number, part: number): string {
+  const h = from.length === 4 ? [...from.slice(1)].map((c) => c + c).join('') : from.slice(1, 7)
+  return `#${[0, 2, 4].map((i) => Math.round(parseInt(h.slice(i, i + 2), 16) * (1 - part) + to * part).toString(16).padStart(2, '0')).join('')}`
+}
+
+/** A colour that can be read on every ground: the ink itself, or as little lighter or darker as it takes. */
+export function legible(ink: string, grounds: string[], least: number): string {
+  const worst = (c: string) => Math.min(...grounds.map((g) => contrast(c, g)))
+  for (let part = 0; part <= 1; part += 0.05) {
+    for (const to of [255, 0]) {
+      const c = part === 0 ? ink : mix(ink, to, part)
+      if (worst(c) >= least) return c
     }
   }
-  return null
+  // Grounds so far apart that nothing is read on both: the better one of the extremes.
+  return worst('#ffffff') > worst('#000000') ? '#ffffff' : '#000000'
+}
+
+/** The colours as they are painted: an ink that could not be read on its grounds is changed until it can. */
+export function painted(theme: Theme): { colors: Theme['colors']; onDesktop: { text: string; muted: string }; changed: Colour[] } {
+  const colors = { ...theme.colors }
+  const grounds = [colors.surface, colors['surface-raised']]
+  for (const [ink, least] of inks) colors[ink] = legible(colors[ink], grounds, least)
+  const onDesktop = { text: legible(theme.colors.text, [colors.background], 4.5), muted: legible(theme.colors.muted, [colors.background], 4.5) }
+  const changed = inks.map(([ink]) => ink).filter((ink) => colors[ink] !== theme.colors[ink] || ((ink === 'text' || ink === 'muted') && onDesktop[ink] !== theme.colors[ink]))
+  return { colors, onDesktop, changed }
 }
 
 function luminance(hex: string): number {
@@ -57,10 +70,13 @@ export function contrast(a: string, b: string): number {
   return (x + 0.05) / (y + 0.05)
 }
 
-/** Puts a theme's values on an element as CSS variables. The theme must be valid. */
+/** Puts a theme's values on an element as CSS variables, what could not be read changed. The theme must be valid. */
 export function paint(theme: Theme, root: HTMLElement): void {
-  for (const name of THEME_COLORS) root.style.setProperty(`--choir-${name}`, theme.colors[name])
-  root.style.setProperty('--on-accent', contrast(theme.colors.accent, '#ffffff') > contrast(theme.colors.accent, '#0a0a0b') ? '#ffffff' : '#0a0a0b')
+  const { colors, onDesktop } = painted(theme)
+  for (const name of THEME_COLORS) root.style.setProperty(`--choir-${name}`, colors[name])
+  root.style.setProperty('--on-desktop', onDesktop.text)
+  root.style.setProperty('--on-desktop-muted', onDesktop.muted)
+  root.style.setProperty('--on-accent', contrast(colors.accent, '#ffffff') > contrast(colors.accent, '#0a0a0b') ? '#ffffff' : '#0a0a0b')
   root.style.setProperty('--choir-radius', `${theme.radius}px`)
   root.style.colorScheme = theme.scheme
   root.dataset.scheme = theme.scheme
