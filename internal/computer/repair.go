@@ -47,6 +47,15 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 		}
 	}
 	at, err := c.branch()
+	if err == nil && len(known) > 0 && at != known[0].ID {
+		given, err := c.wasGivenUp(known[0].ID)
+		if err != nil {
+			return err
+		}
+		if given {
+			known = nil // a repair was under way; it is gone on with
+		}
+	}
 	switch {
 	case err != nil:
 		return damaged("the branch of the history in workspace/.git can't be read: %s", fault.Text(err))
@@ -117,6 +126,23 @@ func (c *Computer) branch() (string, error) {
 		err = fmt.Errorf("it holds %.60q, which is no commit", id)
 	}
 	return id, err
+}
+
+// wasGivenUp reports whether a repair found a checkpoint damaged and went back
+// behind it. A copy of the history that is older than the log knows nothing of
+// that checkpoint, so it can't say so.
+func (c *Computer) wasGivenUp(id string) (bool, error) {
+	// Beneath the workspace, where boxes write.
+	root, err := os.OpenRoot(c.path("workspace"))
+	if err != nil {
+		return false, fault.Wrap("computer.compareHistory", err)
+	}
+	defer root.Close() // only read from
+	info, err := root.Lstat(keeper.DamagedFile(id))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Mode().IsRegular(), fault.Wrap("computer.compareHistory", err)
 }
 
 // historyBegins is the sequence of the newest recovery that gave the history up,

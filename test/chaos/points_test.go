@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -56,6 +58,7 @@ var scenarios = []scenario{
 		"keeper.restore.safe", "keeper.publish.started", "keeper.apply.staging", "keeper.apply.exchanged", "keeper.apply.moved", "keeper.apply.step",
 		"keeper.apply.placed", "keeper.apply.done", "workspace.restore.applied", "workspace.publish.recorded",
 	}, restoreAndUndo},
+	{"repair", []string{"keeper.repair.moved"}, damageNewest},
 	{"command", []string{
 		"terminal.ready", "terminal.command.started", "computer.command.started", "computer.command.finished",
 	}, func(ctx context.Context, w *world) error {
@@ -114,6 +117,83 @@ func restoreAndUndo(ctx context.Context, w *world) error {
 	return w.restore(ctx, "", before)
 }
 
+// damageNewest does what a bad disk does: the newest checkpoint can't be read,
+// so the next start repairs the history. The keeper dies at that, so the
+// computer does not wake until it is asked again. What the disk held comes back
+// at the end, for whoever looks at all that was acknowledged.
+func damageNewest(ctx context.Context, w *world) error {
+	for _, content := range []string{"older ", "newest "} { // behind the newest is one that is whole
+		if err := w.put(ctx, "workspace/u/repaired.txt", content+w.next()); err != nil {
+			return err
+		}
+		if _, _, err := w.save(ctx, content); err != nil {
+			return err
+		}
+	}
+	w.in.Kill()
+	newest, err := git(w.gitDir(), "rev-parse", "refs/heads/main").Output()
+	if err != nil {
+		return err
+	}
+	object := filepath.Join(w.gitDir(), "objects", string(newest[:2]), strings.TrimSpace(string(newest[2:])))
+	aside := filepath.Join(filepath.Dir(w.crash), "object")
+	if err := os.Rename(object, aside); err != nil {
+		return err
+	}
+	defer func() {
+		if err := os.Rename(aside, object); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	if err := os.WriteFile(object, nil, 0o444); err != nil {
+		return err
+	}
+	w.c.Close()
+	if w.in, err = choirtest.TryStart(w.t, w.options()); err != nil {
+		return err
+	}
+	if w.c, err = client.New(w.in.URL, w.in.Token, ""); err != nil {
+		return err
+	}
+	if _, err := w.c.Info(ctx); err == nil {
+		return errors.New("the computer woke, though its keeper died")
+	}
+	if err := w.wake(ctx); err != nil {
+		return err
+	}
+	w.witness.watch(w.c, w.in.Done())
+	return w.put(ctx, "workspace/u/repaired.txt", "after "+w.next())
+}
+
+// wake presses "try again", of a computer that did not wake.
+func (w *world) wake(ctx context.Context) error {
+	resp, err := w.ask(ctx, http.MethodPost, "/api/computers/"+string(w.cid)+"/wake", "{}")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("wake the computer: %s", resp.Status)
+	}
+	_, err = w.c.Info(ctx) // waits for it
+	return err
+}
+
+// ask sends what the client has no verb for.
+func (w *world) ask(ctx context.Context, method, path, body string) (*http.Response, error) {
+	_, port, _ := strings.Cut(strings.TrimPrefix(w.in.URL, "http://"), ":")
+	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1:"+port+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Host = strings.TrimPrefix(w.in.URL, "http://")
+	req.Header.Set("Authorization", "Bearer "+w.in.Token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return http.DefaultClient.Do(req)
+}
+
 // lookAtDesktop does what a page does: it looks until the dev server answers,
 // or until choir is gone.
 func lookAtDesktop(ctx context.Context, w *world) error {
@@ -129,14 +209,7 @@ func lookAtDesktop(ctx context.Context, w *world) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	_, port, _ := strings.Cut(strings.TrimPrefix(w.in.URL, "http://"), ":")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+port+"/api/computers/-/frame/stream", nil)
-	if err != nil {
-		return err
-	}
-	req.Host = strings.TrimPrefix(w.in.URL, "http://")
-	req.Header.Set("Authorization", "Bearer "+w.in.Token)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := w.ask(ctx, http.MethodGet, "/api/computers/-/frame/stream", "")
 	if err != nil {
 		return err
 	}
@@ -185,7 +258,7 @@ func TestNamedPoints(t *testing.T) {
 	}
 	// Each lane is a computer that lives through all its points, so later points
 	// also see what earlier ones left behind.
-	lanes := [][]string{{"put", "replacing put", "removal", "checkpoint", "restore"}, {"command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
+	lanes := [][]string{{"put", "replacing put", "removal", "checkpoint", "restore", "repair"}, {"command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
 	for _, lane := range lanes {
 		t.Run(strings.Join(lane, ", "), func(t *testing.T) {
 			t.Parallel()

@@ -232,6 +232,11 @@ func (e *Engine) Repair(ctx context.Context, req RepairRequest) (RepairReply, er
 	if err := e.keepDamaged(ctx, d.broken); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
+	if err := e.letGo(ctx, d.whole); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	// The last step that only a repair makes: whoever is killed before it repairs
+	// again, and whoever is killed after it goes on as after any other kill.
 	if d.whole != "" {
 		if err := e.moveBranch(d.whole); err != nil {
 			return reply, fault.Wrap(op, err)
@@ -240,7 +245,13 @@ func (e *Engine) Repair(ctx context.Context, req RepairRequest) (RepairReply, er
 		return reply, fault.Wrap(op, err)
 	}
 	e.crash("repair.moved")
-	if err := e.startFrom(ctx, d.whole); err != nil {
+	if err := e.loadHead(ctx); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	if d.whole == "" {
+		e.damaged = nil // refs of the old history are there; it begins anew
+	}
+	if err := e.whole(); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
 	c, err := e.checkpoint(ctx, CheckpointRequest{Force: true, Note: Note{Kind: "auto", Seq: req.Seq, Message: fmt.Sprintf(
@@ -252,29 +263,30 @@ func (e *Engine) Repair(ctx context.Context, req RepairRequest) (RepairReply, er
 	return reply, nil
 }
 
-// keepDamaged keeps the name of what is damaged: as a ref, or, where git names
-// nothing that it can't read, as a file.
+// keepDamaged keeps the name of what is damaged: as a file, by which the host
+// knows a history that was repaired from an older copy (see DamagedFile), and as
+// a ref where git can name it.
 func (e *Engine) keepDamaged(ctx context.Context, id string) error {
-	if isHex(id) && len(id) == 40 && e.forceRef(ctx, damagedRefs+id[:12], id) == nil {
-		return nil
+	name := "head-" + token()
+	if isHex(id) && len(id) == 40 {
+		name = filepath.Base(DamagedFile(id))
+		if err := e.forceRef(ctx, damagedRefs+id[:12], id); err != nil {
+			e.opts.Logger.WarnContext(ctx, "git can't name what is damaged; a file keeps its name", "commit", id, "error", err)
+		}
 	}
 	if err := os.MkdirAll(e.work("damaged"), 0o755); err != nil {
 		return err
 	}
-	return writeDurably(e.work("damaged", "head-"+token()), []byte(id+"\n"))
+	return writeDurably(e.work("damaged", name), []byte(id+"\n"))
 }
 
-// startFrom makes the last whole checkpoint the one to go on from.
-func (e *Engine) startFrom(ctx context.Context, whole string) error {
-	if err := e.loadHead(ctx); err != nil {
-		return err
-	}
-	if whole == "" {
-		e.damaged = nil // refs of the old history are there; it begins anew
-	}
-	if err := e.whole(); err != nil {
-		return err
-	}
+// DamagedFile is the file, in the root of the tree, that says of a checkpoint
+// that it was found damaged and the history goes on from one before it.
+func DamagedFile(id string) string { return ".git/choir/damaged/head-" + id }
+
+// letGo ends what was built on a damaged checkpoint, so that the last whole one
+// can be gone on from.
+func (e *Engine) letGo(ctx context.Context, whole string) error {
 	if id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", loggedRef); err == nil && id != "" {
 		if _, _, reason, err := e.checkObject(ctx, id, "commit"); err != nil {
 			return err
@@ -289,12 +301,12 @@ func (e *Engine) startFrom(ctx context.Context, whole string) error {
 			}
 		}
 	}
-	return e.endLostPlans()
+	return e.endLostPlans(whole)
 }
 
-// endLostPlans ends plans that were made from a checkpoint that is not the
+// endLostPlans ends plans that were made from a checkpoint that will not be the
 // newest any more. What they moved aside goes to the trash.
-func (e *Engine) endLostPlans() error {
+func (e *Engine) endLostPlans(newest string) error {
 	ids, err := e.pending()
 	if err != nil {
 		return err
@@ -304,7 +316,7 @@ func (e *Engine) endLostPlans() error {
 		if err != nil {
 			return err
 		}
-		if p.From == e.head || p.Commit == e.head {
+		if p.From == newest || p.Commit == newest {
 			continue
 		}
 		entries, err := os.ReadDir(e.planDir(id, "aside"))

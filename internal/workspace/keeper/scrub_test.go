@@ -276,3 +276,55 @@ func TestADamagedNewestCheckpoint(t *testing.T) {
 		})
 	}
 }
+
+// TestAKilledRepairIsGoneOnWith kills a repair right after it moved the branch:
+// the history then is one that any start can go on from.
+func TestAKilledRepairIsGoneOnWith(t *testing.T) {
+	for _, rev := range []string{"HEAD", "HEAD^{tree}"} {
+		t.Run(rev, func(t *testing.T) {
+			c := open(t)
+			c.torn = true
+			c.write("workspace/a", "one\n")
+			first := c.checkpoint("one")
+			c.write("workspace/a", "two\n")
+			second := c.checkpoint("two")
+			if err := c.MarkLogged(t.Context(), second.Commit.Commit); err != nil {
+				t.Fatal(err)
+			}
+			damages["is missing"](t, c.object(rev))
+			died := false
+			c.opts.Crash = func(point string) {
+				if point == "repair.moved" {
+					died = true
+					panic(point)
+				}
+			}
+			c.reopen()
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = c.Repair(t.Context(), keeper.RepairRequest{Seq: 3})
+			}()
+			if !died {
+				t.Fatal("the repair was not killed")
+			}
+			c.opts.Crash = nil
+			c.reopen()
+			if r, err := c.Repair(t.Context(), keeper.RepairRequest{Seq: 3}); err != nil || r.Checkpoint != nil {
+				t.Errorf("repaired twice: %+v, %v", r, err)
+			}
+			if _, err := os.Stat(c.path(keeper.DamagedFile(second.Commit.Commit))); err != nil {
+				t.Errorf("nothing says what was given up: %v", err)
+			}
+			list, err := c.Unmarked(t.Context())
+			if err != nil || len(list) != 0 {
+				t.Errorf("after the one that is whole, the log is to hear of %v, %v", list, err)
+			}
+			if r := c.checkpoint("three"); r.Parent != first.Commit.Commit {
+				t.Errorf("it goes on from %s; want %s", r.Parent, first.Commit.Commit)
+			}
+			if got := c.read("workspace/a"); got != "two\n" {
+				t.Errorf("the live file is %q", got)
+			}
+		})
+	}
+}
