@@ -3,6 +3,7 @@ import { dataOf } from '../contract/types'
 import { describe, type Tone } from '../text/describe'
 import { keptStore } from './kept'
 import { useRuns } from './runs'
+import { front, useWindows } from './windows'
 
 export interface Toast {
   id: number
@@ -31,16 +32,27 @@ function subjectRun(e: Event): string | undefined {
   return Object.values(useRuns.getState().runs).find((r) => r.document === document)?.run ?? e.run
 }
 
+/** Whether a run's window is the one in front. */
+function looksAt(run: string): boolean {
+  const w = front(useWindows.getState().windows)
+  return w?.app === 'run' && w.props?.run === run
+}
+
 export const useToasts = keptStore<ToastsState>('toasts', (set) => {
   const push = (t: Omit<Toast, 'id' | 'at'>) =>
-    set((s) => ({ next: s.next + 1, toasts: [...s.toasts, { ...t, id: s.next, at: Date.now() }].slice(-most) }))
+    set((s) => {
+      const others = s.toasts.filter((o) => o.title !== t.title || o.detail !== t.detail || o.run !== t.run) // the same again takes its own place
+      return { next: s.next + 1, toasts: [...others, { ...t, id: s.next, at: Date.now() }].slice(-most) }
+    })
   return {
     toasts: [],
     next: 1,
     take(e) {
       const said = describe(e)
+      if (said?.quiet !== false) return
       const run = subjectRun(e)
-      if (said?.quiet === false) push({ tone: said.tone, title: said.title, detail: said.detail, ...(run ? { run } : {}) })
+      if (said.tone === 'ok' && run && looksAt(run)) return // its window says so, and the toast would lie on it
+      push({ tone: said.tone, title: said.title, detail: said.detail, ...(run ? { run } : {}) })
     },
     say: (tone, title, detail = '') => push({ tone, title, detail }),
   }
