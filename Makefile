@@ -78,6 +78,7 @@ CHAOS ?= 10m
 CHAOS_RUN ?= .
 
 chaos: build
+	CHOIR_DEATHS=all go test -count=1 -run '^TestDeathAtEachEdge$$' ./internal/dispatch
 	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -run '$(CHAOS_RUN)' -v ./test/chaos
 
 lint: lint-go lint-desktop
