@@ -174,6 +174,9 @@ test('a command that never stops writing', async (t) => {
     await listed.locator('#running-more').click()
     const sheet = again.getByRole('region', { name: 'What runs' })
     await sheet.getByText('yes', { exact: true }).waitFor()
+    // Words that are longer than the sheet are cut off at their end, and never push it aside.
+    await sheet.getByText('yes', { exact: true }).evaluate((e) => (e.textContent += ' and a word'.repeat(40)))
+    assert.equal(await sheet.evaluate((e) => e.scrollWidth - e.clientWidth), 0)
     await sheet.getByRole('button', { name: 'Stop' }).click()
     await listed.waitFor({ state: 'hidden' })
     await until('it is logged as killed', () => choir.events().some((e) => e.type === 'command.finished' && e.data.reason === 'killed'))
