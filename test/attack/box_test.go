@@ -338,7 +338,13 @@ func TestRow17Host(t *testing.T) {
 		}
 		for call, works := range calls {
 			out := mustFail(t, g, "syscall", call)
-			if !strings.Contains(out, "not permitted") && !strings.Contains(out, "not implemented") {
+			refused := strings.Contains(out, "not permitted") || strings.Contains(out, "not implemented")
+			if call == "vsock" || call == "alg" {
+				// What a kernel without them says too: which of both it was is
+				// TestFilter's in the driver.
+				refused = strings.Contains(out, "address family not supported")
+			}
+			if !refused {
 				t.Errorf("%s was refused for another reason than the filter's: %s", call, out)
 			}
 			if !works {

@@ -80,10 +80,10 @@ func newPower(t *testing.T, dice *rand.Rand) *power {
 	if err := os.Mkdir(p.mount, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p.world = newWorldAt(t, filepath.Join(d.path(), "data"))
+	p.world = newWorldAt(t, filepath.Join(d.path(), "data"), d.now)
 	p.ready = d.now()
 	p.begin = maps.Clone(p.tree.known)
-	p.tree.clock, p.witness.clock = d.now, d.now
+	p.tree.clock = d.now
 	return p
 }
 

@@ -97,11 +97,12 @@ summary = "Worked."
 // newWorld starts a computer of its own.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldAt(t, filepath.Join(t.TempDir(), "data"))
+	return newWorldAt(t, filepath.Join(t.TempDir(), "data"), func() int { return 0 })
 }
 
-// newWorldAt starts one in a given data directory.
-func newWorldAt(t *testing.T, data string) *world {
+// newWorldAt starts one in a given data directory, whose clock tells the instant
+// of what is acknowledged.
+func newWorldAt(t *testing.T, data string, clock func() int) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{t: t, data: data, crash: filepath.Join(dir, "crash"), plans: filepath.Join(dir, "plans"), tree: newTree()}
@@ -116,6 +117,7 @@ func newWorldAt(t *testing.T, data string) *world {
 		}
 	}
 	w.witness = newWitness()
+	w.witness.clock = clock
 	t.Cleanup(w.witness.close)
 	w.start()
 	ctx, cancel := w.soon()
