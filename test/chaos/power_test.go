@@ -114,7 +114,8 @@ func (p *power) work(acknowledged int) {
 	workers.Wait()
 	p.last = p.disk.now()
 	p.in.Stop(p.t)
-	p.t.Logf("%d writes and flushes, %d acknowledgements, %d events seen, %d prompts", p.last, len(p.witness.facts), len(p.witness.seen), len(p.prompts))
+	known := p.witness.testify()
+	p.t.Logf("%d writes and flushes, %d acknowledgements, %d events seen, %d prompts", p.last, len(known.facts), len(known.seen), len(p.prompts))
 }
 
 // instant chooses when the power fails: some time during the first start, and
