@@ -437,6 +437,31 @@ func TestEveryTypesBlobsAreKept(t *testing.T) {
 	}
 }
 
+// What would be missed is named, whichever field of an event names it; hashes of
+// what is kept elsewhere are not.
+func TestBlobsThatWouldBeMissed(t *testing.T) {
+	l, s := newLog(), newStore(t)
+	run, task, _ := story(t, l)
+	l.add(contract.Event{Type: "run.planned", DataRef: blobRef("data"), Run: run})
+	l.say(t, "tool.returned", &contract.ToolReturned{Call: "c2", Name: "bash", OutputRef: blobRef("output"), Attempt: 1}, inRun(run), inTask(task))
+	l.say(t, "task.finished", &contract.TaskFinished{Result: contract.AssociateResult{Version: 1, Task: task, Attempt: 2, Status: contract.ResultOK, Summary: "s", DiffRef: blobRef("diff"),
+		Artifacts: []contract.Artifact{{Path: "x", Ref: blobRef("artifact")}}, Verification: contract.Verification{Profile: contract.VerifyNone, Status: contract.VerificationUnknown}}}, inRun(run), inTask(task))
+	l.say(t, "file.written", &contract.FileWritten{Path: "workspace/a", SHA256: blobRef("a file")})
+	project(t, s, l)
+	got, err := s.NamedBlobs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"data", "output", "diff", "artifact"} {
+		if got[blobRef(name)] == 0 {
+			t.Errorf("nobody would miss the blob of the %s", name)
+		}
+	}
+	if got[blobRef("a file")] != 0 {
+		t.Error("a file's hash is taken for a blob")
+	}
+}
+
 // fillRefs sets every blob reference of a value, lists made one long.
 func fillRefs(v reflect.Value, name string) {
 	switch {
