@@ -131,14 +131,17 @@ type (
 		Attempt  int             `json:"attempt" v:"min=0,max=1000"`
 	}
 	// ToolReturned is appended after a tool ran; a call without it is unknown.
+	// Command is the command that it ran, shortened, if it ran one: what a result
+	// lists as evidence comes from here.
 	ToolReturned struct {
-		Call       string  `json:"call" v:"required,max=256"`
-		Name       string  `json:"name" v:"required,max=128"`
-		OK         bool    `json:"ok"`
-		Output     string  `json:"output" v:"raw,max=1048576"`
-		OutputRef  BlobRef `json:"output_ref,omitempty"`
-		DurationMS int64   `json:"duration_ms" v:"min=0"`
-		Attempt    int     `json:"attempt" v:"min=0,max=1000"`
+		Call       string   `json:"call" v:"required,max=256"`
+		Name       string   `json:"name" v:"required,max=128"`
+		OK         bool     `json:"ok"`
+		Output     string   `json:"output" v:"raw,max=1048576"`
+		OutputRef  BlobRef  `json:"output_ref,omitempty"`
+		DurationMS int64    `json:"duration_ms" v:"min=0"`
+		Attempt    int      `json:"attempt" v:"min=0,max=1000"`
+		Command    *Command `json:"command,omitempty"`
 	}
 	// VerificationFinished is the outcome of checking a tree.
 	VerificationFinished struct {

@@ -70,11 +70,7 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 			waits = append(waits, w)
 		}
 	}
-	a.r.mu.Lock()
-	place := a.r.places[a.ref.Task]
-	a.r.mu.Unlock()
-	// Whoever waits for a person keeps no other task from working.
-	if err := place.rest(a.r.ctx, func() error { return a.r.awaitApprovals(ctx, waits) }); err != nil {
+	if err := a.awaitApprovals(ctx, waits); err != nil {
 		return nil, "", err
 	}
 	a.r.mu.Lock()
@@ -196,9 +192,10 @@ func (d *Dispatcher) openApprovals(but *run) int {
 	return n
 }
 
-// awaitApprovals waits until each is answered; those that nobody answers in
-// time are denied.
-func (r *run) awaitApprovals(ctx context.Context, list []*waiting) error {
+// awaitApprovals waits until each is answered, and keeps nobody else from
+// working meanwhile.
+func (a *attempt) awaitApprovals(ctx context.Context, list []*waiting) error {
+	r := a.r
 	r.mu.Lock()
 	list = slices.DeleteFunc(slices.Clone(list), func(w *waiting) bool { return r.s.Approval(w.id).Answered })
 	r.mu.Unlock()
@@ -210,6 +207,12 @@ func (r *run) awaitApprovals(ctx context.Context, list []*waiting) error {
 	if err := r.move(ctx, contract.RunWaiting, "something waits for you on the console"); err != nil {
 		return err
 	}
+	return r.restTask(a.ref.Task, func() error { return r.eachAnswered(ctx, list) })
+}
+
+// eachAnswered waits until each approval is answered; those that nobody answers
+// in time are denied.
+func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 	for _, w := range list {
 		answered := func(s *story.Run) bool { return s.Approval(w.id).Answered }
 		timed, cancel := context.WithTimeout(ctx, max(0, w.deadline.Sub(r.d.o.Now())))

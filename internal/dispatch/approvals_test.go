@@ -333,3 +333,90 @@ func (g *gatehouse) waitFor(cond func() bool) {
 		time.Sleep(2 * time.Millisecond)
 	}
 }
+
+// TestRunsThatWaitForApprovalGiveTheirPlacesBack: with four runs that wait for a
+// person's word, a fifth goes on, the computer counts as idle, and with fewer
+// places than runs that were answered all of them end.
+func TestRunsThatWaitForApprovalGiveTheirPlacesBack(t *testing.T) {
+	for _, places := range []int{4, 1} {
+		t.Run(fmt.Sprint(places, " places"), func(t *testing.T) {
+			g := newGatehouse(t, time.Hour)
+			tune := g.tune
+			g.tune = func(o *dispatch.Options) {
+				tune(o)
+				o.Runs = places
+			}
+			g.sleep()
+			g.wake()
+			g.model.associate = steps()
+			g.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+				host := "docs.example:443"
+				if prompted(req, "meanwhile") {
+					host = "granted.example:443"
+				}
+				return plan(wants("one", host), wants("two", host))(n, req)
+			}
+			var waits []string
+			var asked []*contract.ApprovalRequested
+			for range 4 {
+				run := g.submit("go")
+				waits, asked = append(waits, run), append(asked, g.asked(run))
+				g.waitFor(func() bool { return g.d.Asking(run) == 2 })
+			}
+			g.waitFor(func() bool { return !g.d.Busy() })
+			if r := g.report(g.submit("meanwhile")); r.Status != contract.RunDone {
+				t.Errorf("%+v", r)
+			}
+			g.waitFor(func() bool { return !g.d.Busy() })
+			var all sync.WaitGroup
+			for _, k := range asked {
+				all.Go(func() {
+					if err := g.decide(k, contract.ApprovalRun); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			for _, run := range waits {
+				if r := g.report(run); r.Status != contract.RunDone {
+					t.Errorf("%+v", r)
+				}
+			}
+			g.quiet()
+		})
+	}
+}
+
+// TestARunWorksWhileOneOfItsTasksWaits: it keeps its place as long as another
+// of its tasks goes on.
+func TestARunWorksWhileOneOfItsTasksWaits(t *testing.T) {
+	g := newGatehouse(t, time.Hour)
+	reached, hold := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	g.model.director = plan(wants("one", "docs.example:443"), wants("two", "granted.example:443"))
+	g.model.gate = func(role contract.Role, n int) {
+		if role == contract.RoleAssociate {
+			once.Do(func() {
+				close(reached)
+				<-hold
+			})
+		}
+	}
+	g.model.associate = steps()
+	run := g.submit("go")
+	k := g.asked(run)
+	<-reached
+	g.waitFor(func() bool { return g.d.Asking(run) == 1 })
+	if !g.d.Busy() {
+		t.Error("the computer counts as idle while a task works")
+	}
+	close(hold)
+	g.waitFor(func() bool { return !g.d.Busy() })
+	if err := g.decide(k, contract.ApprovalRun); err != nil {
+		t.Fatal(err)
+	}
+	if r := g.report(run); r.Status != contract.RunDone {
+		t.Errorf("%+v", r)
+	}
+	g.quiet()
+}

@@ -261,7 +261,7 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	}
 	timed, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if err := r.rest(timed, &r.place, answered); err != nil {
+	if err := r.rest(timed, answered); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

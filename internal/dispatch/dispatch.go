@@ -292,8 +292,8 @@ func (d *Dispatcher) Answer(ctx context.Context, user, runID, questionID, answer
 	return seq, fault.Wrap(op, err)
 }
 
-// Busy reports whether any run goes on, or is about to. One that waits for its
-// user does not.
+// Busy reports whether any run goes on, or is about to. One that only waits for
+// its user, to answer or to allow something, does not.
 func (d *Dispatcher) Busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -394,9 +394,12 @@ func (a *attempt) fail(err error) error {
 // broken is the result of an attempt that ended for a reason of the machinery,
 // with what is known of it.
 func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
-	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Base: a.now.Base}
+	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Base: a.now.Base, Commands: a.ran()}
+	a.mu.Lock()
+	res.Egress = contract.EgressReport{Allowed: slices.Clone(a.allowed), Denied: slices.Clone(a.denied)}
+	a.mu.Unlock()
 	if a.now.Result != nil {
-		res.Commands, res.Egress, res.Usage = a.now.Result.Commands, a.now.Result.Egress, a.now.Result.Usage
+		res.Egress, res.Usage = a.now.Result.Egress, a.now.Result.Usage
 	}
 	res.Status, res.Summary = contract.ResultFailed, firstText(oneLine(fault.Text(err), 4000), "failed")
 	if cancelled {

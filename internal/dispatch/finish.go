@@ -30,7 +30,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	}
 	u.ToolCalls, u.WallMS = a.calls, max(0, a.r.d.o.Now().Sub(a.began).Milliseconds())
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Status: d.Status,
-		Summary: firstText(clipText(d.Summary, 16<<10), "(no summary)"), Base: a.base, Commands: a.commands,
+		Summary: firstText(clipText(d.Summary, 16<<10), "(no summary)"), Base: a.base, Commands: a.ran(),
 		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: clipText(d.SuggestedNext, 4<<10),
 		Verification: contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown}}
 	switch d.Status {
@@ -50,6 +50,27 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 		res.Verification.Reason = "a task that only reads has nothing to check"
 	}
 	return res
+}
+
+// maxRan bounds the commands that a result lists.
+const maxRan = 60
+
+// ran are the commands that the attempt ran, as the log says: also those from
+// before a restart.
+func (a *attempt) ran() []contract.Command {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	t := a.r.s.Task(a.ref.Task)
+	if t.Now.Number != a.ref.Attempt {
+		return nil
+	}
+	var out []contract.Command
+	for _, c := range t.Calls {
+		if got := t.Returns[c.Call]; got.Command != nil && len(out) < maxRan {
+			out = append(out, *got.Command)
+		}
+	}
+	return out
 }
 
 // metered is what the attempt's model calls consumed, as the log says.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,67 @@ func TestARestartGoesOnWithAnAgentTask(t *testing.T) {
 	}
 	if res := h.results(); len(res) != 1 || res[0].Attempt != 1 || string(slurp(h.ws.live(), "workspace/a.sh")) != "echo two\n" {
 		t.Fatalf("%+v", res)
+	}
+}
+
+// A result lists what was run and reached before a restart like what was after
+// it, also when the attempt did not end by itself.
+func TestAResultHasWhatWasRunBeforeARestart(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		h := newHouse(t)
+		h.model.director = plan(agentTask)
+		h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+			switch n {
+			case 0:
+				return parts(edit("c1"))
+			case 1:
+				return parts(use("c2", "bash", m{"command": "echo before"}))
+			case 2:
+				return parts(use("c3", "bash", m{"command": "sleep 1000"}))
+			case 3:
+				return parts(use("c4", "bash", m{"command": "echo after"}))
+			case 4:
+				if cancelled {
+					return parts(use("c5", "bash", m{"command": "sleep 1000"}))
+				}
+			}
+			return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
+		}
+		run := h.submit("go")
+		called := func(id string) {
+			h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Call == id })
+		}
+		called("c3")
+		task := h.told(run, "task.requested", nil).(*contract.TaskRequested).Task.ID
+		for _, p := range []string{"egress.allowed", "egress.denied"} {
+			if _, err := h.log.Append(t.Context(), contract.Draft{Role: contract.RoleSystem, Type: p, Run: run, Task: task,
+				Data: contract.EgressDecided{Box: "t-1", Kind: contract.BoxTask, Host: p + ".example", Port: 443}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.restart()
+		if cancelled {
+			called("c5")
+			if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.report(run)
+		h.quiet()
+		res := h.results()
+		if len(res) != 1 {
+			t.Fatalf("%+v", res)
+		}
+		var said []string
+		for _, c := range res[0].Commands {
+			said = append(said, strings.TrimSpace(c.Stdout))
+		}
+		if !slices.Equal(said, []string{"before", "after"}) {
+			t.Errorf("cancelled %v: the result has %q\n%s", cancelled, said, h.story())
+		}
+		if e := res[0].Egress; !slices.Equal(e.Allowed, []string{"egress.allowed.example:443"}) || !slices.Equal(e.Denied, []string{"egress.denied.example:443"}) {
+			t.Errorf("cancelled %v: %+v", cancelled, e)
+		}
 	}
 }
 

@@ -136,18 +136,29 @@ func (r *run) until(ctx context.Context, cond func(*story.Run) bool) error {
 // unpaused waits while the run is paused, without its place among those that
 // go on.
 func (r *run) unpaused(ctx context.Context) error {
-	return r.rest(ctx, &r.place, func(s *story.Run) bool { return !s.Paused })
+	return r.rest(ctx, func(s *story.Run) bool { return !s.Paused })
 }
 
 // rest is until without a place.
-func (r *run) rest(ctx context.Context, place *hold, cond func(*story.Run) bool) error {
+func (r *run) rest(ctx context.Context, cond func(*story.Run) bool) error {
 	r.mu.Lock()
 	ok := cond(r.s)
 	r.mu.Unlock()
 	if ok {
 		return nil
 	}
-	return place.rest(r.ctx, func() error { return r.until(ctx, cond) })
+	return r.place.rest(r.ctx, func() error { return r.until(ctx, cond) })
+}
+
+// restTask waits for a person on behalf of a task: neither the task nor, once
+// nothing else of it goes on, its run keeps others from working meanwhile. The
+// run's place comes first when it is over: who has one of the tasks' has one of
+// the runs', so nobody waits for the other in a ring.
+func (r *run) restTask(id string, wait func() error) error {
+	r.mu.Lock()
+	place := r.places[id]
+	r.mu.Unlock()
+	return place.rest(r.ctx, func() error { return r.place.restWorker(r.ctx, wait) })
 }
 
 func (r *run) said(ctx context.Context, user, eventType string, p contract.Payload) (uint64, error) {

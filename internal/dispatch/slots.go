@@ -9,29 +9,66 @@ import (
 type slots chan struct{}
 
 // hold is one's place among those that go on. It is given back while its
-// holder waits for a person, who may take a day.
+// holder waits for a person, who may take a day, and none of its workers goes
+// on without one.
 type hold struct {
 	slots slots
 
 	mu      sync.Mutex
 	held    bool
-	resting int
+	taking  chan struct{} // closed when a place was taken, or was not
+	resting int           // who waits for a person
+	working int           // whose work goes on meanwhile
 }
 
-// take waits for a place; false: ctx ended first.
+// idle reports whether nobody needs the place. mu is held.
+func (h *hold) idle() bool { return h.resting > 0 && h.working == 0 }
+
+// take waits for a place; false: ctx ended first. Of several who want it at the
+// same time one waits for it and the others for that one.
 func (h *hold) take(ctx context.Context) bool {
+	for {
+		h.mu.Lock()
+		if h.held || h.idle() && h.taking == nil {
+			h.mu.Unlock()
+			return true
+		}
+		other := h.taking
+		if other == nil {
+			h.taking = make(chan struct{})
+			h.mu.Unlock()
+			return h.wait(ctx)
+		}
+		h.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (h *hold) wait(ctx context.Context) bool {
+	ok := false
 	select {
 	case h.slots <- struct{}{}:
+		ok = true
 	case <-ctx.Done():
-		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.held {
-		<-h.slots // two rests ended at the same time
+	close(h.taking)
+	h.taking, h.held = nil, ok
+	h.spare()
+	return ok
+}
+
+// spare gives back a place that nobody needs. mu is held.
+func (h *hold) spare() {
+	if h.held && h.idle() {
+		<-h.slots
+		h.held = false
 	}
-	h.held = true
-	return true
 }
 
 // give gives the place back, if there is one.
@@ -44,18 +81,34 @@ func (h *hold) give() {
 	h.held = false
 }
 
-// rest waits without the place, and returns with it unless ctx has ended.
+// join says that a worker goes on, leave that it has ended.
+func (h *hold) join()  { h.count(0, 1) }
+func (h *hold) leave() { h.count(0, -1) }
+
+func (h *hold) count(resting, working int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.resting += resting
+	h.working += working
+	h.spare()
+}
+
+// rest waits without the place, unless a worker goes on in it, and returns with
+// it unless ctx has ended.
 func (h *hold) rest(ctx context.Context, wait func() error) error {
-	h.mu.Lock()
-	h.resting++
-	h.mu.Unlock()
-	h.give()
+	return h.apart(ctx, 0, wait)
+}
+
+// restWorker is rest for a worker.
+func (h *hold) restWorker(ctx context.Context, wait func() error) error {
+	return h.apart(ctx, 1, wait)
+}
+
+func (h *hold) apart(ctx context.Context, worker int, wait func() error) error {
+	h.count(1, -worker)
 	err := wait()
-	h.mu.Lock()
-	h.resting--
-	last := h.resting == 0
-	h.mu.Unlock()
-	if last && !h.take(ctx) && err == nil {
+	h.count(-1, worker)
+	if !h.take(ctx) && err == nil {
 		err = context.Cause(ctx)
 	}
 	return err
@@ -64,5 +117,5 @@ func (h *hold) rest(ctx context.Context, wait func() error) error {
 func (h *hold) rests() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.resting > 0
+	return h.idle()
 }

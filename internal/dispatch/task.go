@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	machine "choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
+	story "choir.dev/choiros/internal/run"
 )
 
 // work starts the goroutine that takes a task to its last result, from
@@ -28,8 +30,10 @@ func (r *run) work(id string) {
 	}
 	r.tasks.Add(1)
 	r.mu.Unlock()
+	r.place.join()
 	go func() {
 		defer r.tasks.Done()
+		defer r.place.leave()
 		defer func() {
 			if p := recover(); p != nil {
 				r.abandon(id, fmt.Errorf("the dispatcher panicked: %v", p))
@@ -43,7 +47,7 @@ func (r *run) work(id string) {
 		r.mu.Lock()
 		r.places[id] = place
 		r.mu.Unlock()
-		if place.take(r.ctx) {
+		if r.place.take(r.ctx) && place.take(r.ctx) {
 			defer place.give()
 		}
 		if err := r.attempts(id); err != nil {
@@ -140,7 +144,6 @@ type attempt struct {
 	mu       sync.Mutex
 	used     map[string]bool
 	calls    int
-	commands []contract.Command
 	allowed  []string
 	denied   []string
 	head     string // newest checkpoint a git step made
@@ -182,6 +185,9 @@ func (a *attempt) reset() {
 			a.used[c.Call] = true
 		}
 		a.calls = len(t.Calls)
+		a.mu.Lock()
+		a.allowed, a.denied = slices.Clone(t.Reached), slices.Clone(t.Refused)
+		a.mu.Unlock()
 	}
 }
 
@@ -334,14 +340,7 @@ func (a *attempt) decided(hostport string, allowed bool) {
 	if allowed {
 		list = &a.allowed
 	}
-	if len(*list) < 100 && len(hostport) <= 300 {
-		for _, h := range *list {
-			if h == hostport {
-				return
-			}
-		}
-		*list = append(*list, hostport)
-	}
+	*list = story.AddHost(*list, hostport)
 }
 
 // inputs reads what the task was given to read.

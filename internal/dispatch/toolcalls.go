@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,10 +35,14 @@ func (a *attempt) handler() http.Handler {
 	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Task: a.ref.Task, Role: contract.RoleAssociate,
 		Model: r.s.Prompt.Model, Budget: r.budget(), TaskBudget: a.task.Budget})))
 	mux.Handle("POST /wake", a.fenced(endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
+		going := func(s *story.Run) bool { return !s.Paused }
 		r.mu.Lock()
-		place := r.places[a.ref.Task]
+		goes := going(r.s)
 		r.mu.Unlock()
-		return associate.Wake{}, r.rest(ctx, place, func(s *story.Run) bool { return !s.Paused })
+		if goes {
+			return associate.Wake{}, nil
+		}
+		return associate.Wake{}, r.restTask(a.ref.Task, func() error { return r.until(ctx, going) })
 	})))
 	mux.Handle("POST /turns", a.fenced(endpoint(contract.MaxTurn, a.turn)))
 	mux.Handle("POST /tools/{name}", a.fenced(http.HandlerFunc(a.tool)))
@@ -128,8 +133,8 @@ func (a *attempt) perform(ctx context.Context, call, name string, args json.RawM
 	}
 	crash.At("dispatch.tool.shown")
 	took := time.Since(began).Milliseconds()
-	a.note(res)
-	ret := &contract.ToolReturned{Call: call, Name: name, OK: res.OK, Output: clipText(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt}
+	ret := &contract.ToolReturned{Call: call, Name: name, OK: res.OK, Output: clipText(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
+		Command: a.shortened(res.Command)}
 	if len(res.Output) > maxLogged {
 		if ret.OutputRef, _, err = a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, strings.NewReader(res.Output)); err != nil {
 			return tools.Result{}, fault.Wrap("dispatch.tool", err)
@@ -267,30 +272,24 @@ func (a *attempt) show(ctx context.Context, res *tools.Result) {
 	}
 }
 
-// note keeps a command for the task's result.
-func (a *attempt) note(res tools.Result) {
-	if res.Command == nil {
-		return
+// shortened is a command as the log and the task's result hold it.
+func (a *attempt) shortened(ran *contract.Command) *contract.Command {
+	if ran == nil {
+		return nil
 	}
 	keep := 2 << 10
 	if a.task.Want.Logs {
 		keep = 8 << 10
 	}
-	c := *res.Command
-	if len(c.Argv) > 64 {
-		c.Argv = c.Argv[:64]
-	}
+	c := *ran
+	c.Argv = slices.Clone(c.Argv[:min(len(c.Argv), 64)])
 	for i := range c.Argv {
 		c.Argv[i] = clipText(c.Argv[i], 4<<10)
 	}
 	c.Truncated = c.Truncated || len(c.Stdout) > keep || len(c.Stderr) > keep
 	c.Stdout, c.Stderr = clipText(c.Stdout, keep), clipText(c.Stderr, keep)
 	c.DurationMS = max(0, c.DurationMS)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.commands) < 60 {
-		a.commands = append(a.commands, c)
-	}
+	return &c
 }
 
 // git does a git step on the workspace's history.

@@ -1,6 +1,9 @@
 package run
 
 import (
+	"net"
+	"slices"
+	"strconv"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -52,6 +55,8 @@ type Task struct {
 	Calls   []contract.ToolCalled
 	Returns map[string]contract.ToolReturned
 	Metered contract.Usage
+	Reached []string // host:port pairs that its boxes were let out to
+	Refused []string
 }
 
 // New is a run of which nothing is known.
@@ -188,6 +193,12 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 		if p.Attempt == t.Now.Number {
 			t.Returns[p.Call] = *p
 		}
+	case *contract.EgressDecided:
+		list := &t.Refused
+		if e.Type == "egress.allowed" {
+			list = &t.Reached
+		}
+		*list = AddHost(*list, net.JoinHostPort(p.Host, strconv.Itoa(p.Port)))
 	case *contract.PublishStarted:
 		switch {
 		case p.Live:
@@ -200,6 +211,14 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 			t.Now.Live = false
 		}
 	}
+}
+
+// AddHost adds a host:port to a list of such, once, as far as a result holds them.
+func AddHost(list []string, hostport string) []string {
+	if len(list) >= 100 || len(hostport) > 300 || slices.Contains(list, hostport) {
+		return list
+	}
+	return append(list, hostport)
 }
 
 // move takes a transition of the newest attempt, or of the one after it. What
@@ -215,6 +234,7 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 			return
 		}
 		t.Now, t.Turns, t.Calls, t.Metered = first, nil, nil, contract.Usage{}
+		t.Reached, t.Refused = nil, nil
 		t.Returns = map[string]contract.ToolReturned{}
 	default:
 		if moved, err := t.Now.Apply(e.Sequence, p); err == nil {

@@ -708,7 +708,7 @@ export interface ToolReturn {
   is_error?: boolean
 }
 
-/** ToolReturned is appended after a tool ran; a call without it is unknown. */
+/** ToolReturned is appended after a tool ran; a call without it is unknown. Command is the command that it ran, shortened, if it ran one: what a result lists as evidence comes from here. */
 export interface ToolReturned {
   call: string
   name: string
@@ -717,6 +717,7 @@ export interface ToolReturned {
   output_ref?: string
   duration_ms: number
   attempt: number
+  command?: Command
 }
 
 /** ToolSpec describes a tool to a model. Schema is a JSON Schema object. */

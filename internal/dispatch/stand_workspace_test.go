@@ -1,0 +1,258 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+)
+
+// folders stands in for the workspace.
+type folders struct {
+	t                                     *testing.T
+	dir                                   string
+	mu                                    sync.Mutex
+	n                                     int
+	race                                  func() // called when a publish begins
+	shown, inverted, dropped, checkpoints int
+	verified                              []contract.VerificationStatus
+}
+
+type overlay struct {
+	ws   *folders
+	dir  string
+	base string
+}
+
+func (o *overlay) Base() string { return o.base }
+
+func (w *folders) live() string { return filepath.Join(w.dir, "live") }
+
+func (w *folders) commit(from string) string {
+	w.n++
+	id := fmt.Sprintf("%040x", w.n)
+	copyTree(from, filepath.Join(w.dir, "commits", id))
+	return id
+}
+
+func (w *folders) Checkpoint(context.Context, dispatch.CheckpointRequest) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checkpoints++
+	return w.commit(w.live()), nil
+}
+
+func (w *folders) path(t dispatch.TaskRef) string {
+	return filepath.Join(w.dir, "boxes", fmt.Sprintf("%s-%d", t.Task, t.Attempt))
+}
+
+func (w *folders) Begin(_ context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+	o := &overlay{ws: w, dir: w.path(t), base: base}
+	copyTree(filepath.Join(w.dir, "commits", base), o.dir)
+	return o, nil
+}
+
+func (w *folders) Reopen(_ context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+	if _, err := os.Stat(w.path(t)); err != nil {
+		return nil, fault.New("reopen", fault.NotFound, "", err)
+	}
+	return &overlay{ws: w, dir: w.path(t), base: base}, nil
+}
+
+func (w *folders) Settle(context.Context, dispatch.Overlay) error { return nil }
+
+func (w *folders) PublishLive(_ context.Context, o dispatch.Overlay) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ov := o.(*overlay)
+	n := 0
+	for p, c := range changes(filepath.Join(w.dir, "commits", ov.base), ov.dir) {
+		if strings.HasPrefix(p, "choiros/") && c != contract.ChangeDeleted && !bytes.Equal(slurp(w.live(), p), slurp(ov.dir, p)) {
+			put(w.live(), p, slurp(ov.dir, p))
+			n++
+		}
+	}
+	w.shown += n
+	return n, nil
+}
+
+func (w *folders) Merge(_ context.Context, o dispatch.Overlay) (dispatch.Merged, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.merge(o.(*overlay)), nil
+}
+
+func (w *folders) merge(ov *overlay) dispatch.Merged {
+	base := filepath.Join(w.dir, "commits", ov.base)
+	merged := must(os.MkdirTemp(w.dir, "merge"))
+	copyTree(w.live(), merged)
+	var m dispatch.Merged
+	for p, op := range changes(base, ov.dir) {
+		m.Changes = append(m.Changes, contract.Change{Path: p, Op: op})
+		if op == contract.ChangeDeleted {
+			os.Remove(filepath.Join(merged, p))
+		} else {
+			put(merged, p, slurp(ov.dir, p))
+		}
+	}
+	sort.Slice(m.Changes, func(i, j int) bool { return m.Changes[i].Path < m.Changes[j].Path })
+	m.Commit = w.commit(merged)
+	m.Tree = digest(merged)
+	return m
+}
+
+func (w *folders) Publish(_ context.Context, o dispatch.Overlay, m dispatch.Merged, v contract.VerificationStatus, force bool) (dispatch.Published, error) {
+	if w.race != nil {
+		w.race()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.merge(o.(*overlay))
+	if now.Tree != m.Tree && !force {
+		return dispatch.Published{}, fault.New("publish", fault.Conflict, "", errors.New("the live tree moved"))
+	}
+	os.RemoveAll(w.live())
+	copyTree(filepath.Join(w.dir, "commits", now.Commit), w.live())
+	w.verified = append(w.verified, v)
+	return dispatch.Published{Checkpoint: now.Commit, Tree: now.Tree}, nil
+}
+
+func (w *folders) Invert(_ context.Context, o dispatch.Overlay) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inverted++
+	ov := o.(*overlay)
+	for p := range changes(filepath.Join(w.dir, "commits", ov.base), ov.dir) {
+		if strings.HasPrefix(p, "choiros/") {
+			put(w.live(), p, slurp(filepath.Join(w.dir, "commits", ov.base), p))
+		}
+	}
+	return nil
+}
+
+func (w *folders) Drop(_ context.Context, o dispatch.Overlay, _ bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dropped++
+	return os.RemoveAll(o.(*overlay).dir)
+}
+
+func (w *folders) Git(_ context.Context, r dispatch.GitRequest) (dispatch.GitReply, error) {
+	return dispatch.GitReply{Output: "did " + string(r.Step.Op), Checkpoint: fmt.Sprintf("%040x", 77)}, nil
+}
+
+func (w *folders) ReadFile(_ context.Context, p string, _ int) ([]byte, error) {
+	return os.ReadFile(filepath.Join(w.live(), p))
+}
+func (w *folders) Folders(context.Context) ([]string, error) { return []string{"workspace/"}, nil }
+func (w *folders) Artifact(_ context.Context, c, p string) (io.ReadCloser, error) {
+	return os.Open(filepath.Join(w.dir, "commits", c, p))
+}
+
+func copyTree(from, to string) {
+	must(0, os.MkdirAll(to, 0o755))
+	must(0, filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(from, p)
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		}
+		return os.WriteFile(filepath.Join(to, rel), must(os.ReadFile(p)), 0o755)
+	}))
+}
+
+func files(dir string) map[string]string {
+	out := map[string]string{}
+	must(0, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(dir, p)
+			out[rel] = string(must(os.ReadFile(p)))
+		}
+		return err
+	}))
+	return out
+}
+
+func digest(dir string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprint(files(dir)))))
+}
+
+func changes(base, now string) map[string]contract.ChangeOp {
+	a, b, out := files(base), files(now), map[string]contract.ChangeOp{}
+	for p, c := range b {
+		if old, ok := a[p]; !ok {
+			out[p] = contract.ChangeAdded
+		} else if old != c {
+			out[p] = contract.ChangeModified
+		}
+	}
+	for p := range a {
+		if _, ok := b[p]; !ok {
+			out[p] = contract.ChangeDeleted
+		}
+	}
+	return out
+}
+
+func slurp(dir, p string) []byte { b, _ := os.ReadFile(filepath.Join(dir, p)); return b }
+
+func put(dir, p string, b []byte) {
+	must(0, os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755))
+	must(0, os.WriteFile(filepath.Join(dir, p), b, 0o755))
+}
+
+// papers stands in for the log that documents are kept in; what a run's
+// document says is rendered as always.
+type papers struct {
+	mu   sync.Mutex
+	docs map[string]dispatch.Document
+}
+
+func (d *papers) StartRun(_ context.Context, id, _, title, _ string, v document.RunView) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.docs[id]; !ok {
+		d.docs[id] = dispatch.Document{Title: title, Body: document.RenderRun(title, v), Revision: 1}
+	}
+	return nil
+}
+
+func (d *papers) Get(_ context.Context, id string) (dispatch.Document, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	doc, ok := d.docs[id]
+	if !ok {
+		return doc, fault.New("get", fault.NotFound, "", errors.New("no document"))
+	}
+	return doc, nil
+}
+
+func (d *papers) UpdateRun(_ context.Context, id, _ string, v document.RunView) error {
+	d.edit(id, func(body string) string { return document.UpdateRun(body, v) })
+	return nil
+}
+
+// edit changes a document as somebody would who is never disturbed.
+func (d *papers) edit(id string, f func(string) string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	doc := d.docs[id]
+	doc.Revision, doc.Body = doc.Revision+1, f(doc.Body)
+	d.docs[id] = doc
+}
