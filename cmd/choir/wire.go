@@ -100,7 +100,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 		return nil, err
 	}
 	if p.host, err = computer.NewHost(computer.Options{
-		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Driver: driver,
+		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Spending: p.identity, Driver: driver,
 		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger, Report: report,
 		Restart: func(r computer.Restart) {
 			select {

@@ -23,25 +23,6 @@ func (h *Host) spent(ctx context.Context, s gateway.Scope) (contract.Usage, erro
 	return h.usage(ctx, s.CID, state.UsageFilter{Run: s.Run})
 }
 
-// spentIn says what a computer consumed, or all that are awake, on a day or ever.
-func (h *Host) spentIn(ctx context.Context, cid contract.CID, day string) (contract.Usage, error) {
-	if cid != "" {
-		return h.usage(ctx, cid, state.UsageFilter{Day: day})
-	}
-	h.mu.Lock()
-	order := append([]contract.CID(nil), h.order...)
-	h.mu.Unlock()
-	var out contract.Usage
-	for _, cid := range order {
-		u, err := h.usage(ctx, cid, state.UsageFilter{Day: day})
-		if err != nil {
-			return contract.Usage{}, err
-		}
-		out = out.Add(u)
-	}
-	return out, nil
-}
-
 func (h *Host) usage(ctx context.Context, cid contract.CID, f state.UsageFilter) (contract.Usage, error) {
 	c, err := h.get(cid)
 	if err != nil {

@@ -284,6 +284,7 @@ func (c *Computer) Close() error {
 		c.host.proxy.CloseComputer(c.cid)
 	}
 	if c.log != nil {
+		c.countAsleep()
 		errs = append(errs, c.log.Close())
 	}
 	c.services.Close()

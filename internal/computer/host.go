@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
@@ -17,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/vault"
@@ -31,12 +33,14 @@ type Options struct {
 	Bus     *bus.Bus
 	Blobs   *blob.Disk
 	Vault   *vault.Vault
-	Driver  sandbox.Driver
-	Source  fs.FS  // the shell's source: the base of a new computer
-	Build   fs.FS  // its build: what paints first
-	Path    string // what boxes have in PATH; empty: the guest's default
-	Getenv  func(string) string
-	Logger  *slog.Logger
+	// Spending keeps what all computers' calls of models consumed.
+	Spending *identity.Store
+	Driver   sandbox.Driver
+	Source   fs.FS  // the shell's source: the base of a new computer
+	Build    fs.FS  // its build: what paints first
+	Path     string // what boxes have in PATH; empty: the guest's default
+	Getenv   func(string) string
+	Logger   *slog.Logger
 	// Report says what of the data directory is damaged. If the store is, Bus is
 	// not on it, and no computer is woken.
 	Report *recovery.Report
@@ -68,12 +72,15 @@ type Host struct {
 	closed atomic.Bool
 
 	marking sync.Mutex // held by who writes down what there is
+
+	counting sync.Mutex            // held by who counts what was spent
+	counted  map[contract.CID]bool // whose log is the one that was counted before
 }
 
 // NewHost prepares the parts that all computers share. Open wakes them.
 func NewHost(opts Options) (*Host, error) {
 	const op = "computer.NewHost"
-	h := &Host{Options: opts, warmth: warmth{dir: opts.Dir.Path("cache")}, places: map[contract.CID]*place{},
+	h := &Host{Options: opts, warmth: warmth{dir: opts.Dir.Path("cache")}, places: map[contract.CID]*place{}, counted: map[contract.CID]bool{},
 		modules: &modules{dir: opts.Dir.Path("cache", "node_modules"), source: opts.Source}}
 	var err error
 	if h.gateway, err = gateway.New(gateway.Options{
@@ -102,16 +109,23 @@ func NewHost(opts Options) (*Host, error) {
 	return h, nil
 }
 
-// meter records what a model call consumed in the computer's log.
+// meter records what a model call consumed in the computer's log, and counts it
+// for the whole machine. What only the log has, after a crash in between, is
+// counted before anything is spent again.
 func (h *Host) meter(ctx context.Context, s gateway.Scope, m contract.UsageMetered) error {
+	if s.CID == "" {
+		return h.Spending.Spend(ctx, identity.Call{ID: m.Call, At: time.Now(), Usage: m.Usage})
+	}
 	c, err := h.get(s.CID)
 	if err != nil {
 		return err
 	}
-	_, err = c.log.Append(ctx, contract.Draft{
+	if _, err = c.log.Append(ctx, contract.Draft{
 		ID: contract.DeriveID(m.Call, "usage"), Role: contract.RoleSystem, Type: "usage.metered", Run: s.Run, Task: s.Task, Data: m,
-	})
-	return err
+	}); err != nil {
+		return err
+	}
+	return h.count(ctx, c.log)
 }
 
 // decide records a decision of the network policy before a byte passes.

@@ -53,12 +53,27 @@ func (c *Computer) Follow(ctx context.Context, after uint64) iter.Seq2[contract.
 	return c.log.Follow(ctx, after)
 }
 
-// Appended implements control.Log.
+// Appended implements control.Log. Data that stand in a blob count with its
+// size; one that is lost counts as the longest there can be.
 func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return 0, 0, err
 	}
-	return c.state.Appended(ctx, contract.Source(c.cid, contract.RoleUser), since)
+	got, err := c.state.Appended(ctx, contract.Source(c.cid, contract.RoleUser), since)
+	if err != nil {
+		return 0, 0, err
+	}
+	for ref, n := range got.Blobs {
+		size, err := c.host.Blobs.Stat(ctx, c.cid, ref)
+		if fault.Is(err, fault.NotFound) {
+			size, err = contract.MaxTurn, nil
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		got.Bytes += int64(n) * size
+	}
+	return got.Events, got.Bytes, nil
 }
 
 // Last implements control.Log.

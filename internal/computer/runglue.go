@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
@@ -26,6 +27,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		Render:     renderer{c},
 		Budget:     contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:      b.Turns,
+		Times:      dispatch.Times{Approval: time.Duration(c.host.Config.Approvals.WaitS) * time.Second},
 	})
 }
 

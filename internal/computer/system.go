@@ -86,7 +86,7 @@ func (h *Host) Models(ctx context.Context) ([]api.Model, error) {
 func (h *Host) TestModel(ctx context.Context, model string) (api.ModelTest, error) {
 	r := h.gateway.Test(ctx, model)
 	out := api.ModelTest{ID: r.Model, OK: r.OK, DurationMS: r.LatencyMS, Usage: r.Usage, Error: r.Error}
-	if !r.OK {
+	if !r.OK && r.Code != "budget" { // which says itself how it is raised
 		out.Hint = "Check the key with choir secrets ls and the base URL in the configuration."
 	}
 	return out, nil

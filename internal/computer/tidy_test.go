@@ -3,6 +3,7 @@ package computer
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
@@ -51,5 +52,55 @@ func TestTidyDropsOnlyBlobsThatNothingRefersTo(t *testing.T) {
 	}
 	if blobs == 0 {
 		t.Errorf("no event had its data in a blob (%d bytes inline at most)", contract.MaxInlineData)
+	}
+}
+
+// TestADaysBytesAreExact: what is counted of a day after a restart is what the
+// log holds, in bytes and not letters, with data in blobs at their size.
+func TestADaysBytesAreExact(t *testing.T) {
+	d := open(t)
+	d.host = &Host{Options: Options{Blobs: d.blobs}}
+	ctx := t.Context()
+	d.create("mine\n")
+	d.settle()
+	me := document.Author{Name: "ana", Role: contract.RoleUser, User: "u1"}
+	d.revise("ä short text\n", me)
+	d.settle()
+	d.revise(strings.Repeat("ä long text that travels as a blob\n", 4000), me)
+	d.settle()
+	events, err := d.log.Read(ctx, 0, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count, sum, blobs := 0, int64(0), []contract.BlobRef{}
+	for _, e := range events {
+		if e.Source != contract.Source(d.cid, contract.RoleUser) {
+			continue
+		}
+		data, err := d.log.Data(ctx, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count, sum = count+1, sum+int64(len(data))
+		if e.DataRef != "" {
+			blobs = append(blobs, e.DataRef)
+		}
+	}
+	if count < 2 || len(blobs) != 1 {
+		t.Fatalf("%d events, %d blobs", count, len(blobs))
+	}
+	n, bytes, err := d.Appended(ctx, time.Now().Add(-time.Hour))
+	if err != nil || n != count || bytes != sum {
+		t.Errorf("%d events with %d bytes, %v; the log holds %d with %d", n, bytes, err, count, sum)
+	}
+	size, err := d.blobs.Stat(ctx, d.cid, blobs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.blobs.Remove(ctx, d.cid); err != nil {
+		t.Fatal(err)
+	}
+	if _, bytes, err := d.Appended(ctx, time.Now().Add(-time.Hour)); err != nil || bytes != sum-size+contract.MaxTurn {
+		t.Errorf("%d bytes, %v, without the blob; it may have been any size", bytes, err)
 	}
 }

@@ -12,14 +12,15 @@ import (
 
 // Config is the whole configuration. The koanf tags are the keys in the file.
 type Config struct {
-	Server  Server  `koanf:"server"`
-	Runtime Runtime `koanf:"runtime"`
-	Storage Storage `koanf:"storage"`
-	Git     Git     `koanf:"git"`
-	Tee     Tee     `koanf:"tee"`
-	Models  Models  `koanf:"models"`
-	Budget  Budget  `koanf:"budget"`
-	Egress  Egress  `koanf:"egress"`
+	Server    Server    `koanf:"server"`
+	Runtime   Runtime   `koanf:"runtime"`
+	Storage   Storage   `koanf:"storage"`
+	Git       Git       `koanf:"git"`
+	Tee       Tee       `koanf:"tee"`
+	Models    Models    `koanf:"models"`
+	Budget    Budget    `koanf:"budget"`
+	Egress    Egress    `koanf:"egress"`
+	Approvals Approvals `koanf:"approvals"`
 }
 
 // Server says where the control plane listens and keeps its data.
@@ -107,13 +108,23 @@ type Egress struct {
 	CAFile       string   `koanf:"ca_file"`       // PEM certificates that boxes trust beside the machine's
 }
 
+// Approvals says how a person is asked.
+type Approvals struct {
+	WaitS int `koanf:"wait_s"` // how long an answer is waited for; then it is no
+}
+
+// minWaitS and maxWaitS bound Approvals.WaitS: a person has to get to the
+// console, and a task that waits holds its boxes.
+const minWaitS, maxWaitS = 10, 24 * 60 * 60
+
 // Default returns the built-in configuration.
 func Default() Config {
 	return Config{
-		Server:  Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
-		Runtime: Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000},
-		Storage: Storage{BlobsQuotaMB: 10_240, ReserveMB: 64},
-		Git:     Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
+		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
+		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000},
+		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64},
+		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
+		Approvals: Approvals{WaitS: 300},
 		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
@@ -204,6 +215,9 @@ func (c Config) validate() error {
 		if v <= 0 {
 			return bad(key, "is %d; it must be more than 0", v)
 		}
+	}
+	if w := c.Approvals.WaitS; w < minWaitS || w > maxWaitS {
+		return bad("approvals.wait_s", "is %d; it must be from %d to %d", w, minWaitS, maxWaitS)
 	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)

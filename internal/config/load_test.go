@@ -62,6 +62,8 @@ func TestRefusals(t *testing.T) {
 		"not TOML":            {toml: "[git", want: []string{"config.toml"}},
 		"wrong type":          {toml: "[git]\nauto_commit_interval = 'soon'\n", want: []string{"auto_commit_interval"}},
 		"negative":            {toml: "[git]\nauto_commit_threshold = -1\n", want: []string{"git.auto_commit_threshold"}},
+		"no patience":         {toml: "[approvals]\nwait_s = 9\n", want: []string{"approvals.wait_s", "from 10 to 86400"}},
+		"endless patience":    {env: []string{"CHOIR_APPROVALS_WAIT_S=86401"}, want: []string{"approvals.wait_s", "from 10 to 86400"}},
 		"unknown mode":        {toml: "[runtime]\nmode = 'docker'\n", want: []string{"runtime.mode", "local"}},
 		"mode not there yet":  {toml: "[runtime]\nmode = 'microvm'\n", want: []string{"runtime.mode", "not have yet"}},
 		"listen not loopback": {toml: "[server]\nlisten = '0.0.0.0:7700'\n", want: []string{"server.listen", "loopback"}},

@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
@@ -24,6 +25,7 @@ type Bounds struct {
 type level struct {
 	of     string // as people call it
 	key    string // of its account
+	raise  string // whose it is, and how it is raised
 	budget contract.Budget
 	spent  func(context.Context) (contract.Usage, error) // before this process; nil: nothing
 	acc    *account
@@ -47,27 +49,33 @@ func (g *Gateway) levels(s Scope) []level {
 		}
 	}
 	if !defence.Off(defence.BudgetAll) {
-		add(level{of: "owner", key: "owner", budget: g.opt.Bounds.Owner, spent: sum("", "")})
-		add(level{of: "day", key: dayKey + day, budget: g.opt.Bounds.Day, spent: sum("", day)})
+		add(level{of: "owner", key: "owner", budget: g.opt.Bounds.Owner, spent: sum("", ""), raise: raise("owner", "all computers of this machine, for good", "")})
+		add(level{of: "day", key: dayKey + day, budget: g.opt.Bounds.Day, spent: sum("", day), raise: raise("day", "all computers of this machine together", "wait until midnight UTC, or ")})
 	}
 	if s.CID != "" && !defence.Off(defence.BudgetAll) {
-		add(level{of: "computer", key: "computer/" + string(s.CID), budget: g.opt.Bounds.Computer, spent: sum(s.CID, "")})
+		add(level{of: "computer", key: "computer/" + string(s.CID), budget: g.opt.Bounds.Computer, spent: sum(s.CID, ""), raise: raise("computer", "this computer, for good", "")})
 	}
 	if s.Run == "" {
 		return out
 	}
-	run := level{of: "run", key: string(s.CID) + "/" + s.Run, budget: s.Budget}
+	run := level{of: "run", key: string(s.CID) + "/" + s.Run, budget: s.Budget,
+		raise: "it is the smaller of the prompt's own and the owner's for one run: start another run, or raise budget.tokens or budget.cost_usd in the configuration"}
 	if g.opt.Spent != nil {
 		run.spent = func(ctx context.Context) (contract.Usage, error) { return g.opt.Spent(ctx, s) }
 	}
 	out = append(out, run)
 	if s.Task != "" {
-		out = append(out, level{of: "task", key: run.key + "/" + s.Task, budget: s.TaskBudget})
+		out = append(out, level{of: "task", key: run.key + "/" + s.Task, budget: s.TaskBudget, raise: "it is what the Director gave this task"})
 	}
 	return out
 }
 
 const dayKey = "day/"
+
+// raise says whose one of the owner's budgets is, and how it is raised.
+func raise(of, whose, first string) string {
+	return fmt.Sprintf("it is the owner's, of %s: %sraise budget.%s_tokens or budget.%s_cost_usd in the configuration (0: none) and start choir again", whose, first, of, of)
+}
 
 // reserve takes the call's worst case from every budget that bounds it, under
 // one lock, so that parallel calls together cannot go over. It asks for a
@@ -131,7 +139,7 @@ func (l *level) fit(r *reservation, m ModelInfo) error {
 	if l.budget.Tokens > 0 {
 		left := l.budget.Tokens - l.acc.tokens - r.in
 		if left < minOut {
-			return turnError(provider.CodeBudget, fmt.Sprintf("the %s's budget of %d tokens is used up: %d are spent or reserved and this call needs about %d", l.of, l.budget.Tokens, l.acc.tokens, r.in+minOut), false)
+			return turnError(provider.CodeBudget, fmt.Sprintf("the %s's budget of %d tokens is used up: %d are spent or reserved and this call needs about %d; %s", l.of, l.budget.Tokens, l.acc.tokens, r.in+minOut, l.raise), false)
 		}
 		r.maxOut = int(min(int64(r.maxOut), left))
 	}
@@ -142,7 +150,7 @@ func (l *level) fit(r *reservation, m ModelInfo) error {
 			tokens = math.Floor(left / m.PriceOut * 1e6)
 		}
 		if left < 0 || tokens < minOut {
-			return turnError(provider.CodeBudget, fmt.Sprintf("the %s's budget of %.4f USD is used up: %.4f are spent or reserved", l.of, l.budget.CostUSD, l.acc.cost), false)
+			return turnError(provider.CodeBudget, fmt.Sprintf("the %s's budget of %.4f USD is used up: %.4f are spent or reserved; %s", l.of, l.budget.CostUSD, l.acc.cost, l.raise), false)
 		}
 		r.maxOut = int(min(float64(r.maxOut), tokens))
 	}
@@ -176,7 +184,7 @@ func (g *Gateway) opening(ctx context.Context, l level) error {
 		err = spent.Validate() // what is negative or absurd would make room for more
 	}
 	if err != nil {
-		return turnError(provider.CodeUnavailable, fmt.Sprintf("what the %s has consumed so far could not be read: %v", l.of, err), true)
+		return turnError(provider.CodeUnavailable, fmt.Sprintf("nothing is spent while it is not known how much is left of the %s's budget: %s", l.of, fault.Text(err)), true)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -202,7 +210,7 @@ const meterTries = 3
 // meter records what a call consumed, even when the caller has gone: the call
 // was made.
 func (g *Gateway) meter(ctx context.Context, scope Scope, m contract.UsageMetered) error {
-	if g.opt.Meter == nil || scope.CID == "" {
+	if g.opt.Meter == nil {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)

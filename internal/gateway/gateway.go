@@ -35,16 +35,18 @@ type Options struct {
 	// Meter records what a call consumed, exactly once per call that was let
 	// through to a provider; it is tried again, and an error then fails the turn
 	// for good and says so, so that no consumption goes unrecorded. The event's id
-	// is contract.DeriveID(m.Call, "usage").
+	// is contract.DeriveID(m.Call, "usage"). A call without a computer is a test
+	// of a model.
 	Meter func(ctx context.Context, scope Scope, m contract.UsageMetered) error
 	// Spent says what a run consumed before this process started; it is asked
 	// once per run. Nil means nothing.
 	Spent func(ctx context.Context, scope Scope) (contract.Usage, error)
 	// Bounds are the owner's budgets beyond one run's.
 	Bounds Bounds
-	// Sum says what the logs know of calls: of a computer or, when cid is empty,
-	// of all; on a UTC day (YYYY-MM-DD) or, when day is empty, ever. It is asked
-	// once per account. Nil means nothing.
+	// Sum says what calls consumed: of a computer or, when cid is empty, of all,
+	// awake or not, with tests of models; on a UTC day (YYYY-MM-DD) or, when day
+	// is empty, ever. It is asked once per account; an error means that it is not
+	// known, and nothing is spent. Nil means nothing.
 	Sum func(ctx context.Context, cid contract.CID, day string) (contract.Usage, error)
 
 	Logger     *slog.Logger

@@ -319,12 +319,14 @@ type TestResult struct {
 	OK        bool           `json:"ok"`
 	Text      string         `json:"text,omitempty"`
 	Error     string         `json:"error,omitempty"`
+	Code      string         `json:"code,omitempty"` // of the error
 	LatencyMS int64          `json:"latency_ms"`
 	Usage     contract.Usage `json:"usage"`
 }
 
-// Test calls a model once with a few words. The call belongs to no computer and
-// is not metered; its usage is in the result.
+// Test calls a model once with a few words. The call belongs to no computer; it
+// counts against the day's and the owner's budget like any other, and its usage
+// is in the result.
 func (g *Gateway) Test(ctx context.Context, name string) TestResult {
 	start := g.now()
 	res := TestResult{Model: name}
@@ -339,6 +341,10 @@ func (g *Gateway) Test(ctx context.Context, name string) TestResult {
 	}
 	if err != nil {
 		res.Error = err.Error()
+		var te *contract.TurnError
+		if errors.As(err, &te) {
+			res.Code = te.Code
+		}
 		return res
 	}
 	res.OK = true

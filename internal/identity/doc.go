@@ -1,6 +1,7 @@
 // Package identity holds who may use this control plane: accounts, one-time
 // links, browser sessions, tickets to a desktop, and API tokens, in one SQLite
-// file.
+// file; and, in the same file, what the machine's calls of models consumed
+// together, counted from the logs of its computers.
 //
 // Every secret is 256 random bits, handed out once and kept only as its
 // SHA-256; whoever reads the file can't sign in with what it finds.

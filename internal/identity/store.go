@@ -91,6 +91,26 @@ CREATE TABLE computers (
   created INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 `,
+	`
+-- What every call of a model consumed, as far as the computers' logs were
+-- counted; rows stay when their computer goes. Tests of models have no computer.
+CREATE TABLE spending (
+  call       TEXT    PRIMARY KEY,
+  computer   TEXT    NOT NULL,
+  day        TEXT    NOT NULL, -- UTC
+  tokens_in  INTEGER NOT NULL,
+  tokens_out INTEGER NOT NULL,
+  cost_usd   REAL    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX spending_by_day ON spending (day);
+CREATE INDEX spending_by_computer ON spending (computer, day);
+
+CREATE TABLE counted (
+  computer TEXT    PRIMARY KEY,
+  sequence INTEGER NOT NULL,
+  link     TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+`,
 }
 
 // Store is an open identity file. Its methods may be called from many

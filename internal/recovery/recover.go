@@ -117,7 +117,7 @@ func (j *job) accounts() error {
 	if len(j.report.Accounts) == 0 {
 		return nil
 	}
-	j.result.Shared = append(j.result.Shared, "control.sqlite: made anew; every session has ended, sign in with the link that choir up prints")
+	j.result.Shared = append(j.result.Shared, "control.sqlite: made anew; every session has ended, sign in with the link that choir up prints; what models consumed is counted anew from the logs, without tests of models and computers that are gone")
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := j.moveAside("control.sqlite" + suffix); err != nil {
 			return err

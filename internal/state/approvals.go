@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"choir.dev/choiros/contract"
 )
@@ -108,16 +107,4 @@ func (s *Store) Traffic(ctx context.Context, f TrafficFilter) ([]Traffic, error)
 	return all(ctx, s, "state.Traffic", func(r *sql.Rows) (t Traffic, err error) {
 		return t, r.Scan(&t.Host, &t.Port, &t.Tunnels, &t.Sent, &t.Received)
 	}, query+" GROUP BY host, port ORDER BY sum(sent) + sum(received) DESC, host, port LIMIT ?", append(args, MaxPage)...)
-}
-
-// Appended counts the events of a source since then, and their bytes; data kept
-// as a blob count as the longest an event holds.
-func (s *Store) Appended(ctx context.Context, source string, since time.Time) (events int, bytes int64, err error) {
-	type sum struct {
-		n int
-		b int64
-	}
-	got, err := one(ctx, s, "state.Appended", "sum", func(r *sql.Rows) (v sum, err error) { return v, r.Scan(&v.n, &v.b) },
-		`SELECT count(*), coalesce(sum(iif(dataref = '', length(data), ?)), 0) FROM events WHERE source = ? AND time >= ?`, contract.MaxInlineData, source, stamp(since))
-	return got.n, got.b, err
 }

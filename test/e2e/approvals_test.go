@@ -34,7 +34,7 @@ func TestApprovals(t *testing.T) {
 		turnsOf("associate", "reach out", try, finish("ok", "I tried.")),
 		turnsOf("associate", "reach out again", try, finish("ok", "I tried.")),
 	)}
-	in, _ := startModel(t, modelserver.Anthropic, script, "CHOIR_EGRESS_ALLOW_PRIVATE="+addr)
+	in, _ := startModel(t, modelserver.Anthropic, script, "CHOIR_EGRESS_ALLOW_PRIVATE="+addr, "CHOIR_APPROVALS_WAIT_S=900")
 	if r, err := in.Run(t.Context(), "prompt", "--wait", "--json", "who is there?"); err != nil || r.Code != 4 {
 		t.Fatalf("%v, code %d, want 4: a run that waits for its user\n%s%s", err, r.Code, r.Stdout, r.Stderr)
 	}
@@ -54,6 +54,9 @@ func TestApprovals(t *testing.T) {
 	first := next()
 	if contract.Act.Target(contract.Act{Host: first.Host, Port: first.Port}) != addr || first.Claim != "the docs are there" || first.Prompt != "who is there?" {
 		t.Errorf("%+v", first)
+	}
+	if wait := first.Deadline.Sub(first.Asked).Round(5 * time.Second); wait != 900*time.Second {
+		t.Errorf("it waits %v; approvals.wait_s is 900", wait)
 	}
 	in.Must(t, "approve", first.ID)
 	second := next()

@@ -2,12 +2,14 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -59,6 +61,95 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("with a price of 0: %+v", p)
 		}
 	})
+}
+
+// TestOneComputersSpendingBoundsTheOther: what a computer spent counts against the
+// day for all, when it can't wake any more and after a kill; the refusal says
+// which budget it is, whose and how it is raised.
+func TestOneComputersSpendingBoundsTheOther(t *testing.T) {
+	t.Parallel()
+	turn := modelserver.Turn{Role: "director", Calls: call("report", object{"status": "done", "summary": "Done."}), Usage: &modelserver.Usage{In: 400, Out: 60_000, Exact: true}, Repeat: true}
+	s := modelserver.New(modelserver.Script{Turns: []modelserver.Turn{turn}}).Start()
+	t.Cleanup(s.Close)
+	opts := choirtest.Options{Data: filepath.Join(t.TempDir(), "data")}
+	env := modelEnv(s, modelserver.Anthropic, newKey())
+	opts.Env = append(env, "CHOIR_BUDGET_DAY_TOKENS=60000", "CHOIR_BUDGET_COST_USD=100")
+	in := choirtest.Start(t, opts)
+	if p := prompt(t, in, "first"); p.Status != "done" {
+		t.Fatalf("%+v", p)
+	}
+	in.Kill()
+	dirs, err := os.ReadDir(filepath.Join(opts.Data, "computers"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("%v, %d computers", err, len(dirs))
+	}
+	first, second := dirs[0].Name(), string(contract.NewCID())
+	if err := os.Rename(filepath.Join(opts.Data, "computers", first), filepath.Join(t.TempDir(), "gone")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(opts.Data, "computers", second), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() prompted {
+		t.Helper()
+		if in, err = choirtest.TryStart(t, opts); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		r, err := in.Run(ctx, "prompt", "--computer", second, "--wait", "--timeout", "100s", "--json", "again")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p prompted
+		if err := json.Unmarshal([]byte(r.Stdout), &p); err != nil {
+			t.Fatalf("%v: %+v", err, r)
+		}
+		return p
+	}
+	p := ask()
+	if p.Status != "failed" {
+		t.Errorf("the other computer's spending is not counted: %+v", p)
+	}
+	for _, words := range []string{"the day's budget of 60000 tokens is used up", "all computers of this machine", "budget.day_tokens"} {
+		if !strings.Contains(p.Summary, words) {
+			t.Errorf("%q does not say %q", p.Summary, words)
+		}
+	}
+	if !strings.Contains(in.Logs(), "does not wake\" computer="+first) {
+		t.Errorf("the first computer is not damaged: %s", in.Logs())
+	}
+	in.Stop(t)
+	opts.Env = append(env, "CHOIR_BUDGET_DAY_TOKENS=10000000", "CHOIR_BUDGET_COST_USD=100")
+	if p := ask(); p.Status != "done" {
+		t.Errorf("the budget was raised: %+v", p)
+	}
+}
+
+// TestTestsOfModelsCount: what a test of a model consumed counts after a restart,
+// and it is refused itself under a budget that is used up or can't bound it.
+func TestTestsOfModelsCount(t *testing.T) {
+	t.Parallel()
+	turn := modelserver.Turn{Text: "ready", Usage: &modelserver.Usage{In: 400, Out: 60_000, Exact: true}, Repeat: true}
+	s := modelserver.New(modelserver.Script{Turns: []modelserver.Turn{turn}}).Start()
+	t.Cleanup(s.Close)
+	opts := choirtest.Options{Data: filepath.Join(t.TempDir(), "data"), Env: append(modelEnv(s, modelserver.OpenAI, newKey()), "CHOIR_BUDGET_DAY_TOKENS=60000")}
+	in := choirtest.Start(t, opts)
+	in.Must(t, "models", "test")
+	in.Kill()
+	in = choirtest.Start(t, opts)
+	if p := prompt(t, in, "go"); p.Status != "failed" || !strings.Contains(p.Summary, "the day's budget of 60000 tokens is used up") {
+		t.Errorf("after a test that used the budget up: %+v", p)
+	}
+	for model, words := range map[string]string{"": "the day's budget of 60000 tokens is used up", "openai/never-heard-of-it": "has no price"} {
+		r, err := in.Run(t.Context(), append([]string{"models", "test"}, strings.Fields(model)...)...)
+		if err != nil || r.Code == 0 || !strings.Contains(r.Stdout+r.Stderr, words) || strings.Contains(r.Stdout+r.Stderr, "Check the key") {
+			t.Errorf("models test %s: %v %+v", model, err, r)
+		}
+	}
+	if n := len(s.Requests()); n != 1 {
+		t.Errorf("%d calls were made", n)
+	}
 }
 
 // TestAppendsAreBounded: a program that says too much in a minute is refused with
