@@ -1,6 +1,7 @@
 # make up      everything on this machine: sets up, builds, starts, prints a link
 # make test    everything that can fail: Go with -race, Vitest, real browsers
 # make check   what a change touches, in two minutes
+# make race    everybody over the same files, 500 rounds; every acknowledged version is found
 # make attack  each attack with its defences off, with each alone, and with all on
 SHELL := /bin/bash
 # The guest runs in boxes that have no C library.
@@ -12,7 +13,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-computers test-desktop test-browser check attack chaos lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-computers test-desktop test-browser check attack chaos race lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -80,6 +81,13 @@ CHAOS_RUN ?= .
 chaos: build
 	CHOIR_DEATHS=all go test -count=1 -run '^TestDeathAtEachEdge$$' ./internal/dispatch
 	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -run '$(CHAOS_RUN)' -v ./test/chaos
+
+# How many rounds of puts, moves, removals, commands, publishes and restores over
+# the same files, each with a kill.
+RACE_ROUNDS ?= 500
+
+race:
+	CHOIR_RACE=$(RACE_ROUNDS) go test -count=1 -timeout 60m -run '^TestRaceOfEverybodyOverTheSameFiles$$' -v ./internal/workspace
 
 lint: lint-go lint-desktop
 

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"io"
 	"path"
 	"strconv"
@@ -109,9 +110,7 @@ func (w *Workspace) tell(ctx context.Context, deeds ...keeper.Deed) error {
 		ids := make([]string, n)
 		for i, d := range deeds[:n] {
 			ids[i] = d.ID
-			if draft, ok := w.deedDraft(d); ok {
-				drafts = append(drafts, draft)
-			}
+			drafts = append(drafts, w.deedDrafts(d)...)
 		}
 		if len(drafts) > 0 {
 			if _, err := w.opts.Log.Append(ctx, drafts...); err != nil {
@@ -127,29 +126,53 @@ func (w *Workspace) tell(ctx context.Context, deeds ...keeper.Deed) error {
 	return nil
 }
 
-// deedDraft is the event of a deed; one that the contract can't carry (its path
-// is not UTF-8) is not announced, and in the next checkpoint all the same.
-func (w *Workspace) deedDraft(d keeper.Deed) (contract.Draft, bool) {
-	p := string(d.Path)
-	draft := contract.Draft{
-		Role: contract.RoleUser, User: d.User, Subject: "file/" + p, Time: time.UnixMilli(d.At).UTC(),
-		Type: "file.removed", Data: contract.FileRemoved{Path: p},
+// deedDrafts are the events of a deed; what the contract can't carry (a path
+// that is not UTF-8) is not announced, and in the next checkpoint all the same.
+func (w *Workspace) deedDrafts(d keeper.Deed) []contract.Draft {
+	if d.ID == "" {
+		return nil
 	}
-	if contract.Role(d.Role) == contract.RoleSystem {
-		draft.Role = contract.RoleSystem
-	}
-	if d.Op == "write" {
-		ref := contract.BlobRef("sha256:" + d.SHA256)
-		if ref.Validate() != nil {
-			ref = ""
+	var out []contract.Draft
+	add := func(eventType string, at keeper.Path, data contract.Payload) {
+		if data.Validate() == nil {
+			out = append(out, w.deedDraft(d, eventType, string(at), data))
 		}
-		draft.Type, draft.Data = "file.written", contract.FileWritten{Path: p, Size: max(0, d.Size), SHA256: ref}
+	}
+	written := contract.FileWritten{Path: string(d.Path), Size: max(0, d.Size)}
+	if ref := contract.BlobRef("sha256:" + d.SHA256); ref.Validate() == nil {
+		written.SHA256 = ref
+	}
+	switch d.Op {
+	case "remove":
+		add("file.removed", d.Path, contract.FileRemoved{Path: string(d.Path)})
+	case "move":
+		add("file.removed", d.From, contract.FileRemoved{Path: string(d.From)})
+		add("file.written", d.Path, written)
+	case "write", "untrash":
+		add("file.written", d.Path, written)
+	case "import":
+		if im := d.Import; im != nil {
+			add("repository.added", d.Path, contract.RepositoryAdded{
+				Path: string(d.Path), Origin: im.Origin, Remote: im.Remote, Commit: im.Commit,
+				Files: max(0, im.Files), Bytes: max(0, im.Bytes), Skipped: max(0, im.Skipped),
+			})
+		}
+	}
+	return out
+}
+
+func (w *Workspace) deedDraft(d keeper.Deed, eventType, p string, data contract.Payload) contract.Draft {
+	draft := contract.Draft{
+		ID:   contract.DeriveID(string(w.opts.CID)+"\x00"+d.ID, eventType),
+		Role: contract.RoleUser, User: d.User, Subject: "file/" + p, Time: time.UnixMilli(d.At).UTC(), Type: eventType, Data: data,
+	}
+	if contract.Role(d.Role) == contract.RoleSystem && d.Op != "import" {
+		draft.Role = contract.RoleSystem
 	}
 	if len(d.User) > 128 || !utf8.ValidString(d.User) || strings.ContainsFunc(d.User, unicode.IsControl) {
 		draft.User = ""
 	}
-	draft.ID = contract.DeriveID(string(w.opts.CID)+"\x00"+d.ID, draft.Type)
-	return draft, d.ID != "" && draft.Data.Validate() == nil
+	return draft
 }
 
 // Mkdir makes a directory and its parents.
@@ -171,17 +194,13 @@ func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) error {
 		return fault.Wrap(op, err)
 	}
 	defer release()
-	if err := w.opts.Keeper.Call(ctx, "move", keeper.MoveRequest{From: keeper.Path(from), To: keeper.Path(to)}, nil); err != nil {
+	by = by.orUser()
+	var d keeper.Deed
+	if err := w.opts.Keeper.Call(ctx, "move", keeper.MoveRequest{From: keeper.Path(from), To: keeper.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
 		return fault.Wrap(op, err)
 	}
-	var fi keeper.FileInfo
-	if err := w.opts.Keeper.Call(ctx, "stat", keeper.PathRequest{Path: keeper.Path(to)}, &fi); err != nil {
-		return fault.Wrap(op, err)
-	}
-	if err := w.fileEvent(ctx, "file.removed", from, contract.FileRemoved{Path: from}, by); err != nil {
-		return fault.Wrap(op, err)
-	}
-	return fault.Wrap(op, w.fileEvent(ctx, "file.written", to, contract.FileWritten{Path: to, Size: max(0, fi.Size)}, by))
+	crash.At("workspace.file.written")
+	return fault.Wrap(op, w.tell(ctx, d))
 }
 
 // Remove moves a path to the trash, from where Untrash brings it back.
@@ -201,33 +220,20 @@ func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (keeper.Tras
 }
 
 // Untrash puts something back that Remove or Write moved to the trash.
-func (w *Workspace) Untrash(ctx context.Context, id string, by Actor) (keeper.Trashed, error) {
+func (w *Workspace) Untrash(ctx context.Context, id string, by Actor) (keeper.Deed, error) {
 	const op = "workspace.Untrash"
 	release, err := w.take(ctx)
 	if err != nil {
-		return keeper.Trashed{}, fault.Wrap(op, err)
+		return keeper.Deed{}, fault.Wrap(op, err)
 	}
 	defer release()
-	var t keeper.Trashed
-	if err := w.opts.Keeper.Call(ctx, "untrash", keeper.IDRequest{ID: id}, &t); err != nil {
-		return t, fault.Wrap(op, err)
-	}
-	var fi keeper.FileInfo
-	if err := w.opts.Keeper.Call(ctx, "stat", keeper.PathRequest{Path: t.Path}, &fi); err != nil {
-		return t, fault.Wrap(op, err)
-	}
-	return t, fault.Wrap(op, w.fileEvent(ctx, "file.written", string(t.Path), contract.FileWritten{Path: string(t.Path), Size: max(0, fi.Size)}, by))
-}
-
-// fileEvent appends a file event. A path the contract can't carry (not UTF-8)
-// is not announced; the next checkpoint holds it all the same.
-func (w *Workspace) fileEvent(ctx context.Context, eventType, p string, data contract.Payload, by Actor) error {
-	if data.Validate() != nil {
-		return nil
-	}
 	by = by.orUser()
-	_, err := w.opts.Log.Append(ctx, contract.Draft{Role: by.Role, User: by.User, Type: eventType, Subject: "file/" + p, Data: data})
-	return err
+	var d keeper.Deed
+	if err := w.opts.Keeper.Call(ctx, "untrash", keeper.UntrashRequest{ID: id, Role: string(by.Role), User: by.User}, &d); err != nil {
+		return d, fault.Wrap(op, err)
+	}
+	crash.At("workspace.file.written")
+	return d, fault.Wrap(op, w.tell(ctx, d))
 }
 
 // AddRequest says what choir add brings in. Origin is shown, without
@@ -247,24 +253,32 @@ func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (kee
 	if err := contract.ValidPath("name", p); err != nil || path.Base(p) != req.Name || strings.HasPrefix(req.Name, ".") {
 		return keeper.Imported{}, fault.New(op, fault.Invalid, "Choose a plain name, such as the repository's.", err)
 	}
+	if err := (contract.RepositoryAdded{Path: p, Origin: req.Origin, Remote: req.Remote}).Validate(); err != nil {
+		return keeper.Imported{}, fault.New(op, fault.Invalid, "Say where it comes from in fewer words.", err)
+	}
 	release, err := w.take(ctx)
 	if err != nil {
 		return keeper.Imported{}, fault.Wrap(op, err)
 	}
 	defer release()
-	resp, err := w.opts.Keeper.Stream(ctx, "import", keeper.ImportRequest{Path: keeper.Path(p)}, tar)
+	resp, err := w.opts.Keeper.Stream(ctx, "import", keeper.ImportRequest{
+		Path: keeper.Path(p), Origin: req.Origin, Remote: req.Remote, Role: string(contract.RoleUser), User: req.User,
+	}, tar)
 	if err != nil {
 		return keeper.Imported{}, fault.Wrap(op, err)
 	}
 	defer resp.Body.Close()
-	var im keeper.Imported
-	if err := decodeAnswer(resp.Body, &im); err != nil {
+	var d keeper.Deed
+	if err := decodeAnswer(resp.Body, &d); err != nil {
 		return keeper.Imported{}, fault.Wrap(op, err)
 	}
-	added := contract.RepositoryAdded{Path: p, Origin: req.Origin, Remote: req.Remote, Commit: im.Commit, Files: max(0, im.Files), Bytes: max(0, im.Bytes), Skipped: max(0, im.Skipped)}
-	if _, err := w.opts.Log.Append(ctx, contract.Draft{Role: contract.RoleUser, User: req.User, Type: "repository.added", Subject: "file/" + p, Data: added}); err != nil {
-		return im, fault.Wrap(op, err)
+	if d.Import == nil {
+		return keeper.Imported{}, fault.New(op, fault.Internal, "", errors.New("the keeper does not say what it imported"))
+	}
+	crash.At("workspace.file.written")
+	if err := w.tell(ctx, d); err != nil {
+		return *d.Import, fault.Wrap(op, err)
 	}
 	_, err = w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAfter, Message: "Add " + req.Name})
-	return im, fault.Wrap(op, err)
+	return *d.Import, fault.Wrap(op, err)
 }

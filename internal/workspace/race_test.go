@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -161,6 +162,8 @@ type versions struct {
 	lines map[string]string
 	puts  map[string]string // content → path, of every put that was tried
 	n     int
+	moves atomic.Int32 // and those that brought something back from the trash
+	backs atomic.Int32
 }
 
 func (v *versions) next() int { v.mu.Lock(); defer v.mu.Unlock(); v.n++; return v.n }
@@ -173,10 +176,11 @@ func (v *versions) note(m map[string]string, what, who string) {
 
 // TestRaceOfEverybodyOverTheSameFiles has users put files, commands write to
 // them in each way programs do, tasks publish and restores go back, all over
-// the same files, while the keeper is killed: at the points where a file has
-// just been displaced and at any other time. Every version that was
-// acknowledged is found afterwards, whole, in a commit, in the trash or live,
-// and every put that took effect has its event.
+// the same files, and files move away and back, go to the trash and come back
+// from it, while the keeper is killed: at the points where a file has just been
+// displaced and at any other time. Every version that was acknowledged is found
+// afterwards, whole, in a commit, in the trash or live, and every put and move
+// that took effect has its event.
 //
 // CHOIR_RACE is the number of rounds, CHOIR_RACE_SEED makes a run's choices.
 func TestRaceOfEverybodyOverTheSameFiles(t *testing.T) {
@@ -208,7 +212,7 @@ func TestRaceOfEverybodyOverTheSameFiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	points := []string{
 		"trash.exchanged", "trash.intended", "trash.moved", "apply.exchanged", "apply.moved", "apply.step", "apply.placed", "apply.done",
-		"commit.written", "commit.done", "publish.started", "restore.safe",
+		"commit.written", "commit.done", "publish.started", "restore.safe", "deed.meant", "deed.done",
 	}
 	deaths := map[string]int{}
 	for round := range rounds {
@@ -238,7 +242,7 @@ func TestRaceOfEverybodyOverTheSameFiles(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d whole versions and %d lines were acknowledged; deaths: %v", len(v.whole), len(v.lines), deaths)
+	t.Logf("%d whole versions and %d lines were acknowledged, %d files moved and %d came back from the trash; deaths: %v", len(v.whole), len(v.lines), v.moves.Load(), v.backs.Load(), deaths)
 	if len(v.whole) < rounds {
 		t.Errorf("only %d versions were acknowledged in %d rounds: this race is none", len(v.whole), rounds)
 	}
@@ -252,9 +256,9 @@ func raceText(token string) string { return "<" + token + ">\n\n\n\n\n\n\n\nend\
 func race(m *mortal, v *versions, rng *rand.Rand, round int) string {
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Duration(30+rng.IntN(700))*time.Millisecond)
 	defer cancel()
-	seeds := [4]uint64{rng.Uint64(), rng.Uint64(), rng.Uint64(), rng.Uint64()}
+	seeds := [5]uint64{rng.Uint64(), rng.Uint64(), rng.Uint64(), rng.Uint64(), rng.Uint64()}
 	var wg sync.WaitGroup
-	for i, act := range []func(context.Context, *mortal, *versions, *rand.Rand, string) error{racePut, racePut, raceCommand, raceTask} {
+	for i, act := range []func(context.Context, *mortal, *versions, *rand.Rand, string) error{racePut, racePut, raceMove, raceCommand, raceTask} {
 		wg.Go(func() {
 			own := rand.New(rand.NewPCG(seeds[i], uint64(i)))
 			for n := 0; ctx.Err() == nil; n++ {
@@ -299,6 +303,43 @@ func racePut(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name s
 		return err
 	}
 	v.note(v.whole, text, "put of "+p)
+	return nil
+}
+
+// raceMove gives a file a name that nothing had before, or moves such a one back,
+// or brings something back from the trash.
+func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name string) error {
+	p := racePath(rng.IntN(3))
+	switch rng.IntN(3) {
+	case 0:
+		if err := m.Move(ctx, p, "workspace/moved/m"+name, workspace.Actor{}); err != nil {
+			return err
+		}
+		v.moves.Add(1)
+	case 1:
+		files, _, err := m.Files(ctx, "workspace/moved")
+		if err != nil || len(files) == 0 {
+			return err
+		}
+		if rng.IntN(2) == 0 {
+			if _, err := m.Remove(ctx, p, workspace.Actor{}); err != nil {
+				return err
+			}
+		}
+		if err := m.Move(ctx, string(files[rng.IntN(len(files))].Path), p, workspace.Actor{}); err != nil {
+			return err
+		}
+		v.moves.Add(1)
+	default:
+		r, err := m.Remove(ctx, p, workspace.Actor{})
+		if err != nil {
+			return err
+		}
+		if _, err := m.Untrash(ctx, r.ID, workspace.Actor{}); err != nil {
+			return err
+		}
+		v.backs.Add(1)
+	}
 	return nil
 }
 
@@ -435,10 +476,18 @@ func found(t *testing.T, m *mortal, v *versions) {
 		}
 		out = rest[n+1:]
 	}
-	live := map[string]string{}
-	for i := range 3 {
-		if b, err := os.ReadFile(filepath.Join(m.dir, "workspace", racePath(i))); err == nil {
-			live[racePath(i)] = string(b)
+	live := map[string]string{} // content → path
+	paths := []string{racePath(0), racePath(1), racePath(2)}
+	moved, err := os.ReadDir(filepath.Join(m.dir, "workspace/workspace/moved"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, en := range moved {
+		paths = append(paths, "workspace/moved/"+en.Name())
+	}
+	for _, p := range paths {
+		if b, err := os.ReadFile(filepath.Join(m.dir, "workspace", p)); err == nil {
+			live[string(b)] = p
 			all[string(b)] = true
 		}
 	}
@@ -460,12 +509,17 @@ func found(t *testing.T, m *mortal, v *versions) {
 	for _, e := range m.log.all() {
 		var d contract.FileWritten
 		if e.Type == "file.written" && json.Unmarshal(e.Data, &d) == nil {
-			told[string(d.SHA256)] = true
+			told[string(d.SHA256)], told[d.Path] = true, true
 		}
 	}
-	for text, p := range v.puts {
-		if live[p] == text && !told[ref(text)] {
+	for text := range v.puts {
+		if p, ok := live[text]; ok && !told[ref(text)] {
 			t.Errorf("%s is as a put left it, %.40q, and no event says so", p, text)
+		}
+	}
+	for _, en := range moved { // nobody but a move makes these
+		if p := "workspace/moved/" + en.Name(); !told[p] {
+			t.Errorf("%s was moved there, and no event says so", p)
 		}
 	}
 }

@@ -101,6 +101,7 @@ type host struct {
 	log    *log
 	engine *keeper.Engine
 	server *httptest.Server
+	wrap   func(workspace.Keeper) workspace.Keeper // what is between the two, when set
 }
 
 func newHost(t testing.TB) *host {
@@ -129,8 +130,12 @@ func (h *host) start() {
 		h.t.Fatal(err)
 	}
 	h.server = httptest.NewServer(keeper.Handler(h.engine))
+	k := workspace.NewKeeper(toServer{h.server})
+	if h.wrap != nil {
+		k = h.wrap(k)
+	}
 	h.Workspace, err = workspace.Open(h.t.Context(), workspace.Options{
-		CID: cid, Keeper: workspace.NewKeeper(toServer{h.server}), Log: h.log, Dir: h.dir, Seq: func() uint64 { return 7 }, AutoInterval: -1,
+		CID: cid, Keeper: k, Log: h.log, Dir: h.dir, Seq: func() uint64 { return 7 }, AutoInterval: -1,
 	})
 	if err != nil {
 		h.t.Fatal(err)

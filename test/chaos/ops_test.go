@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -35,6 +36,28 @@ func (w *world) remove(ctx context.Context, path string) error {
 		return err
 	}
 	w.tree.is(path, gone)
+	return nil
+}
+
+// add brings in a folder with one file.
+func (w *world) add(ctx context.Context, name, content string) error {
+	var b bytes.Buffer
+	archive := tar.NewWriter(&b)
+	if err := archive.WriteHeader(&tar.Header{Name: "file", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}); err != nil {
+		return err
+	}
+	if _, err := archive.Write([]byte(content)); err != nil {
+		return err
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	path := "workspace/" + name + "/file"
+	w.tree.maybe(path, content)
+	if _, err := w.c.AddTar(ctx, name, "/somewhere/"+name, &b); err != nil {
+		return err
+	}
+	w.tree.is(path, content)
 	return nil
 }
 

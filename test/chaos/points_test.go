@@ -45,6 +45,9 @@ var scenarios = []scenario{
 		}
 		return w.remove(ctx, path)
 	}},
+	{"add", []string{"keeper.deed.meant", "keeper.deed.done"}, func(ctx context.Context, w *world) error {
+		return w.add(ctx, "added"+w.next(), "brought "+w.next())
+	}},
 	{"checkpoint", []string{
 		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.commit.done", "workspace.checkpoint.made",
 	}, func(ctx context.Context, w *world) error {

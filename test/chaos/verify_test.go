@@ -40,7 +40,7 @@ func (w *world) check(ctx context.Context, thorough bool) error {
 	}
 	errs := []error{known.confront(h, w.gitDir()), w.checkRuns(h)}
 	w.tellRuns(h)
-	errs = append(errs, w.checkTree(ctx), w.checkBoxes(), w.checkHistory(h))
+	errs = append(errs, w.checkTree(ctx), w.checkBoxes(), w.checkHistory(h), w.checkAdded(ctx))
 	if thorough {
 		r, err := w.c.Rebuild(ctx, true)
 		if err == nil && !r.Equal {
@@ -317,6 +317,41 @@ func (w *world) checkHistory(h *history) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkAdded holds what was brought in against the log: what is there has its
+// event, whoever died before it was told.
+func (w *world) checkAdded(ctx context.Context) error {
+	there, err := filepath.Glob(filepath.Join(filepath.Dir(w.gitDir()), "workspace", "added*"))
+	if err != nil || len(there) == 0 {
+		return err
+	}
+	var missing []string
+	for until := time.Now().Add(20 * time.Second); ; {
+		h, err := readHistory(ctx, w.c)
+		if err != nil {
+			return err
+		}
+		told := map[string]bool{}
+		for i, e := range h.events {
+			if e.Type == "repository.added" {
+				told[fmt.Sprint(h.data[i]["path"])] = true
+			}
+		}
+		missing = nil
+		for _, dir := range there {
+			if p := "workspace/" + filepath.Base(dir); !told[p] {
+				missing = append(missing, p)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("brought in without an event: %v", missing)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // checkDeep looks at the whole, once, with the tools a person has.

@@ -187,7 +187,7 @@ func TestClosedFoldersAreConflicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Untrash(t.Context(), removed.ID); err != nil {
+	if _, err := c.Untrash(t.Context(), keeper.UntrashRequest{ID: removed.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := os.Stat(c.path("workspace/readonly")); err != nil || s.Mode().Perm() != 0o555 {

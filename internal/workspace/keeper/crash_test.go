@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,6 +89,15 @@ func child(raw string) error {
 		_, err = e.Write(ctx, keeper.WriteRequest{Path: keeper.Path(s.To), User: "somebody"}, strings.NewReader("second\n"))
 	case "remove":
 		_, err = e.Remove(ctx, keeper.RemoveRequest{Path: keeper.Path(s.To)})
+	case "move":
+		_, err = e.Move(ctx, keeper.MoveRequest{From: keeper.Path(s.Base), To: keeper.Path(s.To), User: "somebody"})
+	case "untrash":
+		_, err = e.Untrash(ctx, keeper.UntrashRequest{ID: s.Base, User: "somebody"})
+	case "import":
+		var archive io.Reader
+		if archive, err = smallArchive(); err == nil {
+			_, err = e.Import(ctx, keeper.ImportRequest{Path: keeper.Path(s.To), Origin: "/home/me/it", Remote: "https://example.org/it", User: "somebody"}, archive)
+		}
 	}
 	return errors.Join(err, e.Close())
 }

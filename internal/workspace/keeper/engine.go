@@ -241,6 +241,9 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := e.judgeDeeds(); err != nil { // before what tells is cleared away
+		return err
+	}
 	return e.removeStale()
 }
 

@@ -287,7 +287,8 @@ func changedMeanwhile(p string) error {
 	return fault.New("", fault.Conflict, "Read it again and decide what to keep.", fmt.Errorf("%q changed meanwhile", short(p)))
 }
 
-// Mkdir makes a directory, and its parents.
+// Mkdir makes a directory, and its parents. No event is made of it: the next
+// checkpoint holds it.
 func (e *Engine) Mkdir(_ context.Context, p string) error {
 	const op = "keeper.Mkdir"
 	if err := badPath(p, false); err != nil {
@@ -298,33 +299,6 @@ func (e *Engine) Mkdir(_ context.Context, p string) error {
 		return fileError(op, err)
 	}
 	return fault.Wrap(op, unix.Close(fd))
-}
-
-// Move renames a path; the new name must be free.
-func (e *Engine) Move(ctx context.Context, from, to string) error {
-	const op = "keeper.Move"
-	if err := errors.Join(badPath(from, false), badPath(to, false)); err != nil {
-		return fault.Wrap(op, err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.rollForward(ctx); err != nil {
-		return fault.Wrap(op, err)
-	}
-	a, err := openDir(e.rootFD, parentDir(from))
-	if err != nil {
-		return fileError(op, err)
-	}
-	defer unix.Close(a)
-	b, err := makeDirs(e.rootFD, parentDir(to))
-	if err != nil {
-		return fileError(op, err)
-	}
-	defer unix.Close(b)
-	if err := moveTo(a, path.Base(from), b, path.Base(to)); err != nil {
-		return fileError(op, err)
-	}
-	return fileError(op, errors.Join(unix.Fsync(b), unix.Fsync(a)))
 }
 
 func token() string {

@@ -21,11 +21,11 @@ type Error struct {
 
 // One field requests and replies.
 type (
-	// IDRequest names a plan or trash entry.
+	// IDRequest names a plan.
 	IDRequest struct {
 		ID string `json:"id"`
 	}
-	// IDsRequest names trash entries.
+	// IDsRequest names deeds.
 	IDsRequest struct {
 		IDs []string `json:"ids"`
 	}
@@ -36,11 +36,6 @@ type (
 	// PathRequest names a path.
 	PathRequest struct {
 		Path Path `json:"path"`
-	}
-	// MoveRequest names two paths.
-	MoveRequest struct {
-		From Path `json:"from"`
-		To   Path `json:"to"`
 	}
 	// KeepRequest lists the commits whose snapshots stay.
 	KeepRequest struct {
@@ -96,9 +91,7 @@ func Handler(e *Engine) http.Handler {
 	})
 	call(mux, "stat", func(ctx context.Context, r PathRequest) (FileInfo, error) { return e.Stat(ctx, string(r.Path)) })
 	call(mux, "mkdir", func(ctx context.Context, r PathRequest) (Done, error) { return Done{}, e.Mkdir(ctx, string(r.Path)) })
-	call(mux, "move", func(ctx context.Context, r MoveRequest) (Done, error) {
-		return Done{}, e.Move(ctx, string(r.From), string(r.To))
-	})
+	call(mux, "move", e.Move)
 	call(mux, "remove", e.Remove)
 	call(mux, "scrub", e.Scrub)
 	call(mux, "repair", e.Repair)
@@ -107,11 +100,11 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "heal", func(ctx context.Context, _ Done) (HealReply, error) { return e.Heal(ctx) })
 	call(mux, "untold", func(ctx context.Context, _ Done) ([]Deed, error) { return e.Untold(ctx) })
 	call(mux, "told", func(ctx context.Context, r IDsRequest) (Done, error) { return Done{}, e.Told(ctx, r.IDs) })
-	call(mux, "untrash", func(ctx context.Context, r IDRequest) (Trashed, error) { return e.Untrash(ctx, r.ID) })
+	call(mux, "untrash", e.Untrash)
 	upload(mux, "write", func(ctx context.Context, r WriteRequest, body io.Reader) (Written, error) {
 		return e.Write(ctx, r, body)
 	})
-	upload(mux, "import", func(ctx context.Context, r ImportRequest, body io.Reader) (Imported, error) {
+	upload(mux, "import", func(ctx context.Context, r ImportRequest, body io.Reader) (Deed, error) {
 		return e.Import(ctx, r, body)
 	})
 	mux.HandleFunc("POST /keeper/stream/read", func(w http.ResponseWriter, r *http.Request) {

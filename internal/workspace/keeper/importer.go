@@ -39,14 +39,21 @@ func receive(name string, content io.Reader, max int64, exec bool) (string, erro
 }
 
 // ImportRequest names where an imported directory goes, such as
-// workspace/project. The name must be free.
+// workspace/project. The name must be free. The rest is for its event: where it
+// came from, in the host's words, and whose hand it was.
 type ImportRequest struct {
-	Path Path `json:"path"`
+	Path   Path   `json:"path"`
+	Origin string `json:"origin,omitempty"`
+	Remote string `json:"remote,omitempty"`
+	Role   string `json:"role,omitempty"`
+	User   string `json:"user,omitempty"`
 }
 
 // Imported is what came. Commit is the HEAD of the repository in it, if it is one.
 type Imported struct {
 	Path    Path   `json:"path"`
+	Origin  string `json:"origin,omitempty"`
+	Remote  string `json:"remote,omitempty"`
 	Files   int    `json:"files"`
 	Bytes   int64  `json:"bytes"`
 	Skipped int    `json:"skipped,omitempty"` // devices, sockets and the like
@@ -55,31 +62,32 @@ type Imported struct {
 
 // Import unpacks a tar stream into a new directory of the live tree, all or
 // nothing. A .git in it becomes a nested repository; nothing of it is run.
-func (e *Engine) Import(ctx context.Context, req ImportRequest, stream io.Reader) (Imported, error) {
+func (e *Engine) Import(ctx context.Context, req ImportRequest, stream io.Reader) (Deed, error) {
 	const op = "keeper.Import"
 	if err := badPath(string(req.Path), false); err != nil {
-		return Imported{}, fault.Wrap(op, err)
+		return Deed{}, fault.Wrap(op, err)
 	}
 	if !strings.HasPrefix(string(req.Path), "workspace/") {
-		return Imported{}, fault.New(op, fault.Invalid, "Add it under workspace/.", fmt.Errorf("%q is not under workspace/", req.Path.Shown()))
+		return Deed{}, fault.New(op, fault.Invalid, "Add it under workspace/.", fmt.Errorf("%q is not under workspace/", req.Path.Shown()))
 	}
 	tmp := e.work("tmp-import-" + token())
 	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return Imported{}, fileError(op, err)
+		return Deed{}, fileError(op, err)
 	}
-	im := Imported{Path: req.Path}
+	im := Imported{Path: req.Path, Origin: req.Origin, Remote: req.Remote}
+	in := intent{Deed: Deed{Op: "import", Path: req.Path, Role: req.Role, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
 	err := e.unpack(ctx, tmp, stream, &im)
 	if err == nil {
 		im.Commit = repositoryHead(tmp)
-		err = e.placeImport(ctx, tmp, string(req.Path))
+		err = e.placeImport(ctx, tmp, string(req.Path), &in)
 	}
 	if err != nil {
-		return Imported{}, fileError(op, errors.Join(err, removeTree(tmp)))
+		return Deed{}, fileError(op, errors.Join(err, removeTree(tmp)))
 	}
-	return im, nil
+	return in.Deed, nil
 }
 
-func (e *Engine) placeImport(ctx context.Context, tmp, p string) error {
+func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) error {
 	if err := unix.Syncfs(e.rootFD); err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}
@@ -93,7 +101,10 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string) error {
 		return err
 	}
 	defer unix.Close(dir)
-	if err := renameAt(unix.AT_FDCWD, tmp, dir, path.Base(p), unix.RENAME_NOREPLACE); err != nil {
+	err = e.carryOut(in, func() error {
+		return renameAt(unix.AT_FDCWD, tmp, dir, path.Base(p), unix.RENAME_NOREPLACE)
+	})
+	if err != nil {
 		return err
 	}
 	return unix.Fsync(dir)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -61,9 +60,8 @@ const trashTime = "20060102T150405"
 // makeEntry makes an entry durable and returns what is known of it. file, when
 // not empty, is a file of the engine's own that becomes its content.
 func (e *Engine) makeEntry(file string, m trashMeta) (trashMeta, error) {
-	now := e.opts.Now().UTC()
-	m.ID = fmt.Sprintf("%s-%09d-%s", now.Format(trashTime), now.Nanosecond(), token())
-	m.Time, m.At = now.Unix(), now.UnixMilli()
+	m.ID, m.At = e.newID()
+	m.Time = m.At / 1000
 	if err := plainDir(e.trash()); err != nil {
 		return m, err
 	}
@@ -306,91 +304,10 @@ func (e *Engine) entry(id string) (trashMeta, error) {
 	return m, err
 }
 
-// Untrash puts a trash entry back where it was, or, when something else is
-// there now, fails with Conflict.
-func (e *Engine) Untrash(ctx context.Context, id string) (Trashed, error) {
-	const op = "keeper.Untrash"
-	if err := checkPlanID(id); err != nil {
-		return Trashed{}, fault.Wrap(op, err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.rollForward(ctx); err != nil {
-		return Trashed{}, fault.Wrap(op, err)
-	}
-	m, err := e.entry(id)
-	if err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	if err := badPath(string(m.Path), false); err != nil {
-		return Trashed{}, fault.Wrap(op, err)
-	}
-	dir, err := makeDirs(e.rootFD, parentDir(string(m.Path)))
-	if err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	defer unix.Close(dir)
-	if err := moveTo(unix.AT_FDCWD, e.trash(id, "content"), dir, path.Base(string(m.Path))); err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	if err := unix.Fsync(dir); err != nil {
-		return Trashed{}, fileError(op, err)
-	}
-	if m.New.exists() {
-		return m.Trashed, nil // the entry still names what took its place
-	}
-	return m.Trashed, fault.Wrap(op, removeTree(e.trash(id)))
-}
-
 // told notes that nobody need be told of an entry any more. It is not synced:
 // being told again is harmless.
 func (e *Engine) told(id string) error {
 	return os.WriteFile(e.trash(id, "told"), nil, 0o644)
-}
-
-// Deed is a change of the live tree that took effect and that the host has not
-// said it told.
-type Deed struct {
-	ID     string `json:"id"`
-	Op     string `json:"op"` // write or remove
-	Path   Path   `json:"path"`
-	At     int64  `json:"at"` // Unix milliseconds
-	Size   int64  `json:"size,omitempty"`
-	SHA256 string `json:"sha256,omitempty"`
-	Role   string `json:"role,omitempty"`
-	User   string `json:"user,omitempty"`
-}
-
-// Untold lists the writes and removals that took effect and of which the host
-// may not have heard, oldest first.
-func (e *Engine) Untold(_ context.Context) ([]Deed, error) {
-	const op = "keeper.Untold"
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := []Deed{}
-	err := e.untoldEntries(func(m trashMeta, happened bool) error {
-		if m.Host && happened {
-			out = append(out, Deed{m.ID, m.Op, m.Path, m.At, m.Size, m.SHA256, m.Role, m.User})
-		}
-		return nil
-	})
-	return out, fault.Wrap(op, err)
-}
-
-// Told says that the host has deeds in its log.
-func (e *Engine) Told(_ context.Context, ids []string) error {
-	const op = "keeper.Told"
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, id := range ids {
-		if err := checkPlanID(id); err != nil {
-			return fault.Wrap(op, err)
-		}
-		if err := e.told(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault.Wrap(op, err)
-		}
-	}
-	return nil
 }
 
 // untoldEntries visits every entry of the trash that is not told, and says

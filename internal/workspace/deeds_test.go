@@ -1,0 +1,124 @@
+package workspace_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/workspace"
+)
+
+var errLost = errors.New("lost on the way")
+
+// forgetful is a keeper that never hears what it is told.
+type forgetful struct{ workspace.Keeper }
+
+func (f forgetful) Call(ctx context.Context, verb string, in, out any) error {
+	if verb == "told" {
+		return errLost
+	}
+	return f.Keeper.Call(ctx, verb, in, out)
+}
+
+// smallArchive holds one file of one byte.
+func smallArchive(t *testing.T) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := w.WriteHeader(&tar.Header{Name: "f", Typeflag: tar.TypeReg, Mode: 0o644, Size: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("f")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// TestWhatTookEffectIsToldOnce moves a file, brings one back from the trash and
+// adds a repository, while the event is lost, or the word that it was logged.
+// The next start tells it as it would have been told, once.
+func TestWhatTookEffectIsToldOnce(t *testing.T) {
+	by := workspace.Actor{User: "somebody"}
+	for name, test := range map[string]struct {
+		before func(t *testing.T, h *host) string
+		do     func(t *testing.T, h *host, id string) error
+		want   []string // type and data of each event
+	}{
+		"move": {
+			do: func(t *testing.T, h *host, _ string) error {
+				return h.Move(t.Context(), "workspace/a", "workspace/b", by)
+			},
+			want: []string{`file.removed {"path":"workspace/a"}`, `file.written {"path":"workspace/b","size":2}`},
+		},
+		"back from the trash": {
+			before: func(t *testing.T, h *host) string {
+				r, err := h.Remove(t.Context(), "workspace/a", by)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.ID
+			},
+			do: func(t *testing.T, h *host, id string) error {
+				_, err := h.Untrash(t.Context(), id, by)
+				return err
+			},
+			want: []string{`file.removed {"path":"workspace/a"}`, `file.written {"path":"workspace/a","size":2}`},
+		},
+		"add": {
+			do: func(t *testing.T, h *host, _ string) error {
+				_, err := h.Add(t.Context(), workspace.AddRequest{Name: "new", Origin: "/home/me/new", Remote: "https://example.org/new", User: "somebody"}, smallArchive(t))
+				return err
+			},
+			want: []string{`repository.added {"path":"workspace/new","origin":"/home/me/new","remote":"https://example.org/new","files":1,"bytes":1}`},
+		},
+	} {
+		for _, lost := range []string{"", "event", "word"} {
+			t.Run(strings.TrimSpace(name+" "+lost), func(t *testing.T) {
+				h := newHost(t)
+				id := ""
+				if test.before != nil {
+					id = test.before(t, h)
+				}
+				switch lost {
+				case "event":
+					h.log.fail = func(d contract.Draft) error {
+						if strings.HasPrefix(d.Type, "file.") || d.Type == "repository.added" {
+							return errLost
+						}
+						return nil
+					}
+				case "word":
+					h.wrap = func(k workspace.Keeper) workspace.Keeper { return forgetful{k} }
+					h.restart()
+				}
+				if err := test.do(t, h, id); lost == "" && err != nil || lost != "" && !errors.Is(err, errLost) {
+					t.Fatalf("it ended with %v", err)
+				}
+				h.log.fail, h.wrap = nil, nil
+				for range 2 {
+					h.restart()
+					var got []string
+					for _, e := range h.log.all() {
+						if strings.HasPrefix(e.Type, "file.") || e.Type == "repository.added" {
+							got = append(got, e.Type+" "+string(e.Data))
+							if e.User != "somebody" {
+								t.Errorf("%s is by %q", e.Type, e.User)
+							}
+						}
+					}
+					if !slices.Equal(got, test.want) {
+						t.Errorf("the log holds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+					}
+				}
+			})
+		}
+	}
+}
