@@ -11,8 +11,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"choir.dev/choiros/internal/fault"
 )
 
 // Programs that add to the end of a file, such as those that write logs, may
@@ -37,11 +35,11 @@ func (e *Engine) catchUp(ctx context.Context, was, placed Entry, displaced, mark
 	if !was.isRegular() || !placed.isRegular() {
 		return none, false, nil
 	}
-	before, ok, err := e.smallBlob(ctx, was.ID)
+	before, ok, err := e.smallContent(ctx, was)
 	if err != nil || !ok {
 		return none, false, err
 	}
-	after, ok, err := e.smallBlob(ctx, placed.ID)
+	after, ok, err := e.smallContent(ctx, placed)
 	if err != nil || !ok || !sameEnd(before, after) {
 		return none, false, err
 	}
@@ -71,25 +69,16 @@ func (e *Engine) appendLate(ctx context.Context, seen, late Entry, dir int, name
 	if !seen.isRegular() || !late.isRegular() {
 		return nil
 	}
-	before, ok, err := e.smallBlob(ctx, seen.ID)
+	before, ok, err := e.smallContent(ctx, seen)
 	if err != nil || !ok || len(before) > 0 && before[len(before)-1] != '\n' {
 		return err
 	}
-	now, ok, err := e.smallBlob(ctx, late.ID)
+	now, ok, err := e.smallContent(ctx, late)
 	if err != nil || !ok || len(now) == len(before) || !bytes.HasPrefix(now, before) {
 		return err
 	}
 	_, err = appendAt(dir, name, now[len(before):])
 	return err
-}
-
-// smallBlob reads a blob that can be merged; false means it is too large.
-func (e *Engine) smallBlob(ctx context.Context, id string) ([]byte, bool, error) {
-	b, err := e.blob(ctx, id, maxMerge)
-	if fault.Is(err, fault.Exhausted) {
-		return nil, false, nil
-	}
-	return b, err == nil, err
 }
 
 // readSmall reads a file of the engine's own; of one that is too large, or no

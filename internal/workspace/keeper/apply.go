@@ -116,7 +116,7 @@ func (e *Engine) stage(ctx context.Context, p plan) error {
 		if s.To.ID == "" {
 			continue
 		}
-		if err := e.materialize(ctx, e.aside(p.ID, n), s.To, writes <= syncAllAbove); err != nil {
+		if err := e.materializeAt(ctx, e.aside(p.ID, n), s.To, s.Path, writes <= syncAllAbove); err != nil {
 			return err
 		}
 		e.crash("apply.staging")
@@ -132,7 +132,7 @@ func (e *Engine) stage(ctx context.Context, p plan) error {
 	return e.mark(p.ID, "staged")
 }
 
-// materialize writes a blob as a file or link that does not exist yet.
+// materialize writes what an entry holds as a file or link that does not exist yet.
 func (e *Engine) materialize(ctx context.Context, name string, en Entry, sync bool) error {
 	if en.Mode == ModeSymlink {
 		target, err := e.blob(ctx, en.ID, maxPath)
@@ -149,7 +149,7 @@ func (e *Engine) materialize(ctx context.Context, name string, en Entry, sync bo
 	if err != nil {
 		return err
 	}
-	_, _, err = e.reads.read(ctx, en.ID, -1, f)
+	_, err = e.readContent(ctx, en, 0, -1, f)
 	err = errors.Join(err, f.Chmod(perm))
 	if sync {
 		err = errors.Join(err, f.Sync())
@@ -175,7 +175,7 @@ func (e *Engine) syncParents(p plan) error {
 
 // entryAt says what a name in an open directory is now: an entry, none, or (for
 // a directory or something that isn't a file) other.
-func entryAt(dirfd int, name string) (en Entry, other bool, err error) {
+func (e *Engine) entryAt(dirfd int, name string) (en Entry, other bool, err error) {
 	for range 100 {
 		r, st, err := openContentAt(dirfd, name, -1)
 		if err != nil {
@@ -190,14 +190,14 @@ func entryAt(dirfd int, name string) (en Entry, other bool, err error) {
 			}
 			return none, false, err
 		}
-		id, herr := hashContent(r, st)
+		en, herr := e.hashEntry(r, st)
 		if err := r.Close(); err != nil {
 			return none, false, err
 		}
 		if errors.Is(herr, errGone) {
 			continue // it is being written to
 		}
-		return Entry{Mode: st.gitMode(), ID: id}, false, herr
+		return en, false, herr
 	}
 	return none, false, fault.New("", fault.Unavailable, "Try again when nothing writes to it.", fmt.Errorf("%q never stands still", name))
 }
@@ -314,7 +314,7 @@ func (a *applier) remove(ctx context.Context, n int, s step) error {
 		}
 		a.e.crash("apply.moved")
 	}
-	got, other, err := entryAt(unix.AT_FDCWD, aside)
+	got, other, err := a.e.entryAt(unix.AT_FDCWD, aside)
 	if err != nil {
 		return err
 	}
@@ -353,12 +353,12 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 	}
 	defer unix.Close(dir)
 	name := path.Base(p)
-	mine, other, err := entryAt(unix.AT_FDCWD, aside)
+	mine, other, err := a.e.entryAt(unix.AT_FDCWD, aside)
 	if err != nil {
 		return err
 	}
 	if !other && mine == s.To {
-		cur, occupied, err := entryAt(dir, name)
+		cur, occupied, err := a.e.entryAt(dir, name)
 		switch {
 		case err != nil:
 			return err
@@ -391,7 +391,7 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 // displaced looks at what an exchange moved aside.
 func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name string) error {
 	aside := a.e.aside(a.p.ID, n)
-	got, other, err := entryAt(unix.AT_FDCWD, aside)
+	got, other, err := a.e.entryAt(unix.AT_FDCWD, aside)
 	if err != nil {
 		return err
 	}
@@ -438,7 +438,7 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 		}
 		return err
 	}
-	back, other, err := entryAt(unix.AT_FDCWD, aside)
+	back, other, err := a.e.entryAt(unix.AT_FDCWD, aside)
 	if err != nil {
 		return err
 	}
@@ -474,7 +474,7 @@ func (a *applier) keep(ctx context.Context, n int, p Path, en Entry) error {
 // before.
 func (e *Engine) exchangeMerged(ctx context.Context, p Path, dir int, want, merged Entry) (bool, error) {
 	name := baseName(string(p))
-	if cur, _, err := entryAt(dir, name); err != nil || cur == merged {
+	if cur, _, err := e.entryAt(dir, name); err != nil || cur == merged {
 		return err == nil, err
 	}
 	tmp := e.work("incoming-" + token())

@@ -2,7 +2,6 @@ package keeper
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -217,18 +216,24 @@ func (e *Engine) hashCandidates(ctx context.Context, cap *capture, cands []candi
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if write && !c.prev.exists() {
+		if write && (!c.prev.exists() || e.chunked(c.stat)) { // to store a large file is to hash it
 			todo = append(todo, c)
 			continue
 		}
-		id, err := e.hashFile(c.path, c.stat)
+		if differs, err := e.surelyDiffers(ctx, c); err != nil {
+			return err
+		} else if differs {
+			cap.put(c, Entry{Mode: c.stat.gitMode(), Chunked: true}, 0)
+			continue
+		}
+		en, err := e.hashFile(c.path, c.stat)
 		switch {
 		case errors.Is(err, errGone) && !write:
 			continue
-		case err == nil && c.prev.exists() && id == c.prev.ID:
-			cap.put(c, id, now)
+		case err == nil && c.prev.exists() && en.holds() == c.prev.holds():
+			cap.put(c, en, now)
 		case err == nil && !write:
-			cap.put(c, id, 0)
+			cap.put(c, en, 0)
 		case err == nil || errors.Is(err, errGone):
 			todo = append(todo, c)
 		default:
@@ -242,20 +247,15 @@ func (e *Engine) hashCandidates(ctx context.Context, cap *capture, cands []candi
 	}
 	refused := make([]error, len(todo))
 	objects := make([]object, len(todo))
+	stored := make([]Entry, len(todo))
 	for i := range todo {
-		objects[i] = object{kind: "blob", source: func() (io.ReadCloser, int64, error) {
-			r, st, err := e.openContent(todo[i].path, e.opts.Limits.FileBytes)
-			if err != nil {
-				refused[i] = err
-				return nil, 0, errGone
+		objects[i] = e.contentObject(ctx, &stored[i], &refused[i], func() (io.ReadCloser, fileStat, error) {
+			r, st, err := e.openContent(todo[i].path, e.opts.Limits.LargestFile)
+			if err == nil {
+				todo[i].stat = st
 			}
-			todo[i].stat = st
-			size := st.Size
-			if st.isSymlink() {
-				size = int64(r.(linkReader).Len())
-			}
-			return r, size, nil
-		}}
+			return r, st, err
+		})
 	}
 	ids, err := e.writeObjects(ctx, objects)
 	if err != nil {
@@ -264,7 +264,8 @@ func (e *Engine) hashCandidates(ctx context.Context, cap *capture, cands []candi
 	for i, c := range todo {
 		switch {
 		case ids[i] != "":
-			cap.put(c, ids[i], now)
+			stored[i].ID = ids[i]
+			cap.put(c, stored[i], now)
 		case refused[i] == nil || errors.Is(refused[i], errGone) || isGone(refused[i]):
 			// Shrunk or gone under our hands. A file that is being written to
 			// keeps what was captured of it; the next checkpoint looks again.
@@ -286,8 +287,7 @@ func (e *Engine) hashCandidates(ctx context.Context, cap *capture, cands []candi
 
 // put records a candidate's content; its state is trusted next time only if it
 // is old enough to show a later change.
-func (cap *capture) put(c candidate, id string, now int64) {
-	en := Entry{Mode: c.stat.gitMode(), ID: id}
+func (cap *capture) put(c candidate, en Entry, now int64) {
 	if c.stat.Ctime > now-racyWindow {
 		c.stat = fileStat{}
 	}
@@ -301,6 +301,8 @@ func (cap *capture) put(c candidate, id string, now int64) {
 func (cap *capture) unreadable(c candidate, err error) bool {
 	reason := "can't be read"
 	switch {
+	case errors.Is(err, errQuota):
+		reason = errQuota.Error()
 	case fault.Is(err, fault.Exhausted):
 		reason = "grew too large while it was read"
 	case !isDenied(err):
@@ -385,32 +387,33 @@ func openContentAt(rootfd int, p string, max int64) (io.ReadCloser, fileStat, er
 	return f, st, nil
 }
 
-// hashFile returns the blob id of a path that should be in the state want.
-func (e *Engine) hashFile(p string, want fileStat) (string, error) {
+// surelyDiffers reports whether a large file is other than what was captured of
+// it, where its size says so already.
+func (e *Engine) surelyDiffers(ctx context.Context, c candidate) (bool, error) {
+	if !e.chunked(c.stat) || !c.prev.Chunked {
+		return e.chunked(c.stat), nil
+	}
+	m, err := e.manifest(ctx, c.prev.ID)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Damaged) {
+		return false, nil // a scrub tells of it
+	}
+	return err == nil && m.size != c.stat.Size, err
+}
+
+// hashFile returns the entry of a path that should be in the state want.
+func (e *Engine) hashFile(p string, want fileStat) (Entry, error) {
 	r, st, err := e.openContent(p, -1)
 	if err != nil {
 		if isGone(err) {
 			err = errGone
 		}
-		return "", err
+		return none, err
 	}
 	defer r.Close()
 	if st != want {
-		return "", errGone // changed since the walk: read again, and stored
+		return none, errGone // changed since the walk: read again, and stored
 	}
-	return hashContent(r, st)
-}
-
-func hashContent(r io.Reader, st fileStat) (string, error) {
-	size := st.Size
-	if l, ok := r.(linkReader); ok {
-		size = int64(l.Len())
-	}
-	h := newObjectHash("blob", size)
-	if err := copyExactly(h, r, size); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return e.hashEntry(r, st)
 }
 
 func showSkips(skips []Skip) []string {

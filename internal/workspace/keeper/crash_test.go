@@ -52,6 +52,7 @@ type childSpec struct {
 	Nth                     int32
 	Do                      string
 	Base, Task, To          string
+	Large                   int64 // Limits.FileBytes
 }
 
 func child(raw string) error {
@@ -61,7 +62,7 @@ func child(raw string) error {
 	}
 	ctx := context.Background()
 	var seen atomic.Int32
-	e, err := keeper.Open(ctx, keeper.Options{Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Crash: func(point string) {
+	e, err := keeper.Open(ctx, keeper.Options{Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: keeper.Limits{FileBytes: s.Large}, Crash: func(point string) {
 		if point == s.Point && seen.Add(1) == s.Nth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -87,6 +88,8 @@ func child(raw string) error {
 		_, err = e.Snapshot(ctx, s.To)
 	case "write":
 		_, err = e.Write(ctx, keeper.WriteRequest{Path: keeper.Path(s.To), User: "somebody"}, strings.NewReader("second\n"))
+	case "write-large":
+		_, err = e.Write(ctx, keeper.WriteRequest{Path: keeper.Path(s.To), User: "somebody"}, strings.NewReader(noise(9, 6<<20)))
 	case "remove":
 		_, err = e.Remove(ctx, keeper.RemoveRequest{Path: keeper.Path(s.To)})
 	case "move":

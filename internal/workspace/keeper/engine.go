@@ -30,15 +30,26 @@ type Options struct {
 
 // Limits bound one checkpoint; what is beyond them is skipped and listed.
 type Limits struct {
-	FileBytes   int64 // largest file that is captured; 100 MiB when 0
+	// FileBytes is the size above which a file is kept as chunks; 100 MiB when 0.
+	// It is part of what a computer's history is made of: with another one the
+	// same large file is another entry.
+	FileBytes   int64
+	LargestFile int64 // largest file that is captured; 16 GiB when 0
+	ChunkBytes  int64 // most that chunks may take on the disk; 64 GiB when 0
 	Files       int   // most files in a tree; 200,000 when 0
-	NewBytes    int64 // most new content in one checkpoint; 4 GiB when 0
+	NewBytes    int64 // most new content in one checkpoint, without large files; 4 GiB when 0
 	WalkEntries int   // most directory entries looked at; 3,000,000 when 0
 }
 
 func (l Limits) withDefaults() Limits {
 	if l.FileBytes <= 0 {
 		l.FileBytes = 100 << 20
+	}
+	if l.LargestFile <= 0 {
+		l.LargestFile = 16 << 30
+	}
+	if l.ChunkBytes <= 0 {
+		l.ChunkBytes = 64 << 30
 	}
 	if l.Files <= 0 {
 		l.Files = 200_000
@@ -111,7 +122,8 @@ type Engine struct {
 	scrubMu sync.Mutex // one slice at a time
 	scrub   *scrubPass
 
-	reads *reader
+	reads  *reader
+	chunks *chunkStore
 }
 
 // tracked is a captured path: what HEAD holds, and the file state in which it
@@ -142,6 +154,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	opts.Root = root
 	e := &Engine{opts: opts, gitDir: filepath.Join(root, ".git"), rootFD: -1, known: map[string]bool{}, slowIgnores: map[slowIgnore]bool{}, settledAt: map[string]time.Time{}}
 	e.reads = newReader(e)
+	e.chunks = &chunkStore{dir: e.work("chunks"), max: opts.Limits.ChunkBytes, crash: e.crash}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fault.Wrap(op, err), e.Close())
@@ -155,6 +168,11 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	}
 	if err := e.begun(); err != nil {
 		return nil, err
+	}
+	if e.unclean {
+		if err := e.chunks.syncNames(); err != nil {
+			return nil, err
+		}
 	}
 	if err := e.recoverTrash(); err != nil {
 		return nil, err
@@ -220,7 +238,7 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, d := range []string{workDir, "info", "objects", "objects/info", "objects/pack", "refs", "refs/heads"} {
+	for _, d := range []string{workDir, workDir + "/chunks", "info", "objects", "objects/info", "objects/pack", "refs", "refs/heads"} {
 		if err := plainDir(filepath.Join(e.gitDir, d)); err != nil {
 			return err
 		}
@@ -277,7 +295,7 @@ func (e *Engine) removeStale() error {
 	if err != nil {
 		return err
 	}
-	for _, glob := range []string{"objects/??/tmp_obj_*", "objects/pack/tmp_*", "objects/tmp_*", "choir/tmp-merge-*", "choir/tmp-import-*", "choir/incoming-*"} {
+	for _, glob := range []string{"objects/??/tmp_obj_*", "objects/pack/tmp_*", "objects/tmp_*", "choir/tmp-merge-*", "choir/tmp-import-*", "choir/incoming-*", "choir/chunks/tmp-*"} {
 		found, err := filepath.Glob(filepath.Join(e.gitDir, glob))
 		if err != nil {
 			return err

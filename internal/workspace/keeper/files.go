@@ -126,7 +126,7 @@ func (e *Engine) Stat(_ context.Context, p string) (FileInfo, error) {
 	fi, err := info(dir, path.Base(p), p)
 	if err == nil && (fi.Kind == "file" || fi.Kind == "symlink") {
 		var en Entry
-		en, _, err = entryAt(dir, path.Base(p))
+		en, _, err = e.entryAt(dir, path.Base(p))
 		fi.ID = en.ID
 	}
 	return fi, fileError(op, err)
@@ -191,18 +191,22 @@ func (e *Engine) Write(ctx context.Context, req WriteRequest, content io.Reader)
 		return Written{}, fault.Wrap(op, err)
 	}
 	tmp := e.work("incoming-" + token())
-	sum, err := receive(tmp, content, e.opts.Limits.FileBytes, req.Exec)
+	sum, err := receive(tmp, content, e.opts.Limits.LargestFile, req.Exec)
+	var large *manifest
+	if err == nil {
+		large, err = e.chunkAhead(ctx, tmp)
+	}
 	if err != nil {
 		return Written{}, fileError(op, errors.Join(err, removeIfThere(tmp)))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w, err := e.putFile(ctx, req, tmp, sum)
+	w, err := e.putFile(ctx, req, tmp, sum, large)
 	w.SHA256 = sum
 	return w, fileError(op, errors.Join(err, removeIfThere(tmp)))
 }
 
-func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string) (Written, error) {
+func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string, large *manifest) (Written, error) {
 	if err := e.rollForward(ctx); err != nil {
 		return Written{}, err
 	}
@@ -222,7 +226,7 @@ func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string
 	}
 	// Its bytes are in the object database too, so that a program that writes
 	// over the file before the next checkpoint leaves this version to be found.
-	now, err := e.storeFile(ctx, file)
+	now, err := e.storeReceived(ctx, file, st, large)
 	if err != nil {
 		return Written{}, err
 	}
@@ -235,7 +239,7 @@ func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string
 	w := Written{Op: t.ID, At: t.At}
 	took, was, err := e.swap(t, dir, name, true)
 	if err != nil {
-		if now, other, cerr := entryAt(unix.AT_FDCWD, e.trash(t.ID, "content")); cerr == nil && !other && now == t.New {
+		if now, other, cerr := e.entryAt(unix.AT_FDCWD, e.trash(t.ID, "content")); cerr == nil && !other && now == t.New {
 			err = errors.Join(err, removeTree(e.trash(t.ID))) // nothing was exchanged
 		}
 		return w, err
@@ -257,6 +261,32 @@ func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string
 	return w, errors.Join(err, e.emptyTrash())
 }
 
+// chunkAhead keeps the chunks of a file of the engine's own, if it is a large
+// one, before the lock is taken: others need not wait for that.
+func (e *Engine) chunkAhead(ctx context.Context, file string) (*manifest, error) {
+	r, st, err := openContentAt(unix.AT_FDCWD, file, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if !e.chunked(st) {
+		return nil, nil
+	}
+	return e.chunks.store(ctx, r, st.Size)
+}
+
+// storeReceived stores a received file, or the manifest of its chunks.
+func (e *Engine) storeReceived(ctx context.Context, file string, st fileStat, large *manifest) (Entry, error) {
+	if large == nil {
+		return e.storeFile(ctx, file)
+	}
+	ids, err := e.writeObjects(ctx, []object{{kind: "blob", content: large.encode()}})
+	if err != nil {
+		return none, err
+	}
+	return Entry{Mode: st.gitMode(), ID: ids[0], Chunked: true}, nil
+}
+
 // mayPut looks, before anything is moved, whether a file may go to a name.
 func (e *Engine) mayPut(dir int, name string, req WriteRequest) error {
 	p := string(req.Path)
@@ -274,7 +304,7 @@ func (e *Engine) mayPut(dir int, name string, req WriteRequest) error {
 	case req.If == "none":
 		return changedMeanwhile(p)
 	case req.If != "":
-		was, _, err := entryAt(dir, name)
+		was, _, err := e.entryAt(dir, name)
 		if err == nil && was.ID != req.If {
 			err = changedMeanwhile(p)
 		}

@@ -22,14 +22,14 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	var bytes int64
 	fresh := 0
 	for _, c := range cands {
-		if c.stat.isRegular() && c.stat.Size > lim.FileBytes {
-			leave(c, fmt.Sprintf("has %d bytes; at most %d are captured", c.stat.Size, lim.FileBytes))
+		if c.stat.isRegular() && c.stat.Size > lim.LargestFile {
+			leave(c, fmt.Sprintf("has %d bytes; at most %d are captured", c.stat.Size, lim.LargestFile))
 			continue
 		}
 		if !c.prev.exists() {
 			fresh++
 		}
-		bytes += c.stat.Size
+		bytes += e.newBytes(c)
 		kept = append(kept, c)
 	}
 	room := max(0, lim.Files-len(cap.tracked)-(len(kept)-fresh))
@@ -43,7 +43,7 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 			h = &heap{name: heapOf(c.path)}
 			heaps[h.name] = h
 		}
-		h.bytes += c.stat.Size
+		h.bytes += e.newBytes(c)
 		if !c.prev.exists() {
 			h.fresh++
 		}
@@ -84,6 +84,15 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 		}
 	}
 	return out
+}
+
+// newBytes is what a candidate counts for. Of a large file nobody knows yet how
+// much is new; it is bounded by what chunks may take in all.
+func (e *Engine) newBytes(c candidate) int64 {
+	if e.chunked(c.stat) {
+		return 0
+	}
+	return c.stat.Size
 }
 
 type heap struct {

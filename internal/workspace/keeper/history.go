@@ -287,6 +287,7 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 	reply := DiffReply{Changes: []Change{}}
 	fields := strings.Split(string(raw), "\x00")
 	index := map[string]int{}
+	byPath := map[string]int{}
 	repos := map[Path]bool{}
 	for i := 0; i < len(fields)-1; {
 		f := fields[i]
@@ -297,7 +298,7 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 			}
 			name := fields[i+1]
 			i += 2
-			p, empty := unescapePath(name)
+			p, kind := unescapePath(name)
 			if git, ok := inNestedGit(p); ok && !metadata {
 				if repo := Path(parentDir(git)); !repos[repo] {
 					repos[repo] = true
@@ -305,18 +306,22 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 				}
 				continue
 			}
-			if empty {
+			if kind == pathEmpty {
 				p += "/"
 			}
 			op := map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'T': "modified"}[meta[4][0]]
 			if meta[4][0] == 'M' && meta[2] == meta[3] {
 				op = "mode"
 			}
+			if at, ok := byPath[p]; ok { // it is a large file now, or was one
+				reply.Changes[at] = Change{Path: Path(p), Op: "modified", Added: -1, Removed: -1}
+				continue
+			}
 			if len(reply.Changes) == maxChanges {
 				reply.More++
 				continue
 			}
-			index[name] = len(reply.Changes)
+			index[name], byPath[p] = len(reply.Changes), len(reply.Changes)
 			reply.Changes = append(reply.Changes, Change{Path: Path(p), Op: op})
 			continue
 		}
@@ -326,7 +331,7 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 			return reply, fmt.Errorf("git diff-tree answered %q", short(f))
 		}
 		at, ok := index[part[2]]
-		if !ok {
+		if !ok || reply.Changes[at].Added < 0 {
 			continue
 		}
 		if part[0] == "-" {
@@ -361,7 +366,7 @@ func (e *Engine) Show(ctx context.Context, commit, p string, max int64, w io.Wri
 	if !en.exists() {
 		return none, 0, fault.New(op, fault.NotFound, "`choir diff` shows what a checkpoint holds.", fmt.Errorf("%q is not in that checkpoint", short(p)))
 	}
-	_, size, err := e.reads.read(ctx, en.ID, max, w)
+	size, err := e.readContent(ctx, en, 0, max, w)
 	return en, size, fault.Wrap(op, err)
 }
 
@@ -379,7 +384,8 @@ func (e *Engine) lookup(ctx context.Context, tree, p string) (Entry, error) {
 			if err != nil || mode == "040000" {
 				return none, err
 			}
-			return Entry{Mode: Mode(mode), ID: id}, nil
+			_, kind := unescapePath(q)
+			return Entry{Mode: Mode(mode), ID: id, Chunked: kind == pathChunked}, nil
 		}
 	}
 	return none, nil
@@ -418,7 +424,7 @@ func (e *Engine) Status(ctx context.Context) (StatusReply, error) {
 			what = "added"
 		case !c.to.exists():
 			what = "deleted"
-		case c.from.ID == c.to.ID:
+		case c.from.holds() == c.to.holds():
 			what = "mode"
 		}
 		reply.Changes = append(reply.Changes, Change{Path: Path(c.path), Op: what})

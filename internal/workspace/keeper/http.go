@@ -205,7 +205,11 @@ func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req ReadR
 			return err
 		}
 		readHeaders(w, size, en.Mode)
-		_, _, err = e.reads.read(ctx, en.ID, -1, &window{w: w, skip: req.Offset, left: req.Limit, all: req.Limit == 0})
+		limit := req.Limit
+		if limit == 0 {
+			limit = -1
+		}
+		_, err = e.readContent(ctx, en, req.Offset, limit, w)
 		return ignoreAfterStart(err)
 	}
 	f, fi, err := e.Read(ctx, string(req.Path))

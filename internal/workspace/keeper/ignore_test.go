@@ -72,7 +72,7 @@ func TestWhatWasCapturedStaysCaptured(t *testing.T) {
 }
 
 func TestGuardsSkipAndList(t *testing.T) {
-	c := open(t, func(o *keeper.Options) { o.Limits = keeper.Limits{FileBytes: 100, Files: 20, NewBytes: 1000} })
+	c := open(t, func(o *keeper.Options) { o.Limits = keeper.Limits{LargestFile: 100, Files: 20, NewBytes: 1000} })
 	c.write("workspace/big", strings.Repeat("x", 101))
 	c.write("workspace/work.txt", "mine\n")
 	for i := range 50 {

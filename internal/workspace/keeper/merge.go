@@ -28,16 +28,18 @@ func (e *Engine) mergeEntries(ctx context.Context, base, ours, theirs Entry) (En
 	case !base.isRegular() || !ours.isRegular() || !theirs.isRegular():
 		return none, false, nil
 	}
-	merged := Entry{Mode: ours.Mode, ID: ours.ID}
+	merged := ours
 	if ours.Mode == base.Mode {
 		merged.Mode = theirs.Mode
 	}
 	switch {
-	case ours.ID == theirs.ID, theirs.ID == base.ID:
+	case ours.holds() == theirs.holds(), theirs.holds() == base.holds():
 		return merged, true, nil
-	case ours.ID == base.ID:
-		merged.ID = theirs.ID
+	case ours.holds() == base.holds():
+		merged.ID, merged.Chunked = theirs.ID, theirs.Chunked
 		return merged, true, nil
+	case base.Chunked || ours.Chunked || theirs.Chunked:
+		return none, false, nil // too large to be merged by lines
 	}
 	content, ok, err := e.mergeBlobs(ctx, base.ID, ours.ID, theirs.ID)
 	if err != nil || !ok {
@@ -195,21 +197,13 @@ func frozenRepositories(base, ours, theirs Tree) map[string]bool {
 	return frozen
 }
 
-// storeFile stores a file of the engine's own as a blob.
+// storeFile stores a file of the engine's own.
 func (e *Engine) storeFile(ctx context.Context, name string) (Entry, error) {
 	var en Entry
 	for range 100 {
-		ids, err := e.writeObjects(ctx, []object{{kind: "blob", source: func() (io.ReadCloser, int64, error) {
-			r, st, err := openContentAt(unix.AT_FDCWD, name, -1)
-			if err != nil {
-				return nil, 0, err
-			}
-			en.Mode = st.gitMode()
-			if l, ok := r.(linkReader); ok {
-				return r, int64(l.Len()), nil
-			}
-			return r, st.Size, nil
-		}}})
+		ids, err := e.writeObjects(ctx, []object{e.contentObject(ctx, &en, nil, func() (io.ReadCloser, fileStat, error) {
+			return openContentAt(unix.AT_FDCWD, name, -1)
+		})})
 		if err != nil {
 			return none, err
 		}

@@ -80,9 +80,12 @@ func validPath(p string, root bool) error {
 // They get the suffix below; so does every name that already looks as if it had
 // one, which makes the mapping reversible. Where a suffix does not help (a name
 // that only an odd file system reads that way) the name is written in hex. An
-// empty directory is kept as a marker file inside it.
+// empty directory is kept as a marker file inside it, and a large file as a
+// manifest under its name with chunkSuffix.
 const (
 	escapeSuffix = ".choir"
+	chunkBase    = ".chunks"
+	chunkSuffix  = chunkBase + escapeSuffix
 	emptyMarker  = ".empty" + escapeSuffix
 	hexPrefix    = ".choir-hex-"
 )
@@ -121,10 +124,13 @@ func reservedBase(base string) bool {
 
 // escapeName returns a file name as it stands in a commit.
 func escapeName(name string, kind nameKind) string {
-	if len(name) < 4 || !mayBeSpecial(name) {
+	if len(name) < 4 || !mayBeSpecial(name) && !strings.HasSuffix(name, escapeSuffix) {
 		return name
 	}
 	base, n := escapeBase(name)
+	if strings.HasSuffix(base, chunkBase) && n > 0 && !strings.HasPrefix(name, hexPrefix) && !refusedName(name, kind) {
+		return name + escapeSuffix
+	}
 	if reservedBase(base) {
 		if n > 0 || refusedName(name, kind) {
 			return name + escapeSuffix
@@ -145,17 +151,33 @@ func unescapeName(name string) string {
 		}
 		return name
 	}
-	if !strings.HasSuffix(name, escapeSuffix) || name[0] != '.' {
+	if !strings.HasSuffix(name, escapeSuffix) {
 		return name
 	}
-	if base, n := escapeBase(name); n > 0 && reservedBase(base) {
+	base, n := escapeBase(name)
+	if n > 1 && strings.HasSuffix(base, chunkBase) || n > 0 && reservedBase(base) {
 		return name[:len(name)-len(escapeSuffix)]
 	}
 	return name
 }
 
+// escapeChunked returns a large file's name as it stands in a commit.
+func escapeChunked(name string) string { return escapeName(name, nameFile) + chunkSuffix }
+
+// isChunked reports whether a file's name in a commit is a large file's.
+func isChunked(name string) bool { return strings.HasSuffix(name, chunkSuffix) }
+
+// unescapeFile returns a file's name in a commit, or a path that ends in it, as
+// it stands in the tree, and whether the file is a large one.
+func unescapeFile(name string) (string, bool) {
+	if isChunked(name) {
+		return unescapeName(strings.TrimSuffix(name, chunkSuffix)), true
+	}
+	return unescapeName(name), false
+}
+
 // escapedPaths are the ways in which a path may stand in a commit, for its last
-// name may be a file's, a link's or a folder's.
+// name may be a file's, a link's, a folder's or, in the end, a large file's.
 func escapedPaths(p string) []string {
 	parts := strings.Split(p, "/")
 	last := len(parts) - 1
@@ -170,15 +192,27 @@ func escapedPaths(p string) []string {
 			out = append(out, q)
 		}
 	}
-	return out
+	parts[last] = escapeChunked(name)
+	return append(out, strings.Join(parts, "/"))
 }
 
+// pathKind is what a path in a commit stands for.
+type pathKind int
+
+const (
+	pathFile    pathKind = iota // a file, a link or a folder
+	pathEmpty                   // an empty directory, by its marker
+	pathChunked                 // a large file, by its manifest
+)
+
 // unescapePath returns a commit's path as it stands in the tree; the path of
-// an empty directory's marker gives the directory and true.
-func unescapePath(p string) (string, bool) {
-	empty := false
+// an empty directory's marker gives the directory.
+func unescapePath(p string) (string, pathKind) {
+	kind := pathFile
 	if p == emptyMarker || strings.HasSuffix(p, "/"+emptyMarker) {
-		p, empty = strings.TrimSuffix(strings.TrimSuffix(p, emptyMarker), "/"), true
+		p, kind = strings.TrimSuffix(strings.TrimSuffix(p, emptyMarker), "/"), pathEmpty
+	} else if isChunked(p) {
+		p, kind = strings.TrimSuffix(p, chunkSuffix), pathChunked
 	}
 	if strings.Contains(p, ".choir") {
 		parts := strings.Split(p, "/")
@@ -187,7 +221,7 @@ func unescapePath(p string) (string, bool) {
 		}
 		p = strings.Join(parts, "/")
 	}
-	return p, empty
+	return p, kind
 }
 
 // inNestedGit reports whether a tree's path is inside (or is) a nested

@@ -10,7 +10,7 @@ import (
 func TestNamesComeBack(t *testing.T) {
 	part := rapid.SampledFrom([]string{
 		".git", ".GIT", ".gitmodules", ".gitattributes", ".gitignore", ".mailmap", ".empty", ".choir", ".choir.choir", "a", "\xff", ".", "\n", "\\", ":", " ",
-		"git~1", "gi7eba~1", "gi7d29", "~1", "gitmod~2", "\u200c", ".g", "it", ".choir-hex-", "2e676974",
+		"git~1", "gi7eba~1", "gi7d29", "~1", "gitmod~2", "\u200c", ".g", "it", ".choir-hex-", "2e676974", ".chunks", ".chunks.choir",
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		name := ""
@@ -19,8 +19,18 @@ func TestNamesComeBack(t *testing.T) {
 		}
 		kind := rapid.SampledFrom([]nameKind{nameFile, nameLink, nameDir}).Draw(rt, "kind")
 		in := escapeName(name, kind)
-		if got := unescapeName(in); got != name {
-			rt.Errorf("%q became %q and came back as %q", name, in, got)
+		if got, large := unescapeFile(in); got != name || large {
+			rt.Errorf("%q became %q and came back as %q, large: %v", name, in, got, large)
+		}
+		as := escapeChunked(name)
+		if got, large := unescapeFile(as); got != name || !large {
+			rt.Errorf("large %q became %q and came back as %q, large: %v", name, as, got, large)
+		}
+		if p, kind := unescapePath("x/" + as); p != "x/"+name || kind != pathChunked || as == in {
+			rt.Errorf("large %q became %q and came back as %q, %v", name, as, p, kind)
+		}
+		if refusedName(as, nameFile) {
+			rt.Errorf("large %q became %q, which git takes for something else", name, as)
 		}
 		if in == emptyMarker || refusedName(in, kind) {
 			rt.Errorf("%q became %q, which git or we take for something else", name, in)

@@ -109,6 +109,9 @@ func (e *Engine) prepare(ctx context.Context, req PrepareRequest) (PrepareReply,
 		return reply, err
 	}
 	steps := stepsBetween(ours, merged)
+	if err := e.stepsAllThere(ctx, steps); err != nil {
+		return reply, err
+	}
 	reply.Conflicts = conflicts
 	for _, s := range steps {
 		reply.Changed = append(reply.Changed, s.Path)
@@ -409,11 +412,11 @@ func (e *Engine) lookAtPlan(ctx context.Context, id string, r result) error {
 		if err != nil {
 			return err
 		}
-		now, other, err := entryAt(unix.AT_FDCWD, file)
+		now, other, err := e.entryAt(unix.AT_FDCWD, file)
 		if err != nil {
 			return err
 		}
-		if now.exists() && !other && now.ID != seen.ID {
+		if now.exists() && !other && now.holds() != seen.holds() {
 			// What counts as seen is what was stored: it may be a word further.
 			if r.Seen[key], err = e.lateWrite(ctx, fmt.Sprintf("%s-%d", id, n), p.Ops[n].Path, seen, file); err != nil {
 				return err

@@ -123,6 +123,9 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 		return RestoreReply{}, err
 	}
 	steps := stepsBetween(live, want)
+	if err := e.stepsAllThere(ctx, steps); err != nil {
+		return RestoreReply{}, err
+	}
 	note := req.Note
 	note.Kind, note.Files = "restore", len(steps)
 	if note.Message == "" {
@@ -240,20 +243,16 @@ func (e *Engine) forceRef(ctx context.Context, ref, id string) error {
 
 func baseName(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
 
-// storeEntryAt stores a file of the live tree as a blob.
+// storeEntryAt stores a file of the live tree.
 func (e *Engine) storeEntryAt(ctx context.Context, dirfd int, name string) (Entry, error) {
 	var en Entry
-	ids, err := e.writeObjects(ctx, []object{{kind: "blob", source: func() (io.ReadCloser, int64, error) {
+	ids, err := e.writeObjects(ctx, []object{e.contentObject(ctx, &en, nil, func() (io.ReadCloser, fileStat, error) {
 		r, st, err := openContentAt(dirfd, name, -1)
-		if err != nil {
-			if isGone(err) {
-				err = errGone
-			}
-			return nil, 0, err
+		if isGone(err) {
+			err = errGone
 		}
-		en.Mode = st.gitMode()
-		return r, st.Size, nil
-	}}})
+		return r, st, err
+	})})
 	if err != nil || ids[0] == "" {
 		return none, err
 	}

@@ -37,7 +37,7 @@ type ScrubRequest struct {
 // it was made again from ("" when nothing holds it).
 type Damage struct {
 	ID     string `json:"id"`
-	Kind   string `json:"kind"` // commit, tree, blob
+	Kind   string `json:"kind"` // commit, tree, blob, manifest, chunk
 	Commit string `json:"commit"`
 	Path   Path   `json:"path,omitempty"`
 	Reason string `json:"reason"` // is missing, can't be read, is other than its name
@@ -57,13 +57,23 @@ type ScrubReply struct {
 // scrubPass is a pass under way. seen holds the raw ids of what was read.
 type scrubPass struct {
 	queue   []scrubItem
-	seen    map[[20]byte]struct{}
+	seen    map[scrubKey]struct{}
 	objects int
 	bytes   int64
 }
 
+// scrubItem is an object, or a chunk, to be checked.
 type scrubItem struct {
 	id, kind, commit, path string
+	at                     int64 // of a chunk: where it is in its file
+	size                   uint32
+}
+
+// scrubKey is the beginning of a raw id, and whether it is read as a manifest or
+// as a chunk: a blob may be a file of somebody's and a manifest too.
+type scrubKey struct {
+	id   [20]byte
+	kind byte
 }
 
 // maxScrubQueue bounds what a pass remembers, in objects; a history beyond it is
@@ -125,7 +135,7 @@ func (e *Engine) newScrub(ctx context.Context) (*scrubPass, error) {
 	if err != nil && len(out) == 0 {
 		return nil, err
 	}
-	p := &scrubPass{seen: map[[20]byte]struct{}{}}
+	p := &scrubPass{seen: map[scrubKey]struct{}{}}
 	for line := range strings.Lines(string(out)) {
 		id, ref, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if !ok || !isHex(id) || strings.HasPrefix(ref, damagedRefs) {
@@ -134,23 +144,26 @@ func (e *Engine) newScrub(ctx context.Context) (*scrubPass, error) {
 		p.add(scrubItem{id: id, kind: "commit", commit: id})
 	}
 	if head := e.Head(); head != "" {
-		delete(p.seen, rawID(head))
+		delete(p.seen, scrubItem{id: head, kind: "commit"}.key())
 		p.add(scrubItem{id: head, kind: "commit", commit: head})
 	}
 	return p, nil
 }
 
-func rawID(id string) (raw [20]byte) {
-	_, _ = hex.Decode(raw[:], []byte(id)) // a damaged id is none that anything has
-	return raw
+func (it scrubItem) key() (k scrubKey) {
+	_, _ = hex.Decode(k.id[:], []byte(it.id[:min(40, len(it.id))])) // a damaged id is none that anything has
+	if it.kind == kindManifest || it.kind == kindChunk {
+		k.kind = it.kind[0]
+	}
+	return k
 }
 
 func (p *scrubPass) add(it scrubItem) {
-	raw := rawID(it.id)
-	if _, ok := p.seen[raw]; ok || len(it.id) != 40 || len(p.seen) >= maxScrubQueue {
+	key := it.key()
+	if _, ok := p.seen[key]; ok || len(it.id) != 40 && it.kind != kindChunk || len(p.seen) >= maxScrubQueue {
 		return
 	}
-	p.seen[raw] = struct{}{}
+	p.seen[key] = struct{}{}
 	p.queue = append(p.queue, it)
 }
 
@@ -158,6 +171,11 @@ func (p *scrubPass) add(it scrubItem) {
 func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*Damage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if it.kind == kindChunk {
+		p.objects++
+		p.bytes += int64(it.size)
+		return e.scrubChunk(ctx, it)
 	}
 	content, size, reason, err := e.checkObject(ctx, it.id, it.kind)
 	if err != nil {
@@ -191,10 +209,23 @@ func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*Da
 			sub := scrubItem{id: t.id, kind: "blob", commit: it.commit, path: joinPath(it.path, unescapeName(t.name))}
 			if t.mode == "40000" {
 				sub.kind = "tree"
+			} else if isChunked(t.name) {
+				name, _ := unescapeFile(t.name)
+				sub.kind, sub.path = kindManifest, joinPath(it.path, name)
 			} else if t.name == emptyMarker {
 				sub.path = it.path
 			}
 			p.add(sub)
+		}
+	case kindManifest:
+		m, err := decodeManifest(content)
+		if err != nil {
+			return &Damage{ID: it.id, Kind: "blob", Commit: it.commit, Path: Path(it.path), Reason: err.Error()}, nil
+		}
+		var at int64
+		for _, c := range m.chunks {
+			p.add(scrubItem{id: c.name(), kind: kindChunk, commit: it.commit, path: it.path, at: at, size: c.len})
+			at += int64(c.len)
 		}
 	}
 	return d, nil
@@ -206,7 +237,12 @@ func (e *Engine) checkObject(ctx context.Context, id, kind string) (content []by
 	var buf bytes.Buffer
 	h := &objectSum{}
 	var w io.Writer = h
-	if kind != "blob" {
+	switch kind {
+	case "blob":
+	case kindManifest:
+		kind = "blob"
+		w = io.MultiWriter(h, &limitedBuffer{b: &buf, max: int(maxManifest)})
+	default:
 		w = io.MultiWriter(h, &buf)
 	}
 	got, size, err := e.reads.readWith(ctx, id, -1, w, h.begin)
@@ -276,7 +312,9 @@ func treeNames(content []byte) []treeItem {
 func (e *Engine) healObject(ctx context.Context, kind, id, p string) (string, error) {
 	switch kind {
 	case "blob":
-		return e.healBlob(ctx, id, p)
+		return e.healBlob(ctx, Entry{ID: id}, p)
+	case kindManifest:
+		return e.healBlob(ctx, Entry{ID: id, Chunked: true}, p)
 	case "tree":
 		return e.healTree(ctx, id)
 	}
@@ -284,11 +322,17 @@ func (e *Engine) healObject(ctx context.Context, kind, id, p string) (string, er
 }
 
 // healBlob looks for a blob's content in the live tree, the snapshots and the
-// trash.
-func (e *Engine) healBlob(ctx context.Context, id, p string) (string, error) {
-	if id == emptyBlob {
-		return "nothing, as it is empty", e.replaceObject(object{kind: "blob"}, id)
+// trash. A manifest's file brings its chunks along.
+func (e *Engine) healBlob(ctx context.Context, want Entry, p string) (string, error) {
+	if want.ID == emptyBlob {
+		return "nothing, as it is empty", e.replaceObject(object{kind: "blob"}, want.ID)
 	}
+	return e.eachCopy(ctx, p, func(root, p string) (bool, error) { return e.healFrom(ctx, want, root, p) })
+}
+
+// eachCopy tries every place that may still have what was at a path, and returns
+// the name of the one that did.
+func (e *Engine) eachCopy(ctx context.Context, p string, try func(root, p string) (bool, error)) (string, error) {
 	type place struct{ name, root, path string }
 	places := []place{{"the live file", e.opts.Root, p}}
 	for glob, name := range map[string]string{filepath.Join(e.opts.Snapshots, "*"): "a snapshot", e.trash("*"): "the trash"} {
@@ -311,7 +355,7 @@ func (e *Engine) healBlob(ctx context.Context, id, p string) (string, error) {
 		if validPath(at.path, false) != nil {
 			continue
 		}
-		ok, err := e.healFrom(id, at.root, at.path)
+		ok, err := try(at.root, at.path)
 		if err != nil || ok {
 			return at.name, err
 		}
@@ -320,7 +364,7 @@ func (e *Engine) healBlob(ctx context.Context, id, p string) (string, error) {
 }
 
 // healFrom makes a blob again from a file beneath root if it fits.
-func (e *Engine) healFrom(id, root, p string) (bool, error) {
+func (e *Engine) healFrom(ctx context.Context, want Entry, root, p string) (bool, error) {
 	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, nil //nolint:nilerr // gone, or no directory
@@ -331,20 +375,13 @@ func (e *Engine) healFrom(id, root, p string) (bool, error) {
 		return false, nil //nolint:nilerr // likewise
 	}
 	defer unix.Close(dir)
-	en, _, err := entryAt(dir, baseName(p))
-	if err != nil || en.ID != id {
+	en, _, err := e.entryAt(dir, baseName(p))
+	if err != nil || en.holds() != want.holds() {
 		return false, nil //nolint:nilerr // it can't be read, or holds something else
 	}
-	return true, e.replaceObject(object{kind: "blob", source: func() (io.ReadCloser, int64, error) {
-		r, st, err := openContentAt(dir, baseName(p), -1)
-		if err != nil {
-			return nil, 0, err
-		}
-		if l, ok := r.(linkReader); ok {
-			return r, int64(l.Len()), nil
-		}
-		return r, st.Size, nil
-	}}, id)
+	return true, e.replaceObject(e.contentObject(ctx, &en, nil, func() (io.ReadCloser, fileStat, error) {
+		return openContentAt(dir, baseName(p), -1)
+	}), want.ID)
 }
 
 // healTree makes a tree of the newest checkpoint again from what the engine

@@ -210,7 +210,7 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 		}
 	}
 	for _, c := range cap.changes {
-		if !c.from.isRegular() || !c.to.isRegular() || c.from.ID == c.to.ID || meant[c.path] {
+		if !c.from.isRegular() || !c.to.isRegular() || c.from.holds() == c.to.holds() || meant[c.path] {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -247,7 +247,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h Healed, l
 	if h.Reason, err = e.fateOf(p, nil); err != nil {
 		return h, false, err
 	}
-	was, ok, berr := e.smallBlob(ctx, t.ID)
+	was, ok, berr := e.smallContent(ctx, t.Entry)
 	if h.Reason == "" && berr == nil && ok && st.Size > 4096 {
 		h.Reason, err = e.fateOf(p, was)
 	}

@@ -88,7 +88,7 @@ func (e *Engine) snapshotHolds(id string, want Tree, boot string) (bool, error) 
 		if err != nil {
 			return false, nil //nolint:nilerr // damaged: it is built anew
 		}
-		got, _, err := entryAt(sub, baseName(p))
+		got, _, err := e.entryAt(sub, baseName(p))
 		unix.Close(sub)
 		if err != nil || got != en {
 			return false, nil //nolint:nilerr // likewise
@@ -187,17 +187,8 @@ func (b *snapshotBuilder) build(ctx context.Context, want Tree) error {
 			continue
 		}
 		file := filepath.Join(b.tmp, filepath.FromSlash(p))
-		if err := b.e.materialize(ctx, file, en, false); err != nil {
-			// Perhaps the object is damaged, and what it was is still live.
-			if from, herr := b.e.healBlob(ctx, en.ID, p); herr != nil || from == "" || ctx.Err() != nil {
-				return fmt.Errorf("%s: %w", Path(p).Shown(), errors.Join(err, herr))
-			}
-			if err := removeIfThere(file); err != nil {
-				return err
-			}
-			if err := b.e.materialize(ctx, file, en, false); err != nil {
-				return err
-			}
+		if err := b.e.materializeAt(ctx, file, en, Path(p), false); err != nil {
+			return err
 		}
 	}
 	return nil

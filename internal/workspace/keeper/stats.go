@@ -12,9 +12,10 @@ import (
 // damaged file means that everything is hashed once.
 
 type savedStat struct {
-	Path Path
-	ID   string
-	Stat fileStat
+	Path    Path
+	ID      string
+	Chunked bool `json:",omitempty"`
+	Stat    fileStat
 }
 
 const statsVersion = "choir stats 2\n"
@@ -27,7 +28,7 @@ func (e *Engine) saveStats() error {
 		if t.stat == (fileStat{}) {
 			continue
 		}
-		if err := enc.Encode(savedStat{Path(p), t.ID, t.stat}); err != nil {
+		if err := enc.Encode(savedStat{Path(p), t.ID, t.Chunked, t.stat}); err != nil {
 			return err
 		}
 	}
@@ -51,7 +52,7 @@ func (e *Engine) loadStats() {
 		if dec.Decode(&s) != nil {
 			return
 		}
-		if t, ok := e.tracked[string(s.Path)]; ok && t.ID == s.ID && t.Mode == s.Stat.gitMode() {
+		if t, ok := e.tracked[string(s.Path)]; ok && t.ID == s.ID && t.Chunked == s.Chunked && t.Mode == s.Stat.gitMode() {
 			t.stat = s.Stat
 			e.tracked[string(s.Path)] = t
 		}

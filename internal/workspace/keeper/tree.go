@@ -24,10 +24,12 @@ const (
 )
 
 // Entry is one captured path: its mode and the id of its blob ("" for an empty
-// directory).
+// directory). Of a large file, which is kept as chunks, it is the id of their
+// manifest: only this says so, never what a blob holds.
 type Entry struct {
-	Mode Mode   `json:"mode"`
-	ID   string `json:"id,omitempty"`
+	Mode    Mode   `json:"mode"`
+	ID      string `json:"id,omitempty"`
+	Chunked bool   `json:"chunked,omitempty"`
 }
 
 // none is the entry of a path that isn't there.
@@ -72,14 +74,18 @@ func (e *Engine) readTree(ctx context.Context, tree string, known bool) (Tree, e
 		default:
 			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s of mode %s", tree, short(name), mode))
 		}
-		p, empty := unescapePath(name)
-		if empty {
+		p, kind := unescapePath(name)
+		if kind == pathEmpty {
 			if p != "" {
 				t[p] = Entry{Mode: ModeEmptyDir}
 			}
 			continue
 		}
-		t[p] = Entry{Mode: Mode(mode), ID: id}
+		en := Entry{Mode: Mode(mode), ID: id, Chunked: kind == pathChunked}
+		if _, twice := t[p]; twice || en.Chunked && !en.isRegular() {
+			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s, which is no large file", tree, short(name)))
+		}
+		t[p] = en
 	}
 	return t, nil
 }
@@ -179,7 +185,11 @@ func (b *treeBuilder) build(paths []string, prefix string) (string, []string) {
 			items = append(items, treeItem{escapeName(name, nameDir), "40000", id})
 			continue
 		}
-		items = append(items, treeItem{escapeName(name, nameKindOf(en.Mode)), string(en.Mode), en.ID})
+		as := escapeName(name, nameKindOf(en.Mode))
+		if en.Chunked {
+			as = escapeChunked(name)
+		}
+		items = append(items, treeItem{as, string(en.Mode), en.ID})
 	}
 	return b.add(items), paths
 }

@@ -203,7 +203,7 @@ func (w *upperWalker) walk(dir string, sets []ignoreSet, inIgnored, inGit bool) 
 			sets, inIgnored = nil, false
 			index := indexAt(fd)
 			if en := w.tree[git+"/index"]; index == nil && en.isRegular() {
-				if index, err = w.e.blob(w.ctx, en.ID, maxIndex); err != nil && !fault.Is(err, fault.Exhausted) {
+				if index, err = w.smallFile(en, maxIndex); err != nil && !fault.Is(err, fault.Exhausted) {
 					return err
 				}
 			}
@@ -243,11 +243,19 @@ func (w *upperWalker) ignoreFile(fd int, dir string) ([]byte, error) {
 	if !en.isRegular() {
 		return nil, nil
 	}
-	content, err := w.e.blob(w.ctx, en.ID, maxIgnoreFile)
+	content, err := w.smallFile(en, maxIgnoreFile)
 	if fault.Is(err, fault.Exhausted) {
 		return make([]byte, maxIgnoreFile+1), nil // which is said to be too much
 	}
 	return content, err
+}
+
+// smallFile reads a file of the task's tree that has at most max bytes.
+func (w *upperWalker) smallFile(en Entry, max int64) ([]byte, error) {
+	if en.Chunked {
+		return nil, fault.New("", fault.Exhausted, "", errors.New("the file is too large to be read at once"))
+	}
+	return w.e.blob(w.ctx, en.ID, max)
 }
 
 func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnored, inGit bool) error {
@@ -324,19 +332,11 @@ func (w *upperWalker) store() error {
 	cands := w.e.guard(w.cap, w.cands)
 	objects := make([]object, len(cands))
 	refused := make([]error, len(cands))
+	stored := make([]Entry, len(cands))
 	for i := range cands {
-		objects[i] = object{kind: "blob", source: func() (io.ReadCloser, int64, error) {
-			r, st, err := openContentAt(w.root, cands[i].path, w.e.opts.Limits.FileBytes)
-			if err != nil {
-				refused[i] = err
-				return nil, 0, errGone
-			}
-			cands[i].stat = st
-			if l, ok := r.(linkReader); ok {
-				return r, int64(l.Len()), nil
-			}
-			return r, st.Size, nil
-		}}
+		objects[i] = w.e.contentObject(w.ctx, &stored[i], &refused[i], func() (io.ReadCloser, fileStat, error) {
+			return openContentAt(w.root, cands[i].path, w.e.opts.Limits.LargestFile)
+		})
 	}
 	ids, err := w.e.writeObjects(w.ctx, objects)
 	if err != nil {
@@ -344,13 +344,14 @@ func (w *upperWalker) store() error {
 	}
 	for i, c := range cands {
 		if ids[i] != "" {
-			w.tree[c.path] = Entry{Mode: c.stat.gitMode(), ID: ids[i]}
+			stored[i].ID = ids[i]
+			w.tree[c.path] = stored[i]
 			continue
 		}
 		if err := refused[i]; err != nil && !isGone(err) && !errors.Is(err, errGone) && !w.cap.unreadable(c, err) {
 			return err
 		}
-		if refused[i] == nil {
+		if refused[i] == nil || errors.Is(refused[i], errGone) {
 			w.cap.skipped = append(w.cap.skipped, Skip{Path(c.path), "was changing while it was read"})
 		}
 	}

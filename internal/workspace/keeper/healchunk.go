@@ -1,0 +1,211 @@
+package keeper
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// What a scrub checks beside git's own kinds of objects.
+const (
+	kindManifest = "manifest"
+	kindChunk    = "chunk"
+)
+
+// scrubChunk checks one chunk and, if it is damaged, makes it again.
+func (e *Engine) scrubChunk(ctx context.Context, it scrubItem) (*Damage, error) {
+	c, ok := chunkNamed(it.id, it.size)
+	if !ok {
+		return nil, nil
+	}
+	reason := chunkReason(e.chunks.check(c))
+	if reason == "" {
+		return nil, ctx.Err()
+	}
+	d := &Damage{ID: it.id, Kind: it.kind, Commit: it.commit, Path: Path(it.path), Reason: reason}
+	var err error
+	d.Healed, err = e.healChunk(ctx, c, it.path, it.at)
+	return d, err
+}
+
+func chunkReason(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, errChunkMissing):
+		return errChunkMissing.Error()
+	case errors.Is(err, errChunkOther):
+		return errChunkOther.Error()
+	}
+	return "can't be read"
+}
+
+// check reports whether a chunk is what its name says.
+func (s *chunkStore) check(c chunkRef) error {
+	_, err := s.read(c, nil)
+	return err
+}
+
+// healEntry makes again what is damaged of an entry: its blob, or those of its
+// chunks that are. It says from what, "" when something could not be had.
+func (e *Engine) healEntry(ctx context.Context, en Entry, p string) (string, error) {
+	if !en.Chunked {
+		return e.healBlob(ctx, en, p)
+	}
+	m, err := e.manifest(ctx, en.ID)
+	if err != nil {
+		return e.healBlob(ctx, en, p)
+	}
+	from := ""
+	var at int64
+	for _, c := range m.chunks {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		if e.chunks.check(c) != nil {
+			if from, err = e.healChunk(ctx, c, p, at); err != nil || from == "" {
+				return "", err
+			}
+		}
+		at += int64(c.len)
+	}
+	return from, nil
+}
+
+// healChunk looks for a chunk's bytes where its file, or an earlier or later
+// version of it, still is: at the same place first, then anywhere in it.
+func (e *Engine) healChunk(ctx context.Context, c chunkRef, p string, at int64) (string, error) {
+	if from, err := e.eachCopy(ctx, p, func(root, p string) (bool, error) { return e.chunkFrom(c, root, p, at) }); err != nil || from != "" {
+		return from, err
+	}
+	return e.eachCopy(ctx, p, func(root, p string) (bool, error) { return e.chunkWithin(ctx, c, root, p) })
+}
+
+// chunkFrom makes a chunk again from the bytes at one place of a file.
+func (e *Engine) chunkFrom(c chunkRef, root, p string, at int64) (bool, error) {
+	f, _, err := openLarge(root, p)
+	if err != nil {
+		return false, nil //nolint:nilerr // gone, or it can't be read
+	}
+	defer f.Close()
+	b := make([]byte, c.len)
+	if _, err := io.ReadFull(io.NewSectionReader(f, at, int64(c.len)), b); err != nil || sha256.Sum256(b) != c.sum {
+		return false, nil //nolint:nilerr // it holds something else there
+	}
+	return true, e.chunks.replace(c, b)
+}
+
+// materializeAt is materialize of what was at a path; what is damaged of it is
+// made again if another copy has it.
+func (e *Engine) materializeAt(ctx context.Context, name string, en Entry, p Path, sync bool) error {
+	err := e.materialize(ctx, name, en, sync)
+	if err == nil || ctx.Err() != nil || isFull(err) {
+		return err
+	}
+	if from, herr := e.healEntry(ctx, en, string(p)); herr != nil || from == "" {
+		return fmt.Errorf("%s: %w", p.Shown(), errors.Join(err, herr))
+	}
+	if err := removeIfThere(name); err != nil {
+		return err
+	}
+	return e.materialize(ctx, name, en, sync)
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// chunkWithin makes a chunk again from a file that has it somewhere.
+func (e *Engine) chunkWithin(ctx context.Context, c chunkRef, root, p string) (bool, error) {
+	f, st, err := openLarge(root, p)
+	if err != nil || !e.chunked(st) {
+		return false, nil //nolint:nilerr // likewise
+	}
+	defer f.Close()
+	_, err = cut(ctx, f, st.Size, func(got chunkRef, b []byte) error {
+		if got != c {
+			return nil
+		}
+		return errors.Join(e.chunks.replace(c, b), errFound)
+	})
+	if errors.Is(err, errFound) {
+		return e.chunks.check(c) == nil, nil
+	}
+	return false, ctx.Err()
+}
+
+// openLarge opens a regular file beneath root.
+func openLarge(root, p string) (*os.File, fileStat, error) {
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fileStat{}, err
+	}
+	defer unix.Close(fd)
+	r, st, err := openContentAt(fd, p, -1)
+	if err != nil {
+		return nil, st, err
+	}
+	f, ok := r.(*os.File)
+	if !ok {
+		return nil, st, errors.Join(errGone, r.Close())
+	}
+	return f, st, nil
+}
+
+// replace writes a chunk that is damaged or missing.
+func (s *chunkStore) replace(c chunkRef, b []byte) error {
+	tmp, err := s.write(b)
+	if err != nil {
+		return err
+	}
+	batch := chunkBatch{s: s, dirs: map[string]bool{}, pending: []pendingChunk{{tmp, c.name()}}}
+	return batch.finish()
+}
+
+// allThere makes sure that everything that an entry holds can be put in place,
+// before anything is: it returns Damaged, with what is missing, when not even
+// another copy has it. What it found is not collected for a while.
+func (e *Engine) allThere(ctx context.Context, en Entry, p Path) error {
+	if !en.Chunked {
+		return nil
+	}
+	m, err := e.manifest(ctx, en.ID)
+	if err != nil {
+		return err
+	}
+	var at int64
+	for _, c := range m.chunks {
+		there, err := e.chunks.use(c.name(), int64(c.len))
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		if !there || e.chunks.check(c) != nil {
+			from, err := e.healChunk(ctx, c, string(p), at)
+			if err != nil {
+				return err
+			}
+			if from == "" {
+				return fault.New("", fault.Damaged, "Restore the other paths, or name another checkpoint; `choir doctor` names what is damaged.",
+					fmt.Errorf("a part of %s is damaged: chunk %s", p.Shown(), c.name()))
+			}
+		}
+		at += int64(c.len)
+	}
+	return nil
+}
+
+// stepsAllThere is allThere of what the steps of a plan put in place.
+func (e *Engine) stepsAllThere(ctx context.Context, steps []step) error {
+	for _, s := range steps {
+		if err := e.allThere(ctx, s.To, s.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
