@@ -62,8 +62,11 @@ type (
 		Message  string             `json:"message" v:"required,max=4096"`
 		Seq      uint64             `json:"seq" v:"max=2147483647"` // last sequence projected and mirrored before it
 		Verified VerificationStatus `json:"verified" v:"required"`
-		Files    int                `json:"files" v:"min=0"` // paths changed against Parent
-		Skipped  []string           `json:"skipped,omitempty" v:"items=200;required,max=12288"`
+		Files    int                `json:"files" v:"min=0"`                                    // paths changed against Parent
+		Skipped  []string           `json:"skipped,omitempty" v:"items=200;required,max=12288"` // the first of what could not be taken, and why
+		Left     int                `json:"left,omitempty" v:"min=0"`                           // how many files that is altogether
+		Ignored  []string           `json:"ignored,omitempty" v:"items=40;required,max=12288"`  // the first of what .gitignore files keep out
+		Outside  int                `json:"outside,omitempty" v:"min=0"`                        // how many files and folders that is altogether
 	}
 	// CheckpointRestored says that the workspace, or paths of it, is as in To again.
 	CheckpointRestored struct {

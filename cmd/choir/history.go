@@ -22,12 +22,59 @@ func checkpointsCmd() *cobra.Command {
 			}
 			return t.show(list(all), func(w io.Writer) {
 				for _, k := range all {
-					row(w, short(k.ID), mark(k.Verified), ago(k.Time), k.Kind, fmt.Sprintf("%d files", k.Files), oneLine(k.Message, 70))
+					row(w, short(k.ID), mark(k.Verified), ago(k.Time), k.Kind, fmt.Sprintf("%d files", k.Files), oneLine(k.Message, 70), notInIt(k))
 				}
 			})
 		})
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many")
+	cmd.AddCommand(verb("show ID", "Show one checkpoint, and what is not in it", exactly(1),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			k, err := c.ShowCheckpoint(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return t.show(k, func(w io.Writer) {
+				row(w, "checkpoint", k.ID)
+				row(w, "made", ago(k.Time), k.Kind, mark(k.Verified))
+				row(w, "changed", fmt.Sprintf("%d files", k.Files))
+				row(w, "message", oneLine(k.Message, 300))
+				for _, s := range k.Skipped {
+					row(w, "not in it", oneLine(s, 300))
+				}
+				for _, p := range k.Ignored {
+					row(w, "not in it", oneLine(p, 300)+": ignored by .gitignore")
+				}
+				if shown := len(k.Skipped) + len(k.Ignored); k.Left+k.Outside > shown {
+					row(w, "not in it", fmt.Sprintf("%d files and %d ignored ones altogether", k.Left, k.Outside))
+				}
+			})
+		}))
 	return cmd
+}
+
+// notInIt says in a few words what a checkpoint does not hold.
+func notInIt(k api.Checkpoint) string {
+	if left := max(k.Left, len(k.Skipped)); left > 0 {
+		return fmt.Sprintf("%s not in it", files(left))
+	}
+	return ""
+}
+
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// printUnkept says what no checkpoint holds.
+func printUnkept(w io.Writer, u api.Unkept) {
+	for _, p := range u.Paths {
+		row(w, "in no checkpoint", oneLine(p.Path, 200)+": "+oneLine(p.Reason, 200))
+	}
+	if u.Files+u.Ignored > len(u.Paths) {
+		row(w, "in no checkpoint", fmt.Sprintf("%s and %d ignored ones altogether", files(u.Files), u.Ignored))
+	}
 }
 
 func checkpointCmd() *cobra.Command {
@@ -44,6 +91,7 @@ func checkpointCmd() *cobra.Command {
 				} else {
 					row(w, "nothing changed since", k.ID)
 				}
+				printUnkept(w, k.Unkept)
 			})
 		})
 	cmd.Flags().StringVarP(&message, "message", "m", "Checkpoint", "what it is")
@@ -113,6 +161,12 @@ func printRestored(w io.Writer, r api.Restored) {
 	}
 	for _, k := range r.Kept {
 		row(w, "stays as it is", oneLine(k.Path, 200)+": "+oneLine(k.Reason, 200))
+	}
+	for _, p := range r.Unkept.Paths {
+		row(w, "stays as it is", oneLine(p.Path, 200)+": in no checkpoint, "+oneLine(p.Reason, 200))
+	}
+	if r.Unkept.Files+r.Unkept.Ignored > len(r.Unkept.Paths) {
+		row(w, "stays as it is", fmt.Sprintf("%s and %d ignored ones altogether that are in no checkpoint", files(r.Unkept.Files), r.Unkept.Ignored))
 	}
 	if r.DryRun {
 		row(w, "nothing was changed: this was a dry run")

@@ -41,6 +41,9 @@ func execCmd() *cobra.Command {
 					return err
 				}
 			}
+			if !t.json {
+				printUnkept(os.Stderr, exit.Unkept)
+			}
 			if exit.Reason != "" {
 				fmt.Fprintf(os.Stderr, "choir: the command was ended: %s\n", exit.Reason)
 			}
@@ -69,7 +72,7 @@ func filesCmd() *cobra.Command {
 				}
 				return t.show(list(files), func(w io.Writer) {
 					for _, f := range files {
-						row(w, f.Mode, f.Kind, f.Size, ago(f.Modified), oneLine(f.ID, 200))
+						row(w, f.Mode, f.Kind, f.Size, ago(f.Modified), oneLine(f.ID, 200), notKept(f))
 					}
 				})
 			}),
@@ -99,10 +102,26 @@ func filesCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return t.show(file, func(w io.Writer) { row(w, "wrote", file.ID, fmt.Sprintf("%d bytes", file.Size)) })
+				return t.show(file, func(w io.Writer) {
+					row(w, "wrote", file.ID, fmt.Sprintf("%d bytes", file.Size))
+					if file.Unkept != "" {
+						row(w, "in no checkpoint", oneLine(file.ID, 200)+": "+oneLine(file.Unkept, 300))
+					}
+				})
 			}),
 		rmCmd())
 	return cmd
+}
+
+// notKept says of an entry, or of what is in it, that no checkpoint holds it.
+func notKept(f api.File) string {
+	switch {
+	case f.Unkept != "":
+		return "not kept: " + oneLine(f.Unkept, 300)
+	case f.Beneath > 0:
+		return fmt.Sprintf("%d in it not kept", f.Beneath)
+	}
+	return ""
 }
 
 func getFile(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
@@ -152,6 +171,7 @@ func addCmd() *cobra.Command {
 			}
 			return t.show(added, func(w io.Writer) {
 				row(w, "added", added.ID, fmt.Sprintf("%d files, %d bytes", added.Files, added.Bytes))
+				printUnkept(w, added.Unkept)
 			})
 		})
 	cmd.Flags().StringVar(&name, "name", "", "folder under workspace/; by default the last part of PATH or URL")
@@ -174,10 +194,16 @@ func add(ctx context.Context, c *client.Client, what, name string) (api.Added, e
 	if name == "" {
 		name = filepath.Base(dir)
 	}
+	var left api.Unkept // what can't be packed
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() { // AddTar reads to the end, or r is closed, either of which ends it
-		err := writeTar(w, dir)
+		err := writeTar(w, dir, func(p, kind string) {
+			left.Files++
+			if len(left.Paths) < maxLeftHere {
+				left.Paths = append(left.Paths, api.UnkeptPath{Path: "workspace/" + name + "/" + p, Reason: "is a " + kind + ", and was not brought in"})
+			}
+		})
 		w.CloseWithError(err)
 		packed <- err
 	}()
@@ -186,26 +212,33 @@ func add(ctx context.Context, c *client.Client, what, name string) (api.Added, e
 	if perr := <-packed; perr != nil && !errors.Is(perr, errNotTaken) && !errors.Is(perr, io.ErrClosedPipe) {
 		return api.Added{}, fault.New("add", fault.Invalid, "", fmt.Errorf("read %s: %w", dir, perr))
 	}
+	// What could not be packed is missing as much as what was not taken.
+	added.Skipped += left.Files
+	added.Unkept.Files += left.Files
+	added.Unkept.Paths = append(left.Paths, added.Unkept.Paths...)
 	return added, err
 }
+
+// maxLeftHere bounds how many paths are listed that could not be packed.
+const maxLeftHere = 50
 
 var errNotTaken = errors.New("the rest is not wanted")
 
 // writeTar packs a folder: names, bytes, executable bits and symlinks as they
-// are; sockets, pipes and devices are left out.
-func writeTar(w io.Writer, dir string) error {
+// are; sockets, pipes and devices are left out, and told to left.
+func writeTar(w io.Writer, dir string, left func(path, kind string)) error {
 	tw := tar.NewWriter(w)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return errors.Join(packDir(tw, root, ""), tw.Close())
+	return errors.Join(packDir(tw, root, "", left), tw.Close())
 }
 
 // packDir packs what is in a folder. (The fs.FS of a Root would refuse names
 // that are not valid UTF-8.)
-func packDir(tw *tar.Writer, root *os.Root, dir string) error {
+func packDir(tw *tar.Writer, root *os.Root, dir string, left func(path, kind string)) error {
 	d, err := root.Open(cmp.Or(dir, "."))
 	if err != nil {
 		return err
@@ -219,20 +252,21 @@ func packDir(tw *tar.Writer, root *os.Root, dir string) error {
 		if dir != "" {
 			name = dir + "/" + name
 		}
-		if err := packEntry(tw, root, name); err != nil {
+		if err := packEntry(tw, root, name, left); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func packEntry(tw *tar.Writer, root *os.Root, name string) error {
+func packEntry(tw *tar.Writer, root *os.Root, name string, left func(path, kind string)) error {
 	info, err := root.Lstat(name)
 	if err != nil {
 		return err
 	}
 	mode := info.Mode()
 	if !mode.IsRegular() && !mode.IsDir() && mode&fs.ModeSymlink == 0 {
+		left(name, kindOf(mode))
 		return nil
 	}
 	link := ""
@@ -255,7 +289,7 @@ func packEntry(tw *tar.Writer, root *os.Root, name string) error {
 	}
 	switch {
 	case mode.IsDir():
-		return packDir(tw, root, name)
+		return packDir(tw, root, name, left)
 	case !mode.IsRegular():
 		return nil
 	}
@@ -266,6 +300,17 @@ func packEntry(tw *tar.Writer, root *os.Root, name string) error {
 	defer f.Close()
 	_, err = io.CopyN(tw, f, h.Size)
 	return err
+}
+
+// kindOf names what is neither a file nor a folder nor a link.
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "fifo"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
 }
 
 func secretsCmd() *cobra.Command {

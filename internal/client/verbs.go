@@ -152,6 +152,11 @@ func (c *Client) Checkpoints(ctx context.Context, before uint64, limit int) (lis
 	return list, more, err
 }
 
+// ShowCheckpoint returns the checkpoint whose id begins with id.
+func (c *Client) ShowCheckpoint(ctx context.Context, id string) (api.Checkpoint, error) {
+	return send[api.Checkpoint](ctx, c, http.MethodGet, c.at("/checkpoints/"+url.PathEscape(id)), nil, nil)
+}
+
 // Checkpoint commits the workspace if it changed.
 func (c *Client) Checkpoint(ctx context.Context, message string) (api.Checkpointed, error) {
 	return send[api.Checkpointed](ctx, c, http.MethodPost, c.at("/checkpoints"), nil, map[string]string{"message": message})

@@ -101,5 +101,5 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	if err = errors.Join(err, <-sent); err != nil {
 		return api.Added{}, fault.Wrap(op, err)
 	}
-	return api.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Sequence: c.log.Last()}, nil
+	return api.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
 }

@@ -35,7 +35,8 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	}
 	ctx, unlist := c.commands.begin(ctx, r.ID, argv)
 	defer unlist()
-	if err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv)); err != nil {
+	before, err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv))
+	if err != nil {
 		return api.Exit{}, err
 	}
 	b, err := c.openTerminal(ctx, "terminal-"+r.ID)
@@ -93,14 +94,16 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	}
 	crash.At("computer.command.finished")
 	c.mirror.settle(after, byUser(r.User), false)
-	if err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv)); err != nil {
+	kept, err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv))
+	if err != nil {
 		return api.Exit{}, err
 	}
 	c.treeChanged()
 	if finished.ExitCode == -1 && finished.Reason != "" {
 		return api.Exit{}, fault.Wrap(op, runErr)
 	}
-	return api.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence}, nil
+	return api.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
+		Unkept: unkeptOf(kept.LeftOut.Since(before.LeftOut))}, nil
 }
 
 // unknownEnd is what is said of a command that nobody saw end.

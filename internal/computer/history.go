@@ -46,7 +46,7 @@ func (c *Computer) Checkpoint(ctx context.Context, _, message string) (api.Check
 		return api.Checkpointed{}, err
 	}
 	seq, err := c.checkpointSeq(ctx, k.Commit)
-	return api.Checkpointed{ID: k.Commit, Sequence: seq, Created: k.Created}, err
+	return api.Checkpointed{ID: k.Commit, Sequence: seq, Created: k.Created, Unkept: unkeptOf(k.LeftOut)}, err
 }
 
 func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, error) {
@@ -58,11 +58,27 @@ func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, er
 }
 
 // checkpointAround makes the checkpoint before or after something.
-func (c *Computer) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) error {
-	return c.host.reserve.spaced(ctx, func() error {
-		_, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: clip(message, 200)})
+func (c *Computer) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) (k workspace.Checkpoint, err error) {
+	err = c.host.reserve.spaced(ctx, func() (err error) {
+		k, err = c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: clip(message, 200)})
 		return err
 	})
+	return k, err
+}
+
+// maxUnkept bounds how many paths of each kind an answer lists.
+const maxUnkept = 50
+
+// unkeptOf says what a checkpoint left out as the API says it.
+func unkeptOf(l keeper.LeftOut) api.Unkept {
+	out := api.Unkept{Files: l.Total, Ignored: l.Outside, Paths: []api.UnkeptPath{}}
+	for _, s := range l.Left[:min(len(l.Left), maxUnkept)] {
+		out.Paths = append(out.Paths, api.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason})
+	}
+	for _, s := range l.Ignored[:min(len(l.Ignored), maxUnkept)] {
+		out.Paths = append(out.Paths, api.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason, Ignored: true})
+	}
+	return out
 }
 
 // Diff implements control.History.
@@ -132,7 +148,7 @@ func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Resto
 	if err != nil {
 		return api.Restored{}, err
 	}
-	out := api.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(done.Changes), Kept: keptOf(done.Conflicts), Safety: done.Safety, Checkpoint: done.Checkpoint}
+	out := api.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(done.Changes), Kept: keptOf(done.Conflicts), Unkept: unkeptOf(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint}
 	if r.DryRun {
 		return out, nil
 	}
@@ -202,7 +218,7 @@ func (c *Computer) beforeRun(ctx context.Context, run string) (string, error) {
 }
 
 func fileOf(f keeper.FileInfo) api.File {
-	out := api.File{ID: f.Path.Shown(), Kind: api.FileOther, Size: f.Size, Mode: "0644", Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown()}
+	out := api.File{ID: f.Path.Shown(), Kind: api.FileOther, Size: f.Size, Mode: "0644", Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown(), Unkept: f.Unkept, Beneath: f.Beneath}
 	switch f.Kind {
 	case "file":
 		out.Kind = api.FileRegular
@@ -320,7 +336,7 @@ func (c *Computer) AddTar(ctx context.Context, user, name, origin string, tar io
 	if err != nil {
 		return api.Added{}, err
 	}
-	return api.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Sequence: c.log.Last()}, nil
+	return api.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
 }
 
 // repositoryName takes a folder's name from a repository's URL.

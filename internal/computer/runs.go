@@ -188,12 +188,28 @@ func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int
 	}
 	out := make([]api.Checkpoint, 0, len(rows))
 	for _, k := range rows {
-		out = append(out, api.Checkpoint{
-			ID: k.ID, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message, Verified: k.Verified, Files: k.Files,
-			Skipped: k.Skipped, Seq: k.AtSeq, Sequence: k.Seq, Time: when(k.Time), Author: contract.CheckpointAuthor(k.Kind, k.Task), Run: k.Run, Task: k.Task,
-		})
+		out = append(out, checkpointOf(k))
 	}
 	return out, more, nil
+}
+
+// ShowCheckpoint implements control.History.
+func (c *Computer) ShowCheckpoint(ctx context.Context, id string) (api.Checkpoint, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return api.Checkpoint{}, err
+	}
+	k, err := c.state.Checkpoint(ctx, id)
+	if err != nil {
+		return api.Checkpoint{}, err
+	}
+	return checkpointOf(k), nil
+}
+
+func checkpointOf(k state.Checkpoint) api.Checkpoint {
+	return api.Checkpoint{
+		ID: k.ID, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message, Verified: k.Verified, Files: k.Files,
+		Skipped: k.Skipped, Left: k.Left, Ignored: k.Ignored, Outside: k.Outside, Seq: k.AtSeq, Sequence: k.Seq, Time: when(k.Time), Author: contract.CheckpointAuthor(k.Kind, k.Task), Run: k.Run, Task: k.Task,
+	}
 }
 
 // when parses a time of the state file; the zero time stands for none.

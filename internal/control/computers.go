@@ -122,6 +122,8 @@ type History interface {
 	// Checkpoints returns up to limit with Sequence < before (0: the newest),
 	// newest first, and whether there are more.
 	Checkpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error)
+	// ShowCheckpoint returns the one whose id begins with id.
+	ShowCheckpoint(ctx context.Context, id string) (api.Checkpoint, error)
 	// Checkpoint commits the workspace if it changed.
 	Checkpoint(ctx context.Context, user, message string) (api.Checkpointed, error)
 	Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error)

@@ -301,6 +301,10 @@ func (m *machine) Checkpoints(_ context.Context, before uint64, limit int) ([]ap
 	return []api.Checkpoint{{ID: strings.Repeat("a", 40), Tree: strings.Repeat("b", 40), Kind: contract.CheckpointInitial, Message: "first", Verified: contract.VerificationUnknown, Sequence: 1}}, false, nil
 }
 
+func (m *machine) ShowCheckpoint(_ context.Context, id string) (api.Checkpoint, error) {
+	return api.Checkpoint{ID: id, Kind: contract.CheckpointInitial, Message: "first", Verified: contract.VerificationUnknown}, nil
+}
+
 func (m *machine) Checkpoint(_ context.Context, user, message string) (api.Checkpointed, error) {
 	return api.Checkpointed{ID: strings.Repeat("c", 40), Sequence: 2, Created: message != ""}, nil
 }

@@ -26,6 +26,17 @@ func (s *Server) routeHistory(hapi huma.API) {
 		list, more, err := c.Checkpoints(ctx, in.Before, in.Limit)
 		return listOf(list, more), err
 	})
+	register(hapi, s, route(http.MethodGet, atComputer+"/checkpoints/{checkpoint}", "checkpoints-get", "One checkpoint, and what is not in it"), requestTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		ID string `path:"checkpoint" maxLength:"64" pattern:"^[0-9a-f]+$" doc:"its commit, or the beginning of it"`
+	}) (*out[api.Checkpoint], error) {
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		k, err := c.ShowCheckpoint(ctx, in.ID)
+		return &out[api.Checkpoint]{k}, err
+	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/checkpoints", "checkpoints-create", "Commit the workspace if it changed"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Body struct {

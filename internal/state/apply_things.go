@@ -29,11 +29,15 @@ func checkpointCreated(ctx context.Context, w *writer, e contract.Event, p *cont
 	if err != nil {
 		return err
 	}
+	ignored, err := list(p.Ignored)
+	if err != nil {
+		return err
+	}
 	// The same commit may be told twice: what is new is what was found out
 	// about it since.
-	return do(ctx, w, `INSERT INTO checkpoints (id, parent, tree, kind, message, at_seq, verified, files, skipped, run, task, time, seq)
-		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET verified = excluded.verified`,
-		p.Commit, p.Parent, p.Tree, string(p.Kind), p.Message, int64(p.Seq), string(p.Verified), p.Files, skipped, e.Run, e.Task, stamp(e.Time), int64(e.Sequence))
+	return do(ctx, w, `INSERT INTO checkpoints (id, parent, tree, kind, message, at_seq, verified, files, skipped, left_out, ignored, outside, run, task, time, seq)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET verified = excluded.verified`,
+		p.Commit, p.Parent, p.Tree, string(p.Kind), p.Message, int64(p.Seq), string(p.Verified), p.Files, skipped, p.Left, ignored, p.Outside, e.Run, e.Task, stamp(e.Time), int64(e.Sequence))
 }
 
 func checkpointRestored(ctx context.Context, w *writer, e contract.Event, p *contract.CheckpointRestored) error {

@@ -21,19 +21,22 @@ type Checkpoint struct {
 	Verified contract.VerificationStatus `json:"verified"`
 	Files    int                         `json:"files"`
 	Skipped  []string                    `json:"skipped"`
+	Left     int                         `json:"left"`
+	Ignored  []string                    `json:"ignored"`
+	Outside  int                         `json:"outside"`
 	Run      string                      `json:"run"`
 	Task     string                      `json:"task"`
 	Time     string                      `json:"time"`
 	Seq      uint64                      `json:"seq"`
 }
 
-const checkpointColumns = `id, parent, tree, kind, message, at_seq, verified, files, skipped, run, task, time, seq`
+const checkpointColumns = `id, parent, tree, kind, message, at_seq, verified, files, skipped, left_out, ignored, outside, run, task, time, seq`
 
 func scanCheckpoint(r *sql.Rows) (Checkpoint, error) {
 	var c Checkpoint
-	var skipped string
-	err := r.Scan(&c.ID, &c.Parent, &c.Tree, &c.Kind, &c.Message, &c.AtSeq, &c.Verified, &c.Files, &skipped, &c.Run, &c.Task, &c.Time, &c.Seq)
-	return c, errors.Join(err, decode(skipped, &c.Skipped))
+	var skipped, ignored string
+	err := r.Scan(&c.ID, &c.Parent, &c.Tree, &c.Kind, &c.Message, &c.AtSeq, &c.Verified, &c.Files, &skipped, &c.Left, &ignored, &c.Outside, &c.Run, &c.Task, &c.Time, &c.Seq)
+	return c, errors.Join(err, decode(skipped, &c.Skipped), decode(ignored, &c.Ignored))
 }
 
 // Checkpoints lists checkpoints, newest first; before, when not 0, gives those

@@ -19,6 +19,7 @@ type CheckpointRequest struct {
 	Task     string
 	Verified contract.VerificationStatus // unknown when empty
 	Force    bool                        // also when nothing changed
+	Under    string                      // narrows what is said of ignored paths to a folder
 }
 
 // Checkpoint is one point of the history.
@@ -27,8 +28,8 @@ type Checkpoint struct {
 	Time    time.Time
 	Run     string
 	Task    string
-	Created bool          // made by this call, not found unchanged
-	Left    []keeper.Skip // what was left out of it now
+	Created bool           // made by this call, not found unchanged
+	LeftOut keeper.LeftOut // what was left out of it now
 }
 
 // Checkpoint commits the live tree. When nothing changed it returns the newest
@@ -46,7 +47,7 @@ func (w *Workspace) Checkpoint(ctx context.Context, req CheckpointRequest) (Chec
 
 func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint, error) {
 	var reply keeper.CheckpointReply
-	in := keeper.CheckpointRequest{Force: req.Force, Note: keeper.Note{
+	in := keeper.CheckpointRequest{Force: req.Force, Under: keeper.Path(req.Under), Note: keeper.Note{
 		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
 	}}
 	if err := w.opts.Keeper.Call(ctx, "checkpoint", in, &reply); err != nil {
@@ -65,7 +66,7 @@ const markEvery = 20
 func (w *Workspace) logCheckpoint(ctx context.Context, reply keeper.CheckpointReply) (Checkpoint, error) {
 	ctx = context.WithoutCancel(ctx)
 	c := w.fromCommit(reply.Commit)
-	c.Created, c.Left = reply.Created, reply.Left
+	c.Created, c.LeftOut = reply.Created, reply.LeftOut
 	if !reply.Created {
 		return c, nil
 	}
@@ -92,7 +93,8 @@ func (w *Workspace) fromCommit(c keeper.Commit) Checkpoint {
 	out := Checkpoint{
 		CheckpointCreated: contract.CheckpointCreated{
 			Commit: c.Commit, Parent: c.Parent, Tree: c.Tree, Kind: contract.CheckpointKind(c.Kind), Message: c.Message, Seq: c.Seq,
-			Verified: contract.VerificationStatus(c.Verified), Files: max(0, c.Files), Skipped: c.Skipped,
+			Verified: contract.VerificationStatus(c.Verified), Files: max(0, c.Files),
+			Skipped: c.Skipped, Left: max(0, c.SkippedFiles), Ignored: c.IgnoredPaths, Outside: max(0, c.IgnoredCount),
 		},
 		Time: time.Unix(c.Time, 0).UTC(), Run: c.Run, Task: c.Task,
 	}
@@ -104,6 +106,9 @@ func (w *Workspace) fromCommit(c keeper.Commit) Checkpoint {
 	}
 	if len(out.Skipped) > 200 {
 		out.Skipped = out.Skipped[:200]
+	}
+	if len(out.Ignored) > 40 {
+		out.Ignored = out.Ignored[:40]
 	}
 	if contract.ValidID("run", out.Run) != nil {
 		out.Run = ""
@@ -178,6 +183,7 @@ type Restored struct {
 	Checkpoint string // the new one
 	Changes    []keeper.Change
 	Conflicts  []keeper.Conflict // paths that stay as they are: what is there is in no checkpoint, or newer
+	LeftOut    keeper.LeftOut    // what no checkpoint has, and stays as it is
 }
 
 // Restore brings the workspace, or paths of it, back to a checkpoint, as a new
@@ -214,7 +220,7 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 		return Restored{}, err
 	}
 	crash.At("workspace.restore.applied")
-	out := Restored{To: reply.To, Changes: reply.Changes, Conflicts: reply.Conflicts}
+	out := Restored{To: reply.To, Changes: reply.Changes, Conflicts: reply.Conflicts, LeftOut: reply.LeftOut}
 	if req.DryRun || reply.Applied == nil || reply.Safety == nil {
 		return out, nil
 	}

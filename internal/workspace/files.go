@@ -246,7 +246,8 @@ type AddRequest struct {
 }
 
 // Add unpacks a tar stream into workspace/{name}. A repository in it is kept
-// whole and becomes a nested repository; nothing of it is run.
+// whole and becomes a nested repository; nothing of it is run. What came and no
+// checkpoint holds is in the answer.
 func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (keeper.Imported, error) {
 	const op = "workspace.Add"
 	p := "workspace/" + req.Name
@@ -279,6 +280,10 @@ func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (kee
 	if err := w.tell(ctx, d); err != nil {
 		return *d.Import, fault.Wrap(op, err)
 	}
-	_, err = w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAfter, Message: "Add " + req.Name})
-	return *d.Import, fault.Wrap(op, err)
+	im := *d.Import
+	c, err := w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAfter, Message: "Add " + req.Name, Under: p})
+	notBrought := im.LeftOut
+	im.LeftOut = c.LeftOut.Under(p)
+	im.LeftOut.Add(notBrought)
+	return im, fault.Wrap(op, err)
 }

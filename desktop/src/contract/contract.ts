@@ -202,7 +202,14 @@ export interface CheckpointCreated {
   verified: VerificationStatus
   /** paths changed against Parent */
   files: number
+  /** the first of what could not be taken, and why */
   skipped?: string[]
+  /** how many files that is altogether */
+  left?: number
+  /** the first of what .gitignore files keep out */
+  ignored?: string[]
+  /** how many files and folders that is altogether */
+  outside?: number
 }
 
 /** CheckpointRestored says that the workspace, or paths of it, is as in To again. */

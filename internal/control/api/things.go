@@ -16,9 +16,12 @@ type Checkpoint struct {
 	Message  string                      `json:"message"`
 	Verified contract.VerificationStatus `json:"verified"`
 	Files    int                         `json:"files"`
-	Skipped  []string                    `json:"skipped,omitempty"`
-	Seq      uint64                      `json:"seq"`      // last sequence projected before it
-	Sequence uint64                      `json:"sequence"` // of its event; pages go by it
+	Skipped  []string                    `json:"skipped,omitempty"` // the first of what could not be taken, and why
+	Left     int                         `json:"left,omitempty"`    // how many files that is altogether
+	Ignored  []string                    `json:"ignored,omitempty"` // the first of what .gitignore files keep out
+	Outside  int                         `json:"outside,omitempty"` // how many files and folders that is altogether
+	Seq      uint64                      `json:"seq"`               // last sequence projected before it
+	Sequence uint64                      `json:"sequence"`          // of its event; pages go by it
 	Time     time.Time                   `json:"time"`
 	Author   contract.Role               `json:"author"`
 	Run      string                      `json:"run,omitempty"`
@@ -31,6 +34,22 @@ type Checkpointed struct {
 	ID       string `json:"id"`
 	Sequence uint64 `json:"sequence"`
 	Created  bool   `json:"created"`
+	Unkept   Unkept `json:"unkept"`
+}
+
+// Unkept is what no checkpoint holds as it is.
+type Unkept struct {
+	Files   int          `json:"files"`   // how many could not be taken
+	Ignored int          `json:"ignored"` // how many files and folders .gitignore files keep out
+	Paths   []UnkeptPath `json:"paths"`   // the first of both
+}
+
+// UnkeptPath is a path that no checkpoint holds, and why. Reason goes on where
+// the path ends: "is a socket".
+type UnkeptPath struct {
+	Path    string `json:"path"`
+	Reason  string `json:"reason"`
+	Ignored bool   `json:"ignored,omitempty"`
 }
 
 // DiffRequest compares two checkpoints. From "" is the parent of To; To "" is
@@ -69,6 +88,7 @@ type Restored struct {
 	DryRun     bool              `json:"dry_run"`
 	Changes    []contract.Change `json:"changes"`
 	Kept       []Kept            `json:"kept"`                 // what stays as it is all the same
+	Unkept     Unkept            `json:"unkept"`               // what no checkpoint has, and so stays as it is
 	Safety     string            `json:"safety,omitempty"`     // checkpoint of everything as it was
 	Checkpoint string            `json:"checkpoint,omitempty"` // the new commit
 	Sequence   uint64            `json:"sequence,omitempty"`
@@ -100,6 +120,10 @@ type File struct {
 	Mode     string    `json:"mode"` // such as 0644
 	Modified time.Time `json:"modified"`
 	Target   string    `json:"target,omitempty"` // of a symlink
+	// Unkept says why no checkpoint holds it, "is a socket"; Beneath counts such
+	// paths in a folder.
+	Unkept  string `json:"unkept,omitempty"`
+	Beneath int    `json:"unkept_beneath,omitempty"`
 }
 
 // AddRequest brings something into workspace/: a repository or file by URL
@@ -117,7 +141,8 @@ type Added struct {
 	Commit   string `json:"commit,omitempty"`
 	Files    int    `json:"files"`
 	Bytes    int64  `json:"bytes"`
-	Skipped  int    `json:"skipped"`
+	Skipped  int    `json:"skipped"` // not brought in at all, such as sockets
+	Unkept   Unkept `json:"unkept"`  // those, and what came and is in no checkpoint
 	Sequence uint64 `json:"sequence"`
 }
 
@@ -146,6 +171,7 @@ type Exit struct {
 	DurationMS int64  `json:"duration_ms"`
 	Reason     string `json:"reason,omitempty"` // killed, timeout, disk, memory
 	Sequence   uint64 `json:"sequence"`         // of command.finished
+	Unkept     Unkept `json:"unkept"`           // what it left behind that no checkpoint holds
 }
 
 // Secret is a stored secret, without its value.

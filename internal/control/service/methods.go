@@ -187,12 +187,19 @@ type checkpoint struct {
 	Task     string        `json:"task,omitempty"`
 }
 
+// A desktop shows the first of what a checkpoint left out, and how much there is.
+const (
+	maxShownSkipped = 20
+	maxShownIgnored = 10
+)
+
 func checkpointsOf(list []api.Checkpoint) []checkpoint {
 	out := make([]checkpoint, 0, len(list))
 	for _, k := range list {
 		out = append(out, checkpoint{
 			CheckpointCreated: contract.CheckpointCreated{Commit: k.ID, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message,
-				Seq: k.Seq, Verified: k.Verified, Files: k.Files, Skipped: k.Skipped},
+				Seq: k.Seq, Verified: k.Verified, Files: k.Files, Skipped: k.Skipped[:min(len(k.Skipped), maxShownSkipped)], Left: k.Left,
+				Ignored: k.Ignored[:min(len(k.Ignored), maxShownIgnored)], Outside: k.Outside},
 			Sequence: k.Sequence, Time: k.Time, Author: k.Author, Run: k.Run, Task: k.Task,
 		})
 	}
@@ -230,10 +237,11 @@ func checkpointCreate(ctx context.Context, c call) (any, error) {
 	}
 	done, err := c.c.Checkpoint(ctx, c.user, in.Message)
 	return struct {
-		Commit   string `json:"commit"`
-		Sequence uint64 `json:"sequence"`
-		Created  bool   `json:"created"`
-	}{done.ID, done.Sequence, done.Created}, err
+		Commit   string     `json:"commit"`
+		Sequence uint64     `json:"sequence"`
+		Created  bool       `json:"created"`
+		Unkept   api.Unkept `json:"unkept"`
+	}{done.ID, done.Sequence, done.Created, done.Unkept}, err
 }
 
 func checkpointDiff(ctx context.Context, c call) (any, error) {
@@ -335,8 +343,9 @@ func restore(ctx context.Context, c call, r api.RestoreRequest) (any, error) {
 			To        string            `json:"to"`
 			Changes   []contract.Change `json:"changes"`
 			Kept      []api.Kept        `json:"kept"`
+			Unkept    api.Unkept        `json:"unkept"`
 			Truncated bool              `json:"truncated,omitempty"`
-		}{done.To, changes, shown(done.Kept), cut}, err
+		}{done.To, changes, shown(done.Kept), done.Unkept, cut}, err
 	}
 	return struct {
 		To         string     `json:"to"`

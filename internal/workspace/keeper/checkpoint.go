@@ -15,21 +15,24 @@ import (
 )
 
 // CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.
+// Under narrows what is said of ignored paths to a folder.
 type CheckpointRequest struct {
 	Note
 	Force bool `json:"force,omitempty"`
+	Under Path `json:"under,omitempty"`
 }
 
 // CheckpointReply is the newest checkpoint, whether it was made now, and what
 // was left out of it.
 type CheckpointReply struct {
 	Commit
-	Created bool   `json:"created"`
-	Left    []Skip `json:"left,omitempty"`
+	Created bool `json:"created"`
+	LeftOut
 }
 
 // Checkpoint commits the live tree as it is: everything but what is ignored and
-// was never captured. When nothing changed it returns the newest checkpoint.
+// was never captured. When nothing changed, and it leaves out what the newest
+// checkpoint does, it returns that one.
 // The commit is on disk when it returns.
 func (e *Engine) Checkpoint(ctx context.Context, req CheckpointRequest) (CheckpointReply, error) {
 	e.mu.Lock()
@@ -63,9 +66,12 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 		return CheckpointReply{}, err
 	}
 	if len(cap.changes) == 0 && !req.Force && e.head != "" {
-		e.tracked = cap.tracked
 		c, err := e.commitAt(ctx, e.head)
-		return CheckpointReply{Commit: c, Left: cap.skipped}, errors.Join(err, flush())
+		// A file that can't be taken is news for whoever looks at the history.
+		if err != nil || cap.sameLeft(c.NotIn) {
+			e.tracked = cap.tracked
+			return CheckpointReply{Commit: c, LeftOut: cap.leftOut(string(req.Under))}, errors.Join(err, flush())
+		}
 	}
 	e.crash("checkpoint.captured")
 	t := make(Tree, len(cap.tracked))
@@ -76,7 +82,8 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 	if err != nil {
 		return CheckpointReply{}, err
 	}
-	req.Files, req.Skipped = len(cap.changes), showSkips(cap.skipped)
+	req.Files = len(cap.changes)
+	req.NotIn = cap.notIn()
 	if req.Verified, err = e.verified(ctx, req.Verified, ""); err != nil {
 		return CheckpointReply{}, err
 	}
@@ -95,7 +102,7 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 		return CheckpointReply{}, err
 	}
 	e.tracked = cap.tracked
-	return CheckpointReply{Commit: c, Created: true, Left: cap.skipped}, nil
+	return CheckpointReply{Commit: c, Created: true, LeftOut: cap.leftOut(string(req.Under))}, nil
 }
 
 // advance moves HEAD to a commit on top of it.
@@ -127,7 +134,9 @@ type capture struct {
 	tracked map[string]tracked
 	changes []change
 	skipped []Skip
+	dropped []string // new paths of what was too much for one checkpoint, the first of them
 	ignored []string
+	outside outside
 	nested  []string
 	touched []string // paths that were looked into, or are gone
 }
@@ -149,7 +158,7 @@ func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	cap := &capture{tracked: make(map[string]tracked, len(sc.found)), skipped: sc.skipped, ignored: sc.ignored, nested: sc.nested}
+	cap := &capture{tracked: make(map[string]tracked, len(sc.found)), skipped: sc.skipped, ignored: sc.ignored, outside: sc.outside, nested: sc.nested}
 	var cands []candidate
 	for p, st := range sc.found {
 		prev, ok := e.tracked[p]
@@ -184,7 +193,9 @@ func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
 		cap.touched = append(cap.touched, p)
 	}
 	slices.SortFunc(cap.changes, func(a, b change) int { return comparePaths(a.path, b.path) })
-	slices.SortFunc(cap.skipped, func(a, b Skip) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(cap.skipped, byPath)
+	slices.SortFunc(cap.outside.list, byPath)
+	e.left.Store(newLeft(cap))
 	return cap, nil
 }
 
@@ -270,7 +281,7 @@ func (e *Engine) hashCandidates(ctx context.Context, cap *capture, cands []candi
 			// Shrunk or gone under our hands. A file that is being written to
 			// keeps what was captured of it; the next checkpoint looks again.
 			if _, err := e.lstat(c.path); err == nil {
-				cap.skipped = append(cap.skipped, Skip{Path(c.path), "was changing while it was read"})
+				cap.skipped = append(cap.skipped, Skip{Path: Path(c.path), Reason: "was changing while it was read"})
 				if c.prev.exists() {
 					c.prev.stat = fileStat{}
 					cap.tracked[c.path] = c.prev
@@ -308,7 +319,7 @@ func (cap *capture) unreadable(c candidate, err error) bool {
 	case !isDenied(err):
 		return false
 	}
-	cap.skipped = append(cap.skipped, Skip{Path(c.path), reason})
+	cap.skipped = append(cap.skipped, Skip{Path: Path(c.path), Reason: reason})
 	if c.prev.exists() {
 		cap.tracked[c.path] = tracked{c.prev.Entry, fileStat{}}
 	}
@@ -414,15 +425,4 @@ func (e *Engine) hashFile(p string, want fileStat) (Entry, error) {
 		return none, errGone // changed since the walk: read again, and stored
 	}
 	return e.hashEntry(r, st)
-}
-
-func showSkips(skips []Skip) []string {
-	var out []string
-	for i, s := range skips {
-		if i == maxSkips-1 && len(skips) > maxSkips {
-			return append(out, fmt.Sprintf("and %d more", len(skips)-i))
-		}
-		out = append(out, strings.ReplaceAll(s.Path.Shown(), "\x00", "")+": "+s.Reason)
-	}
-	return out
 }

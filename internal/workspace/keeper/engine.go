@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/internal/fault"
@@ -113,6 +114,8 @@ type Engine struct {
 
 	slowIgnores map[slowIgnore]bool
 	batch       *[]pendingObject
+
+	left atomic.Pointer[left] // what the newest look at the live tree left out
 
 	snapMu sync.Mutex // one snapshot at a time
 

@@ -27,6 +27,11 @@ type FileInfo struct {
 	Time   int64  `json:"time"`             // modification, Unix milliseconds
 	Target Path   `json:"target,omitempty"` // of a symlink
 	ID     string `json:"id,omitempty"`     // blob id, from Stat and Write: what If compares with
+	// Unkept says why no checkpoint will hold it as it is; "" when one does or
+	// the next one will. Beneath counts, in a directory, the paths of which that
+	// was so when the tree was last looked at.
+	Unkept  string `json:"unkept,omitempty"`
+	Beneath int    `json:"beneath,omitempty"`
 }
 
 const maxList = 10_000
@@ -75,7 +80,7 @@ func info(dirfd int, name, p string) (FileInfo, error) {
 
 // Files lists a directory of the live tree, sorted by name, at most 10,000
 // entries; more says how many there are beyond. The root's .git is not listed.
-func (e *Engine) Files(_ context.Context, dir string) (files []FileInfo, more int, err error) {
+func (e *Engine) Files(ctx context.Context, dir string) (files []FileInfo, more int, err error) {
 	const op = "keeper.Files"
 	if err := badPath(dir, true); err != nil {
 		return nil, 0, fault.Wrap(op, err)
@@ -109,11 +114,12 @@ func (e *Engine) Files(_ context.Context, dir string) (files []FileInfo, more in
 		}
 		files = append(files, fi)
 	}
+	e.markUnkept(ctx, dir, files)
 	return files, more, nil
 }
 
 // Stat describes one path of the live tree; links are not followed.
-func (e *Engine) Stat(_ context.Context, p string) (FileInfo, error) {
+func (e *Engine) Stat(ctx context.Context, p string) (FileInfo, error) {
 	const op = "keeper.Stat"
 	if err := badPath(p, true); err != nil {
 		return FileInfo{}, fault.Wrap(op, err)
@@ -129,7 +135,12 @@ func (e *Engine) Stat(_ context.Context, p string) (FileInfo, error) {
 		en, _, err = e.entryAt(dir, path.Base(p))
 		fi.ID = en.ID
 	}
-	return fi, fileError(op, err)
+	if err != nil || p == "." {
+		return fi, fileError(op, err)
+	}
+	marked := []FileInfo{fi}
+	e.markUnkept(ctx, parentDir(p), marked)
+	return marked[0], nil
 }
 
 // Read opens a file of the live tree. A link is followed as long as it stays
@@ -199,11 +210,21 @@ func (e *Engine) Write(ctx context.Context, req WriteRequest, content io.Reader)
 	if err != nil {
 		return Written{}, fileError(op, errors.Join(err, removeIfThere(tmp)))
 	}
+	w, err := e.replaceFile(ctx, req, tmp, sum, large)
+	w.SHA256 = sum
+	if err = errors.Join(err, removeIfThere(tmp)); err != nil {
+		return w, fileError(op, err)
+	}
+	marked := []FileInfo{w.FileInfo}
+	e.markUnkept(ctx, parentDir(string(req.Path)), marked)
+	w.FileInfo = marked[0]
+	return w, nil
+}
+
+func (e *Engine) replaceFile(ctx context.Context, req WriteRequest, tmp, sum string, large *manifest) (Written, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w, err := e.putFile(ctx, req, tmp, sum, large)
-	w.SHA256 = sum
-	return w, fileError(op, errors.Join(err, removeIfThere(tmp)))
+	return e.putFile(ctx, req, tmp, sum, large)
 }
 
 func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string, large *manifest) (Written, error) {

@@ -12,7 +12,7 @@ import (
 func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	lim := e.opts.Limits
 	leave := func(c candidate, reason string) {
-		cap.skipped = append(cap.skipped, Skip{Path(c.path), reason})
+		cap.skipped = append(cap.skipped, Skip{Path: Path(c.path), Reason: reason})
 		if c.prev.exists() {
 			c.prev.stat = fileStat{}
 			cap.tracked[c.path] = c.prev
@@ -68,7 +68,9 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 				dropped[h.name] = true
 				fresh -= h.fresh
 				bytes -= h.bytes
-				cap.skipped = append(cap.skipped, Skip{Path(h.name), fmt.Sprintf("holds %d new files of %d bytes, more than one checkpoint takes", h.fresh, h.bytes)})
+				cap.skipped = append(cap.skipped, Skip{
+					Path: Path(h.name), Reason: fmt.Sprintf("holds %d new files of %d bytes, more than one checkpoint takes", h.fresh, h.bytes), Files: h.fresh,
+				})
 			}
 		}
 	}
@@ -78,7 +80,12 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	for _, c := range kept {
 		if !dropped[heapOf(c.path)] {
 			out = append(out, c)
-		} else if c.prev.exists() {
+			continue
+		}
+		if len(cap.dropped) < maxListed {
+			cap.dropped = append(cap.dropped, c.path)
+		}
+		if c.prev.exists() {
 			c.prev.stat = fileStat{}
 			cap.tracked[c.path] = c.prev
 		}

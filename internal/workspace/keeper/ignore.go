@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"strings"
@@ -81,7 +82,7 @@ func (f *ignoreFiles) add(dir string, content []byte, keepAll bool) (ignoreSet, 
 		why = tooSlow
 	}
 	if why != "" {
-		f.bad = append(f.bad, Skip{Path(joinPath(dir, ".gitignore")), "is not followed: " + why})
+		f.bad = append(f.bad, Skip{Path: Path(joinPath(dir, ".gitignore")), Reason: "is not followed: " + why, Kept: true})
 		return set, false
 	}
 	if len(set.rules) == 0 {
@@ -193,20 +194,39 @@ func trimTrailingSpace(s string) string {
 	return s[:end]
 }
 
-// ignored reports what the sets, outermost first, say of a path whose parents
-// are not ignored.
-func ignored(sets []ignoreSet, p string, isDir bool) bool {
+// inIgnoredFolder is why something is not kept that is in an ignored folder of
+// which something else is.
+const inIgnoredFolder = "is in an ignored folder"
+
+// ignoredBy says why a path is ignored; "" when it is not. folder says that its
+// parents are.
+func ignoredBy(sets []ignoreSet, p string, isDir, folder bool) string {
+	if folder {
+		return inIgnoredFolder
+	}
+	if set := ignored(sets, p, isDir); set != nil {
+		return "is ignored by " + short(joinPath(cmp.Or(set.dir, "."), ".gitignore"))
+	}
+	return ""
+}
+
+// ignored returns which of the sets, outermost first, has a path ignored whose
+// parents are not; nil when none has.
+func ignored(sets []ignoreSet, p string, isDir bool) *ignoreSet {
 	for i := len(sets) - 1; i >= 0; i-- {
-		s := sets[i]
+		s := &sets[i]
 		if s.work.over {
 			continue
 		}
 		s.work.left += ignoreWorkEach
 		if said, ignore := s.says(p, isDir); said && !s.work.over {
-			return ignore
+			if ignore {
+				return s
+			}
+			return nil
 		}
 	}
-	return false
+	return nil
 }
 
 // says reports whether one of the set's rules matches a path, and what it says.

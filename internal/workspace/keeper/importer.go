@@ -58,6 +58,7 @@ type Imported struct {
 	Bytes   int64  `json:"bytes"`
 	Skipped int    `json:"skipped,omitempty"` // devices, sockets and the like
 	Commit  string `json:"commit,omitempty"`
+	LeftOut        // those
 }
 
 // Import unpacks a tar stream into a new directory of the live tree, all or
@@ -160,6 +161,9 @@ func (e *Engine) unpackEntry(root int, name string, h *tar.Header, content io.Re
 	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeSymlink && h.Typeflag != tar.TypeLink {
 		if h.Typeflag != tar.TypeXGlobalHeader {
 			im.Skipped++
+			if im.Total++; len(im.Left) < maxSkips {
+				im.Left = append(im.Left, Skip{Path: Path(joinPath(string(im.Path), name)), Reason: "is a " + tarKind(h.Typeflag) + ", and was not brought in"})
+			}
 		}
 		return nil
 	}
@@ -207,6 +211,17 @@ func (e *Engine) unpackEntry(root int, name string, h *tar.Header, content io.Re
 	_, err = io.Copy(f, content)
 	im.Files++
 	return errors.Join(err, f.Chmod(fs.FileMode(perm)), f.Close())
+}
+
+// tarKind names what an archive holds that is not brought in.
+func tarKind(flag byte) string {
+	switch flag {
+	case tar.TypeFifo:
+		return "fifo"
+	case tar.TypeChar, tar.TypeBlock:
+		return "device"
+	}
+	return "special file"
 }
 
 // repositoryHead reads which commit a repository's HEAD names, as plain data.

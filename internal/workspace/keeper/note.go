@@ -9,17 +9,26 @@ import (
 
 // Note is what a commit says of itself in its trailers.
 type Note struct {
-	Kind     string   `json:"kind"`
-	Message  string   `json:"message"`
-	Seq      uint64   `json:"seq"` // last sequence projected and mirrored before it
-	Run      string   `json:"run,omitempty"`
-	Task     string   `json:"task,omitempty"`
-	At       int64    `json:"at,omitempty"` // Unix milliseconds, within the commit's second
-	Verified string   `json:"verified"`     // pass, fail or unknown
-	Files    int      `json:"files"`        // paths changed against the parent
-	Skipped  []string `json:"skipped,omitempty"`
-	Publish  string   `json:"publish,omitempty"`
-	Restore  *Restore `json:"restore,omitempty"`
+	Kind     string `json:"kind"`
+	Message  string `json:"message"`
+	Seq      uint64 `json:"seq"` // last sequence projected and mirrored before it
+	Run      string `json:"run,omitempty"`
+	Task     string `json:"task,omitempty"`
+	At       int64  `json:"at,omitempty"` // Unix milliseconds, within the commit's second
+	Verified string `json:"verified"`     // pass, fail or unknown
+	Files    int    `json:"files"`        // paths changed against the parent
+	NotIn
+	Publish string   `json:"publish,omitempty"`
+	Restore *Restore `json:"restore,omitempty"`
+}
+
+// NotIn is what a commit says of what is not in it, though it was there: what
+// could not be taken, and what is ignored.
+type NotIn struct {
+	Skipped      []string `json:"skipped,omitempty"`       // the first, and why
+	SkippedFiles int      `json:"skipped_files,omitempty"` // how many files that is altogether
+	IgnoredPaths []string `json:"ignored_paths,omitempty"` // the first
+	IgnoredCount int      `json:"ignored_count,omitempty"` // of files and folders
 }
 
 // Restore is what a restoring commit says: where it went, and what was before.
@@ -70,7 +79,10 @@ func encodeNote(n *Note) string {
 		key string
 		val any
 		set bool
-	}{{"Choir-Skipped", n.Skipped, len(n.Skipped) > 0}, {"Choir-Restore", n.Restore, n.Restore != nil}} {
+	}{
+		{"Choir-Skipped", n.Skipped, len(n.Skipped) > 0}, {"Choir-Skipped-Files", n.SkippedFiles, n.SkippedFiles > 0},
+		{"Choir-Ignored", n.IgnoredPaths, len(n.IgnoredPaths) > 0}, {"Choir-Ignored-Count", n.IgnoredCount, n.IgnoredCount > 0}, {"Choir-Restore", n.Restore, n.Restore != nil},
+	} {
 		if !t.set {
 			continue
 		}
@@ -127,6 +139,14 @@ func decodeNote(message string) Note {
 			if json.Unmarshal([]byte(val), &n.Skipped) != nil {
 				n.Skipped = nil
 			}
+		case "Choir-Ignored":
+			if json.Unmarshal([]byte(val), &n.IgnoredPaths) != nil {
+				n.IgnoredPaths = nil
+			}
+		case "Choir-Skipped-Files":
+			n.SkippedFiles, _ = strconv.Atoi(val) // likewise
+		case "Choir-Ignored-Count":
+			n.IgnoredCount, _ = strconv.Atoi(val) // likewise
 		case "Choir-Restore":
 			var r Restore
 			if json.Unmarshal([]byte(val), &r) == nil {

@@ -138,7 +138,7 @@ func (e *Engine) prepare(ctx context.Context, req PrepareRequest) (PrepareReply,
 	if note.Kind == "" {
 		note.Kind = "task"
 	}
-	note.Publish, note.Files = req.ID, len(steps)
+	note.Publish, note.Files, note.NotIn = req.ID, len(steps), e.notInNow()
 	if note.Verified, err = e.verified(ctx, note.Verified, req.Task); err != nil {
 		return reply, err
 	}

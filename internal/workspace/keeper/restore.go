@@ -36,6 +36,7 @@ type RestoreReply struct {
 	// Conflicts are paths that a dry run foresees to stay as they are; what
 	// stayed is in Applied.
 	Conflicts []Conflict  `json:"conflicts,omitempty"`
+	LeftOut               // what no checkpoint has, and stays as it is
 	Applied   *ApplyReply `json:"applied,omitempty"`
 }
 
@@ -94,6 +95,7 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 		if err != nil {
 			return RestoreReply{}, err
 		}
+		reply.LeftOut = cap.leftOut("")
 		live := make(Tree, len(cap.tracked))
 		for p, tr := range cap.tracked {
 			live[p] = tr.Entry
@@ -111,7 +113,7 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 	if err != nil {
 		return RestoreReply{}, err
 	}
-	reply.Safety = &s
+	reply.Safety, reply.LeftOut = &s, s.LeftOut
 	e.crash("restore.safe")
 	live := e.headTree()
 	want := restoreTarget(live, target, req.Paths, req.Keep)
@@ -127,7 +129,7 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 		return RestoreReply{}, err
 	}
 	note := req.Note
-	note.Kind, note.Files = "restore", len(steps)
+	note.Kind, note.Files, note.NotIn = "restore", len(steps), e.notInNow()
 	if note.Message == "" {
 		note.Message = "Back to " + to[:12]
 		if req.Undo {

@@ -167,7 +167,7 @@ func (w *upperWalker) run() error {
 
 func (w *upperWalker) leave(p, reason string) {
 	if len(w.cap.skipped) < maxListed {
-		w.cap.skipped = append(w.cap.skipped, Skip{Path(p), reason})
+		w.cap.skipped = append(w.cap.skipped, Skip{Path: Path(p), Reason: reason})
 	}
 }
 
@@ -284,7 +284,7 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 	}
 	_, inBase := w.base[p]
 	gitHere := inGit || (name == ".git" && dir != ".")
-	ignoredHere := !gitHere && (inIgnored || len(sets) > 0 && ignored(sets, p, st.isDir()))
+	ignoredHere := !gitHere && (inIgnored || len(sets) > 0 && ignored(sets, p, st.isDir()) != nil)
 	switch {
 	case st.isDir():
 		if ignoredHere && !w.baseDirs[p] && !w.repos.dirs[p] {
@@ -352,7 +352,7 @@ func (w *upperWalker) store() error {
 			return err
 		}
 		if refused[i] == nil || errors.Is(refused[i], errGone) {
-			w.cap.skipped = append(w.cap.skipped, Skip{Path(c.path), "was changing while it was read"})
+			w.cap.skipped = append(w.cap.skipped, Skip{Path: Path(c.path), Reason: "was changing while it was read"})
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"strings"
@@ -17,12 +18,17 @@ import (
 type Skip struct {
 	Path   Path   `json:"path"`
 	Reason string `json:"reason"`
+	// Files is how many it stands for, when that is known and more than one.
+	Files int `json:"files,omitempty"`
+	// Kept says that the path itself is in the checkpoint: it is only not heeded.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // scan is what one walk over a tree saw.
 type scan struct {
 	found   map[string]fileStat // files, links and empty directories
 	ignored []string            // directories left out because they are ignored
+	outside outside             // what is in no checkpoint because it is ignored
 	skipped []Skip
 	kept    map[string]bool // directories that could not be read: what they held stays captured
 	more    int             // left out beyond skipped
@@ -143,7 +149,7 @@ func (w *walker) run(rootfd int) error {
 	}
 	w.skipped = append(w.skipped, w.ignores.bad[:min(len(w.ignores.bad), maxListed)]...)
 	if w.more > 0 {
-		w.skipped = append(w.skipped, Skip{".", fmt.Sprintf("holds %d more that were left out", w.more)})
+		w.skipped = append(w.skipped, Skip{Path: ".", Reason: fmt.Sprintf("holds %d more that were left out", w.more), Files: w.more})
 	}
 	return nil
 }
@@ -157,7 +163,7 @@ func (w *walker) skip(p, reason string) {
 		w.more++
 		return
 	}
-	w.skipped = append(w.skipped, Skip{Path(p), reason})
+	w.skipped = append(w.skipped, Skip{Path: Path(p), Reason: reason})
 }
 
 // keep leaves a directory that permissions close as it was captured.
@@ -257,27 +263,40 @@ func (w *walker) entry(fd int, dir string, en os.DirEntry, sets []ignoreSet, inI
 		return nil
 	}
 	gitHere := inGit || (name == ".git" && dir != ".")
-	ignoredHere := !gitHere && (inIgnored || (len(sets) > 0 && ignored(sets, p, isDir)))
+	why := ""
+	if !gitHere {
+		why = ignoredBy(sets, p, isDir, inIgnored)
+	}
+	ignoredHere := why != ""
 	if isDir {
 		if name == "objects" && inGit && path.Base(dir) == ".git" {
 			w.later = append(w.later, laterDir{p})
 			return nil
 		}
 		if ignoredHere && !w.knownDir(p) && !w.repos.dirs[p] {
-			if !w.holdsGit(fd, name) || strings.Contains(p, "node_modules") {
+			git, empty := lookInto(fd, name)
+			if !git || strings.Contains(p, "node_modules") {
 				if len(w.ignored) < maxListed {
 					w.ignored = append(w.ignored, p)
 				}
+				if !empty {
+					w.outside.add(p, why)
+				}
 				return nil
 			}
+		}
+		if ignoredHere {
+			w.outside.keep(p)
 		}
 		w.queue = append(w.queue, walkDir{p, sets, ignoredHere, gitHere})
 		return nil
 	}
 	if ignoredHere {
 		if !w.known(p) && !w.repos.paths[p] {
+			w.outside.add(p, why)
 			return nil
 		}
+		w.outside.keep(p)
 	}
 	if !st.isRegular() && !st.isSymlink() {
 		w.skip(p, "is a "+st.kind())
@@ -287,14 +306,20 @@ func (w *walker) entry(fd int, dir string, en os.DirEntry, sets []ignoreSet, inI
 	return nil
 }
 
-// holdsGit reports whether the directory name has a .git: a repository inside
-// workspace/ is kept even where the outer tree ignores it.
-func (w *walker) holdsGit(fd int, name string) bool {
-	var st unix.Stat_t
+// lookInto reports whether the directory name has a .git, for a repository inside
+// workspace/ is kept even where the outer tree ignores it, and whether it is
+// empty, so that nothing in it can be lost.
+func lookInto(fd int, name string) (git, empty bool) {
 	sub, err := openDir(fd, name)
 	if err != nil {
-		return false
+		return false, isGone(err)
 	}
-	defer unix.Close(sub)
-	return unix.Fstatat(sub, ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	f := os.NewFile(uintptr(sub), name)
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstatat(sub, ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return true, false
+	}
+	names, err := f.Readdirnames(1)
+	return false, len(names) == 0 && errors.Is(err, io.EOF)
 }
