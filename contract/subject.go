@@ -3,8 +3,12 @@ package contract
 // Subjects on NATS. Clients hold no JetStream permissions; only the control
 // plane publishes to log.>.
 
-// StreamEvents is the JetStream stream that holds every computer's log.
-const StreamEvents = "EVENTS"
+// StreamShared is the JetStream stream that held every computer's log before
+// each had its own.
+const StreamShared = "EVENTS"
+
+// StreamLog is the JetStream stream that holds a computer's log.
+func StreamLog(cid CID) string { return StreamShared + "-" + string(cid) }
 
 // SubjectLog is where the appender publishes one event of a computer's log.
 func SubjectLog(cid CID, role Role, eventType string) string {

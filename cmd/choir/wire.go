@@ -60,7 +60,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	p.own(p.dir.Close)
 	// Before anything is opened: the parts repair themselves by cutting off.
-	report, err := recovery.Inspect(ctx, p.dir)
+	report, err := look(ctx, p.dir, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +127,29 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	p.own(p.server.Close)
 	return p, nil
+}
+
+// look says what of the data directory is damaged, and makes what is whole fit to
+// be opened.
+func look(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*recovery.Report, error) {
+	if err := recovery.Finish(dir); err != nil {
+		return nil, err
+	}
+	report, err := recovery.Inspect(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if split, err := recovery.Split(ctx, dir, report, logger); err != nil {
+		return nil, err
+	} else if split {
+		if report, err = recovery.Inspect(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
+	if !report.Usable() {
+		return report, nil
+	}
+	return report, recovery.Arrange(dir, report)
 }
 
 // appends bounds what clients have stored in the log.

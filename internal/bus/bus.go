@@ -67,7 +67,8 @@ type Bus struct {
 	cancel  context.CancelFunc
 }
 
-// Open starts the server on opts.Dir and makes sure that the stream exists.
+// Open starts the server on opts.Dir. What its store holds must be whole: see
+// ReadStore.
 // fault.InUse says that another process holds the directory.
 func Open(ctx context.Context, opts Options) (*Bus, error) {
 	const op = "bus.Open"
@@ -134,7 +135,7 @@ func (b *Bus) start(ctx context.Context, opts Options) error {
 		JetStreamMaxStore:      math.MaxInt64 / 2,
 		DisableJetStreamBanner: true,
 		JetStreamLimits: server.JSLimitOpts{
-			MaxBatchInflightPerStream: 1000, // one per computer that is writing
+			MaxBatchInflightPerStream: 1000,
 			MaxBatchInflightTotal:     2000,
 		},
 	}
@@ -146,10 +147,7 @@ func (b *Bus) start(ctx context.Context, opts Options) error {
 		return err
 	}
 	b.healer.Go(b.keepHealthy)
-	if err := b.connect(); err != nil {
-		return err
-	}
-	return b.ensureStream(ctx)
+	return b.connect()
 }
 
 func (b *Bus) connect() error {
@@ -187,13 +185,15 @@ func (b *Bus) connect() error {
 	return nil
 }
 
-// StreamConfig is the stream that holds every computer's log. It expires
-// nothing and captures nothing that a client may publish.
-func StreamConfig() jetstream.StreamConfig {
+// StreamConfig is the stream that holds a computer's log: one each, so that its
+// files are damaged, set aside and made again without touching another's. It
+// expires nothing and captures nothing that a client may publish.
+func StreamConfig(cid contract.CID) jetstream.StreamConfig {
+	subjects := contract.SubjectLogAll(cid)
 	return jetstream.StreamConfig{
-		Name:        contract.StreamEvents,
-		Description: "Every computer's log.",
-		Subjects:    []string{"log.>"},
+		Name:        contract.StreamLog(cid),
+		Description: "A computer's log.",
+		Subjects:    []string{subjects},
 		Storage:     jetstream.FileStorage,
 		Retention:   jetstream.LimitsPolicy,
 		MaxMsgs:     -1, MaxBytes: -1, MaxMsgsPerSubject: -1,
@@ -201,17 +201,18 @@ func StreamConfig() jetstream.StreamConfig {
 		Discard:    jetstream.DiscardNew,
 		Replicas:   1,
 		Duplicates: time.Second, // message ids only chain the messages of one try
-		DenyDelete: true,        // a computer is deleted by purging its subjects
-		RePublish:  &jetstream.RePublish{Source: "log.>", Destination: "live.>"},
+		DenyDelete: true,        // a computer is deleted with its stream
+		RePublish:  &jetstream.RePublish{Source: subjects, Destination: contract.SubjectLive(cid)},
 		// Batch reads; only the control plane holds JetStream permissions.
 		AllowDirect:        true,
 		AllowAtomicPublish: true,
 	}
 }
 
-func (b *Bus) ensureStream(ctx context.Context) error {
-	if _, err := b.js.CreateOrUpdateStream(ctx, StreamConfig()); err != nil {
-		return fmt.Errorf("create stream %s: %w", contract.StreamEvents, err)
+// EnsureStream makes the stream of a computer's log unless it is there.
+func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID) error {
+	if _, err := js.CreateOrUpdateStream(ctx, StreamConfig(cid)); err != nil {
+		return fmt.Errorf("make the stream %s: %w", contract.StreamLog(cid), err)
 	}
 	return nil
 }

@@ -122,6 +122,7 @@ func answerAll(t testing.TB, b *bus.Bus, cid contract.CID) chan error {
 func TestClientReachesItsOwnComputer(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid := contract.NewCID()
+	ensure(t, b, cid)
 	answerAll(t, b, cid)
 	creds := mint(t, b, cid, "session-1")
 	c := connect(t, b, creds)
@@ -205,6 +206,8 @@ func TestClientSubscribesToNothingElse(t *testing.T) {
 func TestClientPublishesToNothingElse(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid, other := contract.NewCID(), contract.NewCID()
+	stream := contract.StreamLog(cid)
+	ensure(t, b, cid, other)
 	c := connect(t, b, mint(t, b, cid, "mine"))
 	all, err := b.Conn().SubscribeSync(">")
 	if err != nil {
@@ -217,8 +220,8 @@ func TestClientPublishesToNothingElse(t *testing.T) {
 		contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"), contract.SubjectLog(other, contract.RoleSystem, "run.moved"),
 		contract.SubjectTick(cid), contract.SubjectTick(other), contract.SubjectAction(other), contract.SubjectAction(cid) + ".x", "user." + string(cid),
 		contract.SubjectService(other, "log", "read"), contract.SubjectResult(cid, "run1"), "_INBOX.mine.x", "_INBOX.theirs.x",
-		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.PURGE.EVENTS", "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.DIRECT.GET.EVENTS",
-		"$JS.API.STREAM.MSG.GET.EVENTS", "$JS.API.CONSUMER.CREATE.EVENTS", "$JS.ACK.EVENTS.x", "$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.X.CLAIMS.UPDATE", "anything",
+		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.PURGE." + stream, "$JS.API.STREAM.DELETE." + stream, "$JS.API.DIRECT.GET." + stream,
+		"$JS.API.STREAM.MSG.GET." + stream, "$JS.API.CONSUMER.CREATE." + stream, "$JS.ACK." + stream + ".x", "$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.X.CLAIMS.UPDATE", "anything",
 	} {
 		if err := c.Publish(subject, []byte("forged")); err != nil {
 			t.Fatalf("%s: %v", subject, err)
@@ -247,6 +250,7 @@ func TestClientPublishesToNothingElse(t *testing.T) {
 func TestReplySubjectsAreTheClientsOwn(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid, other := contract.NewCID(), contract.NewCID()
+	ensure(t, b, cid, other)
 	results := answerAll(t, b, cid)
 	creds := mint(t, b, cid, "mine")
 	mint(t, b, cid, "theirs")
@@ -255,7 +259,7 @@ func TestReplySubjectsAreTheClientsOwn(t *testing.T) {
 	replies := []string{
 		contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"), contract.SubjectLog(other, contract.RoleSystem, "run.moved"),
 		contract.SubjectTick(other), contract.SubjectAction(other), "_INBOX.theirs.x", "_INBOX.foreign.x", "_INBOX.mine", "_INBOX.mine2.x",
-		"$JS.API.STREAM.PURGE.EVENTS", "$SYS.REQ.SERVER.PING",
+		"$JS.API.STREAM.PURGE." + contract.StreamLog(cid), "$SYS.REQ.SERVER.PING",
 	}
 	for _, reply := range replies {
 		for _, headers := range []bool{false, true} {
@@ -302,13 +306,27 @@ func TestReplySubjectsAreTheClientsOwn(t *testing.T) {
 	}
 }
 
+// ensure makes computers' streams, as opening their logs does.
+func ensure(t testing.TB, b *bus.Bus, cids ...contract.CID) {
+	t.Helper()
+	for _, cid := range cids {
+		if err := bus.EnsureStream(t.Context(), b.JetStream(), cid); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func streamMessages(t testing.TB, b *bus.Bus) uint64 {
 	t.Helper()
-	s, err := b.JetStream().Stream(t.Context(), contract.StreamEvents)
-	if err != nil {
+	sum := uint64(0)
+	all := b.JetStream().ListStreams(t.Context())
+	for s := range all.Info() {
+		sum += s.State.Msgs
+	}
+	if err := all.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return s.CachedInfo().State.Msgs
+	return sum
 }
 
 func wait[T any](t testing.TB, c <-chan T) T {
@@ -325,6 +343,7 @@ func wait[T any](t testing.TB, c <-chan T) T {
 func TestMessageTracingWritesNowhere(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid := contract.NewCID()
+	ensure(t, b, cid)
 	c := connect(t, b, mint(t, b, cid, "mine"))
 	before := streamMessages(t, b)
 	m := nats.NewMsg(contract.SubjectAction(cid))
@@ -412,6 +431,7 @@ func TestRestart(t *testing.T) {
 	b := open(t, dir)
 	cid := contract.NewCID()
 	creds := mint(t, b, cid, "before")
+	ensure(t, b, cid)
 	if _, err := b.JetStream().Publish(t.Context(), contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"), []byte("kept")); err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +457,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%s changed over a restart (%v)", f, err)
 		}
 	}
-	s, err := b.JetStream().Stream(t.Context(), contract.StreamEvents)
+	s, err := b.JetStream().Stream(t.Context(), contract.StreamLog(cid))
 	if err != nil {
 		t.Fatal(err)
 	}

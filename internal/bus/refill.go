@@ -26,8 +26,13 @@ const (
 	refillBytes = 8 << 20
 )
 
-// Refill begins to fill the stream.
-func (b *Bus) Refill() *Refill { return &Refill{bus: b} }
+// Refill begins to fill the stream of a computer's log, which it makes.
+func (b *Bus) Refill(ctx context.Context, cid contract.CID) (*Refill, error) {
+	if err := EnsureStream(ctx, b.js, cid); err != nil {
+		return nil, fault.Wrap("bus.Refill", err)
+	}
+	return &Refill{bus: b}, nil
+}
 
 // Add stores one message with the next ones; data are kept until Flush.
 func (r *Refill) Add(ctx context.Context, subject string, header nats.Header, data []byte) error {

@@ -39,8 +39,10 @@ const (
 	recordSmallest = recordHeader + recordSum
 )
 
-// Message is one message of the stream as its file holds it.
+// Message is one message of a stream as its file holds it.
 type Message struct {
+	// Of is the computer whose stream it stands in; empty: the one for all.
+	Of       contract.CID
 	Position uint64
 	Subject  string
 	Header   []byte // as on the wire; empty: none
@@ -54,6 +56,8 @@ type Message struct {
 type Damage struct {
 	File string `json:"file"` // relative to the data directory
 	What string `json:"what"`
+	// Of is the computer whose log it concerns; empty: all of them.
+	Of contract.CID `json:"-"`
 	// Newest says that it is in the newest block, where a killed process may have
 	// left it: it counts only if an acknowledged event is missing.
 	Newest bool `json:"-"`
@@ -61,40 +65,111 @@ type Damage struct {
 
 func (d Damage) String() string { return d.File + ": " + d.What }
 
-// ReadStore calls each with every message that the store's files hold, in
-// order, and returns what is damaged. A torn end of the newest block is no
-// damage by itself: a killed process leaves one. Files are only read.
+// ReadStore calls each with every message that the store's files hold, stream by
+// stream and each in order, and returns what is damaged. A torn end of a newest
+// block is no damage by itself: a killed process leaves one. Files are only read.
 func ReadStore(ctx context.Context, dir string, each func(Message) error) ([]Damage, error) {
+	return readStreams(ctx, dir, func(Stream) bool { return true }, each)
+}
+
+// ReadLog is ReadStore of what can hold the log of one computer.
+func ReadLog(ctx context.Context, dir string, cid contract.CID, each func(Message) error) error {
+	_, err := readStreams(ctx, dir, func(s Stream) bool { return s.Of == cid || s.Of == "" }, each)
+	return err
+}
+
+func readStreams(ctx context.Context, dir string, want func(Stream) bool, each func(Message) error) ([]Damage, error) {
 	const op = "bus.ReadStore"
-	streams, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", contract.StreamEvents))
+	streams, err := Streams(dir)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	var damage []Damage
-	for _, stream := range streams {
-		d, err := readStream(ctx, dir, stream, each)
+	accounts, places := map[string]bool{}, map[contract.CID]int{}
+	for _, s := range streams {
+		if !want(s) {
+			continue
+		}
+		accounts[s.Account] = true
+		if places[s.Of]++; places[s.Of] == 2 && s.Of != "" {
+			damage = append(damage, Damage{File: filepath.Join("nats", s.Path), What: "this log is there twice", Of: s.Of})
+		}
+		d, err := readStream(ctx, dir, s, each)
 		if err != nil {
 			return nil, fault.Wrap(op, err)
 		}
 		damage = append(damage, d...)
 	}
-	if len(streams) > 1 {
-		damage = append(damage, Damage{File: "nats", What: fmt.Sprintf("the streams of %d accounts", len(streams))})
+	if len(accounts) > 1 {
+		damage = append(damage, Damage{File: "nats", What: fmt.Sprintf("the streams of %d accounts", len(accounts))})
 	}
 	return damage, nil
 }
 
-// StoreAccounts names the accounts whose stream the store holds.
+// Stream is a directory that holds a stream.
+type Stream struct {
+	Of      contract.CID // the computer whose log it is; empty: the one for all
+	Account string
+	Path    string // relative to the store
+	Apart   bool   // the server does not see it
+}
+
+func (s Stream) name() string { return filepath.Base(s.Path) }
+
+// apartDir is where the server does not look.
+const apartDir = "apart"
+
+// Beside is where the same stream lies when it is set apart, or put back.
+func (s Stream) Beside() string {
+	if s.Apart {
+		return filepath.Join("jetstream", s.Account, "streams", s.name())
+	}
+	return filepath.Join(apartDir, s.Account, s.name())
+}
+
+// Streams lists the streams of a store, those that are set apart among them.
+func Streams(dir string) ([]Stream, error) {
+	const op = "bus.Streams"
+	var out []Stream
+	for _, pattern := range []string{filepath.Join("jetstream", "*", "streams"), filepath.Join(apartDir, "*")} {
+		parents, err := fs.Glob(os.DirFS(dir), pattern)
+		if err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		for _, parent := range parents {
+			entries, err := os.ReadDir(filepath.Join(dir, parent))
+			if err != nil {
+				return nil, fault.Wrap(op, err)
+			}
+			account := filepath.Base(strings.TrimSuffix(parent, "/streams"))
+			for _, e := range entries {
+				of, is := strings.CutPrefix(e.Name(), contract.StreamLog(""))
+				s := Stream{Of: contract.CID(of), Account: account, Path: filepath.Join(parent, e.Name()), Apart: strings.HasPrefix(parent, apartDir)}
+				switch {
+				case e.Name() == contract.StreamShared:
+					s.Of = ""
+				case !is || s.Of.Validate() != nil:
+					continue // the server may keep others, which are not ours to judge
+				}
+				out = append(out, s)
+			}
+		}
+	}
+	return out, nil
+}
+
+// StoreAccounts names the accounts whose streams the store holds.
 func StoreAccounts(dir string) ([]string, error) {
-	streams, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", contract.StreamEvents))
+	streams, err := Streams(dir)
 	if err != nil {
-		return nil, fault.Wrap("bus.StoreAccounts", err)
+		return nil, err
 	}
 	var out []string
 	for _, s := range streams {
-		out = append(out, filepath.Base(filepath.Dir(filepath.Dir(s))))
+		out = append(out, s.Account)
 	}
-	return out, nil
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // Account is the account whose key a directory holds. Its errors are those of a
@@ -112,9 +187,13 @@ type block struct {
 	index uint64
 }
 
-func readStream(ctx context.Context, dir, stream string, each func(Message) error) ([]Damage, error) {
-	name := func(path string) string { return filepath.Join("nats", strings.TrimPrefix(path, dir+"/")) }
+func readStream(ctx context.Context, dir string, s Stream, each func(Message) error) ([]Damage, error) {
+	stream := filepath.Join(dir, s.Path)
 	var damage []Damage
+	tell := func(path string, newest bool, format string, args ...any) {
+		file := filepath.Join("nats", strings.TrimPrefix(path, dir+"/"))
+		damage = append(damage, Damage{File: file, What: fmt.Sprintf(format, args...), Of: s.Of, Newest: newest})
+	}
 	entries, err := os.ReadDir(filepath.Join(stream, "msgs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -128,9 +207,9 @@ func readStream(ctx context.Context, dir, stream string, each func(Message) erro
 	}
 	slices.SortFunc(blocks, func(a, b block) int { return int(int64(a.index) - int64(b.index)) })
 	if d := checkDescription(stream); d != "" {
-		damage = append(damage, Damage{File: name(filepath.Join(stream, "meta.inf")), What: d})
+		tell(filepath.Join(stream, "meta.inf"), false, "%s", d)
 	}
-	removed, err := tombstones(ctx, blocks)
+	removed, err := tombstones(ctx, s.name(), blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +219,7 @@ func readStream(ctx context.Context, dir, stream string, each func(Message) erro
 			return nil, err
 		}
 		if i > 0 && b.index != blocks[i-1].index+1 {
-			damage = append(damage, Damage{File: name(filepath.Dir(b.path)), What: fmt.Sprintf("no blocks between %d and %d", blocks[i-1].index, b.index)})
+			tell(filepath.Dir(b.path), false, "no blocks between %d and %d", blocks[i-1].index, b.index)
 		}
 		buf, err := os.ReadFile(b.path)
 		if err != nil {
@@ -148,14 +227,14 @@ func readStream(ctx context.Context, dir, stream string, each func(Message) erro
 		}
 		newest, behind := i == len(blocks)-1, false
 		for at := 0; at < len(buf); {
-			r, size, bad := readRecord(b.index, buf[at:])
+			r, size, bad := readRecord(s.name(), b.index, buf[at:])
 			if bad == "" && !r.skip && r.Position <= last {
 				bad = fmt.Sprintf("position %d behind %d", r.Position, last)
 			}
 			if bad != "" {
-				next := resume(b.index, buf, at+1)
+				next := resume(s.name(), b.index, buf, at+1)
 				if !newest || next < len(buf) || behind {
-					damage = append(damage, Damage{File: name(b.path), What: fmt.Sprintf("%s at byte %d; %d bytes can't be read", bad, at, next-at), Newest: newest})
+					tell(b.path, newest, "%s at byte %d; %d bytes can't be read", bad, at, next-at)
 				}
 				behind, at = newest, next
 				continue
@@ -164,7 +243,7 @@ func readStream(ctx context.Context, dir, stream string, each func(Message) erro
 			if r.skip || removed[r.Position] {
 				continue
 			}
-			last, r.Behind = r.Position, behind
+			last, r.Behind, r.Of = r.Position, behind, s.Of
 			if err := each(r.Message); err != nil {
 				return nil, err
 			}
@@ -181,7 +260,7 @@ type record struct {
 }
 
 // readRecord reads the record that b begins with, or says what is wrong with it.
-func readRecord(index uint64, b []byte) (r record, size int, bad string) {
+func readRecord(stream string, index uint64, b []byte) (r record, size int, bad string) {
 	if len(b) < recordSmallest {
 		return r, 0, "a record is cut off"
 	}
@@ -202,7 +281,7 @@ func readRecord(index uint64, b []byte) (r record, size int, bad string) {
 	}
 	size = int(length)
 	body := b[recordHeader : size-recordSum]
-	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", contract.StreamEvents, index))
+	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, index))
 	hh, err := highwayhash.NewDigest64(key[:])
 	if err != nil {
 		return r, 0, err.Error()
@@ -230,9 +309,9 @@ func readRecord(index uint64, b []byte) (r record, size int, bad string) {
 
 // resume finds where the next whole record begins. What begins by accident does
 // not end with the right checksum.
-func resume(index uint64, buf []byte, from int) int {
+func resume(stream string, index uint64, buf []byte, from int) int {
 	for at := from; at+recordSmallest <= len(buf); at++ {
-		if _, _, bad := readRecord(index, buf[at:]); bad == "" {
+		if _, _, bad := readRecord(stream, index, buf[at:]); bad == "" {
 			return at
 		}
 	}
@@ -241,7 +320,7 @@ func resume(index uint64, buf []byte, from int) int {
 
 // tombstones are the positions that were removed after they had been stored: a
 // server that was killed in a batch takes back its beginning.
-func tombstones(ctx context.Context, blocks []block) (map[uint64]bool, error) {
+func tombstones(ctx context.Context, stream string, blocks []block) (map[uint64]bool, error) {
 	out := map[uint64]bool{}
 	for _, b := range blocks {
 		if err := ctx.Err(); err != nil {
@@ -258,7 +337,7 @@ func tombstones(ctx context.Context, blocks []block) (map[uint64]bool, error) {
 				break // readStream says it
 			}
 			if le.Uint64(buf[at+4:])&bitTombstone != 0 {
-				if r, _, bad := readRecord(b.index, buf[at:]); bad == "" {
+				if r, _, bad := readRecord(stream, b.index, buf[at:]); bad == "" {
 					out[r.Position] = true
 				}
 			}
@@ -279,7 +358,7 @@ func checkDescription(stream string) string {
 	if err != nil {
 		return "its checksum can't be read"
 	}
-	key := sha256.Sum256([]byte(contract.StreamEvents))
+	key := sha256.Sum256([]byte(filepath.Base(stream)))
 	hh, err := highwayhash.NewDigest64(key[:])
 	if err != nil {
 		return err.Error()

@@ -54,26 +54,13 @@ func (h *Host) Open(ctx context.Context) error {
 		h.places[cid] = p
 		h.order = append(h.order, cid)
 		h.mu.Unlock()
-		if err := h.refuse(cid); err != nil {
+		if err := recovery.Error(h.Report.Of(cid)); err != nil {
 			h.settle(p, nil, err)
 			continue
 		}
 		h.begin(p, api.WakeRequest{})
 	}
 	return nil
-}
-
-// refuse says why a computer must not be opened: what is damaged of it, or that
-// the store which it shares is.
-func (h *Host) refuse(cid contract.CID) error {
-	if err := recovery.Error(h.Report.Of(cid)); err != nil {
-		return err
-	}
-	if h.Report.Usable() {
-		return nil
-	}
-	return fault.New("", fault.Damaged, "Recover the damaged log; this computer's own is whole and wakes with it.",
-		errors.New("its log is whole, but stands in one store with a log that is damaged"))
 }
 
 // begin wakes a place in a goroutine of its own, unless it is awake or waking.

@@ -75,21 +75,23 @@ func TestAPanicWhileWakingIsThatComputersFailure(t *testing.T) {
 	}
 }
 
-// One computer's damage keeps that one asleep; a damaged log keeps those of the
-// same store, which say that theirs is whole.
+// One computer's damage keeps that one asleep, its log's too; what all share keeps
+// all of them.
 func TestDamageKeepsOnlyThoseAsleepThatItTouches(t *testing.T) {
 	a, b := contract.NewCID(), contract.NewCID()
-	refusal := func(damage ...bus.Damage) (error, error) {
-		h := &Host{Options: Options{Report: &recovery.Report{Computers: map[contract.CID][]bus.Damage{a: damage, b: nil}}}}
-		return h.refuse(a), h.refuse(b)
+	refusal := func(shared, damage []bus.Damage) (error, error) {
+		r := &recovery.Report{Shared: shared, Computers: map[contract.CID][]bus.Damage{a: damage, b: nil}}
+		return recovery.Error(r.Of(a)), recovery.Error(r.Of(b))
 	}
-	if ea, eb := refusal(bus.Damage{File: "computers/" + string(a) + "/workspace", What: "it is gone"}); !fault.Is(ea, fault.Damaged) || eb != nil {
-		t.Errorf("a workspace that is gone: %v, %v", ea, eb)
+	for _, d := range []bus.Damage{{File: "computers/" + string(a) + "/workspace", What: "it is gone"}, {File: "nats", What: "the log ends at event 3; it had 4"}} {
+		if ea, eb := refusal(nil, []bus.Damage{d}); !fault.Is(ea, fault.Damaged) || eb != nil {
+			t.Errorf("%s: %v, %v", d, ea, eb)
+		}
 	}
-	if ea, eb := refusal(bus.Damage{File: "nats", What: "the log ends at event 3; it had 4"}); !fault.Is(ea, fault.Damaged) || !fault.Is(eb, fault.Damaged) || !strings.Contains(eb.Error(), "its log is whole") {
-		t.Errorf("a damaged log: %v, %v", ea, eb)
+	if ea, eb := refusal([]bus.Damage{{File: "keys/account.nk", What: "it is no key"}}, nil); !fault.Is(ea, fault.Damaged) || !fault.Is(eb, fault.Damaged) {
+		t.Errorf("a key: %v, %v", ea, eb)
 	}
-	if ea, eb := refusal(); ea != nil || eb != nil {
+	if ea, eb := refusal(nil, nil); ea != nil || eb != nil {
 		t.Errorf("no damage: %v, %v", ea, eb)
 	}
 }

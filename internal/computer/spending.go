@@ -150,8 +150,8 @@ func (h *Host) nameOf(cid contract.CID) string {
 // countUnopened reads the log of a computer that is not awake. Nothing is
 // claimed, so whoever wakes it is not disturbed.
 func (h *Host) countUnopened(ctx context.Context, cid contract.CID) error {
-	if err := h.readable(cid); err != nil {
-		return err
+	if err := h.Report.Log(cid); err != nil {
+		return err // the server does not have it
 	}
 	log, err := ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Health: h.Bus.Health})
 	if err != nil {
@@ -161,14 +161,6 @@ func (h *Host) countUnopened(ctx context.Context, cid contract.CID) error {
 		return errors.Join(fault.New("", fault.Damaged, "", fmt.Errorf("it ends at event %d; it had %d", log.Last(), head.Sequence)), log.Close())
 	}
 	return errors.Join(h.count(ctx, log), log.Close())
-}
-
-// readable says why a computer's log must not be taken for what it is.
-func (h *Host) readable(cid contract.CID) error {
-	if !h.Report.Usable() {
-		return h.refuse(cid)
-	}
-	return nil
 }
 
 // countedWhole says whether a log that can't be read was counted to its end, as

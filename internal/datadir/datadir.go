@@ -21,9 +21,9 @@ import (
 )
 
 // Format is the version of the directory's layout that this build writes. Format
-// 2 lists what is there (see Parts); one of format 1 becomes one when its
-// computers have woken.
-const Format = 2
+// 2 lists what is there (see Parts); in format 3 each log has a stream of its
+// own. An earlier one becomes one when its computers have woken.
+const Format = 3
 
 // Dir is an open data directory, locked until Close.
 type Dir struct {

@@ -105,7 +105,7 @@ func (d *Dir) Mark(awake ...contract.CID) error {
 	parts = slices.DeleteFunc(parts, func(p string) bool { return slices.Contains(missing, p) && !slices.Contains(old, p) })
 	slices.Sort(parts)
 	parts = slices.Compact(parts)
-	if d.format >= 2 && slices.Equal(parts, old) {
+	if d.format == Format && slices.Equal(parts, old) {
 		return nil
 	}
 	body := strings.Join(parts, "\n") + "\n"

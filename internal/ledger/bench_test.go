@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/ledger"
 )
 
@@ -30,7 +31,11 @@ func BenchmarkAppend(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			subject := contract.SubjectLog(contract.NewCID(), contract.RoleUser, "prompt.submitted")
+			bare := contract.NewCID()
+			if err := bus.EnsureStream(b.Context(), bu.JetStream(), bare); err != nil {
+				b.Fatal(err)
+			}
+			subject := contract.SubjectLog(bare, contract.RoleUser, "prompt.submitted")
 			var raw, ours time.Duration
 			turns := 0
 			for done := 0; done < b.N; turns++ {

@@ -63,6 +63,9 @@ func TestEveryEventCarriesTheLinkOfTheOneBefore(t *testing.T) {
 func TestAnOldLogGoesOnWithAChain(t *testing.T) {
 	cid := contract.NewCID()
 	b := openBus(t, t.TempDir())
+	if err := bus.EnsureStream(t.Context(), b.JetStream(), cid); err != nil {
+		t.Fatal(err)
+	}
 	old := func(seq uint64) []byte {
 		e := contract.Event{SpecVersion: "1.0", ID: contract.NewID(), Source: contract.Source(cid, contract.RoleUser), Type: "computer.renamed",
 			Time: time.Unix(1, 0).UTC(), DataContentType: "application/json", Data: json.RawMessage(`{"name":"x"}`), Sequence: seq, Epoch: 1, Computer: cid}

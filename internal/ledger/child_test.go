@@ -56,9 +56,6 @@ func child(orders string) error {
 		if js, err = jetstream.New(nc); err != nil {
 			return err
 		}
-		if _, err := js.CreateStream(ctx, bus.StreamConfig()); err != nil {
-			return err
-		}
 	} else {
 		b, err := bus.Open(ctx, bus.Options{Dir: o["dir"], Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 		if err != nil {

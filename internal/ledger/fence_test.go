@@ -150,7 +150,7 @@ func TestOwnersNeverInterleave(t *testing.T) {
 	}
 }
 
-func TestComputersShareTheStream(t *testing.T) {
+func TestComputersShareTheServer(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	var wg sync.WaitGroup
 	for range 6 {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -155,6 +156,9 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 			return nil, fault.Wrap(op, err)
 		}
 		l.head = head
+	}
+	if err := bus.EnsureStream(ctx, js, l.cid); err != nil {
+		return nil, fault.Wrap(op, errors.Join(unavailable(err), l.head.close()))
 	}
 	if err := l.load(ctx); err != nil {
 		return nil, fault.Wrap(op, errors.Join(err, l.head.close()))

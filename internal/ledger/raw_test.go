@@ -10,8 +10,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"choir.dev/choiros/internal/bus"
 )
 
 // startServer runs a bare server with the bus's stream: for what the bus does
@@ -77,9 +75,6 @@ func openFlaky(t testing.TB) (jetstream.JetStream, *flaky) {
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), bus.StreamConfig()); err != nil {
 		t.Fatal(err)
 	}
 	return js, f

@@ -244,7 +244,7 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int) ([]stored, error
 		return nil, unavailable(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only once the connection is gone
-	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+contract.StreamEvents, inbox, body); err != nil {
+	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+contract.StreamLog(l.cid), inbox, body); err != nil {
 		return nil, unavailable(err)
 	}
 	out := make([]stored, 0, n)
@@ -289,7 +289,7 @@ func (l *Log) get(ctx context.Context, req getRequest) (stored, bool, error) {
 		return stored{}, false, fmt.Errorf("encode request: %w", err)
 	}
 	msg, err := tries(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+contract.StreamEvents, body)
+		return l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+contract.StreamLog(l.cid), body)
 	})
 	if err != nil {
 		return stored{}, false, unavailable(err)

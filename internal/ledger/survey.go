@@ -46,10 +46,15 @@ func SurveyStore(ctx context.Context, dir string, marks map[contract.CID][]uint6
 			wanted[cid][seq] = true
 		}
 	}
+	strangers := map[contract.CID]bool{}
 	damage, err := bus.ReadStore(ctx, dir, func(m bus.Message) error {
 		cid, stamp, err := peek(m)
 		if err != nil {
 			return nil // a message of nobody's log is nobody's event; its log misses it
+		}
+		if m.Of != "" && m.Of != cid {
+			strangers[m.Of] = true // which its log does not go on with
+			return nil
 		}
 		s := out[cid]
 		if s == nil {
@@ -66,6 +71,9 @@ func SurveyStore(ctx context.Context, dir string, marks map[contract.CID][]uint6
 		}
 		return nil
 	})
+	for cid := range strangers {
+		damage = append(damage, bus.Damage{File: "nats", What: "another computer's event stands in this log", Of: cid})
+	}
 	return out, damage, fault.Wrap("ledger.SurveyStore", err)
 }
 

@@ -48,7 +48,7 @@ func fillStore(t *testing.T, dir string, cids ...contract.CID) map[contract.CID]
 
 func blocksOf(t *testing.T, dir string) []string {
 	t.Helper()
-	blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "EVENTS", "msgs", "*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "EVENTS-*", "msgs", "*.blk"))
 	if err != nil || len(blocks) == 0 {
 		t.Fatalf("no blocks in %s (%v)", dir, err)
 	}

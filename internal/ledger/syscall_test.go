@@ -110,7 +110,7 @@ func (c *checker) line(s string) {
 		}
 		return
 	}
-	if !strings.Contains(p.file, "/streams/EVENTS/msgs/") || !strings.HasSuffix(p.file, ".blk") {
+	if !strings.Contains(p.file, "/streams/EVENTS-") || !strings.HasSuffix(p.file, ".blk") {
 		return
 	}
 	if !strings.Contains(p.name, "sync") {

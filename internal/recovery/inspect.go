@@ -30,6 +30,11 @@ type Report struct {
 	Computers map[contract.CID][]bus.Damage
 	// Names are the computers' names as far as they can be read.
 	Names map[contract.CID]string
+
+	// seen is the newest sequence that a readable record of a log has.
+	seen map[contract.CID]uint64
+	// begun are computers whose stream was being made, and of which nothing is known.
+	begun map[contract.CID]bool
 }
 
 // Whole says whether nothing is damaged.
@@ -42,18 +47,22 @@ func (r *Report) Whole() bool {
 	return len(r.Accounts) == 0 && len(r.Shared) == 0
 }
 
-// Usable says whether the store and the keys may be opened.
-func (r *Report) Usable() bool { return len(r.Shared) == 0 && !r.logs() }
+// Usable says whether the store and the keys may be opened, once Arrange has set
+// the damaged logs apart.
+func (r *Report) Usable() bool { return len(r.Shared) == 0 }
 
-// logs says whether a log is damaged: the store that holds it is not opened, for
-// the server would cut it off where it is.
-func (r *Report) logs() bool {
-	for _, list := range r.Computers {
-		if slices.ContainsFunc(list, func(d bus.Damage) bool { return strings.HasPrefix(d.File, "nats") }) {
-			return true
-		}
+// log says whether a computer's log is damaged: the server must not see it, for
+// it would cut it off where it is.
+func (r *Report) log(cid contract.CID) bool {
+	return slices.ContainsFunc(r.Computers[cid], func(d bus.Damage) bool { return strings.HasPrefix(d.File, "nats") })
+}
+
+// Log says why a computer's log must not be opened; nil: it may be.
+func (r *Report) Log(cid contract.CID) error {
+	if r.Usable() && !r.log(cid) {
+		return nil
 	}
-	return false
+	return Error(r.Of(cid))
 }
 
 // Of is what keeps a computer from waking.
@@ -83,7 +92,7 @@ type known struct {
 // Inspect reads the data directory and says what is damaged. It writes nothing.
 func Inspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	const op = "recovery.Inspect"
-	r := &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}}
+	r := newReport()
 	cids, err := dir.Computers()
 	if err != nil {
 		return nil, fault.Wrap(op, err)
@@ -113,16 +122,54 @@ func Inspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 			r.add(cid, filepath.Join("computers", string(cid)), "its log is there, its directory is gone")
 		}
 	}
-	whole := true
+	whole, all := map[contract.CID]bool{}, true
 	for cid, k := range facts {
-		whole = r.compare(cid, logs[cid], k) && whole
+		whole[cid] = r.compare(cid, logs[cid], k)
+		all = all && whole[cid]
+	}
+	for cid, s := range logs {
+		r.seen[cid] = s.Seen
+	}
+	unheard := func(cid contract.CID) bool {
+		k := facts[cid]
+		return logs[cid] == nil && !k.hasHead && k.evidence.Last == 0 && len(r.Computers[cid]) == 0
 	}
 	for _, d := range files {
-		if !d.Newest || !whole {
+		switch {
+		case d.Of == "" && (!d.Newest || !all):
 			r.Shared = append(r.Shared, d)
+		case d.Of == "" || d.Newest && whole[d.Of]:
+			// What a killed process leaves.
+		case unheard(d.Of):
+			r.begun[d.Of] = true // it was killed while it made the stream
+		default:
+			r.Computers[d.Of] = append(r.Computers[d.Of], d)
 		}
 	}
-	return r, fault.Wrap(op, r.account(dir, len(logs) > 0))
+	if err := r.old(dir); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	return r, fault.Wrap(op, r.account(dir))
+}
+
+func newReport() *Report {
+	return &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}, seen: map[contract.CID]uint64{}, begun: map[contract.CID]bool{}}
+}
+
+// old says that a store of before each log had its own stream can't be used as
+// long as one of its logs is damaged.
+func (r *Report) old(dir *datadir.Dir) error {
+	shared, err := hasShared(dir)
+	if err != nil || !shared {
+		return err
+	}
+	for cid := range r.Computers {
+		if r.log(cid) {
+			r.shared("nats", "every log stands in one stream, as earlier versions stored them, and one of them is damaged")
+			return nil
+		}
+	}
+	return nil
 }
 
 func (r *Report) add(cid contract.CID, file, format string, args ...any) {
@@ -231,13 +278,19 @@ func (r *Report) compare(cid contract.CID, s *ledger.Survey, k known) bool {
 }
 
 // account holds the store's account against the key.
-func (r *Report) account(dir *datadir.Dir, stored bool) error {
-	if !stored {
-		return nil
-	}
+func (r *Report) account(dir *datadir.Dir) error {
 	accounts, err := bus.StoreAccounts(dir.Path("nats"))
 	if err != nil {
 		return err
+	}
+	if len(accounts) == 0 {
+		for cid := range r.Computers {
+			if r.log(cid) {
+				r.shared("nats", "no log is in it")
+				break
+			}
+		}
+		return nil
 	}
 	key, err := bus.Account(dir.Path("keys"))
 	switch {

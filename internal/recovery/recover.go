@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -54,7 +53,7 @@ type job struct {
 // aside first. It may be done again after it failed.
 func Recover(ctx context.Context, o Options) (*Result, error) {
 	const op = "recovery.Recover"
-	if err := finish(o.Dir); err != nil {
+	if err := Finish(o.Dir); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	report, err := Inspect(ctx, o.Dir)
@@ -68,7 +67,7 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 	if report.Whole() && len(o.Histories) == 0 && !o.Dir.Unversioned() {
 		return j.result, nil
 	}
-	j.aside = filepath.Join("aside", time.Now().UTC().Format("20060102T150405.000000"))
+	j.aside = newAside()
 	j.result.Aside = j.aside
 	return j.result, fault.Wrap(op, j.do(ctx))
 }
@@ -98,17 +97,7 @@ func (j *job) do(ctx context.Context) error {
 	if err := j.loseHistories(ctx); err != nil {
 		return err
 	}
-	refill := j.report.logs() || slices.ContainsFunc(j.report.Shared, func(d bus.Damage) bool {
-		return strings.HasPrefix(d.File, "nats") || d.File == "keys" || d.File == "keys/account.nk"
-	})
-	if err := j.logs(ctx, refill); err != nil {
-		return err
-	}
-	var gone []string
-	for _, d := range j.result.Found {
-		gone = append(gone, d.File)
-	}
-	return j.Dir.Forget(gone)
+	return j.logs(ctx)
 }
 
 // accounts moves a file of accounts away that can't be read: who may sign in is
@@ -119,7 +108,7 @@ func (j *job) accounts() error {
 	}
 	j.result.Shared = append(j.result.Shared, "control.sqlite: made anew; every session has ended, sign in with the link that choir up prints; what models consumed is counted anew from the logs, without tests of models and computers that are gone")
 	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := j.moveAside("control.sqlite" + suffix); err != nil {
+		if err := moveAside(j.Dir, j.aside, "control.sqlite"+suffix); err != nil {
 			return err
 		}
 	}
@@ -131,30 +120,18 @@ func (j *job) keys() error {
 	for _, d := range j.report.Shared {
 		if d.File == "keys" || d.File == "keys/master.key" {
 			j.result.Shared = append(j.result.Shared, "keys: the secrets can't be read any more; set them again with choir secrets set")
-			if err := j.moveAside("keys/secrets.sealed"); err != nil {
+			if err := moveAside(j.Dir, j.aside, "keys/secrets.sealed"); err != nil {
 				return err
 			}
 		}
 		if strings.HasPrefix(d.File, "keys/") && strings.HasSuffix(d.File, ".nk") {
 			j.result.Shared = append(j.result.Shared, d.File+": made anew")
-			if err := j.moveAside(d.File); err != nil {
+			if err := moveAside(j.Dir, j.aside, d.File); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (j *job) moveAside(name string) error {
-	to := j.Dir.Path(j.aside, name)
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	err := os.Rename(j.Dir.Path(name), to)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return errors.Join(err, datadir.SyncDir(filepath.Dir(to)))
 }
 
 // copyAside keeps a copy of a file that will be written.
@@ -173,120 +150,139 @@ func (j *job) copyAside(name string) error {
 	return datadir.WriteFile(to, b, 0o600)
 }
 
-// logs refills the store if need be, and tells every computer's log that was
-// recovered.
-func (j *job) logs(ctx context.Context, refill bool) error {
-	nats := j.Dir.Path("nats")
-	kept := map[contract.CID]ledger.Kept{}
-	if refill {
-		nats = j.Dir.Path(freshStore)
-		if err := os.RemoveAll(nats); err != nil {
+// logs makes the damaged logs anew, or all of them where the store or its key
+// is, and tells every computer's log of which something was damaged.
+func (j *job) logs(ctx context.Context) error {
+	end := journal{Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Branches: map[contract.CID]string{}}
+	for _, d := range j.result.Found {
+		end.Gone = append(end.Gone, d.File)
+	}
+	for _, cid := range j.cids() {
+		if j.lost[cid] {
+			end.Histories = append(end.Histories, cid)
+		}
+	}
+	end.Store = slices.ContainsFunc(j.report.Shared, func(d bus.Damage) bool {
+		return strings.HasPrefix(d.File, "nats") || d.File == "keys" || d.File == "keys/account.nk"
+	})
+	var anew, others []contract.CID
+	for _, cid := range j.cids() {
+		switch {
+		case end.Store || j.report.log(cid):
+			anew = append(anew, cid)
+		case len(j.report.Of(cid)) > 0 || slices.Contains(j.Histories, cid):
+			others = append(others, cid)
+		}
+	}
+	if len(anew) > 0 {
+		if err := j.anew(ctx, anew, &end); err != nil {
+			return err
+		}
+	} else if err := os.RemoveAll(j.Dir.Path(freshStore)); err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		if err := j.goOn(ctx, others, end.Heads); err != nil {
 			return err
 		}
 	}
-	b, err := bus.Open(ctx, bus.Options{Dir: nats, KeysDir: j.Dir.Path("keys"), Logger: j.Logger})
-	if err != nil {
-		return err
-	}
-	heads := map[contract.CID]ledger.Head{}
-	err = func() error {
-		if refill {
-			if err := j.refill(ctx, b, kept); err != nil {
-				return err
-			}
-		}
-		for _, cid := range j.cids() {
-			if !refill && len(j.report.Of(cid)) == 0 && !slices.Contains(j.Histories, cid) {
-				continue
-			}
-			head, err := j.tell(ctx, b, cid, kept[cid], refill)
-			if err != nil {
-				return err
-			}
-			heads[cid] = head
-		}
-		return nil
-	}()
-	if err = errors.Join(err, b.Close()); err != nil {
-		return err
-	}
-	for cid := range heads {
+	for cid := range end.Heads {
 		for _, name := range []string{"log.head", "state.sqlite", "state.sqlite-wal"} {
 			if err := j.copyAside(rel(cid, name)); err != nil {
 				return err
 			}
 		}
 	}
-	if refill {
-		if err := j.swap(); err != nil {
-			return err
-		}
-	}
-	for cid, head := range heads {
-		if err := os.MkdirAll(j.Dir.Computer(cid), 0o700); err != nil {
-			return err
-		}
-		if err := ledger.WriteHead(j.Dir.Computer(cid, "log.head"), head); err != nil {
-			return err
-		}
-	}
-	return j.histories()
+	return swap(j.Dir, end)
 }
 
-const (
-	freshStore = "nats.new"
-	freshWhole = "nats.new/whole" // it may take the place of nats
-)
-
-// swap puts the refilled store in the old one's place.
-func (j *job) swap() error {
-	if err := datadir.WriteFile(j.Dir.Path(freshWhole), []byte(j.aside+"\n"), 0o600); err != nil {
-		return err
-	}
-	return finish(j.Dir)
-}
-
-// finish completes a swap that a crash interrupted.
-func finish(dir *datadir.Dir) error {
-	aside, err := os.ReadFile(dir.Path(freshWhole))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// anew makes logs anew in a store of their own.
+func (j *job) anew(ctx context.Context, cids []contract.CID, end *journal) error {
+	b, err := freshBus(ctx, j.Dir, j.Logger)
 	if err != nil {
 		return err
 	}
-	old := strings.TrimSpace(string(aside))
-	if !filepath.IsLocal(old) {
-		return fault.New("recovery.finish", fault.Damaged, "Remove "+freshStore+" and run choir recover again.", errors.New(freshWhole+" does not name a directory"))
-	}
-	if err := os.MkdirAll(dir.Path(old), 0o700); err != nil {
-		return err
-	}
-	if err := os.Rename(dir.Path("nats"), dir.Path(old, "nats")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Rename(dir.Path(freshStore), dir.Path("nats")); err != nil {
-		return err
-	}
-	if err := errors.Join(datadir.SyncDir(dir.Path(old)), datadir.SyncDir(dir.Path())); err != nil {
-		return err
-	}
-	return os.Remove(dir.Path("nats", "whole"))
+	err = func() error {
+		for _, cid := range cids {
+			k, checkpoint, err := j.refill(ctx, b, cid)
+			if err != nil {
+				return err
+			}
+			if k.End.Sequence < j.had(ctx, cid) {
+				if err := j.forgetLater(cid, checkpoint, end); err != nil {
+					return err
+				}
+			}
+			if end.Heads[cid], err = j.tell(ctx, b, cid, &k); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	return errors.Join(err, b.Close())
 }
 
-// refill stores every computer's events that can be had.
-func (j *job) refill(ctx context.Context, b *bus.Bus, kept map[contract.CID]ledger.Kept) error {
-	for _, cid := range j.cids() {
-		r := b.Refill()
-		k, err := ledger.Merge(ctx, j.Dir.Path("nats"), cid, rowsOf(ctx, j.Dir.Computer(cid, "state.sqlite")), func(subject string, header nats.Header, data []byte) error {
-			return r.Add(ctx, subject, header, data)
-		})
-		if err := errors.Join(err, r.Flush(ctx)); err != nil {
-			return err
-		}
-		kept[cid] = k
+// goOn tells logs that are whole, in the store that is there, what else was
+// damaged. The server sees whole logs only.
+func (j *job) goOn(ctx context.Context, cids []contract.CID, heads map[contract.CID]ledger.Head) error {
+	if err := Arrange(j.Dir, j.report); err != nil {
+		return err
 	}
-	return nil
+	b, err := bus.Open(ctx, bus.Options{Dir: j.Dir.Path("nats"), KeysDir: j.Dir.Path("keys"), Logger: j.Logger})
+	if err != nil {
+		return err
+	}
+	err = func() error {
+		for _, cid := range cids {
+			if heads[cid], err = j.tell(ctx, b, cid, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	return errors.Join(err, b.Close())
+}
+
+// forgetLater keeps what knows of events that can't be had from being taken for
+// part of the shorter log: the state is replayed from it, and the history of
+// checkpoints goes on from the newest one that it knows.
+func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) error {
+	end.States = append(end.States, cid)
+	if j.lost[cid] {
+		return nil
+	}
+	has, err := holds(j.Dir, cid, checkpoint)
+	if err != nil {
+		return err
+	}
+	if !has {
+		j.lost[cid] = true
+		end.Histories = append(end.Histories, cid)
+		return nil
+	}
+	end.Branches[cid] = checkpoint
+	return j.copyAside(rel(cid, "workspace", branch))
+}
+
+// refill stores what can be had of a computer's events, and says which is the
+// newest checkpoint among them.
+func (j *job) refill(ctx context.Context, b *bus.Bus, cid contract.CID) (ledger.Kept, string, error) {
+	r, err := b.Refill(ctx, cid)
+	if err != nil {
+		return ledger.Kept{}, "", err
+	}
+	checkpoint := ""
+	k, err := ledger.Merge(ctx, j.Dir.Path("nats"), cid, rowsOf(ctx, j.Dir.Computer(cid, "state.sqlite")), func(subject string, header nats.Header, data []byte) error {
+		if strings.HasSuffix(subject, ".checkpoint.created") {
+			if e, err := contract.UnmarshalEvent(data); err == nil {
+				if p, err := contract.DecodeData(e.Type, e.Data); err == nil {
+					checkpoint = p.(*contract.CheckpointCreated).Commit
+				}
+			}
+		}
+		return r.Add(ctx, subject, header, data)
+	})
+	return k, checkpoint, errors.Join(err, r.Flush(ctx))
 }
 
 // rowsOf reads a state's events; a file that is not there has none.
@@ -307,16 +303,18 @@ func rowsOf(ctx context.Context, path string) iter.Seq2[ledger.Row, error] {
 }
 
 // tell appends to a computer's log, under a new epoch, what became of it.
-func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k ledger.Kept, refilled bool) (ledger.Head, error) {
+// k is how it was made anew, nil if it was not.
+func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.Kept) (ledger.Head, error) {
 	l, err := ledger.Open(ctx, b.JetStream(), ledger.Options{CID: cid, Health: b.Health})
 	if err != nil {
 		return ledger.Head{}, err
 	}
 	note := contract.LogRecovered{Kept: int(l.Last()), Aside: j.aside}
-	if refilled {
+	if k != nil {
 		note.FromState, note.Unproven = int(k.FromRows), int(k.Unproven)
 		if had := j.had(ctx, cid); had > k.End.Sequence {
 			note.Lost = int(had - k.End.Sequence)
+			note.Gone = append(note.Gone, fmt.Sprintf("events %d to %d: nothing that can be read continues the log behind event %d; what there is of them is kept aside", k.End.Sequence+1, had, k.End.Sequence))
 		}
 	}
 	for _, d := range j.report.Of(cid) {
@@ -346,11 +344,11 @@ func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k ledger.K
 
 // had is how many events a log had, by everything that knows.
 func (j *job) had(ctx context.Context, cid contract.CID) uint64 {
-	k, err := (&Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}}).know(ctx, j.Dir, cid)
+	k, err := newReport().know(ctx, j.Dir, cid)
 	if err != nil {
-		return 0
+		return j.report.seen[cid]
 	}
-	return max(k.head.Sequence, k.evidence.Last)
+	return max(k.head.Sequence, k.evidence.Last, j.report.seen[cid])
 }
 
 func clip(s string, most int) string {
@@ -387,47 +385,65 @@ const branch = ".git/refs/heads/main"
 // knows, unless it stands there already or there is nothing to point at.
 func (j *job) reattach(ctx context.Context, cid contract.CID) (bool, error) {
 	e, err := state.ReadEvidence(ctx, j.Dir.Computer(cid, "state.sqlite"))
-	if err != nil || len(e.Checkpoint) != 40 {
+	if err != nil {
 		return false, nil // nothing says which
 	}
+	has, err := holds(j.Dir, cid, e.Checkpoint)
+	if err != nil || !has {
+		return false, err
+	}
 	// Beneath the workspace: boxes write there.
-	root, err := os.OpenRoot(j.Dir.Computer(cid, "workspace"))
+	now, err := readBeneath(j.Dir.Computer(cid, "workspace"), branch)
+	if err == nil && strings.TrimSpace(string(now)) == e.Checkpoint {
+		return false, nil
+	}
+	return true, setBranch(j.Dir, cid, e.Checkpoint)
+}
+
+func readBeneath(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() // only read from
+	return root.ReadFile(name)
+}
+
+// holds says whether a commit can be in a computer's history: as a file, or in a
+// pack, which only git could say for certain. That is looked at as it wakes.
+func holds(dir *datadir.Dir, cid contract.CID, commit string) (bool, error) {
+	if len(commit) != 40 {
+		return false, nil
+	}
+	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
+	defer root.Close() // only read from
+	if _, err := root.Lstat(".git/objects/" + commit[:2] + "/" + commit[2:]); err == nil {
+		return true, nil
+	}
+	packs, err := fs.Glob(root.FS(), ".git/objects/pack/*.pack")
+	return len(packs) > 0, err
+}
+
+// setBranch points a history's branch at a commit.
+func setBranch(dir *datadir.Dir, cid contract.CID, commit string) error {
+	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
+	if err != nil {
+		return err
+	}
 	defer root.Close() // what is written is synced
-	if now, err := root.ReadFile(branch); err == nil && strings.TrimSpace(string(now)) == e.Checkpoint {
-		return false, nil
-	}
-	if _, err := root.Lstat(".git/objects/" + e.Checkpoint[:2] + "/" + e.Checkpoint[2:]); err != nil {
-		if packs, err := fs.Glob(root.FS(), ".git/objects/pack/*.pack"); err != nil || len(packs) == 0 {
-			return false, nil
-		}
-	}
 	if err := root.MkdirAll(".git/refs/heads", 0o755); err != nil {
-		return false, err
+		return err
 	}
 	f, err := root.OpenFile(branch, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
-		return false, err
+		return err
 	}
-	_, err = f.WriteString(e.Checkpoint + "\n")
-	return err == nil, errors.Join(err, f.Sync(), f.Close())
-}
-
-// histories moves away what is left of a history that can't be used, so that a
-// new one begins with the files as they are.
-func (j *job) histories() error {
-	for _, cid := range j.cids() {
-		if !j.lost[cid] {
-			continue
-		}
-		if err := j.moveAside(rel(cid, "workspace", ".git")); err != nil {
-			return fmt.Errorf("move the history aside: %w", err)
-		}
-	}
-	return nil
+	_, err = f.WriteString(commit + "\n")
+	return errors.Join(err, f.Sync(), f.Close())
 }

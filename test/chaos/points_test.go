@@ -396,6 +396,11 @@ func TestPointsAreListed(t *testing.T) {
 			}
 		}
 	}
+	for _, p := range recoveryPoints {
+		if tried[p.point] = true; !listed[p.point] {
+			t.Errorf("%s is tried and not in docs/crash-points.md", p.point)
+		}
+	}
 	for p := range listed {
 		if !tried[p] {
 			t.Errorf("%s is in docs/crash-points.md and not tried", p)

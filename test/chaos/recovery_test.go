@@ -1,0 +1,223 @@
+package chaos_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// recoveryPoints are passed while a damaged data directory is opened or
+// recovered, each by the verb that passes it. After the decision is written down
+// a start brings it to its end; before, choir recover begins anew.
+var recoveryPoints = []struct {
+	point, by string
+	decided   bool
+}{
+	{"recovery.arranging", "up", false}, {"recovery.arranged", "up", false},
+	{"recovery.refilled", "recover", false},
+	{"recovery.journaled", "recover", true}, {"recovery.old.moved", "recover", true}, {"recovery.new.placed", "recover", true},
+	{"recovery.state.moved", "recover", true}, {"recovery.head.written", "recover", true}, {"recovery.done", "recover", true},
+}
+
+// TestRecoveryIsKilled kills what opens or recovers a damaged log at each of its
+// steps: the other computer is as it was, nothing that can be had is lost, and
+// what was there is kept.
+func TestRecoveryIsKilled(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, a, b := damagedTemplate(t, bin)
+	wantA, wantB := stateRows(t, template, a), stateRows(t, template, b)
+	for _, p := range recoveryPoints {
+		t.Run(p.point, func(t *testing.T) {
+			data, armed := filepath.Join(t.TempDir(), "data"), t.TempDir()
+			if out, err := exec.Command("cp", "-a", template, data).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			block := cutLog(t, data, a)
+			kept := len(wantA)
+			if p.point == "recovery.state.moved" {
+				// The state does not know the rest either.
+				kept = 0
+				if err := os.Remove(filepath.Join(data, "computers", string(a), "state.sqlite")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(armed, "arm"), []byte(p.point+" 1\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{p.by, "--data", data}
+			if p.by == "up" {
+				args = append(args, "--listen", "127.0.0.1:0", "--no-open")
+			}
+			cmd := exec.CommandContext(t.Context(), bin, args...)
+			cmd.Env = append(os.Environ(), "CRASHPOINTS="+armed)
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("choir %s was not killed: %v: %s", p.by, err, out)
+			}
+			if !p.decided {
+				// Until then the damaged one is refused, and the other one awake.
+				in, err := choirtest.TryStart(t, choirtest.Options{Data: data, Binary: bin})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := states(t, in); got[a] != api.StateDamaged || got[b] != api.StateAwake {
+					t.Fatalf("after the crash they are %v", got)
+				}
+				in.Stop(t)
+				if out, err := exec.CommandContext(t.Context(), bin, "recover", "--data", data).CombinedOutput(); err != nil {
+					t.Fatalf("choir recover: %v: %s", err, out)
+				}
+			}
+			in, err := choirtest.TryStart(t, choirtest.Options{Data: data, Binary: bin})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := states(t, in); got[a] != api.StateAwake || got[b] != api.StateAwake {
+				t.Fatalf("in the end they are %v", got)
+			}
+			begins(t, in, b, wantB)
+			notes := begins(t, in, a, wantA[:kept])
+			if len(notes) != 1 || notes[0].Aside == "" || kept == 0 && (notes[0].Lost == 0 || len(notes[0].Gone) == 0) {
+				t.Fatalf("its log says of its recovery: %+v", notes)
+			}
+			found, err := filepath.Glob(filepath.Join(data, notes[0].Aside, "nats", "*", "*", "*", "*", "msgs", "1.blk"))
+			if more, merr := filepath.Glob(filepath.Join(data, notes[0].Aside, "nats", "*", "*", "*", "msgs", "1.blk")); err == nil {
+				found, err = append(found, more...), merr
+			}
+			if err != nil || len(found) != 1 {
+				t.Fatalf("the old log is kept as %v (%v)", found, err)
+			}
+			if old, err := os.ReadFile(found[0]); err != nil || string(old) != block {
+				t.Errorf("the old log is not kept as it was found (%v)", err)
+			}
+			if left, err := filepath.Glob(filepath.Join(data, "nats.new")); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v %v", left, err)
+			}
+		})
+	}
+}
+
+// damagedTemplate is a data directory of two computers, closed in order.
+func damagedTemplate(t *testing.T, bin string) (data string, a, b contract.CID) {
+	t.Helper()
+	data = filepath.Join(t.TempDir(), "data")
+	in := choirtest.Start(t, choirtest.Options{Data: data, Binary: bin})
+	for cid := range states(t, in) {
+		a = cid
+	}
+	in.Stop(t)
+	b = contract.NewCID()
+	if err := os.Mkdir(filepath.Join(data, "computers", string(b)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	in, err := choirtest.TryStart(t, choirtest.Options{Data: data, Binary: bin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states(t, in)
+	for _, cid := range []contract.CID{a, b} {
+		in.Must(t, "exec", "--computer", string(cid), "--", "sh", "-c", "echo one > workspace/one")
+	}
+	in.Stop(t)
+	return data, a, b
+}
+
+// states waits until no computer is waking.
+func states(t *testing.T, in *choirtest.Instance) map[contract.CID]api.ComputerState {
+	t.Helper()
+	c, err := client.New(in.URL, in.Token, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var out map[contract.CID]api.ComputerState
+	choirtest.Eventually(t, patience, "the computers wake or say why not", func() bool {
+		list, err := c.Computers(t.Context())
+		if err != nil || len(list) == 0 {
+			return false
+		}
+		out = map[contract.CID]api.ComputerState{}
+		for _, c := range list {
+			out[c.ID] = c.State
+			if c.State == api.StateWaking || c.State == api.StateAsleep {
+				return false
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func stateRows(t *testing.T, data string, cid contract.CID) []string {
+	t.Helper()
+	var out []string
+	err := state.ReadRows(t.Context(), filepath.Join(data, "computers", string(cid), "state.sqlite"), func(e contract.Event, _ []byte) error {
+		b, err := contract.Stored(e)
+		out = append(out, string(b))
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		t.Fatalf("%d rows, %v", len(out), err)
+	}
+	return out
+}
+
+// cutLog cuts a third off a computer's log and returns what is left of it.
+func cutLog(t *testing.T, data string, cid contract.CID) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(data, "nats/jetstream/*/streams/EVENTS-"+string(cid)+"/msgs/1.blk"))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	b, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = b[:len(b)*2/3]
+	if err := os.WriteFile(found[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// begins holds the beginning of a log against what it was, and returns what it
+// says of recoveries.
+func begins(t *testing.T, in *choirtest.Instance, cid contract.CID, want []string) []contract.LogRecovered {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(in.Must(t, "events", "--json", "--computer", string(cid))), "\n")
+	if len(lines) < len(want) || strings.Join(lines[:len(want)], "\n") != strings.Join(want, "\n") {
+		t.Fatalf("the log of %s has %d events and does not begin with the %d it had", cid, len(lines), len(want))
+	}
+	var notes []contract.LogRecovered
+	for i, line := range lines {
+		var e contract.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Sequence != uint64(i+1) {
+			t.Fatalf("event %d of %s: %v, %s", i+1, cid, err, fmt.Sprintf("%.200s", line))
+		}
+		var n contract.LogRecovered
+		if e.Type == "log.recovered" {
+			if err := json.Unmarshal(e.Data, &n); err != nil {
+				t.Fatal(err)
+			}
+			notes = append(notes, n)
+		}
+	}
+	return notes
+}
