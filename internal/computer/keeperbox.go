@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper"
 )
 
 // keeperBox keeps the keeper's box alive: it is opened when it is first needed
@@ -58,6 +59,7 @@ func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
 			{Source: k.c.path("snapshots"), Target: "/snapshots", Mode: sandbox.ReadWrite},
 			{Source: k.c.path("boxes"), Target: "/uppers", Mode: sandbox.ReadOnly},
 		},
+		Env:    keeper.Limits{LargestFile: int64(k.c.host.Config.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.host.Config.Storage.LargeFilesMB) << 20}.Env(),
 		Lock:   k.c.path("keeper.lock"),
 		Limits: sandbox.Limits{MemoryBytes: int64(k.c.host.Config.Runtime.MemoryMB) << 20, Pids: k.c.host.Config.Runtime.Pids},
 	})
@@ -74,12 +76,12 @@ func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
 }
 
 // Call implements workspace.Keeper.
-func (k *keeperBox) Call(ctx context.Context, verb string, in, out any) error {
-	keeper, err := k.current(ctx)
+func (k *keeperBox) Call(ctx context.Context, verb string, req, reply any) error {
+	in, err := k.current(ctx)
 	if err != nil {
 		return err
 	}
-	return k.explain(keeper.Call(ctx, verb, in, out))
+	return k.explain(in.Call(ctx, verb, req, reply))
 }
 
 // explain adds why the box ended to the error of a call that it did not answer.
@@ -98,11 +100,11 @@ func (k *keeperBox) explain(err error) error {
 
 // Stream implements workspace.Keeper.
 func (k *keeperBox) Stream(ctx context.Context, verb string, query any, body io.Reader) (*http.Response, error) {
-	keeper, err := k.current(ctx)
+	in, err := k.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := keeper.Stream(ctx, verb, query, body)
+	resp, err := in.Stream(ctx, verb, query, body)
 	return resp, k.explain(err)
 }
 

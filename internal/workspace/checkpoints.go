@@ -157,9 +157,19 @@ func (w *Workspace) Status(ctx context.Context) (keeper.StatusReply, error) {
 	return reply, fault.Wrap("workspace.Status", err)
 }
 
-// Maintain packs the history; for when the computer is idle.
+// Maintain packs the history, and collects the chunks of large files that
+// nothing needs; for when the computer is idle.
 func (w *Workspace) Maintain(ctx context.Context) error {
-	return fault.Wrap("workspace.Maintain", w.opts.Keeper.Call(ctx, "maintain", keeper.Done{}, nil))
+	const op = "workspace.Maintain"
+	if err := w.opts.Keeper.Call(ctx, "maintain", keeper.Done{}, nil); err != nil {
+		return fault.Wrap(op, err)
+	}
+	var c keeper.CollectReply
+	err := w.opts.Keeper.Call(ctx, "collect", keeper.Done{}, &c)
+	if c.Removed > 0 {
+		w.opts.Logger.InfoContext(ctx, "chunks of large files were collected", "chunks", c.Removed, "bytes", c.Bytes)
+	}
+	return fault.Wrap(op, err)
 }
 
 // RestoreRequest says where to go back to. ID makes the request idempotent; it

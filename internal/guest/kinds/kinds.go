@@ -31,7 +31,11 @@ func serve(ctx context.Context, in guest.Inside) (http.Handler, error) {
 		if err := os.Setenv("PATH", in.Runner.Env["PATH"]); err != nil {
 			return nil, err
 		}
-		engine, err := keeper.Open(ctx, keeper.Options{Root: in.Root, Snapshots: "/snapshots", Uppers: "/uppers", Crash: crash.At})
+		limits, err := keeper.LimitsFrom(in.Runner.Env)
+		if err != nil {
+			return nil, err
+		}
+		engine, err := keeper.Open(ctx, keeper.Options{Root: in.Root, Snapshots: "/snapshots", Uppers: "/uppers", Limits: limits, Crash: crash.At})
 		if err != nil {
 			return nil, err
 		}

@@ -29,41 +29,6 @@ type Options struct {
 	Crash     func(point string)
 }
 
-// Limits bound one checkpoint; what is beyond them is skipped and listed.
-type Limits struct {
-	// FileBytes is the size above which a file is kept as chunks; 100 MiB when 0.
-	// It is part of what a computer's history is made of: with another one the
-	// same large file is another entry.
-	FileBytes   int64
-	LargestFile int64 // largest file that is captured; 16 GiB when 0
-	ChunkBytes  int64 // most that chunks may take on the disk; 64 GiB when 0
-	Files       int   // most files in a tree; 200,000 when 0
-	NewBytes    int64 // most new content in one checkpoint, without large files; 4 GiB when 0
-	WalkEntries int   // most directory entries looked at; 3,000,000 when 0
-}
-
-func (l Limits) withDefaults() Limits {
-	if l.FileBytes <= 0 {
-		l.FileBytes = 100 << 20
-	}
-	if l.LargestFile <= 0 {
-		l.LargestFile = 16 << 30
-	}
-	if l.ChunkBytes <= 0 {
-		l.ChunkBytes = 64 << 30
-	}
-	if l.Files <= 0 {
-		l.Files = 200_000
-	}
-	if l.NewBytes <= 0 {
-		l.NewBytes = 4 << 30
-	}
-	if l.WalkEntries <= 0 {
-		l.WalkEntries = 3_000_000
-	}
-	return l
-}
-
 const (
 	branch   = "refs/heads/main"
 	workDir  = "choir" // the engine's own files, under .git
@@ -77,7 +42,6 @@ const repoConfig = `[core]
 	filemode = true
 	bare = false
 	fsmonitor = false
-	hooksPath = /dev/null
 	symlinks = true
 	quotePath = false
 	protectNTFS = false
@@ -127,6 +91,9 @@ type Engine struct {
 
 	reads  *reader
 	chunks *chunkStore
+
+	collectMu sync.Mutex // one collection at a time
+	collected collected
 }
 
 // tracked is a captured path: what HEAD holds, and the file state in which it
@@ -241,7 +208,7 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, d := range []string{workDir, workDir + "/chunks", "info", "objects", "objects/info", "objects/pack", "refs", "refs/heads"} {
+	for _, d := range []string{workDir, workDir + "/chunks", "info", "objects", "objects/info", "objects/pack", "hooks", "refs", "refs/heads"} {
 		if err := plainDir(filepath.Join(e.gitDir, d)); err != nil {
 			return err
 		}
@@ -263,6 +230,9 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 		}
 	}
 	if err := e.judgeDeeds(); err != nil { // before what tells is cleared away
+		return err
+	}
+	if err := e.keepHooks(); err != nil {
 		return err
 	}
 	return e.removeStale()

@@ -301,6 +301,14 @@ func (e *Engine) storeReceived(ctx context.Context, file string, st fileStat, la
 	if large == nil {
 		return e.storeFile(ctx, file)
 	}
+	// A collection may have been faster: nothing named these chunks until now.
+	for _, c := range large.chunks {
+		if there, err := e.chunks.use(c.name(), int64(c.len)); err != nil {
+			return none, err
+		} else if !there {
+			return e.storeFile(ctx, file)
+		}
+	}
 	ids, err := e.writeObjects(ctx, []object{{kind: "blob", content: large.encode()}})
 	if err != nil {
 		return none, err

@@ -85,6 +85,7 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "object", e.Object)
 	call(mux, "release", func(_ context.Context, r KeepRequest) (Done, error) { return Done{}, e.ReleaseSnapshots(r.Keep) })
 	call(mux, "maintain", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Maintain(ctx) })
+	call(mux, "collect", func(ctx context.Context, _ Done) (CollectReply, error) { return e.Collect(ctx) })
 	call(mux, "files", func(ctx context.Context, r PathRequest) (FilesReply, error) {
 		files, more, err := e.Files(ctx, string(r.Path))
 		return FilesReply{files, more}, err

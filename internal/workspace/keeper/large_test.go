@@ -309,6 +309,9 @@ func TestDamagedChunks(t *testing.T) {
 				if !fault.Is(err, fault.Damaged) || !strings.Contains(err.Error(), "workspace/big") {
 					t.Errorf("a restore of what is gone: %v", err)
 				}
+				if _, err := c.Prepare(t.Context(), keeper.PrepareRequest{ID: "p", Base: "HEAD", Tree: first.Commit.Commit}); !fault.Is(err, fault.Damaged) {
+					t.Errorf("a publish of what is gone: %v", err)
+				}
 				samePicture(t, picture(t, c.opts.Root), before)
 				c.write("workspace/other", "goes on\n")
 				c.checkpoint("it goes on")

@@ -1,0 +1,69 @@
+package keeper
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Limits bound one checkpoint; what is beyond them is skipped and listed.
+type Limits struct {
+	// FileBytes is the size above which a file is kept as chunks; 100 MiB when 0.
+	// It is part of what a computer's history is made of: with another one the
+	// same large file is another entry.
+	FileBytes   int64
+	LargestFile int64 // largest file that is captured; 16 GiB when 0
+	ChunkBytes  int64 // most that chunks may take on the disk; 64 GiB when 0
+	Files       int   // most files in a tree; 200,000 when 0
+	NewBytes    int64 // most new content in one checkpoint, without large files; 4 GiB when 0
+	WalkEntries int   // most directory entries looked at; 3,000,000 when 0
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.FileBytes <= 0 {
+		l.FileBytes = 100 << 20
+	}
+	if l.LargestFile <= 0 {
+		l.LargestFile = 16 << 30
+	}
+	if l.ChunkBytes <= 0 {
+		l.ChunkBytes = 64 << 30
+	}
+	if l.Files <= 0 {
+		l.Files = 200_000
+	}
+	if l.NewBytes <= 0 {
+		l.NewBytes = 4 << 30
+	}
+	if l.WalkEntries <= 0 {
+		l.WalkEntries = 3_000_000
+	}
+	return l
+}
+
+// What a computer's owner can set reaches the keeper's box by its environment.
+const (
+	envLargestFile = "CHOIR_KEEPER_LARGEST_FILE"
+	envChunkBytes  = "CHOIR_KEEPER_CHUNK_BYTES"
+)
+
+// Env is what LimitsFrom reads.
+func (l Limits) Env() map[string]string {
+	return map[string]string{envLargestFile: strconv.FormatInt(l.LargestFile, 10), envChunkBytes: strconv.FormatInt(l.ChunkBytes, 10)}
+}
+
+// LimitsFrom are the limits that an environment sets; the others are the defaults.
+func LimitsFrom(env map[string]string) (Limits, error) {
+	var l Limits
+	for name, to := range map[string]*int64{envLargestFile: &l.LargestFile, envChunkBytes: &l.ChunkBytes} {
+		text, set := env[name]
+		if !set {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n <= 0 {
+			return l, fmt.Errorf("%s is %q, which is no size", name, short(text))
+		}
+		*to = n
+	}
+	return l, nil
+}
