@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -14,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
+	"golang.org/x/sync/errgroup"
 )
 
 // box opens a box and keeps the log's account of it.
@@ -36,10 +38,14 @@ func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, 
 	if err := c.note(ctx, "box.opened", contract.BoxOpened{Box: spec.ID, Kind: spec.Kind}); err != nil {
 		return nil, errors.Join(err, b.Kill())
 	}
+	if err := c.living.add(b); err != nil {
+		return nil, errors.Join(err, b.Kill())
+	}
 	c.once("the watch of a box", func(ctx context.Context) error {
 		<-b.Done() // Close kills every box, so this ends before the computer has closed
 		c.host.proxy.CloseBox(spec.ID)
 		c.host.watch.Delete(spec.ID)
+		c.living.remove(b)
 		closed := contract.BoxClosed{Box: spec.ID, Kind: spec.Kind, DurationMS: time.Since(start).Milliseconds()}
 		var ended *sandbox.Ended
 		if errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed {
@@ -51,6 +57,50 @@ func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, 
 		return c.note(ctx, "box.closed", closed)
 	})
 	return b, nil
+}
+
+// livingBoxes are a computer's boxes that may write to its files: all but the
+// keeper's.
+type livingBoxes struct {
+	mu     sync.Mutex
+	boxes  map[sandbox.Box]bool
+	closed bool
+}
+
+func (l *livingBoxes) add(b sandbox.Box) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.Kind() == contract.BoxKeeper {
+		return nil
+	}
+	if l.closed {
+		return fault.New("computer.box", fault.Unavailable, "The computer is going to sleep.", nil)
+	}
+	if l.boxes == nil {
+		l.boxes = map[sandbox.Box]bool{}
+	}
+	l.boxes[b] = true
+	return nil
+}
+
+func (l *livingBoxes) remove(b sandbox.Box) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.boxes, b)
+}
+
+// close ends them, and lets none begin: then nothing but the keeper writes to
+// the files, and it can say goodbye.
+func (l *livingBoxes) close() error {
+	l.mu.Lock()
+	l.closed = true
+	boxes := slices.Collect(maps.Keys(l.boxes))
+	l.mu.Unlock()
+	var g errgroup.Group
+	for _, b := range boxes {
+		g.Go(b.Kill)
+	}
+	return g.Wait()
 }
 
 // note appends one event of the system's.

@@ -32,6 +32,7 @@ type Computer struct {
 	log       *ledger.Log
 	state     *state.Store
 	boxes     sandbox.Computer
+	living    livingBoxes
 	keeper    *keeperBox
 	workspace *workspace.Workspace
 	documents *document.Documents
@@ -274,6 +275,7 @@ func (c *Computer) Close() error {
 		errs = append(errs, c.runs.Close())
 	}
 	c.services.Stop()
+	errs = append(errs, c.living.close())
 	if c.workspace != nil {
 		errs = append(errs, c.workspace.Close())
 	}

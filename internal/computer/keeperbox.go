@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/workspace"
@@ -111,8 +112,11 @@ func (k *keeperBox) Stream(ctx context.Context, verb string, query any, body io.
 // seedWorkspace makes a new computer's tree, wholly on disk when it returns.
 func (c *Computer) seedWorkspace() error {
 	there, err := c.files.Exists("workspace")
-	if err != nil || there {
+	if err != nil {
 		return fault.Wrap("computer.seedWorkspace", err)
+	}
+	if there { // it got its name before somebody died, who knows how shortly
+		return fault.Wrap("computer.seedWorkspace", datadir.SyncDir(c.path()))
 	}
 	return seed(c.path("workspace"), c.host.Source)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -108,12 +107,31 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	return w, nil
 }
 
-// Close ends the automatic checkpoints and removals and waits for those under
-// way.
+// Close ends the automatic checkpoints and removals, waits for those under way
+// and has the keeper say goodbye. No program may be at work in the tree any more.
 func (w *Workspace) Close() error {
 	w.stop()
 	w.done.Wait()
+	// A keeper that does not answer has not said goodbye, and the next one looks
+	// at the files: nothing is lost by that.
+	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
+	defer cancel()
+	if err := w.goodbye(ctx); err != nil {
+		w.opts.Logger.Info("the keeper said no goodbye; the files are looked at when the computer wakes", "computer", w.opts.CID, "error", err)
+	}
 	return w.letGo()
+}
+
+// partingTime bounds how long a keeper may take for its goodbye.
+const partingTime = 20 * time.Second
+
+func (w *Workspace) goodbye(ctx context.Context) error {
+	release, err := w.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return w.opts.Keeper.Call(ctx, "goodbye", keeper.Done{}, nil)
 }
 
 // take waits for its turn to change something.
@@ -192,7 +210,7 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 			return fault.Wrap(op, err)
 		}
 		if text := healText(healed); text != "" {
-			w.opts.Logger.WarnContext(ctx, "files were damaged by an end without a goodbye", "computer", w.opts.CID, "healed", len(healed.Healed), "lost", len(healed.Lost))
+			w.opts.Logger.WarnContext(ctx, "files were damaged by an end without a goodbye", "computer", w.opts.CID, "healed", len(healed.Healed), "lost", len(healed.Lost), "doubted", len(healed.Doubted))
 			start.Message, start.Force = text, true
 		}
 	}
@@ -202,29 +220,34 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 	return fault.Wrap(op, w.logCheckpoints(ctx))
 }
 
-// healText says what was put back, for the checkpoint that holds it.
+// healText says what was put back and what was left out, for the checkpoint that
+// is made then.
 func healText(h keeper.HealReply) string {
-	if len(h.Healed)+len(h.Lost) == 0 {
+	if len(h.Healed)+len(h.Lost)+len(h.Doubted) == 0 {
 		return ""
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "The machine stopped without a goodbye: %d damaged files were put back as they were in checkpoint %.12s", len(h.Healed), h.Checkpoint)
+	said := []string{fmt.Sprintf("%d damaged files were put back as they were in checkpoint %.12s", len(h.Healed), h.Checkpoint)}
 	if len(h.Lost) > 0 {
-		fmt.Fprintf(&b, ", %d could not be", len(h.Lost))
+		said = append(said, fmt.Sprintf("%d could not be", len(h.Lost)))
 	}
-	b.WriteString("\n")
-	for i, f := range append(slices.Clone(h.Lost), h.Healed...) {
-		if i == 20 {
-			fmt.Fprintf(&b, "\nand %d more", len(h.Lost)+len(h.Healed)-i)
-			break
-		}
-		what := "put back"
-		if i < len(h.Lost) {
-			what = "its copy is damaged too"
-		}
-		fmt.Fprintf(&b, "\n%s %s; %s", strings.ReplaceAll(f.Path.Shown(), "\x00", ""), f.Reason, what)
+	if len(h.Doubted) > 0 {
+		said = append(said, fmt.Sprintf("%d new ones are in no checkpoint until somebody writes or touches them, for they are as a power cut leaves files", len(h.Doubted)))
 	}
-	return b.String()
+	var lines []string
+	for _, group := range []struct {
+		files []keeper.Healed
+		what  string
+	}{
+		{h.Lost, "its copy is damaged too"}, {h.Doubted, "it is new, so there is nothing to put back: write it again, or touch it if that is how it should be"}, {h.Healed, "put back"},
+	} {
+		for _, f := range group.files {
+			lines = append(lines, fmt.Sprintf("%s %s; %s", strings.ReplaceAll(f.Path.Shown(), "\x00", ""), f.Reason, group.what))
+		}
+	}
+	if n := len(lines); n > 20 {
+		lines = append(lines[:20], fmt.Sprintf("and %d more", n-20))
+	}
+	return "The machine stopped without a goodbye: " + strings.Join(said, ", ") + "\n\n" + strings.Join(lines, "\n")
 }
 
 // SettleOverlay makes what a task has written durable.

@@ -56,6 +56,10 @@ func TestStopAndGoOn(t *testing.T) {
 		}
 		w.await(ctx, p.run, "tool.called", 2) // the second never ends
 		end.by()
+		note, err := os.ReadFile(w.gitDir() + "/choir/open")
+		if said := strings.HasPrefix(string(note), "closed "); err != nil || said != (end.name == "SIGTERM") {
+			t.Errorf("after %s the keeper's note is %q, %v", end.name, note, err)
+		}
 		if err := w.tidy(end.left); err != nil {
 			t.Errorf("after %s: %v", end.name, err)
 		}

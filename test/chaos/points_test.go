@@ -67,6 +67,9 @@ var scenarios = []scenario{
 	}, func(ctx context.Context, w *world) error {
 		return w.exec(ctx, "workspace/e/"+w.next()+".txt", w.next(), 7)
 	}},
+	{"settling", []string{"keeper.settling"}, func(ctx context.Context, w *world) error {
+		return w.exec(ctx, "workspace/e/"+w.next()+".txt", w.next(), 0)
+	}},
 	{"prompt", []string{
 		"dispatch.prompt.submitted", "dispatch.task.requested", "dispatch.task.prepared", "dispatch.task.started", "dispatch.tool.called", "dispatch.tool.done",
 		"dispatch.tool.shown", "dispatch.task.merged", "dispatch.task.verified", "dispatch.task.published", "dispatch.task.finished", "dispatch.run.reported",

@@ -153,6 +153,12 @@ func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func(), err
 	w = &world{t: t, data: filepath.Join(p.mount, "data"), crash: p.crash, plans: p.plans, cid: p.cid, initial: p.initial,
 		tree: p.tree.until(at, p.begin), witness: p.witness.until(at)}
 	t.Cleanup(w.witness.close)
+	if open := filepath.Join(w.gitDir(), "choir", "open"); at >= p.ready {
+		// A machine that lost its power comes back with another boot.
+		if err := os.WriteFile(open, []byte("the boot before"), 0o644); err != nil {
+			return nil, unmount, err
+		}
+	}
 	for _, q := range p.prompts {
 		if q.begun > at {
 			continue

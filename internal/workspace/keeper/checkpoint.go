@@ -174,6 +174,9 @@ func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
 		}
 		cands = append(cands, candidate{p, st, prev})
 	}
+	if cands, err = e.withoutDoubted(cap, cands, write); err != nil {
+		return nil, err
+	}
 	cands = e.guard(cap, cands)
 	for _, c := range cands {
 		cap.touched = append(cap.touched, c.path)

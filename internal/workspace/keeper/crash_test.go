@@ -98,7 +98,7 @@ func child(raw string) error {
 		_, err = e.Untrash(ctx, keeper.UntrashRequest{ID: s.Base, User: "somebody"})
 	case "import":
 		var archive io.Reader
-		if archive, err = smallArchive(); err == nil {
+		if archive, err = smallArchive("file", "imported\n"); err == nil {
 			_, err = e.Import(ctx, keeper.ImportRequest{Path: keeper.Path(s.To), Origin: "/home/me/it", Remote: "https://example.org/it", User: "somebody"}, archive)
 		}
 	}

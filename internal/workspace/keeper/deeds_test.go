@@ -12,14 +12,14 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper"
 )
 
-// smallArchive holds one file, "file" with "imported\n".
-func smallArchive() (io.Reader, error) {
+// smallArchive holds one file.
+func smallArchive(name, content string) (io.Reader, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	if err := w.WriteHeader(&tar.Header{Name: "file", Typeflag: tar.TypeReg, Mode: 0o644, Size: 9}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}); err != nil {
 		return nil, err
 	}
-	if _, err := w.Write([]byte("imported\n")); err != nil {
+	if _, err := w.Write([]byte(content)); err != nil {
 		return nil, err
 	}
 	return &b, w.Close()
@@ -163,7 +163,7 @@ func TestADeedThatFailsIsNotTold(t *testing.T) {
 	if _, err := c.Untrash(t.Context(), keeper.UntrashRequest{ID: removed.ID}); err == nil {
 		t.Error("came back over a file")
 	}
-	archive, err := smallArchive()
+	archive, err := smallArchive("file", "imported\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,8 +66,8 @@ type Engine struct {
 	rootFD int
 	lock   *os.File
 
-	unclean  bool // the engine before this one did not close
-	rebooted bool // and the machine went down with it
+	end    ending // how the engine before this one ended, until Heal has looked
+	parted bool   // it said goodbye
 
 	mu      sync.Mutex // one change at a time; guards what follows
 	head    string     // newest commit, "" before the first
@@ -78,6 +78,7 @@ type Engine struct {
 
 	slowIgnores map[slowIgnore]bool
 	batch       *[]pendingObject
+	doubted     map[string]doubt // new files that a power cut may have emptied
 
 	left atomic.Pointer[left] // what the newest look at the live tree left out
 
@@ -139,7 +140,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.begun(); err != nil {
 		return nil, err
 	}
-	if e.unclean {
+	if e.end != endClean {
 		if err := e.chunks.syncNames(); err != nil {
 			return nil, err
 		}
@@ -150,10 +151,13 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.loadHead(ctx); err != nil {
 		return nil, err
 	}
-	if !e.rebooted { // what was not synced may be other than it was
+	if e.end == endUnknown && e.head == "" && e.damaged == nil {
+		e.end = endClean // it is new
+	}
+	if e.end != endUnknown { // else what was not synced may be other than it was
 		e.loadStats()
 	}
-	return e, nil
+	return e, e.loadDoubts()
 }
 
 // Close ends the engine and its helper processes.
@@ -162,11 +166,8 @@ func (e *Engine) Close() error {
 	defer e.mu.Unlock()
 	var errs []error
 	if e.tracked != nil {
-		errs = append(errs, e.saveStats())
+		errs = append(errs, e.goodbye(context.Background()))
 		e.tracked = nil
-		if !e.unclean { // what is not healed yet is looked at by the next one
-			errs = append(errs, removeIfThere(e.work("open")))
-		}
 	}
 	errs = append(errs, e.reads.close())
 	if e.lock != nil {

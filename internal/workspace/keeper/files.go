@@ -353,6 +353,11 @@ func (e *Engine) Mkdir(_ context.Context, p string) error {
 	if err := badPath(p, false); err != nil {
 		return fault.Wrap(op, err)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.parted {
+		return fault.Wrap(op, e.whole())
+	}
 	fd, err := makeDirs(e.rootFD, p)
 	if err != nil {
 		return fileError(op, err)

@@ -98,6 +98,7 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "repair", e.Repair)
 	call(mux, "settle-upper", func(ctx context.Context, r UpperRequest) (Done, error) { return Done{}, e.SettleUpper(ctx, r) })
 	call(mux, "settle", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Settle(ctx) })
+	call(mux, "goodbye", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Goodbye(ctx) })
 	call(mux, "heal", func(ctx context.Context, _ Done) (HealReply, error) { return e.Heal(ctx) })
 	call(mux, "untold", func(ctx context.Context, _ Done) ([]Deed, error) { return e.Untold(ctx) })
 	call(mux, "told", func(ctx context.Context, r IDsRequest) (Done, error) { return Done{}, e.Told(ctx, r.IDs) })

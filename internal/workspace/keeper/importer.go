@@ -108,7 +108,8 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) err
 	if err != nil {
 		return err
 	}
-	return unix.Fsync(dir)
+	// Its empty files are meant: that stays known when the host was told.
+	return errors.Join(unix.Fsync(dir), e.settleTree(ctx))
 }
 
 func (e *Engine) unpack(ctx context.Context, dest string, stream io.Reader, im *Imported) error {

@@ -37,8 +37,11 @@ func (d *damagedHead) fault() error {
 		fmt.Errorf("the newest checkpoint %s %s; %s", d.broken, d.reason, last))
 }
 
-// whole reports a damaged history.
+// whole reports a damaged history, and an engine that has said goodbye.
 func (e *Engine) whole() error {
+	if e.parted {
+		return fault.New("", fault.Unavailable, "Wake the computer.", errors.New("the keeper has said goodbye"))
+	}
 	if e.damaged == nil {
 		return nil
 	}

@@ -51,8 +51,8 @@ func (e *Engine) syncPaths(paths []string) error {
 	return g.Wait()
 }
 
-// settled is written when what a program emptied was synced: it is meant to be
-// so, as long as no newer checkpoint says more.
+// settled is written when what a program emptied, or made empty, was synced: it
+// is meant to be so, as long as no newer checkpoint says more.
 type settled struct {
 	Head  string `json:"head"`
 	Empty []Path `json:"empty"`
@@ -64,9 +64,14 @@ func (e *Engine) Settle(ctx context.Context) error {
 	const op = "keeper.Settle"
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.crash("settling")
+	return fault.Wrap(op, e.settleTree(ctx))
+}
+
+func (e *Engine) settleTree(ctx context.Context) error {
 	sc, err := e.scanTree(ctx)
 	if err != nil {
-		return fault.Wrap(op, err)
+		return err
 	}
 	var paths []string
 	s := settled{Head: e.head}
@@ -76,9 +81,9 @@ func (e *Engine) Settle(ctx context.Context) error {
 			continue
 		}
 		paths = append(paths, p)
-		if st.isRegular() && ok && prev.ID != emptyBlob {
+		if _, doubted := e.doubted[p]; st.isRegular() && prev.ID != emptyBlob && !doubted {
 			if fate, err := e.fateOf(p, nil); err != nil {
-				return fault.Wrap(op, err)
+				return err
 			} else if fate != "" {
 				s.Empty = append(s.Empty, Path(p))
 			}
@@ -89,17 +94,14 @@ func (e *Engine) Settle(ctx context.Context) error {
 			paths = append(paths, p)
 		}
 	}
-	if err := e.syncPaths(paths); err != nil {
-		return fault.Wrap(op, err)
-	}
-	if len(s.Empty) == 0 {
-		return nil
+	if err := e.syncPaths(paths); err != nil || len(s.Empty) == 0 {
+		return err
 	}
 	raw, err := json.Marshal(s)
-	if err == nil {
-		err = writeDurably(e.work("settled.json"), raw)
+	if err != nil {
+		return err
 	}
-	return fault.Wrap(op, err)
+	return writeDurably(e.work("settled.json"), raw)
 }
 
 // What an end without a goodbye can make of a file that was never synced.
@@ -139,6 +141,9 @@ func (e *Engine) fateOf(p string, was []byte) (string, error) {
 				break
 			}
 		}
+		if zeroesFrom > 0 && was == nil {
+			return "", nil // all of it was asked for
+		}
 		at += int64(n)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
@@ -177,6 +182,8 @@ type HealReply struct {
 	Checkpoint string   `json:"checkpoint,omitempty"` // from which
 	Healed     []Healed `json:"healed,omitempty"`
 	Lost       []Healed `json:"lost,omitempty"` // damaged, and the checkpoint's copy is too
+	// Doubted are new files that no checkpoint holds: see doubt.
+	Doubted []Healed `json:"doubted,omitempty"`
 }
 
 // Heal puts files back that an end without a goodbye emptied or filled with
@@ -189,7 +196,8 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 	if err := e.whole(); err != nil {
 		return HealReply{}, fault.Wrap(op, err)
 	}
-	if !e.unclean || e.head == "" {
+	if e.end == endClean || e.head == "" {
+		e.end = endClean
 		return HealReply{}, nil
 	}
 	if err := e.rollForward(ctx); err != nil {
@@ -209,8 +217,11 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 			e.tracked[p] = t // the next checkpoint need not look again
 		}
 	}
+	if reply.Doubted, err = e.doubt(ctx, cap, meant); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
 	for _, c := range cap.changes {
-		if !c.from.isRegular() || !c.to.isRegular() || c.from.holds() == c.to.holds() || meant[c.path] {
+		if !c.from.isRegular() || !c.to.isRegular() || c.from.holds() == c.to.holds() || beneathAny(c.path, meant) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -230,7 +241,7 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 	byPath := func(a, b Healed) int { return strings.Compare(string(a.Path), string(b.Path)) }
 	slices.SortFunc(reply.Healed, byPath)
 	slices.SortFunc(reply.Lost, byPath)
-	e.unclean = false
+	e.end = endClean
 	return reply, nil
 }
 
@@ -248,6 +259,10 @@ func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h Healed, l
 		return h, false, err
 	}
 	was, ok, berr := e.smallContent(ctx, t.Entry)
+	if h.Reason == fateEmptied && e.end == endApart {
+		h.Reason = "" // whoever emptied it while nobody was at work meant it
+		return h, false, nil
+	}
 	if h.Reason == "" && berr == nil && ok && st.Size > 4096 {
 		h.Reason, err = e.fateOf(p, was)
 	}
@@ -278,7 +293,8 @@ func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h Healed, l
 	return h, false, errors.Join(e.told(m.ID), unix.Fsync(dir))
 }
 
-// meantEmpty are the paths that somebody acknowledged emptied since HEAD.
+// meantEmpty are the files that somebody acknowledged emptied, or made empty,
+// since HEAD, and folders in which all of them are.
 func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	var s settled
@@ -293,6 +309,16 @@ func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What was brought in was synced before it had its name.
+	err = e.eachIntent(func(in intent) error {
+		if in.Import != nil {
+			out[string(in.Path)] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(e.trash())
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
@@ -303,21 +329,4 @@ func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return out, err
-}
-
-// begun notes that the engine is at work, and how the last one ended.
-func (e *Engine) begun() error {
-	boot, err := bootID()
-	if err != nil {
-		return err
-	}
-	was, err := os.ReadFile(e.work("open"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	default:
-		e.unclean, e.rebooted = true, string(was) != boot
-	}
-	return writeDurably(e.work("open"), []byte(boot))
 }
