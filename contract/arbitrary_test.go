@@ -217,7 +217,7 @@ func fit(v reflect.Value) {
 			p.State = contract.AttemptBegun
 		}
 		switch p.State {
-		case contract.AttemptFinished, contract.AttemptMerged, contract.AttemptTakingBack:
+		case contract.AttemptFinished, contract.AttemptMerged, contract.AttemptTakingBack, contract.AttemptLeft:
 			if p.Result == nil {
 				p.State = contract.AttemptVerified
 			}

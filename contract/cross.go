@@ -28,7 +28,7 @@ var _ = []bool{
 	enum(ApprovalOnce, ApprovalRun, ApprovalDeny),
 	enum(VerifyNone, VerifySmoke, VerifyStandard, VerifyStrict),
 	enum(Rollback, Keep),
-	enum(AttemptBegun, AttemptWorking, AttemptFinished, AttemptMerged, AttemptVerifying, AttemptVerified, AttemptPublishing, AttemptTakingBack, AttemptEnded),
+	enum(AttemptBegun, AttemptWorking, AttemptFinished, AttemptMerged, AttemptVerifying, AttemptVerified, AttemptPublishing, AttemptTakingBack, AttemptLeft, AttemptEnded),
 	enum(MessageUser, MessageAssistant),
 	enum(StopEnd, StopToolUse, StopLength, StopRefusal, StopTruncate),
 }
@@ -46,7 +46,7 @@ func (p AttemptMoved) cross() error {
 	switch p.State {
 	case AttemptWorking, AttemptEnded:
 		return fieldErr("state", "is %q; task.started and task.finished say so", string(p.State))
-	case AttemptFinished, AttemptMerged, AttemptTakingBack:
+	case AttemptFinished, AttemptMerged, AttemptTakingBack, AttemptLeft:
 		if p.Result == nil {
 			return fieldErr("result", "is required with state %s", string(p.State))
 		}

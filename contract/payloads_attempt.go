@@ -15,6 +15,7 @@ const (
 	AttemptVerified   AttemptState = "verified"    // the checks have an outcome, whichever
 	AttemptPublishing AttemptState = "publishing"  // the merge may be applied to the live tree
 	AttemptTakingBack AttemptState = "taking_back" // what it showed live is being inverted; its result is decided
+	AttemptLeft       AttemptState = "left"        // what it showed live could not be taken back: it stays, and the user was told
 	AttemptEnded      AttemptState = "ended"       // it has its result
 )
 
@@ -36,7 +37,7 @@ type AttemptMoved struct {
 	Base    string       `json:"base,omitempty" v:"commit"` // begun: commit the tree is made from
 	// Result is the attempt's result as far as it stands: finished has the
 	// loop's word and what the host saw, merged adds what changed, taking_back
-	// what it will end with.
+	// and left what it will end with.
 	Result       *AssociateResult `json:"result,omitempty"`
 	Merge        *AttemptMerge    `json:"merge,omitempty"`                             // merged; absent when nothing changed
 	Try          int              `json:"try,omitempty" v:"min=0,max=1000"`            // merged: which merge of the attempt it is, from 1
@@ -44,6 +45,7 @@ type AttemptMoved struct {
 	Verification *Verification    `json:"verification,omitempty"`                      // verified
 	Again        bool             `json:"again,omitempty"`                             // taking_back: another attempt is made after this one
 	Keep         bool             `json:"keep,omitempty"`                              // taking_back: its tree is kept for a look
+	Reason       string           `json:"reason,omitempty" v:"max=8192"`               // left: why it could not be taken back
 }
 
 // Validate implements Payload.

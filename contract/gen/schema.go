@@ -246,7 +246,7 @@ func special(s *jsonschema.Schema, t reflect.Type) {
 		prop("status").Enum = []any{contract.RunDone, contract.RunFailed, contract.RunCancelled}
 	case reflect.TypeFor[contract.AttemptMoved]():
 		prop("state").Enum = []any{contract.AttemptBegun, contract.AttemptFinished, contract.AttemptMerged, contract.AttemptVerifying,
-			contract.AttemptVerified, contract.AttemptPublishing, contract.AttemptTakingBack}
+			contract.AttemptVerified, contract.AttemptPublishing, contract.AttemptTakingBack, contract.AttemptLeft}
 	case reflect.TypeFor[contract.DocumentRevised]():
 		prop("path").Pattern = `^artifacts/(.|\n)*\.md$`
 	case reflect.TypeFor[contract.WindowOpened]():

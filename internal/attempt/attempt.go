@@ -18,7 +18,8 @@ var next = map[contract.AttemptState][]contract.AttemptState{
 	contract.AttemptVerifying:  {contract.AttemptVerified, contract.AttemptTakingBack},
 	contract.AttemptVerified:   {contract.AttemptPublishing, contract.AttemptTakingBack},
 	contract.AttemptPublishing: {contract.AttemptMerged, contract.AttemptTakingBack, contract.AttemptEnded},
-	contract.AttemptTakingBack: {contract.AttemptEnded},
+	contract.AttemptTakingBack: {contract.AttemptEnded, contract.AttemptLeft},
+	contract.AttemptLeft:       {contract.AttemptEnded},
 	contract.AttemptEnded:      nil,
 }
 
@@ -75,6 +76,7 @@ type Attempt struct {
 	Last         uint64   // sequence of the newest
 	Live         bool     // something of it is live that was neither taken back nor published
 	Decided      bool     // its publish was begun: it is applied, now or after a crash
+	Left         string   // why what it showed live stays there; "" when it does not
 }
 
 // IllegalError is a transition that is not in the table.
@@ -140,6 +142,8 @@ func (a Attempt) Apply(sequence uint64, p contract.Payload) (Attempt, error) {
 			a.Verification, a.Scope = &v, p.Scope
 		case contract.AttemptTakingBack:
 			a.Again, a.Keep = p.Again, p.Keep
+		case contract.AttemptLeft:
+			a.Again, a.Live, a.Left = false, false, p.Reason
 		}
 	}
 	return a, nil
@@ -194,6 +198,8 @@ func (a Attempt) Next(kind contract.TaskKind) Step {
 		return Publish
 	case contract.AttemptTakingBack:
 		return TakeBack
+	case contract.AttemptLeft:
+		return Conclude
 	}
 	return NothingTo
 }

@@ -20,7 +20,7 @@ func payload(to contract.AttemptState, status contract.ResultStatus) contract.Pa
 	}
 	m := &contract.AttemptMoved{Attempt: 1, State: to}
 	switch to {
-	case contract.AttemptFinished, contract.AttemptTakingBack:
+	case contract.AttemptFinished, contract.AttemptTakingBack, contract.AttemptLeft:
 		m.Result = &res
 	case contract.AttemptMerged:
 		m.Result, m.Merge, m.Try = &res, &contract.AttemptMerge{Commit: "c", Tree: "t"}, 1
@@ -97,6 +97,7 @@ func TestWhatIsNext(t *testing.T) {
 		{contract.AttemptMerged, contract.KindAgent, ok, merge, attempt.Check},
 		{contract.AttemptMerged, contract.KindAgent, ok, nil, attempt.GiveUp},
 		{contract.AttemptTakingBack, contract.KindAgent, ok, merge, attempt.TakeBack},
+		{contract.AttemptLeft, contract.KindAgent, failed, merge, attempt.Conclude},
 	} {
 		a := attempt.Attempt{Number: 1, State: c.state, Result: c.result, Merge: c.merge}
 		if got := a.Next(c.kind); got != c.want {

@@ -213,14 +213,18 @@ func (w *runWorkspace) message(ctx context.Context, task string) string {
 }
 
 // Invert implements dispatch.Workspace.
-func (w *runWorkspace) Invert(ctx context.Context, o dispatch.Overlay) error {
+func (w *runWorkspace) Invert(ctx context.Context, o dispatch.Overlay) ([]dispatch.Kept, error) {
 	mine, err := asOverlay(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = w.c.workspace.Invert(ctx, mine.publish("invert"), mine.Overlay, mine.ref.Run, mine.ref.Task)
+	p, err := w.c.workspace.Invert(ctx, mine.publish("invert"), mine.Overlay, mine.ref.Run, mine.ref.Task)
 	w.c.treeChanged()
-	return err
+	var kept []dispatch.Kept
+	for _, k := range p.Conflicts {
+		kept = append(kept, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})
+	}
+	return kept, err
 }
 
 // Drop implements dispatch.Workspace. The tree that the keeper read stays

@@ -20,7 +20,10 @@ type Times struct {
 	Silence time.Duration // a loop that gives none for so long is dead; 20 s
 	Grace   time.Duration // beyond a task's wall clock before it is killed; 15 s
 	CleanUp time.Duration // for undoing what a task left; 2 min
-	RunWall time.Duration // of a run whose prompt sets none; 1 h
+	// TakeBack is how long it is tried to take back what a task showed live, from
+	// each start on; then it stays. 10 min.
+	TakeBack time.Duration
+	RunWall  time.Duration // of a run whose prompt sets none; 1 h
 	// Approval is how long a task waits for a person; then it is denied. 5 min.
 	Approval time.Duration
 }
@@ -35,6 +38,7 @@ func (t Times) withDefaults() Times {
 	def(&t.Silence, 20*time.Second)
 	def(&t.Grace, 15*time.Second)
 	def(&t.CleanUp, 2*time.Minute)
+	def(&t.TakeBack, 10*time.Minute)
 	def(&t.RunWall, time.Hour)
 	def(&t.Approval, 5*time.Minute)
 	return t

@@ -5,20 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	machine "choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
-)
-
-// How long is waited before taking back, or a publish that was begun, is tried
-// again: at first and at most.
-const (
-	againFirst = 100 * time.Millisecond
-	againMost  = 30 * time.Second
 )
 
 // interrupted is why an attempt that can't be resumed ends.
@@ -50,7 +42,7 @@ func (a *attempt) drive(ctx context.Context) error {
 			continue // it moved on all the same: its answer was lost
 		}
 		switch a.now.State {
-		case contract.AttemptTakingBack, contract.AttemptEnded:
+		case contract.AttemptTakingBack, contract.AttemptLeft, contract.AttemptEnded:
 			return err // the result is decided, and can't be recorded now
 		}
 		if err := a.fail(err); err != nil {
@@ -79,10 +71,7 @@ func (a *attempt) do(ctx context.Context, step machine.Step) error {
 	case machine.GiveUp:
 		return a.giveUp(*a.now.Result, false)
 	case machine.TakeBack:
-		if err := a.takeBack(); err != nil {
-			return err
-		}
-		return a.finished(*a.now.Result)
+		return a.takeBack()
 	case machine.Conclude:
 		return a.finished(*a.now.Result)
 	}
@@ -150,7 +139,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	if a.task.Kind != contract.KindGit {
 		for try := 1; ; try++ {
 			commit, err := a.r.d.o.Workspace.Checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointBefore, Run: a.ref.Run, Task: a.ref.Task,
-				Message: "Before: " + title(a.task.Goal)})
+				Message: beforeTask(a.task)})
 			if err == nil {
 				base = firstText(a.task.Base, commit)
 				break
@@ -334,11 +323,13 @@ func (a *attempt) publishNow(ctx context.Context) error {
 	force := a.now.Try > verifyTries
 	p, err := a.publish(ctx, m, a.now.Verification.Status, force)
 	if fault.Is(err, fault.Conflict) && !force {
+		a.overcome()
 		return a.mergeNow(ctx)
 	}
 	if err != nil {
 		return a.undecided(ctx, err)
 	}
+	a.overcome()
 	crash.At("dispatch.task.published")
 	res := *a.now.Result
 	res.Verification, res.Head = *a.now.Verification, p.Checkpoint
@@ -355,21 +346,8 @@ func (a *attempt) undecided(ctx context.Context, err error) error {
 	if !a.r.standing(a.ref).Decided && (ctx.Err() != nil || a.tries == maxAttempts) {
 		return err
 	}
-	return a.again("a publish that was begun has no answer yet", err)
-}
-
-// again waits before something is tried once more; the waits get longer.
-func (a *attempt) again(what string, err error) error {
-	a.pause = min(max(2*a.pause, againFirst), againMost)
-	a.r.d.log.Error(what+"; it is tried again until it is done, also after a restart", "task", a.ref.Task, "attempt", a.ref.Attempt, "after", a.pause, "error", err)
-	timer := time.NewTimer(a.pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-a.r.d.ctx.Done():
-		return errClosing
-	}
+	_, err = a.again(trouble{what: fmt.Sprintf("Whether the work of “%s” was published is not known", title(a.task.Goal)), how: "It is asked for until it is; the next start finds it out too"}, err)
+	return err
 }
 
 // giveUp decides that nothing of the attempt is kept, and with which result it
@@ -407,44 +385,6 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	}
 	res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Reason: "the task did not end by itself"}
 	return res
-}
-
-// takeBack inverts what was published live, until that is done or the computer
-// goes to sleep; then the next start goes on with it.
-func (a *attempt) takeBack() error {
-	a.stop(nil)
-	if a.task.Kind == contract.KindGit {
-		return nil
-	}
-	for {
-		err := a.invert()
-		if err == nil {
-			return nil
-		}
-		if err := a.again("what a task showed live could not be taken back", err); err != nil {
-			return err
-		}
-	}
-}
-
-// invert takes back once. The clock starts when its turn has come.
-func (a *attempt) invert() error {
-	a.r.d.publishing.Lock()
-	defer a.r.d.publishing.Unlock()
-	ctx, cancel := a.cleanUp()
-	defer cancel()
-	err := a.open(ctx, true)
-	if fault.Is(err, fault.NotFound) {
-		err = a.open(ctx, false) // what it showed is known without its files
-	}
-	if err != nil {
-		return err
-	}
-	if err := a.r.d.o.Workspace.Invert(ctx, a.overlay); err != nil {
-		return err
-	}
-	crash.At("dispatch.task.inverted")
-	return nil
 }
 
 // discard drops the overlay of an attempt that has its result. The result is in

@@ -2,8 +2,12 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +27,7 @@ type reaper struct {
 	after bool
 	tell  func(from, to contract.AttemptState)
 	dead  chan struct{}
+	end   <-chan struct{} // of the dispatcher that died
 
 	mu   sync.Mutex
 	seen int
@@ -51,10 +56,19 @@ func (l *reaper) Append(ctx context.Context, drafts ...contract.Draft) ([]contra
 		close(l.dead)
 	}
 	if mine || gone {
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
+		return nil, lastWait(ctx, l.end)
 	}
 	return l.Log.Append(ctx, drafts...)
+}
+
+// lastWait is how an append of a process that died ends: with the process.
+func lastWait(ctx context.Context, end <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-end:
+		return errors.New("the process is gone")
+	}
 }
 
 // deathAt lets a run die at its n-th transition, and, if again is set, once
@@ -68,6 +82,7 @@ func deathAt(t *testing.T, prepare func(h *house), n int, after, again bool, at 
 		l = &reaper{n: n, after: after, tell: tell, dead: make(chan struct{}), at: at}
 		h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
 		h.wake()
+		l.end = h.d.Closed()
 	}
 	die(n, after)
 	run := h.submit("go")
@@ -115,177 +130,158 @@ func deathAt(t *testing.T, prepare func(h *house), n int, after, again bool, at 
 		last.Verification.Status, last.Head != "", paths, string(slurp(h.ws.live(), "workspace/a.sh"))+string(slurp(h.ws.live(), "choiros/x.css"))), reached
 }
 
-// TestDeathAtEachEdge kills the process before each transition of an attempt is
-// stored, with all done that it would have told, in runs that end well, whose
-// checks fail, whose steps fail and whose live tree moves; in the first also
-// after each, and then once more after the next, and with CHOIR_DEATHS=all, as
-// make chaos has it, in the second as well. What comes of them is what comes of an
-// undisturbed run.
+// scenarios take every edge of an attempt: those of what goes well, of failed
+// checks and of taking back, and those that only a failing machine takes, whose
+// disk or boxes fail in them.
+var scenarios = map[string]func(h *house){
+	"good": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, edit("c1"))
+	},
+	"failed check": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, broken)
+	},
+	"steps": func(h *house) {
+		h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
+			{"write": m{"path": "workspace/a.sh", "content": "echo two\n"}}}})
+	},
+	"failed step": func(h *house) {
+		h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
+			{"run": m{"argv": []string{"false"}}}}})
+	},
+	"moving tree": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, edit("c1"))
+		var once sync.Once
+		h.ws.race = func() { once.Do(func() { put(h.ws.live(), "workspace/user.txt", []byte("mine\n")) }) }
+	},
+	"nothing changed": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(use("c0", "read", m{"path": "workspace/a.sh"}))
+	},
+	"history": func(h *house) {
+		h.model.director = plan(m{"kind": "git", "goal": "look", "steps": []m{{"git": m{"op": "status"}}}})
+	},
+	"no checkpoint can be made": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.ws.spoil("commits")
+	},
+	"no tree can be made": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.ws.spoil("boxes")
+	},
+	"its boxes die": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = func(n int, _ contract.TurnRequest) []contract.Part {
+			if n == 0 {
+				return parts(blue)
+			}
+			return parts(use(fmt.Sprint("c", n), "bash", m{"command": "true"}))
+		}
+		h.boxes.dies = "bash"
+	},
+	"cancelled while it is checked": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, edit("c1"))
+		h.boxes.break_ = func(r dispatch.BoxRequest) error {
+			if r.Kind == contract.BoxVerify {
+				_, _ = h.d.Command(h.t.Context(), "u", r.Run, contract.CommandCancel) // it may have been before a death
+			}
+			return nil
+		}
+	},
+	"no box to check it in": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, edit("c1"))
+		h.boxes.break_ = func(r dispatch.BoxRequest) error {
+			if r.Kind == contract.BoxVerify {
+				return fault.New("boxes", fault.Unavailable, "", errors.New("no box can be had"))
+			}
+			return nil
+		}
+	},
+	"it can't be published": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, edit("c1"))
+		var once sync.Once
+		h.ws.race = func() { once.Do(func() { h.ws.spoil("merges") }) }
+	},
+	"it can't be taken back": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, broken)
+		h.tune = func(o *dispatch.Options) { o.Times.TakeBack = 50 * time.Millisecond }
+		var once sync.Once
+		h.ws.back = func() { once.Do(func() { h.ws.spoil("commits") }) }
+	},
+}
+
+var (
+	blue   = use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"})
+	broken = use("c1", "write", m{"path": "workspace/a.sh", "content": "if then"})
+)
+
+// cases are where the process is to die: at the n-th transition of a scenario.
+type deathCase struct {
+	edge     attempt.Edge
+	scenario string
+	n        int
+}
+
+// TestDeathAtEachEdge kills the process at each edge of an attempt's state
+// machine: before it is stored, with all done that it would have told, and after,
+// then once more after the next. What comes of it is what comes of an undisturbed
+// run. The edges are the machine's own: one that no scenario takes fails. With
+// CHOIR_DEATHS=all, as make chaos has it, every transition of every scenario is
+// one to die at.
 func TestDeathAtEachEdge(t *testing.T) {
-	blue := use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"})
-	scenarios := map[string]func(h *house){
-		"good": func(h *house) {
-			h.model.director = plan(agentTask)
-			h.model.associate = steps(blue, edit("c1"))
-		},
-		"failed check": func(h *house) {
-			h.model.director = plan(agentTask)
-			h.model.associate = steps(blue, use("c1", "write", m{"path": "workspace/a.sh", "content": "if then"}))
-		},
-		"steps": func(h *house) {
-			h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
-				{"write": m{"path": "workspace/a.sh", "content": "echo two\n"}}}})
-		},
-		"failed step": func(h *house) {
-			h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
-				{"run": m{"argv": []string{"false"}}}}})
-		},
-		"moving tree": func(h *house) {
-			h.model.director = plan(agentTask)
-			h.model.associate = steps(blue, edit("c1"))
-			var once sync.Once
-			h.ws.race = func() { once.Do(func() { put(h.ws.live(), "workspace/user.txt", []byte("mine\n")) }) }
-		},
-		"nothing changed": func(h *house) {
-			h.model.director = plan(agentTask)
-			h.model.associate = steps(use("c0", "read", m{"path": "workspace/a.sh"}))
-		},
-		"history": func(h *house) {
-			h.model.director = plan(m{"kind": "git", "goal": "look", "steps": []m{{"git": m{"op": "status"}}}})
-		},
-	}
 	var mu sync.Mutex
-	tried := map[attempt.Edge]bool{}
-	tell := func(from, to contract.AttemptState) {
-		mu.Lock()
-		defer mu.Unlock()
-		tried[attempt.Edge{From: from, To: to}] = true
-	}
-	t.Run("runs", func(t *testing.T) {
+	want := map[string]string{}
+	at := map[attempt.Edge]deathCase{}
+	var cases []deathCase
+	t.Run("undisturbed", func(t *testing.T) {
 		for name, prepare := range scenarios {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				want, _ := deathAt(t, prepare, 0, false, false, map[string]contract.AttemptState{}, tell)
-				hows := map[string]struct{ after, again bool }{"before": {}}
-				if name == "good" || name == "failed check" && os.Getenv("CHOIR_DEATHS") == "all" {
-					hows["after, twice"] = struct{ after, again bool }{after: true, again: true}
-				}
-				for n := 1; ; n++ {
-					for how, c := range hows {
-						at := map[string]contract.AttemptState{}
-						got, reached := deathAt(t, prepare, n, c.after, c.again, at, tell)
-						if !reached {
-							return
-						}
-						if got != want {
-							t.Errorf("killed %s transition %d:\n%s; undisturbed:\n%s", how, n, got, want)
-						}
+				var passed []attempt.Edge
+				got, _ := deathAt(t, prepare, 0, false, false, map[string]contract.AttemptState{}, func(from, to contract.AttemptState) {
+					passed = append(passed, attempt.Edge{From: from, To: to})
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				want[name] = got
+				for i, e := range passed {
+					c := deathCase{e, name, i + 1}
+					cases = append(cases, c)
+					// The shortest way there, and of those the first by name.
+					if was, ok := at[e]; !ok || c.n < was.n || c.n == was.n && name < was.scenario {
+						at[e] = c
 					}
 				}
 			})
 		}
 	})
 	for _, e := range attempt.Edges() {
-		if !tried[e] && !untried[e] {
-			t.Errorf("nothing was killed at the edge from %q to %s", e.From, e.To)
+		if _, ok := at[e]; !ok {
+			t.Errorf("nothing dies at the edge from %q to %s: add a scenario that takes it", e.From, e.To)
 		}
 	}
-}
-
-// untried are the edges that only a failure of the machinery takes: a box, the
-// keeper or the disk. TestTheMachineryFails takes them.
-var untried = map[attempt.Edge]bool{
-	{From: "", To: contract.AttemptEnded}:                              true,
-	{From: contract.AttemptBegun, To: contract.AttemptTakingBack}:      true,
-	{From: contract.AttemptWorking, To: contract.AttemptTakingBack}:    true,
-	{From: contract.AttemptVerifying, To: contract.AttemptTakingBack}:  true,
-	{From: contract.AttemptMerged, To: contract.AttemptTakingBack}:     true,
-	{From: contract.AttemptPublishing, To: contract.AttemptTakingBack}: true,
-}
-
-// stubborn is a workspace that fails at one thing, a number of times.
-type stubborn struct {
-	dispatch.Workspace
-	mu    sync.Mutex
-	fails map[string]int
-	tries map[string]int
-}
-
-func (w *stubborn) fail(what string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tries[what]++
-	if w.fails[what] > 0 {
-		w.fails[what]--
-		return fault.New("stubborn", fault.Internal, "", fmt.Errorf("%s does not work", what))
+	if os.Getenv("CHOIR_DEATHS") != "all" {
+		cases = slices.Collect(maps.Values(at))
 	}
-	return nil
-}
-
-func (w *stubborn) count(what string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.tries[what]
-}
-
-func (w *stubborn) Checkpoint(ctx context.Context, r dispatch.CheckpointRequest) (string, error) {
-	if err := w.fail("checkpoint"); err != nil {
-		return "", err
-	}
-	return w.Workspace.Checkpoint(ctx, r)
-}
-
-func (w *stubborn) Begin(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
-	if err := w.fail("begin"); err != nil {
-		return nil, err
-	}
-	return w.Workspace.Begin(ctx, t, base)
-}
-
-func (w *stubborn) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.Merged, error) {
-	if err := w.fail("merge"); err != nil {
-		return dispatch.Merged{}, err
-	}
-	return w.Workspace.Merge(ctx, o)
-}
-
-func (w *stubborn) Publish(ctx context.Context, o dispatch.Overlay, m dispatch.Merged, v contract.VerificationStatus, force bool) (dispatch.Published, error) {
-	if err := w.fail("publish"); err != nil {
-		return dispatch.Published{}, err
-	}
-	return w.Workspace.Publish(ctx, o, m, v, force)
-}
-
-func (w *stubborn) Invert(ctx context.Context, o dispatch.Overlay) error {
-	if err := w.fail("invert"); err != nil {
-		return err
-	}
-	return w.Workspace.Invert(ctx, o)
-}
-
-// TestTheMachineryFails: whatever can't be done, the attempt is taken back and
-// has one failed result, and nothing of it is left in the live tree.
-func TestTheMachineryFails(t *testing.T) {
-	for what, times := range map[string]int{"checkpoint": 1, "begin": 1, "merge": 1, "publish": 3} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			h := newHouse(t)
-			w := &stubborn{Workspace: h.ws, fails: map[string]int{what: times}, tries: map[string]int{}}
-			h.tune = func(o *dispatch.Options) { o.Workspace = w }
-			h.sleep()
-			h.wake()
-			h.model.director = plan(agentTask)
-			h.model.associate = steps(use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"}), edit("c1"))
-			rep := h.report(h.submit("go"))
-			h.quiet()
-			res := h.results()
-			if rep.Status != contract.RunFailed || len(res) != 1 || res[0].Status != contract.ResultFailed || res[0].Verification.Status == contract.VerificationPass {
-				t.Errorf("%+v\n%+v", rep, res)
-			}
-			if got := string(slurp(h.ws.live(), "workspace/a.sh")) + string(slurp(h.ws.live(), "choiros/x.css")); got != "echo one\nred\n" {
-				t.Errorf("live %q", got)
-			}
-		})
+	for _, c := range cases {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%d, from %q to %s, after %v", c.scenario, c.n, c.edge.From, c.edge.To, after), func(t *testing.T) {
+				t.Parallel()
+				got, reached := deathAt(t, scenarios[c.scenario], c.n, after, after, map[string]contract.AttemptState{}, func(contract.AttemptState, contract.AttemptState) {})
+				if !reached {
+					t.Error("it did not come to that")
+				}
+				if got != want[c.scenario] {
+					t.Errorf("it came out as\n%s; undisturbed:\n%s", got, want[c.scenario])
+				}
+			})
+		}
 	}
 }
 
@@ -293,22 +289,18 @@ func TestTheMachineryFails(t *testing.T) {
 // again, across a restart too, and the result waits for it.
 func TestTakingBackIsTriedUntilItIsDone(t *testing.T) {
 	h := newHouse(t)
-	w := &stubborn{Workspace: h.ws, fails: map[string]int{"invert": 1 << 30}, tries: map[string]int{}}
-	h.tune = func(o *dispatch.Options) { o.Workspace = w }
-	h.sleep()
-	h.wake()
 	h.model.director = plan(agentTask)
-	h.model.associate = steps(use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"}), use("c1", "write", m{"path": "workspace/a.sh", "content": "if then"}))
+	h.model.associate = steps(blue, broken)
+	var once sync.Once
+	h.ws.back = func() { once.Do(func() { h.ws.spoil("commits") }) }
 	run := h.submit("go")
-	choirtest.Eventually(t, time.Minute, "it is tried twice", func() bool { return w.count("invert") >= 2 })
+	h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
 	if len(h.results()) != 0 || string(slurp(h.ws.live(), "choiros/x.css")) != "blue\n" {
 		t.Fatalf("%+v, live %q", h.results(), slurp(h.ws.live(), "choiros/x.css"))
 	}
-	h.sleep()
-	w.mu.Lock()
-	w.fails["invert"] = 2
-	w.mu.Unlock()
 	h.restart()
+	h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWorking })
+	h.ws.heal("commits")
 	rep := h.report(run)
 	h.quiet()
 	res := h.results()
@@ -317,5 +309,119 @@ func TestTakingBackIsTriedUntilItIsDone(t *testing.T) {
 	}
 	if got := string(slurp(h.ws.live(), "workspace/a.sh")) + string(slurp(h.ws.live(), "choiros/x.css")); got != "echo one\nred\n" {
 		t.Errorf("live %q", got)
+	}
+}
+
+// TestWhatCantBeTakenBackIsToldAndKeepsNobodyFromWorking: the user reads why and
+// what to do, other runs and tasks go on, and once the run is cancelled what is
+// live stays, which its result and its report say.
+func TestWhatCantBeTakenBackIsToldAndKeepsNobodyFromWorking(t *testing.T) {
+	h := newHouse(t)
+	h.tune = func(o *dispatch.Options) { o.Runs, o.Parallel, o.Times.TakeBack = 1, 1, time.Hour }
+	h.sleep()
+	h.wake()
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		if prompted(req, "other") {
+			return plan(m{"kind": "git", "goal": "look", "steps": []m{{"git": m{"op": "status"}}}})(n, req)
+		}
+		return plan(agentTask)(n, req)
+	}
+	h.model.associate = steps(blue, broken)
+	var once sync.Once
+	h.ws.back = func() { once.Do(func() { h.ws.spoil("commits") }) }
+	run := h.submit("go")
+	moved := h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting }).(*contract.RunMoved)
+	for _, want := range []string{"What “Make a.sh say two” showed live can't be taken back: ", "not a directory", "“Before: Make a.sh say two” in Time Travel", "Cancel the run"} {
+		if !strings.Contains(moved.Reason, want) {
+			t.Errorf("the user is not told %q: %s", want, moved.Reason)
+		}
+	}
+	choirtest.Eventually(t, time.Minute, "the computer is idle", func() bool { return !h.d.Busy() })
+	if rep := h.report(h.submit("other")); rep.Status != contract.RunDone {
+		t.Errorf("meanwhile: %+v", rep)
+	}
+	if n := len(h.results()); n != 1 {
+		t.Errorf("%d results, want the other run's", n)
+	}
+	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+		t.Fatal(err)
+	}
+	rep := h.report(run)
+	h.quiet()
+	res := h.results()[1]
+	for what, text := range map[string]string{"report": rep.Summary, "result": res.Summary} {
+		if !strings.Contains(text, "could not be taken back") || !strings.Contains(text, "restore the checkpoint “Before: Make a.sh say two” in Time Travel") {
+			t.Errorf("the %s does not say what is left: %s", what, text)
+		}
+	}
+	if rep.Verified == contract.VerificationPass || res.Status != contract.ResultFailed || res.Verification.Status != contract.VerificationFail {
+		t.Errorf("%+v\n%+v", rep, res)
+	}
+	left := 0
+	for _, p := range h.events("attempt.moved") {
+		if m := p.(*contract.AttemptMoved); m.State == contract.AttemptLeft {
+			left++
+		}
+	}
+	if got := string(slurp(h.ws.live(), "choiros/x.css")); left != 1 || got != "blue\n" {
+		t.Errorf("left %d times, live %q", left, got)
+	}
+}
+
+// TestTakingBackSaysWhatItCouldNot: paths that stay as they are, such as by
+// their permissions, are named with the reason.
+func TestTakingBackSaysWhatItCouldNot(t *testing.T) {
+	h := newHouse(t)
+	h.ws.keeps = []dispatch.Kept{{Path: "choiros/x.css", Reason: "its permissions keep it from being changed"}}
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(blue, broken)
+	h.report(h.submit("go"))
+	h.quiet()
+	if s := h.results()[0].Summary; !strings.Contains(s, "Not taken back, so it may hold what the task wrote: choiros/x.css (its permissions keep it from being changed).") {
+		t.Errorf("the result says %s", s)
+	}
+}
+
+// TestTakingBackHasItsTimeWhenItsTurnComes: however long it waits until others
+// have published, it is tried then.
+func TestTakingBackHasItsTimeWhenItsTurnComes(t *testing.T) {
+	h := newHouse(t)
+	h.tune = func(o *dispatch.Options) { o.Times.CleanUp = 300 * time.Millisecond }
+	h.sleep()
+	h.wake()
+	reached, hold := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h.ws.race = func() { once.Do(func() { close(reached); <-hold }) } // another's publish, which takes its time
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		if prompted(req, "other") {
+			return plan(m{"kind": "exec", "goal": "publish", "steps": []m{{"write": m{"path": "workspace/b.txt", "content": "b\n"}}}})(n, req)
+		}
+		return plan(agentTask)(n, req)
+	}
+	checked := make(chan struct{})
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		if n == 1 {
+			<-checked
+			return parts(use("f", "finish", m{"status": "failed", "summary": "No."}))
+		}
+		return parts(blue)
+	}
+	run := h.submit("go")
+	h.told(run, "tool.returned", nil)
+	other := h.submit("other")
+	<-reached
+	close(checked)
+	h.told(run, "attempt.moved", func(p contract.Payload) bool { return p.(*contract.AttemptMoved).State == contract.AttemptTakingBack })
+	gone, cancel := context.WithTimeout(t.Context(), 2*300*time.Millisecond) // more than it has once its turn comes
+	defer cancel()
+	<-gone.Done()
+	close(hold)
+	h.report(other)
+	h.report(run)
+	h.quiet()
+	h.ws.mu.Lock()
+	defer h.ws.mu.Unlock()
+	if got := string(slurp(h.ws.live(), "choiros/x.css")); got != "red\n" || h.ws.inverted != 1 {
+		t.Errorf("live %q after %d tries", got, h.ws.inverted)
 	}
 }

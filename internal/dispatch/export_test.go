@@ -1,5 +1,9 @@
 package dispatch
 
+// Closed is closed when the dispatcher closes: whoever stands in for a process
+// that died lets go of it then.
+func (d *Dispatcher) Closed() <-chan struct{} { return d.ctx.Done() }
+
 // Asking is how many tasks and questions of a run wait for its user.
 func (d *Dispatcher) Asking(id string) int {
 	r, err := d.find("", id)

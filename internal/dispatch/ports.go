@@ -103,6 +103,9 @@ type Merged struct {
 	Scope []string
 }
 
+// Kept is a path that stays as it is, and why.
+type Kept struct{ Path, Reason string }
+
 // Published is a publish that was applied, and its checkpoint.
 type Published struct {
 	Checkpoint string
@@ -147,8 +150,9 @@ type Workspace interface {
 	// says that the live tree changed so that the result would not be m.Tree
 	// under m.Scope; nothing was applied then.
 	Publish(ctx context.Context, o Overlay, m Merged, verified contract.VerificationStatus, force bool) (Published, error)
-	// Invert takes back what PublishLive published.
-	Invert(ctx context.Context, o Overlay) error
+	// Invert takes back what PublishLive published, but for the paths it names.
+	// Safe to call again.
+	Invert(ctx context.Context, o Overlay) ([]Kept, error)
 	// Drop removes the overlay; keep leaves its tree behind a ref to look at.
 	// Safe to call again.
 	Drop(ctx context.Context, o Overlay, keep bool) error

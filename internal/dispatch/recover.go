@@ -128,20 +128,22 @@ func (r *run) takeUp(ctx context.Context) {
 	r.steered = 0 // what was said is said again to the new Director
 	var todo, over []*story.Task
 	for _, t := range r.s.Tasks {
+		if t.Ended() {
+			over = append(over, t)
+		}
 		if t.Ended() && !(t.Now.Again && t.Now.Number < maxAttempts) {
 			r.settled[t.Request.ID] = true
-			over = append(over, t)
 			continue
 		}
 		todo = append(todo, t)
 	}
 	r.mu.Unlock()
 	for _, t := range over {
-		// An overlay that a death between a result and its removal left.
-		if a := r.at(t.Request.ID, max(t.Now.Number, 1)); t.Now.Starts > 0 {
-			a.now = t.Now
-			a.discard()
-		}
+		// An overlay that a death between a result and its removal left, also when
+		// another attempt follows.
+		a := r.at(t.Request.ID, max(t.Now.Number, 1))
+		a.now = t.Now
+		a.discard()
 	}
 	for _, t := range todo {
 		r.work(t.Request.ID)

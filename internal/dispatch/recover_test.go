@@ -22,14 +22,14 @@ type mortal struct {
 	dispatch.Log
 	left atomic.Int64
 	dead chan struct{}
+	end  <-chan struct{} // of the dispatcher that died
 	once sync.Once
 }
 
 func (l *mortal) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	if l.left.Add(-1) < 0 {
 		l.once.Do(func() { close(l.dead) })
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
+		return nil, lastWait(ctx, l.end)
 	}
 	return l.Log.Append(ctx, drafts...)
 }
@@ -371,6 +371,7 @@ func TestDeathAfterEveryEvent(t *testing.T) {
 				h.sleep()
 				h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
 				h.wake()
+				l.end = h.d.Closed()
 				run := h.submit("go")
 				for waiting := true; waiting; {
 					select {

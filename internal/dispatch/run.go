@@ -158,6 +158,9 @@ func (r *run) restTask(id string, wait func() error) error {
 	r.mu.Lock()
 	place := r.places[id]
 	r.mu.Unlock()
+	if place == nil { // it is given its end without having had one
+		return r.place.rest(r.ctx, wait)
+	}
 	return place.rest(r.ctx, func() error { return r.place.restWorker(r.ctx, wait) })
 }
 
@@ -196,6 +199,11 @@ func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) er
 	if same {
 		return nil
 	}
+	return r.moveTo(ctx, to, reason)
+}
+
+// moveTo appends run.moved: also when only its reason is another one.
+func (r *run) moveTo(ctx context.Context, to contract.RunStatus, reason string) error {
 	_, err := r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "run.moved", Subject: r.s.ID, Data: &contract.RunMoved{Status: to, Reason: reason}})
 	return err
 }
@@ -378,6 +386,7 @@ func (r *run) finish(rep director.Report) error {
 	if did := idle(r.s); did != "" && rep.Status == contract.RunDone {
 		why = append(why, did)
 	}
+	stays := leftovers(r.s)
 	p := &contract.RunReported{Status: rep.Status, Summary: clipText(rep.Summary, 16<<10), Document: r.s.DocumentID(),
 		Checkpoint: r.s.NewestCheckpoint(), Verified: verified, Usage: r.spent(rep)}
 	r.mu.Unlock()
@@ -389,7 +398,10 @@ func (r *run) finish(rep director.Report) error {
 		p.Summary += "\n\nThe Director called this done; it is not:"
 		rep.Detail = strings.Join(why, " ")
 	}
-	if len(why) > 0 && p.Status != contract.RunCancelled {
+	if p.Status == contract.RunCancelled {
+		why = nil
+	}
+	if why = append(why, stays...); len(why) > 0 {
 		p.Summary = clipText(p.Summary+"\n\n- "+strings.Join(why, "\n- "), 30<<10)
 	}
 	if p.Status == contract.RunFailed {

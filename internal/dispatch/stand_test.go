@@ -39,6 +39,7 @@ type boxes struct {
 	break_ func(dispatch.BoxRequest) error
 	evil   func(host *http.Client) http.Handler // instead of our Associate
 	liar   http.Handler                         // instead of our Director
+	dies   string                               // a task's box is killed when this tool is called
 }
 
 type box struct {
@@ -114,6 +115,16 @@ func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 		inside = associate.Handler(associate.Options{Client: client, Backoff: fast})
 	case contract.BoxTask:
 		inside = must(tools.New(tools.Options{Root: r.Overlay.(*overlay).dir}))
+		if bs.dies != "" {
+			served := inside
+			inside = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if strings.HasSuffix(req.URL.Path, "/"+bs.dies) {
+					go b.Kill()
+					panic(http.ErrAbortHandler)
+				}
+				served.ServeHTTP(w, req)
+			})
+		}
 	case contract.BoxVerify:
 		tmp = must(os.MkdirTemp("", "verify"))
 		copyTree(filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Commit), tmp)

@@ -28,8 +28,10 @@ type folders struct {
 	mu                                    sync.Mutex
 	n                                     int
 	race                                  func() // called when a publish begins
+	back                                  func() // called when something is taken back
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
+	keeps                                 []dispatch.Kept // what taking back says it left
 }
 
 type overlay struct {
@@ -42,6 +44,34 @@ func (o *overlay) Base() string { return o.base }
 
 func (w *folders) live() string { return filepath.Join(w.dir, "live") }
 
+// caught makes an error of a call of must that had one.
+func caught(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case error:
+		*err = p
+	default:
+		panic(p)
+	}
+}
+
+// spoil does what a bad disk does: what is at a path can't be read, and nothing
+// can be made there any more. (Permissions do not stop root.)
+func (w *folders) spoil(name string) {
+	path := filepath.Join(w.dir, name)
+	if err := os.Rename(path, path+" before"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		panic(err)
+	}
+	must(0, os.WriteFile(path, nil, 0o644))
+}
+
+// heal undoes spoil.
+func (w *folders) heal(name string) {
+	path := filepath.Join(w.dir, name)
+	must(0, os.Remove(path))
+	must(0, os.Rename(path+" before", path))
+}
+
 func (w *folders) commit(from string) string {
 	w.n++
 	id := fmt.Sprintf("%040x", w.n)
@@ -49,7 +79,8 @@ func (w *folders) commit(from string) string {
 	return id
 }
 
-func (w *folders) Checkpoint(context.Context, dispatch.CheckpointRequest) (string, error) {
+func (w *folders) Checkpoint(context.Context, dispatch.CheckpointRequest) (_ string, err error) {
+	defer caught(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkpoints++
@@ -60,22 +91,26 @@ func (w *folders) path(t dispatch.TaskRef) string {
 	return filepath.Join(w.dir, "boxes", fmt.Sprintf("%s-%d", t.Task, t.Attempt))
 }
 
-func (w *folders) Begin(_ context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+func (w *folders) Begin(_ context.Context, t dispatch.TaskRef, base string) (_ dispatch.Overlay, err error) {
+	defer caught(&err)
 	o := &overlay{ws: w, dir: w.path(t), base: base}
 	copyTree(filepath.Join(w.dir, "commits", base), o.dir)
 	return o, nil
 }
 
 func (w *folders) Reopen(_ context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
-	if _, err := os.Stat(w.path(t)); err != nil {
+	if _, err := os.Stat(w.path(t)); errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New("reopen", fault.NotFound, "", err)
+	} else if err != nil {
+		return nil, err
 	}
 	return &overlay{ws: w, dir: w.path(t), base: base}, nil
 }
 
 func (w *folders) Settle(context.Context, dispatch.Overlay) error { return nil }
 
-func (w *folders) PublishLive(_ context.Context, o dispatch.Overlay) (int, error) {
+func (w *folders) PublishLive(_ context.Context, o dispatch.Overlay) (_ int, err error) {
+	defer caught(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ov := o.(*overlay)
@@ -90,7 +125,8 @@ func (w *folders) PublishLive(_ context.Context, o dispatch.Overlay) (int, error
 	return n, nil
 }
 
-func (w *folders) Merge(_ context.Context, o dispatch.Overlay) (dispatch.Merged, error) {
+func (w *folders) Merge(_ context.Context, o dispatch.Overlay) (_ dispatch.Merged, err error) {
+	defer caught(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.merge(o.(*overlay)), nil
@@ -98,7 +134,8 @@ func (w *folders) Merge(_ context.Context, o dispatch.Overlay) (dispatch.Merged,
 
 func (w *folders) merge(ov *overlay) dispatch.Merged {
 	base := filepath.Join(w.dir, "commits", ov.base)
-	merged := must(os.MkdirTemp(w.dir, "merge"))
+	must(0, os.MkdirAll(filepath.Join(w.dir, "merges"), 0o755))
+	merged := must(os.MkdirTemp(filepath.Join(w.dir, "merges"), "merge"))
 	copyTree(w.live(), merged)
 	var m dispatch.Merged
 	for p, op := range changes(base, ov.dir) {
@@ -115,7 +152,8 @@ func (w *folders) merge(ov *overlay) dispatch.Merged {
 	return m
 }
 
-func (w *folders) Publish(_ context.Context, o dispatch.Overlay, m dispatch.Merged, v contract.VerificationStatus, force bool) (dispatch.Published, error) {
+func (w *folders) Publish(_ context.Context, o dispatch.Overlay, m dispatch.Merged, v contract.VerificationStatus, force bool) (_ dispatch.Published, err error) {
+	defer caught(&err)
 	if w.race != nil {
 		w.race()
 	}
@@ -131,17 +169,22 @@ func (w *folders) Publish(_ context.Context, o dispatch.Overlay, m dispatch.Merg
 	return dispatch.Published{Checkpoint: now.Commit, Tree: now.Tree}, nil
 }
 
-func (w *folders) Invert(_ context.Context, o dispatch.Overlay) error {
+func (w *folders) Invert(ctx context.Context, o dispatch.Overlay) (_ []dispatch.Kept, err error) {
+	defer caught(&err)
+	if w.back != nil {
+		w.back()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inverted++
+	must(0, ctx.Err())
 	ov := o.(*overlay)
 	for p := range changes(filepath.Join(w.dir, "commits", ov.base), ov.dir) {
 		if strings.HasPrefix(p, "choiros/") {
-			put(w.live(), p, slurp(filepath.Join(w.dir, "commits", ov.base), p))
+			put(w.live(), p, must(os.ReadFile(filepath.Join(w.dir, "commits", ov.base, p))))
 		}
 	}
-	return nil
+	return w.keeps, nil
 }
 
 func (w *folders) Drop(_ context.Context, o dispatch.Overlay, _ bool) error {

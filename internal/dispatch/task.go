@@ -136,6 +136,8 @@ type attempt struct {
 	lost    error           // why its boxes were lost last
 	early   int             // starts that were lost before task.started
 	pause   time.Duration   // before what failed is tried again
+	failed  int             // how often in a row
+	told    bool            // the user was told of it
 	tries   int             // at publishing
 
 	fence    string // the token of what its loop asks

@@ -170,6 +170,18 @@ func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 	return ok, verified, why
 }
 
+// leftovers says what tasks showed live that could not be taken back.
+func leftovers(s *story.Run) []string {
+	var out []string
+	for _, t := range s.Tasks {
+		if t.Now.Left != "" {
+			out = append(out, fmt.Sprintf("What “%s” showed live could not be taken back (%s): it is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.",
+				title(t.Request.Goal), oneLine(t.Now.Left, 500), beforeTask(t.Request)))
+		}
+	}
+	return out
+}
+
 // idle says that a run that calls itself done did nothing, or "".
 func idle(s *story.Run) string {
 	if len(s.Tasks) == 0 {

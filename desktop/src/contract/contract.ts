@@ -7,7 +7,7 @@ export type ApprovalAnswer = 'once' | 'run' | 'deny'
 export type ApprovalKind = 'egress'
 
 /** AttemptState is where an attempt at a task stands. What an attempt may do next is decided by it alone, while it goes on and after a crash. */
-export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'publishing' | 'taking_back' | 'ended'
+export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'publishing' | 'taking_back' | 'left' | 'ended'
 
 /** BoxKind names what a box is for; it decides what the box may do. */
 export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' | 'desktop' | 'keeper' | 'scratch'
@@ -132,7 +132,7 @@ export interface AttemptMoved {
   state: AttemptState
   /** begun: commit the tree is made from */
   base?: string
-  /** Result is the attempt's result as far as it stands: finished has the loop's word and what the host saw, merged adds what changed, taking_back what it will end with. */
+  /** Result is the attempt's result as far as it stands: finished has the loop's word and what the host saw, merged adds what changed, taking_back and left what it will end with. */
   result?: AssociateResult
   /** merged; absent when nothing changed */
   merge?: AttemptMerge
@@ -146,6 +146,8 @@ export interface AttemptMoved {
   again?: boolean
   /** taking_back: its tree is kept for a look */
   keep?: boolean
+  /** left: why it could not be taken back */
+  reason?: string
 }
 
 /** BoxClosed says that a box and everything in it ended. Reason is empty for an orderly end, else what ended it: killed, crashed, disk, memory, timeout. */

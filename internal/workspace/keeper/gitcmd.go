@@ -113,6 +113,27 @@ func (e *Engine) gitLine(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
+// treeOf is the tree that a ref points to, "" when there is no such ref. One
+// that can't be read, as after a bad disk, is an error and not a missing one.
+func (e *Engine) treeOf(ctx context.Context, ref string) (string, error) {
+	args := []string{"for-each-ref", "--format=%(refname) %(objectname)", ref}
+	cmd := e.command(ctx, args...)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &limitedBuffer{max: 64 << 10, b: &out}, &limitedBuffer{max: 16 << 10, b: &stderr}
+	if err := cmd.Run(); err != nil {
+		return "", gitError(ctx, args, stderr.String(), err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if name, id, _ := strings.Cut(strings.TrimSpace(line), " "); name == ref {
+			return e.gitLine(ctx, "rev-parse", "--verify", "--end-of-options", id+"^{tree}")
+		}
+	}
+	if stderr.Len() > 0 { // git only warns of a ref that it can't read
+		return "", gitError(ctx, args, stderr.String(), errors.New("the ref can't be read"))
+	}
+	return "", nil
+}
+
 func gitError(ctx context.Context, args []string, stderr string, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,9 +89,11 @@ func (e *Engine) prepare(ctx context.Context, req PrepareRequest) (PrepareReply,
 	trees := map[string]Tree{}
 	for name, rev := range map[string]string{"base": req.Base, "theirs": req.Tree} {
 		if name == "base" && req.Task != "" {
-			if id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", liveRef(req.Task)+"^{tree}"); err == nil {
-				rev = id
+			live, err := e.treeOf(ctx, liveRef(req.Task))
+			if err != nil {
+				return reply, err
 			}
+			rev = cmp.Or(live, rev)
 		}
 		id, err := e.treeishLocked(ctx, rev)
 		if err != nil {

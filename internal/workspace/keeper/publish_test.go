@@ -365,6 +365,23 @@ func TestLivePublishingAndInversion(t *testing.T) {
 		}
 	}
 	c.write("choiros/app.tsx", "ONE\n2\n3\n4\n5\nuser\n")
+	// What was published can't be read: that is not the same as nothing.
+	ref := c.path(".git/refs/choir/live/" + k.id)
+	was, err := os.ReadFile(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, damaged := range []string{"", "garbage\n", strings.Repeat("1", 40) + "\n"} {
+		if err := os.WriteFile(ref, []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := c.Invert(t.Context(), keeper.InvertRequest{ID: "inv", Task: k.id, Base: k.base}); err == nil {
+			t.Errorf("with its ref %q: %+v", damaged, p)
+		}
+	}
+	if err := os.WriteFile(ref, was, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p, err := c.Invert(t.Context(), keeper.InvertRequest{ID: "inv", Task: k.id, Base: k.base})
 	if err != nil {
 		t.Fatal(err)

@@ -29,12 +29,12 @@ func (e *Engine) Invert(ctx context.Context, req InvertRequest) (PrepareReply, e
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	published, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", liveRef(req.Task)+"^{tree}")
+	published, err := e.treeOf(ctx, liveRef(req.Task))
 	if err != nil {
-		if ctx.Err() != nil {
-			return PrepareReply{}, fault.Wrap(op, ctx.Err())
-		}
-		return PrepareReply{ID: req.ID, Changed: []Path{}, Nothing: true}, nil // it published nothing
+		return PrepareReply{}, fault.Wrap(op, err)
+	}
+	if published == "" {
+		return PrepareReply{ID: req.ID, Changed: []Path{}, Nothing: true}, nil
 	}
 	req.Note.Kind = "auto"
 	reply, err := e.prepare(ctx, PrepareRequest{ID: req.ID, Base: published, Tree: req.Base, Kind: "invert", Note: req.Note})

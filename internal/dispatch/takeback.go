@@ -1,0 +1,182 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/fault"
+)
+
+// How long is waited before taking back, or a publish that was begun, is tried
+// again: at first and at most. After some tries the user is told.
+const (
+	againFirst = 100 * time.Millisecond
+	againMost  = 30 * time.Second
+	tellAfter  = 4
+)
+
+// takeBack inverts what was shown live, and ends the attempt. What can't be
+// taken back is tried again for a while, which the user is told of; then it
+// stays, and how to get rid of it stands in the result.
+func (a *attempt) takeBack() error {
+	a.stop(nil)
+	// Nothing can have been shown by an attempt whose loop never worked.
+	if a.task.Kind == contract.KindGit || a.now.Starts == 0 {
+		return a.finished(*a.now.Result)
+	}
+	until := a.r.d.o.Now().Add(a.r.d.o.Times.TakeBack)
+	name := title(a.task.Goal)
+	for {
+		kept, err := a.invert()
+		if err == nil {
+			a.overcome()
+			res := *a.now.Result
+			res.Summary = clipText(res.Summary+stays(kept), 30<<10)
+			return a.finished(res)
+		}
+		if !a.r.d.o.Now().Before(until) {
+			return a.leave(err)
+		}
+		how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", until.UTC().Format("15:04 MST"), beforeTask(a.task))
+		if a.r.ctx.Err() == nil {
+			how += ". Cancel the run to leave it as it is now"
+		}
+		left, waitErr := a.again(trouble{fmt.Sprintf("What “%s” showed live can't be taken back", name), how}, err)
+		if waitErr != nil {
+			return waitErr
+		}
+		if left {
+			return a.leave(err)
+		}
+	}
+}
+
+// stays says which paths are as the task made them although it was taken back.
+func stays(kept []Kept) string {
+	if len(kept) == 0 {
+		return ""
+	}
+	var list []string
+	for _, k := range kept[:min(len(kept), 20)] {
+		list = append(list, fmt.Sprintf("%s (%s)", oneLine(k.Path, 200), oneLine(k.Reason, 200)))
+	}
+	if n := len(kept) - len(list); n > 0 {
+		list = append(list, fmt.Sprintf("and %d more", n))
+	}
+	return "\n\nNot taken back, so it may hold what the task wrote: " + strings.Join(list, ", ") + "."
+}
+
+// leave ends taking back: what was shown stays live, unverified, and the
+// result says how to go back.
+func (a *attempt) leave(why error) error {
+	res := *a.now.Result
+	res.Summary = clipText(fmt.Sprintf("%s\n\nWhat it had shown live could not be taken back: %s. It is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.%s",
+		res.Summary, oneLine(fault.Text(why), 2000), beforeTask(a.task), hint(why)), 30<<10)
+	if err := a.move(&contract.AttemptMoved{State: contract.AttemptLeft, Result: &res, Reason: oneLine(fault.Text(why), 4000)}); err != nil {
+		return err
+	}
+	a.overcome()
+	return nil
+}
+
+func hint(err error) string {
+	if h := fault.HintOf(err); h != "" {
+		return " " + h
+	}
+	return ""
+}
+
+// invert takes back once. The clock starts when its turn has come.
+func (a *attempt) invert() ([]Kept, error) {
+	a.r.d.publishing.Lock()
+	defer a.r.d.publishing.Unlock()
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	err := a.open(ctx, true)
+	if fault.Is(err, fault.NotFound) {
+		err = a.open(ctx, false) // what it showed is known without its files
+	}
+	if err != nil {
+		return nil, err
+	}
+	kept, err := a.r.d.o.Workspace.Invert(ctx, a.overlay)
+	if err != nil {
+		return nil, err
+	}
+	crash.At("dispatch.task.inverted")
+	return kept, nil
+}
+
+// trouble is what the user is told when something that must happen does not.
+type trouble struct{ what, how string }
+
+// again waits before something is tried once more; the waits get longer. Once
+// the user was told, others go on meanwhile; left: the user has cancelled since.
+func (a *attempt) again(t trouble, err error) (left bool, _ error) {
+	a.pause = min(max(2*a.pause, againFirst), againMost)
+	a.failed++
+	a.r.d.log.Error(t.what+"; it is tried again until it is done, also after a restart", "task", a.ref.Task, "attempt", a.ref.Attempt, "after", a.pause, "error", err)
+	var cancelled <-chan struct{}
+	if a.r.ctx.Err() == nil {
+		cancelled = a.r.ctx.Done()
+	}
+	wait := func() error {
+		timer := time.NewTimer(a.pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-a.r.d.ctx.Done():
+			return errClosing
+		case <-cancelled:
+			left = errors.Is(context.Cause(a.r.ctx), errCancelled)
+		}
+		if a.r.closing() {
+			return errClosing
+		}
+		return nil
+	}
+	if a.failed < tellAfter {
+		if err := wait(); err != nil {
+			return false, err
+		}
+		return false, nil // nobody was told yet what cancelling means
+	}
+	if !a.told {
+		a.told = true
+		a.r.waiting(1)
+		reason := fmt.Sprintf("%s: %s.%s %s.", t.what, oneLine(fault.Text(err), 1500), hint(err), t.how)
+		ctx, cancel := a.cleanUp()
+		defer cancel()
+		if err := a.r.moveTo(ctx, contract.RunWaiting, clipText(reason, 4<<10)); err != nil {
+			a.r.d.log.Warn("the user could not be told what can't be done", "task", a.ref.Task, "error", err)
+		}
+	}
+	err = a.r.restTask(a.ref.Task, wait)
+	if err != nil && !a.r.closing() && a.r.ctx.Err() != nil {
+		err = nil // a run that was cancelled gets no place again, and goes on without
+	}
+	return left, err
+}
+
+// overcome ends the trouble that the user was told of.
+func (a *attempt) overcome() {
+	a.pause, a.failed = 0, 0
+	if !a.told {
+		return
+	}
+	a.told = false
+	a.r.waiting(-1)
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	if err := a.r.settle(ctx); err != nil && !a.r.closing() {
+		a.r.d.log.Warn("the user could not be told that a trouble is over", "task", a.ref.Task, "error", err)
+	}
+}
+
+// beforeTask is the title of the checkpoint that a task begins with.
+func beforeTask(t contract.DirectorTask) string { return "Before: " + title(t.Goal) }
