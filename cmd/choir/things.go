@@ -117,7 +117,7 @@ func filesCmd() *cobra.Command {
 func notKept(f api.File) string {
 	switch {
 	case f.Unkept != "":
-		return "not kept: " + oneLine(f.Unkept, 300)
+		return "not kept: it " + oneLine(f.Unkept, 300)
 	case f.Beneath > 0:
 		return fmt.Sprintf("%d in it not kept", f.Beneath)
 	}

@@ -278,6 +278,47 @@ export function drawn() {
   return '#' + Array.from({ length: 3 }, () => randomInt(8, 72).toString(16).padStart(2, '0')).join('')
 }
 
+/** The sizes that pictures are taken at. */
+export const sizes = [[1440, 900], [1024, 768], [390, 844]]
+
+/** In a page: resolves once it is so wide, has been drawn so, and nothing moves that comes to an end. */
+const settled = (width) => new Promise((done) => {
+  const look = () => {
+    const moving = document.getAnimations().some((a) => a.playState === 'running' && a.effect.getComputedTiming().endTime !== Infinity)
+    if (innerWidth !== width || moving) requestAnimationFrame(look)
+    else requestAnimationFrame(() => requestAnimationFrame(done))
+  }
+  look()
+})
+
+/** Takes pictures into out/ and looks pages over with axe; clean fails with what was found. */
+export function gallery() {
+  const found = []
+  const g = {
+    async one(page, frame, name) {
+      const { width } = page.viewportSize()
+      await page.evaluate(settled, width)
+      if (frame) await frame.evaluate(settled, width)
+      await page.screenshot({ path: join(out, `${name}.png`) })
+      for (const [where, what] of [['console', page.mainFrame()], ['desktop', frame]]) if (what) for (const v of await axe(what)) found.push(`${name}, ${where}: ${v}`)
+    },
+    /** One picture per size; the page is then as it was. */
+    async all(page, frame, name) {
+      const before = page.viewportSize()
+      for (const [width, height] of sizes) {
+        await page.setViewportSize({ width, height })
+        await g.one(page, frame, `${width}-${name}`)
+      }
+      await page.setViewportSize(before)
+    },
+    clean(t) {
+      const all = found.splice(0)
+      if (all.length > 0) throw new Error(`${t.name}:\n${all.join('\n')}`)
+    },
+  }
+  return g
+}
+
 /** What axe finds in a page or frame, in words. */
 export async function axe(frame) {
   await frame.evaluate(readFileSync(fromDesktop.resolve('axe-core/axe.min.js'), 'utf8'))

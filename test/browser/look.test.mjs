@@ -2,35 +2,14 @@
 // as pictures in out/ for people to look over.
 
 import assert from 'node:assert/strict'
-import { join } from 'node:path'
 import { test } from 'node:test'
-import { axe, browse, Choir, claim, desktop, out, say, until, visitor } from './harness.mjs'
-
-const sizes = [[1440, 900], [1024, 768], [390, 844]]
-
-/** In a page: resolves once it is so wide, has been drawn so, and nothing moves that comes to an end. */
-const settled = (width) => new Promise((done) => {
-  const look = () => {
-    const moving = document.getAnimations().some((a) => a.playState === 'running' && a.effect.getComputedTiming().endTime !== Infinity)
-    if (innerWidth !== width || moving) requestAnimationFrame(look)
-    else requestAnimationFrame(() => requestAnimationFrame(done))
-  }
-  look()
-})
+import { browse, Choir, claim, desktop, gallery, say, sizes, until, visitor } from './harness.mjs'
 
 test('the look', async (t) => {
   const choir = await Choir.start(t)
   const browser = await browse(t)
   const { context } = await visitor(browser, choir)
-  const found = []
-  const shot = async (page, name, frame) => {
-    await page.screenshot({ path: join(out, `${name}.png`) })
-    for (const [where, what] of [['console', page.mainFrame()], ['desktop', frame]]) if (what) for (const v of await axe(what)) found.push(`${name}, ${where}: ${v}`)
-  }
-  const clean = (t2) => {
-    const all = found.splice(0)
-    assert.equal(all.length, 0, `${t2.name}:\n${all.join('\n')}`)
-  }
+  const { one: shot, clean } = gallery()
 
   await t.test('claim', async (t2) => {
     for (const [width, height] of sizes) {
@@ -39,7 +18,7 @@ test('the look', async (t) => {
         const page = await guest.newPage()
         await page.goto(choir.claim_url)
         await page.getByRole('button', { name: 'Open my computer' }).waitFor()
-        await shot(page, `${width}-${scheme === 'dark' ? 'night' : 'day'}-claim`)
+        await shot(page, null, `${width}-${scheme === 'dark' ? 'night' : 'day'}-claim`)
         await guest.close()
       }
     }
@@ -61,8 +40,7 @@ test('the look', async (t) => {
         for (const [width, height] of sizes) {
           await at.setViewportSize({ width, height })
           await frame.locator(`[data-testid=window][data-active=true][data-phone=${width < 640}]`).waitFor()
-          await frame.evaluate(settled, width)
-          await shot(at, `${width}-${theme}-${what}`, frame)
+          await shot(at, frame, `${width}-${theme}-${what}`)
         }
         await at.setViewportSize({ width: 1440, height: 900 })
       }
@@ -92,17 +70,17 @@ test('the look', async (t) => {
       await frame.locator('[data-testid=checkpoint][data-kind=initial]').click() // going back to the newest changes nothing
       await frame.getByTestId('restore').click()
       await frame.locator('[data-testid=restore-go]:enabled').waitFor()
-      await shot(at, `1440-${theme}-restore`, frame)
+      await shot(at, frame, `1440-${theme}-restore`)
 
       await at.getByRole('button', { name: 'Account' }).click()
-      await shot(at, `1440-${theme}-account`)
+      await shot(at, null, `1440-${theme}-account`)
       await at.keyboard.press('Escape')
       await at.getByRole('button', { name: /^Approvals/ }).click()
-      await shot(at, `1440-${theme}-approvals`)
+      await shot(at, null, `1440-${theme}-approvals`)
       await at.keyboard.press('Escape')
       await at.getByRole('button', { name: 'Rewind' }).click()
       await at.locator('#ask-words p').nth(0).filter({ hasNotText: 'Looking' }).waitFor()
-      await shot(at, `1440-${theme}-rewind`)
+      await shot(at, null, `1440-${theme}-rewind`)
       await at.getByRole('button', { name: 'Keep it as it is' }).click()
       await own.close()
       assert.deepEqual(faults, [])

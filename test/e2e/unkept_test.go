@@ -105,7 +105,7 @@ func TestWhatIsNotProtectedIsSaid(t *testing.T) {
 		marks["workspace/project/none"] != "" || beneath["workspace/project/sub"] != 1 || len(files) != 5 {
 		t.Errorf("files says %+v", files)
 	}
-	if said := in.Must(t, "files", "ls", "workspace/project"); !strings.Contains(said, "not kept: is ignored by workspace/project/.gitignore") || !strings.Contains(said, "1 in it not kept") {
+	if said := in.Must(t, "files", "ls", "workspace/project"); !strings.Contains(said, "not kept: it is ignored by workspace/project/.gitignore") || !strings.Contains(said, "1 in it not kept") {
 		t.Errorf("files ls says\n%s", said)
 	}
 

@@ -45,6 +45,34 @@ export interface Checkpoint {
   message: string
   verified: Verified
   files: number
+  /** The first of what could not be taken, "path: why", and how many files that is altogether. */
+  skipped?: string[]
+  left?: number
+  /** The first of what .gitignore files keep out, and how many files and folders that is altogether. */
+  ignored?: string[]
+  outside?: number
+}
+
+/** What no checkpoint holds as it is: how many files could not be taken, how many files and folders are ignored, the first of both. */
+export interface Unkept {
+  files: number
+  ignored: number
+  paths: { path: string; reason: string; ignored?: boolean }[]
+}
+
+/** One entry of the workspace. */
+export interface FileEntry {
+  /** Its path. */
+  id: string
+  kind: 'file' | 'dir' | 'symlink' | 'other'
+  size: number
+  mode: string
+  modified: string
+  target?: string
+  /** Why no checkpoint holds it, as in "is a socket". */
+  unkept?: string
+  /** In a folder: how many paths in it no checkpoint holds. */
+  unkept_beneath?: number
 }
 
 export interface DocumentSummary {
@@ -107,6 +135,7 @@ export interface RestorePlan {
   to: string
   changes: Change[]
   kept?: Kept[]
+  unkept?: Unkept
 }
 
 /** A path that a restore leaves as it is. */
@@ -143,15 +172,16 @@ export interface Services {
   'proposal.accept': [{ document: string; proposal: string }, { id: string; resolution: Resolution; revision?: number; sequence: number }]
   'proposal.dismiss': [{ document: string; proposal: string }, { id: string; resolution: Resolution; revision?: number; sequence: number }]
   'checkpoint.list': [{ before?: number; limit: number }, { checkpoints: Checkpoint[]; more: boolean }]
-  'checkpoint.create': [{ message: string }, { commit: string; sequence: number; created: boolean }]
+  'checkpoint.create': [{ message: string }, { commit: string; sequence: number; created: boolean; unkept?: Unkept }]
   'checkpoint.diff': [{ from: string; to: string; path?: string }, Diff]
   'checkpoint.restore': [{ to: string; paths?: string[]; dry_run: boolean }, RestorePlan | Restored]
   'checkpoint.undo': [{ dry_run: boolean }, RestorePlan | Restored]
   'run.undo': [{ run: string; dry_run: boolean }, RestorePlan | Restored]
+  'files.list': [{ path: string; after?: string }, { files: FileEntry[]; more: boolean }]
   'exec.run': [{ id: string; argv: string[]; cwd?: string }, { command: string; sequence: number }]
   'exec.output': [
     { command: string; after: number; wait?: boolean },
-    { chunks: OutputChunk[]; running: boolean; exit_code?: number; truncated: boolean },
+    { chunks: OutputChunk[]; running: boolean; exit_code?: number; unkept?: Unkept; truncated: boolean },
   ]
   'exec.stop': [{ command: string }, Record<string, never>]
 }

@@ -10,7 +10,7 @@ import { useRuns } from '../stores/runs'
 import { useTheme } from '../stores/theme'
 import { useToasts } from '../stores/toasts'
 import { useWindows } from '../stores/windows'
-import { clock, oneLine, short } from '../text/format'
+import { clock, count, oneLine, short } from '../text/format'
 import { builtIn } from '../theme/themes'
 import { cascade } from './geometry'
 import type { SlashCommand } from './prompt'
@@ -107,8 +107,10 @@ async function ended(command: string): Promise<void> {
 }
 
 export async function makeCheckpoint(message: string): Promise<void> {
-  const { created, commit } = await ask('checkpoint.create', { message: message || 'Checkpoint by hand' }, 60_000)
-  if (!created) useToasts.getState().say('plain', 'Nothing has changed', `The last checkpoint, ${short(commit)}, still holds everything.`)
+  const { created, commit, unkept } = await ask('checkpoint.create', { message: message || 'Checkpoint by hand' }, 60_000)
+  const left = unkept?.files ?? 0
+  if (!created) useToasts.getState().say('plain', 'Nothing has changed', `The last checkpoint, ${short(commit)}, still holds everything${left > 0 ? ` but ${count(left, 'file')}` : ''}.`)
+  else if (left > 0) useToasts.getState().say('warn', `${count(left, 'file')} ${left === 1 ? 'is' : 'are'} not in it`, unkept!.paths.filter((p) => !p.ignored).slice(0, 3).map((p) => `${p.path} ${p.reason}`).join('; '))
 }
 
 export interface ShellCommand extends SlashCommand {

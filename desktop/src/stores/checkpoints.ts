@@ -31,6 +31,7 @@ export const useCheckpoints = keptStore<CheckpointsState>('checkpoints', (set) =
       const c: Checkpoint = {
         sequence: e.sequence, time: e.time, author: checkpointAuthor(made.kind, e.task), commit: made.commit, kind: made.kind, message: made.message,
         verified: made.verified, files: made.files,
+        skipped: (made.skipped ?? []).slice(0, 20), left: made.left ?? 0, ignored: (made.ignored ?? []).slice(0, 10), outside: made.outside ?? 0,
         ...(made.parent ? { parent: made.parent } : {}),
         ...(e.run ? { run: e.run } : {}),
         ...(e.task ? { task: e.task } : {}),

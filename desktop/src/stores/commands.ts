@@ -1,6 +1,6 @@
 import type { Event } from '../contract/types'
 import { dataOf } from '../contract/types'
-import type { OutputChunk } from '../link/protocol'
+import type { OutputChunk, Unkept } from '../link/protocol'
 import { keptStore } from './kept'
 
 /** A stretch of output of one stream. */
@@ -24,6 +24,8 @@ export interface CommandView {
   next: number
   /** Whether the beginning is not there any more. */
   truncated: boolean
+  /** What it left behind that no checkpoint holds. */
+  unkept?: Unkept
 }
 
 interface CommandsState {
@@ -31,7 +33,7 @@ interface CommandsState {
   begin(command: string, line: string): void
   take(e: Event): void
   /** Takes output; `running` false ends a command whose end was not seen. */
-  fill(command: string, chunks: OutputChunk[], running: boolean, exit: number | undefined, truncated: boolean): void
+  fill(command: string, chunks: OutputChunk[], running: boolean, exit: number | undefined, truncated: boolean, unkept?: Unkept): void
 }
 
 /** What a window of output holds: a page must lay out all of it. */
@@ -81,7 +83,7 @@ export const useCommands = keptStore<CommandsState>('commands', (set) => {
         change(done.command, (c) => ({ ...c, running: false, exit: done.exit_code, ms: done.duration_ms, ...(done.reason ? { reason: done.reason } : {}) }))
       }
     },
-    fill: (command, chunks, running, exit, truncated) =>
+    fill: (command, chunks, running, exit, truncated, unkept) =>
       change(command, (c) => {
         const fresh = chunks.filter((x) => x.n >= c.next)
         const { output, cut } = fresh.length > 0 ? append(c.output, fresh) : { output: c.output, cut: false }
@@ -92,6 +94,7 @@ export const useCommands = keptStore<CommandsState>('commands', (set) => {
           running: c.running && running,
           truncated: c.truncated || cut || truncated,
           ...(exit === undefined ? {} : { exit }),
+          ...(unkept ? { unkept } : {}),
         }
       }),
   }

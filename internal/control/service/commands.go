@@ -62,8 +62,9 @@ type command struct {
 	dropped bool
 	running bool
 	exit    *int
-	sent    int64 // bytes of output so far
-	read    int64 // of which somebody has
+	unkept  *api.Unkept // what it left behind that no checkpoint holds
+	sent    int64       // bytes of output so far
+	read    int64       // of which somebody has
 	readAt  time.Time
 	moved   chan struct{} // closed and replaced when output came, was read, or ended
 }
@@ -149,6 +150,9 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 		}
 		cmd.mu.Lock()
 		cmd.running, cmd.exit = false, &code
+		if exit.Unkept.Files+exit.Unkept.Ignored > 0 {
+			cmd.unkept = &exit.Unkept
+		}
 		cmd.stir()
 		cmd.mu.Unlock()
 		ended <- err
@@ -267,16 +271,17 @@ func (cs *commands) output(ctx context.Context, c call) (any, error) {
 }
 
 type outputAnswer struct {
-	Chunks    []chunk `json:"chunks"`
-	Running   bool    `json:"running"`
-	ExitCode  *int    `json:"exit_code,omitempty"`
-	Truncated bool    `json:"truncated"`
+	Chunks    []chunk     `json:"chunks"`
+	Running   bool        `json:"running"`
+	ExitCode  *int        `json:"exit_code,omitempty"`
+	Unkept    *api.Unkept `json:"unkept,omitempty"`
+	Truncated bool        `json:"truncated"`
 }
 
 func (c *command) after(n int64) (outputAnswer, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := outputAnswer{Chunks: []chunk{}, Running: c.running, ExitCode: c.exit}
+	a := outputAnswer{Chunks: []chunk{}, Running: c.running, ExitCode: c.exit, Unkept: c.unkept}
 	// Dropped without the asker having had it.
 	a.Truncated = c.dropped && len(c.chunks) > 0 && c.chunks[0].N > n+1
 	size := 0
@@ -287,7 +292,7 @@ func (c *command) after(n int64) (outputAnswer, <-chan struct{}) {
 		}
 		if size += len(k.Text); size > maxPart && len(a.Chunks) > 0 {
 			// More is to come: whoever asks must not take this for the end.
-			a.Running, a.ExitCode = true, nil
+			a.Running, a.ExitCode, a.Unkept = true, nil, nil
 			break
 		}
 		a.Chunks = append(a.Chunks, k)

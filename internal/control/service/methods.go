@@ -27,6 +27,7 @@ func (s *Services) methods() map[string]method {
 		"checkpoint.diff":    {slow, checkpointDiff, false},
 		"checkpoint.restore": {slow, checkpointRestore, true},
 		"checkpoint.undo":    {slow, checkpointUndo, true},
+		"files.list":         {quick, filesList, false},
 		"exec.run":           {quick, s.commands.run, true},
 		"exec.output":        {quick, s.commands.output, false},
 		"exec.stop":          {quick, s.commands.stop, false},
@@ -262,6 +263,33 @@ func checkpointDiff(ctx context.Context, c call) (any, error) {
 		return nil, err
 	}
 	return cutDiff(d)
+}
+
+// maxFiles is how many entries of a folder one answer lists.
+const maxFiles = 1000
+
+func filesList(ctx context.Context, c call) (any, error) {
+	var in struct {
+		Path  string `json:"path"`
+		After string `json:"after"`
+	}
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
+	if in.Path != "" {
+		if err := contract.ValidPath("path", in.Path); err != nil {
+			return nil, err
+		}
+	}
+	list, err := c.c.ListFiles(ctx, in.Path, in.After, maxFiles)
+	if err != nil {
+		return nil, err
+	}
+	page, cut, err := fit(list)
+	return struct {
+		Files []api.File `json:"files"`
+		More  bool       `json:"more"`
+	}{page, cut || len(list) == maxFiles}, err
 }
 
 // cutDiff makes a diff fit into an answer: its list of changes first.

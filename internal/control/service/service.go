@@ -43,6 +43,7 @@ type Computer interface {
 	Checkpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error)
 	Checkpoint(ctx context.Context, user, message string) (api.Checkpointed, error)
 	Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error)
+	ListFiles(ctx context.Context, path, after string, limit int) ([]api.File, error)
 	Restore(ctx context.Context, r api.RestoreRequest) (api.Restored, error)
 	Exec(ctx context.Context, r api.ExecRequest, io api.ExecIO) (api.Exit, error)
 }

@@ -1,12 +1,13 @@
-import { useEffect, useRef } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { RotateCcw, Square } from 'lucide-react'
+import { HostError } from '../../link/protocol'
 import { Pill } from '../../parts/Mark'
 import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
 import { ask, runCommand, tell } from '../../shell/intents'
 import { useCommands } from '../../stores/commands'
 import { useConnection } from '../../stores/connection'
-import { duration } from '../../text/format'
+import { count, duration } from '../../text/format'
 import { plain } from './plain'
 import css from './Command.module.css'
 import type { AppProps } from '../types'
@@ -18,6 +19,7 @@ export default function Command({ props }: AppProps) {
   const online = useConnection((s) => s.state === 'online')
   const end = useRef<HTMLDivElement>(null)
   const log = useRef<HTMLDivElement>(null)
+  const [gone, setGone] = useState(false)
   const running = command?.running ?? true
   const shown = command?.next ?? 0
 
@@ -33,13 +35,17 @@ export default function Command({ props }: AppProps) {
         const after = (useCommands.getState().commands[id]?.next ?? 0) - 1
         const got = await ask('exec.output', { command: id, after, wait: true }, 20_000)
         if (stop) return
-        useCommands.getState().fill(id, got.chunks, got.running, got.exit_code, got.truncated)
+        useCommands.getState().fill(id, got.chunks, got.running, got.exit_code, got.truncated, got.unkept)
         more = got.running || got.chunks.length > 0
         if (more) await painted()
       }
     }
     look().catch((e: unknown) => {
-      if (!stop) tell(e)
+      // A line that broke is told by the desktop, and this is asked again when it
+      // is back; output that is gone is told where it would be.
+      if (stop || (e instanceof HostError && e.passing)) return
+      if (e instanceof HostError && e.code === 'not_found') setGone(true)
+      else tell(e)
     })
     return () => {
       stop = true
@@ -54,12 +60,13 @@ export default function Command({ props }: AppProps) {
 
   if (!command) return <Skeleton />
   const ok = command.exit === 0
+  const unseen = command.exit === undefined || command.exit < 0 // nobody saw it end
   return (
     <div className={css.page}>
       <header className={css.head}>
         <code>{command.line || 'command'}</code>
-        {running ? <Pill kind="active" text="running" /> : <Pill kind={command.exit === undefined ? 'unknown' : ok ? 'pass' : 'fail'} text={command.exit === undefined ? 'ended' : `exit ${command.exit}`} />}
-        {command.ms !== undefined && <span className={css.time}>{duration(command.ms)}</span>}
+        {running ? <Pill kind="active" text="running" /> : <Pill kind={unseen ? 'unknown' : ok ? 'pass' : 'fail'} text={unseen ? 'ended' : `exit ${command.exit}`} />}
+        {command.ms !== undefined && !unseen && <span className={css.time}>{duration(command.ms)}</span>}
         {running ? (
           <button type="button" className={parts.button} onClick={() => void ask('exec.stop', { command: id }).catch(tell)}>
             <Square size={12} aria-hidden /> Stop
@@ -81,12 +88,29 @@ export default function Command({ props }: AppProps) {
             </span>
           ))}
         </pre>
-        {!running && shown === 0 && <p className={css.note}>It wrote nothing.</p>}
+        {!running && shown === 0 && !gone && !unseen && <p className={css.note}>It wrote nothing.</p>}
+        {gone && <p className={css.note}>{shown === 0 ? 'Its output is not kept any more.' : 'What it wrote after this is not kept.'}</p>}
+        {unseen && command.reason && <p className={css.note}>{sentence(command.reason)}</p>}
+        {command.unkept && (
+          <div className={css.unkept} data-testid="unkept">
+            <p>It left behind what no checkpoint holds:</p>
+            <ul>
+              {command.unkept.paths.slice(0, 5).map((p) => (
+                <li key={p.path}>
+                  <code>{p.path}</code> {p.reason}
+                </li>
+              ))}
+              {command.unkept.files + command.unkept.ignored > 5 && <li>and {count(command.unkept.files + command.unkept.ignored - Math.min(5, command.unkept.paths.length), 'more')}</li>}
+            </ul>
+          </div>
+        )}
         <div ref={end} />
       </div>
     </div>
   )
 }
+
+const sentence = (s: string): string => `${s.charAt(0).toUpperCase()}${s.slice(1)}${s.endsWith('.') ? '' : '.'}`
 
 /** Settles when the page has had time for something else; a hidden page gets no frames. */
 function painted(): Promise<void> {

@@ -62,7 +62,7 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
         {!plan && !fault && <p>Looking at what would change…</p>}
         {plan && (
           <ul>
-            {restoreWords(plan.changes, plan.kept ?? []).map((w) => (
+            {restoreWords(plan.changes, plan.kept ?? [], plan.unkept).map((w) => (
               <li key={w}>{w}</li>
             ))}
           </ul>

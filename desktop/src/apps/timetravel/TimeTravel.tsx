@@ -11,8 +11,10 @@ import { useCheckpoints } from '../../stores/checkpoints'
 import { useConnection } from '../../stores/connection'
 import { useRuns } from '../../stores/runs'
 import { clock, count, dayOf, short } from '../../text/format'
+import { NotInIt } from './NotInIt'
 import { Restore } from './Restore'
 import css from './TimeTravel.module.css'
+import { leftOf } from './words'
 
 const kindWords: Record<Checkpoint['kind'], string> = {
   initial: 'the beginning', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', after: 'after a command', safety: 'before a restore', restore: 'a restore',
@@ -100,6 +102,7 @@ export default function TimeTravel() {
               <small>
                 {c.author}, {kindWords[c.kind]}
                 {c.files > 0 && `, ${count(c.files, 'file')}`}
+                {leftOf(c) > 0 && <span className={css.left}>, {leftOf(c).toLocaleString('en')} not in it</span>}
               </small>
             </button>
           </div>
@@ -166,6 +169,7 @@ function Detail({ c, asking, restore, back, readOnly }: { c: Checkpoint; asking:
       <div className={css.diff} tabIndex={0} role="region" aria-label="What changed">
         {fault && <p role="alert">{fault}</p>}
         {!fault && !diff && <Skeleton />}
+        <NotInIt key={c.commit} c={c} />
         {diff && diff.changes.length === 0 && <p className={css.note}>Nothing changed since the checkpoint before it.</p>}
         {diff && diff.changes.length > 0 && <Diff text={diff.diff} />}
         {diff?.truncated && <p className={css.note}>The diff is longer than can be shown; {count(diff.changes.length, 'file')} changed.</p>}

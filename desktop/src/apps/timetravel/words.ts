@@ -1,10 +1,10 @@
 import type { Change } from '../../contract/types'
-import type { Kept } from '../../link/protocol'
+import type { Checkpoint, Kept, Unkept } from '../../link/protocol'
 import { count } from '../../text/format'
 
 /** What a restore would do, in words a person can decide on. */
-export function restoreWords(changes: Change[], kept: Kept[]): string[] {
-  if (changes.length === 0) return ['Nothing would change: everything already is as it was then.']
+export function restoreWords(changes: Change[], kept: Kept[], unkept?: Unkept): string[] {
+  if (changes.length === 0) return ['Nothing would change: everything already is as it was then.', ...stays(unkept)]
   const of = (op: Change['op']) => changes.filter((c) => c.op === op)
   const out: string[] = []
   const say = (list: Change[], verb: string) => {
@@ -18,6 +18,21 @@ export function restoreWords(changes: Change[], kept: Kept[]): string[] {
   say(of('mode'), of('mode').length === 1 ? 'gets its old permissions' : 'get their old permissions')
   for (const k of kept.slice(0, 3)) out.push(`${k.path} stays as it is: ${k.reason}.`)
   if (kept.length > 3) out.push(`${count(kept.length - 3, 'more path')} ${kept.length === 4 ? 'stays' : 'stay'} as ${kept.length === 4 ? 'it is' : 'they are'}.`)
-  out.push('First everything is kept as it is now, so this can be undone.')
+  out.push(...stays(unkept))
+  out.push(`First everything${unkept && unkept.files > 0 ? ' else' : ''} is kept as it is now, so this can be undone.`)
   return out
 }
+
+/** What a restore does not touch, because no checkpoint has it. */
+function stays(unkept?: Unkept): string[] {
+  if (!unkept) return []
+  const left = unkept.paths.filter((p) => !p.ignored)
+  const out = left.slice(0, 3).map((p) => `${p.path} stays as it is: it ${p.reason}, and no checkpoint has it.`)
+  const more = unkept.files - Math.min(3, left.length)
+  if (more > 0) out.push(`${count(more, 'more file')} that no checkpoint has ${more === 1 ? 'stays as it is' : 'stay as they are'}.`)
+  if (unkept.ignored > 0) out.push(`${count(unkept.ignored, 'ignored file or folder', 'ignored files and folders')} ${unkept.ignored === 1 ? 'stays as it is' : 'stay as they are'}.`)
+  return out
+}
+
+/** How many files could not be taken into a checkpoint. */
+export const leftOf = (c: Checkpoint): number => Math.max(c.left ?? 0, c.skipped?.length ?? 0)
