@@ -373,16 +373,7 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string) 
 		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{dir}}, c.gitMount(),
 		{Source: o.Lower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
 	}
-	for _, ig := range o.Ignored {
-		if ig.Path == shellModulesPath {
-			continue
-		}
-		lower := []string{ig.Lower}
-		if defence.Off(defence.CheckDependencies) {
-			lower = []string{ig.Upper, ig.Lower}
-		}
-		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: lower, Optional: true})
-	}
+	mounts = append(mounts, usersOwn(o.Ignored)...)
 	modules, err := c.shellModules(ctx, true)
 	if err != nil {
 		release()
@@ -394,6 +385,23 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string) 
 		return nil, nil, err
 	}
 	return append(append(mounts, modules...), at), release, nil
+}
+
+// usersOwn are the ignored directories of a check's box: as the user has them,
+// with nothing that the task put there.
+func usersOwn(ignored []workspace.IgnoredDir) []sandbox.Mount {
+	var out []sandbox.Mount
+	for _, ig := range ignored {
+		if ig.Path == shellModulesPath {
+			continue
+		}
+		lower := []string{ig.Lower}
+		if defence.Off(defence.CheckDependencies) {
+			lower = []string{ig.Upper, ig.Lower}
+		}
+		out = append(out, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: lower, Optional: true})
+	}
+	return out
 }
 
 func changesOf(in []keeper.Change) []contract.Change {

@@ -1,0 +1,31 @@
+package computer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// TestAChecksBoxHasNothingThatTheTaskInstalled: the ignored directories of a
+// check's box are the user's, with a throwaway upper; what the task wrote into
+// its own layer of them is in none.
+func TestAChecksBoxHasNothingThatTheTaskInstalled(t *testing.T) {
+	ignored := []workspace.IgnoredDir{
+		{Path: "workspace/p/node_modules", Lower: "/data/workspace/workspace/p/node_modules", Upper: "/data/boxes/t-1/ignored/a/upper", Work: "/data/boxes/t-1/ignored/a/work"},
+		{Path: shellModulesPath, Lower: "/data/workspace/choiros/node_modules", Upper: "/data/boxes/t-1/ignored/b/upper", Work: "/data/boxes/t-1/ignored/b/work"},
+	}
+	mounts := usersOwn(ignored)
+	if len(mounts) != 1 || mounts[0].Target != "/computer/workspace/p/node_modules" || mounts[0].Mode != sandbox.Overlay || !slices.Equal(mounts[0].Lower, []string{ignored[0].Lower}) {
+		t.Fatalf("%+v", mounts)
+	}
+	for _, m := range mounts {
+		for _, dir := range append(slices.Clone(m.Lower), m.Source, m.Upper, m.Work) {
+			if strings.HasPrefix(dir, "/data/boxes/t-1/") {
+				t.Errorf("the check's box sees %s, which the task wrote", dir)
+			}
+		}
+	}
+}
