@@ -2,6 +2,7 @@
 # make test    everything that can fail: Go with -race, Vitest, real browsers
 # make check   what a change touches, in two minutes
 # make race    everybody over the same files, 500 rounds; every acknowledged version is found
+# make large   a file of 1 GiB and a pack of 300 MiB through the binary, bit for bit
 # make attack  each attack with its defences off, with each alone, and with all on
 SHELL := /bin/bash
 # The guest runs in boxes that have no C library.
@@ -13,7 +14,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-computers test-desktop test-browser check attack chaos race lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-computers test-desktop test-browser check attack chaos race large lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -77,6 +78,12 @@ attack:
 # How long to kill at random, and which tests of deaths to run.
 CHAOS ?= 10m
 CHAOS_RUN ?= .
+
+# How large a file, in MiB, comes back whole through the binary.
+LARGE_MB ?= 1024
+
+large: build
+	CHOIR_LARGE_MB=$(LARGE_MB) go test -count=1 -timeout 15m -run '^TestLargeFilesComeBack$$' -v ./test/e2e
 
 chaos: build
 	CHOIR_DEATHS=all go test -count=1 -run '^TestDeathAtEachEdge$$' ./internal/dispatch

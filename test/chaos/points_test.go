@@ -38,6 +38,16 @@ var scenarios = []scenario{
 		}
 		return w.put(ctx, "workspace/u/again.txt", "second "+w.next())
 	}},
+	{"large put", []string{"keeper.chunks.written", "keeper.chunks.synced", "keeper.chunks.named"}, func(ctx context.Context, w *world) error {
+		const path = "workspace/u/large"
+		if err := w.put(ctx, path, w.next()+strings.Repeat("0123456789abcdef", 101<<16)); err != nil {
+			return err
+		}
+		if _, _, err := w.save(ctx, "with a large file"); err != nil {
+			return err
+		}
+		return w.remove(ctx, path)
+	}},
 	{"removal", []string{"keeper.trash.moved"}, func(ctx context.Context, w *world) error {
 		path := "workspace/u/" + w.next() + ".txt"
 		if err := w.put(ctx, path, "to go "+w.next()); err != nil {
@@ -264,7 +274,7 @@ func TestNamedPoints(t *testing.T) {
 	}
 	// Each lane is a computer that lives through all its points, so later points
 	// also see what earlier ones left behind.
-	lanes := [][]string{{"put", "replacing put", "removal", "checkpoint", "restore", "repair"}, {"command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
+	lanes := [][]string{{"put", "replacing put", "removal", "checkpoint", "restore", "repair"}, {"large put", "command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
 	for _, lane := range lanes {
 		t.Run(strings.Join(lane, ", "), func(t *testing.T) {
 			t.Parallel()
@@ -409,7 +419,7 @@ func TestPointsAreListed(t *testing.T) {
 			t.Errorf("%s is in docs/crash-points.md and not tried", p)
 		}
 	}
-	inSource := regexp.MustCompile(`(?:crash\.At|e\.crash)\("([a-z.]+)"\)`)
+	inSource := regexp.MustCompile(`(?:crash\.At|[es]\.crash)\("([a-z.]+)"\)`)
 	err = filepath.WalkDir(filepath.Join(choirtest.Root(), "internal"), func(path string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err

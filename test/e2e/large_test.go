@@ -1,0 +1,224 @@
+package e2e_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/test/choirtest"
+)
+
+// sums is the SHA-256 of every file of a tree, which is not read at once.
+func sums(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		h := sha256.New()
+		if _, err := io.Copy(h, f); err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		out[rel] = hex.EncodeToString(h.Sum(nil))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// random writes n bytes that nothing compresses.
+func random(t *testing.T, name string, seed byte, n int64) {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{seed}), n)
+	if cerr := f.Close(); err != nil || cerr != nil {
+		t.Fatal(err, cerr)
+	}
+}
+
+// TestLargeFilesComeBack brings a large file, and a repository with a large pack,
+// into a computer: changed by a command, restored and the restore undone, they are
+// what they were, byte for byte. CHOIR_LARGE_MB is the file's size, 128 MiB
+// when it is not set; the pack has three tenths of that, and at least 104 MiB.
+func TestLargeFilesComeBack(t *testing.T) {
+	size := int64(128)
+	if s := os.Getenv("CHOIR_LARGE_MB"); s != "" {
+		var err error
+		if size, err = strconv.ParseInt(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := choirtest.Start(t, choirtest.Options{})
+	began := time.Now()
+	took := func(what string) {
+		t.Helper()
+		t.Logf("%s: %v", what, time.Since(began).Round(time.Millisecond))
+		began = time.Now()
+	}
+	dir := filepath.Join(t.TempDir(), "project")
+	repo := filepath.Join(dir, "repo")
+	if err := os.MkdirAll(repo, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	random(t, filepath.Join(dir, "big.bin"), 1, size<<20)
+	random(t, filepath.Join(repo, "asset"), 2, max(size*3/10, 104)<<20)
+	for _, args := range [][]string{{"init", "-q"}, {"add", "asset"}, {"-c", "user.name=n", "-c", "user.email=e@example.invalid", "commit", "-qm", "asset"}, {"repack", "-adq"}} {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = repo
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	if err := os.Remove(filepath.Join(repo, "asset")); err != nil { // only the pack has it
+		t.Fatal(err)
+	}
+	want := sums(t, dir)
+	took("made")
+	in.Must(t, "add", dir)
+	took("add")
+	root := workspaceOf(t, in)
+	live := filepath.Join(root, "workspace", "project")
+	same := func(when string, want map[string]string) {
+		t.Helper()
+		got := sums(t, live)
+		for p, w := range want {
+			if got[p] != w {
+				t.Errorf("%s: %s is %.12s, it was %.12s", when, p, got[p], w)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: there are %d files, there were %d", when, len(got), len(want))
+		}
+	}
+	same("added", want)
+	began = time.Now()
+	var first struct {
+		ID string `json:"id"`
+	}
+	in.JSON(t, &first, "checkpoint", "-m", "as it came")
+	took("checkpoint")
+	stored := chunksOf(t, in)
+	if stored < int(size/8) {
+		t.Errorf("%d chunks of a file of %d MiB", stored, size)
+	}
+	in.Must(t, "exec", "--", "sh", "-ec", `cd workspace/project
+		head -c 5000000 big.bin >new; echo "some bytes put in" >>new; tail -c +5000001 big.bin >>new; mv new big.bin
+		rm -r repo; echo text >repo`)
+	took("exec")
+	in.Must(t, "checkpoint", "-m", "changed")
+	took("checkpoint of the change")
+	if more := chunksOf(t, in) - stored; more < 1 || more > 4 {
+		t.Errorf("%d new chunks for some bytes put in; there were %d", more, stored)
+	}
+	changed := sums(t, live)
+	if changed["big.bin"] == want["big.bin"] || len(changed) != 2 {
+		t.Fatalf("nothing changed: %v", changed)
+	}
+	began = time.Now()
+	in.Must(t, "restore", first.ID)
+	took("restore")
+	same("restored", want)
+	began = time.Now()
+	in.Must(t, "undo")
+	took("undo")
+	same("undone", changed)
+	began = time.Now()
+	in.Must(t, "restore", first.ID)
+	took("restore again")
+	same("restored again", want)
+	began = time.Now()
+	if p := prompt(t, in, "run `printf more >>workspace/project/big.bin`"); p.Status != "done" {
+		t.Errorf("a task that changes it: %+v", p)
+	}
+	took("task")
+	random(t, filepath.Join(dir, "big.bin"), 1, size<<20)
+	more, err := os.OpenFile(filepath.Join(dir, "big.bin"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := more.WriteString("more"); err != nil || more.Close() != nil {
+		t.Fatal(err)
+	}
+	same("changed by a task", sums(t, dir))
+	began = time.Now()
+	in.Must(t, "restore", first.ID)
+	took("restore after the task")
+	same("restored after the task", want)
+	cmd := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "fsck", "--strict", "--no-dangling", "--no-progress")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("git fsck: %v\n%s", err, out)
+	}
+	// However large the file is, a few chunks of it are in memory at once.
+	if most := keeperMemory(t); most == 0 || most > 300 {
+		t.Errorf("the keeper held up to %d MiB", most)
+	} else {
+		t.Logf("the keeper held up to %d MiB", most)
+	}
+}
+
+// workspaceOf is the directory of the only computer's files.
+func workspaceOf(t *testing.T, in *choirtest.Instance) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(in.Data, "computers", "*", "workspace"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("workspaces: %v, %v", found, err)
+	}
+	return found[0]
+}
+
+// chunksOf counts the stored chunks.
+func chunksOf(t *testing.T, in *choirtest.Instance) int {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(workspaceOf(t, in), ".git/choir/chunks/??/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+// keeperMemory is the most that a process of a keeper's box has held at once, in
+// MiB.
+func keeperMemory(t *testing.T) int {
+	t.Helper()
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0
+	for _, p := range procs {
+		cmdline, _ := os.ReadFile(p) // it may have ended
+		if !strings.Contains(string(cmdline), "\x00keeper") {
+			continue
+		}
+		status, _ := os.ReadFile(filepath.Join(filepath.Dir(p), "status"))
+		for line := range strings.Lines(string(status)) {
+			if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+				if n, err := strconv.Atoi(strings.Fields(rest)[0]); err == nil {
+					most = max(most, n>>10)
+				}
+			}
+		}
+	}
+	return most
+}
