@@ -20,6 +20,22 @@ import (
 // credential survives a restart.
 type keys struct{ operator, system, account nkeys.KeyPair }
 
+// DamagedKeys names the key files of a directory, but for the account's, that
+// are there and hold no key of their kind.
+func DamagedKeys(dir string) ([]string, error) {
+	var out []string
+	for file, kind := range map[string]nkeys.PrefixByte{"operator.nk": nkeys.PrefixByteOperator, "system.nk": nkeys.PrefixByteAccount} {
+		_, err := readKey(filepath.Join(dir, file), kind)
+		switch {
+		case fault.Is(err, fault.Damaged):
+			out = append(out, file)
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 func loadKeys(dir string) (keys, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return keys{}, diskFault("keys", err)

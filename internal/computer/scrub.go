@@ -18,6 +18,7 @@ import (
 // A scrub reads what nobody asks for, so that damage is found while another
 // copy can still heal it. One slice is small, and a pass goes through all.
 const (
+	scrubFirst  = 15 * time.Second // after it woke: what was lost while it was asleep is named soon
 	scrubEvery  = 5 * time.Minute
 	scrubEvents = 2000 // of the log and the state, in one slice
 	scrubBlobs  = 200  // read whole, in one slice
@@ -41,13 +42,14 @@ type finding struct {
 
 // keepScrubbing runs slice after slice until the computer closes.
 func (c *Computer) keepScrubbing(ctx context.Context) error {
-	tick := time.NewTicker(scrubEvery)
+	tick := time.NewTimer(scrubFirst)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			tick.Reset(scrubEvery)
 		}
 		if c.runs.Busy() {
 			continue

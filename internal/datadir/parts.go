@@ -115,13 +115,15 @@ func (d *Dir) Mark(awake ...contract.CID) error {
 	return d.setFormat(Format)
 }
 
-// Forget takes parts off the list: what can't be had again.
+// Forget takes parts off the list, and what was in them: what can't be had again.
 func (d *Dir) Forget(gone []string) error {
 	old, err := d.Parts()
 	if err != nil && !fault.Is(err, fault.Damaged) {
 		return err
 	}
-	parts := slices.DeleteFunc(slices.Clone(old), func(p string) bool { return slices.Contains(gone, p) })
+	parts := slices.DeleteFunc(slices.Clone(old), func(p string) bool {
+		return slices.ContainsFunc(gone, func(g string) bool { return p == g || strings.HasPrefix(p, g+"/") })
+	})
 	body := strings.Join(parts, "\n") + "\n"
 	if err := WriteFile(d.Path(partsFile), []byte(body+"sum "+partsSum(body)+"\n"), 0o600); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/vault"
 )
 
 // Report is what is damaged.
@@ -277,8 +278,19 @@ func (r *Report) compare(cid contract.CID, s *ledger.Survey, k known) bool {
 	return len(r.Computers[cid]) == before
 }
 
-// account holds the store's account against the key.
+// account holds the store's account against the key, and looks whether the others
+// are keys.
 func (r *Report) account(dir *datadir.Dir) error {
+	damaged, err := bus.DamagedKeys(dir.Path("keys"))
+	if err != nil {
+		return err
+	}
+	for _, file := range damaged {
+		r.shared(filepath.Join("keys", file), "it is no key")
+	}
+	if file := vault.Damaged(dir.Path("keys")); file != "" {
+		r.shared(filepath.Join("keys", file), "the secrets can't be read with it")
+	}
 	accounts, err := bus.StoreAccounts(dir.Path("nats"))
 	if err != nil {
 		return err

@@ -46,6 +46,7 @@ type job struct {
 	aside  string
 	result *Result
 	lost   map[contract.CID]bool // computers whose history begins anew
+	sealed bool                  // the secrets can't be read any more
 }
 
 // Recover brings back what is damaged from what else knows it, and gives up what
@@ -118,10 +119,16 @@ func (j *job) accounts() error {
 // keys moves keys away that are none, and secrets whose key is gone.
 func (j *job) keys() error {
 	for _, d := range j.report.Shared {
-		if d.File == "keys" || d.File == "keys/master.key" {
+		if d.File == "keys" || d.File == "keys/master.key" || d.File == "keys/secrets.sealed" {
 			j.result.Shared = append(j.result.Shared, "keys: the secrets can't be read any more; set them again with choir secrets set")
 			if err := moveAside(j.Dir, j.aside, "keys/secrets.sealed"); err != nil {
 				return err
+			}
+			j.sealed = true
+			if d.File == "keys/master.key" {
+				if err := moveAside(j.Dir, j.aside, d.File); err != nil {
+					return err
+				}
 			}
 		}
 		if strings.HasPrefix(d.File, "keys/") && strings.HasSuffix(d.File, ".nk") {
@@ -156,6 +163,9 @@ func (j *job) logs(ctx context.Context) error {
 	end := journal{Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Branches: map[contract.CID]string{}}
 	for _, d := range j.result.Found {
 		end.Gone = append(end.Gone, d.File)
+	}
+	if j.sealed {
+		end.Gone = append(end.Gone, "keys/secrets.sealed")
 	}
 	for _, cid := range j.cids() {
 		if j.lost[cid] {
@@ -192,6 +202,9 @@ func (j *job) logs(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	for _, cid := range end.Histories {
+		end.Gone = append(end.Gone, rel(cid, "workspace", ".git"))
 	}
 	return swap(j.Dir, end)
 }

@@ -88,11 +88,7 @@ func OpenWithKey(dir string, key Key) (*Vault, error) {
 			return nil, fault.Wrap(op, err)
 		}
 	}
-	sub, err := hkdf.Key(sha256.New, key.b[:], nil, "choir vault secrets v1", chacha20poly1305.KeySize)
-	if err != nil {
-		return nil, fault.Wrap(op, err)
-	}
-	aead, err := chacha20poly1305.NewX(sub)
+	aead, err := cipherOf(key)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -105,6 +101,45 @@ func OpenWithKey(dir string, key Key) (*Vault, error) {
 		return nil, fault.New(op, fault.Invalid, "Use the master key the vault was made with, or restore keys/ from a backup.", err)
 	}
 	return v, nil
+}
+
+func cipherOf(key Key) (cipher.AEAD, error) {
+	sub, err := hkdf.Key(sha256.New, key.b[:], nil, "choir vault secrets v1", chacha20poly1305.KeySize)
+	if err != nil {
+		return nil, err
+	}
+	return chacha20poly1305.NewX(sub)
+}
+
+// Damaged names the file of a vault that keeps its secrets from being read, ""
+// when none does. It writes nothing. A file that is gone, or that others may
+// read, is Open's to refuse.
+func Damaged(dir string) string {
+	sealed, err := readPrivate(filepath.Join(dir, secretsFile), maxFile)
+	if err != nil {
+		return ""
+	}
+	key, err := KeyFromSystem(os.Getenv)
+	if err != nil {
+		return ""
+	}
+	if key.zero() {
+		b, err := readPrivate(filepath.Join(dir, keyFile), 4096)
+		if err != nil {
+			return ""
+		}
+		if key, err = ParseKey(string(b)); err != nil {
+			return keyFile
+		}
+	}
+	v := &Vault{dir: dir, sealed: sealed}
+	if v.aead, err = cipherOf(key); err == nil {
+		_, err = v.open()
+	}
+	if err != nil {
+		return secretsFile
+	}
+	return ""
 }
 
 // Set stores a secret, replacing one of the same name. It is on disk when Set

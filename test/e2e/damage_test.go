@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/test/choirtest"
@@ -30,12 +31,19 @@ type prepared struct {
 // prepare uses a computer: a command, a file, a checkpoint, twice.
 func prepare(t *testing.T) prepared {
 	t.Helper()
+	return prepareBy(t, (*choirtest.Instance).Stop)
+}
+
+// prepareBy is prepare with another way of ending choir.
+func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB)) prepared {
+	t.Helper()
 	p := prepared{data: filepath.Join(t.TempDir(), "data"), older: filepath.Join(t.TempDir(), "older")}
 	use := func(name string) {
 		in := choirtest.Start(t, choirtest.Options{Data: p.data})
 		in.Must(t, "exec", "--", "sh", "-c", "echo "+name+" > workspace/"+name)
 		in.Must(t, "checkpoint", "-m", name)
-		in.Stop(t)
+		in.Must(t, "prompt", "--wait", "run `seq 20000`") // its output is a blob
+		end(in, t)
 	}
 	use("one")
 	copyTree(t, p.data, p.older)
@@ -45,7 +53,12 @@ func prepare(t *testing.T) prepared {
 		t.Fatalf("%v, %d computers", err, len(cids))
 	}
 	p.cid = contract.CID(cids[0].Name())
-	p.events = rows(t, p.data, p.cid)
+	if _, err := bus.ReadStore(t.Context(), filepath.Join(p.data, "nats"), func(m bus.Message) error {
+		p.events = append(p.events, string(m.Data))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return p
 }
 
@@ -188,108 +201,6 @@ func damages(older string) map[string]func(path, rel string) error {
 			}
 			return exec.Command("cp", "-a", filepath.Join(older, rel), path).Run()
 		},
-	}
-}
-
-// Whatever part of the data directory is damaged, in whatever way: either
-// nothing is lost, or the computer is not woken, the console and the API say
-// what is damaged, and nothing is written over it.
-func TestDamageIsRefusedOrRepairedAndSaid(t *testing.T) {
-	p := prepare(t)
-	one := func(pattern string) string {
-		found, err := filepath.Glob(filepath.Join(p.data, pattern))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no %s (%v)", pattern, err)
-		}
-		return strings.TrimPrefix(found[len(found)-1], p.data+"/")
-	}
-	computer := filepath.Join("computers", string(p.cid))
-	const (
-		refused  = "refused"  // the computer says so, and nothing is touched
-		repaired = "repaired" // it is awake and every event is there
-		stopped  = "stopped"  // choir up does not start, and says why
-	)
-	file := []string{"bit flip", "cut", "empty", "gone", "older copy"}
-	tree := []string{"empty", "gone", "older copy"}
-	for _, c := range []struct {
-		part string
-		ways []string
-		want map[string]string // by way; "" is for the others
-	}{
-		{one("nats/jetstream/*/streams/EVENTS-*/msgs/*.blk"), file, map[string]string{"": refused}},
-		{one("nats/jetstream/*/streams/EVENTS-*/msgs/index.db"), file, map[string]string{"": repaired}},
-		{one("nats/jetstream/*/streams/EVENTS-*/meta.inf"), file, map[string]string{"": refused, "older copy": repaired}},
-		{one("nats/jetstream/*/streams/EVENTS-*/meta.sum"), file, map[string]string{"": refused, "older copy": repaired}},
-		{"nats", tree, map[string]string{"": refused}},
-		{"keys", []string{"empty", "gone"}, map[string]string{"": refused}},
-		{"keys/account.nk", []string{"bit flip", "cut", "empty", "gone"}, map[string]string{"": refused}},
-		{filepath.Join(computer, "state.sqlite"), file, map[string]string{"": repaired}},
-		{filepath.Join(computer, "log.head"), file, map[string]string{"": refused, "bit flip": repaired, "cut": repaired, "older copy": repaired}},
-		{filepath.Join(computer, "workspace"), []string{"gone", "empty", "older copy"}, map[string]string{"": refused}},
-		{filepath.Join(computer, "workspace/.git"), tree, map[string]string{"": refused}},
-		{filepath.Join(computer, "workspace/.git/refs/heads/main"), file, map[string]string{"": refused}},
-		{computer, []string{"gone"}, map[string]string{"": refused}},
-		{"computers", []string{"gone"}, map[string]string{"": refused}},
-		{"parts", []string{"bit flip", "cut", "empty", "gone"}, map[string]string{"": refused}},
-		{"version", []string{"bit flip", "empty", "gone"}, map[string]string{"": stopped}},
-		{"control.sqlite", []string{"cut", "gone"}, map[string]string{"": stopped}},
-		{"blobs", []string{"gone"}, map[string]string{"": refused}},
-	} {
-		for _, way := range c.ways {
-			want := c.want[way]
-			if want == "" {
-				want = c.want[""]
-			}
-			name := strings.ReplaceAll(strings.ReplaceAll(c.part, string(p.cid), "CID"), "/", "·") + " " + way
-			t.Run(name, func(t *testing.T) {
-				data := filepath.Join(t.TempDir(), "data")
-				copyTree(t, p.data, data)
-				if err := damages(p.older)[way](filepath.Join(data, c.part), c.part); err != nil {
-					t.Fatal(err)
-				}
-				before := kept(t, data)
-				in, err := choirtest.TryStart(t, choirtest.Options{Data: data})
-				if want == stopped {
-					if err == nil || !strings.Contains(err.Error(), "choir recover") {
-						t.Fatalf("choir up: %v; want a sentence that names choir recover", err)
-					}
-					unchanged(t, before, kept(t, data))
-					return
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				got := standing(t, in)
-				if want == repaired {
-					if got.State == api.StateDamaged || got.State == api.StateFailed {
-						t.Fatalf("it does not wake: %+v", got.Trouble)
-					}
-					events := strings.Split(strings.TrimSpace(in.Must(t, "events", "--json")), "\n")
-					if len(events) < len(p.events) {
-						t.Fatalf("%d of %d events are there", len(events), len(p.events))
-					}
-					for i, e := range p.events {
-						if events[i] != e {
-							t.Fatalf("event %d is\n%s\nit was\n%s", i+1, events[i], e)
-						}
-					}
-					return
-				}
-				if got.State != api.StateDamaged || got.Trouble == nil || len(got.Trouble.Reason) == 0 || got.Trouble.Safe == "" || !strings.Contains(got.Trouble.Hint, "ecover") {
-					t.Fatalf("it is %s: %+v; want damaged, with why, what is safe and what to do", got.State, got.Trouble)
-				}
-				if res, err := in.Run(t.Context(), "runs"); err != nil || res.Code == 0 || !strings.Contains(res.Stderr, "does not wake") {
-					t.Errorf("choir runs: %v, exit %d: %s", err, res.Code, res.Stderr)
-				}
-				in.Stop(t)
-				unchanged(t, before, kept(t, data))
-				if _, err := os.Stat(filepath.Join(data, computer, "state.sqlite")); err == nil {
-					if now := rows(t, data, p.cid); len(now) != len(p.events) {
-						t.Errorf("the state has %d of %d events", len(now), len(p.events))
-					}
-				}
-			})
-		}
 	}
 }
 

@@ -171,8 +171,11 @@ func (e *Engine) settle(tmp, final string) error {
 	err := os.Link(tmp, final)
 	if errors.Is(err, os.ErrExist) {
 		same, cmpErr := sameInflated(tmp, final)
+		if cmpErr == nil && !same && !isItself(final) {
+			cmpErr = errCut
+		}
 		if cmpErr != nil {
-			// A torn object of an earlier crash of the machine: ours is whole.
+			// Torn by an earlier crash of the machine, or damaged: ours is whole.
 			return os.Rename(tmp, final)
 		}
 		if !same {
@@ -181,6 +184,22 @@ func (e *Engine) settle(tmp, final string) error {
 		err = nil
 	}
 	return errors.Join(err, os.Remove(tmp))
+}
+
+var errCut = errors.New("the object is not what its name says")
+
+// isItself says whether a file of the object store holds what its name says.
+func isItself(name string) bool {
+	r, err := openInflated(name)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	sum := sha1.New()
+	if _, err := io.Copy(sum, r); err != nil {
+		return false
+	}
+	return hex.EncodeToString(sum.Sum(nil)) == filepath.Base(filepath.Dir(name))+filepath.Base(name)
 }
 
 func sameInflated(a, b string) (bool, error) {
