@@ -83,7 +83,7 @@ const (
 	maxTasks    = 60 // of one run
 	maxAttempts = 3  // of one task
 	maxStarts   = 3  // of one attempt, over restarts
-	maxOpenings = 3  // of a Director's box that crashes
+	maxOpenings = 3  // of a Director's box that crashes, and of a check's
 )
 
 // errClosing is the cause of every context when the dispatcher closes: what is

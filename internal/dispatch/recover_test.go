@@ -356,57 +356,62 @@ func TestATreeThatIsGoneStartsTheAttemptAnew(t *testing.T) {
 // workspace holds the work or nothing of it, and nothing is left behind.
 func TestDeathAfterEveryEvent(t *testing.T) {
 	for _, kind := range []string{"agent", "exec"} {
-		for n := int64(1); ; n++ {
-			done := false
-			t.Run(fmt.Sprintf("%s/%d", kind, n), func(t *testing.T) {
-				h := newHouse(t)
-				if kind == "agent" {
-					h.model.director = plan(agentTask)
-					h.model.associate = steps(use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"}), edit("c1"), use("c2", "bash", m{"command": "bash workspace/a.sh"}))
-				} else {
-					h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}}, {"write": m{"path": "workspace/a.sh", "content": "echo two\n"}}}})
-				}
-				l := &mortal{dead: make(chan struct{})}
-				l.left.Store(n)
-				h.sleep()
-				h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
-				h.wake()
-				l.end = h.d.Closed()
-				run := h.submit("go")
-				for waiting := true; waiting; {
-					select {
-					case <-l.dead:
-						h.restart()
-						waiting = false
-					case <-time.After(5 * time.Millisecond):
-						if !h.d.Busy() {
-							done, waiting = true, false
-						}
-					}
-				}
-				rep := h.report(run)
-				h.quiet()
-				if rep.Status != contract.RunDone && rep.Status != contract.RunFailed {
-					t.Fatalf("%+v", rep)
-				}
-				got := string(slurp(h.ws.live(), "workspace/a.sh")) + string(slurp(h.ws.live(), "choiros/x.css"))
-				if got != "echo two\nblue\n" {
-					t.Errorf("%s: the workspace holds %q\n%s", rep.Status, got, h.story())
-				}
-				seen := map[int]bool{}
-				for _, r := range h.results() {
-					if seen[r.Attempt] {
-						t.Errorf("attempt %d has two results", r.Attempt)
-					}
-					seen[r.Attempt] = true
-				}
-				if n := len(h.events("run.reported")); n != 1 {
-					t.Errorf("%d reports", n)
-				}
-			})
-			if done || t.Failed() || n > 60 {
-				break
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			for n := range dieAfter(t, kind, 1<<30) {
+				t.Run(fmt.Sprint(n+1), func(t *testing.T) {
+					t.Parallel()
+					dieAfter(t, kind, n+1)
+				})
 			}
+		})
+	}
+}
+
+// dieAfter lets a run die after its n-th append, and says how many it made.
+func dieAfter(t *testing.T, kind string, n int) (appends int) {
+	h := newHouse(t)
+	if kind == "agent" {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"}), edit("c1"), use("c2", "bash", m{"command": "bash workspace/a.sh"}))
+	} else {
+		h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}}, {"write": m{"path": "workspace/a.sh", "content": "echo two\n"}}}})
+	}
+	l := &mortal{dead: make(chan struct{})}
+	l.left.Store(int64(n))
+	h.sleep()
+	h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
+	h.wake()
+	l.end = h.d.Closed()
+	run := h.submit("go")
+	for waiting := true; waiting; {
+		select {
+		case <-l.dead:
+			h.restart()
+			waiting = false
+		case <-time.After(5 * time.Millisecond):
+			waiting = h.d.Busy()
 		}
 	}
+	appends = n - int(l.left.Load())
+	rep := h.report(run)
+	h.quiet()
+	if rep.Status != contract.RunDone && rep.Status != contract.RunFailed {
+		t.Fatalf("%+v", rep)
+	}
+	got := string(slurp(h.ws.live(), "workspace/a.sh")) + string(slurp(h.ws.live(), "choiros/x.css"))
+	if got != "echo two\nblue\n" {
+		t.Errorf("%s: the workspace holds %q\n%s", rep.Status, got, h.story())
+	}
+	seen := map[int]bool{}
+	for _, r := range h.results() {
+		if seen[r.Attempt] {
+			t.Errorf("attempt %d has two results", r.Attempt)
+		}
+		seen[r.Attempt] = true
+	}
+	if n := len(h.events("run.reported")); n != 1 {
+		t.Errorf("%d reports", n)
+	}
+	return appends
 }

@@ -40,6 +40,7 @@ type boxes struct {
 	evil   func(host *http.Client) http.Handler // instead of our Associate
 	liar   http.Handler                         // instead of our Director
 	dies   string                               // a task's box is killed when this tool is called
+	checks func(tool string) (dies bool)        // the same of a check's box
 }
 
 type box struct {
@@ -116,19 +117,15 @@ func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 	case contract.BoxTask:
 		inside = must(tools.New(tools.Options{Root: r.Overlay.(*overlay).dir}))
 		if bs.dies != "" {
-			served := inside
-			inside = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				if strings.HasSuffix(req.URL.Path, "/"+bs.dies) {
-					go b.Kill()
-					panic(http.ErrAbortHandler)
-				}
-				served.ServeHTTP(w, req)
-			})
+			inside = b.dying(inside, func(tool string) bool { return tool == bs.dies })
 		}
 	case contract.BoxVerify:
 		tmp = must(os.MkdirTemp("", "verify"))
 		copyTree(filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Commit), tmp)
 		inside = must(tools.New(tools.Options{Root: tmp, Base: filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Overlay.Base())}))
+	}
+	if bs.checks != nil && r.Kind == contract.BoxVerify {
+		inside = b.dying(inside, bs.checks)
 	}
 	b.srv = httptest.NewServer(inside)
 	bs.mu.Lock()
@@ -150,6 +147,17 @@ func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 		}
 	}
 	return b, nil
+}
+
+// dying kills the box when a tool is called that dies accepts.
+func (b *box) dying(h http.Handler, dies func(tool string) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if dies(req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]) {
+			go b.Kill()
+			panic(http.ErrAbortHandler)
+		}
+		h.ServeHTTP(w, req)
+	})
 }
 
 func must[T any](v T, err error) T {

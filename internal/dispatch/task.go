@@ -285,25 +285,30 @@ const deathRattle = time.Second
 // fault.Unavailable, so that the task goes on in another one, but for fixed
 // steps fault.Exhausted when they used up what the box had: they would again.
 func (a *attempt) boxEnded(within time.Duration) error {
-	if a.box == nil {
+	if a.box == nil || !endsWithin(a.box, within) {
 		return nil
-	}
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case <-a.box.Done():
-	case <-timer.C:
-		select {
-		case <-a.box.Done(): // both were so
-		default:
-			return nil
-		}
 	}
 	err, code := firstError(a.box.Err(), errGone), fault.Unavailable
 	if a.task.Kind != contract.KindAgent && fault.Is(err, fault.Exhausted) {
 		code = fault.Exhausted
 	}
 	return fault.New("", code, "", fmt.Errorf("its box ended: %w", err))
+}
+
+// endsWithin reports whether a box has ended, or does within a time.
+func endsWithin(b Box, within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-b.Done():
+	case <-timer.C:
+		select {
+		case <-b.Done(): // both were so
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // failedCall reports whether a call was lost on its way to the task's box.

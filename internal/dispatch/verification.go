@@ -154,14 +154,25 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	return got
 }
 
+// inVerifyBox does something in a verify box of its own. One that dies under it,
+// and not by what it used up itself, says nothing of the tree: then it is done
+// once more, in another.
 func (a *attempt) inVerifyBox(ctx context.Context, r BoxRequest, f func(Box) error) error {
-	r.ID, r.Kind, r.Run, r.Task, r.Overlay = boxID("v"), contract.BoxVerify, a.ref.Run, a.ref.Task, a.overlay
-	box, err := a.r.d.o.Boxes.Open(ctx, r)
-	if err != nil {
-		return err
+	r.Kind, r.Run, r.Task, r.Overlay = contract.BoxVerify, a.ref.Run, a.ref.Task, a.overlay
+	for try := 1; ; try++ {
+		r.ID = boxID("v")
+		box, err := a.r.d.o.Boxes.Open(ctx, r)
+		if err != nil {
+			return err
+		}
+		err = f(box)
+		died := lost(err) && ctx.Err() == nil && endsWithin(box, deathRattle) && !fault.Is(box.Err(), fault.Exhausted)
+		a.r.kill(box)
+		if !died || try == maxOpenings {
+			return err
+		}
+		a.r.d.log.Warn("a check's box died; it is made again in another", "task", a.ref.Task, "box", r.ID, "error", err)
 	}
-	defer a.r.kill(box)
-	return f(box)
 }
 
 func touchesShell(changes []contract.Change) bool {

@@ -128,13 +128,14 @@ func (w *world) exec(ctx context.Context, path, content string, code int) error 
 
 // prompt is one run that was asked for.
 type prompt struct {
-	text    string
-	run     string // "" when it was not acknowledged
-	fails   bool   // by its plan
-	writes  map[string]func(values) string
-	told    bool
-	counted bool // in the histogram
-	outcome string
+	text       string
+	run        string // "" when it was not acknowledged
+	fails      bool   // by its plan
+	unverified bool   // it fails by its verification, and by nothing else
+	writes     map[string]func(values) string
+	told       bool
+	counted    bool // in the histogram
+	outcome    string
 
 	begun, acknowledged int // instants on a recorded disk
 }

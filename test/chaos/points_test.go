@@ -26,6 +26,17 @@ type scenario struct {
 	do     func(ctx context.Context, w *world) error
 }
 
+// again are scenarios that are killed at points of others too.
+var again = []scenario{
+	{"failing verification", []string{
+		"dispatch.task.merged", "verify.ready", "verify.tool.done", "dispatch.task.verified", "keeper.apply.moved", "dispatch.task.inverted", "dispatch.task.finished",
+	}, func(ctx context.Context, w *world) error {
+		path := "choiros/src/ruin" + w.next() + ".ts"
+		w.tree.is(path, gone)
+		return w.run(ctx, &prompt{text: "ruin the shell in " + path, fails: true, unverified: true})
+	}},
+}
+
 var scenarios = []scenario{
 	{"put", []string{
 		"ledger.sent", "ledger.acknowledged", "state.committing", "state.committed", "workspace.file.written", "workspace.file.logged", "keeper.ready",
@@ -274,13 +285,13 @@ func TestNamedPoints(t *testing.T) {
 	}
 	// Each lane is a computer that lives through all its points, so later points
 	// also see what earlier ones left behind.
-	lanes := [][]string{{"put", "replacing put", "removal", "checkpoint", "restore", "repair"}, {"large put", "command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
+	lanes := [][]string{{"failing verification"}, {"put", "replacing put", "removal", "checkpoint", "restore", "repair"}, {"large put", "command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
 	for _, lane := range lanes {
 		t.Run(strings.Join(lane, ", "), func(t *testing.T) {
 			t.Parallel()
 			for round := range rounds {
 				w := newWorld(t)
-				for _, s := range scenarios {
+				for _, s := range slices.Concat(scenarios, again) {
 					if !slices.Contains(lane, s.name) {
 						continue
 					}
@@ -340,7 +351,7 @@ func (w *world) killAt(s scenario, point string, round int) {
 	if err != nil {
 		result = "not acknowledged"
 	}
-	if told > 0 && (strings.Contains(s.name, "prompt") || s.name == "long output") {
+	if told > 0 && (strings.Contains(s.name, "prompt") || strings.Contains(s.name, "verification") || s.name == "long output") {
 		p := w.prompts[told-1]
 		result = "run " + p.outcome
 		if p.outcome != "done" && !p.fails && !slices.Contains(unknowable, point) {

@@ -204,7 +204,7 @@ func (w *world) tellRuns(h *history) {
 			p.outcome = string(o.status)
 		}
 		if known && p.fails {
-			if err := failedWholly(h, run); err != nil {
+			if err := failedWholly(h, run, p.unverified); err != nil {
 				w.t.Errorf("%q: %v", p.text, err)
 			}
 		}
@@ -220,9 +220,10 @@ func (w *world) tellRuns(h *history) {
 
 // failedWholly wants of a run that is to fail: it says so, none of its tasks
 // says that its work is published or verified, and nothing of it was published
-// that was not taken back.
-func failedWholly(h *history, run string) error {
+// that was not taken back. One that fails by its verification has said so.
+func failedWholly(h *history, run string, unverified bool) error {
 	var errs []error
+	var last contract.VerificationStatus
 	live := map[string]bool{}
 	back := false
 	for i, e := range h.events {
@@ -242,6 +243,7 @@ func failedWholly(h *history, run string) error {
 			if err := json.Unmarshal(e.Data, &p); err != nil {
 				errs = append(errs, err)
 			}
+			last = p.Result.Verification.Status
 			if r := p.Result; r.Status == contract.ResultOK || r.Head != "" || r.Verification.Status == contract.VerificationPass {
 				errs = append(errs, fmt.Errorf("attempt %d of a task is %s, verified %s, in checkpoint %q", r.Attempt, r.Status, r.Verification.Status, r.Head))
 			}
@@ -254,6 +256,12 @@ func failedWholly(h *history, run string) error {
 				back = true
 			}
 		}
+	}
+	if unverified && last != contract.VerificationFail {
+		errs = append(errs, fmt.Errorf("its verification is %q, not failed", last))
+	}
+	if unverified && len(live) == 0 {
+		errs = append(errs, errors.New("it showed nothing live, so there was nothing to take back"))
 	}
 	if len(live) > 0 && !back {
 		errs = append(errs, errors.New("what it showed live was not taken back"))

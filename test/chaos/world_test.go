@@ -39,7 +39,8 @@ type world struct {
 }
 
 // spoil is a plan whose task shows an edit and then fails, so that it is taken
-// back; endless is one whose task goes on until something ends it.
+// back; ruin is one whose edit to the shell fails its verification, though the
+// task calls it done; endless is one whose task goes on until something ends it.
 var plans = map[string]string{"spoil.toml": `
 id = "spoil"
 title = "Show a colour and fail"
@@ -68,6 +69,26 @@ args = { command = "exit 3" }
 fail_if = '''^exit code [1-9]'''
 [associate]
 summary = "Spoiled."
+`, "ruin.toml": `
+id = "ruin"
+title = "Break the shell and call it done"
+examples = ["ruin the shell in choiros/src/ruin001.ts"]
+patterns = ['^ruin the shell in (?P<path>[a-z0-9/.]+)$']
+[[values]]
+name = "path"
+kind = "path"
+[director]
+objective = "The shell is ruined, then as before."
+plan = ["Ruin it"]
+goal = "Ruin the shell in {{path}}."
+tools = ["write"]
+verify = "smoke"
+done = "Done."
+[[associate.steps]]
+tool = "write"
+args = { path = "{{path}}", content = "export const ruined: number = 'not a number'\n" }
+[associate]
+summary = "Ruined."
 `, "endless.toml": `
 id = "endless"
 title = "Write a file and never end"

@@ -75,14 +75,14 @@ func (r Ran) why() string {
 	return text
 }
 
-var absent = regexp.MustCompile(`(?:Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
+var absent = regexp.MustCompile(`(?:Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|[^\s":\\]{1,200}@v[^\s":\\]{1,100}: Get |module lookup disabled by GOPROXY=off|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
 
 // missing names the dependency that a failed check said it lacks.
 func (r Ran) missing() string {
 	if r.Command.ExitCode == 0 {
 		return ""
 	}
-	return clean(absent.FindString(r.Command.Stderr + "\n" + r.Command.Stdout))
+	return clean(strings.TrimSuffix(absent.FindString(r.Command.Stderr+"\n"+r.Command.Stdout), ": Get "))
 }
 
 func first(list []Ran, is contract.VerificationStatus) *Ran {
@@ -127,7 +127,7 @@ func Judge(e Evidence) contract.Verification {
 	broke := first(e.Held, contract.VerificationFail)
 	switch {
 	case failed != nil && failed.missing() != "" && e.lacks(failed):
-		unless("a dependency is missing here, so this could not be checked: %s; install what the lock file names and try again", failed.why())
+		unless("a dependency is missing here, so this could not be checked: %s; install what the lock file names in the live project, such as by choir exec with npm ci, go mod vendor or cargo vendor, and try again", failed.why())
 	case failed != nil:
 		v.Status = contract.VerificationFail
 		reasons = append(reasons, failed.why())

@@ -41,6 +41,9 @@ func changes(paths ...string) []contract.Change {
 	return out
 }
 
+// noModule is what go test says of a module that is in no cache, without a network.
+const noModule = `{"Action":"build-output","Output":"x.go:3:8: golang.org/x/text@v0.14.0: Get \"https://proxy.golang.org/golang.org/x/text/@v/v0.14.0.zip\": dial tcp: lookup proxy.golang.org: network is unreachable\n"}`
+
 func TestJudge(t *testing.T) {
 	one := func(r verify.Ran) []verify.Ran { return []verify.Ran{r} }
 	good, bad := one(ran(3, 0, 0, 0)), one(ran(2, 1, 0, 1))
@@ -87,6 +90,8 @@ func TestJudge(t *testing.T) {
 		"a dependency only the task had":       {changes: changes("p/a.js"), held: one(says(1, "Error: Cannot find module 'left-pad'")), before: bad, want: "fail", says: "missing: Cannot find module 'left-pad'"},
 		"a dependency that the base lacks":     {changes: changes("p/a.js"), held: one(says(1, "Cannot find module 'x'")), before: one(says(1, "Cannot find module 'x'")), want: "unknown", says: "a dependency is missing here"},
 		"a dependency that a manifest adds":    {changes: changes("p/a.js", "p/package.json"), held: one(says(1, "Cannot find module 'x'")), after: one(says(1, "Cannot find module 'x'")), want: "unknown", says: "install what the lock file names"},
+		"a Go module that is not there":        {changes: changes("p/a.go"), held: one(says(1, noModule)), before: one(says(1, noModule)), want: "unknown", says: "missing: golang.org/x/text@v0.14.0;"},
+		"a Go module, no proxy":                {changes: changes("p/a.go"), held: one(says(1, "x.go:3:8: module lookup disabled by GOPROXY=off")), before: one(says(1, "x.go:3:8: module lookup disabled by GOPROXY=off")), want: "unknown", says: "go mod vendor"},
 		"not all was looked at":                {changes: changes("p/a.js"), held: good, before: good, cut: true, want: "unknown", says: "only a part"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,58 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"choir.dev/choiros/contract"
+)
+
+// TestACheckWhoseBoxDiesIsMadeAgain: what fails is not published because the box
+// that would have said so was killed, and what passes is verified all the same;
+// where no box lives long enough, nothing is.
+func TestACheckWhoseBoxDiesIsMadeAgain(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		last contract.Part
+		tool string // at whose call a box dies
+		most int    // boxes that die
+		want contract.VerificationStatus
+		live string
+	}{
+		{"a failing check", broken, "check", 1, contract.VerificationFail, "red\n"},
+		{"the look at a failing change", broken, "facts", 2, contract.VerificationFail, "red\n"},
+		{"a passing check", edit("c1"), "check", 2, contract.VerificationPass, "blue\n"},
+		{"every check", edit("c1"), "check", 1 << 20, contract.VerificationUnknown, "blue\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.model.director = plan(agentTask)
+			h.model.associate = steps(blue, c.last)
+			var mu sync.Mutex
+			died := 0
+			h.boxes.checks = func(tool string) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				dies := tool == c.tool && died < c.most
+				if dies {
+					died++
+				}
+				return dies
+			}
+			h.report(h.submit("go"))
+			h.quiet()
+			res := h.results()
+			if len(res) != 1 || res[0].Verification.Status != c.want || died == 0 {
+				t.Errorf("%d boxes died, %+v", died, res)
+			}
+			if got := string(slurp(h.ws.live(), "choiros/x.css")); got != c.live {
+				t.Errorf("live %q, want %q", got, c.live)
+			}
+			if c.most > 3 && died > 3*10 {
+				t.Error(fmt.Sprint("it was tried for ever: ", died))
+			}
+		})
+	}
+}
