@@ -201,6 +201,11 @@ var scenarios = map[string]func(h *house){
 			return nil
 		}
 	},
+	"it can't be merged": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, edit("c1"))
+		h.ws.spoil("merges")
+	},
 	"it can't be published": func(h *house) {
 		h.model.director = plan(agentTask)
 		h.model.associate = steps(blue, edit("c1"))
@@ -214,6 +219,26 @@ var scenarios = map[string]func(h *house){
 		var once sync.Once
 		h.ws.back = func() { once.Do(func() { h.ws.spoil("commits") }) }
 	},
+}
+
+// What comes of each, undisturbed: only what was checked is verified, and nothing
+// of what failed is live, unless it can't be taken back.
+const (
+	allOfIt    = "run done pass, task ok, verification pass, published true, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo two\\nblue\\n\""
+	nothingOf  = "run failed unknown, task failed, verification unknown, published false, changes , live \"echo one\\nred\\n\""
+	failedOf   = "run failed unknown, task failed, verification fail, published false, changes choiros/x.css modified,workspace/a.sh modified,, live "
+	nothingWas = "changes , live \"echo one\\nred\\n\""
+)
+
+var comesOut = map[string]string{
+	"good": allOfIt, "steps": allOfIt, "moving tree": allOfIt,
+	"failed check": failedOf + `"echo one\nred\n"`, "it can't be taken back": failedOf + `"echo one\nblue\n"`,
+	"failed step": nothingOf, "its boxes die": nothingOf, "no checkpoint can be made": nothingOf, "no tree can be made": nothingOf,
+	"it can't be merged": nothingOf, "it can't be published": nothingOf,
+	"cancelled while it is checked": "run cancelled unknown, task cancelled, verification unknown, published false, " + nothingWas,
+	"nothing changed":               "run done unknown, task ok, verification unknown, published false, " + nothingWas,
+	"history":                       "run done unknown, task ok, verification unknown, published true, " + nothingWas,
+	"no box to check it in":         "run done unknown, task ok, verification unknown, published true, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo two\\nblue\\n\"",
 }
 
 var (
@@ -250,6 +275,9 @@ func TestDeathAtEachEdge(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				want[name] = got
+				if got != comesOut[name] {
+					t.Errorf("it came out as\n%s; want\n%s", got, comesOut[name])
+				}
 				for i, e := range passed {
 					c := deathCase{e, name, i + 1}
 					cases = append(cases, c)
@@ -423,5 +451,48 @@ func TestTakingBackHasItsTimeWhenItsTurnComes(t *testing.T) {
 	defer h.ws.mu.Unlock()
 	if got := string(slurp(h.ws.live(), "choiros/x.css")); got != "red\n" || h.ws.inverted != 1 {
 		t.Errorf("live %q after %d tries", got, h.ws.inverted)
+	}
+}
+
+// TestAPublishWithoutAnAnswerIsToldAndKeepsNobodyFromWorking: once it was begun
+// it will be applied, so it is asked for until it has been; the user reads that,
+// and others go on.
+func TestAPublishWithoutAnAnswerIsToldAndKeepsNobodyFromWorking(t *testing.T) {
+	h := newHouse(t)
+	h.tune = func(o *dispatch.Options) { o.Runs = 1 }
+	h.sleep()
+	h.wake()
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		if prompted(req, "other") {
+			return plan()(1, req)
+		}
+		return plan(agentTask)(n, req)
+	}
+	h.model.associate = steps(blue, edit("c1"))
+	var once sync.Once
+	h.ws.race = func() {
+		once.Do(func() {
+			asked := h.events("task.requested")[0].(*contract.TaskRequested).Task
+			must(h.log.Append(t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "publish.started", Run: asked.Run, Task: asked.ID,
+				Data: contract.PublishStarted{Publish: contract.NewID(), Base: strings.Repeat("1", 40), Commit: strings.Repeat("2", 40), Paths: 1}}))
+			h.ws.spoil("merges")
+		})
+	}
+	run := h.submit("go")
+	moved := h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting }).(*contract.RunMoved)
+	if !strings.Contains(moved.Reason, "Whether the work of “Make a.sh say two” was published is not known") {
+		t.Errorf("the user is told %s", moved.Reason)
+	}
+	h.report(h.submit("other"))
+	if len(h.results()) != 0 {
+		t.Error("it was given up, though it was begun")
+	}
+	h.ws.heal("merges")
+	if rep := h.report(run); rep.Status != contract.RunDone || rep.Verified != contract.VerificationPass {
+		t.Errorf("%+v", rep)
+	}
+	h.quiet()
+	if n := len(h.results()); n != 1 {
+		t.Errorf("%d results", n)
 	}
 }
