@@ -197,7 +197,7 @@ func (c *Computer) scrubHistory(ctx context.Context) error {
 		return err
 	}
 	for _, d := range report.Damaged {
-		if err := c.damaged(ctx, "workspace/.git object "+d.Object, d.Text(), d.Healed); err != nil {
+		if err := c.damaged(ctx, d.Part(), d.Text(), d.Healed); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,7 @@ func (s *Server) routeFiles(hapi huma.API) {
 		if err != nil {
 			return err
 		}
-		f, err := c.PutFile(r.Context(), callerOf(r.Context()).user, in.Path, &limited{r.Body, maxUpload})
+		f, err := c.PutFile(r.Context(), callerOf(r.Context()).user, in.Path, &limited{r.Body, maxFile})
 		if err != nil {
 			return tooLarge(err)
 		}

@@ -81,7 +81,8 @@ const (
 	longTimeout    = 15 * time.Minute // what copies, builds or replays
 	maxHeader      = 32 << 10
 	maxBody        = 1 << 20 // JSON
-	maxUpload      = 4 << 30 // a file or archive
+	maxUpload      = 4 << 30 // an archive
+	maxFile        = 1 << 40 // a file, which storage.large_file_mb bounds
 	drainTime      = 5 * time.Second
 )
 

@@ -31,11 +31,19 @@ type ScrubReport struct {
 
 // Damage is something of the history that is not what it was.
 type Damage struct {
-	Object, Kind string // git id; commit, tree or blob
+	Object, Kind string // its name; commit, tree, blob, manifest or chunk
 	Commit       string // the newest checkpoint in which it was met
 	Path         string // where in it; "" for the commit itself or its root
 	Reason       string
 	Healed       string // what it was made again from; "" when nothing holds it
+}
+
+// Part says what it is among the computer's files.
+func (d Damage) Part() string {
+	if d.Kind == "chunk" {
+		return "workspace/.git/choir/chunks/" + d.Object[:min(2, len(d.Object))] + "/" + d.Object
+	}
+	return "workspace/.git object " + d.Object
 }
 
 // Text says it in a line.

@@ -174,8 +174,9 @@ func (e *Engine) syncParents(p plan) error {
 }
 
 // entryAt says what a name in an open directory is now: an entry, none, or (for
-// a directory or something that isn't a file) other.
-func (e *Engine) entryAt(dirfd int, name string) (en Entry, other bool, err error) {
+// a directory or something that isn't a file) other. Of a large file it is found
+// sooner when it is one of those that are likely.
+func (e *Engine) entryAt(dirfd int, name string, likely ...Entry) (en Entry, other bool, err error) {
 	for range 100 {
 		r, st, err := openContentAt(dirfd, name, -1)
 		if err != nil {
@@ -190,7 +191,16 @@ func (e *Engine) entryAt(dirfd int, name string) (en Entry, other bool, err erro
 			}
 			return none, false, err
 		}
-		en, herr := e.hashEntry(r, st)
+		en, is, herr := e.isOneOf(r, st, likely)
+		if herr == nil && !is && e.chunked(st) && len(likely) > 0 {
+			if likely, err = nil, r.Close(); err != nil {
+				return none, false, err
+			}
+			continue // it is read from its beginning again
+		}
+		if herr == nil && !is {
+			en, herr = e.hashEntry(r, st)
+		}
 		if err := r.Close(); err != nil {
 			return none, false, err
 		}
@@ -314,7 +324,7 @@ func (a *applier) remove(ctx context.Context, n int, s step) error {
 		}
 		a.e.crash("apply.moved")
 	}
-	got, other, err := a.e.entryAt(unix.AT_FDCWD, aside)
+	got, other, err := a.e.entryAt(unix.AT_FDCWD, aside, s.From)
 	if err != nil {
 		return err
 	}
@@ -353,12 +363,12 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 	}
 	defer unix.Close(dir)
 	name := path.Base(p)
-	mine, other, err := a.e.entryAt(unix.AT_FDCWD, aside)
+	mine, other, err := a.e.entryAt(unix.AT_FDCWD, aside, s.To)
 	if err != nil {
 		return err
 	}
 	if !other && mine == s.To {
-		cur, occupied, err := a.e.entryAt(dir, name)
+		cur, occupied, err := a.e.entryAt(dir, name, s.From, s.To)
 		switch {
 		case err != nil:
 			return err
@@ -391,7 +401,7 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 // displaced looks at what an exchange moved aside.
 func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name string) error {
 	aside := a.e.aside(a.p.ID, n)
-	got, other, err := a.e.entryAt(unix.AT_FDCWD, aside)
+	got, other, err := a.e.entryAt(unix.AT_FDCWD, aside, s.From)
 	if err != nil {
 		return err
 	}
@@ -438,7 +448,7 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 		}
 		return err
 	}
-	back, other, err := a.e.entryAt(unix.AT_FDCWD, aside)
+	back, other, err := a.e.entryAt(unix.AT_FDCWD, aside, s.To)
 	if err != nil {
 		return err
 	}
@@ -474,7 +484,7 @@ func (a *applier) keep(ctx context.Context, n int, p Path, en Entry) error {
 // before.
 func (e *Engine) exchangeMerged(ctx context.Context, p Path, dir int, want, merged Entry) (bool, error) {
 	name := baseName(string(p))
-	if cur, _, err := e.entryAt(dir, name); err != nil || cur == merged {
+	if cur, _, err := e.entryAt(dir, name, merged); err != nil || cur == merged {
 		return err == nil, err
 	}
 	tmp := e.work("incoming-" + token())

@@ -230,6 +230,14 @@ func (e *Engine) hashCandidates(ctx context.Context, cap *capture, cands []candi
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if write && e.chunked(c.stat) && c.prev.Chunked {
+			if still, err := e.isStill(c); err != nil {
+				return err
+			} else if still {
+				cap.put(c, Entry{Mode: c.stat.gitMode(), ID: c.prev.ID, Chunked: true}, now)
+				continue
+			}
+		}
 		if write && (!c.prev.exists() || e.chunked(c.stat)) { // to store a large file is to hash it
 			todo = append(todo, c)
 			continue
@@ -412,6 +420,19 @@ func (e *Engine) surelyDiffers(ctx context.Context, c candidate) (bool, error) {
 		return false, nil // a scrub tells of it
 	}
 	return err == nil && m.size != c.stat.Size, err
+}
+
+// isStill reports whether a large file holds what was captured of it.
+func (e *Engine) isStill(c candidate) (bool, error) {
+	r, st, err := e.openContent(c.path, -1)
+	if err != nil {
+		return false, nil //nolint:nilerr // whoever stores it says so
+	}
+	_, is, err := e.isOneOf(r, st, []Entry{c.prev.Entry})
+	if errors.Is(err, errGone) {
+		err = nil // it is being written to
+	}
+	return is && st == c.stat, errors.Join(err, r.Close())
 }
 
 // hashFile returns the entry of a path that should be in the state want.

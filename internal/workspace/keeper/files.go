@@ -132,7 +132,12 @@ func (e *Engine) Stat(ctx context.Context, p string) (FileInfo, error) {
 	fi, err := info(dir, path.Base(p), p)
 	if err == nil && (fi.Kind == "file" || fi.Kind == "symlink") {
 		var en Entry
-		en, _, err = e.entryAt(dir, path.Base(p))
+		was := e.lastSeen(p)
+		if st, serr := lstatAt(dir, path.Base(p)); serr == nil && st == was.stat {
+			en = was.Entry
+		} else {
+			en, _, err = e.entryAt(dir, path.Base(p), was.Entry)
+		}
 		fi.ID = en.ID
 	}
 	if err != nil || p == "." {
@@ -141,6 +146,15 @@ func (e *Engine) Stat(ctx context.Context, p string) (FileInfo, error) {
 	marked := []FileInfo{fi}
 	e.markUnkept(ctx, parentDir(p), marked)
 	return marked[0], nil
+}
+
+// lastSeen is what was captured of a path, unless a change is under way.
+func (e *Engine) lastSeen(p string) tracked {
+	if !e.mu.TryLock() {
+		return tracked{}
+	}
+	defer e.mu.Unlock()
+	return e.tracked[p]
 }
 
 // Read opens a file of the live tree. A link is followed as long as it stays
@@ -333,7 +347,7 @@ func (e *Engine) mayPut(dir int, name string, req WriteRequest) error {
 	case req.If == "none":
 		return changedMeanwhile(p)
 	case req.If != "":
-		was, _, err := e.entryAt(dir, name)
+		was, _, err := e.entryAt(dir, name, e.tracked[p].Entry)
 		if err == nil && was.ID != req.If {
 			err = changedMeanwhile(p)
 		}

@@ -33,7 +33,7 @@ func receive(name string, content io.Reader, max int64, exec bool) (string, erro
 	h := sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(content, max+1))
 	if err == nil && n > max {
-		err = fault.New("", fault.Exhausted, "Split it, or put it there from a terminal.", fmt.Errorf("the file has more than %d bytes", max))
+		err = fault.New("", fault.Exhausted, "Raise storage.large_file_mb, or split it.", fmt.Errorf("the file has more than %d bytes", max))
 	}
 	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
 }

@@ -415,7 +415,7 @@ func (e *Engine) lookAtPlan(ctx context.Context, id string, r result) error {
 		if err != nil {
 			return err
 		}
-		now, other, err := e.entryAt(unix.AT_FDCWD, file)
+		now, other, err := e.entryAt(unix.AT_FDCWD, file, seen)
 		if err != nil {
 			return err
 		}

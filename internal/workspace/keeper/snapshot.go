@@ -88,7 +88,7 @@ func (e *Engine) snapshotHolds(id string, want Tree, boot string) (bool, error) 
 		if err != nil {
 			return false, nil //nolint:nilerr // damaged: it is built anew
 		}
-		got, _, err := e.entryAt(sub, baseName(p))
+		got, _, err := e.entryAt(sub, baseName(p), en)
 		unix.Close(sub)
 		if err != nil || got != en {
 			return false, nil //nolint:nilerr // likewise

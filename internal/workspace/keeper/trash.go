@@ -108,7 +108,7 @@ func (e *Engine) swap(m trashMeta, dir int, name string, fresh bool) (took bool,
 		}
 		if err == nil {
 			e.crash("trash.exchanged")
-			was, _, err = e.entryAt(unix.AT_FDCWD, content)
+			was, _, err = e.entryAt(unix.AT_FDCWD, content, e.tracked[string(m.Path)].Entry)
 		}
 	}
 	if err != nil {
@@ -127,7 +127,7 @@ func (e *Engine) takeBack(m trashMeta, dir int, name string) error {
 	}
 	if !there { // nothing was displaced: what was put there goes out again
 		err = renameAt(dir, name, unix.AT_FDCWD, content, unix.RENAME_NOREPLACE)
-	} else if cur, _, cerr := e.entryAt(unix.AT_FDCWD, content); cerr != nil || cur == m.New {
+	} else if cur, _, cerr := e.entryAt(unix.AT_FDCWD, content, m.New); cerr != nil || cur == m.New {
 		err = cerr // it was not swapped, or for the same
 	} else {
 		err = renameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
@@ -135,7 +135,7 @@ func (e *Engine) takeBack(m trashMeta, dir int, name string) error {
 	if err != nil && !isGone(err) {
 		return err
 	}
-	out, other, err := e.entryAt(unix.AT_FDCWD, content)
+	out, other, err := e.entryAt(unix.AT_FDCWD, content, m.New)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (e *Engine) dropEntry(m trashMeta, want Entry) error {
 	if err != nil {
 		return err
 	}
-	now, other, err := e.entryAt(unix.AT_FDCWD, content)
+	now, other, err := e.entryAt(unix.AT_FDCWD, content, want)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (e *Engine) discard(file string, p Path, want Entry) error {
 	if err != nil {
 		return err
 	}
-	now, other, err := e.entryAt(unix.AT_FDCWD, file)
+	now, other, err := e.entryAt(unix.AT_FDCWD, file, want)
 	if err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (e *Engine) untoldEntries(visit func(m trashMeta, happened bool) error) err
 		}
 		happened := there
 		if m.New.exists() && there {
-			now, other, err := e.entryAt(unix.AT_FDCWD, e.trash(m.ID, "content"))
+			now, other, err := e.entryAt(unix.AT_FDCWD, e.trash(m.ID, "content"), m.New)
 			if err != nil {
 				return err
 			}
