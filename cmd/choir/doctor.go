@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
@@ -116,8 +117,12 @@ func examine(ctx context.Context, data string) ([]api.Finding, error) {
 		return nil, nil // nothing has been stored there
 	}
 	dir, err := datadir.OpenDamaged(cfg.Server.Data)
+	space, serr := spaceOf(ctx, cfg.Server.Data)
+	if serr != nil {
+		return nil, serr
+	}
 	if fault.Is(err, fault.InUse) {
-		return []api.Finding{{ID: "data", Status: "ok", Detail: "in use by choir up, which looks through it and says what it finds"}}, nil
+		return []api.Finding{space, {ID: "data", Status: "ok", Detail: "in use by choir up, which looks through it and says what it finds"}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -127,7 +132,7 @@ func examine(ctx context.Context, data string) ([]api.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []api.Finding
+	out := []api.Finding{space}
 	damaged := slices.Concat(report.Accounts, report.Shared)
 	for _, list := range report.Computers {
 		damaged = append(damaged, list...)
@@ -142,4 +147,13 @@ func examine(ctx context.Context, data string) ([]api.Finding, error) {
 		out = append(out, api.Finding{ID: "data", Status: "ok", Detail: "the logs of " + cfg.Server.Data + " are whole"})
 	}
 	return out, nil
+}
+
+// spaceOf says what takes the space of a data directory, whoever has it open.
+func spaceOf(ctx context.Context, data string) (api.Finding, error) {
+	free, err := datadir.FreeAt(data)
+	if err != nil {
+		return api.Finding{}, err
+	}
+	return computer.Space(ctx, data, free)
 }

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
@@ -377,8 +375,6 @@ func diskFault(op string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
-		return fault.New(op, fault.DiskFull, "Free some space on the disk that holds the data directory.", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.New(op, fault.NotFound, "", err)
 	}

@@ -79,7 +79,7 @@ func Open(ctx context.Context, opts Options) (*Bus, error) {
 		opts.KeysDir = filepath.Join(opts.Dir, "keys")
 	}
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
-		return nil, diskFault(op, err)
+		return nil, fault.Wrap(op, err)
 	}
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
@@ -252,7 +252,7 @@ func (b *Bus) Close() error {
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "bus.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, diskFault("lock", err)
+		return nil, fault.Wrap("lock", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		closeErr := f.Close()
@@ -263,12 +263,4 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), closeErr)
 	}
 	return f, nil
-}
-
-// diskFault gives errors of the file system their code.
-func diskFault(op string, err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return fault.New(op, fault.DiskFull, "Free some space on the disk that holds the data directory.", err)
-	}
-	return fault.Wrap(op, err)
 }

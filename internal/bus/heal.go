@@ -35,7 +35,7 @@ func (b *Bus) Health() error {
 func (b *Bus) storeFailed(text string) {
 	code, hint := fault.Unavailable, "Look at the disk that holds the data directory."
 	if strings.Contains(text, unix.ENOSPC.Error()) || strings.Contains(text, unix.EDQUOT.Error()) {
-		code, hint = fault.DiskFull, "Free some space on the disk that holds the data directory; writing goes on by itself."
+		code, hint, text = fault.DiskFull, fault.FreeSpace, "the log takes no more: the disk is full"
 	}
 	b.health.Lock()
 	b.broken = fault.New("store", code, hint, errors.New(text))
@@ -60,7 +60,7 @@ func (p provider) InProcessConn() (net.Conn, error) { return p.bus.server().InPr
 
 func (b *Bus) startServer(wait time.Duration) error {
 	if err := syncStore(filepath.Join(b.dir, "jetstream")); err != nil {
-		return diskFault("sync store", err)
+		return fault.Wrap("sync store", err)
 	}
 	srv, err := server.NewServer(b.options.Clone())
 	if err != nil {

@@ -38,7 +38,7 @@ func DamagedKeys(dir string) ([]string, error) {
 
 func loadKeys(dir string) (keys, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return keys{}, diskFault("keys", err)
+		return keys{}, fault.Wrap("keys", err)
 	}
 	var k keys
 	for _, want := range []struct {
@@ -69,7 +69,7 @@ func loadKey(path string, create func() (nkeys.KeyPair, error), kind nkeys.Prefi
 		return nil, err
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, diskFault("protect key", err)
+		return nil, fault.Wrap("protect key", err)
 	}
 	return pair, nil
 }
@@ -78,7 +78,7 @@ func loadKey(path string, create func() (nkeys.KeyPair, error), kind nkeys.Prefi
 func readKey(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	seed, err := os.ReadFile(path)
 	if err != nil {
-		return nil, diskFault("read key", err)
+		return nil, fault.Wrap("read key", err)
 	}
 	hint := "Restore " + path + " from a backup, or run choir recover: it gives the stored log a new identity."
 	pair, err := nkeys.FromSeed(bytes.TrimSpace(seed))
@@ -103,7 +103,7 @@ func makeKey(path string, create func() (nkeys.KeyPair, error)) (_ nkeys.KeyPair
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
-		return nil, diskFault("write key", err)
+		return nil, fault.Wrap("write key", err)
 	}
 	defer func() {
 		if err != nil {
@@ -112,17 +112,17 @@ func makeKey(path string, create func() (nkeys.KeyPair, error)) (_ nkeys.KeyPair
 	}()
 	_, werr := f.Write(append(seed, '\n'))
 	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
-		return nil, diskFault("write key", err)
+		return nil, fault.Wrap("write key", err)
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
-		return nil, diskFault("write key", err)
+		return nil, fault.Wrap("write key", err)
 	}
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return nil, diskFault("write key", err)
+		return nil, fault.Wrap("write key", err)
 	}
 	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return nil, diskFault("write key", err)
+		return nil, fault.Wrap("write key", err)
 	}
 	return pair, nil
 }

@@ -114,7 +114,8 @@ func NewHost(opts Options) (*Host, error) {
 // counted before anything is spent again.
 func (h *Host) meter(ctx context.Context, s gateway.Scope, m contract.UsageMetered) error {
 	if s.CID == "" {
-		return h.Spending.Spend(ctx, identity.Call{ID: m.Call, At: time.Now(), Usage: m.Usage})
+		call := identity.Call{ID: m.Call, At: time.Now(), Usage: m.Usage}
+		return h.reserve.spaced(ctx, func() error { return h.Spending.Spend(ctx, call) })
 	}
 	c, err := h.get(s.CID)
 	if err != nil {

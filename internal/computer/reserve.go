@@ -94,9 +94,6 @@ func (r *reserve) spaced(ctx context.Context, do func() error) error {
 	if (fault.Is(err, fault.DiskFull) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && r.full(ctx) {
 		err = do()
 	}
-	if errors.Is(err, unix.ENOSPC) && !fault.Is(err, fault.DiskFull) {
-		err = fault.New("", fault.DiskFull, "Free some space on the disk that holds the data directory.", err)
-	}
 	return err
 }
 
@@ -108,7 +105,7 @@ func (r *reserve) check(op string) error {
 	if r.held || r.size == 0 {
 		return nil
 	}
-	return fault.New(op, fault.DiskFull, "Free some space on the disk that holds the data directory; nothing has to be started again.",
+	return fault.New(op, fault.DiskFull, fault.FreeSpace,
 		errors.New("the disk is full, so nothing is taken in"))
 }
 

@@ -50,7 +50,7 @@ func (h *Host) count(ctx context.Context, log *ledger.Log) error {
 		if err != nil {
 			return fault.Wrap(op, err)
 		}
-		if err := h.Spending.Count(ctx, cid, to, calls); err != nil {
+		if err := h.reserve.spaced(ctx, func() error { return h.Spending.Count(ctx, cid, to, calls) }); err != nil {
 			return fault.Wrap(op, err)
 		}
 		at = to

@@ -34,8 +34,13 @@ func newPurse(t *testing.T) *purse {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dir.Close() })
+	room, err := openReserve(dir, 0, b.Health, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(room.close)
 	p := &purse{t: t, Host: &Host{Options: Options{Dir: dir, Bus: b, Blobs: blobs, Logger: slog.New(slog.DiscardHandler),
-		Report: &recovery.Report{Computers: map[contract.CID][]bus.Damage{}}}}}
+		Report: &recovery.Report{Computers: map[contract.CID][]bus.Damage{}}}, reserve: room}}
 	p.reopen()
 	return p
 }
@@ -48,7 +53,7 @@ func (p *purse) reopen() {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { _ = store.Close() })
-	p.Host = &Host{Options: p.Options, places: p.places, order: p.order, counted: map[contract.CID]bool{}}
+	p.Host = &Host{Options: p.Options, reserve: p.reserve, places: p.places, order: p.order, counted: map[contract.CID]bool{}}
 	p.Spending = store
 	if p.places == nil {
 		p.places = map[contract.CID]*place{}

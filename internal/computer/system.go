@@ -3,7 +3,6 @@ package computer
 import (
 	"choir.dev/choiros/internal/fault"
 	"context"
-	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -84,6 +83,9 @@ func (h *Host) Models(ctx context.Context) ([]api.Model, error) {
 
 // TestModel implements control.System.
 func (h *Host) TestModel(ctx context.Context, model string) (api.ModelTest, error) {
+	if err := h.reserve.check("computer.TestModel"); err != nil {
+		return api.ModelTest{}, err // what it consumes could not be recorded
+	}
 	r := h.gateway.Test(ctx, model)
 	out := api.ModelTest{ID: r.Model, OK: r.OK, DurationMS: r.LatencyMS, Usage: r.Usage, Error: r.Error}
 	if !r.OK && r.Code != "budget" { // which says itself how it is raised
@@ -119,12 +121,6 @@ func (h *Host) Doctor(ctx context.Context) ([]api.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	space := api.Finding{ID: "space", Status: "ok", Detail: fmt.Sprintf("%d MB are free for the data directory", free>>20)}
-	if free < spaceLow {
-		space.Status, space.Hint = "warn", "Free some space on the disk that holds the data directory."
-	}
-	return append(out, space), nil
+	space, err := Space(ctx, h.Dir.Path(), free)
+	return append(out, space), err
 }
-
-// spaceLow is how little free space is worth a warning.
-const spaceLow = 1 << 30

@@ -269,9 +269,12 @@ func (d *Dir) Release() error {
 }
 
 // Free returns the bytes that are free for this user on the directory's disk.
-func (d *Dir) Free() (int64, error) {
+func (d *Dir) Free() (int64, error) { return FreeAt(d.path) }
+
+// FreeAt is Free of a directory that somebody else may have open.
+func FreeAt(path string) (int64, error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(d.path, &st); err != nil {
+	if err := unix.Statfs(path, &st); err != nil {
 		return 0, fault.Wrap("datadir.Free", err)
 	}
 	return int64(st.Bavail) * st.Bsize, nil

@@ -8,7 +8,9 @@ package fault
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
+	"syscall"
 )
 
 // Code classifies an error for callers that decide on it.
@@ -90,8 +92,26 @@ func each(err error, f func(*Error) bool) bool {
 	return false
 }
 
-// CodeOf returns the first code in err's tree; context errors count as
-// Cancelled and Timeout; Internal when there is none.
+// FreeSpace is what to do about a disk that is full.
+const FreeSpace = "Free some space on the disk that holds the data directory (choir doctor says what takes it); nothing has to be started again."
+
+// full says whether err is an operating system's or a database's way of saying
+// that there is no space, or that a quota is used up. Whatever the way it came
+// here, nobody has to translate it.
+func full(err error) bool {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return true
+	}
+	const sqliteFull = 13
+	var sqlite interface {
+		error
+		Code() int
+	}
+	return errors.As(err, &sqlite) && sqlite.Code()&0xff == sqliteFull && strings.Contains(sqlite.Error(), "disk is full")
+}
+
+// CodeOf returns the first code in err's tree; that there is no space counts as
+// DiskFull, context errors as Cancelled and Timeout; Internal when there is none.
 func CodeOf(err error) Code {
 	code := Internal
 	if each(err, func(e *Error) bool {
@@ -103,6 +123,8 @@ func CodeOf(err error) Code {
 		return code
 	}
 	switch {
+	case full(err):
+		return DiskFull
 	case errors.Is(err, context.Canceled):
 		return Cancelled
 	case errors.Is(err, context.DeadlineExceeded):
@@ -111,12 +133,16 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// HintOf returns the first hint in err's tree, or "".
+// HintOf returns the first hint in err's tree; FreeSpace when there is none and
+// the disk is full; otherwise "".
 func HintOf(err error) (hint string) {
 	each(err, func(e *Error) bool {
 		hint = e.Hint
 		return hint != ""
 	})
+	if hint == "" && Is(err, DiskFull) {
+		hint = FreeSpace
+	}
 	return hint
 }
 
@@ -137,6 +163,10 @@ func Text(err error) string {
 		}
 		if strings.Join(whole, "\n") == err.Error() {
 			return strings.Join(texts, "\n")
+		}
+	case *fs.PathError:
+		if full(e) {
+			return e.Err.Error() // not which of our files it was
 		}
 	}
 	return err.Error()

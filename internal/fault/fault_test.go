@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
 	"testing"
 
 	"choir.dev/choiros/internal/fault"
@@ -34,6 +37,42 @@ func TestCodeAndHintAreFoundInTheTree(t *testing.T) {
 	}
 	if fault.Is(nil, fault.Internal) || fault.HintOf(nil) != "" || fault.Wrap("op", nil) != nil {
 		t.Error("nil is no error")
+	}
+}
+
+// sqlite is how a database says it.
+type sqlite int
+
+func (s sqlite) Code() int     { return int(s) }
+func (s sqlite) Error() string { return fmt.Sprintf("database or disk is full (%d)", int(s)) }
+
+// TestAFullDiskNeedsNoTranslation: whoever passes on that there is no space, the
+// code is disk_full and the hint says what to do.
+func TestAFullDiskNeedsNoTranslation(t *testing.T) {
+	path := func(errno syscall.Errno) error {
+		return &fs.PathError{Op: "write", Path: "/somewhere/secret", Err: errno}
+	}
+	for name, err := range map[string]error{
+		"no space":  path(syscall.ENOSPC),
+		"a quota":   path(syscall.EDQUOT),
+		"SQLite":    sqlite(13),
+		"extended":  sqlite(13 | 1<<8),
+		"two ways":  errors.Join(errors.New("close"), path(syscall.ENOSPC)),
+		"a rename":  &os.LinkError{Op: "rename", Old: "a", New: "b", Err: syscall.ENOSPC},
+		"formatted": fmt.Errorf("in the middle: %w", path(syscall.ENOSPC)),
+	} {
+		err = fault.Wrap("outer", err)
+		if fault.CodeOf(err) != fault.DiskFull || fault.HintOf(err) != fault.FreeSpace {
+			t.Errorf("%s: code %s, hint %q", name, fault.CodeOf(err), fault.HintOf(err))
+		}
+	}
+	if got := fault.Text(fault.Wrap("outer", path(syscall.ENOSPC))); got != syscall.ENOSPC.Error() {
+		t.Errorf("it says %q", got)
+	}
+	for name, err := range map[string]error{"another error": path(syscall.EIO), "another of SQLite's": sqlite(5), "a code": fault.New("", fault.Unavailable, "", path(syscall.ENOSPC))} {
+		if fault.Is(err, fault.DiskFull) || fault.HintOf(err) == fault.FreeSpace {
+			t.Errorf("%s is taken for a full disk", name)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func fileError(err error) error {
 		code = fault.NotFound
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		code = fault.Denied
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+	case errors.Is(err, syscall.EFBIG):
 		code = fault.DiskFull
 	case strings.Contains(err.Error(), "path escapes"):
 		code = fault.Denied

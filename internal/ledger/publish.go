@@ -211,7 +211,7 @@ func answerAll(p *plan) {
 // refusal gives the server's plain no its code.
 func refusal(err error) error {
 	if text := err.Error(); strings.Contains(text, "no space left") || strings.Contains(text, "resource") || strings.Contains(text, "quota") {
-		return fault.New("", fault.DiskFull, "Free some space on the disk that holds the data directory.", err)
+		return fault.New("", fault.DiskFull, fault.FreeSpace, err)
 	}
 	return fault.New("", fault.Unavailable, "Look at the log for what the server says about its store.", err)
 }

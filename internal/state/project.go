@@ -256,9 +256,6 @@ func (s *Store) commit(ctx context.Context, batch []prepared) error {
 		err = s.transact(ctx, batch, true)
 	}
 	if err != nil {
-		if isCode(err, sqlite3.SQLITE_FULL) {
-			return fault.New("", fault.DiskFull, "Free some space; projection goes on from where it stopped.", err)
-		}
 		return err
 	}
 	for i := range batch {

@@ -76,11 +76,11 @@ func readMasked(path string, limit int64, others fs.FileMode) ([]byte, error) {
 func replace(dir, name string, content []byte) (err error) {
 	f, err := os.CreateTemp(dir, "."+name+".*") // mode 0600
 	if err != nil {
-		return diskError(err)
+		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(diskError(err), os.Remove(f.Name()))
+			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
 	if _, err = f.Write(content); err == nil {
@@ -97,20 +97,13 @@ func replace(dir, name string, content []byte) (err error) {
 	}
 	d, derr := os.Open(dir)
 	if derr != nil {
-		return diskError(derr)
+		return derr
 	}
 	defer d.Close()
 	// The new file is in place; that it may not survive a power loss is an
 	// error to the caller, but nothing to take back.
 	if serr := d.Sync(); serr != nil {
-		return diskError(serr)
+		return serr
 	}
 	return nil
-}
-
-func diskError(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fault.New("vault", fault.DiskFull, "Free some space in the data directory.", err)
-	}
-	return err
 }

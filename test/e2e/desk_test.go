@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/nats-io/nats.go"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/test/choirtest"
@@ -27,62 +28,16 @@ import (
 type desk struct {
 	console, origin string // the desktop's own origin
 	cookie          string // of the desktop's session
+	session         string // of the console's
 	http            *http.Client
+	bus             *nats.Conn
+	cid             contract.CID
 }
 
-// lookAt claims the computer and looks at its desktop until the test ends. It
-// returns when the desktop's dev server answers.
+// lookAt is enter, and returns when the desktop's dev server answers.
 func lookAt(t *testing.T, in *choirtest.Instance) *desk {
 	t.Helper()
-	claim := mustParse(t, in.ClaimURL)
-	address := "127.0.0.1:" + claim.Port() // names below localhost need not resolve here
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}}
-	t.Cleanup(transport.CloseIdleConnections)
-	d := &desk{console: claim.Scheme + "://" + claim.Host, http: &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	own := http.Header{"Origin": {d.console}, "Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"}}
-	token, err := json.Marshal(map[string]string{"token": claim.Fragment, "name": "Somebody who looks"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var computer api.Computer
-	b, session := d.must(t, http.MethodPost, d.console+"/api/claim", own, token)
-	decode(t, b, &computer)
-	own.Set("Cookie", session)
-	var ticket api.Ticket
-	b, _ = d.must(t, http.MethodPost, d.console+"/api/computers/"+string(computer.ID)+"/ticket", own, nil)
-	decode(t, b, &ticket)
-	action := mustParse(t, ticket.Action)
-	d.origin = action.Scheme + "://" + action.Host
-	form := http.Header{"Origin": {d.console}, "Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Dest": {"iframe"}, "Sec-Fetch-Mode": {"navigate"},
-		"Content-Type": {"application/x-www-form-urlencoded"}}
-	_, d.cookie = d.must(t, http.MethodPost, ticket.Action, form, []byte(url.Values{"ticket": {ticket.Ticket}}.Encode()))
-
-	var s struct {
-		NATS struct{ URL, JWT, Seed, Inbox string }
-	}
-	b, _ = d.must(t, http.MethodGet, d.origin+"/_choir/session", d.page(), nil)
-	decode(t, b, &s)
-	// Somebody looks for as long as the page's connection to the bus stands.
-	bus, err := nats.Connect("nats://desktop", nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox),
-		nats.SetCustomDialer(dialer(func() (net.Conn, error) {
-			ctx := context.Background() // the connection outlives the dial; bus.Close ends it
-			ws, _, err := websocket.Dial(ctx, strings.Replace(d.origin, "http", "ws", 1)+s.NATS.URL,
-				&websocket.DialOptions{HTTPClient: d.http, HTTPHeader: d.page(), CompressionMode: websocket.CompressionDisabled})
-			if err != nil {
-				return nil, err
-			}
-			return websocket.NetConn(ctx, ws, websocket.MessageBinary), nil
-		})), nats.NoReconnect())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(bus.Close)
-
+	d := enter(t, in)
 	c, err := client.New(in.URL, in.Token, "")
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +58,69 @@ func lookAt(t *testing.T, in *choirtest.Instance) *desk {
 		return status.Mode == api.ModeLive
 	})
 	return d
+}
+
+// enter claims the computer and looks at its desktop until the test ends.
+func enter(t *testing.T, in *choirtest.Instance) *desk {
+	t.Helper()
+	claim := mustParse(t, in.ClaimURL)
+	address := "127.0.0.1:" + claim.Port() // names below localhost need not resolve here
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	d := &desk{console: claim.Scheme + "://" + claim.Host, http: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	own := http.Header{"Origin": {d.console}, "Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"}}
+	token, err := json.Marshal(map[string]string{"token": claim.Fragment, "name": "Somebody who looks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var computer api.Computer
+	b, session := d.must(t, http.MethodPost, d.console+"/api/claim", own, token)
+	decode(t, b, &computer)
+	d.session = session
+	own.Set("Cookie", session)
+	var ticket api.Ticket
+	b, _ = d.must(t, http.MethodPost, d.console+"/api/computers/"+string(computer.ID)+"/ticket", own, nil)
+	decode(t, b, &ticket)
+	action := mustParse(t, ticket.Action)
+	d.origin = action.Scheme + "://" + action.Host
+	form := http.Header{"Origin": {d.console}, "Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Dest": {"iframe"}, "Sec-Fetch-Mode": {"navigate"},
+		"Content-Type": {"application/x-www-form-urlencoded"}}
+	_, d.cookie = d.must(t, http.MethodPost, ticket.Action, form, []byte(url.Values{"ticket": {ticket.Ticket}}.Encode()))
+
+	d.cid = computer.ID
+	d.connect(t)
+	return d
+}
+
+// connect opens the page's connection to the bus.
+func (d *desk) connect(t *testing.T) {
+	t.Helper()
+	var s struct {
+		NATS struct{ URL, JWT, Seed, Inbox string }
+	}
+	b, _ := d.must(t, http.MethodGet, d.origin+"/_choir/session", d.page(), nil)
+	decode(t, b, &s)
+	// Somebody looks for as long as the page's connection to the bus stands.
+	bus, err := nats.Connect("nats://desktop", nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox),
+		nats.SetCustomDialer(dialer(func() (net.Conn, error) {
+			ctx := context.Background() // the connection outlives the dial; bus.Close ends it
+			ws, _, err := websocket.Dial(ctx, strings.Replace(d.origin, "http", "ws", 1)+s.NATS.URL,
+				&websocket.DialOptions{HTTPClient: d.http, HTTPHeader: d.page(), CompressionMode: websocket.CompressionDisabled})
+			if err != nil {
+				return nil, err
+			}
+			return websocket.NetConn(ctx, ws, websocket.MessageBinary), nil
+		})), nats.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bus.Close)
+	d.bus = bus
 }
 
 var devToken = regexp.MustCompile(`wsToken = "([A-Za-z0-9_-]+)"`)

@@ -52,8 +52,6 @@ func fileError(op string, err error) error {
 		return fault.New(op, fault.NotFound, "`choir files ls` lists what there is.", err)
 	case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR):
 		return fault.New(op, fault.Conflict, "Choose another name, or remove what is there.", err)
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return fault.New(op, fault.DiskFull, "Free some space on the disk that holds the data directory.", err)
 	case isDenied(err):
 		return fault.New(op, fault.Denied, "Its folder, or the file itself, is closed by its permissions; `chmod -R u+rwX` opens it.", err)
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):

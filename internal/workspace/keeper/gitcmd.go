@@ -147,7 +147,7 @@ func gitError(ctx context.Context, args []string, stderr string, err error) erro
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist):
 		code, hint = fault.Missing, "Install git 2.38 or newer."
 	case strings.Contains(stderr, "No space left on device"):
-		code, hint = fault.DiskFull, "Free some space on the disk that holds the data directory."
+		code, hint = fault.DiskFull, fault.FreeSpace
 	}
 	if s := strings.TrimSpace(stderr); s != "" {
 		err = fmt.Errorf("%w: %s", err, s)
