@@ -69,6 +69,24 @@ describe('the outbox', () => {
     await expect(bad).resolves.toEqual({ sequence: 1 })
   })
 
+  it('keeps what somebody wrote while the disk is full, and says what to free', async () => {
+    const { box, shown, refused, saved } = open()
+    let full = true
+    const send = (a: Action): Promise<Acknowledged> =>
+      full ? Promise.reject(new HostError('disk_full', 'the disk is full', 'Free some space.')) : Promise.resolve({ sequence: a.id === 'words' ? 7 : 8 })
+    const words = box.post('prompt.submitted', { text: 'keep me' }, { id: 'words' })
+    const moved = box.post('window.moved', move, { id: 'moved' })
+    box.connect(send)
+    await expect(moved).rejects.toMatchObject({ code: 'disk_full' })
+    expect(refused).toEqual(['disk_full'])
+    expect(shown().map((q) => [q.action.id, q.stuck])).toEqual([['words', 'the disk is full. Free some space.']])
+    expect(readQueue(JSON.stringify(saved.at(-1)))).toEqual(shown())
+    full = false
+    box.again('words')
+    await expect(words).resolves.toEqual({ sequence: 7 })
+    expect(shown()).toEqual([])
+  })
+
   it('is bounded, and says so', async () => {
     const { box, refused } = open()
     for (let n = 0; n < 500; n++) void box.post('window.moved', move).catch(() => {})

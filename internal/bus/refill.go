@@ -29,6 +29,9 @@ const (
 // Refill begins to fill the stream of a computer's log, which it makes.
 func (b *Bus) Refill(ctx context.Context, cid contract.CID) (*Refill, error) {
 	if err := EnsureStream(ctx, b.js, cid); err != nil {
+		if why := b.Health(); why != nil {
+			err = errors.Join(why, err)
+		}
 		return nil, fault.Wrap("bus.Refill", err)
 	}
 	return &Refill{bus: b}, nil

@@ -15,7 +15,16 @@ type serverLog struct {
 func (l serverLog) Noticef(format string, v ...any) {
 	l.to.Debug("nats: " + fmt.Sprintf(format, v...))
 }
-func (l serverLog) Warnf(format string, v ...any)  { l.to.Warn("nats: " + fmt.Sprintf(format, v...)) }
+
+// Warnf hears of a stream that could not be made for want of space: whoever asked
+// for it is only told that it could not.
+func (l serverLog) Warnf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.to.Warn("nats: " + text)
+	if strings.Contains(text, "Stream create failed") && noSpace(text) {
+		l.storeErr(text)
+	}
+}
 func (l serverLog) Fatalf(format string, v ...any) { l.to.Error("nats: " + fmt.Sprintf(format, v...)) }
 
 // Errorf demotes what is about one client: a browser's code can cause any

@@ -102,12 +102,17 @@ func full(err error) bool {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return true
 	}
-	const sqliteFull = 13
+	// Its index of the log of writes is a file that could not be made longer.
+	const sqliteFull, sqliteShmSize = 13, 10 | 19<<8
 	var sqlite interface {
 		error
 		Code() int
 	}
-	return errors.As(err, &sqlite) && sqlite.Code()&0xff == sqliteFull && strings.Contains(sqlite.Error(), "disk is full")
+	if !errors.As(err, &sqlite) {
+		return false
+	}
+	text := sqlite.Error()
+	return sqlite.Code()&0xff == sqliteFull && strings.Contains(text, "disk is full") || sqlite.Code() == sqliteShmSize && strings.Contains(text, "disk I/O error")
 }
 
 // CodeOf returns the first code in err's tree; that there is no space counts as

@@ -43,8 +43,14 @@ func TestCodeAndHintAreFoundInTheTree(t *testing.T) {
 // sqlite is how a database says it.
 type sqlite int
 
-func (s sqlite) Code() int     { return int(s) }
-func (s sqlite) Error() string { return fmt.Sprintf("database or disk is full (%d)", int(s)) }
+func (s sqlite) Code() int { return int(s) }
+func (s sqlite) Error() string {
+	text := "database or disk is full"
+	if s&0xff == 10 {
+		text = "disk I/O error"
+	}
+	return fmt.Sprintf("%s (%d)", text, int(s))
+}
 
 // TestAFullDiskNeedsNoTranslation: whoever passes on that there is no space, the
 // code is disk_full and the hint says what to do.
@@ -57,6 +63,7 @@ func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 		"a quota":   path(syscall.EDQUOT),
 		"SQLite":    sqlite(13),
 		"extended":  sqlite(13 | 1<<8),
+		"its index": sqlite(4874),
 		"two ways":  errors.Join(errors.New("close"), path(syscall.ENOSPC)),
 		"a rename":  &os.LinkError{Op: "rename", Old: "a", New: "b", Err: syscall.ENOSPC},
 		"formatted": fmt.Errorf("in the middle: %w", path(syscall.ENOSPC)),
@@ -69,7 +76,7 @@ func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 	if got := fault.Text(fault.Wrap("outer", path(syscall.ENOSPC))); got != syscall.ENOSPC.Error() {
 		t.Errorf("it says %q", got)
 	}
-	for name, err := range map[string]error{"another error": path(syscall.EIO), "another of SQLite's": sqlite(5), "a code": fault.New("", fault.Unavailable, "", path(syscall.ENOSPC))} {
+	for name, err := range map[string]error{"another error": path(syscall.EIO), "another of SQLite's": sqlite(5), "another I/O error": sqlite(10), "a code": fault.New("", fault.Unavailable, "", path(syscall.ENOSPC))} {
 		if fault.Is(err, fault.DiskFull) || fault.HintOf(err) == fault.FreeSpace {
 			t.Errorf("%s is taken for a full disk", name)
 		}

@@ -158,7 +158,12 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 		l.head = head
 	}
 	if err := bus.EnsureStream(ctx, js, l.cid); err != nil {
-		return nil, fault.Wrap(op, errors.Join(unavailable(err), l.head.close()))
+		if why := l.health(); why != nil {
+			err = errors.Join(why, err)
+		} else {
+			err = unavailable(err)
+		}
+		return nil, fault.Wrap(op, errors.Join(err, l.head.close()))
 	}
 	if err := l.load(ctx); err != nil {
 		return nil, fault.Wrap(op, errors.Join(err, l.head.close()))

@@ -365,3 +365,71 @@ func TestEveryDoorOnAFullDisk(t *testing.T) {
 	check("after a restart")
 	usable(t, f.in)
 }
+
+// TestStartAndRecoverOnAFullDisk: what can't start or recover for want of space
+// says so in one sentence, loses nothing, and does it once there is some.
+func TestStartAndRecoverOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := onSmallDisk(t, "256m")
+	if dir == "" {
+		return
+	}
+	f := &fullDisk{T: t, dir: dir, opts: choirtest.Options{Data: filepath.Join(dir, "data"), Env: []string{"CHOIR_STORAGE_RESERVE_MB=16"}}}
+	f.in = choirtest.Start(t, f.opts)
+	put(t, f.in, "workspace/keep.txt", "kept")
+	f.in.Must(t, "checkpoint", "-m", "one")
+	ids, _ := eventIDs(t, f.in)
+	f.in.Stop(t)
+	// The reserve is there to be used; here it is gone.
+	if err := os.Remove(filepath.Join(f.opts.Data, "reserve")); err != nil {
+		t.Fatal(err)
+	}
+	f.top()
+	in, err := choirtest.TryStart(t, f.opts)
+	switch {
+	case err != nil && !strings.Contains(err.Error(), "Free some space"):
+		t.Errorf("choir up on a full disk says: %v", err)
+	case err == nil:
+		c := standing(t, in)
+		if c.Trouble == nil || c.Trouble.Code != "disk_full" || !strings.Contains(c.Trouble.Hint, "Free some space") {
+			t.Errorf("choir up came up on a full disk: %+v, %+v", c, c.Trouble)
+		}
+		in.Stop(t)
+	}
+	blocks, err := filepath.Glob(filepath.Join(f.opts.Data, "nats/jetstream/*/streams/EVENTS/msgs/*.blk"))
+	if err != nil || len(blocks) == 0 {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(blocks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(blocks[0], st.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+	f.top()
+	r := choir(t, nil, "recover", "--data", f.opts.Data)
+	lines := strings.Split(strings.TrimSpace(r.Stderr), "\n") // the last one; the others are the store's log
+	if r.Code != 1 || !strings.HasPrefix(lines[len(lines)-1], "choir: ") || !strings.Contains(lines[len(lines)-1], "Free some space") {
+		t.Errorf("choir recover on a full disk: %+v", r)
+	}
+	for ; f.fill > 0; f.fill-- {
+		if err := os.Remove(filepath.Join(f.dir, fmt.Sprint("ballast", f.fill))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := choir(t, nil, "recover", "--data", f.opts.Data); r.Code != 0 {
+		t.Fatalf("choir recover with space: %+v", r)
+	}
+	f.in = choirtest.Start(t, f.opts)
+	after, _ := eventIDs(t, f.in)
+	for i, id := range ids {
+		if i >= len(after) || after[i] != id {
+			t.Fatalf("event %d is gone", i+1)
+		}
+	}
+	if got := f.in.Must(t, "files", "cat", "workspace/keep.txt"); got != "kept" {
+		t.Errorf("the file is now %q", got)
+	}
+	usable(t, f.in)
+}

@@ -201,6 +201,12 @@ export class Outbox {
             if (this.send === send && !head.stuck) await this.pause(500)
             continue
           }
+          if (failure.code === 'disk_full' && isWritten(head.action)) {
+            // It is somebody's words, and there will be space again.
+            head.stuck = [failure.message, failure.hint].filter(Boolean).join('. ')
+            this.keep()
+            continue
+          }
           this.drop(head)
           this.refused(head.action, failure)
           head.reject(failure)
@@ -239,6 +245,12 @@ export class Outbox {
   private list(): Queued[] {
     return this.queue.map(({ action, tries, stuck }) => ({ action, tries, stuck }))
   }
+}
+
+/** Whether an action holds what a person wrote. */
+function isWritten(action: Action): boolean {
+  const data = action.data as { text?: unknown; answer?: unknown } | undefined
+  return typeof data?.text === 'string' || typeof data?.answer === 'string'
 }
 
 function sizeOf(action: Action): number {
