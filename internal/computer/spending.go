@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
 )
 
 // countWait is how long a computer that falls asleep may take to be counted; the
@@ -80,11 +81,11 @@ func callsOf(ctx context.Context, log *ledger.Log, events []contract.Event) (cal
 		if err != nil {
 			return nil, to, err
 		}
-		m, ok := p.(*contract.UsageMetered)
-		if !ok {
-			return nil, to, fmt.Errorf("event %d is a %T", e.Sequence, p)
+		call, err := callOf(e, p)
+		if err != nil {
+			return nil, to, err
 		}
-		calls = append(calls, identity.Call{ID: m.Call, Computer: e.Computer, At: e.Time, Usage: m.Usage})
+		calls = append(calls, call)
 	}
 	last := events[len(events)-1]
 	b, err := contract.Stored(last)
@@ -122,20 +123,25 @@ func (h *Host) spentIn(ctx context.Context, cid contract.CID, day string) (contr
 }
 
 // countOf counts what a computer's log holds, whether it is awake or not. When
-// the log can't be read it must be certain that all of it was counted.
+// the log can't be read, either all of it was counted or its state knows the
+// rest; otherwise nobody knows.
 func (h *Host) countOf(ctx context.Context, cid contract.CID) error {
 	if c, err := h.get(cid); err == nil {
 		return h.count(ctx, c.log)
 	}
 	err := h.countUnopened(ctx, cid)
-	if err != nil && ctx.Err() == nil {
-		if whole, werr := h.countedWhole(ctx, cid); whole || werr != nil {
-			return werr
-		}
-		return fault.New("", fault.Unavailable, "", fmt.Errorf("what %s (%s) has spent is not known, for its log can't be read: %s. "+
-			"Recover it with choir recover, or set the budget to 0, which is none", h.nameOf(cid), cid, fault.Text(err)))
+	if err == nil || ctx.Err() != nil {
+		return err
 	}
-	return err
+	whole, werr := h.countedWhole(ctx, cid)
+	if whole || werr != nil {
+		return werr
+	}
+	if serr := h.countState(ctx, cid); serr != nil {
+		return fault.New("", fault.Unavailable, "", fmt.Errorf("what %s (%s) has spent is not known, for neither its log (%s) nor its state (%s) can be read to the end. "+
+			"Recover it with choir recover, or set the budget to 0, which is none", h.nameOf(cid), cid, fault.Text(err), fault.Text(serr)))
+	}
+	return nil
 }
 
 func (h *Host) nameOf(cid contract.CID) string {
@@ -175,4 +181,49 @@ func (h *Host) countedWhole(ctx context.Context, cid contract.CID) (bool, error)
 	}
 	at, err := h.Spending.Counted(ctx, cid)
 	return err == nil && at.Sequence == head.Sequence && at.Link == head.Link, err
+}
+
+// countState counts the rows of a computer's state, if they reach to the log's
+// end as its head tells it.
+func (h *Host) countState(ctx context.Context, cid contract.CID) error {
+	head, err := ledger.ReadHead(h.Dir.Computer(cid, "log.head"))
+	if err != nil {
+		return err
+	}
+	var calls []identity.Call
+	var to identity.Counted
+	reached := false
+	err = state.ReadRows(ctx, h.Dir.Computer(cid, "state.sqlite"), func(e contract.Event, _ []byte) error {
+		b, err := contract.Stored(e)
+		if err != nil {
+			return err
+		}
+		to = identity.Counted{Sequence: e.Sequence, Link: contract.LinkOf(b)}
+		reached = reached || to.Sequence == head.Sequence && to.Link == head.Link
+		if e.Type != "usage.metered" {
+			return nil
+		}
+		p, err := contract.DecodeData(e.Type, e.Data)
+		if err != nil {
+			return err
+		}
+		call, err := callOf(e, p)
+		calls = append(calls, call)
+		return err
+	})
+	if err == nil && !reached {
+		err = fmt.Errorf("it ends at event %d; the log had %d", to.Sequence, head.Sequence)
+	}
+	if err != nil {
+		return err
+	}
+	return h.reserve.spaced(ctx, func() error { return h.Spending.Count(ctx, cid, to, calls) })
+}
+
+func callOf(e contract.Event, p contract.Payload) (identity.Call, error) {
+	m, ok := p.(*contract.UsageMetered)
+	if !ok {
+		return identity.Call{}, fmt.Errorf("event %d is a %T", e.Sequence, p)
+	}
+	return identity.Call{ID: m.Call, Computer: e.Computer, At: e.Time, Usage: m.Usage}, nil
 }

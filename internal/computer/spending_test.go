@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/recovery"
+	"choir.dev/choiros/internal/state"
 )
 
 // purse is a host with logs, but no computers that run.
@@ -204,8 +205,27 @@ func TestUnknownSpendingIsNotNothing(t *testing.T) {
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "what Ann's ("+string(a.cid)+") has spent is not known") || !strings.Contains(err.Error(), "choir recover") {
 		t.Errorf("a log that can't be read: %v", err)
 	}
+	db, err := state.Open(t.Context(), p.Dir.Computer(a.cid, "state.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.open(a)
+	if err := errors.Join(db.Recover(t.Context(), a.log), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p.sleep(a, false)
+	p.want("its state reaches to the log's end", "", "", 55)
 	p.Report = whole
 	p.want("it can be read again", "", "", 55)
+	p.open(a)
+	p.log(a, time.Now(), metered(500))
+	p.sleep(a, false)
+	p.Report = damaged
+	if _, err := p.spentIn(t.Context(), "", ""); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the log had 3") {
+		t.Errorf("its state ends before the log did: %v", err)
+	}
+	p.Report = whole
+	p.want("it can be read again after all", "", "", 555)
 	if err := os.Remove(p.Dir.Computer(a.cid, "log.head")); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +92,10 @@ func (g *Gateway) reserve(ctx context.Context, s Scope, t target, req contract.T
 	out = min(out, 1<<20)
 	a := &g.accounts
 	r := &reservation{mu: &a.mu, in: in, maxOut: out}
-	levels := g.levels(s)
+	levels := slices.DeleteFunc(g.levels(s), func(l level) bool {
+		// What costs nothing can't go over a bound of the cost alone.
+		return l.of != "run" && l.of != "task" && l.budget.Tokens == 0 && t.info.free()
+	})
 	for _, l := range levels {
 		if l.budget.CostUSD > 0 && !t.info.Priced && !defence.Off(defence.BudgetPrice) {
 			return nil, unpriced(t, l)

@@ -52,6 +52,11 @@ func (m ModelInfo) readPrice() float64 {
 	return m.PriceIn
 }
 
+// free says whether its price is known and nothing.
+func (m ModelInfo) free() bool {
+	return m.Priced && m.PriceIn == 0 && m.PriceOut == 0 && m.writePrice() == 0 && m.readPrice() == 0
+}
+
 func (m ModelInfo) writePrice() float64 { return max(m.PriceCacheWrite, m.PriceIn) }
 
 type catalogueFile struct {
