@@ -37,7 +37,7 @@ type (
 	FileWritten struct {
 		Path   string  `json:"path" v:"required,path"`
 		Size   int64   `json:"size" v:"min=0"`
-		SHA256 BlobRef `json:"sha256,omitempty"`
+		SHA256 BlobRef `json:"sha256,omitempty" blob:"elsewhere"`
 	}
 	// FileRemoved is a file that is gone.
 	FileRemoved struct {
@@ -100,7 +100,7 @@ type (
 		Revision int     `json:"revision" v:"min=1,max=2147483647"`
 		Base     int     `json:"base" v:"min=0,max=2147483647"` // the revision it was made from
 		Author   string  `json:"author" v:"required,max=200"`
-		SHA256   BlobRef `json:"sha256" v:"required"`
+		SHA256   BlobRef `json:"sha256" v:"required" blob:"elsewhere"`
 		Body     string  `json:"body" v:"max=4194304"` // Markdown
 	}
 	// DocumentProposed is a change to a living document that was not made: it
@@ -111,7 +111,7 @@ type (
 		Document string  `json:"document" v:"required,id"`
 		Base     int     `json:"base" v:"min=0,max=2147483647"` // the revision it was made from; 0: none of them
 		Author   string  `json:"author" v:"required,max=200"`
-		SHA256   BlobRef `json:"sha256" v:"required"`
+		SHA256   BlobRef `json:"sha256" v:"required" blob:"elsewhere"`
 		Body     string  `json:"body" v:"max=4194304"` // Markdown
 	}
 	// ProposalResolved ends a proposal. Revision holds an accepted one's text;
@@ -127,7 +127,7 @@ type (
 	// ThemeChanged delivers the theme file; Theme is the file's JSON.
 	ThemeChanged struct {
 		Theme  Theme   `json:"theme"`
-		SHA256 BlobRef `json:"sha256"`
+		SHA256 BlobRef `json:"sha256" blob:"elsewhere"`
 	}
 	// ThemeRefused says why a theme file was not applied; the last good one stays.
 	ThemeRefused struct {

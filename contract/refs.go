@@ -1,6 +1,10 @@
 package contract
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+)
 
 // refPrefix begins every blob reference.
 const refPrefix = "sha256:"
@@ -30,5 +34,53 @@ func Refs(data []byte) []BlobRef {
 			out = append(out, ref)
 		}
 		data = data[at+length:]
+	}
+}
+
+// Needed returns the blobs without which an event says less than it did: every
+// field of type BlobRef, wherever it stands in the type, but those tagged
+// blob:"elsewhere", which are hashes of content that is kept in another place. A
+// new field is needed unless its type says otherwise, and of a type that this
+// build does not know every reference is. The data need not be valid.
+func Needed(eventType string, data []byte) []BlobRef {
+	all := Refs(data)
+	info, ok := Lookup(eventType)
+	if !ok || len(all) == 0 {
+		return all
+	}
+	p := info.New()
+	if err := json.Unmarshal(data, p); err != nil {
+		return all
+	}
+	var out []BlobRef
+	needed(reflect.ValueOf(p), &out)
+	return out
+}
+
+func needed(v reflect.Value, out *[]BlobRef) {
+	switch v.Kind() {
+	case reflect.String:
+		if v.Type() == reflect.TypeFor[BlobRef]() && v.String() != "" {
+			*out = append(*out, BlobRef(v.String()))
+		}
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			needed(v.Elem(), out)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			needed(v.Index(i), out)
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			needed(it.Key(), out)
+			needed(it.Value(), out)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("blob") != "elsewhere" {
+				needed(v.Field(i), out)
+			}
+		}
 	}
 }

@@ -147,7 +147,7 @@ func (c *Computer) scrubLog(ctx context.Context) error {
 
 // scrubBlobs reads some of the blobs that events name, whole.
 func (c *Computer) scrubBlobs(ctx context.Context) error {
-	refs, err := c.state.NamedBlobs(ctx)
+	refs, err := c.state.NeededBlobs(ctx)
 	if err != nil {
 		return err
 	}

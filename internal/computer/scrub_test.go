@@ -80,7 +80,7 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	if got := d.damageEvents(); len(got) != 1 || len(d.wounds()) != 0 {
 		t.Fatalf("after it was healed: %+v, %q", got, d.wounds())
 	}
-	refs, err := d.state.NamedBlobs(t.Context())
+	refs, err := d.state.NeededBlobs(t.Context())
 	if err != nil || len(refs) == 0 {
 		t.Fatalf("%d blobs (%v)", len(refs), err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -273,9 +274,10 @@ type prepared struct {
 	payload contract.Payload
 	apply   projection // nil: not projected
 	digest  [32]byte
-	refs    []contract.BlobRef
-	reason  string // why it can't be projected
-	size    int    // bytes of data
+	refs    []contract.BlobRef // wherever they stand in it
+	needed  []contract.BlobRef // those that have to be kept as blobs
+	reason  string             // why it can't be projected
+	size    int                // bytes of data
 }
 
 // prepare decodes an event's data before the transaction begins. It fails only
@@ -284,7 +286,7 @@ func (s *Store) prepare(ctx context.Context, e contract.Event) (prepared, error)
 	p := prepared{event: e, digest: contract.Digest(e)}
 	data := []byte(e.Data)
 	if e.DataRef != "" {
-		p.refs = []contract.BlobRef{e.DataRef}
+		p.refs, p.needed = []contract.BlobRef{e.DataRef}, []contract.BlobRef{e.DataRef}
 		var err error
 		data, err = s.load(ctx, e)
 		switch {
@@ -297,6 +299,7 @@ func (s *Store) prepare(ctx context.Context, e contract.Event) (prepared, error)
 	}
 	p.size = len(data)
 	p.refs = append(p.refs, contract.Refs(data)...)
+	p.needed = append(p.needed, contract.Needed(e.Type, data)...)
 	info, ok := contract.Lookup(e.Type)
 	if !ok {
 		p.reason = "this build does not know the type"
@@ -393,7 +396,12 @@ func (s *Store) one(ctx context.Context, p *prepared, savepoints bool) error {
 	}
 	// Of an event that can't be projected too: a later build may understand it.
 	for _, ref := range p.refs {
-		if err := do(ctx, w, "INSERT INTO blob_refs (ref, seq) VALUES (?, ?) ON CONFLICT DO NOTHING", string(ref), int64(p.event.Sequence)); err != nil {
+		need := int64(0)
+		if slices.Contains(p.needed, ref) {
+			need = int64(p.event.Sequence)
+		}
+		if err := do(ctx, w, `INSERT INTO blob_refs (ref, seq, needed) VALUES (?, ?, ?)
+			ON CONFLICT (ref) DO UPDATE SET needed = excluded.needed WHERE needed = 0 AND excluded.needed <> 0`, string(ref), int64(p.event.Sequence), need); err != nil {
 			return err
 		}
 	}

@@ -14,16 +14,11 @@ func (s *Store) BlobRefs(ctx context.Context) (map[contract.BlobRef]uint64, erro
 	return s.refs(ctx, "state.BlobRefs", "SELECT ref, seq FROM blob_refs")
 }
 
-// NamedBlobs returns the blobs without which something the log holds can't be
-// read: data of events, outputs of tools, diffs and artifacts of results, and
-// what tasks were given; each with an event that names it. Unlike BlobRefs it
-// leaves out hashes of content that is kept elsewhere.
-func (s *Store) NamedBlobs(ctx context.Context) (map[contract.BlobRef]uint64, error) {
-	return s.refs(ctx, "state.NamedBlobs", `SELECT dataref, min(seq) FROM events WHERE dataref <> '' GROUP BY dataref
-		UNION ALL SELECT output_ref, min(returned_seq) FROM tool_calls WHERE output_ref <> '' GROUP BY output_ref
-		UNION ALL SELECT result ->> '$.diff_ref', finished_seq FROM attempts WHERE result <> '' AND result ->> '$.diff_ref' <> ''
-		UNION ALL SELECT a.value ->> '$.ref', finished_seq FROM attempts, json_each(attempts.result, '$.artifacts') a WHERE attempts.result <> ''
-		UNION ALL SELECT i.value ->> '$.blob', tasks.seq FROM tasks, json_each(tasks.task, '$.inputs') i WHERE i.value ->> '$.blob' <> ''`)
+// NeededBlobs returns the blobs without which something the log holds can't be
+// read, as contract.Needed says, each with the first event that names it so.
+// Unlike BlobRefs it leaves out hashes of content that is kept elsewhere.
+func (s *Store) NeededBlobs(ctx context.Context) (map[contract.BlobRef]uint64, error) {
+	return s.refs(ctx, "state.NeededBlobs", "SELECT ref, needed FROM blob_refs WHERE needed <> 0")
 }
 
 // refs reads rows of a reference and an event.

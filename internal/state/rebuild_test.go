@@ -437,29 +437,72 @@ func TestEveryTypesBlobsAreKept(t *testing.T) {
 	}
 }
 
-// What would be missed is named, whichever field of an event names it; hashes of
-// what is kept elsewhere are not.
+// Whatever type an event has, a blob that one of its fields names is missed, and
+// a hash of what is kept elsewhere is not. The types are the contract's, so a new
+// field is in here the day it is made.
 func TestBlobsThatWouldBeMissed(t *testing.T) {
 	l, s := newLog(), newStore(t)
-	run, task, _ := story(t, l)
-	l.add(contract.Event{Type: "run.planned", DataRef: blobRef("data"), Run: run})
-	l.say(t, "tool.returned", &contract.ToolReturned{Call: "c2", Name: "bash", OutputRef: blobRef("output"), Attempt: 1}, inRun(run), inTask(task))
-	l.say(t, "task.finished", &contract.TaskFinished{Result: contract.AssociateResult{Version: 1, Task: task, Attempt: 2, Status: contract.ResultOK, Summary: "s", DiffRef: blobRef("diff"),
-		Artifacts: []contract.Artifact{{Path: "x", Ref: blobRef("artifact")}}, Verification: contract.Verification{Profile: contract.VerifyNone, Status: contract.VerificationUnknown}}}, inRun(run), inTask(task))
-	l.say(t, "file.written", &contract.FileWritten{Path: "workspace/a", SHA256: blobRef("a file")})
-	project(t, s, l)
-	got, err := s.NamedBlobs(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"data", "output", "diff", "artifact"} {
-		if got[blobRef(name)] == 0 {
-			t.Errorf("nobody would miss the blob of the %s", name)
+	want := map[contract.BlobRef]uint64{}
+	elsewhere := map[contract.BlobRef]bool{}
+	fields := 0
+	for _, info := range contract.Types() {
+		want[blobRef(info.Type+" data")] = l.add(contract.Event{Type: info.Type, DataRef: blobRef(info.Type + " data")}).Sequence
+		filled := reflect.New(reflect.TypeOf(info.New()).Elem())
+		fillRefs(filled.Elem(), info.Type)
+		b, err := json.Marshal(filled.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := l.add(contract.Event{Type: info.Type, Data: b})
+		for _, ref := range contract.Refs(b) {
+			fields++
+			if kept[fieldOf(filled.Elem(), ref)] {
+				elsewhere[ref] = true
+			} else {
+				want[ref] = e.Sequence
+			}
 		}
 	}
-	if got[blobRef("a file")] != 0 {
-		t.Error("a file's hash is taken for a blob")
+	want[blobRef("unknown")] = l.add(contract.Event{Type: "not.known", Data: json.RawMessage(fmt.Sprintf(`{"x":%q}`, blobRef("unknown")))}).Sequence
+	// What one event keeps elsewhere may be another's blob.
+	l.add(contract.Event{Type: "file.written", Data: json.RawMessage(fmt.Sprintf(`{"path":"a","size":1,"sha256":%q}`, blobRef("both")))})
+	want[blobRef("both")] = l.add(contract.Event{Type: "tool.returned", Data: json.RawMessage(fmt.Sprintf(`{"call":"c","output_ref":%q}`, blobRef("both")))}).Sequence
+	project(t, s, l)
+	got, err := s.NeededBlobs(t.Context())
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%d blobs are needed, want %d (%v)", len(got), len(want), err)
 	}
+	for ref, seq := range want {
+		if got[ref] == 0 {
+			t.Errorf("nobody would miss %s, which event %d names", ref, seq)
+		}
+	}
+	for ref := range elsewhere {
+		if got[ref] != 0 {
+			t.Errorf("%s, a hash of what is kept elsewhere, is taken for a blob", ref)
+		}
+	}
+	if fields < 5 || len(elsewhere) != len(kept) {
+		t.Errorf("%d fields of the contract name blobs and %d are kept elsewhere; want %d of those", fields, len(elsewhere), len(kept))
+	}
+}
+
+// kept are the fields whose hash is of something that is no blob.
+var kept = map[string]bool{
+	"FileWritten.SHA256":      true, // the file
+	"DocumentRevised.SHA256":  true, // the text beside it
+	"DocumentProposed.SHA256": true, // the text beside it
+	"ThemeChanged.SHA256":     true, // the theme's file
+}
+
+// fieldOf names the field at the top of a payload that holds a reference.
+func fieldOf(v reflect.Value, ref contract.BlobRef) string {
+	for i := range v.NumField() {
+		if r, ok := v.Field(i).Interface().(contract.BlobRef); ok && r == ref {
+			return v.Type().Name() + "." + v.Type().Field(i).Name
+		}
+	}
+	return ""
 }
 
 // fillRefs sets every blob reference of a value, lists made one long.

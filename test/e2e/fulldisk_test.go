@@ -396,7 +396,7 @@ func TestStartAndRecoverOnAFullDisk(t *testing.T) {
 		}
 		in.Stop(t)
 	}
-	blocks, err := filepath.Glob(filepath.Join(f.opts.Data, "nats/jetstream/*/streams/EVENTS/msgs/*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(f.opts.Data, "nats/jetstream/*/streams/*/msgs/*.blk"))
 	if err != nil || len(blocks) == 0 {
 		t.Fatal(err)
 	}

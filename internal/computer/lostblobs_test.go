@@ -1,0 +1,130 @@
+package computer
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+)
+
+// putRefs stores a blob for every reference of a value, lists made one long.
+func putRefs(t *testing.T, v reflect.Value, name string, put func(name string) contract.BlobRef) {
+	t.Helper()
+	switch {
+	case v.Type() == reflect.TypeFor[contract.BlobRef]():
+		v.SetString(string(put(name)))
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				putRefs(t, v.Field(i), name+"."+f.Name, put)
+			}
+		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		putRefs(t, v.Index(0), name+"[]", put)
+	case v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Struct:
+		v.Set(reflect.New(v.Type().Elem()))
+		putRefs(t, v.Elem(), name+"*", put)
+	}
+}
+
+// TestEveryLostBlobIsAnAlarm: of one event of every type, with its data in a blob
+// and with a blob in every field that names one, each blob is lost once, and the
+// scrub says so.
+func TestEveryLostBlobIsAnAlarm(t *testing.T) {
+	b, _ := newBus(t)
+	dir := t.TempDir()
+	blobs, err := blob.OpenDisk(filepath.Join(dir, "blobs"), blob.Quota{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Computer{cid: contract.NewCID(), logger: slog.New(slog.DiscardHandler), host: &Host{Options: Options{Blobs: blobs}}}
+	if c.log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.cid}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.log.Close() })
+	if c.state, err = state.Open(t.Context(), filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.state.Close() })
+
+	refs := map[string]contract.BlobRef{}
+	put := func(name string) contract.BlobRef {
+		ref, _, err := blobs.Put(t.Context(), c.cid, strings.NewReader(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs[name] = ref
+		return ref
+	}
+	var events []contract.Event
+	add := func(e contract.Event) {
+		e.SpecVersion, e.ID, e.Source, e.Computer = "1.0", contract.NewID(), contract.Source(c.cid, contract.RoleSystem), c.cid
+		e.Time, e.DataContentType, e.Sequence, e.Epoch = time.Now().UTC(), "application/json", uint64(len(events)+1), 1
+		events = append(events, e)
+	}
+	for _, info := range contract.Types() {
+		add(contract.Event{Type: info.Type, DataRef: put("data of " + info.Type)})
+		filled := reflect.New(reflect.TypeOf(info.New()).Elem())
+		putRefs(t, filled.Elem(), info.Type, put)
+		data, err := json.Marshal(filled.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(contract.Event{Type: info.Type, Data: data})
+	}
+	for len(events) > 0 {
+		n := min(len(events), 50)
+		if err := c.state.Apply(t.Context(), events[:n]); err != nil {
+			t.Fatal(err)
+		}
+		events = events[n:]
+	}
+	elsewhere := 0
+	for name, ref := range refs {
+		hex := ref.Hex()
+		at := filepath.Join(dir, "blobs", string(c.cid), hex[:2], hex)
+		away := filepath.Join(dir, "away")
+		if err := os.Rename(at, away); err != nil {
+			t.Fatal(err)
+		}
+		scrub := func() []string {
+			t.Helper()
+			c.scrub.ref = ""
+			for first := true; first || c.scrub.ref != ""; first = false {
+				if err := c.scrubBlobs(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return c.wounds()
+		}
+		wounds := scrub()
+		switch {
+		case strings.HasSuffix(name, ".SHA256"): // hashes of a file, a text or the theme
+			elsewhere++
+			if len(wounds) != 0 {
+				t.Errorf("%s is no blob, and is missed: %q", name, wounds)
+			}
+		case len(wounds) != 1 || !strings.Contains(wounds[0], hex) || !strings.Contains(wounds[0], "it is gone"):
+			t.Errorf("the lost blob of %s gives %q", name, wounds)
+		}
+		if err := os.Rename(away, at); err != nil {
+			t.Fatal(err)
+		}
+		if wounds := scrub(); len(wounds) != 0 {
+			t.Errorf("the blob of %s is there again, and missed: %q", name, wounds)
+		}
+	}
+	if len(refs) < len(contract.Types())+6 || elsewhere != 4 {
+		t.Errorf("%d blobs were tried, %d of them hashes of something else", len(refs), elsewhere)
+	}
+}
