@@ -145,3 +145,34 @@ func TestAMeterThatFailsOnce(t *testing.T) {
 		t.Errorf("%v, %d metered, %d requests", err, len(m.taken()), len(s.Requests()))
 	}
 }
+
+// TestUnknownSpendingStopsWhatItBounds: while nobody can say what was spent,
+// nothing is spent, and the refusal says why; what costs nothing can't go over a
+// bound of the cost alone and goes on.
+func TestUnknownSpendingStopsWhatItBounds(t *testing.T) {
+	dollars, tokens := gateway.Bounds{Day: contract.Budget{CostUSD: 50}}, gateway.Bounds{Day: contract.Budget{Tokens: 1_000_000}}
+	for _, c := range []struct {
+		name, price string
+		bounds      gateway.Bounds
+		refused     bool
+	}{
+		{"a price", "1", dollars, true},
+		{"no price to speak of", "0", dollars, false},
+		{"a bound of tokens", "0", tokens, true},
+	} {
+		path := filepath.Join(t.TempDir(), "catalogue.toml")
+		if err := os.WriteFile(path, []byte("[[models]]\nname = 'openai/mine'\nprice_in = "+c.price+"\nprice_out = "+c.price+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g, s, _ := play(t, modelserver.OpenAI, func(o *gateway.Options) {
+			o.Catalogue, o.Default, o.Bounds = path, "openai/mine", c.bounds
+			o.Sum = func(context.Context, contract.CID, string) (contract.Usage, error) {
+				return contract.Usage{}, errors.New("what Ann's has spent is not known")
+			}
+		}, modelserver.Turn{Text: "x", Repeat: true})
+		_, err := g.Turn(t.Context(), scope(), say("go"), nil)
+		if c.refused != (code(err) == "unavailable" && strings.Contains(err.Error(), "Ann's") && strings.Contains(err.Error(), "the day's budget") && len(s.Requests()) == 0) || !c.refused && err != nil {
+			t.Errorf("%s: %v, %d requests", c.name, err, len(s.Requests()))
+		}
+	}
+}
