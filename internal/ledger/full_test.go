@@ -103,3 +103,43 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("the log holds %d events, want 3", n)
 	}
 }
+
+// TestANewLogOnAFullDisk: a log for which there is no room is refused with what
+// to free, and made once there is some.
+func TestANewLogOnAFullDisk(t *testing.T) {
+	dir := inSmallDisk(t, "32m")
+	if dir == "" {
+		return
+	}
+	b := openBus(t, filepath.Join(dir, "nats"))
+	ballast := filepath.Join(dir, "ballast")
+	fill(t, ballast)
+	opts := ledger.Options{CID: contract.NewCID(), Health: b.Health}
+	for range 2 {
+		if _, err := ledger.Open(t.Context(), b.JetStream(), opts); !fault.Is(err, fault.DiskFull) || fault.HintOf(err) != fault.FreeSpace {
+			t.Fatalf("a new log on a full disk: %v (%s)", err, fault.CodeOf(err))
+		}
+	}
+	if _, err := b.Refill(t.Context(), contract.NewCID()); !fault.Is(err, fault.DiskFull) {
+		t.Errorf("a log to refill: %v (%s)", err, fault.CodeOf(err))
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if b.Health() != nil && time.Now().Before(deadline) {
+			continue // the server starts anew
+		}
+		l, err := ledger.Open(t.Context(), b.JetStream(), opts)
+		if err == nil {
+			mustAppend(t, l, prompt("after"))
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if !fault.Is(err, fault.DiskFull) && !fault.Is(err, fault.Unavailable) || time.Now().After(deadline) {
+			t.Fatalf("after space was freed: %v", err)
+		}
+	}
+}
