@@ -60,24 +60,11 @@ func doctorCmd() *cobra.Command {
 			}
 			findings = append(findings, f)
 		}
-		dir, err := os.MkdirTemp("", "choir-doctor-")
+		boxes, err := isolation(cmd.Context())
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
-		guest, err := image.Path(dir)
-		if err != nil {
-			return err
-		}
-		isolated := api.Finding{ID: "isolation", Status: "ok", Detail: "boxes can be isolated with bubblewrap"}
-		for _, f := range local.Diagnose(cmd.Context(), local.Options{Guest: guest, Dir: dir}) {
-			status := "warn"
-			if f.Severity == sandbox.Fatal {
-				status, isolated.Status, isolated.Detail = "fail", "fail", "boxes can't be isolated, so none is opened"
-			}
-			findings = append(findings, api.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
-		}
-		findings = append(findings, isolated)
+		findings = append(findings, boxes...)
 		stored, err := examine(cmd.Context(), data)
 		if err != nil {
 			return err
@@ -100,6 +87,32 @@ func doctorCmd() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// isolation tries whether boxes can be isolated. On a full disk it is not tried:
+// the rest of doctor is asked for then.
+func isolation(ctx context.Context) (findings []api.Finding, err error) {
+	dir, err := os.MkdirTemp("", "choir-doctor-")
+	guest := ""
+	if err == nil {
+		defer os.RemoveAll(dir)
+		guest, err = image.Path(dir)
+	}
+	if fault.Is(err, fault.DiskFull) {
+		return []api.Finding{{ID: "isolation", Status: "warn", Detail: "not tried: there is no space in " + os.TempDir() + " for a program in a box"}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	isolated := api.Finding{ID: "isolation", Status: "ok", Detail: "boxes can be isolated with bubblewrap"}
+	for _, f := range local.Diagnose(ctx, local.Options{Guest: guest, Dir: dir}) {
+		status := "warn"
+		if f.Severity == sandbox.Fatal {
+			status, isolated.Status, isolated.Detail = "fail", "fail", "boxes can't be isolated, so none is opened"
+		}
+		findings = append(findings, api.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
+	}
+	return append(findings, isolated), nil
 }
 
 // examine looks through a data directory that nobody has open, and writes

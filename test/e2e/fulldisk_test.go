@@ -396,6 +396,9 @@ func TestStartAndRecoverOnAFullDisk(t *testing.T) {
 		}
 		in.Stop(t)
 	}
+	if r := choir(t, []string{"TMPDIR=" + dir}, "doctor", "--data", f.opts.Data, "--json"); !strings.Contains(findings(t, r)["space"].Detail, "/workspace ") {
+		t.Errorf("choir doctor on a full disk: %+v", r)
+	}
 	blocks, err := filepath.Glob(filepath.Join(f.opts.Data, "nats/jetstream/*/streams/*/msgs/*.blk"))
 	if err != nil || len(blocks) == 0 {
 		t.Fatal(err)
