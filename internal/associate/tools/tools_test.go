@@ -384,6 +384,33 @@ func TestGitRunsNothingOfTheTree(t *testing.T) {
 	}
 }
 
+// A commit has manifests in place of large files: what git says of them is that
+// they were not compared.
+func TestGitLeavesLargeFilesAlone(t *testing.T) {
+	b := newBox(t)
+	b.put("a.txt", "one\n", 0o644)
+	b.put("dir/big.chunks.choir", "its manifest", 0o644)
+	b.put("dir/größer.chunks.choir", "its manifest", 0o644)
+	git(t, b.root, "init", "-q")
+	git(t, b.root, "add", ".")
+	git(t, b.root, "commit", "-qm", "x")
+	base := git(t, b.root, "rev-parse", "HEAD")
+	for _, name := range []string{"big", "größer"} {
+		if err := os.Remove(filepath.Join(b.root, "dir", name+".chunks.choir")); err != nil {
+			t.Fatal(err)
+		}
+		b.put("dir/"+name, "its content", 0o644)
+	}
+	b.put("a.txt", "two\n", 0o644)
+	st := b.callBase("git_status", m{}, base)
+	if want := "M  a.txt\nnot compared, for they are large: dir/big, \"dir/gr\\303\\266\\303\\237er\"\n"; !st.OK || st.Output != want {
+		t.Errorf("%+v; want %q", st, want)
+	}
+	if d := b.callBase("git_diff", m{}, base); !d.OK || !strings.Contains(d.Output, "+two") || strings.Contains(d.Output, "big") || strings.Contains(d.Output, "dir/gr") {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestPatch(t *testing.T) {
 	b := newBox(t)
 	b.put("a.txt", "one\ntwo\n", 0o644)
