@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,6 +155,49 @@ func TestGoIsVerified(t *testing.T) {
 	}
 	if got := in.Must(t, "exec", "--", "sh", "-c", "echo $PYTHONDONTWRITEBYTECODE; df -Pk ~ | awk 'NR==2 {print ($4 > 200000)}'; command -v go"); !strings.HasPrefix(got, "1\n1\n/") {
 		t.Errorf("a terminal has %q", got)
+	}
+}
+
+// TestByteCodeIsNotPublished: what a task's programs leave in ignored folders, as
+// Python does where it is told to, is in no result and not in the live tree.
+func TestByteCodeIsNotPublished(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "all")
+	write(t, filepath.Join(dir, "p"), projects["python"])
+	c := cheat{shell: `sed -i 's/a - b/a + b/' sum.py && env -u PYTHONDONTWRITEBYTECODE python3 -m unittest && ls __pycache__/*.pyc`}
+	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: c.script("row python:", "p")})
+	in.Must(t, "add", dir)
+	r := ended(t, in, submit(t, in, "row python: make it pass"))
+	res := r.Tasks[0].Result
+	if len(res.Commands) != 1 || res.Commands[0].ExitCode != 0 {
+		t.Fatalf("it left no byte code: %+v", res.Commands)
+	}
+	if r.Verified != contract.VerificationPass || len(res.Changes) != 1 || res.Changes[0].Path != "workspace/all/p/sum.py" {
+		t.Errorf("%s: %+v", r.Summary, res.Changes)
+	}
+	if list, err := filepath.Glob(filepath.Join(workspaceDir(t, in), "workspace/all/p/__pycache__/*")); err != nil || len(list) > 0 {
+		t.Errorf("live has %q (%v)", list, err)
+	}
+}
+
+// TestAGoModuleThatIsNotThereIsNamed: a project whose modules are neither
+// vendored nor live is unknown, never failed for it, and the result says which
+// module is missing and how to get it.
+func TestAGoModuleThatIsNotThereIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "all")
+	files := maps.Clone(projects["go"])
+	files["go.mod"] += "\nrequire golang.org/x/text v0.14.0\n"
+	files["go.sum"] = "golang.org/x/text v0.14.0 h1:ScX5w1eTa3QqT8oi6+ziP7dTV1S2+ALU0bI+0zXKWiQ=\ngolang.org/x/text v0.14.0/go.mod h1:18ZOQIKpY8NJVqYksKHtTdi31H5itFRjB5/qKTNYzSU=\n"
+	files["use.go"] = "package sum\n\nimport _ \"golang.org/x/text/language\"\n"
+	write(t, filepath.Join(dir, "p"), files)
+	c := cheat{name: "honest go", kind: "go", shell: `sed -i 's/a - b/a + b/' sum.go`}
+	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: c.script("row go:", "p")})
+	in.Must(t, "add", dir)
+	r := ended(t, in, submit(t, in, "row go: make it pass"))
+	v := r.Tasks[0].Result.Verification
+	if r.Verified == contract.VerificationPass || v.Status != contract.VerificationUnknown || !strings.Contains(v.Reason, "missing: golang.org/x/text@v0.14.0") || !strings.Contains(v.Reason, "go mod vendor") {
+		t.Errorf("%s: %+v", r.Summary, v)
 	}
 }
 
