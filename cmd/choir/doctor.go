@@ -141,6 +141,13 @@ func examine(ctx context.Context, data string) ([]api.Finding, error) {
 		return nil, err
 	}
 	defer dir.Close() // only gives the lock back
+	unfinished, err := recovery.Unfinished(dir)
+	if err != nil {
+		return nil, err
+	}
+	if unfinished {
+		return []api.Finding{{ID: "data", Status: "warn", Detail: "a recovery was interrupted", Hint: "The next choir up, or choir recover, brings it to its end."}}, nil
+	}
 	report, err := recovery.Inspect(ctx, dir)
 	if err != nil {
 		return nil, err

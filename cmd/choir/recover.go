@@ -19,7 +19,7 @@ import (
 // else may have it open.
 func recoverCmd() *cobra.Command {
 	var data, file string
-	var histories []string
+	var histories, only []string
 	t := &talk{}
 	cmd := &cobra.Command{Use: "recover", Short: "Bring back what is damaged of a data directory from what else knows it", Args: exactly(0)}
 	cmd.Long = `Recover brings back what is damaged of a data directory: a log from its files and
@@ -29,6 +29,7 @@ kept under aside/ in the data directory. Stop choir up first, or use the console
 	cmd.Flags().StringVar(&data, "data", "", "data directory")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file")
 	cmd.Flags().StringArrayVar(&histories, "history", nil, "computer whose history of checkpoints can't be used")
+	cmd.Flags().StringArrayVar(&only, "computer", nil, "computer to recover; else all that are damaged")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		flags := map[string]any{}
 		if cmd.Flags().Changed("data") {
@@ -38,15 +39,14 @@ kept under aside/ in the data directory. Stop choir up first, or use the console
 		if err != nil {
 			return err
 		}
-		var cids []contract.CID
-		for _, h := range histories {
-			cid := contract.CID(h)
-			if err := cid.Validate(); err != nil {
-				return usageError{err}
-			}
-			cids = append(cids, cid)
+		o := recovery.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+		if o.Histories, err = computers(histories); err != nil {
+			return err
 		}
-		r, err := recoverData(cmd.Context(), cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), cids...)
+		if o.Only, err = computers(only); err != nil {
+			return err
+		}
+		r, err := recoverData(cmd.Context(), cfg, o)
 		if err != nil {
 			return err
 		}
@@ -55,14 +55,27 @@ kept under aside/ in the data directory. Stop choir up first, or use the console
 	return cmd
 }
 
+func computers(ids []string) ([]contract.CID, error) {
+	var out []contract.CID
+	for _, id := range ids {
+		cid := contract.CID(id)
+		if err := cid.Validate(); err != nil {
+			return nil, usageError{err}
+		}
+		out = append(out, cid)
+	}
+	return out, nil
+}
+
 // recoverData recovers the data directory of a configuration.
-func recoverData(ctx context.Context, cfg config.Config, logger *slog.Logger, histories ...contract.CID) (*recovery.Result, error) {
+func recoverData(ctx context.Context, cfg config.Config, o recovery.Options) (*recovery.Result, error) {
 	dir, err := datadir.OpenDamaged(cfg.Server.Data)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close() // only gives the lock back
-	return recovery.Recover(ctx, recovery.Options{Dir: dir, Driver: "local", Logger: logger, Histories: histories})
+	o.Dir, o.Driver = dir, "local"
+	return recovery.Recover(ctx, o)
 }
 
 func printRecovered(w io.Writer, r *recovery.Result) {

@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/recovery"
 )
 
 // upLine is what `choir up --json` prints, once, when it is healthy.
@@ -74,6 +75,7 @@ func upCmd() *cobra.Command {
 
 // up runs the control plane until ctx ends. ready is called once it answers.
 func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(upLine) error) error {
+	var failed error // of a recovery that was asked for
 	for {
 		ln, err := net.Listen("tcp", cfg.Server.Listen)
 		if err != nil {
@@ -84,24 +86,23 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(
 		}
 		// Should it start anew, then where browsers know it.
 		cfg.Server.Listen = ln.Addr().String()
-		again, err := serve(ctx, cfg, ln, logger, ready)
+		again, err := serve(ctx, cfg, ln, logger, failed, ready)
 		if err != nil || again == nil {
 			return err
 		}
+		failed = nil
 		if again.Recover {
-			if _, err := recoverData(ctx, cfg, logger, again.Histories...); err != nil {
-				logger.Error("recovery failed", "error", err)
-			}
+			_, failed = recoverData(ctx, cfg, recovery.Options{Logger: logger, Histories: again.Histories, Only: again.Only})
 		}
 		ready = func(upLine) error { return nil } // said before
 	}
 }
 
 // serve opens a control plane and serves until ctx ends, or it is to be started
-// anew.
-func serve(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, ready func(upLine) error) (again *computer.Restart, err error) {
+// anew. failed is why a recovery before did not succeed, which the console says.
+func serve(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, ready func(upLine) error) (again *computer.Restart, err error) {
 	defer ln.Close() // closed by Serve; again where Serve was not reached
-	p, err := openPlane(ctx, cfg, ln, logger)
+	p, err := openPlane(ctx, cfg, ln, logger, failed)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ type plane struct {
 }
 
 // openPlane opens every part; on an error it closes those it had opened.
-func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger) (_ *plane, err error) {
+func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error) (_ *plane, err error) {
 	p := &plane{cfg: cfg, restart: make(chan computer.Restart, 1)}
 	defer func() {
 		if err != nil {
@@ -64,6 +64,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err != nil {
 		return nil, err
 	}
+	report.Failed = failed
 	if err := recovery.Error(report.Accounts); err != nil {
 		return nil, fault.New("up", fault.Damaged, "Nothing was written. Run choir recover, or restore the data directory from a backup.", err)
 	}

@@ -219,6 +219,12 @@ func (h *Host) trouble(p place) *api.Trouble {
 		for _, d := range h.Report.Of(p.cid) {
 			t.Damage = append(t.Damage, d.String())
 		}
+		if err := h.Report.Failed; err != nil {
+			t.Reason += "; the last recovery failed: " + fault.Text(err)
+			if hint := fault.HintOf(err); hint != "" {
+				t.Hint = hint
+			}
+		}
 		t.Actions = append(t.Actions, api.RepairRecover)
 		return t
 	}
@@ -250,6 +256,8 @@ func (h *Host) Wake(ctx context.Context, cid contract.CID, req api.WakeRequest) 
 // Restart is what has to happen while nothing is open.
 type Restart struct {
 	Recover bool // recover what is damaged, before everything starts anew
+	// Only are the computers that are recovered; nil: all.
+	Only []contract.CID
 	// Histories are computers whose history of checkpoints is what is damaged.
 	Histories []contract.CID
 }
@@ -267,7 +275,7 @@ func (h *Host) Recover(_ context.Context, cid contract.CID) error {
 	case !damaged:
 		return fault.New("computer.Recover", fault.Conflict, "", errors.New("nothing of this computer is damaged"))
 	}
-	r := Restart{Recover: true}
+	r := Restart{Recover: true, Only: []contract.CID{cid}}
 	if len(h.Report.Of(cid)) == 0 && h.Report.Usable() {
 		r.Histories = []contract.CID{cid} // found while it woke
 	}

@@ -32,6 +32,9 @@ type Report struct {
 	// Names are the computers' names as far as they can be read.
 	Names map[contract.CID]string
 
+	// Failed is why the recovery before this look failed, nil when there was none.
+	Failed error
+
 	// seen is the newest sequence that a readable record of a log has.
 	seen map[contract.CID]uint64
 	// begun are computers whose stream was being made, and of which nothing is known.

@@ -85,6 +85,15 @@ func syncTree(path string) error {
 	})
 }
 
+// Unfinished says whether a recovery ended between the decision and its end.
+func Unfinished(dir *datadir.Dir) (bool, error) {
+	_, err := os.Lstat(dir.Path(journalFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, fault.Wrap("recovery.Unfinished", err)
+}
+
 // Finish completes a recovery that ended between the decision and its end.
 func Finish(dir *datadir.Dir) error {
 	const op = "recovery.Finish"

@@ -29,6 +29,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Histories are computers whose history in git does not fit their log.
 	Histories []contract.CID
+	// Only are the computers that are recovered; nil: all. Where something that all
+	// share is damaged, it is all of them.
+	Only []contract.CID
 }
 
 // Result is what Recover did.
@@ -65,7 +68,7 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 	for _, cid := range j.cids() {
 		j.result.Found = append(j.result.Found, report.Computers[cid]...)
 	}
-	if report.Whole() && len(o.Histories) == 0 && !o.Dir.Unversioned() {
+	if len(j.result.Found) == 0 && len(o.Histories) == 0 && !o.Dir.Unversioned() {
 		return j.result, nil
 	}
 	j.aside = newAside()
@@ -76,7 +79,9 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 func (j *job) cids() []contract.CID {
 	var out []contract.CID
 	for cid := range j.report.Computers {
-		out = append(out, cid)
+		if len(j.Only) == 0 || !j.report.Usable() || slices.Contains(j.Only, cid) {
+			out = append(out, cid)
+		}
 	}
 	slices.Sort(out)
 	return out

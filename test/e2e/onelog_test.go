@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -163,4 +164,96 @@ func copied(t *testing.T, from string) string {
 	data := filepath.Join(t.TempDir(), "data")
 	copyTree(t, from, data)
 	return data
+}
+
+// Of two that are damaged, the one that somebody recovers on the console comes
+// back, and the other's files are not touched. A recovery that fails says why
+// there, and can be done again.
+func TestOneComputerIsRecoveredAtATime(t *testing.T) {
+	older, data, a, b := twoComputers(t)
+	data = copied(t, data)
+	for _, cid := range []contract.CID{a, b} {
+		found, err := filepath.Glob(filepath.Join(data, "nats/jetstream/*/streams/EVENTS-"+string(cid)+"/msgs/1.blk"))
+		if err != nil || len(found) != 1 {
+			t.Fatal(found, err)
+		}
+		if err := damages(older)["cut"](found[0], ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := logFiles(t, data, b)
+	blocked := filepath.Join(data, "aside")
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in, err := choirtest.TryStart(t, choirtest.Options{Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := func(cid contract.CID) (c api.Computer) {
+		for _, c = range stand(t, in) {
+			if c.ID == cid {
+				break
+			}
+		}
+		return c
+	}
+	for _, cid := range []contract.CID{a, b} {
+		if c := one(cid); c.State != api.StateDamaged {
+			t.Fatalf("%s is %s", cid, c.State)
+		}
+	}
+	if status := post(t, in, "/api/computers/"+string(a)+"/recover", ""); status >= 300 {
+		t.Fatalf("the answer is %d", status)
+	}
+	choirtest.Eventually(t, time.Minute, "the failure is said", func() bool {
+		list, err := computers(t, in)
+		return err == nil && len(list) == 2 && list[0].Trouble != nil && strings.Contains(list[0].Trouble.Reason, "recovery failed")
+	})
+	if err := os.Remove(blocked); err != nil {
+		t.Fatal(err)
+	}
+	if status := post(t, in, "/api/computers/"+string(a)+"/recover", ""); status >= 300 {
+		t.Fatalf("the answer is %d", status)
+	}
+	choirtest.Eventually(t, time.Minute, "the one is awake", func() bool {
+		list, err := computers(t, in)
+		if err != nil || len(list) != 2 {
+			return false
+		}
+		awake := 0
+		for _, c := range list {
+			switch {
+			case c.ID == a && c.State == api.StateAwake, c.ID == b && c.State == api.StateDamaged:
+				awake++
+			}
+		}
+		return awake == 2
+	})
+	if after := logFiles(t, data, b); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the other's log is %v; it was %v", after, before)
+	}
+	in.Stop(t)
+	if said := recovered(t, data, "--computer", string(b)); !strings.Contains(said, string(b)) || strings.Contains(said, string(a)) {
+		t.Errorf("choir recover --computer: %s", said)
+	}
+	if in, err = choirtest.TryStart(t, choirtest.Options{Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range stand(t, in) {
+		if c.State != api.StateAwake {
+			t.Errorf("in the end %s is %s: %+v", c.ID, c.State, c.Trouble)
+		}
+	}
+}
+
+// computers asks for the list, also while choir starts anew.
+func computers(t *testing.T, in *choirtest.Instance) ([]api.Computer, error) {
+	t.Helper()
+	c, err := client.New(in.URL, in.Token, "")
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Computers(t.Context())
 }
