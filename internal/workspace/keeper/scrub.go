@@ -94,6 +94,9 @@ func (e *Engine) Scrub(ctx context.Context, req ScrubRequest) (ScrubReply, error
 	}
 	e.scrubMu.Lock()
 	defer e.scrubMu.Unlock()
+	if e.scrub == nil && !req.Restart {
+		e.scrub = e.resumeScrub(ctx)
+	}
 	if e.scrub == nil || req.Restart {
 		p, err := e.newScrub(ctx)
 		if err != nil {
@@ -113,6 +116,15 @@ func (e *Engine) Scrub(ctx context.Context, req ScrubRequest) (ScrubReply, error
 			p.queue = append(p.queue, it)
 			return reply, fault.Wrap(op, err)
 		}
+		if d != nil && it.kind == kindChunk && d.Healed == "" {
+			gone, err := e.letGoMeanwhile(ctx, it.commit)
+			if err != nil {
+				return reply, fault.Wrap(op, err)
+			}
+			if gone {
+				d = nil
+			}
+		}
 		switch {
 		case d == nil:
 		case len(reply.Damaged) < maxSkips:
@@ -125,7 +137,7 @@ func (e *Engine) Scrub(ctx context.Context, req ScrubRequest) (ScrubReply, error
 	if reply.Done {
 		e.scrub = nil
 	}
-	return reply, nil
+	return reply, fault.Wrap(op, e.keepScrub(reply.Done))
 }
 
 // newScrub begins a pass at everything that a ref names, the history last in
@@ -136,15 +148,15 @@ func (e *Engine) newScrub(ctx context.Context) (*scrubPass, error) {
 		return nil, err
 	}
 	p := &scrubPass{seen: map[scrubKey]struct{}{}}
+	head := e.Head()
 	for line := range strings.Lines(string(out)) {
 		id, ref, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if !ok || !isHex(id) || strings.HasPrefix(ref, damagedRefs) {
+		if !ok || !isHex(id) || id == head || strings.HasPrefix(ref, damagedRefs) {
 			continue
 		}
 		p.add(scrubItem{id: id, kind: "commit", commit: id})
 	}
-	if head := e.Head(); head != "" {
-		delete(p.seen, scrubItem{id: head, kind: "commit"}.key())
+	if head != "" {
 		p.add(scrubItem{id: head, kind: "commit", commit: head})
 	}
 	return p, nil

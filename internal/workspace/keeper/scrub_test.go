@@ -328,3 +328,49 @@ func TestAKilledRepairIsGoneOnWith(t *testing.T) {
 		})
 	}
 }
+
+// TestAScrubGoesOnWhereItWas: a pass whose engine ends is gone on with by the
+// next, through everything and once. A place that can't be read is none.
+func TestAScrubGoesOnWhereItWas(t *testing.T) {
+	c := open(t)
+	for i := range 10 {
+		c.write(fmt.Sprintf("d%d/file", i%3), fmt.Sprintf("text %d\n", i))
+		c.checkpoint("one")
+	}
+	all := func() (objects, slices int) {
+		for {
+			r, err := c.Scrub(t.Context(), keeper.ScrubRequest{Objects: 7})
+			if err != nil || len(r.Damaged) > 0 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			slices++
+			if r.Objects > 7*slices {
+				t.Fatalf("%d objects after %d slices of 7", r.Objects, slices)
+			}
+			if r.Done {
+				return r.Objects, slices
+			}
+			c.reopen()
+		}
+	}
+	want := len(strings.Fields(stockGit(t, c.opts.Root, "rev-list", "--all", "--objects", "--no-object-names")))
+	if got, slices := all(); got != want || slices < 4 {
+		t.Errorf("a pass over %d objects in %d slices; the history has %d", got, slices, want)
+	}
+	if _, err := os.Lstat(c.path(".git/choir/scrub")); err == nil {
+		t.Error("a pass that ended has a place")
+	}
+	if _, err := c.Scrub(t.Context(), keeper.ScrubRequest{Objects: 7}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(c.path(".git/choir/scrub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-3] ^= 1
+	overwrite(t, c.path(".git/choir/scrub"), b)
+	c.reopen()
+	if got, _ := all(); got != want {
+		t.Errorf("with a damaged place a pass went over %d objects of %d", got, want)
+	}
+}
