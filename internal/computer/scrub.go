@@ -160,25 +160,67 @@ func (c *Computer) scrubBlobs(ctx context.Context) error {
 	if c.scrub.ref = ""; len(order) == scrubBlobs {
 		c.scrub.ref = order[len(order)-1]
 	}
+	lost := map[contract.BlobRef]string{}
 	for _, ref := range order {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		part := "blobs/" + string(c.cid) + "/" + ref.Hex()
 		err := c.readBlob(ctx, ref)
 		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case err == nil:
-			c.whole(part)
+			c.whole(blobPart(c.cid, ref))
 		case fault.Is(err, fault.NotFound):
-			err = c.damaged(ctx, part, fmt.Sprintf("it is gone, and event %d names it", refs[ref]), "")
-		case ctx.Err() == nil:
-			err = c.damaged(ctx, part, fmt.Sprintf("it can't be read, and event %d names it: %s", refs[ref], fault.Text(err)), "")
+			lost[ref] = fmt.Sprintf("it is gone, and event %d names it", refs[ref])
+		default:
+			lost[ref] = fmt.Sprintf("it can't be read, and event %d names it: %s", refs[ref], fault.Text(err))
 		}
-		if err != nil {
+	}
+	return c.healBlobs(ctx, lost)
+}
+
+func blobPart(cid contract.CID, ref contract.BlobRef) string {
+	return "blobs/" + string(cid) + "/" + ref.Hex()
+}
+
+// healBlobs stores lost blobs again where the files, the trash or the history
+// have the same content, and names the others.
+func (c *Computer) healBlobs(ctx context.Context, lost map[contract.BlobRef]string) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	healed := map[contract.BlobRef]string{}
+	found, err := c.workspace.Find(ctx, slices.Sorted(maps.Keys(lost)))
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		same, err := c.storeFound(ctx, f)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil { // it is named, and looked for again
+			c.logger.Warn("a lost blob was found and could not be stored", "blob", f.Ref, "where", f.Where, "error", err)
+		}
+		if same && err == nil {
+			healed[f.Ref] = f.Where
+		}
+	}
+	for _, ref := range slices.Sorted(maps.Keys(lost)) {
+		if err := c.damaged(ctx, blobPart(c.cid, ref), lost[ref], healed[ref]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// storeFound stores a content that was found and says whether it still was the
+// same; another one is collected like any that nothing names.
+func (c *Computer) storeFound(ctx context.Context, f workspace.Found) (bool, error) {
+	r, err := c.workspace.Open(ctx, f)
+	if err != nil {
+		return false, err
+	}
+	ref, _, err := c.host.Blobs.Put(ctx, c.cid, r)
+	return ref == f.Ref, errors.Join(err, r.Close())
 }
 
 func (c *Computer) readBlob(ctx context.Context, ref contract.BlobRef) error {

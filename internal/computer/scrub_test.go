@@ -1,7 +1,9 @@
 package computer
 
 import (
+	"bytes"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/workspace"
 )
 
 func (d *desk) damageEvents() []contract.DamageFound {
@@ -112,5 +115,30 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	scrub()
 	if got := d.wounds(); len(got) != 0 {
 		t.Errorf("after it is back the user is told %q", got)
+	}
+	// Where the files hold the same, a lost or damaged one is made again from them.
+	copied := filepath.Join(d.dir, "workspace", "copy")
+	if err := os.WriteFile(copied, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.workspace.Checkpoint(t.Context(), workspace.CheckpointRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	for n, spoil := range []func() error{
+		func() error { return os.Remove(lost) },
+		func() error { return os.WriteFile(lost, content[1:], 0o600) },
+		func() error { return errors.Join(os.Remove(copied), os.Remove(lost)) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		scrub()
+		where := []string{"the file copy", "the file copy", "a checkpoint"}[n]
+		if got := d.damageEvents(); len(got) != 3+n || got[2+n].Healed != where {
+			t.Errorf("with a copy in %s: %+v", where, got)
+		}
+		if got, err := os.ReadFile(lost); err != nil || !bytes.Equal(got, content) || len(d.wounds()) > 0 {
+			t.Errorf("with a copy in %s it holds %d bytes, %v; the user is told %q", where, len(got), err, d.wounds())
+		}
 	}
 }

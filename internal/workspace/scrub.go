@@ -3,9 +3,12 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
@@ -81,4 +84,51 @@ func (w *Workspace) repair(ctx context.Context, why error) error {
 	w.opts.Logger.ErrorContext(ctx, "the newest checkpoint is damaged; going on from the last whole one", "computer", w.opts.CID, "error", why)
 	var reply keeper.RepairReply
 	return w.opts.Keeper.Call(ctx, "repair", keeper.RepairRequest{Seq: w.opts.Seq()}, &reply)
+}
+
+// Found is where a content that the host lost is still to be had.
+type Found struct {
+	Ref   contract.BlobRef
+	Where string // in words
+	at    keeper.Found
+}
+
+// Find looks for contents in the live files, the trash and the history, within
+// the keeper's bounds, at most 200 at once. Open gives each.
+func (w *Workspace) Find(ctx context.Context, refs []contract.BlobRef) ([]Found, error) {
+	const op = "workspace.Find"
+	var req keeper.FindRequest
+	for _, ref := range refs {
+		req.SHA256 = append(req.SHA256, ref.Hex())
+	}
+	var reply keeper.FindReply
+	if err := w.opts.Keeper.Call(ctx, "find", req, &reply); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	var out []Found
+	for _, f := range reply.Found {
+		ref := contract.BlobRef("sha256:" + f.SHA256)
+		if !slices.Contains(refs, ref) {
+			continue
+		}
+		where := "the trash"
+		switch {
+		case f.Path != "":
+			where = "the file " + strings.ReplaceAll(f.Path.Shown(), "\x00", "")
+		case f.Object != "":
+			where = "a checkpoint"
+		}
+		out = append(out, Found{ref, where, f})
+	}
+	return out, nil
+}
+
+// Open streams what was found, which may be something else by now. The caller
+// closes it.
+func (w *Workspace) Open(ctx context.Context, f Found) (io.ReadCloser, error) {
+	resp, err := w.opts.Keeper.Stream(ctx, "found", f.at, nil)
+	if err != nil {
+		return nil, fault.Wrap("workspace.Open", err)
+	}
+	return resp.Body, nil
 }

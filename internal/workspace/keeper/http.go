@@ -95,6 +95,7 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "move", e.Move)
 	call(mux, "remove", e.Remove)
 	call(mux, "scrub", e.Scrub)
+	call(mux, "find", e.Find)
 	call(mux, "repair", e.Repair)
 	call(mux, "settle-upper", func(ctx context.Context, r UpperRequest) (Done, error) { return Done{}, e.SettleUpper(ctx, r) })
 	call(mux, "settle", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Settle(ctx) })
@@ -108,6 +109,16 @@ func Handler(e *Engine) http.Handler {
 	})
 	upload(mux, "import", func(ctx context.Context, r ImportRequest, body io.Reader) (Deed, error) {
 		return e.Import(ctx, r, body)
+	})
+	mux.HandleFunc("POST /keeper/stream/found", func(w http.ResponseWriter, r *http.Request) {
+		var at Found
+		err := decode([]byte(r.URL.Query().Get("q")), &at)
+		if err == nil {
+			err = e.serveFound(r.Context(), w, at)
+		}
+		if err != nil {
+			fail(w, err)
+		}
 	})
 	mux.HandleFunc("POST /keeper/stream/read", func(w http.ResponseWriter, r *http.Request) {
 		var req ReadRequest

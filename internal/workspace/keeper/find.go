@@ -1,0 +1,224 @@
+package keeper
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// What the host keeps by the SHA-256 of its content may be in the tree as well:
+// something an agent wrote as a file, or a user uploaded. When the host's copy is
+// damaged, this looks for another.
+
+// FindRequest asks for contents by their SHA-256 in hex, at most 200. The search
+// ends after so many bytes or milliseconds (256 MiB and 20 seconds when 0).
+type FindRequest struct {
+	SHA256 []string `json:"sha256"`
+	Bytes  int64    `json:"bytes,omitempty"`
+	Millis int64    `json:"millis,omitempty"`
+}
+
+// Found says where a content is: one of a live file, a trash entry and a blob of
+// the history.
+type Found struct {
+	SHA256 string `json:"sha256"`
+	Path   Path   `json:"path,omitempty"`
+	Trash  string `json:"trash,omitempty"`
+	Object string `json:"object,omitempty"`
+}
+
+// FindReply is what was found. Partial says that not everything was looked into.
+type FindReply struct {
+	Found   []Found `json:"found,omitempty"`
+	Partial bool    `json:"partial,omitempty"`
+}
+
+const maxFind = 200
+
+// Find looks for contents in the live files, the trash and the history, in that
+// order.
+func (e *Engine) Find(ctx context.Context, req FindRequest) (FindReply, error) {
+	const op = "keeper.Find"
+	if len(req.SHA256) > maxFind || slices.ContainsFunc(req.SHA256, func(s string) bool { return len(s) != 64 || !isHex(s) }) {
+		return FindReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("name at most %d SHA-256 sums in hex", maxFind))
+	}
+	if req.Bytes <= 0 {
+		req.Bytes = 256 << 20
+	}
+	if req.Millis <= 0 {
+		req.Millis = 20_000
+	}
+	s := &search{wanted: map[string]bool{}, left: req.Bytes, until: time.Now().Add(time.Duration(req.Millis) * time.Millisecond)}
+	for _, sum := range req.SHA256 {
+		s.wanted[sum] = true
+	}
+	for _, look := range []func(context.Context, *search) error{e.findLive, e.findTrash, e.findObjects} {
+		if len(s.wanted) == 0 {
+			break
+		}
+		if err := look(ctx, s); err != nil && !errors.Is(err, errSearched) {
+			return s.reply, fault.Wrap(op, err)
+		}
+	}
+	return s.reply, nil
+}
+
+var errSearched = errors.New("that is all there is time for")
+
+// search is a Find under way.
+type search struct {
+	wanted map[string]bool
+	left   int64
+	until  time.Time
+	reply  FindReply
+}
+
+// may reports whether there is room in the search for a content of some size.
+func (s *search) may(ctx context.Context, size int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(s.wanted) == 0 {
+		return errSearched
+	}
+	if size > s.left || time.Now().After(s.until) {
+		s.reply.Partial = true
+		return errSearched
+	}
+	s.left -= size
+	return nil
+}
+
+func (s *search) is(h hash.Hash, at Found) {
+	at.SHA256 = hex.EncodeToString(h.Sum(nil))
+	if s.wanted[at.SHA256] {
+		delete(s.wanted, at.SHA256)
+		s.reply.Found = append(s.reply.Found, at)
+	}
+}
+
+// file looks at one file.
+func (s *search) file(ctx context.Context, rootfd int, p string, at Found) error {
+	r, st, err := openContentAt(rootfd, p, -1)
+	if err != nil || !st.isRegular() {
+		if err == nil {
+			err = r.Close()
+		}
+		return ignoreUnreachable(err)
+	}
+	defer r.Close()
+	if err := s.may(ctx, st.Size); err != nil {
+		return err
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(r, st.Size)); err != nil {
+		return nil //nolint:nilerr // what can't be read is not it
+	}
+	s.is(h, at)
+	return nil
+}
+
+func (e *Engine) findLive(ctx context.Context, s *search) error {
+	e.mu.Lock()
+	paths := make([]string, 0, len(e.tracked))
+	for p, t := range e.tracked {
+		if t.isRegular() {
+			paths = append(paths, p)
+		}
+	}
+	e.mu.Unlock()
+	slices.Sort(paths)
+	for _, p := range paths {
+		if err := s.file(ctx, e.rootFD, p, Found{Path: Path(p)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) findTrash(ctx context.Context, s *search) error {
+	contents, err := filepath.Glob(e.trash("*", "content"))
+	if err != nil {
+		return err
+	}
+	for _, file := range contents {
+		if err := s.file(ctx, unix.AT_FDCWD, file, Found{Trash: filepath.Base(filepath.Dir(file))}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) findObjects(ctx context.Context, s *search) error {
+	out, err := e.git(ctx, nil, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objecttype) %(objectname) %(objectsize)")
+	if err != nil && len(out) == 0 {
+		return err
+	}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[0] != "blob" {
+			continue
+		}
+		size, err := strconv.ParseInt(f[2], 10, 64)
+		if err != nil {
+			continue
+		}
+		if err := s.may(ctx, size); err != nil {
+			return err
+		}
+		h := sha256.New()
+		if _, _, err := e.reads.read(ctx, f[1], -1, h); err != nil {
+			continue // damaged: the scrub says so
+		}
+		s.is(h, Found{Object: f[1]})
+	}
+	return nil
+}
+
+// serveFound streams what Find found. It may be another content by now: whoever
+// asks compares.
+func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at Found) error {
+	const op = "keeper.Found"
+	if at.Object != "" {
+		if !isHex(at.Object) || len(at.Object) != 40 {
+			return fault.New(op, fault.Invalid, "", fmt.Errorf("%q is no object", short(at.Object)))
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _, err := e.reads.read(ctx, at.Object, -1, w)
+		return ignoreAfterStart(err)
+	}
+	root, p := e.rootFD, string(at.Path)
+	if at.Trash != "" {
+		if err := checkPlanID(at.Trash); err != nil {
+			return fault.Wrap(op, err)
+		}
+		root, p = unix.AT_FDCWD, e.trash(at.Trash, "content")
+	} else if err := badPath(p, false); err != nil {
+		return fault.Wrap(op, err)
+	}
+	r, st, err := openContentAt(root, p, -1)
+	if err != nil {
+		return fileError(op, err)
+	}
+	defer r.Close()
+	if !st.isRegular() {
+		return fileError(op, &os.PathError{Op: "read", Path: short(p), Err: unix.EISDIR})
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, err = io.Copy(w, io.LimitReader(r, st.Size))
+	return ignoreAfterStart(err)
+}
