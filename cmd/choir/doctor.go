@@ -10,10 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control/api"
@@ -65,7 +67,8 @@ func doctorCmd() *cobra.Command {
 			return err
 		}
 		findings = append(findings, boxes...)
-		stored, err := examine(cmd.Context(), data)
+		t.data = data
+		stored, err := examine(cmd.Context(), t)
 		if err != nil {
 			return err
 		}
@@ -116,26 +119,27 @@ func isolation(ctx context.Context) (findings []api.Finding, err error) {
 }
 
 // examine looks through a data directory that nobody has open, and writes
-// nothing to what it holds.
-func examine(ctx context.Context, data string) ([]api.Finding, error) {
+// nothing to what it holds; one that is in use is asked for what it has seen.
+func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
 	flags := map[string]any{}
-	if data != "" {
-		flags["server.data"] = data
+	if t.data != "" {
+		flags["server.data"] = t.data
 	}
 	cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: flags})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(cfg.Server.Data, "choir.lock")); err != nil {
+	t.data = cfg.Server.Data
+	if _, err := os.Stat(filepath.Join(t.data, "choir.lock")); err != nil {
 		return nil, nil // nothing has been stored there
 	}
-	dir, err := datadir.OpenDamaged(cfg.Server.Data)
-	space, serr := spaceOf(ctx, cfg.Server.Data)
+	dir, err := datadir.OpenDamaged(t.data)
+	space, serr := spaceOf(ctx, t.data)
 	if serr != nil {
 		return nil, serr
 	}
 	if fault.Is(err, fault.InUse) {
-		return []api.Finding{space, {ID: "data", Status: "ok", Detail: "in use by choir up, which looks through it and says what it finds"}}, nil
+		return append([]api.Finding{space}, ask(ctx, t)...), nil
 	}
 	if err != nil {
 		return nil, err
@@ -176,4 +180,24 @@ func spaceOf(ctx context.Context, data string) (api.Finding, error) {
 		return api.Finding{}, err
 	}
 	return computer.Space(ctx, data, free)
+}
+
+// ask has the control plane that uses a data directory say what it found there.
+func ask(ctx context.Context, t *talk) []api.Finding {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	used := api.Finding{ID: "data", Status: "ok", Detail: "in use by choir up, which looks through it and says what it finds"}
+	c, err := client.Discover(func(string) string { return "" }, t.data, "")
+	if err == nil {
+		defer c.Close()
+		var seen []api.Finding
+		if seen, err = c.Doctor(ctx); err == nil {
+			// What this machine provides was looked at above.
+			return append([]api.Finding{used}, slices.DeleteFunc(seen, func(f api.Finding) bool {
+				return f.ID != "accounts" && !strings.HasPrefix(f.ID, "computer ")
+			})...)
+		}
+	}
+	used.Status, used.Detail, used.Hint = "warn", "in use by choir up, which does not say what it found: "+fault.Text(err), "Ask again, or look at the console."
+	return []api.Finding{used}
 }

@@ -333,7 +333,7 @@ func (c *Computer) Info(ctx context.Context) (api.Computer, error) {
 	}
 	return api.Computer{
 		ID: c.cid, Name: row.Name, State: state, Created: when(row.Created), Driver: row.Driver, Isolation: row.Isolation,
-		Notes: slices.Concat(row.Notes, c.troubles(), c.wounds()), Sequence: c.log.Last(),
+		Notes: slices.Concat(row.Notes, c.troubles(), c.wounds(), c.host.notices()), Sequence: c.log.Last(),
 	}, nil
 }
 
@@ -404,7 +404,9 @@ func (c *Computer) Rebuild(ctx context.Context, check bool) (api.Rebuilt, error)
 	var report state.Report
 	var err error
 	if check {
-		report, err = state.Check(ctx, c.state.Path(), c.log, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
+		c.scrub.hurry.Add(1)
+		report, err = c.checkState(ctx, c.log)
+		c.scrub.hurry.Add(-1)
 	} else {
 		report, err = c.state.Replace(ctx, c.log)
 	}

@@ -59,6 +59,8 @@ type Host struct {
 	reserve *reserve
 	warmth  warmth
 
+	upkeep upkeep
+
 	watch sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
 
 	ctx    context.Context // ends with Close

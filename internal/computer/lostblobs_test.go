@@ -1,8 +1,12 @@
 package computer
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
 )
 
 // putRefs stores a blob for every reference of a value, lists made one long.
@@ -57,6 +62,14 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.state.Close() })
 
+	if c.workspace, err = workspace.Open(t.Context(), workspace.Options{CID: c.cid, Keeper: noFiles{}, Log: c.log, Dir: t.TempDir(), AutoInterval: -1}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.workspace.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	refs := map[string]contract.BlobRef{}
 	put := func(name string) contract.BlobRef {
 		ref, _, err := blobs.Put(t.Context(), c.cid, strings.NewReader(name))
@@ -127,4 +140,12 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	if len(refs) < len(contract.Types())+6 || elsewhere != 4 {
 		t.Errorf("%d blobs were tried, %d of them hashes of something else", len(refs), elsewhere)
 	}
+}
+
+// noFiles is a keeper of nothing.
+type noFiles struct{}
+
+func (noFiles) Call(context.Context, string, any, any) error { return nil }
+func (noFiles) Stream(context.Context, string, any, io.Reader) (*http.Response, error) {
+	return nil, errors.New("there is nothing")
 }

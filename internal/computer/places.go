@@ -45,6 +45,7 @@ func (h *Host) Open(ctx context.Context) error {
 		cids = append(cids, contract.NewCID())
 	}
 	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	h.lookAfter()
 	for _, cid := range cids {
 		p := &place{cid: cid, name: h.Report.Names[cid], state: api.StateAsleep}
 		if p.name == "" {
@@ -333,6 +334,7 @@ func (h *Host) Close() error {
 		h.cancel()
 	}
 	h.waking.Wait()
+	h.upkeep.done.Wait()
 	h.mu.Lock()
 	var awake []*Computer
 	for _, p := range h.places {

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -32,6 +36,11 @@ type scrub struct {
 	after uint64        // event up to which log and state were compared
 	link  contract.Link // of that event
 	ref   contract.BlobRef
+
+	notBefore time.Time // when the state may be compared with the log again
+
+	checking sync.Mutex   // held by who compares the state with the log
+	hurry    atomic.Int32 // how many wait for that
 }
 
 // finding is damage that nothing healed.
@@ -66,7 +75,89 @@ func (c *Computer) scrubSlice(ctx context.Context) error {
 	if err := c.caughtUp(ctx); err != nil {
 		return err
 	}
-	return errors.Join(c.scrubState(ctx), c.scrubLog(ctx), c.scrubBlobs(ctx), c.scrubHistory(ctx))
+	return errors.Join(c.scrubState(ctx), c.scrubLog(ctx), c.scrubBlobs(ctx), c.scrubHistory(ctx), c.scrubTables(ctx))
+}
+
+// tablesEvery is how often all that was projected is compared with the log,
+// tablesAgain when it is tried again after it could not be, and tablesPause how
+// long that waits between two batches of events.
+const (
+	tablesEvery = 24 * time.Hour
+	tablesAgain = time.Hour
+	tablesPause = 100 * time.Millisecond
+)
+
+// tablesFile says, by its content, when that was done last: a wake is not a reason
+// to do it again.
+const tablesFile = "state.compared"
+
+// scrubTables replays the log, slowly, into a file beside the state and compares
+// the two: a row that is not what the log says is damage, and the state is made
+// anew. There has to be space for the file.
+func (c *Computer) scrubTables(ctx context.Context) error {
+	if time.Now().Before(c.scrub.notBefore) {
+		return nil
+	}
+	if b, err := os.ReadFile(c.path(tablesFile)); err == nil {
+		if at, err := time.Parse(time.RFC3339, string(b)); err == nil && time.Since(at) < tablesEvery && time.Since(at) >= 0 {
+			return nil
+		}
+	}
+	st, err := os.Stat(c.state.Path())
+	if err != nil {
+		return err
+	}
+	free, err := c.host.Dir.Free()
+	if err != nil || free < spaceLow+2*st.Size() {
+		return err // the space is told where it is looked after
+	}
+	report, err := c.checkState(ctx, slowly{c.log, func() bool { return c.runs != nil && c.runs.Busy() }, &c.scrub.hurry})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil { // such as a lost blob, which is named for itself
+		c.logger.Warn("the state could not be compared with the log; it is tried again later", "error", err)
+		c.scrub.notBefore = time.Now().Add(tablesAgain)
+		return nil
+	}
+	if !report.Clean() {
+		why := report.Unreadable
+		for _, d := range report.Differences {
+			why = fmt.Sprintf("its table %s is not what the log says", d.Table)
+			c.logger.Error("the state is not what the log says", "table", d.Table, "have", d.Have, "want", d.Want)
+		}
+		if err := c.healState(ctx, why); err != nil {
+			return err
+		}
+	}
+	return datadir.WriteFile(c.path(tablesFile), []byte(time.Now().UTC().Format(time.RFC3339)), 0o600)
+}
+
+// checkState compares the state with a log, one at a time.
+func (c *Computer) checkState(ctx context.Context, log state.Log) (state.Report, error) {
+	c.scrub.checking.Lock()
+	defer c.scrub.checking.Unlock()
+	return state.Check(ctx, c.state.Path(), log, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
+}
+
+// slowly is a log that is read with pauses, and not while a run works; in no time
+// when somebody waits for the end of it.
+type slowly struct {
+	state.Log
+	busy  func() bool
+	hurry *atomic.Int32
+}
+
+// Read implements state.Log.
+func (s slowly) Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error) {
+	for pause := true; pause && s.hurry.Load() == 0; pause = s.busy() {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(tablesPause):
+		}
+	}
+	return s.Log.Read(ctx, after, limit)
 }
 
 // scrubState has SQLite look through the file; a damaged one is made anew.

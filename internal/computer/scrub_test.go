@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -42,7 +44,19 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	}
 	d := newDesk(t, b, blobs)
 	t.Cleanup(func() { d.end() })
-	d.host = &Host{Options: Options{Blobs: blobs}}
+	data, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := data.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	d.host = &Host{Options: Options{Blobs: blobs, Dir: data}}
+	if err := os.MkdirAll(d.path(), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	d.create("a text\n")
 	d.settle()
 	d.revise(strings.Repeat("a long text that travels as a blob\n", 4000), director(""))
@@ -116,6 +130,8 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	if got := d.wounds(); len(got) != 0 {
 		t.Errorf("after it is back the user is told %q", got)
 	}
+	// A row of another table is compared with the log once a day, whoever wakes it.
+	d.tables(t)
 	// Where the files hold the same, a lost or damaged one is made again from them.
 	copied := filepath.Join(d.dir, "workspace", "copy")
 	if err := os.WriteFile(copied, content, 0o644); err != nil {
@@ -134,11 +150,61 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 		}
 		scrub()
 		where := []string{"the file copy", "the file copy", "a checkpoint"}[n]
-		if got := d.damageEvents(); len(got) != 3+n || got[2+n].Healed != where {
+		if got := d.damageEvents(); len(got) != 5+n || got[4+n].Healed != where {
 			t.Errorf("with a copy in %s: %+v", where, got)
 		}
 		if got, err := os.ReadFile(lost); err != nil || !bytes.Equal(got, content) || len(d.wounds()) > 0 {
 			t.Errorf("with a copy in %s it holds %d bytes, %v; the user is told %q", where, len(got), err, d.wounds())
 		}
+	}
+}
+
+// tables changes a title behind the state's back, and scrubs.
+func (d *desk) tables(t *testing.T) {
+	t.Helper()
+	title := func() (out string) {
+		db, err := sql.Open("sqlite", d.state.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.QueryRow("SELECT title FROM documents").Scan(&out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	was, before := title(), len(d.damageEvents())
+	spoil := func() {
+		db, err := sql.Open("sqlite", d.state.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec("UPDATE documents SET title = 'nobody said so'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spoil()
+	if err := d.scrubTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.damageEvents(); title() != was || len(got) != before+1 || !strings.Contains(got[before].What, "its table documents") || got[before].Healed == "" {
+		t.Errorf("a title that was changed is %q; told %+v", title(), got[before:])
+	}
+	spoil()
+	if err := d.scrubTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if title() == was {
+		t.Error("it is compared again within the day")
+	}
+	if err := os.WriteFile(d.path(tablesFile), []byte(time.Now().Add(-25*time.Hour).UTC().Format(time.RFC3339)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.scrubTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.damageEvents(); title() != was || len(got) != before+2 {
+		t.Errorf("a day later it is %q; told %+v", title(), got[before:])
 	}
 }

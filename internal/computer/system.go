@@ -122,5 +122,5 @@ func (h *Host) Doctor(ctx context.Context) ([]api.Finding, error) {
 		return nil, err
 	}
 	space, err := Space(ctx, h.Dir.Path(), free)
-	return append(out, space), err
+	return append(out, space, h.lookAtAccounts(ctx)), err
 }

@@ -116,8 +116,9 @@ CREATE TABLE counted (
 // Store is an open identity file. Its methods may be called from many
 // goroutines.
 type Store struct {
-	db  *sql.DB
-	now func() time.Time
+	db   *sql.DB
+	path string
+	now  func() time.Time
 }
 
 // Option changes how a store is opened.
@@ -142,7 +143,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 		return nil, fault.Wrap(op, err)
 	}
 	db.SetMaxOpenConns(1)
-	s := &Store{db: db, now: time.Now}
+	s := &Store{db: db, path: abs, now: time.Now}
 	for _, o := range opts {
 		o(s)
 	}
@@ -201,6 +202,19 @@ func unreadable(err error) error {
 		return err
 	}
 	return fault.New("", fault.Damaged, "Run choir recover: it makes the file of accounts anew, and keeps the old one; computers are not touched.", fmt.Errorf("control.sqlite is damaged: %w", err))
+}
+
+// QuickCheck looks through the open file: fault.Damaged when it does not hold
+// together. It does so on a connection of its own, for that of the store answers
+// from what it has read before.
+func (s *Store) QuickCheck(ctx context.Context) error {
+	const op = "identity.QuickCheck"
+	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: s.path, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, errors.Join(unreadable(check(ctx, db)), db.Close()))
 }
 
 // Close closes the file.

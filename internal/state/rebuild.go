@@ -100,13 +100,20 @@ func compareOld(ctx context.Context, fresh *Store, path string, log Log, rep *Re
 		rep.Unreadable = "there is no file"
 		return nil
 	}
+	// Most of the replay comes before the old file is held: it is written to
+	// meanwhile, and what is written waits beside it as long as it is held.
+	if seq, err := lastSeq(ctx, path); err == nil {
+		if err := fresh.catchUp(ctx, log, min(seq, log.Last())); err != nil {
+			return err
+		}
+	}
 	old, err := openSnapshot(ctx, path)
 	if err != nil {
 		rep.Unreadable = err.Error()
 		return nil
 	}
 	defer old.close()
-	if err := old.conn.QueryRowContext(ctx, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_seq'").Scan(&rep.Seq); err != nil {
+	if rep.Seq, err = old.lastSeq(ctx); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -210,6 +217,21 @@ func openSnapshot(ctx context.Context, path string) (*snapshot, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// lastSeq is the sequence that the file has reached.
+func (s *snapshot) lastSeq(ctx context.Context) (seq uint64, err error) {
+	err = s.conn.QueryRowContext(ctx, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_seq'").Scan(&seq)
+	return seq, err
+}
+
+func lastSeq(ctx context.Context, path string) (uint64, error) {
+	s, err := openSnapshot(ctx, path)
+	if err != nil {
+		return 0, err
+	}
+	seq, err := s.lastSeq(ctx)
+	return seq, errors.Join(err, s.close())
 }
 
 func (s *snapshot) close() error {

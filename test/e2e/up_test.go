@@ -42,6 +42,20 @@ func TestUp(t *testing.T) {
 			t.Errorf("got %v; want one sentence that says it is in use and what to do", err)
 		}
 	})
+	t.Run("doctor asks who uses it", func(t *testing.T) {
+		r, err := in.Run(t.Context(), "doctor", "--json", "--data", in.Data)
+		var list []struct{ ID, Status, Detail string }
+		if err == nil {
+			err = json.Unmarshal([]byte(r.Stdout), &list)
+		}
+		got := map[string]string{}
+		for _, f := range list {
+			got[f.ID] = f.Status + ": " + f.Detail
+		}
+		if err != nil || !strings.HasPrefix(got["data"], "ok: in use") || !strings.Contains(got["space"], "MB are free") || got["accounts"] != "ok: control.sqlite is whole" {
+			t.Errorf("doctor found %q, %v", got, err)
+		}
+	})
 	t.Run("the port is taken", func(t *testing.T) {
 		_, port, _ := strings.Cut(strings.TrimPrefix(in.URL, "http://"), ":")
 		_, err := choirtest.TryStart(t, choirtest.Options{Args: []string{"--listen", "127.0.0.1:" + port}})

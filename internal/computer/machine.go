@@ -1,0 +1,116 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// What all computers of a machine share is looked after here: how much space is
+// left, and whether the file of accounts holds together.
+const (
+	spaceEvery    = time.Minute
+	accountsEvery = time.Hour
+)
+
+// upkeep is what was last seen of it.
+type upkeep struct {
+	mu       sync.Mutex
+	space    api.Finding
+	accounts api.Finding
+	since    map[string]time.Time // by finding: since when it is not fine
+	done     sync.WaitGroup
+}
+
+// lookAfter looks at once, and again until the host closes.
+func (h *Host) lookAfter() {
+	h.upkeep.done.Go(func() {
+		space, accounts := time.NewTicker(spaceEvery), time.NewTicker(accountsEvery)
+		defer space.Stop()
+		defer accounts.Stop()
+		h.lookAtSpace()
+		for {
+			select {
+			case <-h.ctx.Done():
+				return
+			case <-space.C:
+				h.lookAtSpace()
+			case <-accounts.C:
+				h.lookAtAccounts(h.ctx)
+			}
+		}
+	})
+}
+
+// spaceLeft says whether so many free bytes are enough; what takes the others,
+// which takes a while to count, is said by doctor.
+func spaceLeft(free int64) api.Finding {
+	f := api.Finding{ID: "space", Status: "ok", Detail: fmt.Sprintf("%d MB are free for the data directory", free>>20)}
+	if free < spaceLow {
+		f.Status, f.Hint = "warn", "Free some space on the disk that holds the data directory; `choir doctor` says what takes it."
+	}
+	return f
+}
+
+func (h *Host) lookAtSpace() {
+	free, err := h.Dir.Free()
+	f := spaceLeft(free)
+	if err != nil {
+		f = api.Finding{ID: "space", Status: "warn", Detail: "how much space is free for the data directory is not known: " + fault.Text(err)}
+	}
+	h.noticed(&h.upkeep.space, f)
+}
+
+// lookAtAccounts has SQLite look through the file of accounts. What is damaged in
+// it no other copy holds.
+func (h *Host) lookAtAccounts(ctx context.Context) api.Finding {
+	f := api.Finding{ID: "accounts", Status: "ok", Detail: "control.sqlite is whole"}
+	err := h.Spending.QuickCheck(ctx)
+	if ctx.Err() != nil {
+		return f // nobody waits for it any more
+	}
+	if err != nil {
+		f = api.Finding{ID: "accounts", Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)}
+	}
+	return h.noticed(&h.upkeep.accounts, f)
+}
+
+// noticed keeps a finding, tells a change of it in the program's log, and adds
+// since when it is not fine.
+func (h *Host) noticed(last *api.Finding, f api.Finding) api.Finding {
+	u := &h.upkeep
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if f.Status == "ok" {
+		delete(u.since, f.ID)
+	} else {
+		if _, known := u.since[f.ID]; !known {
+			if u.since == nil {
+				u.since = map[string]time.Time{}
+			}
+			u.since[f.ID] = time.Now()
+			h.Logger.Warn("something is not as it should be", "what", f.ID, "detail", f.Detail, "hint", f.Hint)
+		}
+		f.Detail += ", since " + u.since[f.ID].UTC().Format("2006-01-02 15:04")
+	}
+	*last = f
+	return f
+}
+
+// notices are what every computer's user is told of the machine.
+func (h *Host) notices() []string {
+	h.upkeep.mu.Lock()
+	defer h.upkeep.mu.Unlock()
+	var out []string
+	for _, f := range []api.Finding{h.upkeep.space, h.upkeep.accounts} {
+		if f.Status != "" && f.Status != "ok" {
+			out = append(out, f.Detail+". "+f.Hint)
+		}
+	}
+	return slices.Clip(out)
+}

@@ -1,0 +1,89 @@
+package computer
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/identity"
+)
+
+// TestTheMachineIsLookedAfter: a file of accounts that is damaged while it is open
+// is told, with since when and what to do, to every computer's user; and so is a
+// disk that fills. When it is fine again nothing is told any more.
+func TestTheMachineIsLookedAfter(t *testing.T) {
+	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	made, err := identity.Open(t.Context(), dir.Path("control.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := made.Close(); err != nil { // all of it is in the one file then
+		t.Fatal(err)
+	}
+	accounts, err := identity.Open(t.Context(), dir.Path("control.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accounts.Close()
+	var said bytes.Buffer
+	h := &Host{Options: Options{Dir: dir, Spending: accounts, Logger: slog.New(slog.NewTextHandler(&said, nil))}}
+	h.ctx, h.cancel = context.WithCancel(t.Context())
+	if f := h.lookAtAccounts(t.Context()); f.Status != "ok" {
+		t.Errorf("a whole file: %+v", f)
+	}
+	name := dir.Path("control.sqlite")
+	whole, err := os.ReadFile(name)
+	if err != nil || len(whole) < 3*4096 {
+		t.Fatalf("%d bytes, %v", len(whole), err)
+	}
+	broken := bytes.Clone(whole)
+	for i := 4096; i < len(broken); i++ {
+		broken[i] ^= 0xff
+	}
+	if err := os.WriteFile(name, broken, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		f := h.lookAtAccounts(t.Context())
+		if f.Status != "fail" || !strings.Contains(f.Detail, "control.sqlite is damaged") || !strings.Contains(f.Detail, ", since 2") || !strings.Contains(f.Hint, "choir recover") {
+			t.Errorf("a damaged file: %+v", f)
+		}
+	}
+	if got := strings.Join(h.notices(), "; "); !strings.Contains(got, "control.sqlite is damaged") || !strings.Contains(got, "choir recover") {
+		t.Errorf("the user is told %q", got)
+	}
+	if n := strings.Count(said.String(), "level=WARN"); n != 1 {
+		t.Errorf("the program's log says it %d times:\n%s", n, said.String())
+	}
+	if err := os.WriteFile(name, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f := h.lookAtAccounts(t.Context()); f.Status != "ok" || len(h.notices()) > 0 {
+		t.Errorf("a whole file again: %+v; %q", f, h.notices())
+	}
+
+	f := h.noticed(&h.upkeep.space, spaceLeft(100<<20))
+	if got := strings.Join(h.notices(), "; "); f.Status != "warn" || !strings.Contains(got, "100 MB are free for the data directory, since 2") || !strings.Contains(got, "Free some space") {
+		t.Errorf("a full disk: %+v; %q", f, got)
+	}
+	if f := h.noticed(&h.upkeep.space, spaceLeft(100<<30)); f.Status != "ok" || len(h.notices()) > 0 {
+		t.Errorf("a disk with space: %+v; %q", f, h.notices())
+	}
+
+	// It is looked at without being asked, and ends with its host.
+	h.lookAfter()
+	h.cancel()
+	h.upkeep.done.Wait()
+	if h.upkeep.space.Status == "" {
+		t.Error("nobody looked at the space")
+	}
+}
