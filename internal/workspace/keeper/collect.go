@@ -51,6 +51,9 @@ func (e *Engine) Collect(ctx context.Context) (CollectReply, error) {
 	e.collectMu.Lock()
 	defer e.collectMu.Unlock()
 	var reply CollectReply
+	if any, err := e.chunks.any(); err != nil || !any {
+		return reply, fault.Wrap(op, err)
+	}
 	// Most of the walking is done before anybody has to wait for it.
 	if _, err := e.needed(ctx, &reply); err != nil {
 		return reply, fault.Wrap(op, err)
@@ -100,6 +103,18 @@ func (e *Engine) collectSome(ctx context.Context, reply *CollectReply) (more boo
 		err = nil
 	}
 	return more, err
+}
+
+// any reports whether there are chunks at all.
+func (s *chunkStore) any() (found bool, err error) {
+	err = s.each(func(string, fs.FileInfo) error {
+		found = true
+		return fs.SkipAll
+	})
+	if errors.Is(err, fs.SkipAll) {
+		err = nil
+	}
+	return found, err
 }
 
 // remove removes a chunk if nobody stored it again meanwhile.

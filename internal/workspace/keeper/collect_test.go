@@ -38,6 +38,11 @@ func (c *computer) collect() keeper.CollectReply {
 // old, all others stay, and only what is new of the history is walked.
 func TestChunksAreCollected(t *testing.T) {
 	c := open(t, lowThreshold)
+	c.write("workspace/small", "small\n")
+	c.checkpoint("nothing large")
+	if r := c.collect(); r.Commits != 0 {
+		t.Errorf("without chunks %d commits were walked", r.Commits)
+	}
 	for i := range 4 {
 		c.write("workspace/big", noise(byte(i), 3<<20))
 		c.checkpoint(fmt.Sprint(i))

@@ -25,7 +25,7 @@ func settleChild(mode, dir string) error {
 			return err
 		}
 	}
-	e, err := keeper.Open(ctx, keeper.Options{Root: root, Snapshots: filepath.Join(dir, "s"), Uppers: filepath.Join(dir, "u")})
+	e, err := keeper.Open(ctx, keeper.Options{Root: root, Snapshots: filepath.Join(dir, "s"), Uppers: filepath.Join(dir, "u"), Limits: keeper.Limits{FileBytes: large}})
 	if err != nil {
 		return err
 	}
@@ -46,6 +46,12 @@ func settleChild(mode, dir string) error {
 			err = e.Settle(ctx)
 		case "checkpoint":
 			_, err = e.Checkpoint(ctx, keeper.CheckpointRequest{})
+		case "large checkpoint":
+			if err = os.WriteFile(filepath.Join(root, "sub", "large"), []byte(noise(byte(round), 3<<20)), 0o644); err == nil {
+				_, err = e.Checkpoint(ctx, keeper.CheckpointRequest{})
+			}
+		case "large put":
+			_, err = e.Write(ctx, keeper.WriteRequest{Path: "sub/large"}, strings.NewReader(noise(byte(round), 3<<20)))
 		}
 		if err != nil {
 			return err
@@ -58,18 +64,26 @@ func settleChild(mode, dir string) error {
 }
 
 // TestAcknowledgedFilesAreSynced follows the system calls of an engine: when a
-// checkpoint is made, or Settle says that a command's end may be told, every
-// file that was written has been synced since.
+// checkpoint is made, a large file is put, or Settle says that a command's end may
+// be told, every file and chunk that was written has been synced since.
 func TestAcknowledgedFilesAreSynced(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Fatal("this test needs strace: install it, for example with: apt-get install strace")
 	}
 	for _, test := range []struct {
-		mode string
-		want bool
-	}{{"settle", true}, {"checkpoint", true}, {"nothing", false}} {
-		t.Run(test.mode, func(t *testing.T) {
+		mode   string
+		prefix string
+		want   bool
+	}{
+		{"settle", "sub/", true},
+		{"checkpoint", "sub/", true},
+		{"large checkpoint", "sub/", true},
+		{"large checkpoint", ".git/choir/chunks/", true},
+		{"large put", ".git/choir/chunks/", true},
+		{"nothing", "sub/", false},
+	} {
+		t.Run(test.mode+" "+test.prefix, func(t *testing.T) {
 			dir := t.TempDir()
 			trace := filepath.Join(dir, "trace")
 			cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-s", "16", "-o", trace, "-e", "trace=write,pwrite64,fsync,fdatasync,syncfs", os.Args[0])
@@ -77,7 +91,7 @@ func TestAcknowledgedFilesAreSynced(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("strace: %v\n%s", err, out)
 			}
-			acks, early := unsyncedAtAck(t, trace, dir+"/live/sub/")
+			acks, early := unsyncedAtAck(t, trace, dir+"/live/"+test.prefix)
 			if acks != 4 || (early == 0) != test.want {
 				t.Errorf("%d of %d acknowledgements came before a sync", early, acks)
 			}
