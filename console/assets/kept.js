@@ -4,30 +4,54 @@
 // only to pages of the same computer.
 
 const most = { outbox: 400_000, prompts: 64_000, bar: 2_000_000 }
+const mostItems = 600
 const here = new Set(['bar']) // of this tab alone, and of this page of the console
+const itemName = /^[\w-]{1,64}$/
 
 export class Kept {
   constructor() {
     this.memory = new Map()
   }
 
-  put(cid, name, value) {
+  /** Keeps a value, or (null) forgets it. What waits for the log is kept item by item: tabs must not write over each other's. */
+  put(cid, name, value, item) {
     if (!Object.hasOwn(most, name) || (value !== null && (typeof value !== 'string' || value.length > most[name]))) return
-    const key = `choir.kept.${cid}.${name}`
-    if (value === null) this.memory.delete(key)
-    else this.memory.set(key, value)
-    if (here.has(name)) return
+    let key = `choir.kept.${cid}.${name}`
+    if (name === 'outbox') {
+      if (!itemName.test(item ?? '')) return
+      if (value !== null && !this.fits(cid, item, value)) return
+      key += `.${item}`
+    }
+    this.memory.delete(key)
+    if (here.has(name)) {
+      if (value !== null) this.memory.set(key, value)
+      return
+    }
     try {
       if (value === null) localStorage.removeItem(key)
       else localStorage.setItem(key, value)
     } catch {
-      // Then it lasts as long as this page.
+      if (value !== null) this.memory.set(key, value) // then it lasts as long as this page
     }
   }
 
+  fits(cid, item, value) {
+    const others = [...this.items(cid)].filter(([id]) => id !== item)
+    return others.length < mostItems && others.reduce((n, [, v]) => n + v.length, value.length) <= most.outbox
+  }
+
+  /** What waits for the log, by id; tabs that share the store see each other's. */
+  items(cid) {
+    const prefix = `choir.kept.${cid}.outbox.`
+    const found = new Map()
+    for (const [key, value] of [...stored(), ...this.memory]) if (key.startsWith(prefix)) found.set(key.slice(prefix.length), value)
+    return found
+  }
+
   all(cid) {
-    const kept = {}
+    const kept = { outbox: [...this.items(cid).values()] }
     for (const name of Object.keys(most)) {
+      if (name === 'outbox') continue
       const key = `choir.kept.${cid}.${name}`
       let value = this.memory.get(key)
       if (value === undefined && !here.has(name)) {
@@ -40,5 +64,13 @@ export class Kept {
       if (value !== undefined) kept[name] = value
     }
     return kept
+  }
+}
+
+function stored() {
+  try {
+    return Object.entries(localStorage)
+  } catch {
+    return [] // nothing was kept
   }
 }

@@ -104,7 +104,7 @@ export class Stage {
         this.ping.answered = this.ping.n
         return
       case 'choir.keep':
-        this.kept.put(frame.dataset.computer, e.data.name, e.data.value)
+        this.kept.put(frame.dataset.computer, e.data.name, e.data.value, e.data.item)
         return
       case 'choir.recall':
         this.say(frame, { type: 'choir.recalled', kept: this.kept.all(frame.dataset.computer) })

@@ -28,7 +28,8 @@ function start(host: FakeHost, shelf: Shelf = memoryShelf(), ask = () => Promise
 
 function memoryShelf(actions: Action[] = []): Shelf & { kept: Queued[] } {
   const kept: Queued[] = actions.map((action) => ({ action, tries: 0, stuck: '' }))
-  return { kept, load: () => [...kept], save: (a) => kept.splice(0, kept.length, ...a) }
+  const without = (id: string) => void kept.splice(0, kept.length, ...kept.filter((q) => q.action.id !== id))
+  return { kept, load: () => [...kept], put: (q) => void (without(q.action.id), kept.push(q)), drop: without }
 }
 
 describe('the link', () => {

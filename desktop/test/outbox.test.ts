@@ -7,9 +7,11 @@ const move = { window: 'w', frame: { x: 0, y: 0, w: 1, h: 1 }, state: 'normal' a
 function open(kept: Queued[] = []) {
   let shown: Queued[] = []
   const refused: string[] = []
-  const saved: Queued[][] = []
-  const box = new Outbox({ load: () => kept, save: (q) => saved.push(q) }, (q) => (shown = q), (_a, e) => refused.push(e.code))
-  return { box, shown: () => shown, refused, saved }
+  const saved = new Map<string, Queued>()
+  let gone: (id: string, discarded: boolean) => void = () => {}
+  const put = (item: Queued) => saved.set(item.action.id, item)
+  const box = new Outbox({ load: () => kept, put, drop: (id) => saved.delete(id), watch: (f) => (gone = f) }, (q) => (shown = q), (_a, e) => refused.push(e.code))
+  return { box, shown: () => shown, refused, saved, gone: (id: string, discarded: boolean) => gone(id, discarded) }
 }
 
 describe('the outbox', () => {
@@ -63,7 +65,7 @@ describe('the outbox', () => {
     await expect(next).resolves.toEqual({ sequence: 1 })
     expect(sent.filter((id) => id === 'bad').length).toBeLessThanOrEqual(6)
     expect(shown().map((q) => [q.action.id, q.stuck])).toEqual([['bad', 'no answer']])
-    expect(readQueue(JSON.stringify(saved.at(-1)))).toEqual(shown())
+    expect(readQueue(JSON.stringify([...saved.values()]))).toEqual(shown())
     good = true
     box.again('bad')
     await expect(bad).resolves.toEqual({ sequence: 1 })
@@ -80,7 +82,7 @@ describe('the outbox', () => {
     await expect(moved).rejects.toMatchObject({ code: 'disk_full' })
     expect(refused).toEqual(['disk_full'])
     expect(shown().map((q) => [q.action.id, q.stuck])).toEqual([['words', 'the disk is full. Free some space.']])
-    expect(readQueue(JSON.stringify(saved.at(-1)))).toEqual(shown())
+    expect(readQueue(JSON.stringify([...saved.values()]))).toEqual(shown())
     full = false
     box.again('words')
     await expect(words).resolves.toEqual({ sequence: 7 })
@@ -96,13 +98,36 @@ describe('the outbox', () => {
 
   it('finds what a page on another origin left with the console, once', () => {
     const item = (id: string): Queued => ({ action: { type: 'window.moved', id, data: move }, tries: 0, stuck: '' })
-    localStorage.setItem('key', JSON.stringify([item('b'), item('c')]))
+    localStorage.setItem('key', JSON.stringify([item('b'), item('c')])) // as pages once kept them
+    localStorage.setItem('key.d', JSON.stringify(item('d')))
     const there: (string | null)[] = []
-    const shelf = browserShelf('key', JSON.stringify([item('a'), item('b')]), (v) => there.push(v))
-    expect(shelf.load().map((q) => q.action.id)).toEqual(['a', 'b', 'c'])
-    shelf.save([item('a')])
-    shelf.save([])
-    expect(there).toEqual([JSON.stringify([item('a')]), null])
-    expect(localStorage.getItem('key')).toBeNull()
+    const shelf = browserShelf('key', [JSON.stringify(item('a')), JSON.stringify([item('b')])], (id, v) => there.push(v === null ? `-${id}` : id))
+    expect(shelf.load().map((q) => q.action.id)).toEqual(['a', 'b', 'c', 'd'])
+    expect(Object.keys(localStorage).toSorted()).toEqual(['key.a', 'key.b', 'key.c', 'key.d'])
+    for (const id of ['a', 'b', 'c', 'd']) shelf.drop(id, false)
+    expect(there).toEqual(['a', 'b', 'c', 'd', '-a', '-b', '-c', '-d'])
+    expect(localStorage.length).toBe(0)
+  })
+
+  it('of two tabs neither writes over what the other one kept, and each hears what the other one was done with', async () => {
+    const shelf = () => browserShelf('tabs', undefined, () => {})
+    const one = new Outbox(shelf(), () => {}, () => {})
+    const two = new Outbox(shelf(), () => {}, () => {})
+    void one.post('prompt.submitted', { text: 'first' }, { id: '1' }).catch(() => {})
+    void two.post('prompt.submitted', { text: 'second' }, { id: '2' }).catch(() => {})
+    expect(new Outbox(shelf(), () => {}, () => {}).ids).toEqual(['1', '2'])
+    two.discard('2')
+    expect(new Outbox(shelf(), () => {}, () => {}).ids).toEqual(['1'])
+
+    const { box, gone } = open([{ action: { type: 'window.moved', id: 'theirs', data: move }, tries: 0, stuck: '' }])
+    const own = box.post('window.moved', move, { id: 'own' })
+    const lost = expect(box.post('window.moved', move, { id: 'lost' })).rejects.toMatchObject({ code: 'cancelled' })
+    gone('theirs', false)
+    gone('own', false) // sent by another tab: the answer is still waited for
+    gone('lost', true)
+    await lost
+    expect(box.ids).toEqual(['own'])
+    box.connect(() => Promise.resolve({ sequence: 7 }))
+    await expect(own).resolves.toEqual({ sequence: 7 })
   })
 })

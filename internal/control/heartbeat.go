@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 
+	"golang.org/x/time/rate"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
@@ -21,7 +23,8 @@ import (
 var heartbeatScript []byte
 
 const (
-	beatEvery   = 100 * time.Millisecond // at most one report in so long is taken
+	beatEvery   = 100 * time.Millisecond // of one page one report in so long is taken
+	beatBurst   = 8                      // and so many at once: painted, seen and thrown may be one moment
 	alive       = 20 * time.Second       // a page that said it is well is taken for alive so long; it says so every few seconds
 	aliveHidden = 3 * time.Minute        // in a tab that nobody sees, where a browser lets timers run once a minute
 	maxBeat     = 8 << 10
@@ -42,6 +45,11 @@ type load struct {
 	well   bool // it last said that it has painted
 	hidden bool // it is in a tab that nobody sees
 	gone   bool // it was unloaded: nothing that it said counts any more
+	rate   *rate.Limiter
+}
+
+func newLoad(user string, cid contract.CID, mode api.DesktopMode, now time.Time) *load {
+	return &load{user: user, cid: cid, mode: mode, at: now, rate: rate.NewLimiter(rate.Every(beatEvery), beatBurst)}
 }
 
 func (l *load) of(user string, cid contract.CID) bool { return l.user == user && l.cid == cid }
@@ -51,7 +59,7 @@ func (l *load) of(user string, cid contract.CID) bool { return l.user == user &&
 // anything but that visitor's line: whoever looks at it is told by the console.
 func (s *Server) expectBeat(v visit, mode api.DesktopMode) string {
 	id := newNonce()
-	l := &load{user: v.session.User, cid: v.place.Computer, mode: mode, at: s.o.Now()}
+	l := newLoad(v.session.User, v.place.Computer, mode, s.o.Now())
 	d := &s.desktops
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +143,7 @@ func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.T
 	if l == nil && len(in.Load) == nonceChars {
 		// Served before the control plane was started again: it goes on.
 		d.forget(user, cid)
-		l = &load{user: user, cid: cid, mode: api.ModeBuild}
+		l = newLoad(user, cid, api.ModeBuild, now)
 		if in.Mode == string(api.ModeLive) {
 			l.mode = api.ModeLive
 		}
@@ -149,8 +157,8 @@ func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.T
 		l.gone, l.well, l.at = true, false, now
 		return l, nil
 	}
-	if l.heard && now.Sub(l.at) < beatEvery {
-		return nil, fault.New("", fault.Exhausted, "", errors.New("one report at a time"))
+	if !l.rate.AllowN(now, 1) {
+		return nil, fault.New("", fault.Exhausted, "", errors.New("too many reports of one page"))
 	}
 	l.heard, l.at, l.well, l.hidden = true, now, !in.Broken, in.Hidden
 	return l, nil

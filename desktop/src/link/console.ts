@@ -7,7 +7,8 @@ const origin = `${location.protocol}//${location.host.replace(/^[^.]+\.desk\./, 
 const framed = window.parent !== window
 
 export type KeptName = 'outbox' | 'prompts' | 'bar'
-export type Kept = Partial<Record<KeptName, string>>
+/** What is kept: of the outbox each item. */
+export type Kept = Partial<Record<Exclude<KeptName, 'outbox'>, string>> & { outbox?: string[] }
 
 interface Said {
   type?: string
@@ -33,9 +34,9 @@ export function onConsole(take: (said: Said) => void): () => void {
   return () => takers.delete(take)
 }
 
-/** Gives the console something to keep, or (null) to forget. */
-export function keepThere(name: KeptName, value: string | null): void {
-  if (framed) window.parent.postMessage({ type: 'choir.keep', name, value }, origin)
+/** Gives the console something to keep, or (null) to forget: of the outbox one item. */
+export function keepThere(name: KeptName, value: string | null, item?: string): void {
+  if (framed) window.parent.postMessage({ type: 'choir.keep', name, value, item }, origin)
 }
 
 /** What the console has kept; nothing when no console answers. */

@@ -24,9 +24,16 @@ export interface Queued {
   stuck: string
 }
 
+/**
+ * Where actions are kept, each by itself: the tabs of one browser share a shelf,
+ * and none may write over what another one put there.
+ */
 export interface Shelf {
   load(): Queued[]
-  save(items: Queued[]): void
+  put(item: Queued): void
+  drop(id: string, discarded: boolean): void
+  /** Calls back with what another tab took off the shelf: sent, or thrown away. */
+  watch?(gone: (id: string, discarded: boolean) => void): void
 }
 
 /** The most that one action may be on the wire: less than the host takes. */
@@ -40,13 +47,12 @@ const maxQueued = 500
 /** The most that all of them may be together: what browsers keep for certain. */
 const maxKept = 380_000
 
-/** Reads what a shelf kept; what it does not understand is left out. */
+/** Reads what a shelf kept, one action or a list of them; what it does not understand is left out. */
 export function readQueue(text: string | null | undefined): Queued[] {
   if (!text) return []
   try {
     const kept: unknown = JSON.parse(text)
-    if (!Array.isArray(kept)) return []
-    return kept.flatMap((k): Queued[] => {
+    return (Array.isArray(kept) ? kept : [kept]).flatMap((k): Queued[] => {
       const item = k as Partial<Queued> | null
       const action = item?.action
       if (typeof action?.id !== 'string' || typeof action.type !== 'string') return []
@@ -57,38 +63,67 @@ export function readQueue(text: string | null | undefined): Queued[] {
   }
 }
 
+/** Stands for an action that was thrown away, for the moment in which other tabs are told. */
+const thrownAway = 'discarded'
+
 /**
  * Keeps actions where the page's own origin does and with the console, which has
- * them for a page on another origin. A full or forbidden store only costs their
- * survival of a reload.
+ * them for a page on another origin. Each has a key of its own. A full or
+ * forbidden store only costs their survival of a reload.
  */
-export function browserShelf(key: string, recalled: string | undefined, there: (value: string | null) => void): Shelf {
-  return {
+export function browserShelf(key: string, recalled: string[] | undefined, there: (id: string, value: string | null) => void): Shelf {
+  const prefix = `${key}.`
+  const store = (id: string, value: string | null) => {
+    try {
+      if (value === null) localStorage.removeItem(prefix + id)
+      else localStorage.setItem(prefix + id, value)
+    } catch {
+      // Memory still holds it.
+    }
+  }
+  const shelf: Shelf = {
     load() {
-      let own: Queued[] = []
+      const found = new Map<string, Queued>()
+      const add = (text: string | null | undefined) => readQueue(text).forEach((q) => found.set(q.action.id, q))
+      recalled?.forEach(add)
+      let older: string | null = null // all in one, as pages once kept them
       try {
-        own = readQueue(localStorage.getItem(key))
+        older = localStorage.getItem(key)
+        add(older)
+        for (const k of Object.keys(localStorage)) if (k.startsWith(prefix)) add(localStorage.getItem(k))
       } catch {
         // Nothing is kept here.
       }
-      const known = new Set(own.map((q) => q.action.id))
-      return [...readQueue(recalled).filter((q) => !known.has(q.action.id)), ...own]
+      // Ids tell the time, whichever tab drew them.
+      const all = [...found.values()].sort((a, b) => (a.action.id < b.action.id ? -1 : 1))
+      all.forEach((q) => shelf.put(q))
+      if (older !== null) localStorage.removeItem(key)
+      return all
     },
-    save(items) {
-      const text = items.length === 0 ? null : JSON.stringify(items)
-      there(text)
-      try {
-        if (text === null) localStorage.removeItem(key)
-        else localStorage.setItem(key, text)
-      } catch {
-        // Memory still holds them.
-      }
+    put(item) {
+      const text = JSON.stringify(item)
+      there(item.action.id, text)
+      store(item.action.id, text)
+    },
+    drop(id, discarded) {
+      there(id, null)
+      if (discarded) store(id, thrownAway)
+      store(id, null)
+    },
+    watch(gone) {
+      window.addEventListener('storage', (e) => {
+        if (!e.key?.startsWith(prefix)) return
+        if (e.newValue === null || e.newValue === thrownAway) gone(e.key.slice(prefix.length), e.newValue === thrownAway)
+      })
     },
   }
+  return shelf
 }
 
 interface Waiting extends Queued {
   size: number
+  /** Whether somebody in this tab waits for the answer. */
+  own: boolean
   resolve: (a: Acknowledged) => void
   reject: (e: unknown) => void
 }
@@ -111,6 +146,7 @@ export class Outbox {
     private readonly refused: (a: Action, e: HostError) => void,
   ) {
     this.queue = shelf.load().map((q) => this.wait({ ...q, stuck: q.stuck || faultOf(q.action)?.message || '' }))
+    shelf.watch?.((id, discarded) => this.gone(id, discarded))
     this.tell()
   }
 
@@ -133,8 +169,9 @@ export class Outbox {
       return Promise.reject(fault)
     }
     return new Promise((resolve, reject) => {
-      this.queue.push({ ...this.wait({ action, tries: 0, stuck: '' }), resolve, reject })
-      this.keep()
+      const w: Waiting = { ...this.wait({ action, tries: 0, stuck: '' }), own: true, resolve, reject }
+      this.queue.push(w)
+      this.keep(w)
       void this.pump()
     })
   }
@@ -145,7 +182,7 @@ export class Outbox {
     if (!w || faultOf(w.action)) return
     w.tries = 0
     w.stuck = ''
-    this.keep()
+    this.keep(w)
     this.wake()
     void this.pump()
   }
@@ -154,10 +191,22 @@ export class Outbox {
   discard(id: string): void {
     const w = this.queue.find((x) => x.action.id === id)
     if (!w) return
-    this.drop(w)
+    this.drop(w, true)
     const e = new HostError('cancelled', 'It was discarded.')
     this.refused(w.action, e)
     w.reject(e)
+  }
+
+  /**
+   * Another tab was done with an action. What it sent this tab need not, unless
+   * somebody here waits for the answer: the log gives the same one again.
+   */
+  private gone(id: string, discarded: boolean): void {
+    const w = this.queue.find((x) => x.action.id === id)
+    if (!w || (w.own && !discarded)) return
+    this.queue = this.queue.filter((x) => x !== w)
+    this.tell()
+    if (discarded) w.reject(new HostError('cancelled', 'It was discarded in another tab.'))
   }
 
   /** Goes online with a way to send; null goes offline. */
@@ -168,7 +217,7 @@ export class Outbox {
   }
 
   private wait(q: Queued): Waiting {
-    return { ...q, size: sizeOf(q.action), resolve: () => {}, reject: () => {} }
+    return { ...q, size: sizeOf(q.action), own: false, resolve: () => {}, reject: () => {} }
   }
 
   private full(action: Action): HostError | null {
@@ -196,7 +245,7 @@ export class Outbox {
             // A try that the line broke under counts: it may be what broke it. A
             // computer that is not there yet says nothing about the action.
             if (failure.code !== 'unavailable' && ++head.tries >= maxTries) head.stuck = failure.message
-            this.keep()
+            this.keep(head)
             // The link notices a lost connection by itself and connects again.
             if (this.send === send && !head.stuck) await this.pause(500)
             continue
@@ -204,7 +253,7 @@ export class Outbox {
           if (failure.code === 'disk_full' && isWritten(head.action)) {
             // It is somebody's words, and there will be space again.
             head.stuck = [failure.message, failure.hint].filter(Boolean).join('. ')
-            this.keep()
+            this.keep(head)
             continue
           }
           this.drop(head)
@@ -228,13 +277,14 @@ export class Outbox {
     })
   }
 
-  private drop(w: Waiting): void {
+  private drop(w: Waiting, discarded = false): void {
     this.queue = this.queue.filter((x) => x !== w)
-    this.keep()
+    this.shelf.drop(w.action.id, discarded)
+    this.tell()
   }
 
-  private keep(): void {
-    this.shelf.save(this.list())
+  private keep({ action, tries, stuck }: Waiting): void {
+    this.shelf.put({ action, tries, stuck })
     this.tell()
   }
 

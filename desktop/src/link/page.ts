@@ -84,7 +84,7 @@ export const link = keptThing(
         connect: connectNats,
         session: fetchSession,
         // What an earlier page had in its queue may be with the console only: its origin was another one.
-        shelf: async (cid) => browserShelf(`choir.outbox.${cid}`, (await kept).outbox, (value) => keepThere('outbox', value)),
+        shelf: async (cid) => browserShelf(`choir.outbox.${cid}`, (await kept).outbox, (id, value) => keepThere('outbox', value, id)),
       },
       listener,
     ),
