@@ -119,10 +119,14 @@ func (s Stream) name() string { return filepath.Base(s.Path) }
 // apartDir is where the server does not look.
 const apartDir = "apart"
 
-// Beside is where the same stream lies when it is set apart, or put back.
-func (s Stream) Beside() string {
-	if s.Apart {
+// Beside is where the same stream lies when it is set apart, or put back. Of more
+// than one that are apart, n counts the others.
+func (s Stream) Beside(n int) string {
+	switch {
+	case s.Apart:
 		return filepath.Join("jetstream", s.Account, "streams", s.name())
+	case n > 0:
+		return filepath.Join(apartDir, fmt.Sprintf("%s.%d", s.Account, n), s.name())
 	}
 	return filepath.Join(apartDir, s.Account, s.name())
 }
@@ -141,7 +145,7 @@ func Streams(dir string) ([]Stream, error) {
 			if err != nil {
 				return nil, fault.Wrap(op, err)
 			}
-			account := filepath.Base(strings.TrimSuffix(parent, "/streams"))
+			account, _, _ := strings.Cut(filepath.Base(strings.TrimSuffix(parent, "/streams")), ".")
 			for _, e := range entries {
 				of, is := strings.CutPrefix(e.Name(), contract.StreamLog(""))
 				s := Stream{Of: contract.CID(of), Account: account, Path: filepath.Join(parent, e.Name()), Apart: strings.HasPrefix(parent, apartDir)}

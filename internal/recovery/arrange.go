@@ -40,12 +40,22 @@ func Arrange(dir *datadir.Dir, r *Report) error {
 			continue
 		}
 		crash.At("recovery.arranging")
-		if err := move(dir.Path("nats", s.Path), dir.Path("nats", s.Beside())); err != nil {
+		to, n := s.Beside(0), 0
+		for !s.Apart && exists(dir.Path("nats", to)) {
+			n++ // it is there twice
+			to = s.Beside(n)
+		}
+		if err := move(dir.Path("nats", s.Path), dir.Path("nats", to)); err != nil {
 			return fault.Wrap(op, err)
 		}
 		crash.At("recovery.arranged")
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // move renames durably; what is at the new place already stays there.

@@ -150,16 +150,27 @@ func TestTwoLogsOfOneComputerAndAStreamHalfMade(t *testing.T) {
 	}
 	for _, s := range streams {
 		if s.Of == a {
-			if err := os.MkdirAll(filepath.Dir(dir.Path("nats", s.Beside())), 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Dir(dir.Path("nats", s.Beside(0))), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.CopyFS(dir.Path("nats", s.Beside()), os.DirFS(dir.Path("nats", s.Path))); err != nil {
+			if err := os.CopyFS(dir.Path("nats", s.Beside(0)), os.DirFS(dir.Path("nats", s.Path))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if r := inspect(t, dir); !r.Usable() || len(r.Of(a)) == 0 || len(r.Of(b)) > 0 {
-		t.Errorf("two logs: %+v", r)
+	want := stored(t, dir)[b]
+	for range 2 {
+		if r := arrange(t, dir); !r.Usable() || len(r.Of(a)) == 0 || len(r.Of(b)) > 0 {
+			t.Fatalf("two logs: %+v", r)
+		}
+		write(t, dir, 1, b)
+	}
+	res, err := recovery.Recover(t.Context(), recovery.Options{Dir: dir, Driver: "local", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil || res.Computers[a].Kept != 5 || res.Computers[a].Lost != 0 {
+		t.Fatalf("recovery of two logs: %+v, %v", res, err)
+	}
+	if r := arrange(t, dir); !r.Whole() || !strings.HasPrefix(stored(t, dir)[b], want) {
+		t.Fatalf("after it: %+v", r)
 	}
 
 	begun := contract.NewCID()
