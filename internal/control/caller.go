@@ -131,8 +131,17 @@ func cookie(r *http.Request, name string) string {
 	return got[0].Value
 }
 
-func setCookie(w http.ResponseWriter, name, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+// ownCookie is a cookie of ours; a negative age removes it.
+func ownCookie(name, value string, maxAge int) http.Cookie {
+	return http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: sameSite()}
+}
+
+// sameSite keeps our cookies out of what another site's page sends.
+func sameSite() http.SameSite {
+	if defence.Off(defence.ControlSameSite) {
+		return http.SameSiteNoneMode
+	}
+	return http.SameSiteStrictMode
 }
 
 // address is where a request came from, for counting tries.

@@ -91,7 +91,14 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c 
 // Styles are files, or Vite's hot ones, which carry the nonce; what React sets
 // on an element goes by the object model, which the policy leaves alone.
 func (s *Server) desktopPolicy(v visit, nonce string) string {
-	return strings.Join([]string{
+	framed := []string{"frame-ancestors " + s.hosts.console()}
+	if !defence.Off(defence.ControlSandbox) {
+		framed = append(framed, pageSandbox)
+	}
+	if defence.Off(defence.ControlPolicy) {
+		return strings.Join(framed, "; ")
+	}
+	return strings.Join(append([]string{
 		"default-src 'self'",
 		"script-src 'self' 'nonce-" + nonce + "' 'wasm-unsafe-eval'",
 		"style-src 'self' 'nonce-" + nonce + "'",
@@ -100,9 +107,12 @@ func (s *Server) desktopPolicy(v visit, nonce string) string {
 		"connect-src 'self' " + s.hosts.socket(v.label),
 		"worker-src 'self'",
 		"frame-src 'none'", "object-src 'none'", "form-action 'none'", "base-uri 'none'", "manifest-src 'none'",
-		"frame-ancestors " + s.hosts.console(),
-	}, "; ")
+	}, framed...), "; ")
 }
+
+// pageSandbox is what the console's frame allows a desktop, said once more by
+// the page's own answer: no windows of its own, and not the tab it is in.
+const pageSandbox = "sandbox allow-scripts allow-same-origin allow-forms allow-downloads"
 
 // inject puts the heartbeat before any other script of the page.
 func inject(page, tag []byte) []byte {

@@ -191,7 +191,8 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 		writeProblem(w, problemOf(s.log, "enter", err))
 		return
 	}
-	setCookie(w, desktopCookie, secret, int(ses.Expires.Sub(s.o.Now()).Seconds()))
+	own := ownCookie(desktopCookie, secret, int(ses.Expires.Sub(s.o.Now()).Seconds()))
+	http.SetCookie(w, &own)
 	to := "/"
 	if form.Get("kept") != "" {
 		to = "/?" + keptPage

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
 )
@@ -41,7 +42,9 @@ const permissions = "accelerometer=(), autoplay=(), browsing-topics=(), camera=(
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("X-Frame-Options", "DENY")
+	if !defence.Off(defence.ControlFrameOptions) {
+		h.Set("X-Frame-Options", "DENY")
+	}
 	h.Set("Permissions-Policy", permissions)
 	// The frame posts a ticket to the desktop, and under no-referrer a browser
 	// would give "null" for the Origin of that.
@@ -89,9 +92,16 @@ func (s *Server) writePage(w http.ResponseWriter, html []byte) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	desktops := s.hosts.desktop("*")
+	framed, framers := desktops, "frame-ancestors 'none'; "
+	if defence.Off(defence.ControlFrames) {
+		framed = "*"
+	}
+	if defence.Off(defence.ControlAncestors) {
+		framers = ""
+	}
 	h.Set("Content-Security-Policy", strings.Join([]string{
 		"default-src 'none'", "script-src 'nonce-" + nonce + "'", "style-src 'self'", "img-src 'self'", "font-src 'self'", "connect-src 'self'",
-		"frame-src " + desktops, "form-action " + desktops, "base-uri 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'",
+		"frame-src " + framed, "form-action " + desktops, "base-uri 'none'", framers + "require-trusted-types-for 'script'",
 	}, "; "))
 	_, _ = w.Write(bytes.ReplaceAll(html, []byte(noncePlaceholder), []byte(nonce))) // the client has gone if this fails
 }

@@ -71,8 +71,7 @@ func (s *Server) routeAccount(hapi huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		gone := http.Cookie{Name: consoleCookie, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
-		return &signOutOut{SetCookie: gone, SiteData: `"cache", "storage"`}, s.end(ended)
+		return &signOutOut{SetCookie: ownCookie(consoleCookie, "", -1), SiteData: `"cache", "storage"`}, s.end(ended)
 	})
 }
 
@@ -94,10 +93,7 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &claimOut{SetCookie: http.Cookie{
-		Name: consoleCookie, Value: secret, Path: "/", MaxAge: int(ses.Expires.Sub(s.o.Now()).Seconds()),
-		Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	}}
+	res := &claimOut{SetCookie: ownCookie(consoleCookie, secret, int(ses.Expires.Sub(s.o.Now()).Seconds()))}
 	mine, err := s.computersOf(ctx, ses.User)
 	if err != nil || len(mine) == 0 {
 		return res, err

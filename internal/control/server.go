@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -242,6 +243,10 @@ func (s *Server) routes() error {
 		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for this address", ""))
 	})
 	cfg := huma.DefaultConfig("ChoirOS", s.o.Version)
+	if defence.Off(defence.ControlBodies) {
+		cfg.Formats = maps.Clone(cfg.Formats)
+		cfg.Formats["text/plain"] = huma.DefaultJSONFormat
+	}
 	cfg.Info.Description = "What a person can ask of their computers. Errors are RFC 9457 problems with code, hint and field."
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", "", nil
 	cfg.FieldsOptionalByDefault = true

@@ -16,6 +16,14 @@ const (
 	ControlRequests  Name = "control.requests"   // row 22: of a browser's request only listed headers reach a box
 	ControlComputer  Name = "control.computer"   // row 23: a desktop's session is for its own computer
 	ControlTries     Name = "control.tries"      // row 29: sign-in is tried a few times a minute
+
+	ControlPolicy       Name = "control.policy"          // rows 22, 24, 25: a desktop's page loads, runs and sends to nothing but its own origin
+	ControlSandbox      Name = "control.sandbox"         // row 22: a desktop's page opens no windows, whoever frames it
+	ControlFrames       Name = "control.frames"          // row 22: the console's frame shows desktops only
+	ControlAncestors    Name = "control.frame-ancestors" // row 28: nobody frames the console
+	ControlFrameOptions Name = "control.frame-options"   // row 28: the same, in the older words
+	ControlBodies       Name = "control.bodies"          // row 24: what a form can send is no body of the API
+	ControlSameSite     Name = "control.same-site"       // row 24: another site's page sends none of our cookies
 )
 
 // Accounts and sessions (internal/identity).

@@ -60,6 +60,11 @@ func runMatrix(t *testing.T, user string) []Result {
 		t.Fatal(err)
 	}
 	t.Setenv(defence.Env, switches)
+	defer func() {
+		if err := endBrowser(); err != nil {
+			t.Error(err)
+		}
+	}()
 	var results []Result
 	for i, r := range rows() {
 		name := fmt.Sprintf("%s/%02d-%d", user, r.Number, i)

@@ -35,12 +35,13 @@ var cannot = map[string]string{
 	"root-files": "the kernel's own files are closed to an ordinary user by their modes",
 	"modes":      "no mode closes a directory to root",
 	"ptrace":     "this kernel or its policy lets no process trace another",
+	"browser":    "there is no Chromium on this machine",
 	"calls":      "this kernel has not got the system call, or keeps it from everybody",
 }
 
 // rows is the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, verifyRows, hostRows, grantRows, keeperRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, verifyRows, hostRows, grantRows, keeperRows)
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }

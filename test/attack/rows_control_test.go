@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -196,6 +197,8 @@ type web struct {
 	console, desktop             string
 	token                        string
 	consoleCookie, desktopCookie string
+	given                        map[string]*http.Cookie // the same, by where they are of, as they were set
+	files                        *countedFiles           // the console's
 	mine, other                  *played
 	client                       *http.Client
 }
@@ -211,7 +214,58 @@ type played struct {
 	status int
 	header http.Header
 	early  textproto.MIMEHeader
+	// serve answers some requests in a way of its own; nil for the others.
+	serve   func(*http.Request) *http.Response
+	paths   []string
+	decided []api.Decision
 }
+
+// Frame is what the console shows: a run whose approval waits for the user.
+func (p *played) Frame(ctx context.Context) (api.Frame, error) {
+	info, err := p.Info(ctx)
+	run := contract.NewID()
+	return api.Frame{Computer: info, Desktop: api.DesktopStatus{Mode: api.ModeLive}, Running: []api.Run{{ID: run, Approvals: []api.Approval{{
+		ID: approvalID, Kind: contract.ApprovalEgress, Run: run, Prompt: "do it", Task: "t1", Attempt: 1, Host: "evil.example", Port: 443, Digest: "digest", Deadline: time.Now().Add(time.Hour),
+	}}}}}, err
+}
+
+func (p *played) Follow(ctx context.Context, _ uint64) iter.Seq2[contract.Event, error] {
+	return func(func(contract.Event, error) bool) { <-ctx.Done() }
+}
+
+func (p *played) Decide(_ context.Context, _, _ string, d api.Decision) (api.Acted, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decided = append(p.decided, d)
+	return api.Acted{}, nil
+}
+
+func (p *played) decisions() []api.Decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]api.Decision{}, p.decided...)
+}
+
+func (p *played) Beat(context.Context, api.Heartbeat) error { return nil }
+
+// approvalID is of the approval that waits.
+var approvalID = contract.NewID()
+
+// countedFiles are the console's, and how often each was asked for.
+type countedFiles struct {
+	fs.FS
+	mu  sync.Mutex
+	got map[string]int
+}
+
+func (c *countedFiles) Open(name string) (fs.File, error) {
+	c.mu.Lock()
+	c.got[name]++
+	c.mu.Unlock()
+	return c.FS.Open(name)
+}
+
+func (c *countedFiles) opened(name string) int { c.mu.Lock(); defer c.mu.Unlock(); return c.got[name] }
 
 func (p *played) Info(context.Context) (api.Computer, error) {
 	return api.Computer{ID: p.cid, Name: "Studio", State: api.StateAwake}, nil
@@ -239,9 +293,15 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.got = append(p.got, r.Header.Clone())
+	p.paths = append(p.paths, r.URL.Path)
 	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && p.early != nil {
 		if err := trace.Got1xxResponse(http.StatusEarlyHints, p.early); err != nil {
 			return nil, err
+		}
+	}
+	if p.serve != nil {
+		if res := p.serve(r); res != nil {
+			return res, nil
 		}
 	}
 	status := p.status
@@ -292,7 +352,7 @@ func (c playedComputers) Get(_ context.Context, cid contract.CID) (control.Compu
 func newWeb(t *testing.T) *web {
 	t.Helper()
 	dir, quiet := t.TempDir(), slog.New(slog.DiscardHandler)
-	w := &web{mine: &played{cid: contract.NewCID(), header: http.Header{}}, other: &played{cid: contract.NewCID(), header: http.Header{}}}
+	w := &web{given: map[string]*http.Cookie{}, files: &countedFiles{FS: console.Files(), got: map[string]int{}}, mine: &played{cid: contract.NewCID(), header: http.Header{}}, other: &played{cid: contract.NewCID(), header: http.Header{}}}
 	ids, err := identity.Open(t.Context(), filepath.Join(dir, "control.sqlite"))
 	if err != nil {
 		t.Fatal(err)
@@ -308,7 +368,7 @@ func newWeb(t *testing.T) *web {
 	w.port = ln.Addr().(*net.TCPAddr).Port
 	w.console = fmt.Sprintf("http://console.choir.localhost:%d", w.port)
 	srv, err := control.New(control.Options{
-		Identity: ids, Computers: playedComputers{w.mine, w.other}, System: struct{ control.System }{}, Bus: b, Console: console.Files(),
+		Identity: ids, Computers: playedComputers{w.mine, w.other}, System: struct{ control.System }{}, Bus: b, Console: w.files,
 		Host: "choir.localhost", Port: w.port, Version: "test", Logger: quiet,
 	})
 	if err != nil {
@@ -346,12 +406,14 @@ func newWeb(t *testing.T) *web {
 	}
 	h := origin(w.console, "same-origin", "cors", "empty")
 	h.Set("Content-Type", "application/json")
-	w.consoleCookie = w.ask(t, "POST", w.console+"/api/claim", fmt.Sprintf(`{"token":%q}`, link), h).cookie(t)
+	signedIn := w.ask(t, "POST", w.console+"/api/claim", fmt.Sprintf(`{"token":%q}`, link), h)
+	w.consoleCookie, w.given[w.console] = signedIn.cookie(t), signedIn.Cookies()[0]
 	var ticket string
 	w.desktop, ticket = w.ticket(t, string(w.mine.cid))
 	h = origin(w.console, "same-site", "navigate", "iframe")
 	h.Set("Content-Type", "application/x-www-form-urlencoded")
-	w.desktopCookie = w.ask(t, "POST", w.desktop+"/_choir/enter", "ticket="+ticket, h).cookie(t)
+	entered := w.ask(t, "POST", w.desktop+"/_choir/enter", "ticket="+ticket, h)
+	w.desktopCookie, w.given[w.desktop] = entered.cookie(t), entered.Cookies()[0]
 	return w
 }
 

@@ -1,0 +1,273 @@
+package attack_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/chromium"
+	"choir.dev/choiros/internal/defence"
+)
+
+// chrome is the one Chromium that all rows of a run share; endBrowser ends it.
+// Each try has a profile of its own.
+var chrome struct {
+	sync.Mutex
+	*chromium.Browser
+	dir string
+}
+
+func endBrowser() error {
+	chrome.Lock()
+	defer chrome.Unlock()
+	if chrome.Browser == nil {
+		return nil
+	}
+	err := errors.Join(chrome.Close(), os.RemoveAll(chrome.dir))
+	chrome.Browser = nil
+	return err
+}
+
+// lacksBrowser gives a reason where there is no Chromium.
+func lacksBrowser(t *testing.T) string {
+	err := startBrowser()
+	if errors.Is(err, chromium.ErrMissing) {
+		return "browser"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ""
+}
+
+func startBrowser() error {
+	chrome.Lock()
+	defer chrome.Unlock()
+	if chrome.Browser != nil {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "choir-chromium-")
+	if err != nil {
+		return err
+	}
+	// Every name that is not ours is the test's own server.
+	b, err := chromium.Open(dir, "--host-resolver-rules=MAP *.example 127.0.0.1", "--disable-popup-blocking")
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	chrome.Browser, chrome.dir = b, dir
+	return nil
+}
+
+// visitor is a real browser in front of a control
+// plane; who uses it is signed in to the console and to the desktop.
+type visitor struct {
+	*web
+	*chromium.Browser
+	ctx     context.Context
+	outside *outside
+}
+
+func newVisitor(t *testing.T) *visitor {
+	t.Helper()
+	if err := startBrowser(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	v := &visitor{web: newWeb(t), Browser: chrome.Browser, ctx: ctx, outside: newOutside(t)}
+	leave, err := v.Page(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // the test's own has ended
+		defer cancel()
+		if err := leave(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	v.signedIn(t)
+	return v
+}
+
+// signedIn gives the browser the cookies that the control plane has set.
+func (v *visitor) signedIn(t *testing.T) {
+	t.Helper()
+	for of, c := range v.given {
+		strict := map[http.SameSite]string{http.SameSiteStrictMode: "Strict", http.SameSiteNoneMode: "None"}[c.SameSite]
+		if strict == "" {
+			t.Fatalf("the cookie of %s says nothing of other sites: %s", of, c)
+		}
+		if err := v.SetCookies(v.ctx, chromium.Cookie{Name: c.Name, Value: c.Value, URL: of + "/", Path: c.Path, Secure: c.Secure, HTTPOnly: c.HttpOnly, SameSite: strict}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// leave runs what takes the tab to another page, and waits for that.
+func (v *visitor) leave(t *testing.T, script string) {
+	t.Helper()
+	v.eval(t, "void "+script)
+	if err := v.Until(v.ctx, "location.hostname !== 'evil.example' && document.readyState === 'complete'"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open goes to an address.
+func (v *visitor) open(t *testing.T, url string) {
+	t.Helper()
+	var went struct {
+		ErrorText string `json:"errorText"`
+	}
+	if err := v.Call(v.ctx, "Page.navigate", map[string]any{"url": url}, &went); err != nil {
+		t.Fatal(err)
+	}
+	if went.ErrorText != "" {
+		t.Fatalf("%s: %s", url, went.ErrorText)
+	}
+	if err := v.Until(v.ctx, "document.readyState === 'complete'"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eval runs a script in the page, and returns what it came to as text.
+func (v *visitor) eval(t *testing.T, script string) string {
+	t.Helper()
+	var out string
+	if err := v.Evaluate(v.ctx, "(async () => String(await ("+script+")))()", true, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// foreign opens a page of another site, with a body.
+func (v *visitor) foreign(t *testing.T, body string) {
+	t.Helper()
+	v.outside.page = "<!doctype html><meta charset=utf-8><body style='margin:0'>" + body
+	v.open(t, v.outside.url+"/page")
+}
+
+// desktopRuns opens the console, which shows a desktop whose page is script,
+// what an agent wrote. OUT in it is the site outside, and said(word) tells the
+// test. It returns what was said, or "outside" when the site outside was asked,
+// or "" when until, of the console's page, is true.
+func (v *visitor) desktopRuns(t *testing.T, script string, files map[string]served, until string) string {
+	t.Helper()
+	v.desktopIs(script, files)
+	v.open(t, v.console+"/")
+	return v.outcome(t, until)
+}
+
+type served struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (v *visitor) desktopIs(script string, files map[string]served) {
+	v.mine.serve = func(r *http.Request) *http.Response {
+		s, ok := files[r.URL.Path]
+		switch {
+		case ok:
+		case r.URL.Path == "/":
+			s = served{200, http.Header{"Content-Type": {"text/html"}}, "<!doctype html><html><head></head><body><div id=root>desktop</div><script src='/src/evil.js'></script></body></html>"}
+		case r.URL.Path == "/src/evil.js":
+			s = served{200, http.Header{"Content-Type": {"text/javascript"}}, "const said = (w) => fetch('/src/said-' + w + '.js')\n" + v.outside.in(script)}
+		default:
+			s = served{200, http.Header{"Content-Type": {"text/javascript"}}, ""}
+		}
+		return &http.Response{StatusCode: s.status, ProtoMajor: 1, ProtoMinor: 1, Header: s.header.Clone(), Body: io.NopCloser(strings.NewReader(v.outside.in(s.body))), Request: r}
+	}
+}
+
+func (v *visitor) outcome(t *testing.T, until string) string {
+	t.Helper()
+	for {
+		if len(v.outside.seen()) > 0 {
+			return "outside"
+		}
+		for _, p := range v.mine.askedPaths() {
+			if word, ok := strings.CutPrefix(p, "/src/said-"); ok {
+				// What it sent outside before it said so has arrived, or not gone.
+				if len(v.outside.seen()) > 0 {
+					return "outside"
+				}
+				return strings.TrimSuffix(word, ".js")
+			}
+		}
+		if until != "" {
+			var there bool
+			if err := v.Evaluate(v.ctx, until, false, &there); err == nil && there {
+				return ""
+			}
+		}
+		select {
+		case <-v.ctx.Done():
+			t.Fatal("nothing came of the page: it neither got out nor said that it was refused")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (p *played) askedPaths() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string{}, p.paths...)
+}
+
+// outside is another site, and what it was asked except for its own page.
+type outside struct {
+	url  string
+	page string
+
+	mu   sync.Mutex
+	asks []string
+}
+
+func newOutside(t *testing.T) *outside {
+	o := &outside{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/page" {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, o.page) // the browser may have gone
+			return
+		}
+		if r.URL.Path != "/favicon.ico" {
+			o.mu.Lock()
+			o.asks = append(o.asks, r.URL.Path)
+			o.mu.Unlock()
+		}
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+	}))
+	t.Cleanup(srv.Close)
+	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.url = "http://evil.example:" + port
+	return o
+}
+
+func (o *outside) in(text string) string { return strings.ReplaceAll(text, "OUT", o.url) }
+
+func (o *outside) seen() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string{}, o.asks...)
+}
+
+// withBrowser makes a row of the matrix of one that needs a browser.
+func withBrowser(number int, attack string, run func(t *testing.T, v *visitor) Verdict, defences ...defence.Name) Row {
+	return Row{Number: number, Attack: "in a browser: " + attack, Defences: defences, Lacks: lacksBrowser, Run: func(t *testing.T) Verdict {
+		return run(t, newVisitor(t))
+	}}
+}
