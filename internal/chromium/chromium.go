@@ -17,7 +17,7 @@ import (
 )
 
 // ErrMissing is when there is no Chromium.
-var ErrMissing = errors.New("Chromium is not installed")
+var ErrMissing = errors.New("no Chromium is installed")
 
 // Browser is a headless Chromium, spoken to over its debugging pipe: JSON
 // messages that end with a NUL. One goroutine uses it at a time.

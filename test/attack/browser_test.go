@@ -25,17 +25,6 @@ var chrome struct {
 	dir string
 }
 
-func endBrowser() error {
-	chrome.Lock()
-	defer chrome.Unlock()
-	if chrome.Browser == nil {
-		return nil
-	}
-	err := errors.Join(chrome.Close(), os.RemoveAll(chrome.dir))
-	chrome.Browser = nil
-	return err
-}
-
 // lacksBrowser gives a reason where there is no Chromium.
 func lacksBrowser(t *testing.T) string {
 	err := startBrowser()

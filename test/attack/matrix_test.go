@@ -5,6 +5,7 @@ package attack_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -110,6 +111,18 @@ func runMatrix(t *testing.T, user string) []Result {
 		results = append(results, res)
 	}
 	return results
+}
+
+// endBrowser ends the Chromium that the rows shared.
+func endBrowser() error {
+	chrome.Lock()
+	defer chrome.Unlock()
+	if chrome.Browser == nil {
+		return nil
+	}
+	err := errors.Join(chrome.Close(), os.RemoveAll(chrome.dir))
+	chrome.Browser = nil
+	return err
 }
 
 // startAsUser runs this program again as an ordinary user, at the same time.
