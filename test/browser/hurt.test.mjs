@@ -151,15 +151,22 @@ test('a command that never stops writing', async (t) => {
     await say(frame, '!yes')
     await frame.getByRole('log').getByText('y').first().waitFor()
     await frame.getByText('The beginning was left out.').waitFor({ timeout: 30_000 })
-    // The page answers while it comes, again and again.
-    for (let n = 0; n < 5; n++) {
-      const took = await frame.evaluate(async () => {
-        const start = performance.now()
-        await new Promise((r) => setTimeout(r, 0))
-        return performance.now() - start
-      })
-      assert.ok(took < 2000, `the page stood still for ${took} ms`)
-    }
+    // The page has turns for other things while it comes: most of its time, however
+    // slow this machine is. Output that it could not keep up with would leave none.
+    const idle = await frame.evaluate(async () => {
+      const turn = () => new Promise((r) => setTimeout(r, 0))
+      const taken = () => Object.values(window.__choir.stores.commands.getState().commands)[0].next
+      let turns = 0
+      let pieces = 0
+      for (let last = taken(); pieces < 5 && turns < 100_000; turns++) {
+        await turn()
+        if (taken() === last) continue
+        last = taken()
+        pieces++
+      }
+      return pieces === 5 ? turns / pieces : 0
+    })
+    assert.ok(idle > 1.5, `the page had ${idle} turns for each piece of output`)
     assert.ok((await frame.getByRole('log').evaluate((e) => e.textContent.length)) < 250_000)
   })
   await t.test('the frame lists it, and goes on to after its window and its page are closed', async () => {

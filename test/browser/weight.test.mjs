@@ -39,6 +39,8 @@ test('the kept build weighs little', async (t) => {
   const code = all.filter((r) => !r.path.endsWith('.woff2') && !r.path.startsWith('/_choir/'))
   t.diagnostic(`the build: ${all.length} requests, ${sum(all)} bytes, ${sum(code)} of them page, code and styles; the largest: ${largest(all)}`)
   assert.ok(code.some((r) => r.path.startsWith('/assets/index-')), largest(all))
+  // Everything that a first visit loads, the face and what the host puts in included.
+  assert.ok(sum(all) <= 210_000, `${sum(all)} bytes: ${largest(all)}`)
   assert.ok(sum(code) > 10_000 && sum(code) <= 150_000, `${sum(code)} bytes: ${largest(code)}`)
 })
 
