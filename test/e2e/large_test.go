@@ -169,11 +169,48 @@ func TestLargeFilesComeBack(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("git fsck: %v\n%s", err, out)
 	}
+	// What other machines would get of the large files is no content.
+	remote := filepath.Join(t.TempDir(), "remote.git")
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", "--bare", remote).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v\n%s", err, out)
+	}
+	push := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "push", "-q", remote, "main")
+	push.Dir = root
+	if out, err := push.CombinedOutput(); err == nil || !strings.Contains(string(out), "this push is refused") || !strings.Contains(string(out), "workspace/project/big.bin") {
+		t.Errorf("git push: %v\n%s", err, out)
+	}
 	// However large the file is, a few chunks of it are in memory at once.
 	if most := keeperMemory(t); most == 0 || most > 300 {
 		t.Errorf("the keeper held up to %d MiB", most)
 	} else {
 		t.Logf("the keeper held up to %d MiB", most)
+	}
+}
+
+// TestTheLargestFileIsASetting: what is larger is left out, which is said by what
+// left it behind, and is not put at all.
+func TestTheLargestFileIsASetting(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{Env: []string{"CHOIR_STORAGE_LARGE_FILE_MB=1"}})
+	dir := filepath.Join(t.TempDir(), "project")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	random(t, filepath.Join(dir, "fits"), 1, 1<<20)
+	random(t, filepath.Join(dir, "over"), 2, 1<<20+1)
+	var added struct {
+		Unkept unkept `json:"unkept"`
+	}
+	in.JSON(t, &added, "add", dir)
+	if got := strings.Join(added.Unkept.lines(), "; "); got != "workspace/project/over has 1048577 bytes; at most 1048576 are captured" {
+		t.Errorf("add says %q", got)
+	}
+	res, err := in.Run(t.Context(), "files", "put", filepath.Join(dir, "over"), "workspace/put")
+	if err != nil || res.Code == 0 || !strings.Contains(res.Stderr, "storage.large_file_mb") {
+		t.Errorf("put: %v, exit %d: %s", err, res.Code, res.Stderr)
+	}
+	if res, err := in.Run(t.Context(), "files", "put", filepath.Join(dir, "fits"), "workspace/put"); err != nil || res.Code != 0 {
+		t.Errorf("put: %v, exit %d: %s", err, res.Code, res.Stderr)
 	}
 }
 
