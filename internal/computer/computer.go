@@ -161,7 +161,19 @@ func (c *Computer) openFiles() (err error) {
 func (c *Computer) openState(ctx context.Context) (*state.Store, error) {
 	path := c.path("state.sqlite")
 	open := func() (*state.Store, error) {
-		return state.Open(ctx, path, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
+		s, err := state.Open(ctx, path, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
+		if err != nil {
+			return nil, err
+		}
+		// What is malformed further in would show only when somebody asks for it.
+		text, err := s.QuickCheck(ctx)
+		if err == nil && text != "" {
+			err = fault.New("computer.openState", fault.Invalid, "", errors.New(text))
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		return s, nil
 	}
 	s, err := open()
 	if !fault.Is(err, fault.Invalid) {
