@@ -35,11 +35,10 @@ test('what waits and what is not kept', async (t) => {
   }
   const g = gallery()
   const paint = async (frame, theme, scheme) => {
-    const before = choir.events().length
     await say(frame, `/theme ${theme}`)
     await frame.locator(`html[data-scheme=${scheme}]`).waitFor()
-    // It is there for good: its command has ended.
-    await until('the theme is written', () => choir.events().slice(before).some((e) => e.type === 'command.finished' && e.data.exit_code === 0))
+    // It is there for good: the log has it.
+    await until('the theme is written', () => (choir.events().findLast((e) => e.type === 'theme.changed')?.data.theme.scheme ?? 'dark') === scheme)
   }
 
   for (const { theme, scheme, page } of pages) {
@@ -99,7 +98,10 @@ test('what waits and what is not kept', async (t) => {
     for (const { theme, scheme, page } of pages) {
       await page.setViewportSize({ width: 1440, height: 900 })
       await page.reload()
-      await paint(await desktop(page), theme, scheme)
+      const there = await desktop(page)
+      await paint(there, theme, scheme)
+      await say(there, '/new')
+      await until('no window is open', async () => (await there.locator('[data-testid=window][data-hidden=false]').count()) === 0)
       await choir.kill()
       const element = await page.locator('iframe[data-role=shown]').elementHandle()
       const frame = await element.contentFrame()
