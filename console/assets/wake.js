@@ -43,7 +43,8 @@ function show({ id, name, state, trouble }) {
   $('wake-why').textContent = trouble.reason
   $('wake-safe').textContent = trouble.safe
   $('wake-hint').textContent = trouble.hint ?? ''
-  const list = (trouble.damage ?? []).map((text) => Object.assign(document.createElement('li'), { textContent: text }))
+  const more = (trouble.damage ?? []).filter((text) => !trouble.reason.includes(text)) // what the reason doesn't say already
+  const list = more.map((text) => Object.assign(document.createElement('li'), { textContent: text }))
   $('wake-damage').replaceChildren(...list)
   for (const button of $('wake').querySelectorAll('[data-repair]')) {
     button.hidden = !trouble.actions.includes(button.dataset.repair)
