@@ -234,7 +234,12 @@ func (b *Browser) Evaluate(ctx context.Context, expression string, gesture bool,
 // is there.
 func (b *Browser) Click(ctx context.Context, x, y float64) error {
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
-		if err := b.Call(ctx, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}, nil); err != nil {
+		// A frame that goes away under the pointer never answers: what a click did is
+		// for the caller to see.
+		answered, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := b.Call(answered, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}, nil)
+		cancel()
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 			return err
 		}
 	}
