@@ -35,12 +35,13 @@ test('the kept build weighs little', async (t) => {
   const s = scale(context)
   const frame = await desktop(await claim(context, choir), 'build')
   await frame.getByTestId('icon-events').waitFor()
+  await frame.evaluate(() => document.fonts.ready) // both faces come a moment later
   const all = await s.all()
   const code = all.filter((r) => !r.path.endsWith('.woff2') && !r.path.startsWith('/_choir/'))
   t.diagnostic(`the build: ${all.length} requests, ${sum(all)} bytes, ${sum(code)} of them page, code and styles; the largest: ${largest(all)}`)
   assert.ok(code.some((r) => r.path.startsWith('/assets/index-')), largest(all))
-  // Everything that a first visit loads, the face and what the host puts in included.
-  assert.ok(sum(all) <= 210_000, `${sum(all)} bytes: ${largest(all)}`)
+  // Everything that a first visit loads, both faces and what the host puts in included.
+  assert.ok(sum(all) <= 250_000, `${sum(all)} bytes: ${largest(all)}`)
   assert.ok(sum(code) > 10_000 && sum(code) <= 150_000, `${sum(code)} bytes: ${largest(code)}`)
 })
 
