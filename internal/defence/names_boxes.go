@@ -25,6 +25,8 @@ const (
 	BoxUsers         Name = "box.users"         // row 17: no further user namespaces (seccomp)
 	BoxCalls         Name = "box.calls"         // row 17: system calls that nothing in a box needs (seccomp)
 	BoxFamilies      Name = "box.families"      // row 17: only the socket families and protocols that programs need (seccomp)
+	BoxClone3        Name = "box.clone3"        // row 17: no processes by a call that the filter can't look into (seccomp)
+	BoxRings         Name = "box.rings"         // row 17: no rings of calls that the filter can't look into, io_uring (seccomp)
 	BoxAIO           Name = "box.aio"           // row 13: no contexts of asynchronous I/O, of which a machine has so many (seccomp)
 	BoxTerminals     Name = "box.terminals"     // row 13: how many terminals a box with a tree may open
 	BoxWatchers      Name = "box.watchers"      // row 13: how many file watchers a box with a tree may open

@@ -110,12 +110,18 @@ func filter() []instruction {
 		a.ifAtLeast(newestCall+1, retENOSYS)
 	}
 	// Programs fall back to clone and to epoll; the filter can't look into the
-	// structures these take. Where things are mounted is told by /proc already.
-	a.ifEqual(unix.SYS_CLONE3, retENOSYS)
-	for _, nr := range []uint32{
-		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT,
-	} {
+	// structures these take.
+	if !defence.Off(defence.BoxClone3) {
+		a.ifEqual(unix.SYS_CLONE3, retENOSYS)
+	}
+	// Where things are mounted is told by /proc already.
+	for _, nr := range []uint32{unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT} {
 		a.ifEqual(nr, retENOSYS)
+	}
+	if !defence.Off(defence.BoxRings) {
+		for _, nr := range []uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
+			a.ifEqual(nr, retENOSYS)
+		}
 	}
 	for _, nr := range refused {
 		if !defence.Off(defence.BoxCalls) {

@@ -258,6 +258,16 @@ func call(args []string) error {
 		if errno == 0 {
 			_, _ = syscall.Wait4(int(child), nil, 0, nil)
 		}
+	case "clone3-user":
+		cloned := [11]uint64{0: unix.CLONE_NEWUSER, 4: uint64(syscall.SIGCHLD)}
+		var child uintptr
+		child, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&cloned[0])), unsafe.Sizeof(cloned), 0)
+		if errno == 0 && child == 0 {
+			syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+		if errno == 0 {
+			_, _ = syscall.Wait4(int(child), nil, 0, nil)
+		}
 	case "bpf":
 		raw(unix.SYS_BPF, 0 /* map create */, p, 72)
 	case "perf":
