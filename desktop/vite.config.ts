@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vite'
 import { configDefaults } from 'vitest/config'
+import { press } from './vite/press'
 import { settle } from './vite/settle'
 
 const env = process.env
@@ -15,7 +16,7 @@ const cacheDir = env.CHOIR_VITE_CACHE ?? join(tmpdir(), 'choir-vite')
 export default defineConfig({
   base: '/',
   cacheDir,
-  plugins: [react(), settle()],
+  plugins: [react(), settle(), press()],
   // The host replaces this placeholder by a fresh nonce in every page it serves.
   html: { cspNonce: 'CHOIR_NONCE' },
   server: {

@@ -123,7 +123,7 @@ func printRun(w io.Writer, r api.Run) {
 	for _, a := range r.Approvals {
 		row(w, "approval", fmt.Sprintf("%s: a connection to %s", a.ID, oneLine(act(a).Target(), 300)))
 	}
-	if r.Error != "" {
+	if r.Error != "" && !strings.HasPrefix(r.Summary, r.Error) {
 		row(w, "error", oneLine(r.Error, 300))
 	}
 	fmt.Fprintf(w, "\n%s\n", plain(r.Summary))

@@ -91,6 +91,10 @@ func newMachine(name string) *machine {
 			"mark.svg":         {Data: []byte("<svg/>")},
 			"sneaky.html":      {Data: []byte("<script>alert(1)</script>")},
 			"assets/evil.html": {Data: []byte("<script>alert(1)</script>")},
+
+			"assets/app-2.js":     {Data: []byte("export {two}")},
+			"assets/app-2.js.br":  {Data: []byte("two, pressed")},
+			"assets/evil.html.br": {Data: []byte("<script>alert(1)</script>")},
 		},
 	}
 }

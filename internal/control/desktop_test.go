@@ -282,6 +282,7 @@ func TestDesktopRefusals(t *testing.T) {
 		{"embedded", origin, "/assets/app-1.js", []string{cookie, "Sec-Fetch-Site: same-origin", "Sec-Fetch-Dest: object"}, 403},
 		{"another page in the frame", origin, "/sneaky.html", append([]string{cookie}, iframed...), 404},
 		{"HTML as an asset", origin, "/assets/evil.html", []string{cookie, "Sec-Fetch-Site: same-origin", "Sec-Fetch-Dest: empty"}, 404},
+		{"HTML as a pressed asset", origin, "/assets/evil.html", []string{cookie, "Accept-Encoding: br", "Sec-Fetch-Site: same-origin", "Sec-Fetch-Dest: empty"}, 404},
 		{"session without cookie", origin, "/_choir/session", []string{"Sec-Fetch-Site: same-origin"}, 401},
 		{"session from a sibling", origin, "/_choir/session", []string{cookie, "Sec-Fetch-Site: same-site", "Origin: " + otherOrigin}, 403},
 		{"session from the console", origin, "/_choir/session", []string{cookie, "Sec-Fetch-Site: same-site", "Origin: " + w.console()}, 403},

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
@@ -119,10 +121,21 @@ var assetTypes = map[string]string{
 	".webmanifest": "application/manifest+json",
 }
 
-// writeAsset writes one regular file of files; name is clean and relative. It
-// returns what to say when there is none.
+// writeAsset writes one regular file of files, in Brotli if the build holds it so
+// and the browser takes that; name is clean and relative. It returns what to say
+// when there is none.
 func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS, name, cache string) *problem {
-	b, err := readAsset(files, name)
+	encoding := ""
+	var b []byte
+	err := fs.ErrNotExist
+	if r.Header.Get("Range") == "" && httpguts.HeaderValuesContainsToken(r.Header.Values("Accept-Encoding"), "br") {
+		encoding = "br"
+		b, err = readAsset(files, name+".br")
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		encoding = ""
+		b, err = readAsset(files, name)
+	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
 		return refusal(http.StatusNotFound, fault.NotFound, "there is no such file", "")
 	}
@@ -132,6 +145,10 @@ func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS,
 	h := w.Header()
 	h.Set("Content-Type", assetType(name))
 	h.Set("Cache-Control", cache)
+	if encoding != "" {
+		h.Set("Content-Encoding", encoding)
+		h.Add("Vary", "Accept-Encoding")
+	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
 	return nil
 }

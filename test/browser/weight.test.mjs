@@ -41,8 +41,8 @@ test('the kept build weighs little', async (t) => {
   t.diagnostic(`the build: ${all.length} requests, ${sum(all)} bytes, ${sum(code)} of them page, code and styles; the largest: ${largest(all)}`)
   assert.ok(code.some((r) => r.path.startsWith('/assets/index-')), largest(all))
   // Everything that a first visit loads, both faces and what the host puts in included.
-  assert.ok(sum(all) <= 250_000, `${sum(all)} bytes: ${largest(all)}`)
-  assert.ok(sum(code) > 10_000 && sum(code) <= 150_000, `${sum(code)} bytes: ${largest(code)}`)
+  assert.ok(sum(all) <= 230_000, `${sum(all)} bytes: ${largest(all)}`)
+  assert.ok(sum(code) > 10_000 && sum(code) <= 135_000, `${sum(code)} bytes: ${largest(code)}`)
 })
 
 test('the live page is compressed, and soon there again', async (t) => {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -180,7 +181,7 @@ func TestLargeFilesComeBack(t *testing.T) {
 		t.Errorf("git push: %v\n%s", err, out)
 	}
 	// However large the file is, a few chunks of it are in memory at once.
-	if most := keeperMemory(t); most == 0 || most > 300 {
+	if most := keeperMemory(t, in); most == 0 || most > 300 {
 		t.Errorf("the keeper held up to %d MiB", most)
 	} else {
 		t.Logf("the keeper held up to %d MiB", most)
@@ -234,21 +235,16 @@ func chunksOf(t *testing.T, in *choirtest.Instance) int {
 	return len(names)
 }
 
-// keeperMemory is the most that a process of a keeper's box has held at once, in
-// MiB.
-func keeperMemory(t *testing.T) int {
+// keeperMemory is the most that a process of the instance's keeper has held at
+// once, in MiB.
+func keeperMemory(t *testing.T, in *choirtest.Instance) int {
 	t.Helper()
-	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
 	most := 0
-	for _, p := range procs {
-		cmdline, _ := os.ReadFile(p) // it may have ended
-		if !strings.Contains(string(cmdline), "\x00keeper") {
+	for _, p := range descendants(t, in.PID) {
+		if p.guest() != contract.BoxKeeper {
 			continue
 		}
-		status, _ := os.ReadFile(filepath.Join(filepath.Dir(p), "status"))
+		status, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "status")) // it may have ended
 		for line := range strings.Lines(string(status)) {
 			if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 				if n, err := strconv.Atoi(strings.Fields(rest)[0]); err == nil {
