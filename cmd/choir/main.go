@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "choir: %v\n", err)
+		fmt.Fprintf(os.Stderr, "choir: %s\n", plain(err.Error()))
 		return exitUsage
 	}
 	fmt.Fprintf(os.Stderr, "choir: %s\n", sentence(err))
@@ -79,13 +79,14 @@ func run(ctx context.Context, args []string) int {
 	return exitFailed
 }
 
-// sentence shows an error with what to do about it.
+// sentence shows an error with what to do about it. It may repeat what a box, a
+// file or a provider says.
 func sentence(err error) string {
 	text := strings.TrimRight(strings.ReplaceAll(fault.Text(err), "\n", "; "), ".")
 	if hint := fault.HintOf(err); hint != "" {
-		return text + ". " + hint
+		text += ". " + hint
 	}
-	return text
+	return plain(text)
 }
 
 func newRoot() *cobra.Command {

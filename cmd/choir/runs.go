@@ -218,7 +218,7 @@ func eventsCmd() *cobra.Command {
 				if err != nil {
 					return fault.Wrap("events", err)
 				}
-				if _, err := fmt.Printf("%s\n", b); err != nil {
+				if _, err := fmt.Printf("%s\n", plainJSON(b)); err != nil {
 					return err
 				}
 			}

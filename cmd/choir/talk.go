@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,16 +66,32 @@ func (t *talk) show(v any, text func(w io.Writer)) error {
 	if t.json {
 		return printJSON(v)
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	return table(os.Stdout, text)
+}
+
+// table prints what text writes, columns aligned and nothing in it that a
+// terminal obeys, whichever verb wrote it.
+func table(to io.Writer, text func(w io.Writer)) error {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	text(w)
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(to, plain(b.String()))
+	return err
 }
 
 func printJSON(v any) error {
-	enc := json.NewEncoder(os.Stdout)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := os.Stdout.Write(plainJSON(b.Bytes()))
+	return err
 }
 
 // list turns a nil slice into an empty one, so that JSON shows [].
@@ -99,37 +116,16 @@ func ago(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// oneLine makes untrusted text safe for a terminal: no control characters, one
-// line, bounded.
-func oneLine(s string, n int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < 0x20 || (r >= 0x7f && r < 0xa0) {
-			return ' '
-		}
-		return r
-	}, s)
-	if len([]rune(s)) > n {
-		s = string([]rune(s)[:n-1]) + "…"
-	}
-	return s
-}
+// maxCell is how many characters one cell shows.
+const maxCell = 2000
 
-// plain is oneLine that keeps lines.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if (r < 0x20 && r != '\n' && r != '\t') || (r >= 0x7f && r < 0xa0) {
-			return -1
-		}
-		return r
-	}, s)
-}
-
+// row writes one line of cells. What a cell holds ends neither it nor the line.
 func row(w io.Writer, cells ...any) {
 	for i, c := range cells {
 		if i > 0 {
 			fmt.Fprint(w, "\t")
 		}
-		fmt.Fprint(w, c)
+		fmt.Fprint(w, oneLine(fmt.Sprint(c), maxCell))
 	}
 	fmt.Fprintln(w)
 }

@@ -25,15 +25,17 @@ func execCmd() *cobra.Command {
 	var cwd string
 	cmd := verb("exec [--cwd P] -- CMD…", "Run a command of your own on the live files, checkpoints around it", between(1, -1),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
-			eio := api.ExecIO{Stdout: os.Stdout, Stderr: os.Stderr}
+			stdout, outDone := onScreen(os.Stdout)
+			stderr, errDone := onScreen(os.Stderr)
+			eio := api.ExecIO{Stdout: stdout, Stderr: stderr}
 			if t.json {
-				eio.Stdout = os.Stderr
+				eio.Stdout = stderr
 			}
 			if st, err := os.Stdin.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
 				eio.Stdin = os.Stdin
 			}
 			exit, err := c.Exec(ctx, api.ExecRequest{Argv: args, Cwd: cwd}, eio)
-			if err != nil {
+			if err = errors.Join(err, outDone(), errDone()); err != nil {
 				return err
 			}
 			if t.json {
@@ -45,7 +47,7 @@ func execCmd() *cobra.Command {
 				printUnkept(os.Stderr, exit.Unkept)
 			}
 			if exit.Reason != "" {
-				fmt.Fprintf(os.Stderr, "choir: the command was ended: %s\n", exit.Reason)
+				fmt.Fprintf(os.Stderr, "choir: the command was ended: %s\n", oneLine(exit.Reason, 300))
 			}
 			if exit.Code != 0 {
 				return exitError(exit.Code)
@@ -83,8 +85,9 @@ func filesCmd() *cobra.Command {
 					return err
 				}
 				defer r.Close()
-				_, err = io.Copy(os.Stdout, r)
-				return err
+				w, done := onScreen(os.Stdout)
+				_, err = io.Copy(w, r)
+				return errors.Join(err, done())
 			}),
 		verb("get PATH [LOCAL]", "Copy a file from the computer", between(1, 2), getFile),
 		verb("put LOCAL PATH", "Copy a file to the computer; LOCAL - is standard input", exactly(2),

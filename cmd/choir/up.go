@@ -8,14 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
-	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/recovery"
 )
 
@@ -77,12 +75,9 @@ func upCmd() *cobra.Command {
 func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(upLine) error) error {
 	var failed error // of a recovery that was asked for
 	for {
-		ln, err := net.Listen("tcp", cfg.Server.Listen)
+		ln, err := listen(cfg.Server.Listen)
 		if err != nil {
-			if errors.Is(err, syscall.EADDRINUSE) {
-				return fault.New("up", fault.InUse, "Stop what uses it, or choose another with --listen 127.0.0.1:0.", err)
-			}
-			return fault.New("up", fault.Invalid, "Choose another address with --listen.", err)
+			return err
 		}
 		// Should it start anew, then where browsers know it.
 		cfg.Server.Listen = ln.Addr().String()

@@ -22,6 +22,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest/image"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/vault"
@@ -217,7 +218,7 @@ func (p *plane) announce(ctx context.Context) (upLine, error) {
 		return upLine{}, err
 	}
 	line := upLine{URL: p.server.ConsoleURL(), ClaimURL: p.server.ClaimURL(link), Token: token, PID: os.Getpid(), Data: p.cfg.Server.Data}
-	if err := client.WriteRuntime(p.cfg.Server.Data, client.Runtime{URL: line.URL, Token: token, PID: line.PID}); err != nil {
+	if err := client.WriteRuntime(p.cfg.Server.Data, client.Runtime{URL: line.URL, Token: token, PID: line.PID, Process: process.Self()}); err != nil {
 		return upLine{}, err
 	}
 	c, err := client.New(line.URL, token, "")

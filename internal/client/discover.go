@@ -11,7 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
 )
 
 // Runtime says where a running control plane is; DATA/runtime.json holds it,
@@ -20,6 +22,9 @@ type Runtime struct {
 	URL   string `json:"url"`
 	Token string `json:"token"`
 	PID   int    `json:"pid"`
+	// Process is its name for good (see package process): its number may be
+	// another user's by now, and so may its port.
+	Process string `json:"process"`
 }
 
 const runtimeFile = "runtime.json"
@@ -64,7 +69,7 @@ func ReadRuntime(data string) (Runtime, error) {
 		return down(fmt.Errorf("%s is damaged", file))
 	}
 	// Left behind by one that was killed.
-	if r.PID > 0 && errors.Is(unix.Kill(r.PID, 0), unix.ESRCH) {
+	if process.Living(r.Process) != r.PID && !defence.Off(defence.RuntimeProcess) || r.PID <= 0 || errors.Is(unix.Kill(r.PID, 0), unix.ESRCH) {
 		return down(fmt.Errorf("the control plane of %s has ended", data))
 	}
 	return r, nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
 )
 
 func env(pairs ...string) func(string) string {
@@ -68,7 +70,7 @@ func TestDiscover(t *testing.T) {
 	if _, err := client.Discover(env(), data, ""); !fault.Is(err, fault.Unreachable) || fault.HintOf(err) == "" {
 		t.Errorf("nothing runs: %v", err)
 	}
-	if err := client.WriteRuntime(data, client.Runtime{URL: url, Token: "choir_runtime", PID: os.Getpid()}); err != nil {
+	if err := client.WriteRuntime(data, client.Runtime{URL: url, Token: "choir_runtime", PID: os.Getpid(), Process: process.Self()}); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(filepath.Join(data, "runtime.json")); err != nil || st.Mode().Perm() != 0o600 {
@@ -103,6 +105,16 @@ func TestDiscover(t *testing.T) {
 	}
 	if _, err := client.Discover(env(), data, ""); !fault.Is(err, fault.Unreachable) {
 		t.Errorf("one that was killed: %v", err)
+	}
+	// Its number and its port are somebody else's now, who would get the token.
+	_, started, _ := strings.Cut(process.Self(), " ")
+	for _, was := range []string{"", "1", strconv.Itoa(os.Getpid()) + " 1", "1 " + started} {
+		if err := client.WriteRuntime(data, client.Runtime{URL: url, Token: "choir_runtime", PID: os.Getpid(), Process: was}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Discover(env(), data, ""); !fault.Is(err, fault.Unreachable) {
+			t.Errorf("one that was killed, and was %q: %v", was, err)
+		}
 	}
 	if err := client.RemoveRuntime(data); err != nil {
 		t.Fatal(err)

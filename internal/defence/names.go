@@ -38,6 +38,15 @@ const (
 	// ClaimArgv: the claim token stands in no argument list, which every program
 	// of the machine can read. Row 24.
 	ClaimArgv Name = "claim-argv"
+	// TerminalText: what the command line prints is text to a terminal, whoever
+	// wrote it. Row 26.
+	TerminalText Name = "terminal-text"
+	// ListenBoth: the port is ours at both loopback addresses, at which browsers
+	// look for the console. Row 20.
+	ListenBoth Name = "listen-both"
+	// RuntimeProcess: the machine's token goes to the process that left it, not to
+	// whoever has its number and port since. Row 39.
+	RuntimeProcess Name = "runtime-process"
 	// ExecRedacted: what the user's commands are given is recorded without
 	// secrets. Row 39.
 	ExecRedacted Name = "exec-redacted"

@@ -53,6 +53,9 @@ var elsewhere = []Elsewhere{
 	{54, "an approval shown for one act is used for another, or twice", "internal/dispatch/approvals_test.go", "TestATaskWaitsForAPerson", whySeams},
 	{25, "output with control characters is text in the shell", "desktop/test/text.test.ts", "is never more than its text, whatever that is", "the defence is how the shell renders, which lives in the desktop's source"},
 	{25, "what a page may run and load, in a browser", "test/browser/policy.test.mjs", "styles of the live page", whyBrowser},
+	{26, "what models, boxes and providers said, in every verb's output (the desktop has no terminals yet, and shows output as text)", "cmd/choir/plain_test.go", "TestAttack26_WhatIsPrintedIsTextToATerminal", "it takes the command line itself"},
+	{20, "another user of the machine listens where the browser looks for the console", "cmd/choir/listen_test.go", "TestAttack20_ThePortIsOursWhereverBrowsersLook", "it takes the command line itself"},
+	{39, "another user of the machine has the number and the port of a control plane that was killed", "internal/client/discover_test.go", "TestDiscover", "it takes the command line itself"},
 	{36, "events that are unknown, out of place or do not decode", "internal/state/state_test.go", "TestPoisonIsKeptAndProjectionGoesOn", whyRefused},
 	{36, "a gap in the log", "internal/state/state_test.go", "TestAGapStopsProjectionAndWaiters", whyRefused},
 	{36, "archives that are hostile in other ways", "internal/workspace/files_test.go", "TestAddRefusesHostileArchives", whySeams},
@@ -83,9 +86,7 @@ var inapplicable = []Inapplicable{
 }
 
 // unwritten are rows that apply, and that nothing in the suite tries yet.
-var unwritten = map[int]string{
-	26: "terminals are not in the desktop yet; commands' output is shown as text (row 25)",
-}
+var unwritten = map[int]string{}
 
 // OneDefence is a defence that no row of the matrix names, with the test that
 // fails without it.
@@ -96,6 +97,9 @@ type OneDefence struct {
 }
 
 var otherDefences = []OneDefence{
+	{defence.TerminalText, "cmd/choir/plain_test.go", "TestErrorsAreText"},
+	{defence.ListenBoth, "cmd/choir/listen_test.go", "TestAttack20_ThePortIsOursWhereverBrowsersLook"},
+	{defence.RuntimeProcess, "internal/client/discover_test.go", "TestDiscover"},
 	{defence.ApprovalDigest, "internal/dispatch/approvals_test.go", "TestATaskWaitsForAPerson"},
 	{defence.ApprovalOnce, "internal/dispatch/approvals_test.go", "TestOneActIsOneQuestion"},
 	{defence.ApprovalDefault, "internal/dispatch/approvals_test.go", "TestSilenceDenies"},

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// has reports whether the machine has an address.
+func has(home netip.Addr) bool {
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(home, 0).String())
+	return err == nil && ln.Close() == nil
+}
+
+// TestAttack20_ThePortIsOursWhereverBrowsersLook: a browser takes
+// console.choir.localhost to be ::1 before it is 127.0.0.1. Another user of the
+// machine who listens there is sent the claim link and the session's cookie.
+func TestAttack20_ThePortIsOursWhereverBrowsersLook(t *testing.T) {
+	ln, err := listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ours") })}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	port := ln.Addr().(*net.TCPAddr).AddrPort().Port()
+	for _, home := range homes {
+		if !has(home) {
+			t.Logf("this machine has no %s", home)
+			continue
+		}
+		addr := netip.AddrPortFrom(home, port).String()
+		if theirs, err := net.Listen("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) {
+			if err == nil {
+				theirs.Close() // it was only a try
+			}
+			t.Errorf("somebody else can listen at %s: %v", addr, err)
+		}
+		res, err := http.Get("http://" + addr)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		b, err := io.ReadAll(res.Body)
+		if err = errors.Join(err, res.Body.Close()); err != nil || string(b) != "ours" {
+			t.Errorf("%s answers %q, %v", addr, b, err)
+		}
+	}
+	if err := srv.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+	for _, home := range homes {
+		again, err := net.Listen("tcp", netip.AddrPortFrom(home, port).String())
+		if has(home) && err != nil {
+			t.Errorf("%s was not given back: %v", home, err)
+		} else if err == nil {
+			again.Close() // it was only a try
+		}
+	}
+}
+
+// TestAPortThatIsHalfTakenIsRefused, and not half used: with the one that was
+// asked for, and the one that the system chooses is another.
+func TestAPortThatIsHalfTakenIsRefused(t *testing.T) {
+	for i, home := range homes {
+		ours := homes[1-i]
+		if !has(home) || !has(ours) {
+			t.Logf("this machine has not both %s and %s", home, ours)
+			continue
+		}
+		theirs, err := net.Listen("tcp", netip.AddrPortFrom(home, 0).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := net.JoinHostPort(ours.String(), strconv.Itoa(theirs.Addr().(*net.TCPAddr).Port))
+		ln, err := listen(addr)
+		if err == nil {
+			ln.Close() // it should not have come to be
+		}
+		if !fault.Is(err, fault.InUse) || fault.HintOf(err) == "" {
+			t.Errorf("%s while %s is taken: %v", addr, theirs.Addr(), err)
+		}
+		if again, err := net.Listen("tcp", addr); err != nil {
+			t.Errorf("%s was not given back: %v", addr, err)
+		} else {
+			again.Close() // it was only a try
+		}
+		theirs.Close() // nobody came
+	}
+}

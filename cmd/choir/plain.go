@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"choir.dev/choiros/internal/defence"
+)
+
+// What the verbs print was written by models, by programs in boxes and by
+// providers. A terminal obeys some characters instead of showing them: escape
+// sequences move the cursor, retitle the window and fill the clipboard, and
+// marks of direction show a line in another order than it has.
+
+// obeyed reports whether a terminal does something else with a character than
+// show it. The controls from 0x80 on are escape sequences of one character.
+func obeyed(r rune) bool {
+	return !defence.Off(defence.TerminalText) && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029')
+}
+
+// oneLine makes text safe for a terminal: nothing that it obeys, one line, at
+// most n characters.
+func oneLine(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if obeyed(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > n {
+		s = string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// plain is oneLine that keeps lines, and as much as there is.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if obeyed(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// plainJSON spells what a terminal obeys as escapes, of which JSON has one for
+// each character; a program reads the same values. Outside of strings JSON has
+// none of these characters but line ends.
+func plainJSON(b []byte) []byte {
+	if bytes.IndexFunc(b, func(r rune) bool { return r != '\n' && obeyed(r) }) < 0 {
+		return b
+	}
+	out := make([]byte, 0, len(b)+64)
+	for _, r := range string(b) {
+		if r != '\n' && obeyed(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+			continue
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return out
+}
+
+// screen shows what a program or a file of the computer holds on a terminal:
+// text, its lines, and colours. Everything else that the terminal would obey is
+// shown in the caret's spelling instead, as ^[ for an escape.
+type screen struct {
+	w    io.Writer
+	held []byte // the beginning of a colour or a character, whose rest is to come
+}
+
+// onScreen is f itself, every byte of it, unless f is a terminal. done writes
+// what is still held.
+func onScreen(f *os.File) (w io.Writer, done func() error) {
+	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 {
+		return f, func() error { return nil }
+	}
+	s := &screen{w: f}
+	return s, s.flush
+}
+
+// maxColour is how long the sequence of a colour is at most, in bytes.
+const maxColour = 32
+
+// Write implements io.Writer.
+func (s *screen) Write(p []byte) (int, error) {
+	b := append(s.held, p...)
+	out, rest := shown(b, false)
+	s.held = append([]byte(nil), b[rest:]...)
+	if _, err := s.w.Write(out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (s *screen) flush() error {
+	out, _ := shown(s.held, true)
+	s.held = nil
+	_, err := s.w.Write(out)
+	return err
+}
+
+// shown returns what of b is shown, and where in b that ends: before what could
+// go on, unless it is the end.
+func shown(b []byte, end bool) (out []byte, rest int) {
+	for at := 0; at < len(b); {
+		c := b[at]
+		if c == 0x1b && !defence.Off(defence.TerminalText) {
+			n, whole := colour(b[at:])
+			switch {
+			case whole:
+				out = append(out, b[at:at+n]...)
+				at += n
+			case n > 0 && !end:
+				return out, at
+			default:
+				out, at = append(out, "^["...), at+1
+			}
+			continue
+		}
+		if c >= utf8.RuneSelf && !utf8.FullRune(b[at:]) && !end {
+			return out, at
+		}
+		r, n := utf8.DecodeRune(b[at:])
+		switch {
+		case r == '\n' || r == '\t' || r == '\r' || !obeyed(r):
+			if r == utf8.RuneError && n == 1 {
+				// A terminal that does not read UTF-8 takes some of these bytes for controls.
+				out = utf8.AppendRune(out, r)
+			} else {
+				out = append(out, b[at:at+n]...)
+			}
+		case r < 0x80:
+			out = append(out, '^', byte(r)^0x40)
+		default:
+			out = fmt.Appendf(out, "<U+%04X>", r)
+		}
+		at += n
+	}
+	return out, len(b)
+}
+
+// colour reports whether b begins with the sequence of a colour, and how long it
+// is; n > 0 without whole means that it may become one.
+func colour(b []byte) (n int, whole bool) {
+	for i, c := range b {
+		switch {
+		case i == 0 || i == 1 && c == '[':
+		case i > 1 && i < maxColour && (c >= '0' && c <= '9' || c == ';' || c == ':'):
+		case i > 1 && c == 'm':
+			return i + 1, true
+		default:
+			return 0, false
+		}
+	}
+	return len(b), false
+}
