@@ -221,6 +221,7 @@ func unchanged(t *testing.T, before, after map[string]string) {
 // choir recover brings back, from the state, a computer whose stream was cut
 // back, equal to before; the console's button does the same while choir up runs.
 func TestRecoverBringsACutLogBack(t *testing.T) {
+	t.Parallel()
 	p := prepare(t)
 	cut := func(t *testing.T) string {
 		data := filepath.Join(t.TempDir(), "data")

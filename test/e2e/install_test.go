@@ -53,6 +53,7 @@ func silentRegistry(t *testing.T) (url string, connections func() int) {
 // The shell's dependencies are installed in a box: whoever kills choir kills
 // that too, and the next start clears away what was half done and begins anew.
 func TestInstallingEndsWithChoir(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	cache := filepath.Join(data, "cache", "node_modules")
 	if err := os.MkdirAll(cache, 0o700); err != nil { // nothing is there yet

@@ -90,6 +90,7 @@ func logFiles(t *testing.T, data string, cid contract.CID) map[string]string {
 // the verbs, with its files untouched; the other one is awake and works. So it is
 // at the next start, and choir recover brings the damaged one back.
 func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
+	t.Parallel()
 	older, data, a, b := twoComputers(t)
 	var want []string
 	for _, cid := range []contract.CID{a, b} {
@@ -97,6 +98,7 @@ func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 	}
 	for _, way := range []string{"bit flip", "cut", "empty", "gone", "older copy"} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			data := copied(t, data)
 			found, err := filepath.Glob(filepath.Join(data, "nats/jetstream/*/streams/EVENTS-"+string(a)))
 			if err != nil || len(found) != 1 {
@@ -170,6 +172,7 @@ func copied(t *testing.T, from string) string {
 // back, and the other's files are not touched. A recovery that fails says why
 // there, and can be done again.
 func TestOneComputerIsRecoveredAtATime(t *testing.T) {
+	t.Parallel()
 	older, data, a, b := twoComputers(t)
 	data = copied(t, data)
 	for _, cid := range []contract.CID{a, b} {

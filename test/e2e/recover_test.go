@@ -51,6 +51,7 @@ func notesOf(t *testing.T, in *choirtest.Instance) (lines []string, notes []cont
 // file where another part holds them, and with what can't be had said in its
 // report and in the log. A second recovery finds nothing to do.
 func TestRecoverGivesTheComputerBack(t *testing.T) {
+	t.Parallel()
 	p := prepare(t)
 	computer := filepath.Join("computers", string(p.cid))
 	block := "nats/jetstream/*/streams/EVENTS-*/msgs/1.blk"
@@ -115,6 +116,7 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 		{"log and state", lose("nats", filepath.Join(computer, "state.sqlite")), true, true, "can't be had"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			data := copied(t, p.data)
 			c.damage(t, data)
 			said := recovered(t, data)
@@ -158,9 +160,11 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 // A computer that is damaged can be exported from the console's API: its files,
 // its history, and every event that can be read.
 func TestADamagedComputerIsExported(t *testing.T) {
+	t.Parallel()
 	p := prepare(t)
 	for _, way := range []string{"bit flip", "cut", "gone"} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			data := copied(t, p.data)
 			found, err := filepath.Glob(filepath.Join(data, "nats/jetstream/*/streams/EVENTS-*/msgs/1.blk"))
 			if err != nil || len(found) != 1 {
