@@ -39,7 +39,7 @@ func Root() string {
 
 // Options of Start.
 type Options struct {
-	Data string   // data directory; empty: a new one that ends with the test
+	Data string   // data directory; empty: a new one in Scratch
 	Env  []string // added to a minimal environment
 	Args []string // added to `choir up`
 	// Binary is another build than bin/choir.
@@ -79,7 +79,7 @@ func Start(t testing.TB, opts Options) *Instance {
 func TryStart(t testing.TB, opts Options) (*Instance, error) {
 	t.Helper()
 	if opts.Data == "" {
-		opts.Data = filepath.Join(t.TempDir(), "data")
+		opts.Data = filepath.Join(Scratch(t), "data")
 	}
 	if err := shareModules(opts.Data); err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func prepare(t *testing.T) prepared {
 // prepareBy is prepare with another way of ending choir.
 func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB)) prepared {
 	t.Helper()
-	p := prepared{data: filepath.Join(t.TempDir(), "data"), older: filepath.Join(t.TempDir(), "older")}
+	p := prepared{data: filepath.Join(choirtest.Scratch(t), "data"), older: filepath.Join(choirtest.Scratch(t), "older")}
 	use := func(name string) {
 		in := choirtest.Start(t, choirtest.Options{Data: p.data})
 		in.Must(t, "exec", "--", "sh", "-c", "echo "+name+" > workspace/"+name)
@@ -224,8 +224,7 @@ func TestRecoverBringsACutLogBack(t *testing.T) {
 	t.Parallel()
 	p := prepare(t)
 	cut := func(t *testing.T) string {
-		data := filepath.Join(t.TempDir(), "data")
-		copyTree(t, p.data, data)
+		data := copied(t, p.data)
 		blocks, err := filepath.Glob(filepath.Join(data, "nats/jetstream/*/streams/EVENTS-*/msgs/*.blk"))
 		if err != nil || len(blocks) == 0 {
 			t.Fatal(err)

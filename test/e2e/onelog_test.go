@@ -20,7 +20,7 @@ import (
 // twoComputers is a data directory with two computers, at two moments.
 func twoComputers(t *testing.T) (older, data string, a, b contract.CID) {
 	t.Helper()
-	data, older = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "older")
+	data, older = filepath.Join(choirtest.Scratch(t), "data"), filepath.Join(choirtest.Scratch(t), "older")
 	in := choirtest.Start(t, choirtest.Options{Data: data})
 	list := stand(t, in)
 	a, b = list[0].ID, contract.NewCID()
@@ -163,7 +163,7 @@ func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 
 func copied(t *testing.T, from string) string {
 	t.Helper()
-	data := filepath.Join(t.TempDir(), "data")
+	data := filepath.Join(choirtest.Scratch(t), "data")
 	copyTree(t, from, data)
 	return data
 }
