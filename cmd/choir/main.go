@@ -93,7 +93,7 @@ func newRoot() *cobra.Command {
 	root := group("choir", "ChoirOS, the automatic computer")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.AddCommand(upCmd(), promptCmd(), execCmd(), runsCmd(), runCmd(), approvalsCmd(), approveCmd(), egressCmd(), eventsCmd(), checkpointsCmd(), checkpointCmd(),
-		diffCmd(), restoreCmd(), undoCmd(), filesCmd(), addCmd(), secretsCmd(), modelsCmd(), rebuildCmd(), recoverCmd(), benchCmd(), doctorCmd(), versionCmd())
+		diffCmd(), restoreCmd(), undoCmd(), filesCmd(), addCmd(), secretsCmd(), modelsCmd(), rebuildCmd(), wakeCmd(), exportCmd(), recoverCmd(), benchCmd(), doctorCmd(), versionCmd())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root

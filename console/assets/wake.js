@@ -16,6 +16,7 @@ export async function awake(id, first, setState) {
     if (mine !== turn) return false
     if (computer && !titles[computer.state]) {
       $('wake').hidden = true
+      $('back').close()
       return true
     }
     if (computer) {
@@ -43,6 +44,7 @@ function show({ id, name, state, trouble }) {
   $('wake-why').textContent = trouble.reason
   $('wake-safe').textContent = trouble.safe
   $('wake-hint').textContent = trouble.hint ?? ''
+  $('wake-next').textContent = next(trouble)
   const more = (trouble.damage ?? []).filter((text) => !trouble.reason.includes(text)) // what the reason doesn't say already
   const list = more.map((text) => Object.assign(document.createElement('li'), { textContent: text }))
   $('wake-damage').replaceChildren(...list)
@@ -53,22 +55,94 @@ function show({ id, name, state, trouble }) {
   $('wake-export').href = at(id, '/export')
 }
 
+function next({ next, tries }) {
+  if (next) return `It is tried again by itself at ${new Date(next).toLocaleTimeString()}.`
+  return tries ? `It was tried again ${tries} times and is not any more, until you say so.` : ''
+}
+
 const repairs = {
   retry: (id) => api('POST', at(id, '/wake'), {}),
   without_tasks: (id) => api('POST', at(id, '/wake'), { without_tasks: true }),
   recover: (id) => api('POST', at(id, '/recover')),
+  rewind: (id) => back(id),
 }
 
 $('wake').addEventListener('click', async (e) => {
   const button = e.target.closest('button[data-repair]')
   if (!button) return
   button.disabled = true
-  $('wake-hint').textContent = ''
+  $('wake-told').textContent = ''
   try {
     await repairs[button.dataset.repair](button.dataset.id)
   } catch (problem) {
-    $('wake-hint').textContent = problem.words ?? problem.message
+    $('wake-told').textContent = problem.words ?? problem.message
   } finally {
     button.disabled = false
+  }
+})
+
+/** Shows the checkpoints that there are to go back to. */
+async function back(id) {
+  const list = await api('GET', at(id, '/checkpoints?limit=100'))
+  if (list.length === 0) throw new Error('There is no checkpoint to go back to.')
+  const options = list.map((c) => {
+    const option = document.createElement('option')
+    option.value = c.id
+    option.textContent = `${new Date(c.time).toLocaleString()} · ${c.message.split('\n')[0].slice(0, 60)} · ${c.id.slice(0, 8)}`
+    return option
+  })
+  $('back').dataset.id = id
+  $('back-list').replaceChildren(...options)
+  $('back-list').selectedIndex = Math.min(1, options.length - 1) // the newest is most likely what is there
+  $('back').showModal()
+  look()
+}
+
+let looks = 0 // an answer to an older question counts no more
+
+/** Says what going back to the chosen checkpoint would change. */
+async function look() {
+  const mine = ++looks
+  $('back-yes').disabled = true
+  words('Looking at what would change…')
+  try {
+    const plan = await api('POST', at($('back').dataset.id, '/restore'), { to: $('back-list').value, dry_run: true })
+    if (mine !== looks) return
+    words(...planWords(plan))
+    $('back-yes').disabled = plan.changes.length === 0
+  } catch (problem) {
+    if (mine === looks) words(problem.words ?? problem.message)
+  }
+}
+
+function planWords({ changes, kept }) {
+  if (changes.length === 0) return ['The files already are as they were then.']
+  const names = changes.slice(0, 6).map((c) => c.path).join(', ')
+  const rest = changes.length > 6 ? ` and ${changes.length - 6} more` : ''
+  return [
+    `${changes.length} ${changes.length === 1 ? 'file changes' : 'files change'}: ${names}${rest}.`,
+    ...(kept?.length ? [`${kept.length} ${kept.length === 1 ? 'stays as it is' : 'stay as they are'}: ${kept[0].path}, ${kept[0].reason}.`] : []),
+    'Everything is kept as it is now first, so this can be undone.',
+  ]
+}
+
+function words(...lines) {
+  $('back-words').replaceChildren(...lines.map((text) => Object.assign(document.createElement('p'), { textContent: text })))
+}
+
+$('back-list').addEventListener('change', look)
+$('back-no').addEventListener('click', () => $('back').close())
+$('back-yes').addEventListener('click', async () => {
+  const mine = ++looks
+  $('back-yes').disabled = $('back-list').disabled = true
+  words('Going back…')
+  try {
+    const done = await api('POST', at($('back').dataset.id, '/restore'), { to: $('back-list').value })
+    $('back').close()
+    $('wake-told').textContent = `The files are as they were at ${done.to.slice(0, 8)}. What was there is checkpoint ${done.safety.slice(0, 8)}; choir undo brings it back.`
+  } catch (problem) {
+    if (mine === looks) words(problem.words ?? problem.message)
+  } finally {
+    $('back-list').disabled = false
   }
 })

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"syscall"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -16,6 +17,24 @@ import (
 // ErrCorrupt is in the chain of the error a reader gives when the bytes on disk
 // are not those that were put.
 var ErrCorrupt = errors.New("the stored content does not match its hash")
+
+// Gone reports whether an error says that a blob's content can't be had however
+// often one asks: it is not there, it is not what was put, or the disk does not
+// give it. What needs it must then do without.
+func Gone(err error) bool {
+	if fault.Is(err, fault.NotFound) || errors.Is(err, ErrCorrupt) {
+		return true
+	}
+	var no syscall.Errno
+	if !errors.As(err, &no) {
+		return false
+	}
+	switch no {
+	case syscall.EIO, syscall.EACCES, syscall.EPERM, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.EUCLEAN, syscall.EBADMSG:
+		return true
+	}
+	return false
+}
 
 // Open opens a blob for reading and returns its size. A reader that reads from
 // start to end checks the hash and gives ErrCorrupt instead of the last bytes

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -36,6 +37,44 @@ func (c *Client) Computers(ctx context.Context) ([]api.Computer, error) {
 // Info returns the client's computer.
 func (c *Client) Info(ctx context.Context) (api.Computer, error) {
 	return get[api.Computer](ctx, c, c.at(""), nil)
+}
+
+// Wake tries again to wake the computer if it does not, and returns it once it
+// is awake, or says why it is not.
+func (c *Client) Wake(ctx context.Context, r api.WakeRequest) (api.Computer, error) {
+	if _, err := c.call(ctx, http.MethodPost, c.at("/wake"), nil, r, nil); err != nil {
+		return api.Computer{}, err
+	}
+	for {
+		all, err := c.Computers(ctx)
+		if err != nil {
+			return api.Computer{}, err
+		}
+		for _, info := range all {
+			if string(info.ID) != c.computer && (c.computer != Only || len(all) > 1) {
+				continue
+			}
+			if info.State != api.StateWaking && (info.State != api.StateAsleep || info.Trouble != nil) {
+				return info, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return api.Computer{}, fault.Wrap("client.Wake", ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Export writes a tar archive of the computer's files and events, also of one
+// that does not wake.
+func (c *Client) Export(ctx context.Context, w io.Writer) (int64, error) {
+	res, err := c.do(ctx, request{method: http.MethodGet, path: c.at("/export")})
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(w, &lossy{res.Body, ctx, c.base})
+	return n, errors.Join(err, res.Body.Close())
 }
 
 // Rename gives the computer another name.

@@ -58,9 +58,7 @@ type Computer struct {
 // computer without a log is made anew under the given name.
 func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Computer, err error) {
 	cid := p.cid
-	c := &Computer{host: h, cid: cid, logger: h.Logger.With("computer", string(cid)), themePoke: make(chan struct{}, 1), snaps: snapshots{uses: map[string]int{}}}
-	c.services = c.newServices(ctx, serviceBackoff)
-	c.ctx = c.services.Context()
+	c := h.newComputer(ctx, cid)
 	awake := false
 	defer func() {
 		if !awake { // it failed, or panicked
@@ -73,50 +71,10 @@ func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Comp
 			return nil, err
 		}
 	}
-	if err := c.openFiles(); err != nil {
-		return nil, err
-	}
-	if c.state, err = c.openState(ctx); err != nil {
-		return nil, err
-	}
-	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Full: h.reserve.full,
-		Head: c.path("log.head"), Trouble: func(err error) { c.logger.Warn("the log's head could not be written", "error", err) }}); err != nil {
-		return nil, err
-	}
-	if err := c.state.Recover(ctx, c.log); err != nil {
-		return nil, err
-	}
-	if c.boxes, err = h.Driver.Open(ctx, sandbox.ComputerSpec{CID: cid, Dir: c.path()}); err != nil {
-		return nil, err
-	}
-	if err := c.compareHistory(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.claim(ctx, p.name); err != nil {
-		return nil, err
-	}
-	h.opened(p, c)
-	c.own("projection", c.project)
-	c.documents = document.New(c.log, c.state)
-	if err := c.caughtUp(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.closeCommands(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.documents.Recover(ctx); err != nil {
-		// Accepting it again says the rest, so nothing is lost by going on.
-		c.logger.Warn("a proposal that was accepted still looks open", "error", err)
-	}
-	if c.mirror, err = newMirror(ctx, c, func() bool { return c.runs != nil && c.runs.Busy() }); err != nil {
-		return nil, err
-	}
-	c.own("following revisions", c.mirror.follow)
-	if err := c.openWorkspace(ctx); err != nil {
+	if err := c.openHistory(ctx, p); err != nil {
 		return nil, err
 	}
 	c.live = newLive(c.openDesktop, c.brokenSource, c.noWatches, c.logger)
-	c.builds = &builds{c: c, want: make(chan struct{}, 1)}
 	if c.runs, err = c.newDispatcher(); err != nil {
 		return nil, err
 	}
@@ -138,6 +96,54 @@ func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Comp
 	return c, nil
 }
 
+// newComputer is a computer of which nothing is open yet.
+func (h *Host) newComputer(ctx context.Context, cid contract.CID) *Computer {
+	c := &Computer{host: h, cid: cid, logger: h.Logger.With("computer", string(cid)), themePoke: make(chan struct{}, 1), snaps: snapshots{uses: map[string]int{}}}
+	c.builds = &builds{c: c, want: make(chan struct{}, 1)}
+	c.services = c.newServices(ctx, serviceBackoff)
+	c.ctx = c.services.Context()
+	return c
+}
+
+// openHistory opens what a computer's files, documents and checkpoints need,
+// after it has been held against what else knows of it.
+func (c *Computer) openHistory(ctx context.Context, p *place) (err error) {
+	h, cid := c.host, c.cid
+	if err := c.openFiles(); err != nil {
+		return err
+	}
+	if err := c.openState(ctx); err != nil {
+		return err
+	}
+	if c.boxes, err = h.Driver.Open(ctx, sandbox.ComputerSpec{CID: cid, Dir: c.path()}); err != nil {
+		return err
+	}
+	if err := c.compareHistory(ctx); err != nil {
+		return err
+	}
+	if err := c.claim(ctx, p.name); err != nil {
+		return err
+	}
+	h.opened(p, c)
+	c.own("projection", c.project)
+	c.documents = document.New(c.log, c.state)
+	if err := c.caughtUp(ctx); err != nil {
+		return err
+	}
+	if err := c.closeCommands(ctx); err != nil {
+		return err
+	}
+	if err := c.documents.Recover(ctx); err != nil {
+		// Accepting it again says the rest, so nothing is lost by going on.
+		c.logger.Warn("a proposal that was accepted still looks open", "error", err)
+	}
+	if c.mirror, err = newMirror(ctx, c, func() bool { return c.runs != nil && c.runs.Busy() }); err != nil {
+		return err
+	}
+	c.own("following revisions", c.mirror.follow)
+	return c.openWorkspace(ctx)
+}
+
 // openFiles opens the computer's directory, beneath which the host looks at
 // what boxes write.
 func (c *Computer) openFiles() (err error) {
@@ -156,9 +162,23 @@ func (c *Computer) openFiles() (err error) {
 	return err
 }
 
-// openState opens the state file. One that can't be read is kept beside the new
-// one, which the log fills.
-func (c *Computer) openState(ctx context.Context) (*state.Store, error) {
+// openState opens the log, without taking it over, and the state, and brings it
+// up to the log.
+func (c *Computer) openState(ctx context.Context) (err error) {
+	h := c.host
+	if c.state, err = c.openStateFile(ctx); err != nil {
+		return err
+	}
+	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Full: h.reserve.full,
+		Head: c.path("log.head"), Trouble: func(err error) { c.logger.Warn("the log's head could not be written", "error", err) }}); err != nil {
+		return err
+	}
+	return c.state.Recover(ctx, c.log)
+}
+
+// openStateFile opens the state file. One that can't be read is kept beside the
+// new one, which the log fills.
+func (c *Computer) openStateFile(ctx context.Context) (*state.Store, error) {
 	path := c.path("state.sqlite")
 	open := func() (*state.Store, error) {
 		s, err := state.Open(ctx, path, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
@@ -168,7 +188,7 @@ func (c *Computer) openState(ctx context.Context) (*state.Store, error) {
 		// What is malformed further in would show only when somebody asks for it.
 		text, err := s.QuickCheck(ctx)
 		if err == nil && text != "" {
-			err = fault.New("computer.openState", fault.Invalid, "", errors.New(text))
+			err = fault.New("computer.openStateFile", fault.Invalid, "", errors.New(text))
 		}
 		if err != nil {
 			return nil, errors.Join(err, s.Close())

@@ -26,6 +26,11 @@ type place struct {
 	ended chan struct{}
 	// closing is the computer while it falls asleep: its boxes' last words still count.
 	closing *Computer
+	apart   chan struct{} // its history is open by itself, while it does not wake, until this is closed
+	round   int           // counts its wakings
+	tries   int           // how often it was tried again by itself
+	next    time.Time     // when it is tried again; zero: not by itself
+	since   time.Time     // it is awake
 }
 
 // wakeWait is how long somebody who asks for a computer waits while it wakes.
@@ -68,9 +73,10 @@ func (h *Host) Open(ctx context.Context) error {
 func (h *Host) begin(p *place, req api.WakeRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed.Load() || p.state == api.StateWaking || p.state == api.StateAwake || p.closing != nil {
+	if h.closed.Load() || p.state == api.StateWaking || p.state == api.StateAwake || p.closing != nil || p.apart != nil {
 		return // on its way, one way or the other
 	}
+	p.round++
 	p.state, p.err, p.ended = api.StateWaking, nil, make(chan struct{})
 	h.waking.Go(func() {
 		c, err := h.wakeAlone(p, req)
@@ -106,11 +112,12 @@ func (h *Host) settle(p *place, c *Computer, err error) {
 	p.c, p.err = c, err
 	switch {
 	case err == nil:
-		p.state = api.StateAwake
+		p.state, p.since = api.StateAwake, time.Now()
 	case fault.Is(err, fault.Damaged):
 		p.state = api.StateDamaged
 	default:
 		p.state = api.StateFailed
+		h.retry(p)
 	}
 	if err != nil && h.ctx.Err() == nil {
 		h.Logger.Error("a computer does not wake", "computer", string(p.cid), "error", err)
@@ -230,7 +237,10 @@ func (h *Host) trouble(p place) *api.Trouble {
 		return t
 	}
 	t.Safe = "Everything that was acknowledged is in the log; files and checkpoints are as they were."
-	t.Actions = append(t.Actions, api.RepairWithoutTasks)
+	t.Actions = append(t.Actions, api.RepairRewind, api.RepairWithoutTasks)
+	if t.Tries = p.tries; !p.next.IsZero() {
+		t.Next = &p.next
+	}
 	return t
 }
 
@@ -250,6 +260,9 @@ func (h *Host) Wake(ctx context.Context, cid contract.CID, req api.WakeRequest) 
 	if len(h.Report.Of(cid)) > 0 {
 		return h.again(Restart{})
 	}
+	h.mu.Lock()
+	p.tries = 0
+	h.mu.Unlock()
 	h.begin(p, req)
 	return nil
 }
@@ -297,9 +310,9 @@ func (h *Host) fell(c *Computer, err error) {
 	err = fault.New("", fault.Unavailable, "Try again, which wakes it; the server's log says more.", fmt.Errorf("it was put to sleep: %w", err))
 	h.mu.Lock()
 	p := h.places[c.cid]
-	if h.closed.Load() || p == nil || p.c != c {
+	if h.closed.Load() || p == nil || p.c != c || p.apart != nil {
 		h.mu.Unlock()
-		return // it is being closed anyway
+		return // it is being closed anyway, or by whom it was opened
 	}
 	if p.err = err; p.state == api.StateWaking {
 		h.mu.Unlock()
@@ -308,6 +321,10 @@ func (h *Host) fell(c *Computer, err error) {
 	h.falls.Add(1)
 	defer h.falls.Done()
 	p.c, p.closing, p.state = nil, c, api.StateFailed
+	if time.Since(p.since) > wakeSteady {
+		p.tries = 0
+	}
+	h.retry(p)
 	h.mu.Unlock()
 	c.logger.Error("the computer is put to sleep", "because", err)
 	h.lay(c)
@@ -327,7 +344,10 @@ func (h *Host) lay(c *Computer) {
 
 // Close puts every computer to sleep and ends what the host started.
 func (h *Host) Close() error {
-	if h.closed.Swap(true) {
+	h.mu.Lock() // nobody is between asking whether it is closed and beginning something
+	closed := h.closed.Swap(true)
+	h.mu.Unlock()
+	if closed {
 		return nil
 	}
 	if h.cancel != nil {

@@ -182,6 +182,9 @@ func (c *Computer) setAside() error {
 
 // giveUpTasks has every run that was interrupted cancelled when it is taken up.
 func (c *Computer) giveUpTasks(ctx context.Context) error {
+	if err := c.caughtUp(ctx); err != nil {
+		return err
+	}
 	open, err := c.state.Runs(ctx, state.RunFilter{Open: true, Limit: 500})
 	if err != nil {
 		return err

@@ -38,6 +38,7 @@ type Runtime struct {
 	CPU       int    `koanf:"cpu"`        // per box, percent of one core
 	DiskMB    int    `koanf:"disk_mb"`    // what one box may write
 	DiskFiles int    `koanf:"disk_files"` // how many files one box may make
+	WakeTries int    `koanf:"wake_tries"` // how often a computer that does not wake is tried again by itself
 	// Path are directories that boxes have in PATH before the machine's, and
 	// ReadOnly further ones that they see; both at the same place, read-only.
 	Path     []string `koanf:"path"`
@@ -119,11 +120,14 @@ type Approvals struct {
 // console, and a task that waits holds its boxes.
 const minWaitS, maxWaitS = 10, 24 * 60 * 60
 
+// maxWakeTries bounds Runtime.WakeTries.
+const maxWakeTries = 100
+
 // Default returns the built-in configuration.
 func Default() Config {
 	return Config{
 		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
-		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000},
+		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6},
 		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
 		Approvals: Approvals{WaitS: 300},
@@ -221,6 +225,9 @@ func (c Config) validate() error {
 	}
 	if w := c.Approvals.WaitS; w < minWaitS || w > maxWaitS {
 		return bad("approvals.wait_s", "is %d; it must be from %d to %d", w, minWaitS, maxWaitS)
+	}
+	if w := c.Runtime.WakeTries; w < 0 || w > maxWakeTries {
+		return bad("runtime.wake_tries", "is %d; it must be from 0 (not by itself) to %d", w, maxWakeTries)
 	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)

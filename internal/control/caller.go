@@ -170,6 +170,19 @@ func (s *Server) computer(ctx context.Context, id string) (Computer, error) {
 	return c, s.take(ctx, cid)
 }
 
+// history is computer for what is also asked of one that does not wake.
+func (s *Server) history(ctx context.Context, id string) (History, error) {
+	cid, err := s.named(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.o.Computers.History(ctx, cid)
+	if err != nil {
+		return nil, err
+	}
+	return c, s.take(ctx, cid)
+}
+
 // named returns the id of the computer that a request names, awake or not.
 func (s *Server) named(ctx context.Context, id string) (contract.CID, error) {
 	cid := contract.CID(id)

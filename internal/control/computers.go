@@ -20,6 +20,9 @@ type Computers interface {
 	// fault.NotFound when there is none, fault.Unavailable while it is not awake
 	// yet, fault.Damaged and others when it does not wake.
 	Get(ctx context.Context, cid contract.CID) (Computer, error)
+	// History returns a computer's history, also of one that does not wake and
+	// is not damaged. It waits as Get does.
+	History(ctx context.Context, cid contract.CID) (History, error)
 	// Wake tries again to wake a computer that did not wake. It returns at once.
 	Wake(ctx context.Context, cid contract.CID, r api.WakeRequest) error
 	// Recover brings back what is damaged of a computer from what else knows it,
@@ -67,8 +70,6 @@ type Log interface {
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 	// Last is the sequence of the newest event.
 	Last() uint64
-	// Appended counts what was appended in a user's name since then.
-	Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error)
 }
 
 // Runs are the runs of a computer.
@@ -128,6 +129,8 @@ type History interface {
 	Checkpoint(ctx context.Context, user, message string) (api.Checkpointed, error)
 	Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error)
 	Restore(ctx context.Context, r api.RestoreRequest) (api.Restored, error)
+	// Appended counts what was appended in a user's name since then.
+	Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error)
 }
 
 // Files are the files of the live tree. Paths are relative to the workspace's

@@ -37,6 +37,10 @@ func (m *memory) List(context.Context) ([]api.Computer, error) {
 	return out, nil
 }
 
+func (m *memory) History(ctx context.Context, cid contract.CID) (control.History, error) {
+	return m.Get(ctx, cid)
+}
+
 func (m *memory) Get(_ context.Context, cid contract.CID) (control.Computer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

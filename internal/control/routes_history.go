@@ -19,7 +19,7 @@ func (s *Server) routeHistory(hapi huma.API) {
 		AtComputer
 		Paged
 	}) (*outPage[api.Checkpoint], error) {
-		c, err := s.computer(ctx, in.Computer)
+		c, err := s.history(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
@@ -30,7 +30,7 @@ func (s *Server) routeHistory(hapi huma.API) {
 		AtComputer
 		ID string `path:"checkpoint" maxLength:"64" pattern:"^[0-9a-f]+$" doc:"its commit, or the beginning of it"`
 	}) (*out[api.Checkpoint], error) {
-		c, err := s.computer(ctx, in.Computer)
+		c, err := s.history(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +43,7 @@ func (s *Server) routeHistory(hapi huma.API) {
 			Message string `json:"message,omitempty" maxLength:"4096"`
 		}
 	}) (*out[api.Checkpointed], error) {
-		c, err := s.computer(ctx, in.Computer)
+		c, err := s.history(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (s *Server) routeHistory(hapi huma.API) {
 		if err := r.Validate(); err != nil {
 			return nil, err
 		}
-		c, err := s.computer(ctx, in.Computer)
+		c, err := s.history(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func (s *Server) restore(ctx context.Context, computer string, r api.RestoreRequ
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	c, err := s.computer(ctx, computer)
+	c, err := s.history(ctx, computer)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func New(o Options) (*Server, error) {
 	s.streams.open = map[string]map[*stream]struct{}{}
 	s.desktops.init()
 	s.flood = newFlood(o.Appends, o.Logger, o.Now, func(ctx context.Context, cid contract.CID, since time.Time) (int, int64, error) {
-		c, err := o.Computers.Get(ctx, cid)
+		c, err := o.Computers.History(ctx, cid) // one that does not wake is written to as well
 		if err != nil {
 			return 0, 0, err
 		}

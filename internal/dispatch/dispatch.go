@@ -197,8 +197,9 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	return runID, es[0].Sequence, nil
 }
 
-// launch starts a run's goroutine, once. It goes on from wherever the story stands.
-func (d *Dispatcher) launch(s *story.Run) (*run, error) {
+// launch starts a run's goroutine, once. It goes on from wherever the story
+// stands, or, when events were lost on which that hangs, to its end.
+func (d *Dispatcher) launch(s *story.Run, lost ...lostEvent) (*run, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -208,6 +209,9 @@ func (d *Dispatcher) launch(s *story.Run) (*run, error) {
 		return r, nil
 	}
 	r := newRun(d, s)
+	if gone := matters(s, lost); gone != nil {
+		r.cancel(gone)
+	}
 	d.runs[s.ID] = r
 	d.wg.Go(func() {
 		defer r.cancel(nil)

@@ -16,13 +16,24 @@ import (
 // interrupted is why an attempt that can't be resumed ends.
 const interrupted = "the computer restarted while this attempt was under way"
 
+// maxRepeats bounds how often an attempt makes the same step in a row.
+const maxRepeats = 10
+
 // drive takes an attempt from wherever it stands to its end: it does what the
 // machine says is next, which appends the next transition, until nothing is
 // left. An error means that it is left as it stands, for the next start.
 func (a *attempt) drive(ctx context.Context) error {
-	for {
+	var last machine.Step
+	for times := 0; ; {
 		a.now = a.r.standing(a.ref)
 		step := a.now.Next(a.task.Kind)
+		if times++; step != last {
+			last, times = step, 1
+		}
+		if times > maxRepeats {
+			// What it stored did not take it anywhere: it can't be read back.
+			return fault.New("dispatch.drive", fault.Internal, "", fmt.Errorf("attempt %d of a task is to %s for the %dth time", a.ref.Attempt, step, times))
+		}
 		if step == machine.NothingTo {
 			crash.At("dispatch.task.finished")
 			a.discard()
@@ -382,6 +393,9 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	res.Status, res.Summary = contract.ResultFailed, firstText(oneLine(fault.Text(err), 4000), "failed")
 	if cancelled {
 		res.Status, res.Summary = contract.ResultCancelled, "The task was cancelled."
+		if gone := a.r.gone(); gone != nil {
+			res.Status, res.Summary = contract.ResultFailed, clipText("The task was ended: "+gone.Error()+".", 4000)
+		}
 	}
 	res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Reason: "the task did not end by itself"}
 	return res

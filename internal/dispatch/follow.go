@@ -92,18 +92,23 @@ func (r *run) read(ctx context.Context, after *uint64) error {
 	return fmt.Errorf("the log ended behind event %d", *after)
 }
 
-// apply takes one event into the story. One of a type that is not known here is
-// about nothing that this version does.
+// apply takes one event into the story. What can't be read any more ends the run
+// if it hangs on it.
 func (r *run) apply(ctx context.Context, e contract.Event) error {
-	p, err := r.d.o.Log.Payload(ctx, e)
+	p, why, err := r.d.payload(ctx, e)
 	if err != nil {
-		if _, known := contract.Lookup(e.Type); known {
-			return fmt.Errorf("event %d: %w", e.Sequence, err)
-		}
-		return nil
+		return err
 	}
 	r.mu.Lock()
-	r.s.Apply(e, p)
+	switch {
+	case why != nil:
+		r.s.Lose(e)
+		if gone := matters(r.s, []lostEvent{{e, why}}); gone != nil {
+			r.cancel(gone)
+		}
+	case p != nil:
+		r.s.Apply(e, p)
+	}
 	r.mu.Unlock()
 	r.doc.dirty()
 	return nil

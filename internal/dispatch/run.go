@@ -251,11 +251,24 @@ func (r *run) drive() error {
 		return nil
 	}
 	if r.ctx.Err() != nil {
-		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was cancelled.", Usage: rep.Usage}
+		usage := rep.Usage
+		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was cancelled."}
+		if gone := r.gone(); gone != nil {
+			rep = director.Report{Status: contract.RunFailed, Detail: gone.Error(),
+				Summary: "The run was ended because " + gone.Error() + ". What its tasks had shown live was taken back as far as that was known; the checkpoints have what was before. Send the prompt again to have it done."}
+		}
+		rep.Usage = usage
 	}
 	// A Director may end while tasks go on; a run does not.
 	r.endTasks()
 	return r.finish(rep)
+}
+
+// gone is what the run ends for if something of it can't be read any more.
+func (r *run) gone() *lostError {
+	var gone *lostError
+	errors.As(context.Cause(r.ctx), &gone)
+	return gone
 }
 
 // endTasks ends the tasks of a run that has ended otherwise, and waits.

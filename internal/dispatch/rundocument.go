@@ -99,8 +99,11 @@ func (p *paper) close() {
 // the report finds a document that holds it, and a crash in between leaves a
 // run that ends again rather than a document that never does.
 func (p *paper) finish(ctx context.Context, rep *contract.RunReported) {
-	if p.stop == nil {
-		return // the run failed before it had a document
+	p.r.mu.Lock()
+	has := p.stop != nil || p.r.s.Started && p.r.s.Prompt.Text != "" // it was made before a restart
+	p.r.mu.Unlock()
+	if !has {
+		return
 	}
 	p.close()
 	p.r.mu.Lock()

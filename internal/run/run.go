@@ -233,14 +233,19 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 		if err != nil {
 			return
 		}
-		t.Now, t.Turns, t.Calls, t.Metered = first, nil, nil, contract.Usage{}
-		t.Reached, t.Refused = nil, nil
-		t.Returns = map[string]contract.ToolReturned{}
+		t.next(first)
 	default:
 		if moved, err := t.Now.Apply(e.Sequence, p); err == nil {
 			t.Now = moved
 		}
 	}
+}
+
+// next makes an attempt the newest one, of which nothing else is known yet.
+func (t *Task) next(a attempt.Attempt) {
+	t.Now, t.Turns, t.Calls, t.Metered = a, nil, nil, contract.Usage{}
+	t.Reached, t.Refused = nil, nil
+	t.Returns = map[string]contract.ToolReturned{}
 }
 
 func put(list []contract.TurnRecorded, t contract.TurnRecorded) []contract.TurnRecorded {

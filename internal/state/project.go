@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -290,7 +291,7 @@ func (s *Store) prepare(ctx context.Context, e contract.Event) (prepared, error)
 		var err error
 		data, err = s.load(ctx, e)
 		switch {
-		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Invalid):
+		case blob.Gone(err), fault.Is(err, fault.Invalid):
 			p.reason = reason(err)
 			return p, nil
 		case err != nil:

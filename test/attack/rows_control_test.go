@@ -340,6 +340,10 @@ func (playedComputers) Recover(context.Context, contract.CID) error { return nil
 
 func (playedComputers) Export(context.Context, contract.CID, io.Writer) error { return nil }
 
+func (c playedComputers) History(ctx context.Context, cid contract.CID) (control.History, error) {
+	return c.Get(ctx, cid)
+}
+
 func (c playedComputers) Get(_ context.Context, cid contract.CID) (control.Computer, error) {
 	for _, p := range c {
 		if p.cid == cid {

@@ -44,6 +44,10 @@ type Trouble struct {
 	Safe    string   `json:"safe"`
 	Damage  []string `json:"damage,omitempty"` // which file, and what is wrong with it
 	Actions []Repair `json:"actions"`
+	// Next is when it is tried again by itself, Tries how often it was or will
+	// have been.
+	Next  *time.Time `json:"next,omitempty"`
+	Tries int        `json:"tries,omitempty"`
 }
 
 // Repair is something that can be done about a computer that does not wake.
@@ -54,6 +58,7 @@ const (
 	RepairRetry        Repair = "retry"         // try again
 	RepairRecover      Repair = "recover"       // bring back what another copy knows
 	RepairWithoutTasks Repair = "without_tasks" // open it without what interrupted tasks left
+	RepairRewind       Repair = "rewind"        // bring its files back to an earlier checkpoint
 	RepairExport       Repair = "export"        // take its files and events away
 )
 

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/control/api"
+)
+
+// wakeCmd is for a computer that does not wake: checkpoints, diff, restore and
+// export work on one as well.
+func wakeCmd() *cobra.Command {
+	var without bool
+	cmd := verb("wake", "Say whether the computer is awake; if not, why, and try again", exactly(0),
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+			info, err := c.Wake(ctx, api.WakeRequest{WithoutTasks: without})
+			if err != nil {
+				return err
+			}
+			if err := t.show(info, func(w io.Writer) { printWoken(w, info) }); err != nil {
+				return err
+			}
+			if info.Trouble != nil {
+				return exitError(exitFailed)
+			}
+			return nil
+		})
+	cmd.Flags().BoolVar(&without, "without-tasks", false, "open it without what interrupted tasks left, and give their runs up")
+	return cmd
+}
+
+func printWoken(w io.Writer, c api.Computer) {
+	row(w, oneLine(c.Name, 80), string(c.State))
+	if c.Trouble == nil {
+		return
+	}
+	row(w, "why", oneLine(c.Trouble.Reason, 1000))
+	for _, d := range c.Trouble.Damage {
+		row(w, "damaged", oneLine(d, 300))
+	}
+	row(w, "safe", c.Trouble.Safe)
+	if c.Trouble.Hint != "" {
+		row(w, "what to do", oneLine(c.Trouble.Hint, 1000))
+	}
+	what := map[api.Repair]string{
+		api.RepairRewind:       "choir checkpoints, choir restore ID --dry-run, choir restore ID",
+		api.RepairWithoutTasks: "choir wake --without-tasks",
+		api.RepairExport:       "choir export FILE",
+		api.RepairRecover:      "choir recover, with choir up stopped",
+	}
+	for _, a := range c.Trouble.Actions {
+		if what[a] != "" {
+			row(w, "or", what[a])
+		}
+	}
+}
+
+func exportCmd() *cobra.Command {
+	return verb("export FILE", "Write the computer's files and events to a tar archive, also of one that does not wake; - is standard output", exactly(1),
+		func(ctx context.Context, _ *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			if args[0] == "-" {
+				_, err := c.Export(ctx, os.Stdout)
+				return err
+			}
+			// What was there is not written over; what was cut off does not stay.
+			f, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			n, err := c.Export(ctx, f)
+			if err == nil {
+				err = f.Sync()
+			}
+			if err = errors.Join(err, f.Close()); err != nil {
+				return errors.Join(err, os.Remove(args[0]))
+			}
+			fmt.Fprintf(os.Stderr, "%d bytes are in %s\n", n, args[0])
+			return nil
+		})
+}

@@ -1,0 +1,220 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+)
+
+// long is a call whose turn is too long to stand in the log itself.
+var long = use("long", "bash", m{"command": "true # " + strings.Repeat("long ", 20<<10)})
+
+// lose makes the data of an event unreadable: gone or changed.
+func (h *house) lose(e contract.Event, changed bool) {
+	h.t.Helper()
+	file := filepath.Join(h.dir, "blobs", string(h.cid), e.DataRef.Hex()[:2], e.DataRef.Hex())
+	err := os.Remove(file)
+	if changed {
+		err = errors.Join(err, os.WriteFile(file, []byte(`{"other":true}`), 0o600))
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// inBlobs are the events of a type whose data stand in blobs.
+func (h *house) inBlobs(eventType string) []contract.Event {
+	h.t.Helper()
+	var out []contract.Event
+	for _, e := range must(h.log.Read(h.t.Context(), 0, 1000)) {
+		if e.Type == eventType && e.DataRef != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// A run that was under way and of which an event's data are gone is ended and
+// says what is lost. What its task showed live goes back, and nothing else of
+// the computer stands still for it.
+func TestARunOfWhichAnEventIsLostIsEnded(t *testing.T) {
+	for name, changed := range map[string]bool{"gone": false, "changed": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.model.director = plan(agentTask)
+			h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+				switch {
+				case n == 0:
+					return parts(blue)
+				case n == 1 && len(h.inBlobs("turn.recorded")) == 0:
+					return parts(long)
+				case n == 2 && len(h.events("run.reported")) == 0:
+					return parts(use("s", "bash", m{"command": "sleep 1000"}))
+				}
+				return parts(use("f", "finish", m{"status": "ok", "summary": "Did it."}))
+			}
+			run := h.submit("go")
+			h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Call == "s" })
+			lost := h.inBlobs("turn.recorded")
+			if live := string(slurp(h.ws.live(), "choiros/x.css")); len(lost) == 0 || live != "blue\n" {
+				t.Fatalf("%d turns are in blobs, live is %q", len(lost), live)
+			}
+			h.lose(lost[0], changed)
+			h.restart()
+			rep := h.report(run)
+			h.quiet()
+			res := h.results()
+			if rep.Status != contract.RunFailed || rep.Verified == contract.VerificationPass || !strings.Contains(rep.Summary, "(turn.recorded)") || !strings.Contains(rep.Error, "can't be read any more") {
+				t.Errorf("the report is %+v", rep)
+			}
+			if len(res) != 1 || res[0].Status != contract.ResultFailed || !strings.Contains(res[0].Summary, "can't be read any more") {
+				t.Errorf("the results are %+v", res)
+			}
+			if live := string(slurp(h.ws.live(), "choiros/x.css")); live != "red\n" {
+				t.Errorf("live is %q", live)
+			}
+			if rep := h.report(h.submit("another")); rep.Status != contract.RunDone {
+				t.Errorf("the next run: %+v", rep)
+			}
+			h.quiet()
+			h.restart()
+			if n := len(h.events("run.reported")); n != 2 {
+				t.Errorf("%d reports", n)
+			}
+		})
+	}
+}
+
+// What is lost of a task that has its result since is in nobody's way.
+func TestARunGoesOnWithoutWhatItDoesNotNeed(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = func(n int, _ contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(use("d0", "delegate", m{"tasks": []m{agentTask}}))
+		case 1:
+			return parts(use("q", "ask_user", m{"text": "Which colour?", "choices": []string{"red", "blue"}, "default": "red"}))
+		}
+		return parts(use("r", "report", m{"status": "done", "summary": "It is done."}))
+	}
+	h.model.associate = steps(edit("c1"), long)
+	run := h.submit("go")
+	q := h.told(run, "question.asked", nil).(*contract.QuestionAsked).Question
+	h.lose(h.inBlobs("turn.recorded")[0], false)
+	h.restart()
+	if _, err := h.d.Answer(t.Context(), "u", run, q.ID, "blue"); err != nil {
+		t.Fatal(err)
+	}
+	if rep := h.report(run); rep.Status != contract.RunDone || rep.Verified != contract.VerificationPass {
+		t.Errorf("%+v", rep)
+	}
+	h.quiet()
+}
+
+// forgetful is a log that does not give the data of one type of events any more,
+// up to a sequence.
+type forgetful struct {
+	dispatch.Log
+	eventType string
+	upTo      uint64 // 0: all
+	err       error
+	asked     atomic.Int32
+}
+
+func (l *forgetful) Payload(ctx context.Context, e contract.Event) (contract.Payload, error) {
+	if e.Type == l.eventType && (l.upTo == 0 || e.Sequence <= l.upTo) {
+		l.asked.Add(1)
+		return nil, l.err
+	}
+	return l.Log.Payload(ctx, e)
+}
+
+// Each kind of event that can't be read ends its run, live and at a start, and
+// no attempt or approval of it stays open. What may pass is tried some times.
+func TestWhateverIsLostTheRunEnds(t *testing.T) {
+	eio := &os.PathError{Op: "read", Path: "blob", Err: syscall.EIO}
+	gone := fault.New("blob.Open", fault.NotFound, "", os.ErrNotExist)
+	for _, c := range []struct {
+		eventType string
+		err       error
+		asked     int32 // at least
+		all       bool  // also what is stored later
+	}{
+		{"prompt.submitted", gone, 1, false}, {"run.started", gone, 1, false}, {"task.requested", gone, 1, false}, {"attempt.moved", eio, 1, false}, {"attempt.moved", eio, 1, true},
+		{"task.started", gone, 1, false}, {"turn.recorded", errors.New("too many open files"), 6, false}, {"tool.called", gone, 1, false},
+	} {
+		t.Run(fmt.Sprint(c.eventType, " ", c.all), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.model.director = plan(agentTask)
+			h.model.associate = func(n int, _ contract.TurnRequest) []contract.Part {
+				if n == 0 {
+					return parts(blue)
+				}
+				return parts(use("s", "bash", m{"command": "sleep 1000"}))
+			}
+			run := h.submit("go")
+			h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Call == "s" })
+			l := &forgetful{eventType: c.eventType, err: c.err}
+			if !c.all {
+				l.upTo = h.log.Last()
+			}
+			h.sleep()
+			h.wrap = func(in dispatch.Log) dispatch.Log { l.Log = in; return l }
+			h.wake()
+			if err := h.d.Recover(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rep := h.report(run)
+			h.d.Close() // what is under way would stay
+			if rep.Status != contract.RunFailed || !strings.Contains(rep.Summary, "("+c.eventType+")") {
+				t.Errorf("the report is %+v", rep)
+			}
+			if l.asked.Load() < c.asked {
+				t.Errorf("it was asked for %d times; want %d", l.asked.Load(), c.asked)
+			}
+			// Where the attempt is known, it has its end too.
+			if want := c.eventType != "task.requested" && !c.all; len(h.results()) > 1 || want != (len(h.results()) == 1) {
+				t.Errorf("the results are %+v\n%s", h.results(), h.story())
+			}
+			if n := h.log.Last(); n > 100 {
+				t.Errorf("the log has %d events", n)
+			}
+		})
+	}
+}
+
+// The same while the run is under way: it ends, and says so, instead of standing
+// still.
+func TestARunUnderWayOfWhichAnEventIsLostEnds(t *testing.T) {
+	h := newHouse(t)
+	l := &forgetful{eventType: "tool.returned", err: fault.New("blob.Open", fault.NotFound, "", os.ErrNotExist)}
+	h.sleep()
+	h.wrap = func(in dispatch.Log) dispatch.Log { l.Log = in; return l }
+	h.wake()
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(blue, long)
+	start := time.Now()
+	rep := h.report(h.submit("go"))
+	h.quiet()
+	if rep.Status != contract.RunFailed || !strings.Contains(rep.Summary, "(tool.returned)") {
+		t.Errorf("after %s the report is %+v", time.Since(start), rep)
+	}
+	if res := h.results(); len(res) != 1 || res[0].Status != contract.ResultFailed {
+		t.Errorf("the results are %+v", res)
+	}
+	if live := string(slurp(h.ws.live(), "choiros/x.css")); live != "red\n" {
+		t.Errorf("live is %q", live)
+	}
+}

@@ -1,0 +1,65 @@
+package run
+
+import (
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/attempt"
+)
+
+// Lose takes, in its place in the log's order, an event of the run whose data
+// can't be had any more: what stands in its envelope counts. An attempt that
+// moved where nobody can say any more stays in the state it was known in, so
+// that giving it up is the next transition.
+func (r *Run) Lose(e contract.Event) {
+	if e.Sequence <= r.Last {
+		return
+	}
+	r.Last = e.Sequence
+	if e.Type == "prompt.submitted" {
+		r.User, r.Cause, r.Correlation, r.Sequence, r.Began = e.User, e.ID, e.ID, e.Sequence, e.Time
+		return
+	}
+	t := r.Task(e.Task)
+	number := 0
+	if t != nil {
+		if rest, ok := strings.CutPrefix(e.Subject, strings.TrimSuffix(attempt.Subject(e.Task, 0), "0")); ok {
+			number, _ = strconv.Atoi(rest) // another subject is no attempt's
+		}
+	}
+	if number < 1 || number < t.Now.Number {
+		return
+	}
+	if number > t.Now.Number {
+		t.next(attempt.Attempt{Number: number, State: contract.AttemptBegun})
+	}
+	t.Now.Last = e.Sequence
+	t.Now.Moves++
+	switch e.Type {
+	case "task.started":
+		t.Now.State = contract.AttemptWorking
+		t.Now.Starts++
+	case "task.finished":
+		lost := contract.AssociateResult{Version: contract.Version, Task: e.Task, Attempt: number, Base: t.Now.Base,
+			Status: contract.ResultFailed, Summary: "Its result can't be read any more.",
+			Verification: contract.Verification{Profile: t.Request.Verify.Profile, Status: contract.VerificationUnknown, Reason: "the result can't be read any more"}}
+		t.Now.State, t.Now.Result = contract.AttemptEnded, &lost
+		t.Results[number], t.Newest = lost, &lost
+	}
+}
+
+// Matters says whether how a run goes on hangs on an event of it that was lost.
+// It does not when the event is none that a run is made of, or when it tells how
+// a task worked that has its result since.
+func (r *Run) Matters(e contract.Event) bool {
+	kind, _, _ := strings.Cut(e.Type, ".")
+	switch kind {
+	case "document", "checkpoint":
+		return false
+	case "turn", "tool", "egress", "publish", "usage":
+		t := r.Task(e.Task)
+		return t == nil || !t.Ended()
+	}
+	return true
+}
