@@ -63,7 +63,8 @@ type refusedAt struct {
 
 const (
 	paceIdle    = 10 * time.Minute // after which a session's pace is forgotten; it is full by then
-	refusedTold = 2 * time.Minute  // how long the console says that something was refused
+	soon        = "Wait a minute."
+	refusedTold = 2 * time.Minute // how long the console says that something was refused
 )
 
 func newFlood(limits Appends, log *slog.Logger, now func() time.Time, appended func(context.Context, contract.CID, time.Time) (int, int64, error)) *flood {
@@ -95,30 +96,52 @@ func (f *flood) take(ctx context.Context, session string, cid contract.CID, byte
 	defer f.mu.Unlock()
 	f.sweep(now)
 	l, d := f.limits, f.days[cid]
-	mine, all := f.sessions[session], f.computers[cid]
-	if mine == nil {
-		mine = newPace(l.SessionEvents, l.SessionBytes)
-		f.sessions[session] = mine
-	}
+	mine, all := f.session(session), f.computers[cid]
 	if all == nil {
 		all = newPace(l.ComputerEvents, l.ComputerBytes)
 		f.computers[cid] = all
 	}
 	mine.last, all.last = now, now
-	const soon, tomorrow = "Wait a minute.", "It goes on at midnight UTC; the limit is budget.day_events and budget.day_mb in the configuration."
+	const tomorrow = "It goes on at midnight UTC; the limit is budget.day_events and budget.day_mb in the configuration."
 	switch {
 	case l.DayEvents > 0 && d.events >= l.DayEvents:
 		return f.refuse(cid, now, tomorrow, fmt.Sprintf("clients have stored %d events in this computer today, which is its limit", d.events))
 	case l.DayBytes > 0 && d.bytes+bytes > l.DayBytes:
 		return f.refuse(cid, now, tomorrow, fmt.Sprintf("clients have stored %d MB in this computer today, which is its limit", d.bytes>>20))
 	case !mine.allow(now, bytes):
-		return f.refuse(cid, now, soon, fmt.Sprintf("this session stores more than %d events or %d MB a minute", l.SessionEvents, l.SessionBytes>>20))
+		return f.refuse(cid, now, soon, f.tooFast())
 	case !all.allow(now, bytes):
 		return f.refuse(cid, now, soon, fmt.Sprintf("this computer's sessions store more than %d events or %d MB a minute", l.ComputerEvents, l.ComputerBytes>>20))
 	}
 	d.events++
 	d.bytes += bytes
 	return nil
+}
+
+// govern counts one act by which a user stops, decides or takes back: against
+// the session's pace of such acts, and nothing else.
+func (f *flood) govern(_ context.Context, session string, cid contract.CID, bytes int64) error {
+	now := f.now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sweep(now)
+	mine := f.session("governs/" + session)
+	if mine.last = now; !mine.allow(now, bytes) {
+		return f.refuse(cid, now, soon, f.tooFast())
+	}
+	return nil
+}
+
+// session is a session's pace. f.mu is held.
+func (f *flood) session(id string) *pace {
+	if f.sessions[id] == nil {
+		f.sessions[id] = newPace(f.limits.SessionEvents, f.limits.SessionBytes)
+	}
+	return f.sessions[id]
+}
+
+func (f *flood) tooFast() string {
+	return fmt.Sprintf("this session stores more than %d events or %d MB a minute", f.limits.SessionEvents, f.limits.SessionBytes>>20)
 }
 
 func (p *pace) allow(now time.Time, bytes int64) bool {
@@ -205,7 +228,7 @@ func appends(r *http.Request) *appending {
 }
 
 // take counts what a request appends, once, when its computer is known.
-func (s *Server) take(ctx context.Context, cid contract.CID) (err error) {
+func (s *Server) take(ctx context.Context, cid contract.CID, take func(ctx context.Context, session string, cid contract.CID, bytes int64) error) (err error) {
 	c := callerOf(ctx)
 	if c.appends == nil {
 		return nil
@@ -214,6 +237,6 @@ func (s *Server) take(ctx context.Context, cid contract.CID) (err error) {
 	if c.session != nil {
 		session = c.session.ID
 	}
-	c.appends.once.Do(func() { err = s.flood.take(ctx, session, cid, c.appends.bytes) })
+	c.appends.once.Do(func() { err = take(ctx, session, cid, c.appends.bytes) })
 	return err
 }

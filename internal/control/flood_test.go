@@ -126,3 +126,43 @@ func TestARestartForgivesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAttack45_AFloodTakesNothingOutOfItsUsersHands: a desktop's page, which
+// agents write, stores all that a computer may in a minute, or in a day. What it
+// did is stopped and taken back all the same.
+func TestAttack45_AFloodTakesNothingOutOfItsUsersHands(t *testing.T) {
+	const many = 1 << 30
+	for name, limits := range map[string]control.Appends{
+		"a minute": {SessionEvents: 20, SessionBytes: many, ComputerEvents: 10, ComputerBytes: many, DayEvents: 1000, DayBytes: many},
+		"a day":    {SessionEvents: 20, SessionBytes: many, ComputerEvents: 1000, ComputerBytes: many, DayEvents: 10, DayBytes: many},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := openLimited(t, limits)
+			cookie := w.signIn()
+			nc, cid := w.connectDesktop(w.enter(cookie))
+			fill(t, nc, cid, 300, 50)
+			post := func(path, body string) answer {
+				return w.ask("POST", hostOf(w.console()), "/api/computers/-"+path, body, append(fetched(w.console()), cookie, "Content-Type: application/json")...)
+			}
+			if res := post("/prompts", `{"text":"more"}`); res.StatusCode != http.StatusTooManyRequests {
+				t.Fatalf("the bound does not hold, so this shows nothing: %d %s", res.StatusCode, res.body)
+			}
+			for path, body := range map[string]string{
+				"/runs/" + contract.NewID() + "/cancel": "", "/runs/" + contract.NewID() + "/pause": "", "/approvals/" + contract.NewID(): `{"answer":"deny"}`,
+				"/commands/" + contract.NewID() + "/stop": "", "/restore": `{"undo":true}`, "/undo": `{}`, "/rewind": `{}`, "/ticket": "",
+			} {
+				if res := post(path, body); res.StatusCode == http.StatusTooManyRequests {
+					t.Errorf("%s: %s", path, res.body)
+				}
+			}
+			// It has a bound of its own.
+			refused := false
+			for range 2 * limits.SessionEvents {
+				refused = refused || post("/ticket", "").StatusCode == http.StatusTooManyRequests
+			}
+			if !refused {
+				t.Error("nothing bounds it")
+			}
+		})
+	}
+}

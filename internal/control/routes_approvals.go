@@ -41,7 +41,7 @@ func (s *Server) routeApprovals(hapi huma.API) {
 		if err := contract.ValidID("approval", in.Approval); err != nil {
 			return nil, err
 		}
-		c, err := s.computer(ctx, in.Computer)
+		c, err := s.governed(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,11 @@ func (s *Server) act(ctx context.Context, computer string, a api.Action) (*out[a
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
-	c, err := s.computer(ctx, computer)
+	reach := s.computer
+	if a.Type == "run.commanded" { // cancel, pause, resume
+		reach = s.governed
+	}
+	c, err := reach(ctx, computer)
 	if err != nil {
 		return nil, err
 	}

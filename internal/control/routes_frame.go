@@ -44,7 +44,7 @@ func (s *Server) routeFrame(hapi huma.API) {
 		AtComputer
 		Command string `path:"command" maxLength:"36"`
 	}) (*struct{}, error) {
-		c, err := s.computer(ctx, in.Computer)
+		c, err := s.governed(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (s *Server) routeFrame(hapi huma.API) {
 		if caller.session == nil {
 			return nil, fault.New("", fault.Denied, "Open the console in a browser.", errTokenTicket)
 		}
-		c, err := s.computer(ctx, in.Computer)
+		c, err := s.governed(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}

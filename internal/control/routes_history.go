@@ -92,7 +92,7 @@ func (s *Server) routeHistory(hapi huma.API) {
 	}) (*out[api.Restored], error) {
 		to := in.Body.To
 		if to == "" {
-			c, err := s.computer(ctx, in.Computer)
+			c, err := s.governed(ctx, in.Computer)
 			if err != nil {
 				return nil, err
 			}

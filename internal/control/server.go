@@ -80,10 +80,10 @@ const (
 	writeIdle      = 30 * time.Second // between two writes of a stream
 	requestTimeout = time.Minute
 	longTimeout    = 15 * time.Minute // what copies, builds or replays
-	maxHeader      = 32 << 10
-	maxBody        = 1 << 20 // JSON
-	maxUpload      = 4 << 30 // an archive
-	maxFile        = 1 << 40 // a file, which storage.large_file_mb bounds
+	maxHeader      = 32 << 10         // but for cookies
+	maxBody        = 1 << 20          // JSON
+	maxUpload      = 4 << 30          // an archive
+	maxFile        = 1 << 40          // a file, which storage.large_file_mb bounds
 	drainTime      = 5 * time.Second
 )
 
@@ -162,7 +162,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		Handler:           s,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxHeader,
+		MaxHeaderBytes:    headerLimit(),
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)
@@ -223,6 +223,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	own := r.Body
 	defer func() { r.Body = own }()
 	r.Body = &body{ReadCloser: own, rc: http.NewResponseController(w)}
+	s.takeBackCookies(w, r, where)
 	switch where {
 	case placeConsole:
 		s.console.ServeHTTP(w, r)

@@ -47,6 +47,9 @@ const (
 	// RuntimeProcess: the machine's token goes to the process that left it, not to
 	// whoever has its number and port since. Row 39.
 	RuntimeProcess Name = "runtime-process"
+	// ClientGovern: what a page stored keeps nobody from stopping a run, answering
+	// an approval or going back. Row 45.
+	ClientGovern Name = "client-govern"
 	// ExecRedacted: what the user's commands are given is recorded without
 	// secrets. Row 39.
 	ExecRedacted Name = "exec-redacted"

@@ -15,6 +15,7 @@ const (
 	ControlRedirects Name = "control.redirects"  // row 24: a box redirects nobody
 	ControlRequests  Name = "control.requests"   // row 22: of a browser's request only listed headers reach a box
 	ControlComputer  Name = "control.computer"   // row 23: a desktop's session is for its own computer
+	ControlCookies   Name = "control.cookies"    // row 22: cookies that a desktop's page sets for the console keep nobody out of it
 	ControlTries     Name = "control.tries"      // row 29: sign-in is tried a few times a minute
 
 	ControlPolicy       Name = "control.policy"          // rows 22, 24, 25: a desktop's page loads, runs and sends to nothing but its own origin

@@ -49,6 +49,7 @@ var elsewhere = []Elsewhere{
 	{42, "silence denies, questions are capped, and no model asks for raw tunnels", "internal/dispatch/approvals_test.go", "TestQuestionsAreCapped", whySeams},
 	{42, "only what a person allowed on the console is reached, by one task", "test/e2e/approvals_test.go", "TestApprovals", whyWhole},
 	{45, "a prompt raises its own budget", "internal/dispatch/budget_test.go", "TestAPromptCantRaiseTheBudget", whySeams},
+	{45, "a page that floods the log takes nothing out of its user's hands", "internal/control/flood_test.go", "TestAttack45_AFloodTakesNothingOutOfItsUsersHands", whySeams},
 	{45, "a browser floods the log", "internal/control/flood_test.go", "TestClientsCantFloodTheLog", whySeams},
 	{54, "an approval shown for one act is used for another, or twice", "internal/dispatch/approvals_test.go", "TestATaskWaitsForAPerson", whySeams},
 	{25, "output with control characters is text in the shell", "desktop/test/text.test.ts", "is never more than its text, whatever that is", "the defence is how the shell renders, which lives in the desktop's source"},
@@ -97,6 +98,7 @@ type OneDefence struct {
 }
 
 var otherDefences = []OneDefence{
+	{defence.ClientGovern, "internal/control/flood_test.go", "TestAttack45_AFloodTakesNothingOutOfItsUsersHands"},
 	{defence.TerminalText, "cmd/choir/plain_test.go", "TestErrorsAreText"},
 	{defence.ListenBoth, "cmd/choir/listen_test.go", "TestAttack20_ThePortIsOursWhereverBrowsersLook"},
 	{defence.RuntimeProcess, "internal/client/discover_test.go", "TestDiscover"},

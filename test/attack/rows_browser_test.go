@@ -67,6 +67,19 @@ var browserRows = []Row{
 		got := v.desktopRuns(t, `navigator.serviceWorker.register('/src/worker.js').then(() => said('registered'), () => said('refused'))`, nil, "")
 		return Verdict{got == "registered", got}
 	}, defence.ControlWorkers),
+	withBrowser(22, "a desktop's page sends the console so many cookies, for a year, that it answers nothing any more", func(t *testing.T, v *visitor) Verdict {
+		// It is kept out as well, so it tells the console's page when it is done.
+		v.desktopRuns(t, `for (let i = 0; i < 170; i++) document.cookie = 'c' + i + '=' + 'A'.repeat(4000) + '; Domain=choir.localhost; Max-Age=31536000; Path=' + (i % 3 ? '/' : '/api')
+			setInterval(() => parent.postMessage('cookies are set', '*'), 50)`, nil,
+			`(window.hears ??= (addEventListener('message', (e) => { window.set ||= e.data === 'cookies are set' }), true)) && !!window.set`)
+		v.open(t, v.console+"/claim") // where no desktop is shown, which would set them again
+		first := v.eval(t, "fetch('/api/account').then((r) => r.status)")
+		all, err := v.Cookies(v.ctx, v.console+"/api/account")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Verdict{first != "200" || len(all) > 1, fmt.Sprint(first, ", and then it has ", len(all), " cookies")}
+	}, defence.ControlCookies),
 	withBrowser(24, "the dev server redirects a script elsewhere, with data in the address", leaves(
 		`const s = document.createElement('script'); s.onload = s.onerror = () => said('refused'); s.src = '/src/away.js'; document.head.append(s)`,
 		map[string]served{"/src/away.js": {http.StatusFound, http.Header{"Location": {"OUT/secret"}}, ""}}),
