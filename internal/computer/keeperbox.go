@@ -60,7 +60,7 @@ func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
 			{Source: k.c.path("snapshots"), Target: "/snapshots", Mode: sandbox.ReadWrite},
 			{Source: k.c.path("boxes"), Target: "/uppers", Mode: sandbox.ReadOnly},
 		},
-		Env:    keeper.Limits{LargestFile: int64(k.c.host.Config.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.host.Config.Storage.LargeFilesMB) << 20}.Env(),
+		Env:    keeper.Limits{LargestFile: int64(k.c.host.Config.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.host.Config.Storage.LargeFilesMB) << 20, Files: k.c.host.Config.Storage.Files}.Env(),
 		Lock:   k.c.path("keeper.lock"),
 		Limits: sandbox.Limits{MemoryBytes: int64(k.c.host.Config.Runtime.MemoryMB) << 20, Pids: k.c.host.Config.Runtime.Pids},
 	})

@@ -52,6 +52,7 @@ type Storage struct {
 	ReserveMB    int    `koanf:"reserve_mb"`     // preallocated for the log, freed when the disk is full
 	LargeFileMB  int    `koanf:"large_file_mb"`  // largest file that is put or in a checkpoint
 	LargeFilesMB int    `koanf:"large_files_mb"` // what chunks of large files may take, per computer
+	Files        int    `koanf:"files"`          // most files and empty folders in a checkpoint
 }
 
 // Git is the checkpoint policy.
@@ -123,12 +124,15 @@ const minWaitS, maxWaitS = 10, 24 * 60 * 60
 // maxWakeTries bounds Runtime.WakeTries.
 const maxWakeTries = 100
 
+// maxFiles bounds Storage.Files: the keeper knows each of them by name.
+const maxFiles = 2_000_000
+
 // Default returns the built-in configuration.
 func Default() Config {
 	return Config{
 		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
 		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6},
-		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536},
+		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, Files: 200_000},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
 		Approvals: Approvals{WaitS: 300},
 		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
@@ -212,7 +216,7 @@ func (c Config) validate() error {
 	for key, v := range map[string]int{
 		"runtime.memory_mb": c.Runtime.MemoryMB, "runtime.pids": c.Runtime.Pids, "runtime.cpu": c.Runtime.CPU,
 		"runtime.disk_mb": c.Runtime.DiskMB, "runtime.disk_files": c.Runtime.DiskFiles,
-		"storage.large_file_mb": c.Storage.LargeFileMB, "storage.large_files_mb": c.Storage.LargeFilesMB,
+		"storage.large_file_mb": c.Storage.LargeFileMB, "storage.large_files_mb": c.Storage.LargeFilesMB, "storage.files": c.Storage.Files,
 		"storage.blobs_quota_mb": c.Storage.BlobsQuotaMB, "git.auto_commit_interval": c.Git.AutoCommitInterval,
 		"git.auto_commit_threshold": c.Git.AutoCommitThreshold, "budget.wall_s": c.Budget.WallS,
 		"budget.session_events": c.Budget.SessionEvents, "budget.session_mb": c.Budget.SessionMB, "budget.computer_events": c.Budget.ComputerEvents,
@@ -228,6 +232,9 @@ func (c Config) validate() error {
 	}
 	if w := c.Runtime.WakeTries; w < 0 || w > maxWakeTries {
 		return bad("runtime.wake_tries", "is %d; it must be from 0 (not by itself) to %d", w, maxWakeTries)
+	}
+	if n := c.Storage.Files; n > maxFiles {
+		return bad("storage.files", "is %d; it must be at most %d, for the keeper holds all of them in its memory", n, maxFiles)
 	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)

@@ -72,9 +72,9 @@ func (e *Engine) finishPlan(ctx context.Context, id string) (Applied, error) {
 		}
 		for _, s := range p.Ops {
 			if s.To.exists() {
-				e.tracked[string(s.Path)] = tracked{Entry: s.To}
+				e.tracked.set(string(s.Path), tracked{Entry: s.To})
 			} else {
-				delete(e.tracked, string(s.Path))
+				e.tracked.delete(string(s.Path))
 			}
 		}
 	}

@@ -103,3 +103,43 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+// BenchmarkLook measures a checkpoint of 50,000 empty files of which none changed,
+// in turns with git's own look at an equal tree, and reports their ratio.
+func BenchmarkLook(b *testing.B) {
+	c := open(b)
+	const files = 50_000
+	for i := range files {
+		writeFile(b, c.path(fmt.Sprintf("workspace/d%d/f%d", i/1000, i)), "")
+	}
+	raw := b.TempDir()
+	git := func(args ...string) {
+		cmd := exec.CommandContext(b.Context(), "git", append([]string{"-c", "gc.auto=0"}, args...)...)
+		cmd.Dir = raw
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	if out, err := exec.CommandContext(b.Context(), "cp", "-r", c.path("workspace"), raw).CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	git("init", "-q")
+	git("add", "-A")
+	c.checkpoint("all")
+	time.Sleep(100 * time.Millisecond) // so that all of it is believed
+	c.checkpoint("again")
+	var ours, theirs time.Duration
+	n := 0
+	for b.Loop() {
+		start := time.Now()
+		c.checkpoint("none")
+		ours += time.Since(start)
+		start = time.Now()
+		git("status", "--short")
+		theirs += time.Since(start)
+		n++
+	}
+	b.ReportMetric(float64(ours.Microseconds())/float64(n)/1000, "ms/look")
+	b.ReportMetric(float64(ours)/float64(theirs), "ratio")
+}

@@ -1,6 +1,8 @@
 package keeper
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -94,6 +96,54 @@ func lstatAt(dirfd int, name string) (fileStat, error) {
 		return fileStat{}, &os.PathError{Op: "lstat", Path: name, Err: err}
 	}
 	return toStat(&st), nil
+}
+
+// statOf is the state of what a descriptor has open.
+func statOf(fd int) (fileStat, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return toStat(&st), err
+}
+
+// dirEntry is a name in a directory, and what the directory says it is (unix.DT_*).
+type dirEntry struct {
+	name string
+	kind uint8
+}
+
+// readNames reads the names in an open directory, and no more than one beyond
+// limit. One that goes away meanwhile has no more of them.
+func readNames(fd, limit int) ([]dirEntry, error) {
+	const head = 19 // of a record: inode, offset, length, kind; then the name
+	var out []dirEntry
+	buf := make([]byte, 32<<10)
+	for len(out) <= limit {
+		n, err := unix.Getdents(fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if errors.Is(err, unix.ENOENT) {
+			break
+		}
+		if err != nil {
+			return nil, os.NewSyscallError("getdents", err)
+		}
+		if n <= 0 {
+			break
+		}
+		for rec := buf[:n]; len(rec) >= head; {
+			size := int(binary.NativeEndian.Uint16(rec[16:]))
+			if size < head || size > len(rec) {
+				return nil, errors.New("the file system answers records that are none")
+			}
+			name, _, _ := bytes.Cut(rec[head:size], []byte{0})
+			if s := string(name); s != "." && s != ".." {
+				out = append(out, dirEntry{s, rec[18]})
+			}
+			rec = rec[size:]
+		}
+	}
+	return out, nil
 }
 
 // modTime returns the modification time.

@@ -27,6 +27,7 @@ type CheckpointRequest struct {
 type CheckpointReply struct {
 	Commit
 	Created bool `json:"created"`
+	Looked  int  `json:"looked,omitempty"` // names that the look at the tree went through
 	LeftOut
 }
 
@@ -56,7 +57,7 @@ func (e *Engine) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpo
 	return reply, err
 }
 
-func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, flush func() error) (CheckpointReply, error) {
+func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, flush func() error) (_ CheckpointReply, err error) {
 	cap, err := e.capture(ctx, true)
 	if err != nil {
 		return CheckpointReply{}, err
@@ -69,16 +70,18 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 		c, err := e.commitAt(ctx, e.head)
 		// A file that can't be taken is news for whoever looks at the history.
 		if err != nil || cap.sameLeft(c.NotIn) {
-			e.tracked = cap.tracked
-			return CheckpointReply{Commit: c, LeftOut: cap.leftOut(string(req.Under))}, errors.Join(err, flush())
+			e.tracked.take(cap)
+			return CheckpointReply{Commit: c, Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, errors.Join(err, flush())
 		}
 	}
 	e.crash("checkpoint.captured")
-	t := make(Tree, len(cap.tracked))
-	for p, tr := range cap.tracked {
-		t[p] = tr.Entry
-	}
-	tree, err := e.writeTree(ctx, t)
+	undo := e.tracked.take(cap)
+	defer func() {
+		if err != nil {
+			undo()
+		}
+	}()
+	tree, err := e.writeIndex(ctx)
 	if err != nil {
 		return CheckpointReply{}, err
 	}
@@ -101,8 +104,7 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 	if err := e.advance(c); err != nil {
 		return CheckpointReply{}, err
 	}
-	e.tracked = cap.tracked
-	return CheckpointReply{Commit: c, Created: true, LeftOut: cap.leftOut(string(req.Under))}, nil
+	return CheckpointReply{Commit: c, Created: true, Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, nil
 }
 
 // advance moves HEAD to a commit on top of it.
@@ -131,7 +133,9 @@ func (e *Engine) makeCommit(ctx context.Context, tree, parent string, note Note)
 
 // capture is a walk with everything that changed hashed (and written).
 type capture struct {
-	tracked map[string]tracked
+	tracked map[string]tracked // what was looked into and is held, with the state it was seen in
+	gone    []string           // captured paths that are not there any more
+	held    int                // captured paths that stay, without candidates
 	changes []change
 	skipped []Skip
 	dropped []string // new paths of what was too much for one checkpoint, the first of them
@@ -139,12 +143,47 @@ type capture struct {
 	outside outside
 	nested  []string
 	touched []string // paths that were looked into, or are gone
+	scan    *scan
+	tooMany map[string]bool // heaps that were left out for the number of their files
 }
 
 type candidate struct {
 	path string
 	stat fileStat
 	prev tracked
+}
+
+// look walks the live tree and finds what may differ from HEAD and is within the
+// limits; write says that it is to be stored, now is the file system's time before.
+func (e *Engine) look(ctx context.Context, now int64, write bool) (*capture, []candidate, error) {
+	for {
+		cap, cands, err := e.lookOnce(ctx, write)
+		if err != nil || !e.remember(cap, now) {
+			return cap, cands, err
+		}
+	}
+}
+
+func (e *Engine) lookOnce(ctx context.Context, write bool) (*capture, []candidate, error) {
+	sc, err := e.scanTree(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	cap := &capture{tracked: map[string]tracked{}, held: sc.same, skipped: sc.skipped, ignored: sc.ignored, outside: sc.outside, nested: sc.nested, scan: sc}
+	cap.gone = e.missing(sc)
+	cands := make([]candidate, 0, len(sc.fresh))
+	for _, s := range sc.fresh {
+		cands = append(cands, candidate(s))
+	}
+	if cands, err = e.withoutDoubted(cap, cands, write); err != nil {
+		return nil, nil, err
+	}
+	cands = e.guard(cap, cands)
+	for _, c := range cands {
+		cap.touched = append(cap.touched, c.path)
+	}
+	cap.touched = append(cap.touched, cap.gone...)
+	return cap, cands, nil
 }
 
 // capture looks at the live tree and finds what differs from HEAD; write says
@@ -154,46 +193,28 @@ func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc, err := e.scanTree(ctx)
+	cap, cands, err := e.look(ctx, now, write)
 	if err != nil {
 		return nil, err
 	}
-	cap := &capture{tracked: make(map[string]tracked, len(sc.found)), skipped: sc.skipped, ignored: sc.ignored, outside: sc.outside, nested: sc.nested}
-	var cands []candidate
-	for p, st := range sc.found {
-		prev, ok := e.tracked[p]
-		if ok && prev.stat == st || st.isDir() && prev.Mode == ModeEmptyDir {
-			cap.tracked[p] = prev
-			continue
-		}
-		if st.isDir() {
-			cap.tracked[p] = tracked{Entry: Entry{Mode: ModeEmptyDir}}
-			cap.changes = append(cap.changes, change{p, prev.Entry, Entry{Mode: ModeEmptyDir}})
-			cap.touched = append(cap.touched, p)
-			continue
-		}
-		cands = append(cands, candidate{p, st, prev})
-	}
-	if cands, err = e.withoutDoubted(cap, cands, write); err != nil {
-		return nil, err
-	}
-	cands = e.guard(cap, cands)
+	files := cands[:0]
 	for _, c := range cands {
-		cap.touched = append(cap.touched, c.path)
+		if c.stat.isDir() {
+			cap.put(c, Entry{Mode: ModeEmptyDir}, 0)
+			continue
+		}
+		files = append(files, c)
 	}
-	if err := e.hashCandidates(ctx, cap, cands, now, write); err != nil {
+	if err := e.hashCandidates(ctx, cap, files, now, write); err != nil {
 		return nil, err
 	}
-	for p, prev := range e.tracked {
-		if _, ok := cap.tracked[p]; ok {
-			continue
+	for _, c := range files { // what was gone before it could be read
+		if _, ok := cap.tracked[c.path]; !ok && c.prev.exists() && !cap.scan.keeps(c.path) {
+			cap.gone = append(cap.gone, c.path)
 		}
-		if len(sc.kept) > 0 && sc.keeps(p) {
-			cap.tracked[p] = prev
-			continue
-		}
-		cap.changes = append(cap.changes, change{p, prev.Entry, none})
-		cap.touched = append(cap.touched, p)
+	}
+	for _, p := range cap.gone {
+		cap.changes = append(cap.changes, change{p, e.tracked.at(p).Entry, none})
 	}
 	slices.SortFunc(cap.changes, func(a, b change) int { return comparePaths(a.path, b.path) })
 	slices.SortFunc(cap.skipped, byPath)

@@ -41,6 +41,9 @@ func (e *Engine) doubt(ctx context.Context, cap *capture, meant map[string]bool)
 		return nil, nil
 	}
 	var last int64
+	for _, l := range e.tracked.all() {
+		last = max(last, l.stat.Ctime)
+	}
 	for _, t := range cap.tracked {
 		last = max(last, t.stat.Ctime)
 	}

@@ -72,9 +72,11 @@ type Engine struct {
 	mu      sync.Mutex // one change at a time; guards what follows
 	head    string     // newest commit, "" before the first
 	tree    string     // its tree
-	tracked map[string]tracked
-	known   map[string]bool // trees that exist
-	damaged *damagedHead    // the newest commit can't be read
+	tracked *index
+	lumps   map[string]*lump // directories that were too much, as they were seen last
+	looks   uint64           // how many looks at the tree there were
+	known   map[string]bool  // trees that exist
+	damaged *damagedHead     // the newest commit can't be read
 
 	slowIgnores map[slowIgnore]bool
 	batch       *[]pendingObject

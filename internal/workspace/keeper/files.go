@@ -152,7 +152,7 @@ func (e *Engine) lastSeen(p string) tracked {
 		return tracked{}
 	}
 	defer e.mu.Unlock()
-	return e.tracked[p]
+	return e.tracked.at(p)
 }
 
 // Read opens a file of the live tree. A link is followed as long as it stays
@@ -345,7 +345,7 @@ func (e *Engine) mayPut(dir int, name string, req WriteRequest) error {
 	case req.If == "none":
 		return changedMeanwhile(p)
 	case req.If != "":
-		was, _, err := e.entryAt(dir, name, e.tracked[p].Entry)
+		was, _, err := e.entryAt(dir, name, e.tracked.at(p).Entry)
 		if err == nil && was.ID != req.If {
 			err = changedMeanwhile(p)
 		}

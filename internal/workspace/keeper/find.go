@@ -134,8 +134,8 @@ func (s *search) file(ctx context.Context, rootfd int, p string, at Found) error
 
 func (e *Engine) findLive(ctx context.Context, s *search) error {
 	e.mu.Lock()
-	paths := make([]string, 0, len(e.tracked))
-	for p, t := range e.tracked {
+	paths := make([]string, 0, e.tracked.n)
+	for p, t := range e.tracked.all() {
 		if t.isRegular() {
 			paths = append(paths, p)
 		}

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,11 +17,12 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 		if c.prev.exists() {
 			c.prev.stat = fileStat{}
 			cap.tracked[c.path] = c.prev
+			cap.held++
 		}
 	}
 	kept := cands[:0]
 	var bytes int64
-	fresh := 0
+	fresh, news := 0, 0
 	for _, c := range cands {
 		if c.stat.isRegular() && c.stat.Size > lim.LargestFile {
 			leave(c, fmt.Sprintf("has %d bytes; at most %d are captured", c.stat.Size, lim.LargestFile))
@@ -28,63 +30,80 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 		}
 		if !c.prev.exists() {
 			fresh++
+			news++
 		}
 		bytes += e.newBytes(c)
 		kept = append(kept, c)
 	}
-	room := max(0, lim.Files-len(cap.tracked)-(len(kept)-fresh))
+	var lumps []*lump
+	if cap.scan != nil {
+		lumps = cap.scan.known
+	}
+	for _, l := range lumps {
+		fresh, bytes = fresh+l.files, bytes+l.bytes
+	}
+	room := max(0, lim.Files-cap.held-(len(kept)-news))
 	if fresh <= room && bytes <= lim.NewBytes {
 		return kept
 	}
 	heaps := map[string]*heap{}
-	for _, c := range kept {
-		h := heaps[heapOf(c.path)]
+	heapAt := func(p string) *heap {
+		name := heapOf(p)
+		h := heaps[name]
 		if h == nil {
-			h = &heap{name: heapOf(c.path)}
-			heaps[h.name] = h
+			h = &heap{name: name}
+			heaps[name] = h
 		}
-		h.bytes += e.newBytes(c)
-		if !c.prev.exists() {
-			h.fresh++
-		}
+		return h
+	}
+	for _, l := range lumps {
+		heapAt(l.dir+"/.").add(l.files, l.bytes, true)
+	}
+	for _, c := range kept {
+		heapAt(c.path).add(1, e.newBytes(c), !c.prev.exists())
 	}
 	order := make([]*heap, 0, len(heaps))
 	for _, h := range heaps {
 		order = append(order, h)
 	}
-	dropped := map[string]bool{}
-	drop := func(key func(*heap) int64, over func() bool) {
+	largest := func(key func(*heap) int64) []*heap {
 		slices.SortFunc(order, func(a, b *heap) int {
-			if d := key(b) - key(a); d != 0 {
-				return map[bool]int{true: 1, false: -1}[d > 0]
-			}
-			return strings.Compare(a.name, b.name)
+			return cmp.Or(cmp.Compare(key(b), key(a)), strings.Compare(a.name, b.name))
 		})
-		for _, h := range order {
-			if !over() {
-				return
-			}
-			if !dropped[h.name] {
-				dropped[h.name] = true
-				fresh -= h.fresh
-				bytes -= h.bytes
-				cap.skipped = append(cap.skipped, Skip{
-					Path: Path(h.name), Reason: fmt.Sprintf("holds %d new files of %d bytes, more than one checkpoint takes", h.fresh, h.bytes), Files: h.fresh,
-				})
-			}
+		return order
+	}
+	// Of too many files the new ones are left out, of too many bytes all that changed.
+	cap.tooMany = map[string]bool{}
+	for _, h := range largest(func(h *heap) int64 { return int64(h.fresh) }) {
+		if fresh <= room {
+			break
+		}
+		if h.fresh > 0 {
+			cap.tooMany[h.name] = true
+			fresh, bytes = fresh-h.fresh, bytes-h.freshBytes
+			h.bytes -= h.freshBytes
+			cap.leaveHeap(h, h.fresh, h.freshBytes, fmt.Sprintf(", or raise storage.files, which is %d", lim.Files))
 		}
 	}
-	drop(func(h *heap) int64 { return int64(h.fresh) }, func() bool { return fresh > room })
-	drop(func(h *heap) int64 { return h.bytes }, func() bool { return bytes > lim.NewBytes })
+	tooLarge := map[string]bool{}
+	for _, h := range largest(func(h *heap) int64 { return h.bytes }) {
+		if bytes <= lim.NewBytes {
+			break
+		}
+		tooLarge[h.name] = true
+		bytes -= h.bytes
+		if !cap.tooMany[h.name] {
+			cap.leaveHeap(h, h.files, h.bytes, "")
+		}
+	}
 	out := kept[:0]
 	for _, c := range kept {
-		if !dropped[heapOf(c.path)] {
+		name := heapOf(c.path)
+		if !tooLarge[name] && (c.prev.exists() || !cap.tooMany[name]) {
 			out = append(out, c)
 			continue
 		}
-		if len(cap.dropped) < maxListed {
-			cap.dropped = append(cap.dropped, c.path)
-		}
+		cap.drop(c.path)
 		if c.prev.exists() {
 			c.prev.stat = fileStat{}
 			cap.tracked[c.path] = c.prev
@@ -93,19 +112,33 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	return out
 }
 
+func (cap *capture) leaveHeap(h *heap, files int, bytes int64, or string) {
+	cap.skipped = append(cap.skipped, Skip{
+		Path: Path(h.name), Files: files,
+		Reason: fmt.Sprintf("holds %d new files of %d bytes, more than one checkpoint takes: remove them, have a .gitignore name them%s", files, bytes, or),
+	})
+}
+
 // newBytes is what a candidate counts for. Of a large file nobody knows yet how
 // much is new; it is bounded by what chunks may take in all.
 func (e *Engine) newBytes(c candidate) int64 {
-	if e.chunked(c.stat) {
+	if e.chunked(c.stat) || c.stat.isDir() {
 		return 0
 	}
 	return c.stat.Size
 }
 
 type heap struct {
-	name  string
-	fresh int
-	bytes int64
+	name              string
+	files, fresh      int   // that changed, and of them new ones
+	bytes, freshBytes int64 // of them
+}
+
+func (h *heap) add(files int, bytes int64, fresh bool) {
+	h.files, h.bytes = h.files+files, h.bytes+bytes
+	if fresh {
+		h.fresh, h.freshBytes = h.fresh+files, h.freshBytes+bytes
+	}
 }
 
 // heapOf names the heap a path belongs to: the outermost directory that a

@@ -209,11 +209,8 @@ func (e *Engine) liveTree(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t := make(Tree, len(cap.tracked))
-	for p, tr := range cap.tracked {
-		t[p] = tr.Entry
-	}
-	return e.writeTree(ctx, t)
+	defer e.tracked.take(cap)()
+	return e.writeIndex(ctx)
 }
 
 // pathspecs selects paths as they stand in commits.

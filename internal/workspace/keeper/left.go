@@ -127,33 +127,42 @@ func shownPath(p Path) string { return strings.ReplaceAll(p.Shown(), "\x00", "")
 // holds, for listings.
 type left struct {
 	reasons map[string]string // by path: what could not be taken
-	paths   []string          // all of them, ignored ones and those of heaps too, the first
+	paths   []string          // the first of them, ignored ones too; without those of heaps
 	anyway  map[string]bool   // ignored, and kept all the same
+	heaps   map[string]Skip   // by path: folders with too much for one checkpoint
 	notIn   NotIn             // for commits that are made of what was looked at
 }
 
 func newLeft(cap *capture) *left {
 	l := &left{reasons: make(map[string]string, len(cap.skipped)+len(cap.dropped)), anyway: cap.outside.anyway, notIn: cap.notIn()}
-	heaps := map[string]string{}
+	l.heaps = map[string]Skip{}
 	for _, s := range cap.skipped {
 		switch {
 		case s.Kept:
 			continue
 		case s.Files > 0:
-			heaps[string(s.Path)] = s.Reason
+			l.heaps[string(s.Path)] = s
 			continue
 		}
 		l.reasons[string(s.Path)] = s.Reason
 		l.paths = append(l.paths, string(s.Path))
 	}
 	for _, p := range cap.dropped {
-		l.reasons[p] = fmt.Sprintf("is in %s, which %s", short(heapOf(p)), heaps[heapOf(p)])
-		l.paths = append(l.paths, p)
+		l.reasons[p] = l.inHeap(p)
 	}
 	for _, s := range cap.outside.list {
 		l.paths = append(l.paths, string(s.Path))
 	}
 	return l
+}
+
+// inHeap says of a path that it is in a heap that was left out, "" when it isn't.
+func (l *left) inHeap(p string) string {
+	s, ok := l.heaps[heapOf(p)]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("is in %s, which %s", short(string(s.Path)), s.Reason)
 }
 
 // notInNow is what a commit on top of the newest look at the tree says.
@@ -211,6 +220,15 @@ func (e *Engine) markUnkept(ctx context.Context, dir string, files []FileInfo) {
 			beneath[name]++
 		}
 	}
+	for p, s := range l.heaps {
+		rest, ok := p, dir == "."
+		if !ok {
+			rest, ok = strings.CutPrefix(p, dir+"/")
+		}
+		if name, _, _ := strings.Cut(rest, "/"); ok {
+			beneath[name] += s.Files
+		}
+	}
 	for i := range files {
 		f := &files[i]
 		p, isDir := string(f.Path), f.Kind == "dir"
@@ -221,6 +239,8 @@ func (e *Engine) markUnkept(ctx context.Context, dir string, files []FileInfo) {
 			f.Unkept = l.reasons[p]
 		case !isDir && f.Kind != "file" && f.Kind != "symlink":
 			f.Unkept = "is a " + f.Kind
+		case !isDir && l.inHeap(p) != "" && !e.lastSeen(p).exists():
+			f.Unkept = l.inHeap(p)
 		case isDir:
 			f.Beneath = beneath[path.Base(p)]
 		}
@@ -296,7 +316,7 @@ func (e *Engine) enter(in *place, ignores *ignoreFiles, dir string, l *left) err
 	if git {
 		in.sets, in.inIgnored = nil, false
 	}
-	content, err := readIgnoreAt(fd, dir)
+	content, err := readIgnoreAt(fd)
 	if err != nil {
 		return nil //nolint:nilerr // there is none that a walk would read
 	}

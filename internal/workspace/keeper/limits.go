@@ -13,9 +13,9 @@ type Limits struct {
 	FileBytes   int64
 	LargestFile int64 // largest file that is captured; 16 GiB when 0
 	ChunkBytes  int64 // most that chunks may take on the disk; 64 GiB when 0
-	Files       int   // most files in a tree; 200,000 when 0
+	Files       int   // most files and empty directories in a tree; 200,000 when 0
 	NewBytes    int64 // most new content in one checkpoint, without large files; 4 GiB when 0
-	WalkEntries int   // most directory entries looked at; 3,000,000 when 0
+	WalkEntries int   // most directory entries looked at; 3,000,000, and four times Files at least, when 0
 }
 
 func (l Limits) withDefaults() Limits {
@@ -35,7 +35,7 @@ func (l Limits) withDefaults() Limits {
 		l.NewBytes = 4 << 30
 	}
 	if l.WalkEntries <= 0 {
-		l.WalkEntries = 3_000_000
+		l.WalkEntries = max(3_000_000, 4*l.Files)
 	}
 	return l
 }
@@ -44,17 +44,19 @@ func (l Limits) withDefaults() Limits {
 const (
 	envLargestFile = "CHOIR_KEEPER_LARGEST_FILE"
 	envChunkBytes  = "CHOIR_KEEPER_CHUNK_BYTES"
+	envFiles       = "CHOIR_KEEPER_FILES"
 )
 
 // Env is what LimitsFrom reads.
 func (l Limits) Env() map[string]string {
-	return map[string]string{envLargestFile: strconv.FormatInt(l.LargestFile, 10), envChunkBytes: strconv.FormatInt(l.ChunkBytes, 10)}
+	return map[string]string{envLargestFile: strconv.FormatInt(l.LargestFile, 10), envChunkBytes: strconv.FormatInt(l.ChunkBytes, 10), envFiles: strconv.Itoa(l.Files)}
 }
 
 // LimitsFrom are the limits that an environment sets; the others are the defaults.
 func LimitsFrom(env map[string]string) (Limits, error) {
 	var l Limits
-	for name, to := range map[string]*int64{envLargestFile: &l.LargestFile, envChunkBytes: &l.ChunkBytes} {
+	var files int64
+	for name, to := range map[string]*int64{envLargestFile: &l.LargestFile, envChunkBytes: &l.ChunkBytes, envFiles: &files} {
 		text, set := env[name]
 		if !set {
 			continue
@@ -65,5 +67,6 @@ func LimitsFrom(env map[string]string) (Limits, error) {
 		}
 		*to = n
 	}
+	l.Files = int(files)
 	return l, nil
 }

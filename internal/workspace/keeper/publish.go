@@ -186,13 +186,7 @@ func describe(req PrepareRequest) string {
 }
 
 // headTree is HEAD's tree, from what the engine knows.
-func (e *Engine) headTree() Tree {
-	t := make(Tree, len(e.tracked))
-	for p, tr := range e.tracked {
-		t[p] = tr.Entry
-	}
-	return t
-}
+func (e *Engine) headTree() Tree { return e.tracked.entries() }
 
 func (e *Engine) treeishLocked(ctx context.Context, name string) (string, error) {
 	if name == "" {

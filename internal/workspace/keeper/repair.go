@@ -51,7 +51,7 @@ func (e *Engine) whole() error {
 // loadHead reads the newest commit and what it holds. A commit or tree of it
 // that is damaged leaves the engine open for nothing but repair.
 func (e *Engine) loadHead(ctx context.Context) error {
-	e.head, e.tree, e.tracked, e.damaged = "", "", map[string]tracked{}, nil
+	e.head, e.tree, e.tracked, e.damaged = "", "", newIndex(nil), nil
 	id, err := e.gitLine(ctx, "for-each-ref", "--format=%(objectname)", branch)
 	if err != nil {
 		return err
@@ -70,10 +70,7 @@ func (e *Engine) loadHead(ctx context.Context) error {
 			return err
 		}
 		if reason = why; reason == "" {
-			e.head, e.tree = id, tree
-			for p, en := range t {
-				e.tracked[p] = tracked{Entry: en}
-			}
+			e.head, e.tree, e.tracked = id, tree, newIndex(t)
 			return nil
 		}
 	}

@@ -96,10 +96,9 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 			return RestoreReply{}, err
 		}
 		reply.LeftOut = cap.leftOut("")
-		live := make(Tree, len(cap.tracked))
-		for p, tr := range cap.tracked {
-			live[p] = tr.Entry
-		}
+		undo := e.tracked.take(cap)
+		live := e.headTree()
+		undo()
 		want := restoreTarget(live, target, req.Paths, req.Keep)
 		if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
 			return RestoreReply{}, err

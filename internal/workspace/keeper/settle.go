@@ -69,31 +69,30 @@ func (e *Engine) Settle(ctx context.Context) error {
 }
 
 func (e *Engine) settleTree(ctx context.Context) error {
-	sc, err := e.scanTree(ctx)
+	now, err := e.fileClock()
 	if err != nil {
 		return err
 	}
-	var paths []string
+	cap, cands, err := e.look(ctx, now, false)
+	if err != nil {
+		return err
+	}
 	s := settled{Head: e.head}
-	for p, st := range sc.found {
-		prev, ok := e.tracked[p]
-		if ok && prev.stat == st || st.isDir() && prev.Mode == ModeEmptyDir {
+	for _, c := range cands {
+		if _, doubted := e.doubted[c.path]; doubted || !c.stat.isRegular() || c.prev.ID == emptyBlob {
 			continue
 		}
-		paths = append(paths, p)
-		if _, doubted := e.doubted[p]; st.isRegular() && prev.ID != emptyBlob && !doubted {
-			if fate, err := e.fateOf(p, nil); err != nil {
+		fate := fateEmptied
+		if c.stat.Size > 0 {
+			if fate, err = e.fateOf(c.path, nil); err != nil {
 				return err
-			} else if fate != "" {
-				s.Empty = append(s.Empty, Path(p))
 			}
 		}
-	}
-	for p := range e.tracked { // what was removed: its name must be gone for good
-		if _, ok := sc.found[p]; !ok {
-			paths = append(paths, p)
+		if fate != "" {
+			s.Empty = append(s.Empty, Path(c.path))
 		}
 	}
+	paths := cap.touched // of what was removed, the name must be gone for good
 	if err := e.syncPaths(paths); err != nil || len(s.Empty) == 0 {
 		return err
 	}
@@ -213,8 +212,8 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 		return reply, fault.Wrap(op, err)
 	}
 	for p, t := range cap.tracked {
-		if e.tracked[p].Entry == t.Entry {
-			e.tracked[p] = t // the next checkpoint need not look again
+		if e.tracked.at(p).Entry == t.Entry {
+			e.tracked.set(p, t) // the next checkpoint need not look again
 		}
 	}
 	if reply.Doubted, err = e.doubt(ctx, cap, meant); err != nil {
@@ -227,7 +226,7 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 		if err := ctx.Err(); err != nil {
 			return reply, fault.Wrap(op, err)
 		}
-		h, lost, err := e.healFile(ctx, c.path, e.tracked[c.path])
+		h, lost, err := e.healFile(ctx, c.path, e.tracked.at(c.path))
 		switch {
 		case err != nil:
 			return reply, fault.Wrap(op, err)

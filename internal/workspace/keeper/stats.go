@@ -24,7 +24,7 @@ const statsVersion = "choir stats 2\n"
 func (e *Engine) saveStats() error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	for p, t := range e.tracked {
+	for p, t := range e.tracked.all() {
 		if t.stat == (fileStat{}) {
 			continue
 		}
@@ -52,9 +52,8 @@ func (e *Engine) loadStats() {
 		if dec.Decode(&s) != nil {
 			return
 		}
-		if t, ok := e.tracked[string(s.Path)]; ok && t.ID == s.ID && t.Chunked == s.Chunked && t.Mode == s.Stat.gitMode() {
+		if t := e.tracked.leaf(string(s.Path)); t != nil && t.ID == s.ID && t.Chunked == s.Chunked && t.Mode == s.Stat.gitMode() {
 			t.stat = s.Stat
-			e.tracked[string(s.Path)] = t
 		}
 	}
 }

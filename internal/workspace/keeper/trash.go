@@ -108,7 +108,7 @@ func (e *Engine) swap(m trashMeta, dir int, name string, fresh bool) (took bool,
 		}
 		if err == nil {
 			e.crash("trash.exchanged")
-			was, _, err = e.entryAt(unix.AT_FDCWD, content, e.tracked[string(m.Path)].Entry)
+			was, _, err = e.entryAt(unix.AT_FDCWD, content, e.tracked.at(string(m.Path)).Entry)
 		}
 	}
 	if err != nil {

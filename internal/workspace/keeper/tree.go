@@ -120,17 +120,29 @@ func (e *Engine) writeTree(ctx context.Context, t Tree) (string, error) {
 	if len(rest) > 0 {
 		return "", fault.New("keeper.writeTree", fault.Internal, "", fmt.Errorf("path %q does not fit", short(rest[0])))
 	}
+	return root, e.writeBuilt(ctx, &b)
+}
+
+// writeIndex writes the tree that the index stands for: the directories of it
+// that changed since they were written.
+func (e *Engine) writeIndex(ctx context.Context) (string, error) {
+	b := treeBuilder{known: e.known}
+	root := e.tracked.root.build(&b)
+	return root, e.writeBuilt(ctx, &b)
+}
+
+func (e *Engine) writeBuilt(ctx context.Context, b *treeBuilder) error {
 	if b.err != nil {
-		return "", fault.New("keeper.writeTree", fault.Internal, "", b.err)
+		return fault.New("keeper.writeTree", fault.Internal, "", b.err)
 	}
 	ids, err := e.writeObjects(ctx, b.out)
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, id := range ids {
 		e.known[id] = true
 	}
-	return root, nil
+	return nil
 }
 
 type treeBuilder struct {
@@ -175,23 +187,31 @@ func (b *treeBuilder) build(paths []string, prefix string) (string, []string) {
 		paths = paths[1:]
 		en := b.t[p]
 		if len(paths) > 0 && strings.HasPrefix(paths[0], p+"/") {
-			if en.Mode != ModeEmptyDir && b.err == nil {
-				b.err = fmt.Errorf("%q is a file and a directory", short(p))
+			if en.Mode != ModeEmptyDir {
+				b.clash(p)
 			}
 			continue // it isn't empty after all
 		}
-		if en.Mode == ModeEmptyDir {
-			id := b.add([]treeItem{{emptyMarker, string(ModeFile), emptyBlob}})
-			items = append(items, treeItem{escapeName(name, nameDir), "40000", id})
-			continue
-		}
-		as := escapeName(name, nameKindOf(en.Mode))
-		if en.Chunked {
-			as = escapeChunked(name)
-		}
-		items = append(items, treeItem{as, string(en.Mode), en.ID})
+		items = append(items, b.item(name, en))
 	}
 	return b.add(items), paths
+}
+
+// item is one entry as it stands in its directory.
+func (b *treeBuilder) item(name string, en Entry) treeItem {
+	switch {
+	case en.Mode == ModeEmptyDir:
+		return treeItem{escapeName(name, nameDir), "40000", b.add([]treeItem{{emptyMarker, string(ModeFile), emptyBlob}})}
+	case en.Chunked:
+		return treeItem{escapeChunked(name), string(en.Mode), en.ID}
+	}
+	return treeItem{escapeName(name, nameKindOf(en.Mode)), string(en.Mode), en.ID}
+}
+
+func (b *treeBuilder) clash(p string) {
+	if b.err == nil {
+		b.err = fmt.Errorf("%q is a file and a directory", short(p))
+	}
 }
 
 // add encodes one directory and returns its id.

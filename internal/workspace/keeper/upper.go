@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -128,14 +129,10 @@ type upperWalker struct {
 }
 
 func (e *Engine) newUpperWalker(ctx context.Context, root int, baseTree Tree) *upperWalker {
-	w := &upperWalker{
+	return &upperWalker{
 		e: e, ctx: ctx, root: root, base: baseTree, baseDirs: directories(baseTree), limit: e.opts.Limits.WalkEntries,
-		tree: make(Tree, len(baseTree)), cap: &capture{tracked: make(map[string]tracked, len(baseTree))},
+		tree: maps.Clone(baseTree), cap: &capture{tracked: map[string]tracked{}, held: len(baseTree)},
 	}
-	for p, en := range baseTree {
-		w.tree[p], w.cap.tracked[p] = en, tracked{Entry: en}
-	}
-	return w
 }
 
 // erase removes what the base has at p and under it.
@@ -233,7 +230,7 @@ func (w *upperWalker) walk(dir string, sets []ignoreSet, inIgnored, inGit bool) 
 // ignoreFile returns a directory's .gitignore as the task sees it.
 func (w *upperWalker) ignoreFile(fd int, dir string) ([]byte, error) {
 	if _, err := lstatAt(fd, ".gitignore"); err == nil {
-		content, err := readIgnoreAt(fd, dir)
+		content, err := readIgnoreAt(fd)
 		if err != nil {
 			return nil, nil //nolint:nilerr // a whiteout, or not a file: there is none
 		}
@@ -297,7 +294,7 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 			delete(w.tree, p)
 		}
 		w.dirs = append(w.dirs, p)
-		w.queue = append(w.queue, walkDir{p, sets, ignoredHere, gitHere})
+		w.queue = append(w.queue, walkDir{dir: p, sets: sets, inIgnored: ignoredHere, inGit: gitHere})
 		return nil
 	case ignoredHere && !inBase && !w.repos.paths[p]:
 		return nil

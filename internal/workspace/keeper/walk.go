@@ -26,13 +26,24 @@ type Skip struct {
 
 // scan is what one walk over a tree saw.
 type scan struct {
-	found   map[string]fileStat // files, links and empty directories
-	ignored []string            // directories left out because they are ignored
-	outside outside             // what is in no checkpoint because it is ignored
+	fresh   []sight  // files, links and empty directories that are not as they were captured
+	same    int      // those that are
+	looked  int      // names in the directories that were read
+	ignored []string // directories left out because they are ignored
+	outside outside  // what is in no checkpoint because it is ignored
 	skipped []Skip
 	kept    map[string]bool // directories that could not be read: what they held stays captured
 	more    int             // left out beyond skipped
 	nested  []string        // directories with a .git of their own
+	known   []*lump         // directories that were passed over
+	plains  []*lump         // and those that might be the next time
+}
+
+// sight is a file, link or empty directory that differs from what was captured.
+type sight struct {
+	path string
+	stat fileStat
+	prev tracked
 }
 
 // keeps reports whether a path is in a directory that could not be read.
@@ -46,31 +57,28 @@ func (s *scan) keeps(p string) bool {
 }
 
 type walker struct {
-	ctx      context.Context
-	limit    int
-	known    func(p string) bool // captured before
-	knownDir func(p string) bool // holds something captured before
-	// ignoreFile returns the .gitignore of a directory that has one.
-	ignoreFile func(dirfd int, dir string) ([]byte, error)
-	queue      []walkDir
-	later      []laterDir
-	repos      repoPaths
-	ignores    ignoreFiles
+	ctx     context.Context
+	max     int // entries that are looked at
+	share   int // of them in one directory
+	limit   int // of them left
+	tracked *index
+	look    uint64 // its number
+	lumps   map[string]*lump
+	queue   []walkDir // directories that hold something captured
+	fringe  []walkDir // and those that do not: their turn comes after
+	later   []walkDir // nested repositories' objects: read after their refs, so that every object a captured ref names is captured too
+	repos   repoPaths
+	ignores ignoreFiles
 	scan
 }
-
-// laterDir is a nested repository's objects: read after its refs, so that
-// every object a captured ref names is captured too.
-type laterDir struct{ dir string }
 
 // scanTree walks the live tree.
 func (e *Engine) scanTree(ctx context.Context) (*scan, error) {
 	if err := e.whole(); err != nil {
 		return nil, err
 	}
-	var dirs map[string]bool
 	for try := 0; ; try++ {
-		sc, again, err := e.scanOnce(ctx, &dirs, try == 2)
+		sc, again, err := e.scanOnce(ctx, try == 2)
 		if err != nil || !again || try == 2 {
 			return sc, fault.Wrap("keeper.scan", err)
 		}
@@ -79,22 +87,34 @@ func (e *Engine) scanTree(ctx context.Context) (*scan, error) {
 
 // scanOnce walks the live tree, and says whether an ignore file had a say for a
 // while and then lost it.
-func (e *Engine) scanOnce(ctx context.Context, held *map[string]bool, last bool) (*scan, bool, error) {
+func (e *Engine) scanOnce(ctx context.Context, last bool) (*scan, bool, error) {
+	e.looks++
 	w := &walker{
 		ignores: ignoreFiles{slow: e.slowIgnores, none: last},
-		ctx:     ctx, limit: e.opts.Limits.WalkEntries,
-		known: func(p string) bool { _, ok := e.tracked[p]; return ok },
-		knownDir: func(p string) bool {
-			if *held == nil {
-				*held = directories(e.tracked)
-			}
-			return (*held)[p]
-		},
-		ignoreFile: readIgnoreAt,
-		scan:       scan{found: make(map[string]fileStat, len(e.tracked))},
+		ctx:     ctx, max: e.opts.Limits.WalkEntries, share: max(1, e.opts.Limits.WalkEntries/3), limit: e.opts.Limits.WalkEntries, tracked: e.tracked, look: e.looks, lumps: e.lumps,
 	}
 	err := w.run(e.rootFD)
 	return &w.scan, w.ignores.over(e.slowIgnores), err
+}
+
+// missing are the captured paths that the newest look did not meet.
+func (e *Engine) missing(sc *scan) []string {
+	met := sc.same
+	for _, s := range sc.fresh {
+		if s.prev.exists() {
+			met++
+		}
+	}
+	if met == e.tracked.n {
+		return nil
+	}
+	var out []string
+	for p, l := range e.tracked.all() {
+		if l.seen != e.looks && (len(sc.kept) == 0 || !sc.keeps(p)) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // directories returns every directory that holds one of the paths.
@@ -108,7 +128,7 @@ func directories[T any](paths map[string]T) map[string]bool {
 	return dirs
 }
 
-func readIgnoreAt(dirfd int, _ string) ([]byte, error) {
+func readIgnoreAt(dirfd int) ([]byte, error) {
 	fd, err := openBeneath(dirfd, ".gitignore", unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -131,27 +151,37 @@ func readIgnoreAt(dirfd int, _ string) ([]byte, error) {
 // that a deep tree takes no more descriptors, and no deeper stack, than a flat one.
 type walkDir struct {
 	dir              string
+	was              *folder // what was captured of it; nil when nothing was
 	sets             []ignoreSet
 	inIgnored, inGit bool
 }
 
 func (w *walker) run(rootfd int) error {
-	w.queue = []walkDir{{dir: "."}}
-	for len(w.queue) > 0 || len(w.later) > 0 {
-		if len(w.queue) == 0 {
-			w.queue, w.later = append(w.queue, walkDir{dir: w.later[0].dir, inGit: true}), w.later[1:]
+	w.queue = []walkDir{{dir: ".", was: &w.tracked.root}}
+	for {
+		var d walkDir
+		switch {
+		case len(w.queue) > 0:
+			d, w.queue = w.queue[len(w.queue)-1], w.queue[:len(w.queue)-1]
+		case len(w.fringe) > 0:
+			d, w.fringe = w.fringe[len(w.fringe)-1], w.fringe[:len(w.fringe)-1]
+		case len(w.later) > 0:
+			d, w.later = w.later[0], w.later[1:]
+		default:
+			w.end()
+			return nil
 		}
-		d := w.queue[len(w.queue)-1]
-		w.queue = w.queue[:len(w.queue)-1]
-		if err := w.walk(rootfd, d.dir, d.sets, d.inIgnored, d.inGit); err != nil {
+		if err := w.walk(rootfd, d); err != nil {
 			return err
 		}
 	}
+}
+
+func (w *walker) end() {
 	w.skipped = append(w.skipped, w.ignores.bad[:min(len(w.ignores.bad), maxListed)]...)
 	if w.more > 0 {
 		w.skipped = append(w.skipped, Skip{Path: ".", Reason: fmt.Sprintf("holds %d more that were left out", w.more), Files: w.more})
 	}
-	return nil
 }
 
 // maxListed bounds what is listed of one walk: a tree can hold millions of
@@ -176,134 +206,193 @@ func (w *walker) keep(dir, reason string) {
 }
 
 // walk looks at one directory.
-func (w *walker) walk(rootfd int, dir string, sets []ignoreSet, inIgnored, inGit bool) error {
+func (w *walker) walk(rootfd int, d walkDir) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	fd, err := openDir(rootfd, dir)
+	fd, err := openDir(rootfd, d.dir)
 	if err != nil {
 		switch {
 		case isGone(err):
 			return nil
 		case isDenied(err):
-			w.keep(dir, "can't be read")
+			w.keep(d.dir, "can't be read")
 			return nil
 		}
 		return err
 	}
-	f := os.NewFile(uintptr(fd), dir)
-	defer f.Close()
-	entries, err := f.ReadDir(-1)
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	if w.limit -= len(entries); w.limit < 0 {
-		return fault.New("", fault.Exhausted, "Ignore or remove directories with very many files.", errors.New("the tree has too many entries to look at"))
-	}
-	if len(entries) == 0 && dir != "." {
-		st, err := lstatAt(fd, ".")
-		if err != nil {
-			return nil //nolint:nilerr // it was removed while we looked
-		}
-		w.found[dir] = st
+	defer unix.Close(fd)
+	if w.skipLump(fd, &d) {
 		return nil
 	}
-	if !inGit {
-		for _, en := range entries {
-			if en.Name() == ".git" && dir != "." {
-				w.nested, sets, inIgnored = append(w.nested, dir), nil, false
-				w.repos.add(dir, indexAt(fd))
-			}
-		}
-		for _, en := range entries {
-			if en.Name() != ".gitignore" {
-				continue
-			}
-			if content, err := w.ignoreFile(fd, dir); err == nil {
-				keepAll := scaffold(dir) || (len(w.nested) > 0 && w.nested[len(w.nested)-1] == dir)
-				if set, ok := w.ignores.add(dir, content, keepAll); ok {
-					sets = append(sets[:len(sets):len(sets)], set)
-				}
-			}
-		}
+	before, err := statOf(fd)
+	if err != nil {
+		return err
 	}
+	entries, ok, err := w.names(fd, &d)
+	if err != nil || !ok {
+		return err
+	}
+	if len(entries) == 0 && d.dir != "." {
+		w.see(d.dir, before, w.tracked.leaf(d.dir))
+		return nil
+	}
+	if !d.inGit {
+		w.rules(fd, &d, entries)
+	}
+	from := len(w.fresh)
 	for _, en := range entries {
-		err := w.entry(fd, dir, en, sets, inIgnored, inGit)
+		err := w.entry(fd, &d, en)
 		if isDenied(err) { // its names can be read, and nothing more
-			w.keep(dir, "can't be looked into")
+			w.keep(d.dir, "can't be looked into")
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 	}
+	w.plain(&d, before, entries, from)
 	return nil
 }
 
-func (w *walker) entry(fd int, dir string, en os.DirEntry, sets []ignoreSet, inIgnored, inGit bool) error {
-	name := en.Name()
-	p := joinPath(dir, name)
+// names reads a directory. One with more than its share of what a look may take,
+// and all whose turn comes when that is used up, are left as they were captured:
+// the look at the rest, and what is done to remove them, go on.
+func (w *walker) names(fd int, d *walkDir) (_ []dirEntry, ok bool, err error) {
+	share := min(w.limit, w.share)
+	entries, err := readNames(fd, share)
+	if err != nil {
+		return nil, false, err
+	}
+	w.limit -= min(len(entries), share)
+	w.looked += len(entries)
+	if len(entries) > share {
+		w.keep(d.dir, fmt.Sprintf("is not looked into: there are more than %d files and folders", w.max))
+		return nil, false, nil
+	}
+	return entries, true, nil
+}
+
+// rules takes in what a directory says of what is ignored in it.
+func (w *walker) rules(fd int, d *walkDir, entries []dirEntry) {
+	git, ignores := false, false
+	for _, en := range entries {
+		git = git || en.name == ".git" && d.dir != "."
+		ignores = ignores || en.name == ".gitignore"
+	}
+	if git {
+		w.nested, d.sets, d.inIgnored = append(w.nested, d.dir), nil, false
+		w.repos.add(d.dir, indexAt(fd))
+	}
+	if !ignores {
+		return
+	}
+	if content, err := readIgnoreAt(fd); err == nil {
+		if set, ok := w.ignores.add(d.dir, content, git || scaffold(d.dir)); ok {
+			d.sets = append(d.sets[:len(d.sets):len(d.sets)], set)
+		}
+	}
+}
+
+// see notes a file, link or empty directory that is kept; l is what was captured
+// of it.
+func (w *walker) see(p string, st fileStat, l *leaf) {
+	var prev tracked
+	if l != nil {
+		if l.seen == w.look { // named twice, as while it is renamed
+			return
+		}
+		prev, l.seen = l.tracked, w.look
+		if prev.stat == st && !st.isDir() || st.isDir() && prev.Mode == ModeEmptyDir {
+			w.same++
+			return
+		}
+	}
+	w.fresh = append(w.fresh, sight{p, st, prev})
+}
+
+func (w *walker) entry(fd int, d *walkDir, en dirEntry) error {
+	name := en.name
+	p := joinPath(d.dir, name)
 	if p == ".git" || p == ".git-new" {
 		return nil
 	}
-	isDir := en.Type() == os.ModeDir
-	st := fileStat{}
-	if !isDir {
+	var st fileStat
+	looked := en.kind == unix.DT_UNKNOWN
+	if looked { // where the file system does not tell types
 		var err error
 		if st, err = lstatAt(fd, name); err != nil {
-			if isGone(err) {
-				return nil
-			}
-			return err
+			return ignoreGone(err)
 		}
-		isDir = st.isDir() // where the file system does not tell types
 	}
+	isDir := en.kind == unix.DT_DIR || looked && st.isDir()
 	if len(p) > maxTreePath && !defence.Off(defence.KeeperDepth) {
 		w.skip(p[:200]+"…", fmt.Sprintf("the path is longer than %d bytes", maxTreePath))
 		return nil
 	}
-	gitHere := inGit || (name == ".git" && dir != ".")
+	gitHere := d.inGit || (name == ".git" && d.dir != ".")
 	why := ""
 	if !gitHere {
-		why = ignoredBy(sets, p, isDir, inIgnored)
+		why = ignoredBy(d.sets, p, isDir, d.inIgnored)
 	}
-	ignoredHere := why != ""
 	if isDir {
-		if name == "objects" && inGit && path.Base(dir) == ".git" {
-			w.later = append(w.later, laterDir{p})
-			return nil
-		}
-		if ignoredHere && !w.knownDir(p) && !w.repos.dirs[p] {
-			git, empty := lookInto(fd, name)
-			if !git || strings.Contains(p, "node_modules") {
-				if len(w.ignored) < maxListed {
-					w.ignored = append(w.ignored, p)
-				}
-				if !empty {
-					w.outside.add(p, why)
-				}
-				return nil
-			}
-		}
-		if ignoredHere {
-			w.outside.keep(p)
-		}
-		w.queue = append(w.queue, walkDir{p, sets, ignoredHere, gitHere})
+		w.dir(fd, d, p, name, why, gitHere)
 		return nil
 	}
-	if ignoredHere {
-		if !w.known(p) && !w.repos.paths[p] {
-			w.outside.add(p, why)
-			return nil
+	was := d.was.leaf(name)
+	if why != "" && was == nil && !w.repos.paths[p] {
+		w.outside.add(p, why)
+		return nil
+	}
+	if !looked {
+		var err error
+		if st, err = lstatAt(fd, name); err != nil {
+			return ignoreGone(err)
 		}
+		if st.isDir() { // it took the file's place just now
+			en.kind = unix.DT_DIR
+			return w.entry(fd, d, en)
+		}
+	}
+	if why != "" {
 		w.outside.keep(p)
 	}
 	if !st.isRegular() && !st.isSymlink() {
 		w.skip(p, "is a "+st.kind())
 		return nil
 	}
-	w.found[p] = st
+	w.see(p, st, was)
 	return nil
+}
+
+// dir decides whether a directory in d is looked into.
+func (w *walker) dir(fd int, d *walkDir, p, name, why string, gitHere bool) {
+	was := d.was.sub(name)
+	if name == "objects" && d.inGit && path.Base(d.dir) == ".git" {
+		w.later = append(w.later, walkDir{dir: p, was: was, inGit: true})
+		return
+	}
+	if why != "" && was == nil && !w.repos.dirs[p] {
+		git, empty := lookInto(fd, name)
+		if !git || strings.Contains(p, "node_modules") {
+			if len(w.ignored) < maxListed {
+				w.ignored = append(w.ignored, p)
+			}
+			if !empty {
+				w.outside.add(p, why)
+			}
+			return
+		}
+	}
+	if why != "" {
+		w.outside.keep(p)
+	}
+	next := walkDir{p, was, d.sets, why != "", gitHere}
+	if was != nil {
+		w.queue = append(w.queue, next)
+	} else {
+		w.fringe = append(w.fringe, next)
+	}
 }
 
 // lookInto reports whether the directory name has a .git, for a repository inside
