@@ -54,7 +54,7 @@ test-all: build test-desktop test-go test-computers test-browser
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
 test-go: build
-	CGO_ENABLED=1 go test $(RACE) -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/...
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/...
 
 # Whole computers, one at a time: two cores are soon busy.
 test-computers: build
