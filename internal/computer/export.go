@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -57,17 +58,38 @@ func (h *Host) exportEvents(ctx context.Context, cid contract.CID, out *tar.Writ
 	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "events.jsonl", Size: size, Mode: 0o600, Format: tar.FormatPAX}); err != nil {
 		return err
 	}
-	return each(func(b []byte) error {
-		if most += int64(len(b)) + 1; most > size {
+	err := each(func(b []byte) error {
+		if most+int64(len(b))+1 > size {
 			return nil // it has grown since
 		}
+		most += int64(len(b)) + 1
 		_, err := out.Write(append(b[:len(b):len(b)], '\n'))
 		return err
 	})
+	if err == nil && most < size { // it was repaired since: empty lines
+		_, err = io.WriteString(out, strings.Repeat("\n", int(size-most)))
+	}
+	return err
 }
 
+// exporting is a tree on its way into an archive.
+type exporting struct {
+	root *os.Root
+	out  *tar.Writer
+	left []string // what is not in it, or not as it was, and why
+	more int      // and how many others
+}
+
+const (
+	// exportPath is how long the path of a file in an archive is at most: a chain
+	// of folders is walked from its beginning at each step.
+	exportPath = 4096
+	maxLeft    = 10_000
+)
+
 // exportFiles archives a tree that boxes could write: through descriptors below
-// its root, and no link is followed.
+// its root, and no link is followed. What can't be had of it keeps nothing else
+// out of the archive: it is named in left-out.txt.
 func exportFiles(ctx context.Context, dir string, out *tar.Writer) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,57 +99,142 @@ func exportFiles(ctx context.Context, dir string, out *tar.Writer) error {
 		return err
 	}
 	defer root.Close() // only read from
-	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
+	e := &exporting{root: root, out: out}
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if err != nil {
-			if d != nil && d.IsDir() && errors.Is(err, fs.ErrPermission) {
+		case err != nil && name == ".":
+			return err
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // removed meanwhile
+		case err != nil:
+			e.leave(name, err)
+			return nil // what of a folder could be listed was visited
+		case name == ".":
+			return nil
+		case len(name) > exportPath:
+			e.leave(name, fmt.Errorf("its path is longer than %d bytes", exportPath))
+			if d.IsDir() {
 				return fs.SkipDir
 			}
-			return err
-		}
-		info, err := root.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) || name == "." {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		return exportFile(root, name, info, out)
+		return e.entry(name)
 	})
+	if err != nil || len(e.left) == 0 {
+		return err
+	}
+	return e.writeLeft()
 }
 
-func exportFile(root *os.Root, name string, info fs.FileInfo, out *tar.Writer) error {
+// leave notes what is not in the archive.
+func (e *exporting) leave(name string, why error) {
+	if len(e.left) == maxLeft {
+		e.more++
+		return
+	}
+	var path *fs.PathError
+	if errors.As(why, &path) {
+		why = path.Err
+	}
+	if len(name) > exportPath {
+		name = name[:exportPath]
+	}
+	e.left = append(e.left, fmt.Sprintf("%q: %v\n", name, why))
+}
+
+func (e *exporting) writeLeft() error {
+	if e.more > 0 {
+		e.left = append(e.left, fmt.Sprintf("and %d others\n", e.more))
+	}
+	text := strings.Join(e.left, "")
+	if err := e.out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "left-out.txt", Size: int64(len(text)), Mode: 0o600, Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(e.out, text)
+	return err
+}
+
+// entry archives one thing. An error is the archive's, which ends it.
+func (e *exporting) entry(name string) error {
+	info, err := e.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		e.leave(name, err)
+		return nil
+	}
 	head := &tar.Header{Name: path.Join("files", name), Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
 	switch {
 	case info.IsDir():
 		head.Typeflag, head.Name = tar.TypeDir, head.Name+"/"
-		return out.WriteHeader(head)
+		return e.out.WriteHeader(head)
 	case info.Mode()&fs.ModeSymlink != 0:
-		to, err := root.Readlink(name)
-		if err != nil {
-			return err
+		if head.Linkname, err = e.root.Readlink(name); err != nil {
+			e.leave(name, err)
+			return nil
 		}
-		head.Typeflag, head.Linkname = tar.TypeSymlink, to
-		return out.WriteHeader(head)
+		head.Typeflag = tar.TypeSymlink
+		return e.out.WriteHeader(head)
 	case !info.Mode().IsRegular():
 		return nil // a socket or pipe holds nothing
 	}
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // not waiting, should it be a pipe by now
+	f, err := e.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // not waiting, should it be a pipe by now
 	if err != nil {
-		return err
+		e.leave(name, err)
+		return nil
 	}
+	defer f.Close() // only read from
 	st, err := f.Stat()
 	if err == nil && !os.SameFile(st, info) {
-		err = fmt.Errorf("%s was replaced while it was read", name)
+		err = errors.New("it was replaced while it was read")
 	}
-	if err == nil {
-		head.Typeflag, head.Size = tar.TypeReg, st.Size()
-		err = out.WriteHeader(head)
+	if err != nil {
+		e.leave(name, err)
+		return nil
 	}
-	if err == nil {
-		_, err = io.CopyN(out, f, st.Size())
+	head.Typeflag, head.Size = tar.TypeReg, st.Size()
+	if err := e.out.WriteHeader(head); err != nil {
+		return err
 	}
-	return errors.Join(err, f.Close())
+	return e.content(name, f, st.Size())
+}
+
+// content writes exactly size bytes of a file, as its header said.
+func (e *exporting) content(name string, f io.Reader, size int64) error {
+	from := &reading{r: f}
+	n, err := io.CopyN(e.out, from, size)
+	if err == nil || from.err == nil {
+		return err // all of it, or the archive can't be written
+	}
+	if errors.Is(from.err, io.EOF) {
+		from.err = fmt.Errorf("it became shorter while it was read: %d bytes of %d are its own, the others are zero", n, size)
+	} else {
+		from.err = fmt.Errorf("%d bytes of %d could be read, the others are zero: %w", n, size, from.err)
+	}
+	e.leave(name, from.err)
+	_, err = io.CopyN(e.out, zeros{}, size-n)
+	return err
+}
+
+// reading tells a reader's errors from its copier's.
+type reading struct {
+	r   io.Reader
+	err error
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.err = err
+	return n, err
+}
+
+// zeros are as many as are asked for.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
