@@ -149,7 +149,7 @@ func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if unfinished {
+	if len(unfinished) > 0 {
 		return []api.Finding{{ID: "data", Status: "warn", Detail: "a recovery was interrupted", Hint: "The next choir up, or choir recover, brings it to its end."}}, nil
 	}
 	report, err := recovery.Inspect(ctx, dir)

@@ -134,15 +134,13 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 // look says what of the data directory is damaged, and makes what is whole fit to
 // be opened.
 func look(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*recovery.Report, error) {
-	if err := recovery.Finish(dir); err != nil {
-		return nil, err
-	}
-	report, err := recovery.Inspect(ctx, dir)
+	report, err := recovery.Look(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	if split, err := recovery.Split(ctx, dir, report, logger); err != nil {
-		return nil, err
+	split, err := recovery.Split(ctx, dir, report, logger)
+	if err != nil {
+		report.Unfinished[""] = err // there is a console to say so
 	} else if split {
 		if report, err = recovery.Inspect(ctx, dir); err != nil {
 			return nil, err

@@ -217,6 +217,16 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID)
 	return nil
 }
 
+// Serves says whether the server has the stream of a computer's log open. One
+// whose files come to their place while it runs is opened by EnsureStream.
+func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
+	_, err := b.js.Stream(ctx, contract.StreamLog(cid))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	return err == nil, fault.Wrap("bus.Serves", err)
+}
+
 // Conn returns the control plane's connection, which may do anything.
 func (b *Bus) Conn() *nats.Conn { return b.nc }
 

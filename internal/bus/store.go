@@ -66,16 +66,11 @@ type Damage struct {
 func (d Damage) String() string { return d.File + ": " + d.What }
 
 // ReadStore calls each with every message that the store's files hold, stream by
-// stream and each in order, and returns what is damaged. A torn end of a newest
-// block is no damage by itself: a killed process leaves one. Files are only read.
-func ReadStore(ctx context.Context, dir string, each func(Message) error) ([]Damage, error) {
-	return readStreams(ctx, dir, func(Stream) bool { return true }, each)
-}
-
-// ReadLog is ReadStore of what can hold the log of one computer.
-func ReadLog(ctx context.Context, dir string, cid contract.CID, each func(Message) error) error {
-	_, err := readStreams(ctx, dir, func(s Stream) bool { return s.Of == cid || s.Of == "" }, each)
-	return err
+// stream and each in order, and returns what is damaged. With only, it is the
+// streams that can hold that computer's log. A torn end of a newest block is no
+// damage by itself: a killed process leaves one. Files are only read.
+func ReadStore(ctx context.Context, dir string, only contract.CID, each func(Message) error) ([]Damage, error) {
+	return readStreams(ctx, dir, func(s Stream) bool { return only == "" || s.Of == only || s.Of == "" }, each)
 }
 
 func readStreams(ctx context.Context, dir string, want func(Stream) bool, each func(Message) error) ([]Damage, error) {

@@ -47,7 +47,7 @@ func (h *Host) retry(p *place) {
 				return
 			}
 			if !busy {
-				h.begin(p, api.WakeRequest{})
+				h.begin(p, api.WakeRequest{}, nil)
 				return
 			}
 		}

@@ -247,6 +247,19 @@ func (c *Computer) project(ctx context.Context) error {
 	}
 }
 
+// projectRest brings the state up to the last words of what has ended, so that it
+// is a whole copy of the log while the computer sleeps.
+func (c *Computer) projectRest() {
+	if c.state == nil || c.state.Last() >= c.log.Last() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), countWait)
+	defer cancel()
+	if err := c.state.Recover(ctx, c.log); err != nil {
+		c.logger.Warn("the state is not brought up to the log; it is at the next wake", "error", err)
+	}
+}
+
 func isolation(driver string) string {
 	if driver == "local" {
 		return "bubblewrap: own namespaces, seccomp, no network card"
@@ -319,6 +332,7 @@ func (c *Computer) Close() error {
 	}
 	if c.log != nil {
 		c.countAsleep()
+		c.projectRest()
 		errs = append(errs, c.log.Close())
 	}
 	c.services.Close()

@@ -44,12 +44,13 @@ func (h *Host) Export(ctx context.Context, cid contract.CID, w io.Writer) error 
 // size that stands before them.
 func (h *Host) exportEvents(ctx context.Context, cid contract.CID, out *tar.Writer) error {
 	each := func(f func([]byte) error) error {
-		return bus.ReadLog(ctx, h.Dir.Path("nats"), cid, func(m bus.Message) error {
+		_, err := bus.ReadStore(ctx, h.Dir.Path("nats"), cid, func(m bus.Message) error {
 			if ledger.IsOf(m, cid) {
 				return f(m.Data)
 			}
 			return nil
 		})
+		return err
 	}
 	var size, most int64
 	if err := each(func(b []byte) error { size += int64(len(b)) + 1; return nil }); err != nil {

@@ -73,7 +73,7 @@ type Host struct {
 	falls  sync.WaitGroup
 	closed atomic.Bool
 
-	marking sync.Mutex // held by who writes down what there is
+	damage sync.RWMutex // guards what the report says of computers
 
 	counting sync.Mutex            // held by who counts what was spent
 	counted  map[contract.CID]bool // whose log is the one that was counted before

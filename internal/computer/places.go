@@ -12,7 +12,6 @@ import (
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/recovery"
 )
 
 // place is one computer of the machine, awake or not. What is in it is guarded
@@ -23,7 +22,9 @@ type place struct {
 	state api.ComputerState
 	c     *Computer // from when its log is open; only a place that is awake gives it out
 	err   error     // why it does not wake, or was put to sleep
-	ended chan struct{}
+	// failed is why its newest recovery did not succeed.
+	failed error
+	ended  chan struct{}
 	// closing is the computer while it falls asleep: its boxes' last words still count.
 	closing *Computer
 	apart   chan struct{} // its history is open by itself, while it does not wake, until this is closed
@@ -60,17 +61,18 @@ func (h *Host) Open(ctx context.Context) error {
 		h.places[cid] = p
 		h.order = append(h.order, cid)
 		h.mu.Unlock()
-		if err := recovery.Error(h.Report.Of(cid)); err != nil {
+		if err := h.Report.Refusal(cid); err != nil {
 			h.settle(p, nil, err)
 			continue
 		}
-		h.begin(p, api.WakeRequest{})
+		h.begin(p, api.WakeRequest{}, nil)
 	}
 	return nil
 }
 
 // begin wakes a place in a goroutine of its own, unless it is awake or waking.
-func (h *Host) begin(p *place, req api.WakeRequest) {
+// What is given is done first, while nobody has the computer open.
+func (h *Host) begin(p *place, req api.WakeRequest, first func(context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed.Load() || p.state == api.StateWaking || p.state == api.StateAwake || p.closing != nil || p.apart != nil {
@@ -79,19 +81,24 @@ func (h *Host) begin(p *place, req api.WakeRequest) {
 	p.round++
 	p.state, p.err, p.ended = api.StateWaking, nil, make(chan struct{})
 	h.waking.Go(func() {
-		c, err := h.wakeAlone(p, req)
+		c, err := h.wakeAlone(p, req, first)
 		h.settle(p, c, err)
 	})
 }
 
 // wakeAlone wakes a computer; a panic on the way is that computer's failure.
-func (h *Host) wakeAlone(p *place, req api.WakeRequest) (c *Computer, err error) {
+func (h *Host) wakeAlone(p *place, req api.WakeRequest, first func(context.Context) error) (c *Computer, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			h.Logger.Error("waking a computer panicked", "computer", string(p.cid), "panic", broken, "stack", string(debug.Stack()))
 			c, err = nil, fault.New("", fault.Unavailable, "Try again, or open it without what its tasks left; the server's log has the details.", fmt.Errorf("something failed inside while it woke: %v", broken))
 		}
 	}()
+	if first != nil {
+		if err := first(h.ctx); err != nil {
+			return nil, err
+		}
+	}
 	return h.wake(h.ctx, p, req)
 }
 
@@ -113,7 +120,7 @@ func (h *Host) settle(p *place, c *Computer, err error) {
 	switch {
 	case err == nil:
 		p.state, p.since = api.StateAwake, time.Now()
-	case fault.Is(err, fault.Damaged):
+	case fault.Is(err, fault.Damaged), h.refused(p.cid):
 		p.state = api.StateDamaged
 	default:
 		p.state = api.StateFailed
@@ -129,8 +136,6 @@ func (h *Host) settle(p *place, c *Computer, err error) {
 
 // mark writes down what a computer that is awake has.
 func (h *Host) mark(cid contract.CID) error {
-	h.marking.Lock()
-	defer h.marking.Unlock()
 	return h.Dir.Mark(cid)
 }
 
@@ -222,18 +227,7 @@ func (h *Host) trouble(p place) *api.Trouble {
 		return nil
 	}
 	t := &api.Trouble{Code: string(fault.CodeOf(p.err)), Reason: fault.Text(p.err), Hint: fault.HintOf(p.err), Actions: []api.Repair{api.RepairRetry, api.RepairExport}}
-	if p.state == api.StateDamaged {
-		t.Safe = "Nothing was written over what is there: the log, the files and their history are as they were found."
-		for _, d := range h.Report.Of(p.cid) {
-			t.Damage = append(t.Damage, d.String())
-		}
-		if err := h.Report.Failed; err != nil {
-			t.Reason += "; the last recovery failed: " + fault.Text(err)
-			if hint := fault.HintOf(err); hint != "" {
-				t.Hint = hint
-			}
-		}
-		t.Actions = append(t.Actions, api.RepairRecover)
+	if h.hurt(p, t) {
 		return t
 	}
 	t.Safe = "Everything that was acknowledged is in the log; files and checkpoints are as they were."
@@ -257,43 +251,11 @@ func (h *Host) Wake(ctx context.Context, cid contract.CID, req api.WakeRequest) 
 		// everything closed.
 		return h.again(Restart{})
 	}
-	if len(h.Report.Of(cid)) > 0 {
-		return h.again(Restart{})
-	}
 	h.mu.Lock()
 	p.tries = 0
 	h.mu.Unlock()
-	h.begin(p, req)
+	h.begin(p, req, func(ctx context.Context) error { return h.look(ctx, p) })
 	return nil
-}
-
-// Restart is what has to happen while nothing is open.
-type Restart struct {
-	Recover bool // recover what is damaged, before everything starts anew
-	// Only are the computers that are recovered; nil: all.
-	Only []contract.CID
-	// Histories are computers whose history of checkpoints is what is damaged.
-	Histories []contract.CID
-}
-
-// Recover implements control.Computers: the control plane closes everything,
-// recovers, and starts anew.
-func (h *Host) Recover(_ context.Context, cid contract.CID) error {
-	h.mu.Lock()
-	p := h.places[cid]
-	damaged := p != nil && p.state == api.StateDamaged
-	h.mu.Unlock()
-	switch {
-	case p == nil:
-		return noComputer("computer.Recover", cid)
-	case !damaged:
-		return fault.New("computer.Recover", fault.Conflict, "", errors.New("nothing of this computer is damaged"))
-	}
-	r := Restart{Recover: true, Only: []contract.CID{cid}}
-	if len(h.Report.Of(cid)) == 0 && h.Report.Usable() {
-		r.Histories = []contract.CID{cid} // found while it woke
-	}
-	return h.again(r)
 }
 
 func (h *Host) again(r Restart) error {

@@ -69,7 +69,7 @@ func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
 // A panic on the way is the failure of the computer that woke.
 func TestAPanicWhileWakingIsThatComputersFailure(t *testing.T) {
 	h := &Host{Options: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
-	c, err := h.wakeAlone(&place{cid: contract.NewCID()}, api.WakeRequest{}) // a host without any of its parts
+	c, err := h.wakeAlone(&place{cid: contract.NewCID()}, api.WakeRequest{}, nil) // a host without any of its parts
 	if c != nil || !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "failed inside") {
 		t.Errorf("got %v, %v", c, err)
 	}

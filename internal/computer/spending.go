@@ -156,7 +156,7 @@ func (h *Host) nameOf(cid contract.CID) string {
 // countUnopened reads the log of a computer that is not awake. Nothing is
 // claimed, so whoever wakes it is not disturbed.
 func (h *Host) countUnopened(ctx context.Context, cid contract.CID) error {
-	if err := h.Report.Log(cid); err != nil {
+	if err := h.logRefusal(cid); err != nil {
 		return err // the server does not have it
 	}
 	log, err := ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Health: h.Bus.Health})

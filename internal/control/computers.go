@@ -25,8 +25,8 @@ type Computers interface {
 	History(ctx context.Context, cid contract.CID) (History, error)
 	// Wake tries again to wake a computer that did not wake. It returns at once.
 	Wake(ctx context.Context, cid contract.CID, r api.WakeRequest) error
-	// Recover brings back what is damaged of a computer from what else knows it,
-	// and starts the control plane anew. It returns at once.
+	// Recover brings back what is damaged of a computer from what else knows it. It
+	// returns at once; the others stay awake unless what all share is damaged.
 	Recover(ctx context.Context, cid contract.CID) error
 	// Export writes a tar archive of a computer's files and its events, also of
 	// one that does not wake.

@@ -28,7 +28,7 @@ func (s *Server) routeRepair(hapi huma.API) {
 		}
 		return nil, s.o.Computers.Wake(ctx, cid, in.Body)
 	})
-	register(hapi, s, route(http.MethodPost, atComputer+"/recover", "computers-recover", "Bring back what is damaged from what else knows it; the control plane starts anew"), requestTimeout, func(ctx context.Context, in *AtComputer) (*struct{}, error) {
+	register(hapi, s, route(http.MethodPost, atComputer+"/recover", "computers-recover", "Bring back what is damaged from what else knows it; only what all share closes the others meanwhile"), requestTimeout, func(ctx context.Context, in *AtComputer) (*struct{}, error) {
 		cid, err := s.named(ctx, in.Computer)
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,7 @@ type Dir struct {
 	lock        *os.File
 	format      int
 	unversioned bool
+	marking     sync.Mutex // held by who writes down what there is
 }
 
 // Open creates the directory when it is missing, takes its lock and checks its

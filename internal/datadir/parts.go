@@ -71,6 +71,8 @@ func (d *Dir) Missing(parts []string) ([]string, error) {
 // those given. What is known of the others stays.
 func (d *Dir) Mark(awake ...contract.CID) error {
 	const op = "datadir.Mark"
+	d.marking.Lock()
+	defer d.marking.Unlock()
 	old, err := d.Parts()
 	if err != nil && !fault.Is(err, fault.Damaged) {
 		return err
@@ -117,6 +119,8 @@ func (d *Dir) Mark(awake ...contract.CID) error {
 
 // Forget takes parts off the list, and what was in them: what can't be had again.
 func (d *Dir) Forget(gone []string) error {
+	d.marking.Lock()
+	defer d.marking.Unlock()
 	old, err := d.Parts()
 	if err != nil && !fault.Is(err, fault.Damaged) {
 		return err

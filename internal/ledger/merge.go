@@ -46,7 +46,7 @@ func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row
 	next, stop := iter.Pull2(rows)
 	defer stop()
 	m.pull = next
-	err := bus.ReadLog(ctx, dir, cid, func(msg bus.Message) error {
+	_, err := bus.ReadStore(ctx, dir, cid, func(msg bus.Message) error {
 		of, at, err := peek(msg)
 		if err != nil || of != cid {
 			return nil // not of this log; what it misses shows as a hole

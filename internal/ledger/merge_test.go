@@ -18,7 +18,7 @@ func TestAHoleIsFilledOnlyWithWhatContinuesTheChain(t *testing.T) {
 	dir, cid := t.TempDir(), contract.NewCID()
 	heads := fillStore(t, dir, cid)
 	var whole []contract.Event
-	if _, err := bus.ReadStore(t.Context(), dir, func(m bus.Message) error {
+	if _, err := bus.ReadStore(t.Context(), dir, "", func(m bus.Message) error {
 		e, err := contract.UnmarshalEvent(m.Data)
 		whole = append(whole, e)
 		return err

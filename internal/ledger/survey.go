@@ -34,10 +34,10 @@ type Survey struct {
 // Surveys are a store's logs by computer.
 type Surveys map[contract.CID]*Survey
 
-// SurveyStore reads the store in dir and keeps, of each computer, the events
-// with the sequences in marks. Damage of the files themselves is returned
+// SurveyStore reads the store in dir, or what of it is one computer's, and keeps,
+// of each, the events with the sequences in marks. Damage of the files themselves is returned
 // beside, also where no log suffers from it.
-func SurveyStore(ctx context.Context, dir string, marks map[contract.CID][]uint64) (Surveys, []bus.Damage, error) {
+func SurveyStore(ctx context.Context, dir string, only contract.CID, marks map[contract.CID][]uint64) (Surveys, []bus.Damage, error) {
 	out := Surveys{}
 	wanted := map[contract.CID]map[uint64]bool{}
 	for cid, list := range marks {
@@ -47,7 +47,7 @@ func SurveyStore(ctx context.Context, dir string, marks map[contract.CID][]uint6
 		}
 	}
 	strangers := map[contract.CID]bool{}
-	damage, err := bus.ReadStore(ctx, dir, func(m bus.Message) error {
+	damage, err := bus.ReadStore(ctx, dir, only, func(m bus.Message) error {
 		cid, stamp, err := peek(m)
 		if err != nil {
 			return nil // a message of nobody's log is nobody's event; its log misses it

@@ -63,7 +63,7 @@ func TestASurveySeesEveryFlippedBit(t *testing.T) {
 	heads := fillStore(t, dir, a, b)
 	whole := func() (bool, string) {
 		before := treeHash(t, dir)
-		surveys, damage, err := ledger.SurveyStore(context.Background(), dir, nil)
+		surveys, damage, err := ledger.SurveyStore(context.Background(), dir, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestASurveySeesEveryFlippedBit(t *testing.T) {
 	if err := os.WriteFile(block, append(append([]byte(nil), good...), good[:100]...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	surveys, damage, err := ledger.SurveyStore(t.Context(), dir, nil)
+	surveys, damage, err := ledger.SurveyStore(t.Context(), dir, "", nil)
 	if err != nil || len(damage) > 0 || surveys[a].End != heads[a] {
 		t.Errorf("a torn end: %v, %v, %+v", damage, err, surveys[a])
 	}

@@ -22,7 +22,8 @@ import (
 // whole: each damaged log's files are set apart, where the server does not see
 // them, by one rename that does not touch them; what was set apart and is whole
 // again is put back. Where a log's files lie is all there is to know, so a
-// crash between two renames leaves what the next start goes on from.
+// crash between two renames leaves what the next start goes on from. With the
+// report on one computer it is about that one's log.
 func Arrange(dir *datadir.Dir, r *Report) error {
 	const op = "recovery.Arrange"
 	streams, err := bus.Streams(dir.Path("nats"))
@@ -30,6 +31,9 @@ func Arrange(dir *datadir.Dir, r *Report) error {
 		return fault.Wrap(op, err)
 	}
 	for _, s := range streams {
+		if _, looked := r.Computers[s.Of]; s.Of != "" && !looked && !r.begun[s.Of] {
+			continue // r is about another
+		}
 		if r.begun[s.Of] {
 			if err := moveAside(dir, newAside(), filepath.Join("nats", s.Path)); err != nil {
 				return fault.Wrap(op, err)
@@ -95,7 +99,7 @@ func Split(ctx context.Context, dir *datadir.Dir, r *Report, logger *slog.Logger
 	if !r.Usable() {
 		return false, nil
 	}
-	b, err := freshBus(ctx, dir, logger)
+	b, err := freshBus(ctx, dir, "", logger)
 	if err != nil {
 		return false, fault.Wrap(op, err)
 	}

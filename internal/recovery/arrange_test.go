@@ -64,7 +64,7 @@ func write(t *testing.T, dir *datadir.Dir, n int, cids ...contract.CID) {
 func stored(t *testing.T, dir *datadir.Dir) map[contract.CID]string {
 	t.Helper()
 	out := map[contract.CID]string{}
-	if _, err := bus.ReadStore(t.Context(), dir.Path("nats"), func(m bus.Message) error {
+	if _, err := bus.ReadStore(t.Context(), dir.Path("nats"), "", func(m bus.Message) error {
 		out[contract.CID(strings.Split(m.Subject, ".")[1])] += string(m.Data) + "\n"
 		return nil
 	}); err != nil {
@@ -208,7 +208,7 @@ func oldStore(t *testing.T, dir *datadir.Dir) {
 		data    []byte
 	}
 	byLog := map[contract.CID][]message{}
-	if _, err := bus.ReadStore(t.Context(), dir.Path("nats"), func(m bus.Message) error {
+	if _, err := bus.ReadStore(t.Context(), dir.Path("nats"), "", func(m bus.Message) error {
 		byLog[m.Of] = append(byLog[m.Of], message{m.Subject, nats.Header{"Choir-Owner": {"older"}}, append([]byte(nil), m.Data...)})
 		return nil
 	}); err != nil {

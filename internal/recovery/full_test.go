@@ -58,25 +58,30 @@ func TestRecoveringOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	ballast := filepath.Join(small, "ballast")
-	f, err := os.Create(ballast)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for size := 1 << 20; size > 0; {
-		if _, err := f.Write(make([]byte, size)); errors.Is(err, unix.ENOSPC) {
-			size /= 2
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Close(); err != nil { // open, it would keep its space
-		t.Fatal(err)
-	}
+	fillUp(t, ballast)
 	options := recovery.Options{Dir: dir, Driver: "local", Logger: slog.New(slog.DiscardHandler)}
 	for range 2 {
 		if _, err := recovery.Recover(t.Context(), options); !fault.Is(err, fault.DiskFull) || !strings.Contains(fault.HintOf(err), "Free some space") {
 			t.Fatalf("recovering on a full disk: %v (%s)", err, fault.CodeOf(err))
 		}
+	}
+	// One that was begun can't be brought to its end: that computer's alone, and it
+	// is done once there is space, or what is kept for the log.
+	journal := dir.Path("recovering." + string(b))
+	text := `{"aside":"aside/x","states":["` + string(b) + `"]}` + "\n"
+	if err := errors.Join(os.Rename(dir.Computer(b, "log.head"), journal), os.Truncate(journal, 0), os.WriteFile(dir.Computer(b, "state.sqlite"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(ballast, 8<<20); err != nil { // for the journal itself
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(journal, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fillUp(t, ballast)
+	r, err := recovery.Look(t.Context(), dir)
+	if err != nil || !r.Usable() || !fault.Is(r.Refusal(b), fault.DiskFull) || !strings.Contains(fault.HintOf(r.Refusal(b)), "Free some space") || fault.Is(r.Refusal(a), fault.DiskFull) {
+		t.Fatalf("%+v, %v", r, err)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
@@ -91,5 +96,24 @@ func TestRecoveringOnAFullDisk(t *testing.T) {
 	first, _, _ := strings.Cut(before[a], "\n")
 	if !strings.HasPrefix(after[a], first) || !strings.Contains(after[a], "log.recovered") {
 		t.Errorf("the damaged one holds\n%s\nand held\n%s", after[a], before[a])
+	}
+}
+
+// fillUp makes a file longer until the disk is full.
+func fillUp(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := 1 << 20; size > 0; {
+		if _, err := f.Write(make([]byte, size)); errors.Is(err, unix.ENOSPC) {
+			size /= 2
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil { // open, it would keep its space
+		t.Fatal(err)
 	}
 }

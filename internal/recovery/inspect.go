@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +33,10 @@ type Report struct {
 	// Names are the computers' names as far as they can be read.
 	Names map[contract.CID]string
 
+	// Unfinished is why a recovery that was begun is not at its end, by whose it is;
+	// of "" is that of what all share.
+	Unfinished map[contract.CID]error
+
 	// Failed is why the recovery before this look failed, nil when there was none.
 	Failed error
 
@@ -43,6 +48,9 @@ type Report struct {
 
 // Whole says whether nothing is damaged.
 func (r *Report) Whole() bool {
+	if len(r.Unfinished) > 0 {
+		return false
+	}
 	for _, d := range r.Computers {
 		if len(d) > 0 {
 			return false
@@ -53,12 +61,12 @@ func (r *Report) Whole() bool {
 
 // Usable says whether the store and the keys may be opened, once Arrange has set
 // the damaged logs apart.
-func (r *Report) Usable() bool { return len(r.Shared) == 0 }
+func (r *Report) Usable() bool { return len(r.Shared) == 0 && r.Unfinished[""] == nil }
 
 // log says whether a computer's log is damaged: the server must not see it, for
 // it would cut it off where it is.
 func (r *Report) log(cid contract.CID) bool {
-	return slices.ContainsFunc(r.Computers[cid], func(d bus.Damage) bool { return strings.HasPrefix(d.File, "nats") })
+	return r.Unfinished[cid] != nil || slices.ContainsFunc(r.Computers[cid], func(d bus.Damage) bool { return strings.HasPrefix(d.File, "nats") })
 }
 
 // Log says why a computer's log must not be opened; nil: it may be.
@@ -66,7 +74,33 @@ func (r *Report) Log(cid contract.CID) error {
 	if r.Usable() && !r.log(cid) {
 		return nil
 	}
+	return r.Refusal(cid)
+}
+
+// LogDamaged says that a log's files are damaged or between two places, so that a
+// server must not have them open.
+func (r *Report) LogDamaged(cid contract.CID) bool { return r.log(cid) }
+
+// Refusal says why a computer must not be woken, or is nil.
+func (r *Report) Refusal(cid contract.CID) error {
+	for _, of := range []contract.CID{"", cid} {
+		if err := r.Unfinished[of]; err != nil {
+			return err
+		}
+	}
 	return Error(r.Of(cid))
+}
+
+// Set takes over what another look found of one computer.
+func (r *Report) Set(cid contract.CID, of *Report) {
+	r.Computers[cid], r.seen[cid] = of.Computers[cid], of.seen[cid]
+	delete(r.Unfinished, cid)
+	if err := of.Unfinished[cid]; err != nil {
+		r.Unfinished[cid] = err
+	}
+	if name := of.Names[cid]; name != "" {
+		r.Names[cid] = name
+	}
 }
 
 // Of is what keeps a computer from waking.
@@ -93,36 +127,124 @@ type known struct {
 	evidence state.Evidence
 }
 
+// Look finishes what recoveries had begun, and says what is damaged.
+func Look(ctx context.Context, dir *datadir.Dir) (*Report, error) {
+	stuck, err := Finish(dir)
+	if err != nil {
+		return nil, fault.Wrap("recovery.Look", err)
+	}
+	r, err := Inspect(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(r.Unfinished, stuck) // which says more
+	return r, nil
+}
+
+// LookAt is Look of what is one computer's alone. Nobody may have it open; the
+// others may be awake.
+func LookAt(ctx context.Context, dir *datadir.Dir, cid contract.CID) (*Report, error) {
+	const op = "recovery.LookAt"
+	stuck := finish(dir, cid)
+	r, err := inspect(ctx, dir, cid)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if stuck != nil {
+		r.Unfinished[cid] = stuck
+	}
+	return r, nil
+}
+
 // Inspect reads the data directory and says what is damaged. It writes nothing.
 func Inspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	const op = "recovery.Inspect"
-	r := newReport()
-	cids, err := dir.Computers()
-	if err != nil {
+	r, err := inspect(ctx, dir, "")
+	if err != nil || r.Unfinished[""] != nil {
+		return r, fault.Wrap(op, err)
+	}
+	if err := r.old(dir); err != nil {
 		return nil, fault.Wrap(op, err)
+	}
+	return r, fault.Wrap(op, r.account(dir))
+}
+
+// inspect looks at one computer, or at all of them.
+func inspect(ctx context.Context, dir *datadir.Dir, only contract.CID) (*Report, error) {
+	r := newReport()
+	cids := []contract.CID{only}
+	if only == "" {
+		var err error
+		if cids, err = dir.Computers(); err != nil {
+			return nil, err
+		}
 	}
 	for _, cid := range cids {
 		r.Computers[cid] = nil
 	}
-	if err := r.parts(ctx, dir); err != nil {
-		return nil, fault.Wrap(op, err)
+	if err := r.unfinished(dir); err != nil {
+		return nil, err
 	}
+	if err := r.parts(ctx, dir, only == ""); err != nil {
+		return nil, err
+	}
+	if only != "" {
+		found := r
+		r = newReport() // without what was found of the others
+		r.Unfinished = found.Unfinished
+		r.Computers[only] = found.Computers[only]
+	}
+	if r.Unfinished[""] != nil {
+		// Where each thing is, only its journal knows.
+		r.Shared = nil
+		for cid := range r.Computers {
+			r.Computers[cid] = nil
+		}
+		return r, nil
+	}
+	return r, r.logs(ctx, dir, only)
+}
+
+// unfinished says which recoveries are not at their end.
+func (r *Report) unfinished(dir *datadir.Dir) error {
+	open, err := Unfinished(dir)
+	for _, of := range open {
+		if _, err := readJournal(dir, of); err != nil {
+			r.Unfinished[of] = err
+			continue
+		}
+		r.Unfinished[of] = fault.New("", fault.Unavailable, "Try again, which brings it to its end.", errors.New("a recovery was interrupted"))
+	}
+	for of := range r.Unfinished {
+		if of != "" {
+			r.Computers[of] = nil
+		}
+	}
+	return err
+}
+
+// logs holds each log, or one, against what is known of it besides.
+func (r *Report) logs(ctx context.Context, dir *datadir.Dir, only contract.CID) error {
 	facts := map[contract.CID]known{}
 	marks := map[contract.CID][]uint64{}
 	for cid := range r.Computers {
+		if r.Unfinished[cid] != nil {
+			r.Computers[cid] = nil
+			continue // its parts are between two places
+		}
 		k, err := r.know(ctx, dir, cid)
 		if err != nil {
-			return nil, fault.Wrap(op, err)
+			return err
 		}
 		facts[cid] = k
 		marks[cid] = []uint64{k.head.Sequence, k.evidence.Last}
 	}
-	logs, files, err := ledger.SurveyStore(ctx, dir.Path("nats"), marks)
+	logs, files, err := ledger.SurveyStore(ctx, dir.Path("nats"), only, marks)
 	if err != nil {
-		return nil, fault.Wrap(op, err)
+		return err
 	}
 	for cid := range logs {
-		if _, ok := facts[cid]; !ok {
+		if _, ok := facts[cid]; !ok && r.Unfinished[cid] == nil {
 			r.add(cid, filepath.Join("computers", string(cid)), "its log is there, its directory is gone")
 		}
 	}
@@ -140,6 +262,7 @@ func Inspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	}
 	for _, d := range files {
 		switch {
+		case r.Unfinished[d.Of] != nil:
 		case d.Of == "" && (!d.Newest || !all):
 			r.Shared = append(r.Shared, d)
 		case d.Of == "" || d.Newest && whole[d.Of]:
@@ -150,14 +273,11 @@ func Inspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 			r.Computers[d.Of] = append(r.Computers[d.Of], d)
 		}
 	}
-	if err := r.old(dir); err != nil {
-		return nil, fault.Wrap(op, err)
-	}
-	return r, fault.Wrap(op, r.account(dir))
+	return nil
 }
 
 func newReport() *Report {
-	return &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}, seen: map[contract.CID]uint64{}, begun: map[contract.CID]bool{}}
+	return &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}, seen: map[contract.CID]uint64{}, begun: map[contract.CID]bool{}, Unfinished: map[contract.CID]error{}}
 }
 
 // old says that a store of before each log had its own stream can't be used as
@@ -180,8 +300,9 @@ func (r *Report) add(cid contract.CID, file, format string, args ...any) {
 	r.Computers[cid] = append(r.Computers[cid], bus.Damage{File: file, What: fmt.Sprintf(format, args...)})
 }
 
-// parts says what was there and is not any more.
-func (r *Report) parts(ctx context.Context, dir *datadir.Dir) error {
+// parts says what was there and is not any more, and whether that of accounts is
+// whole.
+func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) error {
 	parts, err := dir.Parts()
 	if fault.Is(err, fault.Damaged) {
 		r.Shared = append(r.Shared, bus.Damage{File: "parts", What: fault.Text(err)})
@@ -197,7 +318,7 @@ func (r *Report) parts(ctx context.Context, dir *datadir.Dir) error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(parts, "control.sqlite") && !slices.Contains(missing, "control.sqlite") {
+	if accounts && slices.Contains(parts, "control.sqlite") && !slices.Contains(missing, "control.sqlite") {
 		err := identity.Check(ctx, dir.Path("control.sqlite"))
 		if err != nil && !fault.Is(err, fault.Damaged) {
 			return err

@@ -1,9 +1,12 @@
 package recovery
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -20,17 +23,26 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-const (
-	freshStore  = "nats.new"   // where logs are made anew
-	journalFile = "recovering" // what is done with them once they are
-)
+// What becomes of one computer's recovery is that computer's alone: it has a
+// store of its own where its log is made anew, and a journal of its own. Those
+// of "" are for what all share.
+func freshStore(of contract.CID) string  { return scoped("nats.new", of) }
+func journalFile(of contract.CID) string { return scoped("recovering", of) }
+
+func scoped(name string, of contract.CID) string {
+	if of == "" {
+		return name
+	}
+	return name + "." + string(of)
+}
 
 // journal is what is left to do when the logs have been made anew: it is written
-// when freshStore is whole and on disk, and whoever finds it does it to its end.
-// Each step may be done again.
+// when the fresh store is whole and on disk, and whoever finds it does it to its
+// end. Each step may be done again.
 type journal struct {
-	Aside string `json:"aside"` // where what was there goes
-	// Store: the whole store is replaced, and not only the streams in freshStore.
+	of    contract.CID // whose it is; empty: of what all share
+	Aside string       `json:"aside"` // where what was there goes
+	// Store: the whole store is replaced, and not only the streams in the fresh one.
 	Store     bool                         `json:"store,omitempty"`
 	States    []contract.CID               `json:"states,omitempty"`    // whose state knows of events that the log has not
 	Heads     map[contract.CID]ledger.Head `json:"heads,omitempty"`     // what each log's head says from now on
@@ -44,16 +56,16 @@ func newAside() string {
 }
 
 // freshBus opens an empty store beside the one that is there.
-func freshBus(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*bus.Bus, error) {
-	if err := os.RemoveAll(dir.Path(freshStore)); err != nil {
+func freshBus(ctx context.Context, dir *datadir.Dir, of contract.CID, logger *slog.Logger) (*bus.Bus, error) {
+	if err := os.RemoveAll(dir.Path(freshStore(of))); err != nil {
 		return nil, err
 	}
-	return bus.Open(ctx, bus.Options{Dir: dir.Path(freshStore), KeysDir: dir.Path("keys"), Logger: logger})
+	return bus.Open(ctx, bus.Options{Dir: dir.Path(freshStore(of)), KeysDir: dir.Path("keys"), Logger: logger})
 }
 
 // swap commits to a journal and does it.
 func swap(dir *datadir.Dir, j journal) error {
-	if err := syncTree(dir.Path(freshStore)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := syncTree(dir.Path(freshStore(j.of))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := os.MkdirAll(dir.Path(j.Aside), 0o700); err != nil {
@@ -64,12 +76,16 @@ func swap(dir *datadir.Dir, j journal) error {
 		return err
 	}
 	crash.At("recovery.refilled")
-	if err := datadir.WriteFile(dir.Path(journalFile), append(b, '\n'), 0o600); err != nil {
+	b = append(b, '\n')
+	if err := datadir.WriteFile(dir.Path(journalFile(j.of)), append(b, journalSum(b)...), 0o600); err != nil {
 		return err
 	}
 	crash.At("recovery.journaled")
-	return Finish(dir)
+	return finish(dir, j.of)
 }
+
+// journalSum is the line that a journal ends with.
+func journalSum(body []byte) string { return fmt.Sprintf("sum %x\n", sha256.Sum256(body)) }
 
 // syncTree makes a tree durable.
 func syncTree(path string) error {
@@ -85,35 +101,122 @@ func syncTree(path string) error {
 	})
 }
 
-// Unfinished says whether a recovery ended between the decision and its end.
-func Unfinished(dir *datadir.Dir) (bool, error) {
-	_, err := os.Lstat(dir.Path(journalFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+// Unfinished lists whose recoveries ended between the decision and their end;
+// "" is that of what all share, and comes first.
+func Unfinished(dir *datadir.Dir) ([]contract.CID, error) {
+	const op = "recovery.Unfinished"
+	entries, err := os.ReadDir(dir.Path())
+	if err != nil {
+		return nil, fault.Wrap(op, err)
 	}
-	return err == nil, fault.Wrap("recovery.Unfinished", err)
+	var out []contract.CID
+	for _, e := range entries {
+		of, one := strings.CutPrefix(e.Name(), journalFile("")+".")
+		if e.Name() == journalFile("") || one && contract.CID(of).Validate() == nil {
+			out = append(out, contract.CID(strings.TrimPrefix(of, journalFile(""))))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
 }
 
-// Finish completes a recovery that ended between the decision and its end.
-func Finish(dir *datadir.Dir) error {
+// Finish completes the recoveries that ended between the decision and their end,
+// and says of whom one could not be.
+func Finish(dir *datadir.Dir) (map[contract.CID]error, error) {
+	open, err := Unfinished(dir)
+	if err != nil {
+		return nil, err
+	}
+	stuck := map[contract.CID]error{}
+	for _, of := range open {
+		if stuck[""] != nil {
+			break // it comes first, for it is about all of them
+		}
+		err := finish(dir, of)
+		if fault.Is(err, fault.DiskFull) && dir.Release() == nil {
+			err = finish(dir, of) // in what was kept for the log
+		}
+		if err != nil {
+			stuck[of] = err
+		}
+	}
+	return stuck, nil
+}
+
+// finish completes one.
+func finish(dir *datadir.Dir, of contract.CID) error {
+	j, err := readJournal(dir, of)
+	if err != nil || j == nil {
+		return err
+	}
+	if err = j.finish(dir); err != nil {
+		hint := fault.HintOf(err)
+		if hint == "" {
+			hint = "Look at the disk that holds the data directory, then try again."
+		}
+		return fault.New("recovery.Finish", fault.CodeOf(err), hint, fmt.Errorf("a recovery that was begun could not be brought to its end: %w", err))
+	}
+	return nil
+}
+
+// readJournal returns nil when there is none.
+func readJournal(dir *datadir.Dir, of contract.CID) (*journal, error) {
 	const op = "recovery.Finish"
-	b, err := os.ReadFile(dir.Path(journalFile))
+	b, err := os.ReadFile(dir.Path(journalFile(of)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fault.Wrap(op, err)
+		return nil, fault.Wrap(op, err)
 	}
-	var j journal
-	if err := json.Unmarshal(b, &j); err != nil || !filepath.IsLocal(j.Aside) || !valid(j) {
-		return fault.New(op, fault.Damaged, "Move "+journalFile+" and "+freshStore+" out of the data directory and run choir recover.",
-			errors.Join(errors.New(journalFile+", which says what a recovery had left to do, does not hold together"), err))
+	j := journal{of: of}
+	body, sum, _ := bytes.Cut(b, []byte("\n"))
+	err = json.Unmarshal(body, &j)
+	// One that an earlier version left has no sum.
+	if err == nil && len(sum) > 0 && string(sum) != journalSum(append(body[:len(body):len(body)], '\n')) {
+		err = errors.New("its sum does not fit it")
 	}
-	return fault.Wrap(op, j.finish(dir))
+	if err == nil && (!filepath.IsLocal(j.Aside) || !j.valid()) {
+		err = errors.New("it names what can't be meant")
+	}
+	if err != nil {
+		return nil, fault.New(op, fault.Damaged, "Recover it: what the journal was about is looked at anew.",
+			fmt.Errorf("%s, which says what a recovery had left to do, does not hold together: %w", journalFile(of), err))
+	}
+	return &j, nil
 }
 
-func valid(j journal) bool {
-	bad := func(cid contract.CID) bool { return cid.Validate() != nil }
+// giveUp keeps a journal aside that can't be read. What had been made anew by
+// then is put beside what is there, as a second copy of the same log, for
+// nobody knows how far it had come.
+func giveUp(dir *datadir.Dir, of contract.CID) error {
+	fresh, err := bus.Streams(dir.Path(freshStore(of)))
+	if err != nil {
+		return err
+	}
+	for _, s := range fresh {
+		if of != "" && s.Of != of {
+			continue
+		}
+		n := 0
+		for exists(dir.Path("nats", s.Beside(n))) {
+			n++
+		}
+		if err := move(dir.Path(freshStore(of), s.Path), dir.Path("nats", s.Beside(n))); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(dir.Path(freshStore(of))); err != nil {
+		return err
+	}
+	return moveAside(dir, newAside(), journalFile(of))
+}
+
+func (j journal) valid() bool {
+	bad := func(cid contract.CID) bool { return cid.Validate() != nil || j.of != "" && cid != j.of }
+	if j.of != "" && j.Store {
+		return false
+	}
 	for cid := range j.Heads {
 		if bad(cid) {
 			return false
@@ -162,12 +265,12 @@ func (j journal) finish(dir *datadir.Dir) error {
 		return err
 	}
 	crash.At("recovery.done")
-	return errors.Join(os.Remove(dir.Path(journalFile)), datadir.SyncDir(dir.Path()))
+	return errors.Join(os.Remove(dir.Path(journalFile(j.of))), datadir.SyncDir(dir.Path()))
 }
 
 // place puts what was made anew in the place of what was there.
 func (j journal) place(dir *datadir.Dir) error {
-	if _, err := os.Lstat(dir.Path(freshStore)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(dir.Path(freshStore(j.of))); errors.Is(err, fs.ErrNotExist) {
 		return nil // there was nothing, or it is done
 	} else if err != nil {
 		return err
@@ -177,12 +280,12 @@ func (j journal) place(dir *datadir.Dir) error {
 			return err
 		}
 		crash.At("recovery.old.moved")
-		if err := os.Rename(dir.Path(freshStore), dir.Path("nats")); err != nil {
+		if err := os.Rename(dir.Path(freshStore(j.of)), dir.Path("nats")); err != nil {
 			return err
 		}
 		return datadir.SyncDir(dir.Path())
 	}
-	fresh, err := bus.Streams(dir.Path(freshStore))
+	fresh, err := bus.Streams(dir.Path(freshStore(j.of)))
 	if err != nil {
 		return err
 	}
@@ -200,12 +303,12 @@ func (j journal) place(dir *datadir.Dir) error {
 			}
 		}
 		crash.At("recovery.old.moved")
-		if err := move(dir.Path(freshStore, s.Path), dir.Path("nats", s.Path)); err != nil {
+		if err := move(dir.Path(freshStore(j.of), s.Path), dir.Path("nats", s.Path)); err != nil {
 			return err
 		}
 		crash.At("recovery.new.placed")
 	}
-	return os.RemoveAll(dir.Path(freshStore))
+	return os.RemoveAll(dir.Path(freshStore(j.of)))
 }
 
 // moveAside moves a path of the data directory below aside; one that is not there

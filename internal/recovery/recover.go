@@ -24,7 +24,7 @@ import (
 
 // Options of Recover.
 type Options struct {
-	Dir    *datadir.Dir // nobody else may have anything of it open
+	Dir    *datadir.Dir // nobody else may have anything of it open, but see Bus
 	Driver string       // of a computer of whose log nothing is left
 	Logger *slog.Logger
 	// Histories are computers whose history in git does not fit their log.
@@ -32,6 +32,10 @@ type Options struct {
 	// Only are the computers that are recovered; nil: all. Where something that all
 	// share is damaged, it is all of them.
 	Only []contract.CID
+	// Bus is on the store that is there, when the control plane is up. Then Only is
+	// one computer, which nobody has open, and nothing else is touched; a log that is
+	// damaged is not open in the server either (Report.LogDamaged, bus.Serves).
+	Bus *bus.Bus
 }
 
 // Result is what Recover did.
@@ -57,23 +61,58 @@ type job struct {
 // aside first. It may be done again after it failed.
 func Recover(ctx context.Context, o Options) (*Result, error) {
 	const op = "recovery.Recover"
-	if err := Finish(o.Dir); err != nil {
-		return nil, fault.Wrap(op, err)
+	if o.Bus != nil && len(o.Only) != 1 {
+		return nil, fault.New(op, fault.Internal, "", errors.New("one at a time while the others are awake"))
 	}
-	report, err := Inspect(ctx, o.Dir)
+	begun, err := o.goOn()
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	j := &job{Options: o, report: report, result: &Result{Computers: map[contract.CID]contract.LogRecovered{}, Found: slices.Concat(report.Accounts, report.Shared)}}
+	var report *Report
+	if o.Bus != nil {
+		report, err = LookAt(ctx, o.Dir, o.Only[0])
+	} else {
+		report, err = Inspect(ctx, o.Dir)
+	}
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	j := &job{Options: o, report: report, result: &Result{Computers: map[contract.CID]contract.LogRecovered{}, Found: slices.Concat(begun, report.Accounts, report.Shared)}}
 	for _, cid := range j.cids() {
 		j.result.Found = append(j.result.Found, report.Computers[cid]...)
 	}
-	if len(j.result.Found) == 0 && len(o.Histories) == 0 && !o.Dir.Unversioned() {
+	if len(j.result.Found) == len(begun) && len(o.Histories) == 0 && !o.Dir.Unversioned() {
 		return j.result, nil
 	}
 	j.aside = newAside()
 	j.result.Aside = j.aside
 	return j.result, fault.Wrap(op, j.do(ctx))
+}
+
+// goOn brings what was begun to its end. A journal that can't be read is given
+// up: what it was about is looked at anew.
+func (o Options) goOn() (given []bus.Damage, err error) {
+	open, err := Unfinished(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range open {
+		if of == "" && o.Bus != nil || of != "" && len(o.Only) > 0 && !slices.Contains(o.Only, of) {
+			continue // not asked for
+		}
+		_, err := readJournal(o.Dir, of)
+		if fault.Is(err, fault.Damaged) {
+			given = append(given, bus.Damage{File: journalFile(of), What: fault.Text(err)})
+			if err := giveUp(o.Dir, of); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := finish(o.Dir, of); err != nil {
+			return nil, err
+		}
+	}
+	return given, nil
 }
 
 func (j *job) cids() []contract.CID {
@@ -91,14 +130,13 @@ func (j *job) do(ctx context.Context) error {
 	if err := os.MkdirAll(j.Dir.Path(j.aside), 0o700); err != nil {
 		return err
 	}
-	if err := j.accounts(); err != nil {
-		return err
-	}
-	if err := j.keys(); err != nil {
-		return err
-	}
-	if err := j.Dir.Complete(); err != nil {
-		return err
+	if j.Bus == nil {
+		if err := errors.Join(j.accounts(), j.keys()); err != nil {
+			return err
+		}
+		if err := j.Dir.Complete(); err != nil {
+			return err
+		}
 	}
 	if err := j.loseHistories(ctx); err != nil {
 		return err
@@ -165,43 +203,86 @@ func (j *job) copyAside(name string) error {
 // logs makes the damaged logs anew, or all of them where the store or its key
 // is, and tells every computer's log of which something was damaged.
 func (j *job) logs(ctx context.Context) error {
-	end := journal{Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Branches: map[contract.CID]string{}}
-	for _, d := range j.result.Found {
+	if slices.ContainsFunc(j.report.Shared, func(d bus.Damage) bool {
+		return strings.HasPrefix(d.File, "nats") || d.File == "keys" || d.File == "keys/account.nk"
+	}) {
+		end := j.journal("")
+		end.Store = true
+		if err := j.anew(ctx, j.cids(), &end); err != nil {
+			return err
+		}
+		return j.end(end)
+	}
+	live := j.Bus
+	if live == nil {
+		if err := Arrange(j.Dir, j.report); err != nil {
+			return err
+		}
+		b, err := bus.Open(ctx, bus.Options{Dir: j.Dir.Path("nats"), KeysDir: j.Dir.Path("keys"), Logger: j.Logger})
+		if err != nil {
+			return err
+		}
+		live = b
+		defer func() {
+			if err := b.Close(); err != nil {
+				j.Logger.Warn("the store did not close in order", "error", err)
+			}
+		}()
+	}
+	for _, cid := range j.cids() {
+		if err := j.one(ctx, live, cid); err != nil {
+			return err
+		}
+	}
+	if j.Bus != nil {
+		return nil
+	}
+	return j.end(j.journal("")) // what all share
+}
+
+// journal is one that does nothing yet but to forget what is gone.
+func (j *job) journal(of contract.CID) journal {
+	end := journal{of: of, Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Branches: map[contract.CID]string{}}
+	found := j.report.Computers[of]
+	if of == "" {
+		found = j.result.Found
+	}
+	for _, d := range found {
 		end.Gone = append(end.Gone, d.File)
 	}
-	if j.sealed {
+	if of == "" && j.sealed {
 		end.Gone = append(end.Gone, "keys/secrets.sealed")
 	}
-	for _, cid := range j.cids() {
-		if j.lost[cid] {
-			end.Histories = append(end.Histories, cid)
+	return end
+}
+
+// one recovers one computer. If its log is whole, it is told in the store that is
+// there what else was damaged: the server sees whole logs only.
+func (j *job) one(ctx context.Context, live *bus.Bus, cid contract.CID) error {
+	end := j.journal(cid)
+	var err error
+	switch {
+	case j.report.log(cid):
+		err = j.anew(ctx, []contract.CID{cid}, &end)
+	case len(j.report.Of(cid)) > 0 || slices.Contains(j.Histories, cid):
+		if err = os.RemoveAll(j.Dir.Path(freshStore(cid))); err == nil {
+			end.Heads[cid], err = j.tell(ctx, live, cid, nil)
 		}
+	default:
+		return nil
 	}
-	end.Store = slices.ContainsFunc(j.report.Shared, func(d bus.Damage) bool {
-		return strings.HasPrefix(d.File, "nats") || d.File == "keys" || d.File == "keys/account.nk"
-	})
-	var anew, others []contract.CID
-	for _, cid := range j.cids() {
-		switch {
-		case end.Store || j.report.log(cid):
-			anew = append(anew, cid)
-		case len(j.report.Of(cid)) > 0 || slices.Contains(j.Histories, cid):
-			others = append(others, cid)
-		}
-	}
-	if len(anew) > 0 {
-		if err := j.anew(ctx, anew, &end); err != nil {
-			return err
-		}
-	} else if err := os.RemoveAll(j.Dir.Path(freshStore)); err != nil {
+	if err != nil {
 		return err
 	}
-	if len(others) > 0 {
-		if err := j.goOn(ctx, others, end.Heads); err != nil {
-			return err
-		}
-	}
+	return j.end(end)
+}
+
+// end keeps what will be written aside, and brings a journal to its end.
+func (j *job) end(end journal) error {
 	for cid := range end.Heads {
+		if j.lost[cid] && !slices.Contains(end.Histories, cid) {
+			end.Histories = append(end.Histories, cid)
+		}
 		for _, name := range []string{"log.head", "state.sqlite", "state.sqlite-wal"} {
 			if err := j.copyAside(rel(cid, name)); err != nil {
 				return err
@@ -216,7 +297,7 @@ func (j *job) logs(ctx context.Context) error {
 
 // anew makes logs anew in a store of their own.
 func (j *job) anew(ctx context.Context, cids []contract.CID, end *journal) error {
-	b, err := freshBus(ctx, j.Dir, j.Logger)
+	b, err := freshBus(ctx, j.Dir, end.of, j.Logger)
 	if err != nil {
 		return err
 	}
@@ -232,27 +313,6 @@ func (j *job) anew(ctx context.Context, cids []contract.CID, end *journal) error
 				}
 			}
 			if end.Heads[cid], err = j.tell(ctx, b, cid, &k); err != nil {
-				return err
-			}
-		}
-		return nil
-	}()
-	return errors.Join(err, b.Close())
-}
-
-// goOn tells logs that are whole, in the store that is there, what else was
-// damaged. The server sees whole logs only.
-func (j *job) goOn(ctx context.Context, cids []contract.CID, heads map[contract.CID]ledger.Head) error {
-	if err := Arrange(j.Dir, j.report); err != nil {
-		return err
-	}
-	b, err := bus.Open(ctx, bus.Options{Dir: j.Dir.Path("nats"), KeysDir: j.Dir.Path("keys"), Logger: j.Logger})
-	if err != nil {
-		return err
-	}
-	err = func() error {
-		for _, cid := range cids {
-			if heads[cid], err = j.tell(ctx, b, cid, nil); err != nil {
 				return err
 			}
 		}

@@ -1,9 +1,12 @@
 package chaos_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,16 +22,17 @@ import (
 )
 
 // recoveryPoints are passed while a damaged data directory is opened or
-// recovered, each by the verb that passes it. After the decision is written down
+// recovered, each by the verb that passes it, or on the console while the other
+// computer is awake. After the decision is written down
 // a start brings it to its end; before, choir recover begins anew.
 var recoveryPoints = []struct {
 	point, by string
 	decided   bool
 }{
 	{"recovery.arranging", "up", false}, {"recovery.arranged", "up", false},
-	{"recovery.refilled", "recover", false},
-	{"recovery.journaled", "recover", true}, {"recovery.old.moved", "recover", true}, {"recovery.new.placed", "recover", true},
-	{"recovery.state.moved", "recover", true}, {"recovery.head.written", "recover", true}, {"recovery.done", "recover", true},
+	{"recovery.refilled", "console", false},
+	{"recovery.journaled", "recover", true}, {"recovery.old.moved", "console", true}, {"recovery.new.placed", "recover", true},
+	{"recovery.state.moved", "recover", true}, {"recovery.head.written", "console", true}, {"recovery.done", "recover", true},
 }
 
 // TestRecoveryIsKilled kills what opens or recovers a damaged log at each of its
@@ -60,16 +64,31 @@ func TestRecoveryIsKilled(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(armed, "arm"), []byte(p.point+" 1\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			args := []string{p.by, "--data", data}
-			if p.by == "up" {
-				args = append(args, "--listen", "127.0.0.1:0", "--no-open")
+			args := []string{"recover", "--data", data}
+			if p.by != "recover" {
+				args = []string{"up", "--data", data, "--listen", "127.0.0.1:0", "--no-open", "--json"}
 			}
 			cmd := exec.CommandContext(t.Context(), bin, args...)
 			cmd.Env = append(os.Environ(), "CRASHPOINTS="+armed)
-			out, err := cmd.CombinedOutput()
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			stdout, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.by == "console" {
+				recoverOnTheConsole(t, stdout, a)
+			}
+			if _, err := io.Copy(io.Discard, stdout); err != nil {
+				t.Error(err)
+			}
+			err = cmd.Wait()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Fatalf("choir %s was not killed: %v: %s", p.by, err, out)
+				t.Fatalf("choir %s was not killed: %v: %s", p.by, err, said.String())
 			}
 			if !p.decided {
 				// Until then the damaged one is refused, and the other one awake.
@@ -107,10 +126,33 @@ func TestRecoveryIsKilled(t *testing.T) {
 			if old, err := os.ReadFile(found[0]); err != nil || string(old) != block {
 				t.Errorf("the old log is not kept as it was found (%v)", err)
 			}
-			if left, err := filepath.Glob(filepath.Join(data, "nats.new")); err != nil || len(left) > 0 {
+			if left, err := filepath.Glob(filepath.Join(data, "nats.new*")); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v %v", left, err)
 			}
 		})
+	}
+}
+
+// recoverOnTheConsole asks a control plane that has just come up to recover a
+// computer; what it is killed by comes with the answer or later.
+func recoverOnTheConsole(t *testing.T, stdout io.Reader, cid contract.CID) {
+	t.Helper()
+	var line struct{ URL, Token string }
+	if err := json.NewDecoder(stdout).Decode(&line); err != nil {
+		t.Fatal(err)
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(line.URL, "http://"), "/")
+	_, port, _ := strings.Cut(host, ":")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:"+port+"/api/computers/"+string(cid)+"/recover", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = host
+	req.Header.Set("Authorization", "Bearer "+line.Token)
+	if res, err := http.DefaultClient.Do(req); err == nil {
+		if err := res.Body.Close(); err != nil || res.StatusCode >= 300 {
+			t.Errorf("the answer is %d, %v", res.StatusCode, err)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB)) prepared
 		t.Fatalf("%v, %d computers", err, len(cids))
 	}
 	p.cid = contract.CID(cids[0].Name())
-	if _, err := bus.ReadStore(t.Context(), filepath.Join(p.data, "nats"), func(m bus.Message) error {
+	if _, err := bus.ReadStore(t.Context(), filepath.Join(p.data, "nats"), "", func(m bus.Message) error {
 		p.events = append(p.events, string(m.Data))
 		return nil
 	}); err != nil {

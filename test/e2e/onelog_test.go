@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 	for _, way := range []string{"bit flip", "cut", "empty", "gone", "older copy"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			data := copied(t, data)
+			backup, data := data, copied(t, data)
 			found, err := filepath.Glob(filepath.Join(data, "nats/jetstream/*/streams/EVENTS-"+string(a)))
 			if err != nil || len(found) != 1 {
 				t.Fatal(found, err)
@@ -113,6 +114,9 @@ func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := logFiles(t, data, a)
+			if way == "bit flip" || way == "cut" {
+				mendWhileTheOtherWorks(t, copied(t, data), part, backup, way == "bit flip", a, b)
+			}
 			for start := range 2 {
 				in, err := choirtest.TryStart(t, choirtest.Options{Data: data})
 				if err != nil {
@@ -158,6 +162,79 @@ func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// mendWhileTheOtherWorks recovers a damaged computer from the console, or tries it
+// again once its log has come back from a backup. The other one is not woken
+// anew, and what runs in it and who is connected to it stays.
+func mendWhileTheOtherWorks(t *testing.T, data, part, backup string, recovery bool, a, b contract.CID) {
+	t.Helper()
+	in, err := choirtest.TryStart(t, choirtest.Options{Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stand(t, in)
+	woken := func() int {
+		return strings.Count(in.Must(t, "events", "--json", "--computer", string(b)), `"computer.woken"`)
+	}
+	before := woken()
+	type ended struct {
+		res choirtest.Result
+		err error
+	}
+	over := make(chan ended, 1)
+	go func() {
+		res, err := in.Run(t.Context(), "exec", "--computer", string(b), "--", "sh", "-c", "echo began > workspace/began; while [ ! -e workspace/go ]; do sleep 0.05; done; echo over")
+		over <- ended{res, err}
+	}()
+	choirtest.Eventually(t, time.Minute, "it began", func() bool {
+		res, err := in.Run(t.Context(), "exec", "--computer", string(b), "--", "cat", "workspace/began")
+		return err == nil && res.Code == 0
+	})
+	verb := "recover"
+	if !recovery {
+		verb = "wake"
+		apart, err := filepath.Glob(filepath.Join(data, "nats", "apart", "*", filepath.Base(filepath.Dir(filepath.Dir(part)))))
+		if err != nil || len(apart) != 1 {
+			t.Fatal(apart, err)
+		}
+		if status := post(t, in, "/api/computers/"+string(a)+"/wake", "{}"); status >= 300 {
+			t.Fatalf("the answer is %d", status)
+		}
+		for _, c := range stand(t, in) {
+			if c.ID == a && c.State != api.StateDamaged {
+				t.Fatalf("still cut, it is %s", c.State)
+			}
+		}
+		if err := os.RemoveAll(apart[0]); err != nil {
+			t.Fatal(err)
+		}
+		copyTree(t, filepath.Join(backup, filepath.Dir(filepath.Dir(part))), apart[0])
+	}
+	if status := post(t, in, "/api/computers/"+string(a)+"/"+verb, "{}"); status >= 300 {
+		t.Fatalf("the answer is %d", status)
+	}
+	choirtest.Eventually(t, time.Minute, "it is awake", func() bool {
+		for _, c := range stand(t, in) {
+			if c.ID == a {
+				return c.State == api.StateAwake
+			}
+		}
+		return false
+	})
+	in.Must(t, "exec", "--computer", string(b), "--", "touch", "workspace/go")
+	if e := <-over; e.err != nil || e.res.Code != 0 || e.res.Stdout != "over\n" {
+		t.Errorf("what ran in the other one ended with %+v, %v", e.res, e.err)
+	}
+	if now := woken(); now != before {
+		t.Errorf("the other one was woken %d times meanwhile", now-before)
+	}
+	in.Must(t, "exec", "--computer", string(a), "--", "sh", "-c", "echo again > workspace/again")
+	in.Must(t, "rebuild", "--check", "--computer", string(a))
+	in.Stop(t)
+	if said := recovered(t, data); !strings.Contains(said, "nothing is damaged") {
+		t.Errorf("choir recover, in the end: %s", said)
 	}
 }
 
@@ -211,7 +288,9 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 	}
 	choirtest.Eventually(t, time.Minute, "the failure is said", func() bool {
 		list, err := computers(t, in)
-		return err == nil && len(list) == 2 && list[0].Trouble != nil && strings.Contains(list[0].Trouble.Reason, "recovery failed")
+		return err == nil && slices.ContainsFunc(list, func(c api.Computer) bool {
+			return c.ID == a && c.Trouble != nil && strings.Contains(c.Trouble.Reason, "recovery failed")
+		})
 	})
 	if err := os.Remove(blocked); err != nil {
 		t.Fatal(err)
@@ -246,6 +325,37 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 	for _, c := range stand(t, in) {
 		if c.State != api.StateAwake {
 			t.Errorf("in the end %s is %s: %+v", c.ID, c.State, c.Trouble)
+		}
+	}
+	in.Stop(t)
+
+	// A journal that can't be read keeps those asleep whose it is; there is a console,
+	// and it is given up there.
+	for _, of := range []string{"." + string(b), ""} {
+		if err := os.WriteFile(filepath.Join(data, "recovering"+of), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if in, err = choirtest.TryStart(t, choirtest.Options{Data: data}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range stand(t, in) {
+			bad := c.ID == b || of == ""
+			if (c.State == api.StateDamaged) != bad || bad && (c.Trouble == nil || !strings.Contains(c.Trouble.Reason, "recovering"+of+",")) {
+				t.Errorf("with recovering%s in pieces %s is %s: %+v", of, c.ID, c.State, c.Trouble)
+			}
+		}
+		if status := post(t, in, "/api/computers/"+string(b)+"/recover", ""); status >= 300 {
+			t.Fatalf("the answer is %d", status)
+		}
+		choirtest.Eventually(t, time.Minute, "both are awake", func() bool {
+			list, err := computers(t, in)
+			return err == nil && len(list) == 2 && list[0].State == api.StateAwake && list[1].State == api.StateAwake
+		})
+		in.Stop(t)
+	}
+	for _, cid := range []contract.CID{a, b} {
+		if got := rows(t, data, cid); len(got) == 0 || !strings.Contains(strings.Join(got, ""), "log.recovered") {
+			t.Errorf("%d events are left of %s", len(got), cid)
 		}
 	}
 }
