@@ -21,6 +21,7 @@ var _ = []bool{
 	enum(ResultOK, ResultFailed, ResultNeedsInput, ResultCancelled, ResultRefused),
 	enum(ChangeAdded, ChangeModified, ChangeDeleted, ChangeMode),
 	enum(VerificationPass, VerificationFail, VerificationUnknown),
+	enum(LockOfBase, LockOfChange),
 	enum(KindExec, KindAgent, KindInspect, KindGit),
 	enum(GitCheckpoint, GitRestore, GitDiff, GitLog, GitStatus),
 	enum(EgressNone, EgressDefault, EgressCustom),

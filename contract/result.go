@@ -91,7 +91,35 @@ type Verification struct {
 	Tests   int                `json:"tests,omitempty" v:"min=0"`
 	Said    []string           `json:"said,omitempty" v:"items=100;required,max=8192"`
 	Reason  string             `json:"reason,omitempty" v:"max=8192"` // why it is unknown
+	// Installed is what lock files name and had to be installed for the checks.
+	Installed []Installation `json:"installed,omitempty" v:"items=100"`
 }
+
+// Installation is what a lock file names, installed for checks in a box of its
+// own. Of says whose lock it is: the base's, or the change's. Hosts are where the
+// packages came from; none when they were kept from an earlier check. Problem
+// says why they could not be installed.
+type Installation struct {
+	Tool     string   `json:"tool" v:"required,max=32"`
+	Lock     string   `json:"lock" v:"required,path"`
+	Of       LockOf   `json:"of" v:"required"`
+	Key      string   `json:"key,omitempty" v:"max=64"` // names the lock's content and the tool
+	Packages int      `json:"packages,omitempty" v:"min=0"`
+	Bytes    int64    `json:"bytes,omitempty" v:"min=0"`
+	Hosts    []string `json:"hosts,omitempty" v:"items=200;required,max=300"`
+	Kept     bool     `json:"kept,omitempty"`
+	Note     string   `json:"note,omitempty" v:"max=2048"` // what is not as the packages want it
+	Problem  string   `json:"problem,omitempty" v:"max=4096"`
+}
+
+// LockOf says whose lock file was installed from.
+type LockOf string
+
+// Whose lock file was installed from.
+const (
+	LockOfBase   LockOf = "base"
+	LockOfChange LockOf = "change"
+)
 
 // Check is one command of a verification, run in a verify box of its own.
 // Runner names whose report says how many tests ran; of an "exit code" nobody does.

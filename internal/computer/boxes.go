@@ -155,7 +155,7 @@ func (t taskBoxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Bo
 		if err != nil {
 			return nil, err
 		}
-		spec.Mounts = mounts
+		spec.Mounts, spec.Env = withDependencies(mounts, r.Dependencies)
 		b, err := c.box(ctx, spec)
 		if err != nil {
 			release()

@@ -44,6 +44,7 @@ type Computer struct {
 	builds    *builds
 	themePoke chan struct{}
 	snaps     snapshots
+	deps      *dependencies
 
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
@@ -102,6 +103,7 @@ func (h *Host) newComputer(ctx context.Context, cid contract.CID) *Computer {
 	c.builds = &builds{c: c, want: make(chan struct{}, 1)}
 	c.services = c.newServices(ctx, serviceBackoff)
 	c.ctx = c.services.Context()
+	c.deps = newDependencies(c)
 	return c
 }
 
@@ -159,7 +161,10 @@ func (c *Computer) openFiles() (err error) {
 	c.remover, err = hostfs.NewRemover(c.files, "removing/builds", func(err error) {
 		c.logger.Warn("what a build left was not removed", "error", err)
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return c.deps.sweep()
 }
 
 // openState opens the log, without taking it over, and the state, and brings it

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -178,10 +179,8 @@ func (c *Computer) install(ctx context.Context, dir string) error {
 	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = installBytes, installFiles, []string{dir}, installWall
 	env := map[string]string{"npm_config_cache": "/install/.cache", "npm_config_fetch_timeout": "20000",
 		"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
-	// Where the host's npm is configured with another registry, this is it; its
-	// credentials stay on the host.
-	if registry, err := egress.NPMRegistry(ctx); err == nil && registry != "" {
-		env["npm_config_registry"] = registry
+	if own, err := egress.Configured(ctx, "npm"); err == nil {
+		maps.Copy(env, own)
 	}
 	if _, err := os.Stat(certificates); err == nil {
 		env["NODE_EXTRA_CA_CERTS"] = certificates // Node brings a list of its own and none of the machine's

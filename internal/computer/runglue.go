@@ -25,6 +25,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		},
 		Unfinished: c.unfinished,
 		Render:     renderer{c},
+		Install:    c.deps,
 		Budget:     contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:      b.Turns,
 		Times:      dispatch.Times{Approval: time.Duration(c.host.Config.Approvals.WaitS) * time.Second},

@@ -53,6 +53,9 @@ type Storage struct {
 	LargeFileMB  int    `koanf:"large_file_mb"`  // largest file that is put or in a checkpoint
 	LargeFilesMB int    `koanf:"large_files_mb"` // what chunks of large files may take, per computer
 	Files        int    `koanf:"files"`          // most files and empty folders in a checkpoint
+	// DependenciesMB is what is kept, per computer, of what lock files name and
+	// checks need.
+	DependenciesMB int `koanf:"dependencies_mb"`
 }
 
 // Git is the checkpoint policy.
@@ -132,7 +135,7 @@ func Default() Config {
 	return Config{
 		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
 		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6},
-		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, Files: 200_000},
+		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, Files: 200_000, DependenciesMB: 4096},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
 		Approvals: Approvals{WaitS: 300},
 		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
@@ -217,7 +220,7 @@ func (c Config) validate() error {
 		"runtime.memory_mb": c.Runtime.MemoryMB, "runtime.pids": c.Runtime.Pids, "runtime.cpu": c.Runtime.CPU,
 		"runtime.disk_mb": c.Runtime.DiskMB, "runtime.disk_files": c.Runtime.DiskFiles,
 		"storage.large_file_mb": c.Storage.LargeFileMB, "storage.large_files_mb": c.Storage.LargeFilesMB, "storage.files": c.Storage.Files,
-		"storage.blobs_quota_mb": c.Storage.BlobsQuotaMB, "git.auto_commit_interval": c.Git.AutoCommitInterval,
+		"storage.dependencies_mb": c.Storage.DependenciesMB, "storage.blobs_quota_mb": c.Storage.BlobsQuotaMB, "git.auto_commit_interval": c.Git.AutoCommitInterval,
 		"git.auto_commit_threshold": c.Git.AutoCommitThreshold, "budget.wall_s": c.Budget.WallS,
 		"budget.session_events": c.Budget.SessionEvents, "budget.session_mb": c.Budget.SessionMB, "budget.computer_events": c.Budget.ComputerEvents,
 		"budget.computer_mb": c.Budget.ComputerMB, "budget.day_events": c.Budget.DayEvents, "budget.day_mb": c.Budget.DayMB,

@@ -73,6 +73,14 @@ const (
 	RunConjunction    Name = "run-conjunction"     // a failed task is not made up for by another
 )
 
+// Row 40: what lock files name, installed for checks.
+const (
+	LockHashes   Name = "lock-hashes"   // a lock that names anything without a hash, or from elsewhere than a registry, is not installed from
+	LockBase     Name = "lock-base"     // the base's locks are installed from, unless the user's words name their change
+	CacheThrown  Name = "cache-thrown"  // what a check writes over it goes with the check's box
+	InstallQuiet Name = "install-quiet" // nothing that was fetched runs where there is a network
+)
+
 // The desktop's origin and its page.
 const (
 	BoxInformational Name = "box-informational" // 44: informational answers of the dev server end at the host

@@ -62,6 +62,8 @@ type Options struct {
 	// Render is the third part of the shell's verification; without it the
 	// verification says that only type check and build were done.
 	Render Renderer
+	// Install installs what lock files name; without it nothing is.
+	Install Installer
 	// Publish sends a message that is not logged: the result of a run, on
 	// contract.SubjectResult, and the Director's words while they come, on
 	// contract.SubjectTokens. nil sends none.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate/verify"
 	"choir.dev/choiros/internal/document"
 )
 
@@ -39,11 +40,37 @@ type BoxRequest struct {
 	Commit string
 	// Go says that a check with Go's own tools is to run in it.
 	Go bool
+	// Dependencies are what was installed for the check.
+	Dependencies []Dependencies
 	// Handler serves what the box asks of the host, CONNECT included; nil
 	// refuses everything. Network says that CONNECT is served, so the box needs
 	// its loopback proxy.
 	Handler http.Handler
 	Network bool
+}
+
+// LockRequest names lock files whose packages are wanted in a check's box.
+type LockRequest struct {
+	Run     string
+	Task    string
+	Overlay Overlay
+	// Commit is the tree whose locks count; those among Restored are the base's.
+	Commit   string
+	Restored []string
+	Of       contract.LockOf
+	Locks    []verify.Lock
+}
+
+// Dependencies are packages that stay where they are until they are released.
+type Dependencies interface {
+	Release()
+}
+
+// Installer installs what lock files name, for checks, under the computer's own
+// grant and nothing of the task's. What can't be installed is said; a problem of
+// one lock is none of the others.
+type Installer interface {
+	Install(ctx context.Context, r LockRequest) (Dependencies, []contract.Installation)
 }
 
 // Boxes opens boxes. Its error is what a person reads when none can be had.

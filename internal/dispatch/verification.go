@@ -15,7 +15,9 @@ import (
 // verify checks a merged tree: each check in a box of its own, judged by exit
 // codes and by how many tests their runners report.
 func (a *attempt) verify(ctx context.Context, m *Merged) contract.Verification {
-	e, err := verify.Collect(ctx, &bench{a, *m}, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Installed: m.Installed, Words: a.words()})
+	b := &bench{a: a, m: *m}
+	defer b.release()
+	e, err := verify.Collect(ctx, b, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Installed: m.Installed, Words: a.words()})
 	if err != nil {
 		e.Cut = true
 		e.Notes = append(e.Notes, "what to check could not be found out: "+oneLine(fault.Text(err), 500))
@@ -63,8 +65,55 @@ func (a *attempt) words() string {
 
 // bench runs checks in verify boxes.
 type bench struct {
-	a *attempt
-	m Merged
+	a         *attempt
+	m         Merged
+	installed [3][]Dependencies // by which tree of the verification
+}
+
+// tree tells a verification's trees apart: the change with what the base judges
+// by, the change as it is, and the base.
+func (b *bench) tree(base bool, restore []string) int {
+	switch {
+	case base:
+		return 2
+	case len(restore) > 0:
+		return 0
+	}
+	return 1
+}
+
+// Install implements verify.Bench.
+func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.LockOf, base bool, restore []string) []contract.Installation {
+	if b.a.r.d.o.Install == nil || ctx.Err() != nil {
+		return nil
+	}
+	r := LockRequest{Run: b.a.ref.Run, Task: b.a.ref.Task, Overlay: b.a.overlay, Commit: b.m.Commit, Restored: restore, Of: of, Locks: locks}
+	at := b.tree(base, restore)
+	if base {
+		r.Commit = b.a.base
+	}
+	got, said := b.a.r.d.o.Install.Install(ctx, r)
+	if got != nil {
+		b.installed[at] = append(b.installed[at], got)
+	}
+	return said
+}
+
+// dependencies are what the checks on a tree have: what its own locks name, or,
+// where nothing was installed for it, what the base's do.
+func (b *bench) dependencies(base bool, restore []string) []Dependencies {
+	if own := b.installed[b.tree(base, restore)]; len(own) > 0 {
+		return own
+	}
+	return b.installed[0]
+}
+
+func (b *bench) release() {
+	for _, list := range b.installed {
+		for _, d := range list {
+			d.Release()
+		}
+	}
 }
 
 // Look implements verify.Bench.
@@ -94,7 +143,7 @@ func (b *bench) Run(ctx context.Context, c verify.Check, base bool, restore []st
 	if base {
 		commit = b.a.base
 	}
-	return b.a.check(ctx, commit, c, restore)
+	return b.a.check(ctx, commit, c, restore, b.dependencies(base, restore))
 }
 
 func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.Facts, error) {
@@ -113,7 +162,7 @@ func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.F
 	return facts, json.Unmarshal(res.Data, &facts)
 }
 
-func (a *attempt) check(ctx context.Context, commit string, c verify.Check, restore []string) verify.Ran {
+func (a *attempt) check(ctx context.Context, commit string, c verify.Check, restore []string, deps []Dependencies) verify.Ran {
 	got := verify.Ran{Check: c, Command: contract.Command{Argv: c.Argv, ExitCode: -1}, Count: verify.Count{Runner: verify.ExitCode}}
 	name, in := "check", map[string]any{"argv": c.Argv, "cwd": c.Cwd, "timeout_s": c.TimeoutS, "runner": c.Runner, "restore": restore}
 	if len(restore) == 0 {
@@ -125,7 +174,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	}
 	args, err := json.Marshal(in)
 	if err == nil {
-		err = a.inVerifyBox(ctx, BoxRequest{Commit: commit, Go: c.Runner == verify.GoTest}, func(b Box) error {
+		err = a.inVerifyBox(ctx, BoxRequest{Commit: commit, Go: c.Runner == verify.GoTest, Dependencies: deps}, func(b Box) error {
 			res, err := a.inBox(ctx, b, name, args)
 			switch {
 			case err != nil:

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,6 +178,15 @@ func goProxies(ctx context.Context) ([]string, error) {
 
 // cargo can't be asked for its default registry, so only a configured one counts.
 func cargo(context.Context) ([]string, error) {
+	b, err := cargoFile()
+	if err != nil || b == nil {
+		return nil, err
+	}
+	return cargoConfig(b)
+}
+
+// cargoFile is the configuration of the machine's cargo, nil without one.
+func cargoFile() ([]byte, error) {
 	home := os.Getenv("CARGO_HOME")
 	if home == "" {
 		user, err := os.UserHomeDir()
@@ -191,12 +203,11 @@ func cargo(context.Context) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cargo: %w", err)
 		}
-		defer f.Close()
 		b, err := io.ReadAll(io.LimitReader(f, maxAnswer))
-		if err != nil {
+		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, fmt.Errorf("cargo: %w", err)
 		}
-		return cargoConfig(b)
+		return b, nil
 	}
 	return nil, nil
 }
@@ -223,22 +234,143 @@ func cargoConfig(b []byte) ([]string, error) {
 	return urls, nil
 }
 
-// NPMRegistry is the registry that the host's npm is configured with, without
-// credentials; "" without npm.
-func NPMRegistry(ctx context.Context) (string, error) {
+// Configured are the settings with which a package manager in a box asks the
+// registries that this machine's own is configured with: variables of its
+// environment. Credentials stay on the host. A manager that is not there has none.
+func Configured(ctx context.Context, manager string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, registryTime)
 	defer cancel()
-	out, err := run(ctx, "npm", "config", "get", "registry")
+	var env map[string]string
+	var err error
+	switch manager {
+	case "npm":
+		env, err = npmSettings(ctx)
+	case "go":
+		env, err = goSettings(ctx)
+	case "pip":
+		env, err = pipSettings(ctx)
+	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", nil
+		return nil, nil
 	}
-	if err != nil {
-		return "", err
-	}
-	u, err := url.Parse(strings.TrimSpace(string(out)))
+	return env, err
+}
+
+// bare is a registry's address without credentials.
+func bare(text string) (string, error) {
+	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return "", fmt.Errorf("npm's registry is no address: %w", err)
+		return "", fmt.Errorf("the registry %q is no address: %w", clip(text, 100), err)
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return u.String(), nil
 }
+
+func npmSettings(ctx context.Context) (map[string]string, error) {
+	out, err := run(ctx, "npm", "config", "get", "registry")
+	if err != nil {
+		return nil, err
+	}
+	registry, err := bare(string(out))
+	return map[string]string{"npm_config_registry": registry}, err
+}
+
+// goSettings leave out what takes modules from version control: that is no
+// registry, and its programs would have to run.
+func goSettings(ctx context.Context) (map[string]string, error) {
+	out, err := run(ctx, "go", "env", "GOPROXY")
+	if err != nil {
+		return nil, err
+	}
+	var list strings.Builder
+	sep := ""
+	for rest := strings.TrimSpace(string(out)); rest != ""; {
+		i := strings.IndexAny(rest, ",|")
+		one, next := rest, ""
+		if i >= 0 {
+			one, next = rest[:i], rest[i:i+1]
+			rest = rest[i+1:]
+		} else {
+			rest = ""
+		}
+		if u, err := bare(one); err == nil {
+			list.WriteString(sep + u)
+			sep = next
+		}
+	}
+	if list.Len() == 0 {
+		return map[string]string{"GOPROXY": "off"}, nil
+	}
+	return map[string]string{"GOPROXY": list.String()}, nil
+}
+
+func pipSettings(ctx context.Context) (map[string]string, error) {
+	out, err := run(ctx, "python3", "-m", "pip", "config", "list")
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		_, name, _ := strings.Cut(key, ".")
+		if strings.HasPrefix(key, ":env:") {
+			name = strings.TrimPrefix(key, ":env:.")
+		}
+		variable := map[string]string{"index-url": "PIP_INDEX_URL", "extra-index-url": "PIP_EXTRA_INDEX_URL"}[name]
+		if variable == "" {
+			continue
+		}
+		var urls []string
+		for _, u := range strings.Fields(strings.ReplaceAll(strings.Trim(value, `'"`), `\n`, " ")) {
+			b, err := bare(u)
+			if err != nil {
+				return nil, err
+			}
+			urls = append(urls, b)
+		}
+		env[variable] = strings.Join(urls, " ")
+	}
+	return env, nil
+}
+
+// CargoSettings are arguments that make cargo in a box use the registries which
+// this machine's own takes in the place of others.
+func CargoSettings() ([]string, error) {
+	b, err := cargoFile()
+	if err != nil || b == nil {
+		return nil, err
+	}
+	var c struct {
+		Source map[string]struct {
+			Registry    string
+			ReplaceWith string `toml:"replace-with"`
+		}
+	}
+	if err := toml.Unmarshal(b, &c); err != nil {
+		return nil, fmt.Errorf("cargo's configuration: %w", err)
+	}
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(c.Source)) {
+		s := c.Source[name]
+		if !sourceName.MatchString(name) {
+			continue
+		}
+		if s.ReplaceWith != "" && sourceName.MatchString(s.ReplaceWith) {
+			args = append(args, "--config", fmt.Sprintf("source.%s.replace-with=%q", name, s.ReplaceWith))
+		}
+		if s.Registry != "" {
+			scheme, rest := "", s.Registry
+			if after, ok := strings.CutPrefix(rest, "sparse+"); ok {
+				scheme, rest = "sparse+", after
+			}
+			u, err := bare(rest)
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, "--config", fmt.Sprintf("source.%s.registry=%q", name, scheme+u))
+		}
+	}
+	return args, nil
+}
+
+var sourceName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,60}$`)

@@ -84,7 +84,7 @@ var inapplicable = []Inapplicable{
 	{29, "there are no passkeys, mails or OAuth yet: sign-in is a claim link on the machine itself (see row 24)"},
 	{37, "there are no payments yet"},
 	{38, "there is no attestation yet"},
-	{40, "releases are not published yet; dependency caches are not shared between computers"},
+	{40, "releases are not published yet"},
 }
 
 // unwritten are rows that apply, and that nothing in the suite tries yet.
@@ -115,6 +115,8 @@ var otherDefences = []OneDefence{
 	{defence.ClaimArgv, "test/e2e/secrets_test.go", "TestTheClaimTokenIsInNoArgument"},
 	{defence.EgressMeter, "internal/egress/meter_test.go", "TestWhatPassesATunnelIsOnRecord"},
 	{defence.CheckDependencies, "internal/computer/runspace_test.go", "TestAChecksBoxHasNothingThatTheTaskInstalled"},
+	{defence.CacheThrown, "internal/computer/dependencies_test.go", "TestAttack40_AChecksBoxWritesOverACopy"},
+	{defence.InstallQuiet, "test/e2e/dependencies_test.go", "TestWhatLockFilesNameIsInstalledForChecks"},
 	{defence.RunConjunction, "internal/dispatch/dispatch_test.go", "TestARunIsAllOfItsTasks"},
 	{defence.OutputWindow, "internal/control/service/output_test.go", "TestAttack48_OutputWaitsForItsReader"},
 	{defence.PageAlone, "internal/control/desktop_test.go", "TestAttack47_APageSpeaksForItself"},

@@ -3,14 +3,19 @@ package attack_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/associate/verify"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lockfile"
 )
 
 // verifyRows are cheats that come through to a pass without their defence.
@@ -38,6 +43,54 @@ class Sum(unittest.TestCase):
 `}, map[string]string{"p/sum.py": "READY = False\ndef add(a, b): return a - b\n"})},
 	{Number: 46, Attack: "the sender asks for no check but true", Defences: []defence.Name{defence.CheckNone, defence.CheckCount},
 		Run: cheatedAs(contract.VerifySpec{Profile: contract.VerifyNone, Commands: [][]string{{"true"}}}, nil, map[string]string{"p/sum.py": "def add(a, b): return a * b\n"})},
+}
+
+// lockRows are packages that nobody asked for, or that nobody can name.
+var lockRows = []Row{
+	{Number: 40, Attack: "a lock file takes a package from a repository, under no hash", Defences: []defence.Name{defence.LockHashes},
+		Run: func(*testing.T) Verdict {
+			files := map[string]string{"package.json": "{}", "package-lock.json": `{"lockfileVersion":3,"packages":{"":{},"node_modules/a":{"resolved":"git+https://git.example/a.git#main"}}}`}
+			_, err := lockfile.Read(lockfile.NPM, ".", func(p string, _ int) ([]byte, error) {
+				if text, ok := files[p]; ok {
+					return []byte(text), nil
+				}
+				return nil, fault.New("", fault.NotFound, "", errors.New("it is not there"))
+			})
+			return Verdict{err == nil, fmt.Sprintf("the lock is refused: %v", err)}
+		}},
+	{Number: 40, Attack: "a task has packages installed that only it wants", Defences: []defence.Name{defence.LockBase},
+		Run: func(t *testing.T) Verdict {
+			b := &lockBench{}
+			if _, err := verify.Collect(t.Context(), b, verify.Request{Spec: contract.VerifySpec{Profile: contract.VerifySmoke}, Words: "mend the sum",
+				Changes: []contract.Change{{Path: "p/package-lock.json", Op: contract.ChangeModified}}}); err != nil {
+				t.Fatal(err)
+			}
+			return Verdict{slices.Contains(b.asked, contract.LockOfChange), fmt.Sprintf("installed from the locks of: %v", b.asked)}
+		}},
+}
+
+// lockBench has a project with a lock file, and remembers whose was installed from.
+type lockBench struct{ asked []contract.LockOf }
+
+func (b *lockBench) facts() verify.Facts {
+	return verify.Facts{Projects: []verify.Project{{Dir: "p", Manifests: []string{"package.json"}, Scripts: map[string]string{"test": "node test.js"}, Locks: []lockfile.Tool{lockfile.NPM}}}}
+}
+
+func (b *lockBench) Look(context.Context, []string) (base, change verify.Facts, err error) {
+	return b.facts(), b.facts(), nil
+}
+
+func (b *lockBench) Restored(context.Context, []string, []string) (verify.Facts, error) {
+	return b.facts(), nil
+}
+
+func (b *lockBench) Run(_ context.Context, c verify.Check, _ bool, _ []string) verify.Ran {
+	return verify.Ran{Check: c, Count: verify.Count{Runner: verify.NodeTest, Passed: 1}}
+}
+
+func (b *lockBench) Install(_ context.Context, _ []verify.Lock, of contract.LockOf, _ bool, _ []string) []contract.Installation {
+	b.asked = append(b.asked, of)
+	return nil
 }
 
 // sumProject is what is cheated on: add subtracts, and a test says so.
@@ -135,6 +188,11 @@ func (b checkBench) Look(ctx context.Context, paths []string) (base, change veri
 
 func (b checkBench) Restored(ctx context.Context, paths, restore []string) (verify.Facts, error) {
 	return b.facts(ctx, map[string]any{"paths": paths, "restore": restore}), nil
+}
+
+// Install implements verify.Bench: what is needed lies in the folders.
+func (b checkBench) Install(context.Context, []verify.Lock, contract.LockOf, bool, []string) []contract.Installation {
+	return nil
 }
 
 func (b checkBench) Run(ctx context.Context, c verify.Check, base bool, restore []string) verify.Ran {

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
@@ -34,14 +35,24 @@ func gitServer(t *testing.T, root string) (srv *httptest.Server, certificate []b
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Another loopback address than the one that programs never ask a proxy for.
+	return tlsServer(t, "127.0.0.2", &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
+		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+	})
+}
+
+// tlsServer serves on a loopback address with a certificate of its own, for the
+// address and the one of any, which it returns as PEM.
+func tlsServer(t *testing.T, address string, h http.Handler) (srv *httptest.Server, certificate []byte) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Another loopback address than the one that programs never ask a proxy for.
-	ip := net.IPv4(127, 0, 0, 2)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "Test"}, IPAddresses: []net.IP{ip},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "Test"}, IPAddresses: []net.IP{net.ParseIP(address), net.IPv4zero}, DNSNames: []string{"localhost"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -49,15 +60,11 @@ func gitServer(t *testing.T, root string) (srv *httptest.Server, certificate []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv = httptest.NewUnstartedServer(&cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
-		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1",
-			"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
-	})
+	srv = httptest.NewUnstartedServer(h)
 	if err := srv.Listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if srv.Listener, err = net.Listen("tcp", net.JoinHostPort(ip.String(), "0")); err != nil {
+	if srv.Listener, err = net.Listen("tcp", net.JoinHostPort(address, "0")); err != nil {
 		t.Fatal(err)
 	}
 	srv.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}

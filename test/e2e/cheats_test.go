@@ -135,7 +135,8 @@ func TestCheatsAreNotVerified(t *testing.T) {
 	}
 }
 
-// TestGoIsVerified: Go is found where the machine has it, and builds in a box.
+// TestGoIsVerified: Go is found where the machine has it, and builds in a box,
+// with the modules that go.sum names.
 func TestGoIsVerified(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("go"); err != nil {
@@ -144,9 +145,20 @@ func TestGoIsVerified(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "all")
 	write(t, filepath.Join(dir, "p"), projects["go"])
 	c := cheat{name: "honest go", kind: "go", shell: `sed -i 's/a - b/a + b/' sum.go`}
-	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: c.script("row go:", "p")})
+	reg, env := newRegistry(t)
+	sums := reg.module("example.test/greet", "v1.0.0", map[string]string{"go.mod": "module example.test/greet\n\ngo 1.21\n", "greet.go": "package greet\n\n// Five is a number.\nconst Five = 5\n"})
+	files := maps.Clone(projects["go"])
+	files["go.mod"] += "\nrequire example.test/greet v1.0.0\n"
+	files["go.sum"] = sums
+	files["sum_test.go"] = strings.Replace(strings.Replace(files["sum_test.go"], `import "testing"`, "import (\n\t\"testing\"\n\n\t\"example.test/greet\"\n)", 1), "!= 5", "!= greet.Five", 1)
+	write(t, filepath.Join(dir, "module"), files)
+	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: join(c.script("row go:", "p"), c.script("row module:", "module"))}, env...)
 	in.Must(t, "add", dir)
-	r := ended(t, in, submit(t, in, "row go: make it pass"))
+	r := ended(t, in, submit(t, in, "row module: make it pass"))
+	if v := r.Tasks[0].Result.Verification; r.Verified != contract.VerificationPass || v.Tests != 2 || len(v.Installed) == 0 || v.Installed[0].Tool != "go" || v.Installed[0].Packages != 1 {
+		t.Errorf("with a module of a proxy: %s: %+v", r.Summary, v)
+	}
+	r = ended(t, in, submit(t, in, "row go: make it pass"))
 	if v := r.Tasks[0].Result.Verification; r.Verified != contract.VerificationPass || v.Tests != 2 || v.Checks[0].Runner != "go test" {
 		t.Errorf("%s: %+v", r.Summary, v)
 	}
@@ -192,7 +204,7 @@ func TestAGoModuleThatIsNotThereIsNamed(t *testing.T) {
 	files["use.go"] = "package sum\n\nimport _ \"golang.org/x/text/language\"\n"
 	write(t, filepath.Join(dir, "p"), files)
 	c := cheat{name: "honest go", kind: "go", shell: `sed -i 's/a - b/a + b/' sum.go`}
-	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: c.script("row go:", "p")})
+	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: c.script("row go:", "p")}, "GOPROXY=off")
 	in.Must(t, "add", dir)
 	r := ended(t, in, submit(t, in, "row go: make it pass"))
 	v := r.Tasks[0].Result.Verification

@@ -24,6 +24,9 @@ export type EgressProfile = 'none' | 'default' | 'custom'
 /** GitOp names an operation on the workspace's history. */
 export type GitOp = 'checkpoint' | 'restore' | 'diff' | 'log' | 'status'
 
+/** LockOf says whose lock file was installed from. */
+export type LockOf = 'base' | 'change'
+
 /** MessageRole says who speaks. */
 export type MessageRole = 'user' | 'assistant'
 
@@ -456,6 +459,22 @@ export interface Input {
   blob?: string
 }
 
+/** Installation is what a lock file names, installed for checks in a box of its own. Of says whose lock it is: the base's, or the change's. Hosts are where the packages came from; none when they were kept from an earlier check. Problem says why they could not be installed. */
+export interface Installation {
+  tool: string
+  lock: string
+  of: LockOf
+  /** names the lock's content and the tool */
+  key?: string
+  packages?: number
+  bytes?: number
+  hosts?: string[]
+  kept?: boolean
+  /** what is not as the packages want it */
+  note?: string
+  problem?: string
+}
+
 /** LogRecovered says what a computer was brought back from after damage. The old is kept beside, under Aside in the data directory. */
 export interface LogRecovered {
   /** events before this one */
@@ -815,6 +834,8 @@ export interface Verification {
   said?: string[]
   /** why it is unknown */
   reason?: string
+  /** Installed is what lock files name and had to be installed for the checks. */
+  installed?: Installation[]
 }
 
 /** VerificationFinished is the outcome of checking a tree. */

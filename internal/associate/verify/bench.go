@@ -2,8 +2,12 @@ package verify
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/lockfile"
 )
 
 // Bench runs what a verification needs, each time in a fresh copy of a tree in
@@ -16,6 +20,58 @@ type Bench interface {
 	// Run runs a check on the base, or on the change with some paths as the base
 	// has them.
 	Run(ctx context.Context, c Check, base bool, restore []string) Ran
+	// Install makes what locks of that tree name available to the checks that are
+	// run on it from then on. of says whose they are.
+	Install(ctx context.Context, locks []Lock, of contract.LockOf, base bool, restore []string) []contract.Installation
+}
+
+// Lock is a project's lock file whose packages are not there.
+type Lock struct {
+	Dir  string
+	Tool lockfile.Tool
+}
+
+// wanted lists the locks of f's projects whose packages are not live.
+func wanted(f, live Facts) []Lock {
+	var out []Lock
+	for _, p := range f.Projects {
+		if p.Dir == ShellDir || strings.HasPrefix(p.Dir, ShellDir+"/") {
+			continue // the host's own are there
+		}
+		for _, t := range p.Locks {
+			if !live.has(p.Dir, t) {
+				out = append(out, Lock{p.Dir, t})
+			}
+		}
+	}
+	return out
+}
+
+// has reports whether a tool's packages are in a project's folder.
+func (f Facts) has(dir string, t lockfile.Tool) bool {
+	return slices.ContainsFunc(f.Projects, func(p Project) bool { return p.Dir == dir && slices.Contains(p.Live, t) })
+}
+
+// stale lists the locks of the project that a check is run in, where live
+// packages were used, to which what the check lacks may belong.
+func stale(f Facts, dir string) []Lock {
+	var out []Lock
+	for _, p := range f.Projects {
+		if p.Dir != dir || p.Dir == ShellDir {
+			continue
+		}
+		for _, t := range p.Locks {
+			if slices.Contains(p.Live, t) {
+				out = append(out, Lock{p.Dir, t})
+			}
+		}
+	}
+	return out
+}
+
+// relocked reports whether a task changed what dependencies are installed from.
+func relocked(guards []Guard) bool {
+	return slices.ContainsFunc(guards, func(g Guard) bool { return g.Kind == GuardManifest || g.Kind == GuardConfig })
 }
 
 // Request is a change to verify.
@@ -58,11 +114,25 @@ func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
 			}
 		}
 	}
+	install := func(locks []Lock, of contract.LockOf, base bool, restore []string) bool {
+		if len(locks) == 0 {
+			return false
+		}
+		got := b.Install(ctx, locks, of, base, restore)
+		e.Locked = append(e.Locked, got...)
+		return slices.ContainsFunc(got, func(i contract.Installation) bool { return i.Problem == "" })
+	}
+	// What the task wants installed is installed only if changing that is what
+	// the user asked for; else its checks have what the base's locks say.
+	of, mayChange := contract.LockOfBase, true
 	run := func(plan []Check, cut bool, restore []string) []Ran {
 		e.Cut = e.Cut || cut
 		var out []Ran
 		for _, c := range plan {
 			got := b.Run(ctx, c, false, restore)
+			if mayChange && got.missing() != "" && install(stale(held, c.Cwd), of, false, restore) {
+				got = b.Run(ctx, c, false, restore) // what is live is not what the lock says
+			}
 			out = append(out, got)
 			if got.Failed() || ctx.Err() != nil {
 				break // one failure decides, the rest would only cost time
@@ -71,13 +141,25 @@ func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
 		return out
 	}
 	plan, cut := Plan(held, e.Profile)
+	if len(plan) > 0 {
+		install(wanted(held, held), of, false, restore)
+	}
 	e.Held = run(plan, cut, restore)
 	if len(e.Guards) > 0 {
 		plan, cut = Plan(e.Facts, e.Profile)
+		if relocked(e.Guards) {
+			if of, mayChange = contract.LockOfChange, granted(e.Guards, e.Words) || defence.Off(defence.LockBase); mayChange {
+				install(wanted(e.Facts, e.Facts), of, false, nil)
+			}
+		}
 		e.After = run(plan, cut, nil)
 	}
 	e.Sent = run(Commands(r.Spec), false, nil)
-	for _, c := range e.compare() {
+	before := e.compare()
+	if len(before) > 0 {
+		install(wanted(e.Base, held), contract.LockOfBase, true, nil)
+	}
+	for _, c := range before {
 		e.Before = append(e.Before, b.Run(ctx, c, true, nil))
 	}
 	return e, nil

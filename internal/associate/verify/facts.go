@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/lockfile"
 )
 
 // ThemePath is the theme's file, relative to the workspace's root.
@@ -48,6 +49,8 @@ type Project struct {
 	RunFiles  []string          `json:"run_files,omitempty"` // files that its scripts and targets name, relative to the root
 	Refs      []string          `json:"refs,omitempty"`      // what its manifests name outside of it
 	Present   []string          `json:"present,omitempty"`   // the touched files that are there, relative to Dir
+	Locks     []lockfile.Tool   `json:"locks,omitempty"`     // whose lock files are in Dir
+	Live      []lockfile.Tool   `json:"live,omitempty"`      // whose packages are there, installed by the user or in the tree
 }
 
 // Facts is what Gather found.
@@ -229,6 +232,7 @@ func look(root *os.Root, dir string) (Project, error) {
 	slices.Sort(p.RunFiles)
 	p.RunFiles = slices.Compact(p.RunFiles)
 	p.RunFiles = p.RunFiles[:min(len(p.RunFiles), maxRunFiles)]
+	p.Locks, p.Live = locks(root, dir)
 	p.Pytest = slices.Contains(p.Manifests, "pytest.ini") || slices.Contains(p.Manifests, "conftest.py")
 	if !p.Pytest && slices.Contains(p.Manifests, "pyproject.toml") {
 		b, err := slurp(root, path.Join(dir, "pyproject.toml"))
@@ -238,6 +242,35 @@ func look(root *os.Root, dir string) (Project, error) {
 		p.Pytest = strings.Contains(string(b), "pytest")
 	}
 	return p, nil
+}
+
+// installed are the folders in which a tool's packages lie, in the project.
+var installed = map[lockfile.Tool][]string{
+	lockfile.NPM: {"node_modules"}, lockfile.Go: {"vendor"}, lockfile.Cargo: {"vendor"}, lockfile.Pip: {".venv", "venv"},
+}
+
+// locks says whose lock files a folder has, and whose packages.
+func locks(root *os.Root, dir string) (locks, live []lockfile.Tool) {
+	for _, t := range lockfile.Tools {
+		if slices.ContainsFunc(lockfile.Names(t), func(n string) bool { return exists(root, path.Join(dir, n)) }) {
+			locks = append(locks, t)
+		}
+		if slices.ContainsFunc(installed[t], func(n string) bool { return filled(root, path.Join(dir, n)) }) {
+			live = append(live, t)
+		}
+	}
+	return locks, live
+}
+
+// filled reports whether a folder has anything in it.
+func filled(root *os.Root, dir string) bool {
+	f, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1) // what can't be listed has nothing that could be used
+	return len(names) > 0
 }
 
 // refs lists what a manifest's text names outside of its folder: a module beside

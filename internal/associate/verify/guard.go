@@ -123,9 +123,18 @@ func isTestName(name string) bool {
 // none is a test: then changing them is the task.
 func granted(guards []Guard, words string) bool {
 	for _, g := range guards {
-		if g.Kind != GuardManifest && g.Kind != GuardConfig || !strings.Contains(words, path.Base(g.Path)) {
+		if g.Kind != GuardManifest && g.Kind != GuardConfig || !asked(words, path.Base(g.Path)) {
 			return false
 		}
 	}
 	return true
+}
+
+// written are the lock files that a manager writes by what a manifest says: who
+// asks for the manifest's change asks for theirs.
+var written = map[string]string{"package-lock.json": "package.json", "npm-shrinkwrap.json": "package.json", "go.sum": "go.mod", "Cargo.lock": "Cargo.toml"}
+
+// asked reports whether the words name a file, or the manifest that it follows.
+func asked(words, name string) bool {
+	return strings.Contains(words, name) || written[name] != "" && strings.Contains(words, written[name])
 }

@@ -35,6 +35,8 @@ type Evidence struct {
 	Sent        []Ran // the sender's own commands, on the change as it is
 	// Before are the checks on the base itself, to compare numbers with.
 	Before []Ran
+	// Locked is what was installed for the checks, because it was not live.
+	Locked []contract.Installation
 	Cut    bool // not everything could be looked at, or checked
 	Notes  []string
 }
@@ -75,14 +77,15 @@ func (r Ran) why() string {
 	return text
 }
 
-var absent = regexp.MustCompile(`(?:Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|[^\s":\\]{1,200}@v[^\s":\\]{1,100}: Get |module lookup disabled by GOPROXY=off|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
+var absent = regexp.MustCompile(`(?:Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|[^\s":\\]{1,200}@v[^\s":\\]{1,100}: (?:Get |module lookup disabled)|module lookup disabled by GOPROXY=off|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
 
 // missing names the dependency that a failed check said it lacks.
 func (r Ran) missing() string {
 	if r.Command.ExitCode == 0 {
 		return ""
 	}
-	return clean(strings.TrimSuffix(absent.FindString(r.Command.Stderr+"\n"+r.Command.Stdout), ": Get "))
+	found := absent.FindString(r.Command.Stderr + "\n" + r.Command.Stdout)
+	return clean(strings.TrimSuffix(strings.TrimSuffix(found, ": Get "), ": module lookup disabled"))
 }
 
 func first(list []Ran, is contract.VerificationStatus) *Ran {
@@ -99,7 +102,7 @@ func first(list []Ran, is contract.VerificationStatus) *Ran {
 // a runner reported, as many as before the change, with what the base judges
 // by; everything else is unknown and says why.
 func Judge(e Evidence) contract.Verification {
-	v := contract.Verification{Profile: e.Profile, Tree: e.Tree, Status: contract.VerificationPass, Said: e.said()}
+	v := contract.Verification{Profile: e.Profile, Tree: e.Tree, Status: contract.VerificationPass, Said: e.said(), Installed: e.Locked}
 	final := e.After
 	if len(e.Guards) == 0 {
 		final = e.Held
@@ -196,6 +199,12 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 	if e.Profile == contract.VerifyNone && !defence.Off(defence.CheckNone) {
 		unless("no verification was asked for, and a sender's own commands are none")
 		return
+	}
+	for _, i := range e.Locked {
+		if i.Problem != "" {
+			unless("what %s names could not be installed for the checks: %s", clean(i.Lock), i.Problem)
+			break
+		}
 	}
 	if e.Cut {
 		unless("only a part of what changed was looked at")
@@ -315,6 +324,14 @@ func (e Evidence) said() []string {
 		}
 		s := clean(g.Path)
 		out = append(out, strings.Replace(g.Said(), g.Path, s, 1))
+	}
+	for _, i := range e.Locked {
+		if i.Of == contract.LockOfChange {
+			out = append(out, "the checks ran with what the task's own "+clean(i.Lock)+" names")
+		}
+		if i.Note != "" {
+			out = append(out, clean(i.Lock)+": "+clean(i.Note))
+		}
 	}
 	for i, dir := range e.Installed {
 		if i < maxSaid && slices.Contains(toolDirs, path.Base(dir)) {

@@ -1,0 +1,443 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lockfile"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"golang.org/x/sys/unix"
+)
+
+// dependencies keeps what lock files name, installed for one computer's checks:
+// one tree for each content of a lock. A box of its own fills a tree, and what a
+// check writes over it goes with the check's box, so no check leaves anything
+// there for another one.
+type dependencies struct {
+	c    *Computer
+	turn chan struct{} // held by who fills or removes one
+
+	mu     sync.Mutex
+	uses   map[string]int
+	failed map[string]failedInstall
+}
+
+// failedInstall is what is answered for a while instead of trying again.
+type failedInstall struct {
+	err   error
+	until time.Time
+}
+
+const (
+	dependenciesDir = "dependencies"
+	entryFile       = "entry.json"
+)
+
+// installed is a tree that is whole. Its folders lie beside the file that says
+// so, which no box sees.
+type installed struct {
+	Packages int              `json:"packages"`
+	Bytes    int64            `json:"bytes"`
+	Hosts    []string         `json:"hosts,omitempty"`
+	Note     string           `json:"note,omitempty"`
+	Mounts   []installedMount `json:"mounts"`
+}
+
+// installedMount is a folder of the tree and where checks see it.
+type installedMount struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
+
+func newDependencies(c *Computer) *dependencies {
+	return &dependencies{c: c, turn: make(chan struct{}, 1), uses: map[string]int{}, failed: map[string]failedInstall{}}
+}
+
+// sweep takes away what was begun and not ended by an earlier process.
+func (d *dependencies) sweep() error {
+	entries, err := d.c.files.ReadDir(dependenciesDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), filling) {
+			err = errors.Join(err, d.c.remover.Take(d.c.files, path.Join(dependenciesDir, e.Name())))
+		}
+	}
+	return err
+}
+
+// dir is where a computer keeps a tree. It is the computer's own: what the
+// packages of one leave there is seen by no other.
+func (d *dependencies) dir(names ...string) string {
+	return d.c.path(append([]string{dependenciesDir}, names...)...)
+}
+
+// held are the trees that a verification's checks see.
+type held struct {
+	mounts  []sandbox.Mount
+	env     map[string]string
+	release func()
+}
+
+// Release implements dispatch.Dependencies.
+func (h *held) Release() { h.release() }
+
+// Install implements dispatch.Installer.
+func (d *dependencies) Install(ctx context.Context, r dispatch.LockRequest) (dispatch.Dependencies, []contract.Installation) {
+	var said []contract.Installation
+	var keys []string
+	out := &held{env: map[string]string{}}
+	for _, want := range r.Locks {
+		lock, err := lockfile.Read(want.Tool, want.Dir, d.reader(ctx, r))
+		if fault.Is(err, fault.NotFound) || err == nil && lock.Packages == 0 {
+			continue // it names nothing
+		}
+		if lock.Name == "" {
+			lock.Name = lockfile.Names(want.Tool)[0]
+		}
+		in := contract.Installation{Tool: string(want.Tool), Lock: path.Join(want.Dir, lock.Name), Of: r.Of, Packages: lock.Packages}
+		var got installed
+		if err == nil {
+			in.Key, got, in.Kept, err = d.have(ctx, lock, r)
+		}
+		if err != nil {
+			in.Problem = clip(fault.Text(err), 3000)
+			if hint := fault.HintOf(err); hint != "" {
+				in.Problem += ". " + hint
+			}
+			said = append(said, in)
+			continue
+		}
+		in.Bytes, in.Note = got.Bytes, got.Note
+		if !in.Kept {
+			in.Hosts = got.Hosts
+		}
+		said, keys = append(said, in), append(keys, in.Key)
+		out.add(d, in.Key, want.Tool, got)
+	}
+	out.release = sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, k := range keys {
+			if d.uses[k]--; d.uses[k] <= 0 {
+				delete(d.uses, k)
+			}
+		}
+	})
+	return out, said
+}
+
+// reader reads from the tree that is verified, and what judges it from the base.
+func (d *dependencies) reader(ctx context.Context, r dispatch.LockRequest) lockfile.Reader {
+	return func(p string, max int) ([]byte, error) {
+		commit := r.Commit
+		if slices.Contains(r.Restored, p) {
+			commit = r.Overlay.Base()
+		}
+		content, err := d.c.workspace.Read(ctx, commit, p, 0, int64(max))
+		if err != nil {
+			return nil, err
+		}
+		defer content.Close()
+		b, err := io.ReadAll(io.LimitReader(content, int64(max)))
+		return b, fault.Wrap("computer.dependencies", err)
+	}
+}
+
+// add shows a tree to checks. Trees of one tool lie over each other: what they
+// hold is named by version.
+func (h *held) add(d *dependencies, key string, tool lockfile.Tool, got installed) {
+	for _, m := range got.Mounts {
+		lower := d.dir(key, filepath.FromSlash(m.Source))
+		at := slices.IndexFunc(h.mounts, func(o sandbox.Mount) bool { return o.Target == m.Target })
+		if at >= 0 {
+			h.mounts[at].Lower = append(h.mounts[at].Lower, lower)
+			continue
+		}
+		mount := sandbox.Mount{Target: m.Target, Mode: sandbox.Overlay, Lower: []string{lower}, Optional: tool == lockfile.NPM}
+		if defence.Off(defence.CacheThrown) {
+			mount = sandbox.Mount{Source: lower, Target: m.Target, Mode: sandbox.ReadWrite, Optional: true}
+		}
+		h.mounts = append(h.mounts, mount)
+	}
+	maps.Copy(h.env, checksEnv[tool])
+}
+
+// checksEnv is how a check's programs find what was installed.
+var checksEnv = map[lockfile.Tool]map[string]string{
+	lockfile.Go:    {"GOMODCACHE": inside(lockfile.Go), "GOPROXY": "off"},
+	lockfile.Cargo: {"CARGO_HOME": inside(lockfile.Cargo)},
+	lockfile.Pip:   {"PYTHONPATH": inside(lockfile.Pip)},
+}
+
+// inside is where boxes see what a tool keeps outside of the project.
+func inside(tool lockfile.Tool) string { return "/dependencies/" + string(tool) }
+
+// have returns the tree of a lock, in use, and installs it when it is not there.
+func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.LockRequest) (key string, got installed, kept bool, err error) {
+	chain, err := d.c.toolchain(lock.Tool)
+	if err != nil {
+		return "", got, false, err
+	}
+	key = string(lock.Tool) + "-" + lock.Sum(chain)
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return key, got, false, ctx.Err()
+	}
+	if got, err := d.entry(key); err == nil {
+		d.use(key)
+		return key, got, true, nil
+	}
+	d.mu.Lock()
+	before := d.failed[key]
+	d.mu.Unlock()
+	if before.err != nil && time.Now().Before(before.until) {
+		return key, got, false, before.err
+	}
+	if err := d.room(ctx, d.quota()); err != nil {
+		return key, got, false, err
+	}
+	got, err = d.fill(ctx, key, lock, r)
+	d.mu.Lock()
+	delete(d.failed, key)
+	if err != nil && ctx.Err() == nil {
+		d.failed[key] = failedInstall{err, time.Now().Add(installAgain)}
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return key, got, false, err
+	}
+	d.use(key)
+	if err := d.room(ctx, d.quota()); err != nil {
+		d.c.logger.Warn("installed dependencies could not be bounded", "error", err)
+	}
+	return key, got, false, nil
+}
+
+func (d *dependencies) quota() int64 { return int64(d.c.host.Config.Storage.DependenciesMB) << 20 }
+
+// entry reads what is there under a key.
+func (d *dependencies) entry(key string) (got installed, err error) {
+	name := d.dir(key, entryFile)
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return got, err
+	}
+	if err := json.Unmarshal(b, &got); err != nil {
+		return got, err
+	}
+	for _, m := range got.Mounts {
+		there, err := d.c.files.Exists(path.Join(dependenciesDir, key, m.Source))
+		if err != nil || !there {
+			return got, errors.Join(err, fs.ErrNotExist)
+		}
+	}
+	now := time.Now()
+	return got, os.Chtimes(name, now, now) // the ones not used for longest go first
+}
+
+func (d *dependencies) use(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.uses[key]++
+}
+
+// room removes what was not used for longest until no more than most bytes are
+// there. What is in use stays.
+func (d *dependencies) room(ctx context.Context, most int64) error {
+	list, err := d.c.files.ReadDir(dependenciesDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	type tree struct {
+		key   string
+		bytes int64
+		used  time.Time
+	}
+	var trees []tree
+	var sum int64
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), filling) || ctx.Err() != nil {
+			continue
+		}
+		t := tree{key: e.Name()}
+		if b, err := os.ReadFile(d.dir(t.key, entryFile)); err == nil {
+			var got installed
+			if json.Unmarshal(b, &got) == nil {
+				t.bytes = got.Bytes
+			}
+			if info, err := os.Lstat(d.dir(t.key, entryFile)); err == nil {
+				t.used = info.ModTime()
+			}
+		}
+		sum, trees = sum+t.bytes, append(trees, t)
+	}
+	slices.SortFunc(trees, func(a, b tree) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.key, b.key)) })
+	for _, t := range trees {
+		if sum <= most {
+			break
+		}
+		d.mu.Lock()
+		used := d.uses[t.key] > 0
+		d.mu.Unlock()
+		if used {
+			continue
+		}
+		if err := d.c.remover.Take(d.c.files, path.Join(dependenciesDir, t.key)); err != nil {
+			return err
+		}
+		sum -= t.bytes
+	}
+	return nil
+}
+
+// fill installs a lock into a tree of its own and keeps it when it is whole.
+func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock, r dispatch.LockRequest) (got installed, err error) {
+	const op = "computer.dependencies"
+	tmp := path.Join(dependenciesDir, filling+key)
+	defer func() {
+		if err != nil {
+			err = fault.Wrap(op, errors.Join(err, ignoreGone(d.c.remover.Take(d.c.files, tmp))))
+		}
+	}()
+	for _, sub := range []string{"src", "out", "home"} {
+		if err := d.c.files.Mkdir(path.Join(tmp, sub), 0o755); err != nil {
+			return got, err
+		}
+	}
+	root := d.dir(filling + key)
+	for p, b := range lock.Files {
+		name := filepath.Join(root, "src", filepath.FromSlash(p))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, b, 0o644)); err != nil {
+			return got, err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(root, "src", filepath.FromSlash(lock.Dir)), 0o755); err != nil {
+		return got, err
+	}
+	got = installed{Packages: lock.Packages}
+	if got.Hosts, got.Note, err = d.c.installLock(ctx, root, lock, r); err != nil {
+		return got, err
+	}
+	// From here on no box writes there.
+	drop := []string{"home", "src"}
+	if lock.Tool == lockfile.NPM {
+		drop = []string{"home", "out"}
+		for _, f := range lock.Folders {
+			m := installedMount{Source: path.Join("src", f, "node_modules"), Target: path.Join("/computer", f, "node_modules")}
+			there, err := d.c.files.Exists(path.Join(tmp, m.Source))
+			if err != nil {
+				return got, err
+			}
+			if there { // packages for other machines leave none
+				got.Mounts = append(got.Mounts, m)
+			}
+		}
+	} else {
+		got.Mounts = []installedMount{{Source: "out", Target: inside(lock.Tool)}}
+	}
+	if len(got.Mounts) == 0 {
+		return got, fault.New("", fault.Unavailable, "", fmt.Errorf("%s left nothing", lock.Tool))
+	}
+	for _, sub := range drop {
+		if err := d.c.remover.Take(d.c.files, path.Join(tmp, sub)); err != nil {
+			return got, err
+		}
+	}
+	return got, d.keep(ctx, key, tmp, &got)
+}
+
+// syncTree puts what was written beneath a directory on disk, with all else of
+// its file system: packages are many small files.
+func syncTree(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// keep gives a tree its name once all of it is on disk.
+func (d *dependencies) keep(ctx context.Context, key, tmp string, got *installed) error {
+	dir, err := d.c.files.Dir(tmp)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var tally hostfs.Tally
+	if err := tally.Add(ctx, dir); err != nil {
+		return err
+	}
+	got.Bytes = tally.Bytes
+	b, err := json.Marshal(got)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.dir(filling+key, entryFile), b, 0o600); err != nil {
+		return err
+	}
+	if err := syncTree(d.dir()); err != nil {
+		return fmt.Errorf("sync what was installed: %w", err)
+	}
+	if err := ignoreGone(d.c.remover.Take(d.c.files, path.Join(dependenciesDir, key))); err != nil { // it was not whole
+		return err
+	}
+	if err := d.c.files.Rename(tmp, path.Join(dependenciesDir, key)); err != nil {
+		return err
+	}
+	return datadir.SyncDir(d.dir())
+}
+
+// withDependencies adds to a check's box what was installed for it, in the place
+// of what the user has there.
+func withDependencies(mounts []sandbox.Mount, deps []dispatch.Dependencies) ([]sandbox.Mount, map[string]string) {
+	env := map[string]string{}
+	for _, d := range deps {
+		h, ok := d.(*held)
+		if !ok {
+			continue
+		}
+		for _, m := range h.mounts {
+			same := slices.IndexFunc(mounts, func(o sandbox.Mount) bool { return o.Target == m.Target })
+			if same >= 0 {
+				mounts[same] = m
+			} else {
+				mounts = append(mounts, m)
+			}
+		}
+		maps.Copy(env, h.env)
+	}
+	return mounts, env
+}

@@ -1,0 +1,147 @@
+package computer
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/lockfile"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// kept is a computer that has installed things, and no boxes.
+func keptDependencies(t *testing.T, cid contract.CID) *dependencies {
+	t.Helper()
+	dir, err := datadir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dir.Close() })
+	c := &Computer{cid: cid, logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		host: &Host{Options: Options{Dir: dir, Config: config.Default()}}}
+	if err := os.MkdirAll(c.path(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if c.files, err = hostfs.Open(c.path()); err != nil {
+		t.Fatal(err)
+	}
+	if c.remover, err = hostfs.NewRemover(c.files, "removing/builds", func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.remover.Close(); c.files.Close() })
+	c.deps = newDependencies(c)
+	return c.deps
+}
+
+func (d *dependencies) lay(t *testing.T, key string, bytes int64, used time.Time, mounts ...installedMount) {
+	t.Helper()
+	for _, m := range mounts {
+		if err := os.MkdirAll(d.dir(key, m.Source), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := json.Marshal(installed{Packages: 1, Bytes: bytes, Mounts: mounts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(d.dir(key), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.dir(key, entryFile), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(d.dir(key, entryFile), used, used); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *dependencies) keys(t *testing.T) []string {
+	t.Helper()
+	list, err := os.ReadDir(d.dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range list {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// TestAttack40_AChecksBoxWritesOverACopy: what was installed is in every check's
+// box below a throwaway layer, in the place of what the user has there, and it
+// is the computer's own.
+func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
+	d := keptDependencies(t, "cid-one")
+	h := &held{env: map[string]string{}}
+	npm := installedMount{Source: "src/p/node_modules", Target: "/computer/p/node_modules"}
+	h.add(d, "npm-1", lockfile.NPM, installed{Mounts: []installedMount{npm}})
+	h.add(d, "go-1", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
+	h.add(d, "go-2", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
+	users := sandbox.Mount{Target: npm.Target, Mode: sandbox.Overlay, Lower: []string{"/data/live"}}
+	mounts, env := withDependencies([]sandbox.Mount{users}, []dispatch.Dependencies{h})
+	if len(mounts) != 2 || mounts[0].Target != npm.Target || len(mounts[1].Lower) != 2 || env["GOMODCACHE"] != mounts[1].Target || env["GOPROXY"] != "off" {
+		t.Fatalf("%+v, %v", mounts, env)
+	}
+	for _, m := range mounts {
+		if m.Mode != sandbox.Overlay || m.Upper != "" || m.Source != "" {
+			t.Errorf("a check writes into what was installed: %+v", m)
+		}
+		for _, l := range m.Lower {
+			if !strings.HasPrefix(l, d.c.path("dependencies")+"/") || !strings.Contains(l, "cid-one") {
+				t.Errorf("%s is not this computer's", l)
+			}
+		}
+	}
+}
+
+// TestWhatWasInstalledIsBounded: what was not used for longest goes first, what
+// is in use stays, what was begun is swept, and what is not whole is not used.
+func TestWhatWasInstalledIsBounded(t *testing.T) {
+	d := keptDependencies(t, "cid-one")
+	now := time.Now()
+	at := installedMount{Source: "out", Target: "/dependencies/go"}
+	for i, key := range []string{"go-oldest", "go-old", "go-new"} {
+		d.lay(t, key, 100, now.Add(time.Duration(i)*time.Second), at)
+	}
+	d.use("go-oldest")
+	if err := d.room(context.Background(), 200); err != nil || !slices.Equal(d.keys(t), []string{"go-new", "go-oldest"}) {
+		t.Errorf("%v: %v", d.keys(t), err)
+	}
+	if _, err := d.entry("go-new"); err != nil {
+		t.Error(err)
+	}
+	outside := t.TempDir()
+	if err := os.Remove(d.dir("go-new", "out")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, d.dir("go-new", "out")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.entry("go-new"); err == nil {
+		t.Error("a link is taken for what was installed")
+	}
+	if err := os.MkdirAll(filepath.Join(d.dir(filling+"go-x"), "src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.sweep(); err != nil || !slices.Equal(d.keys(t), []string{"go-new", "go-oldest"}) {
+		t.Errorf("%v: %v", d.keys(t), err)
+	}
+	choirtest.Eventually(t, 10*time.Second, "what went is removed", func() bool {
+		list, err := os.ReadDir(d.c.path("removing", "builds"))
+		return err == nil && len(list) == 0
+	})
+}

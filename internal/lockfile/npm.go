@@ -1,0 +1,128 @@
+package lockfile
+
+import (
+	"encoding/json"
+	"maps"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+)
+
+// npmEntry is one of a lock's packages. Its keys are looked up as they are
+// written: encoding/json would take "Resolved" for "resolved", which npm does
+// not, and then what is checked is not what is installed.
+type npmEntry map[string]any
+
+func (e npmEntry) text(key string) string { s, _ := e[key].(string); return s }
+func (e npmEntry) is(key string) bool     { b, _ := e[key].(bool); return b }
+
+// npm reads package-lock.json of version 2 or 3, and the manifests of the
+// project and of the folders that the lock links to.
+func (r *reading) npm() error {
+	raw, err := r.lock()
+	if err != nil {
+		return err
+	}
+	var top map[string]any
+	if err := json.Unmarshal(raw, &top); err != nil {
+		return invalid("%s is no JSON: %w", r.l.Name, err)
+	}
+	version, _ := top["lockfileVersion"].(float64)
+	packages, ok := top["packages"].(map[string]any)
+	if version < 2 || version > 3 || !ok {
+		return invalid("%s is not of version 2 or 3; npm install writes it anew", r.l.Name)
+	}
+	if _, err := r.file("package.json", maxManifest); err != nil {
+		return err
+	}
+	folders := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(packages)) {
+		e, ok := packages[key].(map[string]any)
+		if !ok {
+			return invalid("%s: the entry %q is no object", r.l.Name, clip(key))
+		}
+		if key == "" {
+			continue
+		}
+		folder, ours, err := r.npmEntry(key, e)
+		if err != nil {
+			return err
+		}
+		if ours {
+			if _, err := r.file(path.Join(key, "package.json"), maxManifest); err != nil && !fault.Is(err, fault.NotFound) {
+				return err
+			}
+			continue
+		}
+		folders[folder] = true
+	}
+	r.l.Folders = slices.Sorted(maps.Keys(folders))
+	return r.npmrc()
+}
+
+// npmEntry checks an entry and says in which folder's node_modules it lies; ours
+// is set for a folder of the workspace.
+func (r *reading) npmEntry(key string, e npmEntry) (folder string, ours bool, err error) {
+	before, _, inside := strings.Cut("/"+key, "/node_modules/")
+	if folder, err = r.in(path.Join(".", strings.TrimPrefix(before, "/"))); err != nil {
+		return "", false, err
+	}
+	if !inside {
+		return folder, true, nil
+	}
+	if path.Clean(key) != key || strings.HasPrefix(key, "/") {
+		return "", false, invalid("%s names %q", r.l.Name, clip(key))
+	}
+	if e.is("link") {
+		_, err := r.in(e.text("resolved"))
+		return folder, false, err
+	}
+	r.l.Packages++
+	if e.is("hasInstallScript") {
+		r.l.Scripts++
+	}
+	if e.is("inBundle") || defence.Off(defence.LockHashes) {
+		return folder, false, nil // it comes in the package that has it, under that one's hash
+	}
+	if from, there := e["resolved"]; there {
+		s, _ := from.(string)
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return "", false, invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.l.Name, clip(key), clip(s))
+		}
+	}
+	if !integrity.MatchString(e.text("integrity")) {
+		return "", false, invalid("%s holds no hash of %s", r.l.Name, clip(key))
+	}
+	return folder, false, nil
+}
+
+var integrity = regexp.MustCompile(`^sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2}(?: sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2})*$`)
+
+// npmSettings are what a project's .npmrc may say of how its tree is laid out.
+// Where packages come from, and what npm runs, is not a project's to say.
+var npmSettings = []string{"legacy-peer-deps", "strict-peer-deps", "install-strategy", "install-links", "omit", "include", "prefer-dedupe"}
+
+func (r *reading) npmrc() error {
+	b, err := r.file(".npmrc", maxManifest)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(line, "=")
+		if slices.Contains(npmSettings, strings.TrimSuffix(strings.TrimSpace(key), "[]")) && !strings.Contains(value, "$") {
+			kept.WriteString(strings.TrimRight(line, "\r\n") + "\n")
+		}
+	}
+	r.l.Files[path.Join(r.l.Dir, ".npmrc")] = []byte(kept.String())
+	return nil
+}

@@ -1,0 +1,44 @@
+package lockfile
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+)
+
+// pinned is a requirement with one version and the hashes of its files.
+var pinned = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]*\])?\s*==\s*[^\s;@*]+\s*(?:;[^\n]*?)?(?:\s+--hash=sha(?:256|384|512):[0-9a-f]{64,128})+\s*$`)
+
+// pip reads requirements.txt where each line has its hashes, as pip-compile and
+// uv write them. One without any is no lock.
+func (r *reading) pip() error {
+	raw, err := r.lock()
+	if err != nil {
+		return err
+	}
+	text := string(raw)
+	if !strings.Contains(text, "--hash=") {
+		return fault.New("", fault.NotFound, "", nil)
+	}
+	var kept strings.Builder // what was read, in the one way it can be read
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\\\n", " ")
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if i := strings.Index(line, " #"); i >= 0 {
+			line = strings.TrimSpace(line[:i])
+		}
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if (!pinned.MatchString(line) || strings.Count(line, "--") != strings.Count(line, "--hash=")) && !defence.Off(defence.LockHashes) {
+			return invalid("%s has the line %q, which is no package of one version with its hashes", r.l.Name, clip(line))
+		}
+		kept.WriteString(line + "\n")
+		r.l.Packages++
+	}
+	r.l.Files[path.Join(r.l.Dir, r.l.Name)] = []byte(kept.String())
+	return nil
+}

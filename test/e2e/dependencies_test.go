@@ -1,0 +1,248 @@
+package e2e_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/test/modelserver"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb/dirhash"
+	"golang.org/x/mod/zip"
+)
+
+// registry serves packages of npm and modules of Go, and keeps what it was asked.
+type registry struct {
+	t     *testing.T
+	port  string
+	mu    sync.Mutex
+	files map[string][]byte
+	asked []string
+}
+
+// newRegistry serves over TLS, and returns the environment in which choir, npm
+// and go of this machine are configured with it.
+func newRegistry(t *testing.T) (*registry, []string) {
+	t.Helper()
+	r := &registry{t: t, files: map[string][]byte{}}
+	srv, ca := tlsServer(t, "127.0.0.1", r)
+	_, r.port, _ = strings.Cut(srv.Listener.Addr().String(), ":")
+	caFile := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(caFile, ca, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// Go asks no proxy for what it takes for this machine, so it is told the
+	// address that leads there without saying so.
+	return r, []string{"CHOIR_EGRESS_ALLOW_PRIVATE=127.0.0.1:" + r.port + ",0.0.0.0:" + r.port, "CHOIR_EGRESS_CA_FILE=" + caFile,
+		"npm_config_registry=https://127.0.0.1:" + r.port + "/", "GOPROXY=https://0.0.0.0:" + r.port}
+}
+
+// ServeHTTP implements http.Handler.
+func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	b, ok := r.files[q.URL.Path]
+	r.asked = append(r.asked, q.URL.Path)
+	r.mu.Unlock()
+	if !ok {
+		http.NotFound(w, q)
+		return
+	}
+	_, _ = w.Write(b)
+}
+
+func (r *registry) wasAsked(path string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, a := range r.asked {
+		if strings.Contains(a, path) {
+			n++
+		}
+	}
+	return n
+}
+
+// npm adds a package and returns what a lock file says of it.
+func (r *registry) npm(name string, files map[string]string) object {
+	r.t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, f := range slices.Sorted(maps.Keys(files)) {
+		if err := w.WriteHeader(&tar.Header{Name: "package/" + f, Mode: 0o644, Size: int64(len(files[f]))}); err != nil {
+			r.t.Fatal(err)
+		}
+		_, _ = w.Write([]byte(files[f]))
+	}
+	if err := w.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	at := "/" + name + "/-/" + name + "-1.0.0.tgz"
+	sum := sha512.Sum512(b.Bytes())
+	r.mu.Lock()
+	r.files[at] = b.Bytes()
+	r.mu.Unlock()
+	return object{"version": "1.0.0", "resolved": "https://127.0.0.1:" + r.port + at, "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}
+}
+
+// module adds a module and returns the lines of go.sum that are for it.
+func (r *registry) module(path, version string, files map[string]string) string {
+	r.t.Helper()
+	dir := r.t.TempDir()
+	write(r.t, dir, files)
+	v := module.Version{Path: path, Version: version}
+	var b bytes.Buffer
+	if err := zip.CreateFromDir(&b, v, dir); err != nil {
+		r.t.Fatal(err)
+	}
+	name := filepath.Join(r.t.TempDir(), "zip")
+	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+	sum, err := dirhash.HashZip(name, dirhash.Hash1)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	mod, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return readCloser{strings.NewReader(files["go.mod"])}, nil })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	at := "/" + path + "/@v/" + version
+	r.mu.Lock()
+	r.files[at+".zip"], r.files[at+".mod"], r.files[at+".info"] = b.Bytes(), []byte(files["go.mod"]), []byte(`{"Version":"`+version+`"}`)
+	r.mu.Unlock()
+	return fmt.Sprintf("%s %s %s\n%s %s/go.mod %s\n", path, version, sum, path, version, mod)
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// locked is a Node project with a lock file and no node_modules.
+func locked(t *testing.T, packages map[string]any) map[string]string {
+	t.Helper()
+	deps := object{}
+	all := object{}
+	for name, e := range packages {
+		deps[name], all["node_modules/"+name] = "1.0.0", e
+	}
+	top := object{"name": "sum", "private": true, "scripts": object{"test": "node test.js"}, "dependencies": deps}
+	all[""] = object{"name": "sum", "dependencies": deps}
+	files := maps.Clone(projects["node"])
+	delete(files, "node_modules/same/index.js")
+	files["package.json"] = text(t, top)
+	files["package-lock.json"] = text(t, object{"name": "sum", "lockfileVersion": 3, "requires": true, "packages": all})
+	return files
+}
+
+// TestWhatLockFilesNameIsInstalledForChecks: in a box of its own, from where the
+// machine's package managers are configured, by the base's locks, for one
+// computer; a check leaves nothing in it.
+func TestWhatLockFilesNameIsInstalledForChecks(t *testing.T) {
+	t.Parallel()
+	r, env := newRegistry(t)
+	same := r.npm("same", map[string]string{
+		"package.json": `{"name":"same","version":"1.0.0","scripts":{"install":"node build.js"}}`,
+		// What it builds when it is installed says whether it had a way out.
+		"build.js": "require('fs').writeFileSync('built.js', `module.exports = ${JSON.stringify(process.env.HTTPS_PROXY || 'no way out')}`)",
+		"index.js": "if (require('./built.js') !== 'no way out') throw new Error('its script had a network');\nmodule.exports = (got, want) => { if (got !== want) throw new Error(`got ${got}, want ${want}`) }\n",
+	})
+	same["hasInstallScript"] = true
+	plus := r.npm("plus", map[string]string{"package.json": `{"name":"plus","version":"1.0.0"}`, "index.js": "module.exports = (a, b) => a + b\n"})
+	all := filepath.Join(t.TempDir(), "all")
+	with := func(e object, key string, v any) object { e = maps.Clone(e); e[key] = v; return e }
+	write(t, filepath.Join(all, "npm"), locked(t, map[string]any{"same": same}))
+	write(t, filepath.Join(all, "asked"), locked(t, map[string]any{"same": same}))
+	write(t, filepath.Join(all, "more"), locked(t, map[string]any{"same": same, "plus": plus}))
+	write(t, filepath.Join(all, "git"), locked(t, map[string]any{"same": with(same, "resolved", "git+ssh://git@evil.example/same.git#1")}))
+	write(t, filepath.Join(all, "elsewhere"), locked(t, map[string]any{"same": with(same, "resolved", "https://evil.example/same.tgz")}))
+	write(t, filepath.Join(all, "forged"), locked(t, map[string]any{"same": with(same, "integrity", plus["integrity"])}))
+	fix := `sed -i 's/a - b/a + b/' sum.*`
+	// It takes the place of what compares, as far as it can.
+	poison := `printf "require('fs').writeFileSync(require.resolve('same'), 'module.exports = () => {}')\nexports.add = (a, b) => a + b\n" > sum.js`
+	relock := `cp ../more/package.json ../more/package-lock.json . && echo "exports.add = require('plus')" > sum.js`
+	rows := []struct {
+		mark, dir, shell, words string
+		want                    contract.VerificationStatus
+		says                    string
+		look                    func(t *testing.T, v contract.Verification)
+	}{
+		{mark: "row a:", dir: "npm", shell: poison, want: "pass", look: func(t *testing.T, v contract.Verification) {
+			i := v.Installed[0]
+			if len(v.Installed) != 2 || i.Tool != "npm" || i.Kept || i.Packages != 1 || i.Bytes == 0 || !slices.Equal(i.Hosts, []string{"127.0.0.1:" + r.port}) ||
+				i.Lock != "workspace/all/npm/package-lock.json" || i.Of != contract.LockOfBase || !v.Installed[1].Kept {
+				t.Errorf("it says of what was installed: %+v", v.Installed)
+			}
+		}},
+		{mark: "row b:", dir: "npm", shell: "echo 'exports.add = (a, b) => a * b' > sum.js", want: "fail", says: "failed: adds", look: func(t *testing.T, _ contract.Verification) {
+			if n := r.wasAsked("/same/-/"); n != 1 {
+				t.Errorf("what is kept was fetched %d times", n)
+			}
+		}},
+		{mark: "row c:", dir: "npm", shell: relock, want: "unknown", says: "Cannot find module 'plus'", look: func(t *testing.T, v contract.Verification) {
+			if n := r.wasAsked("/plus/"); n != 0 {
+				t.Errorf("a package that only the task wants was asked for %d times", n)
+			}
+		}},
+		{mark: "row d:", dir: "asked", shell: relock, words: "add plus to package.json", want: "pass", says: "the task's own workspace/all/asked/package-lock.json"},
+		{mark: "row e:", dir: "git", shell: fix, want: "unknown", says: "only packages of a registry, over https"},
+		{mark: "row f:", dir: "elsewhere", shell: fix, want: "unknown", says: "evil.example:443 may not be reached from boxes"},
+		{mark: "row g:", dir: "forged", shell: fix, want: "unknown", says: "integrity"},
+	}
+	var script modelserver.Script
+	for _, row := range rows {
+		script.Turns = append(script.Turns, cheat{shell: row.shell}.script(row.mark, row.dir)...)
+	}
+	in, _ := startModel(t, modelserver.Anthropic, script, env...)
+	in.Must(t, "add", all)
+	for _, row := range rows {
+		t.Run(row.mark+" "+row.dir, func(t *testing.T) {
+			run := ended(t, in, submit(t, in, row.mark+" "+row.words))
+			v := run.Tasks[0].Result.Verification
+			if v.Status != row.want || (row.want == "pass") != (run.Verified == "pass") || !strings.Contains(run.Summary+v.Reason, row.says) {
+				t.Errorf("%s, its run %s; want %s and %q: %s\n%s", v.Status, run.Verified, row.want, row.says, v.Reason, text(t, v))
+			}
+			if row.look != nil && !t.Failed() {
+				row.look(t, v)
+			}
+		})
+	}
+	var metered bool
+	for _, e := range eventsOf(t, in, "egress.metered") {
+		m := data[contract.EgressMetered](t, e)
+		metered = metered || m.Kind == contract.BoxScratch && m.Received > 0 && e.Task != ""
+	}
+	if !metered {
+		t.Error("what an installation received is not on record")
+	}
+	if found, err := filepath.Glob(filepath.Join(workspaceDir(t, in), "..", "dependencies", ".fill-*")); err != nil || len(found) > 0 {
+		t.Errorf("left over: %v, %v", found, err)
+	}
+}
+
+type readCloser struct{ *strings.Reader }
+
+// Close implements io.Closer.
+func (readCloser) Close() error { return nil }
