@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
 )
@@ -52,6 +53,9 @@ func open(path string, damaged bool) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, diskError(op, path, err)
 	}
+	if err := private(path); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
 	lock, err := os.OpenFile(filepath.Join(path, "choir.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, diskError(op, path, err)
@@ -77,6 +81,36 @@ func open(path string, damaged bool) (*Dir, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// private makes a directory its owner's alone, who must be us. It may have been
+// there before: another user of the machine who may write in it can put keys of
+// their own in the place of ours, and one who may read it reads what is in it.
+func private(path string) error {
+	if defence.Off(defence.DataPrivate) {
+		return nil
+	}
+	dir, err := os.OpenFile(path, unix.O_DIRECTORY, 0)
+	if err != nil {
+		return diskError("", path, err)
+	}
+	defer dir.Close() // nothing is written
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return fault.New("", fault.Denied, "Run this as that user, or choose another directory with --data.",
+			fmt.Errorf("%s belongs to another user of this machine (%d), who could exchange what is in it", path, st.Uid))
+	}
+	if st.Mode&0o077 == 0 {
+		return nil
+	}
+	if err := dir.Chmod(os.FileMode(st.Mode & 0o700)); err != nil {
+		return fault.New("", fault.Denied, "Choose another directory with --data, on a file system that knows permissions.",
+			fmt.Errorf("%s is open to other users of this machine, and can't be closed: %w", path, err))
+	}
+	return nil
 }
 
 // dying is how long a lock is waited for whose owner has died. A process that

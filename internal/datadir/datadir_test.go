@@ -37,6 +37,44 @@ func TestOneOwner(t *testing.T) {
 	}
 }
 
+// TestADataDirectoryIsItsOwnersAlone, although it was there before: made by its
+// owner and open to others, or made by another user, whose keys would be used.
+func TestADataDirectoryIsItsOwnersAlone(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []os.FileMode{0o755, 0o777, 0o770, 0o705} {
+		path := t.TempDir()
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		d, err := datadir.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o700 {
+			t.Errorf("%v became %v, %v", mode, st.Mode(), err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	theirs := "/" // which is nobody's but root's
+	if os.Geteuid() == 0 {
+		theirs = t.TempDir()
+		if err := os.Chown(theirs, 61234, 61234); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, open := range []func(string) (*datadir.Dir, error){datadir.Open, datadir.OpenDamaged} {
+		d, err := open(theirs)
+		if err == nil {
+			d.Close() // it should not have been opened
+		}
+		if !fault.Is(err, fault.Denied) || fault.HintOf(err) == "" || !strings.Contains(err.Error(), "another user") {
+			t.Errorf("another user's: %v", err)
+		}
+	}
+}
+
 // TestAnOwnersLastChild: a process that a killed choir was just starting holds
 // the lock for moments more.
 func TestAnOwnersLastChild(t *testing.T) {

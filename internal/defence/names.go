@@ -50,6 +50,9 @@ const (
 	// ClientGovern: what a page stored keeps nobody from stopping a run, answering
 	// an approval or going back. Row 45.
 	ClientGovern Name = "client-govern"
+	// DataPrivate: the data directory is the user's who runs choir, and closed to
+	// others. Row 39.
+	DataPrivate Name = "data-private"
 	// ExecRedacted: what the user's commands are given is recorded without
 	// secrets. Row 39.
 	ExecRedacted Name = "exec-redacted"

@@ -391,3 +391,34 @@ func TestTries(t *testing.T) {
 		t.Error("never again")
 	}
 }
+
+// TestTheFileIsItsOwnersOnly, and so are those that SQLite puts beside it.
+func TestTheFileIsItsOwnersOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sqlite")
+	for _, mode := range []os.FileMode{0, 0o644} { // a new one, and one of before
+		if mode != 0 {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := identity.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Owner(t.Context()); err != nil {
+			t.Error(err)
+		}
+		found, err := filepath.Glob(path + "*")
+		if err != nil || len(found) < 2 {
+			t.Errorf("%v, %v", found, err)
+		}
+		for _, name := range found {
+			if st, err := os.Stat(name); err != nil || st.Mode().Perm() != 0o600 {
+				t.Errorf("%s has mode %v, %v", name, st.Mode(), err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

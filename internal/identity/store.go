@@ -135,6 +135,14 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
+	// SQLite gives the files beside it the same mode: they are the owner's only.
+	f, err := os.OpenFile(abs, os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
 	// One connection: writes are rare, reads are microseconds, and a statement
 	// never waits for another one's lock. A sign-out must survive a power cut.
 	q := url.Values{"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "journal_mode(WAL)", "synchronous(FULL)"}, "_txlock": {"immediate"}}
