@@ -22,6 +22,14 @@ const partsFile = "parts"
 // control is the file of accounts and sessions.
 const control = "control.sqlite"
 
+// chunksDir is where the keeper keeps the chunks of large files, below a workspace.
+const chunksDir = ".git/choir/chunks"
+
+// Chunks is that directory of a computer, as a part.
+func Chunks(cid contract.CID) string {
+	return filepath.Join("computers", string(cid), "workspace", chunksDir)
+}
+
 // Parts returns the paths that were there, relative to the directory; nil when
 // nobody has written them down yet. fault.Damaged when the list is missing though
 // the format has one, or does not hold together.
@@ -95,7 +103,7 @@ func (d *Dir) Mark(awake ...contract.CID) error {
 	}
 	for _, cid := range awake {
 		at := filepath.Join("computers", string(cid))
-		for _, p := range []string{"log.head", "workspace", "workspace/.git", "workspace/.git/HEAD", "workspace/.git/refs/heads/main"} {
+		for _, p := range []string{"log.head", "workspace", "workspace/.git", "workspace/.git/HEAD", "workspace/.git/refs/heads/main", "workspace/" + chunksDir} {
 			parts = append(parts, filepath.Join(at, p))
 		}
 		parts = append(parts, filepath.Join("blobs", string(cid)))

@@ -437,12 +437,14 @@ func clip(s string, most int) string {
 }
 
 // loseHistories decides which histories can't be used. One whose commits are
-// there and whose branch is not, or names an older one, gets its branch back.
+// there and whose branch is not, or names an older one, gets its branch back. One
+// that only the chunks of large files are gone from goes on: as it wakes, those that
+// the live files hold are made again, and the scrub names the others.
 func (j *job) loseHistories(ctx context.Context) error {
 	j.lost = map[contract.CID]bool{}
 	for _, cid := range j.cids() {
 		suspect := slices.Contains(j.Histories, cid) || slices.ContainsFunc(j.report.Computers[cid], func(d bus.Damage) bool {
-			return strings.HasPrefix(d.File, rel(cid, "workspace"))
+			return strings.HasPrefix(d.File, rel(cid, "workspace")) && d.File != datadir.Chunks(cid)
 		})
 		if !suspect {
 			continue

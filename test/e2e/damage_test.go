@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -26,28 +27,41 @@ type prepared struct {
 	older, data string
 	cid         contract.CID
 	events      []string
+	large       [2]string // the SHA-256 of workspace/large in each, where there is one
+	first       string    // the checkpoint that older ends with
 }
 
 // prepare uses a computer: a command, a file, a checkpoint, twice.
 func prepare(t *testing.T) prepared {
 	t.Helper()
-	return prepareBy(t, (*choirtest.Instance).Stop)
+	return prepareBy(t, (*choirtest.Instance).Stop, "")
 }
 
-// prepareBy is prepare with another way of ending choir.
-func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB)) prepared {
+// changeLarge makes a file that is kept as chunks, or makes another of it. It is
+// all but empty: a few chunks, and little on the disk.
+const changeLarge = "head -c 3000000 /dev/urandom >workspace/large.new; truncate -s 101M workspace/large.new; mv workspace/large.new workspace/large"
+
+// prepareBy is prepare with another way of ending choir, and with a command each
+// time.
+func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB), command string) prepared {
 	t.Helper()
 	p := prepared{data: filepath.Join(choirtest.Scratch(t), "data"), older: filepath.Join(choirtest.Scratch(t), "older")}
-	use := func(name string) {
+	use := func(i int, name string) {
 		in := choirtest.Start(t, choirtest.Options{Data: p.data})
-		in.Must(t, "exec", "--", "sh", "-c", "echo "+name+" > workspace/"+name)
+		in.Must(t, "exec", "--", "sh", "-ec", "echo "+name+" > workspace/"+name+"\n"+command)
+		p.large[i] = largeOf(t, p.data)
 		in.Must(t, "checkpoint", "-m", name)
+		if i == 0 {
+			var list []struct{ ID string }
+			in.JSON(t, &list, "checkpoints")
+			p.first = list[0].ID
+		}
 		in.Must(t, "prompt", "--wait", "run `seq 20000`") // its output is a blob
 		end(in, t)
 	}
-	use("one")
+	use(0, "one")
 	copyTree(t, p.data, p.older)
-	use("two")
+	use(1, "two")
 	cids, err := os.ReadDir(filepath.Join(p.data, "computers"))
 	if err != nil || len(cids) != 1 {
 		t.Fatalf("%v, %d computers", err, len(cids))
@@ -60,6 +74,28 @@ func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB)) prepared
 		t.Fatal(err)
 	}
 	return p
+}
+
+// largeOf is the SHA-256 of workspace/large, "" if there is none.
+func largeOf(t *testing.T, data string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(data, "computers/*/workspace/workspace/large"))
+	if err != nil || len(found) > 1 {
+		t.Fatal(found, err)
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	f, err := os.Open(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 func copyTree(t *testing.T, from, to string) {

@@ -36,7 +36,7 @@ var ways = []string{"bit flip", "cut", "empty", "gone", "older copy"}
 // it; "" is a way that does not apply.
 type damageCase struct {
 	part  string // a pattern; CID stands for the computer, {commit} and the like for an object
-	state string // how the data directory was left: "", "killed" or "packed"
+	state string // how the data directory was left: "", "killed" or "packed"; "large": with a large file
 	want  [5]string
 }
 
@@ -74,6 +74,10 @@ var damageTable = []damageCase{
 	{"computers/CID/workspace/.git/{blob}", "", [5]string{isRepaired, isRepaired, isRepaired, isRepaired, ""}},
 	{"computers/CID/workspace/.git/objects/pack/*.pack", "packed", [5]string{isRepaired, isRepaired, isRepaired, isRepaired, ""}},
 	{"computers/CID/workspace/.git/objects/pack/*.idx", "packed", [5]string{isRepaired, isRepaired, isRepaired, isRepaired, ""}},
+	{"computers/CID/workspace/.git/{manifest}", "large", [5]string{isRepaired, isRepaired, isRepaired, isRepaired, ""}},
+	{"computers/CID/workspace/.git/choir/chunks", "large", [5]string{"", "", isNamed, isRefused, isRepaired}},
+	{"computers/CID/workspace/.git/choir/chunks/{newest}", "large", [5]string{isRepaired, isRepaired, isRepaired, isRepaired, ""}},
+	{"computers/CID/workspace/.git/choir/chunks/{earlier}", "large", [5]string{isNamed, isNamed, isNamed, isNamed, ""}},
 	{"computers/CID/snapshots", "", [5]string{"", "", isRepaired, isRepaired, isRepaired}},
 	{"computers/CID", "", [5]string{"", "", isRefused, isRefused, isRefused}},
 	{"computers", "", [5]string{"", "", isRefused, isRefused, isRefused}},
@@ -101,12 +105,49 @@ func objects(t *testing.T, workspace string) map[string]string {
 	return out
 }
 
+// chunks names the file of a chunk that only the newest version of the large file
+// has, and of one that only the version before it has; and its manifest's.
+func chunks(t *testing.T, p prepared) map[string]string {
+	t.Helper()
+	workspace := filepath.Join(p.data, "computers", string(p.cid), "workspace")
+	id, err := exec.CommandContext(t.Context(), "git", "-C", workspace, "rev-parse", "main:workspace/large.chunks.choir").Output()
+	if err != nil || len(id) != 41 {
+		t.Fatalf("git rev-parse: %v, %q", err, id)
+	}
+	out := map[string]string{"{manifest}": filepath.Join("objects", string(id[:2]), string(id[2:40]))}
+	const dir = "workspace/.git/choir/chunks"
+	found, err := filepath.Glob(filepath.Join(p.data, "computers", string(p.cid), dir, "??", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b[0] == 0 && b[len(b)/2] == 0 {
+			continue // of the hole that both have
+		}
+		name := filepath.Join(filepath.Base(filepath.Dir(f)), filepath.Base(f))
+		if _, err := os.Stat(filepath.Join(p.older, "computers", string(p.cid), dir, name)); err == nil {
+			out["{earlier}"] = name
+		} else {
+			out["{newest}"] = name
+		}
+	}
+	if len(out) != 3 {
+		t.Fatalf("of %d chunks: %v", len(found), out)
+	}
+	return out
+}
+
 // Whatever part of the data directory is damaged, in whatever way: either
 // nothing is lost, or the computer is not woken, the console and the API say
 // what is damaged, and nothing is written over it.
 func TestDamageIsRefusedOrRepairedAndSaid(t *testing.T) {
 	p := prepare(t)
-	killed := prepareBy(t, func(in *choirtest.Instance, _ testing.TB) { in.Kill() })
+	killed := prepareBy(t, func(in *choirtest.Instance, _ testing.TB) { in.Kill() }, "")
+	large := prepareBy(t, (*choirtest.Instance).Stop, changeLarge)
 	packed := p
 	packed.data = copied(t, p.data)
 	workspace := filepath.Join(packed.data, "computers", string(p.cid), "workspace")
@@ -116,9 +157,9 @@ func TestDamageIsRefusedOrRepairedAndSaid(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "git", "-C", workspace, "prune-packed", "-q").CombinedOutput(); err != nil {
 		t.Fatalf("git prune-packed: %v: %s", err, out)
 	}
-	named := map[string]map[string]string{"": objects(t, filepath.Join(p.data, "computers", string(p.cid), "workspace"))}
+	named := map[string]map[string]string{"": objects(t, filepath.Join(p.data, "computers", string(p.cid), "workspace")), "large": chunks(t, large)}
 	for _, c := range damageTable {
-		p := map[string]prepared{"": p, "killed": killed, "packed": packed}[c.state]
+		p := map[string]prepared{"": p, "killed": killed, "packed": packed, "large": large}[c.state]
 		pattern := strings.ReplaceAll(c.part, "CID", string(p.cid))
 		for name, file := range named[c.state] {
 			pattern = strings.ReplaceAll(pattern, name, file)
@@ -177,6 +218,9 @@ func damagePart(t *testing.T, p prepared, part, way, want string) {
 		if got := in.Must(t, "exec", "--", "sh", "-c", "cat workspace/one workspace/two; echo three > workspace/three"); got != "one\ntwo\n" {
 			t.Errorf("the files hold %q", got)
 		}
+		if p.large[1] != "" {
+			goesBack(t, in, p, want)
+		}
 		if list := in.Must(t, "checkpoints"); strings.Count(list, " after ") < 3 && !strings.Contains(part, ".git") {
 			t.Errorf("the checkpoints are %s", list)
 		}
@@ -195,6 +239,32 @@ func damagePart(t *testing.T, p prepared, part, way, want string) {
 			t.Errorf("the state has %d of %d events", len(now), len(p.events))
 		}
 	}
+}
+
+// goesBack looks at the large file, and whether the version before it comes back:
+// where a part of that is lost the restore names it and moves nothing, and the other
+// files come back without it.
+func goesBack(t *testing.T, in *choirtest.Instance, p prepared, want string) {
+	t.Helper()
+	if got := largeOf(t, in.Data); got != p.large[1] {
+		t.Fatalf("the large file is %.12s, it was %.12s", got, p.large[1])
+	}
+	res, err := in.Run(t.Context(), "restore", p.first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := largeOf(t, in.Data)
+	if want == isRepaired {
+		if res.Code != 0 || got != p.large[0] {
+			t.Errorf("the version before: exit %d: %s; it is %.12s, it was %.12s", res.Code, res.Stderr, got, p.large[0])
+		}
+		return
+	}
+	if res.Code == 0 || !strings.Contains(res.Stderr, "workspace/large") || got != p.large[1] {
+		t.Errorf("the version of which a part is lost: exit %d: %s; the file is %.12s, it was %.12s", res.Code, res.Stderr, got, p.large[1])
+	}
+	in.Must(t, "exec", "--", "rm", "workspace/one")
+	in.Must(t, "restore", p.first, "--path", "workspace/one")
 }
 
 var writeTable = flag.Bool("write-damage-table", false, "write the table of damages into docs/recovery.md")

@@ -153,6 +153,9 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.loadHead(ctx); err != nil {
 		return nil, err
 	}
+	if err := e.healNewest(ctx); err != nil {
+		return nil, err
+	}
 	if e.end == endUnknown && e.head == "" && e.damaged == nil {
 		e.end = endClean // it is new
 	}

@@ -53,6 +53,47 @@ func (s *chunkStore) check(c chunkRef) error {
 	return err
 }
 
+// healNewest makes again what is missing of the chunks of the newest checkpoint,
+// from the live files: who changes one of those next would take the last copy
+// away, and a scrub comes by later. Chunks are looked for, not read.
+func (e *Engine) healNewest(ctx context.Context) error {
+	healed, missing := 0, 0
+	for p, t := range e.tracked.all() {
+		if !t.Chunked {
+			continue
+		}
+		m, err := e.manifest(ctx, t.ID)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err != nil {
+			continue // a scrub tells of it
+		}
+		var at int64
+		for _, c := range m.chunks {
+			if st, err := os.Lstat(e.chunks.path(c.name())); err != nil || st.Size() != int64(c.len) {
+				missing++
+				ok, err := e.chunkFrom(c, e.opts.Root, p, at)
+				if isFull(err) {
+					e.opts.Logger.ErrorContext(ctx, "chunks of large files are missing, and there is no space to make them again", "error", err)
+					return nil
+				}
+				if err := errors.Join(err, ctx.Err()); err != nil {
+					return err
+				}
+				if ok {
+					healed++
+				}
+			}
+			at += int64(c.len)
+		}
+	}
+	if missing > 0 {
+		e.opts.Logger.ErrorContext(ctx, "chunks of large files were missing", "chunks", missing, "made again from the live files", healed)
+	}
+	return nil
+}
+
 // healEntry makes again what is damaged of an entry: its blob, or those of its
 // chunks that are. It says from what, "" when something could not be had.
 func (e *Engine) healEntry(ctx context.Context, en Entry, p string) (string, error) {

@@ -320,6 +320,36 @@ func TestDamagedChunks(t *testing.T) {
 	}
 }
 
+// What is missing of the newest checkpoint's chunks is made again from the live
+// files as the engine opens, before anybody can take the last copy away; nothing
+// else is made up for what else is missing.
+func TestMissingChunksAreMadeAgainAsItOpens(t *testing.T) {
+	c := open(t, lowThreshold)
+	one, two := noise(1, 6<<20), noise(2, 6<<20)
+	c.write("workspace/big", one)
+	first := c.checkpoint("one")
+	c.write("workspace/big", two)
+	second := c.checkpoint("two")
+	all := c.chunkFiles()
+	dir := filepath.Join(c.opts.Root, ".git/choir/chunks")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	c.reopen()
+	c.write("workspace/big", "small now\n")
+	c.checkpoint("three")
+	now := c.chunkFiles()
+	if len(now) == 0 || len(now) >= len(all) {
+		t.Fatalf("there are %d chunks, there were %d", len(now), len(all))
+	}
+	if _, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit}); !fault.Is(err, fault.Damaged) || c.read("workspace/big") != "small now\n" {
+		t.Errorf("a restore of what is gone: %v", err)
+	}
+	if _, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "r2", To: second.Commit.Commit}); err != nil || c.read("workspace/big") != two {
+		t.Errorf("a restore of what was live: %v", err)
+	}
+}
+
 func mustRead(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(name)
