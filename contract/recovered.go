@@ -8,6 +8,7 @@ type LogRecovered struct {
 	Unproven  int      `json:"unproven" v:"min=0"`                   // of these, from before there was a chain
 	Lost      int      `json:"lost" v:"min=0"`                       // events that were acknowledged and can't be had
 	History   bool     `json:"history,omitempty"`                    // checkpoints before this event may be gone
+	Continues string   `json:"continues,omitempty" v:"max=64"`       // the commit at which the history stands: events that can't be had made it
 	Gone      []string `json:"gone,omitempty" v:"items=200;max=300"` // what is missing, each with why it matters
 	Aside     string   `json:"aside,omitempty" v:"max=300"`
 }

@@ -97,6 +97,9 @@ func printRecovered(w io.Writer, r *recovery.Result) {
 		if n.Lost > 0 {
 			row(w, "", fmt.Sprintf("%d events can't be had", n.Lost))
 		}
+		if n.Continues != "" {
+			row(w, "", "the checkpoints that the log does not know any more are told again from the history")
+		}
 		if n.History {
 			row(w, "", "the history of checkpoints begins anew with the files as they are")
 		}

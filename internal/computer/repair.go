@@ -24,7 +24,7 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	since, err := c.historyBegins(ctx)
+	since, continues, err := c.recoveredHistory(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,13 +78,17 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 	// Only now, for a box leaves events: a crash may have kept the log from
 	// hearing of the newest commits.
 	var commits []keeper.Commit
-	if err := c.keeper.Call(ctx, "list", keeper.ListRequest{Limit: historyLook}, &commits); err != nil {
+	look := historyLook
+	if at == continues {
+		look = historyMost // the log is to be told of all of them
+	}
+	if err := c.keeper.Call(ctx, "list", keeper.ListRequest{Limit: look}, &commits); err != nil {
 		if ctx.Err() != nil || fault.Is(err, fault.DiskFull) || fault.Is(err, fault.Unavailable) && !boxEnded(c.keeper.box) {
 			return err
 		}
 		return damaged("the history in workspace/.git can't be read: %s", fault.Text(err))
 	}
-	if len(commits) > 0 && commits[0].Seq > c.log.Last() {
+	if len(commits) > 0 && commits[0].Seq > c.log.Last() && at != continues {
 		return damaged("the newest checkpoint %s was made at event %d; the log ends at event %d", commits[0].Commit, commits[0].Seq, c.log.Last())
 	}
 	if len(known) == 0 || slices.ContainsFunc(commits, func(k keeper.Commit) bool { return k.Commit == known[0].ID }) {
@@ -145,23 +149,27 @@ func (c *Computer) wasGivenUp(id string) (bool, error) {
 	return err == nil && info.Mode().IsRegular(), fault.Wrap("computer.compareHistory", err)
 }
 
-// historyBegins is the sequence of the newest recovery that gave the history up,
-// 0 when there is none.
-func (c *Computer) historyBegins(ctx context.Context) (uint64, error) {
-	begins := uint64(0)
+// recoveredHistory is what recoveries said of the history: the sequence of the
+// newest that gave it up, 0 when none did, and the commit at which it stood at
+// the newest that could not have the events of its checkpoints.
+func (c *Computer) recoveredHistory(ctx context.Context) (begins uint64, continues string, err error) {
 	for after := uint64(0); ; {
 		page, err := c.state.Events(ctx, state.EventFilter{After: after, Types: []string{"log.recovered"}, Limit: 100})
 		if err != nil || len(page) == 0 {
-			return begins, err
+			return begins, continues, err
 		}
 		for _, e := range page {
 			after = e.Sequence
 			p, err := c.log.Payload(ctx, e.Event)
 			if err != nil {
-				return 0, err
+				return 0, "", err
 			}
-			if r, ok := p.(*contract.LogRecovered); ok && r.History {
+			r, ok := p.(*contract.LogRecovered)
+			if ok && r.History {
 				begins = e.Sequence
+			}
+			if ok && r.Continues != "" {
+				continues = r.Continues
 			}
 		}
 	}
@@ -169,7 +177,11 @@ func (c *Computer) historyBegins(ctx context.Context) (uint64, error) {
 
 // historyLook is how far back the newest checkpoint of the log is looked for:
 // only what a crash left without an event is newer.
-const historyLook = 100
+// historyMost is so after a recovery that could not have the events of checkpoints.
+const (
+	historyLook = 100
+	historyMost = 10_000 // the keeper lists no more
+)
 
 // setAside moves what tasks left out of the way, unread.
 func (c *Computer) setAside() error {

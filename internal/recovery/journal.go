@@ -46,7 +46,7 @@ type journal struct {
 	Store     bool                         `json:"store,omitempty"`
 	States    []contract.CID               `json:"states,omitempty"`    // whose state knows of events that the log has not
 	Heads     map[contract.CID]ledger.Head `json:"heads,omitempty"`     // what each log's head says from now on
-	Branches  map[contract.CID]string      `json:"branches,omitempty"`  // the commit that a history goes on from
+	Told      map[contract.CID]string      `json:"told,omitempty"`      // the newest commit of a history that its log knows; empty: none
 	Histories []contract.CID               `json:"histories,omitempty"` // whose history begins anew
 	Gone      []string                     `json:"gone,omitempty"`      // parts that are not missed any more
 }
@@ -222,8 +222,8 @@ func (j journal) valid() bool {
 			return false
 		}
 	}
-	for cid, commit := range j.Branches {
-		if bad(cid) || len(commit) != 40 || strings.Trim(commit, "0123456789abcdef") != "" {
+	for cid, commit := range j.Told {
+		if bad(cid) || commit != "" && !isCommit(commit) {
 			return false
 		}
 	}
@@ -251,8 +251,8 @@ func (j journal) finish(dir *datadir.Dir) error {
 		}
 		crash.At("recovery.head.written")
 	}
-	for cid, commit := range j.Branches {
-		if err := setBranch(dir, cid, commit); err != nil {
+	for cid, commit := range j.Told {
+		if err := setTold(dir, cid, commit); err != nil {
 			return err
 		}
 	}

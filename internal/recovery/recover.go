@@ -53,7 +53,10 @@ type job struct {
 	aside  string
 	result *Result
 	lost   map[contract.CID]bool // computers whose history begins anew
-	sealed bool                  // the secrets can't be read any more
+	// continues are commits at which histories stand that go on from events that
+	// can't be had.
+	continues map[contract.CID]string
+	sealed    bool // the secrets can't be read any more
 }
 
 // Recover brings back what is damaged from what else knows it, and gives up what
@@ -242,7 +245,7 @@ func (j *job) logs(ctx context.Context) error {
 
 // journal is one that does nothing yet but to forget what is gone.
 func (j *job) journal(of contract.CID) journal {
-	end := journal{of: of, Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Branches: map[contract.CID]string{}}
+	end := journal{of: of, Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Told: map[contract.CID]string{}}
 	found := j.report.Computers[of]
 	if of == "" {
 		found = j.result.Found
@@ -322,14 +325,18 @@ func (j *job) anew(ctx context.Context, cids []contract.CID, end *journal) error
 }
 
 // forgetLater keeps what knows of events that can't be had from being taken for
-// part of the shorter log: the state is replayed from it, and the history of
-// checkpoints goes on from the newest one that it knows.
+// part of the shorter log: the state is replayed from it. The history stays as it
+// is; the checkpoints of which the log does not know any more are told again.
 func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) error {
 	end.States = append(end.States, cid)
 	if j.lost[cid] {
 		return nil
 	}
-	has, err := holds(j.Dir, cid, checkpoint)
+	tip, err := branchOf(j.Dir, cid)
+	if err != nil {
+		return err
+	}
+	has, err := holds(j.Dir, cid, tip)
 	if err != nil {
 		return err
 	}
@@ -338,8 +345,19 @@ func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) err
 		end.Histories = append(end.Histories, cid)
 		return nil
 	}
-	end.Branches[cid] = checkpoint
-	return j.copyAside(rel(cid, "workspace", branch))
+	if has, err := holds(j.Dir, cid, checkpoint); err != nil || !has {
+		checkpoint = ""
+	}
+	end.Told[cid] = checkpoint
+	if tip != checkpoint {
+		j.continues[cid] = tip
+	}
+	for _, name := range []string{told, packedRefs} {
+		if err := j.copyAside(rel(cid, "workspace", name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refill stores what can be had of a computer's events, and says which is the
@@ -400,7 +418,7 @@ func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.
 			note.Gone = append(note.Gone, clip(d.String(), 300))
 		}
 	}
-	note.History = j.lost[cid]
+	note.History, note.Continues = j.lost[cid], j.continues[cid]
 	var drafts []contract.Draft
 	if l.Last() == 0 {
 		name := j.report.Names[cid]
@@ -441,7 +459,7 @@ func clip(s string, most int) string {
 // that only the chunks of large files are gone from goes on: as it wakes, those that
 // the live files hold are made again, and the scrub names the others.
 func (j *job) loseHistories(ctx context.Context) error {
-	j.lost = map[contract.CID]bool{}
+	j.lost, j.continues = map[contract.CID]bool{}, map[contract.CID]string{}
 	for _, cid := range j.cids() {
 		suspect := slices.Contains(j.Histories, cid) || slices.ContainsFunc(j.report.Computers[cid], func(d bus.Damage) bool {
 			return strings.HasPrefix(d.File, rel(cid, "workspace")) && d.File != datadir.Chunks(cid)
@@ -458,9 +476,6 @@ func (j *job) loseHistories(ctx context.Context) error {
 	return nil
 }
 
-// branch is the one branch of a computer's history.
-const branch = ".git/refs/heads/main"
-
 // reattach points a history's branch at the newest checkpoint that the state
 // knows, unless it stands there already or there is nothing to point at.
 func (j *job) reattach(ctx context.Context, cid contract.CID) (bool, error) {
@@ -472,58 +487,9 @@ func (j *job) reattach(ctx context.Context, cid contract.CID) (bool, error) {
 	if err != nil || !has {
 		return false, err
 	}
-	// Beneath the workspace: boxes write there.
-	now, err := readBeneath(j.Dir.Computer(cid, "workspace"), branch)
-	if err == nil && strings.TrimSpace(string(now)) == e.Checkpoint {
+	now, err := branchOf(j.Dir, cid)
+	if err == nil && now == e.Checkpoint {
 		return false, nil
 	}
-	return true, setBranch(j.Dir, cid, e.Checkpoint)
-}
-
-func readBeneath(dir, name string) ([]byte, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close() // only read from
-	return root.ReadFile(name)
-}
-
-// holds says whether a commit can be in a computer's history: as a file, or in a
-// pack, which only git could say for certain. That is looked at as it wakes.
-func holds(dir *datadir.Dir, cid contract.CID, commit string) (bool, error) {
-	if len(commit) != 40 {
-		return false, nil
-	}
-	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer root.Close() // only read from
-	if _, err := root.Lstat(".git/objects/" + commit[:2] + "/" + commit[2:]); err == nil {
-		return true, nil
-	}
-	packs, err := fs.Glob(root.FS(), ".git/objects/pack/*.pack")
-	return len(packs) > 0, err
-}
-
-// setBranch points a history's branch at a commit.
-func setBranch(dir *datadir.Dir, cid contract.CID, commit string) error {
-	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
-	if err != nil {
-		return err
-	}
-	defer root.Close() // what is written is synced
-	if err := root.MkdirAll(".git/refs/heads", 0o755); err != nil {
-		return err
-	}
-	f, err := root.OpenFile(branch, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(commit + "\n")
-	return errors.Join(err, f.Sync(), f.Close())
+	return true, setRef(j.Dir, cid, branch, e.Checkpoint)
 }

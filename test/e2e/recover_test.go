@@ -113,12 +113,16 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 		{"accounts", lose("control.sqlite"), false, false, "sign in with the link"},
 		{"blobs", lose("blobs"), false, false, ""},
 		{"a gap that nothing fills", hole, true, false, "can't be had"},
-		{"log and state", lose("nats", filepath.Join(computer, "state.sqlite")), true, true, "can't be had"},
+		{"log and state", lose("nats", filepath.Join(computer, "state.sqlite")), true, false, "told again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			data := copied(t, p.data)
 			c.damage(t, data)
+			commits := ""
+			if c.lost {
+				commits = commitsOf(t, filepath.Join(data, computer, "workspace"))
+			}
 			said := recovered(t, data)
 			if !strings.Contains(said, c.says) {
 				t.Errorf("the report does not say %q: %s", c.says, said)
@@ -142,6 +146,16 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 			if got := in.Must(t, "exec", "--", "cat", "workspace/one", "workspace/two"); got != "one\ntwo\n" {
 				t.Errorf("the files hold %q", got)
 			}
+			if listed := in.Must(t, "checkpoints", "--json"); c.lost {
+				for id := range strings.FieldsSeq(commits) {
+					if !strings.Contains(listed, id) {
+						t.Errorf("the checkpoint %s is in the history and not listed: %s", id, listed)
+					}
+				}
+				if n := len(strings.Fields(commits)); n < 3 {
+					t.Errorf("the history had %d checkpoints", n)
+				}
+			}
 			in.Must(t, "exec", "--", "sh", "-c", "echo three > workspace/three")
 			list := in.Must(t, "checkpoints")
 			in.Must(t, "rebuild", "--check")
@@ -155,6 +169,16 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// commitsOf are the checkpoints of a history.
+func commitsOf(t *testing.T, dir string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "-C", dir, "rev-list", "main").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }
 
 // A computer that is damaged can be exported from the console's API: its files,

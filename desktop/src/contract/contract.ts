@@ -487,6 +487,8 @@ export interface LogRecovered {
   lost: number
   /** checkpoints before this event may be gone */
   history?: boolean
+  /** the commit at which the history stands: events that can't be had made it */
+  continues?: string
   /** what is missing, each with why it matters */
   gone?: string[]
   aside?: string
