@@ -171,7 +171,9 @@ func readJournal(dir *datadir.Dir, of contract.CID) (*journal, error) {
 	}
 	j := journal{of: of}
 	body, sum, _ := bytes.Cut(b, []byte("\n"))
-	err = json.Unmarshal(body, &j)
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields() // a step that is not known here can't be left out
+	err = dec.Decode(&j)
 	// One that an earlier version left has no sum.
 	if err == nil && len(sum) > 0 && string(sum) != journalSum(append(body[:len(body):len(body)], '\n')) {
 		err = errors.New("its sum does not fit it")

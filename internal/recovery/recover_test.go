@@ -162,7 +162,7 @@ func TestAJournalThatDoesNotHoldTogetherIsSetAside(t *testing.T) {
 		if of != "" {
 			name += "." + string(of)
 		}
-		for _, text := range []string{"", "{", `{"aside":"../out"}`, `{"aside":"aside/x","states":["../../etc"]}`, `{"aside":"aside/x","branches":{"` + string(a) + `":"../main"}}`,
+		for _, text := range []string{"", "{", `{"aside":"../out"}`, `{"aside":"aside/x","states":["../../etc"]}`, `{"aside":"aside/x","told":{"` + string(a) + `":"../main"}}`, `{"aside":"aside/x","unheard":1}`,
 			"{\"aside\":\"aside/x\"}\nsum 00\n"} {
 			dir := fill(t, a, b)
 			before := stored(t, dir)
