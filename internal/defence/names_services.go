@@ -58,4 +58,7 @@ const (
 	ArchiveBytes   Name = "archive.bytes"     // row 27: what an archive unpacks to is bounded
 	ArchiveEntries Name = "archive.entries"   // row 27: how many entries an archive has is bounded
 	GitForced      Name = "keeper.git-config" // row 12: git's settings that start programs are forced
+	GitOwn         Name = "keeper.git-dir"    // row 12: what .git holds of configuration, hooks and pointers elsewhere is put right before it is used
+	GitPlainDiff   Name = "keeper.plain-diff" // row 12: no program that an attribute names shows what differs
+	GitNames       Name = "keeper.git-names"  // row 12: what git takes for its own in a tree has another name in commits
 )

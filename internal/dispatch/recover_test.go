@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/test/choirtest"
 )
 
 // mortal is a log whose process dies once it has stored so many events: what
@@ -81,6 +82,71 @@ func TestARestartGoesOnWithAnAgentTask(t *testing.T) {
 	if res := h.results(); len(res) != 1 || res[0].Attempt != 1 || string(slurp(h.ws.live(), "workspace/a.sh")) != "echo two\n" {
 		t.Fatalf("%+v", res)
 	}
+}
+
+// TestAttack51_NoCallGoesWithoutItsResult: after a restart in the middle of a
+// turn's calls the model hears of each of them what became of it.
+func TestAttack51_NoCallGoesWithoutItsResult(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(edit("c1"))
+		case 1:
+			return parts(use("c2", "bash", m{"command": "sleep 1000"}), use("c3", "read", m{"path": "workspace/a.sh"}))
+		}
+		var open []string
+		for _, msg := range req.Messages {
+			for _, p := range msg.Parts {
+				if p.Call != nil {
+					open = append(open, p.Call.ID)
+				}
+				if p.Return != nil {
+					open = slices.DeleteFunc(open, func(id string) bool { return id == p.Return.ID })
+				}
+			}
+		}
+		if len(open) > 0 {
+			t.Errorf("calls went to the model without their results: %q", open)
+		}
+		return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
+	}
+	run := h.submit("go")
+	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "bash" })
+	h.restart()
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+}
+
+// TestAttack51_AQuestionIsAskedOnce: a restart while its user is asked shows them
+// the same question, not another one.
+func TestAttack51_AQuestionIsAskedOnce(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = func(n int, _ contract.TurnRequest) []contract.Part {
+		for _, p := range h.events("question.answered") {
+			if p.(*contract.QuestionAnswered).Answer == "blue" {
+				return parts(use("r", "report", m{"status": "done", "summary": "It is done."}))
+			}
+		}
+		return parts(use("q", "ask_user", m{"text": "Which colour?", "choices": []string{"red", "blue"}, "default": "red"}))
+	}
+	run := h.submit("a question")
+	h.told(run, "question.asked", nil)
+	h.restart()
+	choirtest.Eventually(t, time.Minute, "the user is asked", func() bool { return h.d.Asking(run) == 1 })
+	asked := h.events("question.asked")
+	if len(asked) != 1 {
+		t.Errorf("it was asked %d times", len(asked))
+	}
+	q := asked[len(asked)-1].(*contract.QuestionAsked).Question
+	if _, err := h.d.Answer(t.Context(), "u", run, q.ID, "blue"); err != nil {
+		t.Fatal(err)
+	}
+	h.report(run)
+	h.quiet()
 }
 
 // A result lists what was run and reached before a restart like what was after

@@ -15,7 +15,7 @@ import (
 // left out: the model is asked again.
 func resumable(t *story.Task) []contract.TurnRecorded {
 	out := append([]contract.TurnRecorded(nil), t.Turns...)
-	if len(out) == 0 || out[len(out)-1].Returns != nil {
+	if len(out) == 0 || out[len(out)-1].Returns != nil || defence.Off(defence.RunReturns) {
 		return out
 	}
 	called := map[string]contract.ToolCalled{}
@@ -101,7 +101,12 @@ func delegation(s *story.Run, call string) string {
 	return contract.DeriveID(s.ID, "delegation:"+call)
 }
 
-func questionID(s *story.Run, call string) string { return contract.DeriveID(s.ID, "question:"+call) }
+func questionID(s *story.Run, call string) string {
+	if defence.Off(defence.RunQuestions) {
+		return contract.NewID()
+	}
+	return contract.DeriveID(s.ID, "question:"+call)
+}
 
 // taskView is the task as the Director sees it.
 func taskView(t *story.Task) director.TaskView {

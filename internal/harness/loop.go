@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness/schema"
 )
@@ -87,7 +88,7 @@ func (l *loop) within(ctx context.Context) (context.Context, context.CancelFunc)
 func (l *loop) run(ctx context.Context) (Outcome, error) {
 	// A loop that was interrupted between a model's answer and its returns first
 	// finishes that turn.
-	if n := len(l.turns); n > 0 && l.turns[n-1].Returns == nil && len(calls(l.turns[n-1].Message)) > 0 {
+	if n := len(l.turns); n > 0 && l.turns[n-1].Returns == nil && len(calls(l.turns[n-1].Message)) > 0 && !defence.Off(defence.LoopReturns) {
 		l.turns[n-1].Returns = []contract.Message{lost(l.turns[n-1].Message)}
 	}
 	for {

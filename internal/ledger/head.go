@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -126,7 +127,7 @@ func openHead(path string, trouble func(error)) (*headFile, error) {
 // compare refuses a log that is not the one whose end the head says. A log that
 // goes on behind it is whole: the head is written after the log.
 func (h *headFile) compare(ctx context.Context, l *Log, end stored, found bool) error {
-	if h.known == nil {
+	if h.known == nil || defence.Off(defence.LogHead) {
 		return nil
 	}
 	want := *h.known

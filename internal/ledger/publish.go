@@ -15,6 +15,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -225,7 +226,7 @@ func refusal(err error) error {
 // an earlier one was not.
 func (l *Log) encode(p *plan, end stored, misses int) ([]*nats.Msg, error) {
 	events, batch := p.events, ""
-	if len(events) >= batchCount || p.several() || (len(events) > 1 && misses >= batchMisses) {
+	if (len(events) >= batchCount || p.several() || (len(events) > 1 && misses >= batchMisses)) && !defence.Off(defence.LogBatch) {
 		batch = contract.NewID()
 	}
 	l.try++

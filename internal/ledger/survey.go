@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -82,6 +83,8 @@ func (s *Survey) take(at stamp, data []byte) {
 	switch {
 	case at.sequence != s.End.Sequence+1:
 		s.Broken = fmt.Sprintf("event %d follows event %d", at.sequence, s.End.Sequence)
+	case defence.Off(defence.LogChain):
+		s.End = Head{Sequence: at.sequence, Epoch: at.epoch, Link: contract.LinkOf(data)}
 	case at.prev == "" && s.chained:
 		s.Broken = fmt.Sprintf("event %d is not part of the chain", at.sequence)
 	case at.prev != "" && at.prev != s.End.Link:

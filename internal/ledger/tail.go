@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -136,7 +137,7 @@ type stored struct {
 // them comes after one that does.
 func (s *stored) follows(before stored) error {
 	switch {
-	case s.event.Prev == "" && before.event.Prev == "":
+	case s.event.Prev == "" && before.event.Prev == "" || defence.Off(defence.LogChain):
 		return nil
 	case s.event.Prev != before.link:
 		return broken("event %d does not continue the chain: it follows %s, and event %d is %s", s.event.Sequence, orNone(s.event.Prev), before.event.Sequence, before.link)

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/ledger"
@@ -318,6 +319,9 @@ func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) err
 	if err != nil {
 		return err
 	}
+	if defence.Off(defence.DataParts) {
+		missing = nil
+	}
 	if accounts && slices.Contains(parts, "control.sqlite") && !slices.Contains(missing, "control.sqlite") {
 		err := identity.Check(ctx, dir.Path("control.sqlite"))
 		if err != nil && !fault.Is(err, fault.Damaged) {
@@ -351,6 +355,7 @@ func (r *Report) know(ctx context.Context, dir *datadir.Dir, cid contract.CID) (
 	var k known
 	head, err := ledger.ReadHead(dir.Computer(cid, "log.head"))
 	switch {
+	case defence.Off(defence.LogHead):
 	case err == nil:
 		k.head, k.hasHead = head, true
 	case fault.Is(err, fault.Damaged):
@@ -362,7 +367,7 @@ func (r *Report) know(ctx context.Context, dir *datadir.Dir, cid contract.CID) (
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !fault.Is(err, fault.Damaged) {
 		return k, err
 	}
-	if err != nil {
+	if err != nil || defence.Off(defence.LogEvidence) {
 		k.evidence = state.Evidence{}
 	}
 	r.Names[cid] = k.evidence.Name
@@ -430,6 +435,7 @@ func (r *Report) account(dir *datadir.Dir) error {
 	}
 	key, err := bus.Account(dir.Path("keys"))
 	switch {
+	case defence.Off(defence.StoreAccount):
 	case errors.Is(err, fs.ErrNotExist):
 		r.shared("keys/account.nk", "it is gone; without it the stored log can't be found")
 	case err != nil:

@@ -1,6 +1,7 @@
 package attack_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
@@ -167,9 +168,14 @@ type exit struct {
 	resolved []string
 	dialled  []string
 	decided  []contract.EgressDecided
-	answers  func(host string, n int) []netip.Addr
-	proxy    *egress.Proxy
-	handler  http.Handler
+	traffic  []egress.Traffic
+	// unmeterable is why nothing that passes can be recorded, if that is so.
+	unmeterable error
+	// then goes on in a tunnel that is open.
+	then    func(conn net.Conn, r *bufio.Reader) Verdict
+	answers func(host string, n int) []netip.Addr
+	proxy   *egress.Proxy
+	handler http.Handler
 }
 
 func (x *exit) LookupNetIP(_ context.Context, _ string, host string) ([]netip.Addr, error) {
@@ -203,6 +209,13 @@ func newExit(t *testing.T, rules ...string) *exit {
 			defer x.mu.Unlock()
 			x.decided = append(x.decided, d)
 			return nil
+		},
+		Limits: egress.Limits{Meter: 5 * time.Millisecond},
+		Meter: func(_ context.Context, _ egress.Scope, tr egress.Traffic) error {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.traffic = append(x.traffic, tr)
+			return x.unmeterable
 		},
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			x.mu.Lock()

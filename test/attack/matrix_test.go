@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -68,7 +69,7 @@ func runMatrix(t *testing.T, user string) []Result {
 	}()
 	var results []Result
 	for i, r := range rows() {
-		name := fmt.Sprintf("%s/%02d-%d", user, r.Number, i)
+		name := user + "/" + rowName(r, i)
 		res := Result{Row: i}
 		t.Run(name, func(t *testing.T) {
 			key := r.NotAs[user]
@@ -150,11 +151,17 @@ func startAsUser(t *testing.T) (finish func() []Result) {
 	bin := filepath.Dir(sandboxtest.BareGuest(t)) // this one may not build
 	sandboxtest.Probe(t)
 	sandboxtest.BadGuest(t)
-	run := "-test.run=^TestMatrix$"
+	run, chosen := "-test.run=^TestMatrix$", regexp.MustCompile("")
 	for _, arg := range os.Args[1:] {
-		if strings.HasPrefix(arg, "-test.run=") {
+		if pattern, ok := strings.CutPrefix(arg, "-test.run="); ok {
 			run = strings.ReplaceAll(arg, "/root", "/user")
+			if parts := strings.Split(pattern, "/"); len(parts) > 2 {
+				chosen = regexp.MustCompile(parts[2])
+			}
 		}
+	}
+	if pkgs := besideOf(chosen.MatchString); len(pkgs) > 0 {
+		besidePrograms(t, pkgs...)
 	}
 	cmd := exec.CommandContext(t.Context(), program, run, "-test.timeout="+userLimit.String())
 	cmd.Dir = "/"
@@ -228,3 +235,16 @@ func printed(results map[string][]Result) string {
 	}
 	return b.String()
 }
+
+// besideOf lists the packages whose tests the rows of this run are.
+func besideOf(chosen func(name string) bool) []string {
+	var out []string
+	for i, r := range rows() {
+		if r.Beside != nil && chosen(rowName(r, i)) && !slices.Contains(out, r.Beside.pkg) {
+			out = append(out, r.Beside.pkg)
+		}
+	}
+	return out
+}
+
+func rowName(r Row, i int) string { return fmt.Sprintf("%02d-%d", r.Number, i) }

@@ -16,6 +16,8 @@ type Row struct {
 	Defences []defence.Name
 	// Run tries it once, against whatever is switched on.
 	Run func(t *testing.T) Verdict
+	// Beside is the test beside the code that Run runs, if it is one.
+	Beside *besideTest
 	// NotAs names, for "root" or "user", why it can't be tried so: a key of cannot.
 	NotAs map[string]string
 	// Lacks returns a key of cannot when this machine has not got what it takes.
@@ -41,7 +43,7 @@ var cannot = map[string]string{
 
 // rows is the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, verifyRows, lockRows, hostRows, grantRows, keeperRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, logRows, besideRows)
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }
@@ -53,10 +55,4 @@ type Elsewhere struct {
 	File   string // of the repository
 	Test   string // its function, or the words of its title
 	Why    string // it is not in the matrix
-}
-
-// Inapplicable is a row, or a part of one, that has nothing to attack here.
-type Inapplicable struct {
-	Number int
-	Why    string
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -73,6 +74,48 @@ var egressRows = []Row{
 	{Number: 10, Attack: "evilsuffix.example under a rule for *.suffix.example", Defences: []defence.Name{defence.EgressSuffix}, Run: func(t *testing.T) Verdict {
 		return newExit(t, "tcp://*.suffix.example:443").tunnel(t, http.MethodConnect, "evilsuffix.example:443", []byte("hello\n"))
 	}},
+	{Number: 7, Attack: "what passes to an allowed host is on nobody's record", Defences: []defence.Name{defence.EgressMeter}, Run: func(t *testing.T) Verdict {
+		x := newExit(t, "tcp://allowed.example:80")
+		v := x.tunnel(t, http.MethodConnect, "allowed.example:80", []byte("hello\n"))
+		if !v.Worked {
+			t.Fatal(v.Evidence)
+		}
+		sent := x.metered()
+		return Verdict{sent == 0, fmt.Sprintf("%d bytes are on record", sent)}
+	}},
+	{Number: 7, Attack: "a tunnel goes on though nobody can record what passes it", Defences: []defence.Name{defence.EgressMeter}, Run: func(t *testing.T) Verdict {
+		x := newExit(t, "tcp://allowed.example:80")
+		x.unmeterable = errors.New("the log is full")
+		x.then = func(conn net.Conn, r *bufio.Reader) Verdict {
+			for end := time.Now().Add(time.Second); time.Now().Before(end); {
+				if _, err := io.WriteString(conn, "more\n"); err != nil {
+					return Verdict{false, err.Error()}
+				}
+				if _, err := r.ReadString('\n'); err != nil {
+					return Verdict{false, err.Error()}
+				}
+			}
+			return Verdict{true, "a second later it goes on"}
+		}
+		return x.tunnel(t, http.MethodConnect, "allowed.example:80", []byte("hello\n"))
+	}},
+	{Number: 53, Attack: "a package is published to another host beside the registry that is allowed", Defences: []defence.Name{defence.EgressRules}, Run: func(t *testing.T) Verdict {
+		return newExit(t, "registry.example:443").tunnel(t, http.MethodConnect, "upload.registry.example:443", clientHello("upload.registry.example"))
+	}},
+	{Number: 53, Attack: "a commit is pushed to a git host that another task was granted", Defences: []defence.Name{defence.EgressRules}, Run: func(t *testing.T) Verdict {
+		x := newExit(t, "git.example:443") // the one task's box; then the other's
+		x.serve(t, contract.BoxTask, egress.Policy{Profile: contract.EgressCustom, Rules: mustRules(t, "registry.example:443")})
+		return x.tunnel(t, http.MethodConnect, "git.example:443", clientHello("git.example"))
+	}},
+	{Number: 53, Attack: "file contents leave in requests to an allowed registry, and nobody sees how much", Defences: []defence.Name{defence.EgressMeter}, Run: func(t *testing.T) Verdict {
+		x := newExit(t, "tcp://registry.example:443")
+		v := x.tunnel(t, http.MethodConnect, "registry.example:443", append(bytes.Repeat([]byte("file contents "), 1000), '\n'))
+		if !v.Worked {
+			t.Fatal(v.Evidence)
+		}
+		sent := x.metered()
+		return Verdict{sent < 14000, fmt.Sprintf("%d bytes are on record", sent)}
+	}},
 	{Number: 10, Attack: "another port of an allowed host", Defences: []defence.Name{defence.EgressPorts}, Run: func(t *testing.T) Verdict {
 		return newExit(t, "tcp://allowed.example:443").tunnel(t, http.MethodConnect, "allowed.example:22", []byte("hello\n"))
 	}},
@@ -131,8 +174,21 @@ func (x *exit) tunnel(t *testing.T, method, target string, first []byte) Verdict
 	if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, first) {
 		return Verdict{false, "nothing came back through the tunnel"}
 	}
+	if x.then != nil {
+		return x.then(near, r)
+	}
 	_, dialled := x.seen()
 	return Verdict{true, "the far end had it, dialled at " + strings.Join(dialled, ", ")}
+}
+
+// metered is how many bytes are on record that boxes sent.
+func (x *exit) metered() (n int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, tr := range x.traffic {
+		n = max(n, tr.Sent)
+	}
+	return n
 }
 
 // answerer is a ResponseWriter whose connection can be taken over.

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"golang.org/x/sys/unix"
 )
@@ -222,6 +223,20 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 	if e.lock, err = lockFile(e.work("lock")); err != nil {
 		return err
 	}
+	if fresh || !defence.Off(defence.GitOwn) {
+		if err := e.ownGitDir(); err != nil {
+			return err
+		}
+	}
+	if err := e.judgeDeeds(); err != nil { // before what tells is cleared away
+		return err
+	}
+	return e.removeStale()
+}
+
+// ownGitDir takes out of .git what would have git look elsewhere, and makes its
+// configuration, attributes, branch and hooks the engine's.
+func (e *Engine) ownGitDir() error {
 	for _, f := range []string{
 		"objects/info/alternates", "objects/info/http-alternates", "objects/info/commit-graph", "info/grafts", "info/sparse-checkout",
 		"info/exclude", "shallow", "commondir", "config.worktree", "index.lock", "HEAD.lock", "packed-refs.lock", "config.lock",
@@ -235,13 +250,7 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.judgeDeeds(); err != nil { // before what tells is cleared away
-		return err
-	}
-	if err := e.keepHooks(); err != nil {
-		return err
-	}
-	return e.removeStale()
+	return e.keepHooks()
 }
 
 // initRepository makes .git in one step, so that a crash leaves none or a whole one.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -230,8 +231,17 @@ func pathspecs(paths []Path, metadata bool) []string {
 	return args
 }
 
+// plainDiff compares trees by git's own means, whatever programs attributes name.
+func plainDiff() []string {
+	args := []string{"diff-tree", "-r", "--no-renames", "--no-color"}
+	if defence.Off(defence.GitPlainDiff) {
+		return append(args, "--ext-diff", "--textconv")
+	}
+	return append(args, "--no-ext-diff", "--no-textconv")
+}
+
 func (e *Engine) diffTreeish(ctx context.Context, a, b string, req DiffRequest) (DiffReply, error) {
-	base := []string{"diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--ignore-submodules=none"}
+	base := append(plainDiff(), "-z", "--full-index", "--ignore-submodules=none")
 	raw, err := e.git(ctx, nil, append(append(slices.Clone(base), "--raw", "--numstat", a, b), pathspecs(req.Paths, true)...)...)
 	if err != nil {
 		return DiffReply{}, err
@@ -243,7 +253,7 @@ func (e *Engine) diffTreeish(ctx context.Context, a, b string, req DiffRequest) 
 	if req.MaxBytes == 0 {
 		req.MaxBytes = 1 << 20
 	}
-	args := []string{"diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", a, b}
+	args := append(plainDiff(), "-p", a, b)
 	text, truncated, err := e.gitUpTo(ctx, min(req.MaxBytes, 64<<20), append(args, pathspecs(req.Paths, req.Metadata)...)...)
 	if err != nil {
 		return DiffReply{}, err

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // Path is a slash-separated path relative to the tree's root, as bytes. File
@@ -124,6 +126,9 @@ func reservedBase(base string) bool {
 
 // escapeName returns a file name as it stands in a commit.
 func escapeName(name string, kind nameKind) string {
+	if defence.Off(defence.GitNames) {
+		return name
+	}
 	if len(name) < 4 || !mayBeSpecial(name) && !strings.HasSuffix(name, escapeSuffix) {
 		return name
 	}

@@ -1,0 +1,14 @@
+package defence
+
+// What is taken for whole, and for new (internal/ledger, recovery, dispatch).
+const (
+	LogHead      Name = "log.head"         // row 49: a log ends where its head says that it ended
+	LogChain     Name = "log.chain"        // row 49: an event carries the link of the one before it
+	LogEvidence  Name = "log.evidence"     // row 49: a log has what its state was made from
+	DataParts    Name = "data.parts"       // row 49: what was there and is gone is missing, not new
+	StoreAccount Name = "data.account"     // row 49: the store's key is the one that the store was made with
+	LogBatch     Name = "log.batch"        // row 51: the drafts of one call are stored together
+	RunReturns   Name = "run.returns"      // row 51: a model that is asked again hears of each call what became of it
+	LoopReturns  Name = "loop.returns"     // row 51: the same, by the loop that asks
+	RunQuestions Name = "run.question-ids" // row 51: a question has the id of the call that asks it
+)
