@@ -60,7 +60,7 @@ func execCmd() *cobra.Command {
 }
 
 func filesCmd() *cobra.Command {
-	cmd := group("files", "List, read, write and remove files of the computer")
+	cmd := group("files", "List, read, write, move and remove files of the computer, and bring them back")
 	cmd.AddCommand(
 		verb("ls [PATH]", "List a folder", between(0, 1),
 			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
@@ -112,7 +112,35 @@ func filesCmd() *cobra.Command {
 					}
 				})
 			}),
-		rmCmd())
+		rmCmd(),
+		verb("mv FROM TO", "Give a file or folder another name, where nothing is", exactly(2),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				f, err := c.Move(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return t.show(f, func(w io.Writer) { row(w, "moved", oneLine(f.ID, 200)) })
+			}),
+		verb("trash", "List what was removed or overwritten in the last week, newest first", exactly(0),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+				list, err := c.Trash(ctx)
+				if err != nil {
+					return err
+				}
+				return t.show(list, func(w io.Writer) {
+					for _, e := range list {
+						row(w, e.ID, e.By, e.Kind, e.Size, ago(e.Time), oneLine(e.Path, 200))
+					}
+				})
+			}),
+		verb("untrash ID [PATH]", "Put something back from the trash, where it was or as PATH; nothing may be there", between(1, 2),
+			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+				f, err := c.PutBack(ctx, args[0], strings.Join(args[1:], ""))
+				if err != nil {
+					return err
+				}
+				return t.show(f, func(w io.Writer) { row(w, "put back", oneLine(f.ID, 200)) })
+			}))
 	return cmd
 }
 
@@ -153,7 +181,7 @@ func getFile(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, a
 
 func rmCmd() *cobra.Command {
 	var recursive bool
-	cmd := verb("rm PATH", "Remove a file", exactly(1),
+	cmd := verb("rm PATH", "Remove a file; `choir files trash` has it for a week", exactly(1),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
 			if err := c.Remove(ctx, args[0], recursive); err != nil {
 				return err

@@ -81,6 +81,10 @@ describe('words', () => {
       'First everything is kept as it is now, so this can be undone.',
     ])
   })
+  it('say which folders are empty', () => {
+    const words = restoreWords([{ path: 'workspace/', op: 'added', added: 0, removed: 0 }], [])
+    expect(words[0]).toBe('1 path comes back: workspace (empty).')
+  })
   it('find events', () => {
     const e = event(7, 'checkpoint.created', { message: 'Deep blue' })
     const all = { text: '', role: 'all', noise: false } as const

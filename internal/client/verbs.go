@@ -271,6 +271,33 @@ func (c *Client) Remove(ctx context.Context, path string, recursive bool) error 
 	return err
 }
 
+// Move gives a file or folder another name, where nothing is.
+func (c *Client) Move(ctx context.Context, from, to string) (api.File, error) {
+	return send[api.File](ctx, c, http.MethodPost, c.at("/files/move"), nil, api.MoveRequest{From: from, To: to})
+}
+
+// Trash lists what was removed or overwritten in the last week, newest first.
+func (c *Client) Trash(ctx context.Context) ([]api.Trashed, error) {
+	all := []api.Trashed{}
+	for before := ""; ; {
+		var part []api.Trashed
+		more, err := c.call(ctx, http.MethodGet, c.at("/trash"), url.Values{"before": {before}}, nil, &part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, part...)
+		if !more || len(part) == 0 {
+			return all, nil
+		}
+		before = part[len(part)-1].ID
+	}
+}
+
+// PutBack brings something back from the trash, where it was when to is empty.
+func (c *Client) PutBack(ctx context.Context, id, to string) (api.File, error) {
+	return send[api.File](ctx, c, http.MethodPost, c.at("/trash/"+url.PathEscape(id)+"/put-back"), nil, api.PutBackRequest{To: to})
+}
+
 // AddURL brings a repository into workspace/.
 func (c *Client) AddURL(ctx context.Context, r api.AddRequest) (api.Added, error) {
 	return send[api.Added](ctx, c, http.MethodPost, c.at("/add"), nil, r)

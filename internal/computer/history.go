@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -325,6 +326,61 @@ func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive boo
 	_, err = c.workspace.Remove(ctx, p, workspace.Actor{User: user})
 	c.treeChanged()
 	return err
+}
+
+// MoveFile implements control.Files.
+func (c *Computer) MoveFile(ctx context.Context, user, from, to string) (api.File, error) {
+	return c.place(ctx, user, []string{from, to}, func() (string, error) {
+		return to, c.workspace.Move(ctx, from, to, workspace.Actor{User: user})
+	})
+}
+
+// PutBack implements control.Files.
+func (c *Computer) PutBack(ctx context.Context, user, id, to string) (api.File, error) {
+	return c.place(ctx, user, []string{"artifacts"}, func() (string, error) {
+		d, err := c.workspace.Untrash(ctx, id, to, workspace.Actor{User: user})
+		return string(d.Path), err
+	})
+}
+
+// place has something appear where nothing was. Where documents may be among it,
+// or among what it leaves, they are settled before and taken in after.
+func (c *Computer) place(ctx context.Context, user string, where []string, f func() (string, error)) (api.File, error) {
+	if err := c.host.reserve.check("computer.place"); err != nil {
+		return api.File{}, err
+	}
+	var at string
+	var err error
+	if slices.ContainsFunc(where, func(p string) bool { return strings.HasPrefix(p+"/", "artifacts/") }) {
+		err = c.mirror.around(ctx, true, func() ([]string, document.Author, error) {
+			var ferr error
+			at, ferr = f()
+			return []string{at}, byUser(user), ferr
+		})
+		c.mirror.settle(ctx, byUser(user), true)
+	} else {
+		at, err = f()
+	}
+	if err != nil {
+		return api.File{}, err
+	}
+	c.treeChanged()
+	info, err := c.workspace.Stat(ctx, at)
+	return fileOf(info), err
+}
+
+// Trash implements control.Files.
+func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]api.Trashed, bool, error) {
+	r, err := c.workspace.Trash(ctx, before, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	out := make([]api.Trashed, len(r.Items))
+	for i, t := range r.Items {
+		kind := fileOf(keeper.FileInfo{Kind: t.Kind}).Kind
+		out[i] = api.Trashed{ID: t.ID, Path: t.Path.Shown(), Time: time.Unix(t.Time, 0).UTC(), By: t.Op, User: t.User, Kind: kind, Size: t.Size}
+	}
+	return out, r.More, nil
 }
 
 // AddTar implements control.Files.

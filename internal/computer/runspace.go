@@ -149,6 +149,12 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 	if out.Installed, err = w.c.workspace.Installed(mine.Overlay); err != nil {
 		return dispatch.Merged{}, err
 	}
+	slices.SortStableFunc(tree.Left, func(a, b keeper.Skip) int { return b.Files - a.Files }) // what stands for most comes first
+	for _, s := range tree.Left {
+		if !s.Kept {
+			out.Left = append(out.Left, dispatch.Kept{Path: s.Path.Shown(), Reason: s.Reason})
+		}
+	}
 	out.Changes, out.Diff, out.DiffCut = changesOf(diff.Changes), diff.Diff, diff.Truncated
 	return out, nil
 }

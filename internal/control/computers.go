@@ -145,6 +145,13 @@ type Files interface {
 	PutFile(ctx context.Context, user, path string, content io.Reader) (api.File, error)
 	// RemoveFile removes a file, or a folder with recursive.
 	RemoveFile(ctx context.Context, user, path string, recursive bool) error
+	// MoveFile gives a file or folder another name, where nothing is.
+	MoveFile(ctx context.Context, user, from, to string) (api.File, error)
+	// Trash lists what was removed or overwritten, newest first: at most limit,
+	// older than before when that is not empty.
+	Trash(ctx context.Context, before string, limit int) (list []api.Trashed, more bool, err error)
+	// PutBack brings something back from the trash, where it was when to is empty.
+	PutBack(ctx context.Context, user, id, to string) (api.File, error)
 	// AddTar unpacks an untrusted tar stream into workspace/{name} in a scratch
 	// box and publishes it. origin is what the sender called it.
 	AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (api.Added, error)

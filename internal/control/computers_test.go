@@ -372,6 +372,26 @@ func (m *machine) RemoveFile(_ context.Context, user, path string, recursive boo
 	return nil
 }
 
+func (m *machine) MoveFile(_ context.Context, user, from, to string) (api.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, ok := m.files[from]
+	if !ok {
+		return api.File{}, fault.New("memory.MoveFile", fault.NotFound, "", errors.New("there is no "+from))
+	}
+	delete(m.files, from)
+	m.files[to] = b
+	return api.File{ID: to, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
+}
+
+func (m *machine) Trash(context.Context, string, int) ([]api.Trashed, bool, error) {
+	return []api.Trashed{}, false, nil
+}
+
+func (m *machine) PutBack(_ context.Context, user, id, to string) (api.File, error) {
+	return api.File{}, fault.New("memory.PutBack", fault.NotFound, "", errors.New("there is no "+id))
+}
+
 func (m *machine) AddTar(_ context.Context, user, name, origin string, tar io.Reader) (api.Added, error) {
 	n, err := io.Copy(io.Discard, tar)
 	return api.Added{ID: "workspace/" + name, Origin: origin, Bytes: n}, err

@@ -75,6 +75,49 @@ func (s *Server) routeFiles(hapi huma.API) {
 		}
 		return nil, c.RemoveFile(ctx, callerOf(ctx).user, in.Path, in.Recursive)
 	})
+	register(hapi, s, route(http.MethodPost, atComputer+"/files/move", "files-move", "Give a file or folder another name, where nothing is"), longTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Body api.MoveRequest
+	}) (*out[api.File], error) {
+		if err := errors.Join(contract.ValidPath("from", in.Body.From), contract.ValidPath("to", in.Body.To)); err != nil {
+			return nil, err
+		}
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		f, err := c.MoveFile(ctx, callerOf(ctx).user, in.Body.From, in.Body.To)
+		return &out[api.File]{f}, err
+	})
+	register(hapi, s, route(http.MethodGet, atComputer+"/trash", "trash-list", "What was removed or overwritten in the last week, newest first"), requestTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Before string `query:"before" maxLength:"64" doc:"only what is older than this entry"`
+		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+	}) (*outPage[api.Trashed], error) {
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		list, more, err := c.Trash(ctx, in.Before, in.Limit)
+		return listOf(list, more), err
+	})
+	register(hapi, s, route(http.MethodPost, atComputer+"/trash/{entry}/put-back", "trash-put-back", "Bring something back from the trash, where nothing is"), longTimeout, func(ctx context.Context, in *struct {
+		AtComputer
+		Entry string `path:"entry" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_-]+$"`
+		Body  api.PutBackRequest
+	}) (*out[api.File], error) {
+		if in.Body.To != "" {
+			if err := contract.ValidPath("to", in.Body.To); err != nil {
+				return nil, err
+			}
+		}
+		c, err := s.computer(ctx, in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		f, err := c.PutBack(ctx, callerOf(ctx).user, in.Entry, in.Body.To)
+		return &out[api.File]{f}, err
+	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/add", "files-add-url", "Bring a repository in by URL, through egress"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Body api.AddRequest

@@ -125,6 +125,8 @@ type Merged struct {
 	// Installed lists ignored folders into which the task put something, which
 	// stays out of the live tree.
 	Installed []string
+	// Left lists what the task's box left behind and no tree can take.
+	Left []Kept
 	// Scope lists what its verification depends on, once it was verified; what
 	// changes elsewhere in the live tree doesn't touch it. Empty: all.
 	Scope []string

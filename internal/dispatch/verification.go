@@ -17,7 +17,7 @@ import (
 func (a *attempt) verify(ctx context.Context, m *Merged) contract.Verification {
 	b := &bench{a: a, m: *m}
 	defer b.release()
-	e, err := verify.Collect(ctx, b, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Installed: m.Installed, Words: a.words()})
+	e, err := verify.Collect(ctx, b, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Installed: m.Installed, Left: leftBehind(m.Left), Words: a.words()})
 	if err != nil {
 		e.Cut = true
 		e.Notes = append(e.Notes, "what to check could not be found out: "+oneLine(fault.Text(err), 500))
@@ -28,6 +28,15 @@ func (a *attempt) verify(ctx context.Context, m *Merged) contract.Verification {
 		a.render(ctx, *m, &e)
 	}
 	return verify.Judge(e)
+}
+
+// leftBehind says of what a tree could not take why.
+func leftBehind(left []Kept) []verify.Left {
+	out := make([]verify.Left, len(left))
+	for i, k := range left {
+		out[i] = verify.Left(k)
+	}
+	return out
 }
 
 // checked is, in words, what a person should know of a verification besides

@@ -167,6 +167,10 @@ func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 				why = append(why, fmt.Sprintf("In %s %s.", name, said))
 			}
 			why = append(why, fmt.Sprintf("%s is not verified: %s.", name, t.Newest.Verification.Reason))
+		default: // it changed nothing; what it left behind is said all the same
+			for _, said := range t.Newest.Verification.Said {
+				why = append(why, fmt.Sprintf("In %s %s.", name, said))
+			}
 		}
 	}
 	if passed && !doubted {

@@ -67,7 +67,7 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 				return r.ID
 			},
 			do: func(t *testing.T, h *host, id string) error {
-				_, err := h.Untrash(t.Context(), id, by)
+				_, err := h.Untrash(t.Context(), id, "", by)
 				return err
 			},
 			want: []string{`file.removed {"path":"workspace/a"}`, `file.written {"path":"workspace/a","size":2}`},

@@ -219,8 +219,16 @@ func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (keeper.Tras
 	return r.Trashed, fault.Wrap(op, w.tell(ctx, keeper.Deed{ID: r.ID, Op: "remove", Path: keeper.Path(p), At: r.At, Role: string(by.Role), User: by.User}))
 }
 
-// Untrash puts something back that Remove or Write moved to the trash.
-func (w *Workspace) Untrash(ctx context.Context, id string, by Actor) (keeper.Deed, error) {
+// Trash lists what was removed or overwritten in the last week, newest first.
+func (w *Workspace) Trash(ctx context.Context, before string, limit int) (keeper.TrashReply, error) {
+	var r keeper.TrashReply
+	err := w.opts.Keeper.Call(ctx, "trash", keeper.TrashRequest{Before: before, Limit: limit}, &r)
+	return r, fault.Wrap("workspace.Trash", err)
+}
+
+// Untrash puts something back that Remove or Write moved to the trash: where it
+// was, or to another place. Nothing may be there.
+func (w *Workspace) Untrash(ctx context.Context, id, to string, by Actor) (keeper.Deed, error) {
 	const op = "workspace.Untrash"
 	release, err := w.take(ctx)
 	if err != nil {
@@ -229,7 +237,7 @@ func (w *Workspace) Untrash(ctx context.Context, id string, by Actor) (keeper.De
 	defer release()
 	by = by.orUser()
 	var d keeper.Deed
-	if err := w.opts.Keeper.Call(ctx, "untrash", keeper.UntrashRequest{ID: id, Role: string(by.Role), User: by.User}, &d); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "untrash", keeper.UntrashRequest{ID: id, To: keeper.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
 		return d, fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")

@@ -43,7 +43,7 @@ func TestFiles(t *testing.T) {
 	if _, err := h.Stat(ctx, "workspace/new"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("removed: %v", err)
 	}
-	if _, err := h.Untrash(ctx, trashed.ID, workspace.Actor{}); err != nil || h.live("workspace/new/file.txt") != "two\n" {
+	if _, err := h.Untrash(ctx, trashed.ID, "", workspace.Actor{}); err != nil || h.live("workspace/new/file.txt") != "two\n" {
 		t.Errorf("untrash: %v", err)
 	}
 	// Links lead nowhere.

@@ -335,7 +335,7 @@ func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 		if err != nil {
 			return err
 		}
-		if _, err := m.Untrash(ctx, r.ID, workspace.Actor{}); err != nil {
+		if _, err := m.Untrash(ctx, r.ID, "", workspace.Actor{}); err != nil {
 			return err
 		}
 		v.backs.Add(1)

@@ -44,6 +44,8 @@ type Options struct {
 	Args []string // added to `choir up`
 	// Binary is another build than bin/choir.
 	Binary string
+	// User, if it is not 0, is whom choir runs as. A test that asks for it runs as root.
+	User uint32
 }
 
 // Instance is a running control plane.
@@ -92,6 +94,13 @@ func TryStart(t testing.TB, opts Options) (*Instance, error) {
 	in.cmd = exec.Command(in.binary, args...)
 	in.cmd.Env = append(environ(), opts.Env...)
 	in.cmd.Stderr = in.logs
+	if opts.User != 0 {
+		if out, err := exec.Command("chown", "-R", fmt.Sprintf("%d:%[1]d", opts.User), opts.Data).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("chown: %w %s", err, out)
+		}
+		in.cmd.Env = append(in.cmd.Env, "HOME="+opts.Data)
+		in.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: opts.User, Gid: opts.User}}
+	}
 	out, err := in.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

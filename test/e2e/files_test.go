@@ -2,12 +2,16 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -113,6 +117,8 @@ func TestFilesAndTimeTravel(t *testing.T) {
 		t.Errorf("diff does not name the file:\n%s", diff)
 	}
 
+	moveAndTrash(t, in)
+
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, path := range []string{"../escape", "/etc/passwd", ".git/config", "workspace/../../x"} {
@@ -120,6 +126,61 @@ func TestFilesAndTimeTravel(t *testing.T) {
 		if err != nil || r.Code == 0 {
 			t.Errorf("put %s: %v, code %d; want a refusal", path, err, r.Code)
 		}
+	}
+}
+
+// moveAndTrash moves files about, removes them and brings them back.
+func moveAndTrash(t *testing.T, in *choirtest.Instance) {
+	t.Helper()
+	refused := func(args ...string) {
+		t.Helper()
+		r, err := in.Run(t.Context(), args...)
+		if err != nil || r.Code == 0 {
+			t.Errorf("choir %v: %v %+v; want a refusal", args, err, r)
+		}
+	}
+	in.Must(t, "exec", "--", "sh", "-c", "mkdir -p workspace/a/b && echo one > workspace/a/b/f && echo other > workspace/g")
+	in.Must(t, "files", "mv", "workspace/a/b", "workspace/new/c")
+	if got := in.Must(t, "files", "cat", "workspace/new/c/f"); got != "one\n" {
+		t.Errorf("moved: %q", got)
+	}
+	refused("files", "mv", "workspace/g", "workspace/new/c/f")
+	refused("files", "mv", "workspace/g", "../g")
+	refused("files", "mv", "workspace/none", "workspace/some")
+
+	in.Must(t, "files", "rm", "-r", "workspace/new")
+	in.Must(t, "files", "rm", "workspace/g")
+	var list []api.Trashed
+	in.JSON(t, &list, "files", "trash")
+	if len(list) < 2 || list[0].Path != "workspace/g" || list[0].By != "remove" || list[0].Size != 6 || list[1].Path != "workspace/new" || list[1].Kind != api.FileDir {
+		t.Fatalf("the trash has %+v", list)
+	}
+	in.Must(t, "files", "untrash", list[1].ID)
+	if got := in.Must(t, "files", "cat", "workspace/new/c/f"); got != "one\n" {
+		t.Errorf("put back: %q", got)
+	}
+	in.Must(t, "exec", "--", "sh", "-c", "echo newer > workspace/g")
+	refused("files", "untrash", list[0].ID)
+	refused("files", "untrash", list[0].ID, ".git/g")
+	in.Must(t, "files", "untrash", list[0].ID, "workspace/older")
+	if got := in.Must(t, "files", "cat", "workspace/older") + in.Must(t, "files", "cat", "workspace/g"); got != "other\nnewer\n" {
+		t.Errorf("put back elsewhere: %q", got)
+	}
+	refused("files", "untrash", list[0].ID)
+	var left []api.Trashed
+	if in.JSON(t, &left, "files", "trash"); len(left) != len(list)-2 {
+		t.Errorf("the trash has %+v", left)
+	}
+	var events []contract.Event
+	for line := range strings.Lines(in.Must(t, "events", "--type", "file.written")) {
+		var ev contract.Event
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, ev)
+	}
+	if !slices.ContainsFunc(events, func(ev contract.Event) bool { return ev.Subject == "file/workspace/older" }) {
+		t.Error("no event tells of what was put back")
 	}
 }
 

@@ -82,12 +82,13 @@ type Request struct {
 	Words   string // what the user said
 	// Installed lists ignored folders that the task put something into.
 	Installed []string
+	Left      []Left
 }
 
 // Collect gathers the evidence on a change. What checks there are, and with
 // what they run, is decided by what the base has.
 func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
-	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed}
+	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed, Left: r.Left}
 	var held Facts
 	var restore []string
 	if e.Profile != contract.VerifyNone {

@@ -18,6 +18,9 @@ type Ran struct {
 	Count   Count
 }
 
+// Left is what a task left behind and no tree can take, and why.
+type Left struct{ Path, Reason string }
+
 // Evidence is everything a verification is judged by.
 type Evidence struct {
 	Profile contract.VerifyProfile
@@ -28,6 +31,7 @@ type Evidence struct {
 	Guards      []Guard
 	Words       string   // what the user said, to know what was asked for
 	Installed   []string // ignored folders that the task put something into
+	Left        []Left
 	// Held are the checks on the change with the base's tests, manifests and
 	// configuration in place; After those on the change as it is, when that
 	// differs.
@@ -314,6 +318,9 @@ func (e Evidence) lacks(r *Ran) bool {
 
 const maxSaid = 40
 
+// maxLeftSaid is how much of what was left behind is named.
+const maxLeftSaid = 5
+
 // said is what a person should know of the change's own judges.
 func (e Evidence) said() []string {
 	var out []string
@@ -337,6 +344,13 @@ func (e Evidence) said() []string {
 		if i < maxSaid && slices.Contains(toolDirs, path.Base(dir)) {
 			out = append(out, "what the task installed in "+clean(dir)+" is not live: install it there, and it can be checked with it")
 		}
+	}
+	for i, left := range e.Left {
+		if i == maxLeftSaid {
+			out = append(out, fmt.Sprintf("%d more that the task left are not taken either", len(e.Left)-i))
+			break
+		}
+		out = append(out, "what the task left at "+clean(left.Path)+" is not taken, nor in any checkpoint: it "+left.Reason)
 	}
 	return out
 }

@@ -126,6 +126,28 @@ type File struct {
 	Beneath int    `json:"unkept_beneath,omitempty"`
 }
 
+// MoveRequest gives a file or folder another name, where nothing is yet.
+type MoveRequest struct {
+	From string `json:"from" minLength:"1" maxLength:"4096"`
+	To   string `json:"to" minLength:"1" maxLength:"4096"`
+}
+
+// PutBackRequest brings something back from the trash.
+type PutBackRequest struct {
+	To string `json:"to,omitempty" maxLength:"4096" doc:"empty: where it was"`
+}
+
+// Trashed is something in the trash, where it stays for a week.
+type Trashed struct {
+	ID   string    `json:"id"`
+	Path string    `json:"path"` // where it was
+	Time time.Time `json:"time"`
+	By   string    `json:"by"`             // what put it there: remove, write (something else was written in its place), merge or heal
+	User string    `json:"user,omitempty"` // whose hand
+	Kind FileKind  `json:"kind"`
+	Size int64     `json:"size"`
+}
+
 // AddRequest brings something into workspace/: a repository or file by URL
 // through egress.
 type AddRequest struct {

@@ -270,6 +270,7 @@ func (e *Engine) Move(ctx context.Context, req MoveRequest) (Deed, error) {
 // UntrashRequest names an entry of the trash, and whose hand brings it back.
 type UntrashRequest struct {
 	ID   string `json:"id"`
+	To   Path   `json:"to,omitempty"` // another place than where it was
 	Role string `json:"role,omitempty"`
 	User string `json:"user,omitempty"`
 }
@@ -290,7 +291,11 @@ func (e *Engine) Untrash(ctx context.Context, req UntrashRequest) (Deed, error) 
 	if err != nil {
 		return Deed{}, fileError(op, err)
 	}
-	if err := badPath(string(m.Path), false); err != nil {
+	to := string(m.Path)
+	if req.To != "" {
+		to = string(req.To)
+	}
+	if err := badPath(to, false); err != nil {
 		return Deed{}, fault.Wrap(op, err)
 	}
 	content := e.trash(req.ID, "content")
@@ -298,16 +303,16 @@ func (e *Engine) Untrash(ctx context.Context, req UntrashRequest) (Deed, error) 
 	if err != nil {
 		return Deed{}, fileError(op, err)
 	}
-	dir, err := makeDirs(e.rootFD, parentDir(string(m.Path)))
+	dir, err := makeDirs(e.rootFD, parentDir(to))
 	if err != nil {
 		return Deed{}, fileError(op, err)
 	}
 	defer unix.Close(dir)
 	in := intent{
-		Deed:    Deed{Op: "untrash", Path: m.Path, Size: st.Size, Role: req.Role, User: req.User},
+		Deed:    Deed{Op: "untrash", Path: Path(to), Size: st.Size, Role: req.Role, User: req.User},
 		Content: path.Join("trash", req.ID, "content"),
 	}
-	err = e.carryOut(&in, func() error { return moveTo(unix.AT_FDCWD, content, dir, path.Base(string(m.Path))) })
+	err = e.carryOut(&in, func() error { return moveTo(unix.AT_FDCWD, content, dir, path.Base(to)) })
 	if err != nil {
 		return Deed{}, fileError(op, err)
 	}

@@ -104,6 +104,7 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "untold", func(ctx context.Context, _ Done) ([]Deed, error) { return e.Untold(ctx) })
 	call(mux, "told", func(ctx context.Context, r IDsRequest) (Done, error) { return Done{}, e.Told(ctx, r.IDs) })
 	call(mux, "untrash", e.Untrash)
+	call(mux, "trash", e.Trash)
 	upload(mux, "write", func(ctx context.Context, r WriteRequest, body io.Reader) (Written, error) {
 		return e.Write(ctx, r, body)
 	})

@@ -9,8 +9,8 @@ export function restoreWords(changes: Change[], kept: Kept[], unkept?: Unkept): 
   const out: string[] = []
   const say = (list: Change[], verb: string) => {
     if (list.length === 0) return
-    const names = list.slice(0, 3).map((c) => c.path).join(', ')
-    out.push(`${count(list.length, 'file')} ${verb}: ${names}${list.length > 3 ? ` and ${list.length - 3} more` : ''}.`)
+    const names = list.slice(0, 3).map((c) => c.path.replace(/(.)\/$/, '$1 (empty)')).join(', ')
+    out.push(`${count(list.length, list.some((c) => c.path.endsWith('/')) ? 'path' : 'file')} ${verb}: ${names}${list.length > 3 ? ` and ${list.length - 3} more` : ''}.`)
   }
   say(of('modified'), of('modified').length === 1 ? 'gets its old content' : 'get their old content')
   say(of('added'), of('added').length === 1 ? 'comes back' : 'come back')

@@ -1,0 +1,99 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"choir.dev/choiros/internal/fault"
+	"golang.org/x/sys/unix"
+)
+
+// TrashRequest asks for what is in the trash, newest first: at most Limit
+// entries, which are older than the entry Before when that is not empty.
+type TrashRequest struct {
+	Before string `json:"before,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
+}
+
+// TrashItem is what was removed or overwritten, and by what: remove, write, merge
+// or heal.
+type TrashItem struct {
+	Trashed
+	Op   string `json:"op"`
+	User string `json:"user,omitempty"`
+	Kind string `json:"kind"`
+	Size int64  `json:"size"` // of a file
+}
+
+// TrashReply lists the trash. More says that there are older entries.
+type TrashReply struct {
+	Items []TrashItem `json:"items"`
+	More  bool        `json:"more,omitempty"`
+}
+
+// maxTrashListed bounds one answer.
+const maxTrashListed = 1000
+
+// Trash lists what Untrash can bring back.
+func (e *Engine) Trash(ctx context.Context, req TrashRequest) (TrashReply, error) {
+	const op = "keeper.Trash"
+	reply := TrashReply{Items: []TrashItem{}}
+	if req.Limit <= 0 || req.Limit > maxTrashListed {
+		req.Limit = maxTrashListed
+	}
+	e.mu.Lock() // so that none is half there
+	defer e.mu.Unlock()
+	entries, err := os.ReadDir(e.trash())
+	if errors.Is(err, fs.ErrNotExist) {
+		return reply, nil
+	}
+	if err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	for i := len(entries) - 1; i >= 0; i-- { // sorted by time
+		if err := ctx.Err(); err != nil {
+			return reply, fault.Wrap(op, err)
+		}
+		id := entries[i].Name()
+		if req.Before != "" && id >= req.Before {
+			continue
+		}
+		item, ok, err := e.trashItem(id)
+		if err != nil {
+			return reply, fault.Wrap(op, err)
+		}
+		if !ok {
+			continue
+		}
+		if len(reply.Items) == req.Limit {
+			reply.More = true
+			return reply, nil
+		}
+		reply.Items = append(reply.Items, item)
+	}
+	return reply, nil
+}
+
+// trashItem describes an entry. One whose record can't be read, or of which
+// nothing can come back, is none.
+func (e *Engine) trashItem(id string) (TrashItem, bool, error) {
+	m, err := e.entry(id)
+	if err != nil {
+		return TrashItem{}, false, nil //nolint:nilerr // it never became durable, or is damaged: a scrub tells of it
+	}
+	st, err := lstatAt(unix.AT_FDCWD, e.trash(id, "content"))
+	if isGone(err) {
+		return TrashItem{}, false, nil
+	}
+	if err != nil {
+		return TrashItem{}, false, err
+	}
+	m.ID = id
+	item := TrashItem{Trashed: m.Trashed, Op: m.Op, User: m.User, Kind: st.kind()}
+	if st.isRegular() {
+		item.Size = st.Size
+	}
+	return item, true, nil
+}

@@ -1,0 +1,144 @@
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// plainUser owns nothing else: permissions bite choir itself too.
+const plainUser = 64207
+
+// hostileTrees are scripts for a folder of their own.
+var hostileTrees = []struct{ name, script string }{
+	{"deep", `perl -e 'for (1..22000) { mkdir "d" or die; chdir "d" or die }'`},
+	{"closed", `mkdir shut listed fixed && echo x > shut/f && echo x > listed/f && echo x > fixed/f && echo x > secret && ` +
+		`chmod 0000 secret shut && chmod 0444 listed && chmod 0555 fixed`},
+	{"names", `perl -e '$n = "n" x 255; $b = "\xff" x 255; for ($n, $b, "\n" x 255, " " x 255) { mkdir $_ or die; open F, ">", "$_/$n" or die; print F "x"; mkdir "$_/$b"; } symlink "x" x 255, "l"'`},
+	{"ignores", `perl -e '$p = join "", map { "**/a*b*c*/**/" . ("*x" x 40) . "$_/**\n!**/keep$_*\n" } 1..2000; for $d (".", map { mkdir "s$_"; "s$_" } 1..20) {` +
+		`for $f (".gitignore", ".gitattributes") { open F, ">", "$d/$f" or die; print F $p; close F } for (1..20) { open F, ">", "$d/" . ("ax" x 60) . $_ or die; print F "x" } }'`},
+	{"many", `perl -e 'for $d (1..30) { mkdir "d$d" or die; for (1..100) { open F, ">", "d$d/$_" or die } }'`},
+}
+
+// TestHostileTrees has commands and a task write trees that are made to be in the
+// way, kills choir while they are written and after, and then does what people do:
+// the computer wakes, and commands, a prompt, checkpoints and restores go on.
+func TestHostileTrees(t *testing.T) {
+	dir := choirtest.Scratch(t)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // where the test failed: deeper than what else would remove it
+		_ = exec.Command("rm", "-rf", filepath.Join(dir, "data")).Run()
+	})
+	opts := choirtest.Options{Data: filepath.Join(dir, "data"), Env: []string{"CHOIR_STORAGE_FILES=1500"}}
+	if os.Geteuid() == 0 {
+		opts.User = plainUser
+	}
+	in := choirtest.Start(t, opts)
+	lives, err := filepath.Glob(filepath.Join(in.Data, "computers", "*", "workspace"))
+	if err != nil || len(lives) != 1 {
+		t.Fatal(lives, err)
+	}
+	in.Must(t, "exec", "--", "sh", "-c", "echo mine > workspace/mine.txt")
+
+	killed := func(want string) {
+		t.Helper()
+		in.Kill()
+		in = choirtest.Start(t, opts)
+		in.Must(t, "exec", "--", "true")
+		if got := in.Must(t, "files", "cat", "workspace/mine.txt"); got != want {
+			t.Errorf("mine.txt holds %q", got)
+		}
+	}
+	// In the middle: each writes its tree again and again.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan struct{})
+	for _, c := range hostileTrees {
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			_, _ = in.Run(ctx, "exec", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do mkdir -p workspace/middle/"+c.name+"$i && (cd workspace/middle/"+c.name+"$i && "+c.script+"); done; sleep 60")
+		}()
+	}
+	for _, c := range hostileTrees {
+		choirtest.Eventually(t, time.Minute, c.name+" is written", func() bool {
+			_, err := os.Lstat(filepath.Join(lives[0], "workspace/middle", c.name+"2"))
+			return err == nil
+		})
+	}
+	in.Kill()
+	cancel()
+	for range hostileTrees {
+		<-ended
+	}
+	in = choirtest.Start(t, opts)
+	in.Must(t, "exec", "--", "sh", "-c", "chmod -R u+rwx workspace/middle; rm -rf workspace/middle")
+
+	// And after it.
+	for _, c := range hostileTrees {
+		in.Must(t, "exec", "--", "sh", "-c", "mkdir -p workspace/after/"+c.name+" && cd workspace/after/"+c.name+" && "+c.script)
+	}
+	killed("mine\n")
+
+	r, err := in.Run(t.Context(), "exec", "--", "sh", "-c", "echo more > workspace/mine.txt; touch workspace/after/many/d1/more")
+	if err != nil || r.Code != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var files []api.File
+	in.JSON(t, &files, "files", "ls", "workspace/after")
+	unkept := 0
+	for _, f := range files {
+		unkept += f.Beneath
+	}
+	if len(files) != len(hostileTrees) || unkept < 1000 {
+		t.Errorf("the folders say %d files are in no checkpoint: %+v", unkept, files)
+	}
+	in.Must(t, "checkpoint", "-m", "hostile")
+	var list []api.Checkpoint
+	in.JSON(t, &list, "checkpoints")
+
+	in.Must(t, "exec", "--", "rm", "-rf", "workspace/after/many") // makes room
+
+	// A task that writes them.
+	var script strings.Builder
+	for _, c := range hostileTrees {
+		script.WriteString("mkdir -p workspace/task/" + c.name + " && (cd workspace/task/" + c.name + " && " + c.script + ")\n")
+	}
+	script.WriteString("echo done > workspace/task.txt\n")
+	if err := os.WriteFile(filepath.Join(dir, "hostile.sh"), []byte(script.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in.Must(t, "files", "put", filepath.Join(dir, "hostile.sh"), "workspace/hostile.sh")
+	var res struct {
+		Status  contract.RunStatus
+		Summary string
+	}
+	in.JSON(t, &res, "prompt", "--wait", "run `sh workspace/hostile.sh`")
+	if res.Status != contract.RunDone || !strings.Contains(res.Summary, "more than one checkpoint takes") {
+		t.Errorf("the prompt ended as %s: %s", res.Status, res.Summary)
+	}
+	if got := in.Must(t, "files", "cat", "workspace/task.txt"); got != "done\n" {
+		t.Errorf("task.txt holds %q", got)
+	}
+	killed("more\n")
+	in.Must(t, "exec", "--", "sh", "-c", "echo last > workspace/mine.txt")
+	in.Must(t, "restore", list[len(list)-1].ID, "--path", "workspace/mine.txt")
+	in.Must(t, "undo")
+	if got := in.Must(t, "files", "cat", "workspace/mine.txt"); got != "last\n" {
+		t.Errorf("after the undo mine.txt holds %q", got)
+	}
+	// All of it can be removed, and then nothing is left out.
+	in.Must(t, "exec", "--", "sh", "-c", "chmod -R u+rwx workspace/after workspace/task; rm -rf workspace/after workspace/task")
+	if r, err := in.Run(t.Context(), "checkpoint", "-m", "clean"); err != nil || r.Code != 0 || strings.Contains(r.Stdout+r.Stderr, "more than one checkpoint") {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
