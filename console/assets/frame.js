@@ -60,8 +60,11 @@ async function open(id, computer) {
     // Then the oldest one opens next time.
   }
   $('waiting').hidden = false
+  $('rewind').disabled = true
+  $('spend').textContent = '' // nobody knows it yet
+  if (computer) $('name').textContent = computer.name
   stream?.close()
-  if (!(await awake(id, computer, setState))) return
+  if (!(await awake(id, computer, { setState, note }))) return
   stream = new EventSource(at(id, '/frame/stream'))
   stream.addEventListener('frame', (e) => show(JSON.parse(e.data)))
   stream.addEventListener('error', () => {

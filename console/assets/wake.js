@@ -8,15 +8,19 @@ const every = 1000 // ms between two looks
 const titles = { waking: 'Waking up…', asleep: 'Asleep', damaged: 'Something is damaged', failed: 'It does not wake' }
 
 let turn = 0 // the newest call; an older one gives up
+let asked = '' // what was done to wake it, whose outcome is not known yet
+let done = '' // what is to be said once it is awake
 
 /** Waits until a computer is awake, and shows meanwhile why it is not. False when another one was asked for. */
-export async function awake(id, first, setState) {
+export async function awake(id, first, { setState, note }) {
   const mine = ++turn
+  asked = done = $('wake-told').textContent = ''
   for (let computer = first; ; ) {
     if (mine !== turn) return false
     if (computer && !titles[computer.state]) {
       $('wake').hidden = true
       $('back').close()
+      if (done) note(done, '', 15_000)
       return true
     }
     if (computer) {
@@ -40,29 +44,43 @@ function show({ id, name, state, trouble }) {
   $('waiting').textContent = titles[state]
   $('wake').hidden = !trouble
   if (!trouble) return
+  if (asked) $('wake-told').textContent = `${asked} at ${new Date().toLocaleTimeString()}: it still does not wake.`
+  asked = ''
   $('wake-title').textContent = `${name}: ${titles[state].toLowerCase()}`
-  $('wake-why').textContent = trouble.reason
+  $('wake-why').textContent = sentence(trouble.reason)
   $('wake-safe').textContent = trouble.safe
   $('wake-hint').textContent = trouble.hint ?? ''
   $('wake-next').textContent = next(trouble)
   const more = (trouble.damage ?? []).filter((text) => !trouble.reason.includes(text)) // what the reason doesn't say already
   const list = more.map((text) => Object.assign(document.createElement('li'), { textContent: text }))
   $('wake-damage').replaceChildren(...list)
+  const best = trouble.actions.includes('recover') ? 'recover' : 'retry'
   for (const button of $('wake').querySelectorAll('[data-repair]')) {
     button.hidden = !trouble.actions.includes(button.dataset.repair)
     button.dataset.id = id
+    button.classList.toggle('primary', button.dataset.repair === best)
   }
   $('wake-export').href = at(id, '/export')
 }
+
+/** A reason as a person reads it, beginning as it does: it may be a path. */
+const sentence = (text) => (/[.!?…]$/.test(text) ? text : `${text}.`)
 
 function next({ next, tries }) {
   if (next) return `It is tried again by itself at ${new Date(next).toLocaleTimeString()}.`
   return tries ? `It was tried again ${tries} times and is not any more, until you say so.` : ''
 }
 
+async function wake(id, options, what, then = '') {
+  done = ''
+  await api('POST', at(id, '/wake'), options)
+  asked = what
+  done = then
+}
+
 const repairs = {
-  retry: (id) => api('POST', at(id, '/wake'), {}),
-  without_tasks: (id) => api('POST', at(id, '/wake'), { without_tasks: true }),
+  retry: (id) => wake(id, {}, 'Tried again'),
+  without_tasks: (id) => wake(id, { without_tasks: true }, 'Tried without the tasks’ remains', 'It was opened without what its tasks had left; their runs were cancelled.'),
   recover: (id) => api('POST', at(id, '/recover')),
   rewind: (id) => back(id),
 }
@@ -88,7 +106,7 @@ async function back(id) {
   const options = list.map((c) => {
     const option = document.createElement('option')
     option.value = c.id
-    option.textContent = `${new Date(c.time).toLocaleString()} · ${c.message.split('\n')[0].slice(0, 60)} · ${c.id.slice(0, 8)}`
+    option.textContent = `${c.message.split('\n')[0].slice(0, 60)} · ${new Date(c.time).toLocaleString()} · ${c.id.slice(0, 8)}`
     return option
   })
   $('back').dataset.id = id
@@ -137,9 +155,10 @@ $('back-yes').addEventListener('click', async () => {
   $('back-yes').disabled = $('back-list').disabled = true
   words('Going back…')
   try {
-    const done = await api('POST', at($('back').dataset.id, '/restore'), { to: $('back-list').value })
+    const went = await api('POST', at($('back').dataset.id, '/restore'), { to: $('back-list').value })
+    done = `The files are as they were at checkpoint ${went.to.slice(0, 8)}. Undo in Time Travel brings back what was there.`
+    asked = `The files went back to checkpoint ${went.to.slice(0, 8)}`
     $('back').close()
-    $('wake-told').textContent = `The files are as they were at ${done.to.slice(0, 8)}. What was there is checkpoint ${done.safety.slice(0, 8)}; choir undo brings it back.`
   } catch (problem) {
     if (mine === looks) words(problem.words ?? problem.message)
   } finally {

@@ -5,9 +5,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"sort"
+
+	"golang.org/x/sys/unix"
 )
 
 // holds says whether the history has an object: one of its own, or in a pack.
@@ -31,7 +35,7 @@ func (c *Computer) holds(id string) (bool, error) {
 		return false, err
 	}
 	for _, name := range indexes {
-		b, err := root.ReadFile(name)
+		b, err := readRegular(root, name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
@@ -56,4 +60,26 @@ func inIndex(b, id []byte) bool {
 	at := func(i int) []byte { return b[ids+i*len(id) : ids+(i+1)*len(id)] }
 	i := sort.Search(n, func(i int) bool { return bytes.Compare(at(i), id) >= 0 })
 	return i < n && bytes.Equal(at(i), id)
+}
+
+// maxHistoryFile bounds what the host reads of one file of the history: an index
+// has 28 bytes and more for each object.
+const maxHistoryFile = 1 << 30
+
+// readRegular reads a file beneath root, where boxes write: one that is no file,
+// such as a pipe that nobody writes to, would be waited for without end.
+func readRegular(root *os.Root, name string) ([]byte, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read from
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxHistoryFile) {
+		err = fmt.Errorf("%s is %s of %d bytes", name, info.Mode(), info.Size())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, maxHistoryFile))
 }

@@ -231,6 +231,9 @@ func (h *Host) trouble(p place) *api.Trouble {
 		return t
 	}
 	t.Safe = "Everything that was acknowledged is in the log; files and checkpoints are as they were."
+	if t.Hint == "" {
+		t.Hint = "Try again. If that does not help, open it without what its tasks left, or go back to a checkpoint."
+	}
 	t.Actions = append(t.Actions, api.RepairRewind, api.RepairWithoutTasks)
 	if t.Tries = p.tries; !p.next.IsZero() {
 		t.Next = &p.next

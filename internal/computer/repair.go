@@ -110,9 +110,9 @@ func (c *Computer) branch() (string, error) {
 		return "", err
 	}
 	defer root.Close() // only read from
-	b, err := root.ReadFile(".git/refs/heads/main")
+	b, err := readRegular(root, ".git/refs/heads/main")
 	if errors.Is(err, os.ErrNotExist) {
-		packed, perr := root.ReadFile(".git/packed-refs")
+		packed, perr := readRegular(root, ".git/packed-refs")
 		if perr != nil && !errors.Is(perr, os.ErrNotExist) {
 			return "", perr
 		}

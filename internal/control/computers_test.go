@@ -23,8 +23,16 @@ import (
 
 // memory is a control plane's computers, in memory.
 type memory struct {
-	mu   sync.Mutex
-	list []*machine
+	mu    sync.Mutex
+	list  []*machine
+	early error // what asking for one that is not awake answers, when none is
+}
+
+// say has every computer not awake, for this reason, or awake again.
+func (m *memory) say(early error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.early = early
 }
 
 func (m *memory) List(context.Context) ([]api.Computer, error) {
@@ -45,6 +53,9 @@ func (m *memory) Get(_ context.Context, cid contract.CID) (control.Computer, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range m.list {
+		if c.cid == cid && m.early != nil {
+			return nil, m.early
+		}
 		if c.cid == cid {
 			return c, nil
 		}

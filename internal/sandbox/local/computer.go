@@ -189,6 +189,9 @@ func (c *computer) take(ctx context.Context) (err error) {
 	return c.sweep(ctx)
 }
 
+// otherProcess is what to do when somebody else has a computer's files open.
+const otherProcess = "Stop the other choir process that runs this computer."
+
 // sweep ends and removes what an earlier process left. Boxes die with their
 // control plane, but not in the same instant; their locks tell when.
 func (c *computer) sweep(ctx context.Context) error {
@@ -216,7 +219,7 @@ func (c *computer) sweep(ctx context.Context) error {
 		}
 		lock, err := awaitLock(ctx, filepath.Join(run, lockName), g)
 		if err != nil {
-			return fault.New("", fault.InUse, "Stop the other choir process that runs this computer.", fmt.Errorf("box %s still lives: %w", e.Name(), err))
+			return fault.New("", fault.InUse, otherProcess, fmt.Errorf("box %s still lives: %w", e.Name(), err))
 		}
 		err = errors.Join(awaitEmpty(ctx, g, run), g.remove(), c.remover.Take(c.root, path.Join("boxes", e.Name(), runDir)), lock.Close())
 		if err != nil {
@@ -250,7 +253,7 @@ func lockFile(path string) (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fault.New("", fault.InUse, "", fmt.Errorf("%s is locked by a box that still lives", path))
+			return nil, fault.New("", fault.InUse, otherProcess, fmt.Errorf("%s is locked by a box that still lives", path))
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
