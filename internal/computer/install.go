@@ -55,6 +55,13 @@ func (c *Computer) toolchain(tool lockfile.Tool) (string, error) {
 			return "", fault.New("computer.toolchain", fault.Missing, "Install it under /usr or /opt, or name its folder in runtime.path.", fmt.Errorf("boxes have no %s", program))
 		}
 	}
+	if tool == lockfile.Cargo { // it keeps crates by where they came from
+		config, err := egress.CargoConfig()
+		if err != nil {
+			return "", err
+		}
+		out.Write(config)
+	}
 	return out.String(), nil
 }
 
@@ -72,6 +79,15 @@ func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.L
 	argv, more, err := installCommand(lock)
 	if err != nil {
 		return nil, "", err
+	}
+	if lock.Tool == lockfile.Cargo { // checks find the crates by it too
+		config, err := egress.CargoConfig()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(root, "out", "config.toml"), config, 0o644)
+		}
+		if err != nil {
+			return nil, "", err
+		}
 	}
 	all := map[string]string{"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
 	maps.Copy(all, env)
@@ -139,8 +155,7 @@ func installCommand(lock lockfile.Lock) (argv []string, env map[string]string, e
 		return []string{"sh", "-c", script}, map[string]string{"GOMODCACHE": inside(lockfile.Go), "GOFLAGS": "-mod=readonly", "GOSUMDB": "off",
 			"GOTOOLCHAIN": "local", "GOVCS": "*:off"}, nil
 	case lockfile.Cargo:
-		settings, err := egress.CargoSettings()
-		return append([]string{"cargo", "fetch", "--locked", "--quiet"}, settings...), map[string]string{"CARGO_HOME": inside(lockfile.Cargo), "CARGO_NET_RETRY": "1"}, err
+		return []string{"cargo", "fetch", "--locked", "--quiet"}, map[string]string{"CARGO_HOME": inside(lockfile.Cargo), "CARGO_NET_RETRY": "1"}, nil
 	case lockfile.Pip:
 		return []string{"python3", "-m", "pip", "install", "--require-hashes", "--only-binary=:all:", "--no-deps", "--no-input", "--disable-pip-version-check",
 			"--no-cache-dir", "--no-compile", "--quiet", "--retries=1", "--target", inside(lockfile.Pip), "-r", lock.Name}, nil, nil
@@ -154,7 +169,7 @@ func (c *Computer) installing(ctx context.Context, spec sandbox.BoxSpec, lock lo
 	if err != nil {
 		return err
 	}
-	var said tail
+	var said lastWords
 	exit, err := client(box).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: path.Join(installInside, lock.Dir), HeadBytes: 2 << 10, TailBytes: 6 << 10},
 		guest.Streams{Stdout: &said, Stderr: &said})
 	ended := box.Err()
@@ -174,25 +189,35 @@ func (c *Computer) installing(ctx context.Context, spec sandbox.BoxSpec, lock lo
 	return nil
 }
 
-// tail keeps the end of what a command says, as one line of words.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
+// lastWords keep the beginning and the end of what a command says, as one line.
+type lastWords struct {
+	mu        sync.Mutex
+	head, end []byte
+	cut       bool
 }
 
+const wordsKept = 800
+
 // Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if over := len(t.b) - 1500; over > 0 {
-		t.b = append(t.b[:0], t.b[over:]...)
+func (w *lastWords) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	room := min(wordsKept-len(w.head), len(p))
+	w.head = append(w.head, p[:room]...)
+	w.end = append(w.end, p[room:]...)
+	if over := len(w.end) - wordsKept; over > 0 {
+		w.end, w.cut = append(w.end[:0], w.end[over:]...), true
 	}
 	return len(p), nil
 }
 
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(string(t.b), "\uFFFD"), func(r rune) bool { return r < ' ' }), " ")
+func (w *lastWords) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := string(w.head)
+	if w.cut {
+		text += " … "
+	}
+	text += string(w.end)
+	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool { return r < ' ' }), " ")
 }

@@ -146,7 +146,7 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 	if err != nil {
 		return dispatch.Merged{}, err
 	}
-	if out.Installed, err = w.c.workspace.Installed(mine.Overlay); err != nil {
+	if out.Installed, err = w.c.workspace.Installed(mine.Overlay, diff.Changes); err != nil {
 		return dispatch.Merged{}, err
 	}
 	slices.SortStableFunc(tree.Left, func(a, b keeper.Skip) int { return b.Files - a.Files }) // what stands for most comes first

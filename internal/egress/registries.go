@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -333,44 +330,42 @@ func pipSettings(ctx context.Context) (map[string]string, error) {
 	return env, nil
 }
 
-// CargoSettings are arguments that make cargo in a box use the registries which
-// this machine's own takes in the place of others.
-func CargoSettings() ([]string, error) {
+// CargoConfig is the part of this machine's configuration of cargo that says from
+// where it takes crates, for one in a box; nil when it says nothing.
+func CargoConfig() ([]byte, error) {
 	b, err := cargoFile()
 	if err != nil || b == nil {
 		return nil, err
 	}
+	type source struct {
+		Registry    string `toml:"registry,omitempty"`
+		ReplaceWith string `toml:"replace-with,omitempty"`
+	}
 	var c struct {
-		Source map[string]struct {
-			Registry    string
-			ReplaceWith string `toml:"replace-with"`
-		}
+		Source map[string]source `toml:"source"`
 	}
 	if err := toml.Unmarshal(b, &c); err != nil {
 		return nil, fmt.Errorf("cargo's configuration: %w", err)
 	}
-	var args []string
-	for _, name := range slices.Sorted(maps.Keys(c.Source)) {
-		s := c.Source[name]
-		if !sourceName.MatchString(name) {
+	for name, s := range c.Source {
+		if s.Registry == "" {
 			continue
 		}
-		if s.ReplaceWith != "" && sourceName.MatchString(s.ReplaceWith) {
-			args = append(args, "--config", fmt.Sprintf("source.%s.replace-with=%q", name, s.ReplaceWith))
+		address, sparse := strings.CutPrefix(s.Registry, "sparse+")
+		if s.Registry, err = bare(address); err != nil {
+			return nil, err
 		}
-		if s.Registry != "" {
-			scheme, rest := "", s.Registry
-			if after, ok := strings.CutPrefix(rest, "sparse+"); ok {
-				scheme, rest = "sparse+", after
-			}
-			u, err := bare(rest)
-			if err != nil {
-				return nil, err
-			}
-			args = append(args, "--config", fmt.Sprintf("source.%s.registry=%q", name, scheme+u))
+		if sparse {
+			s.Registry = "sparse+" + s.Registry
 		}
+		c.Source[name] = s
 	}
-	return args, nil
+	if len(c.Source) == 0 {
+		return nil, nil
+	}
+	out, err := toml.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("cargo's configuration: %w", err)
+	}
+	return out, nil
 }
-
-var sourceName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,60}$`)

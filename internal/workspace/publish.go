@@ -99,10 +99,36 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 	return o, nil
 }
 
-// Installed lists the ignored directories into which a task has put something.
+// toolDirs are where package managers put what they install.
+var toolDirs = []string{"node_modules", ".venv", "venv", "vendor"}
+
+// maxBeside bounds how many folders are looked at for what was installed there.
+const maxBeside = 500
+
+// Installed lists the ignored directories into which a task has put something,
+// and what it installed beside the paths it changed where the user has nothing.
 // None of it is published.
-func (w *Workspace) Installed(o Overlay) ([]string, error) {
+func (w *Workspace) Installed(o Overlay, changed []keeper.Change) ([]string, error) {
 	var out []string
+	upper := path.Join("boxes", o.ID, "upper")
+	seen, published := map[string]bool{}, map[string]bool{}
+	for _, c := range changed {
+		for dir := path.Dir(string(c.Path)); !published[dir] && dir != "."; dir = path.Dir(dir) {
+			published[dir] = true
+		}
+	}
+	for _, c := range changed {
+		for dir := path.Dir(string(c.Path)); !seen[dir] && len(seen) < maxBeside; dir = path.Dir(dir) {
+			seen[dir] = true
+			for _, name := range toolDirs {
+				at := path.Join(dir, name)
+				// What is no folder, such as a link, holds nothing that was installed.
+				if entries, err := w.files.ReadDir(path.Join(upper, at)); err == nil && len(entries) > 0 && !published[at] {
+					out = append(out, at)
+				}
+			}
+		}
+	}
 	for _, ig := range o.Ignored {
 		entries, err := w.files.ReadDir(path.Join("boxes", o.ID, "ignored", ignoredKey(ig.Path), "upper"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

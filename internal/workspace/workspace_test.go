@@ -193,7 +193,7 @@ func TestWhatATaskInstalledIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.Installed(o); err != nil || len(got) != 0 {
+	if got, err := h.Installed(o, nil); err != nil || len(got) != 0 {
 		t.Fatalf("before: %v, %v", got, err)
 	}
 	for _, ig := range o.Ignored {
@@ -201,7 +201,20 @@ func TestWhatATaskInstalledIsTold(t *testing.T) {
 			write(t, filepath.Join(ig.Upper, "b/index.js"), "task's\n")
 		}
 	}
-	if got, err := h.Installed(o); err != nil || len(got) != 1 || got[0] != "workspace/q/node_modules" {
+	if got, err := h.Installed(o, nil); err != nil || len(got) != 1 || got[0] != "workspace/q/node_modules" {
+		t.Fatalf("%v, %v", got, err)
+	}
+	// Where the user has nothing, it is a folder like any other that is not published.
+	write(t, filepath.Join(o.Upper, "workspace/new/node_modules/b/index.js"), "task's\n")
+	write(t, filepath.Join(o.Upper, "workspace/kept/vendor/b/b.go"), "package b\n")
+	if err := os.MkdirAll(filepath.Join(o.Upper, "workspace/new/sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc", filepath.Join(o.Upper, "workspace/new/sub/node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	changed := []keeper.Change{{Path: "workspace/new/package.json"}, {Path: "workspace/new/sub/a.js"}, {Path: "workspace/kept/vendor/b/b.go"}}
+	if got, err := h.Installed(o, changed); err != nil || !slices.Equal(got, []string{"workspace/new/node_modules", "workspace/q/node_modules"}) {
 		t.Fatalf("%v, %v", got, err)
 	}
 }

@@ -2,8 +2,10 @@ package e2e_test
 
 import (
 	"archive/tar"
+	ziplib "archive/zip"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
@@ -17,8 +19,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/sumdb/dirhash"
@@ -48,15 +52,19 @@ func newRegistry(t *testing.T) (*registry, []string) {
 	// Go asks no proxy for what it takes for this machine, so it is told the
 	// address that leads there without saying so.
 	return r, []string{"CHOIR_EGRESS_ALLOW_PRIVATE=127.0.0.1:" + r.port + ",0.0.0.0:" + r.port, "CHOIR_EGRESS_CA_FILE=" + caFile,
-		"npm_config_registry=https://127.0.0.1:" + r.port + "/", "GOPROXY=https://0.0.0.0:" + r.port}
+		"npm_config_registry=https://127.0.0.1:" + r.port + "/", "PIP_INDEX_URL=https://127.0.0.1:" + r.port + "/simple/", "GOPROXY=https://0.0.0.0:" + r.port}
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. What lies under /stalled/ never comes.
 func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	b, ok := r.files[q.URL.Path]
 	r.asked = append(r.asked, q.URL.Path)
 	r.mu.Unlock()
+	if strings.HasPrefix(q.URL.Path, "/stalled/") {
+		<-q.Context().Done()
+		return
+	}
 	if !ok {
 		http.NotFound(w, q)
 		return
@@ -100,6 +108,33 @@ func (r *registry) npm(name string, files map[string]string) object {
 	r.files[at] = b.Bytes()
 	r.mu.Unlock()
 	return object{"version": "1.0.0", "resolved": "https://127.0.0.1:" + r.port + at, "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}
+}
+
+// wheel adds a package of Python of one module and returns its pinned line.
+func (r *registry) wheel(name, source string) string {
+	r.t.Helper()
+	var b bytes.Buffer
+	w := ziplib.NewWriter(&b)
+	info := name + "-1.0.dist-info/"
+	for _, f := range [][2]string{{name + ".py", source}, {info + "METADATA", "Metadata-Version: 2.1\nName: " + name + "\nVersion: 1.0\n"},
+		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}, {info + "RECORD", name + ".py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "RECORD,,\n"}} {
+		e, err := w.Create(f[0])
+		if err == nil {
+			_, err = e.Write([]byte(f[1]))
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	file := name + "-1.0-py3-none-any.whl"
+	r.mu.Lock()
+	r.files["/wheels/"+file] = b.Bytes()
+	r.files["/simple/"+name+"/"] = []byte(`<!DOCTYPE html><html><body><a href="/wheels/` + file + `">` + file + `</a></body></html>`)
+	r.mu.Unlock()
+	return fmt.Sprintf("%s==1.0 \\\n    --hash=sha256:%x\n", name, sha256.Sum256(b.Bytes()))
 }
 
 // module adds a module and returns the lines of go.sum that are for it.
@@ -179,6 +214,12 @@ func TestWhatLockFilesNameIsInstalledForChecks(t *testing.T) {
 	write(t, filepath.Join(all, "git"), locked(t, map[string]any{"same": with(same, "resolved", "git+ssh://git@evil.example/same.git#1")}))
 	write(t, filepath.Join(all, "elsewhere"), locked(t, map[string]any{"same": with(same, "resolved", "https://evil.example/same.tgz")}))
 	write(t, filepath.Join(all, "forged"), locked(t, map[string]any{"same": with(same, "integrity", plus["integrity"])}))
+	write(t, filepath.Join(all, "stalled"), locked(t, map[string]any{"same": with(same, "resolved", "https://127.0.0.1:"+r.port+"/stalled/same.tgz")}))
+	python := maps.Clone(projects["python"])
+	python["requirements.txt"] = r.wheel("five", "FIVE = 5\n")
+	python["test_sum.py"] = strings.Replace(strings.Replace(python["test_sum.py"], "import unittest\n", "import unittest\n\nfrom five import FIVE\n", 1), "3), 5)", "3), FIVE)", 1)
+	write(t, filepath.Join(all, "python"), python)
+
 	fix := `sed -i 's/a - b/a + b/' sum.*`
 	// It takes the place of what compares, as far as it can.
 	poison := `printf "require('fs').writeFileSync(require.resolve('same'), 'module.exports = () => {}')\nexports.add = (a, b) => a + b\n" > sum.js`
@@ -210,11 +251,17 @@ func TestWhatLockFilesNameIsInstalledForChecks(t *testing.T) {
 		{mark: "row e:", dir: "git", shell: fix, want: "unknown", says: "only packages of a registry, over https"},
 		{mark: "row f:", dir: "elsewhere", shell: fix, want: "unknown", says: "evil.example:443 may not be reached from boxes"},
 		{mark: "row g:", dir: "forged", shell: fix, want: "unknown", says: "integrity"},
+		{mark: "row h:", dir: "python", shell: fix, want: "pass", look: func(t *testing.T, v contract.Verification) {
+			if v.Tests != 2 || len(v.Installed) == 0 || v.Installed[0].Tool != "pip" {
+				t.Errorf("it says of what was installed: %+v", v)
+			}
+		}},
 	}
 	var script modelserver.Script
 	for _, row := range rows {
 		script.Turns = append(script.Turns, cheat{shell: row.shell}.script(row.mark, row.dir)...)
 	}
+	script.Turns = append(script.Turns, cheat{shell: fix}.script("row stalled:", "stalled")...)
 	in, _ := startModel(t, modelserver.Anthropic, script, env...)
 	in.Must(t, "add", all)
 	for _, row := range rows {
@@ -229,6 +276,25 @@ func TestWhatLockFilesNameIsInstalledForChecks(t *testing.T) {
 			}
 		})
 	}
+	t.Run("cancelled", func(t *testing.T) {
+		run := submit(t, in, "row stalled: make it pass")
+		choirtest.Eventually(t, time.Minute, "the registry is asked", func() bool { return r.wasAsked("/stalled/") > 0 })
+		in.Must(t, "run", "cancel", run)
+		if got := ended(t, in, run); got.Status != contract.RunCancelled || got.Verified == "pass" {
+			t.Errorf("%s, %s", got.Status, got.Verified)
+		}
+		choirtest.Eventually(t, time.Minute, "its box is gone", func() bool {
+			open := map[string]bool{}
+			for _, e := range eventsOf(t, in, "box.opened") {
+				b := data[contract.BoxOpened](t, e)
+				open[b.Box] = b.Kind == contract.BoxScratch
+			}
+			for _, e := range eventsOf(t, in, "box.closed") {
+				delete(open, data[contract.BoxClosed](t, e).Box)
+			}
+			return !slices.Contains(slices.Collect(maps.Values(open)), true)
+		})
+	})
 	var metered bool
 	for _, e := range eventsOf(t, in, "egress.metered") {
 		m := data[contract.EgressMetered](t, e)

@@ -334,7 +334,7 @@ func (e Evidence) said() []string {
 	}
 	for _, i := range e.Locked {
 		if i.Of == contract.LockOfChange {
-			out = append(out, "the checks ran with what the task's own "+clean(i.Lock)+" names")
+			out = append(out, "the checks ran with what the task's own "+clean(i.Lock)+" names, which is not live: install it there")
 		}
 		if i.Note != "" {
 			out = append(out, clean(i.Lock)+": "+clean(i.Note))
