@@ -111,6 +111,7 @@ CREATE TABLE counted (
   link     TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 `,
+	addSums(),
 }
 
 // Store is an open identity file. Its methods may be called from many
@@ -155,10 +156,18 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	for _, o := range opts {
 		o(s)
 	}
-	if err := errors.Join(s.migrate(ctx), check(ctx, db)); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, errors.Join(fault.Wrap(op, unreadable(err)), db.Close())
 	}
 	return s, nil
+}
+
+// begin looks through what is there before it changes anything.
+func (s *Store) begin(ctx context.Context) error {
+	if err := check(ctx, s.db); err != nil {
+		return err
+	}
+	return s.migrate(ctx)
 }
 
 // Check looks through the file at path, which nobody has open, without a write:
@@ -187,13 +196,13 @@ func Check(ctx context.Context, path string) error {
 
 func check(ctx context.Context, db *sql.DB) error {
 	var text string
-	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&text); err != nil {
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&text); err != nil {
 		return err
 	}
 	if text != "ok" {
 		return fault.New("", fault.Damaged, "", errors.New(text))
 	}
-	return nil
+	return checkSums(ctx, db)
 }
 
 // unreadable says what to do about a file that SQLite can't make sense of.
@@ -242,8 +251,10 @@ func (s *Store) migrate(ctx context.Context) error {
 			if _, err := tx.ExecContext(ctx, migrations[v]); err != nil {
 				return err
 			}
-			_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", v+1))
-			return err
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", v+1)); err != nil {
+				return err
+			}
+			return sumSchema(ctx, tx, v+1)
 		})
 		if err != nil {
 			return fmt.Errorf("migrate control.sqlite to version %d: %w", v+1, err)

@@ -100,7 +100,7 @@ func (p *power) work(acknowledged int) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
-	for i, worker := range []func(context.Context, *world, *rand.Rand) error{writes, commands, checkpoints, prompts} {
+	for i, worker := range []func(context.Context, *world, *rand.Rand) error{writes, commands, checkpoints, prompts, larges} {
 		own := random(fmt.Sprint("power worker ", i))
 		workers.Go(func() {
 			for ctx.Err() == nil {
@@ -115,7 +115,7 @@ func (p *power) work(acknowledged int) {
 	p.last = p.disk.now()
 	p.in.Stop(p.t)
 	known := p.witness.testify()
-	p.t.Logf("%d writes and flushes, %d acknowledgements, %d events seen, %d prompts", p.last, len(known.facts), len(known.seen), len(p.prompts))
+	p.t.Logf("%d writes and flushes, %d acknowledgements, %d events seen, %d prompts, %d large files", p.last, len(known.facts), len(known.seen), len(p.prompts), len(p.large))
 }
 
 // instant chooses when the power fails: some time during the first start, and
@@ -159,6 +159,7 @@ func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func(), err
 			return nil, unmount, err
 		}
 	}
+	w.large = largeUntil(p.large, at)
 	for _, q := range p.prompts {
 		if q.begun > at {
 			continue

@@ -40,7 +40,7 @@ func (w *world) check(ctx context.Context, thorough bool) error {
 	}
 	errs := []error{known.confront(h, w.gitDir()), w.checkRuns(h)}
 	w.tellRuns(h)
-	errs = append(errs, w.checkTree(ctx), w.checkBoxes(), w.checkHistory(h), w.checkAdded(ctx))
+	errs = append(errs, w.checkTree(ctx), w.checkLarge(), w.checkBoxes(), w.checkHistory(h), w.checkAdded(ctx))
 	if thorough {
 		r, err := w.c.Rebuild(ctx, true)
 		if err == nil && !r.Equal {

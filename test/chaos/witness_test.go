@@ -42,6 +42,7 @@ type fact struct {
 	holds  func(e contract.Event, data map[string]any) bool
 	kind   string // the event's type
 	commit string
+	large  string // of a commit: the SHA-256 of the large file in it
 	at     int
 }
 
@@ -123,6 +124,11 @@ func (w *witness) checkpoint(commit string) {
 	w.note(fact{what: "checkpoint " + commit, kind: "checkpoint.created", commit: commit, holds: func(_ contract.Event, d map[string]any) bool { return d["commit"] == commit }})
 }
 
+// large is checkpoint, with what the large file is in it.
+func (w *witness) large(commit, sum string) {
+	w.note(fact{what: "checkpoint " + commit, kind: "checkpoint.created", commit: commit, large: sum, holds: func(_ contract.Event, d map[string]any) bool { return d["commit"] == commit }})
+}
+
 func (w *witness) restored(commit string) {
 	w.note(fact{what: "restore " + commit, kind: "checkpoint.restored", commit: commit, holds: func(_ contract.Event, d map[string]any) bool { return d["checkpoint"] == commit }})
 }
@@ -201,6 +207,11 @@ func (w testimony) confront(h *history, gitDir string) error {
 		}
 		if f.commit != "" {
 			commits = append(commits, f.commit)
+		}
+		if f.large != "" {
+			if err := haveLarge(gitDir, f.commit, f.large); err != nil {
+				errs = append(errs, err)
+			}
 		}
 	}
 	for _, i := range byKind["checkpoint.created"] {

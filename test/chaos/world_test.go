@@ -35,6 +35,7 @@ type world struct {
 
 	mu      sync.Mutex // of what follows, while several work
 	prompts []*prompt
+	large   []*largeSaid
 	serial  int
 }
 
