@@ -2,12 +2,16 @@ package computer
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
+	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
@@ -74,9 +78,30 @@ func (r renderer) Render(ctx context.Context, o dispatch.Overlay, commit string)
 	argv := []string{"node", "/render/render.mjs", "/tmp/rendered"}
 	var out, errOut lastBytes
 	out.max, errOut.max = renderOutput, renderOutput
-	exit, err := client(box).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: "/computer/choiros", TimeoutMS: renderWall}, guest.Streams{Stdout: &out, Stderr: &errOut})
+	word := newWord()
+	exit, err := client(box).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: "/computer/choiros", TimeoutMS: renderWall},
+		guest.Streams{Stdin: strings.NewReader(word), Stdout: &out, Stderr: &errOut})
 	if err != nil {
 		return contract.Command{}, fault.Wrap("computer.Render", err)
 	}
-	return contract.Command{Argv: argv, ExitCode: exit.Code, DurationMS: exit.DurationMS, Stdout: out.String(), Stderr: errOut.String()}, nil
+	return rendered(contract.Command{Argv: argv, ExitCode: exit.Code, DurationMS: exit.DurationMS, Stdout: out.String(), Stderr: errOut.String()}, word), nil
+}
+
+func newWord() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return hex.EncodeToString(b[:])
+}
+
+// rendered is what a render came to. The page under test ran in the program
+// that judged it and may have ended that, with any code: the word says that its
+// last line was reached.
+func rendered(c contract.Command, word string) contract.Command {
+	said, whole := strings.CutSuffix(c.Stdout, " "+word+"\n")
+	c.Stdout = strings.ReplaceAll(said, word, "")
+	if c.ExitCode == 0 && !whole && !defence.Off(defence.CheckRendered) {
+		c.ExitCode = 1
+		c.Stderr += "The page ended the check before it had painted.\n"
+	}
+	return c
 }

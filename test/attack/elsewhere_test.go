@@ -38,6 +38,7 @@ var elsewhere = []Elsewhere{
 	{35, "acknowledged means synced", "internal/ledger/syscall_test.go", "TestAcknowledgedMeansSynced", whyPower},
 	{46, "twenty-two cheating models on both wire formats; dependencies that only the task has; a failed task and a harmless one", "test/e2e/cheats_test.go", "TestCheatsAreNotVerified", whyWhole},
 	{39, "a data directory that other users of the machine can read, or that one of them made", "internal/datadir/datadir_test.go", "TestADataDirectoryIsItsOwnersAlone", "it takes another user's files"},
+	{46, "a page of the shell ends the program that looks at it", "internal/computer/render_test.go", "TestAttack46_APageDoesNotJudgeItself", "it takes the program that builds and opens the shell"},
 	{39, "the key is nowhere", "test/e2e/canary_test.go", "TestTheKeyIsNowhere", whyWhole},
 	{41, "every source, layer and upper of every kind of box, before and after it is opened", "internal/sandbox/local/swap_internal_test.go", "TestSourcesSwappedForLinks", "it stops the driver between its look and the mount"},
 	{41, "every target, in every kind of tree", "internal/sandbox/local/swap_internal_test.go", "TestTargetsThatAreLinks", "the same defence, in many places"},
@@ -77,6 +78,7 @@ type OneDefence struct {
 }
 
 var otherDefences = []OneDefence{
+	{defence.CheckRendered, "internal/computer/render_test.go", "TestAttack46_APageDoesNotJudgeItself"},
 	{defence.DataPrivate, "internal/datadir/datadir_test.go", "TestADataDirectoryIsItsOwnersAlone"},
 	{defence.ClientGovern, "internal/control/flood_test.go", "TestAttack45_AFloodTakesNothingOutOfItsUsersHands"},
 	{defence.TerminalText, "cmd/choir/plain_test.go", "TestErrorsAreText"},

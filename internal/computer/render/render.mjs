@@ -3,11 +3,17 @@
 // reason when it doesn't. It comes from the host, so no edit of the shell can
 // change what it asks.
 //
+// The page runs in this very process, where it can end it with any code it
+// likes. So what counts is the word that comes on standard input before anything
+// of the shell's is loaded, said again at the end. What the shell's build runs,
+// which is the shell's own as well, is another process.
+//
 // usage: node render.mjs OUT   (OUT: an empty directory for the build)
-import { readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const out = process.argv[2]
 const require = createRequire(join(process.cwd(), 'package.json'))
@@ -20,12 +26,19 @@ function fail(reason) {
   process.exit(1)
 }
 
-const { build } = await import(pathToFileURL(require.resolve('vite')).href)
-try {
-  await build({ configLoader: 'runner', logLevel: 'error', build: { outDir: out, emptyOutDir: true, minify: false } })
-} catch (err) {
-  fail(`it does not build: ${err.message}`)
+if (process.argv[3] === 'build') {
+  const { build } = await import(pathToFileURL(require.resolve('vite')).href)
+  try {
+    await build({ configLoader: 'runner', logLevel: 'error', build: { outDir: out, emptyOutDir: true, minify: false } })
+  } catch (err) {
+    fail(`it does not build: ${err.message}`)
+  }
+  process.exit(0)
 }
+const word = readFileSync(0, 'utf8').trim()
+const built = spawnSync(process.execPath, [fileURLToPath(import.meta.url), out, 'build'], { stdio: ['ignore', 'ignore', 'pipe'], encoding: 'utf8' })
+if (built.status !== 0) fail(built.stderr || built.error?.message || 'it does not build')
+if (!existsSync(join(out, 'index.html'))) fail('its build leaves no index.html')
 
 const { Window } = await import(pathToFileURL(require.resolve('happy-dom')).href)
 const window = new Window({
@@ -105,7 +118,7 @@ const look = setInterval(() => {
     clearInterval(look)
     const shown = window.document.querySelector('[data-testid="desktop"]')
     if (!shown || shown.childElementCount === 0) fail('the desktop is empty')
-    say('painted without throwing')
+    say(`painted without throwing ${word}`)
     process.exit(0)
   }
   if (Date.now() - started > patience) {
