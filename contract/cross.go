@@ -14,6 +14,7 @@ var _ = []bool{
 	enum(BoxKinds...),
 	enum(RunQueued, RunPlanning, RunWorking, RunWaiting, RunDone, RunFailed, RunCancelled),
 	enum(PlanOpen, PlanActive, PlanDone, PlanFailed, PlanDropped),
+	enum(StoodSuspended, StoodStopped, StoodBox),
 	enum(CommandPause, CommandResume, CommandCancel),
 	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointAfter, CheckpointSafety, CheckpointRestore),
 	enum(ProposalAccepted, ProposalDismissed, ProposalSuperseded),

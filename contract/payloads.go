@@ -68,6 +68,13 @@ type (
 		Status RunStatus `json:"status" v:"required"`
 		Reason string    `json:"reason,omitempty" v:"max=4096"`
 	}
+	// RunStood says that a run stood still and went on: the machine, choir or one
+	// of its boxes did not run meanwhile. That time does not count against it, but
+	// for a box's.
+	RunStood struct {
+		ForMS int64    `json:"for_ms" v:"min=0"`
+		Why   StoodWhy `json:"why" v:"required"`
+	}
 	// RunSteered is what the user said to a run while it goes on.
 	RunSteered struct {
 		Text string `json:"text" v:"required,max=32768"`
@@ -175,6 +182,16 @@ const (
 	PlanDropped PlanStatus = "dropped"
 )
 
+// StoodWhy says what stood still.
+type StoodWhy string
+
+// What stood still.
+const (
+	StoodSuspended StoodWhy = "suspended" // the whole machine
+	StoodStopped   StoodWhy = "stopped"   // choir
+	StoodBox       StoodWhy = "box"       // a box of the run; another one took its place
+)
+
 // RunCommand is what a user tells a run to do.
 type RunCommand string
 
@@ -205,6 +222,9 @@ func (p RunPlanned) Validate() error { return check(p) }
 
 // Validate implements Payload.
 func (p RunMoved) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p RunStood) Validate() error { return check(p) }
 
 // Validate implements Payload.
 func (p RunSteered) Validate() error { return check(p) }
@@ -267,6 +287,7 @@ func init() {
 	register[RunStarted](TypeInfo{Type: "run.started", Doc: "A run began.", Roles: system, Projected: true})
 	register[RunPlanned](TypeInfo{Type: "run.planned", Doc: "The Director's plan, whole.", Roles: director, Boxes: []BoxKind{BoxDirector}, Projected: true})
 	register[RunMoved](TypeInfo{Type: "run.moved", Doc: "A run's status changed.", Roles: system, Projected: true})
+	register[RunStood](TypeInfo{Type: "run.stood", Doc: "A run stood still with the machine, choir or a box, and went on.", Roles: system, Projected: true})
 	register[RunSteered](TypeInfo{Type: "run.steered", Doc: "The user spoke to a run.", Roles: user, Browser: true, Projected: true})
 	register[RunCommanded](TypeInfo{Type: "run.commanded", Doc: "The user paused, resumed or cancelled a run.", Roles: user, Browser: true, Projected: true})
 	register[QuestionAsked](TypeInfo{Type: "question.asked", Doc: "The Director asked the user.", Roles: director, Boxes: []BoxKind{BoxDirector}, Projected: true})

@@ -123,6 +123,9 @@ func printRun(w io.Writer, r api.Run) {
 	for _, a := range r.Approvals {
 		row(w, "approval", fmt.Sprintf("%s: a connection to %s", a.ID, oneLine(act(a).Target(), 300)))
 	}
+	if r.StoodMS > 0 {
+		row(w, "stood still", (time.Duration(r.StoodMS) * time.Millisecond).Round(time.Second))
+	}
 	if r.Error != "" && !strings.HasPrefix(r.Summary, r.Error) {
 		row(w, "error", oneLine(r.Error, 300))
 	}

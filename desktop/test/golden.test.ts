@@ -15,7 +15,7 @@ function view(r: RunView): unknown {
   return {
     status: r.status, reason: r.reason, prompt: r.prompt, objective: r.objective, plan: r.plan.map((p) => `${p.status} ${p.text}`),
     provider: r.provider, model: r.model, document: r.document ?? '', summary: r.summary ?? '', error: r.error, verified: r.verified ?? '',
-    tokens_in: r.usage?.tokens_in, tokens_out: r.usage?.tokens_out, cost_usd: r.usage?.cost_usd,
+    tokens_in: r.usage?.tokens_in, tokens_out: r.usage?.tokens_out, cost_usd: r.usage?.cost_usd, stood_ms: r.stood,
     questions: r.questions.map((q) => ({ id: q.id, answer: q.answer ?? '' })),
     tasks: r.tasks.map((t) => ({
       task: t.task, kind: t.kind, goal: t.goal, status: statuses[t.status] ?? t.status, attempt: t.attempt, verification: t.result?.verification.status ?? '',

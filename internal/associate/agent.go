@@ -150,6 +150,7 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 		Spent:   m.Spent,
 		Limits:  limits,
 		EndTool: ToolFinish,
+		Used:    h.Used,
 		Backoff: o.Backoff,
 	})
 	d.Usage, d.Turns, d.Reason = out.Usage, out.Turns, out.Reason

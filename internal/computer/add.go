@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
@@ -53,7 +54,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	if err != nil {
 		return api.Added{}, fault.New(op, fault.Invalid, "", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, addWall)
+	ctx, cancel := awake.WithTimeout(ctx, addWall)
 	defer cancel()
 	id := "add-" + contract.NewID()
 	empty := c.path("boxes", id)

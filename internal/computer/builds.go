@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 )
@@ -82,7 +83,7 @@ func (b *builds) ensure(ctx context.Context) error {
 func (b *builds) build(ctx context.Context, commit, tree string) error {
 	const op = "computer.build"
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, buildWall)
+	ctx, cancel := awake.WithTimeout(ctx, buildWall)
 	defer cancel()
 	modules, err := b.c.modules(ctx)
 	if err != nil {

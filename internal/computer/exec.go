@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/egress"
@@ -67,7 +68,7 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	switch {
 	case runErr == nil:
 	case ctx.Err() != nil:
-		finished.ExitCode, finished.Reason = 128+9, "killed"
+		finished.ExitCode, finished.Reason = 128+9, c.whoEnded(ctx)
 	case boxEnded(b) && errors.As(b.Err(), &ended):
 		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
 	default:
@@ -77,7 +78,7 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 		finished.DurationMS = time.Since(begin).Milliseconds()
 	}
 	// What the command did is done, whether or not its caller still listens.
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	after, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	if err := b.Kill(); err != nil {
 		return api.Exit{}, fault.Wrap(op, err)
@@ -104,6 +105,20 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	}
 	return api.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
 		Unkept: unkeptOf(kept.LeftOut.Since(before.LeftOut))}, nil
+}
+
+// errStopped is the cause when somebody presses Stop.
+var errStopped = errors.New("stopped by the user")
+
+// whoEnded says who ended a command under way.
+func (c *Computer) whoEnded(ctx context.Context) string {
+	switch {
+	case errors.Is(context.Cause(ctx), errStopped):
+		return errStopped.Error()
+	case c.ctx.Err() != nil:
+		return "ended: the computer went to sleep"
+	}
+	return "ended: whoever started it stopped it or went away"
 }
 
 // unknownEnd is what is said of a command that nobody saw end.
@@ -221,13 +236,13 @@ type running struct {
 
 type runningCommand struct {
 	api.RunningCommand
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 }
 
 // begin lists a command until the returned function is called; its context ends
 // when somebody stops it.
 func (l *running) begin(ctx context.Context, id string, argv []string) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	line := strings.Join(argv, " ")
 	if len(argv) == 3 && argv[1] == "-c" {
 		line = argv[2]
@@ -239,7 +254,7 @@ func (l *running) begin(ctx context.Context, id string, argv []string) (context.
 	}
 	l.by[id] = runningCommand{api.RunningCommand{ID: id, Line: clip(strings.ToValidUTF8(line, "\uFFFD"), 300), Started: time.Now().UTC()}, cancel}
 	return ctx, func() {
-		cancel()
+		cancel(nil)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.by, id)
@@ -268,6 +283,6 @@ func (c *Computer) StopCommand(_ context.Context, id string) error {
 	if !ok {
 		return fault.New("computer.StopCommand", fault.NotFound, "", errors.New("no such command is running"))
 	}
-	r.cancel()
+	r.cancel(errStopped)
 	return nil
 }

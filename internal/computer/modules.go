@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
@@ -172,7 +173,7 @@ func (m *modules) sweep(ctx context.Context) error {
 // ends with its box, so a choir that is killed leaves none behind and the next
 // one begins anew.
 func (c *Computer) install(ctx context.Context, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, installWall)
+	ctx, cancel := awake.WithTimeout(ctx, installWall)
 	defer cancel()
 	id := "install"
 	limits := c.limits()

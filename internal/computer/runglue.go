@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/egress"
@@ -28,8 +29,14 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		Install:    c.deps,
 		Budget:     contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:      b.Turns,
-		Times:      dispatch.Times{Approval: time.Duration(c.host.Config.Approvals.WaitS) * time.Second},
+		Times:      times(c.host.Config),
 	})
+}
+
+func times(c config.Config) dispatch.Times {
+	t := dispatch.Times{Approval: time.Duration(c.Approvals.WaitS) * time.Second, Silence: time.Duration(c.Runtime.SilenceS) * time.Second}
+	t.Beat = min(2*time.Second, t.Silence/4)
+	return t
 }
 
 // unfinished lists the prompts of runs that have not ended.

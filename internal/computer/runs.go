@@ -76,7 +76,7 @@ func runOf(r state.Run) api.Run {
 		ID: r.ID, Prompt: r.Prompt, Status: r.Status, Reason: r.Reason, Objective: r.Objective, Plan: r.Plan,
 		Summary: r.Summary, Error: r.Error, Verified: r.Verified, Document: r.Document, Checkpoint: r.Checkpoint,
 		Provider: r.Provider, Model: r.Model, Usage: r.Usage,
-		Started: when(r.Created), Ended: when(r.Ended), Sequence: r.Seq,
+		Started: when(r.Created), Ended: when(r.Ended), StoodMS: r.StoodMS, Sequence: r.Seq,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
@@ -36,7 +37,7 @@ func Space(ctx context.Context, data string, free int64) (api.Finding, error) {
 		size int64
 	}
 	var parts []part
-	ctx, cancel := context.WithTimeout(ctx, spaceWait)
+	ctx, cancel := awake.WithTimeout(ctx, spaceWait)
 	defer cancel()
 	names := []string{"nats", "blobs", "cache", "aside"}
 	computers, err := os.ReadDir(filepath.Join(data, "computers"))

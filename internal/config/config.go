@@ -39,6 +39,7 @@ type Runtime struct {
 	DiskMB    int    `koanf:"disk_mb"`    // what one box may write
 	DiskFiles int    `koanf:"disk_files"` // how many files one box may make
 	WakeTries int    `koanf:"wake_tries"` // how often a computer that does not wake is tried again by itself
+	SilenceS  int    `koanf:"silence_s"`  // a box that gives no sign of life for so long stands still, and is replaced
 	// Path are directories that boxes have in PATH before the machine's, and
 	// ReadOnly further ones that they see; both at the same place, read-only.
 	Path     []string `koanf:"path"`
@@ -130,11 +131,15 @@ const maxWakeTries = 100
 // maxFiles bounds Storage.Files: the keeper knows each of them by name.
 const maxFiles = 2_000_000
 
+// minSilenceS and maxSilenceS bound Runtime.SilenceS: a busy box needs seconds,
+// and one that hangs is not waited for longer than its task.
+const minSilenceS, maxSilenceS = 2, 600
+
 // Default returns the built-in configuration.
 func Default() Config {
 	return Config{
 		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
-		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6},
+		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6, SilenceS: 20},
 		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, Files: 200_000, DependenciesMB: 4096},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
 		Approvals: Approvals{WaitS: 300},
@@ -238,6 +243,9 @@ func (c Config) validate() error {
 	}
 	if n := c.Storage.Files; n > maxFiles {
 		return bad("storage.files", "is %d; it must be at most %d, for the keeper holds all of them in its memory", n, maxFiles)
+	}
+	if s := c.Runtime.SilenceS; s < minSilenceS || s > maxSilenceS {
+		return bad("runtime.silence_s", "is %d; it must be from %d to %d", s, minSilenceS, maxSilenceS)
 	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
@@ -215,7 +216,7 @@ func (a *attempt) awaitApprovals(ctx context.Context, list []*waiting) error {
 func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 	for _, w := range list {
 		answered := func(s *story.Run) bool { return s.Approval(w.id).Answered }
-		timed, cancel := context.WithTimeout(ctx, max(0, w.deadline.Sub(r.d.o.Now())))
+		timed, cancel := awake.WithTimeout(ctx, r.left(w.deadline))
 		err := r.until(timed, answered)
 		cancel()
 		if err == nil {
@@ -237,6 +238,16 @@ func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 		}
 	}
 	return nil
+}
+
+// left is what is left of the time to answer. A question from before this
+// process took the run up could not be answered in between.
+func (r *run) left(deadline time.Time) time.Duration {
+	left := deadline.Sub(r.d.o.Now())
+	if !deadline.After(r.taken.Add(r.d.o.Times.Approval)) {
+		left += r.down
+	}
+	return max(0, left)
 }
 
 // decide appends the one answer to an approval.

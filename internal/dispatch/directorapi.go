@@ -12,9 +12,11 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/tools"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
 )
 
@@ -29,6 +31,9 @@ func (a *directorAPI) handler() http.Handler {
 	r := a.r
 	mux := http.NewServeMux()
 	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Role: contract.RoleDirector, Model: r.s.Prompt.Model, Budget: r.budget()})))
+	mux.HandleFunc("POST /clock", endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
+		return harness.Clock{UsedMS: max(0, r.used().Milliseconds())}, nil
+	}))
 	mux.HandleFunc("POST /wake", endpoint(1<<10, a.wake))
 	mux.HandleFunc("POST /turns", endpoint(contract.MaxTurn, a.turn))
 	mux.HandleFunc("POST /events", endpoint(contract.MaxTask, a.event))
@@ -259,7 +264,7 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 		}
 		return false
 	}
-	timed, cancel := context.WithTimeout(ctx, wait)
+	timed, cancel := awake.WithTimeout(ctx, wait)
 	defer cancel()
 	if err := r.rest(timed, answered); err != nil {
 		if ctx.Err() != nil {

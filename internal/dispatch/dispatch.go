@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
@@ -109,6 +110,8 @@ type Dispatcher struct {
 	publishing sync.Mutex
 	approving  sync.Mutex // held while it is counted who asks, and asked
 
+	unwatch func() // ends being told that choir stood still
+
 	mu     sync.Mutex
 	runs   map[string]*run
 	closed bool
@@ -140,6 +143,7 @@ func New(o Options) (*Dispatcher, error) {
 	o.Times = o.Times.withDefaults()
 	d := &Dispatcher{o: o, log: o.Logger, runs: map[string]*run{}, tasks: make(slots, o.Parallel), slots: make(slots, o.Runs)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	d.unwatch = awake.Notify(d.stoodStill)
 	return d, nil
 }
 
@@ -149,6 +153,7 @@ func (d *Dispatcher) Close() error {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
+	d.unwatch()
 	d.cancel(errClosing)
 	d.wg.Wait()
 	return nil

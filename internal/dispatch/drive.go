@@ -9,6 +9,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	machine "choir.dev/choiros/internal/attempt"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 )
@@ -372,6 +373,9 @@ func (a *attempt) giveUp(res contract.AssociateResult, again bool) error {
 func (a *attempt) fail(err error) error {
 	a.stop(nil)
 	cancelled := errors.Is(err, errCancelled) || a.r.ctx.Err() != nil
+	if cancelled && a.r.ctx.Err() != nil {
+		err = context.Cause(a.r.ctx) // what broke because of it says less
+	}
 	res := a.broken(err, cancelled)
 	a.now = a.r.standing(a.ref)
 	if a.now.State == "" {
@@ -392,7 +396,10 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	}
 	res.Status, res.Summary = contract.ResultFailed, firstText(oneLine(fault.Text(err), 4000), "failed")
 	if cancelled {
-		res.Status, res.Summary = contract.ResultCancelled, "The task was cancelled."
+		res.Status, res.Summary = contract.ResultCancelled, "The task was cancelled: "+oneLine(fault.Text(err), 4000)+"."
+		if errors.Is(err, errCancelled) {
+			res.Summary = "The task was " + errCancelled.Error() + "."
+		}
 		if gone := a.r.gone(); gone != nil {
 			res.Status, res.Summary = contract.ResultFailed, clipText("The task was ended: "+gone.Error()+".", 4000)
 		}
@@ -421,5 +428,5 @@ func (a *attempt) discard() {
 
 // cleanUp is the context for what must happen though a run was cancelled.
 func (a *attempt) cleanUp() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(a.r.ctx), a.r.d.o.Times.CleanUp)
+	return awake.WithTimeout(context.WithoutCancel(a.r.ctx), a.r.d.o.Times.CleanUp)
 }

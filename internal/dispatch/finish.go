@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -28,7 +29,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	if m := a.metered(); m.TokensIn+m.TokensOut > 0 || m.CostUSD > 0 {
 		u = m // what the host counted goes before what the loop says
 	}
-	u.ToolCalls, u.WallMS = a.calls, max(0, a.r.d.o.Now().Sub(a.began).Milliseconds())
+	u.ToolCalls, u.WallMS = a.calls, max(0, (awake.Now()-a.began).Milliseconds())
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Status: d.Status,
 		Summary: firstText(clipText(d.Summary, 16<<10), "(no summary)"), Base: a.base, Commands: a.ran(),
 		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: clipText(d.SuggestedNext, 4<<10),

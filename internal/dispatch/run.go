@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/fault"
@@ -27,13 +28,20 @@ type run struct {
 	doc    *paper
 	tasks  sync.WaitGroup // goroutines that work on tasks
 	place  hold           // among the runs that go on
+	// Its clock: how long it had worked when this process took it up, and when
+	// that was; and how long before that nobody had.
+	worked time.Duration
+	since  time.Duration
+	taken  time.Time
+	down   time.Duration
 
 	mu        sync.Mutex
 	s         *story.Run
 	changed   chan struct{}
 	steered   int              // how many of s.Steering the Director has seen
 	idle      time.Duration    // paused, or waiting for the user
-	idleSince time.Time        // zero when it is not
+	idleSince time.Duration    // when that began
+	idles     bool             // it does now
 	asking    int              // questions the Director waits for
 	ended     bool             // no task may begin any more
 	settled   map[string]bool  // tasks that nobody works on any more
@@ -45,12 +53,14 @@ type run struct {
 func newRun(d *Dispatcher, s *story.Run) *run {
 	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*hold{}, place: hold{slots: d.slots}, seen: s.Last}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
+	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.o.Now()
+	r.down = max(0, r.taken.Sub(s.Newest))
 	r.doc = newPaper(r)
 	if s.Cancelled {
 		r.cancel(errCancelled)
 	}
 	if s.Paused {
-		r.idleSince = d.o.Now()
+		r.idleSince, r.idles = r.since, true
 	}
 	return r
 }
@@ -93,11 +103,11 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 func (r *run) touch() {
 	waits := r.s.Paused || r.asking > 0
 	switch {
-	case waits && r.idleSince.IsZero():
-		r.idleSince = r.d.o.Now()
-	case !waits && !r.idleSince.IsZero():
-		r.idle += r.d.o.Now().Sub(r.idleSince)
-		r.idleSince = time.Time{}
+	case waits && !r.idles:
+		r.idleSince, r.idles = awake.Now(), true
+	case !waits && r.idles:
+		r.idle += awake.Now() - r.idleSince
+		r.idles = false
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -107,11 +117,15 @@ func (r *run) touch() {
 func (r *run) waited() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.idleSince.IsZero() {
+	if !r.idles {
 		return r.idle
 	}
-	return r.idle + r.d.o.Now().Sub(r.idleSince)
+	return r.idle + awake.Now() - r.idleSince
 }
+
+// used is what the run has used of its wall clock: not what it waited for its
+// user, and not when nobody drove it or the machine stood still.
+func (r *run) used() time.Duration { return r.worked + awake.Now() - r.since - r.waited() }
 
 // until waits for cond, which is called with mu held.
 func (r *run) until(ctx context.Context, cond func(*story.Run) bool) error {
@@ -247,20 +261,21 @@ func (r *run) drive() error {
 		r.d.log.Warn("a Director's box failed; opening another", "run", r.s.ID, "error", err)
 	}
 	if errors.Is(context.Cause(r.ctx), errClosing) {
-		r.endTasks()
+		r.endTasks(errClosing)
 		return nil
 	}
-	if r.ctx.Err() != nil {
-		usage := rep.Usage
-		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was cancelled."}
-		if gone := r.gone(); gone != nil {
-			rep = director.Report{Status: contract.RunFailed, Detail: gone.Error(),
-				Summary: "The run was ended because " + gone.Error() + ". What its tasks had shown live was taken back as far as that was known; the checkpoints have what was before. Send the prompt again to have it done."}
-		}
-		rep.Usage = usage
+	why := fmt.Errorf("%w: its Director had reported", errEnded)
+	switch gone := r.gone(); {
+	case gone != nil:
+		rep = director.Report{Status: contract.RunFailed, Detail: gone.Error(), Usage: rep.Usage,
+			Summary: "The run was ended because " + gone.Error() + ". What its tasks had shown live was taken back as far as that was known; the checkpoints have what was before. Send the prompt again to have it done."}
+	case r.ctx.Err() != nil: // nothing else ends it from outside
+		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was " + errCancelled.Error() + ".", Usage: rep.Usage}
+	case rep.Status == contract.RunFailed:
+		why = fmt.Errorf("%w: %s", errEnded, oneLine(rep.Summary, 500))
 	}
 	// A Director may end while tasks go on; a run does not.
-	r.endTasks()
+	r.endTasks(why)
 	return r.finish(rep)
 }
 
@@ -271,16 +286,21 @@ func (r *run) gone() *lostError {
 	return gone
 }
 
-// endTasks ends the tasks of a run that has ended otherwise, and waits.
-func (r *run) endTasks() {
+// endTasks ends the tasks of a run that has ended otherwise, and waits. Their
+// results say why.
+func (r *run) endTasks(why error) {
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
-	r.cancel(errEnded) // the first cause counts
+	r.cancel(why) // the first cause counts
 	r.tasks.Wait()
 }
 
 var errEnded = errors.New("the run has ended")
+
+// errOutside is a loop that says it was cancelled though nobody did: something
+// ended it under way, and it goes on as after a crash.
+var errOutside = errors.New("the loop was ended from outside")
 
 // open starts the run in the log and makes its document.
 func (r *run) open() error {
@@ -336,12 +356,8 @@ func (r *run) direct() (director.Report, error) {
 	}
 	r.mu.Unlock()
 	wall := time.Duration(m.Budget.WallS) * time.Second
-	began := r.d.o.Now()
-	if !r.s.Began.IsZero() {
-		began = r.s.Began
-	}
 	over := func() error {
-		if used := r.d.o.Now().Sub(began) - r.waited(); used > wall {
+		if r.used() > wall {
 			return fault.New("", fault.Exhausted, "", fmt.Errorf("the run's budget of %d seconds is used up", m.Budget.WallS))
 		}
 		return nil
@@ -350,7 +366,10 @@ func (r *run) direct() (director.Report, error) {
 	if fault.Is(err, fault.Exhausted) && r.ctx.Err() == nil {
 		return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + err.Error() + ".", Detail: err.Error()}, nil
 	}
-	return rep, err
+	if err == nil && rep.Status == contract.RunCancelled && r.ctx.Err() == nil {
+		return director.Report{Usage: rep.Usage}, fault.New("", fault.Unavailable, "", errOutside)
+	}
+	return rep, r.silent(err)
 }
 
 // kill ends a box; it must never leave one behind, so a failure is loud.
@@ -363,11 +382,11 @@ func (r *run) kill(b Box) {
 // fail reports a run that could not go on.
 func (r *run) fail(err error) {
 	if errors.Is(context.Cause(r.ctx), errClosing) {
-		r.endTasks()
+		r.endTasks(errClosing)
 		return
 	}
-	r.endTasks()
 	summary := "The run could not go on: " + oneLine(fault.Text(err), 2000)
+	r.endTasks(fmt.Errorf("%w: it could not go on: %s", errEnded, oneLine(fault.Text(err), 500)))
 	if h := fault.HintOf(err); h != "" {
 		summary += ". " + h
 	}
@@ -378,7 +397,7 @@ func (r *run) fail(err error) {
 
 // finish appends run.reported, once, with the host's own verdict.
 func (r *run) finish(rep director.Report) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.d.o.Times.CleanUp)
+	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.d.o.Times.CleanUp)
 	defer cancel()
 	r.mu.Lock()
 	var left []string

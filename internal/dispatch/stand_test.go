@@ -61,10 +61,22 @@ func (b *box) Done() <-chan struct{}        { return b.done }
 func (b *box) Err() error                   { return errors.New("killed") }
 func (b *box) Kill() error {
 	b.once.Do(func() {
-		b.srv.CloseClientConnections()
-		b.host.CloseClientConnections()
-		b.end()
-		close(b.done)
+		// A call that arrives while it is being killed ends with it.
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			b.end()
+		}()
+		for {
+			b.srv.CloseClientConnections()
+			b.host.CloseClientConnections()
+			select {
+			case <-ended:
+				close(b.done)
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
 	})
 	return nil
 }

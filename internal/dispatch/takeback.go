@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 )
@@ -29,7 +30,7 @@ func (a *attempt) takeBack() error {
 	if a.task.Kind == contract.KindGit || a.now.Starts == 0 {
 		return a.finished(*a.now.Result)
 	}
-	until := a.r.d.o.Now().Add(a.r.d.o.Times.TakeBack)
+	until := awake.Now() + a.r.d.o.Times.TakeBack
 	name := title(a.task.Goal)
 	for {
 		kept, err := a.invert()
@@ -39,18 +40,19 @@ func (a *attempt) takeBack() error {
 			res.Summary = clipText(res.Summary+stays(kept), 30<<10)
 			return a.finished(res)
 		}
-		if !a.r.d.o.Now().Before(until) {
+		left := until - awake.Now()
+		if left <= 0 {
 			return a.leave(err)
 		}
-		how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", until.UTC().Format("15:04 MST"), beforeTask(a.task))
+		how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.r.d.o.Now().Add(left).UTC().Format("15:04 MST"), beforeTask(a.task))
 		if a.r.ctx.Err() == nil {
 			how += ". Cancel the run to leave it as it is now"
 		}
-		left, waitErr := a.again(trouble{fmt.Sprintf("What “%s” showed live can't be taken back", name), how}, err)
+		cancelled, waitErr := a.again(trouble{fmt.Sprintf("What “%s” showed live can't be taken back", name), how}, err)
 		if waitErr != nil {
 			return waitErr
 		}
-		if left {
+		if cancelled {
 			return a.leave(err)
 		}
 	}

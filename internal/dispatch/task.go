@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	machine "choir.dev/choiros/internal/attempt"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
@@ -129,8 +130,8 @@ type attempt struct {
 	ref     TaskRef
 	base    string
 	overlay Overlay
-	box     Box // the task's; nil for kind git
-	began   time.Time
+	box     Box             // the task's; nil for kind git
+	began   time.Duration   // when its boxes were opened
 	now     machine.Attempt // where it stood when the step under way began
 	merged  *Merged         // of this process
 	lost    error           // why its boxes were lost last
@@ -148,8 +149,9 @@ type attempt struct {
 	calls    int
 	allowed  []string
 	denied   []string
-	head     string // newest checkpoint a git step made
-	lostCall bool   // a call got no answer from the task's box
+	head     string        // newest checkpoint a git step made
+	waited   time.Duration // of the run, before its boxes were opened
+	lostCall bool          // a call got no answer from the task's box
 
 	forward sync.Mutex // one tool call at a time
 }
@@ -180,7 +182,7 @@ func (a *attempt) begun() {
 // reset takes what was used so far from the story. The run's mu is held.
 func (a *attempt) reset() {
 	a.requests.end()
-	a.requests, a.box, a.lostCall, a.began = newGate(a.r.ctx), nil, false, a.r.d.o.Now()
+	a.requests, a.box, a.lostCall, a.began = newGate(a.r.ctx), nil, false, awake.Now()
 	a.used, a.calls = map[string]bool{}, 0
 	if t := a.r.s.Task(a.ref.Task); t.Now.Number == a.ref.Attempt {
 		for _, c := range t.Calls {
@@ -204,7 +206,7 @@ func (r *run) attempt(id string, n int) error {
 // converse opens the boxes, says so in the log, and lets the loop work.
 func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, error) {
 	r, o := a.r, a.r.d.o
-	waited := r.waited() // while a person is asked, the task's clock stands
+	a.waited = r.waited() // while a person is asked, the task's clock stands
 	note := ""
 	if a.task.Kind != contract.KindGit {
 		id := boxID("t")
@@ -264,7 +266,7 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 	}
 	wall := time.Duration(a.task.Budget.WallS)*time.Second + o.Times.Grace
 	d, err := converse[associate.Draft](ctx, loop, o.Times, "/task", m, func() error {
-		if o.Now().Sub(a.began)-(r.waited()-waited) > wall {
+		if a.spent() > wall {
 			return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d seconds is used up", a.task.Budget.WallS))
 		}
 		return a.boxEnded(0)
@@ -273,9 +275,15 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 		// What the loop made of a call whose box died under it is not a result.
 		err = a.boxEnded(deathRattle)
 	}
+	if err == nil && d.Status == contract.ResultCancelled && ctx.Err() == nil {
+		err = fault.New("", fault.Unavailable, "", errOutside)
+	}
 	a.stop(loop)
-	return d, err
+	return d, r.silent(err)
 }
+
+// spent is what the attempt has used of its wall clock.
+func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.r.waited() - a.waited) }
 
 // deathRattle is how long after a call of its failed a box is given to be known
 // as ended.

@@ -44,6 +44,9 @@ func (a *attempt) handler() http.Handler {
 		}
 		return associate.Wake{}, r.restTask(a.ref.Task, func() error { return r.until(ctx, going) })
 	})))
+	mux.Handle("POST /clock", a.fenced(endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
+		return harness.Clock{UsedMS: max(0, a.spent().Milliseconds())}, nil
+	})))
 	mux.Handle("POST /turns", a.fenced(endpoint(contract.MaxTurn, a.turn)))
 	mux.Handle("POST /tools/{name}", a.fenced(http.HandlerFunc(a.tool)))
 	return mux
@@ -229,7 +232,10 @@ func (a *attempt) isStep(name string, args json.RawMessage) error {
 
 // inBox calls a tool in a task or verify box.
 func (a *attempt) inBox(ctx context.Context, box Box, name string, args json.RawMessage) (tools.Result, error) {
-	return callTool(ctx, box, name, args, a.base)
+	ctx, stop := a.r.answering(ctx, box, a.r.d.o.Times.Silence*5/4)
+	defer stop()
+	res, err := callTool(ctx, box, name, args, a.base)
+	return res, a.r.silent(err)
 }
 
 func callTool(ctx context.Context, box Box, name string, args json.RawMessage, base string) (tools.Result, error) {

@@ -11,9 +11,9 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 )
@@ -87,8 +87,8 @@ func converse[T any](ctx context.Context, box Box, times Times, path string, mes
 		case <-ctx.Done():
 		}
 	})
-	silence := time.AfterFunc(times.Silence, func() {
-		cancel(fault.New("dispatch", fault.Timeout, "", fmt.Errorf("box %s gave no sign of life for %s", box.ID(), times.Silence)))
+	silence := awake.AfterFunc(times.Silence, func() {
+		cancel(fault.New("dispatch", fault.Timeout, "", &silentError{box.ID(), times.Silence}))
 	})
 	defer silence.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://box"+path, bytes.NewReader(body))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
@@ -20,6 +21,7 @@ type attempt struct {
 	red       redactor
 	onDelta   func(string)
 	retries   int
+	until     time.Duration // by the clock of awake, when a call has taken its time
 }
 
 // outcome is what came of a call: message and stop if it succeeded, otherwise
@@ -47,7 +49,7 @@ func (a *attempt) run(ctx context.Context) (outcome, error) {
 		if pause > a.g.limits.MaxRetryGap {
 			return out, err
 		}
-		if deadline, ok := ctx.Deadline(); ok && time.Now().Add(pause).After(deadline) {
+		if awake.Now()+pause > a.until {
 			return out, err
 		}
 		if err := wait(ctx, pause); err != nil {

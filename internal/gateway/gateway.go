@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway/anthropic"
 	"choir.dev/choiros/internal/gateway/openai"
@@ -210,8 +211,9 @@ func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnReques
 	if err := req.Validate(); err != nil {
 		return contract.Turn{}, metered, turnError(provider.CodeInvalid, err.Error(), false)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.limits.Wall, errWall)
+	ctx, cancel := awake.WithTimeoutCause(ctx, g.limits.Wall, errWall)
 	defer cancel()
+	until := awake.Now() + g.limits.Wall
 	name := scope.Model
 	if name == "" {
 		name = req.Model
@@ -225,7 +227,7 @@ func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnReques
 	if err != nil {
 		return contract.Turn{}, metered, g.outward(ctx, err, red)
 	}
-	a := attempt{g: g, target: t, req: req, maxTokens: res.maxOut, role: scope.Role, red: red, onDelta: onDelta}
+	a := attempt{g: g, target: t, req: req, maxTokens: res.maxOut, role: scope.Role, red: red, onDelta: onDelta, until: until}
 	start := g.now()
 	out, callErr := a.run(ctx)
 	usage, estimated := g.usage(t, res, out, callErr)
@@ -270,7 +272,7 @@ func (g *Gateway) outward(ctx context.Context, err error, red redactor) *contrac
 	case context.Cause(ctx) == errWall:
 		return turnError(provider.CodeTimeout, errWall.Error(), true)
 	case errors.Is(err, context.Canceled):
-		return turnError(CodeCancelled, "the call was cancelled", false)
+		return turnError(CodeCancelled, "the call was given up: who asked for it has gone", false)
 	case errors.Is(err, context.DeadlineExceeded):
 		return turnError(provider.CodeTimeout, "the time for this call is over", true)
 	case errors.As(err, &pe):

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
@@ -105,7 +106,7 @@ func (t *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &provider.Error{Code: provider.CodeInvalid, Message: "keys are sent only to the configured address"}
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(t.limits.FirstByte, func() { cancel(provider.ErrSlow) })
+	timer := awake.AfterFunc(t.limits.FirstByte, func() { cancel(provider.ErrSlow) })
 	resp, err := t.inner.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		timer.Stop()
@@ -132,7 +133,7 @@ type guardedBody struct {
 	rc     io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	timer  *time.Timer
+	timer  *awake.Timer
 	idle   time.Duration
 	left   int64
 }

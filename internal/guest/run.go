@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
@@ -277,11 +278,12 @@ const drainGrace = 150 * time.Millisecond
 func wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, begin time.Time) (Exit, error) {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	var timeout <-chan time.Time
+	var timeout <-chan struct{}
 	if limit > 0 {
-		timer := time.NewTimer(limit)
+		over := make(chan struct{})
+		timer := awake.AfterFunc(limit, func() { close(over) })
 		defer timer.Stop()
-		timeout = timer.C
+		timeout = over
 	}
 	var exit Exit
 	var err error

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -109,7 +110,11 @@ type Options struct {
 	EndTool string
 	// Backoff is the pause before try n (from 1) of a model turn; nil: 1 s, 2 s, 4 s…
 	Backoff func(n int) time.Duration
-	// Now is the clock; nil: time.Now.
+	// Used is how much of the wall clock the host says is used, which is asked
+	// before the budget's is held to be: the loop can't tell a host that stood
+	// still from one that works. nil: what the loop counts itself.
+	Used func(ctx context.Context) (time.Duration, error)
+	// Now is the clock; nil: one of the time in which this process ran.
 	Now func() time.Time
 }
 
@@ -138,6 +143,7 @@ type Outcome struct {
 // Run drives the model until the loop ends. The error is for what is not an
 // outcome: the context ended, a tool's or recorder's machinery failed.
 func Run(ctx context.Context, o Options) (Outcome, error) {
+	defer awake.Hold()()
 	l, err := newLoop(o)
 	if err != nil {
 		return Outcome{}, err
@@ -153,7 +159,8 @@ func newLoop(o Options) (*loop, error) {
 		return nil, fault.New("harness.Run", fault.Invalid, "Give a model, tools and a wake function.", errors.New("incomplete options"))
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		base := time.Now()
+		o.Now = func() time.Time { return base.Add(awake.Now()) }
 	}
 	if o.Backoff == nil {
 		o.Backoff = func(n int) time.Duration { return time.Second << min(n-1, 4) }

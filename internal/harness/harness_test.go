@@ -25,11 +25,28 @@ type wire struct {
 	play []func(w http.ResponseWriter, r *http.Request, req contract.TurnRequest)
 	reqs []contract.TurnRequest
 	srv  *httptest.Server
+	// stands is closed when the host goes on; nil: it never stood still.
+	stands chan struct{}
+	used   time.Duration // of the wall clock, as the host says
+}
+
+// clock answers what is used of the wall clock, once the host runs.
+func (w *wire) clock(rw http.ResponseWriter) {
+	if w.stands == nil {
+		http.NotFound(rw, nil)
+		return
+	}
+	<-w.stands
+	_ = json.NewEncoder(rw).Encode(harness.Clock{UsedMS: w.used.Milliseconds()})
 }
 
 func newWire(t *testing.T, play ...func(http.ResponseWriter, *http.Request, contract.TurnRequest)) *wire {
 	w := &wire{t: t, play: play}
 	w.srv = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/clock" {
+			w.clock(rw)
+			return
+		}
 		var req contract.TurnRequest
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 			t.Errorf("request: %v", err)
@@ -328,6 +345,39 @@ func TestBudgets(t *testing.T) {
 			out := run(t, o)
 			if out.Reason != harness.Budget || !strings.Contains(out.Detail, c.detail) {
 				t.Fatalf("%+v", out)
+			}
+		})
+	}
+}
+
+// A host that stood still could not answer: neither the budget nor the patience
+// of the loop, which ran on, is used up by that.
+func TestAHostThatStoodStillTakesNoTimeOfTheLoop(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(*harness.Options, *wire)
+	}{
+		{"budget", func(o *harness.Options, w *wire) {
+			o.Budget.WallS = 1
+			o.Used = harness.Host{Client: w.srv.Client(), Base: w.srv.URL}.Used
+		}},
+		{"patience", func(o *harness.Options, w *wire) {
+			o.Model = harness.HTTPModel{Client: w.srv.Client(), Base: w.srv.URL, Idle: time.Second}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			stands := make(chan struct{})
+			w := newWire(t, func(rw http.ResponseWriter, r *http.Request, req contract.TurnRequest) {
+				<-stands
+				say(use("a", "end", `{"text":"x"}`))(rw, r, req)
+			})
+			w.stands = stands
+			o := options(w, &bench{})
+			c.set(&o, w)
+			time.AfterFunc(2*time.Second, func() { close(stands) })
+			if out := run(t, o); out.Reason != harness.Finished || len(w.reqs) != 1 {
+				t.Errorf("%+v after %d requests", out, len(w.reqs))
 			}
 		})
 	}

@@ -41,6 +41,19 @@ func (r *Refusal) Error() string {
 	return r.Reason
 }
 
+// Clock is how much of its wall clock the host says that a loop has used. Only
+// the host knows when it could not answer because it stood still itself.
+type Clock struct {
+	UsedMS int64 `json:"used_ms"`
+}
+
+// Used asks the host's clock. It answers once the host runs.
+func (h Host) Used(ctx context.Context) (time.Duration, error) {
+	var c Clock
+	err := h.Post(ctx, "/clock", nil, struct{}{}, &c)
+	return time.Duration(c.UsedMS) * time.Millisecond, err
+}
+
 // MaxReply bounds what a loop reads of one answer, in bytes.
 const MaxReply = 16 << 20
 

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -46,7 +48,23 @@ func (m HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta f
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(idle, func() { cancel(errIdle) })
+	// A host that stood still could send nothing: it is asked, which takes until
+	// it runs, and then has the time once more.
+	var asked atomic.Bool
+	host := Host{Client: m.Client, Base: m.Base, Fence: m.Fence}
+	var timer *awake.Timer
+	set := make(chan struct{})
+	timer = awake.AfterFunc(idle, func() {
+		<-set
+		if !asked.Swap(true) {
+			if _, err := host.Used(ctx); err == nil && ctx.Err() == nil {
+				timer.Reset(idle)
+				return
+			}
+		}
+		cancel(errIdle)
+	})
+	close(set)
 	defer timer.Stop()
 
 	base := m.Base
@@ -69,7 +87,7 @@ func (m HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta f
 	if resp.StatusCode != http.StatusOK {
 		return contract.Turn{}, httpError(resp)
 	}
-	return readTurn(ctx, resp.Body, func() { timer.Reset(idle) }, onDelta)
+	return readTurn(ctx, resp.Body, func() { asked.Store(false); timer.Reset(idle) }, onDelta)
 }
 
 func httpError(resp *http.Response) error {

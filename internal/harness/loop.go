@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
@@ -26,7 +28,7 @@ type loop struct {
 	nudges   int
 	spent    contract.Usage
 	started  time.Time
-	paused   time.Duration
+	paused   atomic.Int64 // nanoseconds that do not count
 	lastText string
 	stopWith string // set when repetition was found
 }
@@ -49,15 +51,17 @@ func (l *loop) usage() contract.Usage {
 	return u
 }
 
-func (l *loop) elapsed() time.Duration { return max(0, l.Now().Sub(l.started)-l.paused) }
+func (l *loop) elapsed() time.Duration {
+	return max(0, l.Now().Sub(l.started)-time.Duration(l.paused.Load()))
+}
 
 // over returns which budget is used up, or "".
-func (l *loop) over() string {
+func (l *loop) over(ctx context.Context) string {
 	b, u := l.Budget, l.usage()
 	switch {
 	case l.index >= l.Limits.Turns:
 		return fmt.Sprintf("%d model turns", l.Limits.Turns)
-	case b.WallS > 0 && u.WallMS >= int64(b.WallS)*1000:
+	case b.WallS > 0 && u.WallMS >= int64(b.WallS)*1000 && l.more(ctx) <= 0:
 		return fmt.Sprintf("%d seconds", b.WallS)
 	case b.ToolCalls > 0 && u.ToolCalls >= b.ToolCalls:
 		return fmt.Sprintf("%d tool calls", b.ToolCalls)
@@ -77,12 +81,45 @@ func overBudget(what string) Outcome {
 var errWall = errors.New("wall-clock budget used up")
 
 // within bounds ctx by what is left of the wall-clock budget.
-func (l *loop) within(ctx context.Context) (context.Context, context.CancelFunc) {
+func (l *loop) within(parent context.Context) (context.Context, context.CancelFunc) {
 	if l.Budget.WallS <= 0 {
-		return context.WithCancel(ctx)
+		return context.WithCancel(parent)
 	}
-	left := time.Duration(l.Budget.WallS)*time.Second - time.Duration(l.usage().WallMS)*time.Millisecond
-	return context.WithTimeoutCause(ctx, max(left, 0), errWall)
+	ctx, cancel := context.WithCancelCause(parent)
+	var timer *awake.Timer
+	set := make(chan struct{})
+	timer = awake.AfterFunc(max(l.left(), 0), func() {
+		<-set
+		more := l.more(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case more > 0:
+			timer.Reset(more)
+			return
+		}
+		cancel(errWall)
+	})
+	close(set)
+	return ctx, func() { cancel(nil); timer.Stop() }
+}
+
+func (l *loop) left() time.Duration {
+	return time.Duration(l.Budget.WallS)*time.Second - time.Duration(l.Spent.WallMS)*time.Millisecond - l.elapsed()
+}
+
+// more asks the host what is left of the wall clock when this loop's own says
+// that nothing is. What the host did not run for is not counted from then on.
+func (l *loop) more(ctx context.Context) time.Duration {
+	if l.Used == nil {
+		return l.left()
+	}
+	used, err := l.Used(ctx)
+	if err != nil {
+		return l.left()
+	}
+	l.paused.Add(int64(max(0, l.elapsed()-used)))
+	return l.left()
 }
 
 func (l *loop) run(ctx context.Context) (Outcome, error) {
@@ -95,14 +132,14 @@ func (l *loop) run(ctx context.Context) (Outcome, error) {
 		if err := ctx.Err(); err != nil {
 			return Outcome{}, fault.Wrap("harness.Run", context.Cause(ctx))
 		}
-		if what := l.over(); what != "" {
+		if what := l.over(ctx); what != "" {
 			return overBudget(what), nil
 		}
 		req, err := l.request(ctx)
 		if err != nil {
 			return Outcome{}, fault.Wrap("harness.Run", err)
 		}
-		if what := l.over(); what != "" {
+		if what := l.over(ctx); what != "" {
 			return overBudget(what), nil
 		}
 		turn, out, err := l.ask(ctx, req)
@@ -133,7 +170,7 @@ func (l *loop) request(ctx context.Context) (contract.TurnRequest, error) {
 	if err != nil {
 		return contract.TurnRequest{}, err
 	}
-	l.paused += max(0, l.Now().Sub(asleep))
+	l.paused.Add(int64(max(0, l.Now().Sub(asleep))))
 	l.notes = append(l.notes, l.warnings()...)
 	wake = Clip(wake, l.Limits.Context/2)
 	if wake == "" {
@@ -211,7 +248,7 @@ func (l *loop) ask(ctx context.Context, req contract.TurnRequest) (contract.Turn
 			return contract.Turn{}, Outcome{}, fault.Wrap("harness.Run", context.Cause(ctx))
 		case <-t.C:
 		}
-		if what := l.over(); what != "" {
+		if what := l.over(ctx); what != "" {
 			return contract.Turn{}, overBudget(what), nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
@@ -92,7 +93,7 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 // repeated try finds its own events by their ids and never stores them twice.
 func (l *Log) commit(group []*request) {
 	// Not the log's own context: a group that was begun is brought to its end.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), commitTimeout)
+	ctx, cancel := awake.WithTimeout(context.WithoutCancel(l.ctx), commitTimeout)
 	defer cancel()
 	if err := l.ended(); err != nil {
 		fail(group, err)
@@ -295,7 +296,7 @@ func (l *Log) publish(ctx context.Context, p *plan, messages []*nats.Msg) ([]uin
 	p.digest() // while the disk is at work
 	check := time.NewTicker(healthEvery)
 	defer check.Stop()
-	giveUp := time.Now().Add(ackTimeout)
+	giveUp := awake.Now() + ackTimeout
 	var positions []uint64
 	var failed error
 	for len(asked) > 0 {
@@ -308,7 +309,7 @@ func (l *Log) publish(ctx context.Context, p *plan, messages []*nats.Msg) ([]uin
 			if err := l.health(); err != nil {
 				return positions, err
 			}
-			if time.Now().After(giveUp) {
+			if awake.Now() > giveUp {
 				return positions, fmt.Errorf("no acknowledgement: %w", context.DeadlineExceeded)
 			}
 			continue

@@ -24,6 +24,8 @@ type Head struct {
 	// report says, and what was metered after it.
 	Usage contract.Usage `json:"usage"`
 	Ended time.Time      `json:"ended"` // zero while the run is open
+	// StoodMS is how long it stood still with the machine or with choir.
+	StoodMS int64 `json:"stood_ms"`
 }
 
 // NewHead is a run of which only the prompt is known.
@@ -44,6 +46,10 @@ func (h *Head) Apply(e contract.Event, p contract.Payload) bool {
 			return false
 		}
 		h.Status, h.Reason = p.Status, p.Reason
+	case *contract.RunStood:
+		if p.Why != contract.StoodBox { // whose time is its task's, and counts
+			h.StoodMS += p.ForMS
+		}
 	case *contract.RunCommanded:
 		h.Command = p.Command
 	case *contract.UsageMetered:

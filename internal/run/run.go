@@ -20,7 +20,10 @@ type Run struct {
 	Correlation string
 	Sequence    uint64 // of prompt.submitted
 	Began       time.Time
-	Last        uint64 // sequence of the newest event that was applied
+	Last        uint64        // sequence of the newest event that was applied
+	Newest      time.Time     // when that was
+	Away        time.Duration // when it did not go on: while it waited for its user, and between one process and the next
+	epoch       uint64        // of the newest event
 
 	Started   bool
 	Tasks     []*Task                 // in the order they were requested
@@ -96,6 +99,7 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		return
 	}
 	r.Last = e.Sequence
+	r.pass(e)
 	r.Head.Apply(e, p)
 	switch p := p.(type) {
 	case *contract.PromptSubmitted:
@@ -152,6 +156,20 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 			t.apply(e, p)
 		}
 	}
+}
+
+// pass takes the time since the event before: it is not the run's when the run
+// waited for its user, or when the process of then had ended.
+func (r *Run) pass(e contract.Event) {
+	if passed := e.Time.Sub(r.Newest); !r.Newest.IsZero() && passed > 0 && (r.Status == contract.RunWaiting || e.Epoch > r.epoch) {
+		r.Away += passed
+	}
+	r.Newest, r.epoch = e.Time, e.Epoch
+}
+
+// Worked is for how long the run went on until its newest event.
+func (r *Run) Worked() time.Duration {
+	return max(0, r.Newest.Sub(r.Began)-r.Away-time.Duration(r.StoodMS)*time.Millisecond)
 }
 
 func (r *Run) request(e contract.Event, p *contract.TaskRequested) {

@@ -19,6 +19,7 @@ type View struct {
 	TokensIn  int64                       `json:"tokens_in"`
 	TokensOut int64                       `json:"tokens_out"`
 	CostUSD   float64                     `json:"cost_usd"`
+	StoodMS   int64                       `json:"stood_ms"`
 	Questions []QuestionView              `json:"questions"`
 	Tasks     []TaskView                  `json:"tasks"`
 }
@@ -43,7 +44,7 @@ type TaskView struct {
 func (r *Run) View() View {
 	v := View{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt.Text, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 		Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
-		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, Questions: []QuestionView{}, Tasks: []TaskView{}}
+		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []QuestionView{}, Tasks: []TaskView{}}
 	for _, p := range r.Plan {
 		v.Plan = append(v.Plan, string(p.Status)+" "+p.Text)
 	}

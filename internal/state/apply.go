@@ -32,6 +32,7 @@ var projections = map[string]projection{
 	"run.started":           on(runStarted),
 	"run.planned":           on(runPlanned),
 	"run.moved":             on(runMoved),
+	"run.stood":             on(runStood),
 	"run.steered":           on(runSteered),
 	"run.commanded":         on(runCommanded),
 	"run.reported":          on(runReported),

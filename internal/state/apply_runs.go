@@ -71,12 +71,12 @@ func updateRun(ctx context.Context, w *writer, e contract.Event, set string, arg
 func foldRun(ctx context.Context, w *writer, e contract.Event, p contract.Payload) (run.Head, error) {
 	var h run.Head
 	var plan, usage, ended string
-	st, err := w.prepare(ctx, `SELECT status, reason, command, document, provider, model, objective, plan, summary, error, verified, checkpoint, usage, ended FROM runs WHERE id = ?`)
+	st, err := w.prepare(ctx, `SELECT status, reason, command, document, provider, model, objective, plan, summary, error, verified, checkpoint, usage, ended, stood_ms FROM runs WHERE id = ?`)
 	if err != nil {
 		return h, err
 	}
 	err = st.QueryRowContext(ctx, e.Run).Scan(&h.Status, &h.Reason, &h.Command, &h.Document, &h.Provider, &h.Model, &h.Objective, &plan,
-		&h.Summary, &h.Error, &h.Verified, &h.Checkpoint, &usage, &ended)
+		&h.Summary, &h.Error, &h.Verified, &h.Checkpoint, &usage, &ended, &h.StoodMS)
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, poisoned("no run has the event's run id")
 	}
@@ -100,9 +100,9 @@ func foldRun(ctx context.Context, w *writer, e contract.Event, p contract.Payloa
 		ended = stamp(h.Ended)
 	}
 	return h, updateRun(ctx, w, e, `status = ?, reason = ?, command = ?, document = ?, provider = ?, model = ?, objective = ?, plan = ?,
-		summary = ?, error = ?, verified = ?, checkpoint = ?, usage = ?, ended = ?`,
+		summary = ?, error = ?, verified = ?, checkpoint = ?, usage = ?, ended = ?, stood_ms = ?`,
 		string(h.Status), h.Reason, string(h.Command), h.Document, h.Provider, h.Model, h.Objective, plan,
-		h.Summary, h.Error, string(h.Verified), h.Checkpoint, usage, ended)
+		h.Summary, h.Error, string(h.Verified), h.Checkpoint, usage, ended, h.StoodMS)
 }
 
 // unstamp reads a time that stamp wrote; "" is none.
@@ -124,6 +124,11 @@ func runPlanned(ctx context.Context, w *writer, e contract.Event, p *contract.Ru
 }
 
 func runMoved(ctx context.Context, w *writer, e contract.Event, p *contract.RunMoved) error {
+	_, err := foldRun(ctx, w, e, p)
+	return err
+}
+
+func runStood(ctx context.Context, w *writer, e contract.Event, p *contract.RunStood) error {
 	_, err := foldRun(ctx, w, e, p)
 	return err
 }

@@ -47,7 +47,7 @@ func TestRunsGolden(t *testing.T) {
 			}
 			got := run.View{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 				Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
-				TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, Questions: []run.QuestionView{}, Tasks: []run.TaskView{}}
+				TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []run.QuestionView{}, Tasks: []run.TaskView{}}
 			for _, p := range r.Plan {
 				got.Plan = append(got.Plan, string(p.Status)+" "+p.Text)
 			}

@@ -109,13 +109,17 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 		_ = conn.Close()
 		return nil, err
 	}
+	openTimeout := 30 * time.Second
+	if op == "tether.Dial" {
+		openTimeout = 0 // a host that stands still is not gone: its end of the pipe says so when it is
+	}
 	s := &Session{id: fmt.Sprintf("%x", key[:8]), conn: conn, limits: limits, done: make(chan struct{})}
 	config := yamux.DefaultConfig()
 	config.AcceptBacklog = limits.Streams
 	config.EnableKeepAlive = false // a dead pipe reports itself; a busy box is not dead
 	config.ConnectionWriteTimeout = 30 * time.Second
 	config.MaxStreamWindowSize = window
-	config.StreamOpenTimeout = 30 * time.Second
+	config.StreamOpenTimeout = openTimeout
 	config.StreamCloseTimeout = 10 * time.Second
 	config.LogOutput = io.Discard
 	mux, err := muxer(newGuard(conn, limits, s.fail), config)

@@ -186,6 +186,6 @@ test('a command that never stops writing', async (t) => {
     assert.equal(await sheet.evaluate((e) => e.scrollWidth - e.clientWidth), 0)
     await sheet.getByRole('button', { name: 'Stop' }).click()
     await listed.waitFor({ state: 'hidden' })
-    await until('it is logged as killed', () => choir.events().some((e) => e.type === 'command.finished' && e.data.reason === 'killed'))
+    await until('it is logged who ended it', () => choir.events().some((e) => e.type === 'command.finished' && e.data.reason === 'stopped by the user'))
   })
 })

@@ -48,6 +48,9 @@ export type RunCommand = 'pause' | 'resume' | 'cancel'
 /** RunStatus is where a run stands. */
 export type RunStatus = 'queued' | 'planning' | 'working' | 'waiting' | 'done' | 'failed' | 'cancelled'
 
+/** StoodWhy says what stood still. */
+export type StoodWhy = 'suspended' | 'stopped' | 'box'
+
 /** StopReason says why a turn ended. */
 export type StopReason = 'end' | 'tool_use' | 'length' | 'refusal' | 'truncated'
 
@@ -645,6 +648,12 @@ export interface RunStep {
   cwd?: string
 }
 
+/** RunStood says that a run stood still and went on: the machine, choir or one of its boxes did not run meanwhile. That time does not count against it, but for a box's. */
+export interface RunStood {
+  for_ms: number
+  why: StoodWhy
+}
+
 /** SecretRemoved says that a secret is gone. */
 export interface SecretRemoved {
   name: string
@@ -970,6 +979,8 @@ export interface EventData {
   'run.started': RunStarted
   /** The user spoke to a run. */
   'run.steered': RunSteered
+  /** A run stood still with the machine, choir or a box, and went on. */
+  'run.stood': RunStood
   /** A secret was removed. */
   'secret.removed': SecretRemoved
   /** A secret was stored. */
@@ -1052,6 +1063,7 @@ export const EVENT_TYPES = [
   'run.reported',
   'run.started',
   'run.steered',
+  'run.stood',
   'secret.removed',
   'secret.set',
   'service.failed',

@@ -4,7 +4,7 @@ import type { CheckpointKind, Event, EventData, EventType, VerificationStatus } 
 
 export type {
   ActionType, AssociateResult, Change, Check, CheckpointKind, Citation, Command, Event, EventType, Frame, PlanItem, PlanStatus, Question,
-  Resolution, ResultStatus, RunStatus, Theme, Usage, Verification, WindowState,
+  Resolution, ResultStatus, RunStatus, RunStood, Theme, Usage, Verification, WindowState,
 } from './contract'
 
 export type Role = 'user' | 'director' | 'associate' | 'system'

@@ -1,6 +1,7 @@
 import type { AssociateResult, Event, PlanItem, Question, ResultStatus, RunStatus, Usage, Verification, Verified } from '../contract/types'
 import { dataOf } from '../contract/types'
 import type { RunSummary } from '../link/protocol'
+import { stoodStill } from '../text/format'
 import { keptStore } from './kept'
 
 export interface ToolCall {
@@ -35,6 +36,10 @@ export interface RunView extends RunSummary {
   error: string
   paused: boolean
   steered: string[]
+  /** How long it stood still with the machine or with choir, in milliseconds. */
+  stood: number
+  /** What stood still last, for a person. */
+  stoodWords: string
   /** Model text as it arrives; dropped when the run reports. */
   stream: string
   /** Whether all events of the run have been seen, not only its summary. */
@@ -89,7 +94,7 @@ export const noUsage: Usage = { wall_ms: 0, tool_calls: 0, tokens_in: 0, tokens_
 export function blank(run: string, started: string): RunView {
   return {
     run, started, prompt: '', status: 'queued', objective: '', plan: [], tasks: [], questions: [], provider: '', model: '',
-    reason: '', error: '', paused: false, steered: [], stream: '', whole: false, last: 0, usage: noUsage,
+    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', stream: '', whole: false, last: 0, usage: noUsage,
   }
 }
 
@@ -123,6 +128,12 @@ export function reduce(r: RunView, e: Event): RunView {
       const d = dataOf(e, e.type)
       // A report ends a run for good; a move that lost the race with it says nothing.
       return d && !ended(r.status) ? { ...next, status: d.status, reason: d.reason ?? '' } : next
+    }
+    case 'run.stood': {
+      const d = dataOf(e, e.type)
+      if (!d) return next
+      // What a box lost is its task's time, which counts.
+      return { ...next, stood: r.stood + (d.why === 'box' ? 0 : d.for_ms), stoodWords: stoodStill(d) }
     }
     case 'run.steered':
       return { ...next, steered: [...r.steered, dataOf(e, e.type)?.text ?? ''] }

@@ -1,7 +1,7 @@
 import { faultOf, painted } from '../theme/theme'
 import type { Event } from '../contract/types'
 import { dataOf } from '../contract/types'
-import { authorName, commandLine, count, gist, oneLine, short } from './format'
+import { authorName, commandLine, count, gist, oneLine, short, stoodStill } from './format'
 
 export type Tone = 'plain' | 'ok' | 'warn' | 'danger' | 'accent'
 
@@ -42,6 +42,10 @@ function words(e: Event): Description | null {
       return loud('accent', 'The Director asks', oneLine(dataOf(e, e.type)?.question.text ?? ''))
     case 'question.answered':
       return quiet('Answered', oneLine(dataOf(e, e.type)?.answer ?? ''))
+    case 'run.stood': {
+      const d = dataOf(e, e.type)
+      return d ? loud('warn', 'Stood still', stoodStill(d)) : quiet('Stood still')
+    }
     case 'run.steered':
       return quiet('Steered', oneLine(dataOf(e, e.type)?.text ?? ''))
     case 'run.commanded':

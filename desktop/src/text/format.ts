@@ -1,3 +1,5 @@
+import type { RunStood } from '../contract/types'
+
 // Numbers, times and names as a person reads them.
 
 export function duration(ms: number): string {
@@ -6,6 +8,19 @@ export function duration(ms: number): string {
   const minutes = Math.floor(ms / 60_000)
   const seconds = Math.round((ms % 60_000) / 1000)
   return minutes < 60 ? `${minutes} min ${seconds} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
+}
+
+/** What a run.stood says, for a person. */
+export function stoodStill(d: RunStood): string {
+  const lasted = duration(d.for_ms)
+  switch (d.why) {
+    case 'suspended':
+      return `This machine was suspended for ${lasted}; the run went on.`
+    case 'stopped':
+      return `Choir stood still for ${lasted}; the run went on.`
+    default:
+      return `A box gave no sign of life for ${lasted}; another one took its place.`
+  }
 }
 
 export function money(usd: number): string {

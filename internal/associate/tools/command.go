@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/harness"
 )
 
@@ -72,7 +73,7 @@ func (b *Box) exec(ctx context.Context, argv []string, dir string, stdin io.Read
 
 // execTo is exec with something between the command's output and what is kept of it.
 func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Reader, between func(io.Writer) io.Writer, timeout time.Duration, env ...string) (contract.Command, string) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := awake.WithTimeout(ctx, timeout)
 	defer cancel()
 	out := contract.Command{Argv: argv, ExitCode: -1}
 	var stdout, stderr headTail
@@ -107,7 +108,7 @@ func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Re
 	case ctx.Err() == context.DeadlineExceeded:
 		return out, fmt.Sprintf("stopped after %s", timeout)
 	case ctx.Err() != nil:
-		return out, "cancelled"
+		return out, "cancelled: who asked for it has gone"
 	case errors.Is(err, exec.ErrWaitDelay):
 		return out, "it left a process behind that still holds its output"
 	case err != nil && !errors.As(err, &ee):

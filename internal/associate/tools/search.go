@@ -15,6 +15,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/harness"
 )
 
@@ -31,7 +32,7 @@ var errEnough = errors.New("enough")
 // walk visits regular files below p, bounded in entries and time. It returns
 // why it stopped early, or "".
 func (b *Box) walk(ctx context.Context, p string, visit func(name string) error) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	ctx, cancel := awake.WithTimeout(ctx, searchTime)
 	defer cancel()
 	n := 0
 	err := fs.WalkDir(b.root.FS(), p, func(name string, d fs.DirEntry, err error) error {

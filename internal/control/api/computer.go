@@ -115,6 +115,7 @@ type Run struct {
 	Usage      contract.Usage              `json:"usage"`
 	Started    time.Time                   `json:"started"`
 	Ended      time.Time                   `json:"ended,omitzero"`
+	StoodMS    int64                       `json:"stood_ms,omitempty"`  // it stood still with the machine or with choir
 	Sequence   uint64                      `json:"sequence"`            // of its prompt; pages of runs go by it
 	Questions  []contract.Question         `json:"questions,omitempty"` // open ones
 	Approvals  []Approval                  `json:"approvals,omitempty"` // open ones

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
@@ -358,7 +359,7 @@ func (b *box) sweep() {
 // watch starts what may end the box.
 func (b *box) watch() {
 	if b.limits.WallTime > 0 && !defence.Off(defence.BoxWallTime) {
-		timer := time.AfterFunc(b.limits.WallTime-time.Since(b.begin), func() {
+		timer := awake.AfterFunc(b.limits.WallTime-time.Since(b.begin), func() {
 			b.end(sandbox.TimedOut, fmt.Sprintf("it ran for %v", b.limits.WallTime))
 		})
 		b.owned.Go(func() { <-b.done; timer.Stop() })

@@ -1,0 +1,116 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/fault"
+)
+
+// tellStill is from where on a run says that it stood still.
+const tellStill = 5 * time.Second
+
+// silentError is a box that answers nothing any more though nothing says that
+// it ended: its processes were stopped, or hang.
+type silentError struct {
+	box string
+	d   time.Duration
+}
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("box %s gave no sign of life for %s", e.box, e.d)
+}
+
+// stoodStill is told after this process did not run for a while. Runs that wait
+// for a person lost nothing by it.
+func (d *Dispatcher) stoodStill(g awake.Gap) {
+	if g.For < tellStill {
+		return
+	}
+	why := contract.StoodStopped
+	if g.Why == awake.Suspended {
+		why = contract.StoodSuspended
+	}
+	d.log.Warn("choir stood still; what it waits for is given the time that it lost", "for", g.For.Round(time.Second), "why", why)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	for _, r := range d.runs {
+		if !r.place.rests() {
+			d.wg.Go(func() { r.stood(g.For, why) })
+		}
+	}
+}
+
+// stood says in the run's story that it stood still, and goes on.
+func (r *run) stood(d time.Duration, why contract.StoodWhy) {
+	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.d.o.Times.CleanUp)
+	defer cancel()
+	_, err := r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "run.stood", Subject: r.s.ID, Data: &contract.RunStood{ForMS: d.Milliseconds(), Why: why}})
+	if err != nil && !r.closing() {
+		r.d.log.Warn("it could not be said that a run stood still", "run", r.s.ID, "for", d, "error", err)
+	}
+}
+
+// silent tells the run of a box that stood still, if that is what err is.
+func (r *run) silent(err error) error {
+	var s *silentError
+	if errors.As(err, &s) && r.ctx.Err() == nil {
+		r.stood(s.d, contract.StoodBox)
+	}
+	return err
+}
+
+// answering has the box asked for a sign of life until the returned function is
+// called. One that gives none is ended, with what waits for it: a box that hangs
+// would be waited for until a budget is used up.
+func (r *run) answering(ctx context.Context, box Box, silence time.Duration) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for wait(ctx, silence/4) {
+			if alive(ctx, box, silence) || ctx.Err() != nil {
+				continue
+			}
+			cancel(fault.New("dispatch", fault.Timeout, "", &silentError{box.ID(), silence}))
+			r.kill(box)
+		}
+	}()
+	return ctx, func() { cancel(nil); <-ended }
+}
+
+// alive reports whether a box's guest answers anything at all within a time.
+func alive(ctx context.Context, box Box, within time.Duration) bool {
+	ctx, cancel := awake.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://box/health", nil)
+	if err != nil {
+		return true
+	}
+	resp, err := box.Transport().RoundTrip(req)
+	if err != nil {
+		return ctx.Err() == nil // it ended: others see that
+	}
+	_ = resp.Body.Close()
+	return true
+}
+
+// wait pauses; false: ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,107 @@
+package dispatch_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/dispatch"
+)
+
+// A computer that was off for an hour does not find its runs out of time.
+func TestARunsClockStandsWhileNobodyDrivesIt(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	h.model.associate = func(n int, _ contract.TurnRequest) []contract.Part {
+		if n == 0 {
+			return parts(use("c", "bash", m{"command": "sleep 1000"}))
+		}
+		return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
+	}
+	run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{User: "u", Text: "go", Budget: contract.Budget{WallS: 60}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.told(run, "tool.called", nil)
+	h.tune = func(o *dispatch.Options) { o.Now = func() time.Time { return time.Now().Add(time.Hour) } }
+	h.restart()
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Errorf("%s: %s", rep.Status, rep.Summary)
+	}
+}
+
+// Nobody cancelled: a loop that says so was ended from outside, and another one
+// takes its place.
+func TestALoopThatNobodyCancelledGoesOn(t *testing.T) {
+	h := newHouse(t)
+	var directors, associates atomic.Int32
+	h.model.director = plan(agentTask)
+	h.model.associate = func(n int, _ contract.TurnRequest) []contract.Part {
+		return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
+	}
+	h.boxes.evil = func(host *http.Client) http.Handler {
+		if associates.Add(1) == 1 {
+			return says(`{"end":{"status":"cancelled","summary":"The task was cancelled."}}`)
+		}
+		return associate.Handler(associate.Options{Client: host})
+	}
+	h.boxes.break_ = func(r dispatch.BoxRequest) error {
+		if r.Kind == contract.BoxDirector {
+			h.boxes.liar = nil
+			if directors.Add(1) == 1 {
+				h.boxes.liar = says(`{"end":{"status":"cancelled","summary":"The run was cancelled."}}`)
+			}
+		}
+		return nil
+	}
+	rep := h.report(h.submit("go"))
+	if rep.Status != contract.RunDone || directors.Load() != 2 || associates.Load() != 2 {
+		t.Errorf("%s after %d Directors and %d Associates: %s", rep.Status, directors.Load(), associates.Load(), rep.Summary)
+	}
+	if res := h.results(); len(res) != 1 || res[0].Status != contract.ResultOK {
+		t.Errorf("%+v", res)
+	}
+}
+
+func says(line string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, line+"\n") })
+}
+
+// What is cancelled says by whom.
+func TestWhatIsCancelledSaysByWhom(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	h.model.associate = func(int, contract.TurnRequest) []contract.Part {
+		return parts(use("c", "bash", m{"command": "sleep 1000"}))
+	}
+	works := func(run string) {
+		h.told(run, "tool.called", nil)
+	}
+	run := h.submit("go")
+	works(run)
+	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+		t.Fatal(err)
+	}
+	if rep := h.report(run); rep.Status != contract.RunCancelled || !strings.Contains(rep.Summary, "cancelled by the user") {
+		t.Errorf("%s: %s", rep.Status, rep.Summary)
+	}
+	if res := h.results(); len(res) != 1 || res[0].Status != contract.ResultCancelled || !strings.Contains(res[0].Summary, "cancelled by the user") {
+		t.Errorf("%+v", res)
+	}
+	run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{User: "u", Text: "go", Budget: contract.Budget{WallS: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	works(run)
+	if rep := h.report(run); rep.Status != contract.RunFailed {
+		t.Errorf("%s: %s", rep.Status, rep.Summary)
+	}
+	if res := h.results(); len(res) != 2 || !strings.Contains(res[1].Summary, "budget of 2 seconds") || strings.Contains(res[1].Summary, "by the user") {
+		t.Errorf("%+v", res)
+	}
+}
