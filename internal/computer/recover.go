@@ -119,6 +119,10 @@ func (h *Host) Recover(_ context.Context, cid contract.CID) error {
 	h.mu.Lock()
 	p := h.places[cid]
 	damaged := p != nil && p.state == api.StateDamaged
+	var hurt []contract.CID
+	if damaged {
+		hurt = historyOf(cid, p.err)
+	}
 	h.mu.Unlock()
 	switch {
 	case p == nil:
@@ -126,14 +130,21 @@ func (h *Host) Recover(_ context.Context, cid contract.CID) error {
 	case !damaged:
 		return fault.New("computer.Recover", fault.Conflict, "", errors.New("nothing of this computer is damaged"))
 	}
-	r := Restart{Recover: true, Only: []contract.CID{cid}}
+	r := Restart{Recover: true, Only: []contract.CID{cid}, Histories: hurt}
 	if !h.Report.Usable() {
 		return h.again(r)
 	}
-	if !h.refused(cid) {
-		r.Histories = []contract.CID{cid} // found while it woke
-	}
 	h.begin(p, api.WakeRequest{}, func(ctx context.Context) error { return h.recoverOne(ctx, p, r) })
+	return nil
+}
+
+// historyOf is the computer whose history may be given up for what kept it from
+// waking. Other damage is looked at anew, and is no reason to.
+func historyOf(cid contract.CID, err error) []contract.CID {
+	var history ofHistory
+	if errors.As(err, &history) {
+		return []contract.CID{cid}
+	}
 	return nil
 }
 

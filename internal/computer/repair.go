@@ -15,6 +15,12 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper"
 )
 
+// ofHistory marks damage of the history: recovering from it may give it up, which
+// no other damage is a reason for.
+type ofHistory struct{ error }
+
+func (e ofHistory) Unwrap() error { return e.error }
+
 // compareHistory holds the git history against the log before anything is
 // written to either: the newest checkpoint that the log knows must be in it, and
 // it may know of no event that the log does not have.
@@ -32,7 +38,7 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 		known = nil // given up by a recovery
 	}
 	damaged := func(format string, args ...any) error {
-		return fault.New("computer.compareHistory", fault.Damaged, "Nothing was written. Recover it here, run choir recover, or restore the data directory from a backup.", fmt.Errorf(format, args...))
+		return fault.New("computer.compareHistory", fault.Damaged, "Nothing was written. Recover it here, run choir recover, or restore the data directory from a backup.", ofHistory{fmt.Errorf(format, args...)})
 	}
 	for _, part := range []string{"workspace", "workspace/.git"} {
 		_, err := os.Lstat(c.path(part))
@@ -57,6 +63,8 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 		}
 	}
 	switch {
+	case fault.Is(err, fault.Unavailable):
+		return err // it was not looked at
 	case err != nil:
 		return damaged("the branch of the history in workspace/.git can't be read: %s", fault.Text(err))
 	case at == "" && len(known) > 0:
@@ -72,7 +80,9 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 			return err
 		}
 	}
-	if has, err := c.holds(at); err != nil || !has {
+	if has, err := c.holds(at); fault.Is(err, fault.Unavailable) {
+		return err
+	} else if err != nil || !has {
 		return errors.Join(err, damaged("the history in workspace/.git ends at %s, which is not in it", at))
 	}
 	// Only now, for a box leaves events: a crash may have kept the log from

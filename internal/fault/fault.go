@@ -115,8 +115,23 @@ func full(err error) bool {
 	return sqlite.Code()&0xff == sqliteFull && strings.Contains(text, "disk is full") || sqlite.Code() == sqliteShmSize && strings.Contains(text, "disk I/O error")
 }
 
+// scarce is what to do when a process may have no more of something.
+const scarce = "Give choir more open files, processes or memory (ulimit, or the service's limits), or let others have less; what is stored is not touched by it."
+
+// exhausted says whether err is an operating system's way of saying that there is
+// no more of something now: it is nothing about what was to be opened.
+func exhausted(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
 // CodeOf returns the first code in err's tree; that there is no space counts as
-// DiskFull, context errors as Cancelled and Timeout; Internal when there is none.
+// DiskFull, that there are no more files, processes or memory as Unavailable,
+// context errors as Cancelled and Timeout; Internal when there is none.
 func CodeOf(err error) Code {
 	code := Internal
 	if each(err, func(e *Error) bool {
@@ -130,6 +145,8 @@ func CodeOf(err error) Code {
 	switch {
 	case full(err):
 		return DiskFull
+	case exhausted(err):
+		return Unavailable
 	case errors.Is(err, context.Canceled):
 		return Cancelled
 	case errors.Is(err, context.DeadlineExceeded):
@@ -138,15 +155,19 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// HintOf returns the first hint in err's tree; FreeSpace when there is none and
-// the disk is full; otherwise "".
+// HintOf returns the first hint in err's tree; when there is none, what to do if
+// the disk is full or the process may have no more of something; otherwise "".
 func HintOf(err error) (hint string) {
 	each(err, func(e *Error) bool {
 		hint = e.Hint
 		return hint != ""
 	})
-	if hint == "" && Is(err, DiskFull) {
+	switch {
+	case hint != "":
+	case Is(err, DiskFull):
 		hint = FreeSpace
+	case exhausted(err):
+		hint = scarce
 	}
 	return hint
 }

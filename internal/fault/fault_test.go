@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -80,6 +81,19 @@ func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 		if fault.Is(err, fault.DiskFull) || fault.HintOf(err) == fault.FreeSpace {
 			t.Errorf("%s is taken for a full disk", name)
 		}
+	}
+}
+
+// That there are no more files to open is nothing about the file.
+func TestWhatIsScarceIsUnavailable(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
+		err := fault.Wrap("outer", &fs.PathError{Op: "open", Path: "/secret", Err: errno})
+		if fault.CodeOf(err) != fault.Unavailable || !strings.Contains(fault.HintOf(err), "ulimit") {
+			t.Errorf("%v: code %s, hint %q", errno, fault.CodeOf(err), fault.HintOf(err))
+		}
+	}
+	if err := (&fs.PathError{Op: "open", Path: "/x", Err: syscall.EIO}); fault.CodeOf(err) != fault.Internal || fault.HintOf(err) != "" {
+		t.Errorf("a disk that can't read: %s, %q", fault.CodeOf(err), fault.HintOf(err))
 	}
 }
 
