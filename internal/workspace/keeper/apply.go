@@ -29,7 +29,7 @@ func (e *Engine) finishPlan(ctx context.Context, id string) (Applied, error) {
 		return Applied{}, err
 	}
 	if e.head != p.From && e.head != p.Commit {
-		return Applied{}, fault.New("", fault.Conflict, "Prepare it again.", fmt.Errorf("publish %s was prepared on %s, but the newest checkpoint is %s", id, p.From, e.head))
+		return Applied{}, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, e.head})
 	}
 	if err := e.stage(ctx, p); err != nil {
 		return Applied{}, err

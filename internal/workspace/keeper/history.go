@@ -444,6 +444,6 @@ func (e *Engine) Status(ctx context.Context) (StatusReply, error) {
 	}
 	slices.Sort(reply.Ignored)
 	slices.Sort(reply.Repositories)
-	reply.Pending, err = e.pending()
+	reply.Pending, err = e.pending(ctx)
 	return reply, fault.Wrap(op, err)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -156,17 +155,6 @@ func (e *Engine) loadResult(id string) (result, bool, error) {
 	return r, err == nil, err
 }
 
-func loadJSON(name string, v any) error {
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(name), err)
-	}
-	return nil
-}
-
 func (e *Engine) saveResult(id string, r result) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -185,6 +173,9 @@ func (e *Engine) plans() ([]string, error) {
 	}
 	var ids []string
 	for _, en := range entries {
+		if !en.IsDir() {
+			continue
+		}
 		if ok, xerr := exists(e.planDir(en.Name(), "plan.json")); xerr != nil {
 			return nil, xerr
 		} else if ok {
@@ -195,7 +186,7 @@ func (e *Engine) plans() ([]string, error) {
 }
 
 // pending lists plans that have started and are not finished.
-func (e *Engine) pending() ([]string, error) {
+func (e *Engine) pending(ctx context.Context) ([]string, error) {
 	ids, err := e.plans()
 	if err != nil {
 		return nil, err
@@ -208,7 +199,10 @@ func (e *Engine) pending() ([]string, error) {
 		}
 		_, done, err := e.loadResult(id)
 		if err != nil {
-			return nil, err
+			if err := e.setAside(ctx, id, err); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if started && !done {
 			out = append(out, id)
@@ -222,12 +216,16 @@ func (e *Engine) rollForward(ctx context.Context) error {
 	if err := e.whole(); err != nil {
 		return err
 	}
-	ids, err := e.pending()
+	ids, err := e.pending(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if _, err := e.finishPlan(ctx, id); err != nil {
+		_, err := e.finishPlan(ctx, id)
+		if err != nil {
+			err = e.setAside(ctx, id, err)
+		}
+		if err != nil {
 			return fmt.Errorf("roll publish %s forward: %w", id, err)
 		}
 	}

@@ -355,13 +355,13 @@ func (e *Engine) lookAtDisplaced(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		r, done, err := e.loadResult(id)
-		if err != nil {
-			return err
-		}
-		if done {
+		if err == nil && done {
 			err = e.lookAtPlan(ctx, id, r)
-		} else {
+		} else if err == nil {
 			err = e.forgetOld(ctx, id)
+		}
+		if err != nil {
+			err = e.setAside(ctx, id, err)
 		}
 		if err != nil {
 			return fmt.Errorf("look at what publish %s displaced: %w", id, err)
@@ -402,7 +402,7 @@ func (e *Engine) lookAtPlan(ctx context.Context, id string, r result) error {
 	for key, seen := range r.Seen {
 		n, err := strconv.Atoi(key)
 		if err != nil || n < 0 || n >= len(p.Ops) {
-			return fmt.Errorf("result names step %q", key)
+			return &unreadable{"result.json", fmt.Errorf("it names step %q", key)}
 		}
 		file := e.aside(id, n)
 		quiet, err := noWriter(file)

@@ -301,13 +301,13 @@ func (e *Engine) letGo(ctx context.Context, whole string) error {
 			}
 		}
 	}
-	return e.endLostPlans(whole)
+	return e.endLostPlans(ctx, whole)
 }
 
 // endLostPlans ends plans that were made from a checkpoint that will not be the
 // newest any more. What they moved aside goes to the trash.
-func (e *Engine) endLostPlans(newest string) error {
-	ids, err := e.pending()
+func (e *Engine) endLostPlans(ctx context.Context, newest string) error {
+	ids, err := e.pending(ctx)
 	if err != nil {
 		return err
 	}
@@ -319,20 +319,28 @@ func (e *Engine) endLostPlans(newest string) error {
 		if p.From == newest || p.Commit == newest {
 			continue
 		}
-		entries, err := os.ReadDir(e.planDir(id, "aside"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := e.trashAside(id, p.Ops); err != nil {
 			return err
 		}
-		for _, en := range entries {
-			at := Path("recovered/" + en.Name())
-			if n, err := strconv.Atoi(en.Name()); err == nil && n >= 0 && n < len(p.Ops) {
-				at = p.Ops[n].Path
-			}
-			if _, err := e.toTrash(unix.AT_FDCWD, e.planDir(id, "aside", en.Name()), trashMeta{Trashed: Trashed{Path: at}, Op: "merge"}); err != nil {
-				return err
-			}
-		}
 		if err := removeTree(e.planDir(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trashAside moves what a plan moved aside to the trash.
+func (e *Engine) trashAside(id string, ops []step) error {
+	entries, err := os.ReadDir(e.planDir(id, "aside"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, en := range entries {
+		at := Path("recovered/" + en.Name())
+		if n, err := strconv.Atoi(en.Name()); err == nil && n >= 0 && n < len(ops) {
+			at = ops[n].Path
+		}
+		if _, err := e.toTrash(unix.AT_FDCWD, e.planDir(id, "aside", en.Name()), trashMeta{Trashed: Trashed{Path: at}, Op: "merge"}); err != nil {
 			return err
 		}
 	}
