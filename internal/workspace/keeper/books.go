@@ -16,21 +16,21 @@ import (
 // bookMost bounds a file that the keeper keeps about its own work.
 const bookMost = 256 << 20
 
-// unreadable is a file of the keeper's own that does not hold what it wrote.
-type unreadable struct {
+// badBook is a file of the keeper's own that does not hold what it wrote.
+type badBook struct {
 	file string
 	err  error
 }
 
-func (u *unreadable) Error() string { return u.file + ": " + u.err.Error() }
-func (u *unreadable) Unwrap() error { return u.err }
+func (u *badBook) Error() string { return u.file + ": " + u.err.Error() }
+func (u *badBook) Unwrap() error { return u.err }
 
 // loadJSON reads a file that the keeper wrote. What is there in its place is
 // unreadable, and waited for by nobody.
 func loadJSON(name string, v any) error {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		return &unreadable{filepath.Base(name), errors.New("it is no file")}
+		return &badBook{filepath.Base(name), errors.New("it is no file")}
 	}
 	if err != nil {
 		return err
@@ -41,14 +41,14 @@ func loadJSON(name string, v any) error {
 		return err
 	}
 	if !st.Mode().IsRegular() || st.Size() > bookMost {
-		return &unreadable{filepath.Base(name), errors.New("it is no file, or too long a one")}
+		return &badBook{filepath.Base(name), errors.New("it is no file, or too long a one")}
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, bookMost))
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return &unreadable{filepath.Base(name), err}
+		return &badBook{filepath.Base(name), err}
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (m *movedOn) Error() string {
 // result is gone. What it had displaced goes to the trash. It returns any other
 // error.
 func (e *Engine) setAside(ctx context.Context, id string, err error) error {
-	var book *unreadable
+	var book *badBook
 	var moved *movedOn
 	if !errors.As(err, &book) && !errors.As(err, &moved) {
 		return err

@@ -402,7 +402,7 @@ func (e *Engine) lookAtPlan(ctx context.Context, id string, r result) error {
 	for key, seen := range r.Seen {
 		n, err := strconv.Atoi(key)
 		if err != nil || n < 0 || n >= len(p.Ops) {
-			return &unreadable{"result.json", fmt.Errorf("it names step %q", key)}
+			return &badBook{"result.json", fmt.Errorf("it names step %q", key)}
 		}
 		file := e.aside(id, n)
 		quiet, err := noWriter(file)
