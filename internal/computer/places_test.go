@@ -15,7 +15,9 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 )
@@ -43,6 +45,16 @@ func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
 	}
 	if _, err := h.get(cid); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("its runs, before its log is open: %v", err)
+	}
+	// What a box asks through its tether ends up at these.
+	for what, err := range map[string]error{
+		"a model's call":   h.meter(t.Context(), gateway.Scope{CID: cid}, contract.UsageMetered{}),
+		"a connection":     h.decide(t.Context(), egress.Scope{CID: cid}, true, contract.EgressDecided{}),
+		"a tunnel's bytes": h.meterEgress(t.Context(), egress.Scope{CID: cid}, egress.Traffic{}),
+	} {
+		if !fault.Is(err, fault.Unavailable) || fault.HintOf(err) == "" {
+			t.Errorf("%s, before its log is open: %v", what, err)
+		}
 	}
 	c := &Computer{cid: cid}
 	h.opened(p, c)

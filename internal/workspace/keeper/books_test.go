@@ -26,7 +26,6 @@ func TestADamagedRecordOfAPublishIsSetAside(t *testing.T) {
 	for name, way := range ways {
 		for _, file := range []string{"result.json", "plan.json"} {
 			t.Run(name+" "+file, func(t *testing.T) {
-				t.Parallel()
 				c := open(t)
 				c.write("workspace/mine", "one\n")
 				k := c.begin("a")

@@ -148,9 +148,6 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 			return nil, err
 		}
 	}
-	if err := e.setLostPlansAside(); err != nil {
-		return nil, err
-	}
 	if err := e.recoverTrash(); err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 						t.Errorf("%s holds %q", p, got)
 					}
 				}
-				if lost, err := filepath.Glob(filepath.Join(work, "lost-publish-p", "*")); err != nil || len(lost) == 0 {
+				if lost, err := filepath.Glob(filepath.Join(work, "unreadable", "p-*")); err != nil || len(lost) == 0 {
 					t.Errorf("the plan is not kept: %v, %v", lost, err)
 				}
 				if file == "plan.json" && !inTrash(t, work, "old a\n") {
