@@ -50,6 +50,9 @@ type failedInstall struct {
 const (
 	dependenciesDir = "dependencies"
 	entryFile       = "entry.json"
+
+	maxTrees   = 200             // however small they are
+	installAll = 8 * time.Minute // for the locks of one tree
 )
 
 // installed is a tree that is whole. Its folders lie beside the file that says
@@ -104,6 +107,8 @@ func (h *held) Release() { h.release() }
 
 // Install implements dispatch.Installer.
 func (d *dependencies) Install(ctx context.Context, r dispatch.LockRequest) (dispatch.Dependencies, []contract.Installation) {
+	ctx, cancel := context.WithTimeoutCause(ctx, installAll, fault.New("", fault.Timeout, "", fmt.Errorf("what the project's lock files name was not installed within %s", installAll)))
+	defer cancel()
 	var said []contract.Installation
 	var keys []string
 	out := &held{env: map[string]string{}}
@@ -116,15 +121,15 @@ func (d *dependencies) Install(ctx context.Context, r dispatch.LockRequest) (dis
 			lock.Name = lockfile.Names(want.Tool)[0]
 		}
 		in := contract.Installation{Tool: string(want.Tool), Lock: path.Join(want.Dir, lock.Name), Of: r.Of, Packages: lock.Packages}
+		if contract.ValidPath("lock", in.Lock) != nil {
+			in.Lock = lock.Name
+		}
 		var got installed
 		if err == nil {
 			in.Key, got, in.Kept, err = d.have(ctx, lock, r)
 		}
 		if err != nil {
-			in.Problem = clip(fault.Text(err), 3000)
-			if hint := fault.HintOf(err); hint != "" {
-				in.Problem += ". " + hint
-			}
+			in.Problem = oneLine(clip(strings.TrimSuffix(fault.Text(err)+". "+fault.HintOf(err), ". "), 3500))
 			said = append(said, in)
 			continue
 		}
@@ -200,36 +205,35 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.
 		return "", got, false, err
 	}
 	key = string(lock.Tool) + "-" + lock.Sum(chain)
+	if got, err := d.hold(key); err == nil {
+		return key, got, true, nil
+	}
 	select {
 	case d.turn <- struct{}{}:
 		defer func() { <-d.turn }()
 	case <-ctx.Done():
-		return key, got, false, ctx.Err()
+		return key, got, false, context.Cause(ctx)
 	}
-	if got, err := d.entry(key); err == nil {
-		d.use(key)
+	if got, err := d.hold(key); err == nil { // somebody installed it meanwhile
 		return key, got, true, nil
 	}
-	d.mu.Lock()
-	before := d.failed[key]
-	d.mu.Unlock()
-	if before.err != nil && time.Now().Before(before.until) {
-		return key, got, false, before.err
+	if err := d.lately(key); err != nil {
+		return key, got, false, err
 	}
 	if err := d.room(ctx, d.quota()); err != nil {
 		return key, got, false, err
 	}
-	got, err = d.fill(ctx, key, lock, r)
-	d.mu.Lock()
-	delete(d.failed, key)
-	if err != nil && ctx.Err() == nil {
-		d.failed[key] = failedInstall{err, time.Now().Add(installAgain)}
+	if got, err = d.fill(ctx, key, lock, r); err == nil {
+		got, err = d.hold(key)
 	}
-	d.mu.Unlock()
 	if err != nil {
+		if ctx.Err() == nil {
+			d.mu.Lock()
+			d.failed[key] = failedInstall{err, time.Now().Add(installAgain)}
+			d.mu.Unlock()
+		}
 		return key, got, false, err
 	}
-	d.use(key)
 	if err := d.room(ctx, d.quota()); err != nil {
 		d.c.logger.Warn("installed dependencies could not be bounded", "error", err)
 	}
@@ -258,10 +262,23 @@ func (d *dependencies) entry(key string) (got installed, err error) {
 	return got, os.Chtimes(name, now, now) // the ones not used for longest go first
 }
 
-func (d *dependencies) use(key string) {
+// hold returns a tree that is there, which stays until it is released.
+func (d *dependencies) hold(key string) (installed, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.uses[key]++
+	got, err := d.entry(key)
+	if err == nil {
+		d.uses[key]++
+	}
+	return got, err
+}
+
+// lately is why a lock could not be installed a moment ago.
+func (d *dependencies) lately(key string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.failed, func(_ string, f failedInstall) bool { return time.Now().After(f.until) })
+	return d.failed[key].err
 }
 
 // room removes what was not used for longest until no more than most bytes are
@@ -297,23 +314,31 @@ func (d *dependencies) room(ctx context.Context, most int64) error {
 		}
 		sum, trees = sum+t.bytes, append(trees, t)
 	}
+	left := len(trees)
 	slices.SortFunc(trees, func(a, b tree) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.key, b.key)) })
 	for _, t := range trees {
-		if sum <= most {
+		if sum <= most && left <= maxTrees {
 			break
 		}
-		d.mu.Lock()
-		used := d.uses[t.key] > 0
-		d.mu.Unlock()
-		if used {
-			continue
-		}
-		if err := d.c.remover.Take(d.c.files, path.Join(dependenciesDir, t.key)); err != nil {
+		gone, err := d.drop(t.key)
+		if err != nil {
 			return err
 		}
-		sum -= t.bytes
+		if gone {
+			sum, left = sum-t.bytes, left-1
+		}
 	}
 	return nil
+}
+
+// drop takes a tree away unless somebody uses it.
+func (d *dependencies) drop(key string) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.uses[key] > 0 {
+		return false, nil
+	}
+	return true, d.c.remover.Take(d.c.files, path.Join(dependenciesDir, key))
 }
 
 // fill installs a lock into a tree of its own and keeps it when it is whole.

@@ -117,7 +117,12 @@ func TestWhatWasInstalledIsBounded(t *testing.T) {
 	for i, key := range []string{"go-oldest", "go-old", "go-new"} {
 		d.lay(t, key, 100, now.Add(time.Duration(i)*time.Second), at)
 	}
-	d.use("go-oldest")
+	if _, err := d.hold("go-oldest"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(d.dir("go-oldest", entryFile), now, now); err != nil {
+		t.Fatal(err)
+	}
 	if err := d.room(context.Background(), 200); err != nil || !slices.Equal(d.keys(t), []string{"go-new", "go-oldest"}) {
 		t.Errorf("%v: %v", d.keys(t), err)
 	}

@@ -134,7 +134,7 @@ func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.L
 		if ctx.Err() != nil {
 			return hosts, "", context.Cause(ctx)
 		}
-		note = "the scripts that its packages run when they are installed did not all work without a network: " + clip(fault.Text(err), 500)
+		note = "the scripts that its packages run when they are installed did not all work without a network: " + oneLine(clip(fault.Text(err), 500))
 	}
 	return hosts, note, nil
 }

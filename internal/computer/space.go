@@ -24,14 +24,14 @@ const (
 
 // Space says how much is free for a data directory, and which of its parts take
 // most: the log, blobs, caches, what recoveries kept aside, and of each computer
-// its files with their history and trash, snapshots, and what boxes wrote.
+// its files with their history and trash, snapshots, what boxes wrote, and what was installed for checks.
 func Space(ctx context.Context, data string, free int64) (api.Finding, error) {
 	f := api.Finding{ID: "space", Status: "ok", Detail: fmt.Sprintf("%d MB are free for the data directory", free>>20)}
 	if free >= spaceLow {
 		return f, nil
 	}
 	f.Status = "warn"
-	f.Hint = "Free some space on that disk: what recoveries kept in aside/ can go, and cache/ while choir is stopped; a file that is removed stays in the history and the trash."
+	f.Hint = "Free some space on that disk: what recoveries kept in aside/ can go, and cache/ and computers/*/dependencies/ while choir is stopped; a file that is removed stays in the history and the trash."
 	type part struct {
 		name string
 		size int64
@@ -45,7 +45,7 @@ func Space(ctx context.Context, data string, free int64) (api.Finding, error) {
 		return f, err
 	}
 	for _, c := range computers {
-		for _, sub := range []string{"workspace", "workspace/.git", "snapshots", "boxes"} {
+		for _, sub := range []string{"workspace", "workspace/.git", "snapshots", "boxes", "dependencies"} {
 			names = append(names, filepath.Join("computers", c.Name(), sub))
 		}
 	}

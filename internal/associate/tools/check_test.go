@@ -40,6 +40,8 @@ func TestACheckRunsWithWhatTheBaseJudgesBy(t *testing.T) {
 	lay(tree, "p/dir", "a file where a folder was", 0o644)
 	lay(tree, "p/was-a-link", "task", 0o644)
 	lay(tree, "p/kept", "task", 0o644)
+	lay(base, "p/lib.rs", "old code\n#[cfg(test)]\nold tests\n", 0o644)
+	lay(tree, "p/lib.rs", "new code\n#[cfg(test)]\nnew tests\n", 0o600)
 	lay(outside, "in", "outside", 0o644)
 	link(outside, filepath.Join(tree, "p"), "linked")
 
@@ -49,9 +51,9 @@ func TestACheckRunsWithWhatTheBaseJudgesBy(t *testing.T) {
 	}
 	defer b.Close()
 	args, err := json.Marshal(map[string]any{
-		"argv": []string{"sh", "-c", `cat edited deleted dir/in linked/in was-a-link kept; test -x deleted && test -L was-a-link && test ! -e added && test ! -L linked`},
+		"argv": []string{"sh", "-c", `cat edited deleted dir/in linked/in was-a-link kept; test -x deleted && test -L was-a-link && test ! -e added && test ! -L linked && grep -q "new code" lib.rs && grep -q "old tests" lib.rs && ! grep -q "new tests" lib.rs`},
 		"cwd":  "p", "runner": verify.ExitCode,
-		"restore": []string{"p/edited", "p/added", "p/deleted", "p/dir/in", "p/linked/in", "p/was-a-link", "p/never/was"},
+		"restore": []string{"p/edited", "p/added", "p/deleted", "p/dir/in", "p/linked/in", "p/was-a-link", "p/never/was", "p/lib.rs"},
 	})
 	if err != nil {
 		t.Fatal(err)

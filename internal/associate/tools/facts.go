@@ -124,6 +124,11 @@ func (b *Box) restoreOne(base *os.Root, p string) error {
 		return err
 	}
 	there, err := b.root.Lstat(p)
+	if err == nil && !gone && info.Mode().IsRegular() && there.Mode().IsRegular() {
+		if done, err := b.splice(base, p, there.Mode().Perm()); done || err != nil {
+			return err
+		}
+	}
 	switch {
 	case err == nil && !gone && info.IsDir() && there.IsDir():
 		return nil
@@ -161,6 +166,26 @@ func (b *Box) restoreOne(base *os.Root, p string) error {
 	}
 	_, err = io.Copy(to, from)
 	return errors.Join(err, to.Close())
+}
+
+// splice gives a file of code the tests that the base's has in it.
+func (b *Box) splice(base *os.Root, p string, mode fs.FileMode) (done bool, err error) {
+	if !verify.MayHaveTests(p) {
+		return false, nil
+	}
+	old, err := base.ReadFile(p)
+	if err != nil {
+		return false, err
+	}
+	now, err := b.root.ReadFile(p)
+	if err != nil {
+		return false, err
+	}
+	text, ok := verify.Splice(p, old, now)
+	if !ok {
+		return false, nil
+	}
+	return true, b.root.WriteFile(p, text, mode)
 }
 
 // clearWay removes what stands where a folder of a restored path has to be.

@@ -105,7 +105,7 @@ func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
 		if e.Base, e.Facts, err = b.Look(ctx, paths); err != nil {
 			return e, err
 		}
-		held, e.Guards = e.Facts, Guards(e.Base, r.Changes)
+		held, e.Guards = e.Facts, Guards(e.Base, e.Facts, r.Changes)
 		for _, g := range e.Guards {
 			restore = append(restore, g.Path)
 		}
@@ -120,7 +120,13 @@ func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
 			return false
 		}
 		got := b.Install(ctx, locks, of, base, restore)
-		e.Locked = append(e.Locked, got...)
+		for _, i := range got {
+			if !slices.ContainsFunc(e.Locked, func(k contract.Installation) bool {
+				return k.Lock == i.Lock && k.Of == i.Of && k.Key == i.Key && k.Problem == i.Problem
+			}) {
+				e.Locked = append(e.Locked, i)
+			}
+		}
 		return slices.ContainsFunc(got, func(i contract.Installation) bool { return i.Problem == "" })
 	}
 	// What the task wants installed is installed only if changing that is what

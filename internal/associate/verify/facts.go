@@ -57,8 +57,11 @@ type Project struct {
 type Facts struct {
 	Projects []Project `json:"projects"`
 	Loose    []string  `json:"loose,omitempty"` // touched, there, and in no project
-	Theme    bool      `json:"theme,omitempty"` // the theme was touched and is there
-	Cut      bool      `json:"cut,omitempty"`   // more than could be looked at
+	// Within names, by their hash, the tests that touched files of code have in
+	// them.
+	Within map[string]string `json:"within,omitempty"`
+	Theme  bool              `json:"theme,omitempty"` // the theme was touched and is there
+	Cut    bool              `json:"cut,omitempty"`   // more than could be looked at
 }
 
 var manifests = []string{"package.json", "go.mod", "Cargo.toml", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "pytest.ini", "tox.ini", "conftest.py", "Makefile"}
@@ -84,6 +87,12 @@ func Gather(root *os.Root, paths []string) (Facts, error) {
 		if p == ThemePath {
 			f.Theme = exists(root, p)
 			continue
+		}
+		if tests := within(root, p); tests != "" {
+			if f.Within == nil {
+				f.Within = map[string]string{}
+			}
+			f.Within[p] = tests
 		}
 		dirs := chain(root, p)
 		if len(dirs) == 0 && exists(root, p) { // in no project: its syntax, if it has one

@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,6 +29,9 @@ type Guard struct {
 	Path string
 	Kind GuardKind
 	Op   contract.ChangeOp
+	// Within says that only the tests in the file judge the change: its code is
+	// what is judged.
+	Within bool
 }
 
 // Said is the guard in words.
@@ -37,12 +41,15 @@ func (g Guard) Said() string {
 	if did == "" {
 		did = "changed"
 	}
+	if g.Within {
+		return "the task changed the tests in " + g.Path
+	}
 	return fmt.Sprintf("the task %s the %s %s", did, what, g.Path)
 }
 
 // Guards picks from a task's changes those that judge it. base is what the base
-// has around them.
-func Guards(base Facts, changes []contract.Change) []Guard {
+// has around them, change what they made of that.
+func Guards(base, change Facts, changes []contract.Change) []Guard {
 	if defence.Off(defence.CheckBase) {
 		return nil
 	}
@@ -61,8 +68,12 @@ func Guards(base Facts, changes []contract.Change) []Guard {
 		if kind == "" && scripts[c.Path] {
 			kind = GuardScript
 		}
-		if kind != "" {
-			out = append(out, Guard{c.Path, kind, c.Op})
+		tests := base.Within[c.Path]
+		switch {
+		case kind != "":
+			out = append(out, Guard{Path: c.Path, Kind: kind, Op: c.Op})
+		case tests != "" && tests != change.Within[c.Path] && c.Op != contract.ChangeDeleted:
+			out = append(out, Guard{Path: c.Path, Kind: GuardTest, Op: c.Op, Within: true})
 		}
 	}
 	return out
@@ -80,6 +91,8 @@ var (
 		".node-version", ".nvmrc", ".tool-versions", ".python-version", "clippy.toml", "biome.json", "deno.json", "bunfig.toml",
 		"rust-toolchain", "rust-toolchain.toml", "mypy.ini", "ruff.toml", ".flake8", ".golangci.yml"}
 	configPrefixes = []string{"jest.", "vitest.", "vite.config.", "babel.config.", "eslint.config.", "tsconfig", ".eslintrc", ".mocharc", ".babelrc", ".swcrc", "playwright.config.", "karma.conf"}
+	// configLike is how most other tools call theirs.
+	configLike = regexp.MustCompile(`^(?:[A-Za-z0-9_-]+\.config\.(?:js|mjs|cjs|ts|mts|cts|json)|\.[a-z-]+rc(?:\.(?:js|mjs|cjs|json|json5|ya?ml|toml))?)$`)
 	// Python takes these from the working folder before its own.
 	shadows = []string{"unittest", "pytest", "_pytest", "sitecustomize", "usercustomize"}
 )
@@ -97,7 +110,7 @@ func guardKind(p string) GuardKind {
 		return GuardTool
 	case slices.Contains(manifestNames, name), strings.HasPrefix(name, "requirements") && strings.HasSuffix(name, ".txt"), strings.HasSuffix(name, ".mk"):
 		return GuardManifest
-	case slices.Contains(configNames, name), slices.ContainsFunc(configPrefixes, func(pre string) bool { return strings.HasPrefix(name, pre) }),
+	case slices.Contains(configNames, name), configLike.MatchString(name), slices.ContainsFunc(configPrefixes, func(pre string) bool { return strings.HasPrefix(name, pre) }),
 		len(parts) > 1 && parts[len(parts)-2] == ".cargo":
 		return GuardConfig
 	case slices.ContainsFunc(parts, func(d string) bool { return slices.Contains(testDirs, d) }), isTestName(name):

@@ -106,7 +106,7 @@ func first(list []Ran, is contract.VerificationStatus) *Ran {
 // a runner reported, as many as before the change, with what the base judges
 // by; everything else is unknown and says why.
 func Judge(e Evidence) contract.Verification {
-	v := contract.Verification{Profile: e.Profile, Tree: e.Tree, Status: contract.VerificationPass, Said: e.said(), Installed: e.Locked}
+	v := contract.Verification{Profile: e.Profile, Tree: e.Tree, Status: contract.VerificationPass, Said: e.said(), Installed: e.Locked[:min(len(e.Locked), maxLocked)]}
 	final := e.After
 	if len(e.Guards) == 0 {
 		final = e.Held
@@ -316,7 +316,8 @@ func (e Evidence) lacks(r *Ran) bool {
 	return slices.ContainsFunc(e.Guards, func(g Guard) bool { return g.Kind == GuardManifest })
 }
 
-const maxSaid = 40
+// maxSaid and maxLocked bound what a result lists.
+const maxSaid, maxLocked = 40, 100
 
 // maxLeftSaid is how much of what was left behind is named.
 const maxLeftSaid = 5
@@ -332,7 +333,10 @@ func (e Evidence) said() []string {
 		s := clean(g.Path)
 		out = append(out, strings.Replace(g.Said(), g.Path, s, 1))
 	}
-	for _, i := range e.Locked {
+	for n, i := range e.Locked {
+		if n == maxLocked/10 {
+			break
+		}
 		if i.Of == contract.LockOfChange {
 			out = append(out, "the checks ran with what the task's own "+clean(i.Lock)+" names, which is not live: install it there")
 		}

@@ -99,7 +99,7 @@ func TestJudge(t *testing.T) {
 			if c.profile == "" {
 				e.Profile = contract.VerifyStandard
 			}
-			e.Guards = verify.Guards(e.Base, c.changes)
+			e.Guards = verify.Guards(e.Base, e.Base, c.changes)
 			v := verify.Judge(e)
 			if v.Status != c.want {
 				t.Errorf("%s: %s; want %s", v.Status, v.Reason, c.want)
@@ -128,15 +128,58 @@ func TestGuards(t *testing.T) {
 		"p/a.test.ts": "test", "p/a.spec.tsx": "test", "p/test.js": "test", "p/x_test.go": "test", "p/test_x.py": "test", "p/conftest.py": "test", "p/tests/helper.py": "test",
 		"p/testdata/in.txt": "test", "p/__snapshots__/a.snap": "test", "tests": "test",
 		"p/package.json": "manifest", "p/package-lock.json": "manifest", "p/src/package.json": "manifest", "p/go.mod": "manifest", "p/GNUmakefile": "manifest", "p/requirements-dev.txt": "manifest",
-		"p/vitest.config.ts": "config", "p/tsconfig.base.json": "config", "p/.npmrc": "config", "p/pytest.ini": "config", "p/.cargo/config.toml": "config",
+		"p/vitest.config.ts": "config", "p/tsconfig.base.json": "config", "p/.npmrc": "config", "p/pytest.ini": "config", "p/.cargo/config.toml": "config", "p/ava.config.mjs": "config", "p/.nycrc.json": "config", "p/src/config.js": "", "p/app.config/a.js": "",
 		"p/scripts/check.sh": "script", "p/node_modules/.bin/node": "tool", "p/vendor/x/y.go": "tool", "p/sitecustomize.py": "tool", "p/unittest/__init__.py": "tool", "p/x.pth": "tool",
 	} {
 		got := verify.GuardKind("")
-		if g := verify.Guards(project, changes(path)); len(g) == 1 {
+		if g := verify.Guards(project, project, changes(path)); len(g) == 1 {
 			got = g[0].Kind
 		}
 		if got != want {
 			t.Errorf("%s: %q; want %q", path, got, want)
 		}
+	}
+}
+
+// Tests that stand in the file whose code they test judge by what the base has
+// of them; the code is the change's.
+func TestTestsInAFileOfCode(t *testing.T) {
+	const code, tests = "pub fn add(a: i64, b: i64) -> i64 { a - b }\n", "#[cfg(test)]\nmod tests {\n    #[test]\n    fn adds() { assert_eq!(super::add(2, 3), 5); }\n}\n"
+	easy := strings.Replace(tests, "5", "-1", 1)
+	gather := func(files map[string]string) verify.Facts {
+		files["p/Cargo.toml"] = "[package]\n"
+		f, err := verify.Gather(tree(t, files), []string{"p/src/lib.rs", "p/tests/a.rs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	base := gather(map[string]string{"p/src/lib.rs": code + tests, "p/tests/a.rs": tests})
+	for name, c := range map[string]struct {
+		file string
+		said string
+	}{
+		"only the code":        {strings.Replace(code, " - ", " + ", 1) + tests, ""},
+		"an easier test":       {code + easy, "the task changed the tests in p/src/lib.rs"},
+		"no test any more":     {code, "the task changed the tests in p/src/lib.rs"},
+		"a test that is added": {code + tests + "\n#[test]\nfn more() {}\n", "the task changed the tests in p/src/lib.rs"},
+	} {
+		var said []string
+		for _, g := range verify.Guards(base, gather(map[string]string{"p/src/lib.rs": c.file}), changes("p/src/lib.rs")) {
+			said = append(said, g.Said())
+		}
+		if strings.Join(said, "; ") != c.said {
+			t.Errorf("%s: %q", name, said)
+		}
+		got, ok := verify.Splice("p/src/lib.rs", []byte(code+tests), []byte(c.file))
+		if want := strings.SplitAfter(c.file, "\n")[0] + "\n" + tests; !ok || string(got) != want {
+			t.Errorf("%s: %v %q; want %q", name, ok, got, want)
+		}
+	}
+	if _, ok := verify.Splice("p/tests/a.rs", []byte(tests), []byte(easy)); ok {
+		t.Error("a file that is a test is put back whole")
+	}
+	if _, ok := verify.Splice("p/src/lib.rs", []byte(code), []byte(code+tests)); ok {
+		t.Error("a base without tests has none to put back")
 	}
 }

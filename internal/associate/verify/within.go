@@ -1,0 +1,59 @@
+package verify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+)
+
+// testsBegin matches what the first test of a file of Rust stands under. By
+// custom they are the end of the file whose code they test.
+var testsBegin = regexp.MustCompile(`(?m)^[ \t]*#\[(?:cfg\(test\)|(?:[a-z_]+::)*test(?:\([^\]\n]*\))?)\]`)
+
+// MayHaveTests reports whether a file is one of code that may have tests at its
+// end, and not one of tests.
+func MayHaveTests(name string) bool { return path.Ext(name) == ".rs" && guardKind(name) == "" }
+
+// split parts a file of code from the tests at its end. A file that is a test by
+// its name or place has no such end.
+func split(name string, text []byte) (code, tests []byte) {
+	if !MayHaveTests(name) {
+		return text, nil
+	}
+	at := testsBegin.FindIndex(text)
+	if at == nil {
+		return text, nil
+	}
+	return text[:at[0]], text[at[0]:]
+}
+
+// Splice is a file of code with the tests at its end as the base has them; false
+// when the base's has none.
+func Splice(name string, base, change []byte) ([]byte, bool) {
+	_, tests := split(name, base)
+	if tests == nil {
+		return nil, false
+	}
+	code, _ := split(name, change)
+	return slices.Concat(code, []byte("\n"), tests), true
+}
+
+// within names the tests at the end of a file of code, "" when it has none.
+func within(root *os.Root, name string) string {
+	if !MayHaveTests(name) || !exists(root, name) {
+		return ""
+	}
+	text, err := slurp(root, name)
+	if err != nil {
+		return "" // it can't be built either
+	}
+	_, tests := split(name, text)
+	if tests == nil {
+		return ""
+	}
+	sum := sha256.Sum256(tests)
+	return hex.EncodeToString(sum[:16])
+}
