@@ -76,7 +76,7 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	k.write("workspace/other.txt", "published\n")
 	d.byHand("one\nmine\nthree\nfour\nfive\n")
 	p := k.publish()
-	if strings.Join(p.Conflicts, " ") != mirrored || strings.Join(p.Proposed, " ") != mirrored {
+	if strings.Join(keptPaths(p.Conflicts), " ") != mirrored || strings.Join(p.Proposed, " ") != mirrored {
 		t.Errorf("published %+v", p)
 	}
 	d.want(2, "one\nmine\nthree\nfour\nfive\n")
@@ -132,7 +132,7 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 		k := d.begin(name)
 		k.write(mirrored, body)
 		d.byHand(d.text() + "mine\n")
-		if p := k.publish(); strings.Join(p.Conflicts, " ") != mirrored || len(p.Proposed) != 0 || len(d.open()) != 0 {
+		if p := k.publish(); strings.Join(keptPaths(p.Conflicts), " ") != mirrored || len(p.Proposed) != 0 || len(d.open()) != 0 {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
@@ -141,7 +141,7 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(d.dir, "workspace", "artifacts", "note.md"), []byte("mine\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if p := k.publish(); strings.Join(p.Conflicts, " ") != "artifacts/note.md" || len(p.Proposed) != 0 {
+	if p := k.publish(); strings.Join(keptPaths(p.Conflicts), " ") != "artifacts/note.md" || len(p.Proposed) != 0 {
 		t.Errorf("no document: %+v", p)
 	}
 	k = d.begin("removed")
@@ -183,4 +183,12 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 	if r := d.head(); r.Body != "one\nthe director's\n" || d.text() != r.Body {
 		t.Errorf("revision %d says %q, the file %q", r.Revision, r.Body, d.text())
 	}
+}
+
+func keptPaths(kept []dispatch.Kept) []string {
+	out := make([]string, len(kept))
+	for i, k := range kept {
+		out[i] = k.Path
+	}
+	return out
 }

@@ -141,7 +141,7 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 	if err != nil {
 		return dispatch.Merged{}, err
 	}
-	out := dispatch.Merged{Commit: p.Reverify, Tree: p.MergedTree, Conflicts: conflictPaths(p.Conflicts)}
+	out := dispatch.Merged{Commit: p.Reverify, Tree: p.MergedTree, Conflicts: conflictsOf(p.Conflicts)}
 	diff, err := w.c.workspace.Diff(ctx, keeper.DiffRequest{A: mine.Base(), B: tree.Commit})
 	if err != nil {
 		return dispatch.Merged{}, err
@@ -205,7 +205,7 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 	if commit == "" {
 		commit = mine.Base()
 	}
-	return dispatch.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictPaths(p.Conflicts), Proposed: proposed}, nil
+	return dispatch.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictsOf(p.Conflicts), Proposed: proposed}, nil
 }
 
 // message is a task's goal, for the checkpoint's title.
@@ -418,10 +418,10 @@ func changesOf(in []keeper.Change) []contract.Change {
 	return out
 }
 
-func conflictPaths(in []keeper.Conflict) []string {
-	out := make([]string, 0, len(in))
+func conflictsOf(in []keeper.Conflict) []dispatch.Kept {
+	out := make([]dispatch.Kept, 0, len(in))
 	for _, k := range in {
-		out = append(out, k.Path.Shown())
+		out = append(out, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})
 	}
 	return out
 }

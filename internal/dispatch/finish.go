@@ -119,11 +119,22 @@ func (d *Dispatcher) liveElsewhere(ctx context.Context, but TaskRef) (bool, erro
 	return live, nil
 }
 
+// maxKeptSaid is how many conflicts are named.
+const maxKeptSaid = 50
+
 // kept says what of a publish is not as the task wanted it.
 func kept(p Published) string {
 	var out string
 	if len(p.Conflicts) > 0 {
-		out += "\n\nChanged by the user meanwhile, so kept as the user has them: " + strings.Join(p.Conflicts, ", ")
+		said := make([]string, 0, len(p.Conflicts))
+		for i, k := range p.Conflicts {
+			if i == maxKeptSaid {
+				said = append(said, fmt.Sprintf("and %d more", len(p.Conflicts)-i))
+				break
+			}
+			said = append(said, k.Path+" ("+k.Reason+")")
+		}
+		out += "\n\nKept as the user has them: " + strings.Join(said, ", ")
 	}
 	if len(p.Proposed) > 0 {
 		out += "\n\nWaiting for the user as proposals: " + strings.Join(p.Proposed, ", ")

@@ -121,7 +121,7 @@ type Merged struct {
 	Changes   []contract.Change
 	Diff      string // may be cut at a megabyte; DiffCut then
 	DiffCut   bool
-	Conflicts []string // paths that stay as the user has them
+	Conflicts []Kept // what stays as the user has it
 	// Installed lists ignored folders into which the task put something, which
 	// stays out of the live tree.
 	Installed []string
@@ -139,7 +139,7 @@ type Kept struct{ Path, Reason string }
 type Published struct {
 	Checkpoint string
 	Tree       string
-	Conflicts  []string // paths that stay as the user has them
+	Conflicts  []Kept   // what stays as the user has it
 	Proposed   []string // those of them whose change waits for the user, as a document's proposal
 }
 

@@ -129,6 +129,17 @@ func TestHostileTrees(t *testing.T) {
 	if got := in.Must(t, "files", "cat", "workspace/task.txt"); got != "done\n" {
 		t.Errorf("task.txt holds %q", got)
 	}
+	// What permissions forbid is told with the reason, the rest is published, and
+	// checkpoints go on.
+	in.Must(t, "exec", "--", "sh", "-c", "rm -rf workspace/task/many && mkdir workspace/shut && echo one > workspace/shut/f && chmod 0555 workspace/shut")
+	in.JSON(t, &res, "prompt", "--wait", "run `sh -c 'echo two > workspace/shut/f; echo two > workspace/open'`")
+	if !strings.Contains(res.Summary, "workspace/shut/f (its permissions, or those of its folder,") {
+		t.Errorf("the prompt ended as %s: %s", res.Status, res.Summary)
+	}
+	if got := in.Must(t, "files", "cat", "workspace/shut/f") + in.Must(t, "files", "cat", "workspace/open"); got != "one\ntwo\n" {
+		t.Errorf("f and open hold %q", got)
+	}
+	in.Must(t, "exec", "--", "sh", "-c", "rm -rf workspace/open; chmod 0755 workspace/shut; echo three > workspace/shut/f")
 	killed("more\n")
 	in.Must(t, "exec", "--", "sh", "-c", "echo last > workspace/mine.txt")
 	in.Must(t, "restore", list[len(list)-1].ID, "--path", "workspace/mine.txt")
