@@ -82,7 +82,7 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 			cap.tooMany[h.name] = true
 			fresh, bytes = fresh-h.fresh, bytes-h.freshBytes
 			h.bytes -= h.freshBytes
-			cap.leaveHeap(h, h.fresh, h.freshBytes, fmt.Sprintf(", or raise storage.files, which is %d", lim.Files))
+			cap.leaveHeap(h, h.fresh, fmt.Sprintf("%d new files", h.fresh), fmt.Sprintf(", or raise storage.files, which is %d", lim.Files))
 		}
 	}
 	tooLarge := map[string]bool{}
@@ -93,7 +93,7 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 		tooLarge[h.name] = true
 		bytes -= h.bytes
 		if !cap.tooMany[h.name] {
-			cap.leaveHeap(h, h.files, h.bytes, "")
+			cap.leaveHeap(h, h.files, fmt.Sprintf("%d files of %d bytes that are new or changed", h.files, h.bytes), "")
 		}
 	}
 	out := kept[:0]
@@ -112,10 +112,11 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	return out
 }
 
-func (cap *capture) leaveHeap(h *heap, files int, bytes int64, or string) {
+// leaveHeap leaves files of a heap out; or says what else helps.
+func (cap *capture) leaveHeap(h *heap, files int, what, or string) {
 	cap.skipped = append(cap.skipped, Skip{
 		Path: Path(h.name), Files: files,
-		Reason: fmt.Sprintf("holds %d new files of %d bytes, more than one checkpoint takes: remove them, have a .gitignore name them%s", files, bytes, or),
+		Reason: fmt.Sprintf("holds %s, more than one checkpoint takes: remove them, have a .gitignore name them%s", what, or),
 	})
 }
 
