@@ -33,7 +33,7 @@ func TestALookThatRemembersSeesTheSame(t *testing.T) {
 		c.write(fmt.Sprintf("workspace/d%d/f%d", i%5, i), fmt.Sprint(i))
 	}
 	c.write(".gitignore", "*.log\ncache/\n")
-	for step := range 30 {
+	for step := range 20 {
 		for range 1 + rnd.IntN(6) {
 			edit(t, c, rnd)
 		}
