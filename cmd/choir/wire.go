@@ -122,7 +122,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	p.server, err = control.New(control.Options{
 		Identity: p.identity, Computers: p.host, System: p.host, Bus: nats, Console: console.Files(),
-		Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Version: version, Logger: logger, Appends: appends(cfg.Budget),
+		Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Version: version, Logger: logger, Appends: appends(cfg.Budget), AddBytes: int64(cfg.Storage.AddMB) << 20,
 	})
 	if err != nil {
 		return nil, err

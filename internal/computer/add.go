@@ -19,11 +19,8 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// Bounds of what one repository may bring.
-const (
-	addWall  = 15 * time.Minute
-	addBytes = 4 << 30
-)
+// addWall is how long bringing in one repository may take.
+const addWall = 15 * time.Minute
 
 // AddURL implements control.Files: a scratch box clones the repository through
 // egress, which lets it out to that one host, and hands it over as a tar
@@ -63,7 +60,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	}
 	defer c.discard("boxes/" + id)
 	limits := c.limits()
-	limits.DiskBytes, limits.WallTime = addBytes, addWall
+	limits.DiskBytes, limits.WallTime = int64(c.host.Config.Storage.AddMB)<<20, addWall
 	box, err := c.box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxScratch, Root: "/clone", Proxy: true, Limits: limits,
 		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []string{empty}}},

@@ -53,6 +53,7 @@ type Storage struct {
 	ReserveMB    int    `koanf:"reserve_mb"`     // preallocated for the log, freed when the disk is full
 	LargeFileMB  int    `koanf:"large_file_mb"`  // largest file that is put or in a checkpoint
 	LargeFilesMB int    `koanf:"large_files_mb"` // what chunks of large files may take, per computer
+	AddMB        int    `koanf:"add_mb"`         // largest folder or repository that is brought in at once
 	Files        int    `koanf:"files"`          // most files and empty folders in a checkpoint
 	// DependenciesMB is what is kept, per computer, of what lock files name and
 	// checks need.
@@ -140,7 +141,7 @@ func Default() Config {
 	return Config{
 		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
 		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6, SilenceS: 20},
-		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, Files: 200_000, DependenciesMB: 4096},
+		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, AddMB: 4096, Files: 200_000, DependenciesMB: 4096},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
 		Approvals: Approvals{WaitS: 300},
 		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
@@ -224,7 +225,7 @@ func (c Config) validate() error {
 	for key, v := range map[string]int{
 		"runtime.memory_mb": c.Runtime.MemoryMB, "runtime.pids": c.Runtime.Pids, "runtime.cpu": c.Runtime.CPU,
 		"runtime.disk_mb": c.Runtime.DiskMB, "runtime.disk_files": c.Runtime.DiskFiles,
-		"storage.large_file_mb": c.Storage.LargeFileMB, "storage.large_files_mb": c.Storage.LargeFilesMB, "storage.files": c.Storage.Files,
+		"storage.large_file_mb": c.Storage.LargeFileMB, "storage.large_files_mb": c.Storage.LargeFilesMB, "storage.add_mb": c.Storage.AddMB, "storage.files": c.Storage.Files,
 		"storage.dependencies_mb": c.Storage.DependenciesMB, "storage.blobs_quota_mb": c.Storage.BlobsQuotaMB, "git.auto_commit_interval": c.Git.AutoCommitInterval,
 		"git.auto_commit_threshold": c.Git.AutoCommitThreshold, "budget.wall_s": c.Budget.WallS,
 		"budget.session_events": c.Budget.SessionEvents, "budget.session_mb": c.Budget.SessionMB, "budget.computer_events": c.Budget.ComputerEvents,

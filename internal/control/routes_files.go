@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -150,9 +151,10 @@ func (s *Server) routeFiles(hapi huma.API) {
 		if origin == "" {
 			origin = in.Name
 		}
-		a, err := c.AddTar(r.Context(), callerOf(r.Context()).user, in.Name, origin, &limited{r.Body, maxUpload})
+		a, err := c.AddTar(r.Context(), callerOf(r.Context()).user, in.Name, origin, &limited{r.Body, s.o.AddBytes})
 		if err != nil {
-			return tooLarge(err)
+			return tooLargeTo(err, fmt.Sprintf("it has more than %d MiB; nothing of it was brought in", s.o.AddBytes>>20),
+				"Raise storage.add_mb, or add it in several smaller folders.")
 		}
 		return writeJSON(w, a)
 	})
@@ -188,8 +190,12 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request, in *OnPath) err
 }
 
 func tooLarge(err error) error {
+	return tooLargeTo(err, errTooLarge.Error(), "Bring it in by several smaller uploads.")
+}
+
+func tooLargeTo(err error, what, hint string) error {
 	if errors.Is(err, errTooLarge) {
-		return refusal(http.StatusRequestEntityTooLarge, fault.Exhausted, errTooLarge.Error(), "Bring it in by several smaller uploads.")
+		return refusal(http.StatusRequestEntityTooLarge, fault.Exhausted, what, hint)
 	}
 	return err
 }

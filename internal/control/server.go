@@ -48,6 +48,8 @@ type Options struct {
 	Now       func() time.Time // nil: time.Now
 	// Appends bounds what clients have stored in the log.
 	Appends Appends
+	// AddBytes is the largest archive that is brought in; 0: 4 GiB.
+	AddBytes int64
 }
 
 // Server is the control plane's HTTP, on one address.
@@ -82,7 +84,7 @@ const (
 	longTimeout    = 15 * time.Minute // what copies, builds or replays
 	maxHeader      = 32 << 10         // but for cookies
 	maxBody        = 1 << 20          // JSON
-	maxUpload      = 4 << 30          // an archive
+	defaultUpload  = 4 << 30          // an archive, which storage.add_mb bounds
 	maxFile        = 1 << 40          // a file, which storage.large_file_mb bounds
 	drainTime      = 5 * time.Second
 )
@@ -99,6 +101,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.AddBytes <= 0 {
+		o.AddBytes = defaultUpload
 	}
 	s := &Server{o: o, log: o.Logger, hosts: hosts{parent: o.Host, port: fmt.Sprint(o.Port)}, tries: identity.NewTries(o.Now)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -134,10 +134,18 @@ func openReadOnly(path string) (*sql.DB, error) {
 }
 
 // QuickCheck has SQLite look through the open file; "" when it holds together,
-// else what is wrong.
-func (s *Store) QuickCheck(ctx context.Context) (string, error) {
+// else what is wrong. It does so on a connection of its own: others answer from
+// what they have read before, and are there for who waits for them. Nobody who
+// writes waits for it.
+func (s *Store) QuickCheck(ctx context.Context) (_ string, err error) {
+	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: s.path, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return "", fault.Wrap("state.QuickCheck", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
 	var text string
-	err := s.read.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&text)
+	err = db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&text)
 	switch {
 	case isCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
 		return err.Error(), nil

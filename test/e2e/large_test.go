@@ -192,7 +192,7 @@ func TestLargeFilesComeBack(t *testing.T) {
 // left it behind, and is not put at all.
 func TestTheLargestFileIsASetting(t *testing.T) {
 	t.Parallel()
-	in := choirtest.Start(t, choirtest.Options{Env: []string{"CHOIR_STORAGE_LARGE_FILE_MB=1"}})
+	in := choirtest.Start(t, choirtest.Options{Env: []string{"CHOIR_STORAGE_LARGE_FILE_MB=1", "CHOIR_STORAGE_ADD_MB=3"}})
 	dir := filepath.Join(t.TempDir(), "project")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -212,6 +212,18 @@ func TestTheLargestFileIsASetting(t *testing.T) {
 	}
 	if res, err := in.Run(t.Context(), "files", "put", filepath.Join(dir, "fits"), "workspace/put"); err != nil || res.Code != 0 {
 		t.Errorf("put: %v, exit %d: %s", err, res.Code, res.Stderr)
+	}
+	// What is more than may be added at once is not brought in at all, and the
+	// sender learns why although it was still sending.
+	random(t, filepath.Join(dir, "more"), 3, 20<<20)
+	res, err = in.Run(t.Context(), "add", dir, "--name", "heap")
+	if err != nil || res.Code == 0 || strings.Count(res.Stderr, "\n") != 1 || !strings.Contains(res.Stderr, "more than 3 MiB") || !strings.Contains(res.Stderr, "storage.add_mb") {
+		t.Errorf("add: %v, exit %d: %s", err, res.Code, res.Stderr)
+	}
+	for _, left := range []string{"workspace/heap", ".git/choir/tmp-import-*"} {
+		if found, err := filepath.Glob(filepath.Join(workspaceOf(t, in), left)); err != nil || len(found) > 0 {
+			t.Errorf("it left %v behind, %v", found, err)
+		}
 	}
 }
 

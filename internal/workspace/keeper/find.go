@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -33,12 +34,13 @@ type FindRequest struct {
 }
 
 // Found says where a content is: one of a live file, a trash entry and a blob of
-// the history.
+// the history, which may be the manifest of the chunks that have it.
 type Found struct {
-	SHA256 string `json:"sha256"`
-	Path   Path   `json:"path,omitempty"`
-	Trash  string `json:"trash,omitempty"`
-	Object string `json:"object,omitempty"`
+	SHA256  string `json:"sha256"`
+	Path    Path   `json:"path,omitempty"`
+	Trash   string `json:"trash,omitempty"`
+	Object  string `json:"object,omitempty"`
+	Chunked bool   `json:"chunked,omitempty"`
 }
 
 // FindReply is what was found. Partial says that not everything was looked into.
@@ -87,24 +89,31 @@ type search struct {
 	reply  FindReply
 }
 
-// may reports whether there is room in the search for a content of some size.
-func (s *search) may(ctx context.Context, size int64) error {
+// may reports whether there is room in the search for a content of some size. One
+// that is too large for what is left is passed over: others are smaller.
+func (s *search) may(ctx context.Context, size int64) (bool, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return false, err
 	}
 	if len(s.wanted) == 0 {
-		return errSearched
+		return false, errSearched
 	}
-	if size > s.left || time.Now().After(s.until) {
+	if time.Now().After(s.until) {
 		s.reply.Partial = true
-		return errSearched
+		return false, errSearched
+	}
+	if size > s.left {
+		s.reply.Partial = true
+		return false, nil
 	}
 	s.left -= size
-	return nil
+	return true, nil
 }
 
-func (s *search) is(h hash.Hash, at Found) {
-	at.SHA256 = hex.EncodeToString(h.Sum(nil))
+func (s *search) is(h hash.Hash, at Found) { s.isSum(h.Sum(nil), at) }
+
+func (s *search) isSum(sum []byte, at Found) {
+	at.SHA256 = hex.EncodeToString(sum)
 	if s.wanted[at.SHA256] {
 		delete(s.wanted, at.SHA256)
 		s.reply.Found = append(s.reply.Found, at)
@@ -121,7 +130,7 @@ func (s *search) file(ctx context.Context, rootfd int, p string, at Found) error
 		return ignoreUnreachable(err)
 	}
 	defer r.Close()
-	if err := s.may(ctx, st.Size); err != nil {
+	if ok, err := s.may(ctx, st.Size); !ok {
 		return err
 	}
 	h := sha256.New()
@@ -136,7 +145,7 @@ func (e *Engine) findLive(ctx context.Context, s *search) error {
 	e.mu.Lock()
 	paths := make([]string, 0, e.tracked.n)
 	for p, t := range e.tracked.all() {
-		if t.isRegular() {
+		if t.isRegular() && !t.Chunked { // its manifest is in the history
 			paths = append(paths, p)
 		}
 	}
@@ -177,14 +186,26 @@ func (e *Engine) findObjects(ctx context.Context, s *search) error {
 		if err != nil {
 			continue
 		}
-		if err := s.may(ctx, size); err != nil {
+		ok, err := s.may(ctx, size)
+		if err != nil {
 			return err
 		}
+		if !ok {
+			continue
+		}
 		h := sha256.New()
-		if _, _, err := e.reads.read(ctx, f[1], -1, h); err != nil {
+		var raw bytes.Buffer // of what may be a manifest, which says what its chunks have
+		w := io.Writer(h)
+		if size <= maxManifest && size >= int64(manifestHead) && (size-int64(manifestHead))%int64(manifestRef) == 0 {
+			w = io.MultiWriter(h, &limitedBuffer{b: &raw, max: int(size)})
+		}
+		if _, _, err := e.reads.read(ctx, f[1], -1, w); err != nil {
 			continue // damaged: the scrub says so
 		}
 		s.is(h, Found{Object: f[1]})
+		if m, err := decodeManifest(raw.Bytes()); err == nil {
+			s.isSum(m.sum[:], Found{Object: f[1], Chunked: true})
+		}
 	}
 	return nil
 }
@@ -198,7 +219,7 @@ func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at Found
 			return fault.New(op, fault.Invalid, "", fmt.Errorf("%q is no object", short(at.Object)))
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
-		_, _, err := e.reads.read(ctx, at.Object, -1, w)
+		_, err := e.readContent(ctx, Entry{ID: at.Object, Chunked: at.Chunked}, 0, -1, w)
 		return ignoreAfterStart(err)
 	}
 	root, p := e.rootFD, string(at.Path)

@@ -2,7 +2,13 @@ package keeper_test
 
 import (
 	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"testing"
 
@@ -45,6 +51,43 @@ func TestContentIsFoundByItsHash(t *testing.T) {
 	for _, bad := range [][]string{{"x"}, {sum("a")[:40]}, make([]string, 201)} {
 		if _, err := c.Find(t.Context(), keeper.FindRequest{SHA256: bad}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%d sums: %v", len(bad), err)
+		}
+	}
+}
+
+// What an older version of a large file was is found in its chunks, and a live
+// file that is too large for the search hides no smaller one.
+func TestContentIsFoundInChunks(t *testing.T) {
+	c := open(t, lowThreshold)
+	sum := func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
+	one, two := noise(1, 6<<20), noise(2, 6<<20)
+	c.write("workspace/big", one)
+	c.checkpoint("one")
+	c.write("workspace/big", two)
+	c.write("a", noise(3, 900_000)) // below the threshold, and looked at first
+	c.write("z", "small\n")
+	c.checkpoint("two")
+	r, err := c.Find(t.Context(), keeper.FindRequest{SHA256: []string{sum(one), sum(two), sum("small\n")}, Bytes: 100_000})
+	if err != nil || len(r.Found) != 3 || !r.Partial {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	srv := httptest.NewServer(keeper.Handler(c.Engine))
+	defer srv.Close()
+	for _, f := range r.Found {
+		if f.Chunked == (f.Path == "z") {
+			t.Errorf("found %+v", f)
+		}
+		q, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.Post(srv.URL+"/keeper/stream/found?q="+url.QueryEscape(string(q)), "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, resp.Body.Close()); err != nil || sum(string(got)) != f.SHA256 {
+			t.Errorf("%+v gives %d bytes with %s, %v", f, len(got), sum(string(got)), err)
 		}
 	}
 }
