@@ -17,7 +17,7 @@ var next = map[contract.AttemptState][]contract.AttemptState{
 	contract.AttemptMerged:     {contract.AttemptVerifying, contract.AttemptTakingBack},
 	contract.AttemptVerifying:  {contract.AttemptVerified, contract.AttemptTakingBack},
 	contract.AttemptVerified:   {contract.AttemptPublishing, contract.AttemptTakingBack},
-	contract.AttemptPublishing: {contract.AttemptMerged, contract.AttemptTakingBack, contract.AttemptEnded},
+	contract.AttemptPublishing: {contract.AttemptMerged, contract.AttemptTakingBack, contract.AttemptLeft, contract.AttemptEnded},
 	contract.AttemptTakingBack: {contract.AttemptEnded, contract.AttemptLeft},
 	contract.AttemptLeft:       {contract.AttemptEnded},
 	contract.AttemptEnded:      nil,

@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/associate/verify"
 	machine "choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
@@ -240,7 +241,11 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	res := *a.now.Result
 	p := &contract.AttemptMoved{State: contract.AttemptMerged, Result: &res, Try: a.now.Try + 1}
 	if len(m.Changes) == 0 {
-		res.Verification.Reason = "nothing was changed"
+		// What no tree can hold is said all the same: it is nowhere else.
+		res.Verification.Reason, res.Verification.Said = "nothing was changed", verify.SaidOf(leftBehind(m.Left))
+		if len(res.Verification.Said) > 0 {
+			res.Summary = clipText(res.Summary+checked(res.Verification), 30<<10)
+		}
 		return a.move(p)
 	}
 	if err := a.describe(ctx, &res, m); err != nil {
@@ -295,7 +300,7 @@ func (a *attempt) verifyNow(ctx context.Context) error {
 		v = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Tree: m.Tree,
 			Reason: fmt.Sprintf("files that it depends on were changed by others during each of %d verifications, so what was published is not what was verified", verifyTries)}
 		if a.now.Verification != nil {
-			v.Checks = a.now.Verification.Checks
+			v.Checks, v.Said = a.now.Verification.Checks, a.now.Verification.Said
 		}
 	}
 	if ctx.Err() != nil {
@@ -352,14 +357,45 @@ func (a *attempt) publishNow(ctx context.Context) error {
 
 // undecided is what becomes of a publish that gave no answer: as long as it was
 // not begun it is given up after some tries; once it was, it will be applied, now
-// or by the next start, so it is asked for until it has been.
+// or by the next start, so it is asked for for a while, which the user is told of.
+// Then it is left as it is.
 func (a *attempt) undecided(ctx context.Context, err error) error {
 	a.tries++
-	if !a.r.standing(a.ref).Decided && (ctx.Err() != nil || a.tries == maxAttempts) {
+	begun := a.r.standing(a.ref).Decided
+	if !begun && (ctx.Err() != nil || a.tries == maxAttempts) {
 		return err
 	}
-	_, err = a.again(trouble{what: fmt.Sprintf("Whether the work of “%s” was published is not known", title(a.task.Goal)), how: "It is asked for until it is; the next start finds it out too"}, err)
-	return err
+	if a.until == 0 {
+		a.until = awake.Now() + a.r.d.o.Times.TakeBack
+	}
+	left := a.until - awake.Now()
+	if begun && left <= 0 {
+		return a.leavePublish(err)
+	}
+	cancelled, waitErr := a.again(trouble{what: fmt.Sprintf("Whether the work of “%s” was published is not known", title(a.task.Goal)), how: a.untilThen(left)}, err)
+	switch {
+	case waitErr != nil:
+		return waitErr
+	case cancelled && begun:
+		return a.leavePublish(err)
+	}
+	return nil
+}
+
+// leavePublish ends a publish that was begun and of which nobody says whether it
+// was applied: nobody else is kept from working by it any more, and the result
+// says how to go back. The next start finds out by itself.
+func (a *attempt) leavePublish(why error) error {
+	res := *a.now.Result
+	res.Status = contract.ResultFailed
+	res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Reason: "whether it was published is not known"}
+	res.Summary = clipText(fmt.Sprintf("%s\n\nWhether this was published is not known: %s. It may be live, whole, or become so when the computer wakes the next time. To go back, restore the checkpoint “%s” in Time Travel.%s",
+		res.Summary, oneLine(fault.Text(why), 2000), beforeTask(a.task), hint(why)), 30<<10)
+	if err := a.move(&contract.AttemptMoved{State: contract.AttemptLeft, Result: &res, Reason: oneLine(fault.Text(why), 4000)}); err != nil {
+		return err
+	}
+	a.overcome()
+	return nil
 }
 
 // giveUp decides that nothing of the attempt is kept, and with which result it

@@ -212,6 +212,12 @@ var scenarios = map[string]func(h *house){
 		var once sync.Once
 		h.ws.race = func() { once.Do(func() { h.ws.spoil("merges") }) }
 	},
+	"its publish gives no answer": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, edit("c1"))
+		h.tune = func(o *dispatch.Options) { o.Times.TakeBack = 50 * time.Millisecond }
+		h.ws.race = h.noAnswer()
+	},
 	"it can't be taken back": func(h *house) {
 		h.model.director = plan(agentTask)
 		h.model.associate = steps(blue, broken)
@@ -233,7 +239,8 @@ const (
 var comesOut = map[string]string{
 	"good": allOfIt, "steps": allOfIt, "moving tree": allOfIt,
 	"failed check": failedOf + `"echo one\nred\n"`, "it can't be taken back": failedOf + `"echo one\nblue\n"`,
-	"failed step": nothingOf, "its boxes die": nothingOf, "no checkpoint can be made": nothingOf, "no tree can be made": nothingOf,
+	"its publish gives no answer": "run failed unknown, task failed, verification unknown, published false, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo one\\nblue\\n\"",
+	"failed step":                 nothingOf, "its boxes die": nothingOf, "no checkpoint can be made": nothingOf, "no tree can be made": nothingOf,
 	"it can't be merged": nothingOf, "it can't be published": nothingOf,
 	"cancelled while it is checked": "run cancelled unknown, task cancelled, verification unknown, published false, " + nothingWas,
 	"nothing changed":               "run done unknown, task ok, verification unknown, published false, " + nothingWas,
@@ -454,6 +461,45 @@ func TestTakingBackHasItsTimeWhenItsTurnComes(t *testing.T) {
 	}
 }
 
+// noAnswer begins a task's publish and lets nobody know what came of it.
+func (h *house) noAnswer() func() {
+	return sync.OnceFunc(func() {
+		asked := h.events("task.requested")[0].(*contract.TaskRequested).Task
+		must(h.log.Append(h.t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "publish.started", Run: asked.Run, Task: asked.ID,
+			Data: contract.PublishStarted{Publish: contract.NewID(), Base: strings.Repeat("1", 40), Commit: strings.Repeat("2", 40), Paths: 1}}))
+		h.ws.spoil("merges")
+	})
+}
+
+// TestAPublishWithoutAnAnswerIsLeft: it is not asked for without end. The user
+// who cancels the run, or the time, leaves it as it is; the result says what is not known
+// and how to go back, and the slot is free.
+func TestAPublishWithoutAnAnswerIsLeft(t *testing.T) {
+	h := newHouse(t)
+	h.tune = func(o *dispatch.Options) { o.Runs, o.Times.TakeBack = 1, time.Hour }
+	h.sleep()
+	h.wake()
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(blue, edit("c1"))
+	h.ws.race = h.noAnswer()
+	run := h.submit("go")
+	h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
+	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+		t.Fatal(err)
+	}
+	rep := h.report(run)
+	h.quiet()
+	res := h.results()
+	if len(res) != 1 || res[0].Status == contract.ResultOK || res[0].Verification.Status != contract.VerificationUnknown {
+		t.Fatalf("%+v", res)
+	}
+	for what, text := range map[string]string{"result": res[0].Summary, "report": rep.Summary} {
+		if !strings.Contains(text, "was published is not known") || !strings.Contains(text, "restore the checkpoint “Before: ") {
+			t.Errorf("the %s does not say what is not known and how to go back: %s", what, text)
+		}
+	}
+}
+
 // TestAPublishWithoutAnAnswerIsToldAndKeepsNobodyFromWorking: once it was begun
 // it will be applied, so it is asked for until it has been; the user reads that,
 // and others go on.
@@ -469,15 +515,7 @@ func TestAPublishWithoutAnAnswerIsToldAndKeepsNobodyFromWorking(t *testing.T) {
 		return plan(agentTask)(n, req)
 	}
 	h.model.associate = steps(blue, edit("c1"))
-	var once sync.Once
-	h.ws.race = func() {
-		once.Do(func() {
-			asked := h.events("task.requested")[0].(*contract.TaskRequested).Task
-			must(h.log.Append(t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "publish.started", Run: asked.Run, Task: asked.ID,
-				Data: contract.PublishStarted{Publish: contract.NewID(), Base: strings.Repeat("1", 40), Commit: strings.Repeat("2", 40), Paths: 1}}))
-			h.ws.spoil("merges")
-		})
-	}
+	h.ws.race = h.noAnswer()
 	run := h.submit("go")
 	moved := h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting }).(*contract.RunMoved)
 	if !strings.Contains(moved.Reason, "Whether the work of “Make a.sh say two” was published is not known") {

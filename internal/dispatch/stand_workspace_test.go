@@ -32,6 +32,7 @@ type folders struct {
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
 	keeps                                 []dispatch.Kept // what taking back says it left
+	leaves                                []dispatch.Kept // what no tree could hold of a task's
 }
 
 type overlay struct {
@@ -149,6 +150,7 @@ func (w *folders) merge(ov *overlay) dispatch.Merged {
 	sort.Slice(m.Changes, func(i, j int) bool { return m.Changes[i].Path < m.Changes[j].Path })
 	m.Commit = w.commit(merged)
 	m.Tree = digest(merged)
+	m.Left = w.leaves
 	return m
 }
 

@@ -105,3 +105,25 @@ func TestWhatIsCancelledSaysByWhom(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 }
+
+// A task that leaves only what no tree can hold has changed nothing, and what it
+// left is nowhere else than in its result.
+func TestWhatNoTreeCanHoldIsSaidThoughNothingWasChanged(t *testing.T) {
+	h := newHouse(t)
+	h.ws.leaves = []dispatch.Kept{{Path: "workspace/film.mp4", Reason: "is larger than a checkpoint takes"}}
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(use("c0", "read", m{"path": "workspace/a.sh"}))
+	run := h.submit("go")
+	rep := h.report(run)
+	h.quiet()
+	res := h.results()
+	if len(res) != 1 || len(res[0].Verification.Said) != 1 {
+		t.Fatalf("%+v", res)
+	}
+	for what, text := range map[string]string{"result": res[0].Summary, "verification": res[0].Verification.Said[0], "report": rep.Summary,
+		"document": must(h.docs.Get(t.Context(), rep.Document)).Body} {
+		if !strings.Contains(text, "workspace/film.mp4") || !strings.Contains(text, "nor in any checkpoint") {
+			t.Errorf("the %s does not say it: %s", what, text)
+		}
+	}
+}

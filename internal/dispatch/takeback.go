@@ -44,11 +44,7 @@ func (a *attempt) takeBack() error {
 		if left <= 0 {
 			return a.leave(err)
 		}
-		how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.r.d.o.Now().Add(left).UTC().Format("15:04 MST"), beforeTask(a.task))
-		if a.r.ctx.Err() == nil {
-			how += ". Cancel the run to leave it as it is now"
-		}
-		cancelled, waitErr := a.again(trouble{fmt.Sprintf("What “%s” showed live can't be taken back", name), how}, err)
+		cancelled, waitErr := a.again(trouble{fmt.Sprintf("What “%s” showed live can't be taken back", name), a.untilThen(left)}, err)
 		if waitErr != nil {
 			return waitErr
 		}
@@ -56,6 +52,15 @@ func (a *attempt) takeBack() error {
 			return a.leave(err)
 		}
 	}
+}
+
+// untilThen says what is done about a trouble, for how long, and what then.
+func (a *attempt) untilThen(left time.Duration) string {
+	how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.r.d.o.Now().Add(left).UTC().Format("15:04 MST"), beforeTask(a.task))
+	if a.r.ctx.Err() == nil {
+		how += ". Cancel the run to leave it as it is now"
+	}
+	return how
 }
 
 // stays says which paths are as the task made them although it was taken back.

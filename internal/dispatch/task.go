@@ -140,6 +140,7 @@ type attempt struct {
 	failed  int             // how often in a row
 	told    bool            // the user was told of it
 	tries   int             // at publishing
+	until   time.Duration   // when a publish that gives no answer is left as it is
 
 	fence    string // the token of what its loop asks
 	requests *gate

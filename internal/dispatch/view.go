@@ -183,7 +183,11 @@ func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 func leftovers(s *story.Run) []string {
 	var out []string
 	for _, t := range s.Tasks {
-		if t.Now.Left != "" {
+		switch {
+		case t.Now.Left != "" && t.Now.Decided:
+			out = append(out, fmt.Sprintf("Whether the work of “%s” was published is not known (%s). To go back, restore the checkpoint “%s” in Time Travel.",
+				title(t.Request.Goal), oneLine(t.Now.Left, 500), beforeTask(t.Request)))
+		case t.Now.Left != "":
 			out = append(out, fmt.Sprintf("What “%s” showed live could not be taken back (%s): it is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.",
 				title(t.Request.Goal), oneLine(t.Now.Left, 500), beforeTask(t.Request)))
 		}

@@ -284,7 +284,7 @@ func (t TaskView) evidence() string {
 	fmt.Fprintf(&b, "  - %s\n", verdict)
 	said := r.Verification.Said
 	for _, s := range said[:min(10, len(said))] {
-		fmt.Fprintf(&b, "  - Judges itself: %s\n", line(s, maxLine))
+		fmt.Fprintf(&b, "  - To know: %s\n", line(s, maxLine))
 	}
 	if more := len(said) - 10; more > 0 {
 		fmt.Fprintf(&b, "  - … and %d more of these\n", more)

@@ -349,9 +349,15 @@ func (e Evidence) said() []string {
 			out = append(out, "what the task installed in "+clean(dir)+" is not live: install it there, and it can be checked with it")
 		}
 	}
-	for i, left := range e.Left {
+	return append(out, SaidOf(e.Left)...)
+}
+
+// SaidOf is what a person should know of what a task left behind.
+func SaidOf(behind []Left) []string {
+	var out []string
+	for i, left := range behind {
 		if i == maxLeftSaid {
-			out = append(out, fmt.Sprintf("%d more that the task left are not taken either", len(e.Left)-i))
+			out = append(out, fmt.Sprintf("%d more that the task left are not taken either", len(behind)-i))
 			break
 		}
 		out = append(out, "what the task left at "+clean(left.Path)+" is not taken, nor in any checkpoint: it "+left.Reason)
