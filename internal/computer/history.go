@@ -251,15 +251,13 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 	if dir == "artifacts" || strings.HasPrefix(dir, "artifacts/") {
 		c.mirror.settle(ctx, byUser(""), false)
 	}
-	files, _, err := c.workspace.Files(ctx, dir)
+	files, _, err := c.workspace.Files(ctx, dir, after, limit)
 	if err != nil {
 		return nil, err
 	}
 	var out []api.File
 	for _, f := range files {
-		if path.Base(string(f.Path)) > after && len(out) < limit {
-			out = append(out, fileOf(f))
-		}
+		out = append(out, fileOf(f))
 	}
 	return out, nil
 }

@@ -276,14 +276,26 @@ func (m *mirror) look(ctx context.Context, by document.Author) {
 		dirs[path.Dir(p)] = append(dirs[path.Dir(p)], id)
 	}
 	for dir, ids := range dirs {
-		files, _, err := m.c.workspace.Files(ctx, dir)
+		there := make(map[string]stamp, len(ids))
+		for _, id := range ids {
+			there[m.path[id]] = stamp{}
+		}
+		var err error
+		for after, more := "", 1; more > 0 && err == nil; {
+			var files []keeper.FileInfo
+			if files, more, err = m.c.workspace.Files(ctx, dir, after, 0); len(files) == 0 {
+				break
+			}
+			for _, f := range files {
+				if _, ours := there[string(f.Path)]; ours {
+					there[string(f.Path)] = stampOf(f)
+				}
+			}
+			after = path.Base(files[len(files)-1].Path.Shown())
+		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			m.complain(dir, err)
 			continue
-		}
-		there := make(map[string]stamp, len(files))
-		for _, f := range files {
-			there[string(f.Path)] = stampOf(f)
 		}
 		for _, id := range ids {
 			now := there[m.path[id]]

@@ -320,7 +320,7 @@ func (c *Computer) readFile(ctx context.Context, p string, max int) ([]byte, err
 func (w *runWorkspace) Folders(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, dir := range []string{".", "workspace"} {
-		files, _, err := w.c.workspace.Files(ctx, dir)
+		files, _, err := w.c.workspace.Files(ctx, dir, "", 0)
 		if err != nil {
 			return nil, err
 		}

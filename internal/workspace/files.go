@@ -23,10 +23,12 @@ type Actor struct {
 	User string
 }
 
-// Files lists a directory of the live tree; more counts entries left out.
-func (w *Workspace) Files(ctx context.Context, dir string) (files []keeper.FileInfo, more int, err error) {
+// Files lists a directory of the live tree: what comes after a name as it is
+// shown ("": from the beginning), at most limit entries (0: as many as the
+// keeper gives at once); more counts those beyond.
+func (w *Workspace) Files(ctx context.Context, dir, after string, limit int) (files []keeper.FileInfo, more int, err error) {
 	var reply keeper.FilesReply
-	err = w.opts.Keeper.Call(ctx, "files", keeper.PathRequest{Path: keeper.Path(dir)}, &reply)
+	err = w.opts.Keeper.Call(ctx, "files", keeper.FilesRequest{Path: keeper.Path(dir), After: after, Limit: limit}, &reply)
 	return reply.Files, reply.More, fault.Wrap("workspace.Files", err)
 }
 

@@ -317,7 +317,7 @@ func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 		}
 		v.moves.Add(1)
 	case 1:
-		files, _, err := m.Files(ctx, "workspace/moved")
+		files, _, err := m.Files(ctx, "workspace/moved", "", 0)
 		if err != nil || len(files) == 0 {
 			return err
 		}

@@ -289,7 +289,7 @@ func filesList(ctx context.Context, c call) (any, error) {
 	return struct {
 		Files []api.File `json:"files"`
 		More  bool       `json:"more"`
-	}{page, cut || len(list) == maxFiles}, err
+	}{page, cut || len(list) >= maxFiles}, err
 }
 
 // cutDiff makes a diff fit into an answer: its list of changes first.

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -76,10 +77,17 @@ func info(dirfd int, name, p string) (FileInfo, error) {
 	return fi, nil
 }
 
-// Files lists a directory of the live tree, sorted by name, at most 10,000
-// entries; more says how many there are beyond. The root's .git is not listed.
-func (e *Engine) Files(ctx context.Context, dir string) (files []FileInfo, more int, err error) {
+// Files lists a directory of the live tree, at most 10,000 entries at a time;
+// more says how many there are beyond. The root's .git is not listed. They are
+// sorted by their names as people are shown them, by which the next are asked
+// for: names that look the same to people are never parted by a limit.
+func (e *Engine) Files(ctx context.Context, req FilesRequest) (files []FileInfo, more int, err error) {
 	const op = "keeper.Files"
+	dir := string(req.Path)
+	limit := req.Limit
+	if limit <= 0 || limit > maxList {
+		limit = maxList
+	}
 	if err := badPath(dir, true); err != nil {
 		return nil, 0, fault.Wrap(op, err)
 	}
@@ -93,16 +101,19 @@ func (e *Engine) Files(ctx context.Context, dir string) (files []FileInfo, more 
 	if err != nil {
 		return nil, 0, fileError(op, err)
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(Path(a).Shown(), Path(b).Shown()), cmp.Compare(a, b)) })
 	files = []FileInfo{}
+	last := ""
 	for _, name := range names {
-		if dir == "." && name == ".git" {
+		shown := Path(name).Shown()
+		if dir == "." && name == ".git" || req.After != "" && shown <= req.After {
 			continue
 		}
-		if len(files) == maxList {
+		if len(files) >= maxList || len(files) >= limit && shown != last {
 			more++
 			continue
 		}
+		last = shown
 		fi, err := info(fd, name, joinPath(dir, name))
 		if isGone(err) {
 			continue

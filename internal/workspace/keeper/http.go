@@ -37,6 +37,13 @@ type (
 	PathRequest struct {
 		Path Path `json:"path"`
 	}
+	// FilesRequest asks for a directory's entries that come after a name, at most
+	// Limit of them (0: as many as may be asked for).
+	FilesRequest struct {
+		Path  Path   `json:"path"`
+		After string `json:"after,omitempty"`
+		Limit int    `json:"limit,omitempty"`
+	}
 	// KeepRequest lists the commits whose snapshots stay.
 	KeepRequest struct {
 		Keep []string `json:"keep"`
@@ -86,8 +93,8 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "release", func(_ context.Context, r KeepRequest) (Done, error) { return Done{}, e.ReleaseSnapshots(r.Keep) })
 	call(mux, "maintain", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Maintain(ctx) })
 	call(mux, "collect", func(ctx context.Context, _ Done) (CollectReply, error) { return e.Collect(ctx) })
-	call(mux, "files", func(ctx context.Context, r PathRequest) (FilesReply, error) {
-		files, more, err := e.Files(ctx, string(r.Path))
+	call(mux, "files", func(ctx context.Context, r FilesRequest) (FilesReply, error) {
+		files, more, err := e.Files(ctx, r)
 		return FilesReply{files, more}, err
 	})
 	call(mux, "stat", func(ctx context.Context, r PathRequest) (FileInfo, error) { return e.Stat(ctx, string(r.Path)) })

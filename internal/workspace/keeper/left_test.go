@@ -14,7 +14,7 @@ import (
 // marks lists a folder's entries that no checkpoint holds, or that hold such.
 func (c *computer) marks(dir string) map[string]string {
 	c.t.Helper()
-	files, _, err := c.Files(c.t.Context(), dir)
+	files, _, err := c.Files(c.t.Context(), keeper.FilesRequest{Path: keeper.Path(dir)})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -152,7 +152,7 @@ func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
 	if r.Total != 500 || len(r.Left) != 10 || !strings.Contains(r.Left[0].Reason, "raise storage.files, which is 100") {
 		t.Errorf("left out: %d, %+v", r.Total, r.Left)
 	}
-	files, _, err := c.Files(t.Context(), "workspace/heap7")
+	files, _, err := c.Files(t.Context(), keeper.FilesRequest{Path: keeper.Path("workspace/heap7")})
 	if err != nil || len(files) != 50 || files[0].Unkept == "" {
 		t.Errorf("the files of a heap: %+v (%v)", files, err)
 	}

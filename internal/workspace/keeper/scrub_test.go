@@ -247,7 +247,7 @@ func TestADamagedNewestCheckpoint(t *testing.T) {
 					t.Errorf("%s on damage: %v", what, err)
 				}
 			}
-			if files, _, err := c.Files(t.Context(), "workspace"); err != nil || len(files) != 1 {
+			if files, _, err := c.Files(t.Context(), keeper.FilesRequest{Path: keeper.Path("workspace")}); err != nil || len(files) != 1 {
 				t.Errorf("files can't be read: %v, %v", files, err)
 			}
 			r, err := c.Repair(t.Context(), keeper.RepairRequest{Seq: 3})
