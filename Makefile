@@ -3,6 +3,7 @@
 # make check   what a change touches, in two minutes
 # make race    everybody over the same files, 500 rounds; every acknowledged version is found
 # make large   a file of 1 GiB and a pack of 300 MiB through the binary, bit for bit
+# make chaos   kills at each point and at random, damage of each kind to each file, power cuts
 # make attack  each attack with its defences off, with each alone, and with all on
 SHELL := /bin/bash
 # The guest runs in boxes that have no C library.
@@ -56,9 +57,9 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 test-go: build
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/...
 
-# Whole computers, one at a time: two cores are soon busy.
+# Whole computers, one at a time: two cores are soon busy. Damage is a part of chaos.
 test-computers: build
-	CGO_ENABLED=1 go test $(RACE) -p 1 -timeout 12m ./bench/... ./test/...
+	CGO_ENABLED=1 go test $(RACE) -p 1 -timeout 12m ./bench/... $$(go list ./test/... | grep -v /test/damage$$)
 
 test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test
@@ -87,6 +88,7 @@ large: build
 
 chaos: build
 	CHOIR_DEATHS=all go test -count=1 -run '^TestDeathAtEachEdge$$' ./internal/dispatch
+	go test -count=1 -timeout 12m ./test/damage
 	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -run '$(CHAOS_RUN)' -v ./test/chaos
 
 # How many rounds of puts, moves, removals, commands, publishes and restores over

@@ -86,7 +86,7 @@ func TestWhoComesEarlyIsServedOnceItIsAwake(t *testing.T) {
 	}
 	state := func() api.ComputerState {
 		var list []api.Computer
-		if err := json.Unmarshal(get(t, in, "/api/computers"), &list); err != nil || len(list) != 1 {
+		if err := json.Unmarshal(in.Get(t, "/api/computers"), &list); err != nil || len(list) != 1 {
 			t.Fatalf("%v, %+v", err, list)
 		}
 		return list[0].State

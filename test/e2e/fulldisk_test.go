@@ -390,7 +390,7 @@ func TestStartAndRecoverOnAFullDisk(t *testing.T) {
 	case err != nil && !strings.Contains(err.Error(), "Free some space"):
 		t.Errorf("choir up on a full disk says: %v", err)
 	case err == nil:
-		c := standing(t, in)
+		c := in.Standing(t)
 		if c.Trouble == nil || c.Trouble.Code != "disk_full" || !strings.Contains(c.Trouble.Hint, "Free some space") {
 			t.Errorf("choir up came up on a full disk: %+v, %+v", c, c.Trouble)
 		}

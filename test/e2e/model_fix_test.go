@@ -187,7 +187,7 @@ func checkFixResult(t *testing.T, in *choirtest.Instance, p prompted) {
 	if kinds[contract.BoxTask] != 1 || kinds[contract.BoxVerify] == 0 || kinds[contract.BoxAssociate] != 1 || kinds[contract.BoxDirector] != 1 {
 		t.Errorf("boxes: %v", kinds)
 	}
-	if doc := get(t, in, "/api/computers/-/documents/"+p.Document); !bytes.Contains(doc, []byte("The test of sum passes again")) {
+	if doc := in.Get(t, "/api/computers/-/documents/"+p.Document); !bytes.Contains(doc, []byte("The test of sum passes again")) {
 		t.Errorf("the run's document: %s", doc)
 	}
 }

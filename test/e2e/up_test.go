@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -29,7 +28,7 @@ func TestUp(t *testing.T) {
 		t.Errorf("the claim's token is not in the fragment: %s", in.ClaimURL)
 	}
 	for _, path := range []string{"/health", "/api/openapi.json"} {
-		body := get(t, in, path)
+		body := in.Get(t, path)
 		var v map[string]any
 		if err := json.Unmarshal(body, &v); err != nil {
 			t.Errorf("GET %s gave no JSON: %v", path, err)
@@ -87,28 +86,6 @@ func TestUp(t *testing.T) {
 			t.Error("rebuild --check found differences")
 		}
 	})
-}
-
-func get(t *testing.T, in *choirtest.Instance, path string) []byte {
-	t.Helper()
-	_, port, _ := strings.Cut(strings.TrimPrefix(in.URL, "http://"), ":")
-	req, err := http.NewRequest(http.MethodGet, "http://127.0.0.1:"+port+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Host = strings.TrimPrefix(in.URL, "http://")
-	req.Header.Set("Authorization", "Bearer "+in.Token)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var b bytes.Buffer
-	_, _ = b.ReadFrom(resp.Body)
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %s: %s", path, resp.Status, b.Bytes())
-	}
-	return b.Bytes()
 }
 
 // checkEvents holds `choir events` against the published schemas and against a

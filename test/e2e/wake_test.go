@@ -112,7 +112,7 @@ func failed(t *testing.T, data, why string, env ...string) (*choirtest.Instance,
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := standing(t, in)
+	c := in.Standing(t)
 	if c.State != api.StateFailed || c.Trouble == nil || !strings.Contains(c.Trouble.Reason, why) || !strings.Contains(fmt.Sprint(c.Trouble.Actions), "rewind") {
 		t.Fatalf("it is %s: %+v; want that it does not wake because of %q", c.State, c.Trouble, why)
 	}
@@ -179,7 +179,7 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 		t.Errorf("going back would change %+v", plan.Changes)
 	}
 	holds("two")
-	if c := standing(t, in); c.State != api.StateFailed {
+	if c := in.Standing(t); c.State != api.StateFailed {
 		t.Errorf("looking woke it: it is %s", c.State)
 	}
 	in.JSON(t, &done, "restore", one)
@@ -253,11 +253,11 @@ func TestAComputerIsTriedAgainByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := standing(t, in)
+	c := in.Standing(t)
 	if c.State != api.StateFailed || c.Trouble.Next == nil || c.Trouble.Tries != 1 {
 		t.Fatalf("it is %s: %+v", c.State, c.Trouble)
 	}
 	release()
-	choirtest.Eventually(t, time.Minute, "it wakes by itself", func() bool { return standing(t, in).State == api.StateAwake })
+	choirtest.Eventually(t, time.Minute, "it wakes by itself", func() bool { return in.Standing(t).State == api.StateAwake })
 	in.Must(t, "exec", "--", "true")
 }

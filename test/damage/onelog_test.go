@@ -1,4 +1,4 @@
-package e2e_test
+package damage_test
 
 import (
 	"crypto/sha256"
@@ -52,7 +52,7 @@ func stand(t *testing.T, in *choirtest.Instance) []api.Computer {
 	var list []api.Computer
 	choirtest.Eventually(t, time.Minute, "the computers wake or say why not", func() bool {
 		list = nil
-		if err := json.Unmarshal(get(t, in, "/api/computers"), &list); err != nil || len(list) == 0 {
+		if err := json.Unmarshal(in.Get(t, "/api/computers"), &list); err != nil || len(list) == 0 {
 			return false
 		}
 		for _, c := range list {

@@ -1,4 +1,4 @@
-package e2e_test
+package damage_test
 
 import (
 	"bytes"
@@ -163,20 +163,6 @@ func kept(t *testing.T, data string) map[string]string {
 	return out
 }
 
-// standing asks for the one computer until it is not waking any more.
-func standing(t *testing.T, in *choirtest.Instance) api.Computer {
-	t.Helper()
-	var list []api.Computer
-	choirtest.Eventually(t, time.Minute, "the computer wakes or says why not", func() bool {
-		list = nil
-		if err := json.Unmarshal(get(t, in, "/api/computers"), &list); err != nil || len(list) != 1 {
-			return false
-		}
-		return list[0].State != api.StateWaking && list[0].State != api.StateAsleep
-	})
-	return list[0]
-}
-
 // post asks the console's API for something.
 func post(t *testing.T, in *choirtest.Instance, path, body string) int {
 	t.Helper()
@@ -328,7 +314,7 @@ func TestRecoverBringsACutLogBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := standing(t, in)
+		c := in.Standing(t)
 		if c.State != api.StateDamaged {
 			t.Fatalf("it is %s", c.State)
 		}

@@ -1,4 +1,4 @@
-package e2e_test
+package damage_test
 
 import (
 	"archive/tar"
@@ -58,7 +58,7 @@ func TestLargeFilesAreRecoveredAndExported(t *testing.T) {
 			if got := largeOf(t, data); got != p.large[1] {
 				t.Errorf("what the live file held is %.12s, it was %.12s", got, p.large[1])
 			}
-			sums := archived(t, get(t, in, "/api/computers/"+string(p.cid)+"/export"))
+			sums := archived(t, in.Get(t, "/api/computers/"+string(p.cid)+"/export"))
 			if sums["files/workspace/large"] != p.large[1] {
 				t.Error("the archive does not hold the large file")
 			}
@@ -75,7 +75,7 @@ func TestLargeFilesAreRecoveredAndExported(t *testing.T) {
 				t.Error("the archive holds no chunks")
 			}
 			choirtest.Eventually(t, time.Minute, "the lost chunk is named, with its file", func() bool {
-				notes := strings.Join(standing(t, in).Notes, "\n")
+				notes := strings.Join(in.Standing(t).Notes, "\n")
 				return strings.Contains(notes, filepath.Base(lost)[:16]) && strings.Contains(notes, "workspace/large")
 			})
 		})

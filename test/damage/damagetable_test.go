@@ -1,4 +1,4 @@
-package e2e_test
+package damage_test
 
 import (
 	"bytes"
@@ -198,7 +198,7 @@ func damagePart(t *testing.T, p prepared, part, way, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := standing(t, in)
+	got := in.Standing(t)
 	if want != isRefused {
 		if got.State != api.StateAwake {
 			t.Fatalf("it is %s: %+v; want it awake", got.State, got.Trouble)
@@ -325,7 +325,7 @@ func TestALostBlobIsNamed(t *testing.T) {
 			}
 			in := choirtest.Start(t, choirtest.Options{Data: data})
 			choirtest.Eventually(t, time.Minute, "the blob is named", func() bool {
-				return strings.Contains(strings.Join(standing(t, in).Notes, "\n"), filepath.Base(found[0])[:16])
+				return strings.Contains(strings.Join(in.Standing(t).Notes, "\n"), filepath.Base(found[0])[:16])
 			})
 			if out := in.Must(t, "events", "--json", "--type", "damage.found"); !strings.Contains(out, filepath.Base(found[0])[:16]) {
 				t.Errorf("the log says %q", out)

@@ -1,4 +1,4 @@
-package e2e_test
+package damage_test
 
 import (
 	"archive/tar"
@@ -201,10 +201,10 @@ func TestADamagedComputerIsExported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c := standing(t, in); c.State != api.StateDamaged {
+			if c := in.Standing(t); c.State != api.StateDamaged {
 				t.Fatalf("it is %s", c.State)
 			}
-			archive := tar.NewReader(bytes.NewReader(get(t, in, "/api/computers/"+string(p.cid)+"/export")))
+			archive := tar.NewReader(bytes.NewReader(in.Get(t, "/api/computers/"+string(p.cid)+"/export")))
 			files := map[string]string{}
 			for {
 				h, err := archive.Next()
