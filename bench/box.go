@@ -78,9 +78,9 @@ func boxes(ctx context.Context, e *env) (_ []Result, err error) {
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", g.live, "/computer", "/bin/true"}
 	overlay := sandbox.Mount{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{g.live}}
 	var plain, overlaid, same, minimal times
-	start := func(t *times, m sandbox.Mount) error {
+	start := func(t *times, kind contract.BoxKind, m sandbox.Mount) error {
 		var box sandbox.Box
-		err := t.timed(func() (err error) { box, _, err = g.box(ctx, contract.BoxTask, m); return err })
+		err := t.timed(func() (err error) { box, _, err = g.box(ctx, kind, m); return err })
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func boxes(ctx context.Context, e *env) (_ []Result, err error) {
 		return t.timed(func() error { return exec.CommandContext(ctx, bwrap, args...).Run() })
 	}
 	for i := range e.rounds(60, 12, 8*time.Second) {
-		if err := errors.Join(start(&plain, g.tree()), bare(&same, view), start(&overlaid, overlay), bare(&minimal, least)); err != nil {
+		if err := errors.Join(start(&plain, contract.BoxAssociate, g.tree()), bare(&same, view), start(&overlaid, contract.BoxTask, overlay), bare(&minimal, least)); err != nil {
 			return nil, err
 		}
 		if i == 0 && !e.Tiny { // the first of each warms caches

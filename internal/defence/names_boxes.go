@@ -28,8 +28,10 @@ const (
 	BoxClone3        Name = "box.clone3"        // row 17: no processes by a call that the filter can't look into (seccomp)
 	BoxRings         Name = "box.rings"         // row 17: no rings of calls that the filter can't look into, io_uring (seccomp)
 	BoxAIO           Name = "box.aio"           // row 13: no contexts of asynchronous I/O, of which a machine has so many (seccomp)
-	BoxTerminals     Name = "box.terminals"     // row 13: how many terminals a box with a tree may open
-	BoxWatchers      Name = "box.watchers"      // row 13: how many file watchers a box with a tree may open
+	BoxTerminals     Name = "box.terminals"     // row 13: how many terminals a box may open
+	BoxWatchers      Name = "box.watchers"      // row 13: how many file watchers a box may open
+	BoxPending       Name = "box.pending"       // row 13: how many signals and timers of a box wait
+	BoxQueues        Name = "box.queues"        // row 13: how much a box holds in message queues
 	BoxNewCalls      Name = "box.new-calls"     // row 17: no system call that is newer than the filter (seccomp)
 	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
 	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered

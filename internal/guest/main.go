@@ -147,6 +147,11 @@ func harden() error {
 	return nil
 }
 
+const (
+	maxPending = 4096      // queued signals, of which each timer of a process holds one
+	maxQueued  = 256 << 10 // bytes in POSIX message queues
+)
+
 // limit sets what every process of the box inherits.
 func limit(spec Spec) error {
 	set := func(what string, resource int, n uint64) error {
@@ -173,10 +178,22 @@ func limit(spec Spec) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return fmt.Errorf("limit open files: %w", err)
 	}
+	var errs []error
 	if spec.FileBytes > 0 && !defence.Off(defence.BoxFileSize) {
-		return set("file size", unix.RLIMIT_FSIZE, uint64(spec.FileBytes))
+		errs = append(errs, set("file size", unix.RLIMIT_FSIZE, uint64(spec.FileBytes)))
 	}
-	return nil
+	// These the kernel counts for the user, in each user namespace above as well:
+	// so they are the box's bounds, and it has a part of what the host's user has.
+	if spec.Processes > 0 && !defence.Off(defence.BoxProcesses) {
+		errs = append(errs, set("processes", unix.RLIMIT_NPROC, uint64(spec.Processes)))
+	}
+	if !defence.Off(defence.BoxPending) {
+		errs = append(errs, set("pending signals and timers", unix.RLIMIT_SIGPENDING, maxPending))
+	}
+	if !defence.Off(defence.BoxQueues) {
+		errs = append(errs, set("message queues", unix.RLIMIT_MSGQUEUE, maxQueued))
+	}
+	return errors.Join(errs...)
 }
 
 // reap buries orphans until done is closed. It runs on the main thread, to

@@ -33,6 +33,9 @@ type Spec struct {
 	Proxy bool              `json:"proxy,omitempty"`
 	// FileBytes bounds the size of one file written in the box; 0: no bound.
 	FileBytes int64 `json:"file_bytes,omitempty"`
+	// Processes bounds the processes and threads of the box; 0: no bound. It does
+	// not hold for root, whose boxes have a control group.
+	Processes int `json:"processes,omitempty"`
 	// OpenFiles bounds the descriptors of each process; 0: 16384.
 	OpenFiles int64 `json:"open_files,omitempty"`
 }

@@ -33,7 +33,7 @@ type Verdict struct {
 // cannot is the one place that says why a row is not tried as some user or on
 // some machine. Any other skip is a failure.
 var cannot = map[string]string{
-	"cgroups":    "an ordinary user has no writable memory and pids controllers unless systemd delegates them, and the computer's notes say so",
+	"cgroups":    "an ordinary user has no writable memory controller unless systemd delegates it, and the computer's notes say so",
 	"root-files": "the kernel's own files are closed to an ordinary user by their modes",
 	"modes":      "no mode closes a directory to root",
 	"ptrace":     "this kernel or its policy lets no process trace another",

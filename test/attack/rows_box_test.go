@@ -69,14 +69,16 @@ func withoutBox(key string, argv ...string) func(*testing.T) string {
 	}
 }
 
-// lacksGroups gives a reason where a box's memory and processes can't be limited.
-func lacksGroups(t *testing.T) string {
-	for _, n := range newEnv(t, sandboxtest.BareGuest(t)).Computer.Notes() {
-		if strings.HasPrefix(n.ID, "cgroup-memory") || strings.HasPrefix(n.ID, "cgroup-pids") {
-			return "cgroups"
+// lacksGroups gives a reason where something of a box can't be limited.
+func lacksGroups(note string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		for _, n := range newEnv(t, sandboxtest.BareGuest(t)).Computer.Notes() {
+			if n.ID == note {
+				return groupNote
+			}
 		}
+		return ""
 	}
-	return ""
 }
 
 // filled runs a command that writes in a box with limits, and waits for what
@@ -133,12 +135,12 @@ var boxRows = []Row{
 	{Number: 8, Attack: "a program that ignores the proxy's variables dials out", Defences: []defence.Name{defence.BoxNetwork}, Run: func(t *testing.T) Verdict {
 		return inBox("dial", "tcp", echoServer(t))(t)
 	}},
-	{Number: 13, Attack: "a program takes more memory than its box may have", Defences: []defence.Name{defence.BoxMemory}, NotAs: map[string]string{"user": groupNote}, Lacks: lacksGroups, Run: func(t *testing.T) Verdict {
+	{Number: 13, Attack: "a program takes more memory than its box may have", Defences: []defence.Name{defence.BoxMemory}, NotAs: map[string]string{"user": groupNote}, Lacks: lacksGroups("cgroup-memory"), Run: func(t *testing.T) Verdict {
 		e := newEnv(t, sandboxtest.BareGuest(t))
 		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Limits: sandbox.Limits{MemoryBytes: 128 << 20}})
 		return probed(t, g, "eat", "200")
 	}},
-	{Number: 13, Attack: "a program starts more processes than its box may have", Defences: []defence.Name{defence.BoxProcesses}, NotAs: map[string]string{"user": groupNote}, Lacks: lacksGroups, Run: func(t *testing.T) Verdict {
+	{Number: 13, Attack: "a program starts more processes than its box may have", Defences: []defence.Name{defence.BoxProcesses}, Lacks: lacksGroups("cgroup-pids"), Run: func(t *testing.T) Verdict {
 		e := newEnv(t, sandboxtest.BareGuest(t))
 		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Limits: sandbox.Limits{Pids: 100}})
 		return probed(t, g, "forks", "150")
@@ -175,6 +177,8 @@ var boxRows = []Row{
 	{Number: 17, Attack: "a socket to the kernel's drivers (generic netlink)", Defences: []defence.Name{defence.BoxFamilies}, Run: inBox("syscall", "generic-netlink")},
 	{Number: 17, Attack: "a system call newer than the filter", Defences: []defence.Name{defence.BoxNewCalls}, Lacks: withoutBox("calls", "syscall", "getxattrat"), Run: inBox("syscall", "getxattrat")},
 	{Number: 13, Attack: "a context of asynchronous I/O, of which a machine has so many", Defences: []defence.Name{defence.BoxAIO}, Lacks: withoutBox("calls", "syscall", "aio"), Run: inBox("syscall", "aio")},
+	{Number: 13, Attack: "one box holds all timers and queued signals of the host's user", Defences: []defence.Name{defence.BoxPending}, Lacks: withoutBox("calls", "timers", "5000"), Run: inBox("timers", "5000")},
+	{Number: 13, Attack: "one box holds all that the host's user may have in message queues", Defences: []defence.Name{defence.BoxQueues}, Lacks: withoutBox("calls", "queues", "5"), Run: inOwn("queues", "5")},
 	{Number: 17, Attack: "a key typed into a terminal by ioctl", Defences: []defence.Name{defence.BoxTyping}, Lacks: lacksTyping, Run: typed},
 }
 

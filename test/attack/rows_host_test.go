@@ -219,6 +219,16 @@ var hostRows = []Row{
 	{Number: 43, Attack: "a chain of folders ends every box that may write where it is", Defences: []defence.Name{defence.MeasureDeep}, Run: unmeasurable},
 	{Number: 13, Attack: "one box opens all terminals of the machine", Defences: []defence.Name{defence.BoxTerminals}, Run: inTree("terminals", "200")},
 	{Number: 13, Attack: "one box opens all file watchers of the host's user", Defences: []defence.Name{defence.BoxWatchers}, Run: inTree("watchers", "80")},
+	{Number: 13, Attack: "a box of our own programs opens all terminals of the machine", Defences: []defence.Name{defence.BoxTerminals}, Run: inOwn("terminals", "200")},
+	{Number: 13, Attack: "a box of our own programs opens all file watchers of the host's user", Defences: []defence.Name{defence.BoxWatchers}, Run: inOwn("watchers", "80")},
+}
+
+// inOwn runs the probe in a box as our own loops have it.
+func inOwn(argv ...string) func(*testing.T) Verdict {
+	return func(t *testing.T) Verdict {
+		_, g := newEnv(t, sandboxtest.BareGuest(t)).Box(t, sandbox.BoxSpec{ID: "attack", Kind: contract.BoxAssociate})
+		return probed(t, g, argv...)
+	}
 }
 
 // inTree runs the probe in a box with a tree, as tasks have it.

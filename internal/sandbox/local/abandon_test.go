@@ -53,7 +53,7 @@ func TestAnAbandonedStartLeavesNothing(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := c.Box(ctx, sandbox.BoxSpec{ID: "given-up", Kind: contract.BoxTask}); err == nil {
+	if _, err := c.Box(ctx, sandbox.BoxSpec{ID: "given-up", Kind: contract.BoxDirector}); err == nil {
 		t.Fatal("the box started")
 	}
 	<-ctx.Done()

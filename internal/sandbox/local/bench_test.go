@@ -19,7 +19,7 @@ import (
 func BenchmarkBoxStart(b *testing.B) {
 	e := sandboxtest.NewEnv(b, open(b))
 	for i := range b.N {
-		box, err := e.Computer.Box(b.Context(), sandbox.BoxSpec{ID: fmt.Sprint("b", i), Kind: contract.BoxTask, Mounts: []sandbox.Mount{e.LiveMount()}})
+		box, err := e.Computer.Box(b.Context(), sandbox.BoxSpec{ID: fmt.Sprint("b", i), Kind: contract.BoxAssociate, Mounts: []sandbox.Mount{e.LiveMount()}})
 		if err != nil {
 			b.Fatal(err)
 		}

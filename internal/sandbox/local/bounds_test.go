@@ -1,6 +1,8 @@
 package local_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,29 +12,51 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// treeBox opens a box as tasks have them.
-func treeBox(t *testing.T) *guest.Client {
+// boxesOf opens a box of each kind that begins otherwise: with a tree, with plain
+// mounts only, and one that runs nothing but our own programs.
+func boxesOf(t *testing.T) (of map[string]*guest.Client) {
 	t.Helper()
 	e := sandboxtest.NewEnv(t, open(t))
-	_, g := e.Box(t, sandbox.BoxSpec{ID: "tree", Kind: contract.BoxTask, Mounts: []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}},
-	}})
-	return g
+	of = map[string]*guest.Client{}
+	for name, spec := range map[string]sandbox.BoxSpec{
+		"tree":  {Kind: contract.BoxTask, Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}}}},
+		"plain": {Kind: contract.BoxScratch, Mounts: []sandbox.Mount{e.LiveMount()}},
+		"own":   {Kind: contract.BoxAssociate, Mounts: []sandbox.Mount{e.LiveMount()}},
+	} {
+		spec.ID = name
+		_, of[name] = e.Box(t, spec)
+	}
+	return of
 }
 
-// TestBoundsOfTheMachine: a box gets a part of what a whole machine, or all
-// boxes together, have so many of.
+// TestBoundsOfTheMachine: a box gets a part of what a whole machine, or all of
+// its user's processes together, have so many of.
 func TestBoundsOfTheMachine(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
-		g := treeBox(t)
-		for what, bound := range map[string]string{"terminals": "128", "watchers": "64"} {
-			if r := sandboxtest.Run(t, g, sandboxtest.ProbeInside, what, "20"); r.Code != 0 {
-				t.Errorf("%s: %+v", what, r)
-			}
-			if r := sandboxtest.Run(t, g, sandboxtest.ProbeInside, what, "2000"); r.Code == 0 || !strings.Contains(r.Out, "after "+bound+":") {
-				t.Errorf("%s are not bounded by %s: %+v", what, bound, r)
+		boxes := boxesOf(t)
+		for _, c := range []struct {
+			what, some, many, bound string
+		}{
+			{"terminals", "20", "2000", "after 128:"},
+			{"watchers", "20", "2000", "after 64:"},
+			{"timers", "1000", "5000", "after 40"}, // what waits to be delivered counts too
+			{"queues", "3", "5", "after 3:"},
+		} {
+			for name, g := range boxes {
+				none := name == "own" && (c.what == "terminals" || c.what == "watchers")
+				if r := sandboxtest.Run(t, g, sandboxtest.ProbeInside, c.what, c.some); (r.Code != 0) != none {
+					t.Errorf("%s in the box %s: %+v", c.what, name, r)
+				}
+				bound := c.bound
+				if none {
+					bound = "after 0:"
+				}
+				if r := sandboxtest.Run(t, g, sandboxtest.ProbeInside, c.what, c.many); r.Code == 0 || !strings.Contains(r.Out, bound) {
+					t.Errorf("%s in the box %s are not bounded by %s: %+v", c.what, name, bound, r)
+				}
 			}
 		}
+		g := boxes["tree"]
 		// A terminal that programs use has a name and an owner.
 		p, err := g.PTY(t.Context(), guest.PTYRequest{Argv: []string{"sh", "-c", "tty; test -O $(tty) && echo own"}})
 		if err != nil {
@@ -52,28 +76,65 @@ func TestBoundsOfTheMachine(t *testing.T) {
 	})
 }
 
+// TestSystemVIsTheBoxsOwn: shared memory, semaphores and message queues of System
+// V are counted, and seen, by box.
+func TestSystemVIsTheBoxsOwn(t *testing.T) {
+	sandboxtest.AsUser(t, func(t *testing.T) {
+		const key = "1128808271" // which nothing else has
+		for name, g := range boxesOf(t) {
+			if r := sandboxtest.Run(t, g, sandboxtest.ProbeInside, "sysv", key); r.Code != 0 {
+				t.Fatalf("%s: %+v", name, r)
+			}
+			for _, kind := range []string{"shm", "sem", "msg"} {
+				if in := sandboxtest.Run(t, g, "cat", "/proc/sysvipc/"+kind).Out; !strings.Contains(in, key) {
+					t.Errorf("%s: %s of the box is not to be seen in it: %q", name, kind, in)
+				}
+				if host, err := os.ReadFile("/proc/sysvipc/" + kind); err != nil || strings.Contains(string(host), key) {
+					t.Errorf("%s: %s of the box is the host's: %s (%v)", name, kind, host, err)
+				}
+			}
+		}
+	})
+}
+
 // TestMountinfo: what an overlay is made of is named without a path of the
-// host's. (The line of a bind mount has its source's path; docs/boxes.md.)
+// host's. The line of a bind mount has its source's path within its file system,
+// in the one field that is for that, and nothing else of the host (docs/boxes.md).
 func TestMountinfo(t *testing.T) {
 	e := sandboxtest.NewEnv(t, open(t))
-	_, g := e.Box(t, sandbox.BoxSpec{ID: "tree", Kind: contract.BoxTask, Mounts: []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}},
-		{Target: "/computer/in", Mode: sandbox.Overlay, Lower: []string{e.Live}},
-		{Source: e.Live, Target: "/bound", Mode: sandbox.ReadOnly},
-	}})
-	overlays, bound := 0, false
-	for line := range strings.Lines(sandboxtest.Run(t, g, "cat", "/proc/self/mountinfo").Out) {
-		switch {
-		case strings.Contains(line, " - overlay "):
-			overlays++
-			if strings.Contains(line, e.Dir) || !strings.Contains(line, "lowerdir=/proc/self/fd/") {
-				t.Errorf("an overlay tells of the host: %s", line)
+	for name, spec := range map[string]sandbox.BoxSpec{
+		"tree": {Kind: contract.BoxTask, Mounts: []sandbox.Mount{
+			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}},
+			{Target: "/computer/in", Mode: sandbox.Overlay, Lower: []string{e.Live}},
+			{Source: e.Live, Target: "/bound", Mode: sandbox.ReadOnly},
+		}},
+		"own": {Kind: contract.BoxAssociate, Mounts: []sandbox.Mount{{Source: e.Live, Target: "/bound", Mode: sandbox.ReadOnly}}},
+	} {
+		spec.ID = name
+		_, g := e.Box(t, spec)
+		overlays, bound := 0, false
+		for line := range strings.Lines(sandboxtest.Run(t, g, "cat", "/proc/self/mountinfo").Out) {
+			f := strings.Fields(line)
+			if len(f) < 10 {
+				t.Fatalf("%s: %q", name, line)
 			}
-		case strings.Contains(line, " /bound "):
-			bound = strings.Contains(line, "workspace") // what the test looks for is how it would show
+			root, at := f[3], f[4]
+			f[3] = "" // where the kernel names the source
+			if rest := strings.Join(f, " "); strings.Contains(rest, filepath.Base(filepath.Dir(e.Dir))) || strings.Contains(rest, "workspace") {
+				t.Errorf("%s: a mount tells of the host: %s", name, line)
+			}
+			switch {
+			case strings.Contains(line, " - overlay "):
+				overlays++
+				if root != "/" || !strings.Contains(line, "lowerdir=/proc/self/fd/") {
+					t.Errorf("%s: an overlay tells of the host: %s", name, line)
+				}
+			case at == "/bound":
+				bound = len(root) > 1 && strings.HasSuffix(e.Live, root)
+			}
 		}
-	}
-	if overlays != 2 || !bound {
-		t.Errorf("saw %d overlays, the bind mount: %v", overlays, bound)
+		if want := map[string]int{"tree": 2}[name]; overlays != want || !bound {
+			t.Errorf("%s: saw %d overlays, the bind mount's path: %v", name, overlays, bound)
+		}
 	}
 }

@@ -136,7 +136,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	}
 	defer infoR.Close()
 	files = append(files, infoW)
-	filter, err := filterFile()
+	filter, err := filterFile(launcher)
 	if err != nil {
 		return nil, errors.Join(err, near.Close(), specW.Close())
 	}
@@ -165,7 +165,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	}
 	token := tether.NewToken()
 	given, err := json.Marshal(guest.Spec{
-		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, FileBytes: b.limits.DiskBytes,
+		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, FileBytes: b.limits.DiskBytes, Processes: b.limits.Pids,
 	})
 	if err != nil {
 		return nil, errors.Join(err, near.Close(), specW.Close(), saidR.Close())

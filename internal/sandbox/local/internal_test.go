@@ -15,8 +15,13 @@ import (
 // run runs the filter in a BPF virtual machine on one system call.
 func run(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
+	return runOf(t, filter(true), arch, nr, args...)
+}
+
+func runOf(t *testing.T, filter []instruction, arch, nr uint32, args ...uint64) uint32 {
+	t.Helper()
 	raw := make([]bpf.RawInstruction, 0)
-	for _, i := range filter() {
+	for _, i := range filter {
 		raw = append(raw, bpf.RawInstruction{Op: i.Code, Jt: i.Jt, Jf: i.Jf, K: i.K})
 	}
 	program, ok := bpf.Disassemble(raw)
@@ -80,6 +85,11 @@ func TestFilter(t *testing.T) {
 	} {
 		if got := run(t, c.arch, c.nr, c.args...); got != c.want {
 			t.Errorf("%s: got %#x, want %#x", name, got, c.want)
+		}
+	}
+	for _, nr := range inotify {
+		if with, without := run(t, auditArch, nr), runOf(t, filter(false), auditArch, nr); with != retAllow || without != retENOSYS {
+			t.Errorf("inotify: got %#x in a box with watchers, %#x in one without", with, without)
 		}
 	}
 	if x32Bit != 0 && run(t, auditArch, x32Bit|1) != retENOSYS {

@@ -7,12 +7,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
@@ -50,11 +52,9 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 	d := o.c.d
 	planFD := o.next
 	trees := grouped(spec.Mounts)
-	for _, t := range trees {
-		if t.built {
-			o.next++ // for the plan
-			break
-		}
+	launcher = !ownProgram(spec.Kind) || slices.ContainsFunc(trees, func(t tree) bool { return t.built })
+	if launcher {
+		o.next++ // for the plan
 	}
 	for i, t := range trees {
 		if t.built {
@@ -67,12 +67,15 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 		}
 	}
 	args := append([]string{d.bwrap}, d.layout...)
-	if len(o.plan.Trees) > 0 {
+	switch {
+	case launcher:
 		o.plan.Terminals, o.plan.MaxTerminals = path.Join(o.run, "terminals"), maxTerminals
 		if err := o.c.root.Mkdir(o.plan.Terminals, 0o755); err != nil {
 			return nil, false, err
 		}
 		args = append(args, "--dev-bind", filepath.Join(o.c.spec.Dir, o.plan.Terminals), "/dev/pts")
+	case !defence.Off(defence.BoxTerminals):
+		args = append(args, "--ro-bind", filepath.Join(d.etc, "empty"), "/dev/pts")
 	}
 	args = append(args, "--size", strconv.FormatInt(limits.TmpBytes, 10), "--perms", "1777", "--tmpfs", "/tmp")
 	// The guest's own program comes last, so that nothing lies over it.
@@ -82,7 +85,7 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 	}
 	args = append(append(args, o.args...), guest...)
 	args = append(args, "--remount-ro", "/", "--chdir", "/", guestInside, "guest", string(spec.Kind))
-	if len(o.plan.Trees) == 0 {
+	if !launcher {
 		return args, false, nil
 	}
 	o.plan.Root = o.c.spec.Dir
@@ -96,6 +99,13 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 	}
 	o.passed = append([]*os.File{plan}, o.passed...)
 	return append([]string{d.opts.Guest}, launch.Args(planFD, args)...), true, nil
+}
+
+// ownProgram says whether a kind of box runs nothing but the guest, and what the
+// guest starts of its own: those boxes have neither terminals nor watchers, and
+// begin without the launcher, which gives the others a part of them.
+func ownProgram(kind contract.BoxKind) bool {
+	return kind == contract.BoxDirector || kind == contract.BoxAssociate || kind == contract.BoxKeeper
 }
 
 // maxTerminals and maxWatchers bound what one box takes of things of which the

@@ -97,8 +97,9 @@ var refused = append([]uint32{
 // answered as by a kernel that hasn't got them.
 const newestCall = unix.SYS_MSEAL
 
-// Filter builds the program for this architecture.
-func filter() []instruction {
+// filter builds the program for this architecture; watchers says whether the box
+// may have any (inotify).
+func filter(watchers bool) []instruction {
 	var a assembler
 	a.load(offArch)
 	a.unlessEqual(auditArch, retKill)
@@ -126,6 +127,11 @@ func filter() []instruction {
 	for _, nr := range refused {
 		if !defence.Off(defence.BoxCalls) {
 			a.ifEqual(nr, retEPERM)
+		}
+	}
+	if !watchers && !defence.Off(defence.BoxWatchers) {
+		for _, nr := range inotify {
+			a.ifEqual(nr, retENOSYS)
 		}
 	}
 	for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
@@ -182,8 +188,8 @@ func sockets(a *assembler) {
 }
 
 // filterFile puts the program in an anonymous file, for bubblewrap to read.
-func filterFile() (*os.File, error) {
-	program := filter()
+func filterFile(watchers bool) (*os.File, error) {
+	program := filter(watchers)
 	buf := make([]byte, 0, 8*len(program))
 	for _, i := range program {
 		buf = binary.NativeEndian.AppendUint16(buf, i.Code)

@@ -7,4 +7,6 @@ const (
 	x32Bit    = 0
 )
 
+var inotify = []uint32{unix.SYS_INOTIFY_INIT1}
+
 var refusedHere []uint32

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,6 +76,45 @@ func init() {
 			}
 		}
 		fmt.Println("opened", n)
+		return nil
+	}
+	probes["timers"] = func(args []string) error { // count
+		n, _ := strconv.Atoi(arg(args, 0))
+		for i := range n {
+			var id int32
+			if _, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&id))); errno != 0 {
+				return fmt.Errorf("after %d: %w", i, errno)
+			}
+		}
+		fmt.Println("made", n)
+		return nil
+	}
+	probes["queues"] = func(args []string) error { // count: message queues of 80 KiB
+		n, _ := strconv.Atoi(arg(args, 0))
+		for i := range n {
+			name := []byte(fmt.Sprint("probe", i, "\x00"))
+			attr := [8]int64{1: 10, 2: 8192}
+			fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o600, uintptr(unsafe.Pointer(&attr[0])), 0, 0)
+			if errno != 0 {
+				return fmt.Errorf("after %d: %w", i, errno)
+			}
+			kept = append(kept, os.NewFile(fd, "queue"))
+			// It lives until it is closed.
+			if _, _, errno := unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(&name[0])), 0, 0); errno != 0 {
+				return errno
+			}
+		}
+		fmt.Println("made", n)
+		return nil
+	}
+	probes["sysv"] = func(args []string) error { // key: one of each kind of System V
+		key, _ := strconv.Atoi(arg(args, 0))
+		for what, call := range map[string][4]uintptr{"shm": {unix.SYS_SHMGET, 4096, 0o1600}, "sem": {unix.SYS_SEMGET, 1, 0o1600}, "msg": {unix.SYS_MSGGET, 0o1600}} {
+			if _, _, errno := unix.Syscall(call[0], uintptr(key), call[1], call[2]); errno != 0 {
+				return fmt.Errorf("%s: %w", what, errno)
+			}
+		}
+		fmt.Println("made")
 		return nil
 	}
 	probes["inodes"] = func(args []string) error { // dir count
