@@ -6,7 +6,10 @@
 // all of its defences switched off, with each one alone and with all on, in the
 // build with the tag defenceswitches, which `make attack` makes. The other tests
 // are for what no switch can show, and run in every build; registry and tests
-// are listed in docs/attacks.md, which TestTableIsTrue holds to be true.
+// are listed in docs/attacks.md, which TestTableIsTrue holds to be true. A row of
+// an attack whose both ends only the package can play that defends runs that
+// package's test (beside). Why a row does not apply is looked at by
+// TestNothingToAttack.
 //
 // In those, a probe first succeeds where nothing protects against it (the control), so
 // that a test that passes means something. A part of a row that can't apply
