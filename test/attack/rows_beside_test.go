@@ -5,7 +5,7 @@ import "choir.dev/choiros/internal/defence"
 // besideRows are attacks whose both ends only the package can play that defends.
 var besideRows = []Row{
 	beside(22, "a desktop, or who holds a token that was handed out, answers an approval", "control", "TestOnlyTheConsoleAnswersApprovals",
-		`a token that was handed out: 200 .*`, defence.ApprovalConsole),
+		`a (token that was handed out|link made with such a token): 200 .*`, defence.ApprovalConsole),
 	beside(31, "calls at the same time spend more than a budget has", "gateway", "TestParallelCallsCannotOverrunABudget",
 		`used \d+ of 2000 tokens`, defence.BudgetReserve),
 	beside(31, "a provider counts less than nothing, which lowers what was spent", "gateway", "TestModelThatMisbehaves/negative_usage",

@@ -104,8 +104,12 @@ func Args(fd int, argv []string) []string {
 func Main(args []string) int {
 	err := build(args)
 	if err == nil {
+		var env []string
+		if defence.Off(defence.BoxEnvironment) {
+			env = os.Environ()
+		}
 		// What was opened to build is closed on exec.
-		err = fmt.Errorf("start %s: %w", args[1], syscall.Exec(args[1], args[1:], []string{}))
+		err = fmt.Errorf("start %s: %w", args[1], syscall.Exec(args[1], args[1:], env))
 	}
 	fmt.Fprintln(os.Stderr, "choir launch:", err)
 	return 125
