@@ -19,28 +19,30 @@ import (
 // whileAsleep are the operations that are there for a computer that is not awake.
 var whileAsleep = []string{"computers-wake", "computers-recover", "computers-export"}
 
-// bodies are what operations need to be asked at all; the others need nothing.
+// bodies are what operations need to be asked at all; to the others nothing, or an
+// empty object, is enough.
 var bodies = map[string]string{
 	"approvals-answer": `{"digest":"` + strings.Repeat("a", 64) + `","answer":"deny"}`, "computers-rename": `{"name":"n"}`,
 	"prompts-submit": `{"text":"hello"}`, "runs-steer": `{"text":"left"}`, "runs-answer": `{"question":"` + contract.NewID() + `","answer":"red"}`,
 	"exec-run": `{"argv":["true"]}`, "files-add-url": `{"url":"https://example.com/a.git"}`, "checkpoints-restore": `{"to":"aaaaaaa"}`,
-	"checkpoints-rewind": `{}`, "checkpoints-undo": `{}`, "checkpoints-create": `{}`, "computers-rebuild": `{}`,
+	"files-move": `{"from":"workspace/a","to":"workspace/b"}`,
 }
 
 // operations lists every operation on a computer as the API describes itself,
-// with an address that names the computer.
-func (w *world) operations() map[string][2]string {
+// with an address that names the computer and a body.
+func (w *world) operations() map[string][3]string {
 	w.t.Helper()
 	var doc struct {
 		Paths map[string]map[string]struct {
 			OperationID string
+			RequestBody struct{ Required bool }
 		}
 	}
 	if err := json.Unmarshal([]byte(w.ask("GET", hostOf(w.console()), "/api/openapi.json", "").body), &doc); err != nil {
 		w.t.Fatal(err)
 	}
 	fill := strings.NewReplacer("{computer}", string(w.machine().cid), "{checkpoint}", "aaaaaaa")
-	out := map[string][2]string{}
+	out := map[string][3]string{}
 	for path, methods := range doc.Paths {
 		if !strings.HasPrefix(path, "/api/computers/{computer}") {
 			continue
@@ -57,7 +59,11 @@ func (w *world) operations() map[string][2]string {
 			at += "?name=a"
 		}
 		for method, op := range methods {
-			out[op.OperationID] = [2]string{strings.ToUpper(method), at}
+			body := bodies[op.OperationID]
+			if body == "" && op.RequestBody.Required {
+				body = "{}"
+			}
+			out[op.OperationID] = [3]string{strings.ToUpper(method), at, body}
 		}
 	}
 	return out
@@ -93,7 +99,7 @@ func TestWhoComesEarlyIsToldToComeAgain(t *testing.T) {
 		if slices.Contains(whileAsleep, id) {
 			continue
 		}
-		body, headers := bodies[id], []string(nil)
+		body, headers := o[2], []string(nil)
 		if body != "" {
 			headers = []string{"Content-Type: application/json"}
 		}
