@@ -12,14 +12,16 @@ export function approvalCard(approval, decide) {
   title.id = id
   card.setAttribute('aria-labelledby', id)
   const facts = document.createElement('dl')
-  const fact = (name, value) => {
+  const fact = (name, value, whole = '') => {
     const row = document.createElement('div')
-    row.append(element('dt', name), element('dd', value))
+    const told = element('dd', value)
+    if (whole) told.title = whole
+    row.append(element('dt', name), told)
     facts.append(row)
   }
   fact('You said', approval.prompt)
-  fact('Run', approval.run)
-  fact('Task', `${approval.task}, attempt ${approval.attempt}`)
+  fact('Run', short(approval.run), approval.run)
+  fact('Task', `${short(approval.task)}, attempt ${approval.attempt}`, approval.task)
   fact('Not granted', 'This host and port are beyond what this computer was granted.')
   fact('Without an answer', `Denied at ${clock(approval.deadline)}.`)
   card.append(title, facts)
@@ -48,6 +50,11 @@ export function approvalCard(approval, decide) {
   }
   card.append(actions)
   return card
+}
+
+/** The end of an id: its beginning is a time, the same for all of one moment. */
+function short(id) {
+  return id.slice(-8)
 }
 
 function target({ host, port }) {
