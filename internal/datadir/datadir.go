@@ -287,7 +287,7 @@ func (d *Dir) Reserve(size int64) (bool, error) {
 		return true, nil
 	}
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EOPNOTSUPP) {
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EOPNOTSUPP) {
 			return false, os.Remove(f.Name())
 		}
 		return false, fault.Wrap(op, err)
