@@ -50,10 +50,12 @@ type Bus struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 
-	health sync.Mutex     // guards the next two
-	srv    *server.Server // replaced after its store failed
-	broken error          // why the store takes nothing, nil when it does
-	heal   chan struct{}  // wakes the healer
+	health    sync.Mutex     // guards the next four
+	srv       *server.Server // replaced after its store failed
+	broken    error          // why the store takes nothing, nil when it does
+	unread    uint64         // reads of blocks that failed
+	unreadWhy error          // why the last of them did
+	heal      chan struct{}  // wakes the healer
 
 	mu       sync.Mutex
 	claims   *jwt.AccountClaims

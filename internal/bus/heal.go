@@ -50,6 +50,33 @@ func noSpace(text string) bool {
 	return strings.Contains(text, unix.ENOSPC.Error()) || strings.Contains(text, unix.EDQUOT.Error())
 }
 
+// Unread counts the reads that failed because a block of a stream could not be
+// opened or read, and says why the last one did. The server answers them as if
+// there were no such message: an answer of that kind counts only if the number
+// is after it what it was before.
+func (b *Bus) Unread() (uint64, error) {
+	b.health.Lock()
+	defer b.health.Unlock()
+	return b.unread, b.unreadWhy
+}
+
+func (b *Bus) blockUnread(text string) {
+	why := text
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		why = text[i+2:] // without the path
+	}
+	err := errors.New(why)
+	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
+		if why == errno.Error() {
+			err = errno // which has a hint of its own
+		}
+	}
+	b.health.Lock()
+	defer b.health.Unlock()
+	b.unread++
+	b.unreadWhy = fmt.Errorf("the log's store can't be read now: %w", err)
+}
+
 func (b *Bus) server() *server.Server {
 	b.health.Lock()
 	defer b.health.Unlock()
@@ -70,7 +97,7 @@ func (b *Bus) startServer(wait time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("configure server: %w", err)
 	}
-	srv.SetLoggerV2(serverLog{b.log, b.storeFailed}, false, false, false)
+	srv.SetLoggerV2(serverLog{b.log, b.storeFailed, b.blockUnread}, false, false, false)
 	b.health.Lock()
 	b.srv = srv
 	b.health.Unlock()

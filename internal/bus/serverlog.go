@@ -10,6 +10,7 @@ import (
 type serverLog struct {
 	to       *slog.Logger
 	storeErr func(text string) // told when a stream's store has failed
+	unread   func(text string) // told when a block of a stream could not be read
 }
 
 func (l serverLog) Noticef(format string, v ...any) {
@@ -17,12 +18,16 @@ func (l serverLog) Noticef(format string, v ...any) {
 }
 
 // Warnf hears of a stream that could not be made for want of space: whoever asked
-// for it is only told that it could not.
+// for it is only told that it could not. It hears too of a block that could not be
+// opened or read, for whoever asked for a message in it is told that there is none.
 func (l serverLog) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	l.to.Warn("nats: " + text)
 	if strings.Contains(text, "Stream create failed") && noSpace(text) {
 		l.storeErr(text)
+	}
+	if _, why, ok := strings.Cut(text, "loadBlock error: "); ok && (strings.HasPrefix(why, "open ") || strings.HasPrefix(why, "read ")) {
+		l.unread(why)
 	}
 }
 func (l serverLog) Fatalf(format string, v ...any) { l.to.Error("nats: " + fmt.Sprintf(format, v...)) }

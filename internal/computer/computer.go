@@ -174,7 +174,7 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 	if c.state, err = c.openStateFile(ctx); err != nil {
 		return err
 	}
-	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Full: h.reserve.full,
+	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Unread: h.Bus.Unread, Full: h.reserve.full,
 		Head: c.path("log.head"), Trouble: func(err error) { c.logger.Warn("the log's head could not be written", "error", err) }}); err != nil {
 		return err
 	}

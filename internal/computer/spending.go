@@ -159,7 +159,7 @@ func (h *Host) countUnopened(ctx context.Context, cid contract.CID) error {
 	if err := h.logRefusal(cid); err != nil {
 		return err // the server does not have it
 	}
-	log, err := ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Health: h.Bus.Health})
+	log, err := ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Health: h.Bus.Health, Unread: h.Bus.Unread})
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,10 @@ type Options struct {
 	// Health says why the store takes no events now (bus.Health), so that an
 	// append need not wait for an answer that will not come. Nil: never asked.
 	Health func() error
+	// Unread counts the reads that the store could not do, and says why the last
+	// failed (bus.Unread): it answers them as if there were no such event. Nil: what
+	// it says is missing counts as missing.
+	Unread func() (uint64, error)
 	// Full is asked when an append found no space: true says that there is some
 	// again, so that the same events are tried once more. Nil: never asked.
 	Full func(ctx context.Context) bool
@@ -88,6 +92,7 @@ type Log struct {
 	blobs  Blobs
 	now    func() time.Time
 	health func() error
+	unread func() (uint64, error)
 	full   func(ctx context.Context) bool
 	head   *headFile // nil: none is kept
 
@@ -132,6 +137,9 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	if opts.Health == nil {
 		opts.Health = func() error { return nil }
 	}
+	if opts.Unread == nil {
+		opts.Unread = func() (uint64, error) { return 0, nil }
+	}
 	if opts.Full == nil {
 		opts.Full = func(context.Context) bool { return false }
 	}
@@ -147,7 +155,7 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 		tail:      newTail(opts.Index),
 		acks:      make(chan *nats.Msg, 4*groupCount),
 		bookmarks: map[uint64]uint64{}, changed: make(chan struct{}),
-		step: opts.step, health: opts.Health, full: opts.Full,
+		step: opts.step, health: opts.Health, unread: opts.Unread, full: opts.Full,
 		newest: stored{link: contract.FirstLink(opts.CID)},
 	}
 	if opts.Head != "" {

@@ -33,7 +33,7 @@ func openBus(t testing.TB, dir string) *bus.Bus {
 
 func openLog(t testing.TB, b *bus.Bus, opts ledger.Options) *ledger.Log {
 	t.Helper()
-	opts.Health = b.Health
+	opts.Health, opts.Unread = b.Health, b.Unread
 	l, err := ledger.Open(t.Context(), b.JetStream(), opts)
 	if err != nil {
 		t.Fatalf("open log: %v", err)

@@ -238,6 +238,7 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int) ([]stored, error
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
+	failed, _ := l.unread()
 	inbox := l.nc.NewRespInbox()
 	sub, err := l.nc.SubscribeSync(inbox)
 	if err != nil {
@@ -264,11 +265,21 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int) ([]stored, error
 				return out, nil
 			}
 		case "204", "404":
-			return out, nil
+			return out, l.missing(failed)
 		default:
 			return nil, unavailable(fmt.Errorf("read the stream: %s %s", status, msg.Header.Get("Description")))
 		}
 	}
+}
+
+// missing says whether what the store answers not to have is missing, which is no
+// error, or could not be read: failed is how many reads had failed before.
+func (l *Log) missing(failed uint64) error {
+	now, why := l.unread()
+	if now == failed {
+		return nil
+	}
+	return fault.New("", fault.Unavailable, fault.HintOf(why), why)
 }
 
 // next returns the log's first message at or behind a position.
@@ -288,6 +299,7 @@ func (l *Log) get(ctx context.Context, req getRequest) (stored, bool, error) {
 	if err != nil {
 		return stored{}, false, fmt.Errorf("encode request: %w", err)
 	}
+	failed, _ := l.unread()
 	msg, err := tries(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+contract.StreamLog(l.cid), body)
 	})
@@ -307,7 +319,7 @@ func (l *Log) get(ctx context.Context, req getRequest) (stored, bool, error) {
 	}
 	switch {
 	case reply.Error != nil && reply.Error.Code == 404:
-		return stored{}, false, nil
+		return stored{}, false, l.missing(failed)
 	case reply.Error != nil:
 		return stored{}, false, unavailable(reply.Error)
 	case reply.Message == nil:

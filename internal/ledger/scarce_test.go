@@ -1,0 +1,102 @@
+package ledger_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/ledger"
+)
+
+// withoutDescriptors does something while the process may open no file.
+func withoutDescriptors(t *testing.T, do func()) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	}()
+	if f, err := os.Open(os.DevNull); err == nil {
+		t.Fatal("a file can be opened", f.Close())
+	}
+	do()
+}
+
+// covered is an index that covers the log and knows no event of it.
+type covered uint64
+
+func (c covered) LastSeq(context.Context) (uint64, error) { return uint64(c), nil }
+
+func (covered) ByID(context.Context, string, string) (seq uint64, digest [sha256.Size]byte, ok bool, err error) {
+	return 0, digest, false, nil
+}
+func (covered) LastBySubject(context.Context, string) (uint64, error) { return 0, nil }
+
+// An event that can't be read because no more files can be opened is not missing,
+// and nothing is damaged: whoever asks is told to ask again. Not parallel: the
+// limit is the process's.
+func TestAnEventThatCantBeReadIsNotMissing(t *testing.T) {
+	dir, cid := t.TempDir(), contract.NewCID()
+	b := openBus(t, dir)
+	l := openLog(t, b, ledger.Options{CID: cid})
+	text, last := strings.Repeat("x", 30_000), uint64(0)
+	blocks := func() int {
+		files, err := filepath.Glob(filepath.Join(dir, "jetstream/*/streams/*/msgs/*.blk"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	for blocks() < 3 {
+		for _, e := range mustAppend(t, l, prompt(text), prompt(text), prompt(text), prompt(text), prompt(text), prompt(text), prompt(text), prompt(text)) {
+			last = e.Sequence
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bus.Open(t.Context(), bus.Options{Dir: dir}) // it has read no block
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if l, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Index: covered(last), Unread: b.Unread}); err != nil {
+		t.Fatal(err)
+	}
+	withoutDescriptors(t, func() {
+		for _, after := range []uint64{last / 2} {
+			page, err := l.Read(t.Context(), after, 1)
+			if !fault.Is(err, fault.Unavailable) || fault.HintOf(err) != fault.HintOf(unix.EMFILE) || !strings.Contains(fault.Text(err), unix.EMFILE.Error()) {
+				t.Errorf("behind event %d it reads %v, %v", after, page, err)
+			}
+		}
+	})
+	if page, err := l.Read(t.Context(), 0, 1); err != nil || len(page) != 1 || page[0].Sequence != 1 {
+		t.Errorf("afterwards it reads %v, %v", page, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
