@@ -12,6 +12,20 @@ import (
 	"choir.dev/choiros/contract"
 )
 
+// TestAttack46_WhoEndsTheCheckHasNotPassedIt: the page says what it likes and ends
+// the program with 0; the word was not its to say.
+func TestAttack46_WhoEndsTheCheckHasNotPassedIt(t *testing.T) {
+	word := newWord()
+	for _, said := range []string{"", "painted without throwing\n", "painted without throwing " + newWord() + "\n"} {
+		if got := rendered(contract.Command{Stdout: said}, word); got.ExitCode == 0 {
+			t.Errorf("a page that ended the check came to %d: %q", got.ExitCode, got.Stdout)
+		}
+	}
+	if got := rendered(contract.Command{Stdout: "painted without throwing " + word + "\n"}, word); got.ExitCode != 0 || strings.Contains(got.Stdout, word) {
+		t.Errorf("a page that painted came to %d: %q, %q", got.ExitCode, got.Stdout, got.Stderr)
+	}
+}
+
 // TestAttack46_APageDoesNotJudgeItself: it runs in the program that looks at it.
 func TestAttack46_APageDoesNotJudgeItself(t *testing.T) {
 	modules, err := filepath.Abs("../../desktop/node_modules")

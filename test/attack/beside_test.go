@@ -25,7 +25,7 @@ import (
 
 // besideTest is a test beside the code: Name may have parts of subtests.
 type besideTest struct {
-	pkg, name string // of internal/
+	pkg, name string // the package is of internal/, or one of cmd/
 	says      string // what the test says when the attack works, a regular expression
 	// tries is how often what chance decides is tried, with all defences off, until
 	// it works.
@@ -43,6 +43,22 @@ func beside(number int, attack, pkg, test, says string, defences ...defence.Name
 func byChance(r Row) Row {
 	r.Beside.tries = 5
 	r.Run = r.Beside.run
+	return r
+}
+
+// path is where the package is in the repository.
+func (b besideTest) path() string { return besidePath(b.pkg) }
+
+func besidePath(pkg string) string {
+	if strings.HasPrefix(pkg, "cmd/") {
+		return pkg
+	}
+	return "internal/" + pkg
+}
+
+// lacking is a row that a machine without something can't try: lacks says so.
+func lacking(r Row, lacks func(t *testing.T) string) Row {
+	r.Lacks = lacks
 	return r
 }
 
@@ -65,14 +81,14 @@ func (b besideTest) once(t *testing.T) Verdict {
 	b2, err := cmd.CombinedOutput()
 	out := string(b2)
 	if strings.Contains(out, "--- SKIP") || !strings.Contains(out, "=== RUN   "+b.name+"\n") {
-		t.Fatalf("%s of internal/%s was not run: %s", b.name, b.pkg, clip(out))
+		t.Fatalf("%s of %s was not run: %s", b.name, b.path(), clip(out))
 	}
 	if err == nil {
 		return Verdict{false, "the test passes"}
 	}
 	said := regexp.MustCompile(b.says).FindString(out)
 	if said == "" {
-		t.Fatalf("%s of internal/%s fails (%v), and not because the attack works: %s", b.name, b.pkg, err, clip(out))
+		t.Fatalf("%s of %s fails (%v), and not because the attack works: %s", b.name, b.path(), err, clip(out))
 	}
 	return Verdict{true, clip(said)}
 }
@@ -100,7 +116,7 @@ func besidePrograms(t *testing.T, pkgs ...string) string {
 	before := len(args)
 	for _, p := range pkgs {
 		if !slices.Contains(programs.built, p) {
-			args = append(args, "choir.dev/choiros/internal/"+p)
+			args = append(args, "choir.dev/choiros/"+besidePath(p))
 			programs.built = append(programs.built, p)
 		}
 	}

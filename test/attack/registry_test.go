@@ -38,6 +38,8 @@ var cannot = map[string]string{
 	"modes":      "no mode closes a directory to root",
 	"ptrace":     "this kernel or its policy lets no process trace another",
 	"browser":    "there is no Chromium on this machine",
+	"loopback":   "this machine has no loopback address of the sixth protocol, so nobody can listen there",
+	"npm":        "there is no npm on this machine",
 	"calls":      "this kernel has not got the system call, or keeps it from everybody",
 }
 

@@ -1,11 +1,44 @@
 package attack_test
 
-import "choir.dev/choiros/internal/defence"
+import (
+	"net"
+	"os/exec"
+	"testing"
+
+	"choir.dev/choiros/internal/defence"
+)
+
+// lacksSecondLoopback gives a reason where there is one address only at which a
+// browser could look.
+func lacksSecondLoopback(t *testing.T) string {
+	ln, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		return "loopback"
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	return ""
+}
+
+// lacksNPM gives a reason where nothing installs packages of JavaScript.
+func lacksNPM(*testing.T) string {
+	if _, err := exec.LookPath("npm"); err != nil {
+		return "npm"
+	}
+	return ""
+}
 
 // besideRows are attacks whose both ends only the package can play that defends.
 var besideRows = []Row{
 	beside(22, "a desktop, or who holds a token that was handed out, answers an approval", "control", "TestOnlyTheConsoleAnswersApprovals",
 		`a (token that was handed out|link made with such a token): 200 .*`, defence.ApprovalConsole),
+	lacking(beside(20, "another user of the machine listens where the browser looks for the console first", "cmd/choir", "TestAttack20_ThePortIsOursWhereverBrowsersLook",
+		`somebody else can listen at .*: <nil>`, defence.ListenBoth), lacksSecondLoopback),
+	beside(24, "every program of the machine reads the claim link among the browser's arguments", "cmd/choir", "TestTheBrowsersArgumentHoldsNoToken",
+		`the token is an argument: [^\x00]*a-secret-token`, defence.ClaimArgv),
+	beside(26, "what a model, box or provider said types into the terminal of who reads it", "cmd/choir", "TestErrorsAreText",
+		`\[U\+001B .* in ".*`, defence.TerminalText),
 	beside(31, "calls at the same time spend more than a budget has", "gateway", "TestParallelCallsCannotOverrunABudget",
 		`used \d+ of 2000 tokens`, defence.BudgetReserve),
 	beside(31, "a provider counts less than nothing, which lowers what was spent", "gateway", "TestModelThatMisbehaves/negative_usage",
@@ -18,6 +51,8 @@ var besideRows = []Row{
 		`answers \[.*`, defence.ApprovalDefault),
 	beside(42, "a run buries its user in questions", "dispatch", "TestQuestionsAreCapped",
 		`8 questions are open`, defence.ApprovalCap),
+	beside(43, "a chain of folders is too deep to be removed", "sandbox/local/hostfs", "TestRemoveWithFewDescriptors",
+		`files that are no longer needed can't be removed and stay in .*`, defence.RemoveLifting),
 	beside(45, "a prompt raises its own budget", "dispatch", "TestAPromptCantRaiseTheBudget",
 		`a prompt with .* has \{WallS:86400 ToolCalls:1000 .*`, defence.BudgetOwner),
 	beside(45, "a browser's session floods the log with events", "control", "TestClientsCantFloodTheLog/a_session's_events",
@@ -26,10 +61,16 @@ var besideRows = []Row{
 		`51 were taken`, defence.ClientFlood),
 	beside(39, "another user of the machine has the number and the port of a control plane that was killed, and is told the token", "client", "TestDiscover",
 		`one that was killed, and was .*: <nil>`, defence.RuntimeProcess),
+	beside(39, "another user of the machine made the data directory, and has the keys in it used", "datadir", "TestADataDirectoryIsItsOwnersAlone",
+		`-rwxrwxrwx became -rwxrwxrwx|drwxrwxrwx.*|another user's: <nil>`, defence.DataPrivate),
+	lacking(beside(40, "what a lock file names runs its own script where there is a network", "computer", "TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched",
+		`a package's script ran where the packages are fetched`, defence.InstallQuiet), lacksNPM),
 	beside(40, "a check's box writes into the dependencies that the next one gets", "computer", "TestAttack40_AChecksBoxWritesOverACopy",
 		`Target:/computer/p/node_modules Mode:rw .*`, defence.CacheThrown),
 	beside(45, "a page that floods the log takes pause and stop out of its user's hands", "control", "TestAttack45_AFloodTakesNothingOutOfItsUsersHands/a_minute",
 		`/pause: .*"status":429.*`, defence.ClientGovern),
+	beside(46, "a page of the shell ends the program that looks at it, and has painted by that", "computer", "TestAttack46_WhoEndsTheCheckHasNotPassedIt",
+		`a page that ended the check came to 0`, defence.CheckRendered),
 	beside(46, "a dependency that only the task's box has", "computer", "TestAChecksBoxHasNothingThatTheTaskInstalled",
 		`/data/boxes/t-1/ignored/a/upper`, defence.CheckDependencies),
 	beside(46, "a harmless task passes after one that failed", "dispatch", "TestARunIsAllOfItsTasks",

@@ -63,13 +63,13 @@ func TestTableIsTrue(t *testing.T) {
 // besideExists looks for a test among those of its package.
 func besideExists(b besideTest) error {
 	name, _, _ := strings.Cut(b.name, "/")
-	files, err := filepath.Glob(filepath.Join(choirtest.Root(), "internal", b.pkg, "*_test.go"))
+	files, err := filepath.Glob(filepath.Join(choirtest.Root(), b.path(), "*_test.go"))
 	for _, f := range files {
 		if src, rerr := os.ReadFile(f); rerr == nil && strings.Contains(string(src), "func "+name+"(") {
 			return nil
 		}
 	}
-	return errors.Join(fmt.Errorf("internal/%s has no test %s", b.pkg, name), err)
+	return errors.Join(fmt.Errorf("%s has no test %s", b.path(), name), err)
 }
 
 func testExists(file, test string) error {
@@ -205,7 +205,9 @@ stopped. A row for which any of this is otherwise fails the suite
 	for _, e := range parts {
 		fmt.Fprintf(&b, "| %d | %s | %s in `%s` | %s |\n", e.Number, e.What, "`"+e.Test+"`", e.File, e.Why)
 	}
-	b.WriteString("\nDefences that no row of the matrix names, and the test that fails without each:\n\n| defence | test |\n|---|---|\n")
+	if len(otherDefences) > 0 {
+		b.WriteString("\nDefences that no row of the matrix names, and the test that fails without each:\n\n| defence | test |\n|---|---|\n")
+	}
 	for _, o := range otherDefences {
 		fmt.Fprintf(&b, "| `%s` | `%s` in `%s` |\n", o.Name, o.Test, o.File)
 	}

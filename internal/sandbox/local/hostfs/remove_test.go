@@ -110,9 +110,45 @@ func TestRemoveClosed(t *testing.T) {
 // TestRemoveDeep: a chain as deep as anybody could make it is removed with few
 // descriptors, also when the removal was interrupted.
 func TestRemoveDeep(t *testing.T) {
+	p := newDeepPlace(t, 22_000)
+	r, err := hostfs.NewRemover(p.dir, "removing", func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Take(p.dir, "boxes/x"), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(p.path, "removing")); err != nil || len(left) == 0 {
+		t.Fatalf("the removal was not interrupted: %v, %v", left, err)
+	}
+	r, err = hostfs.NewRemover(p.dir, "removing", func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p.gone()
+}
+
+// TestRemoveWithFewDescriptors: of a deep chain not every folder is open at once.
+func TestRemoveWithFewDescriptors(t *testing.T) {
+	p := newDeepPlace(t, 1000)
+	r, err := hostfs.NewRemover(p.dir, "removing", func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.Take(p.dir, "boxes/x"); err != nil {
+		t.Fatal(err)
+	}
+	p.gone()
+}
+
+// newDeepPlace has a chain of folders in boxes/x, and this process few
+// descriptors.
+func newDeepPlace(t *testing.T, depth int) *place {
+	t.Helper()
 	p := newPlace(t)
 	p.make("boxes/x", 0o755)
-	const depth = 22_000
 	fd, err := unix.Open(filepath.Join(p.path, "boxes/x"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for i := 0; i < depth && err == nil; i++ {
 		if err = unix.Mkdirat(fd, "d", 0o755); err == nil {
@@ -138,27 +174,12 @@ func TestRemoveDeep(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 128, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 			t.Error(err)
 		}
-	}()
-	r, err := hostfs.NewRemover(p.dir, "removing", func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.Take(p.dir, "boxes/x"), r.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := os.ReadDir(filepath.Join(p.path, "removing")); err != nil || len(left) == 0 {
-		t.Fatalf("the removal was not interrupted: %v, %v", left, err)
-	}
-	r, err = hostfs.NewRemover(p.dir, "removing", func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	p.gone()
+	})
+	return p
 }
 
 // dirRemove removes what is left of a failed test.

@@ -1,0 +1,92 @@
+package computer
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"choir.dev/choiros/internal/lockfile"
+)
+
+// TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched installs a package that
+// has a script, from a registry, with the command that the box with a network
+// runs: the package is there, and its script has not run.
+func TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched(t *testing.T) {
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("there is no npm on this machine")
+	}
+	ran := filepath.Join(t.TempDir(), "ran")
+	pack := npmPackage(t, map[string]string{
+		"package.json": `{"name":"eager","version":"1.0.0","scripts":{"install":"node ran.js"}}`,
+		"ran.js":       fmt.Sprintf("require('fs').writeFileSync(%q, 'yes')", ran),
+	})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/eager.tgz" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write(pack) // npm says if it did not come
+	}))
+	defer srv.Close()
+	hash := sha512.Sum512(pack)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"package.json": `{"name":"p","version":"1.0.0","dependencies":{"eager":"1.0.0"}}`,
+		"package-lock.json": fmt.Sprintf(`{"name":"p","version":"1.0.0","lockfileVersion":3,"requires":true,"packages":{"":{"name":"p","version":"1.0.0","dependencies":{"eager":"1.0.0"}},
+			"node_modules/eager":{"version":"1.0.0","resolved":"%s/eager.tgz","integrity":"sha512-%s","hasInstallScript":true}}}`, srv.URL, base64.StdEncoding.EncodeToString(hash[:])),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	argv, more, err := installCommand(lockfile.Lock{Tool: lockfile.NPM, Dir: ".", Name: "package-lock.json", Packages: 1, Scripts: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "npm_config_registry=" + srv.URL}
+	for name, value := range more {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", argv, err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "eager", "ran.js")); err != nil {
+		t.Fatalf("the package was not installed: %v", err)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("a package's script ran where the packages are fetched")
+	}
+}
+
+// npmPackage packs files as a registry has them.
+func npmPackage(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	zipped := gzip.NewWriter(&b)
+	w := tar.NewWriter(zipped)
+	for name, text := range files {
+		if err := w.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := zipped.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
