@@ -55,7 +55,7 @@ test-all: build test-desktop test-go test-computers test-browser
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
 test-go: build
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/...
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/...
 
 # Whole computers, one at a time: two cores are soon busy. Damage is a part of chaos.
 test-computers: build

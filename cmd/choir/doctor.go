@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -122,7 +121,8 @@ func isolation(ctx context.Context) (findings []api.Finding, err error) {
 // nothing to what it holds; one that is in use is asked for what it has seen.
 func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
 	flags := map[string]any{}
-	if t.data != "" {
+	named := t.data != ""
+	if named {
 		flags["server.data"] = t.data
 	}
 	cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: flags})
@@ -130,8 +130,12 @@ func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
 		return nil, err
 	}
 	t.data = cfg.Server.Data
-	if _, err := os.Stat(filepath.Join(t.data, "choir.lock")); err != nil {
-		return nil, nil // nothing has been stored there
+	if holds, err := datadir.Holds(t.data); err != nil {
+		return nil, err
+	} else if !holds && named {
+		return []api.Finding{{ID: "data", Status: "fail", Detail: "nothing of choir is stored in " + t.data, Hint: "Check the path given with --data, and that its disk is mounted."}}, nil
+	} else if !holds {
+		return []api.Finding{{ID: "data", Status: "ok", Detail: "nothing is stored in " + t.data + " yet; choir up begins there"}}, nil
 	}
 	dir, err := datadir.OpenDamaged(t.data)
 	space, serr := spaceOf(ctx, t.data)

@@ -246,7 +246,7 @@ func add(ctx context.Context, c *client.Client, what, name string) (api.Added, e
 	// What could not be packed is missing as much as what was not taken.
 	added.Skipped += left.Files
 	added.Unkept.Files += left.Files
-	added.Unkept.Paths = append(left.Paths, added.Unkept.Paths...)
+	added.Unkept.Paths = append(list(left.Paths), added.Unkept.Paths...)
 	return added, err
 }
 

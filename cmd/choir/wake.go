@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
 )
 
 // wakeCmd is for a computer that does not wake: checkpoints, diff, restore and
@@ -63,13 +65,19 @@ func printWoken(w io.Writer, c api.Computer) {
 
 func exportCmd() *cobra.Command {
 	return verb("export FILE", "Write the computer's files and events to a tar archive, also of one that does not wake; - is standard output", exactly(1),
-		func(ctx context.Context, _ *talk, c *client.Client, _ *cobra.Command, args []string) error {
+		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
 			if args[0] == "-" {
+				if t.json {
+					return usageError{errors.New("with --json the archive goes to a file, for standard output has the answer: choir export FILE --json")}
+				}
 				_, err := c.Export(ctx, os.Stdout)
 				return err
 			}
 			// What was there is not written over; what was cut off does not stay.
 			f, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if errors.Is(err, fs.ErrExist) {
+				return fault.New("export", fault.Conflict, "Choose another name, or remove what is there.", fmt.Errorf("%s is there already", args[0]))
+			}
 			if err != nil {
 				return err
 			}
@@ -80,7 +88,9 @@ func exportCmd() *cobra.Command {
 			if err = errors.Join(err, f.Close()); err != nil {
 				return errors.Join(err, os.Remove(args[0]))
 			}
-			fmt.Fprintf(os.Stderr, "%d bytes are in %s\n", n, args[0])
-			return nil
+			return t.show(struct {
+				Path string `json:"path"`
+				Size int64  `json:"size"`
+			}{args[0], n}, func(w io.Writer) { row(w, "exported", oneLine(args[0], 200), fmt.Sprintf("%d bytes", n)) })
 		})
 }

@@ -28,8 +28,11 @@ func (s *Server) routeHistory(hapi huma.API) {
 	})
 	register(hapi, s, route(http.MethodGet, atComputer+"/checkpoints/{checkpoint}", "checkpoints-get", "One checkpoint, and what is not in it"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
-		ID string `path:"checkpoint" maxLength:"64" pattern:"^[0-9a-f]+$" doc:"its commit, or the beginning of it"`
+		ID string `path:"checkpoint" maxLength:"64" doc:"its commit, or the first 7 digits of it or more"`
 	}) (*out[api.Checkpoint], error) {
+		if err := api.ValidRevision("checkpoint", in.ID); err != nil {
+			return nil, err
+		}
 		c, err := s.history(ctx, in.Computer)
 		if err != nil {
 			return nil, err

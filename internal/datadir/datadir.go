@@ -41,8 +41,10 @@ type Dir struct {
 // a later version of ChoirOS wrote it, fault.DiskFull.
 func Open(path string) (*Dir, error) { return open(path, false) }
 
-// OpenDamaged is Open for a recovery: that the version is missing or no number
-// does not keep it from opening; see Unversioned.
+// OpenDamaged is Open for who looks at what is there or recovers it: that the
+// version is missing or no number does not keep it from opening (see
+// Unversioned), and where nothing of ours is stored none is made, and nothing is
+// closed to others: that is fault.NotFound, for a wrong path is no whole data.
 func OpenDamaged(path string) (*Dir, error) { return open(path, true) }
 
 // Unversioned says that the directory's version could not be read.
@@ -50,11 +52,21 @@ func (d *Dir) Unversioned() bool { return d.unversioned }
 
 func open(path string, damaged bool) (*Dir, error) {
 	const op = "datadir.Open"
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	holds := true
+	if damaged {
+		var err error
+		if holds, err = Holds(path); err != nil {
+			return nil, err
+		}
+	} else if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, diskError(op, path, err)
 	}
-	if err := private(path); err != nil {
+	if err := private(path, holds); err != nil && (holds || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, fault.Wrap(op, err)
+	}
+	if !holds {
+		return nil, fault.New(op, fault.NotFound, "Check the path given with --data or CHOIR_DATA, and that its disk is mounted.",
+			fmt.Errorf("nothing of choir is stored in %s", path))
 	}
 	lock, err := os.OpenFile(filepath.Join(path, "choir.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -83,10 +95,28 @@ func open(path string, damaged bool) (*Dir, error) {
 	return d, nil
 }
 
-// private makes a directory its owner's alone, who must be us. It may have been
+// ours are the names by which a data directory is known that has lost its version.
+var ours = []string{control, partsFile, "keys/account.nk", "nats/jetstream"}
+
+// Holds says whether anything of a data directory is stored at a path.
+func Holds(path string) (bool, error) {
+	for _, name := range append([]string{"version", "choir.lock", "computers"}, ours...) {
+		_, err := os.Lstat(filepath.Join(path, name))
+		switch {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):
+			return false, diskError("datadir.Holds", path, err)
+		}
+	}
+	return false, nil
+}
+
+// private makes a directory its owner's alone, who must be us; without closes it
+// only looks whose it is. It may have been
 // there before: another user of the machine who may write in it can put keys of
 // their own in the place of ours, and one who may read it reads what is in it.
-func private(path string) error {
+func private(path string, closes bool) error {
 	if defence.Off(defence.DataPrivate) {
 		return nil
 	}
@@ -103,7 +133,7 @@ func private(path string) error {
 		return fault.New("", fault.Denied, "Run this as that user, or choose another directory with --data.",
 			fmt.Errorf("%s belongs to another user of this machine (%d), who could exchange what is in it", path, st.Uid))
 	}
-	if st.Mode&0o077 == 0 {
+	if st.Mode&0o077 == 0 || !closes {
 		return nil
 	}
 	if err := dir.Chmod(os.FileMode(st.Mode & 0o700)); err != nil {
@@ -166,7 +196,7 @@ func (d *Dir) prepare() error {
 // its version is missing.
 func (d *Dir) create() error {
 	const op = "datadir.Open"
-	for _, name := range []string{control, partsFile, "keys/account.nk", "nats/jetstream"} {
+	for _, name := range ours {
 		if _, err := os.Lstat(d.Path(name)); err == nil {
 			return fault.New(op, fault.Damaged, "Run choir recover, restore the file version from a backup, or start with another --data.",
 				fmt.Errorf("%s holds %s, but no version", d.path, name))

@@ -293,8 +293,13 @@ func TestBadDataDirectory(t *testing.T) {
 	}
 	defer taken.Close()
 	unused := filepath.Join(dir, "unused")
+	// A path that is misspelt, or whose disk is not mounted, is not whole.
+	refused(t, "recovering nothing", choir(t, nil, "recover", "--data", unused), 1, "nothing of choir is stored", "--data")
+	if r := choir(t, nil, "doctor", "--json", "--data", unused); r.Code != 1 || findings(t, r)["data"].Status != "fail" {
+		t.Errorf("doctor of nothing: %+v", r)
+	}
 	refused(t, "a port that is taken", choir(t, nil, "up", "--data", unused, "--listen", taken.Addr().String(), "--no-open"), 1, "in use", "--listen")
 	if _, err := os.Stat(unused); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("a data directory was made although the port is taken")
+		t.Error("a data directory was made by who only looked at it, or although the port is taken")
 	}
 }

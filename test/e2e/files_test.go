@@ -132,12 +132,13 @@ func TestFilesAndTimeTravel(t *testing.T) {
 // moveAndTrash moves files about, removes them and brings them back.
 func moveAndTrash(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
-	refused := func(args ...string) {
+	refused := func(args ...string) string {
 		t.Helper()
 		r, err := in.Run(t.Context(), args...)
 		if err != nil || r.Code == 0 {
 			t.Errorf("choir %v: %v %+v; want a refusal", args, err, r)
 		}
+		return r.Stderr
 	}
 	in.Must(t, "exec", "--", "sh", "-c", "mkdir -p workspace/a/b && echo one > workspace/a/b/f && echo other > workspace/g")
 	in.Must(t, "files", "mv", "workspace/a/b", "workspace/new/c")
@@ -147,6 +148,14 @@ func moveAndTrash(t *testing.T, in *choirtest.Instance) {
 	refused("files", "mv", "workspace/g", "workspace/new/c/f")
 	refused("files", "mv", "workspace/g", "../g")
 	refused("files", "mv", "workspace/none", "workspace/some")
+
+	source := t.TempDir()
+	if out := in.Must(t, "add", source, "--name", "once", "--json"); strings.Contains(out, "null") {
+		t.Errorf("a list that is empty is none: %s", out)
+	}
+	if said := refused("add", source, "--name", "once"); !strings.Contains(said, "workspace/once is there already") || strings.Contains(said, ".git") {
+		t.Errorf("of a folder that is there: %q", said)
+	}
 
 	in.Must(t, "files", "rm", "-r", "workspace/new")
 	in.Must(t, "files", "rm", "workspace/g")
@@ -166,7 +175,9 @@ func moveAndTrash(t *testing.T, in *choirtest.Instance) {
 	if got := in.Must(t, "files", "cat", "workspace/older") + in.Must(t, "files", "cat", "workspace/g"); got != "other\nnewer\n" {
 		t.Errorf("put back elsewhere: %q", got)
 	}
-	refused("files", "untrash", list[0].ID)
+	if said := refused("files", "untrash", list[0].ID); !strings.Contains(said, "choir files trash") || strings.Contains(said, ".git") {
+		t.Errorf("of an entry that is not there: %q", said)
+	}
 	var left []api.Trashed
 	if in.JSON(t, &left, "files", "trash"); len(left) != len(list)-2 {
 		t.Errorf("the trash has %+v", left)
@@ -238,6 +249,8 @@ func TestExitCodes(t *testing.T) {
 		{2, []string{"no-such-verb"}},
 		{1, []string{"restore", "0123456789012345678901234567890123456789"}},
 		{1, []string{"runs", "no-such-run"}},
+		{1, []string{"checkpoints", "show", "none"}},
+		{2, []string{"export", "-", "--json"}},
 	} {
 		r, err := in.Run(ctx, tc.args...)
 		if err != nil || r.Code != tc.want {

@@ -147,8 +147,16 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 	if files := untar(t, archive); files["files/workspace/kept"] != "two" || !strings.Contains(files["events.jsonl"], `"computer.created"`) || files["files/.git/HEAD"] == "" {
 		t.Errorf("the archive has %d files", len(files))
 	}
-	if r, _ := in.Run(t.Context(), "export", archive); r.Code == 0 {
-		t.Error("an archive was written over another")
+	if r, _ := in.Run(t.Context(), "export", archive); r.Code == 0 || !strings.Contains(r.Stderr, "Choose another name") {
+		t.Errorf("an archive was written over another, or nobody says what to do: %+v", r)
+	}
+	var told struct {
+		Path string
+		Size int64
+	}
+	in.JSON(t, &told, "export", archive+"2")
+	if st, err := os.Stat(told.Path); err != nil || st.Size() != told.Size {
+		t.Errorf("export --json says %+v: %v", told, err)
 	}
 	kept := filepath.Join(data, "computers", string(c.ID), "workspace", "workspace", "kept")
 	holds := func(want string) {

@@ -129,6 +129,9 @@ func (r RestoreRequest) Validate() error {
 	return validRevision("to", r.To, true)
 }
 
+// ValidRevision checks that s is a commit id or the beginning of one.
+func ValidRevision(field, s string) error { return validRevision(field, s, false) }
+
 // validRevision checks a commit id or a prefix of one: never a name, which git
 // would resolve, nor an option.
 func validRevision(field, s string, optional bool) error {

@@ -288,6 +288,9 @@ func (e *Engine) Untrash(ctx context.Context, req UntrashRequest) (Deed, error) 
 		return Deed{}, fault.Wrap(op, err)
 	}
 	m, err := e.entry(req.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Deed{}, fault.New(op, fault.NotFound, "`choir files trash` lists what it has.", fmt.Errorf("the trash has no entry %q", req.ID))
+	}
 	if err != nil {
 		return Deed{}, fileError(op, err)
 	}

@@ -103,7 +103,11 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) err
 	}
 	defer unix.Close(dir)
 	err = e.carryOut(in, func() error {
-		return renameAt(unix.AT_FDCWD, tmp, dir, path.Base(p), unix.RENAME_NOREPLACE)
+		err := renameAt(unix.AT_FDCWD, tmp, dir, path.Base(p), unix.RENAME_NOREPLACE)
+		if errors.Is(err, fs.ErrExist) { // the name of our own is nobody's business
+			return fault.New("", fault.Conflict, "Choose another name, or remove what is there.", fmt.Errorf("%s is there already", Path(p).Shown()))
+		}
+		return err
 	})
 	if err != nil {
 		return err
