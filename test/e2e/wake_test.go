@@ -142,6 +142,9 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 	if r, err := in.Run(t.Context(), "wake"); err != nil || r.Code != 1 || !strings.Contains(r.Stdout, "why") || !strings.Contains(r.Stdout, "choir export") {
 		t.Errorf("choir wake: %v, exit %d: %s%s", err, r.Code, r.Stdout, r.Stderr)
 	}
+	if r, err := in.Run(t.Context(), "wake", "--json"); err != nil || !strings.Contains(r.Stdout, `"trouble"`) || strings.Contains(r.Stdout, "0001-") {
+		t.Errorf("what is not known is no date: %v, %s", err, r.Stdout)
+	}
 	archive := filepath.Join(t.TempDir(), "away.tar")
 	in.Must(t, "export", archive)
 	if files := untar(t, archive); files["files/workspace/kept"] != "two" || !strings.Contains(files["events.jsonl"], `"computer.created"`) || files["files/.git/HEAD"] == "" {

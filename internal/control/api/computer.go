@@ -27,7 +27,7 @@ type Computer struct {
 	Handle    string        `json:"handle,omitempty"`  // filled by the control plane
 	Desktop   string        `json:"desktop,omitempty"` // its origin; filled by the control plane
 	State     ComputerState `json:"state"`
-	Created   time.Time     `json:"created"`
+	Created   time.Time     `json:"created,omitzero"` // not known of one that does not wake
 	Driver    string        `json:"driver"`
 	Isolation string        `json:"isolation"`
 	Notes     []string      `json:"notes,omitempty"` // what this host could not provide
