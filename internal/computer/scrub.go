@@ -329,6 +329,15 @@ func (c *Computer) scrubHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, a := range report.Aside {
+		// Under an id of its own: told again after a restart, it is the same event.
+		if _, err := c.log.Append(ctx, contract.Draft{
+			ID: contract.DeriveID(string(c.cid), a.Part()), Role: contract.RoleSystem, Type: "damage.found",
+			Data: contract.DamageFound{Part: oneLine(clip(a.Part(), 300)), What: oneLine(a.Text()), Healed: clip(a.Kept(), 300)},
+		}); err != nil {
+			return err
+		}
+	}
 	for _, d := range report.Damaged {
 		if err := c.damaged(ctx, d.Part(), d.Text(), d.Healed); err != nil {
 			return err

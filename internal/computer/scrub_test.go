@@ -157,6 +157,7 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 			t.Errorf("with a copy in %s it holds %d bytes, %v; the user is told %q", where, len(got), err, d.wounds())
 		}
 	}
+	d.setAside(t)
 }
 
 // tables changes a title behind the state's back, and scrubs.
@@ -206,5 +207,23 @@ func (d *desk) tables(t *testing.T) {
 	}
 	if got := d.damageEvents(); title() != was || len(got) != before+2 {
 		t.Errorf("a day later it is %q; told %+v", title(), got[before:])
+	}
+}
+
+// setAside: the record of a publish that was set aside is told once, and is no
+// standing wound.
+func (d *desk) setAside(t *testing.T) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(d.dir, "workspace/.git/choir/unreadable/task-1-1700000000000000000"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	before := len(d.damageEvents())
+	for range 2 {
+		if err := d.scrubHistory(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := d.damageEvents()[before:]; len(got) != 1 || !strings.Contains(got[0].What, "publish task-1 ") || !strings.Contains(got[0].Healed, "trash") || len(d.wounds()) != 0 {
+		t.Errorf("a record that was set aside: %+v, %q", got, d.wounds())
 	}
 }

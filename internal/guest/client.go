@@ -46,7 +46,7 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader, se
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fault.New("guest", fault.Unavailable, "", err)
+		return nil, fault.New("guest", fault.Unavailable, "Try again; what was done in the box until then stays.", fmt.Errorf("the connection to the box broke: %w", err))
 	}
 	return res, nil
 }

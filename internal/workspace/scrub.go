@@ -30,6 +30,23 @@ type ScrubReport struct {
 	Bytes   int64 // likewise
 	Damaged []Damage
 	More    int // damaged objects beyond those listed
+	Aside   []Aside
+}
+
+// Aside is the record of a publish that could not be followed and was set aside.
+type Aside struct{ name, Publish string }
+
+// Part says where it is among the computer's files.
+func (a Aside) Part() string { return "workspace/.git/choir/unreadable/" + a.name }
+
+// Text says it in a line.
+func (a Aside) Text() string {
+	return "the record of publish " + a.Publish + " could not be followed, so that publish may not have taken effect, or only in part"
+}
+
+// Kept says what became of what it was about.
+func (a Aside) Kept() string {
+	return "set aside; what it had displaced is in the trash (choir files trash), and the publish can be asked for again"
 }
 
 // Damage is something of the history that is not what it was.
@@ -74,6 +91,9 @@ func (w *Workspace) Scrub(ctx context.Context, budget ScrubBudget) (ScrubReport,
 	out := ScrubReport{Done: reply.Done, Objects: reply.Objects, Bytes: reply.Bytes, More: reply.More}
 	for _, d := range reply.Damaged {
 		out.Damaged = append(out.Damaged, Damage{d.ID, d.Kind, d.Commit, strings.ReplaceAll(d.Path.Shown(), "\x00", ""), d.Reason, d.Healed})
+	}
+	for _, a := range reply.Aside {
+		out.Aside = append(out.Aside, Aside{strings.ReplaceAll(a.Name, "\x00", ""), a.Publish})
 	}
 	return out, fault.Wrap(op, err)
 }

@@ -172,7 +172,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	}
 	if err := c.d.starter.start(b.cmd, b.group); err != nil {
 		b.cmd = nil
-		return nil, errors.Join(fmt.Errorf("start bubblewrap: %w", err), near.Close(), specW.Close(), saidR.Close())
+		return nil, errors.Join(b.unstarted(fmt.Errorf("start bubblewrap: %w", err), ""), near.Close(), specW.Close(), saidR.Close())
 	}
 	for _, f := range files { // the box has its own; the locks are now its alone
 		_ = f.Close()
@@ -255,15 +255,38 @@ func (b *box) identify(ctx context.Context, info *os.File) error {
 	return nil
 }
 
-// explain adds what bubblewrap or the guest said to an error of starting.
+// explain ends a box that did not start, and says so.
 func (b *box) explain(err error) error {
 	b.shoot()
 	<-b.done
-	if said := b.tail.String(); said != "" {
-		return fmt.Errorf("%w (the box said: %s)", err, said)
-	}
-	return err
+	return b.unstarted(err, b.tail.String())
 }
+
+// unstarted says of a box that did not start what to do, and to the program's log
+// why: what bubblewrap said names paths of the host, which are for nobody who
+// asked for a box. What has a cause of its own, such as a full disk or a caller
+// who went away, keeps it.
+func (b *box) unstarted(err error, said string) error {
+	switch fault.CodeOf(err) {
+	case fault.Internal, fault.Unavailable, fault.Denied:
+	default:
+		return err
+	}
+	b.c.d.opts.Logger.Error("a box did not start", "box", b.spec.ID, "error", err, "said", said)
+	hint := fault.HintOf(err) // of too few descriptors
+	if hint == "" {
+		hint = notStarted
+	}
+	why := "a box did not start"
+	var ended *sandbox.Ended
+	if errors.As(b.Err(), &ended) && ended.Reason == sandbox.Memory {
+		why = "a box used up its memory as it started"
+	}
+	return fault.New("", fault.Unavailable, hint, errors.New(why))
+}
+
+// notStarted is what to do about a box that does not start.
+const notStarted = "Try again. If it stays so, choir doctor says whether boxes start on this machine, and the program's log what this one said."
 
 // abandon undoes a start that failed.
 func (b *box) abandon() error {

@@ -2,8 +2,10 @@ package local_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,9 +136,12 @@ func TestWithoutBubblewrap(t *testing.T) {
 	}
 }
 
-// TestBrokenGuest: a guest that never tethers is killed, and its error says why.
+// TestBrokenGuest: a guest that never tethers is killed. Who asked is told in words
+// and what to do; what the program said, which may name the host's paths, and the
+// broken connection are in the log.
 func TestBrokenGuest(t *testing.T) {
-	d, err := local.New(t.Context(), local.Options{Guest: sandboxtest.Probe(t), Dir: t.TempDir()})
+	var log bytes.Buffer
+	d, err := local.New(t.Context(), local.Options{Guest: sandboxtest.Probe(t), Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +152,12 @@ func TestBrokenGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err = c.Box(t.Context(), sandbox.BoxSpec{ID: "bad", Kind: contract.BoxTask}); err == nil || !strings.Contains(err.Error(), "usage: probe") {
-		t.Errorf("got %v, want what the program said", err)
+	_, err = c.Box(t.Context(), sandbox.BoxSpec{ID: "bad", Kind: contract.BoxTask})
+	if !fault.Is(err, fault.Unavailable) || fault.Text(err) != "a box did not start" || !strings.Contains(fault.HintOf(err), "choir doctor") {
+		t.Errorf("it says %v: %q, %q", fault.CodeOf(err), fault.Text(err), fault.HintOf(err))
+	}
+	if !strings.Contains(log.String(), "usage: probe") {
+		t.Errorf("the log says %q, want what the program said", log.String())
 	}
 	if left, _ := os.ReadDir(filepath.Join(dir, "boxes")); len(left) != 0 {
 		t.Errorf("a failed start left %v", left)

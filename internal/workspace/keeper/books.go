@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -86,4 +89,31 @@ func (e *Engine) setAside(ctx context.Context, id string, err error) error {
 	}
 	e.opts.Logger.ErrorContext(ctx, "the record of a publish can't be followed; it is set aside, and what it displaced is in the trash", "publish", id, "at", to, "error", err)
 	return errors.Join(syncDir(filepath.Dir(to)), syncDir(e.work("publish")), syncDir(e.work()))
+}
+
+// Aside is the record of a publish that was set aside: its name among the
+// unreadable ones, and the publish.
+type Aside struct {
+	Name    string `json:"name"`
+	Publish string `json:"publish"`
+}
+
+// setAsides lists the records that were set aside, newest first.
+func (e *Engine) setAsides() ([]Aside, error) {
+	entries, err := os.ReadDir(e.work("unreadable"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	when := func(a Aside) string { return a.Name[len(a.Publish):] } // nanoseconds, of one length until 2286
+	var out []Aside
+	for _, en := range entries {
+		if i := strings.LastIndexByte(en.Name(), '-'); i > 0 {
+			out = append(out, Aside{Name: en.Name(), Publish: en.Name()[:i]})
+		}
+	}
+	slices.SortFunc(out, func(a, b Aside) int { return strings.Compare(when(b), when(a)) })
+	return out[:min(len(out), maxSkips)], nil
 }

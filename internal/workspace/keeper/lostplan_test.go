@@ -67,6 +67,9 @@ func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 				if lost, err := filepath.Glob(filepath.Join(work, "unreadable", "p-*")); err != nil || len(lost) == 0 {
 					t.Errorf("the plan is not kept: %v, %v", lost, err)
 				}
+				if r, err := c.Scrub(t.Context(), keeper.ScrubRequest{}); err != nil || len(r.Aside) == 0 || r.Aside[0].Publish != "p" {
+					t.Errorf("a scrub tells of %+v, %v", r.Aside, err)
+				}
 				if file == "plan.json" && !inTrash(t, work, "old a\n") {
 					t.Error("what it had replaced is not in the trash")
 				}

@@ -52,6 +52,9 @@ type ScrubReply struct {
 	Bytes   int64    `json:"bytes"`
 	Damaged []Damage `json:"damaged,omitempty"` // of this slice
 	More    int      `json:"more,omitempty"`    // damaged beyond the 200 listed
+	// Aside are the newest records of publishes that could not be followed, of this
+	// slice and before; at most 200.
+	Aside []Aside `json:"aside,omitempty"`
 }
 
 // scrubPass is a pass under way. seen holds the raw ids of what was read.
@@ -133,6 +136,11 @@ func (e *Engine) Scrub(ctx context.Context, req ScrubRequest) (ScrubReply, error
 			reply.More++
 		}
 	}
+	aside, err := e.setAsides()
+	if err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	reply.Aside = aside
 	reply.Objects, reply.Bytes, reply.Done = p.objects, p.bytes, len(p.queue) == 0
 	if reply.Done {
 		e.scrub = nil
