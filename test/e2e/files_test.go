@@ -249,13 +249,15 @@ func TestExitCodes(t *testing.T) {
 		{2, []string{"no-such-verb"}},
 		{1, []string{"restore", "0123456789012345678901234567890123456789"}},
 		{1, []string{"runs", "no-such-run"}},
-		{1, []string{"checkpoints", "show", "none"}},
 		{2, []string{"export", "-", "--json"}},
 	} {
 		r, err := in.Run(ctx, tc.args...)
 		if err != nil || r.Code != tc.want {
 			t.Errorf("choir %v: %v, code %d (%s); want %d", tc.args, err, r.Code, r.Stderr, tc.want)
 		}
+	}
+	if r, err := in.Run(ctx, "checkpoints", "show", "none"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "7 of its hex digits") {
+		t.Errorf("what is no checkpoint: %v, %+v", err, r)
 	}
 	in.Stop(t)
 	if r, err := in.Run(ctx, "runs"); err != nil || r.Code != 3 {
