@@ -61,7 +61,7 @@ func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
 	defer c.health.judging.Unlock()
 	was := c.brokenDesktop()
 	switch {
-	case b.Stale:
+	case b.Stale && !defence.Off(defence.PageCurrent):
 		// It is not of the source as it stands, so it says nothing about that.
 		return nil
 	case !b.Broken && b.Mode == api.ModeBuild && c.isLive():

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -153,5 +154,41 @@ func TestOnlyAHurtHistoryIsGivenUp(t *testing.T) {
 	}
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.HintOf(err), "ulimit") {
 		t.Errorf("with no files to open the branch is %v (%s)", err, fault.CodeOf(err))
+	}
+}
+
+// 49: a history that ends before, or elsewhere than, the log knows is damage, and
+// nothing is written to it.
+func TestAttack49_AnotherHistoryIsNotTakenForWhole(t *testing.T) {
+	d := openShell(t)
+	d.byUser("one\n")
+	first := d.checkpoint(contract.CheckpointInitial)
+	d.byUser("two\n")
+	d.checkpoint(contract.CheckpointManual)
+	d.fatal(d.caughtUp(t.Context()))
+	branch := func(c *Computer) string { return c.path("workspace", ".git", "refs", "heads", "main") }
+	for name, damage := range map[string]func(c *Computer) error{
+		"an older history":               func(c *Computer) error { return os.WriteFile(branch(c), []byte(first+"\n"), 0o644) },
+		"a history without its branch":   func(c *Computer) error { return os.Remove(branch(c)) },
+		"a branch that names no commit":  func(c *Computer) error { return os.WriteFile(branch(c), nil, 0o644) },
+		"another computer's history":     func(c *Computer) error { return os.WriteFile(branch(c), []byte(strings.Repeat("5", 40)+"\n"), 0o644) },
+		"a workspace without a history":  func(c *Computer) error { return os.RemoveAll(c.path("workspace", ".git")) },
+		"a computer without a workspace": func(c *Computer) error { return os.RemoveAll(c.path("workspace")) },
+		"":                               func(*Computer) error { return nil },
+	} {
+		dir, err := datadir.Open(t.TempDir())
+		d.fatal(err)
+		c := &Computer{host: &Host{Options: Options{Dir: dir}}, cid: d.cid, state: d.state, log: d.log, logger: d.logger}
+		d.fatal(errors.Join(os.CopyFS(c.path("workspace"), os.DirFS(filepath.Join(d.dir, "workspace"))), damage(c)))
+		err = c.compareHistory(t.Context())
+		switch {
+		case name == "" && err != nil:
+			t.Errorf("the history as it is: %v", err)
+		case name != "" && err == nil:
+			t.Errorf("%s was taken for whole", name)
+		case name != "" && (!fault.Is(err, fault.Damaged) || fault.HintOf(err) == "" || !strings.Contains(err.Error(), "workspace")):
+			t.Errorf("%s: %v", name, err)
+		}
+		d.fatal(dir.Close())
 	}
 }

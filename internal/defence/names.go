@@ -90,6 +90,7 @@ const (
 	BoxInformational Name = "box-informational" // 44: informational answers of the dev server end at the host
 	BoxHeadersApart  Name = "box-headers-apart" // 44: the dev server's headers are copied by name, and the host's set after them
 	PageAlone        Name = "page-alone"        // 47: a broken page says nothing about the desktop while another one is well
+	PageCurrent      Name = "page-current"      // 47: a page that newer source could not be loaded into says nothing about that
 	UnverifiedOnly   Name = "unverified-only"   // 47: what a check has passed is taken back by nobody's browser
 	OutputWindow     Name = "output-window"     // 48: a command waits for who reads its output
 	UsersEditsStay   Name = "users-edits-stay"  // 47: nothing goes back unasked if more than one task's edits would

@@ -75,7 +75,7 @@ func (b besideTest) once(t *testing.T) Verdict {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, filepath.Base(b.pkg)+".test"),
-		"-test.v", "-test.count=1", "-test.timeout=100s", "-test.run=^"+strings.ReplaceAll(b.name, "/", "$/^")+"$")
+		"-test.v", "-test.count=1", "-test.timeout=100s", "-test.run=^"+strings.ReplaceAll(regexp.QuoteMeta(b.name), "/", "$/^")+"$")
 	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second // an ordinary user may not read the sources
 	cmd.Env = append(os.Environ(), "CHOIR_TEST_BIN="+filepath.Dir(sandboxtest.BareGuest(t)))
 	b2, err := cmd.CombinedOutput()

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"golang.org/x/sys/unix"
 )
@@ -59,7 +60,7 @@ func (e *Engine) loadHead(ctx context.Context) error {
 	if id == "" {
 		// No history yet; or one whose newest name is gone, which is no beginning.
 		began, err := e.hasBegun(ctx)
-		if err != nil || !began {
+		if err != nil || !began || defence.Off(defence.HistoryBegun) {
 			return err
 		}
 	}
@@ -69,7 +70,7 @@ func (e *Engine) loadHead(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if reason = why; reason == "" {
+		if reason = why; reason == "" || defence.Off(defence.HistoryWhole) {
 			e.head, e.tree, e.tracked = id, tree, newIndex(t)
 			return nil
 		}
