@@ -74,6 +74,7 @@ func upCmd() *cobra.Command {
 // up runs the control plane until ctx ends. ready is called once it answers.
 func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(upLine) error) error {
 	var failed error // of a recovery that was asked for
+	var token string // once it was said
 	for {
 		ln, err := listen(cfg.Server.Listen)
 		if err != nil {
@@ -81,7 +82,7 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(
 		}
 		// Should it start anew, then where browsers know it.
 		cfg.Server.Listen = ln.Addr().String()
-		again, err := serve(ctx, cfg, ln, logger, failed, ready)
+		again, err := serve(ctx, cfg, ln, logger, failed, token, func(line upLine) error { token = line.Token; return ready(line) })
 		if err != nil || again == nil {
 			return err
 		}
@@ -94,8 +95,9 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(
 }
 
 // serve opens a control plane and serves until ctx ends, or it is to be started
-// anew. failed is why a recovery before did not succeed, which the console says.
-func serve(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, ready func(upLine) error) (again *computer.Restart, err error) {
+// anew. failed is why a recovery before did not succeed, which the console says;
+// token is the one that was said before.
+func serve(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, token string, ready func(upLine) error) (again *computer.Restart, err error) {
 	defer ln.Close() // closed by Serve; again where Serve was not reached
 	p, err := openPlane(ctx, cfg, ln, logger, failed)
 	if err != nil {
@@ -107,7 +109,7 @@ func serve(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(ctx, ln) }()
-	line, err := p.announce(ctx)
+	line, err := p.announce(ctx, token)
 	if err == nil {
 		err = ready(line)
 	}

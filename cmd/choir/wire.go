@@ -67,7 +67,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	report.Failed = failed
 	if err := recovery.Error(report.Accounts); err != nil {
-		return nil, fault.New("up", fault.Damaged, "Nothing was written. Run choir recover, or restore the data directory from a backup.", err)
+		return nil, fault.New("up", fault.Damaged, "Nothing was written, and no computer is touched by it. Run choir recover: it makes the file of accounts anew, keeps the old one aside and leaves the computers as they are; then sign in again with the link that choir up prints. Or restore the data directory from a backup.", err)
 	}
 	stores, err := p.stores(report)
 	if err != nil {
@@ -201,8 +201,9 @@ func (p *plane) adopt(ctx context.Context) error {
 }
 
 // announce makes the link and token that `choir up` prints, and tells other
-// programs of this user where the control plane is.
-func (p *plane) announce(ctx context.Context) (upLine, error) {
+// programs of this user where the control plane is. given is the token that this
+// process printed before it started anew, which stays the same.
+func (p *plane) announce(ctx context.Context, given string) (upLine, error) {
 	owner, err := p.identity.Owner(ctx)
 	if err != nil {
 		return upLine{}, err
@@ -211,7 +212,7 @@ func (p *plane) announce(ctx context.Context) (upLine, error) {
 	if err != nil {
 		return upLine{}, err
 	}
-	token, err := p.identity.MachineToken(ctx, filepath.Join(p.keys, "api-token"))
+	token, err := p.identity.MachineToken(ctx, filepath.Join(p.keys, "api-token"), given)
 	if err != nil {
 		return upLine{}, err
 	}

@@ -73,7 +73,7 @@ func openWith(t *testing.T, pages fs.FS, tune ...func(*control.Options)) *world 
 	if w.owner, err = w.ids.Owner(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if w.token, err = w.ids.MachineToken(ctx, filepath.Join(dir, "token")); err != nil {
+	if w.token, err = w.ids.MachineToken(ctx, filepath.Join(dir, "token"), ""); err != nil {
 		t.Fatal(err)
 	}
 	if w.bus, err = bus.Open(ctx, bus.Options{Dir: filepath.Join(dir, "nats"), KeysDir: filepath.Join(dir, "keys"), Logger: logger}); err != nil {

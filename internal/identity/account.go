@@ -181,18 +181,22 @@ func (s *Store) RevokeToken(ctx context.Context, id string) error {
 }
 
 // MachineToken returns the API token that the machine's owner keeps in file
-// (mode 0600): the one there if it is still valid, else a new one, which
-// replaces those it made before.
-func (s *Store) MachineToken(ctx context.Context, file string) (string, error) {
+// (mode 0600): the one there if it is still valid, else the one that was given
+// out before ("" for none) if that is, for the file may have gone with the keys
+// beside it, else a new one, which replaces those it made before.
+func (s *Store) MachineToken(ctx context.Context, file, given string) (string, error) {
 	const op = "identity.MachineToken"
 	b, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fault.Wrap(op, err)
 	}
-	if secret := strings.TrimSpace(string(b)); err == nil && secret != "" {
+	for _, secret := range []string{strings.TrimSpace(string(b)), given} {
+		if secret == "" {
+			continue
+		}
 		t, err := s.Token(ctx, secret)
 		if err == nil && t.Machine {
-			return secret, fault.Wrap(op, os.Chmod(file, 0o600))
+			return secret, fault.Wrap(op, keepSecret(file, secret))
 		}
 		if err != nil && !fault.Is(err, fault.Denied) {
 			return "", fault.Wrap(op, err)
@@ -209,13 +213,21 @@ func (s *Store) MachineToken(ctx context.Context, file string) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return "", fault.Wrap(op, err)
-	}
-	if err := datadir.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+	if err := keepSecret(file, secret); err != nil {
 		return "", fault.Wrap(op, err)
 	}
 	return secret, nil
+}
+
+// keepSecret makes a file hold a secret, for its owner only.
+func keepSecret(file, secret string) error {
+	if b, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(b)) == secret {
+		return os.Chmod(file, 0o600)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return datadir.WriteFile(file, []byte(secret+"\n"), 0o600)
 }
 
 // Place is a computer's owner and the handle in its desktop's host name.

@@ -281,8 +281,8 @@ func TestTokens(t *testing.T) {
 	s, _, file := open(t)
 	u := owner(t, s)
 	keep := filepath.Join(filepath.Dir(file), "keys", "token")
-	first := must[string](t)(s.MachineToken(ctx, keep))
-	if again := must[string](t)(s.MachineToken(ctx, keep)); again != first {
+	first := must[string](t)(s.MachineToken(ctx, keep, ""))
+	if again := must[string](t)(s.MachineToken(ctx, keep, "")); again != first {
 		t.Error("the machine's token changed")
 	}
 	if st, err := os.Stat(keep); err != nil || st.Mode().Perm() != 0o600 {
@@ -294,11 +294,19 @@ func TestTokens(t *testing.T) {
 	if err := os.WriteFile(keep, []byte("damaged"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	second := must[string](t)(s.MachineToken(ctx, keep))
+	second := must[string](t)(s.MachineToken(ctx, keep, ""))
 	_, err := s.Token(ctx, first)
 	denied(t, "the replaced token", err)
 	if st, err := os.Stat(keep); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+	// The file went with the keys: what was given out stays valid, and is kept again.
+	elsewhere := filepath.Join(filepath.Dir(file), "keys made anew", "token")
+	if again := must[string](t)(s.MachineToken(ctx, elsewhere, second)); again != second {
+		t.Error("the token that was given out changed")
+	}
+	if again := must[string](t)(s.MachineToken(ctx, elsewhere, "")); again != second {
+		t.Error("the token that was given out is not kept")
 	}
 	must[[]string](t)(s.RevokeAll(ctx, u.ID))
 	must[identity.Token](t)(s.Token(ctx, second)) // signing out everywhere is for browsers

@@ -401,7 +401,7 @@ func newWeb(t *testing.T) *web {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.token, err = ids.MachineToken(t.Context(), filepath.Join(dir, "token")); err != nil {
+	if w.token, err = ids.MachineToken(t.Context(), filepath.Join(dir, "token"), ""); err != nil {
 		t.Fatal(err)
 	}
 	link, _, err := ids.NewLink(t.Context(), owner.ID)
