@@ -93,7 +93,7 @@ func each(err error, f func(*Error) bool) bool {
 }
 
 // FreeSpace is what to do about a disk that is full.
-const FreeSpace = "Free some space on the disk that holds the data directory (choir doctor says what takes it); nothing has to be started again."
+const FreeSpace = "Free some space, or the number of files, on the disk that holds the data directory (choir doctor says what takes it); nothing has to be started again."
 
 // full says whether err is an operating system's or a database's way of saying
 // that there is no space, or that a quota is used up. Whatever the way it came
@@ -129,8 +129,17 @@ func exhausted(err error) bool {
 	return false
 }
 
+// Unwritable is what to do about a disk that is mounted read-only: mostly the
+// operating system did that, because the disk failed.
+const Unwritable = "The disk that holds the data directory can only be read now: see what the system's log says of it, have it checked and mounted for writing again, and start choir again. What is stored can still be read and copied."
+
+// unwritable says whether err is that a disk is mounted read-only: that is nothing
+// about whose file it is.
+func unwritable(err error) bool { return errors.Is(err, syscall.EROFS) }
+
 // CodeOf returns the first code in err's tree; that there is no space counts as
-// DiskFull, that there are no more files, processes or memory as Unavailable,
+// DiskFull, that there are no more files, processes or memory, and that a disk is
+// mounted read-only, as Unavailable,
 // context errors as Cancelled and Timeout; Internal when there is none.
 func CodeOf(err error) Code {
 	code := Internal
@@ -145,7 +154,7 @@ func CodeOf(err error) Code {
 	switch {
 	case full(err):
 		return DiskFull
-	case exhausted(err):
+	case exhausted(err), unwritable(err):
 		return Unavailable
 	case errors.Is(err, context.Canceled):
 		return Cancelled
@@ -156,7 +165,7 @@ func CodeOf(err error) Code {
 }
 
 // HintOf returns the first hint in err's tree; when there is none, what to do if
-// the disk is full or the process may have no more of something; otherwise "".
+// the disk is full or read-only, or the process may have no more of something; otherwise "".
 func HintOf(err error) (hint string) {
 	each(err, func(e *Error) bool {
 		hint = e.Hint
@@ -168,6 +177,8 @@ func HintOf(err error) (hint string) {
 		hint = FreeSpace
 	case exhausted(err):
 		hint = scarce
+	case unwritable(err):
+		hint = Unwritable
 	}
 	return hint
 }

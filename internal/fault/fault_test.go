@@ -97,6 +97,14 @@ func TestWhatIsScarceIsUnavailable(t *testing.T) {
 	}
 }
 
+// A disk that the system made read-only is nothing about a file's permissions.
+func TestADiskThatCantBeWrittenToIsSaid(t *testing.T) {
+	err := fault.Wrap("outer", &fs.PathError{Op: "open", Path: "/x", Err: syscall.EROFS})
+	if fault.CodeOf(err) != fault.Unavailable || fault.HintOf(err) != fault.Unwritable {
+		t.Errorf("code %s, hint %q", fault.CodeOf(err), fault.HintOf(err))
+	}
+}
+
 func TestTextLeavesOutWhatLedToIt(t *testing.T) {
 	cause := errors.New("the disk is full")
 	for name, err := range map[string]error{

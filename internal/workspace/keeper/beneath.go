@@ -215,9 +215,10 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// isDenied reports that permissions keep even the owner out.
+// isDenied reports that permissions keep even the owner out. A disk that is
+// mounted read-only is nothing about a path, and no reason to leave it as it is.
 func isDenied(err error) bool {
-	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS)
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }
 
 // isGone reports that a path, or a directory on the way to it, is not there

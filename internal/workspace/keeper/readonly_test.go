@@ -1,0 +1,58 @@
+package keeper_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper"
+	"golang.org/x/sys/unix"
+)
+
+// TestADiskThatIsMountedReadOnlyIsNoClosedFolder: every door says that nothing can
+// be written and not that a mode has to be changed, what is there can be read,
+// and it goes on when the disk can be written to again.
+func TestADiskThatIsMountedReadOnlyIsNoClosedFolder(t *testing.T) {
+	if os.Getenv("KEEPER_OWN_MOUNTS") == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), "KEEPER_OWN_MOUNTS=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+			t.Fatalf("in namespaces of its own: %v\n%s", err, out)
+		}
+		return
+	}
+	c := open(t)
+	c.write("workspace/a", "one")
+	c.checkpoint("one")
+	// The engine's own directories are reached by their names, as in its box.
+	own := c.path(".git/choir")
+	if err := unix.Mount(own, own, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", own, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, write := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/a"}, bytes.NewReader([]byte("two")))
+	_, remove := c.Remove(t.Context(), keeper.RemoveRequest{Path: "workspace/a"})
+	_, look := c.Checkpoint(t.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: "two"}})
+	for door, err := range map[string]error{"write": write, "remove": remove, "checkpoint": look} {
+		if fault.CodeOf(err) != fault.Unavailable || fault.HintOf(err) != fault.Unwritable {
+			t.Errorf("%s: %v: code %s, hint %q", door, err, fault.CodeOf(err), fault.HintOf(err))
+		}
+	}
+	if got := c.read("workspace/a"); got != "one" {
+		t.Errorf("the file holds %q", got)
+	}
+	if err := unix.Unmount(own, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/a"}, bytes.NewReader([]byte("two"))); err != nil {
+		t.Error(err)
+	}
+}
