@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch"
@@ -107,7 +108,7 @@ func (h *held) Release() { h.release() }
 
 // Install implements dispatch.Installer.
 func (d *dependencies) Install(ctx context.Context, r dispatch.LockRequest) (dispatch.Dependencies, []contract.Installation) {
-	ctx, cancel := context.WithTimeoutCause(ctx, installAll, fault.New("", fault.Timeout, "", fmt.Errorf("what the project's lock files name was not installed within %s", installAll)))
+	ctx, cancel := awake.WithTimeoutCause(ctx, installAll, fault.New("", fault.Timeout, "", fmt.Errorf("what the project's lock files name was not installed within %s", installAll)))
 	defer cancel()
 	var said []contract.Installation
 	var keys []string

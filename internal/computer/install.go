@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/egress"
@@ -70,7 +71,7 @@ func (c *Computer) toolchain(tool lockfile.Tool) (string, error) {
 // computer is granted without asking. Nothing of what it fetches is run in it:
 // the packages' own scripts have another box, without a network.
 func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.Lock, r dispatch.LockRequest) (hosts []string, note string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, installWall, fault.New("", fault.Timeout, "", fmt.Errorf("it was not installed within %s", installWall)))
+	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, fault.New("", fault.Timeout, "", fmt.Errorf("it was not installed within %s", installWall)))
 	defer cancel()
 	env, err := egress.Configured(ctx, string(lock.Tool))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
@@ -160,7 +161,7 @@ func (c *Computer) snapshot(ctx context.Context, commit string) (dir string, rel
 			return
 		}
 		delete(c.snaps.uses, commit)
-		ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
+		ctx, cancel := awake.WithTimeout(c.ctx, time.Minute)
 		defer cancel()
 		if err := c.workspace.Release(ctx, commit); err != nil && c.ctx.Err() == nil {
 			c.logger.Warn("a snapshot could not be released", "commit", commit, "error", err)

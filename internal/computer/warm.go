@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
@@ -113,7 +114,7 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := awake.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	limits := c.limits()
 	limits.DiskPaths = []string{tmp}

@@ -58,7 +58,7 @@ type box struct {
 }
 
 func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := awake.WithTimeout(ctx, startLimit)
 	defer cancel()
 	b := &box{
 		c: c, spec: spec, limits: withDefaults(spec.Kind, spec.Limits), begin: time.Now(), pidfd: -1, done: make(chan struct{}),

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
@@ -199,7 +200,7 @@ func (c *computer) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := awake.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	for _, e := range entries {
 		if !e.IsDir() {

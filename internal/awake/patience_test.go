@@ -1,0 +1,72 @@
+package awake_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// wall are the functions of what a task works with that wait by the clock of the
+// wall, and why a time in which choir stood still may end that wait.
+var wall = map[string]string{
+	"computer/desktop.go answers":      "it is asked again until it answers",
+	"computer/places.go Get":           "a request's: who asks has a clock of their own",
+	"computer/apart.go History":        "a request's",
+	"computer/spending.go countAsleep": "what is not counted now is when somebody asks",
+	"computer/computer.go projectRest": "what is not projected now is at the next wake",
+}
+
+// TestWhatATaskWaitsForIsTimeInWhichItRan: nothing that a task needs, a box or
+// an installation, is given up because choir stood still meanwhile.
+func TestWhatATaskWaitsForIsTimeInWhichItRan(t *testing.T) {
+	found := map[string]string{}
+	for _, dir := range []string{"computer", "dispatch", "harness", "associate", "sandbox/local"} {
+		err := filepath.WalkDir(filepath.Join("..", filepath.FromSlash(dir)), func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				return err
+			}
+			for _, decl := range file.Decls {
+				fn, ok := decl.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				ast.Inspect(fn, func(n ast.Node) bool {
+					sel, ok := n.(*ast.SelectorExpr)
+					if !ok {
+						return true
+					}
+					if x, ok := sel.X.(*ast.Ident); ok && x.Name == "context" && (strings.HasPrefix(sel.Sel.Name, "WithTimeout") || strings.HasPrefix(sel.Sel.Name, "WithDeadline")) {
+						where := strings.TrimPrefix(filepath.ToSlash(name), "../") + " " + fn.Name.Name
+						found[where] = fmt.Sprint("context.", sel.Sel.Name)
+					}
+					return true
+				})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, where := range slices.Sorted(maps.Keys(found)) {
+		if wall[where] == "" {
+			t.Errorf("%s uses %s: awake has the same in time in which choir ran", where, found[where])
+		}
+	}
+	for where := range wall {
+		if found[where] == "" {
+			t.Errorf("%s does not wait by the clock of the wall any more", where)
+		}
+	}
+}
