@@ -2,12 +2,12 @@ package computer
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -47,12 +47,12 @@ func (h *Host) lookAfter() {
 	})
 }
 
-// spaceLeft says whether so many free bytes are enough; what takes the others,
+// spaceLeft says whether what is free is enough; what takes the others,
 // which takes a while to count, is said by doctor.
-func spaceLeft(free int64) api.Finding {
-	f := api.Finding{ID: "space", Status: "ok", Detail: fmt.Sprintf("%d MB are free for the data directory", free>>20)}
-	if free < spaceLow {
-		f.Status, f.Hint = "warn", "Free some space on the disk that holds the data directory; `choir doctor` says what takes it."
+func spaceLeft(free datadir.Room) api.Finding {
+	f := api.Finding{ID: "space", Status: "ok", Detail: freeText(free)}
+	if scarceRoom(free) {
+		f.Status, f.Hint = "warn", "Free some on the disk that holds the data directory; `choir doctor` says what takes it."
 	}
 	return f
 }

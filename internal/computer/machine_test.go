@@ -3,6 +3,7 @@ package computer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -71,12 +72,27 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 		t.Errorf("a whole file again: %+v; %q", f, h.notices())
 	}
 
-	f := h.noticed(&h.upkeep.space, spaceLeft(100<<20))
-	if got := strings.Join(h.notices(), "; "); f.Status != "warn" || !strings.Contains(got, "100 MB are free for the data directory, since 2") || !strings.Contains(got, "Free some space") {
+	f := h.noticed(&h.upkeep.space, spaceLeft(datadir.Room{Bytes: 100 << 20, Files: 1 << 20}))
+	if got := strings.Join(h.notices(), "; "); f.Status != "warn" || !strings.Contains(got, "100 MB are free for the data directory, since 2") || !strings.Contains(got, "Free some on") {
 		t.Errorf("a full disk: %+v; %q", f, got)
 	}
-	if f := h.noticed(&h.upkeep.space, spaceLeft(100<<30)); f.Status != "ok" || len(h.notices()) > 0 {
+	if f := h.noticed(&h.upkeep.space, spaceLeft(datadir.Room{Bytes: 100 << 30, Files: 1 << 20})); f.Status != "ok" || len(h.notices()) > 0 {
 		t.Errorf("a disk with space: %+v; %q", f, h.notices())
+	}
+
+	// A disk can have space and no room for one more file.
+	few := datadir.Room{Bytes: 100 << 30, Files: 12}
+	if f := spaceLeft(few); f.Status != "warn" || !strings.Contains(f.Detail, "only 12 files can be made") || f.Hint == "" {
+		t.Errorf("a disk with room for few files: %+v", f)
+	}
+	if err := errors.Join(os.MkdirAll(dir.Path("cache", "x"), 0o700), os.WriteFile(dir.Path("cache", "x", "y"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := Space(t.Context(), dir.Path(), few); err != nil || f.Status != "warn" || !strings.Contains(f.Detail, "cache 0 MB in 2 files") {
+		t.Errorf("what takes the files: %+v, %v", f, err)
+	}
+	if room, err := dir.Free(); err != nil || room.Bytes <= 0 || room.Files <= 0 {
+		t.Errorf("free: %+v, %v", room, err)
 	}
 
 	// It is looked at without being asked, and ends with its host.

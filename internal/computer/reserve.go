@@ -17,6 +17,9 @@ const (
 	// diskFloor is the free space below which a box that has written is ended:
 	// what is left is for the log and for cleaning up.
 	diskFloor = 16 << 20
+	// filesFloor is how many files it must be possible to make before the disk
+	// counts as one that has room again.
+	filesFloor = 64
 
 	reserveEvery = 2 * time.Second  // how often a released reserve is tried to be held again
 	reserveWait  = 20 * time.Second // for the store to come back once space was made
@@ -132,7 +135,7 @@ func (r *reserve) keep(ctx context.Context) {
 
 func (r *reserve) hold() error {
 	free, err := r.dir.Free()
-	if err != nil || free < r.size+2*diskFloor {
+	if err != nil || free.Bytes < r.size+2*diskFloor || free.Files < filesFloor {
 		return err
 	}
 	if r.held, err = r.dir.Reserve(r.size); r.held {

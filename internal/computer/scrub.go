@@ -108,7 +108,7 @@ func (c *Computer) scrubTables(ctx context.Context) error {
 		return err
 	}
 	free, err := c.host.Dir.Free()
-	if err != nil || free < spaceLow+2*st.Size() {
+	if err != nil || free.Bytes < spaceLow+2*st.Size() {
 		return err // the space is told where it is looked after
 	}
 	report, err := c.checkState(ctx, slowly{c.log, func() bool { return c.runs != nil && c.runs.Busy() }, &c.scrub.hurry})

@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,29 +13,45 @@ import (
 
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
 const (
 	// spaceLow is how little free space is worth a warning.
-	spaceLow  = 1 << 30
+	spaceLow = 1 << 30
+	// filesLow is the same of files: a disk can have no room for one more and
+	// space all the same.
+	filesLow  = 10_000
 	spaceWait = 10 * time.Second // for measuring
 	spaceMost = 8                // parts that are named
 )
 
+// freeText says what is free, and how many files where those are few.
+func freeText(free datadir.Room) string {
+	text := fmt.Sprintf("%d MB are free for the data directory", free.Bytes>>20)
+	if free.Files < filesLow {
+		text += fmt.Sprintf(", and only %d files can be made", free.Files)
+	}
+	return text
+}
+
+func scarceRoom(free datadir.Room) bool { return free.Bytes < spaceLow || free.Files < filesLow }
+
 // Space says how much is free for a data directory, and which of its parts take
 // most: the log, blobs, caches, what recoveries kept aside, and of each computer
 // its files with their history and trash, snapshots, what boxes wrote, and what was installed for checks.
-func Space(ctx context.Context, data string, free int64) (api.Finding, error) {
-	f := api.Finding{ID: "space", Status: "ok", Detail: fmt.Sprintf("%d MB are free for the data directory", free>>20)}
-	if free >= spaceLow {
+func Space(ctx context.Context, data string, free datadir.Room) (api.Finding, error) {
+	f := api.Finding{ID: "space", Status: "ok", Detail: freeText(free)}
+	if !scarceRoom(free) {
 		return f, nil
 	}
 	f.Status = "warn"
 	f.Hint = "Free some space on that disk: what recoveries kept in aside/ can go, and cache/ and computers/*/dependencies/ while choir is stopped; a file that is removed stays in the history and the trash."
 	type part struct {
-		name string
-		size int64
+		name  string
+		size  int64
+		files int64
 	}
 	var parts []part
 	ctx, cancel := awake.WithTimeout(ctx, spaceWait)
@@ -71,14 +88,23 @@ func Space(ctx context.Context, data string, free int64) (api.Finding, error) {
 		if err != nil && !errors.Is(err, hostfs.ErrMoved) {
 			return f, err
 		}
-		if t.Bytes >= 1<<20 {
-			parts = append(parts, part{name, t.Bytes})
+		if t.Bytes >= 1<<20 || free.Files < filesLow && t.Inodes > 0 {
+			parts = append(parts, part{name, t.Bytes, t.Inodes})
 		}
 	}
-	slices.SortFunc(parts, func(a, b part) int { return int((b.size - a.size) >> 10) })
+	slices.SortFunc(parts, func(a, b part) int {
+		if free.Files < filesLow {
+			return cmp.Compare(b.files, a.files)
+		}
+		return cmp.Compare(b.size, a.size)
+	})
 	var most []string
 	for _, p := range parts[:min(len(parts), spaceMost)] {
-		most = append(most, fmt.Sprintf("%s %d MB", p.name, p.size>>20))
+		text := fmt.Sprintf("%s %d MB", p.name, p.size>>20)
+		if free.Files < filesLow {
+			text += fmt.Sprintf(" in %d files", p.files)
+		}
+		most = append(most, text)
 	}
 	if len(most) > 0 {
 		f.Detail += "; it takes: " + strings.Join(most, ", ")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -334,16 +335,26 @@ func (d *Dir) Release() error {
 	return err
 }
 
-// Free returns the bytes that are free for this user on the directory's disk.
-func (d *Dir) Free() (int64, error) { return FreeAt(d.path) }
+// Room is what is free for this user on a disk.
+type Room struct {
+	Bytes int64
+	Files int64 // how many can be made; math.MaxInt64 where the disk sets no bound
+}
+
+// Free returns what is free on the directory's disk.
+func (d *Dir) Free() (Room, error) { return FreeAt(d.path) }
 
 // FreeAt is Free of a directory that somebody else may have open.
-func FreeAt(path string) (int64, error) {
+func FreeAt(path string) (Room, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return 0, fault.Wrap("datadir.Free", err)
+		return Room{}, fault.Wrap("datadir.Free", err)
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	room := Room{Bytes: int64(st.Bavail) * st.Bsize, Files: math.MaxInt64}
+	if st.Files > 0 {
+		room.Files = int64(min(st.Ffree, math.MaxInt64))
+	}
+	return room, nil
 }
 
 func diskError(op, path string, err error) error {
