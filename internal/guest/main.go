@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -76,6 +75,10 @@ func serve(ctx context.Context, kind string, services Services) error {
 	if err := limit(spec); err != nil {
 		return err
 	}
+	signals, err := catch() // before anything else can run in the box
+	if err != nil {
+		return err
+	}
 	token, err := tether.ParseToken(spec.Token)
 	spec.Token = ""
 	if err != nil {
@@ -117,7 +120,7 @@ func serve(ctx context.Context, kind string, services Services) error {
 	}
 	crash.At("ready")
 	close(ready)
-	reap(session.Done())
+	reap(session.Done(), signals)
 	killAll()
 	return nil
 }
@@ -196,14 +199,10 @@ func limit(spec Spec) error {
 	return errors.Join(errs...)
 }
 
-// reap buries orphans until done is closed. It runs on the main thread, to
+// reap buries orphans until done is closed; signals tells of them. It runs on the main thread, to
 // which the kernel gives orphans, and waits for this thread's children only:
 // the children of every other thread belong to whoever started them.
-func reap(done <-chan struct{}) {
-	// All signals are caught: a process of the box may send any of them, and
-	// those without a handler of ours would end the Go runtime.
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals)
+func reap(done <-chan struct{}, signals <-chan os.Signal) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
 	for {

@@ -231,6 +231,16 @@ func TestRow14Guest(t *testing.T) {
 		if h, err := g.Health(t.Context()); err != nil || h.Box != b.ID() {
 			t.Errorf("after all signals the guest says %+v, %v", h, err)
 		}
+		// From its first moment on, too.
+		for range 20 {
+			young, first := e.Box(t, sandbox.BoxSpec{ID: "young", Mounts: []sandbox.Mount{e.LiveMount()}})
+			for range 5 {
+				mustPass(t, first, "signal", "1")
+			}
+			if err := young.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		// The spec with its token is not in anything that commands can read.
 		if r := sandboxtest.Run(t, g, "sh", "-c", "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -E '[0-9a-f]{64}'"); r.Out != "" {
 			t.Errorf("a token in sight: %q", r.Out)
