@@ -23,6 +23,7 @@ const (
 	ControlFrames       Name = "control.frames"          // row 22: the console's frame shows desktops only
 	ControlAncestors    Name = "control.frame-ancestors" // row 28: nobody frames the console
 	ControlFrameOptions Name = "control.frame-options"   // row 28: the same, in the older words
+	StageWatch          Name = "stage.watch"             // row 48: the console sees that the desktop's page hangs, and offers another (a script: the suite serves another text)
 	ControlBodies       Name = "control.bodies"          // row 24: what a form can send is no body of the API
 	ControlSameSite     Name = "control.same-site"       // row 24: another site's page sends none of our cookies
 )

@@ -54,7 +54,7 @@ var elsewhere = []Elsewhere{
 	{36, "a gap in the log", "internal/state/state_test.go", "TestAGapStopsProjectionAndWaiters", whyRefused},
 	{36, "archives that are hostile in other ways", "internal/workspace/files_test.go", "TestAddRefusesHostileArchives", whySeams},
 	{48, "a command that never stops writing", "test/browser/hurt.test.mjs", "a command that never stops writing", whyBrowser},
-	{48, "an endless loop in render", "test/browser/hurt.test.mjs", "an endless loop in render", whyBrowser},
+	{48, "an endless loop in render", "test/browser/hurt.test.mjs", "an endless loop in render", "the same defence, through the whole binary: what was typed is in the page that takes its place"},
 	{49, "more kinds of damage to a log", "internal/ledger/chain_test.go", "TestALogIsHeldAgainstItsHead", "the same defences, each kind of damage"},
 	{49, "a computer with a damaged newest checkpoint starts, and goes on from the one before it", "internal/workspace/workspace_test.go", "TestAComputerWithADamagedHistoryStarts", "what is tried is that it goes on, which is no check"},
 	{50, "a queued action that can't be sent stands aside", "desktop/test/outbox.test.ts", "lets what an older page kept and can’t be sent stand aside of the rest", "the queue lives in the desktop's source"},

@@ -136,6 +136,12 @@ func TestEveryDefenceIsTried(t *testing.T) {
 		}
 	}
 	can := map[defence.Name]bool{}
+	for d := range scripts { // switched by what is served
+		can[d] = true
+		if !tried[d] {
+			t.Errorf("nothing tries %s", d)
+		}
+	}
 	for ident := range asked {
 		can[named[ident]] = true
 		if !tried[named[ident]] {

@@ -1,0 +1,64 @@
+package attack_test
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"choir.dev/choiros/internal/defence"
+)
+
+// script is a defence in what the console serves to browsers: where it is off,
+// without stands in the place of with.
+type script struct{ file, with, without string }
+
+var scripts = map[defence.Name]script{
+	// Without it the console sees as much, and says it to nobody but the suite.
+	defence.StageWatch: {"assets/stage.js", "if (ping.n - ping.answered > missable) this.told.ailing('hung', '')",
+		"if (ping.n - ping.answered > missable) window.unanswered = true"},
+}
+
+// scriptRows are attacks that scripts of the console stop.
+var scriptRows = []Row{
+	withBrowser(48, "a desktop's page never ends what it does, and nothing leads out of it", hung, defence.StageWatch),
+}
+
+// serve replaces text of what the console serves, which must be there.
+func (v *visitor) serve(t *testing.T, s script) {
+	t.Helper()
+	b, err := fs.ReadFile(v.files.FS, s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(b), s.with) != 1 {
+		t.Fatalf("%s does not hold %q once: this row shows nothing", s.file, s.with)
+	}
+	v.files.FS = replaced{v.files.FS, fstest.MapFS{s.file: {Data: []byte(strings.Replace(string(b), s.with, s.without, 1))}}}
+}
+
+// scripted serves the console without its scripts' defences that are off.
+func (v *visitor) scripted(t *testing.T) {
+	t.Helper()
+	for name, s := range scripts {
+		if defence.Off(name) {
+			v.serve(t, s)
+		}
+	}
+}
+
+// hung shows a desktop whose page paints and then loops.
+func hung(t *testing.T, v *visitor) Verdict {
+	v.scripted(t)
+	v.serve(t, script{"assets/stage.js", "const pingEvery = 2000", "const pingEvery = 400"})
+	v.desktopIs(`parent.postMessage({type: 'choir.painted', mode: 'live'}, '*'); setTimeout(() => { for (;;) document.title = String(Math.random()) }, 200)`, nil)
+	v.open(t, v.console+"/")
+	if err := v.Until(v.ctx, "!!window.unanswered || !document.getElementById('down').hidden"); err != nil {
+		t.Fatal(err)
+	}
+	got := v.eval(t, "document.getElementById('down').hidden ? 'nothing' : document.getElementById('down').innerText")
+	if got != "nothing" && (!strings.Contains(got, "does not answer") || !strings.Contains(got, "Start it afresh")) {
+		t.Fatalf("the console says %q", got)
+	}
+	return Verdict{got == "nothing", "the console says " + got}
+}
