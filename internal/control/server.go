@@ -212,7 +212,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Origin-Agent-Cluster", "?1")
+	if !defence.Off(defence.ControlAgents) {
+		h.Set("Origin-Agent-Cluster", "?1")
+	}
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	where, handle := s.hosts.find(r.Host)
 	if where == placeNone && defence.Off(defence.ControlHost) {

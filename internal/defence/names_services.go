@@ -24,6 +24,7 @@ const (
 	ControlAncestors    Name = "control.frame-ancestors" // row 28: nobody frames the console
 	ControlFrameOptions Name = "control.frame-options"   // row 28: the same, in the older words
 	StageWatch          Name = "stage.watch"             // row 48: the console sees that the desktop's page hangs, and offers another (a script: the suite serves another text)
+	ControlAgents       Name = "control.agent-cluster"   // row 48: a desktop's page has a process of its own, not the console's
 	ControlBodies       Name = "control.bodies"          // row 24: what a form can send is no body of the API
 	ControlSameSite     Name = "control.same-site"       // row 24: another site's page sends none of our cookies
 )

@@ -1,10 +1,14 @@
 package attack_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"choir.dev/choiros/internal/defence"
 )
@@ -22,6 +26,7 @@ var scripts = map[defence.Name]script{
 // scriptRows are attacks that scripts of the console stop.
 var scriptRows = []Row{
 	withBrowser(48, "a desktop's page never ends what it does, and nothing leads out of it", hung, defence.StageWatch),
+	withBrowser(48, "a desktop's page never ends what it does, and takes the console's page with it", hangsAll, defence.ControlAgents),
 }
 
 // serve replaces text of what the console serves, which must be there.
@@ -49,10 +54,7 @@ func (v *visitor) scripted(t *testing.T) {
 
 // hung shows a desktop whose page paints and then loops.
 func hung(t *testing.T, v *visitor) Verdict {
-	v.scripted(t)
-	v.serve(t, script{"assets/stage.js", "const pingEvery = 2000", "const pingEvery = 400"})
-	v.desktopIs(`parent.postMessage({type: 'choir.painted', mode: 'live'}, '*'); setTimeout(() => { for (;;) document.title = String(Math.random()) }, 200)`, nil)
-	v.open(t, v.console+"/")
+	v.loops(t)
 	if err := v.Until(v.ctx, "!!window.unanswered || !document.getElementById('down').hidden"); err != nil {
 		t.Fatal(err)
 	}
@@ -61,4 +63,26 @@ func hung(t *testing.T, v *visitor) Verdict {
 		t.Fatalf("the console says %q", got)
 	}
 	return Verdict{got == "nothing", "the console says " + got}
+}
+
+// loops shows a desktop whose page paints, and then is never done.
+func (v *visitor) loops(t *testing.T) {
+	t.Helper()
+	v.scripted(t)
+	v.serve(t, script{"assets/stage.js", "const pingEvery = 2000", "const pingEvery = 400"})
+	v.desktopIs(`parent.postMessage({type: 'choir.painted', mode: 'live'}, '*'); setTimeout(() => { for (;;) document.title = String(Math.random()) }, 200)`, nil)
+	v.open(t, v.console+"/")
+}
+
+// hangsAll is whether the console's page still turns while a desktop's loops: it
+// does when it says so. A page in the same process never gets to that.
+func hangsAll(t *testing.T, v *visitor) Verdict {
+	v.loops(t)
+	ctx, cancel := context.WithTimeout(v.ctx, 20*time.Second)
+	defer cancel()
+	err := v.Until(ctx, "!document.getElementById('down').hidden")
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	return Verdict{err != nil, fmt.Sprintf("the console's page says that the desktop's hangs: %v", err)}
 }
