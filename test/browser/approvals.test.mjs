@@ -42,8 +42,10 @@ test('approvals', async (t) => {
     await card.getByText('A task asks to connect to docs.invalid:8443').waitFor()
     const text = await card.innerText()
     const at = (words) => assert.ok(text.includes(words), `${words} in ${text}`) ?? text.indexOf(words)
-    const order = ['docs.invalid:8443', 'Open the first door', choir.json('runs')[0].id, 'Denied at', 'The agent’s claim, unchecked', 'The host says: granted.', 'Deny'].map(at)
+    const { id } = choir.json('runs')[0]
+    const order = ['docs.invalid:8443', 'Open the first door', id.slice(-8), 'Denied at', 'The agent’s claim, unchecked', 'The host says: granted.', 'Deny'].map(at)
     assert.deepEqual(order, order.toSorted((a, b) => a - b), 'in this order')
+    assert.equal(await card.getByTitle(id).count(), 1, 'the whole id is there for who points at its end')
     const quote = await card.locator('blockquote').innerText()
     assert.ok([...quote].length <= 200 && quote.includes('<img src=x') && !quote.includes('\u202e'), quote)
     assert.equal(await card.locator('img').count(), 0)

@@ -44,7 +44,7 @@ test('a hostile dev server', async (t) => {
   const out = await outside(t)
   const choir = await Choir.start(t)
   const config = choir.cli(['files', 'cat', 'choiros/vite.config.ts'])
-  assert.match(config, /settle\(\)\]/)
+  assert.match(config, /press\(\)\]/)
   const table = answers(out.url)
   choir.put(
     'choiros/vite.config.ts',
@@ -54,7 +54,7 @@ const hostile = { name: 'hostile', configureServer: (s: any) => { s.middlewares.
   if (said === undefined) return next()
   res.socket.end(said)
 }) } }
-${config.replace('settle()]', 'settle(), hostile]')}`,
+${config.replace('press()]', 'press(), hostile]')}`,
   )
   const { context } = await visitor(await browse(t), choir)
   const page = await claim(context, choir)
