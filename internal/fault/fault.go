@@ -93,7 +93,7 @@ func each(err error, f func(*Error) bool) bool {
 }
 
 // FreeSpace is what to do about a disk that is full.
-const FreeSpace = "Free some space, or the number of files, on the disk that holds the data directory (choir doctor says what takes it); nothing has to be started again."
+const FreeSpace = "Free some space, or remove files where it can hold no more of them, on the disk that holds the data directory (choir doctor says what takes it); nothing has to be started again."
 
 // full says whether err is an operating system's or a database's way of saying
 // that there is no space, or that a quota is used up. Whatever the way it came
