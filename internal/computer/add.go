@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"net"
 	"net/url"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
@@ -76,9 +79,13 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 		}
 	}()
 	in := client(box)
-	_, stderr, exit, err := in.Output(ctx, 8<<10, "git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--no-recurse-submodules", "--", r.URL, "/clone/repository")
+	_, stderr, exit, err := in.Output(ctx, 8<<10, "sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", // git then says that a file is too large
+		"git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--no-recurse-submodules", "--", r.URL, "/clone/repository")
 	if err != nil {
-		return api.Added{}, fault.Wrap(op, err)
+		return api.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
+	}
+	if tooLargeFile(exit, stderr) {
+		return api.Added{}, fault.Wrap(op, c.largerThanAdd())
 	}
 	if exit.Code != 0 {
 		return api.Added{}, fault.New(op, fault.Unavailable, "Check the URL; a private repository can be cloned by yourself and added as a folder.",
@@ -97,7 +104,31 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, User: user}, pr)
 	pr.CloseWithError(errors.New("no longer read"))
 	if err = errors.Join(err, <-sent); err != nil {
-		return api.Added{}, fault.Wrap(op, err)
+		return api.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
 	}
 	return api.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
+}
+
+// tooLargeToAdd says of an error that came as a clone's box ended for its size what
+// to do about that; any other is returned.
+func (c *Computer) tooLargeToAdd(box sandbox.Box, err error) error {
+	var ended *sandbox.Ended
+	if !fault.Is(err, fault.Unavailable) || !boxEnded(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
+		return err
+	}
+	if free, ferr := c.host.Dir.Free(); ferr == nil && free < spaceLow {
+		return fault.New("", fault.DiskFull, fault.FreeSpace, errors.New("the disk is nearly full; nothing of it was brought in"))
+	}
+	return c.largerThanAdd()
+}
+
+func (c *Computer) largerThanAdd() error {
+	return fault.New("", fault.Exhausted, "Raise storage.add_mb, or clone it yourself and add it in several smaller folders.",
+		fmt.Errorf("it has more than %d MiB, or very many files; nothing of it was brought in", c.host.Config.Storage.AddMB))
+}
+
+// tooLargeFile says that git met a file larger than all of it may be, which the box
+// does not let it write.
+func tooLargeFile(exit guest.Exit, stderr []byte) bool {
+	return exit.Code != 0 && bytes.Contains(bytes.ToLower(stderr), []byte(unix.EFBIG.Error()))
 }

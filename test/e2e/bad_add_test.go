@@ -95,8 +95,20 @@ func TestAddURL(t *testing.T) {
 	if err := os.WriteFile(ca, certificate, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	large := filepath.Join(dir, "served", "large.git")
+	if err := os.MkdirAll(large, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	noise := make([]byte, 6<<20)
+	_, _ = rand.Read(noise) // never fails
+	if err := os.WriteFile(filepath.Join(large, "noise"), noise, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git(t, large, "init", "-q", "-b", "main")
+	git(t, large, "add", ".")
+	git(t, large, "commit", "-q", "-m", "one")
 	in := choirtest.Start(t, choirtest.Options{Env: []string{
-		"CHOIR_EGRESS_CA_FILE=" + ca, "CHOIR_EGRESS_ALLOW_PRIVATE=" + srv.Listener.Addr().String(),
+		"CHOIR_EGRESS_CA_FILE=" + ca, "CHOIR_EGRESS_ALLOW_PRIVATE=" + srv.Listener.Addr().String(), "CHOIR_STORAGE_ADD_MB=4",
 	}})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -135,6 +147,12 @@ func TestAddURL(t *testing.T) {
 		}
 		refused(t, what, r, 1)
 	}
+	// One that is larger than the setting says so, and which setting.
+	r, err := in.Run(ctx, "add", srv.URL+"/large.git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "a repository that is too large", r, 1, "more than 4 MiB", "nothing of it was brought in", "storage.add_mb")
 	if left, _ := filepath.Glob(filepath.Join(in.Data, "computers", "*", "boxes", "add-*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
