@@ -34,7 +34,7 @@ func (b *Bus) Health() error {
 
 func (b *Bus) storeFailed(text string) {
 	code, hint := fault.Unavailable, "Look at the disk that holds the data directory."
-	if noSpace(text) {
+	if fault.NoSpaceText(text) {
 		code, hint, text = fault.DiskFull, fault.FreeSpace, "the log takes no more: the disk is full"
 	}
 	b.health.Lock()
@@ -44,10 +44,6 @@ func (b *Bus) storeFailed(text string) {
 	case b.heal <- struct{}{}:
 	default:
 	}
-}
-
-func noSpace(text string) bool {
-	return strings.Contains(text, unix.ENOSPC.Error()) || strings.Contains(text, unix.EDQUOT.Error())
 }
 
 // Unread counts the reads that failed because a block of a stream could not be

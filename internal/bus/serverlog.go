@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"choir.dev/choiros/internal/fault"
 )
 
 // serverLog writes the server's own messages to slog.
@@ -23,7 +25,7 @@ func (l serverLog) Noticef(format string, v ...any) {
 func (l serverLog) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	l.to.Warn("nats: " + text)
-	if strings.Contains(text, "Stream create failed") && noSpace(text) {
+	if strings.Contains(text, "Stream create failed") && fault.NoSpaceText(text) {
 		l.storeErr(text)
 	}
 	if _, why, ok := strings.Cut(text, "loadBlock error: "); ok && (strings.HasPrefix(why, "open ") || strings.HasPrefix(why, "read ")) {

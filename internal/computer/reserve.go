@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 )
@@ -94,7 +92,7 @@ func (r *reserve) full(ctx context.Context) bool {
 // is done again when it found no space and there is some now.
 func (r *reserve) spaced(ctx context.Context, do func() error) error {
 	err := do()
-	if (fault.Is(err, fault.DiskFull) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && r.full(ctx) {
+	if (fault.Is(err, fault.DiskFull) || fault.NoSpace(err)) && r.full(ctx) {
 		err = do()
 	}
 	return err

@@ -318,7 +318,7 @@ func (d *Dir) Reserve(size int64) (bool, error) {
 		return true, nil
 	}
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EOPNOTSUPP) {
+		if fault.NoSpace(err) || errors.Is(err, unix.EOPNOTSUPP) {
 			return false, os.Remove(f.Name())
 		}
 		return false, fault.Wrap(op, err)
@@ -359,7 +359,7 @@ func FreeAt(path string) (Room, error) {
 
 func diskError(op, path string, err error) error {
 	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case fault.NoSpace(err):
 		return fault.New(op, fault.DiskFull, "Free some space on the disk that holds "+path+" and start again.", err)
 	case errors.Is(err, fs.ErrPermission):
 		return fault.New(op, fault.Denied, "Make "+path+" writable for this user, or start with another --data.", err)

@@ -95,11 +95,22 @@ func each(err error, f func(*Error) bool) bool {
 // FreeSpace is what to do about a disk that is full.
 const FreeSpace = "Free some space, or remove files where it can hold no more of them, on the disk that holds the data directory (choir doctor says what takes it); nothing has to be started again."
 
+// NoSpace says whether err has an operating system's number for a disk without
+// space, or for a quota that is used up, which is the same to whoever writes.
+func NoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// NoSpaceText is NoSpace of what somebody said of such an error.
+func NoSpaceText(text string) bool {
+	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
+}
+
 // full says whether err is an operating system's or a database's way of saying
 // that there is no space, or that a quota is used up. Whatever the way it came
 // here, nobody has to translate it.
 func full(err error) bool {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if NoSpace(err) {
 		return true
 	}
 	// Its index of the log of writes is a file that could not be made longer.

@@ -74,6 +74,15 @@ func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 			t.Errorf("%s: code %s, hint %q", name, fault.CodeOf(err), fault.HintOf(err))
 		}
 	}
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		err := fault.Wrap("outer", path(errno))
+		if !fault.NoSpace(err) || !fault.NoSpaceText("JetStream failed: "+err.Error()) {
+			t.Errorf("%v is not taken for want of space", errno)
+		}
+	}
+	if err := path(syscall.EIO); fault.NoSpace(err) || fault.NoSpaceText(err.Error()) {
+		t.Errorf("%v is taken for want of space", err)
+	}
 	if got := fault.Text(fault.Wrap("outer", path(syscall.ENOSPC))); got != syscall.ENOSPC.Error() {
 		t.Errorf("it says %q", got)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
-	"golang.org/x/sys/unix"
 )
 
 // What stands for a file's content in a tree: its blob, or, where it is large,
@@ -82,7 +81,7 @@ func (e *Engine) isOneOf(r io.Reader, st fileStat, likely []Entry) (Entry, bool,
 // out; without refused it is an error.
 func (e *Engine) contentObject(ctx context.Context, en *Entry, refused *error, open func() (io.ReadCloser, fileStat, error)) object {
 	fail := func(err error) (io.ReadCloser, int64, error) {
-		if refused != nil && ctx.Err() == nil && !isFull(err) {
+		if refused != nil && ctx.Err() == nil && !fault.NoSpace(err) {
 			*refused, err = err, errGone
 		}
 		return nil, 0, err
@@ -107,9 +106,6 @@ func (e *Engine) contentObject(ctx context.Context, en *Entry, refused *error, o
 		return io.NopCloser(strings.NewReader(string(raw))), int64(len(raw)), nil
 	}}
 }
-
-// isFull reports that the disk is full, which is no fault of a file's.
-func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // manifest reads the manifest of a chunked entry.
 func (e *Engine) manifest(ctx context.Context, id string) (*manifest, error) {

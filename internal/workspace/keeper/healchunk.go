@@ -74,7 +74,7 @@ func (e *Engine) healNewest(ctx context.Context) error {
 			if st, err := os.Lstat(e.chunks.path(c.name())); err != nil || st.Size() != int64(c.len) {
 				missing++
 				ok, err := e.chunkFrom(c, e.opts.Root, p, at)
-				if isFull(err) {
+				if fault.NoSpace(err) {
 					e.opts.Logger.ErrorContext(ctx, "chunks of large files are missing, and there is no space to make them again", "error", err)
 					return nil
 				}
@@ -147,7 +147,7 @@ func (e *Engine) chunkFrom(c chunkRef, root, p string, at int64) (bool, error) {
 // made again if another copy has it.
 func (e *Engine) materializeAt(ctx context.Context, name string, en Entry, p Path, sync bool) error {
 	err := e.materialize(ctx, name, en, sync)
-	if err == nil || ctx.Err() != nil || isFull(err) {
+	if err == nil || ctx.Err() != nil || fault.NoSpace(err) {
 		return err
 	}
 	if from, herr := e.healEntry(ctx, en, string(p)); herr != nil || from == "" {
