@@ -116,7 +116,7 @@ func (c *Computer) tooLargeToAdd(box sandbox.Box, err error) error {
 	if !fault.Is(err, fault.Unavailable) || !boxEnded(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
 		return err
 	}
-	if free, ferr := c.host.Dir.Free(); ferr == nil && free < spaceLow {
+	if free, ferr := c.host.Dir.Free(); ferr == nil && scarceRoom(free) {
 		return fault.New("", fault.DiskFull, fault.FreeSpace, errors.New("the disk is nearly full; nothing of it was brought in"))
 	}
 	return c.largerThanAdd()
