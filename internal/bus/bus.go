@@ -20,6 +20,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
 )
 
 // Limits of the server and its stream.
@@ -255,7 +256,7 @@ func (b *Bus) Close() error {
 		srv.Shutdown()
 		srv.WaitForShutdown()
 	}
-	if err := b.lock.Close(); err != nil {
+	if err := process.Unlock(b.lock); err != nil {
 		return fault.Wrap("bus.Close", err)
 	}
 	return nil

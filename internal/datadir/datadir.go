@@ -240,7 +240,7 @@ func (d *Dir) Complete() error {
 }
 
 // Close gives the lock back.
-func (d *Dir) Close() error { return d.lock.Close() }
+func (d *Dir) Close() error { return process.Unlock(d.lock) }
 
 // Path joins names to the directory's path.
 func (d *Dir) Path(names ...string) string {

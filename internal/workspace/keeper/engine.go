@@ -15,6 +15,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
 	"golang.org/x/sys/unix"
 )
 
@@ -177,7 +178,7 @@ func (e *Engine) Close() error {
 	}
 	errs = append(errs, e.reads.close())
 	if e.lock != nil {
-		errs = append(errs, e.lock.Close())
+		errs = append(errs, process.Unlock(e.lock))
 		e.lock = nil
 	}
 	if e.rootFD >= 0 {
