@@ -275,6 +275,20 @@ func fill(s string, values map[string]string) string {
 	})
 }
 
+// next is the first step from the nth on that has something to do: an edit has
+// not, whose text already is what it would become.
+func (p *Plan) next(n int, values map[string]string) int {
+	for ; n < len(p.Associate.Steps); n++ {
+		step := p.Associate.Steps[n]
+		before, ok := step.Args["old"].(string)
+		after, both := step.Args["new"].(string)
+		if step.Tool != "edit" || !ok || !both || fill(before, values) != fill(after, values) {
+			break
+		}
+	}
+	return n
+}
+
 // fillAny is fill for every text within a decoded TOML value.
 func fillAny(v any, values map[string]string) any {
 	switch v := v.(type) {

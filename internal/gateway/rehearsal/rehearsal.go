@@ -314,7 +314,7 @@ func (p *Provider) associate(t *turn, c conversation) {
 		if call.name == "finish" {
 			continue
 		}
-		if n >= len(plan.Associate.Steps) {
+		if n = plan.next(n, values); n >= len(plan.Associate.Steps) {
 			break
 		}
 		step := plan.Associate.Steps[n]
@@ -339,7 +339,7 @@ func (p *Provider) associate(t *turn, c conversation) {
 		n++
 		values[fmt.Sprintf("return_%d", n)] = quote(cut(call.content, 3000))
 	}
-	if n == len(plan.Associate.Steps) {
+	if n = plan.next(n, values); n == len(plan.Associate.Steps) {
 		t.call("finish", map[string]any{"status": "ok", "summary": fill(plan.Associate.Summary, values)})
 		return
 	}

@@ -227,6 +227,11 @@ func TestThemePlan(t *testing.T) {
 		if _, err := contract.DecodeTheme([]byte(got)); err != nil {
 			t.Errorf("%s: %v", prompt, err)
 		}
+		// Said again it is done already: nothing is edited.
+		status, summary, used := perform(t, root, prompt)
+		if status != "done" || contains(used, "edit") || get(t, root, "artifacts/system/theme.json") != got {
+			t.Errorf("%s, again: %s with %v: %s", prompt, status, used, summary)
+		}
 	}
 }
 
