@@ -33,9 +33,8 @@ func TestALockThatIsGivenUpIsFree(t *testing.T) {
 	if err := process.Unlock(f); err != nil {
 		t.Fatal(err)
 	}
-	f, err = lock()
-	defer f.Close()
-	if err != nil {
+	if f, err = lock(); err != nil {
 		t.Errorf("it is still held: %v", err)
 	}
+	_ = f.Close()
 }
