@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -22,9 +23,12 @@ import (
 )
 
 // newEnv is a computer on a driver of its own, which sees what is switched.
-func newEnv(t *testing.T, binary string) *sandboxtest.Env {
+func newEnv(t *testing.T, binary string) *sandboxtest.Env { return newEnvWith(t, binary, nil) }
+
+// newEnvWith is newEnv with a log: what a box that does not start said is told there alone.
+func newEnvWith(t *testing.T, binary string, log *slog.Logger) *sandboxtest.Env {
 	t.Helper()
-	d, err := local.New(t.Context(), local.Options{Guest: binary, Dir: t.TempDir()})
+	d, err := local.New(t.Context(), local.Options{Guest: binary, Dir: t.TempDir(), Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

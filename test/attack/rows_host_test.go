@@ -1,9 +1,11 @@
 package attack_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,7 +129,8 @@ func linkedTarget(t *testing.T) Verdict {
 // coveredGuest: a mount lies over the guest's program, by another name of its
 // place.
 func coveredGuest(t *testing.T) Verdict {
-	e := newEnv(t, sandboxtest.BareGuest(t))
+	var log bytes.Buffer
+	e := newEnvWith(t, sandboxtest.BareGuest(t), slog.New(slog.NewTextHandler(&log, nil)))
 	at := mkdir(t, e.Live, "run")
 	if err := os.WriteFile(filepath.Join(at, "choir"), []byte("#!/bin/sh\necho instead of the guest >&2\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -135,7 +138,7 @@ func coveredGuest(t *testing.T) Verdict {
 	v := seen(t, e, sandbox.BoxSpec{ID: "task", Kind: contract.BoxTask, Mounts: []sandbox.Mount{
 		{Source: at, Target: "/var/run/choir", Mode: sandbox.ReadOnly},
 	}}, "/computer")
-	return Verdict{strings.Contains(v.Evidence, "instead of the guest"), v.Evidence}
+	return Verdict{strings.Contains(log.String(), "instead of the guest"), v.Evidence + "\n" + log.String()}
 }
 
 // unremovable: a box leaves folders that nobody may enter, and ends.
