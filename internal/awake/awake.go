@@ -10,7 +10,8 @@ import (
 const (
 	// step is how often a clock that somebody needs looks at the time; one look
 	// that comes later than slack behind its turn means that the process did not
-	// run in between. A busy machine is not that late.
+	// run in between. How late a busy machine is was not measured: one that is
+	// later is told of as a gap, which lengthens patience and ends nothing.
 	step  = 500 * time.Millisecond
 	slack = 1500 * time.Millisecond
 )
