@@ -61,20 +61,38 @@ func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Chec
 // a restart appends them again, which the log recognises.
 const markEvery = 20
 
+// maxLogged is how many checkpoints' events are appended at once.
+const maxLogged = 100
+
+func (w *Workspace) appendCheckpoints(ctx context.Context, commits []keeper.Commit) error {
+	drafts := make([]contract.Draft, len(commits))
+	for i, c := range commits {
+		drafts[i] = w.checkpointDraft(c)
+	}
+	_, err := w.opts.Log.Append(ctx, drafts...)
+	return err
+}
+
 // logCheckpoint appends the event of a checkpoint that was made. The commit is
 // on disk, so its event is appended even if the caller has gone away.
 func (w *Workspace) logCheckpoint(ctx context.Context, reply keeper.CheckpointReply) (Checkpoint, error) {
 	ctx = context.WithoutCancel(ctx)
 	c := w.fromCommit(reply.Commit)
 	c.Created, c.LeftOut = reply.Created, reply.LeftOut
-	if !reply.Created {
+	made := slices.Clone(reply.Puts)
+	if reply.Created {
+		made = append(made, reply.Commit)
+	}
+	if len(made) == 0 {
 		return c, nil
 	}
 	crash.At("workspace.checkpoint.made")
-	if _, err := w.opts.Log.Append(ctx, w.checkpointDraft(reply.Commit)); err != nil {
-		return c, err
+	for some := range slices.Chunk(made, maxLogged) {
+		if err := w.appendCheckpoints(ctx, some); err != nil {
+			return c, err
+		}
 	}
-	if w.unlogged++; w.unlogged >= markEvery {
+	if w.unlogged += len(made); w.unlogged >= markEvery {
 		if err := w.opts.Keeper.Call(ctx, "mark", keeper.CommitRequest{Commit: reply.Commit.Commit}, nil); err != nil {
 			return c, err
 		}

@@ -455,10 +455,6 @@ func found(t *testing.T, m *mortal, v *versions) {
 		if b, err := os.ReadFile(filepath.Join(trash, en.Name(), "content")); err == nil {
 			all[string(b)] = true
 		}
-		var meta struct{ New struct{ ID string } }
-		if b, err := os.ReadFile(filepath.Join(trash, en.Name(), "meta.json")); err == nil && json.Unmarshal(b, &meta) == nil && meta.New.ID != "" {
-			wanted[meta.New.ID] = true
-		}
 	}
 	out := git(strings.Join(slices.Collect(maps.Keys(wanted)), "\n")+"\n", "cat-file", "--batch")
 	for out != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -271,19 +272,13 @@ func (w *Workspace) logCheckpoints(ctx context.Context) error {
 	if len(commits) == 0 {
 		return nil
 	}
-	for len(commits) > 0 {
-		n := min(len(commits), 100)
-		drafts := make([]contract.Draft, n)
-		for i, c := range commits[:n] {
-			drafts[i] = w.checkpointDraft(c)
-		}
-		if _, err := w.opts.Log.Append(ctx, drafts...); err != nil {
+	for some := range slices.Chunk(commits, maxLogged) {
+		if err := w.appendCheckpoints(ctx, some); err != nil {
 			return err
 		}
-		if err := w.opts.Keeper.Call(ctx, "mark", keeper.CommitRequest{Commit: commits[n-1].Commit}, nil); err != nil {
+		if err := w.opts.Keeper.Call(ctx, "mark", keeper.CommitRequest{Commit: some[len(some)-1].Commit}, nil); err != nil {
 			return err
 		}
-		commits = commits[n:]
 	}
 	w.unlogged = 0
 	return nil

@@ -27,7 +27,10 @@ type CheckpointRequest struct {
 type CheckpointReply struct {
 	Commit
 	Created bool `json:"created"`
-	Looked  int  `json:"looked,omitempty"` // names that the look at the tree went through
+	// Puts are checkpoints that were made before it, of what was put and a
+	// program has changed or removed since.
+	Puts   []Commit `json:"puts,omitempty"`
+	Looked int      `json:"looked,omitempty"` // names that the look at the tree went through
 	LeftOut
 }
 
@@ -58,7 +61,7 @@ func (e *Engine) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpo
 }
 
 func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, flush func() error) (_ CheckpointReply, err error) {
-	cap, err := e.capture(ctx, true)
+	cap, err := e.captureWithPuts(ctx, req.Note, flush)
 	if err != nil {
 		return CheckpointReply{}, err
 	}
@@ -71,7 +74,10 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 		// A file that can't be taken is news for whoever looks at the history.
 		if err != nil || cap.sameLeft(c.NotIn) {
 			e.tracked.take(cap)
-			return CheckpointReply{Commit: c, Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, errors.Join(err, flush())
+			if err = errors.Join(err, flush()); err != nil {
+				return CheckpointReply{}, err
+			}
+			return CheckpointReply{Commit: c, Puts: e.putsKept(), Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, nil
 		}
 	}
 	e.crash("checkpoint.captured")
@@ -104,7 +110,7 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 	if err := e.advance(c); err != nil {
 		return CheckpointReply{}, err
 	}
-	return CheckpointReply{Commit: c, Created: true, Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, nil
+	return CheckpointReply{Commit: c, Created: true, Puts: e.putsKept(), Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, nil
 }
 
 // advance moves HEAD to a commit on top of it.
@@ -118,10 +124,13 @@ func (e *Engine) advance(c Commit) error {
 }
 
 func (e *Engine) makeCommit(ctx context.Context, tree, parent string, note Note) (Commit, error) {
-	// Git dates a commit in whole seconds, which would lie before what caused it.
-	now := e.opts.Now()
-	note.At = now.UnixMilli()
-	c := Commit{Parent: parent, Tree: tree, Time: now.Unix(), Note: note}
+	return e.makeCommitAt(ctx, tree, parent, note, e.opts.Now().UnixMilli())
+}
+
+// makeCommitAt makes a commit of what was so at a time, in Unix milliseconds.
+func (e *Engine) makeCommitAt(ctx context.Context, tree, parent string, note Note, at int64) (Commit, error) {
+	note.At = at // git dates a commit in whole seconds, which would lie before what caused it
+	c := Commit{Parent: parent, Tree: tree, Time: at / 1000, Note: note}
 	info := commitInfo{tree: tree, when: c.Time, message: encodeNote(&c.Note)}
 	if parent != "" {
 		info.parents = append(info.parents, parent)

@@ -83,6 +83,8 @@ type Engine struct {
 	slowIgnores map[slowIgnore]bool
 	batch       *[]pendingObject
 	doubted     map[string]doubt // new files that a power cut may have emptied
+	puts        []put            // that no checkpoint has met yet, oldest first
+	keptPuts    []Commit         // that were made of such, and nobody has heard of
 
 	left atomic.Pointer[left] // what the newest look at the live tree left out
 
@@ -149,7 +151,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 			return nil, err
 		}
 	}
-	if err := e.recoverTrash(); err != nil {
+	if err := errors.Join(e.recoverTrash(), e.loadPuts()); err != nil {
 		return nil, err
 	}
 	if err := e.loadHead(ctx); err != nil {

@@ -291,6 +291,7 @@ func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string
 	if !took || req.If == "none" && was.exists() || req.If != "" && req.If != "none" && was.ID != req.If {
 		return w, errors.Join(changedMeanwhile(p), e.takeBack(t, dir, name))
 	}
+	e.puts = append(e.puts, putOf(t))
 	if displaced, err := exists(e.trash(t.ID, "content")); err != nil {
 		return w, err
 	} else if displaced {

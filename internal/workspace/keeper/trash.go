@@ -22,6 +22,7 @@ import (
 //	meta.json  what it is and where it was; durable before anything is moved
 //	content    the file or directory itself
 //	told       the host has it in its log, or need not
+//	uncaptured what was put in its place is in no checkpoint yet
 //
 // A file that is to take another's place is first of all put into an entry of
 // its own, and then exchanged with the other. From that moment on content is
@@ -74,6 +75,9 @@ func (e *Engine) makeEntry(file string, m trashMeta) (trashMeta, error) {
 		}
 	}
 	raw, err := json.Marshal(m)
+	if err == nil && m.Op == "write" {
+		err = os.WriteFile(e.trash(m.ID, uncapturedMark), nil, 0o644) // durable with the record
+	}
 	if err == nil {
 		err = errors.Join(writeDurably(e.trash(m.ID, "meta.json"), raw), syncDir(e.trash()), syncDir(e.work()))
 	}
@@ -148,7 +152,7 @@ func (e *Engine) takeBack(m trashMeta, dir int, name string) error {
 	if isGone(err) {
 		err = nil
 	}
-	return errors.Join(err, unix.Fsync(dir), syncDir(e.trash(m.ID)))
+	return errors.Join(err, unix.Fsync(dir), e.captured(m.ID), syncDir(e.trash(m.ID)))
 }
 
 // dropEntry forgets an entry whose content is want, which is held elsewhere, if
@@ -164,7 +168,7 @@ func (e *Engine) dropEntry(m trashMeta, want Entry) error {
 		return err
 	}
 	if !quiet || other || now.exists() && now != want {
-		return e.told(m.ID)
+		return errors.Join(e.told(m.ID), e.captured(m.ID))
 	}
 	return removeTree(e.trash(m.ID))
 }
