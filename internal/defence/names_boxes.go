@@ -35,6 +35,7 @@ const (
 	BoxNewCalls      Name = "box.new-calls"     // row 17: no system call that is newer than the filter (seccomp)
 	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
 	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered
+	BoxMountTable    Name = "box.mounttable"    // row 17: the box's root is in no mount namespace, so no list of mounts has any
 	BoxMemory        Name = "box.memory"        // row 13: the memory of all its processes
 	BoxProcesses     Name = "box.processes"     // row 13: how many processes
 	BoxDisk          Name = "box.disk"          // row 13: what it writes, sampled

@@ -169,8 +169,9 @@ var boxRows = []Row{
 	}},
 	{Number: 17, Attack: "how the kernel was started", Defences: []defence.Name{defence.BoxProc}, Run: inBox("read", "/proc/cmdline")},
 	{Number: 17, Attack: "a file of the kernel's own is written", Defences: []defence.Name{defence.BoxProc}, NotAs: map[string]string{"user": "root-files"}, Run: inBox("kernel-files")},
-	{Number: 17, Attack: "a user namespace of one's own", Defences: []defence.Name{defence.BoxUsers}, Run: inBox("syscall", "clone-user")},
-	{Number: 17, Attack: "a user namespace of one's own, through clone3", Defences: []defence.Name{defence.BoxClone3}, Lacks: withoutBox("calls", "syscall", "clone3-user"), Run: inBox("syscall", "clone3-user")},
+	{Number: 17, Attack: "where on the host a box's mounts come from", Defences: []defence.Name{defence.BoxMountTable}, Run: inBox("read", "/proc/self/mountinfo")},
+	{Number: 17, Attack: "a user namespace of one's own", Defences: usersOrRoot, Run: inBox("syscall", "clone-user")},
+	{Number: 17, Attack: "a user namespace of one's own, through clone3", Defences: []defence.Name{defence.BoxClone3, defence.BoxMountTable}, Lacks: withoutBox("calls", "syscall", "clone3-user"), Run: inBox("syscall", "clone3-user")},
 	{Number: 17, Attack: "a ring of calls that no filter sees (io_uring)", Defences: []defence.Name{defence.BoxRings}, Lacks: withoutBox("calls", "syscall", "io_uring"), Run: inBox("syscall", "io_uring")},
 	{Number: 17, Attack: "memory faults handled by a program (userfaultfd)", Defences: []defence.Name{defence.BoxCalls}, Lacks: withoutBox("calls", "syscall", "userfaultfd"), Run: inBox("syscall", "userfaultfd")},
 	{Number: 17, Attack: "a key put into the kernel's keyring", Defences: []defence.Name{defence.BoxCalls}, Lacks: withoutBox("calls", "syscall", "add_key"), Run: inBox("syscall", "add_key")},
@@ -185,6 +186,9 @@ var boxRows = []Row{
 	{Number: 13, Attack: "one box holds all that the host's user may have in message queues", Defences: []defence.Name{defence.BoxQueues}, Lacks: withoutBox("calls", "queues", "5"), Run: inOwn("queues", "5")},
 	{Number: 17, Attack: "a key typed into a terminal by ioctl", Defences: []defence.Name{defence.BoxTyping}, Lacks: lacksTyping, Run: typed},
 }
+
+// The kernel gives no user namespace to whose root is not its mount namespace's.
+var usersOrRoot = []defence.Name{defence.BoxUsers, defence.BoxMountTable}
 
 // fullEnviron is what env prints in a box: the evidence above is cut.
 func fullEnviron(t *testing.T) string {

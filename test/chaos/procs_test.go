@@ -18,7 +18,8 @@ import (
 type process struct {
 	pid, parent int
 	args        []string
-	mounts      []byte
+	mounts      []byte // none for what runs in a box
+	open        string // what it has open: a box's first processes, the file that is locked while it lives
 }
 
 // processes lists what runs. Processes that end meanwhile are left out.
@@ -49,9 +50,24 @@ func processes() []process {
 		}
 		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // gone: empty
 		mounts, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "mountinfo"))
-		out = append(out, process{pid, parent, strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00"), mounts})
+		out = append(out, process{pid, parent, strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00"), mounts, opened(e.Name())})
 	}
 	return out
+}
+
+// opened names, a line each, what a process has open.
+func opened(pid string) string {
+	fds, err := filepath.Glob(filepath.Join("/proc", pid, "fd", "*"))
+	if err != nil {
+		return ""
+	}
+	var out []string
+	for _, fd := range fds {
+		if name, err := os.Readlink(fd); err == nil { // else it is closed meanwhile
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, "\n")
 }
 
 // below is the set of a process and all that descends from it.
@@ -108,7 +124,7 @@ func (w *world) leftovers(living int) []string {
 		if mine[p.pid] || p.pid == os.Getpid() {
 			continue
 		}
-		if bytes.Contains(p.mounts, mark) || bytes.Contains([]byte(strings.Join(p.args, "\x00")), mark) {
+		if bytes.Contains(p.mounts, mark) || strings.Contains(p.open, string(mark)) || bytes.Contains([]byte(strings.Join(p.args, "\x00")), mark) {
 			out = append(out, fmt.Sprintf("process %d (child of %d): %.200q", p.pid, p.parent, p.args))
 		}
 	}

@@ -1,6 +1,6 @@
 // Package early does what a guest must do before anything else of the process
-// runs. Import it, for its effect, from the main package of a binary that can be
-// a guest.
+// runs, and the stage before it (package seal), which must be quick. Import it, for
+// its effect, from the main package of a binary that can be a guest.
 package early
 
 import (
@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/guest/seal"
 )
 
 // Guest reports whether this process was started as a guest.
@@ -19,6 +20,9 @@ var Guest = len(os.Args) > 1 && os.Args[1] == "guest"
 var Err error
 
 func init() {
+	if len(os.Args) > 1 && os.Args[1] == "seal" && os.Getpid() == 1 {
+		os.Exit(seal.Main(os.Args[2:])) // initialisation runs on the first thread
+	}
 	if !Guest {
 		return
 	}

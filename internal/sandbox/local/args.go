@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/guest/seal"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -121,8 +122,11 @@ func (d *Driver) commonArgs() []string {
 		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", "choir", "--die-with-parent", "--as-pid-1", "--new-session",
 		"--cap-drop", "ALL",
-		"--seccomp", strconv.Itoa(seccompFD), "--info-fd", strconv.Itoa(infoFD),
+		"--info-fd", strconv.Itoa(infoFD),
 		"--ro-bind", "/usr", "/usr",
+	}
+	for _, name := range seal.Capabilities { // given up there
+		args = append(args, "--cap-add", name)
 	}
 	for _, name := range []string{"bin", "sbin", "lib", "lib64", "lib32"} {
 		info, err := os.Lstat("/" + name)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	_ "choir.dev/choiros/internal/guest/early" // which seals the box
+
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox/local/launch"
 	"choir.dev/choiros/internal/tether"
