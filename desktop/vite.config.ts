@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vite'
 import { configDefaults } from 'vitest/config'
+import { faced } from './vite/faces'
 import { press } from './vite/press'
 import { settle } from './vite/settle'
 
@@ -16,7 +17,7 @@ const cacheDir = env.CHOIR_VITE_CACHE ?? join(tmpdir(), 'choir-vite')
 export default defineConfig({
   base: '/',
   cacheDir,
-  plugins: [react(), settle(), press()],
+  plugins: [react(), settle(), faced(), press()],
   // The host replaces this placeholder by a fresh nonce in every page it serves.
   html: { cspNonce: 'CHOIR_NONCE' },
   server: {
@@ -36,9 +37,9 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 700,
-    // Each app's manifest and icon is asked for at once anyway: in files of their own they would be
-    // a dozen requests, whose headers weigh more than they do.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'apps', test: /\/src\/apps\/[^/]+\/manifest\.tsx?$|\/node_modules\/lucide-react\// }] } } },
+    // Each app's manifest is asked for at once anyway: in files of their own they would be
+    // requests whose headers weigh more than they do.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'apps', test: /\/src\/apps\/[^/]+\/manifest\.tsx?$/ }] } } },
   },
   test: {
     environment: 'happy-dom',

@@ -1,7 +1,6 @@
 // A made-up computer with enough history to look at.
 
 import { randomUUID } from 'node:crypto'
-import { nkeys } from '@nats-io/nats-core'
 
 export const cid = 'k3v9q0x7m2a5t8w1'
 const usage = (wall_ms, tool_calls, tokens_in, tokens_out, cost_usd) => ({ wall_ms, tool_calls, tokens_in, tokens_out, cost_usd })
@@ -157,7 +156,7 @@ export class World {
 
   session() {
     return {
-      cid, name: 'Studio', user: 'u-1', nats: { url: '/_choir/nats', jwt: 'eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.e30.x', seed: new TextDecoder().decode(nkeys.createUser().getSeed()), inbox: '_INBOX.look' },
+      cid, name: 'Studio', user: 'u-1', nats: { url: '/_choir/nats', jwt: 'eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.e30.x', seed: 'SUAAGCQRDAPSMLJUHNBESUCXLZSWY432QGEI7FU5USV3FOOAY7HNLXDKKA', inbox: '_INBOX.look' },
       lastSequence: this.log.length, readOnly: false,
       provider: this.rehearsal ? { name: 'rehearsal', model: 'rehearsal', rehearsal: true } : { name: 'anthropic', model: 'claude-sonnet', rehearsal: false, network: 'default', budgetUSD: 1 },
     }

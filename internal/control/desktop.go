@@ -109,8 +109,10 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	case path == ownPrefix+"files" && r.Method == http.MethodPost:
 		s.bringIn(w, r, v)
 	case path == ownPrefix+"heartbeat.js" && r.Method == http.MethodGet:
-		h.Set("Content-Type", "text/javascript; charset=utf-8")
-		_, _ = w.Write(heartbeatScript) // the client has gone if this fails
+		s.squeezed(w, r, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+			_, _ = w.Write(heartbeatScript) // the client has gone if this fails
+		})
 	case strings.HasPrefix(path, "/_choir"):
 		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
 	default:
