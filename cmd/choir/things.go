@@ -241,7 +241,7 @@ func add(ctx context.Context, c *client.Client, what, name string) (api.Added, e
 	added, err := c.AddTar(ctx, name, "file://"+dir, r)
 	_ = r.CloseWithError(errNotTaken) // never fails
 	if perr := <-packed; perr != nil && !errors.Is(perr, errNotTaken) && !errors.Is(perr, io.ErrClosedPipe) {
-		return api.Added{}, fault.New("add", fault.Invalid, "", fmt.Errorf("read %s: %w", dir, perr))
+		return api.Added{}, fault.New("add", fault.Invalid, "Nothing of it was brought in. If somebody is changing it, try again once it rests.", fmt.Errorf("read %s: %w", dir, perr))
 	}
 	// What could not be packed is missing as much as what was not taken.
 	added.Skipped += left.Files
@@ -264,7 +264,10 @@ func writeTar(w io.Writer, dir string, left func(path, kind string)) error {
 		return err
 	}
 	defer root.Close()
-	return errors.Join(packDir(tw, root, "", left), tw.Close())
+	if err := packDir(tw, root, "", left); err != nil {
+		return err // without the archive's end: it is not whole
+	}
+	return tw.Close()
 }
 
 // packDir packs what is in a folder. (The fs.FS of a Root would refuse names

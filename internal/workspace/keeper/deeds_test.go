@@ -3,12 +3,16 @@ package keeper_test
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
 
@@ -180,6 +184,42 @@ func TestADeedThatFailsIsNotTold(t *testing.T) {
 	if got := trashed(t, c)["b"]; got != "b\n" {
 		t.Errorf("the trash holds %q", got)
 	}
+}
+
+// TestAnArchiveWhoseSenderFailedIsNotTaken: an archive can end in good order where
+// its sender met an error, and only then does the stream break.
+func TestAnArchiveWhoseSenderFailedIsNotTaken(t *testing.T) {
+	c := open(t)
+	for name, tail := range map[string]io.Reader{
+		"broken":  iotest.ErrReader(io.ErrUnexpectedEOF),
+		"endless": zeroes{},
+	} {
+		archive, err := smallArchive("file", "imported\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Import(t.Context(), keeper.ImportRequest{Path: "workspace/" + keeper.Path(name)}, io.MultiReader(archive, tail)); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(c.path("workspace/" + name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: it is there: %v", name, err)
+		}
+	}
+	archive, err := smallArchive("file", "imported\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	padded := io.MultiReader(archive, io.LimitReader(zeroes{}, 20*512))
+	if _, err := c.Import(t.Context(), keeper.ImportRequest{Path: "workspace/padded"}, padded); err != nil {
+		t.Errorf("an archive whose last record is filled up: %v", err)
+	}
+}
+
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // save replaces a file as editors do: another one takes its name.

@@ -129,7 +129,7 @@ func (e *Engine) unpack(ctx context.Context, dest string, stream io.Reader, im *
 		}
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return streamEnd(stream)
 		}
 		if err != nil {
 			return fault.New("", fault.Invalid, "Send a tar archive.", err)
@@ -149,6 +149,24 @@ func (e *Engine) unpack(ctx context.Context, dest string, stream io.Reader, im *
 			return fmt.Errorf("unpack %q: %w", short(name), err)
 		}
 	}
+}
+
+// maxTarPadding is what may come behind an archive's end: programs fill up their
+// last record.
+const maxTarPadding = 1 << 20
+
+// streamEnd reads what is behind an archive's end, for only the stream's own end
+// says that its sender packed all it was to pack: an archive can be closed in good
+// order behind an error.
+func streamEnd(stream io.Reader) error {
+	n, err := io.Copy(io.Discard, io.LimitReader(stream, maxTarPadding+1))
+	if err != nil {
+		return fault.New("", fault.Invalid, "Send it again; nothing of it was brought in.", fmt.Errorf("the archive's sender did not come to its end: %w", err))
+	}
+	if n > maxTarPadding {
+		return hostile(fmt.Errorf("more than %d bytes follow its end", maxTarPadding))
+	}
+	return nil
 }
 
 func hostile(err error) error {
