@@ -29,6 +29,7 @@ type Limits struct {
 	Handshake      time.Duration // default 5 s
 	ReadHeader     time.Duration // a request's header must arrive within; default 10 s
 	Idle           time.Duration // a kept-alive stream without a request is closed after; default 2 min
+	Closing        time.Duration // a stream that the host closed and the guest did not is reset after; default 10 s
 	HeaderBytes    int           // default 64 KiB
 	BodyBytes      int64         // of one request; default 32 MiB, negative: no limit
 	Streams        int           // open at the same time; default 256
@@ -44,6 +45,7 @@ func (l Limits) filled() Limits {
 	set(&l.Handshake, 5*time.Second)
 	set(&l.ReadHeader, 10*time.Second)
 	set(&l.Idle, 2*time.Minute)
+	set(&l.Closing, 10*time.Second)
 	if l.HeaderBytes <= 0 {
 		l.HeaderBytes = 64 << 10
 	}
@@ -109,9 +111,12 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 		_ = conn.Close()
 		return nil, err
 	}
-	openTimeout := 30 * time.Second
+	openTimeout, closeTimeout := 30*time.Second, limits.Closing
 	if op == "tether.Dial" {
-		openTimeout = 0 // a host that stands still is not gone: its end of the pipe says so when it is
+		// A host that stands still is not gone: its end of the pipe says so when it
+		// is. A stream that was closed meanwhile must not be reset, which would take
+		// what was sent on it and not read yet, such as how a command ended.
+		openTimeout, closeTimeout = 0, 0
 	}
 	s := &Session{id: fmt.Sprintf("%x", key[:8]), conn: conn, limits: limits, done: make(chan struct{})}
 	config := yamux.DefaultConfig()
@@ -120,7 +125,7 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 	config.ConnectionWriteTimeout = 30 * time.Second
 	config.MaxStreamWindowSize = window
 	config.StreamOpenTimeout = openTimeout
-	config.StreamCloseTimeout = 10 * time.Second
+	config.StreamCloseTimeout = closeTimeout
 	config.LogOutput = io.Discard
 	mux, err := muxer(newGuard(conn, limits, s.fail), config)
 	if err != nil {

@@ -56,7 +56,14 @@ func twin(t testing.TB, token *tether.Token) *tether.Token {
 // sessions joins a host and a guest.
 func sessions(t testing.TB, host, guest tether.Options) (*tether.Session, *tether.Session) {
 	t.Helper()
+	return sessionsOver(t, func(c net.Conn) net.Conn { return c }, host, guest)
+}
+
+// sessionsOver joins a host, over what is made of its end, and a guest.
+func sessionsOver(t testing.TB, over func(net.Conn) net.Conn, host, guest tether.Options) (*tether.Session, *tether.Session) {
+	t.Helper()
 	a, b := pipe(t)
+	a = over(a)
 	host.Token = tether.NewToken()
 	guest.Token = twin(t, host.Token)
 	var g *tether.Session

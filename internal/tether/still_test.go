@@ -1,0 +1,48 @@
+package tether_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/tether"
+)
+
+// TestWhatWasAnsweredWhileTheHostStoodStillIsRead: the guest answers, and closes
+// the stream, while the host reads nothing for longer than a closed stream is waited
+// for. The whole answer is there when it goes on.
+func TestWhatWasAnsweredWhileTheHostStoodStillIsRead(t *testing.T) {
+	limits := tether.Limits{Closing: 20 * time.Millisecond}
+	var host *standing
+	h, _ := sessionsOver(t, func(c net.Conn) net.Conn {
+		host = &standing{Conn: c, on: make(chan struct{})}
+		return host
+	}, tether.Options{Limits: limits}, tether.Options{Limits: limits, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host.still.Store(true)
+		w.Header().Set("Connection", "close")
+		_, _ = io.WriteString(w, "how it ended")
+		time.AfterFunc(20*limits.Closing, func() { close(host.on) })
+	})})
+	if got := get(t, h, "/exec"); got != "how it ended" {
+		t.Errorf("read %q", got)
+	}
+}
+
+// standing is the end of a host that can stand still: what comes meanwhile waits
+// for it in the kernel.
+type standing struct {
+	net.Conn
+	still atomic.Bool
+	on    chan struct{}
+}
+
+func (s *standing) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if s.still.Load() {
+		<-s.on
+	}
+	return n, err
+}
