@@ -80,7 +80,7 @@ func recoverData(ctx context.Context, cfg config.Config, o recovery.Options) (*r
 
 func printRecovered(w io.Writer, r *recovery.Result) {
 	if r.Aside == "" {
-		row(w, "nothing is damaged")
+		row(w, "nothing is damaged", "a history of checkpoints is held against its log as its computer wakes: what choir wake says of it is recovered with --history")
 		return
 	}
 	for _, d := range r.Found {

@@ -54,7 +54,7 @@ func printWoken(w io.Writer, c api.Computer) {
 		api.RepairRewind:       "choir checkpoints, choir restore ID --dry-run, choir restore ID",
 		api.RepairWithoutTasks: "choir wake --without-tasks",
 		api.RepairExport:       "choir export FILE",
-		api.RepairRecover:      "choir recover, with choir up stopped",
+		api.RepairRecover:      "Recover on the console",
 	}
 	for _, a := range c.Trouble.Actions {
 		if what[a] != "" {

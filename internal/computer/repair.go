@@ -42,7 +42,8 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 		known = nil // given up by a recovery
 	}
 	damaged := func(format string, args ...any) error {
-		return fault.New("computer.compareHistory", fault.Damaged, "Nothing was written. Recover it here, run choir recover, or restore the data directory from a backup.", ofHistory{fmt.Errorf(format, args...)})
+		hint := fmt.Sprintf("Press Recover on the console, run choir recover --history %s with choir up stopped, or restore the data directory from a backup.", c.cid)
+		return fault.New("computer.compareHistory", fault.Damaged, hint, ofHistory{fmt.Errorf(format, args...)})
 	}
 	for _, part := range []string{"workspace", "workspace/.git"} {
 		_, err := os.Lstat(c.path(part))

@@ -118,7 +118,7 @@ func Error(list []bus.Damage) error {
 	for _, d := range list {
 		texts = append(texts, d.String())
 	}
-	return fault.New("", fault.Damaged, "Nothing was written. Recover it here, run choir recover, or restore the data directory from a backup.", errors.New(strings.Join(texts, "; ")))
+	return fault.New("", fault.Damaged, "Press Recover on the console, run choir recover with choir up stopped, or restore the data directory from a backup.", errors.New(strings.Join(texts, "; ")))
 }
 
 // known is what is known of one computer's log besides the log.
@@ -344,6 +344,21 @@ func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) err
 			r.Computers[contract.CID(owner[1])] = append(r.Computers[contract.CID(owner[1])], d)
 		default:
 			r.Shared = append(r.Shared, d)
+		}
+	}
+	return r.branches(dir)
+}
+
+// branches says which histories' branch is there and names no commit, as a power
+// cut can leave it. Whether one fits its log is looked at as its computer wakes.
+func (r *Report) branches(dir *datadir.Dir) error {
+	for cid := range r.Computers {
+		what, err := branchDamage(dir, cid)
+		if err != nil {
+			return err
+		}
+		if what != "" && !defence.Off(defence.HistoryLog) {
+			r.add(cid, rel(cid, "workspace", branch), "%s", what)
 		}
 	}
 	return nil

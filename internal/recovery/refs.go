@@ -2,10 +2,14 @@ package recovery
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
@@ -35,12 +39,12 @@ func branchOf(dir *datadir.Dir, cid contract.CID) (string, error) {
 	}
 	defer root.Close() // only read from
 	id := ""
-	b, err := root.ReadFile(branch)
+	b, err := readRef(root, branch)
 	switch {
 	case err == nil:
 		id = strings.TrimSpace(string(b))
 	case errors.Is(err, fs.ErrNotExist):
-		packed, err := root.ReadFile(packedRefs)
+		packed, err := readRef(root, packedRefs)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
@@ -56,6 +60,62 @@ func branchOf(dir *datadir.Dir, cid contract.CID) (string, error) {
 		return "", nil
 	}
 	return id, nil
+}
+
+// branchDamage says what is wrong with the file of a history's branch; "" when it
+// names a commit, or is not there, which is looked at elsewhere.
+func branchDamage(dir *datadir.Dir, cid contract.CID) (string, error) {
+	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer root.Close() // only read from
+	b, err := readRef(root, branch)
+	var other *notRegular
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case errors.As(err, &other):
+		return other.Error(), nil
+	case err != nil:
+		return "", err
+	}
+	if id := strings.TrimSpace(string(b)); !isCommit(id) {
+		return fmt.Sprintf("it holds %.60q, which is no commit", id), nil
+	}
+	return "", nil
+}
+
+// maxRefs is how much of a file of names is read: packed-refs has one line for each.
+const maxRefs = 64 << 20
+
+// notRegular is what lies where a file of names should, and waits for a writer or
+// does not end.
+type notRegular struct {
+	mode fs.FileMode
+	size int64
+}
+
+func (e *notRegular) Error() string { return fmt.Sprintf("it is %s of %d bytes", e.mode, e.size) }
+
+// readRef reads a file of names, which lies where boxes write.
+func readRef(root *os.Root, name string) ([]byte, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read from
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxRefs {
+		return nil, &notRegular{info.Mode(), info.Size()}
+	}
+	return io.ReadAll(io.LimitReader(f, maxRefs))
 }
 
 // holds says whether a commit can be in a computer's history: as a file, or in a
@@ -93,7 +153,7 @@ func setTold(dir *datadir.Dir, cid contract.CID, commit string) error {
 	if err := root.Remove(told); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	packed, err := root.ReadFile(packedRefs)
+	packed, err := readRef(root, packedRefs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -107,6 +107,7 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 		{"keys and nats", lose("nats", "keys"), false, false, "from the state"},
 		{"history", lose(filepath.Join(computer, "workspace/.git")), false, true, "begins anew"},
 		{"branch", lose(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, ""},
+		{"branch that names nothing", spoil(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, "which is no commit"},
 		{"parts", lose("parts"), false, false, ""},
 		{"version", lose("version"), false, false, ""},
 		{"head", lose(filepath.Join(computer, "log.head")), false, false, ""},
