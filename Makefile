@@ -72,7 +72,7 @@ check: $(GUEST) desktop/node_modules/.package-lock.json
 
 # A build whose defences can be switched off (internal/defence); as root it
 # tries everything as an ordinary user as well.
-attack:
+attack: desktop/dist/index.html
 	go vet -tags defenceswitches ./internal/... ./test/attack
 	set -o pipefail; go test -tags defenceswitches -count=1 -timeout 30m -run '^TestMatrix$$' -v ./test/attack | grep -v '^ *\(=== \|--- PASS\)'
 

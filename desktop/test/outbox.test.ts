@@ -38,6 +38,8 @@ describe('the outbox', () => {
     expect(shown()[0]!.stuck).toMatch(/longer/)
     box.again('poison')
     expect(shown()[0]!.stuck).not.toBe('')
+    // Nor does it take their room, which is less than it.
+    await expect(box.post('window.moved', move, { id: 'later' })).resolves.toEqual({ sequence: 1 })
     box.discard('poison')
     expect(shown()).toEqual([])
   })

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -178,6 +179,56 @@ func (b *Browser) attach(ctx context.Context, profile string) error {
 	}
 	b.session = attached.ID
 	return nil
+}
+
+// ErrNoFrame is when the page has no such frame.
+var ErrNoFrame = errors.New("the page has no such frame in a process of its own")
+
+// Frame speaks to a frame of the page that is a process of its own, found by how
+// its address begins, until back turns to the page again.
+func (b *Browser) Frame(ctx context.Context, address string) (back func(), err error) {
+	page := b.session
+	var self struct {
+		Target struct {
+			Profile string `json:"browserContextId"`
+		} `json:"targetInfo"`
+	}
+	if err := b.Call(ctx, "Target.getTargetInfo", nil, &self); err != nil {
+		return nil, err
+	}
+	b.session = ""
+	frame, err := b.frame(ctx, self.Target.Profile, address)
+	if err != nil {
+		b.session = page
+		return nil, err
+	}
+	b.session = frame
+	return func() { b.session = page }, nil
+}
+
+// frame attaches to one of a profile's frames and returns the session with it.
+func (b *Browser) frame(ctx context.Context, profile, address string) (string, error) {
+	var all struct {
+		Targets []struct {
+			ID      string `json:"targetId"`
+			URL     string `json:"url"`
+			Profile string `json:"browserContextId"`
+		} `json:"targetInfos"`
+	}
+	if err := b.Call(ctx, "Target.getTargets", map[string]any{"filter": []map[string]any{{"type": "iframe"}}}, &all); err != nil {
+		return "", err
+	}
+	for _, t := range all.Targets {
+		if t.Profile != profile || !strings.HasPrefix(t.URL, address) {
+			continue
+		}
+		var attached struct {
+			ID string `json:"sessionId"`
+		}
+		err := b.Call(ctx, "Target.attachToTarget", map[string]any{"targetId": t.ID, "flatten": true}, &attached)
+		return attached.ID, err
+	}
+	return "", ErrNoFrame
 }
 
 // Until evaluates an expression in the page, again and again, until it is true.

@@ -24,6 +24,12 @@ const (
 	ControlAncestors    Name = "control.frame-ancestors" // row 28: nobody frames the console
 	ControlFrameOptions Name = "control.frame-options"   // row 28: the same, in the older words
 	StageWatch          Name = "stage.watch"             // row 48: the console sees that the desktop's page hangs, and offers another (a script: the suite serves another text)
+	OutboxChecked       Name = "outbox.checked"          // row 50: the desktop queues nothing that can't be sent (its source: the suite edits it)
+	OutboxKept          Name = "outbox.kept"             // row 50: what was kept and can't be sent stands aside (as above)
+	OutboxTries         Name = "outbox.tries"            // row 50: what gets no answer stands aside after some tries (as above)
+	OutboxRefused       Name = "outbox.refused"          // row 50: what the host refuses is not sent again (as above)
+	OutboxRoom          Name = "outbox.room"             // row 50: what can't be sent takes no room from the rest (as above)
+	OutboxRead          Name = "outbox.read"             // row 50: what was kept and is no action is left out (as above)
 	ControlAgents       Name = "control.agent-cluster"   // row 48: a desktop's page has a process of its own, not the console's
 	ControlBodies       Name = "control.bodies"          // row 24: what a form can send is no body of the API
 	ControlSameSite     Name = "control.same-site"       // row 24: another site's page sends none of our cookies

@@ -12,7 +12,7 @@ const Tag = "defenceswitches"
 
 // Env names the file that lists the defences that are off, one a line. It is
 // read at each question, so that a test can switch while the process runs.
-const Env = "CHOIR_DEFENCES_OFF"
+const Env = "DEFENCES_OFF_FILE"
 
 // InBox is where a box of this build sees that file.
 const InBox = "/defences-off"

@@ -67,12 +67,21 @@ type visitor struct {
 
 func newVisitor(t *testing.T) *visitor {
 	t.Helper()
+	v := newTab(t)
+	v.web, v.outside = newWeb(t), newOutside(t)
+	v.signedIn(t)
+	return v
+}
+
+// newTab is a page of the browser in a profile of its own, until the test ends.
+func newTab(t *testing.T) *visitor {
+	t.Helper()
 	if err := startBrowser(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	v := &visitor{web: newWeb(t), Browser: chrome.Browser, ctx: ctx, outside: newOutside(t)}
+	v := &visitor{Browser: chrome.Browser, ctx: ctx}
 	leave, err := v.Page(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +93,6 @@ func newVisitor(t *testing.T) *visitor {
 			t.Error(err)
 		}
 	})
-	v.signedIn(t)
 	return v
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
+	"choir.dev/choiros/test/choirtest"
 )
 
 const (
@@ -47,6 +48,7 @@ func TestMatrix(t *testing.T) {
 }
 
 func runMatrix(t *testing.T, user string) []Result {
+	matrix = t
 	switches := filepath.Join(t.TempDir(), "off")
 	off := func(names ...defence.Name) {
 		var b strings.Builder
@@ -163,11 +165,16 @@ func startAsUser(t *testing.T) (finish func() []Result) {
 	if pkgs := besideOf(chosen.MatchString); len(pkgs) > 0 {
 		besidePrograms(t, pkgs...)
 	}
+	var modules string
+	if wholeOf(chosen.MatchString) {
+		builtChoir(t)
+		modules = readableModules(t, filepath.Join(dir, "modules"))
+	}
 	cmd := exec.CommandContext(t.Context(), program, run, "-test.timeout="+userLimit.String())
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, "LANG=C.UTF-8",
-		asUser + "=" + results, "CHOIR_TEST_BIN=" + bin,
+		asUser + "=" + results, "CHOIR_TEST_BIN=" + bin, choirtest.ModulesAt + "=" + modules,
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: plainUID, Gid: plainUID}}
 	var out bytes.Buffer
@@ -245,6 +252,35 @@ func besideOf(chosen func(name string) bool) []string {
 		}
 	}
 	return out
+}
+
+// wholeOf reports whether a row of this run takes a whole computer.
+func wholeOf(chosen func(name string) bool) bool {
+	for i, r := range rows() {
+		if r.Whole && chosen(rowName(r, i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// readableModules returns a directory with the shell's dependencies that the
+// ordinary user can read: a copy at dir where they can't read the repository's.
+func readableModules(t *testing.T, dir string) string {
+	t.Helper()
+	modules, err := choirtest.Modules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := exec.Command("ls", modules)
+	look.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: plainUID, Gid: plainUID}}
+	if look.Run() == nil {
+		return modules
+	}
+	if out, err := exec.Command("cp", "-a", modules, dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
 }
 
 func rowName(r Row, i int) string { return fmt.Sprintf("%02d-%d", r.Number, i) }

@@ -18,6 +18,8 @@ type Row struct {
 	Run func(t *testing.T) Verdict
 	// Beside is the test beside the code that Run runs, if it is one.
 	Beside *besideTest
+	// Whole is whether it takes the shared computer (whole_test.go).
+	Whole bool
 	// NotAs names, for "root" or "user", why it can't be tried so: a key of cannot.
 	NotAs map[string]string
 	// Lacks returns a key of cannot when this machine has not got what it takes.
@@ -45,7 +47,7 @@ var cannot = map[string]string{
 
 // rows is the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, logRows, besideRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, logRows, besideRows)
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }

@@ -4,14 +4,68 @@ package attack_test
 
 import (
 	"bytes"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"choir.dev/choiros/console"
+	"choir.dev/choiros/desktop"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/test/choirtest"
 )
+
+// TestPagesHaveNoSwitches: neither the desktop, as source and as it is built, nor
+// the console knows of switches. What is off there the suite takes out of the
+// text, which must stand there for that; the edited text is the control.
+func TestPagesHaveNoSwitches(t *testing.T) {
+	traces := []string{mark, "DEFENCES_OFF", "defences-off", "defenceswitches"}
+	names := slices.Concat(slices.Collect(maps.Keys(scripts)), slices.Collect(maps.Keys(sources)))
+	for _, n := range names {
+		traces = append(traces, string(n))
+	}
+	build, _ := desktop.Build()
+	looked := 0
+	for what, files := range map[string]fs.FS{"the desktop's source": desktop.Source(), "the desktop's build": build, "the console": console.Files()} {
+		err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := fs.ReadFile(files, path)
+			for _, trace := range traces {
+				if bytes.Contains(b, []byte(trace)) {
+					t.Errorf("%s: %s holds %q", what, path, trace)
+				}
+			}
+			looked++
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if looked < 100 {
+		t.Errorf("only %d files were looked through", looked)
+	}
+	for of, all := range map[fs.FS]map[defence.Name]script{desktop.Source(): sources, console.Files(): scripts} {
+		for name, s := range all {
+			b, err := fs.ReadFile(of, s.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if without := s.in(t, string(b)); without == string(b) {
+				t.Errorf("%s: without it, %s is what it was", name, s.file)
+			}
+		}
+	}
+	if text := edits(t, outboxFile); !strings.Contains(text, mark) {
+		t.Errorf("the edited source does not hold %q: the search for it proves nothing", mark)
+	}
+}
 
 // TestReleaseHasNoSwitches builds what people run, and its guest, and looks for
 // anything of the switches in them. The build that has them is the control.
@@ -20,7 +74,7 @@ func TestReleaseHasNoSwitches(t *testing.T) {
 		t.Fatal("an ordinary build has switches")
 	}
 	// What the switches can't be without: the variable, the file, the function.
-	traces := []string{"CHOIR_DEFENCES_OFF", "/defences-off", "internal/defence.Off", "egress.hidden-name"}
+	traces := []string{"DEFENCES_OFF_FILE", "/defences-off", "internal/defence.Off", "egress.hidden-name"}
 	build := func(tag, pkg string) []byte {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "built")

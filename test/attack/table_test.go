@@ -3,6 +3,7 @@ package attack_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -136,7 +137,7 @@ func TestEveryDefenceIsTried(t *testing.T) {
 		}
 	}
 	can := map[defence.Name]bool{}
-	for d := range scripts { // switched by what is served
+	for _, d := range slices.Concat(slices.Collect(maps.Keys(scripts)), slices.Collect(maps.Keys(sources))) { // switched by what is served
 		can[d] = true
 		if !tried[d] {
 			t.Errorf("nothing tries %s", d)

@@ -121,6 +121,7 @@ export function browserShelf(key: string, recalled: string[] | undefined, there:
 }
 
 interface Waiting extends Queued {
+  /** The room that it takes: none, if it can never be sent (an older page left it), so that it keeps nothing else out. */
   size: number
   /** Whether somebody in this tab waits for the answer. */
   own: boolean
@@ -217,12 +218,13 @@ export class Outbox {
   }
 
   private wait(q: Queued): Waiting {
-    return { ...q, size: sizeOf(q.action), own: false, resolve: () => {}, reject: () => {} }
+    return { ...q, size: faultOf(q.action) ? 0 : sizeOf(q.action), own: false, resolve: () => {}, reject: () => {} }
   }
 
   private full(action: Action): HostError | null {
-    const size = this.queue.reduce((n, w) => n + w.size, sizeOf(action))
-    if (this.queue.length < maxQueued && size <= maxKept) return null
+    const others = this.queue.filter((w) => w.size > 0)
+    const size = others.reduce((n, w) => n + w.size, sizeOf(action))
+    if (others.length < maxQueued && size <= maxKept) return null
     return new HostError('exhausted', 'Too much waits to be sent already.', 'Wait for the connection, or discard some of what waits (at the bottom right).')
   }
 

@@ -17,9 +17,9 @@ var binaries = struct {
 	made map[string]string
 }{made: map[string]string{}}
 
-// binary builds pkg. CHOIR_TEST_BIN names a directory with binaries that were
+// Binary builds pkg. CHOIR_TEST_BIN names a directory with binaries that were
 // built before, for a user who can't build.
-func binary(t testing.TB, pkg string) string {
+func Binary(t testing.TB, pkg string) string {
 	t.Helper()
 	if dir := os.Getenv("CHOIR_TEST_BIN"); dir != "" {
 		return filepath.Join(dir, filepath.Base(pkg))
@@ -52,26 +52,26 @@ func binary(t testing.TB, pkg string) string {
 // Guest returns the path of the whole guest binary, cmd/choir-guest.
 func Guest(t testing.TB) string {
 	t.Helper()
-	return binary(t, "choir.dev/choiros/cmd/choir-guest")
+	return Binary(t, "choir.dev/choiros/cmd/choir-guest")
 }
 
 // BareGuest returns the path of a guest binary without services.
 func BareGuest(t testing.TB) string {
 	t.Helper()
-	return binary(t, "choir.dev/choiros/internal/sandbox/sandboxtest/bareguest")
+	return Binary(t, "choir.dev/choiros/internal/sandbox/sandboxtest/bareguest")
 }
 
 // BadGuest returns the path of a guest that attacks its host in the way that
 // BoxSpec.Env's WAY names.
 func BadGuest(t testing.TB) string {
 	t.Helper()
-	return binary(t, "choir.dev/choiros/internal/sandbox/sandboxtest/badguest")
+	return Binary(t, "choir.dev/choiros/internal/sandbox/sandboxtest/badguest")
 }
 
 // Probe returns the path of the probe binary, which tries what boxes refuse.
 func Probe(t testing.TB) string {
 	t.Helper()
-	return binary(t, "choir.dev/choiros/internal/sandbox/sandboxtest/probe")
+	return Binary(t, "choir.dev/choiros/internal/sandbox/sandboxtest/probe")
 }
 
 // Main runs a package's tests and removes what was built; call it from TestMain.
