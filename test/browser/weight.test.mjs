@@ -46,6 +46,29 @@ test('the kept build weighs little', async (t) => {
   assert.ok(sum(code) > 10_000 && sum(all) <= 150_000, `${sum(all)} bytes: ${largest(all)}`)
 })
 
+test('an app of the kept build is loaded when it is pointed at, and again when that failed', async (t) => {
+  const choir = await Choir.start(t)
+  choir.put('choiros/vite.config.ts', "throw new Error('no dev server today')\n")
+  const { context } = await visitor(await browse(t), choir)
+  const asked = []
+  context.on('request', (r) => asked.push(new URL(r.url()).pathname))
+  const frame = await desktop(await claim(context, choir), 'build')
+  const icon = (name) => frame.getByTestId(`icon-${name}`)
+  await icon('events').hover()
+  await until('its code is asked for', () => asked.some((p) => /^\/assets\/Events-.*\.js$/.test(p)))
+  assert.equal(await frame.getByTestId('window').filter({ hasText: 'Events' }).count(), 0)
+
+  await context.route('**/assets/Help-*', (r) => r.abort())
+  await icon('help').click()
+  const card = frame.locator('[data-testid=window][data-active=true]').getByRole('alert')
+  await card.getByText('stopped working').waitFor()
+  await context.unroute('**/assets/Help-*')
+  await card.getByRole('button', { name: 'Try again' }).click()
+  const heading = frame.locator('[data-testid=window][data-active=true]').getByRole('heading', { name: 'In the prompt bar' })
+  await heading.waitFor()
+  assert.equal(await heading.evaluate((e) => getComputedStyle(e).paddingBottom), '6px', 'it has its styles')
+})
+
 test('the live page is compressed, and soon there again', async (t) => {
   const choir = await Choir.start(t)
   const { context } = await visitor(await browse(t), choir)

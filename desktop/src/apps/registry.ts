@@ -17,6 +17,13 @@ interface AppsState {
 
 export const useApps = keptStore<AppsState>('apps', () => ({ apps: {} }))
 
+// An error of a link goes to nobody but the link, on its way down.
+const failedSheets = keptThing('failedSheets', () => {
+  const failed = new Set<string>()
+  addEventListener('error', (e) => e.target instanceof HTMLLinkElement && failed.add(e.target.href), { capture: true })
+  return failed
+})
+
 const components = keptThing('components', () => new Map<string, ComponentType<AppProps>>())
 
 /**
@@ -28,15 +35,46 @@ function componentOf(id: string, entry: Manifest['entry']): ComponentType<AppPro
   const key = `${id} ${entry.toString().replace(/[?&]t=\d+/g, '')}`
   const known = components.get(key)
   if (known) return known
-  const made = lazy(() =>
-    entry().catch((e: unknown) => {
-      // What could not be loaded may be loaded when its source is mended.
+  const made = lazy(async () => {
+    try {
+      await missingSheets()
+      return await entry()
+    } catch (e) {
+      // What could not be loaded may be loaded when its source is mended, or the connection is back.
       components.delete(key)
       throw e
-    }),
-  )
+    }
+  })
   components.set(key, made)
   return made
+}
+
+/**
+ * Asks again for the sheets that could not be loaded. Vite's loader of a build
+ * takes a sheet that it once asked for as there: a second try would show the
+ * app without its styles.
+ */
+async function missingSheets(): Promise<void> {
+  const failed = [...document.querySelectorAll<HTMLLinkElement>('link[rel=stylesheet]')].filter((l) => failedSheets.has(l.href))
+  await Promise.all(
+    failed.map(
+      (l) =>
+        new Promise<void>((loaded, rejected) => {
+          const again = l.cloneNode() as HTMLLinkElement
+          again.onload = () => {
+            failedSheets.delete(l.href)
+            loaded()
+          }
+          again.onerror = () => rejected(new Error(`${new URL(l.href).pathname} could not be loaded`))
+          l.replaceWith(again)
+        }),
+    ),
+  )
+}
+
+/** Begins to load the code of an app that is about to be opened. What fails is told by the window that it opens in. */
+export function preload(app: App): void {
+  app.entry().catch(() => {})
 }
 
 /** Gives an app whose component could not be loaded another try. */

@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { CloudOff } from 'lucide-react'
-import { useApps, visible } from '../apps/registry'
+import { preload, useApps, visible } from '../apps/registry'
 import type { Frame } from '../contract/types'
 import { link } from '../link/page'
 import parts from '../parts/parts.module.css'
@@ -80,7 +80,7 @@ export function Desktop() {
         <ul className={css.icons} aria-label="Apps">
           {visible(apps).map((app) => (
             <li key={app.id}>
-              <button type="button" className={css.icon} data-testid={`icon-${app.id}`} data-fault={app.fault !== undefined} onClick={(e) => e.detail < 2 && openApp(app.id)}>
+              <button type="button" className={css.icon} data-testid={`icon-${app.id}`} data-fault={app.fault !== undefined} onPointerEnter={() => preload(app)} onFocus={() => preload(app)} onClick={(e) => e.detail < 2 && openApp(app.id)}>
                 <span className={css.tile}>
                   <app.icon size={21} strokeWidth={1.6} aria-hidden />
                 </span>
