@@ -80,7 +80,7 @@ func (e *env) up(ctx context.Context, data string) (*plane, error) {
 	defer timeout.Stop()
 	select {
 	case b := <-line:
-		if err := json.Unmarshal(b, p); err != nil {
+		if err := json.Unmarshal(b, p); err != nil || p.Token == "" {
 			return nil, errors.Join(fmt.Errorf("choir up did not come up: %s", oneLine(p.logs.String())), p.Close())
 		}
 		return p, nil

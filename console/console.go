@@ -7,9 +7,10 @@ import (
 	"io/fs"
 )
 
-//go:embed index.html claim.html assets
+//go:embed index.html claim.html stopped.html assets
 var files embed.FS
 
-// Files holds index.html (for who is signed in), claim.html (for everybody) and
+// Files holds index.html (for who is signed in), claim.html (for everybody),
+// stopped.html (in their place while nothing can be opened) and
 // assets/. CHOIR_NONCE in a page stands for its scripts' nonce.
 func Files() fs.FS { return files }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -14,16 +12,21 @@ import (
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/recovery"
 )
 
-// upLine is what `choir up --json` prints, once, when it is healthy.
+// upLine is what `choir up --json` prints, once, when it is healthy; before that
+// one with Stopped, and without a link and a token, when what is stored can't be
+// opened.
 type upLine struct {
 	URL      string `json:"url"`
-	ClaimURL string `json:"claim_url"`
-	Token    string `json:"token"`
+	ClaimURL string `json:"claim_url,omitempty"`
+	Token    string `json:"token,omitempty"`
 	PID      int    `json:"pid"`
 	Data     string `json:"data"`
+	// Stopped is why it is not up.
+	Stopped *api.Problem `json:"stopped,omitempty"`
 }
 
 func upCmd() *cobra.Command {
@@ -50,29 +53,25 @@ func upCmd() *cobra.Command {
 			logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			opened := func() {}
 			defer func() { opened() }()
-			return up(cmd.Context(), cfg, logger, func(line upLine) error {
-				if asJSON {
-					return json.NewEncoder(os.Stdout).Encode(line)
-				}
-				fmt.Printf("ChoirOS %s is up. Open this link once to make the computer yours:\n\n  %s\n\nStop it with Ctrl-C.\n", version, line.ClaimURL)
+			return up(cmd.Context(), cfg, logger, newVoice(asJSON, func(line upLine) {
 				if !noOpen {
 					opened = openBrowser(cfg.Server.Data, line.ClaimURL, logger)
 				}
-				return nil
-			})
+			}))
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data directory")
 	cmd.Flags().StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file")
 	cmd.Flags().BoolVar(&noOpen, "no-open", false, "do not open a browser")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON when healthy; logs go to stderr")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON when healthy, or with stopped in it when what is stored can't be opened; logs go to stderr")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd
 }
 
-// up runs the control plane until ctx ends. ready is called once it answers.
-func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(upLine) error) error {
+// up runs the control plane until ctx ends. While what is stored can't be opened
+// it says so at the console's address.
+func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o voice) error {
 	var failed error // of a recovery that was asked for
 	var token string // once it was said
 	for {
@@ -82,7 +81,20 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(
 		}
 		// Should it start anew, then where browsers know it.
 		cfg.Server.Listen = ln.Addr().String()
-		again, err := serve(ctx, cfg, ln, logger, failed, token, func(line upLine) error { token = line.Token; return ready(line) })
+		open := func() (*plane, upLine, error) { return openAnnounced(ctx, cfg, ln, logger, failed, token, o) }
+		p, line, err := open()
+		if why, keeps := keepsUp(ctx, err); keeps {
+			if p, line, err = stopped(ctx, cfg, ln, logger, why, o, open); err != nil {
+				return err
+			}
+			if ln, err = listen(cfg.Server.Listen); err != nil {
+				return errors.Join(err, p.Close())
+			}
+		} else if err != nil {
+			return errors.Join(why, ln.Close())
+		}
+		token = line.Token
+		again, err := serve(ctx, p, ln, line, o)
 		if err != nil || again == nil {
 			return err
 		}
@@ -90,28 +102,33 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, ready func(
 		if again.Recover {
 			_, failed = recoverData(ctx, cfg, recovery.Options{Logger: logger, Histories: again.Histories, Only: again.Only})
 		}
-		ready = func(upLine) error { return nil } // said before
 	}
 }
 
-// serve opens a control plane and serves until ctx ends, or it is to be started
-// anew. failed is why a recovery before did not succeed, which the console says;
-// token is the one that was said before.
-func serve(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, token string, ready func(upLine) error) (again *computer.Restart, err error) {
-	defer ln.Close() // closed by Serve; again where Serve was not reached
-	p, err := openPlane(ctx, cfg, ln, logger, failed)
+// openAnnounced opens a control plane and makes its link. failed is why a recovery
+// before did not succeed, which the console says; token is the one that was said
+// before.
+func openAnnounced(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, token string, o voice) (*plane, upLine, error) {
+	p, err := openPlane(ctx, cfg, ln, logger, failed, o)
 	if err != nil {
-		return nil, err
+		return nil, upLine{}, err
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
+	line, err := p.announce(ctx, token)
+	if err != nil {
+		return nil, upLine{}, stored{errors.Join(err, p.Close())}
+	}
+	return p, line, nil
+}
 
+// serve serves until ctx ends, or it is to be started anew, and closes p.
+func serve(ctx context.Context, p *plane, ln net.Listener, line upLine, o voice) (again *computer.Restart, err error) {
+	defer func() { err = errors.Join(err, p.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(ctx, ln) }()
-	line, err := p.announce(ctx, token)
-	if err == nil {
-		err = ready(line)
+	if err = healthy(ctx, line); err == nil {
+		err = o.ready(line)
 	}
 	if err != nil {
 		cancel()
@@ -124,5 +141,15 @@ func serve(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog
 		cancel()
 		err = <-served
 	}
-	return again, errors.Join(err, client.RemoveRuntime(cfg.Server.Data))
+	return again, errors.Join(err, client.RemoveRuntime(p.cfg.Server.Data))
+}
+
+// healthy asks it once, from outside.
+func healthy(ctx context.Context, line upLine) error {
+	c, err := client.New(line.URL, line.Token, "")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Healthy(ctx)
 }

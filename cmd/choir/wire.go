@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/console"
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/desktop"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
@@ -18,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest/image"
@@ -42,7 +44,7 @@ type plane struct {
 }
 
 // openPlane opens every part; on an error it closes those it had opened.
-func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error) (_ *plane, err error) {
+func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, o voice) (_ *plane, err error) {
 	p := &plane{cfg: cfg, restart: make(chan computer.Restart, 1)}
 	defer func() {
 		if err != nil {
@@ -57,26 +59,26 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 		return nil, err
 	}
 	if p.dir, err = datadir.Open(cfg.Server.Data); err != nil {
-		return nil, err
+		return nil, ofStored(cfg.Server.Data, err)
 	}
 	p.own(p.dir.Close)
 	// Before anything is opened: the parts repair themselves by cutting off.
 	report, err := look(ctx, p.dir, logger)
 	if err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	report.Failed = failed
 	if err := recovery.Error(report.Accounts); err != nil {
-		return nil, fault.New("up", fault.Damaged, "Nothing was written, and no computer is touched by it. Run choir recover: it makes the file of accounts anew, keeps the old one aside and leaves the computers as they are; then sign in again with the link that choir up prints. Or restore the data directory from a backup.", err)
+		return nil, stored{fault.New("up", fault.Damaged, identity.HintDamaged, err)}
 	}
 	stores, err := p.stores(report)
 	if err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	p.keys = stores.keys
 	guestBinary, err := image.Path(p.dir.Path("cache"))
 	if err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	boxPath, shown := computer.Programs(os.Getenv("PATH"), cfg.Runtime)
 	driver, err := local.New(ctx, local.Options{Guest: guestBinary, Dir: p.dir.Path("cache", "boxes"), ReadOnly: shown, CAFile: cfg.Egress.CAFile, Logger: logger})
@@ -85,25 +87,28 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	p.own(driver.Close)
 	if p.identity, err = identity.Open(ctx, p.dir.Path("control.sqlite")); err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	p.own(p.identity.Close)
 	nats, err := bus.Open(ctx, bus.Options{Dir: stores.nats, KeysDir: stores.keys, Logger: logger})
 	if err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	p.own(nats.Close)
 	blobs, err := blob.OpenDisk(stores.blobs, blob.Quota{PerComputer: int64(cfg.Storage.BlobsQuotaMB) << 20})
 	if err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	secrets, err := vault.Open(stores.keys)
 	if err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	if p.host, err = computer.NewHost(computer.Options{
 		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Spending: p.identity, Driver: driver,
 		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger, Report: report,
+		Said: func(cid contract.CID, name string, state api.ComputerState, err error) {
+			o.computer(string(cid), name, state, err)
+		},
 		Restart: func(r computer.Restart) {
 			select {
 			case p.restart <- r:
@@ -115,10 +120,10 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	p.own(p.host.Close)
 	if err := p.host.Open(ctx); err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	if err := p.adopt(ctx); err != nil {
-		return nil, err
+		return nil, stored{err}
 	}
 	p.server, err = control.New(control.Options{
 		Identity: p.identity, Computers: p.host, System: p.host, Bus: nats, Console: console.Files(),
@@ -220,12 +225,7 @@ func (p *plane) announce(ctx context.Context, given string) (upLine, error) {
 	if err := client.WriteRuntime(p.cfg.Server.Data, client.Runtime{URL: line.URL, Token: token, PID: line.PID, Process: process.Self()}); err != nil {
 		return upLine{}, err
 	}
-	c, err := client.New(line.URL, token, "")
-	if err != nil {
-		return upLine{}, err
-	}
-	defer c.Close()
-	return line, c.Healthy(ctx)
+	return line, nil
 }
 
 func (p *plane) own(end func() error) { p.opened = append(p.opened, end) }

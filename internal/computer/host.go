@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
@@ -47,6 +48,10 @@ type Options struct {
 	// Restart closes the control plane and starts it anew; it returns at once.
 	// Nil: it can't.
 	Restart func(Restart)
+	// Said is told how each waking of a computer ended, and that one
+	// was put to sleep. Nil:
+	// nobody is.
+	Said func(cid contract.CID, name string, state api.ComputerState, err error)
 }
 
 // Host holds the computers of one machine.

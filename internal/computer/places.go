@@ -104,6 +104,19 @@ func (h *Host) wakeAlone(p *place, req api.WakeRequest, first func(context.Conte
 
 // settle records how waking ended, and what a computer that is awake has.
 func (h *Host) settle(p *place, c *Computer, err error) {
+	name, state, err := h.record(p, c, err)
+	h.say(p.cid, name, state, err)
+}
+
+// say tells whoever wants to know how a computer is. The lock is not held: it may
+// take a while.
+func (h *Host) say(cid contract.CID, name string, state api.ComputerState, err error) {
+	if h.Said != nil && h.ctx.Err() == nil {
+		h.Said(cid, name, state, err)
+	}
+}
+
+func (h *Host) record(p *place, c *Computer, err error) (string, api.ComputerState, error) {
 	if c != nil {
 		if merr := h.mark(p.cid); merr != nil {
 			h.Logger.Warn("what the data directory has could not be written down", "error", merr)
@@ -132,6 +145,7 @@ func (h *Host) settle(p *place, c *Computer, err error) {
 	if p.ended != nil {
 		close(p.ended)
 	}
+	return p.name, p.state, err
 }
 
 // mark writes down what a computer that is awake has.
@@ -290,8 +304,10 @@ func (h *Host) fell(c *Computer, err error) {
 		p.tries = 0
 	}
 	h.retry(p)
+	name, state := p.name, p.state
 	h.mu.Unlock()
 	c.logger.Error("the computer is put to sleep", "because", err)
+	h.say(c.cid, name, state, err)
 	h.lay(c)
 }
 

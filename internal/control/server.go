@@ -163,22 +163,35 @@ func (s *Server) ClaimURL(token string) string { return s.hosts.console() + "/cl
 // Serve serves ln until ctx ends or Close; it closes ln, and waits for the
 // requests under way, cutting off those that take long.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	err := serve(ctx, ln, s, s.log, s.shut)
+	s.shut() // where it ended by itself
+	s.wg.Wait()
+	return fault.Wrap("control.Serve", err)
+}
+
+// serve serves ln until ctx ends; it closes ln, and waits for the requests under
+// way, cutting off those that take long. shut ends what they wait for.
+func serve(ctx context.Context, ln net.Listener, handler http.Handler, log *slog.Logger, shut func()) error {
 	srv := &http.Server{
-		Handler:           s,
+		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    headerLimit(),
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ln) }()
 	select {
 	case err := <-done:
-		return fault.Wrap("control.Serve", err)
+		return err
 	case <-ctx.Done():
-	case <-s.ctx.Done():
 	}
-	s.shut() // streams end at once; what else is under way may finish
+	if shut != nil {
+		shut() // streams end at once; what else is under way may finish
+	}
 	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer stop()
 	err := srv.Shutdown(drain)
@@ -188,8 +201,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if serveErr := <-done; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)
 	}
-	s.wg.Wait()
-	return fault.Wrap("control.Serve", err)
+	return err
 }
 
 // Close ends every stream and Serve.

@@ -205,6 +205,9 @@ func check(ctx context.Context, db *sql.DB) error {
 	return checkSums(ctx, db)
 }
 
+// HintDamaged is what to do about a file of accounts that is damaged.
+const HintDamaged = "Run choir recover: it makes the file of accounts anew, keeps the old one aside and leaves the computers as they are; then sign in again with the link that choir up prints. Or restore the data directory from a backup."
+
 // unreadable says what to do about a file that SQLite can't make sense of.
 func unreadable(err error) error {
 	var se *sqlite.Error
@@ -218,7 +221,7 @@ func unreadable(err error) error {
 	if !broken {
 		return err
 	}
-	return fault.New("", fault.Damaged, "Run choir recover: it makes the file of accounts anew, and keeps the old one; computers are not touched.", fmt.Errorf("control.sqlite is damaged: %w", err))
+	return fault.New("", fault.Damaged, HintDamaged, fmt.Errorf("control.sqlite is damaged: %w", err))
 }
 
 // QuickCheck looks through the open file: fault.Damaged when it does not hold

@@ -328,7 +328,7 @@ func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) err
 			return err
 		}
 		if err != nil {
-			r.Accounts = append(r.Accounts, bus.Damage{File: "control.sqlite", What: fault.Text(err)})
+			r.Accounts = append(r.Accounts, bus.Damage{File: "control.sqlite", What: strings.TrimPrefix(fault.Text(err), "control.sqlite is damaged: ")})
 		}
 	}
 	for _, p := range missing {

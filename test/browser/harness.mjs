@@ -99,7 +99,7 @@ function run(command, args, options = {}) {
 /** One running control plane. */
 export class Choir {
   /** Starts it and waits until it is healthy. It ends with the test; its log is then in out/. */
-  static async start(t, { data = scratch(t), listen = '127.0.0.1:0', env = {} } = {}) {
+  static async start(t, { data = scratch(t), listen = '127.0.0.1:0', env = {}, stopped = false } = {}) {
     if (!existsSync(binary)) throw new Error(`${binary} is not there: run make build`)
     shareModules(data)
     const c = new Choir()
@@ -120,6 +120,7 @@ export class Choir {
     if (!line) throw new Error(`choir up did not come up:\n${c.log}`)
     Object.assign(c, JSON.parse(line))
     c.port = new URL(c.url).port
+    if (c.stopped && !stopped) throw new Error(`choir up can't open what is stored: ${c.stopped.detail}`)
     return c
   }
 

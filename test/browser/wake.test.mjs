@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
@@ -150,4 +150,36 @@ test('each button of a computer that does not wake', async (t) => {
   assert.equal(await state(), 'awake')
   // The browser says of an answer that the page puts into words.
   assert.deepEqual(faults.flat().filter((f) => !/status of (423|503)/.test(f)), [])
+})
+
+test('what is stored can not be opened', async (t) => {
+  const data = scratch(t)
+  let choir = await Choir.start(t, { data })
+  const browser = await browse(t)
+  await choir.stop()
+  const accounts = join(data, 'control.sqlite')
+  const whole = readFileSync(accounts)
+  const hurt = Buffer.from(whole)
+  hurt[hurt.lastIndexOf('Owner')] ^= 4
+  writeFileSync(accounts, hurt)
+  choir = await Choir.start(t, { data, stopped: true })
+  const g = gallery()
+  const faults = []
+  let page
+  for (const [theme, colorScheme] of themes) {
+    const v = await visitor(browser, choir, { colorScheme })
+    faults.push(v.faults)
+    page = await v.context.newPage()
+    const answer = await page.goto(`${choir.url}/claim#token`)
+    assert.equal(answer.status(), 503)
+    await page.getByRole('heading', { name: 'ChoirOS can’t open what it has stored.' }).waitFor()
+    await page.getByText(/^control\.sqlite/).waitFor()
+    await page.getByText('Run choir recover: it makes the file of accounts anew').waitFor()
+    assert.equal(await page.getByRole('button').count() + (await page.getByRole('textbox').count()), 0, 'there is something to press')
+    await g.all(page, null, `${theme}-stopped`)
+  }
+  g.clean(t)
+  writeFileSync(accounts, whole)
+  await page.getByRole('heading', { name: /This computer is yours|You are not signed in/ }).waitFor({ timeout: 30_000 }) // by itself
+  assert.deepEqual(faults.flat().filter((f) => !/status of 503/.test(f)), [])
 })

@@ -46,6 +46,9 @@ type Options struct {
 	Binary string
 	// User, if it is not 0, is whom choir runs as. A test that asks for it runs as root.
 	User uint32
+	// Stopped is for tests of a choir up that says that it can't open what it has
+	// stored, and stays up for that; to others that is a refusal, and it is ended.
+	Stopped bool
 }
 
 // Instance is a running control plane.
@@ -55,12 +58,17 @@ type Instance struct {
 	Token    string `json:"token"`
 	PID      int    `json:"pid"`
 	Data     string `json:"data"`
+	// Stopped is why it is not up.
+	Stopped *Stopped `json:"stopped"`
 
 	cmd    *exec.Cmd
 	binary string
 	done   chan struct{}
 	logs   *tail
 }
+
+// Stopped is what a choir up says that can't open what is stored.
+type Stopped struct{ Code, Detail, Hint string }
 
 // Start starts `choir up` and waits until its computers are awake. It is stopped
 // when the test ends, and its logs are printed when the test failed.
@@ -129,6 +137,10 @@ func TryStart(t testing.TB, opts Options) (*Instance, error) {
 			<-in.done
 			return nil, fmt.Errorf("choir up did not come up (exit code %d): %s", in.cmd.ProcessState.ExitCode(), in.logs)
 		}
+		if in.Stopped != nil && !opts.Stopped {
+			in.Stop(t)
+			return nil, fmt.Errorf("choir up can't open what is stored: %s", in.logs)
+		}
 		return in, nil
 	case <-time.After(90 * time.Second):
 		return nil, fmt.Errorf("choir up was not healthy after 90 s: %s", in.logs)
@@ -146,6 +158,23 @@ func environ() []string {
 		}
 	}
 	return out
+}
+
+// GoneOn waits until one that was stopped is up, and takes over where.
+func (in *Instance) GoneOn(t testing.TB) {
+	t.Helper()
+	Eventually(t, 30*time.Second, "choir up goes on by itself", func() bool {
+		for line := range strings.Lines(in.logs.String()) {
+			if up := *in; strings.HasPrefix(line, "{") && strings.HasSuffix(line, "\n") {
+				up.Stopped = nil
+				if json.Unmarshal([]byte(line), &up) == nil && up.Token != "" {
+					in.URL, in.ClaimURL, in.Token, in.Stopped = up.URL, up.ClaimURL, up.Token, nil
+					return true
+				}
+			}
+		}
+		return false
+	})
 }
 
 // Stop ends the control plane in an orderly way and waits for it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 const (
 	isRefused  = "refused"  // the computer does not wake and says so; nothing is touched
 	isRepaired = "repaired" // it is awake, and every event and file is there
-	isStopped  = "stopped"  // choir up does not start, and says why and what to do
+	isStopped  = "stopped"  // nothing is opened; choir up says why and what to do, at the console's address
 	// isNamed: as repaired, but for content of which there is no other copy. Who
 	// asks for it is told, and the scrub names it.
 	isNamed = "named"
@@ -187,11 +188,15 @@ func damagePart(t *testing.T, p prepared, part, way, want string) {
 		t.Fatal(err)
 	}
 	before := kept(t, data)
-	in, err := choirtest.TryStart(t, choirtest.Options{Data: data})
+	in, err := choirtest.TryStart(t, choirtest.Options{Data: data, Stopped: want == isStopped})
 	if want == isStopped {
-		if err == nil || !strings.Contains(err.Error(), "choir recover") {
-			t.Fatalf("choir up: %v; want it %s", err, want)
+		if err != nil || in.Stopped == nil || !strings.Contains(in.Stopped.Hint, "choir recover") {
+			t.Fatalf("choir up: %v, %+v; want it %s", err, in, want)
 		}
+		if resp, body := asked(t, in, "GET", "console.", "/"); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, part) {
+			t.Errorf("the console says %s: %.300s", resp.Status, body)
+		}
+		in.Stop(t)
 		unchanged(t, before, kept(t, data))
 		return
 	}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"choir.dev/choiros/console"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+)
+
+// stored is an error of opening what the data directory holds: one that keeps the
+// control plane from opening, and not choir from saying so at the console's
+// address.
+type stored struct{ error }
+
+func (s stored) Unwrap() error { return s.error }
+
+// ofStored is what the data directory could not be opened for, as stored if it
+// holds anything and this is about what it holds.
+func ofStored(data string, err error) error {
+	holds, herr := datadir.Holds(data)
+	if (holds || herr != nil) && slices.Contains([]fault.Code{fault.Damaged, fault.Newer, fault.DiskFull, fault.Unavailable, fault.Internal}, fault.CodeOf(err)) {
+		return stored{err}
+	}
+	return err
+}
+
+// keepsUp says whether an error is one that is said at the console's address
+// until it is mended, and which. What is wrong with the machine, the
+// configuration or the command line ends choir up, and so does another choir that
+// has the data directory.
+func keepsUp(ctx context.Context, err error) (error, bool) {
+	if err == nil || ctx.Err() != nil || fault.Is(err, fault.InUse) {
+		return err, false
+	}
+	var s stored
+	if errors.As(err, &s) {
+		return s.error, true
+	}
+	return err, slices.Contains([]fault.Code{fault.Damaged, fault.Newer, fault.DiskFull, fault.Unavailable}, fault.CodeOf(err))
+}
+
+// How often it is looked whether what is stored has changed, and how often it is
+// tried again where that does not show in the data directory.
+const (
+	stoppedLook  = time.Second
+	stoppedAgain = 15 * time.Second
+)
+
+// safeWords is what is safe whatever keeps the data directory from being opened.
+const safeWords = "Nothing was written over what is there, and no computer was started: what was stored is as it was found."
+
+// stopped says at ln why the data directory can't be opened, until it can be; it
+// closes ln. The directory belongs to nobody meanwhile, so that choir doctor and
+// choir recover can work on it.
+func stopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, why error, o voice, open func() (*plane, upLine, error)) (_ *plane, _ upLine, err error) {
+	page, err := control.NewStopped(control.StoppedOptions{Console: console.Files(), Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Logger: logger})
+	if err != nil {
+		return nil, upLine{}, errors.Join(why, err, ln.Close())
+	}
+	before := fingerprint(cfg.Server.Data)
+	problem := published(cfg.Server.Data, why)
+	page.Say(problem, safeWords)
+	serving, cancel := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- page.Serve(serving, ln) }()
+	over := false
+	defer func() {
+		cancel()
+		if !over {
+			err = errors.Join(err, <-served)
+		}
+	}()
+	if err := o.stopped(upLine{URL: page.URL(), PID: os.Getpid(), Data: cfg.Server.Data, Stopped: &problem}, why); err != nil {
+		return nil, upLine{}, err
+	}
+	tick := time.NewTicker(stoppedLook)
+	defer tick.Stop()
+	for tried := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return nil, upLine{}, exitError(exitFailed) // which was said
+		case err := <-served:
+			over = true
+			return nil, upLine{}, err
+		case <-tick.C:
+		}
+		now := fingerprint(cfg.Server.Data)
+		busy := fault.Is(why, fault.InUse)
+		if again := time.Since(tried) > stoppedAgain && !fault.Is(why, fault.Damaged) && !fault.Is(why, fault.Newer); now == before && !busy && !again {
+			continue
+		}
+		p, line, err := open()
+		if err == nil {
+			return p, line, nil
+		}
+		tried, before = time.Now(), now
+		next, keeps := keepsUp(ctx, err)
+		if !keeps && !fault.Is(err, fault.InUse) {
+			return nil, upLine{}, next
+		}
+		if next.Error() != why.Error() && !fault.Is(next, fault.InUse) {
+			o.again(next)
+		}
+		why = next
+		page.Say(published(cfg.Server.Data, why), safeWords)
+	}
+}
+
+// named is a computer's id.
+var named = regexp.MustCompile(`\b[a-z0-9]{16}\b`)
+
+// published is what may be said of an error to whoever can reach the port: not
+// where on this machine the data are, nor which computers there are, nor what
+// only the terminal's user should read.
+func published(data string, err error) api.Problem {
+	p := api.Describe(err)
+	if p.Code == string(fault.Internal) {
+		p.Detail = "Something that is stored can't be read; the terminal that choir up runs in says what."
+	}
+	if fault.Is(err, fault.InUse) {
+		p.Detail, p.Hint = "Another choir works on what is stored: a recovery or a look at it, for example.", "Wait until it is done."
+	}
+	if p.Hint == "" {
+		p.Hint = "Run choir doctor, which looks through what is stored, or restore it from a backup."
+	}
+	for _, text := range []*string{&p.Detail, &p.Hint} {
+		*text = strings.ReplaceAll(strings.ReplaceAll(*text, data+string(filepath.Separator), ""), data, "the data directory")
+		*text = named.ReplaceAllString(*text, "…")
+	}
+	return p
+}
+
+// fingerprint is another one when something at the top of a data directory, or one
+// of its keys, is: but what whoever looks at it writes.
+func fingerprint(data string) string {
+	var out strings.Builder
+	for _, dir := range []string{data, filepath.Join(data, "keys")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			fmt.Fprintln(&out, err)
+		}
+		for _, e := range entries {
+			if slices.Contains([]string{"choir.lock", "cache", "reserve", "runtime.json", "control.sqlite-shm"}, e.Name()) {
+				continue
+			}
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // gone since; the next look sees it
+			}
+			if err != nil {
+				fmt.Fprintln(&out, e.Name(), err)
+				continue
+			}
+			st := info.Sys().(*syscall.Stat_t)
+			fmt.Fprintln(&out, e.Name(), st.Ino, st.Size, st.Mode, st.Ctim)
+		}
+	}
+	return out.String()
+}

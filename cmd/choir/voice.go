@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// voice is what `choir up` says on standard output: that it is up and where, or
+// why not, and later what of its computers is in trouble.
+type voice struct {
+	json bool
+	open func(upLine) // shows the link to a person
+	s    *spoken
+}
+
+type spoken struct {
+	mu    sync.Mutex
+	up    string            // the console's URL, once that was said
+	held  []func()          // said behind it
+	about map[string]string // by computer: its trouble that was said last
+}
+
+func newVoice(json bool, open func(upLine)) voice {
+	return voice{json: json, open: open, s: &spoken{about: map[string]string{}}}
+}
+
+// ready says, once, that everything is up.
+func (v voice) ready(line upLine) error {
+	v.s.mu.Lock()
+	defer v.s.mu.Unlock()
+	if v.s.up != "" {
+		return nil
+	}
+	v.s.up = line.URL
+	if v.json {
+		return json.NewEncoder(os.Stdout).Encode(line)
+	}
+	fmt.Printf("ChoirOS %s is up. Open this link once to make the computer yours:\n\n  %s\n\nStop it with Ctrl-C.\n", version, line.ClaimURL)
+	for _, said := range v.s.held {
+		said()
+	}
+	v.s.held = nil
+	v.open(line)
+	return nil
+}
+
+// stopped says that what is stored can't be opened, and where that is said.
+func (v voice) stopped(line upLine, why error) error {
+	v.again(why)
+	if v.json {
+		return json.NewEncoder(os.Stdout).Encode(line)
+	}
+	fmt.Printf("ChoirOS %s can't open what it has stored, and says so at\n\n  %s\n\n%s\nchoir doctor and choir recover can be run meanwhile; it goes on by itself once that is mended. Stop it with Ctrl-C.\n", version, line.URL, safeWords)
+	return nil
+}
+
+// again says why it can't be opened.
+func (v voice) again(why error) {
+	fmt.Fprintf(os.Stderr, "choir: %s\n", sentence(why))
+}
+
+// computer says in one line that a computer does not wake, what the matter is and
+// where to look; err is nil when it is awake. What was said of it is not said again.
+func (v voice) computer(cid, name string, state api.ComputerState, err error) {
+	v.s.mu.Lock()
+	defer v.s.mu.Unlock()
+	text := ""
+	if err != nil {
+		text = fault.Text(err)
+	}
+	if v.json || v.s.about[cid] == text {
+		return
+	}
+	v.s.about[cid] = text
+	said := func() {
+		switch name, text := oneLine(name, 60), oneLine(text, 300); {
+		case err == nil:
+			fmt.Printf("%s is awake.\n", name)
+		case state == api.StateDamaged:
+			fmt.Printf("%s is damaged: %s. What is safe and what to do stands at %s\n", name, text, v.s.up)
+		default:
+			fmt.Printf("%s does not wake: %s. What can be done stands at %s\n", name, text, v.s.up)
+		}
+	}
+	if v.s.up == "" {
+		v.s.held = append(v.s.held, said)
+		return
+	}
+	said()
+}

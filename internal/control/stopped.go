@@ -1,0 +1,129 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+)
+
+// StoppedOptions say in whose place it is served.
+type StoppedOptions struct {
+	Console fs.FS  // the console's pages and assets (package console)
+	Host    string // as in Options
+	Port    int
+	Logger  *slog.Logger
+}
+
+// Stopped is served in the console's place while what is stored can't be opened:
+// every path of it says why, with status 503. It has nothing to sign in to, sets
+// and reads no cookie, and knows of no computer.
+type Stopped struct {
+	hosts hosts
+	log   *slog.Logger
+	page  []byte
+	style []byte
+	said  atomic.Pointer[saying]
+}
+
+type saying struct {
+	problem api.Problem
+	safe    string
+}
+
+// fontFace is a rule of the console's style that loads another file, of which
+// there is none here.
+var fontFace = regexp.MustCompile(`@font-face *\{[^}]*\}`)
+
+// NewStopped makes one; Say says why before it is served.
+func NewStopped(o StoppedOptions) (*Stopped, error) {
+	const op = "control.NewStopped"
+	s := &Stopped{hosts: hosts{parent: o.Host, port: fmt.Sprint(o.Port)}, log: o.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for name, into := range map[string]*[]byte{"stopped.html": &s.page, "assets/console.css": &s.style} {
+		b, err := fs.ReadFile(o.Console, name)
+		if err != nil {
+			return nil, fault.New(op, fault.Missing, "Build the console into the binary.", err)
+		}
+		*into = b
+	}
+	s.style = fontFace.ReplaceAll(s.style, nil)
+	return s, nil
+}
+
+// Say takes what is said from now on: why, and what is safe. What it says is seen
+// by whoever can reach the port.
+func (s *Stopped) Say(p api.Problem, safe string) {
+	p.Status, p.Title = http.StatusServiceUnavailable, api.StatusTitle(http.StatusServiceUnavailable)
+	s.said.Store(&saying{p, safe})
+}
+
+// URL is the console's origin.
+func (s *Stopped) URL() string { return s.hosts.console() }
+
+// Serve serves ln until ctx ends, and closes it.
+func (s *Stopped) Serve(ctx context.Context, ln net.Listener) error {
+	return fault.Wrap("control.Stopped", serve(ctx, ln, s, s.log, nil))
+}
+
+// ServeHTTP answers every request of our hosts alike; it knows no others.
+func (s *Stopped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Origin-Agent-Cluster", "?1")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Connection", "close") // the next request is for who comes after
+	where, _ := s.hosts.find(r.Host)
+	if where == placeNone {
+		writeProblem(w, refusal(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.console()+"."))
+		return
+	}
+	said := s.said.Load()
+	if said == nil {
+		said = &saying{problem: refusal(http.StatusServiceUnavailable, fault.Unavailable, "what is stored can't be opened", "").Problem}
+	}
+	h.Set("Retry-After", retryAfter)
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if where != placeConsole || !read || r.URL.Path == "/health" || strings.HasPrefix(r.URL.Path, "/api/") {
+		writeProblem(w, &problem{said.problem})
+		return
+	}
+	s.writePage(w, said)
+}
+
+// writePage writes the page. It is whole in itself, for every path says the same.
+func (s *Stopped) writePage(w http.ResponseWriter, said *saying) {
+	nonce := newNonce()
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Permissions-Policy", permissions)
+	h.Set("Content-Security-Policy", strings.Join([]string{
+		"default-src 'none'", "script-src 'nonce-" + nonce + "'", "style-src 'nonce-" + nonce + "'", "connect-src 'self'",
+		"form-action 'none'", "base-uri 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'",
+	}, "; "))
+	w.WriteHeader(http.StatusServiceUnavailable)
+	// One pass: nothing that is filled in is read for another place to fill in.
+	_, _ = strings.NewReplacer( // the client has gone if this fails
+		noncePlaceholder, nonce,
+		"CHOIR_STYLE", string(bytes.TrimSpace(s.style)),
+		"CHOIR_DETAIL", html.EscapeString(said.problem.Detail),
+		"CHOIR_SAFE", html.EscapeString(said.safe),
+		"CHOIR_HINT", html.EscapeString(said.problem.Hint),
+	).WriteString(w, string(s.page))
+}
