@@ -109,6 +109,7 @@ type filter struct {
 	conn      net.Conn
 	principal string // set by CONNECT
 	inbox     string
+	expires   time.Time // of the credentials, if they do
 }
 
 func denied(format string, args ...any) error {
@@ -150,6 +151,12 @@ func (f *filter) operation(line string) error {
 	}
 	if verb == "CONNECT" {
 		return f.connect(rest)
+	}
+	// The server ends it too, by a timer that stands still while the machine is
+	// suspended, and knows nothing of a clock that was put right. Who is answered no
+	// more must know it, to come back with other credentials.
+	if !f.expires.IsZero() && !f.expires.After(f.bus.now()) {
+		return denied("the credentials have expired")
 	}
 	for i := range len(line) {
 		if line[i] < ' ' && line[i] != '\t' || line[i] == 0x7f {
@@ -244,7 +251,7 @@ func (f *filter) connect(options string) error {
 	if err != nil {
 		return denied("CONNECT carries no user credentials")
 	}
-	if err := f.bus.attach(claims.Name, claims.Subject); err != nil {
+	if f.expires, err = f.bus.attach(claims.Name, claims.Subject); err != nil {
 		return err
 	}
 	f.principal, f.inbox = claims.Name, "_INBOX."+claims.Name+"."
@@ -265,26 +272,27 @@ func (f *filter) release() {
 }
 
 // attach counts a bridge of principal, which must hold live credentials for
-// the key. Whether they are genuine is for the server to check.
-func (b *Bus) attach(principal, user string) error {
+// the key, and says when these expire. Whether they are genuine is for the server
+// to check.
+func (b *Bus) attach(principal, user string) (expires time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if defence.Off(defence.BusLive) {
 		b.attached[principal]++
-		return nil
+		return time.Time{}, nil
 	}
-	now := time.Now()
+	now := b.now()
 	for _, g := range b.grants[principal] {
 		if g.user != user || !g.expires.After(now) {
 			continue
 		}
 		if b.attached[principal] >= bridgesPerPrincipal {
-			return denied("%s has %d connections open", principal, bridgesPerPrincipal)
+			return time.Time{}, denied("%s has %d connections open", principal, bridgesPerPrincipal)
 		}
 		b.attached[principal]++
-		return nil
+		return g.expires, nil
 	}
-	return denied("the credentials are not live")
+	return time.Time{}, denied("the credentials are not live")
 }
 
 func (b *Bus) detach(principal string) {

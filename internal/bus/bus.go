@@ -33,14 +33,16 @@ const (
 
 // Options says where the bus keeps its files.
 type Options struct {
-	Dir     string       // JetStream's store; created when missing
-	KeysDir string       // operator and account keys; empty: "keys" beside Dir's content
-	Logger  *slog.Logger // nil: discard
+	Dir     string           // JetStream's store; created when missing
+	KeysDir string           // operator and account keys; empty: "keys" beside Dir's content
+	Logger  *slog.Logger     // nil: discard
+	Now     func() time.Time // by which credentials expire; nil: time.Now
 }
 
 // Bus is an open server with its stream. Close it to stop everything it started.
 type Bus struct {
 	log      *slog.Logger
+	now      func() time.Time
 	dir      string
 	lock     *os.File
 	options  *server.Options
@@ -78,6 +80,9 @@ func Open(ctx context.Context, opts Options) (*Bus, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
 	if opts.KeysDir == "" {
 		opts.KeysDir = filepath.Join(opts.Dir, "keys")
 	}
@@ -88,7 +93,7 @@ func Open(ctx context.Context, opts Options) (*Bus, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	b := &Bus{log: opts.Logger, dir: opts.Dir, lock: lock, heal: make(chan struct{}, 1), grants: map[string][]grant{}, attached: map[string]int{}}
+	b := &Bus{log: opts.Logger, now: opts.Now, dir: opts.Dir, lock: lock, heal: make(chan struct{}, 1), grants: map[string][]grant{}, attached: map[string]int{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if err := b.start(ctx, opts); err != nil {
 		if cerr := b.Close(); cerr != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -378,6 +379,41 @@ func TestRevokeEndsConnections(t *testing.T) {
 	connect(t, b, mint(t, b, cid, "gone"))
 	if err := b.Revoke("never seen"); err != nil {
 		t.Errorf("revoking nobody: %v", err)
+	}
+}
+
+// TestWhoIsAnsweredNoMoreIsCutOff: the clock goes past the credentials' end while
+// the server's timer does not, as after a suspended machine wakes.
+func TestWhoIsAnsweredNoMoreIsCutOff(t *testing.T) {
+	dir := t.TempDir()
+	var ahead atomic.Int64
+	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(dir, "nats"), KeysDir: filepath.Join(dir, "keys"),
+		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cid := contract.NewCID()
+	c := connect(t, b, mint(t, b, cid, "sleeper"))
+	if err := c.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	ahead.Store(int64(2 * time.Hour))
+	if err := c.Publish(contract.SubjectAction(cid), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, c.closed)
+	if err := wait(t, c.served); !fault.Is(err, fault.Denied) {
+		t.Errorf("the bridge returned %v", err)
+	}
+	// With other credentials it is let in.
+	again := connect(t, b, mint(t, b, cid, "sleeper"))
+	if err := again.FlushTimeout(patience); err != nil {
+		t.Error(err)
 	}
 }
 

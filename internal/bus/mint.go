@@ -71,7 +71,7 @@ func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Crede
 	if err != nil {
 		return Credentials{}, fault.Wrap(op, err)
 	}
-	expires := time.Now().Add(ttl).Truncate(time.Second)
+	expires := b.now().Add(ttl).Truncate(time.Second)
 	inbox := contract.InboxPrefix(principal)
 	uc := jwt.NewUserClaims(public)
 	uc.Name = principal
@@ -98,7 +98,7 @@ func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Crede
 func (b *Bus) record(principal string, g grant) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
+	now := b.now()
 	live := slices.DeleteFunc(b.grants[principal], func(o grant) bool { return !o.expires.After(now) })
 	if len(live) > 0 && live[0].cid != g.cid {
 		return fault.New("", fault.Denied, "", fmt.Errorf("principal %s belongs to another computer", principal))
@@ -144,7 +144,7 @@ func (b *Bus) Revoke(principal string) error {
 		return nil
 	}
 	delete(b.grants, principal)
-	now := time.Now()
+	now := b.now()
 	b.sweep(now)
 	for _, g := range list {
 		if defence.Off(defence.BusRevoked) {
@@ -177,7 +177,7 @@ func (b *Bus) Revoke(principal string) error {
 func (b *Bus) owner(principal string) (contract.CID, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
+	now := b.now()
 	for _, g := range b.grants[principal] {
 		if g.expires.After(now) {
 			return g.cid, true
