@@ -12,6 +12,7 @@ let cid = ''
 let limited = '' // what the person was told of
 let frame = null
 let stream = null
+const silence = 15_000 // ms; three times what its stream is silent for
 const liveTries = { since: '', left: 0 } // of the live page of one dev server
 
 const stage = new Stage($('stage'), {
@@ -67,12 +68,31 @@ async function open(id, computer) {
   if (!(await awake(id, computer, { setState, note }))) return
   stream = new EventSource(at(id, '/frame/stream'))
   stream.addEventListener('frame', (e) => show(JSON.parse(e.data)))
+  hear(stream)
   stream.addEventListener('error', () => {
     if (stream.readyState !== EventSource.OPEN) setState('gone')
     // A stream that was refused is not tried again by the browser.
     if (stream.readyState === EventSource.CLOSED) retry(id)
   })
   stage.load(id).catch(failed)
+}
+
+/** Says so when nothing is heard, though the line holds: a host that stands still hangs up on nobody. */
+function hear(of) {
+  let heard = performance.now()
+  let silent = false
+  const listen = () => {
+    heard = performance.now()
+    if (silent && frame && of === stream) setState(frame.computer.state)
+    silent = false
+  }
+  for (const name of ['open', 'alive', 'frame']) of.addEventListener(name, listen)
+  const look = setInterval(() => {
+    if (of !== stream || of.readyState === EventSource.CLOSED) return clearInterval(look)
+    if (performance.now() - heard < silence) return
+    silent = true
+    setState('gone')
+  }, 1000)
 }
 
 async function retry(id) {

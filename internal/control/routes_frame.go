@@ -20,6 +20,10 @@ const (
 	frameSettle  = 100 * time.Millisecond
 	lookStarting = 300 * time.Millisecond
 	lookSteady   = 5 * time.Second
+
+	// frameAlive is how often a frame's stream shows that somebody is there. It is
+	// an event, for a page does not see comments.
+	frameAlive = 5 * time.Second
 )
 
 // lookEvery is how soon the frame is looked at again: that a dev server gets
@@ -142,7 +146,7 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, in *AtCompu
 	}()
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := newLines(w)
-	alive := time.NewTicker(aliveEvery)
+	alive := time.NewTicker(frameAlive)
 	defer alive.Stop()
 	look := time.NewTimer(lookStarting)
 	defer look.Stop()
@@ -157,7 +161,7 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, in *AtCompu
 			}
 			return err
 		case <-alive.C:
-			if err := join(out.write([]byte(":\n")), out.flush()); err != nil {
+			if err := join(out.write([]byte("event: alive\ndata: 1\n")), out.flush()); err != nil {
 				return err
 			}
 		case <-look.C:

@@ -189,3 +189,24 @@ test('a command that never stops writing', async (t) => {
     await until('it is logged who ended it', () => choir.events().some((e) => e.type === 'command.finished' && e.data.reason === 'stopped by the user'))
   })
 })
+
+// Longer than the desktop waits for an answer, and shorter than it takes to find its line dead.
+test('choir stands still, and goes on', async (t) => {
+  const { choir, page } = await opened(t)
+  const frame = await desktop(page)
+  await say(frame, '!for n in $(seq 1 8); do echo "round $n"; sleep 1; done')
+  await frame.getByRole('log').getByText('round 1').waitFor()
+  process.kill(choir.pid, 'SIGSTOP')
+  try {
+    const stopped = Date.now()
+    await page.locator('#state[data-state=gone]').waitFor({ timeout: 25_000 })
+    await until('an answer is late', () => Date.now() - stopped > 24_000, 30_000)
+  } finally {
+    process.kill(choir.pid, 'SIGCONT')
+  }
+  await page.locator('#state[data-state=awake]').waitFor()
+  await frame.getByRole('log').getByText('round 8').waitFor()
+  await frame.getByText('exit 0').waitFor()
+  assert.deepEqual(choir.events().filter((e) => e.type === 'command.finished').map((e) => e.data.exit_code), [0])
+  assert.equal(choir.events().filter((e) => e.type === 'desktop.broke').length, 0)
+})

@@ -33,17 +33,17 @@ export default function Command({ props }: AppProps) {
       useCommands.getState().begin(id, '')
       for (let more = true; more && !stop; ) {
         const after = (useCommands.getState().commands[id]?.next ?? 0) - 1
-        const got = await ask('exec.output', { command: id, after, wait: true }, 20_000)
+        const got = await ask('exec.output', { command: id, after, wait: true }, 20_000).catch(later)
         if (stop) return
+        if (!got) continue
         useCommands.getState().fill(id, got.chunks, got.running, got.exit_code, got.truncated, got.unkept)
         more = got.running || got.chunks.length > 0
         if (more) await painted()
       }
     }
     look().catch((e: unknown) => {
-      // A line that broke is told by the desktop, and this is asked again when it
-      // is back; output that is gone is told where it would be.
-      if (stop || (e instanceof HostError && e.passing)) return
+      // Output that is gone is told where it would be.
+      if (stop) return
       if (e instanceof HostError && e.code === 'not_found') setGone(true)
       else tell(e)
     })
@@ -111,6 +111,13 @@ export default function Command({ props }: AppProps) {
 }
 
 const sentence = (s: string): string => `${s.charAt(0).toUpperCase()}${s.slice(1)}${s.endsWith('.') ? '' : '.'}`
+
+/** What may be answered later is asked again: a host that stood still has kept what came meanwhile. */
+async function later(e: unknown): Promise<null> {
+  if (!(e instanceof HostError && e.passing)) throw e
+  await new Promise((r) => setTimeout(r, 1000))
+  return null
+}
 
 /** Settles when the page has had time for something else; a hidden page gets no frames. */
 function painted(): Promise<void> {
