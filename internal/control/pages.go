@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -149,6 +150,9 @@ func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS,
 		h.Set("Content-Encoding", encoding)
 		h.Add("Vary", "Accept-Encoding")
 	}
+	// A page that asks again for what it has is told so. Weak: the same may come in another encoding.
+	sum := sha256.Sum256(b)
+	h.Set("ETag", fmt.Sprintf(`W/"%x"`, sum[:8]))
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
 	return nil
 }

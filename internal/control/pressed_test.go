@@ -1,6 +1,9 @@
 package control_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestABuildsFilesComePressed: what a build holds in Brotli comes so to who takes
 // it, under the type of what it is.
@@ -32,5 +35,33 @@ func TestABuildsFilesComePressed(t *testing.T) {
 	}
 	if res := w.ask("GET", hostOf(origin), "/assets/app-2.js.br", "", cookie, "Sec-Fetch-Site: same-origin", "Sec-Fetch-Dest: empty"); res.Header.Get("Content-Type") != "application/octet-stream" {
 		t.Errorf("asked for by its own name it is %q", res.Header.Get("Content-Type"))
+	}
+}
+
+// TestAFileIsNotSentTwice: whoever has what a file holds is told so, whatever it
+// came in; the console's files are asked for with each of its pages.
+func TestAFileIsNotSentTwice(t *testing.T) {
+	w := open(t)
+	origin, cookie := w.enter(w.signIn())
+	for _, c := range []struct {
+		name, host, path string
+		headers          []string
+	}{
+		{"the console's", hostOf(w.console()), "/assets/console.css", nil},
+		{"a build's", hostOf(origin), "/assets/app-2.js", []string{cookie, "Accept-Encoding: br", "Sec-Fetch-Site: same-origin", "Sec-Fetch-Dest: script"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first := w.ask("GET", c.host, c.path, "", c.headers...)
+			tag := first.Header.Get("ETag")
+			if first.StatusCode != 200 || !strings.HasPrefix(tag, `W/"`) {
+				t.Fatalf("%d with the tag %q", first.StatusCode, tag)
+			}
+			if again := w.ask("GET", c.host, c.path, "", append(c.headers, "If-None-Match: "+tag)...); again.StatusCode != 304 || again.body != "" {
+				t.Errorf("asked for again: %d %q", again.StatusCode, again.body)
+			}
+			if other := w.ask("GET", c.host, c.path, "", append(c.headers, `If-None-Match: W/"0123456789abcdef"`)...); other.StatusCode != 200 || other.body != first.body {
+				t.Errorf("who has something else: %d %q", other.StatusCode, other.body)
+			}
+		})
 	}
 }
