@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"time"
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
@@ -71,6 +72,9 @@ func listenAt(at netip.AddrPort) (net.Listener, error) {
 	return together(all), nil
 }
 
+// acceptAgain is when to accept again after what the kernel had too little for.
+const acceptAgain = 20 * time.Millisecond
+
 // listeners are several as one.
 type listeners struct {
 	all      []net.Listener
@@ -98,6 +102,16 @@ func together(all []net.Listener) *listeners {
 func (l *listeners) accept(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
+		if errors.Is(err, syscall.ENOSPC) {
+			// All epoll watches of this user are used up, which ends a box that did it
+			// (sandbox.Shared). Only this one connection is lost.
+			select {
+			case <-time.After(acceptAgain):
+			case <-l.closed:
+				return
+			}
+			continue
+		}
 		select {
 		case l.accepted <- accepted{conn, err}:
 		case <-l.closed:

@@ -98,3 +98,37 @@ func TestAPortThatIsHalfTakenIsRefused(t *testing.T) {
 		theirs.Close() // nobody came
 	}
 }
+
+// scarce is a listener that the kernel at first has no watch for.
+type scarce struct {
+	net.Listener
+	refusals int
+}
+
+func (s *scarce) Accept() (net.Conn, error) {
+	if s.refusals > 0 {
+		s.refusals--
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.ENOSPC}
+	}
+	return s.Listener.Accept()
+}
+
+// TestListeningGoesOnWithoutWatches: what one box used up ends no server.
+func TestListeningGoesOnWithoutWatches(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := together([]net.Listener{&scarce{ln, 3}})
+	defer all.Close()
+	near, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := all.Accept()
+	if err != nil {
+		t.Fatalf("nobody listens any more: %v", err)
+	}
+	far.Close()
+}

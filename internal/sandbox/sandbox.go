@@ -158,6 +158,7 @@ const (
 	Memory   Reason = "memory"
 	TimedOut Reason = "timeout" // WallTime
 	Tampered Reason = "tether"  // it broke the rules of the tether
+	Shared   Reason = "shared"  // it used up what all programs of the machine or its user share
 )
 
 // Ended is the error of a box that ended. Detail is for a person.
@@ -180,7 +181,7 @@ func (e *Ended) Code() fault.Code {
 	switch e.Reason {
 	case Killed:
 		return fault.Cancelled
-	case DiskFull, Memory:
+	case DiskFull, Memory, Shared:
 		return fault.Exhausted
 	case TimedOut:
 		return fault.Timeout

@@ -358,6 +358,15 @@ func number(s, key string) int64 {
 	return 0
 }
 
+// kernelBytes is the memory that the kernel holds for the group, as far as it can't
+// take it back; 0 where it is not counted.
+func (g *group) kernelBytes() int64 {
+	if g.c.v2 {
+		return number(g.read("memory", "memory.stat"), "slab_unreclaimable")
+	}
+	return number(g.read("memory", "memory.kmem.usage_in_bytes"), "")
+}
+
 func (g *group) oomKills() int64 {
 	if g.c.v2 {
 		return number(g.read("memory", "memory.events"), "oom_kill")

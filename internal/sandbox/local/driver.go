@@ -42,6 +42,7 @@ type Driver struct {
 	bwrap   string
 	cgroups *cgroups
 	starter *starter
+	guard   *guard
 	etc     string
 	layout  []string // arguments that are the same for every box
 	opened  func()   // in tests: after what a box mounts was opened, before it is mounted
@@ -88,6 +89,10 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 	}
 	d.layout = d.commonArgs()
 	d.cgroups = detectCgroups("/proc/self/mountinfo", "/proc/self/cgroup")
+	if d.guard, err = newGuard(d); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	d.guard.start()
 	d.starter = newStarter()
 	return d, nil
 }
@@ -181,5 +186,5 @@ func (d *Driver) Close() error {
 		errs = append(errs, c.Close())
 	}
 	d.starter.close()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.guard.close())...)
 }

@@ -68,6 +68,110 @@ func init() {
 		fmt.Println("opened", n)
 		return nil
 	}
+	probes["watches"] = func(args []string) error { // count; 0: all there are, in two processes
+		n, _ := strconv.Atoi(arg(args, 0))
+		if n == 0 && arg(args, 1) == "" {
+			other := exec.Command("/proc/self/exe", "watches", "0", "again")
+			other.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := other.Start(); err != nil {
+				return err
+			}
+		}
+		fmt.Println("holding", watches(n))
+		time.Sleep(time.Hour)
+		return nil
+	}
+	probes["watches-hidden"] = func(args []string) error { // count; in an epoll instance that is under way in a socket
+		n, _ := strconv.Atoi(arg(args, 0))
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		first := watches(n)
+		for _, fd := range epolls {
+			if err := errors.Join(unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(fd), nil, 0), unix.Close(fd)); err != nil {
+				return err
+			}
+		}
+		fmt.Println("holding", first)
+		time.Sleep(time.Hour)
+		return nil
+	}
+	probes["pipes"] = func(args []string) error { // count
+		n, _ := strconv.Atoi(arg(args, 0))
+		for range n {
+			if err := unix.Pipe(make([]int, 2)); err != nil {
+				return err
+			}
+		}
+		fmt.Println("holding")
+		time.Sleep(time.Hour)
+		return nil
+	}
+	probes["under-way"] = func(args []string) error { // as many descriptors as may be under way, or just one
+		for i := 0; ; i++ {
+			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			if err != nil {
+				return err
+			}
+			rights := make([]int, 200)
+			if arg(args, 0) == "one" {
+				rights = rights[:1]
+			}
+			if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(rights...), nil, 0); err != nil {
+				fmt.Println("holding", i, err)
+				if i == 0 {
+					return err
+				}
+				break
+			}
+			if arg(args, 0) == "one" {
+				fmt.Println("sent")
+				return nil
+			}
+		}
+		time.Sleep(time.Hour)
+		return nil
+	}
+	probes["pressure"] = func([]string) error { // be told when the machine's memory gets short
+		var got int
+		for _, of := range []string{"memory", "cpu", "io"} {
+			f, err := os.OpenFile("/proc/pressure/"+of, os.O_RDWR, 0)
+			if err != nil {
+				continue
+			}
+			if _, err := f.WriteString("some 500000 2000000"); err == nil {
+				got++
+			}
+			kept = append(kept, f)
+		}
+		if got == 0 {
+			return errors.New("none")
+		}
+		fmt.Println("watching", got)
+		return nil
+	}
+	probes["files"] = func(args []string) error { // count; in processes of 1,000
+		n, _ := strconv.Atoi(arg(args, 0))
+		for range min(n, 1000) {
+			f, err := os.Open("/dev/null")
+			if err != nil {
+				return err
+			}
+			kept = append(kept, f)
+		}
+		if n > 1000 {
+			other := exec.Command("/proc/self/exe", "files", strconv.Itoa(n-1000))
+			other.SysProcAttr, other.Stdout = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, os.Stdout
+			if err := other.Start(); err != nil {
+				return err
+			}
+		} else {
+			fmt.Println("holding")
+		}
+		time.Sleep(time.Hour)
+		return nil
+	}
 	probes["watchers"] = func(args []string) error { // count
 		n, _ := strconv.Atoi(arg(args, 0))
 		for i := range n {
@@ -194,4 +298,33 @@ func fill(f *os.File, megabytes int) error {
 		}
 	}
 	return nil
+}
+
+var epolls []int
+
+// watches makes epoll instances that watch the same 1,000 things, until there are n
+// watches, or no more when n is 0, and returns how many there are.
+func watches(n int) int {
+	var watched []int
+	for range 1000 {
+		fd, err := unix.Eventfd(0, 0)
+		if err != nil {
+			break
+		}
+		watched = append(watched, fd)
+	}
+	made := 0
+	for {
+		ep, err := unix.EpollCreate1(0)
+		if err != nil {
+			return made
+		}
+		epolls = append(epolls, ep)
+		for _, fd := range watched {
+			if made == n && n > 0 || unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}) != nil {
+				return made
+			}
+			made++
+		}
+	}
 }

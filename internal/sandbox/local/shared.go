@@ -1,0 +1,315 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+const (
+	sharedEvery = 100 * time.Millisecond // how often it is looked whether something shared is used up
+	suspect     = 16                     // a box that holds less than one part in so many did not use it up
+	maxLooked   = 1 << 17                // descriptors that are looked at in one box; no honest one has so many
+	enough      = 8                      // one that holds more than one part in so many is not looked at further
+	room        = 8                      // squared: how many watches have to be left
+	watchBytes  = 128                    // of kernel memory that a watch takes at least
+)
+
+// shared is something of which the host's user or the machine has so many, which the
+// kernel lets no box have a part of.
+type shared struct {
+	name  string // for a person
+	off   defence.Name
+	limit int64
+	full  func(limit int64) bool
+	// held is how many a box may hold, for comparing boxes and with the limit.
+	held func(b *box) int64
+}
+
+// guard ends boxes that use up what is shared, so that everybody else goes on. It can't
+// keep them from it: the kernel has one count for the user that runs choir, and
+// neither a limit nor the filter sees what is watched.
+type guard struct {
+	d      *Driver
+	shared []*shared
+	stop   context.CancelFunc
+	runs   sync.WaitGroup
+	epolls [room]int // that try to watch
+	events [room]int // these
+	others map[string]bool
+}
+
+func newGuard(d *Driver) (*guard, error) {
+	g := &guard{d: d, others: map[string]bool{}}
+	for i := range room {
+		var err, err2 error
+		g.epolls[i], err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		g.events[i], err2 = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, errors.Join(fmt.Errorf("watch what boxes share: %w", err), g.release())
+		}
+	}
+	g.shared = []*shared{
+		{"epoll watches", defence.BoxEpoll, int64(readInt("/proc/sys/fs/epoll/max_user_watches")), g.noWatches, watchesOf},
+		{"open files", defence.BoxFiles, int64(readInt("/proc/sys/fs/file-max")), nearlyNoFiles, filesOf},
+	}
+	return g, nil
+}
+
+func (g *guard) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	g.runs.Go(func() { g.run(ctx) })
+}
+
+func (g *guard) close() error {
+	g.stop()
+	g.runs.Wait()
+	return g.release()
+}
+
+func (g *guard) release() error {
+	var errs []error
+	for _, fd := range append(g.epolls[:], g.events[:]...) {
+		if fd > 0 { // it was opened
+			errs = append(errs, unix.Close(fd))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (g *guard) run(ctx context.Context) {
+	tick := time.NewTicker(sharedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, s := range g.shared {
+			if boxes := g.boxes(); len(boxes) > 0 && s.limit > 0 && s.full(s.limit) && !defence.Off(s.off) {
+				g.free(ctx, s, boxes)
+			} else {
+				g.others[s.name] = false
+			}
+		}
+	}
+}
+
+func (g *guard) boxes() []*box {
+	g.d.mu.Lock()
+	defer g.d.mu.Unlock()
+	var out []*box
+	for _, c := range g.d.computers {
+		out = append(out, c.list()...)
+	}
+	return out
+}
+
+// free ends the box that holds the most, and so on until there is room or no box
+// is left that can have used it up.
+func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
+	type holder struct {
+		b *box
+		n int64
+	}
+	var holders []holder
+	for _, b := range boxes {
+		if n := s.held(b); n >= s.limit/suspect {
+			holders = append(holders, holder{b, n})
+		}
+	}
+	slices.SortFunc(holders, func(a, b holder) int { return int(b.n>>10 - a.n>>10) })
+	for i, h := range holders {
+		if i > 0 && !s.full(s.limit) || ctx.Err() != nil {
+			return
+		}
+		g.d.opts.Logger.Warn("a box used up what all share and is ended", "box", h.b.spec.ID, "computer", h.b.c.spec.CID, "what", s.name)
+		h.b.end(sandbox.Shared, fmt.Sprintf("it used up the %s that this machine has for everybody", s.name))
+		select {
+		case <-h.b.done:
+		case <-ctx.Done():
+		case <-time.After(10 * time.Second): // in the middle of a device's work; another may be the one
+		}
+	}
+	if len(holders) == 0 && !g.others[s.name] {
+		g.others[s.name] = true
+		g.d.opts.Logger.Error("what all programs of this machine's user share is used up, by none of the boxes: new connections fail until another program ends", "what", s.name)
+	}
+}
+
+// noWatches says whether room² watches more can't be had.
+func (g *guard) noWatches(int64) bool {
+	full := false
+	var had [][2]int
+	for _, e := range g.epolls {
+		for _, w := range g.events {
+			if full {
+				break
+			}
+			err := unix.EpollCtl(e, unix.EPOLL_CTL_ADD, w, &unix.EpollEvent{Events: unix.EPOLLERR})
+			if err == nil {
+				had = append(had, [2]int{e, w})
+			}
+			full = errors.Is(err, unix.ENOSPC)
+		}
+	}
+	for _, h := range had {
+		_ = unix.EpollCtl(h[0], unix.EPOLL_CTL_DEL, h[1], nil) // it was just added
+	}
+	return full
+}
+
+// nearlyNoFiles says whether the whole machine has seven of eight files open that it
+// can. Who may administer it has more, everybody else is refused.
+func nearlyNoFiles(limit int64) bool {
+	data, err := os.ReadFile("/proc/sys/fs/file-nr")
+	f := strings.Fields(string(data))
+	if err != nil || len(f) < 3 {
+		return false
+	}
+	open, err := strconv.ParseInt(f[0], 10, 64)
+	return err == nil && open > limit/8*7
+}
+
+// watchesOf is how many things a box may watch: by the memory that the kernel holds for
+// it, where that is counted, else by its descriptors.
+func watchesOf(b *box) int64 {
+	if bytes := b.group.kernelBytes(); bytes > 0 {
+		return bytes / watchBytes
+	}
+	most := int64(readInt("/proc/sys/fs/epoll/max_user_watches"))
+	n, looked := int64(0), 0
+	each(b, func(table string) bool {
+		entries, err := os.ReadDir(table + "/fd")
+		if err != nil {
+			return true // ended, or not ours to read
+		}
+		for _, e := range entries {
+			if looked++; looked > maxLooked || n > most/enough {
+				return false
+			}
+			target, err := os.Readlink(table + "/fd/" + e.Name())
+			switch {
+			case err != nil:
+			case target == "anon_inode:[eventpoll]":
+				n += lines(table+"/fdinfo/"+e.Name(), "tfd:")
+			case strings.HasPrefix(target, "socket:") && inFlight(table+"/fdinfo/"+e.Name()) > 0:
+				looked = max(looked, maxLooked) // what is under way can't be looked into
+			}
+		}
+		return true
+	})
+	if looked >= maxLooked { // it hides something: suspected, after those that are seen to hold more
+		n = max(n, most/suspect)
+	}
+	return n
+}
+
+// filesOf is how many descriptors a box has, those under way in sockets included.
+func filesOf(b *box) int64 {
+	var n int64
+	looked := 0
+	each(b, func(table string) bool {
+		dir, err := os.Open(table + "/fd")
+		if err != nil {
+			return true
+		}
+		defer dir.Close()
+		for {
+			names, err := dir.Readdirnames(4096)
+			n += int64(len(names))
+			for _, name := range names {
+				if looked++; looked < maxLooked {
+					n += inFlight(table + "/fdinfo/" + name)
+				}
+			}
+			if err != nil {
+				return true
+			}
+		}
+	})
+	return n
+}
+
+// each calls f with the directory in /proc of each table of descriptors in a box,
+// until f says false. Threads mostly share one, and need not.
+func each(b *box, f func(table string) bool) {
+	b.mu.Lock()
+	guest := b.pid
+	b.mu.Unlock()
+	if guest == 0 {
+		return
+	}
+	for _, pid := range descendants(guest) {
+		threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*")
+		if err != nil {
+			continue
+		}
+		for i, t := range threads {
+			tid, err := strconv.Atoi(filepath.Base(t))
+			if err != nil || i > 0 && sameTable(pid, tid) {
+				continue
+			}
+			if !f(t) {
+				return
+			}
+		}
+	}
+}
+
+// sameTable says whether a thread has its process's descriptors.
+func sameTable(pid, tid int) bool {
+	const kcmpFiles = 2
+	r, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(tid), kcmpFiles, 0, 0, 0)
+	return errno == 0 && r == 0
+}
+
+// inFlight is how many descriptors wait in a socket to be taken.
+func inFlight(fdinfo string) int64 {
+	data, err := os.ReadFile(fdinfo)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(line, "scm_fds:"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// lines counts the lines of a file that begin with key.
+func lines(file, key string) int64 {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	var n int64
+	begins, buf := "\n"+key, make([]byte, 256<<10)
+	last := "\n"
+	for {
+		k, err := f.Read(buf)
+		text := last + string(buf[:k])
+		n += int64(strings.Count(text, begins))
+		last = text[max(0, len(text)-len(begins)+1):]
+		if err != nil { // its end, or the process's
+			return n
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package local
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/sandboxtest"
+)
+
+// holding opens a box in which the probe holds something, once it does.
+func holding(t *testing.T, e *sandboxtest.Env, id string, probe ...string) *box {
+	t.Helper()
+	b, g := e.Box(t, sandbox.BoxSpec{ID: id})
+	out, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close(); _ = w.Close() })
+	go func() {
+		_, _ = g.Exec(t.Context(), guest.ExecRequest{Argv: append([]string{sandboxtest.ProbeInside}, probe...)}, guest.Streams{Stdout: w})
+	}()
+	if err := out.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := out.Read(make([]byte, 64)); n == 0 {
+		t.Fatal("the probe holds nothing: ", err)
+	}
+	return b.(*box)
+}
+
+// TestWhatABoxHolds: what a box holds of what is shared is seen, also where it
+// tries that nobody sees it.
+func TestWhatABoxHolds(t *testing.T) {
+	sandboxtest.AsUser(t, func(t *testing.T) {
+		d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		e := sandboxtest.NewEnv(t, d)
+		most := int64(readInt("/proc/sys/fs/epoll/max_user_watches"))
+		quiet := holding(t, e, "quiet", "watches", "10")
+		many := holding(t, e, "many", "watches", "20000")
+		hidden := holding(t, e, "hidden", "watches-hidden", "20000")
+		files := holding(t, e, "files", "files", "5000")
+		for _, b := range []*box{quiet, many, hidden, files} {
+			b.group = &group{c: d.cgroups} // its memory would be what is looked at
+		}
+		if n := watchesOf(quiet); n < 10 || n > 100 {
+			t.Errorf("a quiet box is seen to have %d watches", n)
+		}
+		if n := watchesOf(many); n < 20000 || n > 21000 {
+			t.Errorf("a box with 20,000 watches is seen to have %d", n)
+		}
+		if n := watchesOf(hidden); n < most/suspect {
+			t.Errorf("a box whose epoll instances are under way is seen to have %d watches", n)
+		}
+		if n := filesOf(files); n < 5000 || n > 5500 {
+			t.Errorf("a box with 5,000 open files is seen to have %d", n)
+		}
+		if n := filesOf(hidden); n < 20 || n > 2000 {
+			t.Errorf("a box with descriptors under way is seen to have %d", n)
+		}
+	})
+}
+
+// TestMemoryOfWatches: where a box's memory is counted, that tells of its watches.
+func TestMemoryOfWatches(t *testing.T) {
+	d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	b := holding(t, sandboxtest.NewEnv(t, d), "many", "watches", "200000")
+	if len(b.group.dirs) == 0 {
+		t.Skip("no control groups here")
+	}
+	if n := watchesOf(b); n < 200000 || n > 1000000 {
+		t.Errorf("a box with 200,000 watches is seen to have up to %d, by %d bytes", n, b.group.kernelBytes())
+	}
+}
+
+// TestOneBoxOpensAllFiles: the box that opens the files of a whole machine, here
+// one of few, is ended and says why; another lives.
+func TestOneBoxOpensAllFiles(t *testing.T) {
+	sandboxtest.AsUser(t, func(t *testing.T) {
+		d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		if err := d.guard.close(); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile("/proc/sys/fs/file-nr")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := strconv.ParseInt(strings.Fields(string(data))[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.guard, err = newGuard(d); err != nil {
+			t.Fatal(err)
+		}
+		d.guard.shared = []*shared{{"open files", defence.BoxFiles, (now + 20000) / 7 * 8, nearlyNoFiles, filesOf}}
+		d.guard.start()
+		e := sandboxtest.NewEnv(t, d)
+		quiet, _ := e.Box(t, sandbox.BoxSpec{ID: "quiet"})
+		greedy, g := e.Box(t, sandbox.BoxSpec{ID: "greedy"})
+		go func() {
+			_, _ = g.Exec(t.Context(), guest.ExecRequest{Argv: []string{sandboxtest.ProbeInside, "files", "60000"}}, guest.Streams{})
+		}()
+		if ended := sandboxtest.AwaitEnd(t, greedy, time.Minute); ended.Reason != sandbox.Shared || !strings.Contains(ended.Detail, "open files") {
+			t.Errorf("the box ended for %v", ended)
+		}
+		if quiet.Err() != nil {
+			t.Errorf("the other box ended: %v", quiet.Err())
+		}
+	})
+}
+
+// TestOneBoxTakesAllPipesAndPasses: with all buffers of the host user's pipes taken, and all
+// descriptors under way that a box may have, boxes are opened and what they say arrives.
+func TestOneBoxTakesAllPipesAndPasses(t *testing.T) {
+	sandboxtest.AsUser(t, func(t *testing.T) {
+		d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		e := sandboxtest.NewEnv(t, d)
+		holding(t, e, "pipes", "pipes", "6000")
+		holding(t, e, "under-way", "under-way")
+		_, g := e.Box(t, sandbox.BoxSpec{ID: "other"})
+		if r := sandboxtest.Run(t, g, "sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x | cat"); r.Code != 0 || len(r.Out) != 1000000 {
+			t.Errorf("another box's pipes passed %d bytes: %d %s", len(r.Out), r.Code, r.Err)
+		}
+	})
+}
