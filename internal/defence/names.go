@@ -67,6 +67,7 @@ const (
 // Row 46: a model that cheats its verification.
 const (
 	CheckBase         Name = "verify-base"         // the base's tests, manifests, configuration and tools judge the change
+	CheckFound        Name = "verify-found"        // what the base's runner found tests in judges too, whatever it is called
 	CheckDependencies Name = "verify-dependencies" // a task's ignored folders are not in a check's box
 	CheckOutermost    Name = "verify-outermost"    // a nearer manifest hides no project further out
 	CheckCount        Name = "verify-count"        // a runner must have reported tests

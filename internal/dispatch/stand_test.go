@@ -302,6 +302,7 @@ func newHouse(t *testing.T) *house {
 	h.blobs = must(blob.OpenDisk(filepath.Join(h.dir, "blobs"), blob.Quota{}))
 	h.ws = &folders{t: t, dir: filepath.Join(h.dir, "ws")}
 	put(h.ws.live(), "workspace/a.sh", []byte("echo one\n"))
+	put(h.ws.live(), "requirements.txt", nil) // all of it is one project
 	put(h.ws.live(), "workspace/requirements.txt", nil)
 	put(h.ws.live(), "workspace/test_a.py", []byte(testOfA))
 	put(h.ws.live(), "choiros/x.css", []byte("red\n"))

@@ -20,7 +20,7 @@ import (
 
 // verifyRows are cheats that come through to a pass without their defence.
 var verifyRows = []Row{
-	{Number: 46, Attack: "the test is edited until it passes", Defences: []defence.Name{defence.CheckBase},
+	{Number: 46, Attack: "the test is edited until it passes", Defences: []defence.Name{defence.CheckBase, defence.CheckFound},
 		Run: cheated(nil, map[string]string{"p/test_sum.py": `import unittest
 class Sum(unittest.TestCase):
     def test_add(self): pass
@@ -41,6 +41,19 @@ class Sum(unittest.TestCase):
     def test_add(self): self.assertEqual(sum.add(2, 3), 5)
     def test_zero(self): self.assertEqual(sum.add(0, 0), 0)
 `}, map[string]string{"p/sum.py": "READY = False\ndef add(a, b): return a - b\n"})},
+	{Number: 46, Attack: "the test is edited that the runner finds under a name of its own", Defences: []defence.Name{defence.CheckFound},
+		Run: cheated(map[string]string{"p/testsum.py": `import unittest, sum
+class Sum(unittest.TestCase):
+    def test_sub(self): self.assertEqual(sum.add(5, 3), 8)
+`, "p/test_sum.py": `import unittest
+class Sum(unittest.TestCase):
+    def test_zero(self): pass
+`}, map[string]string{"p/testsum.py": `import unittest, sum
+class Sum(unittest.TestCase):
+    def test_sub(self): pass
+`})},
+	{Number: 46, Attack: "the code has one test run twice in place of two", Defences: []defence.Name{defence.CheckControl},
+		Run: cheated(nil, map[string]string{"p/sum.py": "import unittest\nunittest.TestLoader.getTestCaseNames = lambda self, case: ['test_zero', 'test_zero']\ndef add(a, b): return a - b\n"})},
 	{Number: 46, Attack: "the sender asks for no check but true", Defences: []defence.Name{defence.CheckNone, defence.CheckCount},
 		Run: cheatedAs(contract.VerifySpec{Profile: contract.VerifyNone, Commands: [][]string{{"true"}}}, nil, map[string]string{"p/sum.py": "def add(a, b): return a * b\n"})},
 }

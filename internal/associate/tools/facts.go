@@ -85,7 +85,7 @@ func (b *Box) check(ctx context.Context, a checkArgs) (Result, error) {
 	cmd.Argv = a.Argv // without what makes it report
 	count := verify.Count{Runner: verify.ExitCode}
 	if out != nil {
-		count = out.Count(own)
+		count = out.Count(own).Within(b.dir)
 	}
 	data, err := json.Marshal(count)
 	return Result{OK: err == nil, Output: describe(cmd, why), Truncated: cmd.Truncated, Command: &cmd, Data: data}, err

@@ -88,11 +88,11 @@ type Request struct {
 // Collect gathers the evidence on a change. What checks there are, and with
 // what they run, is decided by what the base has.
 func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
-	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed, Left: r.Left}
+	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed, Obeyed: Obeyed(r.Changes), Left: r.Left}
 	var held Facts
-	var restore []string
+	var restore, paths []string
 	if e.Profile != contract.VerifyNone {
-		paths := []string{}
+		paths = []string{}
 		size := 0
 		for _, c := range r.Changes {
 			if c.PathBase64 != "" || len(paths) == maxPaths || len(c.Path) >= 4096 || size > maxPathBytes {
@@ -168,6 +168,25 @@ func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
 	}
 	for _, c := range before {
 		e.Before = append(e.Before, b.Run(ctx, c, true, nil))
+	}
+	// Tests are not only what is called so: what the base's runner found tests in
+	// judges as well, and is put back like the rest.
+	if found := e.found(r.Changes); len(found) > 0 && !defence.Off(defence.CheckFound) {
+		if len(e.Guards) == 0 {
+			e.After = e.Held // nothing was put back
+		}
+		e.Guards = append(e.Guards, found...)
+		for _, g := range found {
+			restore = append(restore, g.Path)
+		}
+		var err error
+		if held, err = b.Restored(ctx, paths, restore); err != nil {
+			return e, err
+		}
+		of, mayChange = contract.LockOfBase, true
+		plan, cut = Plan(held, e.Profile)
+		install(wanted(held, held), of, false, restore)
+		e.Held = run(plan, cut, restore)
 	}
 	return e, nil
 }

@@ -221,7 +221,7 @@ func look(root *os.Root, dir string) (Project, error) {
 					p.Scripts[s] = v[:min(len(v), 500)]
 				}
 			}
-			for _, v := range pkg.Scripts {
+			for _, v := range checking(pkg.Scripts) {
 				p.RunFiles = append(p.RunFiles, named(root, dir, v)...)
 			}
 		}
@@ -238,6 +238,7 @@ func look(root *os.Root, dir string) (Project, error) {
 		}
 		p.RunFiles = append(p.RunFiles, named(root, dir, string(b))...)
 	}
+	p.RunFiles = append(p.RunFiles, sourced(root, dir, p.RunFiles)...)
 	slices.Sort(p.RunFiles)
 	p.RunFiles = slices.Compact(p.RunFiles)
 	p.RunFiles = p.RunFiles[:min(len(p.RunFiles), maxRunFiles)]
@@ -322,6 +323,47 @@ func named(root *os.Root, dir, text string) []string {
 		}
 	}
 	return out
+}
+
+// checking are the scripts of a package that its checks run, and those that they
+// run in turn. What starts the program is code.
+func checking(scripts map[string]string) []string {
+	var out []string
+	seen := map[string]bool{}
+	next := []string{"typecheck", "test", "build", "lint", "check"}
+	for len(next) > 0 {
+		name := next[0]
+		next = next[1:]
+		text := scripts[name]
+		if seen[name] || text == "" {
+			continue
+		}
+		seen[name], out = true, append(out, text)
+		next = append(append(next, "pre"+name, "post"+name), words(text)...)
+	}
+	return out
+}
+
+// sourced lists the shell scripts that a check's shell scripts name.
+func sourced(root *os.Root, dir string, scripts []string) []string {
+	var out []string
+	for i := 0; i < len(scripts) && len(scripts) <= maxRunFiles; i++ {
+		text, err := slurp(root, scripts[i])
+		if err != nil || !isShell(scripts[i], text) {
+			continue
+		}
+		for _, f := range append(named(root, dir, string(text)), named(root, path.Dir(scripts[i]), string(text))...) {
+			if text, err := slurp(root, f); err == nil && isShell(f, text) && !slices.Contains(scripts, f) {
+				scripts, out = append(slices.Clip(scripts), f), append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func isShell(name string, text []byte) bool {
+	first, _, _ := strings.Cut(string(text[:min(len(text), 200)]), "\n")
+	return path.Ext(name) == ".sh" || path.Ext(name) == ".bash" || strings.HasPrefix(first, "#!") && strings.Contains(first, "sh")
 }
 
 func slurp(root *os.Root, p string) ([]byte, error) {

@@ -79,6 +79,32 @@ func Guards(base, change Facts, changes []contract.Change) []Guard {
 	return out
 }
 
+// found picks from a task's changes, besides the guards that are known, the
+// files in which the base's runner found tests, and those that it added itself.
+func (e Evidence) found(changes []contract.Change) []Guard {
+	var out []Guard
+	for _, c := range changes {
+		has := func(r Ran) bool { return slices.Contains(r.Count.Files, c.Path) }
+		known := slices.ContainsFunc(e.Guards, func(g Guard) bool { return g.Path == c.Path })
+		if !known && (slices.ContainsFunc(e.Before, has) || c.Op == contract.ChangeAdded && slices.ContainsFunc(e.Held, has)) {
+			out = append(out, Guard{Path: c.Path, Kind: GuardTest, Op: c.Op})
+		}
+	}
+	return out
+}
+
+// Obeyed lists what a task changed of what git runs or obeys in a repository.
+func Obeyed(changes []contract.Change) []string {
+	var out []string
+	for _, c := range changes {
+		_, in, is := strings.Cut("/"+c.Path, "/.git/")
+		if is && (in == "config" || in == "config.worktree" || in == "info/attributes" || strings.HasPrefix(in, "hooks/")) {
+			out = append(out, c.Path)
+		}
+	}
+	return out
+}
+
 var (
 	testDirs = []string{"test", "tests", "__tests__", "spec", "specs", "e2e", "testdata", "fixtures", "__snapshots__", "__mocks__"}
 	toolDirs = []string{"node_modules", ".venv", "venv", "vendor", "site-packages", ".yarn", ".pnp"}
@@ -94,7 +120,8 @@ var (
 	// configLike is how most other tools call theirs.
 	configLike = regexp.MustCompile(`^(?:[A-Za-z0-9_-]+\.config\.(?:js|mjs|cjs|ts|mts|cts|json)|\.[a-z-]+rc(?:\.(?:js|mjs|cjs|json|json5|ya?ml|toml))?)$`)
 	// Python takes these from the working folder before its own.
-	shadows = []string{"unittest", "pytest", "_pytest", "sitecustomize", "usercustomize"}
+	shadows  = []string{"unittest", "pytest", "_pytest", "sitecustomize", "usercustomize"}
+	compiled = []string{".so", ".pyd", ".pyc", ".pyo"}
 )
 
 func guardKind(p string) GuardKind {
@@ -104,6 +131,8 @@ func guardKind(p string) GuardKind {
 	switch {
 	case slices.ContainsFunc(parts, func(d string) bool { return slices.Contains(toolDirs, d) }):
 		return GuardTool
+	case slices.Contains(parts, "__pycache__"), slices.Contains(compiled, path.Ext(name)) && isTestName(stem+".py"):
+		return GuardTool // Python takes them before the source
 	case strings.HasSuffix(name, ".pth"), slices.Contains(shadows, stem) && (path.Ext(name) == ".py" || name == stem):
 		return GuardTool
 	case path.Ext(name) == ".py" && slices.ContainsFunc(parts[:len(parts)-1], func(d string) bool { return slices.Contains(shadows, d) }):
@@ -123,7 +152,10 @@ func guardKind(p string) GuardKind {
 // custom of some language.
 func isTestName(name string) bool {
 	stem, rest, _ := strings.Cut(name, ".")
+	last := strings.TrimSuffix(name, path.Ext(name))
 	switch {
+	case strings.HasSuffix(last, "_test"), strings.HasSuffix(last, "-test"):
+		return true
 	case name == "conftest.py", isPyTest(name), strings.HasSuffix(name, "_test.go"), strings.HasSuffix(stem, "_spec"), strings.HasSuffix(stem, "_test"), strings.HasSuffix(stem, "-test"):
 		return true
 	case slices.Contains([]string{"test", "tests", "spec"}, stem) && slices.Contains([]string{"js", "mjs", "cjs", "ts", "mts", "cts", "jsx", "tsx", "py", "sh", "rb", "rs"}, rest):

@@ -31,6 +31,7 @@ type Evidence struct {
 	Guards      []Guard
 	Words       string   // what the user said, to know what was asked for
 	Installed   []string // ignored folders that the task put something into
+	Obeyed      []string // changed paths that git runs or obeys
 	Left        []Left
 	// Held are the checks on the change with the base's tests, manifests and
 	// configuration in place; After those on the change as it is, when that
@@ -190,7 +191,12 @@ func (e Evidence) compare() []Check {
 	}
 	final := append(slices.Clone(e.Held), e.After...)
 	failed := first(final, contract.VerificationFail)
-	for _, r := range e.Held {
+	if granted(e.Guards, e.Words) && len(e.Guards) > 0 {
+		failed = first(e.After, contract.VerificationFail) // which decides then
+	} else {
+		final = e.Held
+	}
+	for _, r := range final {
 		if r.missing() != "" || failed == nil && r.Count.Ran() > 0 {
 			add(r)
 		}
@@ -224,6 +230,7 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 				}
 			}
 		}
+		e.vanished(basis, unless)
 	}
 	if defence.Off(defence.CheckWeakened) {
 		return
@@ -243,6 +250,29 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 	}
 }
 
+// vanished names tests that ran before the change and did not on it: as many
+// others, or some of them twice, do not stand for them.
+func (e Evidence) vanished(basis []Ran, unless func(string, ...any)) {
+	for _, b := range e.Before {
+		for _, r := range basis {
+			if r.Check.Name != b.Check.Name || r.Count.Ran() == 0 || len(b.Count.Tests) == 0 {
+				continue
+			}
+			there := map[string]bool{}
+			for _, t := range r.Count.Tests {
+				there[t] = true
+			}
+			gone := slices.DeleteFunc(slices.Clone(b.Count.Tests), func(t string) bool { return there[t] })
+			switch {
+			case len(r.Count.Tests) == 0:
+				unless("%s ran more tests than can be told apart", r.Check.Name)
+			case len(gone) > 0:
+				unless("%d tests that %s ran before the change did not run on it: %s", len(gone), r.Check.Name, strings.Join(gone[:min(3, len(gone))], ", "))
+			}
+		}
+	}
+}
+
 // uncounted names the projects for which no test is known to have run.
 func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
 	if defence.Off(defence.CheckCount) {
@@ -254,6 +284,12 @@ func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
 	groups := map[string]bool{} // by whether it is covered
 	for _, p := range e.Facts.Projects {
 		groups[group(e.Facts, p.Dir)] = false
+	}
+	for _, f := range append(slices.Clone(e.Facts.Loose), e.Base.Loose...) {
+		in := func(p Project) bool { return p.Dir == "." || strings.HasPrefix(f, p.Dir+"/") }
+		if !slices.ContainsFunc(e.Facts.Projects, in) && !slices.ContainsFunc(e.Base.Projects, in) {
+			groups[noProject] = false // no test is theirs
+		}
 	}
 	for _, r := range basis {
 		groups[r.Check.Group] = groups[r.Check.Group] || r.Check.Enough || r.Count.Ran() > 0
@@ -332,6 +368,13 @@ func (e Evidence) said() []string {
 		}
 		s := clean(g.Path)
 		out = append(out, strings.Replace(g.Said(), g.Path, s, 1))
+	}
+	for i, p := range e.Obeyed {
+		if i == maxLeftSaid {
+			out = append(out, fmt.Sprintf("and %d more that git runs or obeys", len(e.Obeyed)-i))
+			break
+		}
+		out = append(out, "the task changed "+clean(p)+", which git runs or obeys there")
 	}
 	for n, i := range e.Locked {
 		if n == maxLocked/10 {

@@ -20,6 +20,12 @@ func ran(passed, failed, skipped, code int) verify.Ran {
 		Count: verify.Count{Runner: runner, Passed: passed, Failed: failed, Skipped: skipped}}
 }
 
+// named gives a check's count the tests that ran.
+func named(r verify.Ran, tests ...string) verify.Ran {
+	r.Count.Tests = tests
+	return r
+}
+
 func says(code int, stderr string) verify.Ran {
 	r := ran(0, 0, 0, code)
 	r.Command.Stderr = stderr
@@ -92,10 +98,16 @@ func TestJudge(t *testing.T) {
 		"a dependency that a manifest adds":    {changes: changes("p/a.js", "p/package.json"), held: one(says(1, "Cannot find module 'x'")), after: one(says(1, "Cannot find module 'x'")), want: "unknown", says: "install what the lock file names"},
 		"a Go module that is not there":        {changes: changes("p/a.go"), held: one(says(1, noModule)), before: one(says(1, noModule)), want: "unknown", says: "missing: golang.org/x/text@v0.14.0;"},
 		"a Go module, no proxy":                {changes: changes("p/a.go"), held: one(says(1, "x.go:3:8: module lookup disabled by GOPROXY=off")), before: one(says(1, "x.go:3:8: module lookup disabled by GOPROXY=off")), want: "unknown", says: "go mod vendor"},
+		"another test in one's place":          {changes: changes("p/a.js"), held: one(named(ran(2, 0, 0, 0), "a", "c")), before: one(named(ran(1, 1, 0, 1), "a", "b")), want: "unknown", says: "1 tests that npm run test (p) ran before the change did not run on it: b"},
+		"one test twice":                       {changes: changes("p/a.js"), held: one(named(ran(2, 0, 0, 0), "a")), before: one(named(ran(2, 0, 0, 0), "a", "b")), want: "unknown", says: "did not run on it: b"},
+		"more tests than can be told apart":    {changes: changes("p/a.js"), held: good, before: one(named(ran(2, 0, 0, 0), "a", "b")), want: "unknown", says: "more tests than can be told apart"},
+		"one test more":                        {changes: changes("p/a.js"), held: one(named(ran(3, 0, 0, 0), "a", "b", "c")), before: one(named(ran(1, 1, 0, 1), "a", "b")), want: "pass"},
+		"asked for, and other tests":           {changes: changes("p/package.json"), words: "leave package.json alone", held: bad, after: one(named(ran(2, 0, 0, 0), "c", "d")), before: one(named(ran(1, 1, 0, 1), "a", "b")), want: "unknown", says: "did not run on it: a, b"},
+		"git's hooks":                          {changes: changes("p/a.js", "+p/.git/hooks/pre-commit", "p/.git/index"), held: good, before: good, want: "pass", says: "the task changed p/.git/hooks/pre-commit, which git runs or obeys there"},
 		"not all was looked at":                {changes: changes("p/a.js"), held: good, before: good, cut: true, want: "unknown", says: "only a part"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := verify.Evidence{Profile: c.profile, Tree: "t", Base: project, Facts: project, Words: c.words, Held: c.held, After: c.after, Before: c.before, Sent: c.sent, Cut: c.cut}
+			e := verify.Evidence{Profile: c.profile, Tree: "t", Base: project, Facts: project, Words: c.words, Held: c.held, After: c.after, Before: c.before, Sent: c.sent, Cut: c.cut, Obeyed: verify.Obeyed(c.changes)}
 			if c.profile == "" {
 				e.Profile = contract.VerifyStandard
 			}
@@ -122,6 +134,24 @@ func TestProjectsThatWereTouchedAllNeedTests(t *testing.T) {
 	}
 }
 
+// TestAFileOfNoProjectIsNotVerified: nor is one that was removed, beside a project
+// whose tests pass; what lies in a project's folder is the project's.
+func TestAFileOfNoProjectIsNotVerified(t *testing.T) {
+	for name, c := range map[string]struct {
+		base, facts []string
+		want        contract.VerificationStatus
+	}{
+		"none": {nil, nil, "pass"}, "added": {nil, []string{"deploy.rb"}, "unknown"}, "removed": {[]string{"deploy.rb"}, nil, "unknown"}, "in the project's folder": {[]string{"p/a.txt"}, []string{"p/a.txt"}, "pass"},
+	} {
+		base, facts := project, project
+		base.Loose, facts.Loose = c.base, c.facts
+		v := verify.Judge(verify.Evidence{Profile: "smoke", Base: base, Facts: facts, Held: []verify.Ran{ran(3, 0, 0, 0)}, Before: []verify.Ran{ran(3, 0, 0, 0)}})
+		if v.Status != c.want || c.want != "pass" && !strings.Contains(v.Reason, "files of no project") {
+			t.Errorf("%s: %s: %s", name, v.Status, v.Reason)
+		}
+	}
+}
+
 func TestGuards(t *testing.T) {
 	for path, want := range map[string]verify.GuardKind{
 		"p/src/a.js": "", "p/README.md": "", "p/a.go": "", "p/latest.js": "", "p/contest/a.js": "", "p/attest.py": "", "p/protest_x.py": "",
@@ -129,7 +159,7 @@ func TestGuards(t *testing.T) {
 		"p/testdata/in.txt": "test", "p/__snapshots__/a.snap": "test", "tests": "test",
 		"p/package.json": "manifest", "p/package-lock.json": "manifest", "p/src/package.json": "manifest", "p/go.mod": "manifest", "p/GNUmakefile": "manifest", "p/requirements-dev.txt": "manifest",
 		"p/vitest.config.ts": "config", "p/tsconfig.base.json": "config", "p/.npmrc": "config", "p/pytest.ini": "config", "p/.cargo/config.toml": "config", "p/ava.config.mjs": "config", "p/.nycrc.json": "config", "p/src/config.js": "", "p/app.config/a.js": "",
-		"p/scripts/check.sh": "script", "p/node_modules/.bin/node": "tool", "p/vendor/x/y.go": "tool", "p/sitecustomize.py": "tool", "p/unittest/__init__.py": "tool", "p/x.pth": "tool",
+		"p/scripts/check.sh": "script", "p/node_modules/.bin/node": "tool", "p/vendor/x/y.go": "tool", "p/sitecustomize.py": "tool", "p/__pycache__/sum.cpython-311.pyc": "tool", "p/test_sum.cpython-311-x86_64-linux-gnu.so": "tool", "p/sum.so": "", "p/sum.v2_test.js": "test", "p/unittest/__init__.py": "tool", "p/x.pth": "tool",
 	} {
 		got := verify.GuardKind("")
 		if g := verify.Guards(project, project, changes(path)); len(g) == 1 {

@@ -102,3 +102,18 @@ func TestMoreChecksThanAreRunIsSaid(t *testing.T) {
 		t.Fatalf("%d checks, cut %v", len(plan), cut)
 	}
 }
+
+// TestWhatAChecksScriptsRunJudges: scripts of scripts too; not the program that
+// another script starts, nor what is no script.
+func TestWhatAChecksScriptsRunJudges(t *testing.T) {
+	f, err := verify.Gather(tree(t, map[string]string{
+		"p/package.json": `{"scripts":{"start":"node server.js","test":"npm run unit","pretest":"sh ci/before","unit":"bash ci/run.sh"}}`,
+		"p/server.js":    "", "p/ci/before": "#!/bin/sh\n", "p/ci/run.sh": ". ./lib.sh\nnode server.js\n. ci/more.sh\n", "p/ci/lib.sh": ". ci/run.sh\n", "p/ci/more.sh": "",
+	}), []string{"p/server.js"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(f.Projects[0].RunFiles, " "); got != "p/ci/before p/ci/lib.sh p/ci/more.sh p/ci/run.sh" {
+		t.Errorf("%s", got)
+	}
+}

@@ -3,7 +3,9 @@ package verify
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -43,6 +45,12 @@ type Count struct {
 	Failed  int      `json:"failed"`
 	Skipped int      `json:"skipped"`
 	Names   []string `json:"names,omitempty"` // of tests that failed, at most maxNames
+	// Tests are those that ran to an end, each once, by what tells it from all
+	// others; nil when they are more than are kept.
+	Tests []string `json:"tests,omitempty"`
+	// Files are those that the runner's tests stand in, whatever they are called.
+	Files []string `json:"files,omitempty"`
+	many  bool     // more tests than are kept
 }
 
 // Ran is how many tests ran to an end.
@@ -55,6 +63,7 @@ func (c Count) Check() error {
 	for _, n := range c.Names {
 		bad = bad || len(n) > 200
 	}
+	bad = bad || len(c.Tests) > maxTests || len(c.Files) > maxTestFiles
 	if bad {
 		return fault.New("verify.Count", fault.Invalid, "", errors.New("a check reported impossible numbers"))
 	}
@@ -64,7 +73,46 @@ func (c Count) Check() error {
 const (
 	maxNames  = 20
 	maxReport = 64 << 20
+	// What is kept of which tests ran: tests, files, bytes of one's name.
+	maxTests, maxTestFiles, maxTestName = 10_000, 2000, 150
 )
+
+// ran notes that a test ran, by what tells it from all others.
+func (c *Count) ran(id string) {
+	if id = clean(id); len(id) > maxTestName { // in short, what it ends in too
+		sum := sha256.Sum256([]byte(id))
+		id = strings.ToValidUTF8(id[:maxTestName-20], "") + " " + hex.EncodeToString(sum[:8])
+	}
+	if c.many = c.many || len(c.Tests) > 2*maxTests; !c.many {
+		c.Tests = append(c.Tests, id)
+	}
+}
+
+// in notes a file that tests stand in.
+func (c *Count) in(file string) {
+	if file != "" && len(file) < 4096 && len(c.Files) < 2*maxTestFiles && (len(c.Files) == 0 || c.Files[len(c.Files)-1] != file) {
+		c.Files = append(c.Files, file)
+	}
+}
+
+// Within is the count of a check that ran in dir's tree: what it names in there
+// is relative to it, each once.
+func (c Count) Within(dir string) Count {
+	each := func(list []string) []string {
+		out := make([]string, len(list))
+		for i, s := range list {
+			out[i] = strings.TrimPrefix(s, strings.TrimSuffix(dir, "/")+"/")
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	c.Tests, c.Files = each(c.Tests), each(c.Files)
+	c.Files = c.Files[:min(len(c.Files), maxTestFiles)]
+	if c.many || len(c.Tests) > maxTests {
+		c.Tests = nil
+	}
+	return c
+}
 
 func (c *Count) add(status, name string) {
 	switch status {
@@ -102,7 +150,8 @@ var pythonRunner string
 func Prepare(runner Runner, argv []string, dir string) (full, env []string, err error) {
 	report := filepath.Join(dir, "report")
 	full = slices.Clone(argv)
-	env = []string{"CI=1", "NO_COLOR=1"}
+	// Byte code beside a file of Python's would be run in its place.
+	env = []string{"CI=1", "NO_COLOR=1", "PYTHONPYCACHEPREFIX=" + filepath.Join(dir, "pycache")}
 	switch runner {
 	case NodeTest:
 		mod := filepath.Join(dir, "reporter.mjs")
@@ -206,9 +255,28 @@ func (o *Output) Count(dir string) Count {
 	case Vitest, Jest:
 		return ParseJest(o.runner, r)
 	case Python:
-		return ParsePython(r)
+		c := ParsePython(r)
+		for _, f := range pythonFiles(name + ".files") {
+			c.in(f)
+		}
+		return c
 	}
 	return Count{Runner: ExitCode}
+}
+
+// pythonFiles reads which files python_runner.py found tests in; none if it
+// could not say.
+func pythonFiles(name string) []string {
+	info, err := os.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 {
+		return nil
+	}
+	b, err := os.ReadFile(name)
+	var out []string
+	if err != nil || json.Unmarshal(b, &out) != nil {
+		return nil
+	}
+	return out
 }
 
 // lines calls f with each line, longer ones than a megabyte left out.
@@ -242,6 +310,9 @@ func (o *Output) goEvent(line []byte) (shown string, ok bool) {
 	}
 	if e.Test != "" && e.Package != "" {
 		o.count.add(e.Action, e.Test)
+		if (e.Action == "pass" || e.Action == "fail") && !strings.Contains(e.Test, "/") {
+			o.count.ran(e.Package + ": " + e.Test) // subtests are called by what they are given
+		}
 	}
 	return e.Output, true
 }
@@ -266,6 +337,12 @@ func ParseNode(r io.Reader) Count {
 		if e.Kind != "suite" && (e.Name != e.File || status == "fail") {
 			c.add(status, e.Name)
 		}
+		if e.Name != e.File && filepath.Base(e.File) != e.Name {
+			c.in(e.File)
+			if e.Kind != "suite" && (status == "pass" || status == "fail") {
+				c.ran(e.File + ": " + e.Name)
+			}
+		}
 	})
 	return c
 }
@@ -286,7 +363,11 @@ func ParseJest(runner Runner, r io.Reader) Count {
 		if f.Status == "failed" && len(f.AssertionResults) == 0 {
 			c.add("fail", filepath.Base(f.Name))
 		}
+		c.in(f.Name)
 		for _, a := range f.AssertionResults {
+			if a.Status == "passed" || a.Status == "failed" {
+				c.ran(f.Name + ": " + a.FullName)
+			}
 			switch a.Status {
 			case "passed":
 				c.add("pass", a.FullName)
@@ -310,7 +391,7 @@ func ParsePython(r io.Reader) Count {
 	if b = bytes.TrimSpace(b); bytes.HasPrefix(b, []byte("{")) {
 		var u struct {
 			Passed, Failed, Skipped int
-			Names                   []string
+			Names, Tests            []string
 		}
 		if json.Unmarshal(b, &u) != nil || u.Passed < 0 || u.Failed < 0 || u.Skipped < 0 {
 			return Count{Runner: ExitCode}
@@ -318,6 +399,9 @@ func ParsePython(r io.Reader) Count {
 		c := Count{Runner: Unittest, Passed: u.Passed, Failed: u.Failed, Skipped: u.Skipped}
 		for _, n := range u.Names[:min(len(u.Names), maxNames)] {
 			c.Names = append(c.Names, clean(n))
+		}
+		for _, t := range u.Tests {
+			c.ran(t)
 		}
 		return c
 	}
@@ -339,6 +423,9 @@ func ParsePython(r io.Reader) Count {
 	c := Count{Runner: Pytest}
 	for _, s := range report.Suites {
 		for _, t := range s.Cases {
+			if t.Skipped == nil && t.Class != "" { // without one it is a file that can't be read
+				c.ran(t.Class + "." + t.Name)
+			}
 			switch {
 			case t.Failure != nil || t.Error != nil:
 				c.add("fail", t.Class+"."+t.Name)
@@ -353,6 +440,8 @@ func ParsePython(r io.Reader) Count {
 }
 
 var (
+	// A test of documentation is called by its line, which its code moves.
+	cargoTest  = regexp.MustCompile(`^test (.+?)(?: \(line \d+\))?(?: - [a-z ]+)? \.\.\. (?:ok|FAILED)$`)
 	cargoStart = regexp.MustCompile(`^running (\d{1,9}) tests?$`)
 	cargoEnd   = regexp.MustCompile(`^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored; `)
 )
@@ -364,6 +453,10 @@ var (
 func (o *Output) cargo(line []byte) {
 	if m := cargoStart.FindSubmatch(line); m != nil && o.begun < 0 {
 		o.begun, _ = strconv.Atoi(string(m[1])) // at most nine digits
+		return
+	}
+	if m := cargoTest.FindSubmatch(line); m != nil && o.begun >= 0 {
+		o.count.ran(string(m[1]))
 		return
 	}
 	m := cargoEnd.FindSubmatch(line)

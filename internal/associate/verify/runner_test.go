@@ -67,11 +67,12 @@ func TestReportsOfRunners(t *testing.T) {
 		runner         verify.Runner
 		stdout, report string
 		want           verify.Count
+		tests, files   string
 	}{
-		"cargo":  {runner: verify.Cargo, stdout: cargoOutput, want: verify.Count{Runner: verify.Cargo, Passed: 1, Skipped: 1}},
-		"vitest": {runner: verify.Vitest, report: vitestReport, want: verify.Count{Runner: verify.Vitest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"fails"}}},
-		"jest":   {runner: verify.Jest, report: jestReport, want: verify.Count{Runner: verify.Jest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"b.test.js"}}},
-		"pytest": {runner: verify.Python, report: pytestReport, want: verify.Count{Runner: verify.Pytest, Passed: 1, Failed: 2, Skipped: 1, Names: []string{"test_a.test_two", ".test_b"}}},
+		"cargo":  {runner: verify.Cargo, stdout: cargoOutput, want: verify.Count{Runner: verify.Cargo, Passed: 1, Skipped: 1}, tests: "tests::it_works"},
+		"vitest": {runner: verify.Vitest, report: vitestReport, want: verify.Count{Runner: verify.Vitest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"fails"}}, tests: "/computer/p/a.test.ts: adds|/computer/p/a.test.ts: fails", files: "/computer/p/a.test.ts"},
+		"jest":   {runner: verify.Jest, report: jestReport, want: verify.Count{Runner: verify.Jest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"b.test.js"}}, tests: "a.test.js: sum adds", files: "a.test.js|b.test.js"},
+		"pytest": {runner: verify.Python, report: pytestReport, want: verify.Count{Runner: verify.Pytest, Passed: 1, Failed: 2, Skipped: 1, Names: []string{"test_a.test_two", ".test_b"}}, tests: "test_a.test_one|test_a.test_two"},
 		"go": {runner: verify.GoTest, stdout: `{"Action":"start","Package":"m"}
 {"Action":"run","Package":"m","Test":"TestA"}
 {"Action":"output","Package":"m","Test":"TestA","Output":"hello\n"}
@@ -79,14 +80,14 @@ func TestReportsOfRunners(t *testing.T) {
 {"Action":"skip","Package":"m","Test":"TestB","Elapsed":0}
 {"Action":"fail","Package":"m","Test":"TestC/sub","Elapsed":0}
 {"Action":"fail","Package":"m","Elapsed":0.1}
-`, want: verify.Count{Runner: verify.GoTest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"TestC/sub"}}},
+`, want: verify.Count{Runner: verify.GoTest, Passed: 1, Failed: 1, Skipped: 1, Names: []string{"TestC/sub"}}, tests: "m: TestA"},
 		"no report":     {runner: verify.NodeTest, stdout: "# tests 99\n# pass 99\n", want: verify.Count{Runner: verify.ExitCode}},
 		"an exit code":  {runner: verify.ExitCode, stdout: "Ran 99 tests\n\nOK\n", report: `{"passed":9}`, want: verify.Count{Runner: verify.ExitCode}},
 		"broken JSON":   {runner: verify.Vitest, report: `{"testResults":[`, want: verify.Count{Runner: verify.ExitCode}},
 		"broken XML":    {runner: verify.Python, report: `<testsuites><testsuite>`, want: verify.Count{Runner: verify.ExitCode}},
 		"less than nil": {runner: verify.Python, report: `{"passed":-3,"failed":0}`, want: verify.Count{Runner: verify.ExitCode}},
 		"a file alone":  {runner: verify.NodeTest, report: `{"type":"test:pass","name":"/p/a.js","file":"/p/a.js","kind":"test"}` + "\n", want: verify.Count{Runner: verify.NodeTest}},
-		"a suite":       {runner: verify.NodeTest, report: `{"type":"test:pass","name":"s","file":"/p/a.js","kind":"suite"}` + "\n", want: verify.Count{Runner: verify.NodeTest}},
+		"a suite":       {runner: verify.NodeTest, report: `{"type":"test:pass","name":"s","file":"/p/a.js","kind":"suite"}` + "\n", want: verify.Count{Runner: verify.NodeTest}, files: "a.js"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, shown := read(t, c.runner, c.stdout, c.report)
@@ -95,6 +96,10 @@ func TestReportsOfRunners(t *testing.T) {
 			}
 			if got.Check() != nil {
 				t.Errorf("%v", got.Check())
+			}
+			got = got.Within("/p")
+			if tests, files := strings.Join(got.Tests, "|"), strings.Join(got.Files, "|"); tests != c.tests || files != c.files {
+				t.Errorf("tests %q in %q; want %q in %q", tests, files, c.tests, c.files)
 			}
 			if c.runner == verify.GoTest && shown != "hello\n" {
 				t.Errorf("shown: %q", shown)
@@ -140,11 +145,13 @@ func TestRunnersOfThisMachine(t *testing.T) {
 	for _, c := range []struct {
 		runner verify.Runner
 		argv   []string
+		tests  string // which they are
+		files  string // where they stand
 	}{
-		{verify.Python, []string{"python3"}},
-		{verify.NodeTest, []string{"node", "a.test.js"}},
-		{verify.NodeTest, []string{"node", "--test"}},
-		{verify.GoTest, []string{"go", "test", "-json", "./..."}},
+		{verify.Python, []string{"python3"}, "test_a.A.test_one|test_a.A.test_two", "test_a.py"},
+		{verify.NodeTest, []string{"node", "a.test.js"}, "a.test.js: one|a.test.js: two", "a.test.js"},
+		{verify.NodeTest, []string{"node", "--test"}, "a.test.js: one|a.test.js: two", "a.test.js"},
+		{verify.GoTest, []string{"go", "test", "-json", "./..."}, "m: TestOne|m: TestTwo", ""},
 	} {
 		t.Run(strings.Join(c.argv, " "), func(t *testing.T) {
 			if _, err := exec.LookPath(c.argv[0]); err != nil {
@@ -162,13 +169,45 @@ func TestRunnersOfThisMachine(t *testing.T) {
 			if err := cmd.Run(); err == nil {
 				t.Errorf("a failing test, and exit code 0:\n%s%s", shown.String(), errors.String())
 			}
-			got := out.Count(own)
+			got := out.Count(own).Within(project)
 			if got.Runner == verify.Pytest {
 				got.Runner = verify.Unittest // where it is installed it runs these too
 			}
 			if got.Passed != 1 || got.Failed != 1 || got.Skipped != 1 || len(got.Names) != 1 || !strings.Contains(strings.ToLower(got.Names[0]), "two") {
 				t.Errorf("%+v\n%s%s", got, shown.String(), errors.String())
 			}
+			if tests, files := strings.Join(got.Tests, "|"), strings.Join(got.Files, "|"); tests != c.tests || files != c.files {
+				t.Errorf("tests %q in %q; want %q in %q", tests, files, c.tests, c.files)
+			}
 		})
+	}
+}
+
+// TestByteCodeInATreeIsNotRun: what lies beside a file of Python's and says that
+// it need not be compared with it.
+func TestByteCodeInATreeIsNotRun(t *testing.T) {
+	project, own := tree(t, map[string]string{
+		"test_a.py": "import unittest\nclass A(unittest.TestCase):\n    def test_one(self): self.fail()\n",
+		"easy.txt":  "import unittest\nclass A(unittest.TestCase):\n    def test_one(self): pass\n",
+	}).Name(), t.TempDir()
+	forge := exec.CommandContext(t.Context(), "python3", "-c", "import py_compile as p, sys; p.compile('easy.txt', cfile='__pycache__/test_a.%s.pyc' % sys.implementation.cache_tag, invalidation_mode=p.PycInvalidationMode.UNCHECKED_HASH)")
+	forge.Dir = project
+	if out, err := forge.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	argv, env, err := verify.Prepare(verify.Python, []string{"python3"}, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		env    []string
+		failed int
+	}{{env, 1}, {nil, 0}} { // the control: as it would be
+		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+		cmd.Dir, cmd.Env = project, append(os.Environ(), c.env...)
+		_ = cmd.Run() // its report says it
+		if got := verify.NewOutput(verify.Python, &bytes.Buffer{}).Count(own); got.Ran() != 1 || got.Failed != c.failed {
+			t.Errorf("%d variables: %+v", len(c.env), got)
+		}
 	}
 }
