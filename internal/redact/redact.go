@@ -46,11 +46,13 @@ func Spellings(secret string) []string {
 }
 
 // secretName finds words that name what follows them as a secret.
-const secretName = `(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|auth(?:orization)?|credentials?)`
+const secretName = `(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|auth(?:orization)?|credentials?|_pwd)`
 
 var (
 	// assigned is a name with its value: --token=…, API_KEY=…, password: ….
-	assigned = regexp.MustCompile(`(?i)((?:^|[\s"'&?;,{-])[a-z0-9_.-]*` + secretName + `["']?\s*[=:]\s*["']?)((?:basic|bearer|token)\s+)?([^\s"'&;,}]+)`)
+	assigned = regexp.MustCompile(`(?i)((?:^|[\s"'&?;,{-])[a-z0-9_.-]*` + secretName + `["']?\s*[=:]\s*)((?:basic|bearer|token)\s+)?("[^"]*"|'[^']*'|["']?[^\s"'&;,}]+)`)
+	// whole is an argument that is a name with its value, whatever is in that.
+	whole = regexp.MustCompile(`(?is)^((?:--?)?[a-z0-9_.-]*` + secretName + `=).+$`)
 	// named is an option whose value is the next argument.
 	named = regexp.MustCompile(`(?i)^--?[a-z0-9-]*` + secretName + `$`)
 	// inOption is the same within one argument, such as a shell's script.
@@ -80,9 +82,17 @@ func Args(argv, secrets []string) []string {
 			a = strings.ReplaceAll(a, k, Mark)
 		}
 		a = userinfo.ReplaceAllString(a, "${1}"+Mark+"@")
+		if i > 0 && !script(argv[i-1]) {
+			a = whole.ReplaceAllString(a, "${1}"+Mark)
+		}
 		a = assigned.ReplaceAllString(a, "${1}${2}"+Mark)
 		a = inOption.ReplaceAllString(a, "${1}"+Mark)
 		out[i] = Shaped(a)
 	}
 	return out
+}
+
+// script reports whether what follows an option is a shell's text.
+func script(option string) bool {
+	return strings.HasPrefix(option, "-") && !strings.HasPrefix(option, "--") && strings.HasSuffix(option, "c")
 }
