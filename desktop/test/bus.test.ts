@@ -1,9 +1,9 @@
 import fc from 'fast-check'
-import nacl from 'tweetnacl'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { connectNats } from '../src/link/bus'
 import { Parser, publication, subscription, type Message } from '../src/link/nats'
 import { HostError } from '../src/link/protocol'
+import * as ed25519 from '../src/link/ed25519'
 import { keyOf, sign } from '../src/link/sign'
 import { session } from './fake'
 
@@ -11,6 +11,8 @@ import { session } from './fake'
 const seed = 'SUAAGCQRDAPSMLJUHNBESUCXLZSWY432QGEI7FU5USV3FOOAY7HNLXDKKA'
 const ofAnAccount = 'SAAAGCQRDAPSMLJUHNBESUCXLZSWY432QGEI7FU5USV3FOOAY7HNLXEZTQ'
 const signed = 'iyTnMzS55JB7e5QvO5t1Eguq/ytMGzssDKku4dV1KfuNzsWWajFlwvDcEMjgOmhM/fDSDU0XQAErNaW994BUBQ=='
+
+vi.mock('../src/link/ed25519', { spy: true })
 
 const bytes = (text: string) => new TextEncoder().encode(text)
 const text = (b: Uint8Array) => new TextDecoder().decode(b)
@@ -29,9 +31,12 @@ describe('the answer to the nonce', () => {
   })
 
   it('is made by the browser where it can', async () => {
-    const library = vi.spyOn(nacl.sign, 'detached')
+    vi.mocked(ed25519.sign).mockClear()
     await sign(seed, 'a nonce')
-    expect(library).not.toHaveBeenCalled()
+    expect(ed25519.sign).not.toHaveBeenCalled()
+    vi.stubGlobal('crypto', {})
+    await sign(seed, 'a nonce')
+    expect(ed25519.sign).toHaveBeenCalledOnce()
   })
 
   it('is of a user’s whole seed only', () => {

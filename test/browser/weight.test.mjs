@@ -46,13 +46,19 @@ test('the kept build weighs little', async (t) => {
   assert.ok(sum(code) > 10_000 && sum(all) <= 150_000, `${sum(all)} bytes: ${largest(all)}`)
 })
 
-test('an app of the kept build is loaded when it is pointed at, and again when that failed', async (t) => {
+test('the kept build without Web Crypto; an app is loaded when it is pointed at, and again when that failed', async (t) => {
   const choir = await Choir.start(t)
   choir.put('choiros/vite.config.ts', "throw new Error('no dev server today')\n")
   const { context } = await visitor(await browse(t), choir)
   const asked = []
   context.on('request', (r) => asked.push(new URL(r.url()).pathname))
+  await context.addInitScript(() => Object.defineProperty(crypto, 'subtle', { value: undefined })) // as on an origin that is not secure
+  const s = scale(context)
   const frame = await desktop(await claim(context, choir), 'build')
+  await until('both faces are there', async () => (await s.all()).filter((r) => r.path.endsWith('.woff2')).length === 2)
+  const all = await s.all()
+  t.diagnostic(`without Web Crypto: ${sum(all)} bytes; the largest: ${largest(all)}`)
+  assert.ok(all.some((r) => r.path.startsWith('/assets/ed25519-')) && sum(all) <= 153_000, `${sum(all)} bytes: ${largest(all)}`)
   const icon = (name) => frame.getByTestId(`icon-${name}`)
   await icon('events').hover()
   await until('its code is asked for', () => asked.some((p) => /^\/assets\/Events-.*\.js$/.test(p)))

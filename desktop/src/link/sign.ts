@@ -24,8 +24,8 @@ async function ed25519(key: Uint8Array, message: Uint8Array<ArrayBuffer>): Promi
       if (!(e instanceof DOMException) || e.name !== 'NotSupportedError') throw e
     }
   }
-  const { default: nacl } = await import('tweetnacl')
-  return nacl.sign.detached(message, nacl.sign.keyPair.fromSeed(key).secretKey)
+  const library = await import('./ed25519')
+  return library.sign(message, key)
 }
 
 /** Reads the key out of a user's seed: base32 of two bytes that say what it is, the key, and a checksum. */
