@@ -69,8 +69,12 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	case runErr == nil:
 	case ctx.Err() != nil:
 		finished.ExitCode, finished.Reason = 128+9, c.whoEnded(ctx)
-	case boxEnded(b) && errors.As(b.Err(), &ended):
+	case boxEnded(b) && errors.As(b.Err(), &ended),
+		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // what it held takes the kernel long to free
 		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
+		if ended.Reason == sandbox.Shared {
+			finished.Reason += ": " + ended.Detail // the word alone tells nobody what
+		}
 	default:
 		finished.ExitCode, finished.Reason = -1, clip(redact.Shaped(runErr.Error()), 1000)
 	}

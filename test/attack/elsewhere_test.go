@@ -74,6 +74,6 @@ type OneDefence struct {
 
 var otherDefences = []OneDefence{
 	// With the switch off the whole machine's user would stand still, in the middle of the suite.
-	{defence.BoxEpoll, "internal/sandbox/local/shared_test.go", "TestOneBoxHoldsAllWatches"},
+	{defence.BoxEpoll, "test/e2e/shared_test.go", "TestOneCommandTakesAllWatches"},
 	{defence.BoxFiles, "internal/sandbox/local/shared_internal_test.go", "TestOneBoxOpensAllFiles"},
 }
