@@ -67,8 +67,9 @@ type visitor struct {
 
 func newVisitor(t *testing.T) *visitor {
 	t.Helper()
+	w, o := newWeb(t), newOutside(t) // they end after the page that asks them
 	v := newTab(t)
-	v.web, v.outside = newWeb(t), newOutside(t)
+	v.web, v.outside = w, o
 	v.signedIn(t)
 	return v
 }

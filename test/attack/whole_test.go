@@ -1,11 +1,16 @@
 package attack_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 	"choir.dev/choiros/test/choirtest"
@@ -26,13 +31,22 @@ var shared struct {
 	sync.Mutex
 	*choirtest.Instance
 	model *modelserver.Server
+	hosts hosts
 	tries int
+}
+
+// hosts are two that no computer was granted, and the paths that they were asked for.
+type hosts struct {
+	tls, plain *httptest.Server
+	mu         sync.Mutex
+	asked      []string
 }
 
 // whole is the shared computer as one try of a row sees it.
 type whole struct {
 	*choirtest.Instance
 	model *modelserver.Server
+	hosts *hosts
 	mark  string // in this try's prompts and names, and in no other's
 }
 
@@ -49,15 +63,35 @@ func newWhole(t *testing.T) *whole {
 	if shared.Instance == nil {
 		model := modelserver.New(modelserver.Script{}).Start()
 		matrix.Cleanup(model.Close)
+		shared.hosts.start()
 		in, err := choirtest.TryStart(matrix, choirtest.Options{Binary: builtChoir(t), Env: append(defence.LauncherEnv(), // of what is off
-			"ANTHROPIC_API_KEY="+key, "ANTHROPIC_BASE_URL="+model.URL(), "CHOIR_MODEL=anthropic/claude-sonnet-4-6")})
+			"ANTHROPIC_API_KEY="+key, "ANTHROPIC_BASE_URL="+model.URL(), "CHOIR_MODEL=anthropic/claude-sonnet-4-6",
+			"CHOIR_EGRESS_ALLOW_PRIVATE="+shared.hosts.tls.Listener.Addr().String()+","+shared.hosts.plain.Listener.Addr().String())})
 		if err != nil {
 			t.Fatal(err)
 		}
 		shared.Instance, shared.model = in, model
 	}
 	shared.tries++
-	return &whole{shared.Instance, shared.model, fmt.Sprintf("try %03d:", shared.tries)}
+	return &whole{shared.Instance, shared.model, &shared.hosts, fmt.Sprintf("try %03d:", shared.tries)}
+}
+
+func (h *hosts) start() {
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.asked = append(h.asked, r.URL.Path)
+	})
+	h.tls, h.plain = httptest.NewTLSServer(handler), httptest.NewServer(handler)
+	matrix.Cleanup(h.tls.Close)
+	matrix.Cleanup(h.plain.Close)
+}
+
+// reached is whether one of them was asked for a path.
+func (h *hosts) reached(path string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Contains(h.asked, path)
 }
 
 // dir is a name of a folder that only this try has.
@@ -71,4 +105,49 @@ func (w *whole) events(t *testing.T, types ...string) string {
 		args = append(args, "--type", typ)
 	}
 	return w.Must(t, args...)
+}
+
+// prompt has the model play its turns for a prompt, and waits for the run's end.
+// What the user is asked meanwhile they deny.
+func (w *whole) prompt(t *testing.T, words string, turns ...modelserver.Turn) api.Run {
+	t.Helper()
+	for i := range turns {
+		turns[i].Match = w.mark
+	}
+	w.model.Add(turns...)
+	var started struct{ Run string }
+	w.JSON(t, &started, "prompt", w.mark+" "+words)
+	for {
+		var run api.Run
+		if err := json.Unmarshal(w.Get(t, "/api/computers/-/runs/"+started.Run+"?wait=60"), &run); err != nil {
+			t.Fatal(err)
+		}
+		if run.Status.Ended() {
+			return run
+		}
+		for _, a := range run.Approvals {
+			w.Must(t, "approve", "--deny", a.ID)
+		}
+	}
+}
+
+type object = map[string]any
+
+// says is a turn of a model that calls a tool.
+func says(role, tool string, args object) modelserver.Turn {
+	return modelserver.Turn{Role: role, Calls: []modelserver.Call{{Name: tool, Args: modelserver.Args(args)}}}
+}
+
+// delegated are the turns of a run with one task, whose Associate runs one command.
+func (w *whole) delegated(command string, more object) []modelserver.Turn {
+	task := object{"kind": "agent", "goal": w.mark + " do what is asked.", "tools": []any{"bash"}, "verify": object{"profile": "none"}}
+	for k, v := range more {
+		task[k] = v
+	}
+	return []modelserver.Turn{
+		says("director", "delegate", object{"tasks": []any{task}}),
+		says("associate", "bash", object{"command": command}),
+		says("associate", "finish", object{"status": "ok", "summary": "done"}),
+		says("director", "report", object{"status": "done", "summary": "It is done."}),
+	}
 }
