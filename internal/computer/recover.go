@@ -40,6 +40,10 @@ func (h *Host) hurt(p place, t *api.Trouble) bool {
 	for _, d := range h.Report.Of(p.cid) {
 		t.Damage = append(t.Damage, d.String())
 	}
+	if len(t.Damage) > 0 || errors.As(p.err, new(ofHistory)) {
+		// The error's own hint is for a terminal.
+		t.Hint = "Press Recover: it brings back what another copy knows, and keeps what is there aside. Or restore the data directory from a backup, and try again."
+	}
 	err := p.failed
 	if err == nil {
 		err = h.Report.Failed

@@ -239,32 +239,32 @@ func (e *Engine) Move(ctx context.Context, req MoveRequest) (Deed, error) {
 	}
 	a, err := openDir(e.rootFD, parentDir(from))
 	if err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, from, err)
 	}
 	defer unix.Close(a)
 	st, err := lstatAt(a, path.Base(from))
 	if err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, from, err)
 	}
 	in := intent{Deed: Deed{Op: "move", Path: req.To, From: req.From, Size: st.Size, Role: req.Role, User: req.User}}
 	if in.Was, err = inodeAt(a, path.Base(from)); err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, from, err)
 	}
 	b, err := makeDirs(e.rootFD, parentDir(to))
 	if err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, to, err)
 	}
 	defer unix.Close(b)
 	if _, err := lstatAt(b, path.Base(to)); err == nil {
-		return Deed{}, fileError(op, &os.PathError{Op: "move", Path: to, Err: unix.EEXIST})
+		return Deed{}, fileError(op, to, unix.EEXIST)
 	} else if !isGone(err) {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, to, err)
 	}
 	err = e.carryOut(&in, func() error { return moveTo(a, path.Base(from), b, path.Base(to)) })
 	if err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, to, err)
 	}
-	return in.Deed, fileError(op, errors.Join(unix.Fsync(b), unix.Fsync(a)))
+	return in.Deed, fileError(op, to, errors.Join(unix.Fsync(b), unix.Fsync(a)))
 }
 
 // UntrashRequest names an entry of the trash, and whose hand brings it back.
@@ -292,7 +292,7 @@ func (e *Engine) Untrash(ctx context.Context, req UntrashRequest) (Deed, error) 
 		return Deed{}, fault.New(op, fault.NotFound, "`choir files trash` lists what it has.", fmt.Errorf("the trash has no entry %q", req.ID))
 	}
 	if err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, req.ID, err)
 	}
 	to := string(m.Path)
 	if req.To != "" {
@@ -304,11 +304,11 @@ func (e *Engine) Untrash(ctx context.Context, req UntrashRequest) (Deed, error) 
 	content := e.trash(req.ID, "content")
 	st, err := lstatAt(unix.AT_FDCWD, content)
 	if err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, to, err)
 	}
 	dir, err := makeDirs(e.rootFD, parentDir(to))
 	if err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, to, err)
 	}
 	defer unix.Close(dir)
 	in := intent{
@@ -317,10 +317,10 @@ func (e *Engine) Untrash(ctx context.Context, req UntrashRequest) (Deed, error) 
 	}
 	err = e.carryOut(&in, func() error { return moveTo(unix.AT_FDCWD, content, dir, path.Base(to)) })
 	if err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, to, err)
 	}
 	if err := unix.Fsync(dir); err != nil {
-		return in.Deed, fileError(op, err)
+		return in.Deed, fileError(op, to, err)
 	}
 	if m.New.exists() {
 		return in.Deed, nil // the entry still names what took its place

@@ -44,22 +44,46 @@ func badPath(p string, root bool) error {
 	return nil
 }
 
-// fileError gives the errors of file operations their code.
-func fileError(op string, err error) error {
-	switch {
-	case err == nil:
+// fileError gives the errors of file operations their code, and says which path it
+// is about, as whoever asked named it: the operating system names its last part,
+// or the first that is missing.
+func fileError(op, p string, err error) error {
+	if err == nil {
 		return nil
+	}
+	if fault.CodeOf(err) != fault.Internal {
+		return fault.Wrap(op, err) // somebody has put it into words
+	}
+	of := func(code fault.Code, hint, format string) error {
+		return fault.New(op, code, hint, worded{fmt.Sprintf(format, Path(p).Shown()), err})
+	}
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.New(op, fault.NotFound, "`choir files ls` lists what there is.", err)
-	case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR):
-		return fault.New(op, fault.Conflict, "Choose another name, or remove what is there.", err)
+		return of(fault.NotFound, "`choir files ls` lists what there is.", "there is no file or folder %q")
+	case errors.Is(err, unix.ENOTEMPTY):
+		return of(fault.Conflict, "Choose another name, or remove what is there.", "the folder %q is not empty")
+	case errors.Is(err, fs.ErrExist):
+		return of(fault.Conflict, "Choose another name, or remove what is there.", "there is something at %q already")
+	case errors.Is(err, unix.EISDIR):
+		return of(fault.Conflict, "Choose another name, or remove what is there.", "%q is a folder")
+	case errors.Is(err, unix.ENOTDIR):
+		return of(fault.Conflict, "Choose another name, or remove what is there.", "a part of %q is no folder")
 	case isDenied(err):
-		return fault.New(op, fault.Denied, "Its folder, or the file itself, is closed by its permissions; `chmod -R u+rwX` opens it.", err)
+		return of(fault.Denied, "Its folder, or the file itself, is closed by its permissions; `chmod -R u+rwX` opens it.", "%q is closed")
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
-		return fault.New(op, fault.Denied, "Name the file itself, not a link to it.", err)
+		return of(fault.Denied, "Name the file itself, not a link to it.", "%q leads through a link")
 	}
 	return fault.Wrap(op, err)
 }
+
+// worded is an error in other words than its own.
+type worded struct {
+	text string
+	err  error
+}
+
+func (w worded) Error() string { return w.text }
+func (w worded) Unwrap() error { return w.err }
 
 func info(dirfd int, name, p string) (FileInfo, error) {
 	st, err := lstatAt(dirfd, name)
@@ -93,13 +117,13 @@ func (e *Engine) Files(ctx context.Context, req FilesRequest) (files []FileInfo,
 	}
 	fd, err := openDir(e.rootFD, dir)
 	if err != nil {
-		return nil, 0, fileError(op, err)
+		return nil, 0, fileError(op, dir, err)
 	}
 	f := os.NewFile(uintptr(fd), dir)
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil {
-		return nil, 0, fileError(op, err)
+		return nil, 0, fileError(op, dir, err)
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(Path(a).Shown(), Path(b).Shown()), cmp.Compare(a, b)) })
 	files = []FileInfo{}
@@ -119,7 +143,7 @@ func (e *Engine) Files(ctx context.Context, req FilesRequest) (files []FileInfo,
 			continue
 		}
 		if err != nil {
-			return nil, 0, fileError(op, err)
+			return nil, 0, fileError(op, dir, err)
 		}
 		files = append(files, fi)
 	}
@@ -135,7 +159,7 @@ func (e *Engine) Stat(ctx context.Context, p string) (FileInfo, error) {
 	}
 	dir, err := openDir(e.rootFD, parentDir(p))
 	if err != nil {
-		return FileInfo{}, fileError(op, err)
+		return FileInfo{}, fileError(op, p, err)
 	}
 	defer unix.Close(dir)
 	fi, err := info(dir, path.Base(p), p)
@@ -150,7 +174,7 @@ func (e *Engine) Stat(ctx context.Context, p string) (FileInfo, error) {
 		fi.ID = en.ID
 	}
 	if err != nil || p == "." {
-		return fi, fileError(op, err)
+		return fi, fileError(op, p, err)
 	}
 	marked := []FileInfo{fi}
 	e.markUnkept(ctx, parentDir(p), marked)
@@ -183,7 +207,7 @@ func (e *Engine) Read(_ context.Context, p string) (*os.File, FileInfo, error) {
 		if !errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), "escapes") {
 			return nil, FileInfo{}, fault.New(op, fault.Denied, "It is a link that leads out of the workspace.", err)
 		}
-		return nil, FileInfo{}, fileError(op, err)
+		return nil, FileInfo{}, fileError(op, p, err)
 	}
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() {
@@ -231,12 +255,12 @@ func (e *Engine) Write(ctx context.Context, req WriteRequest, content io.Reader)
 		large, err = e.chunkAhead(ctx, tmp)
 	}
 	if err != nil {
-		return Written{}, fileError(op, errors.Join(err, removeIfThere(tmp)))
+		return Written{}, fileError(op, string(req.Path), errors.Join(err, removeIfThere(tmp)))
 	}
 	w, err := e.replaceFile(ctx, req, tmp, sum, large)
 	w.SHA256 = sum
 	if err = errors.Join(err, removeIfThere(tmp)); err != nil {
-		return w, fileError(op, err)
+		return w, fileError(op, string(req.Path), err)
 	}
 	marked := []FileInfo{w.FileInfo}
 	e.markUnkept(ctx, parentDir(string(req.Path)), marked)
@@ -384,7 +408,7 @@ func (e *Engine) Mkdir(_ context.Context, p string) error {
 	}
 	fd, err := makeDirs(e.rootFD, p)
 	if err != nil {
-		return fileError(op, err)
+		return fileError(op, p, err)
 	}
 	return fault.Wrap(op, unix.Close(fd))
 }

@@ -10,7 +10,6 @@ import (
 	"hash"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -222,22 +221,22 @@ func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at Found
 		_, err := e.readContent(ctx, Entry{ID: at.Object, Chunked: at.Chunked}, 0, -1, w)
 		return ignoreAfterStart(err)
 	}
-	root, p := e.rootFD, string(at.Path)
+	root, p, asked := e.rootFD, string(at.Path), string(at.Path)
 	if at.Trash != "" {
 		if err := checkPlanID(at.Trash); err != nil {
 			return fault.Wrap(op, err)
 		}
-		root, p = unix.AT_FDCWD, e.trash(at.Trash, "content")
+		root, p, asked = unix.AT_FDCWD, e.trash(at.Trash, "content"), at.Trash
 	} else if err := badPath(p, false); err != nil {
 		return fault.Wrap(op, err)
 	}
 	r, st, err := openContentAt(root, p, -1)
 	if err != nil {
-		return fileError(op, err)
+		return fileError(op, asked, err)
 	}
 	defer r.Close()
 	if !st.isRegular() {
-		return fileError(op, &os.PathError{Op: "read", Path: short(p), Err: unix.EISDIR})
+		return fileError(op, asked, unix.EISDIR)
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	_, err = io.Copy(w, io.LimitReader(r, st.Size))

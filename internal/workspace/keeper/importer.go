@@ -73,7 +73,7 @@ func (e *Engine) Import(ctx context.Context, req ImportRequest, stream io.Reader
 	}
 	tmp := e.work("tmp-import-" + token())
 	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return Deed{}, fileError(op, err)
+		return Deed{}, fileError(op, string(req.Path), err)
 	}
 	im := Imported{Path: req.Path, Origin: req.Origin, Remote: req.Remote}
 	in := intent{Deed: Deed{Op: "import", Path: req.Path, Role: req.Role, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
@@ -83,7 +83,7 @@ func (e *Engine) Import(ctx context.Context, req ImportRequest, stream io.Reader
 		err = e.placeImport(ctx, tmp, string(req.Path), &in)
 	}
 	if err != nil {
-		return Deed{}, fileError(op, errors.Join(err, removeTree(tmp)))
+		return Deed{}, fileError(op, string(req.Path), errors.Join(err, removeTree(tmp)))
 	}
 	return in.Deed, nil
 }

@@ -219,18 +219,18 @@ func (e *Engine) Remove(ctx context.Context, req RemoveRequest) (Removed, error)
 	}
 	dir, err := openDir(e.rootFD, parentDir(p))
 	if err != nil {
-		return Removed{}, fileError(op, err)
+		return Removed{}, fileError(op, p, err)
 	}
 	defer unix.Close(dir)
 	if _, err := lstatAt(dir, path.Base(p)); err != nil {
-		return Removed{}, fileError(op, err)
+		return Removed{}, fileError(op, p, err)
 	}
 	t, err := e.toTrash(dir, path.Base(p), trashMeta{Trashed: Trashed{Path: req.Path}, Op: "remove", Role: req.Role, User: req.User, Host: true})
 	if err != nil {
-		return Removed{}, fileError(op, err)
+		return Removed{}, fileError(op, p, err)
 	}
 	m, err := e.entry(t.ID)
-	return Removed{Trashed: t, At: m.At}, fileError(op, errors.Join(err, unix.Fsync(dir)))
+	return Removed{Trashed: t, At: m.At}, fileError(op, p, errors.Join(err, unix.Fsync(dir)))
 }
 
 // RemoveRequest names a path, and whose hand removes it.
