@@ -539,6 +539,9 @@ func TestARunIsAllOfItsTasks(t *testing.T) {
 	}{
 		"a failed task and a harmless one":   {[]m{step("the hard part", "workspace/a.sh", broken), step("the easy part", "workspace/b.sh", whole)}, "failed", "unknown", "“the hard part” ended as failed."},
 		"the same goal again":                {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "workspace/a.sh", whole)}, "done", "pass", "An earlier attempt at “the hard part” ended as failed."},
+		"the same goal in another project":   {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "other/b.sh", whole)}, "failed", "unknown", "“the hard part” ended as failed."},
+		"one that goes back":                 {[]m{step("a", "workspace/a.sh", whole), {"kind": "git", "goal": "back", "steps": []m{{"git": m{"op": "restore", "ref": strings.Repeat("0", 39) + "1"}}}}}, "done", "unknown", "“back” is not verified"},
+		"one that looks back":                {[]m{step("a", "workspace/a.sh", whole), {"kind": "git", "goal": "back", "steps": []m{{"git": m{"op": "log"}}}}}, "done", "pass", ""},
 		"the same goal, and nothing done":    {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "workspace/a.sh", "echo one\n")}, "failed", "unknown", "“the hard part” ended as failed."},
 		"one that is not verified":           {[]m{step("a", "workspace/a.sh", whole), step("b", "notes/b.txt", "hi")}, "done", "unknown", "“b” is not verified"},
 		"nobody was asked":                   {nil, "done", "unknown", "these are only words"},
@@ -547,6 +550,8 @@ func TestARunIsAllOfItsTasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
+			put(h.ws.live(), "other/requirements.txt", nil)
+			put(h.ws.live(), "other/test_b.py", []byte("import unittest\nclass B(unittest.TestCase):\n    def test_b(self): pass\n"))
 			h.model.director = delegations(c.tasks...)
 			rep := h.report(h.submit("go"))
 			if rep.Status != c.status || rep.Verified != c.verified || !strings.Contains(rep.Summary, c.says) {

@@ -2,8 +2,10 @@ package dispatch
 
 import (
 	"fmt"
+	"slices"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate/verify"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
 	story "choir.dev/choiros/internal/run"
@@ -139,7 +141,8 @@ func taskView(t *story.Task) director.TaskView {
 // verdict is the host's own judgement of a run that claims to be done: the last
 // attempt at each of its tasks must have worked, and it is verified when all
 // that changed something are. A later task with the same goal is another
-// attempt; one with another goal makes up for nothing.
+// attempt, if the checks that the earlier one failed passed there; one with
+// another goal makes up for nothing.
 func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why []string) {
 	ok, verified = true, contract.VerificationUnknown
 	passed, doubted := false, false
@@ -166,6 +169,9 @@ func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 			for _, said := range t.Newest.Verification.Said {
 				why = append(why, fmt.Sprintf("In %s %s.", name, said))
 			}
+			why = append(why, fmt.Sprintf("%s is not verified: %s.", name, t.Newest.Verification.Reason))
+		case restores(t):
+			doubted = true
 			why = append(why, fmt.Sprintf("%s is not verified: %s.", name, t.Newest.Verification.Reason))
 		default: // it changed nothing; what it left behind is said all the same
 			for _, said := range t.Newest.Verification.Said {
@@ -208,16 +214,36 @@ func idle(s *story.Run) string {
 	return "Nothing was changed."
 }
 
+// restores reports whether a task went back in the history, which changes files.
+func restores(t *story.Task) bool {
+	return slices.ContainsFunc(t.Request.Steps, func(s contract.Step) bool { return s.Git != nil && s.Git.Op == contract.GitRestore })
+}
+
 // again reports whether a later task is another attempt at task i: it has the
-// same kind and goal, and changes something that it must answer for.
+// same kind and goal, and changes something that it must answer for. What task i
+// failed must have passed in one of them: the same goal on another project is no
+// other attempt.
 func again(s *story.Run, i int) bool {
+	answered := false
+	owed := map[string]bool{}
+	for _, c := range s.Tasks[i].Newest.Verification.Checks {
+		if c.Status == contract.VerificationFail {
+			owed[verify.CheckName(c)] = true
+		}
+	}
 	for _, later := range s.Tasks[i+1:] {
 		if later.Request.Kind != s.Tasks[i].Request.Kind || later.Request.Goal != s.Tasks[i].Request.Goal || !later.Ended() {
 			continue
 		}
-		if r := later.Newest; !later.Changes() || len(r.Changes) > 0 || r.Head != "" || r.Status != contract.ResultOK {
-			return true // and it answers for the goal by itself
+		r := later.Newest
+		if !later.Changes() || len(r.Changes) > 0 || r.Head != "" || r.Status != contract.ResultOK {
+			answered = true // and it answers for the goal by itself
+		}
+		for _, c := range r.Verification.Checks {
+			if c.Status == contract.VerificationPass && r.Status == contract.ResultOK {
+				delete(owed, verify.CheckName(c))
+			}
 		}
 	}
-	return false
+	return answered && (len(owed) == 0 || defence.Off(defence.RunConjunction))
 }

@@ -63,6 +63,13 @@ func (r Ran) status() contract.VerificationStatus {
 // Failed reports whether a check failed, which decides a run of checks.
 func (r Ran) Failed() bool { return r.status() == contract.VerificationFail }
 
+// withBase is what a recorded check's name ends in that ran with the guards put
+// back.
+const withBase = ", with what the base judges by"
+
+// CheckName is a recorded check's name, whatever it judged by.
+func CheckName(c contract.Check) string { return strings.TrimSuffix(c.Name, withBase) }
+
 func (r Ran) recorded(suffix string) contract.Check {
 	return contract.Check{Name: r.Check.Name + suffix, Status: r.status(), Command: r.Command, Runner: string(r.Count.Runner), Ran: r.Count.Ran(), Skipped: r.Count.Skipped}
 }
@@ -114,7 +121,7 @@ func Judge(e Evidence) contract.Verification {
 	}
 	held := ""
 	if len(e.Guards) > 0 {
-		held = ", with what the base judges by"
+		held = withBase
 	}
 	for _, r := range e.Held {
 		v.Checks = append(v.Checks, r.recorded(held))
