@@ -84,7 +84,7 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	// What the command did is done, whether or not its caller still listens.
 	after, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	if err := b.Kill(); err != nil {
+	if err := end(after, b); err != nil {
 		return api.Exit{}, fault.Wrap(op, err)
 	}
 	// Whoever is told that it ended may pull the plug.
@@ -109,6 +109,21 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	}
 	return api.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
 		Unkept: unkeptOf(kept.LeftOut.Since(before.LeftOut))}, nil
+}
+
+// end ends a box and waits until it is gone, for as long as ctx lasts: what is in it
+// may be waiting for a slow disk, and a command whose box is there has not ended.
+func end(ctx context.Context, b sandbox.Box) error {
+	for {
+		err := b.Kill()
+		if !fault.Is(err, fault.Timeout) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-b.Done():
+		case <-ctx.Done():
+		}
+	}
 }
 
 // errStopped is the cause when somebody presses Stop.

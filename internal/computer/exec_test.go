@@ -1,0 +1,51 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// TestABoxOnASlowDiskIsWaitedFor: a box that is not gone in time for its driver is
+// waited for, and only as long as whoever ends it has time.
+func TestABoxOnASlowDiskIsWaitedFor(t *testing.T) {
+	b := &slowBox{done: make(chan struct{}), asked: make(chan struct{}, 10)}
+	ended := make(chan error, 1)
+	go func() { ended <- end(t.Context(), b) }()
+	<-b.asked
+	close(b.done)
+	if err := <-ended; err != nil {
+		t.Errorf("a box that went late: %v", err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	b = &slowBox{done: make(chan struct{}), asked: make(chan struct{}, 10)}
+	go func() { ended <- end(ctx, b) }()
+	<-b.asked
+	cancel()
+	if err := <-ended; !fault.Is(err, fault.Timeout) {
+		t.Errorf("a box that never goes: %v", err)
+	}
+}
+
+// slowBox is gone when somebody else says so.
+type slowBox struct {
+	sandbox.Box
+	done  chan struct{}
+	asked chan struct{}
+}
+
+func (b *slowBox) Done() <-chan struct{} { return b.done }
+
+func (b *slowBox) Kill() error {
+	b.asked <- struct{}{}
+	select {
+	case <-b.done:
+		return nil
+	default:
+		return fault.New("", fault.Timeout, "", errors.New("it is still not gone"))
+	}
+}
