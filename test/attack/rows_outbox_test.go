@@ -134,7 +134,9 @@ const isLive = "document.querySelector('iframe[data-role=shown]')?.dataset.mode 
 
 func newWholeVisitor(t *testing.T) *wholeVisitor {
 	t.Helper()
-	v := &wholeVisitor{whole: newWhole(t), visitor: newTab(t)}
+	w, o := newWhole(t), newOutside(t) // they end after the page that asks them
+	v := &wholeVisitor{whole: w, visitor: newTab(t)}
+	v.outside = o
 	v.console = v.URL
 	if claimed == nil {
 		v.open(t, v.ClaimURL)
@@ -226,17 +228,7 @@ var edited = map[string]string{}
 // defences that are off.
 func (v *wholeVisitor) edit(t *testing.T, file string) {
 	t.Helper()
-	text := edits(t, file)
-	if edited[file] == text {
-		return
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	r, err := v.RunInput(ctx, []byte(text), "files", "put", "-", "choiros/"+file)
-	if err != nil || r.Code != 0 {
-		t.Fatalf("put %s: %v: %s", file, err, r.Stderr)
-	}
-	edited[file] = text
+	v.put(t, file, edits(t, file))
 }
 
 // edits is a file of the desktop, as computers get it, without the defences that

@@ -178,7 +178,15 @@ named for a row off, the attack works: so the attempt is a real one. With *only
 one* of them on, it is stopped: so each of them suffices. With all on, it is
 stopped. A row for which any of this is otherwise fails the suite
 (` + "`TestMatrix`" + `). What people run has no switches
-(` + "`TestReleaseHasNoSwitches`" + `).
+(` + "`TestReleaseHasNoSwitches`, `TestPagesHaveNoSwitches`" + `).
+
+Rows *in a whole computer* go through ` + "`choir up`" + ` in that build, with its boxes and a
+scripted model; those in its desktop through Chromium and the console as well.
+Rows *in a browser* go through the real control plane, and a computer is played for
+it, where that hides nothing of the defence: what is attacked is what the host
+answers to another site's page (20, 24, 28, 48), or the dev server has to be more
+hostile than Vite can be made (redirects, 103), or the frame has to have forgotten
+what it forbids (22), which the console in the program has not.
 
 ## The matrix
 
