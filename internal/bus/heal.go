@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ const (
 // Once a write to its file fails, a stream takes nothing more and says nothing
 // to who publishes, until the server starts again. So a failure is noticed
 // where the server reports it, Health says so at once, and the server is
-// started anew when there is space.
+// started anew when there is space and it can be written.
 
 // Health returns nil while the store takes events; fault.DiskFull or
 // fault.Unavailable says that it does not, and that appends will fail.
@@ -33,10 +34,18 @@ func (b *Bus) Health() error {
 }
 
 func (b *Bus) storeFailed(text string) {
-	code, hint := fault.Unavailable, "Look at the disk that holds the data directory."
-	if fault.NoSpaceText(text) {
-		code, hint, text = fault.DiskFull, fault.FreeSpace, "the log takes no more: the disk is full"
+	// Not where on the machine it is: whoever writes to the log is told this.
+	code, hint, why := fault.Unavailable, "Look at the disk that holds the data directory.", text
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		why = text[i+2:]
 	}
+	switch {
+	case fault.NoSpaceText(text):
+		code, hint, why = fault.DiskFull, fault.FreeSpace, "the disk is full"
+	case strings.Contains(text, unix.EROFS.Error()):
+		hint, why = fault.Unwritable, "the disk that holds the data directory can only be read"
+	}
+	text = "the log takes no more: " + why
 	b.health.Lock()
 	b.broken = fault.New("store", code, hint, errors.New(text))
 	b.health.Unlock()
@@ -119,7 +128,7 @@ func (b *Bus) keepHealthy() {
 				return
 			case <-time.After(healEvery):
 			}
-			if free, err := freeSpace(b.dir); err != nil || free < healSpace {
+			if free, err := freeSpace(b.dir); err != nil || free < healSpace || !writable(b.dir) {
 				continue
 			}
 			old := b.server()
@@ -135,6 +144,19 @@ func (b *Bus) keepHealthy() {
 			b.log.Info("the log's store was started anew")
 		}
 	}
+}
+
+// writable says whether something can be written in a directory. On a disk that can
+// only be read a server does not become ready, and whoever waits for it learns
+// nothing; and a file system that gave up after an error does not always say that
+// it is mounted so.
+func writable(dir string) bool {
+	f, err := os.CreateTemp(dir, ".tmp-*")
+	if err != nil {
+		return false
+	}
+	_, err = f.Write([]byte{0})
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name())) == nil
 }
 
 func freeSpace(dir string) (uint64, error) {

@@ -1,0 +1,66 @@
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/test/choirtest"
+)
+
+// TestAReadOnlyDisk: a disk that the system gives up writing to, as it does after
+// an error, is said to be that at once at whatever is to be written, for as long as
+// it lasts; reading goes on.
+func TestAReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("not run: only root can mount a file system that gives up writing")
+	}
+	image := filepath.Join(t.TempDir(), "image")
+	f, err := os.Create(image)
+	if err == nil {
+		err = f.Truncate(512 << 20)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, args := range [][]string{{"mkfs.ext4", "-q", "-O", "^has_journal", image}, {"mount", "-o", "loop,errors=remount-ro", image, dir}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v %s", args, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v %s", err, out)
+		}
+	})
+	data := filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	in := choirtest.Start(t, choirtest.Options{Data: data})
+	put(t, in, "workspace/keep.txt", "kept")
+	if out, err := exec.Command("mount", "-o", "remount,abort", dir).CombinedOutput(); err != nil {
+		t.Fatalf("mount: %v %s", err, out)
+	}
+	for until := time.Now().Add(4 * time.Second); time.Now().Before(until); { // the log's store is tried again meanwhile
+		for _, args := range [][]string{{"prompt", "hello"}, {"checkpoint", "-m", "one"}, {"files", "put", "-", "workspace/new"}} {
+			began := time.Now()
+			r, err := in.RunInput(t.Context(), []byte("x"), args...)
+			if took := time.Since(began); err != nil || r.Code != 1 || took > 10*time.Second ||
+				!strings.Contains(r.Stderr, "read") || !strings.Contains(r.Stderr, "have it checked and mounted for writing") || strings.Contains(r.Stderr, dir) {
+				t.Fatalf("choir %s: %v after %v, %+v; want it said at once that the disk can only be read, and what to do", args[0], err, took, r)
+			}
+		}
+	}
+	if got := in.Must(t, "files", "cat", "workspace/keep.txt"); got != "kept" {
+		t.Errorf("the file holds %q", got)
+	}
+}
