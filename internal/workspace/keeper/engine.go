@@ -84,7 +84,8 @@ type Engine struct {
 	batch       *[]pendingObject
 	doubted     map[string]doubt // new files that a power cut may have emptied
 	puts        []put            // that no checkpoint has met yet, oldest first
-	keptPuts    []Commit         // that were made of such, and nobody has heard of
+	trashAge    trashAge
+	keptPuts    []Commit // that were made of such, and nobody has heard of
 
 	left atomic.Pointer[left] // what the newest look at the live tree left out
 
@@ -151,7 +152,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(e.recoverTrash(), e.loadPuts()); err != nil {
+	if err := errors.Join(e.loadTrashAge(), e.recoverTrash(), e.loadPuts()); err != nil {
 		return nil, err
 	}
 	if err := e.loadHead(ctx); err != nil {

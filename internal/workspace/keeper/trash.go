@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
@@ -39,8 +38,9 @@ type Trashed struct {
 // trashMeta is what is known of an entry.
 type trashMeta struct {
 	Trashed
-	At int64  `json:"at,omitempty"` // Unix milliseconds
-	Op string `json:"op,omitempty"` // write, remove, merge, heal
+	At  int64  `json:"at,omitempty"`  // Unix milliseconds
+	Age int64  `json:"age,omitempty"` // of the trash then, see trashAge
+	Op  string `json:"op,omitempty"`  // write, remove, merge, heal
 	// New is what takes content's place in the live tree. While content is
 	// still this, nothing has happened. Its bytes are in the object database.
 	New    Entry  `json:"new,omitzero"`
@@ -62,7 +62,7 @@ const trashTime = "20060102T150405"
 // not empty, is a file of the engine's own that becomes its content.
 func (e *Engine) makeEntry(file string, m trashMeta) (trashMeta, error) {
 	m.ID, m.At = e.newID()
-	m.Time = m.At / 1000
+	m.Time, m.Age = m.At/1000, e.trashAge.now(e.opts.Now()).Milliseconds()
 	if err := plainDir(e.trash()); err != nil {
 		return m, err
 	}
@@ -244,28 +244,6 @@ type RemoveRequest struct {
 type Removed struct {
 	Trashed
 	At int64 `json:"at"`
-}
-
-// trashFor is how long the trash keeps things.
-const trashFor = 7 * 24 * time.Hour
-
-// emptyTrash removes what is older than trashFor.
-func (e *Engine) emptyTrash() error {
-	entries, err := os.ReadDir(e.trash())
-	if err != nil {
-		return err
-	}
-	oldest := e.opts.Now().Add(-trashFor).UTC().Format(trashTime)
-	for _, en := range entries {
-		if en.Name() >= oldest {
-			return nil // sorted by time
-		}
-		if err := removeTree(e.trash(en.Name())); err != nil {
-			// It stays in nobody's way, and is tried again.
-			e.opts.Logger.Warn("an old entry of the trash was not removed", "entry", en.Name(), "error", err)
-		}
-	}
-	return nil
 }
 
 // removeTree removes whatever is at name, an absolute path of the engine's own:
