@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
 )
 
 // Of a computer's history only files are looked at: git itself runs in boxes.
@@ -43,6 +45,8 @@ func branchOf(dir *datadir.Dir, cid contract.CID) (string, error) {
 	switch {
 	case err == nil:
 		id = strings.TrimSpace(string(b))
+	case scarce(err):
+		return "", err
 	case errors.Is(err, fs.ErrNotExist):
 		packed, err := readRef(root, packedRefs)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -53,8 +57,6 @@ func branchOf(dir *datadir.Dir, cid contract.CID) (string, error) {
 				id = at
 			}
 		}
-	default:
-		return "", err
 	}
 	if !isCommit(id) {
 		return "", nil
@@ -62,8 +64,15 @@ func branchOf(dir *datadir.Dir, cid contract.CID) (string, error) {
 	return id, nil
 }
 
+// scarce says whether err is what the machine has too little of just now, or a disk
+// that can't be used: that is nothing about what was to be read.
+func scarce(err error) bool {
+	return slices.Contains([]fault.Code{fault.Unavailable, fault.DiskFull, fault.Exhausted}, fault.CodeOf(err))
+}
+
 // branchDamage says what is wrong with the file of a history's branch; "" when it
-// names a commit, or is not there, which is looked at elsewhere.
+// names a commit, or is not there, which is looked at elsewhere. That it can't be
+// read is damage of this history: no other computer is kept asleep by it.
 func branchDamage(dir *datadir.Dir, cid contract.CID) (string, error) {
 	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,13 +84,18 @@ func branchDamage(dir *datadir.Dir, cid contract.CID) (string, error) {
 	defer root.Close() // only read from
 	b, err := readRef(root, branch)
 	var other *notRegular
+	var no unix.Errno
 	switch {
+	case scarce(err):
+		return "", err
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case errors.As(err, &other):
 		return other.Error(), nil
+	case errors.As(err, &no):
+		return "it can't be read: " + no.Error(), nil
 	case err != nil:
-		return "", err
+		return "it can't be read: " + err.Error(), nil
 	}
 	if id := strings.TrimSpace(string(b)); !isCommit(id) {
 		return fmt.Sprintf("it holds %.60q, which is no commit", id), nil
@@ -169,11 +183,7 @@ func setTold(dir *datadir.Dir, cid contract.CID, commit string) error {
 	if rest.Len() == len(packed) {
 		return nil
 	}
-	const fresh = packedRefs + ".choir"
-	if err := write(root, fresh, rest.String()); err != nil {
-		return err
-	}
-	return root.Rename(fresh, packedRefs)
+	return write(root, packedRefs, rest.String())
 }
 
 // setRef points a name in a history at a commit.
@@ -189,11 +199,23 @@ func setRef(dir *datadir.Dir, cid contract.CID, name, commit string) error {
 	return write(root, name, commit+"\n")
 }
 
+// write puts a file of names in the place of what is there, and makes it durable.
 func write(root *os.Root, name, text string) error {
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	const fresh = ".git/refs.choir" // a file beneath refs would be a name
+	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = root.Rename(fresh, name)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := root.Open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }

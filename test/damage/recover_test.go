@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/test/choirtest"
@@ -71,6 +73,13 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 			}
 		}
 	}
+	pipe := func(name string) func(t *testing.T, data string) {
+		return func(t *testing.T, data string) {
+			if err := errors.Join(os.Remove(filepath.Join(data, name)), unix.Mkfifo(filepath.Join(data, name), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	// hole flips a bit at a place of the log, and takes what the state has too
 	// from there on.
 	hole := func(t *testing.T, data string) {
@@ -108,6 +117,7 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 		{"history", lose(filepath.Join(computer, "workspace/.git")), false, true, "begins anew"},
 		{"branch", lose(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, ""},
 		{"branch that names nothing", spoil(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, "which is no commit"},
+		{"branch that is a pipe", pipe(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, "it is p"},
 		{"parts", lose("parts"), false, false, ""},
 		{"version", lose("version"), false, false, ""},
 		{"head", lose(filepath.Join(computer, "log.head")), false, false, ""},
