@@ -64,6 +64,12 @@ func (c Count) Check() error {
 		bad = bad || len(n) > 200
 	}
 	bad = bad || len(c.Tests) > maxTests || len(c.Files) > maxTestFiles
+	for _, t := range c.Tests {
+		bad = bad || len(t) > maxTestName
+	}
+	for _, f := range c.Files {
+		bad = bad || len(f) >= maxTestFile
+	}
 	if bad {
 		return fault.New("verify.Count", fault.Invalid, "", errors.New("a check reported impossible numbers"))
 	}
@@ -73,8 +79,8 @@ func (c Count) Check() error {
 const (
 	maxNames  = 20
 	maxReport = 64 << 20
-	// What is kept of which tests ran: tests, files, bytes of one's name.
-	maxTests, maxTestFiles, maxTestName = 10_000, 2000, 150
+	// What is kept of which tests ran: tests, files, bytes of one's name and path.
+	maxTests, maxTestFiles, maxTestName, maxTestFile = 10_000, 2000, 150, 4096
 )
 
 // ran notes that a test ran, by what tells it from all others.
@@ -90,7 +96,7 @@ func (c *Count) ran(id string) {
 
 // in notes a file that tests stand in.
 func (c *Count) in(file string) {
-	if file != "" && len(file) < 4096 && len(c.Files) < 2*maxTestFiles && (len(c.Files) == 0 || c.Files[len(c.Files)-1] != file) {
+	if file != "" && len(file) < maxTestFile && len(c.Files) < 2*maxTestFiles && (len(c.Files) == 0 || c.Files[len(c.Files)-1] != file) {
 		c.Files = append(c.Files, file)
 	}
 }

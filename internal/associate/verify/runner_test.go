@@ -183,6 +183,26 @@ func TestRunnersOfThisMachine(t *testing.T) {
 	}
 }
 
+// TestACountIsBounded: what a check's box says of its tests is no longer than what
+// this program would say.
+func TestACountIsBounded(t *testing.T) {
+	for name, c := range map[string]verify.Count{
+		"many tests":     {Tests: make([]string, 10_001)},
+		"a test's name":  {Tests: []string{strings.Repeat("x", 151)}},
+		"many files":     {Files: make([]string, 2001)},
+		"a file's path":  {Files: []string{strings.Repeat("x", 4096)}},
+		"a failure's":    {Names: []string{strings.Repeat("x", 201)}},
+		"less than none": {Passed: -1},
+	} {
+		if c.Check() == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+	if err := (verify.Count{Tests: []string{strings.Repeat("x", 150)}, Files: []string{strings.Repeat("x", 4095)}}).Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestByteCodeInATreeIsNotRun: what lies beside a file of Python's and says that
 // it need not be compared with it.
 func TestByteCodeInATreeIsNotRun(t *testing.T) {

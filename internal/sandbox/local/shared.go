@@ -259,9 +259,9 @@ func each(b *box, f func(table string) bool) {
 		if err != nil {
 			continue
 		}
-		for i, t := range threads {
+		for _, t := range threads {
 			tid, err := strconv.Atoi(filepath.Base(t))
-			if err != nil || i > 0 && sameTable(pid, tid) {
+			if err != nil || tid != pid && sameTable(pid, tid) {
 				continue
 			}
 			if !f(t) {
