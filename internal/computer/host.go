@@ -48,9 +48,8 @@ type Options struct {
 	// Restart closes the control plane and starts it anew; it returns at once.
 	// Nil: it can't.
 	Restart func(Restart)
-	// Said is told how each waking of a computer ended, and that one
-	// was put to sleep. Nil:
-	// nobody is.
+	// Said is told how each waking of a computer ended, and that one was put to
+	// sleep. Nil: nobody is.
 	Said func(cid contract.CID, name string, state api.ComputerState, err error)
 }
 

@@ -160,8 +160,8 @@ func TestWhatCantBeOpenedIsSaidAtTheConsole(t *testing.T) {
 				t.Errorf("choir doctor does not name it: %v: %s", err, out)
 			}
 			unchanged(t, before, kept(t, data))
-			if in.Stopped == nil {
-				t.Fatal("it went on although nothing was mended")
+			if resp, body := asked(t, in, "GET", "console.", "/health"); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, c.says[0]) {
+				t.Fatalf("it went on although nothing was mended: %s, %.300s", resp.Status, body)
 			}
 			if c.heal != nil {
 				err = c.heal(data)

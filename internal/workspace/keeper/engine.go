@@ -84,8 +84,8 @@ type Engine struct {
 	batch       *[]pendingObject
 	doubted     map[string]doubt // new files that a power cut may have emptied
 	puts        []put            // that no checkpoint has met yet, oldest first
+	keptPuts    []Commit         // that were made of such, and nobody has heard of
 	trashAge    trashAge
-	keptPuts    []Commit // that were made of such, and nobody has heard of
 
 	left atomic.Pointer[left] // what the newest look at the live tree left out
 
