@@ -85,6 +85,9 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o voice) er
 		p, line, err := open()
 		if why, keeps := keepsUp(ctx, err); keeps {
 			if p, line, err = stopped(ctx, cfg, ln, logger, why, o, open); err != nil {
+				if p != nil { // it was opened, and the page before it did not end well
+					err = errors.Join(err, p.Close())
+				}
 				return err
 			}
 			if ln, err = listen(cfg.Server.Listen); err != nil {
