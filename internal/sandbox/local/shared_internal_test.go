@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,10 +22,11 @@ func holding(t *testing.T, e *sandboxtest.Env, id string, probe ...string) *box 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = out.Close(); _ = w.Close() })
-	go func() {
+	var held sync.WaitGroup
+	t.Cleanup(func() { held.Wait(); _ = out.Close(); _ = w.Close() })
+	held.Go(func() { // until the test ends
 		_, _ = g.Exec(t.Context(), guest.ExecRequest{Argv: append([]string{sandboxtest.ProbeInside}, probe...)}, guest.Streams{Stdout: w})
-	}()
+	})
 	if err := out.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +116,11 @@ func TestOneBoxOpensAllFiles(t *testing.T) {
 		e := sandboxtest.NewEnv(t, d)
 		quiet, _ := e.Box(t, sandbox.BoxSpec{ID: "quiet"})
 		greedy, g := e.Box(t, sandbox.BoxSpec{ID: "greedy"})
-		go func() {
+		var eats sync.WaitGroup
+		t.Cleanup(eats.Wait)
+		eats.Go(func() {
 			_, _ = g.Exec(t.Context(), guest.ExecRequest{Argv: []string{sandboxtest.ProbeInside, "files", "60000"}}, guest.Streams{})
-		}()
+		})
 		if ended := sandboxtest.AwaitEnd(t, greedy, time.Minute); ended.Reason != sandbox.Shared || !strings.Contains(ended.Detail, "open files") {
 			t.Errorf("the box ended for %v", ended)
 		}
