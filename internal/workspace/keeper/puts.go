@@ -1,12 +1,14 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,7 +103,8 @@ func (e *Engine) captureWithPuts(ctx context.Context, note Note, flush func() er
 }
 
 // missed returns the puts whose content a capture did not meet and nothing else
-// holds, in the order in which they were made.
+// holds, in the order in which they were made. There may be many: what can hold
+// them is gone through once, and not for each.
 func (e *Engine) missed(ctx context.Context, cap *capture) ([]put, error) {
 	if len(e.puts) == 0 {
 		return nil, nil
@@ -110,50 +113,114 @@ func (e *Engine) missed(ctx context.Context, cap *capture) ([]put, error) {
 	for _, c := range cap.changes {
 		met[c.to.holds()] = true
 	}
+	gone := make(map[string]bool, len(cap.gone))
+	for _, p := range cap.gone {
+		gone[p] = true
+	}
 	var out []put
 	for _, p := range e.puts {
-		if met[p.holds()] || cap.at(e, p.path).holds() == p.holds() || e.tracked.at(p.path).holds() == p.holds() {
+		was := e.tracked.at(p.path).Entry
+		found := was
+		if t, ok := cap.tracked[p.path]; ok {
+			found = t.Entry
+		} else if gone[p.path] {
+			found = none
+		}
+		if met[p.holds()] || found.holds() == p.holds() || was.holds() == p.holds() {
 			continue
 		}
-		held, err := e.heldElsewhere(ctx, p)
+		ignored, err := e.isIgnored(p.path)
 		if err != nil {
 			return nil, err
 		}
-		if !held {
+		if !ignored { // else it went where nothing is held
 			out = append(out, p)
+		}
+	}
+	for _, without := range []func(context.Context, []put) ([]put, error){e.notInTrash, e.notInHistory} {
+		var err error
+		if out, err = without(ctx, out); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// at is what a capture found at a path.
-func (cap *capture) at(e *Engine, p string) Entry {
-	if t, ok := cap.tracked[p]; ok {
-		return t.Entry
+// notInTrash returns the puts whose content no later entry of the trash holds.
+func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
+	if len(puts) == 0 {
+		return nil, nil
 	}
-	if slices.Contains(cap.gone, p) {
-		return none
+	first := puts[0].id
+	likely := map[int64][]Entry{}
+	sought := map[Entry]bool{}
+	for _, p := range puts {
+		first = min(first, p.id)
+		if !sought[p.holds()] {
+			sought[p.holds()] = true
+			likely[p.size] = append(likely[p.size], p.Entry)
+		}
 	}
-	return e.tracked.at(p).Entry
+	entries, err := os.ReadDir(e.trash())
+	if err != nil {
+		return nil, err
+	}
+	last := map[Entry]string{}   // the last entry that holds it
+	for _, en := range entries { // sorted by time
+		if en.Name() <= first {
+			continue
+		}
+		content := e.trash(en.Name(), "content")
+		st, err := lstatAt(unix.AT_FDCWD, content)
+		if err != nil || !st.isRegular() || likely[st.Size] == nil {
+			if err := ignoreUnreachable(err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		was, _, err := e.entryAt(unix.AT_FDCWD, content, likely[st.Size]...)
+		if err != nil {
+			return nil, err
+		}
+		last[was.holds()] = en.Name()
+	}
+	return slices.DeleteFunc(puts, func(p put) bool { return last[p.holds()] > p.id }), nil
 }
 
-// heldElsewhere reports whether a put's content is in the trash or the history, or
-// need not be held because it went where nothing is.
-func (e *Engine) heldElsewhere(ctx context.Context, p put) (bool, error) {
-	if ignored, err := e.isIgnored(p.path); err != nil || ignored {
-		return ignored, err
-	}
-	if held, err := e.inTrash(p); err != nil || held {
-		return held, err
-	}
+// maxSought is how many objects git is asked for at once.
+const maxSought = 1000
+
+// notInHistory returns the puts that no checkpoint has met: one may have been met
+// by an engine whose word of it was lost.
+func (e *Engine) notInHistory(ctx context.Context, puts []put) ([]put, error) {
 	if e.head == "" {
-		return false, nil
+		return puts, nil
 	}
-	// It may have been met before, by an engine whose word of it was lost.
-	since := time.UnixMilli(p.at).Add(-time.Minute).UTC().Format(time.RFC3339)
-	out, err := e.git(ctx, nil, "log", "-1", "--format=%H", "--no-renames", "--since="+since, "--find-object="+p.ID, e.head, "--")
-	return len(out) > 0, err
+	last := map[string]int64{} // when the last commit with the object was made, in Unix seconds
+	for some := range slices.Chunk(puts, maxSought) {
+		first := slices.MinFunc(some, func(a, b put) int { return cmp.Compare(a.at, b.at) })
+		args := []string{"log", "--raw", "--no-abbrev", "--format=%ct", "--no-renames", "--since=" + first.since().UTC().Format(time.RFC3339)}
+		for _, p := range some {
+			args = append(args, "--find-object="+p.ID)
+		}
+		out, err := e.git(ctx, nil, append(args, e.head, "--")...)
+		if err != nil {
+			return nil, err
+		}
+		var at int64
+		for line := range strings.Lines(string(out)) {
+			if t, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil {
+				at = t
+			} else if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(line, ":") {
+				last[f[2]], last[f[3]] = max(last[f[2]], at), max(last[f[3]], at)
+			}
+		}
+	}
+	return slices.DeleteFunc(puts, func(p put) bool { t, ok := last[p.ID]; return ok && t >= p.since().Unix() }), nil
 }
+
+// since is the time from which on a commit can have met a put.
+func (p put) since() time.Time { return time.UnixMilli(p.at).Add(-time.Minute) }
 
 // isIgnored reports whether no checkpoint takes a path because it is ignored.
 func (e *Engine) isIgnored(p string) (bool, error) {
@@ -168,41 +235,14 @@ func (e *Engine) isIgnored(p string) (bool, error) {
 	return err == nil && in.unkept(p, false, l) != "", err
 }
 
-// inTrash reports whether a later entry of the trash holds a put's content.
-func (e *Engine) inTrash(p put) (bool, error) {
-	entries, err := os.ReadDir(e.trash())
-	if err != nil {
-		return false, err
-	}
-	for _, en := range slices.Backward(entries) {
-		if en.Name() <= p.id {
-			break // sorted by time
-		}
-		content := e.trash(en.Name(), "content")
-		if st, err := lstatAt(unix.AT_FDCWD, content); err != nil || !st.isRegular() || st.Size != p.size {
-			if err := ignoreUnreachable(err); err != nil {
-				return false, err
-			}
-			continue
-		}
-		was, _, err := e.entryAt(unix.AT_FDCWD, content, p.Entry)
-		if err != nil {
-			return false, err
-		}
-		if was.holds() == p.holds() {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // keepPuts makes checkpoints of HEAD with what was put: as few as hold each
 // content that was put to a path in an order of its own.
 func (e *Engine) keepPuts(ctx context.Context, puts []put, note Note, flush func() error) error {
 	for len(puts) > 0 {
 		group := &capture{tracked: map[string]tracked{}}
+		folders := map[string]bool{}
 		n := 0
-		for n < len(puts) && group.takes(puts[n].path) {
+		for n < len(puts) && group.takes(folders, puts[n].path) {
 			group.tracked[puts[n].path] = tracked{Entry: puts[n].Entry}
 			n++
 		}
@@ -214,12 +254,19 @@ func (e *Engine) keepPuts(ctx context.Context, puts []put, note Note, flush func
 	return nil
 }
 
-// takes reports whether a path fits with those that a capture has already.
-func (cap *capture) takes(p string) bool {
-	for q := range cap.tracked {
-		if isUnder(p, q) || isUnder(q, p) {
+// takes reports whether a file fits with those that a capture has already, whose
+// folders are given, and adds its own to these.
+func (cap *capture) takes(folders map[string]bool, p string) bool {
+	if _, has := cap.tracked[p]; has || folders[p] {
+		return false
+	}
+	for dir := parentDir(p); dir != "."; dir = parentDir(dir) {
+		if _, has := cap.tracked[dir]; has {
 			return false
 		}
+	}
+	for dir := parentDir(p); dir != "." && !folders[dir]; dir = parentDir(dir) {
+		folders[dir] = true
 	}
 	return true
 }

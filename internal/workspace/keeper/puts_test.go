@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -256,4 +257,40 @@ func TestEveryPutIsSomewhere(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestManyPutsCostACheckpointWhatTheyAre: four times as many puts, all of one
+// size and none of them met, cost a checkpoint some four times the work, and not
+// sixteen times; what is read of the trash is read once.
+func TestManyPutsCostACheckpointWhatTheyAre(t *testing.T) {
+	for name, where := range map[string]func(i int) string{
+		"of one file":     func(int) string { return "a" },
+		"of many files":   func(i int) string { return fmt.Sprint("d/", i) },
+		"in many folders": func(i int) string { return fmt.Sprintf("d/%d/%d", i%7, i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := func(n int) uint64 {
+				c := open(t)
+				c.checkpoint("empty")
+				for i := range n {
+					c.put(where(i), fmt.Sprintf("%06d", i))
+				}
+				for i := range n {
+					c.write(where(i), "program")
+				}
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				r := c.checkpoint("after")
+				runtime.ReadMemStats(&after)
+				if len(r.Puts) != 1 {
+					t.Fatalf("%d checkpoints of what was put", len(r.Puts))
+				}
+				return after.Mallocs - before.Mallocs
+			}
+			few, many := work(50), work(200)
+			if many > 8*few {
+				t.Errorf("%d allocations for 50 puts, %d for 200", few, many)
+			}
+		})
+	}
 }
