@@ -185,13 +185,18 @@ func nearlyNoFiles(limit int64) bool {
 	return err == nil && open > limit/8*7
 }
 
-// watchesOf is how many things a box may watch: by the memory that the kernel holds for
-// it, where that is counted, else by its descriptors.
+// watchesOf is how many things a box may watch: no more than the memory that the kernel
+// holds for it takes, where that is counted, and by its descriptors if that may be much.
+// That memory alone says nothing: most of it can be for files or processes.
 func watchesOf(b *box) int64 {
-	if bytes := b.group.kernelBytes(); bytes > 0 {
-		return bytes / watchBytes
-	}
 	most := int64(readInt("/proc/sys/fs/epoll/max_user_watches"))
+	bound := most
+	if bytes := b.group.kernelBytes(); bytes > 0 {
+		bound = min(most, bytes/watchBytes)
+	}
+	if bound < most/suspect {
+		return bound
+	}
 	n, looked := int64(0), 0
 	each(b, func(table string) bool {
 		entries, err := os.ReadDir(table + "/fd")
@@ -214,7 +219,7 @@ func watchesOf(b *box) int64 {
 		return true
 	})
 	if looked >= maxLooked { // it hides something: suspected, after those that are seen to hold more
-		n = max(n, most/suspect)
+		n = max(n, most/suspect+bound/64)
 	}
 	return n
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -72,19 +73,33 @@ func TestWhatABoxHolds(t *testing.T) {
 	})
 }
 
-// TestMemoryOfWatches: where a box's memory is counted, that tells of its watches.
+// TestMemoryOfWatches: where a box's memory is counted, that bounds its watches; what the
+// kernel holds for other reasons is not taken for watches.
 func TestMemoryOfWatches(t *testing.T) {
 	d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	b := holding(t, sandboxtest.NewEnv(t, d), "many", "watches", "200000")
+	e := sandboxtest.NewEnv(t, d)
+	b := holding(t, e, "many", "watches", "200000")
 	if len(b.group.dirs) == 0 {
 		t.Skip("no control groups here")
 	}
 	if n := watchesOf(b); n < 200000 || n > 1000000 {
 		t.Errorf("a box with 200,000 watches is seen to have up to %d, by %d bytes", n, b.group.kernelBytes())
+	}
+	most := int64(readInt("/proc/sys/fs/epoll/max_user_watches"))
+	opened, g := e.Box(t, sandbox.BoxSpec{ID: "files"})
+	b = opened.(*box)
+	if r := sandboxtest.Run(t, g, "sh", "-c", fmt.Sprintf("cd /tmp && seq %d | xargs touch", most/suspect*watchBytes/500)); r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	if bytes := b.group.kernelBytes(); bytes < most/suspect*watchBytes {
+		t.Fatalf("the files take %d bytes only", bytes)
+	}
+	if n := watchesOf(b); n > most/suspect/10 {
+		t.Errorf("a box of many files is seen to have %d watches, and would be ended for who uses them up", n)
 	}
 }
 
