@@ -339,7 +339,33 @@ func checking(scripts map[string]string) []string {
 			continue
 		}
 		seen[name], out = true, append(out, text)
-		next = append(append(next, "pre"+name, "post"+name), words(text)...)
+		next = append(next, "pre"+name, "post"+name)
+		for _, w := range words(text) {
+			next = append(next, called(scripts, w)...)
+		}
+	}
+	return out
+}
+
+// called are the scripts that a word calls, as package managers and what runs several
+// scripts at once write them: unit, npm:unit, unit:*, npm:unit:*.
+func called(scripts map[string]string, word string) []string {
+	if by, name, ok := strings.Cut(word, ":"); ok && slices.Contains([]string{"npm", "pnpm", "yarn", "bun", "node"}, by) {
+		word = name
+	}
+	first, last := strings.Index(word, "*"), strings.LastIndex(word, "*")
+	if first < 0 {
+		return []string{word}
+	}
+	begins, ends := word[:first], word[last+1:]
+	if begins == "" && ends == "" {
+		return nil // files, as a rule
+	}
+	var out []string
+	for name := range scripts {
+		if strings.HasPrefix(name, begins) && strings.HasSuffix(name, ends) {
+			out = append(out, name)
+		}
 	}
 	return out
 }

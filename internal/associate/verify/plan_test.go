@@ -107,13 +107,14 @@ func TestMoreChecksThanAreRunIsSaid(t *testing.T) {
 // another script starts, nor what is no script.
 func TestWhatAChecksScriptsRunJudges(t *testing.T) {
 	f, err := verify.Gather(tree(t, map[string]string{
-		"p/package.json": `{"scripts":{"start":"node server.js","test":"npm run unit","pretest":"sh ci/before","unit":"bash ci/run.sh"}}`,
-		"p/server.js":    "", "p/ci/before": "#!/bin/sh\n", "p/ci/run.sh": ". ./lib.sh\nnode server.js\n. ci/more.sh\n", "p/ci/lib.sh": ". ci/run.sh\n", "p/ci/more.sh": "",
+		"p/package.json": `{"scripts":{"start":"node server.js","test":"npm run unit && run-p 'part:*' && concurrently npm:late npm:more-*","pretest":"sh ci/before","unit":"bash ci/run.sh","part:a":"node ci/a.js","late":"node ci/late.js","more-b":"node ci/b.js"}}`,
+		"p/ci/a.js":      "", "p/ci/late.js": "", "p/ci/b.js": "",
+		"p/server.js": "", "p/ci/before": "#!/bin/sh\n", "p/ci/run.sh": ". ./lib.sh\nnode server.js\n. ci/more.sh\n", "p/ci/lib.sh": ". ci/run.sh\n", "p/ci/more.sh": "",
 	}), []string{"p/server.js"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(f.Projects[0].RunFiles, " "); got != "p/ci/before p/ci/lib.sh p/ci/more.sh p/ci/run.sh" {
+	if got := strings.Join(f.Projects[0].RunFiles, " "); got != "p/ci/a.js p/ci/b.js p/ci/before p/ci/late.js p/ci/lib.sh p/ci/more.sh p/ci/run.sh" {
 		t.Errorf("%s", got)
 	}
 }
