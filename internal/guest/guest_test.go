@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -162,11 +164,12 @@ func TestRunner(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := r.Run(ctx, ExecRequest{Argv: []string{"sh", "-c", "setsid sleep 400 & sleep 401"}}, Streams{}); !errors.Is(err, context.DeadlineExceeded) {
+	long := fmt.Sprintf("9%07d", os.Getpid()) // others on this machine may sleep too
+	if _, err := r.Run(ctx, ExecRequest{Argv: []string{"sh", "-c", "setsid sleep " + long + " & sleep " + long}}, Streams{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	for _, p := range processes() {
-		if cmd := commandOf(p.pid); strings.HasPrefix(cmd, "sleep\x0040") {
+		if cmd := commandOf(p.pid); cmd == "sleep\x00"+long+"\x00" {
 			t.Errorf("%q lives on", cmd)
 		}
 	}

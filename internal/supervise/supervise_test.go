@@ -67,7 +67,9 @@ func TestAPanicIsOneServicesFailure(t *testing.T) {
 		return nil
 	})
 	var steady atomic.Int32
-	tree.Service("steady", func(ctx context.Context) error { steady.Add(1); <-ctx.Done(); return nil })
+	up := make(chan int32, 10)
+	tree.Service("steady", func(ctx context.Context) error { up <- steady.Add(1); <-ctx.Done(); return nil })
+	wait(t, up, "the neighbour's start")
 	for want := 1; want <= 3; want++ {
 		if got := wait(t, runs, "a restart"); got != want {
 			t.Fatalf("run %d came, want %d", got, want)
