@@ -46,19 +46,27 @@ func Spellings(secret string) []string {
 }
 
 // secretName finds words that name what follows them as a secret.
-const secretName = `(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|auth(?:orization)?|credentials?|_pwd)`
+const secretName = `(?:pass(?:word|wd|phrase)?|secret(?:[-_]?key)?|token|(?:api|access|private|signing|encryption|master)[-_]?key|auth(?:orization)?|credentials?|_pwd)`
+
+// value is what a shell or JSON takes for one: quoted, or up to what can't be in it.
+const value = `((?:\$?"(?:[^"\\]|\\.)*"|\$?'[^']*')+|\\"(?:[^"\\]|\\\\(?:\\.)?|\\[^"\\])*\\"|["']?(?:[^\s"'&;,}|)\x60\\]|\\.)+)`
 
 var (
-	// assigned is a name with its value: --token=…, API_KEY=…, password: ….
-	assigned = regexp.MustCompile(`(?i)((?:^|[\s"'&?;,{-])[a-z0-9_.-]*` + secretName + `["']?\s*[=:]\s*)((?:basic|bearer|token)\s+)?("[^"]*"|'[^']*'|["']?[^\s"'&;,}]+)`)
+	// assigned is a name with its value: --token=…, API_KEY=…, password: …, also
+	// within quotes of their own kind, which are then escaped.
+	assigned = regexp.MustCompile(`(?i)((?:^|[^a-z0-9_.])[a-z0-9_.-]*` + secretName + `\\?["']?\s*[=:]\s*)((?:basic|bearer|token)\s+)?` + value)
 	// whole is an argument that is a name with its value, whatever is in that.
 	whole = regexp.MustCompile(`(?is)^((?:--?)?[a-z0-9_.-]*` + secretName + `=).+$`)
 	// named is an option whose value is the next argument.
 	named = regexp.MustCompile(`(?i)^--?[a-z0-9-]*` + secretName + `$`)
 	// inOption is the same within one argument, such as a shell's script.
-	inOption = regexp.MustCompile(`(?i)(\s--?[a-z0-9-]*` + secretName + `\s+)("[^"]*"|'[^']*'|[^\s"'-][^\s"']*)`)
-	// userinfo is the password of a URL.
-	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@`)
+	inOption = regexp.MustCompile(`(?i)(\s--?[a-z0-9-]*` + secretName + `\s+)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'-](?:[^\s"'\\]|\\.)*)`)
+	// userinfo is the password of a URL, which may have an @ in it.
+	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/?#]+@`)
+	// login is a name with its password, as curl takes them: -u me:…, --user=me:….
+	login = regexp.MustCompile(`((?:^|\s)(?:-u|--user|--proxy-user)[\s=]*["']?)([^\s:"'=]+):([^\s"']+)`)
+	// numbers are a user and a group, which other programs take there.
+	numbers = regexp.MustCompile(`^\d+:\d+$`)
 )
 
 // Args returns a command's arguments as they may be recorded: without the known
@@ -87,9 +95,24 @@ func Args(argv, secrets []string) []string {
 		}
 		a = assigned.ReplaceAllString(a, "${1}${2}"+Mark)
 		a = inOption.ReplaceAllString(a, "${1}"+Mark)
+		if name, _, has := strings.Cut(a, ":"); i > 0 && has && loginOption(argv[i-1]) && !numbers.MatchString(a) {
+			a = name + ":" + Mark
+		}
+		a = login.ReplaceAllStringFunc(a, func(s string) string {
+			m := login.FindStringSubmatch(s)
+			if numbers.MatchString(m[2] + ":" + m[3]) {
+				return s
+			}
+			return m[1] + m[2] + ":" + Mark
+		})
 		out[i] = Shaped(a)
 	}
 	return out
+}
+
+// loginOption reports whether what follows an option is a name with its password.
+func loginOption(option string) bool {
+	return option == "-u" || option == "--user" || option == "--proxy-user"
 }
 
 // script reports whether what follows an option is a shell's text.
