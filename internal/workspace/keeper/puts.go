@@ -146,7 +146,8 @@ func (e *Engine) missed(ctx context.Context, cap *capture) ([]put, error) {
 	return out, nil
 }
 
-// notInTrash returns the puts whose content no later entry of the trash holds.
+// notInTrash returns the puts whose content no later entry of the trash holds for
+// good.
 func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 	if len(puts) == 0 {
 		return nil, nil
@@ -178,6 +179,11 @@ func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 			}
 			continue
 		}
+		if reached, err := stillReached(content); err != nil {
+			return nil, err
+		} else if reached {
+			continue // what it holds now says nothing of later
+		}
 		was, _, err := e.entryAt(unix.AT_FDCWD, content, likely[st.Size]...)
 		if err != nil {
 			return nil, err
@@ -185,6 +191,17 @@ func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 		last[was.holds()] = en.Name()
 	}
 	return slices.DeleteFunc(puts, func(p put) bool { return last[p.holds()] > p.id }), nil
+}
+
+// stillReached reports whether a program can write to a file of the trash: it has it
+// open, or another name of it.
+func stillReached(name string) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		return false, ignoreUnreachable(err)
+	}
+	quiet, err := noWriter(name)
+	return !quiet || st.Nlink > 1, err
 }
 
 // maxSought is how many objects git is asked for at once.

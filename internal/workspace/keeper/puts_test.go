@@ -294,3 +294,41 @@ func TestManyPutsCostACheckpointWhatTheyAre(t *testing.T) {
 		})
 	}
 }
+
+// TestAPutInTheTrashThatAProgramHoldsIsKept: what a put displaced is in the trash,
+// where a program that has it open, or has another name of it, writes on.
+func TestAPutInTheTrashThatAProgramHoldsIsKept(t *testing.T) {
+	for name, hold := range map[string]func(c *computer) (file string){
+		"open for writing": func(c *computer) string {
+			f, err := os.OpenFile(c.path("a"), os.O_RDWR, 0)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			c.t.Cleanup(func() { _ = f.Close() })
+			return fmt.Sprint("/proc/self/fd/", f.Fd())
+		},
+		"another name in an ignored folder": func(c *computer) string {
+			c.write("ignored/x", "x")
+			if err := os.Link(c.path("a"), c.path("ignored/a")); err != nil {
+				c.t.Fatal(err)
+			}
+			return c.path("ignored/a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := open(t)
+			c.write(".gitignore", "ignored/\n")
+			c.checkpoint("first")
+			c.put("a", "one")
+			file := hold(c)
+			c.put("a", "two")
+			c.checkpoint("after")
+			if err := os.WriteFile(file, []byte("program"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(c.inHistory("a"), " "); got != "two one -" {
+				t.Errorf("the history of a is %s, and in the trash is what the program wrote", got)
+			}
+		})
+	}
+}
