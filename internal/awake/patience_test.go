@@ -16,7 +16,6 @@ import (
 // wall are the functions of what a task works with that wait by the clock of the
 // wall, and why a time in which choir stood still may end that wait.
 var wall = map[string]string{
-	"computer/desktop.go answers":      "it is asked again until it answers",
 	"computer/places.go Get":           "a request's: who asks has a clock of their own",
 	"computer/apart.go History":        "a request's",
 	"computer/spending.go countAsleep": "what is not counted now is when somebody asks",

@@ -75,7 +75,10 @@ func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Comp
 	if err := c.openHistory(ctx, p); err != nil {
 		return nil, err
 	}
-	c.live = newLive(c.openDesktop, c.brokenSource, c.noWatches, c.logger)
+	c.live = newLive(liveOptions{
+		open: c.openDesktop, check: c.brokenSource, deaf: c.noWatches, source: c.shellSource,
+		silence: times(h.Config).Silence, logger: c.logger,
+	})
 	if c.runs, err = c.newDispatcher(); err != nil {
 		return nil, err
 	}

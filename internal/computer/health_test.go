@@ -25,7 +25,7 @@ const shellFile = "choiros/src/shell.ts"
 func openShell(t *testing.T) *shellDesk {
 	t.Helper()
 	d := &shellDesk{desk: open(t)}
-	d.live = newLive(nil, nil, nil, slog.New(slog.DiscardHandler))
+	d.live = newLive(liveOptions{logger: slog.New(slog.DiscardHandler)})
 	d.Computer.builds = &builds{want: make(chan struct{}, 1)}
 	d.runs = &runWorkspace{d.Computer}
 	return d

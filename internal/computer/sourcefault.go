@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"choir.dev/choiros/internal/fault"
 )
@@ -19,33 +23,156 @@ const maxSourceFile = 1 << 20
 // could tell of: what the dev server starts from, and what its page is made of.
 // "" when nothing is, or they can't be read now.
 func (c *Computer) brokenSource(ctx context.Context) string {
-	if b, err := c.readFile(ctx, "choiros/package.json", maxSourceFile); fault.Is(err, fault.NotFound) {
-		return "package.json is missing"
-	} else if err == nil {
-		var any map[string]any
-		var syntax *json.SyntaxError
-		if err := json.Unmarshal(b, &any); errors.As(err, &syntax) {
-			at := b[:min(int64(len(b)), syntax.Offset)]
-			return fmt.Sprintf("package.json, line %d: %s", 1+bytes.Count(at, []byte("\n")), syntax)
-		} else if err != nil {
-			return "package.json: " + clip(err.Error(), 200)
+	if b, said := c.shellFile(ctx, "package.json"); said != "" {
+		return said
+	} else if b != nil {
+		if said := manifestFault(b); said != "" {
+			return said
 		}
 	}
-	b, err := c.readFile(ctx, "choiros/index.html", maxSourceFile)
+	b, said := c.shellFile(ctx, "index.html")
 	switch {
-	case fault.Is(err, fault.NotFound):
-		return "index.html is missing"
-	case err != nil:
+	case said != "":
+		return said
+	case b == nil:
 		return ""
 	case !bytes.Contains(b, []byte(`id="root"`)):
 		return `index.html has no element with id="root", which the desktop is put into`
 	case !bytes.Contains(b, []byte("/src/main.tsx")):
 		return "index.html does not load /src/main.tsx"
 	}
-	if _, err := c.workspace.Stat(ctx, "choiros/src/main.tsx"); fault.Is(err, fault.NotFound) {
-		return "src/main.tsx is missing"
+	_, said = c.shellFile(ctx, "src/main.tsx")
+	return said
+}
+
+// shellFile reads a file of the shell, or says why there is none; neither when
+// that can't be known now.
+func (c *Computer) shellFile(ctx context.Context, name string) (b []byte, said string) {
+	b, err := c.readFile(ctx, "choiros/"+name, maxSourceFile)
+	if fault.Is(err, fault.NotFound) {
+		return nil, name + " is missing"
+	}
+	if err == nil {
+		return append([]byte{}, b...), ""
+	}
+	info, err := c.workspace.Stat(ctx, "choiros/"+name)
+	switch {
+	case err != nil || info.Kind == "file" || info.Kind == "symlink":
+		return nil, ""
+	case info.Kind == "dir":
+		return nil, name + " is a folder, where a file has to be"
+	}
+	return nil, fmt.Sprintf("%s is no file but a %s", name, info.Kind)
+}
+
+// manifestFault says what is wrong with a package.json.
+func manifestFault(b []byte) string {
+	var all any
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(b, &all); errors.As(err, &syntax) {
+		at := b[:min(int64(len(b)), syntax.Offset)]
+		return fmt.Sprintf("package.json, line %d: %s", 1+bytes.Count(at, []byte("\n")), syntax)
+	} else if err != nil {
+		return "package.json: " + clip(err.Error(), 200)
+	}
+	manifest, ok := all.(map[string]any)
+	if !ok {
+		return fmt.Sprintf("package.json is %s, where an object has to be", jsonKind(all))
+	}
+	for _, key := range []string{"dependencies", "devDependencies", "optionalDependencies", "peerDependencies", "scripts"} {
+		value, there := manifest[key]
+		entries, ok := value.(map[string]any)
+		if there && !ok {
+			return fmt.Sprintf("package.json: %s is %s, where an object of names and texts has to be", key, jsonKind(value))
+		}
+		for _, name := range slices.Sorted(maps.Keys(entries)) {
+			if _, ok := entries[name].(string); !ok {
+				return fmt.Sprintf("package.json: %q in %s is %s, where a text has to be", clip(name, 80), key, jsonKind(entries[name]))
+			}
+		}
 	}
 	return ""
+}
+
+func jsonKind(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "true or false"
+	case float64:
+		return "a number"
+	case string:
+		return "a text"
+	case []any:
+		return "a list"
+	}
+	return "an object"
+}
+
+// sourceFile is one file of the shell's source, as it looks from outside.
+type sourceFile struct {
+	path       string
+	size, time int64 // bytes; modification, Unix milliseconds
+}
+
+// maxSourceDirs and maxSourceFiles bound how much of the source is looked at.
+const maxSourceDirs, maxSourceFiles = 100, 5000
+
+// shellSource lists what the dev server may run, without what it only serves
+// from elsewhere; nil when that can't be had.
+func (c *Computer) shellSource(ctx context.Context) []sourceFile {
+	var out []sourceFile
+	dirs := []string{"choiros"}
+	for i := 0; i < len(dirs) && i < maxSourceDirs && len(out) < maxSourceFiles; i++ {
+		files, _, err := c.workspace.Files(ctx, dirs[i], "", 1000)
+		if err != nil && i == 0 {
+			return nil
+		}
+		for _, f := range files { // none of one that went meanwhile
+			switch name := path.Base(string(f.Path)); {
+			case f.Kind == "dir" && name != "node_modules" && name != "dist" && name != "test" && !strings.HasPrefix(name, "."):
+				dirs = append(dirs, string(f.Path))
+			case f.Kind == "file":
+				out = append(out, sourceFile{string(f.Path), f.Size, f.Time})
+			}
+		}
+	}
+	return out
+}
+
+// anotherSource reports whether two looks at the source are known to differ.
+func anotherSource(a, b []sourceFile) bool { return a != nil && b != nil && !slices.Equal(a, b) }
+
+// lastChanged is the file that was changed last, as people know it; "" when
+// that is not known or something was changed after before.
+func lastChanged(files []sourceFile, before time.Time) string {
+	var last sourceFile
+	for _, f := range files {
+		if f.time > last.time {
+			last = f
+		}
+	}
+	if last.time > before.UnixMilli() {
+		return ""
+	}
+	return strings.TrimPrefix(last.path, "choiros/")
+}
+
+// How a dev server hangs, for hangWords.
+const (
+	hangsSilent = "The dev server hangs: it runs and gives no answer."
+	hangsAnew   = "The dev server hangs as it starts anew, and follows no other change of what it starts from until it has."
+)
+
+// hangWords says for a person how the dev server hangs, or ended without a word,
+// and which file was changed last before.
+func hangWords(how, file string) string {
+	where := "Which file was changed last before that is not known."
+	if file != "" {
+		where = clip(file, 200) + " was changed last before that: look there for a loop without an end, or a wait for what never comes."
+	}
+	return how + " " + where + " Your files are safe. Once the source is mended, or taken back with Time Travel, the live desktop comes by itself."
 }
 
 var (

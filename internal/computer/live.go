@@ -1,0 +1,371 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+const (
+	vitePort = 5173
+	// viteLinger is how long the dev server goes on after the last look.
+	viteLinger = 2 * time.Minute
+	viteRetry  = 5 * time.Second
+	// viteRest is the longest that one which hangs is left alone, while nothing
+	// of the shell's source changes; viteWatch is how often that is looked at.
+	viteRest  = time.Minute
+	viteWatch = time.Second
+	// vitePatience is how many times its patience a dev server that was silent
+	// from the start gets to start: the disk may be slow.
+	vitePatience = 4
+)
+
+// liveOptions are what a live page is made with.
+type liveOptions struct {
+	open    func(ctx context.Context) (sandbox.Box, error) // the desktop's box
+	check   func(ctx context.Context) string               // what is wrong with the files that the dev server starts from
+	deaf    func(ctx context.Context) string               // what to do about watchers of files that can't be had; "" when they can
+	source  func(ctx context.Context) []sourceFile         // the shell's source as it stands; nil when that can't be had
+	silence time.Duration                                  // so long a dev server may be silent
+	logger  *slog.Logger
+}
+
+// live runs Vite in its box while somebody looks at the desktop.
+type live struct {
+	liveOptions
+
+	looked chan struct{} // wakes run when looks goes from 0 to 1
+
+	mu     sync.Mutex
+	looks  int
+	idle   time.Time // when looks fell to 0
+	client *guest.Client
+	since  time.Time // when client was set
+	reason string    // why there is no live page, or was none at the last try
+	again  bool      // it is being tried again
+	fault  string    // what is wrong with the source now
+}
+
+func newLive(o liveOptions) *live {
+	return &live{liveOptions: o, looked: make(chan struct{}, 1), idle: time.Now()}
+}
+
+func (l *live) look() (release func()) {
+	l.mu.Lock()
+	l.looks++
+	l.mu.Unlock()
+	select {
+	case l.looked <- struct{}{}:
+	default:
+	}
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.looks--; l.looks == 0 {
+			l.idle = time.Now()
+		}
+	})
+}
+
+// unwatched says for how long nobody has looked.
+func (l *live) unwatched() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looks > 0 {
+		return 0
+	}
+	return time.Since(l.idle)
+}
+
+// status says what is served, since when, and why it is not the live page or
+// what is wrong with the source of it.
+func (l *live) status() (mode api.DesktopMode, since time.Time, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said := l.fault
+	if said == "" {
+		said = l.reason
+	}
+	switch {
+	case l.client != nil:
+		return api.ModeLive, l.since, said
+	case l.looks > 0 && (l.again || l.reason == ""):
+		return api.ModeStarting, time.Time{}, said
+	}
+	return api.ModeBuild, time.Time{}, l.reason
+}
+
+func (l *live) transport() (http.RoundTripper, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.client == nil {
+		return nil, fault.New("computer.Live", fault.Unavailable, "The kept build is served until the live page is ready.", nil)
+	}
+	return l.client.Forward(vitePort), nil
+}
+
+func (l *live) set(client *guest.Client, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.client, l.since, l.reason, l.fault, l.again = client, time.Now(), reason, "", false
+}
+
+// retry says that the live page is tried again; what is known of why there was
+// none is told until there is one.
+func (l *live) retry() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.client, l.again = nil, true
+}
+
+// errMended ends a dev server that hangs when the shell's source has changed:
+// it would not notice.
+var errMended = errors.New("the source has changed")
+
+// run owns the dev server until ctx ends.
+func (l *live) run(ctx context.Context) {
+	var last string // what was logged; it is tried again every few seconds
+	hung := 0       // so many in a row never answered
+	for ctx.Err() == nil {
+		if l.unwatched() > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.looked:
+			}
+			continue
+		}
+		before := l.source(ctx)
+		err := l.serve(ctx, l.silence*time.Duration(min(1+hung, vitePatience)), before)
+		if errors.Is(err, errMended) {
+			l.retry()
+			continue
+		}
+		if err == nil || ctx.Err() != nil {
+			l.set(nil, "")
+			continue
+		}
+		reason, rest := l.explain(ctx, err), viteRetry
+		var silent *silentServer
+		switch {
+		case !errors.As(err, &silent), silent.shown:
+			hung = 0
+		default:
+			rest = min(viteRetry<<min(hung, 4), viteRest)
+			hung++
+		}
+		l.set(nil, reason)
+		if reason != last {
+			l.logger.Warn("the desktop's dev server ended", "error", reason)
+		}
+		last = reason
+		l.rest(ctx, rest, before)
+		l.retry()
+	}
+}
+
+// rest waits before the next try, at most until the source is another one.
+func (l *live) rest(ctx context.Context, d time.Duration, before []sourceFile) {
+	end := time.Now().Add(d)
+	for time.Now().Before(end) && pause(ctx, min(viteWatch, time.Until(end))) {
+		if anotherSource(before, l.source(ctx)) {
+			return
+		}
+	}
+}
+
+// explain says for a person why a dev server ended.
+func (l *live) explain(ctx context.Context, err error) string {
+	var silent *silentServer
+	var ended *endedServer
+	reason := l.check(ctx)
+	switch {
+	case reason != "":
+	case errors.As(err, &silent) && !silent.still:
+		return hangWords(hangsSilent, lastChanged(l.source(ctx), silent.since.Add(pulseEvery+time.Second)))
+	case errors.As(err, &ended) && ended.said == "":
+		how := fmt.Sprintf("The dev server ended by itself, with code %d and without a word.", ended.code)
+		return hangWords(how, lastChanged(l.source(ctx), ended.began.Add(time.Second)))
+	default:
+		reason = fault.Text(err)
+	}
+	if hint := fault.HintOf(err); hint != "" {
+		reason += ". " + hint
+	}
+	return reason
+}
+
+// serve runs one box with one dev server until nobody looks (nil), ctx ends, or
+// it fails: patience is for how long it may be silent, before is the source that
+// it starts from.
+func (l *live) serve(ctx context.Context, patience time.Duration, before []sourceFile) error {
+	box, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := box.Kill(); err != nil {
+			l.logger.Warn("could not end the desktop's box", "error", err)
+		}
+	}()
+	ctx, cancel := context.WithCancel(ctx)
+	s := &serving{client: guest.NewClient(box.Tether().Transport()), out: lastBytes{max: 4 << 10}, before: before}
+	var wg sync.WaitGroup
+	ended, beats := make(chan error, 1), make(chan beat)
+	wg.Go(func() { ended <- l.vite(ctx, s) })
+	wg.Go(func() { (&pulse{client: s.client, patience: patience, quick: l.silence}).run(ctx, beats) })
+	defer func() { cancel(); wg.Wait() }()
+	defer awake.Hold()()
+
+	watch := time.NewTicker(viteWatch)
+	defer watch.Stop()
+	s.began = awake.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			return err
+		case <-box.Done():
+			return box.Err()
+		case b := <-beats:
+			if err := l.beat(s, b); err != nil {
+				select {
+				case <-box.Done():
+					return box.Err() // that is why
+				default:
+					return err
+				}
+			}
+			continue
+		case <-watch.C:
+		}
+		if err := l.note(ctx, s); err != nil {
+			return err
+		}
+		if l.unwatched() > viteLinger {
+			return nil
+		}
+	}
+}
+
+// serving is one box's dev server.
+type serving struct {
+	client *guest.Client
+	out    lastBytes
+	before []sourceFile  // what it started from, or what it hangs with
+	began  time.Duration // running time at its start
+	shown  bool          // it has shown its page
+	anew   time.Duration // running time since when it has been starting anew, in itself; 0: it is not
+}
+
+// vite runs the dev server in its box until it ends.
+func (l *live) vite(ctx context.Context, s *serving) error {
+	env := map[string]string{"CHOIR_VITE_CACHE": "/tmp/vite", "NODE_ENV": "development"}
+	if hint := l.deaf(ctx); hint != "" {
+		// Without this the dev server would run and notice no change.
+		env["CHOKIDAR_USEPOLLING"], env["CHOKIDAR_INTERVAL"] = "1", "300"
+		l.logger.Warn("no file watchers are left, so the desktop's dev server polls its files", "do", hint)
+	}
+	began := time.Now()
+	exit, err := s.client.Exec(ctx, guest.ExecRequest{
+		Argv: []string{"node", "node_modules/vite/bin/vite.js", "--configLoader", "runner", "--port", fmt.Sprint(vitePort), "--strictPort"},
+		Dir:  "/computer/choiros",
+		Env:  env,
+	}, guest.Streams{Stdout: &s.out, Stderr: &s.out})
+	if err == nil {
+		err = &endedServer{code: exit.Code, said: sourceFault(s.out.String()), began: began}
+	}
+	return err
+}
+
+// endedServer is a dev server whose program came to its end.
+type endedServer struct {
+	code  int
+	said  string // "": nothing, as Node does when all that is left is a wait for what never comes
+	began time.Time
+}
+
+func (e *endedServer) Error() string {
+	return fmt.Sprintf("the dev server ended with code %d: %s", e.code, e.said)
+}
+
+// beat takes what came of asking the dev server.
+func (l *live) beat(s *serving, b beat) error {
+	switch {
+	case b.err != nil:
+		return b.err
+	case b.page && !s.shown:
+		s.shown = true
+		l.set(s.client, "")
+	case !s.shown && awake.Now()-s.began > time.Minute:
+		return fault.New("computer.desktop", fault.Timeout, "", fmt.Errorf("the dev server did not show its page within a minute: %s", sourceFault(s.out.String())))
+	}
+	return nil
+}
+
+// note keeps what is wrong with the source although the page is served or will
+// be: files that the next start would fail on, and a restart that did or does
+// not come to its end. errMended: the source is another one than what the server
+// hangs with.
+func (l *live) note(ctx context.Context, s *serving) error {
+	said, text := l.check(ctx), s.out.String()
+	if i := strings.LastIndex(text, "restarting server"); i < 0 || strings.Contains(text[i:], "server restarted") {
+		s.anew = 0
+	} else if strings.Contains(text[i:], "server restart failed") {
+		s.anew = 0
+		if said == "" {
+			said = restartFault(text[i:])
+		}
+	} else if s.anew == 0 {
+		// Until it ends Vite takes nothing else up, its configuration mended included.
+		s.anew, s.before = awake.Now(), l.source(ctx)
+	}
+	stuck := s.anew != 0 && awake.Now()-s.anew > l.silence
+	if stuck && said == "" {
+		said = hangWords(hangsAnew, lastChanged(s.before, time.Now()))
+	}
+	l.mu.Lock()
+	l.fault = said
+	again := l.again
+	l.mu.Unlock()
+	silent := again && !s.shown && awake.Now()-s.began > viteRetry
+	if (stuck || silent) && anotherSource(s.before, l.source(ctx)) {
+		return errMended
+	}
+	return nil
+}
+
+// lastBytes keeps the end of what is written to it.
+type lastBytes struct {
+	mu  sync.Mutex
+	b   []byte
+	max int
+}
+
+func (w *lastBytes) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.b = append(w.b, p...)
+	if n := len(w.b) - w.max; n > 0 {
+		w.b = append(w.b[:0], w.b[n:]...)
+	}
+	return len(p), nil
+}
+
+func (w *lastBytes) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.b)
+}
