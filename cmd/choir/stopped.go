@@ -16,11 +16,13 @@ import (
 	"time"
 
 	"choir.dev/choiros/console"
+	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
 )
 
 // stored is an error of opening what the data directory holds: one that keeps the
@@ -68,7 +70,7 @@ const safeWords = "Nothing was written over what is there, and no computer was s
 // stopped says at ln why the data directory can't be opened, until it can be; it
 // closes ln. The directory belongs to nobody meanwhile, so that choir doctor and
 // choir recover can work on it.
-func stopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, why error, o voice, open func() (*plane, upLine, error)) (_ *plane, _ upLine, err error) {
+func stopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, why error, o voice, open func() (*plane, upLine, error)) (p *plane, _ upLine, err error) {
 	page, err := control.NewStopped(control.StoppedOptions{Console: console.Files(), Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Logger: logger})
 	if err != nil {
 		return nil, upLine{}, errors.Join(why, err, ln.Close())
@@ -86,6 +88,17 @@ func stopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *sl
 			err = errors.Join(err, <-served)
 		}
 	}()
+	// The command line asks there, and is told why. It needs no token for that.
+	here := client.Runtime{URL: page.URL(), PID: os.Getpid(), Process: process.Self()}
+	if werr := client.WriteRuntime(cfg.Server.Data, here); werr != nil {
+		logger.WarnContext(ctx, "the command line can't be told that choir up runs", "error", werr)
+	} else {
+		defer func() {
+			if p == nil { // otherwise it says where that one is
+				err = errors.Join(err, client.RemoveRuntime(cfg.Server.Data))
+			}
+		}()
+	}
 	if err := o.stopped(upLine{URL: page.URL(), PID: os.Getpid(), Data: cfg.Server.Data, Stopped: &problem}, why); err != nil {
 		return nil, upLine{}, err
 	}
@@ -105,9 +118,9 @@ func stopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *sl
 		if again := time.Since(tried) > stoppedAgain && !fault.Is(why, fault.Damaged) && !fault.Is(why, fault.Newer); now == before && !busy && !again {
 			continue
 		}
-		p, line, err := open()
+		opened, line, err := open()
 		if err == nil {
-			return p, line, nil
+			return opened, line, nil
 		}
 		tried, before = time.Now(), now
 		next, keeps := keepsUp(ctx, err)

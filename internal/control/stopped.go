@@ -99,7 +99,11 @@ func (s *Stopped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Retry-After", retryAfter)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if where != placeConsole || !read || r.URL.Path == "/health" || strings.HasPrefix(r.URL.Path, "/api/") {
-		writeProblem(w, &problem{said.problem})
+		// A program shows no page around it, so it is told that this is no answer to
+		// what it asked for.
+		p := said.problem
+		p.Detail = "choir up runs and can't open what it has stored: " + p.Detail
+		writeProblem(w, &problem{p})
 		return
 	}
 	s.writePage(w, said)

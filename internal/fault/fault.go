@@ -101,8 +101,10 @@ func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// NoSpaceText is NoSpace of what somebody said of such an error.
+// NoSpaceText is NoSpace of what somebody said of such an error; C begins it with
+// a capital.
 func NoSpaceText(text string) bool {
+	text = strings.ToLower(text)
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 

@@ -34,13 +34,13 @@ type Checkpoint struct {
 
 // Checkpoint commits the live tree. When nothing changed it returns the newest
 // checkpoint. When it returns, the commit and its event are durable.
-func (w *Workspace) Checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint, error) {
+func (w *Workspace) Checkpoint(ctx context.Context, req CheckpointRequest) (_ Checkpoint, err error) {
 	const op = "workspace.Checkpoint"
 	release, err := w.take(ctx)
 	if err != nil {
 		return Checkpoint{}, fault.Wrap(op, err)
 	}
-	defer release()
+	defer release(&err)
 	c, err := w.checkpoint(ctx, req)
 	return c, fault.Wrap(op, err)
 }
@@ -227,12 +227,12 @@ func (w *Workspace) Undo(ctx context.Context, req RestoreRequest) (Restored, err
 	return r, fault.Wrap("workspace.Undo", err)
 }
 
-func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) (Restored, error) {
+func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) (_ Restored, err error) {
 	release, err := w.take(ctx)
 	if err != nil {
 		return Restored{}, err
 	}
-	defer release()
+	defer release(&err)
 	if req.ID == "" {
 		req.ID = contract.NewID()
 	}

@@ -71,13 +71,13 @@ type WriteOptions struct {
 }
 
 // Write replaces a file, all or nothing; what was there goes to the trash.
-func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o WriteOptions) (keeper.Written, error) {
+func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o WriteOptions) (_ keeper.Written, err error) {
 	const op = "workspace.Write"
 	release, err := w.take(ctx)
 	if err != nil {
 		return keeper.Written{}, fault.Wrap(op, err)
 	}
-	defer release()
+	defer release(&err)
 	by := o.By.orUser()
 	resp, err := w.opts.Keeper.Stream(ctx, "write", keeper.WriteRequest{Path: keeper.Path(p), Exec: o.Exec, If: o.If, Role: string(by.Role), User: by.User}, content)
 	if err != nil {
@@ -178,24 +178,24 @@ func (w *Workspace) deedDraft(d keeper.Deed, eventType, p string, data contract.
 }
 
 // Mkdir makes a directory and its parents.
-func (w *Workspace) Mkdir(ctx context.Context, p string) error {
+func (w *Workspace) Mkdir(ctx context.Context, p string) (err error) {
 	const op = "workspace.Mkdir"
 	release, err := w.take(ctx)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	defer release()
+	defer release(&err)
 	return fault.Wrap(op, w.opts.Keeper.Call(ctx, "mkdir", keeper.PathRequest{Path: keeper.Path(p)}, nil))
 }
 
 // Move renames a path; the new name must be free.
-func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) error {
+func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) (err error) {
 	const op = "workspace.Move"
 	release, err := w.take(ctx)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	defer release()
+	defer release(&err)
 	by = by.orUser()
 	var d keeper.Deed
 	if err := w.opts.Keeper.Call(ctx, "move", keeper.MoveRequest{From: keeper.Path(from), To: keeper.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
@@ -206,13 +206,13 @@ func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) error {
 }
 
 // Remove moves a path to the trash, from where Untrash brings it back.
-func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (keeper.Trashed, error) {
+func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (_ keeper.Trashed, err error) {
 	const op = "workspace.Remove"
 	release, err := w.take(ctx)
 	if err != nil {
 		return keeper.Trashed{}, fault.Wrap(op, err)
 	}
-	defer release()
+	defer release(&err)
 	by = by.orUser()
 	var r keeper.Removed
 	if err := w.opts.Keeper.Call(ctx, "remove", keeper.RemoveRequest{Path: keeper.Path(p), Role: string(by.Role), User: by.User}, &r); err != nil {
@@ -230,13 +230,13 @@ func (w *Workspace) Trash(ctx context.Context, before string, limit int) (keeper
 
 // Untrash puts something back that Remove or Write moved to the trash: where it
 // was, or to another place. Nothing may be there.
-func (w *Workspace) Untrash(ctx context.Context, id, to string, by Actor) (keeper.Deed, error) {
+func (w *Workspace) Untrash(ctx context.Context, id, to string, by Actor) (_ keeper.Deed, err error) {
 	const op = "workspace.Untrash"
 	release, err := w.take(ctx)
 	if err != nil {
 		return keeper.Deed{}, fault.Wrap(op, err)
 	}
-	defer release()
+	defer release(&err)
 	by = by.orUser()
 	var d keeper.Deed
 	if err := w.opts.Keeper.Call(ctx, "untrash", keeper.UntrashRequest{ID: id, To: keeper.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
@@ -258,7 +258,7 @@ type AddRequest struct {
 // Add unpacks a tar stream into workspace/{name}. A repository in it is kept
 // whole and becomes a nested repository; nothing of it is run. What came and no
 // checkpoint holds is in the answer.
-func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (keeper.Imported, error) {
+func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (_ keeper.Imported, err error) {
 	const op = "workspace.Add"
 	p := "workspace/" + req.Name
 	if err := contract.ValidPath("name", p); err != nil || path.Base(p) != req.Name || strings.HasPrefix(req.Name, ".") {
@@ -271,7 +271,7 @@ func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (kee
 	if err != nil {
 		return keeper.Imported{}, fault.Wrap(op, err)
 	}
-	defer release()
+	defer release(&err)
 	resp, err := w.opts.Keeper.Stream(ctx, "import", keeper.ImportRequest{
 		Path: keeper.Path(p), Origin: req.Origin, Remote: req.Remote, Role: string(contract.RoleUser), User: req.User,
 	}, tar)

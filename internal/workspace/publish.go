@@ -287,12 +287,12 @@ func (w *Workspace) Invert(ctx context.Context, id string, o Overlay, run, task 
 	return p, fault.Wrap("workspace.Invert", err)
 }
 
-func (w *Workspace) publish(ctx context.Context, verb string, in any, verified string, scope ...string) (Published, error) {
+func (w *Workspace) publish(ctx context.Context, verb string, in any, verified string, scope ...string) (_ Published, err error) {
 	release, err := w.take(ctx)
 	if err != nil {
 		return Published{}, err
 	}
-	defer release()
+	defer release(&err)
 	if p, ok := in.(keeper.PrepareRequest); ok {
 		p.Note.Seq = w.opts.Seq()
 		in = p

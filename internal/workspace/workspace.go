@@ -52,7 +52,8 @@ type Workspace struct {
 	remover *hostfs.Remover
 	letGo   func() error // of both
 
-	unlogged int // checkpoints logged since the keeper was told
+	unlogged int  // checkpoints logged since the keeper was told
+	behind   bool // something failed since the log was told all that the keeper did
 
 	mu       sync.Mutex
 	overlays map[string]string // overlay id → base commit
@@ -127,7 +128,7 @@ func (w *Workspace) Close() error {
 const partingTime = 20 * time.Second
 
 func (w *Workspace) goodbye(ctx context.Context) error {
-	release, err := w.take(ctx)
+	release, err := w.wait(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,14 +136,64 @@ func (w *Workspace) goodbye(ctx context.Context) error {
 	return w.opts.Keeper.Call(ctx, "goodbye", keeper.Done{}, nil)
 }
 
-// take waits for its turn to change something.
-func (w *Workspace) take(ctx context.Context) (release func(), err error) {
+// wait waits for its turn to change something.
+func (w *Workspace) wait(ctx context.Context) (release func(), err error) {
 	select {
 	case w.turn <- struct{}{}:
 		return func() { <-w.turn }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// take waits for its turn to change something; release is given what came of it.
+// After a failure, as on a full disk, the keeper may have done what the log was
+// not told of: that is told before anything else is done.
+func (w *Workspace) take(ctx context.Context) (release func(*error), err error) {
+	over, err := w.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if w.behind {
+		if err := w.catchUp(ctx); err != nil {
+			over()
+			return nil, err
+		}
+	}
+	return func(err *error) {
+		w.behind = w.behind || *err != nil
+		over()
+	}, nil
+}
+
+// catchUp tells the log what the keeper did and the log does not have.
+func (w *Workspace) catchUp(ctx context.Context) error {
+	var applied []keeper.Applied
+	if err := w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied); err != nil {
+		return err
+	}
+	return w.tellAll(ctx, applied)
+}
+
+// tellAll tells the log of all checkpoints, of what was applied, and of deeds.
+func (w *Workspace) tellAll(ctx context.Context, applied []keeper.Applied) error {
+	if err := w.logCheckpoints(ctx); err != nil {
+		return err
+	}
+	for _, a := range applied {
+		if err := w.logApplied(ctx, a); err != nil {
+			return err
+		}
+	}
+	var deeds []keeper.Deed
+	if err := w.opts.Keeper.Call(ctx, "untold", keeper.Done{}, &deeds); err != nil {
+		return err
+	}
+	if err := w.tell(ctx, deeds...); err != nil {
+		return err
+	}
+	w.behind = false
+	return nil
 }
 
 // auto makes a checkpoint every AutoInterval when something changed.
@@ -171,7 +222,7 @@ func (w *Workspace) Recover(ctx context.Context) error { return w.recover(ctx, f
 // that what an end without a goodbye damaged may be put back.
 func (w *Workspace) recover(ctx context.Context, still bool) error {
 	const op = "workspace.Recover"
-	release, err := w.take(ctx)
+	release, err := w.wait(ctx)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
@@ -187,19 +238,7 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	if err := w.logCheckpoints(ctx); err != nil {
-		return fault.Wrap(op, err)
-	}
-	for _, a := range applied {
-		if err := w.logApplied(ctx, a); err != nil {
-			return fault.Wrap(op, err)
-		}
-	}
-	var deeds []keeper.Deed
-	if err := w.opts.Keeper.Call(ctx, "untold", keeper.Done{}, &deeds); err != nil {
-		return fault.Wrap(op, err)
-	}
-	if err := w.tell(ctx, deeds...); err != nil {
+	if err := w.tellAll(ctx, applied); err != nil {
 		return fault.Wrap(op, err)
 	}
 	// What the user edited while nobody looked becomes a checkpoint of its own;

@@ -463,7 +463,8 @@ func TestRestoreAndUndoAreLogged(t *testing.T) {
 // TestTheLogCatchesUp refuses each append in turn, as if the host died there,
 // and starts again: every durable thing then has its event, once.
 func TestTheLogCatchesUp(t *testing.T) {
-	for refuse := 1; refuse <= 5; refuse++ {
+	for n := range 10 {
+		refuse, goesOn := 1+n/2, n%2 == 1
 		h := newHost(t)
 		ctx := t.Context()
 		o, err := h.Begin(ctx, "task-1", "")
@@ -485,15 +486,17 @@ func TestTheLogCatchesUp(t *testing.T) {
 		}
 		_, err = h.Publish(ctx, workspace.PublishRequest{ID: "pub-1", Overlay: o, Tree: tree.Commit, Message: "The task"})
 		if (err == nil) != (refuse > 7) && seen >= refuse && err == nil {
-			t.Errorf("refusing append %d: no error", refuse)
+			t.Errorf("refusing append %d (it goes on: %v): no error", refuse, goesOn)
 		}
 		h.log.fail = nil
-		h.restart()
+		if !goesOn {
+			h.restart()
+		}
 		if _, err := h.Publish(ctx, workspace.PublishRequest{ID: "pub-1", Overlay: o, Tree: tree.Commit, Message: "The task"}); err != nil {
-			t.Fatalf("refusing append %d: %v", refuse, err)
+			t.Fatalf("refusing append %d (it goes on: %v): %v", refuse, goesOn, err)
 		}
 		if h.live("workspace/a")+h.live("workspace/user") != "task\nuser\n" {
-			t.Errorf("refusing append %d: the tree is wrong", refuse)
+			t.Errorf("refusing append %d (it goes on: %v): the tree is wrong", refuse, goesOn)
 		}
 		list, err := h.Checkpoints(ctx, "", 0)
 		if err != nil {
@@ -507,11 +510,78 @@ func TestTheLogCatchesUp(t *testing.T) {
 				}
 			}
 			if n != 1 {
-				t.Errorf("refusing append %d: checkpoint %s (%s) has %d events", refuse, c.Commit[:8], c.Message, n)
+				t.Errorf("refusing append %d (it goes on: %v): checkpoint %s (%s) has %d events", refuse, goesOn, c.Commit[:8], c.Message, n)
 			}
 		}
 		if got := h.log.types(); strings.Count(got, "publish.finished") != 1 || strings.Count(got, "publish.started") != 1 {
-			t.Errorf("refusing append %d: %s", refuse, got)
+			t.Errorf("refusing append %d (it goes on: %v): %s", refuse, goesOn, got)
+		}
+	}
+}
+
+// halfway is a keeper of which an answer is lost, as it is when it failed after
+// it had made something.
+type halfway struct {
+	workspace.Keeper
+	verb *string
+}
+
+func (k halfway) Call(ctx context.Context, verb string, in, out any) error {
+	err := k.Keeper.Call(ctx, verb, in, out)
+	if verb == *k.verb {
+		return errors.Join(err, errLost)
+	}
+	return err
+}
+
+// TestWhatAFailedCallMadeIsInTheLog loses the answer to each change of the tree.
+// The next one, which finds nothing to do, has what was made in the log.
+func TestWhatAFailedCallMadeIsInTheLog(t *testing.T) {
+	for verb, do := range map[string]func(h *host, first string) error{
+		"checkpoint": func(h *host, _ string) error {
+			_, err := h.Checkpoint(t.Context(), workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: "two"})
+			return err
+		},
+		"restore": func(h *host, first string) error {
+			_, err := h.Restore(t.Context(), workspace.RestoreRequest{To: first})
+			return err
+		},
+		"move": func(h *host, _ string) error {
+			return h.Move(t.Context(), "workspace/a", "workspace/b", workspace.Actor{})
+		},
+	} {
+		h := newHost(t)
+		lose := ""
+		h.wrap = func(k workspace.Keeper) workspace.Keeper { return halfway{k, &lose} }
+		h.restart()
+		list, err := h.Checkpoints(t.Context(), "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.write("workspace/a", "two\n")
+		lose = verb
+		if err := do(h, list[0].Commit); !errors.Is(err, errLost) {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		lose = ""
+		if _, err := h.Checkpoint(t.Context(), workspace.CheckpointRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if list, err = h.Checkpoints(t.Context(), "", 0); err != nil {
+			t.Fatal(err)
+		}
+		events := map[string]bool{}
+		for _, e := range h.log.all() {
+			events[e.Subject] = true
+		}
+		for _, c := range list {
+			if !events["checkpoint/"+c.Commit] {
+				t.Errorf("%s: checkpoint %q is in the history and not in the log", verb, c.Message)
+			}
+		}
+		got := h.log.types()
+		if verb == "restore" && !strings.Contains(got, "checkpoint.restored") || verb == "move" && !strings.Contains(got, "file.removed file.written") {
+			t.Errorf("%s: the log holds %s", verb, got)
 		}
 	}
 }

@@ -150,9 +150,18 @@ func TestWhatCantBeOpenedIsSaidAtTheConsole(t *testing.T) {
 					}
 				}
 			}
+			// The verbs say what choir up says, and not that it should be started.
+			verb := exec.CommandContext(t.Context(), choirtest.Binary(t), "checkpoints", "--data", data)
+			verb.Env = []string{"HOME=" + data}
+			out, err := verb.CombinedOutput()
+			for _, w := range append([]string{"choir up runs and can't open what it has stored"}, c.says...) {
+				if !strings.Contains(string(out), w) || verb.ProcessState.ExitCode() != 1 || strings.Contains(string(out), "Start it") {
+					t.Errorf("choir checkpoints: %v: %s; want exit code 1 and %q", err, out, w)
+				}
+			}
 			unchanged(t, before, kept(t, data))
 
-			out, err := exec.CommandContext(t.Context(), choirtest.Binary(t), "doctor", "--json", "--data", data).CombinedOutput()
+			out, err = exec.CommandContext(t.Context(), choirtest.Binary(t), "doctor", "--json", "--data", data).CombinedOutput()
 			if bytes.Contains(out, []byte("in use")) {
 				t.Errorf("choir doctor: %v: %s", err, out)
 			}

@@ -187,6 +187,75 @@ func (f *fullDisk) expect(d door, want string) {
 	}
 }
 
+// proposes are the turns of a task that writes into the document of another run,
+// and ends when it is let go.
+func proposes(what string) []modelserver.Turn {
+	task := object{"kind": "agent", "goal": "Add to " + what + " in {{path}}", "tools": []any{"read", "edit"}, "verify": object{"profile": "none"}}
+	first := delegate(task)
+	first.Capture = map[string]string{"path": `(artifacts/runs/[a-z0-9-]+\.md)`}
+	held := finish("ok", "Added a line.")
+	held.Hold = what
+	return join(turnsOf("director", "Add words to "+what, first), turnsOf("associate", "Add to "+what,
+		modelserver.Turn{Calls: call("read", object{"path": "{{path}}"})},
+		modelserver.Turn{Calls: call("edit", object{"path": "{{path}}", "old": "## Notes\n", "new": "## Notes\n\nThe words of the task.\n"})},
+		held))
+}
+
+// proposed has a task and the user change the same line of a document. It returns
+// what looks whether the proposal that comes of it is open, with nothing of it
+// done, or accepted; and the door that accepts it.
+func (f *fullDisk) proposed(s *modelserver.Server, what string) (look func(status string), accept door) {
+	f.Helper()
+	f.in.Must(f.T, "prompt", "--wait", "Begin "+what)
+	type event struct {
+		Subject string
+		Data    struct{ Path, Proposal string }
+	}
+	var revised []event
+	var document string
+	lines := func(kind string) {
+		revised = nil
+		for line := range strings.Lines(f.in.Must(f.T, "events", "--json", "--type", kind)) {
+			var e event
+			decode(f.T, []byte(line), &e)
+			if document == "" || kind == "document.proposed" || e.Subject == document {
+				revised = append(revised, e)
+			}
+		}
+	}
+	lines("document.revised")
+	document = revised[0].Subject
+	path := revised[0].Data.Path
+	choirtest.Eventually(f.T, time.Minute, "the document has its file", func() bool {
+		r, err := f.in.Run(f.Context(), "files", "cat", path)
+		return err == nil && strings.Contains(r.Stdout, "## Notes\n")
+	})
+	f.in.Must(f.T, "prompt", "Add words to "+what+" in "+path)
+	choirtest.Eventually(f.T, time.Minute, "the task has edited it", func() bool { return s.Held(what) })
+	put(f.T, f.in, path, strings.Replace(f.in.Must(f.T, "files", "cat", path), "## Notes\n", "## Notes\n\nMine.\n", 1))
+	s.Release(what)
+	choirtest.Eventually(f.T, time.Minute, "its words are proposed", func() bool { lines("document.proposed"); return len(revised) == 1 })
+	at := "/documents/" + document + "/proposals/" + revised[0].Data.Proposal
+	lines("document.revised")
+	before := len(revised)
+	return func(status string) {
+		f.Helper()
+		a := f.knock(door{name: "the proposal", method: "GET", path: at})
+		lines("document.revised")
+		words := strings.Contains(f.in.Must(f.T, "files", "cat", path), "The words of the task.")
+		if !strings.Contains(a.text, `"status":"`+status+`"`) || (len(revised) > before) != (status == "accepted") {
+			f.Errorf("the proposal is %.200s, with %d revisions of %d; want it %s", a.text, len(revised), before, status)
+		}
+		if status == "accepted" {
+			choirtest.Eventually(f.T, 30*time.Second, "its words are in the file", func() bool {
+				return strings.Contains(f.in.Must(f.T, "files", "cat", path), "The words of the task.")
+			})
+		} else if words {
+			f.Error("its words are in the file, and it is open")
+		}
+	}, door{name: "accept a proposal", method: "POST", path: at + "/accept"}
+}
+
 // TestEveryDoorOnAFullDisk knocks at every door twice: when the disk is full and
 // the log lives in its reserve, and when that is used up as well. What can't be
 // stored is refused with 507, disk_full and what to free; reading goes on; what
@@ -194,22 +263,47 @@ func (f *fullDisk) expect(d door, want string) {
 // restart.
 func TestEveryDoorOnAFullDisk(t *testing.T) {
 	t.Parallel()
+	if dir := onSmallDisk(t, "384m"); dir != "" {
+		everyDoorOnAFullDisk(t, choirtest.Options{Data: filepath.Join(dir, "data")}, dir)
+	}
+}
+
+// TestEveryDoorOnAFullDiskAsAUser has choir run as an ordinary user there, whose
+// keeper and boxes write in a user namespace. Where the tests do not run as root,
+// the test before this one is that already.
+func TestEveryDoorOnAFullDiskAsAUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		return
+	}
 	dir := onSmallDisk(t, "384m")
 	if dir == "" {
 		return
 	}
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // it has to get to its disk
+		t.Fatal(err)
+	}
+	everyDoorOnAFullDisk(t, choirtest.Options{Data: filepath.Join(dir, "data"), User: nobody}, dir)
+}
+
+// nobody is a user who may do nothing.
+const nobody = 65534
+
+func everyDoorOnAFullDisk(t *testing.T, opts choirtest.Options, dir string) {
+	t.Helper()
 	task := object{"kind": "agent", "goal": "reach out", "tools": []any{"bash"}, "verify": object{"profile": "none"},
 		"egress": object{"profile": "custom", "allow": []any{"docs.example:443"}, "reason": "the docs are there"}, "want": object{"logs": true}}
 	s := modelserver.New(modelserver.Script{Turns: join(
 		turnsOf("director", "who is there", delegate(task)),
+		proposes("the plan"),
 		[]modelserver.Turn{
 			{Role: "director", Calls: call("report", object{"status": "done", "summary": "Done."}), Repeat: true},
 			{Text: "ready", Repeat: true},
 		},
 	)}).Start()
 	t.Cleanup(s.Close)
-	f := &fullDisk{T: t, dir: dir, opts: choirtest.Options{Data: filepath.Join(dir, "data"),
-		Env: append(modelEnv(s, modelserver.Anthropic, newKey()), "CHOIR_STORAGE_RESERVE_MB=24", "CHOIR_APPROVALS_WAIT_S=3000")}}
+	opts.Env = append(modelEnv(s, modelserver.Anthropic, newKey()), "CHOIR_STORAGE_RESERVE_MB=24", "CHOIR_APPROVALS_WAIT_S=3000")
+	f := &fullDisk{T: t, dir: dir, opts: opts}
 	f.in = choirtest.Start(t, f.opts)
 	f.desk = enter(t, f.in)
 	for _, name := range []string{"keep.txt", "gone1.txt", "gone2.txt"} {
@@ -223,6 +317,7 @@ func TestEveryDoorOnAFullDisk(t *testing.T) {
 	if r, err := f.in.RunInput(t.Context(), []byte("value"), "secrets", "set", "held"); err != nil || r.Code != 0 {
 		t.Fatalf("%v %+v", err, r)
 	}
+	proposal, accept := f.proposed(s, "the plan")
 	if r, err := f.in.Run(t.Context(), "prompt", "--wait", "--json", "who is there?"); err != nil || r.Code != 4 {
 		t.Fatalf("%v %+v", err, r)
 	}
@@ -316,6 +411,8 @@ func TestEveryDoorOnAFullDisk(t *testing.T) {
 	}
 	approve := door{name: "approve", method: "POST", path: "/approvals/" + asked[0].ID, body: object{"digest": asked[0].Digest, "answer": "deny"}}
 	f.expect(approve, lacking)
+	f.expect(accept, lacking)
+	proposal("open")
 	claim := door{name: "claim", method: "POST", path: f.desk.console + "/api/claim", header: own, body: object{"token": token}}
 	claimed := f.knock(claim)
 	if claimed.status >= 300 && claimed.code != "disk_full" {
@@ -346,6 +443,9 @@ func TestEveryDoorOnAFullDisk(t *testing.T) {
 		choirtest.Eventually(t, 60*time.Second, d.name+" goes on", func() bool { return f.knock(d).status/100 == 2 })
 	}
 	f.expect(approve, done)
+	proposal("open")
+	f.expect(accept, done)
+	proposal("accepted")
 	if claimed.status >= 300 {
 		f.expect(claim, done)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -89,6 +90,7 @@ type Engine struct {
 
 	left atomic.Pointer[left] // what the newest look at the live tree left out
 
+	refs   sync.Mutex // one change of the refs at a time
 	snapMu sync.Mutex // one snapshot at a time
 
 	settling  sync.Mutex           // one upper at a time
@@ -287,19 +289,31 @@ func (e *Engine) removeStale() error {
 	if err != nil {
 		return err
 	}
-	for _, glob := range []string{"objects/??/tmp_obj_*", "objects/pack/tmp_*", "objects/tmp_*", "choir/tmp-merge-*", "choir/tmp-import-*", "choir/incoming-*", "choir/chunks/tmp-*"} {
-		found, err := filepath.Glob(filepath.Join(e.gitDir, glob))
-		if err != nil {
+	for _, glob := range []string{"objects/??/tmp_obj_*", tornPacks, "objects/tmp_*", "choir/tmp-merge-*", "choir/tmp-import-*", "choir/tmp-disk-*", "choir/incoming-*", "choir/chunks/tmp-*"} {
+		if err := e.removeAll(glob); err != nil {
 			return err
-		}
-		for _, p := range found {
-			if err := removeTree(p); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
+
+// removeAll removes what a pattern matches in .git.
+func (e *Engine) removeAll(glob string) error {
+	found, err := filepath.Glob(filepath.Join(e.gitDir, glob))
+	if err != nil {
+		return err
+	}
+	for _, p := range found {
+		if err := removeTree(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tornPacks are what git leaves of a pack that it could not write: as much as the
+// disk held.
+const tornPacks = "objects/pack/tmp_*"
 
 // plainDir makes sure that dir is a real directory.
 func plainDir(dir string) error {
@@ -329,7 +343,10 @@ func keepFile(name, content string) error {
 
 // writeDurably replaces a file of the engine's own, all or nothing.
 func writeDurably(name string, content []byte) error {
-	tmp := name + ".tmp-choir"
+	return writeDurablyBy(name+".tmp-choir", name, content)
+}
+
+func writeDurablyBy(tmp, name string, content []byte) error {
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return err
@@ -358,12 +375,45 @@ func lockFile(name string) (*os.File, error) {
 
 // moveBranch points the branch at a commit, durably. The engine is its only
 // writer and knows where it stood.
-func (e *Engine) moveBranch(id string) error {
-	return writeDurably(filepath.Join(e.gitDir, filepath.FromSlash(branch)), []byte(id+"\n"))
+func (e *Engine) moveBranch(id string) error { return e.writeRef(branch, id) }
+
+// writeRef points a ref at an object that is there, durably. Git's own command
+// does not say what a write failed for. What it is written to first has the name
+// of git's lock: nobody takes that for a ref, and one that stays is removed when
+// the engine opens.
+func (e *Engine) writeRef(ref, id string) error {
+	e.refs.Lock()
+	defer e.refs.Unlock()
+	name := filepath.Join(e.gitDir, filepath.FromSlash(ref))
+	dir := e.gitDir
+	for part := range strings.SplitSeq(path.Dir(ref), "/") {
+		err := os.Mkdir(filepath.Join(dir, part), 0o755)
+		if err == nil {
+			err = syncDir(dir)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		dir = filepath.Join(dir, part)
+	}
+	return writeDurablyBy(name+".lock", name, []byte(id+"\n"))
 }
 
-// deleteRef removes a ref if it is there.
+// forceRef points a ref of the engine's own at a commit, which has to be whole.
+func (e *Engine) forceRef(ctx context.Context, ref, id string) error {
+	if _, _, reason, err := e.checkObject(ctx, id, "commit"); err != nil {
+		return err
+	} else if reason != "" {
+		return fmt.Errorf("commit %s, for %s, %s", short(id), ref, reason)
+	}
+	return e.writeRef(ref, id)
+}
+
+// deleteRef removes a ref if it is there. Git takes the folder away that it was
+// the last one in.
 func (e *Engine) deleteRef(ctx context.Context, ref string) error {
+	e.refs.Lock()
+	defer e.refs.Unlock()
 	_, err := e.git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
 	return err
 }
@@ -377,14 +427,11 @@ func (e *Engine) resolve(ctx context.Context, name string) (string, error) {
 	} else if !isHex(name) || len(name) < 7 || len(name) > 40 {
 		return "", fault.New(op, fault.Invalid, "Name a checkpoint by its commit id; `choir checkpoints` lists them.", fmt.Errorf("%q is not a commit id", short(name)))
 	}
-	id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
-	if err != nil {
-		if ctx.Err() != nil {
-			return "", fault.Wrap(op, ctx.Err())
-		}
-		return "", fault.New(op, fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", short(name)))
+	id, err := e.nameOf(ctx, name+"^{commit}")
+	if err == nil && id == "" {
+		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", short(name)))
 	}
-	return id, nil
+	return id, fault.Wrap(op, err)
 }
 
 func isHex(s string) bool {

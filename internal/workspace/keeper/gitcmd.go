@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,9 +103,45 @@ func (e *Engine) git(ctx context.Context, stdin io.Reader, args ...string) ([]by
 	var out, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &limitedBuffer{max: 16 << 10, b: &stderr}
 	if err := cmd.Run(); err != nil {
-		return out.Bytes(), gitError(ctx, args, stderr.String(), err)
+		return out.Bytes(), e.gitFailed(ctx, args, stderr.String(), err)
 	}
 	return out.Bytes(), nil
+}
+
+// gitWrites are the commands that write to .git. They don't always say what a
+// write failed for.
+var gitWrites = []string{"update-ref", "index-pack", "maintenance", "read-tree"}
+
+// gitFailed is gitError of a command in the engine's repository. Where git could
+// not write and does not say why, the disk is asked.
+func (e *Engine) gitFailed(ctx context.Context, args []string, stderr string, err error) error {
+	failed := gitError(ctx, args, stderr, err)
+	writes := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(gitWrites, arg) })
+	if !writes || ctx.Err() != nil || fault.CodeOf(failed) != fault.Internal {
+		return failed
+	}
+	return errors.Join(failed, e.tryDisk())
+}
+
+// tryDisk says what keeps .git from being written to, nil when nothing does.
+func (e *Engine) tryDisk() error {
+	f, err := os.CreateTemp(e.work(), "tmp-disk-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 4096))
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+}
+
+// nameOf is the object that a revision names, "" when there is none. That git
+// could not look is an error, and not a missing one.
+func (e *Engine) nameOf(ctx context.Context, rev string) (string, error) {
+	id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return "", nil
+	}
+	return id, err
 }
 
 // gitLine runs a git command that prints one line.
@@ -146,7 +183,7 @@ func gitError(ctx context.Context, args []string, stderr string, err error) erro
 	switch {
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist):
 		code, hint = fault.Missing, "Install git 2.38 or newer."
-	case strings.Contains(stderr, "No space left on device"):
+	case fault.NoSpaceText(stderr) || strings.Contains(stderr, "Out of diskspace"):
 		code, hint = fault.DiskFull, fault.FreeSpace
 	}
 	if s := strings.TrimSpace(stderr); s != "" {

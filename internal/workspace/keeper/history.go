@@ -191,8 +191,8 @@ func (e *Engine) treeish(ctx context.Context, name, fallback string) (string, er
 		return e.liveTree(ctx)
 	}
 	if isHex(name) && len(name) == 40 {
-		if id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{tree}"); err == nil {
-			return id, nil
+		if id, err := e.nameOf(ctx, name+"^{tree}"); err != nil || id != "" {
+			return id, err
 		}
 	}
 	id, err := e.resolve(ctx, name)

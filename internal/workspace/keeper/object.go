@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"choir.dev/choiros/internal/fault"
 )
@@ -30,12 +31,10 @@ func (e *Engine) Object(ctx context.Context, req ObjectRequest) (IDRequest, erro
 	if commit == "" {
 		return IDRequest{}, fault.New(op, fault.NotFound, "", errors.New("there is no checkpoint yet"))
 	}
-	var err error
 	for _, p := range escapedPaths(string(req.Path)) {
-		var id string
-		if id, err = e.gitLine(ctx, "rev-parse", "--verify", "--quiet", commit+":"+p); err == nil {
-			return IDRequest{ID: id}, nil
+		if id, err := e.nameOf(ctx, commit+":"+p); err != nil || id != "" {
+			return IDRequest{ID: id}, fault.Wrap(op, err)
 		}
 	}
-	return IDRequest{}, fault.New(op, fault.NotFound, "", err)
+	return IDRequest{}, fault.New(op, fault.NotFound, "", fmt.Errorf("checkpoint %s has no %q", short(commit), req.Path.Shown()))
 }

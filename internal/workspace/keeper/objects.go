@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"choir.dev/choiros/internal/fault"
 	"golang.org/x/sync/errgroup"
@@ -126,8 +127,16 @@ func (e *Engine) writeLoose(ctx context.Context, objects []object) (ids []string
 	return ids, e.settleAll(all)
 }
 
-// settleAll makes written objects durable under their names.
-func (e *Engine) settleAll(all []pendingObject) error {
+// settleAll makes written objects durable under their names. When it fails,
+// nothing of them stays beside.
+func (e *Engine) settleAll(all []pendingObject) (err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range all {
+				err = errors.Join(err, removeIfThere(p.tmp))
+			}
+		}
+	}()
 	// All content first, then the syncs together: they share journal commits.
 	var g errgroup.Group
 	g.SetLimit(8)
@@ -314,7 +323,7 @@ var packKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3}
 
 // writePack streams objects as one pack into git index-pack, which checks and
 // syncs it.
-func (e *Engine) writePack(ctx context.Context, objects []object) ([]string, error) {
+func (e *Engine) writePack(ctx context.Context, objects []object) (_ []string, failed error) {
 	cmd := e.command(ctx, "index-pack", "--stdin")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -328,10 +337,11 @@ func (e *Engine) writePack(ctx context.Context, objects []object) ([]string, err
 	ids, werr := streamPack(ctx, stdin, objects)
 	werr = errors.Join(werr, stdin.Close())
 	if err := cmd.Wait(); err != nil {
-		if werr != nil && !errors.Is(werr, os.ErrClosed) && stderr.Len() == 0 {
+		defer func() { failed = errors.Join(failed, e.removeAll(tornPacks)) }()
+		if werr != nil && !errors.Is(werr, os.ErrClosed) && !errors.Is(werr, syscall.EPIPE) && stderr.Len() == 0 {
 			return nil, werr
 		}
-		return nil, gitError(ctx, []string{"index-pack"}, stderr.String(), err)
+		return nil, e.gitFailed(ctx, []string{"index-pack"}, stderr.String(), err)
 	}
 	if werr != nil {
 		return nil, werr

@@ -135,6 +135,8 @@ func (e *Engine) prepare(ctx context.Context, req PrepareRequest) (PrepareReply,
 	}
 	if id, err := e.resolve(ctx, req.Base); err == nil {
 		p.Base = id
+	} else if !fault.Is(err, fault.NotFound) { // a tree is no commit
+		return reply, err
 	}
 	reply.Base, reply.IsLive = p.Base, p.Live
 	note := req.Note

@@ -288,7 +288,11 @@ func DamagedFile(id string) string { return ".git/choir/damaged/head-" + id }
 // letGo ends what was built on a damaged checkpoint, so that the last whole one
 // can be gone on from.
 func (e *Engine) letGo(ctx context.Context, whole string) error {
-	if id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", loggedRef); err == nil && id != "" {
+	id, err := e.nameOf(ctx, loggedRef)
+	if err != nil {
+		return err
+	}
+	if id != "" {
 		if _, _, reason, err := e.checkObject(ctx, id, "commit"); err != nil {
 			return err
 		} else if reason != "" {

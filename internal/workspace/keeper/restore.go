@@ -235,13 +235,6 @@ func (e *Engine) lastRestore(ctx context.Context) (Restore, error) {
 	return Restore{}, fault.New("", fault.NotFound, "`choir checkpoints` lists what you can restore.", fmt.Errorf("nothing was restored yet, so there is nothing to undo"))
 }
 
-// forceRef points a ref of the engine's own at a commit.
-func (e *Engine) forceRef(ctx context.Context, ref, id string) error {
-	in := fmt.Sprintf("update %s %s\n", ref, id)
-	_, err := e.git(ctx, strings.NewReader(in), "update-ref", "--no-deref", "--stdin")
-	return err
-}
-
 func baseName(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
 
 // storeEntryAt stores a file of the live tree.

@@ -73,7 +73,11 @@ func (e *Engine) Unmarked(ctx context.Context) ([]Commit, error) {
 		return []Commit{}, nil
 	}
 	revs := []string{branch}
-	if id, err := e.gitLine(ctx, "rev-parse", "--verify", "--quiet", loggedRef); err == nil && id != "" {
+	id, err := e.nameOf(ctx, loggedRef)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if id != "" {
 		revs = append(revs, "^"+id)
 	}
 	out, err := e.log(ctx, 1_000_000, revs...)
@@ -89,7 +93,7 @@ func (e *Engine) Maintain(ctx context.Context) error {
 	defer e.mu.Unlock()
 	for _, task := range []string{"loose-objects", "incremental-repack"} {
 		if _, err := e.git(ctx, nil, "-c", "core.multiPackIndex=true", "maintenance", "run", "--quiet", "--task="+task); err != nil {
-			return fault.Wrap(op, err)
+			return fault.Wrap(op, errors.Join(err, e.removeAll(tornPacks)))
 		}
 	}
 	// The index is for people's own `git status` in a terminal.

@@ -1,0 +1,188 @@
+package keeper_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper"
+	"golang.org/x/sys/unix"
+)
+
+// onSmallDisk runs the test again where TMPDIR is a disk of few megabytes, and
+// says whether this is there.
+func onSmallDisk(t *testing.T) bool {
+	t.Helper()
+	const env = "CHOIR_TEST_SMALL_DISK"
+	if small := os.Getenv(env); small != "" {
+		if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=6m"); err != nil {
+			t.Fatalf("mount a tmpfs (this test needs one): %v", err)
+		}
+		return true
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env+"="+at, "TMPDIR="+at)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Fatalf("in a user namespace (this test needs them): %v\n%s", err, out)
+	}
+	return false
+}
+
+// fillTo leaves so many pages of the disk free, and returns what makes room again.
+func fillTo(t *testing.T, pages int) (free func()) {
+	t.Helper()
+	f, err := os.CreateTemp(os.TempDir(), "ballast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := make([]byte, os.Getpagesize())
+	size := int64(0)
+	for err == nil {
+		var n int
+		n, err = f.Write(page)
+		size += int64(n)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(max(0, size-int64(pages*len(page)))), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.Remove(f.Name()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo has the disk fill up at each page
+// that a change writes. Whatever could not be written, by the engine or by git, the
+// answer is that the disk is full; with room it is done, and nothing is damaged.
+func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
+	if !onSmallDisk(t) {
+		return
+	}
+	c := open(t)
+	ctx := t.Context()
+	c.write("workspace/a", "one\n")
+	first := c.checkpoint("one").Commit.Commit
+	for pages := range 14 {
+		name := fmt.Sprintf("workspace/d%d", pages)
+		id := fmt.Sprintf("change-%d", pages)
+		var prepared string
+		for _, change := range []struct {
+			what string
+			set  func()
+			do   func() error
+		}{
+			{"checkpoint", func() { c.write("workspace/a", name) }, func() error {
+				_, err := c.Checkpoint(ctx, keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual"}})
+				return err
+			}},
+			{"checkpoint of many", func() {
+				for i := range 50 {
+					c.write(fmt.Sprintf("%s/%d", name, i), fmt.Sprintf("%s %d", name, i))
+				}
+			}, func() error {
+				_, err := c.Checkpoint(ctx, keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual"}})
+				return err
+			}},
+			{"restore", func() { c.write("workspace/b", name) }, func() error {
+				_, err := c.Restore(ctx, keeper.RestoreRequest{ID: id, To: first})
+				return err
+			}},
+			{"undo", nil, func() error {
+				_, err := c.Restore(ctx, keeper.RestoreRequest{ID: "undo-" + id, Undo: true})
+				return err
+			}},
+			{"mark", nil, func() error { return c.MarkLogged(ctx, c.Head()) }},
+			{"prepare", nil, func() error {
+				r, err := c.Prepare(ctx, keeper.PrepareRequest{ID: "task-" + id, Base: c.Head(), Tree: first, Note: keeper.Note{Message: name}})
+				prepared = r.Commit
+				return err
+			}},
+			{"maintain", nil, func() error { return c.Maintain(ctx) }},
+			{"drop", nil, func() error { return c.Drop(ctx, "task-"+id) }},
+		} {
+			if change.set != nil {
+				change.set()
+			}
+			free := fillTo(t, pages)
+			err := change.do()
+			if err != nil && (fault.CodeOf(err) != fault.DiskFull || fault.HintOf(err) != fault.FreeSpace) {
+				t.Errorf("%s with %d pages: %s: %v", change.what, pages, fault.CodeOf(err), err)
+			}
+			free()
+			if err == nil {
+				continue
+			}
+			if err := change.do(); err != nil {
+				t.Errorf("%s with room, after %d pages: %v", change.what, pages, err)
+			}
+		}
+		if prepared == "" {
+			t.Error("nothing was prepared")
+		}
+		for _, glob := range []string{"objects/tmp_*", "objects/pack/tmp_*", "choir/tmp-*", "refs/choir/*/*.lock"} {
+			left, err := filepath.Glob(c.path(".git/" + glob))
+			if err != nil || len(left) > 0 {
+				t.Errorf("with %d pages: %s stay: %v", pages, strings.Join(left, ", "), err)
+			}
+		}
+	}
+	c.reopen()
+}
+
+// TestWhatCantBeLookedUpIsNotMissing: git fails at a checkpoint that is there and
+// damaged, which is not to say that there is none.
+func TestWhatCantBeLookedUpIsNotMissing(t *testing.T) {
+	c := open(t)
+	c.torn = true
+	c.write("workspace/a", "one\n")
+	id := c.checkpoint("one").Commit.Commit
+	c.write("workspace/a", "two\n")
+	c.checkpoint("two")
+	name := c.path(".git/objects/" + id[:2] + "/" + id[2:])
+	if err := errors.Join(os.Remove(name), os.WriteFile(name, []byte("damaged"), 0o444)); err != nil {
+		t.Fatal(err)
+	}
+	for what, do := range map[string]func(id string) error{
+		"restore": func(id string) error {
+			_, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "back", To: id})
+			return err
+		},
+		"snapshot": func(id string) error { _, err := c.Snapshot(t.Context(), id); return err },
+		"diff":     func(id string) error { _, err := c.Diff(t.Context(), keeper.DiffRequest{A: id}); return err },
+		"mark":     func(id string) error { return c.MarkLogged(t.Context(), id) },
+		"object": func(id string) error {
+			_, err := c.Object(t.Context(), keeper.ObjectRequest{Commit: id, Path: "workspace/a"})
+			return err
+		},
+	} {
+		if err := do(id); err == nil || fault.Is(err, fault.NotFound) {
+			t.Errorf("%s of a damaged checkpoint: %v", what, err)
+		}
+		if err := do(strings.Repeat("1", 40)); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s of a checkpoint that never was: %v", what, err)
+		}
+	}
+}
