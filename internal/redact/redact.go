@@ -63,10 +63,9 @@ var (
 	inOption = regexp.MustCompile(`(?i)(\s--?[a-z0-9-]*` + secretName + `\s+)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'-](?:[^\s"'\\]|\\.)*)`)
 	// userinfo is the password of a URL, which may have an @ in it.
 	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/?#]+@`)
-	// login is a name with its password, as curl takes them: -u me:…, --user=me:….
-	login = regexp.MustCompile(`((?:^|\s)(?:-u|--user|--proxy-user)[\s=]*["']?)([^\s:"'=]+):([^\s"']+)`)
-	// numbers are a user and a group, which other programs take there.
-	numbers = regexp.MustCompile(`^\d+:\d+$`)
+	// header is one that signs a request, whatever its scheme and that one's parts;
+	// in a text it ends with its quote or line.
+	header = regexp.MustCompile(`(?i)((?:^|[\s"'-])H?(?:(?:proxy-)?authorization:[ \t]*(?:(?:basic|bearer|token)[ \t]+)?|(?:set-)?cookie:[ \t]*[^\s"'=]+=))[^\s"'][^"'\r\n]*`)
 )
 
 // Args returns a command's arguments as they may be recorded: without the known
@@ -81,7 +80,15 @@ func Args(argv, secrets []string) []string {
 		spellings = append(spellings, Spellings(s)...)
 	}
 	out := make([]string, len(argv))
+	given := byOption(argv)
 	for i, a := range argv {
+		if given[i] != a {
+			out[i] = given[i]
+			for _, k := range spellings {
+				out[i] = strings.ReplaceAll(out[i], k, Mark)
+			}
+			continue
+		}
 		if i > 1 && named.MatchString(argv[i-1]) && !strings.HasPrefix(a, "-") {
 			out[i] = Mark
 			continue
@@ -89,30 +96,17 @@ func Args(argv, secrets []string) []string {
 		for _, k := range spellings {
 			a = strings.ReplaceAll(a, k, Mark)
 		}
+		a = inText(a, 0)
 		a = userinfo.ReplaceAllString(a, "${1}"+Mark+"@")
 		if i > 0 && !script(argv[i-1]) {
 			a = whole.ReplaceAllString(a, "${1}"+Mark)
 		}
 		a = assigned.ReplaceAllString(a, "${1}${2}"+Mark)
 		a = inOption.ReplaceAllString(a, "${1}"+Mark)
-		if name, _, has := strings.Cut(a, ":"); i > 0 && has && loginOption(argv[i-1]) && !numbers.MatchString(a) {
-			a = name + ":" + Mark
-		}
-		a = login.ReplaceAllStringFunc(a, func(s string) string {
-			m := login.FindStringSubmatch(s)
-			if numbers.MatchString(m[2] + ":" + m[3]) {
-				return s
-			}
-			return m[1] + m[2] + ":" + Mark
-		})
+		a = header.ReplaceAllString(a, "${1}"+Mark)
 		out[i] = Shaped(a)
 	}
 	return out
-}
-
-// loginOption reports whether what follows an option is a name with its password.
-func loginOption(option string) bool {
-	return option == "-u" || option == "--user" || option == "--proxy-user"
 }
 
 // script reports whether what follows an option is a shell's text.

@@ -1,6 +1,7 @@
 package redact_test
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -34,9 +35,81 @@ func TestArgs(t *testing.T) {
 		{[]string{"echo", "ghp_" + strings.Repeat("a", 36), "sk-proj-abcdefgh", "AKIAABCDEFGHIJKLMNOP"}, []string{"echo", "[key]", "[key]", "[key]"}},
 		{[]string{"python3", "tokenize.py", "passwords.txt", "author"}, []string{"python3", "tokenize.py", "passwords.txt", "author"}},
 		{[]string{"token", "x"}, []string{"token", "x"}},
+		{[]string{"curl", "-u", "me:hunter2", "https://a.example"}, []string{"curl", "-u", "me:[key]", "https://a.example"}},
+		{[]string{"timeout", "5", "/usr/bin/curl", "-sSume:p w", "--user=me:x:y", "--proxy-user", "me:1"}, []string{"timeout", "5", "/usr/bin/curl", "-sSume:[key]", "--user=me:[key]", "--proxy-user", "me:[key]"}},
+		{[]string{"tool", "--user", "me:hunter2", "--user", "1000:1000"}, []string{"tool", "--user", "me:[key]", "--user", "1000:1000"}},
+		{[]string{"mysql", "-uroot", "-phunter2", "-P3306", "-p", "shop"}, []string{"mysql", "-uroot", "-p[key]", "-P3306", "-p", "shop"}},
+		{[]string{"sshpass", "-p", "x", "ssh", "-p", "22", "me@host"}, []string{"sshpass", "-p", "[key]", "ssh", "-p", "22", "me@host"}},
+		{[]string{"sh", "-c", `cd /a && curl -u "me:p w" https://a.example | sshpass -p 'x y' ssh h 'mysql -phunter2 shop'`}, []string{"sh", "-c", `cd /a && curl -u "me:[key]" https://a.example | sshpass -p [key] ssh h 'mysql -p[key] shop'`}},
+		{[]string{"openssl", "rsa", "-passin", "pass:x", "-passout", "file:/a"}, []string{"openssl", "rsa", "-passin", "pass:[key]", "-passout", "file:/a"}},
+		{[]string{"git", "clone", "https://me:p@ss@git.example/x.git", "https://git.example:8443/@scope/x"}, []string{"git", "clone", "https://me:[key]@git.example/x.git", "https://git.example:8443/@scope/x"}},
+		{[]string{"curl", "-H", "Authorization: ApiKey a b, c", "-HAuthorization: Bearer x", "-H", "Cookie: sid=a; b=c", "-b", "sid=a"}, []string{"curl", "-H", "Authorization: [key]", "-HAuthorization: Bearer [key]", "-H", "Cookie: sid=[key]", "-b", "[key]"}},
+		{[]string{"mysql -phunter2"}, []string{"mysql -p[key]"}},
+		{[]string{"Authorization: Bearer short"}, []string{"Authorization: Bearer [key]"}},
+		{[]string{"sh", "-c", `curl -H "Authorization: Digest username=a, response=b" https://a.example`}, []string{"sh", "-c", `curl -H "Authorization: [key]" https://a.example`}},
+		{[]string{"docker", "run", "--user", "me:me", "-p", "80:80", "mysql"}, []string{"docker", "run", "--user", "me:me", "-p", "80:80", "mysql"}},
+		{[]string{"docker", "login", "-u", "me", "-p", "x"}, []string{"docker", "login", "-u", "me", "-p", "[key]"}},
 	} {
 		if got := redact.Args(c.in, []string{known, "abc"}); !slices.Equal(got, c.want) {
 			t.Errorf("%q became %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
+// TestWhatIsNoSecretStaysReadable: commands made of plain words, whatever their
+// order, are recorded as they are.
+func TestWhatIsNoSecretStaysReadable(t *testing.T) {
+	plain := [][]string{{"ls", "-la"}, {"mkdir", "-p", "a/b"}, {"ssh", "-p", "22", "me@host"}, {"docker", "run", "-p", "80:80", "--user", "www:www", "img"}, {"sort", "-u", "a"},
+		{"curl", "-u", "me", "-sSL", "-o", "x:y", "https://a.example:8443/p@1?a=b#c"}, {"git", "push", "-u", "origin", "a:b"}, {"unzip", "-p", "a.zip", "b:c"}, {"mysql", "-u", "root", "-p", "shop"},
+		{"rsync", "me@host:/a:b", "."}, {"sudo", "-u", "me:me", "id"}, {"pip", "install", "a==1"}, {"git", "clone", "git@github.com:a/b.git"}, {"openssl", "rsa", "-passin", "env:X"},
+		{"python3", "-c", "print('a: b', 1)"}, {"docker", "run", "--name", "mysql", "-p3306:3306", "img"}, {"echo", "author: me", "cookie: a"}, {"7z", "x", "a.7z"}, {"tar", "-xzf", "a.tgz"}, {"chown", "me:me", "a"}}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		argv := slices.Clone(plain[r.IntN(len(plain))])
+		text := strings.Join(plain[r.IntN(len(plain))], " ") + []string{" && ", "; ", " | ", "\n"}[r.IntN(4)] + strings.Join(plain[r.IntN(len(plain))], " ")
+		for _, c := range [][]string{argv, {"sh", "-c", text}, {"sh", "-c", `sh -c "` + text + `"`}} {
+			if got := redact.Args(c, nil); !slices.Equal(got, c) {
+				t.Fatalf("%q became %q", c, got)
+			}
+		}
+	}
+}
+
+// TestWhatAnOptionGivesIsNoWhere: a secret of any letters that an option gives is
+// in no argument, apart, attached, or in a shell's text, quoted either way.
+func TestWhatAnOptionGivesIsNoWhere(t *testing.T) {
+	forms := [][]string{{"curl", "-u", "me:§"}, {"curl", "-ume:§"}, {"curl", "--user", "me:§"}, {"curl", "--user=me:§"}, {"curl", "-sSu", "me:§"}, {"curl", "-U", "me:§"}, {"mysql", "-p§"}, {"mysqldump", "-uroot", "-p§", "shop"},
+		{"sshpass", "-p", "§", "ssh", "h"}, {"sshpass", "-p§", "ssh", "h"}, {"redis-cli", "-a", "§"}, {"http", "-a", "me:§"}, {"zip", "-P", "§", "a.zip"}, {"curl", "-H", "Authorization: Bearer §"}, {"curl", "-H", "Authorization: §"},
+		{"Authorization: Basic §"}, {"lftp", "-u", "me,§"}, {"docker", "login", "-p", "§"}, {"ldapsearch", "-w", "§"}, {"tool", "--user", "me:§"}, {"git", "clone", "https://me:§@h.example/x"}}
+	r := rand.New(rand.NewPCG(3, 4))
+	const letters, odd = "abcXYZ0189_+=", "!#$%&*()[]{};<>?,|~^ @/:-."
+	for range 4000 {
+		form := forms[r.IntN(len(forms))]
+		last := form[len(form)-1]
+		secret := "Q"
+		for range 1 + r.IntN(12) {
+			from := letters
+			if !strings.Contains(last, "://") && r.IntN(3) == 0 {
+				from = odd
+			}
+			secret += string(from[r.IntN(len(from))])
+		}
+		secret += "Q"
+		argv := slices.Clone(form)
+		for i, a := range argv {
+			argv[i] = strings.Replace(a, "§", secret, 1)
+		}
+		quoted := func(q string) string {
+			out := make([]string, len(argv))
+			for i, a := range argv {
+				out[i] = q + a + q
+			}
+			return strings.Join(out, " ")
+		}
+		for _, c := range [][]string{argv, {"sh", "-c", "cd a; " + quoted("'")}, {"sh", "-c", "true && " + quoted(`"`) + " | cat"}} {
+			if got := strings.Join(redact.Args(c, nil), "\n"); strings.Contains(got, secret) || strings.Contains(got, secret[1:]) {
+				t.Fatalf("%q became %q", c, got)
+			}
 		}
 	}
 }

@@ -1,0 +1,260 @@
+package redact
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// option is a program's option that is given a secret.
+type option struct {
+	name string
+	// after is what stands between a name that may be kept and the secret, as in
+	// user:password; "" when all of the value is the secret.
+	after string
+	// attached and apart say where the value may stand: -pX, or -p X.
+	attached, apart bool
+	anywhere        bool // of any program
+}
+
+// pair is an option whose value is a name and a secret, given one that is given
+// a secret whole, and attached one that takes it in the same word only.
+func pair(name, after string) option {
+	return option{name: name, after: after, attached: true, apart: true}
+}
+func given(name string) option    { return option{name: name, attached: true, apart: true} }
+func attached(name string) option { return option{name: name, attached: true} }
+
+// taking are the programs whose options take secrets under names that do not say
+// so. A name that ends in * is one's beginning.
+var taking = map[string][]option{
+	"curl": {pair("-u", ":"), pair("--user", ":"), pair("-U", ":"), pair("--proxy-user", ":"), pair("-E", ":"), pair("--cert", ":"), given("--oauth2-bearer"), given("-b"), given("--cookie")},
+	"http": {pair("-a", ":"), pair("--auth", ":")}, "https": {pair("-a", ":"), pair("--auth", ":")}, "xh": {pair("-a", ":"), pair("--auth", ":")},
+	"ab":     {pair("-A", ":"), pair("-P", ":")},
+	"mysql*": {attached("-p")}, "mariadb*": {attached("-p")}, "sshpass": {given("-p")}, "redis-cli": {given("-a")}, "mongo*": {given("-p")},
+	"zip": {given("-P")}, "unzip": {given("-P")}, "7z*": {attached("-p")}, "ldap*": {given("-w")}, "mosquitto_*": {given("-P")}, "sqlcmd": {given("-P")},
+	"smbclient": {pair("-U", "%"), pair("--user", "%")}, "rpcclient": {pair("-U", "%")}, "lftp": {pair("-u", ",")},
+	"openssl": {pair("-passin", "pass:"), pair("-passout", "pass:"), pair("-pass", "pass:")},
+	// With login only.
+	"docker": {given("-p")}, "podman": {given("-p")}, "nerdctl": {given("-p")}, "helm": {given("-p")},
+}
+
+// byLogin are the programs whose options are so only with the command login, and
+// whose --user is who runs a program. Those in others have such options for
+// something else.
+var (
+	byLogin = []string{"docker", "podman", "nerdctl", "helm"}
+	others  = []string{"docker-compose", "kubectl", "sudo", "doas", "chroot", "setpriv", "runuser", "su", "systemd-run", "bwrap", "unshare", "install", "chown", "ssh", "scp", "sftp", "rsync"}
+	// anywhere are options of programs that nobody listed.
+	anywhere = []option{{"-u", ":", true, true, true}, {"--user", ":", true, true, true}, {"--proxy-user", ":", true, true, true}, {"--auth", ":", true, true, true}}
+	// switches are curl's that others may follow in one word.
+	switches = regexp.MustCompile(`^-[sSfLkvgGiIjJNOqRZ46#]+(u.*|U.*)$`)
+	// numbers are a user's and a group's, or two ports.
+	numbers = regexp.MustCompile(`^(?:[\d.]+:)?\d+:\d+(?:/(?:tcp|udp))?$`)
+)
+
+// optionsOf are the options of a program that is called, among the words
+// up to the next program; known says that it is one that is listed.
+func optionsOf(called string, rest []word) (out []option, known bool) {
+	name := called
+	if strings.HasPrefix(called, "/") {
+		name = path.Base(called)
+	} else if strings.Contains(called, "/") {
+		return nil, false
+	}
+	if slices.Contains(others, name) {
+		return nil, true
+	}
+	for program, options := range taking {
+		prefix, open := strings.CutSuffix(program, "*")
+		if name != program && !(open && strings.HasPrefix(name, prefix)) {
+			continue
+		}
+		if slices.Contains(byLogin, name) && !slices.ContainsFunc(rest, func(w word) bool { return w.text == "login" }) {
+			return nil, true
+		}
+		return options, true
+	}
+	return nil, false
+}
+
+// word is a word of a command: what it says, and where it stands in a text.
+type word struct {
+	text       string
+	start, end int
+	ends       bool // a command ends before it
+}
+
+// secretIn is where, in a word's text, the secret begins that an option gives;
+// -1 if there is none.
+func (o option) secretIn(value string) int {
+	at := 0
+	if o.after != "" {
+		i := strings.Index(value, o.after)
+		if i < 0 {
+			return -1
+		}
+		at = i + len(o.after)
+	}
+	rest := value[at:]
+	if rest == "" || strings.HasPrefix(rest, "//") || (o.after == "" || o.anywhere) && numbers.MatchString(value) {
+		return -1
+	}
+	return at
+}
+
+// secrets finds which words are secrets, by the options that they follow: for
+// each from where on.
+func secrets(words []word) map[int]int {
+	out := map[int]int{}
+	options := anywhere
+	for i := 0; i < len(words); i++ {
+		w := words[i]
+		if w.ends {
+			options = anywhere
+		}
+		if got, known := optionsOf(w.text, words[i+1:]); known {
+			options = got
+			continue
+		}
+		text, skipped := w.text, 0
+		if m := switches.FindStringSubmatchIndex(text); m != nil && slices.ContainsFunc(options, func(o option) bool { return o.name == "-U" && o.after == ":" }) {
+			text, skipped = "-"+text[m[2]:], m[2]-1
+		}
+		for _, o := range options {
+			value, is := strings.CutPrefix(text, o.name)
+			if !is {
+				continue
+			}
+			if value == "" {
+				if o.apart && i+1 < len(words) && !words[i+1].ends {
+					if at := o.secretIn(words[i+1].text); at >= 0 {
+						out[i+1] = at
+						i++
+					}
+				}
+				break
+			}
+			at := len(o.name) + skipped
+			if strings.HasPrefix(o.name, "--") {
+				if value, is = strings.CutPrefix(value, "="); !is {
+					continue
+				}
+				at++
+			}
+			if s := o.secretIn(value); o.attached && s >= 0 {
+				out[i] = at + s
+			}
+			break
+		}
+	}
+	return out
+}
+
+// byOption marks what options give that stand in arguments of their own.
+func byOption(argv []string) []string {
+	words := make([]word, len(argv))
+	for i, a := range argv {
+		words[i] = word{text: a}
+	}
+	out := slices.Clone(argv)
+	for i, at := range secrets(words) {
+		out[i] = argv[i][:at] + Mark
+	}
+	return out
+}
+
+// deepest is how many texts within texts are looked at.
+const deepest = 4
+
+// inText marks the same in a shell's text, and in the texts that it quotes.
+func inText(s string, depth int) string {
+	if depth == deepest || !strings.ContainsAny(s, " \t\n") {
+		return s
+	}
+	words := lex(s)
+	found := secrets(words)
+	var b strings.Builder
+	done := 0
+	for i, w := range words {
+		raw := s[w.start:w.end]
+		at, is := found[i]
+		switch {
+		case is:
+			raw = marked(raw, at)
+		case strings.ContainsAny(w.text, " \t\n"):
+			if q := strings.IndexAny(raw, `"'`); q >= 0 && q < len(raw)-1 && raw[len(raw)-1] == raw[q] {
+				raw = raw[:q+1] + inText(raw[q+1:len(raw)-1], depth+1) + raw[len(raw)-1:]
+			}
+		}
+		b.WriteString(s[done:w.start] + raw)
+		done = w.end
+	}
+	return b.String() + s[done:]
+}
+
+// marked is a word as it stands in a text, with the mark from where its secret
+// begins, and the quote closed that was open there.
+func marked(raw string, at int) string {
+	if at == 0 {
+		return Mark
+	}
+	i, open := 0, byte(0)
+	for n := 0; i < len(raw) && n < at; i++ {
+		switch c := raw[i]; {
+		case open == 0 && (c == '"' || c == '\''):
+			open = c
+		case c == open:
+			open = 0
+		case c == '\\' && open != '\'' && i+1 < len(raw):
+			i, n = i+1, n+1
+		default:
+			n++
+		}
+	}
+	if open != 0 {
+		return raw[:i] + Mark + string(open)
+	}
+	return raw[:i] + Mark
+}
+
+// lex splits a shell's text into words. It need not be right about all of a
+// shell's grammar: what it takes for words is only looked at for options.
+func lex(s string) []word {
+	var out []word
+	var b strings.Builder
+	start, open, ends := -1, byte(0), false
+	flush := func(end int) {
+		if start >= 0 {
+			out = append(out, word{text: b.String(), start: start, end: end, ends: ends})
+			start, ends = -1, false
+			b.Reset()
+		}
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		separates := open == 0 && strings.IndexByte(" \t\n;|&()`", c) >= 0
+		if separates {
+			flush(i)
+			ends = ends || c != ' ' && c != '\t'
+			continue
+		}
+		if start < 0 {
+			start = i
+		}
+		switch {
+		case open == 0 && (c == '"' || c == '\''):
+			open = c
+		case c == open:
+			open = 0
+		case c == '\\' && open != '\'' && i+1 < len(s):
+			i++
+			b.WriteByte(s[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	flush(len(s))
+	return out
+}
