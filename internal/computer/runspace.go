@@ -155,7 +155,7 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 			out.Left = append(out.Left, dispatch.Kept{Path: s.Path.Shown(), Reason: s.Reason})
 		}
 	}
-	out.Changes, out.Diff, out.DiffCut = changesOf(diff.Changes), diff.Diff, diff.Truncated
+	out.Changes, out.Diff, out.DiffCut = changesOf(withRepositories(diff)), diff.Diff, diff.Truncated
 	return out, nil
 }
 
@@ -408,6 +408,17 @@ func usersOwn(ignored []workspace.IgnoredDir) []sandbox.Mount {
 		out = append(out, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: lower, Optional: true})
 	}
 	return out
+}
+
+// withRepositories are a task's changes with those of nested repositories' own
+// data: each as one, and by itself what git runs or obeys there. A task that only
+// commits in one changed something as well.
+func withRepositories(d keeper.DiffReply) []keeper.Change {
+	out := slices.Clone(d.Changes)
+	for _, repo := range d.Repositories {
+		out = append(out, keeper.Change{Path: repo + "/.git/", Op: string(contract.ChangeModified), Added: -1, Removed: -1})
+	}
+	return append(out, d.Obeyed...)
 }
 
 func changesOf(in []keeper.Change) []contract.Change {

@@ -73,6 +73,7 @@ const (
 	CheckCount        Name = "verify-count"        // a runner must have reported tests
 	CheckControl      Name = "verify-control"      // as many tests as before the change
 	CheckNone         Name = "verify-none"         // without a profile nothing is verified
+	CheckGit          Name = "verify-git"          // what git runs or obeys is changed only where that was asked for
 	CheckRendered     Name = "verify-rendered"     // a page that ends the program which judges it has not painted
 	CheckWeakened     Name = "verify-weakened"     // deleted and skipped tests, and new tools, verify nothing
 	RunConjunction    Name = "run-conjunction"     // a failed task is not made up for by another

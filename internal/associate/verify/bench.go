@@ -88,7 +88,7 @@ type Request struct {
 // Collect gathers the evidence on a change. What checks there are, and with
 // what they run, is decided by what the base has.
 func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
-	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed, Obeyed: Obeyed(r.Changes), Left: r.Left}
+	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed, Left: r.Left}
 	var held Facts
 	var restore, paths []string
 	if e.Profile != contract.VerifyNone {
@@ -115,6 +115,7 @@ func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
 			}
 		}
 	}
+	e.Obeyed = Obeyed(e.Base, e.Facts, r.Changes)
 	install := func(locks []Lock, of contract.LockOf, base bool, restore []string) bool {
 		if len(locks) == 0 {
 			return false

@@ -60,6 +60,7 @@ type Facts struct {
 	// Within names, by their hash, the tests that touched files of code have in
 	// them.
 	Within map[string]string `json:"within,omitempty"`
+	Bare   []string          `json:"bare,omitempty"`  // touched, and obeyed by git in a folder that is a repository without a .git
 	Theme  bool              `json:"theme,omitempty"` // the theme was touched and is there
 	Cut    bool              `json:"cut,omitempty"`   // more than could be looked at
 }
@@ -93,6 +94,9 @@ func Gather(root *os.Root, paths []string) (Facts, error) {
 				f.Within = map[string]string{}
 			}
 			f.Within[p] = tests
+		}
+		if bare(root, p) {
+			f.Bare = append(f.Bare, p)
 		}
 		dirs := chain(root, p)
 		if len(dirs) == 0 && exists(root, p) { // in no project: its syntax, if it has one
@@ -133,6 +137,27 @@ func Gather(root *os.Root, paths []string) (Facts, error) {
 // hidden says whether a path is inside a repository's own data.
 func hidden(p string) bool {
 	return slices.Contains(strings.Split(p, "/"), ".git")
+}
+
+// bare reports whether git would run or obey a file because the folder it lies
+// in looks to it like a repository.
+func bare(root *os.Root, p string) bool {
+	dir, name := path.Split(p)
+	dir = path.Clean(dir)
+	switch {
+	case name == "config" || name == "config.worktree" || name == "HEAD":
+	case path.Base(dir) == "hooks" && !strings.HasSuffix(name, ".sample"), path.Base(dir) == "info" && name == "attributes":
+		dir = path.Dir(dir)
+	default:
+		return false
+	}
+	for _, d := range []string{"objects", "refs"} {
+		if info, err := root.Stat(path.Join(dir, d)); err != nil || !info.IsDir() {
+			return false
+		}
+	}
+	_, err := root.Lstat(path.Join(dir, "HEAD"))
+	return err == nil
 }
 
 // chain returns the folders from the path's own upwards that are projects, the

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
@@ -93,16 +94,42 @@ func (e Evidence) found(changes []contract.Change) []Guard {
 	return out
 }
 
-// Obeyed lists what a task changed of what git runs or obeys in a repository.
-func Obeyed(changes []contract.Change) []string {
+// hookDirs are what projects call the folder that their configuration names for
+// git's hooks.
+var hookDirs = []string{".husky", ".githooks"}
+
+// Obeyed lists what a task changed of what git runs or obeys: of a repository's
+// own data, which its change names when it is that (a folder's ends in a slash);
+// of a bare repository; and hooks in a folder of the project.
+func Obeyed(base, change Facts, changes []contract.Change) []string {
 	var out []string
 	for _, c := range changes {
-		_, in, is := strings.Cut("/"+c.Path, "/.git/")
-		if is && (in == "config" || in == "config.worktree" || in == "info/attributes" || strings.HasPrefix(in, "hooks/")) {
+		parts := strings.Split(c.Path, "/")
+		in := parts[len(parts)-1] != "" && slices.Contains(parts, ".git")
+		hook := slices.ContainsFunc(parts[:len(parts)-1], func(d string) bool { return slices.Contains(hookDirs, d) })
+		if in || hook || slices.Contains(base.Bare, c.Path) || slices.Contains(change.Bare, c.Path) {
 			out = append(out, c.Path)
 		}
 	}
 	return out
+}
+
+var aboutGit = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\bhooks?\b|\.git/|\bgit[ -](?:config|hook|init|clone|remote|submodule|worktree)|\b(?:submodule|worktree|husky)s?\b`)
+})
+
+// unasked is the first path that git runs or obeys and whose change the user's
+// words do not ask for, by its name or as what it is.
+func (e Evidence) unasked() string {
+	if aboutGit().MatchString(e.Words) {
+		return ""
+	}
+	for _, p := range e.Obeyed {
+		if name := path.Base(p); name == "config" || !strings.Contains(e.Words, name) {
+			return p
+		}
+	}
+	return ""
 }
 
 var (

@@ -223,6 +223,9 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 			break
 		}
 	}
+	if p := e.unasked(); p != "" && !defence.Off(defence.CheckGit) {
+		unless("nobody asked for a change of how git behaves there: %s", clean(p))
+	}
 	if e.Cut {
 		unless("only a part of what changed was looked at")
 	}
@@ -381,7 +384,7 @@ func (e Evidence) said() []string {
 			out = append(out, fmt.Sprintf("and %d more that git runs or obeys", len(e.Obeyed)-i))
 			break
 		}
-		out = append(out, "the task changed "+clean(p)+", which git runs or obeys there")
+		out = append(out, "the task changed how git behaves there: "+clean(p))
 	}
 	for n, i := range e.Locked {
 		if n == maxLocked/10 {

@@ -103,11 +103,19 @@ func TestJudge(t *testing.T) {
 		"more tests than can be told apart":    {changes: changes("p/a.js"), held: good, before: one(named(ran(2, 0, 0, 0), "a", "b")), want: "unknown", says: "more tests than can be told apart"},
 		"one test more":                        {changes: changes("p/a.js"), held: one(named(ran(3, 0, 0, 0), "a", "b", "c")), before: one(named(ran(1, 1, 0, 1), "a", "b")), want: "pass"},
 		"asked for, and other tests":           {changes: changes("p/package.json"), words: "leave package.json alone", held: bad, after: one(named(ran(2, 0, 0, 0), "c", "d")), before: one(named(ran(1, 1, 0, 1), "a", "b")), want: "unknown", says: "did not run on it: a, b"},
-		"git's hooks":                          {changes: changes("p/a.js", "+p/.git/hooks/pre-commit", "p/.git/index"), held: good, before: good, want: "pass", says: "the task changed p/.git/hooks/pre-commit, which git runs or obeys there"},
+		"git's hooks":                          {changes: changes("p/a.js", "p/.git/", "+p/.git/hooks/pre-commit"), words: "mend the config", held: good, before: good, want: "unknown", says: "the task changed how git behaves there: p/.git/hooks/pre-commit"},
+		"git's configuration":                  {changes: changes("p/a.js", "p/.git/", "p/.git/config"), words: "mend the config", held: good, before: good, want: "unknown", says: "nobody asked for a change of how git behaves there: p/.git/config"},
+		"a repository led elsewhere":           {changes: changes("p/a.js", "+p/.git"), held: good, before: good, want: "unknown", says: "git behaves there: p/.git"},
+		"a bare repository's configuration":    {changes: changes("p/a.js", "p/bare/config"), held: good, before: good, want: "unknown", says: "git behaves there: p/bare/config"},
+		"hooks in a folder of the project":     {changes: changes("p/a.js", "p/.husky/pre-push"), held: good, before: good, want: "unknown", says: "git behaves there: p/.husky/pre-push"},
+		"a hook that was asked for":            {changes: changes("p/a.js", "p/.git/", "+p/.git/hooks/pre-commit"), words: "add a hook that runs the tests", held: good, before: good, want: "pass", says: "the task changed how git behaves there: p/.git/hooks/pre-commit"},
+		"a hook asked for by its name":         {changes: changes("p/a.js", "+p/.git/hooks/pre-commit"), words: "run the tests in pre-commit", held: good, before: good, want: "pass"},
+		"a commit in a repository":             {changes: changes("p/a.js", "p/.git/"), held: good, before: good, want: "pass"},
 		"not all was looked at":                {changes: changes("p/a.js"), held: good, before: good, cut: true, want: "unknown", says: "only a part"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := verify.Evidence{Profile: c.profile, Tree: "t", Base: project, Facts: project, Words: c.words, Held: c.held, After: c.after, Before: c.before, Sent: c.sent, Cut: c.cut, Obeyed: verify.Obeyed(c.changes)}
+			e := verify.Evidence{Profile: c.profile, Tree: "t", Base: project, Facts: project, Words: c.words, Held: c.held, After: c.after, Before: c.before, Sent: c.sent, Cut: c.cut}
+			e.Obeyed = verify.Obeyed(e.Base, verify.Facts{Bare: []string{"p/bare/config"}}, c.changes)
 			if c.profile == "" {
 				e.Profile = contract.VerifyStandard
 			}

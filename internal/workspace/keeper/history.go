@@ -140,16 +140,18 @@ type DiffRequest struct {
 }
 
 // DiffReply is what differs. Repositories lists nested repositories whose own
-// .git changed. Paths in the unified diff are as in commits.
+// .git changed in more than its index, which looking rewrites; Obeyed, at most
+// 200, what of it git runs or obeys. Paths in the unified diff are as in commits.
 type DiffReply struct {
 	Changes      []Change `json:"changes"`
 	Repositories []Path   `json:"repositories,omitempty"`
+	Obeyed       []Change `json:"obeyed,omitempty"`
 	Diff         string   `json:"diff,omitempty"` // invalid UTF-8 replaced
 	Truncated    bool     `json:"truncated,omitempty"`
 	More         int      `json:"more,omitempty"` // changes beyond the 10,000 listed
 }
 
-const maxChanges = 10_000
+const maxChanges, maxObeyed = 10_000, 200
 
 // Diff says what differs between two states.
 func (e *Engine) Diff(ctx context.Context, req DiffRequest) (DiffReply, error) {
@@ -306,19 +308,23 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 			name := fields[i+1]
 			i += 2
 			p, kind := unescapePath(name)
+			op := map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'T': "modified"}[meta[4][0]]
+			if meta[4][0] == 'M' && meta[2] == meta[3] {
+				op = "mode"
+			}
 			if git, ok := inNestedGit(p); ok && !metadata {
-				if repo := Path(parentDir(git)); !repos[repo] {
+				inside := strings.TrimPrefix(p[len(git):], "/")
+				if repo := Path(parentDir(git)); !repos[repo] && inside != "index" {
 					repos[repo] = true
 					reply.Repositories = append(reply.Repositories, repo)
+				}
+				if gitObeys(inside) && len(reply.Obeyed) < maxObeyed {
+					reply.Obeyed = append(reply.Obeyed, Change{Path: Path(p), Op: op, Added: -1, Removed: -1})
 				}
 				continue
 			}
 			if kind == pathEmpty {
 				p += "/"
-			}
-			op := map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'T': "modified"}[meta[4][0]]
-			if meta[4][0] == 'M' && meta[2] == meta[3] {
-				op = "mode"
 			}
 			if at, ok := byPath[p]; ok { // it is a large file now, or was one
 				reply.Changes[at] = Change{Path: Path(p), Op: "modified", Added: -1, Removed: -1}

@@ -246,6 +246,21 @@ func inNestedGit(p string) (string, bool) {
 	return "", false
 }
 
+// gitObeys reports whether git runs, obeys or is led elsewhere by what lies at a
+// path in a nested repository's .git, "" being the .git itself where it is no
+// folder. A submodule's or worktree's own data lies deeper in it.
+func gitObeys(inside string) bool {
+	parts := strings.Split(inside, "/")
+	name := parts[len(parts)-1]
+	switch {
+	case parts[0] == "objects" || parts[0] == "refs" || parts[0] == "logs":
+		return inside == "objects/info/alternates"
+	case inside == "", name == "config", name == "config.worktree", name == "commondir", name == "gitdir", strings.HasSuffix(inside, "info/attributes"):
+		return true
+	}
+	return slices.Contains(parts[:len(parts)-1], "hooks") && !strings.HasSuffix(name, ".sample")
+}
+
 func parentDir(p string) string {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
 		return p[:i]

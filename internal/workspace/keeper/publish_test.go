@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,6 +262,37 @@ func TestNestedRepositoriesComeBackWhole(t *testing.T) {
 	}
 	if _, err := os.Lstat(canary); err == nil {
 		t.Error("a command that the repository names ran")
+	}
+}
+
+// TestADiffSaysWhatGitObeys: of nested repositories' own data, which is one change
+// each, and none where only the index did.
+func TestADiffSaysWhatGitObeys(t *testing.T) {
+	c := open(t)
+	nestedRepo(c, "workspace/repo", filepath.Join(t.TempDir(), "canary"))
+	nestedRepo(c, "workspace/quiet", filepath.Join(t.TempDir(), "canary"))
+	a := c.checkpoint("a")
+	c.write("workspace/quiet/.git/index", "looked at\n")
+	for _, p := range []string{".git/hooks/pre-push", ".git/hooks/pre-push.sample", ".git/config", ".git/modules/m/config", ".git/refs/heads/config", ".git/info/attributes", "sub/.git", "a.txt"} {
+		c.write("workspace/repo/"+p, "changed\n")
+	}
+	if err := os.Remove(c.path("workspace/repo/.git/hooks/pre-commit")); err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.Diff(t.Context(), keeper.DiffRequest{A: a.Commit.Commit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range d.Obeyed {
+		got = append(got, o.Op+" "+strings.TrimPrefix(string(o.Path), "workspace/repo/"))
+	}
+	slices.Sort(got)
+	if want := "added .git/hooks/pre-push|added .git/info/attributes|added .git/modules/m/config|added sub/.git|deleted .git/hooks/pre-commit|modified .git/config"; strings.Join(got, "|") != want {
+		t.Errorf("obeyed: %q", got)
+	}
+	if !slices.Equal(d.Repositories, []keeper.Path{"workspace/repo", "workspace/repo/sub"}) || len(d.Changes) != 1 {
+		t.Errorf("repositories %q, changes %v", d.Repositories, d.Changes)
 	}
 }
 
