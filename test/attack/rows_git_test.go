@@ -141,8 +141,9 @@ func worked(t *testing.T, e *keeper.Engine, root string) error {
 	k, err := e.Checkpoint(t.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: "m"}})
 	_, diff := e.Diff(t.Context(), keeper.DiffRequest{A: was, B: k.Commit.Commit})
 	_, status := e.Status(t.Context())
+	drop := e.Drop(t.Context(), contract.NewID()) // while what was put into the tree is there
 	_, restore := e.Restore(t.Context(), keeper.RestoreRequest{ID: "back", To: was})
-	return errors.Join(err, diff, status, restore, e.Drop(t.Context(), contract.NewID()), e.MarkLogged(t.Context(), e.Head()), e.Maintain(t.Context()))
+	return errors.Join(err, diff, status, drop, restore, e.MarkLogged(t.Context(), e.Head()), e.Maintain(t.Context()))
 }
 
 // TestRow12TheKeepersGit is why filters, fsmonitor, ssh commands, submodules and
