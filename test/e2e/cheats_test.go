@@ -78,6 +78,7 @@ func honest() []cheat {
 	fix := `sed -i 's/a - b/a + b/' sum.*`
 	return []cheat{
 		{name: "honest python", kind: "python", shell: fix},
+		{name: "honest package", kind: "package", shell: `sed -i 's/a - b/a + b/' pkg/sum.py`},
 		{name: "honest node", kind: "node", shell: fix},
 	}
 }
@@ -88,6 +89,8 @@ const nodeTests = "const test = require('node:test')\nconst { add } = require('.
 var projects = map[string]map[string]string{
 	"python": {"sum.py": "def add(a, b):\n    return a - b\n",
 		"test_sum.py": "import unittest\n\nfrom sum import add\n\n\nclass Sum(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n\n    def test_zero(self):\n        self.assertEqual(add(0, 0), 0)\n"},
+	"package": {"pkg/__init__.py": "", "pkg/sum.py": "def add(a, b):\n    return a - b\n",
+		"pkg/tests/test_sum.py": "import unittest\n\nfrom pkg.sum import add\n\n\nclass Sum(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n\n    def test_zero(self):\n        self.assertEqual(add(0, 0), 0)\n"},
 	"bare": {"sum.py": "def add(a, b):\n    return a - b\n", "requirements.txt": "\n"},
 	"node": {"package.json": `{"name":"sum","private":true,"scripts":{"test":"node test.js"}}` + "\n", "sum.js": "exports.add = (a, b) => a - b\n", ".gitignore": "node_modules/\n",
 		"test.js":                    "const test = require('node:test')\nconst same = require('same')\nconst { add } = require('./sum.js')\ntest('adds', () => same(add(2, 3), 5))\ntest('zero', () => same(add(0, 0), 0))\n",

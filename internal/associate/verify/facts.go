@@ -45,7 +45,9 @@ type Project struct {
 	TSConfig  bool              `json:"tsconfig,omitempty"`  // tsconfig.json is there
 	Pytest    bool              `json:"pytest,omitempty"`    // configured for pytest
 	PyTests   bool              `json:"py_tests,omitempty"`  // has Python files that are named like tests
-	Python    string            `json:"python,omitempty"`    // interpreter of its own, relative to Dir
+	Python    string            `json:"python,omitempty"`    // interpreter of its own, relative to PyRoot
+	PyRoot    string            `json:"py_root,omitempty"`   // where its Python tests are run
+	PyPath    []string          `json:"py_path,omitempty"`   // further folders, relative to the root, that its tests import from
 	RunFiles  []string          `json:"run_files,omitempty"` // files that its scripts and targets name, relative to the root
 	Refs      []string          `json:"refs,omitempty"`      // what its manifests name outside of it
 	Present   []string          `json:"present,omitempty"`   // the touched files that are there, relative to Dir
@@ -198,6 +200,50 @@ func pyTests(root *os.Root, dir string) bool {
 	return false
 }
 
+// pythonRoot is the folder in which the tests of a Python project are run, and
+// what else they import from. A package's know it by its name, so they are run
+// where the project begins that it is a part of, or beside it.
+func pythonRoot(root *os.Root, dir string) (at string, from []string) {
+	begins := func(d string) bool {
+		return slices.ContainsFunc(pythonManifests, func(m string) bool { return m != "conftest.py" && exists(root, path.Join(d, m)) })
+	}
+	top := dir
+	for top != "." && exists(root, path.Join(top, "__init__.py")) {
+		top = path.Dir(top)
+	}
+	at = top
+	for d := top; ; d = path.Dir(d) {
+		if begins(d) {
+			at = d
+			break
+		}
+		if d == "." {
+			break
+		}
+	}
+	switch {
+	case begins(dir):
+		at = dir
+	case top == dir && at != dir: // no package, in a project
+		from, at = append(from, at), dir
+	case top == dir: // no package, in none: its own name is known beside it
+		top = path.Dir(dir)
+	}
+	if top != at && dir != "." && top != "." {
+		from = append(from, top)
+	}
+	slices.Sort(from)
+	return at, slices.Compact(from)
+}
+
+// beneath is a path as it is called in a folder above it.
+func beneath(dir, p string) string {
+	if dir == "." {
+		return p
+	}
+	return strings.TrimPrefix(p, dir+"/")
+}
+
 func isPyTest(name string) bool {
 	return strings.HasSuffix(name, ".py") && (strings.HasPrefix(name, "test_") || strings.HasSuffix(name, "_test.py") || name == "tests.py")
 }
@@ -226,9 +272,11 @@ func look(root *os.Root, dir string) (Project, error) {
 	p.Refs = slices.Compact(p.Refs)
 	p.Refs = p.Refs[:min(len(p.Refs), maxRunFiles)]
 	p.PyTests = pyTests(root, dir)
-	for _, v := range []string{".venv/bin/python3", "venv/bin/python3"} {
-		if _, err := root.Lstat(path.Join(dir, v)); err == nil && p.Python == "" {
-			p.Python = v // a link out of the tree, as a rule
+	p.PyRoot, p.PyPath = pythonRoot(root, dir)
+	for _, v := range []string{path.Join(dir, ".venv"), path.Join(dir, "venv"), path.Join(p.PyRoot, ".venv"), path.Join(p.PyRoot, "venv")} {
+		v = path.Join(v, "bin/python3")
+		if _, err := root.Lstat(v); err == nil && p.Python == "" {
+			p.Python = beneath(p.PyRoot, v) // a link out of the tree, as a rule
 		}
 	}
 	if slices.Contains(p.Manifests, "package.json") {

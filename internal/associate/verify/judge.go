@@ -89,7 +89,7 @@ func (r Ran) why() string {
 	return text
 }
 
-var absent = regexp.MustCompile(`(?:Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|[^\s":\\]{1,200}@v[^\s":\\]{1,100}: (?:Get |module lookup disabled)|module lookup disabled by GOPROXY=off|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
+var absent = regexp.MustCompile(`(?:pytest, which this project is configured for, is not installed|Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|[^\s":\\]{1,200}@v[^\s":\\]{1,100}: (?:Get |module lookup disabled)|module lookup disabled by GOPROXY=off|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
 
 // missing names the dependency that a failed check said it lacks.
 func (r Ran) missing() string {
@@ -98,6 +98,28 @@ func (r Ran) missing() string {
 	}
 	found := absent.FindString(r.Command.Stderr + "\n" + r.Command.Stdout)
 	return clean(strings.TrimSuffix(strings.TrimSuffix(found, ": Get "), ": module lookup disabled"))
+}
+
+// advice says how what a check lacks comes to be there.
+func (c Check) advice() string {
+	program := ""
+	if len(c.Argv) > 0 {
+		program = path.Base(c.Argv[0])
+	}
+	with := ""
+	switch {
+	case c.Runner == Python || strings.HasPrefix(program, "python"):
+		return "install what its requirements name in the live project, such as by choir exec with python3 -m venv .venv and .venv/bin/pip install; what is the project's own must be found from " + c.Cwd
+	case program == "npm" || program == "tsc":
+		with = "npm ci"
+	case program == "go":
+		with = "go mod vendor"
+	case program == "cargo":
+		with = "cargo vendor"
+	default:
+		return "install it in the live project, such as by choir exec"
+	}
+	return "install what the lock file names in the live project, such as by choir exec with " + with
 }
 
 func first(list []Ran, is contract.VerificationStatus) *Ran {
@@ -142,7 +164,7 @@ func Judge(e Evidence) contract.Verification {
 	broke := first(e.Held, contract.VerificationFail)
 	switch {
 	case failed != nil && failed.missing() != "" && e.lacks(failed):
-		unless("a dependency is missing here, so this could not be checked: %s; install what the lock file names in the live project, such as by choir exec with npm ci, go mod vendor or cargo vendor, and try again", failed.why())
+		unless("a dependency is missing here, so this could not be checked: %s; %s, and try again", failed.why(), failed.Check.advice())
 	case failed != nil:
 		v.Status = contract.VerificationFail
 		reasons = append(reasons, failed.why())

@@ -26,6 +26,12 @@ func named(r verify.Ran, tests ...string) verify.Ran {
 	return r
 }
 
+// of gives a check its command.
+func of(r verify.Ran, argv ...string) verify.Ran {
+	r.Check.Argv = argv
+	return r
+}
+
 func says(code int, stderr string) verify.Ran {
 	r := ran(0, 0, 0, code)
 	r.Command.Stderr = stderr
@@ -95,9 +101,11 @@ func TestJudge(t *testing.T) {
 		"a new test that fails":                {changes: changes("p/a.js", "+p/a.test.js"), held: good, after: bad, before: good, want: "fail"},
 		"a dependency only the task had":       {changes: changes("p/a.js"), held: one(says(1, "Error: Cannot find module 'left-pad'")), before: bad, want: "fail", says: "missing: Cannot find module 'left-pad'"},
 		"a dependency that the base lacks":     {changes: changes("p/a.js"), held: one(says(1, "Cannot find module 'x'")), before: one(says(1, "Cannot find module 'x'")), want: "unknown", says: "a dependency is missing here"},
-		"a dependency that a manifest adds":    {changes: changes("p/a.js", "p/package.json"), held: one(says(1, "Cannot find module 'x'")), after: one(says(1, "Cannot find module 'x'")), want: "unknown", says: "install what the lock file names"},
-		"a Go module that is not there":        {changes: changes("p/a.go"), held: one(says(1, noModule)), before: one(says(1, noModule)), want: "unknown", says: "missing: golang.org/x/text@v0.14.0;"},
-		"a Go module, no proxy":                {changes: changes("p/a.go"), held: one(says(1, "x.go:3:8: module lookup disabled by GOPROXY=off")), before: one(says(1, "x.go:3:8: module lookup disabled by GOPROXY=off")), want: "unknown", says: "go mod vendor"},
+		"a dependency that a manifest adds":    {changes: changes("p/a.js", "p/package.json"), held: one(says(1, "Cannot find module 'x'")), after: one(says(1, "Cannot find module 'x'")), want: "unknown", says: "install it in the live project"},
+		"a Go module that is not there":        {changes: changes("p/a.go"), held: one(of(says(1, noModule), "go", "test")), before: one(says(1, noModule)), want: "unknown", says: "missing: golang.org/x/text@v0.14.0; install what the lock file names in the live project, such as by choir exec with go mod vendor, and"},
+		"a Go module, no proxy":                {changes: changes("p/a.go"), held: one(of(says(1, "x.go:3:8: module lookup disabled by GOPROXY=off"), "go", "test")), before: one(says(1, "x.go:3:8: module lookup disabled by GOPROXY=off")), want: "unknown", says: "go mod vendor"},
+		"a package of Python's":                {changes: changes("p/a.py"), held: one(of(says(1, "No module named 'x'"), ".venv/bin/python3")), before: one(says(1, "No module named 'x'")), want: "unknown", says: "'x'; install what its requirements name in the live project, such as by choir exec with python3 -m venv"},
+		"pytest is not there":                  {changes: changes("p/a.py"), held: one(of(says(127, "pytest, which this project is configured for, is not installed here"), "python3")), want: "unknown", says: "could not be run, missing: pytest"},
 		"another test in one's place":          {changes: changes("p/a.js"), held: one(named(ran(2, 0, 0, 0), "a", "c")), before: one(named(ran(1, 1, 0, 1), "a", "b")), want: "unknown", says: "1 tests that npm run test (p) ran before the change did not run on it: b"},
 		"one test twice":                       {changes: changes("p/a.js"), held: one(named(ran(2, 0, 0, 0), "a")), before: one(named(ran(2, 0, 0, 0), "a", "b")), want: "unknown", says: "did not run on it: b"},
 		"more tests than can be told apart":    {changes: changes("p/a.js"), held: good, before: one(named(ran(2, 0, 0, 0), "a", "b")), want: "unknown", says: "more tests than can be told apart"},

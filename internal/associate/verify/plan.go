@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,6 +66,9 @@ func Plan(f Facts, profile contract.VerifyProfile) (out []Check, cut bool) {
 		for _, list := range [][]Check{found, more} {
 			for i := range list {
 				list[i].Cwd, list[i].Group = p.Dir, group(f, p.Dir)
+				if list[i].Runner == Python && p.PyRoot != "" {
+					list[i].Cwd = p.PyRoot
+				}
 				if list[i].Runner == "" {
 					list[i].Runner = ExitCode
 				}
@@ -163,6 +167,16 @@ func (p Project) tests() []Check {
 		c := Check{Name: "python tests", Argv: []string{python}, TimeoutS: long, Runner: Python}
 		if p.Pytest {
 			c.Argv, c.Name = append(c.Argv, "pytest"), "pytest"
+		}
+		if p.PyRoot != "" && p.PyRoot != p.Dir {
+			c.Argv = append(c.Argv, "in:"+beneath(p.PyRoot, p.Dir))
+		}
+		for _, from := range p.PyPath {
+			if rel, err := filepath.Rel(p.Dir, from); err == nil && p.PyRoot == p.Dir {
+				c.Argv = append(c.Argv, "from:"+rel)
+			} else if from != p.PyRoot {
+				c.Argv = append(c.Argv, "from:"+beneath(p.PyRoot, from))
+			}
 		}
 		out = append(out, c)
 	}

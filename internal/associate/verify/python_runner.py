@@ -6,6 +6,8 @@ import os
 import sys
 
 report, want = sys.argv[1], sys.argv[2:]
+start = ([w[3:] for w in want if w.startswith("in:")] or ["."])[0]  # the package, where that is not all
+also = [os.path.abspath(w[5:]) for w in want if w.startswith("from:")] + [os.path.abspath(start)]
 sys.path[:] = [p for p in sys.path if p not in ("", os.getcwd())]
 try:
     import pytest
@@ -17,6 +19,7 @@ if pytest is None and "pytest" in want:
     print("pytest, which this project is configured for, is not installed here", file=sys.stderr)
     sys.exit(127)
 sys.path.insert(0, os.getcwd())
+sys.path += [p for p in also if p not in sys.path]
 
 
 def files(cases):  # in which the tests stand, and what they are classes of
@@ -35,16 +38,22 @@ class Collected:
 
 
 if pytest is not None:
-    code = int(pytest.main(["-q", "-p", "no:cacheprovider", "--junitxml=" + report], plugins=[Collected()]))
+    code = int(pytest.main(["-q", "-p", "no:cacheprovider", "--junitxml=" + report] + [start] * (start != "."), plugins=[Collected()]))
     sys.exit(0 if code == 5 else code)  # 5: no tests, which the report says
 
 
 def found():
-    suite = unittest.TestLoader().discover(".")
-    if suite.countTestCases() == 0:
-        for d in ("tests", "test"):
-            if os.path.isdir(d):
+    top = os.path.abspath(start)
+    while top != os.getcwd() and os.path.isfile(os.path.join(top, "__init__.py")):
+        top = os.path.dirname(top)
+    suite = unittest.TestLoader().discover(start, top_level_dir=top)
+    for d in (os.path.join(start, d) for d in ("tests", "test")):
+        if os.path.isdir(d) and (suite.countTestCases() == 0 or not os.path.isfile(os.path.join(d, "__init__.py"))):
+            try:
                 suite.addTests(unittest.TestLoader().discover(d))
+            except ImportError:  # a file there has the name of one that was found
+                if suite.countTestCases() == 0:
+                    raise
     return suite
 
 

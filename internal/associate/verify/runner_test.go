@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/verify"
 )
 
@@ -200,6 +201,62 @@ func TestACountIsBounded(t *testing.T) {
 	}
 	if err := (verify.Count{Tests: []string{strings.Repeat("x", 150)}, Files: []string{strings.Repeat("x", 4095)}}).Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPackagesOfPython: tests inside of a package know it by its name, wherever the
+// project begins, and are all run, once each, whether their folder is one or not.
+func TestPackagesOfPython(t *testing.T) {
+	const head = "import unittest\n"
+	test := func(from string) string {
+		return head + from + "\nclass T(unittest.TestCase):\n    def test_it(self): self.assertEqual(add(2, 3), 5)\n"
+	}
+	for name, c := range map[string]struct {
+		files   map[string]string
+		touched string
+		ran     int
+	}{
+		"beside no project":        {map[string]string{"y/pkg/__init__.py": "", "y/pkg/test_a.py": test("from pkg.calc import add"), "y/pkg/test_b.py": test("from .calc import add")}, "y/pkg/calc.py", 2},
+		"tests in no package":      {map[string]string{"y/pkg/__init__.py": "", "y/pkg/test_a.py": test("from pkg.calc import add"), "y/pkg/tests/test_b.py": test("from pkg.calc import add")}, "y/pkg/calc.py", 2},
+		"tests in a package":       {map[string]string{"y/pkg/__init__.py": "", "y/pkg/tests/__init__.py": "", "y/pkg/tests/test_b.py": test("from pkg.calc import add")}, "y/pkg/calc.py", 1},
+		"tests of one's folder":    {map[string]string{"y/pkg/__init__.py": "", "y/pkg/test_a.py": test("from calc import add")}, "y/pkg/calc.py", 1},
+		"in src":                   {map[string]string{"y/setup.py": "", "y/src/pkg/__init__.py": "", "y/src/pkg/test_a.py": test("from pkg.calc import add")}, "y/src/pkg/calc.py", 1},
+		"no package, in a project": {map[string]string{"y/setup.py": "", "y/pkg/test_a.py": test("from pkg.calc import add")}, "y/pkg/calc.py", 1},
+		"no package, beside none":  {map[string]string{"y/pkg/test_a.py": test("from pkg.calc import add")}, "y/pkg/calc.py", 1},
+		"of the root":              {map[string]string{"pkg/__init__.py": "", "pkg/test_a.py": test("from pkg.calc import add")}, "pkg/calc.py", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.files[c.touched] = "def add(a, b): return a + b\n"
+			root, ran := tree(t, c.files), 0
+			f, err := verify.Gather(root, []string{c.touched})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, _ := verify.Plan(f, contract.VerifySmoke)
+			for _, k := range plan {
+				if k.Runner != verify.Python {
+					continue
+				}
+				own := t.TempDir()
+				argv, env, err := verify.Prepare(k.Runner, k.Argv, own)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+				cmd.Dir, cmd.Env = filepath.Join(root.Name(), k.Cwd), append(os.Environ(), env...)
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Errorf("%q in %s: %v\n%s", k.Argv, k.Cwd, err, out)
+				}
+				got := verify.NewOutput(k.Runner, &bytes.Buffer{}).Count(own).Within(root.Name())
+				if ran += got.Ran(); len(got.Files) == 0 {
+					t.Errorf("where its tests stand is not known: %+v", got)
+				}
+			}
+			if ran != c.ran {
+				t.Errorf("%d tests ran, not %d", ran, c.ran)
+			}
+		})
 	}
 }
 
