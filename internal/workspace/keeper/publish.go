@@ -478,13 +478,17 @@ func (e *Engine) bringBack(ctx context.Context, name string, p Path, seen, late 
 
 // noWriter reports whether nobody has a file open for writing. Where the file
 // system has no leases, a file counts as quiet.
-func noWriter(name string) (bool, error) {
+func noWriter(name string) (bool, error) { return noOther(name, unix.F_RDLCK) }
+
+// noOther reports whether a lease on a file is to be had: F_RDLCK where nobody has
+// it open for writing, F_WRLCK where nobody has it open at all.
+func noOther(name string, lease int) (bool, error) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return true, nil //nolint:nilerr // a link, or gone: nothing can be open on it
 	}
 	defer unix.Close(fd)
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease)
 	if errors.Is(err, unix.EAGAIN) {
 		return false, nil
 	}

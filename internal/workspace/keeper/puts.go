@@ -194,13 +194,13 @@ func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 }
 
 // stillReached reports whether a program can write to a file of the trash: it has it
-// open, or another name of it.
+// open, if only for reading, for /proc opens it anew, or another name of it.
 func stillReached(name string) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(name, &st); err != nil {
 		return false, ignoreUnreachable(err)
 	}
-	quiet, err := noWriter(name)
+	quiet, err := noOther(name, unix.F_WRLCK)
 	return !quiet || st.Nlink > 1, err
 }
 

@@ -307,6 +307,14 @@ func TestAPutInTheTrashThatAProgramHoldsIsKept(t *testing.T) {
 			c.t.Cleanup(func() { _ = f.Close() })
 			return fmt.Sprint("/proc/self/fd/", f.Fd())
 		},
+		"open for reading": func(c *computer) string {
+			f, err := os.Open(c.path("a"))
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			c.t.Cleanup(func() { _ = f.Close() })
+			return fmt.Sprint("/proc/self/fd/", f.Fd())
+		},
 		"another name in an ignored folder": func(c *computer) string {
 			c.write("ignored/x", "x")
 			if err := os.Link(c.path("a"), c.path("ignored/a")); err != nil {
