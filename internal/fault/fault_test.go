@@ -80,6 +80,11 @@ func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 			t.Errorf("%v is not taken for want of space", errno)
 		}
 	}
+	for _, said := range []string{"fatal: write error: No space left on device", "Disk quota exceeded"} { // as C says it
+		if !fault.NoSpaceText(said) {
+			t.Errorf("%q is not taken for want of space", said)
+		}
+	}
 	if err := path(syscall.EIO); fault.NoSpace(err) || fault.NoSpaceText(err.Error()) {
 		t.Errorf("%v is taken for want of space", err)
 	}

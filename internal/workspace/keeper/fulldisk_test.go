@@ -2,6 +2,7 @@ package keeper_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -16,13 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// smallDisk says where the small disk is, to the copy of a test that is on it.
+const smallDisk = "CHOIR_TEST_SMALL_DISK"
+
 // onSmallDisk runs the test again where TMPDIR is a disk of few megabytes, and
 // says whether this is there.
 func onSmallDisk(t *testing.T) bool {
 	t.Helper()
-	const env = "CHOIR_TEST_SMALL_DISK"
-	if small := os.Getenv(env); small != "" {
-		if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=6m"); err != nil {
+	if small := os.Getenv(smallDisk); small != "" {
+		if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=16m,nr_inodes=20000"); err != nil {
 			t.Fatalf("mount a tmpfs (this test needs one): %v", err)
 		}
 		return true
@@ -33,7 +36,7 @@ func onSmallDisk(t *testing.T) bool {
 	}
 	at := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), env+"="+at, "TMPDIR="+at)
+	cmd.Env = append(os.Environ(), smallDisk+"="+at, "TMPDIR="+at)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -74,8 +77,25 @@ func fillTo(t *testing.T, pages int) (free func()) {
 	}
 }
 
+// filesTo leaves room for so many more files, and returns what makes room again.
+func filesTo(t *testing.T, files int) (free func()) {
+	t.Helper()
+	resize := func(n uint64) {
+		t.Helper()
+		if err := unix.Mount("", os.Getenv(smallDisk), "", unix.MS_REMOUNT, fmt.Sprintf("nr_inodes=%d", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(os.Getenv(smallDisk), &st); err != nil {
+		t.Fatal(err)
+	}
+	resize(st.Files - st.Ffree + uint64(files))
+	return func() { t.Helper(); resize(20_000) }
+}
+
 // TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo has the disk fill up at each page
-// that a change writes. Whatever could not be written, by the engine or by git, the
+// that a change writes, and at each file that it makes. Whatever could not be written, by the engine or by git, the
 // answer is that the disk is full; with room it is done, and nothing is damaged.
 func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
 	if !onSmallDisk(t) {
@@ -85,9 +105,13 @@ func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
 	ctx := t.Context()
 	c.write("workspace/a", "one\n")
 	first := c.checkpoint("one").Commit.Commit
-	for pages := range 14 {
-		name := fmt.Sprintf("workspace/d%d", pages)
-		id := fmt.Sprintf("change-%d", pages)
+	for n := range 28 {
+		left, what, fill := n/2, "pages", fillTo
+		if n%2 == 1 {
+			what, fill = "files", filesTo
+		}
+		name := fmt.Sprintf("workspace/d%d", n)
+		id := fmt.Sprintf("change-%d", n)
 		var prepared string
 		for _, change := range []struct {
 			what string
@@ -126,26 +150,26 @@ func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
 			if change.set != nil {
 				change.set()
 			}
-			free := fillTo(t, pages)
+			free := fill(t, left)
 			err := change.do()
 			if err != nil && (fault.CodeOf(err) != fault.DiskFull || fault.HintOf(err) != fault.FreeSpace) {
-				t.Errorf("%s with %d pages: %s: %v", change.what, pages, fault.CodeOf(err), err)
+				t.Errorf("%s with %d %s: %s: %v", change.what, left, what, fault.CodeOf(err), err)
 			}
 			free()
 			if err == nil {
 				continue
 			}
 			if err := change.do(); err != nil {
-				t.Errorf("%s with room, after %d pages: %v", change.what, pages, err)
+				t.Errorf("%s with room, after %d %s: %v", change.what, left, what, err)
 			}
 		}
 		if prepared == "" {
 			t.Error("nothing was prepared")
 		}
 		for _, glob := range []string{"objects/tmp_*", "objects/pack/tmp_*", "choir/tmp-*", "refs/choir/*/*.lock"} {
-			left, err := filepath.Glob(c.path(".git/" + glob))
-			if err != nil || len(left) > 0 {
-				t.Errorf("with %d pages: %s stay: %v", pages, strings.Join(left, ", "), err)
+			stay, err := filepath.Glob(c.path(".git/" + glob))
+			if err != nil || len(stay) > 0 {
+				t.Errorf("with %d %s: %s stay: %v", left, what, strings.Join(stay, ", "), err)
 			}
 		}
 	}
@@ -184,5 +208,31 @@ func TestWhatCantBeLookedUpIsNotMissing(t *testing.T) {
 		if err := do(strings.Repeat("1", 40)); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s of a checkpoint that never was: %v", what, err)
 		}
+	}
+}
+
+// TestAGitThatEndsWithoutAWordOnAFullDisk: what is written to it breaks then, and
+// that is not what the matter is.
+func TestAGitThatEndsWithoutAWordOnAFullDisk(t *testing.T) {
+	if !onSmallDisk(t) {
+		return
+	}
+	mute := filepath.Join(t.TempDir(), "git")
+	writeFile(t, mute, "#!/bin/sh\n[ \"$1\" != index-pack ] || exit 1\nexec git \"$@\"\n")
+	if err := os.Chmod(mute, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, func(o *keeper.Options) { o.Git = mute })
+	for i := range 60 {
+		noise := make([]byte, 8<<10)
+		if _, err := rand.Read(noise); err != nil {
+			t.Fatal(err)
+		}
+		c.write(fmt.Sprintf("workspace/%d", i), string(noise))
+	}
+	defer fillTo(t, 0)()
+	_, err := c.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+	if fault.CodeOf(err) != fault.DiskFull || fault.HintOf(err) != fault.FreeSpace {
+		t.Errorf("%s: %v", fault.CodeOf(err), err)
 	}
 }
