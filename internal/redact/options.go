@@ -71,7 +71,7 @@ func optionsOf(called string, rest []word) (out []option, known bool) {
 		if name != program && !(open && strings.HasPrefix(name, prefix)) {
 			continue
 		}
-		if slices.Contains(byLogin, name) && !slices.ContainsFunc(rest, func(w word) bool { return w.text == "login" }) {
+		if slices.Contains(byLogin, name) && !slices.ContainsFunc(rest[:min(len(rest), 20)], func(w word) bool { return w.text == "login" }) {
 			return nil, true
 		}
 		return options, true
