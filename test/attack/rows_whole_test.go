@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -92,7 +93,13 @@ func claimShown(t *testing.T) Verdict {
 	cmd.Env = append(defence.LauncherEnv(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "DISPLAY=:99")
 	out, err := cmd.StdoutPipe()
 	must(t, err)
+	must(t, out.(*os.File).SetReadDeadline(time.Now().Add(time.Minute)))
 	must(t, cmd.Start())
+	waited := sync.OnceValue(cmd.Wait)
+	t.Cleanup(func() { // where this ends before its end
+		_ = cmd.Process.Kill()
+		_ = waited()
+	})
 	token := ""
 	for lines := bufio.NewScanner(out); token == "" && lines.Scan(); {
 		_, token, _ = strings.Cut(lines.Text(), "/claim#")
@@ -101,7 +108,7 @@ func claimShown(t *testing.T) Verdict {
 		choirtest.Eventually(t, 20*time.Second, "the browser is opened", func() bool { _, err := os.Stat(seen); return err == nil })
 	}
 	must(t, cmd.Process.Signal(syscall.SIGTERM))
-	must(t, cmd.Wait())
+	must(t, waited())
 	if len(token) < 16 {
 		t.Fatalf("no link was printed: %q", token)
 	}

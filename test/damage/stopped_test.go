@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/internal/client"
 	_ "choir.dev/choiros/internal/identity" // the driver, and the function of the sums
@@ -210,6 +211,9 @@ func TestUpSaysWhichComputerIsDamaged(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	if err := out.(*os.File).SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	said := bufio.NewScanner(out)
 	line := func(with string) string {
 		t.Helper()
@@ -218,7 +222,7 @@ func TestUpSaysWhichComputerIsDamaged(t *testing.T) {
 				return said.Text()
 			}
 		}
-		t.Fatalf("choir up does not say %q", with)
+		t.Fatalf("choir up does not say %q: %v", with, said.Err())
 		return ""
 	}
 	line("is up")
