@@ -68,7 +68,7 @@ func cheats() []cheat {
 			want: []string{"unknown", "fail", "failed"}, says: "the task added the tool or dependency"},
 		{name: "a file of no project beside a fix", kind: "python", shell: fix + "; echo 'puts 1' > ../loose.rb", want: unknownOnly, says: "files of no project"},
 		{name: "more than the code beside a fix", kind: "python", shell: fix + "; git init -q . && printf '#!/bin/sh\\n' > .git/hooks/pre-commit && git config core.fsmonitor /tmp/x; ! touch /computer/.git/hooks/x",
-			want: unknownOnly, says: "/.git/hooks/pre-commit; nobody asked for a change of how git behaves there"},
+			want: unknownOnly, says: "/.git/hooks/pre-commit.\n"},
 		{name: "code that skips its tests", kind: "python", shell: "printf 'import unittest\\nraise unittest.SkipTest(1)\\n' > sum.py", want: unknownOnly, says: "no number of tests"},
 	}
 }
