@@ -115,13 +115,7 @@ func (w *runWorkspace) Settle(ctx context.Context, o dispatch.Overlay) error {
 	if err != nil {
 		return err
 	}
-	// The keeper may die under it; the next one does it as well.
-	for range 2 {
-		if err = w.c.workspace.SettleOverlay(ctx, mine.Overlay); !fault.Is(err, fault.Unavailable) {
-			break
-		}
-	}
-	return err
+	return w.c.workspace.SettleOverlay(ctx, mine.Overlay)
 }
 
 // Merge implements dispatch.Workspace. No tree has the id that it pretends was

@@ -292,13 +292,22 @@ func healText(h keeper.HealReply) string {
 
 // SettleOverlay makes what a task has written durable.
 func (w *Workspace) SettleOverlay(ctx context.Context, o Overlay) error {
-	return fault.Wrap("workspace.SettleOverlay", w.opts.Keeper.Call(ctx, "settle-upper", keeper.UpperRequest{Upper: o.ID + "/upper"}, nil))
+	return fault.Wrap("workspace.SettleOverlay", w.settle(ctx, "settle-upper", keeper.UpperRequest{Upper: o.ID + "/upper"}))
 }
 
 // Settle makes what was written to the live tree since the newest checkpoint
 // durable, so that it may be acknowledged.
 func (w *Workspace) Settle(ctx context.Context) error {
-	return fault.Wrap("workspace.Settle", w.opts.Keeper.Call(ctx, "settle", keeper.Done{}, nil))
+	return fault.Wrap("workspace.Settle", w.settle(ctx, "settle", keeper.Done{}))
+}
+
+// settle asks twice: the keeper may die under it, and the next one does it as well.
+func (w *Workspace) settle(ctx context.Context, method string, req any) error {
+	err := w.opts.Keeper.Call(ctx, method, req, nil)
+	if fault.Is(err, fault.Unavailable) {
+		err = w.opts.Keeper.Call(ctx, method, req, nil)
+	}
+	return err
 }
 
 // logCheckpoints appends the event of every checkpoint that the keeper has not

@@ -78,6 +78,20 @@ var scenarios = []scenario{
 		_, _, err := w.save(ctx, "by the user")
 		return err
 	}},
+	{"put that a program changes", []string{"keeper.puts.written"}, func(ctx context.Context, w *world) error {
+		path := "workspace/u/changed" + w.next() + ".txt"
+		if err := w.put(ctx, path, "put "+w.next()); err != nil {
+			return err
+		}
+		content := "the program's " + w.next()
+		w.tree.maybe(path, content)
+		if err := os.WriteFile(filepath.Join(filepath.Dir(w.gitDir()), path), []byte(content), 0o644); err != nil {
+			return err
+		}
+		w.tree.is(path, content)
+		_, _, err := w.save(ctx, "after a program")
+		return err
+	}},
 	{"restore", []string{
 		"keeper.restore.safe", "keeper.publish.started", "keeper.apply.staging", "keeper.apply.exchanged", "keeper.apply.moved", "keeper.apply.step",
 		"keeper.apply.placed", "keeper.apply.done", "workspace.restore.applied", "workspace.publish.recorded",
@@ -285,7 +299,15 @@ func TestNamedPoints(t *testing.T) {
 	}
 	// Each lane is a computer that lives through all its points, so later points
 	// also see what earlier ones left behind.
-	lanes := [][]string{{"failing verification"}, {"put", "replacing put", "removal", "checkpoint", "restore", "repair"}, {"large put", "command", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"}}
+	lanes := [][]string{
+		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "add", "checkpoint", "restore", "repair"},
+		{"large put", "command", "settling", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"},
+	}
+	for _, s := range slices.Concat(scenarios, again) {
+		if !slices.ContainsFunc(lanes, func(lane []string) bool { return slices.Contains(lane, s.name) }) {
+			t.Errorf("%q is in no lane, so that nothing is killed at %q", s.name, s.points)
+		}
+	}
 	for _, lane := range lanes {
 		t.Run(strings.Join(lane, ", "), func(t *testing.T) {
 			t.Parallel()

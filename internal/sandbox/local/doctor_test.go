@@ -1,16 +1,19 @@
 package local_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
+	"choir.dev/choiros/test/choirtest"
 )
 
 // Doctor and Notes tell what holds here, each with a stable id and something to do.
@@ -68,4 +71,36 @@ func TestBubblewrapMustTakeDescriptors(t *testing.T) {
 	if len(found) == 0 || found[0].Severity != sandbox.Fatal || !strings.Contains(found[0].Hint, "--bind-fd") {
 		t.Errorf("doctor says %+v", found)
 	}
+}
+
+// TestAProbeThatIsGivenUpEnds: bubblewrap is killed in the moment in which its child
+// does not die with it yet, and the child has its output.
+func TestAProbeThatIsGivenUpEnds(t *testing.T) {
+	dir := t.TempDir()
+	bwrap, left := filepath.Join(dir, "bwrap"), filepath.Join(dir, "left")
+	script := "#!/bin/sh\nsleep 10000 &\necho $! > " + left + ".tmp; mv " + left + ".tmp " + left + "\nwait\n"
+	if err := os.WriteFile(bwrap, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan []sandbox.Finding, 1)
+	go func() { done <- local.Diagnose(ctx, local.Options{Bubblewrap: bwrap, Guest: os.Args[0]}) }()
+	var child []byte
+	choirtest.Eventually(t, 20*time.Second, "the probe has a child", func() (there bool) {
+		var err error
+		child, err = os.ReadFile(left)
+		return err == nil
+	})
+	cancel()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("it waits for what its probe left")
+	}
+	pid := strings.TrimSpace(string(child))
+	choirtest.Eventually(t, 20*time.Second, "the child is gone", func() bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -113,6 +115,9 @@ func findBubblewrap(path string) (string, error) {
 	return filepath.Abs(found)
 }
 
+// probeDelay is for how long what a probe left may hold its output.
+const probeDelay = 2 * time.Second
+
 // probe starts an empty box: the only honest way to know that boxes start.
 func (d *Driver) probe(ctx context.Context) error {
 	guest, err := os.OpenFile(d.opts.Guest, unix.O_PATH, 0)
@@ -123,6 +128,11 @@ func (d *Driver) probe(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, d.bwrap, "--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
 		"--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--ro-bind-fd", "3", "/guest", "--proc", "/proc", "--dev", "/dev", "/guest", "version")
 	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{guest}
+	// Bubblewrap's own child asks to die with it a moment after it was made. One that
+	// is left before that waits for ever, with our pipe: it goes with its group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = probeDelay
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return fault.Wrap("sandbox/local", ctx.Err())
