@@ -1,14 +1,35 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { charactersOf, features, rangeOf, weights } from '../vite/faces'
+import { charactersOf, features, place, rangeOf, weights } from '../vite/faces'
 
 const source = join(import.meta.dirname, '..', 'src')
 const styles = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.css')).map((f) => ({ f, css: readFileSync(join(source, f), 'utf8') }))
 
 // What people make of the desktop is shown by the dev server, with the whole faces.
 describe('the faces of a build', () => {
+  // Builds of one machine share a folder: a face that was read while another wrote it was empty.
+  it('are whole whenever they are read', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'faces-'))
+    try {
+      const file = join(dir, 'face')
+      const face = new Uint8Array(1 << 20)
+      await place(file, face)
+      let writing = true
+      const writes = Promise.all(Array.from({ length: 20 }, () => place(file, face))).finally(() => (writing = false))
+      const seen = new Set<number>()
+      while (writing) seen.add((await readFile(file)).length)
+      await writes
+      expect(seen).toEqual(new Set([face.length]))
+      expect(readdirSync(dir)).toEqual(['face'])
+    } finally {
+      rmSync(dir, { recursive: true })
+    }
+  })
+
   it('have every feature that the shell’s styles ask for', () => {
     const numeric: Record<string, string> = { 'tabular-nums': 'tnum' }
     const asked = styles.flatMap(({ css }) => [

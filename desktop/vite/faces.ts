@@ -1,4 +1,5 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join, relative } from 'node:path'
 import type subsetFont from 'subset-font'
@@ -100,7 +101,7 @@ async function cutSheet(css: string, from: string, face: Face, dir: string): Pro
         face.parts.map(async (part, i) => {
           const characters = charactersOf(range, part.characters)
           const made = join(dir, `${/([^/]+)\.woff2$/.exec(file)![1]}-${part.characters}-${i}.woff2`)
-          await writeFile(made, await cut(whole, characters, part.wght, face.keep))
+          await place(made, await cut(whole, characters, part.wght, face.keep))
           return declare(block, part.declared, relative(from, made), rangeOf(characters))
         }),
       )
@@ -109,6 +110,13 @@ async function cutSheet(css: string, from: string, face: Face, dir: string): Pro
   // A new kind of sheet is to be noticed: its faces would come whole, or not at all.
   if (out.flat().length !== (blocks.length - 1) * face.others.length + face.parts.length) throw new Error(`no face matches ${face.latin}`)
   return out.flat().join('\n')
+}
+
+/** Writes a file at once: another build on this machine may be reading it, or writing the same. */
+export async function place(file: string, content: Uint8Array): Promise<void> {
+  const tmp = `${file}.${randomUUID()}`
+  await writeFile(tmp, content)
+  await rename(tmp, file)
 }
 
 /** Makes a face of some characters, weights and features. */
