@@ -298,7 +298,10 @@ export function gallery() {
   const g = {
     async one(page, frame, name) {
       const { width } = page.viewportSize()
-      await page.evaluate(settled, width)
+      await page.evaluate(settled, width).catch((e) => {
+        if (!/context was destroyed/.test(e.message)) throw e
+        return page.evaluate(settled, width)
+      })
       if (frame) await frame.evaluate(settled, width)
       await page.screenshot({ path: join(out, `${name}.png`) })
       for (const [where, what] of [['console', page.mainFrame()], ['desktop', frame]]) if (what) for (const v of await axe(what)) found.push(`${name}, ${where}: ${v}`)
@@ -320,9 +323,15 @@ export function gallery() {
   return g
 }
 
-/** What axe finds in a page or frame, in words. */
-export async function axe(frame) {
-  await frame.evaluate(readFileSync(fromDesktop.resolve('axe-core/axe.min.js'), 'utf8'))
-  const { violations } = await frame.evaluate(() => window.axe.run(document, { iframes: false, resultTypes: ['violations'] }))
+/** What axe finds in a page or frame, in words. One that loads itself anew meanwhile is looked at again. */
+export async function axe(frame, tries = 5) {
+  let violations
+  try {
+    await frame.evaluate(readFileSync(fromDesktop.resolve('axe-core/axe.min.js'), 'utf8'))
+    ;({ violations } = await frame.evaluate(() => window.axe.run(document, { iframes: false, resultTypes: ['violations'] })))
+  } catch (e) {
+    if (tries === 0 || !/context was destroyed/.test(e.message)) throw e
+    return axe(frame, tries - 1)
+  }
   return violations.map((v) => `${v.id} (${v.impact}): ${v.help}\n  ${v.nodes.slice(0, 4).map((n) => `${n.html.slice(0, 160)} ${n.any[0]?.message ?? ''}`).join('\n  ')}`)
 }
