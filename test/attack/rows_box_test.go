@@ -265,6 +265,7 @@ var tetherRows = []Row{
 			}
 			err = shake(t, token, func(ctx context.Context, conn net.Conn) {
 				if s, err := tether.Dial(ctx, conn, tether.Options{Token: thief}); err == nil {
+					<-s.Done() // until the host has accepted, or not
 					_ = s.Close()
 				}
 			})
