@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 // desk is a person's desktop as a browser opens it: claimed, with the session
@@ -53,14 +53,14 @@ func openDesk(ctx context.Context, p *plane) (*desk, error) {
 		return nil, err
 	}
 	own := http.Header{"Origin": {d.console}, "Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"}}
-	var c api.Computer
+	var c view.Computer
 	session, err := d.ask(ctx, http.MethodPost, d.console+"/api/claim", own, body, &c)
 	if err != nil {
 		return nil, err
 	}
 	d.cid = c.ID
 	own.Set("Cookie", session)
-	var t api.Ticket
+	var t view.Ticket
 	if _, err := d.ask(ctx, http.MethodPost, d.console+"/api/computers/"+string(c.ID)+"/ticket", own, nil, &t); err != nil {
 		return nil, err
 	}
@@ -241,9 +241,9 @@ func prompts(ctx context.Context, e *env) (_ []Result, err error) {
 	}
 	var ours, raw times
 	for i := range e.rounds(25, 8, 10*time.Second) {
-		var acted api.Acted
+		var acted view.Acted
 		err := ours.timed(func() (err error) {
-			acted, err = c.Prompt(ctx, api.Prompt{ID: contract.NewID(), Text: "Say hello."})
+			acted, err = c.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: "Say hello."})
 			return err
 		})
 		if err != nil {

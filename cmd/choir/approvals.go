@@ -10,8 +10,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // maxListed is how many approvals are looked through for one to answer; no more
@@ -38,7 +38,7 @@ func approvalsCmd() *cobra.Command {
 	return cmd
 }
 
-func printApproval(w io.Writer, a api.Approval) {
+func printApproval(w io.Writer, a view.Approval) {
 	row(w, "approval", a.ID)
 	row(w, "asks for", "a connection to "+oneLine(act(a).Target(), 300))
 	row(w, "for the run", fmt.Sprintf("%s (%s)", a.Run, oneLine(a.Prompt, 80)))
@@ -54,7 +54,7 @@ func printApproval(w io.Writer, a api.Approval) {
 	row(w, "")
 }
 
-func act(a api.Approval) contract.Act {
+func act(a view.Approval) contract.Act {
 	return contract.Act{Kind: a.Kind, Run: a.Run, Host: a.Host, Port: a.Port}
 }
 
@@ -84,7 +84,7 @@ func approveCmd() *cobra.Command {
 				if err != nil {
 					return fault.Wrap("approve", err)
 				}
-				acted, err := c.Decide(ctx, a.ID, api.Decision{Digest: digest, Answer: answer})
+				acted, err := c.Decide(ctx, a.ID, view.Decision{Digest: digest, Answer: answer})
 				if err != nil {
 					return err
 				}

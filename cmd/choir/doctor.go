@@ -17,13 +17,13 @@ import (
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest/image"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
+	"choir.dev/choiros/internal/view"
 )
 
 func versionCmd() *cobra.Command {
@@ -47,13 +47,13 @@ func doctorCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
 	cmd.Flags().StringVar(&data, "data", "", "data directory to look through; empty: the configured one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var findings []api.Finding
+		var findings []view.Finding
 		for _, tool := range []struct{ name, need, hint string }{
 			{"git", "checkpoints", "Install git 2.38 or newer."},
 			{"node", "the live desktop", "Install Node.js 20.19 or newer; without it the kept build is served and can't be rewritten live."},
 			{"npm", "the live desktop", "It comes with Node.js."},
 		} {
-			f := api.Finding{ID: tool.name, Status: "ok"}
+			f := view.Finding{ID: tool.name, Status: "ok"}
 			out, err := exec.CommandContext(cmd.Context(), tool.name, "--version").Output()
 			f.Detail = strings.TrimSpace(string(out))
 			if err != nil {
@@ -93,7 +93,7 @@ func doctorCmd() *cobra.Command {
 
 // isolation tries whether boxes can be isolated. On a full disk it is not tried:
 // the rest of doctor is asked for then.
-func isolation(ctx context.Context) (findings []api.Finding, err error) {
+func isolation(ctx context.Context) (findings []view.Finding, err error) {
 	dir, err := os.MkdirTemp("", "choir-doctor-")
 	guest := ""
 	if err == nil {
@@ -101,25 +101,25 @@ func isolation(ctx context.Context) (findings []api.Finding, err error) {
 		guest, err = image.Path(dir)
 	}
 	if fault.Is(err, fault.DiskFull) {
-		return []api.Finding{{ID: "isolation", Status: "warn", Detail: "not tried: there is no space in " + os.TempDir() + " for a program in a box"}}, nil
+		return []view.Finding{{ID: "isolation", Status: "warn", Detail: "not tried: there is no space in " + os.TempDir() + " for a program in a box"}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	isolated := api.Finding{ID: "isolation", Status: "ok", Detail: "boxes can be isolated with bubblewrap"}
+	isolated := view.Finding{ID: "isolation", Status: "ok", Detail: "boxes can be isolated with bubblewrap"}
 	for _, f := range local.Diagnose(ctx, local.Options{Guest: guest, Dir: dir}) {
 		status := "warn"
 		if f.Severity == sandbox.Fatal {
 			status, isolated.Status, isolated.Detail = "fail", "fail", "boxes can't be isolated, so none is opened"
 		}
-		findings = append(findings, api.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
+		findings = append(findings, view.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
 	}
 	return append(findings, isolated), nil
 }
 
 // examine looks through a data directory that nobody has open, and writes
 // nothing to what it holds; one that is in use is asked for what it has seen.
-func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
+func examine(ctx context.Context, t *talk) ([]view.Finding, error) {
 	flags := map[string]any{}
 	named := t.data != ""
 	if named {
@@ -133,9 +133,9 @@ func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
 	if holds, err := datadir.Holds(t.data); err != nil {
 		return nil, err
 	} else if !holds && named {
-		return []api.Finding{{ID: "data", Status: "fail", Detail: "nothing of choir is stored in " + t.data, Hint: "Check the path given with --data, and that its disk is mounted."}}, nil
+		return []view.Finding{{ID: "data", Status: "fail", Detail: "nothing of choir is stored in " + t.data, Hint: "Check the path given with --data, and that its disk is mounted."}}, nil
 	} else if !holds {
-		return []api.Finding{{ID: "data", Status: "ok", Detail: "nothing is stored in " + t.data + " yet; choir up begins there"}}, nil
+		return []view.Finding{{ID: "data", Status: "ok", Detail: "nothing is stored in " + t.data + " yet; choir up begins there"}}, nil
 	}
 	dir, err := datadir.OpenDamaged(t.data)
 	space, serr := spaceOf(ctx, t.data)
@@ -143,7 +143,7 @@ func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
 		return nil, serr
 	}
 	if fault.Is(err, fault.InUse) {
-		return append([]api.Finding{space}, ask(ctx, t)...), nil
+		return append([]view.Finding{space}, ask(ctx, t)...), nil
 	}
 	if err != nil {
 		return nil, err
@@ -154,13 +154,13 @@ func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
 		return nil, err
 	}
 	if len(unfinished) > 0 {
-		return []api.Finding{{ID: "data", Status: "warn", Detail: "a recovery was interrupted", Hint: "The next choir up, or choir recover, brings it to its end."}}, nil
+		return []view.Finding{{ID: "data", Status: "warn", Detail: "a recovery was interrupted", Hint: "The next choir up, or choir recover, brings it to its end."}}, nil
 	}
 	report, err := recovery.Inspect(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	out := []api.Finding{space}
+	out := []view.Finding{space}
 	damaged := slices.Concat(report.Accounts, report.Shared)
 	for _, list := range report.Computers {
 		damaged = append(damaged, list...)
@@ -169,39 +169,39 @@ func examine(ctx context.Context, t *talk) ([]api.Finding, error) {
 		damaged = append(damaged, bus.Damage{File: "version", What: "it is gone or no number"})
 	}
 	for _, d := range damaged {
-		out = append(out, api.Finding{ID: "data", Status: "fail", Detail: d.String(), Hint: "Run choir recover."})
+		out = append(out, view.Finding{ID: "data", Status: "fail", Detail: d.String(), Hint: "Run choir recover."})
 	}
 	if len(damaged) == 0 {
-		out = append(out, api.Finding{ID: "data", Status: "ok", Detail: "the logs of " + cfg.Server.Data + " are whole"})
+		out = append(out, view.Finding{ID: "data", Status: "ok", Detail: "the logs of " + cfg.Server.Data + " are whole"})
 	}
 	return out, nil
 }
 
 // spaceOf says what takes the space of a data directory, whoever has it open.
-func spaceOf(ctx context.Context, data string) (api.Finding, error) {
+func spaceOf(ctx context.Context, data string) (view.Finding, error) {
 	free, err := datadir.FreeAt(data)
 	if err != nil {
-		return api.Finding{}, err
+		return view.Finding{}, err
 	}
 	return computer.Space(ctx, data, free)
 }
 
 // ask has the control plane that uses a data directory say what it found there.
-func ask(ctx context.Context, t *talk) []api.Finding {
+func ask(ctx context.Context, t *talk) []view.Finding {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	used := api.Finding{ID: "data", Status: "ok", Detail: "in use by choir up, which looks through it and says what it finds"}
+	used := view.Finding{ID: "data", Status: "ok", Detail: "in use by choir up, which looks through it and says what it finds"}
 	c, err := client.Discover(func(string) string { return "" }, t.data, "")
 	if err == nil {
 		defer c.Close()
-		var seen []api.Finding
+		var seen []view.Finding
 		if seen, err = c.Doctor(ctx); err == nil {
 			// What this machine provides was looked at above.
-			return append([]api.Finding{used}, slices.DeleteFunc(seen, func(f api.Finding) bool {
+			return append([]view.Finding{used}, slices.DeleteFunc(seen, func(f view.Finding) bool {
 				return f.ID != "accounts" && !strings.HasPrefix(f.ID, "computer ")
 			})...)
 		}
 	}
 	used.Status, used.Detail, used.Hint = "warn", "in use by choir up, which does not say what it found: "+fault.Text(err), "Ask again, or look at the console."
-	return []api.Finding{used}
+	return []view.Finding{used}
 }

@@ -9,7 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 func checkpointsCmd() *cobra.Command {
@@ -53,7 +53,7 @@ func checkpointsCmd() *cobra.Command {
 }
 
 // notInIt says in a few words what a checkpoint does not hold.
-func notInIt(k api.Checkpoint) string {
+func notInIt(k view.Checkpoint) string {
 	if left := max(k.Left, len(k.Skipped)); left > 0 {
 		return fmt.Sprintf("%s not in it", files(left))
 	}
@@ -68,7 +68,7 @@ func files(n int) string {
 }
 
 // printUnkept says what no checkpoint holds.
-func printUnkept(w io.Writer, u api.Unkept) {
+func printUnkept(w io.Writer, u view.Unkept) {
 	for _, p := range u.Paths {
 		row(w, "in no checkpoint", oneLine(p.Path, 200)+": "+oneLine(p.Reason, 200))
 	}
@@ -102,7 +102,7 @@ func diffCmd() *cobra.Command {
 	var path string
 	cmd := verb("diff A [B]", "Compare two checkpoints, or one with the live files", between(1, 2),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
-			r := api.DiffRequest{From: args[0], Path: path}
+			r := view.DiffRequest{From: args[0], Path: path}
 			if len(args) == 2 {
 				r.To = args[1]
 			}
@@ -126,7 +126,7 @@ func restoreCmd() *cobra.Command {
 	var dry bool
 	cmd := verb("restore ID", "Go back to a checkpoint, by a new one", exactly(1),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
-			r, err := c.Restore(ctx, api.RestoreRequest{To: args[0], Paths: paths, DryRun: dry})
+			r, err := c.Restore(ctx, view.RestoreRequest{To: args[0], Paths: paths, DryRun: dry})
 			if err != nil {
 				return err
 			}
@@ -151,7 +151,7 @@ func undoCmd() *cobra.Command {
 	return cmd
 }
 
-func printRestored(w io.Writer, r api.Restored) {
+func printRestored(w io.Writer, r view.Restored) {
 	verb := map[contract.ChangeOp]string{contract.ChangeAdded: "brings back", contract.ChangeModified: "changes", contract.ChangeDeleted: "removes", contract.ChangeMode: "changes the mode of"}
 	for _, ch := range r.Changes {
 		row(w, verb[ch.Op], oneLine(ch.Path, 200))

@@ -13,8 +13,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // promptResult is the stable shape of `choir prompt --json`.
@@ -42,7 +42,7 @@ type promptTask struct {
 	Reason string   `json:"reason"`
 }
 
-func resultOf(r api.Run) promptResult {
+func resultOf(r view.Run) promptResult {
 	out := promptResult{Run: r.ID, Status: string(r.Status), Verified: verdict(r.Verified), Summary: r.Summary, Document: r.Document,
 		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}}
 	for _, t := range r.Tasks {
@@ -70,7 +70,7 @@ func promptCmd() *cobra.Command {
 	var model string
 	cmd := verb("prompt TEXT", "Say what you want; the Director plans it and the Associate does it", between(1, -1),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
-			acted, err := c.Prompt(ctx, api.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model})
+			acted, err := c.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model})
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func promptCmd() *cobra.Command {
 	return cmd
 }
 
-func printRun(w io.Writer, r api.Run) {
+func printRun(w io.Writer, r view.Run) {
 	row(w, "run", r.ID)
 	row(w, "prompt", oneLine(r.Prompt, 100))
 	row(w, "status", string(r.Status)+suffix(r.Reason))
@@ -197,7 +197,7 @@ func runCmd() *cobra.Command {
 			}),
 		verb("answer ID QUESTION TEXT", "Answer a run's question", between(3, -1),
 			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
-				acted, err := c.Answer(ctx, args[0], api.Answer{Question: args[1], Answer: strings.Join(args[2:], " ")})
+				acted, err := c.Answer(ctx, args[0], view.Answer{Question: args[1], Answer: strings.Join(args[2:], " ")})
 				if err != nil {
 					return err
 				}

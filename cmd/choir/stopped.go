@@ -19,10 +19,10 @@ import (
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
+	"choir.dev/choiros/internal/view"
 )
 
 // stored is an error of opening what the data directory holds: one that keeps the
@@ -141,8 +141,8 @@ var named = regexp.MustCompile(`\b[a-z0-9]{16}\b`)
 // published is what may be said of an error to whoever can reach the port: not
 // where on this machine the data are, nor which computers there are, nor what
 // only the terminal's user should read.
-func published(data string, err error) api.Problem {
-	p := api.Describe(err)
+func published(data string, err error) view.Refusal {
+	p := view.Describe(err)
 	if p.Code == string(fault.Internal) {
 		p.Detail = "Something that is stored can't be read; the terminal that choir up runs in says what."
 	}

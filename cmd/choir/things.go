@@ -17,8 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 func execCmd() *cobra.Command {
@@ -27,14 +27,14 @@ func execCmd() *cobra.Command {
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
 			stdout, outDone := onScreen(os.Stdout)
 			stderr, errDone := onScreen(os.Stderr)
-			eio := api.ExecIO{Stdout: stdout, Stderr: stderr}
+			eio := view.ExecIO{Stdout: stdout, Stderr: stderr}
 			if t.json {
 				eio.Stdout = stderr
 			}
 			if st, err := os.Stdin.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
 				eio.Stdin = os.Stdin
 			}
-			exit, err := c.Exec(ctx, api.ExecRequest{Argv: args, Cwd: cwd}, eio)
+			exit, err := c.Exec(ctx, view.ExecRequest{Argv: args, Cwd: cwd}, eio)
 			if err = errors.Join(err, outDone(), errDone()); err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ func filesCmd() *cobra.Command {
 }
 
 // notKept says of an entry, or of what is in it, that no checkpoint holds it.
-func notKept(f api.File) string {
+func notKept(f view.File) string {
 	switch {
 	case f.Unkept != "":
 		return "not kept: it " + oneLine(f.Unkept, 300)
@@ -209,30 +209,30 @@ func addCmd() *cobra.Command {
 	return cmd
 }
 
-func add(ctx context.Context, c *client.Client, what, name string) (api.Added, error) {
+func add(ctx context.Context, c *client.Client, what, name string) (view.Added, error) {
 	if strings.Contains(what, "://") || (strings.Contains(what, "@") && strings.Contains(what, ":")) {
-		return c.AddURL(ctx, api.AddRequest{URL: what, Name: name})
+		return c.AddURL(ctx, view.AddRequest{URL: what, Name: name})
 	}
 	dir, err := filepath.Abs(what)
 	if err != nil {
-		return api.Added{}, err
+		return view.Added{}, err
 	}
 	if st, err := os.Stat(dir); err != nil {
-		return api.Added{}, err
+		return view.Added{}, err
 	} else if !st.IsDir() {
-		return api.Added{}, fault.New("add", fault.Invalid, "Use: choir files put "+what+" workspace/"+filepath.Base(what), errors.New(what+" is not a folder"))
+		return view.Added{}, fault.New("add", fault.Invalid, "Use: choir files put "+what+" workspace/"+filepath.Base(what), errors.New(what+" is not a folder"))
 	}
 	if name == "" {
 		name = filepath.Base(dir)
 	}
-	var left api.Unkept // what can't be packed
+	var left view.Unkept // what can't be packed
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() { // AddTar reads to the end, or r is closed, either of which ends it
 		err := writeTar(w, dir, func(p, kind string) {
 			left.Files++
 			if len(left.Paths) < maxLeftHere {
-				left.Paths = append(left.Paths, api.UnkeptPath{Path: "workspace/" + name + "/" + p, Reason: "is a " + kind + ", and was not brought in"})
+				left.Paths = append(left.Paths, view.UnkeptPath{Path: "workspace/" + name + "/" + p, Reason: "is a " + kind + ", and was not brought in"})
 			}
 		})
 		w.CloseWithError(err)
@@ -241,7 +241,7 @@ func add(ctx context.Context, c *client.Client, what, name string) (api.Added, e
 	added, err := c.AddTar(ctx, name, "file://"+dir, r)
 	_ = r.CloseWithError(errNotTaken) // never fails
 	if perr := <-packed; perr != nil && !errors.Is(perr, errNotTaken) && !errors.Is(perr, io.ErrClosedPipe) {
-		return api.Added{}, fault.New("add", fault.Invalid, "Nothing of it was brought in. If somebody is changing it, try again once it rests.", fmt.Errorf("read %s: %w", dir, perr))
+		return view.Added{}, fault.New("add", fault.Invalid, "Nothing of it was brought in. If somebody is changing it, try again once it rests.", fmt.Errorf("read %s: %w", dir, perr))
 	}
 	// What could not be packed is missing as much as what was not taken.
 	added.Skipped += left.Files

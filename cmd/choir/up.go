@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/recovery"
+	"choir.dev/choiros/internal/view"
 )
 
 // upLine is what `choir up --json` prints, once, when it is healthy; before that
@@ -26,7 +26,7 @@ type upLine struct {
 	PID      int    `json:"pid"`
 	Data     string `json:"data"`
 	// Stopped is why it is not up.
-	Stopped *api.Problem `json:"stopped,omitempty"`
+	Stopped *view.Refusal `json:"stopped,omitempty"`
 }
 
 func upCmd() *cobra.Command {

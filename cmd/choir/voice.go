@@ -6,8 +6,8 @@ import (
 	"os"
 	"sync"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // voice is what `choir up` says on standard output: that it is up and where, or
@@ -66,7 +66,7 @@ func (v voice) again(why error) {
 
 // computer says in one line that a computer does not wake, what the matter is and
 // where to look; err is nil when it is awake. What was said of it is not said again.
-func (v voice) computer(cid, name string, state api.ComputerState, err error) {
+func (v voice) computer(cid, name string, state view.ComputerState, err error) {
 	v.s.mu.Lock()
 	defer v.s.mu.Unlock()
 	text := ""
@@ -81,7 +81,7 @@ func (v voice) computer(cid, name string, state api.ComputerState, err error) {
 		switch name, text := oneLine(name, 60), oneLine(text, 300); {
 		case err == nil:
 			fmt.Printf("%s is awake.\n", name)
-		case state == api.StateDamaged:
+		case state == view.StateDamaged:
 			fmt.Printf("%s is damaged: %s. What is safe and what to do stands at %s\n", name, text, v.s.up)
 		default:
 			fmt.Printf("%s does not wake: %s. What can be done stands at %s\n", name, text, v.s.up)

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // wakeCmd is for a computer that does not wake: checkpoints, diff, restore and
@@ -21,7 +21,7 @@ func wakeCmd() *cobra.Command {
 	var without bool
 	cmd := verb("wake", "Say whether the computer is awake; if not, why, and try again", exactly(0),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
-			info, err := c.Wake(ctx, api.WakeRequest{WithoutTasks: without})
+			info, err := c.Wake(ctx, view.WakeRequest{WithoutTasks: without})
 			if err != nil {
 				return err
 			}
@@ -37,7 +37,7 @@ func wakeCmd() *cobra.Command {
 	return cmd
 }
 
-func printWoken(w io.Writer, c api.Computer) {
+func printWoken(w io.Writer, c view.Computer) {
 	row(w, oneLine(c.Name, 80), string(c.State))
 	if c.Trouble == nil {
 		return
@@ -50,11 +50,11 @@ func printWoken(w io.Writer, c api.Computer) {
 	if c.Trouble.Hint != "" {
 		row(w, "what to do", oneLine(c.Trouble.Hint, 1000))
 	}
-	what := map[api.Repair]string{
-		api.RepairRewind:       "choir checkpoints, choir restore ID --dry-run, choir restore ID",
-		api.RepairWithoutTasks: "choir wake --without-tasks",
-		api.RepairExport:       "choir export FILE",
-		api.RepairRecover:      "Recover on the console",
+	what := map[view.Repair]string{
+		view.RepairRewind:       "choir checkpoints, choir restore ID --dry-run, choir restore ID",
+		view.RepairWithoutTasks: "choir wake --without-tasks",
+		view.RepairExport:       "choir export FILE",
+		view.RepairRecover:      "Recover on the console",
 	}
 	for _, a := range c.Trouble.Actions {
 		if what[a] != "" {

@@ -19,7 +19,6 @@ import (
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest/image"
@@ -28,6 +27,7 @@ import (
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/vault"
+	"choir.dev/choiros/internal/view"
 )
 
 // plane is a whole control plane on one machine. This file is the only place
@@ -106,7 +106,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if p.host, err = computer.NewHost(computer.Options{
 		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Spending: p.identity, Driver: driver,
 		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger, Report: report,
-		Said: func(cid contract.CID, name string, state api.ComputerState, err error) {
+		Said: func(cid contract.CID, name string, state view.ComputerState, err error) {
 			o.computer(string(cid), name, state, err)
 		},
 		Restart: func(r computer.Restart) {

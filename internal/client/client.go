@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // Only stands for "the one computer there is".
@@ -154,7 +154,10 @@ func transportError(ctx context.Context, base string, err error) error {
 }
 
 // Error is a refusal by the control plane.
-type Error struct{ api.Problem }
+type Error struct {
+	Title string `json:"title"`
+	view.Refusal
+}
 
 func (e *Error) Error() string {
 	if e.Detail != "" {
@@ -182,7 +185,7 @@ func problemError(res *http.Response) error {
 
 func decodeProblem(status int, b []byte) error {
 	e := &Error{}
-	if err := json.Unmarshal(b, &e.Problem); err != nil || e.Code == "" {
+	if err := json.Unmarshal(b, e); err != nil || e.Code == "" {
 		return fault.New("", fault.Unreachable, "Check CHOIR_URL: what answers there is not a control plane of this version.",
 			fmt.Errorf("unexpected answer %d", status))
 	}

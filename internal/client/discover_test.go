@@ -14,9 +14,9 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
+	"choir.dev/choiros/internal/view"
 )
 
 func env(pairs ...string) func(string) string {
@@ -170,7 +170,7 @@ func TestBrokenStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if exit, err := c.Exec(ctx, api.ExecRequest{Argv: []string{"x"}}, api.ExecIO{}); !fault.Is(err, fault.Unreachable) {
+		if exit, err := c.Exec(ctx, view.ExecRequest{Argv: []string{"x"}}, view.ExecIO{}); !fault.Is(err, fault.Unreachable) {
 			t.Errorf("%s: %+v, %v", name, exit, err)
 		}
 		c.Close()

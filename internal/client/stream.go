@@ -14,8 +14,8 @@ import (
 	"strconv"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // upload sends a stream and decodes the answer.
@@ -76,12 +76,12 @@ func (c *Client) Events(ctx context.Context, o EventsOptions) iter.Seq2[contract
 // Exec runs a command and connects it to streams; r.Stdin follows from
 // streams.Stdin. It returns when the command has ended. When ctx ends, the
 // command is killed.
-func (c *Client) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecIO) (api.Exit, error) {
+func (c *Client) Exec(ctx context.Context, r view.ExecRequest, streams view.ExecIO) (view.Exit, error) {
 	const op = "client.Exec"
 	r.Stdin = streams.Stdin != nil
 	head, err := json.Marshal(r)
 	if err != nil {
-		return api.Exit{}, fault.New(op, fault.Invalid, "", err)
+		return view.Exit{}, fault.New(op, fault.Invalid, "", err)
 	}
 	body := io.Reader(bytes.NewReader(append(head, '\n')))
 	if r.Stdin {
@@ -91,20 +91,20 @@ func (c *Client) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecIO
 	defer cancel()
 	res, err := c.do(ctx, request{method: http.MethodPost, path: c.at("/exec"), body: body, content: "application/x-ndjson"})
 	if err != nil {
-		return api.Exit{}, fault.Wrap(op, err)
+		return view.Exit{}, fault.Wrap(op, err)
 	}
 	defer res.Body.Close() // the last frame said how it ended
-	in := bufio.NewReaderSize(res.Body, api.MaxFrame)
+	in := bufio.NewReaderSize(res.Body, view.MaxFrame)
 	var buf []byte
 	for {
-		kind, payload, err := api.ReadFrame(in, buf)
+		kind, payload, err := view.ReadFrame(in, buf)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = fault.New("", fault.Unreachable, "Look at choir events for how the command ended.", errors.New("the connection ended before the command did"))
 			} else {
 				err = transportError(ctx, c.base, err)
 			}
-			return api.Exit{}, fault.Wrap(op, err)
+			return view.Exit{}, fault.Wrap(op, err)
 		}
 		buf = payload[:0]
 		if done, exit, err := handleFrame(kind, payload, streams); done || err != nil {
@@ -114,7 +114,7 @@ func (c *Client) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecIO
 }
 
 // handleFrame handles one frame; done says that it was the last.
-func handleFrame(kind api.FrameKind, payload []byte, streams api.ExecIO) (done bool, exit api.Exit, err error) {
+func handleFrame(kind view.FrameKind, payload []byte, streams view.ExecIO) (done bool, exit view.Exit, err error) {
 	write := func(w io.Writer) error {
 		if w == nil {
 			return nil
@@ -123,25 +123,25 @@ func handleFrame(kind api.FrameKind, payload []byte, streams api.ExecIO) (done b
 		return err
 	}
 	switch kind {
-	case api.FrameStarted:
-		var s api.Started
+	case view.FrameStarted:
+		var s view.Started
 		if err := json.Unmarshal(payload, &s); err != nil {
-			return false, api.Exit{}, fmt.Errorf("started frame: %w", err)
+			return false, view.Exit{}, fmt.Errorf("started frame: %w", err)
 		}
 		if streams.Started != nil {
 			streams.Started(s.Command, s.Sequence)
 		}
-	case api.FrameStdout:
-		return false, api.Exit{}, write(streams.Stdout)
-	case api.FrameStderr:
-		return false, api.Exit{}, write(streams.Stderr)
-	case api.FrameExited:
+	case view.FrameStdout:
+		return false, view.Exit{}, write(streams.Stdout)
+	case view.FrameStderr:
+		return false, view.Exit{}, write(streams.Stderr)
+	case view.FrameExited:
 		if err := json.Unmarshal(payload, &exit); err != nil {
-			return false, api.Exit{}, fmt.Errorf("exit frame: %w", err)
+			return false, view.Exit{}, fmt.Errorf("exit frame: %w", err)
 		}
 		return true, exit, nil
-	case api.FrameFailed:
-		return true, api.Exit{}, decodeProblem(http.StatusOK, payload)
+	case view.FrameFailed:
+		return true, view.Exit{}, decodeProblem(http.StatusOK, payload)
 	}
-	return false, api.Exit{}, nil
+	return false, view.Exit{}, nil
 }

@@ -14,11 +14,11 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -28,18 +28,18 @@ const addWall = 15 * time.Minute
 // AddURL implements control.Files: a scratch box clones the repository through
 // egress, which lets it out to that one host, and hands it over as a tar
 // stream. The remote is recorded on the host, so that later tasks may fetch.
-func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (api.Added, error) {
+func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (view.Added, error) {
 	const op = "computer.AddURL"
 	u, err := url.Parse(r.URL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-		return api.Added{}, fault.New(op, fault.Invalid, "Give an https:// URL, or clone it yourself and add the folder.",
+		return view.Added{}, fault.New(op, fault.Invalid, "Give an https:// URL, or clone it yourself and add the folder.",
 			errors.New("only repositories at https:// URLs can be added"))
 	}
 	if u.User != nil {
-		return api.Added{}, fault.New(op, fault.Invalid, "Clone it yourself and add the folder.", errors.New("the URL holds credentials"))
+		return view.Added{}, fault.New(op, fault.Invalid, "Clone it yourself and add the folder.", errors.New("the URL holds credentials"))
 	}
 	if err := c.host.reserve.check(op); err != nil {
-		return api.Added{}, err
+		return view.Added{}, err
 	}
 	name := r.Name
 	if name == "" {
@@ -52,14 +52,14 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	// The user named this host, and the box has no other.
 	host, err := egress.ParseRule(net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return api.Added{}, fault.New(op, fault.Invalid, "", err)
+		return view.Added{}, fault.New(op, fault.Invalid, "", err)
 	}
 	ctx, cancel := awake.WithTimeout(ctx, addWall)
 	defer cancel()
 	id := "add-" + contract.NewID()
 	empty := c.path("boxes", id)
 	if err := c.files.Mkdir("boxes/"+id, 0o755); err != nil {
-		return api.Added{}, fault.Wrap(op, err)
+		return view.Added{}, fault.Wrap(op, err)
 	}
 	defer c.discard("boxes/" + id)
 	limits := c.limits()
@@ -71,7 +71,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{host.String()}}, nil, host),
 	})
 	if err != nil {
-		return api.Added{}, err
+		return view.Added{}, err
 	}
 	defer func() {
 		if err := box.Kill(); err != nil {
@@ -82,13 +82,13 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	_, stderr, exit, err := in.Output(ctx, 8<<10, "sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", // git then says that a file is too large
 		"git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--no-recurse-submodules", "--", r.URL, "/clone/repository")
 	if err != nil {
-		return api.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
+		return view.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
 	}
 	if tooLargeFile(exit, stderr) {
-		return api.Added{}, fault.Wrap(op, c.largerThanAdd())
+		return view.Added{}, fault.Wrap(op, c.largerThanAdd())
 	}
 	if exit.Code != 0 {
-		return api.Added{}, fault.New(op, fault.Unavailable, "Check the URL; a private repository can be cloned by yourself and added as a folder.",
+		return view.Added{}, fault.New(op, fault.Unavailable, "Check the URL; a private repository can be cloned by yourself and added as a folder.",
 			fmt.Errorf("git clone ended with code %d: %s", exit.Code, clip(string(stderr), 1000)))
 	}
 	pr, pw := io.Pipe()
@@ -104,9 +104,9 @@ func (c *Computer) AddURL(ctx context.Context, user string, r api.AddRequest) (a
 	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, User: user}, pr)
 	pr.CloseWithError(errors.New("no longer read"))
 	if err = errors.Join(err, <-sent); err != nil {
-		return api.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
+		return view.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
 	}
-	return api.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
+	return view.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
 }
 
 // tooLargeToAdd says of an error that came as a clone's box ended for its size what

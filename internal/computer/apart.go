@@ -8,8 +8,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // How long is waited before a computer that does not wake is tried again by
@@ -41,13 +41,13 @@ func (h *Host) retry(p *place) {
 			case <-timer.C:
 			}
 			h.mu.Lock()
-			mine, busy := p.round == round && p.state == api.StateFailed, p.apart != nil || p.closing != nil
+			mine, busy := p.round == round && p.state == view.StateFailed, p.apart != nil || p.closing != nil
 			h.mu.Unlock()
 			if !mine {
 				return
 			}
 			if !busy {
-				h.begin(p, api.WakeRequest{}, nil)
+				h.begin(p, view.WakeRequest{}, nil)
 				return
 			}
 		}
@@ -66,7 +66,7 @@ func (h *Host) History(ctx context.Context, cid contract.CID) (control.History, 
 		}
 		h.mu.Lock()
 		p := h.places[cid]
-		failed, waking := p != nil && p.state == api.StateFailed, p != nil && p.state == api.StateWaking
+		failed, waking := p != nil && p.state == view.StateFailed, p != nil && p.state == view.StateWaking
 		h.mu.Unlock()
 		switch {
 		case failed:
@@ -100,7 +100,7 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 		}
 		h.mu.Lock()
 	}
-	if h.closed.Load() || p.state != api.StateFailed || p.closing != nil {
+	if h.closed.Load() || p.state != view.StateFailed || p.closing != nil {
 		h.mu.Unlock()
 		return fault.New("computer.History", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is just being woken or put to sleep", p.name))
 	}
@@ -147,7 +147,7 @@ func (v past) open(ctx context.Context, f func(context.Context, *Computer) error
 }
 
 // Checkpoints implements control.History.
-func (v past) Checkpoints(ctx context.Context, before uint64, limit int) (list []api.Checkpoint, more bool, err error) {
+func (v past) Checkpoints(ctx context.Context, before uint64, limit int) (list []view.Checkpoint, more bool, err error) {
 	err = v.read(ctx, func(ctx context.Context, c *Computer) (err error) {
 		list, more, err = c.Checkpoints(ctx, before, limit)
 		return err
@@ -156,7 +156,7 @@ func (v past) Checkpoints(ctx context.Context, before uint64, limit int) (list [
 }
 
 // ShowCheckpoint implements control.History.
-func (v past) ShowCheckpoint(ctx context.Context, id string) (k api.Checkpoint, err error) {
+func (v past) ShowCheckpoint(ctx context.Context, id string) (k view.Checkpoint, err error) {
 	err = v.read(ctx, func(ctx context.Context, c *Computer) (err error) {
 		k, err = c.ShowCheckpoint(ctx, id)
 		return err
@@ -174,7 +174,7 @@ func (v past) Appended(ctx context.Context, since time.Time) (events int, bytes 
 }
 
 // Checkpoint implements control.History.
-func (v past) Checkpoint(ctx context.Context, user, message string) (k api.Checkpointed, err error) {
+func (v past) Checkpoint(ctx context.Context, user, message string) (k view.Checkpointed, err error) {
 	err = v.open(ctx, func(ctx context.Context, c *Computer) error {
 		k, err = c.Checkpoint(ctx, user, message)
 		return err
@@ -183,7 +183,7 @@ func (v past) Checkpoint(ctx context.Context, user, message string) (k api.Check
 }
 
 // Diff implements control.History.
-func (v past) Diff(ctx context.Context, r api.DiffRequest) (d api.Diff, err error) {
+func (v past) Diff(ctx context.Context, r view.DiffRequest) (d view.Diff, err error) {
 	err = v.open(ctx, func(ctx context.Context, c *Computer) error {
 		d, err = c.Diff(ctx, r)
 		return err
@@ -193,13 +193,13 @@ func (v past) Diff(ctx context.Context, r api.DiffRequest) (d api.Diff, err erro
 
 // Restore implements control.History. Once files went back, the computer is
 // woken once more.
-func (v past) Restore(ctx context.Context, r api.RestoreRequest) (done api.Restored, err error) {
+func (v past) Restore(ctx context.Context, r view.RestoreRequest) (done view.Restored, err error) {
 	err = v.open(ctx, func(ctx context.Context, c *Computer) error {
 		done, err = c.Restore(ctx, r)
 		return err
 	})
 	if err == nil && !r.DryRun {
-		err = v.h.Wake(ctx, v.p.cid, api.WakeRequest{})
+		err = v.h.Wake(ctx, v.p.cid, view.WakeRequest{})
 	}
 	return done, err
 }

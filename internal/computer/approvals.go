@@ -5,12 +5,12 @@ import (
 	"net"
 	"strconv"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 )
 
 // Approvals implements control.Approvals.
-func (c *Computer) Approvals(ctx context.Context, all bool, before uint64, limit int) ([]api.Approval, bool, error) {
+func (c *Computer) Approvals(ctx context.Context, all bool, before uint64, limit int) ([]view.Approval, bool, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, false, err
 	}
@@ -22,14 +22,14 @@ func (c *Computer) Approvals(ctx context.Context, all bool, before uint64, limit
 	return list[:min(len(list), limit)], more, nil
 }
 
-func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]api.Approval, error) {
+func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]view.Approval, error) {
 	rows, err := c.state.Approvals(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]api.Approval, 0, len(rows))
+	out := make([]view.Approval, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, api.Approval{
+		out = append(out, view.Approval{
 			ID: r.ID, Kind: r.Kind, Run: r.Run, Prompt: r.Prompt, Task: r.Task, Attempt: r.Attempt, Host: r.Host, Port: r.Port,
 			Digest: r.Digest, Claim: r.Claim, Asked: when(r.Asked), Deadline: when(r.Deadline),
 			Answer: r.Answer, By: r.AnsweredBy, Reason: r.Reason, Answered: when(r.Answered), Sequence: r.AskedSeq,
@@ -39,13 +39,13 @@ func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]api
 }
 
 // Decide implements control.Approvals.
-func (c *Computer) Decide(ctx context.Context, user, id string, d api.Decision) (api.Acted, error) {
+func (c *Computer) Decide(ctx context.Context, user, id string, d view.Decision) (view.Acted, error) {
 	run, seq, err := c.runs.Decide(ctx, user, id, d.Digest, d.Answer)
-	return api.Acted{Run: run, Sequence: seq}, err
+	return view.Acted{Run: run, Sequence: seq}, err
 }
 
 // Egress implements control.Network.
-func (c *Computer) Egress(ctx context.Context, run string) ([]api.Traffic, error) {
+func (c *Computer) Egress(ctx context.Context, run string) ([]view.Traffic, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, err
 	}
@@ -53,9 +53,9 @@ func (c *Computer) Egress(ctx context.Context, run string) ([]api.Traffic, error
 	if err != nil {
 		return nil, err
 	}
-	out := make([]api.Traffic, 0, len(rows))
+	out := make([]view.Traffic, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, api.Traffic{ID: net.JoinHostPort(r.Host, strconv.Itoa(r.Port)), Host: r.Host, Port: r.Port, Tunnels: r.Tunnels, Sent: r.Sent, Received: r.Received})
+		out = append(out, view.Traffic{ID: net.JoinHostPort(r.Host, strconv.Itoa(r.Port)), Host: r.Host, Port: r.Port, Tunnels: r.Tunnels, Sent: r.Sent, Received: r.Received})
 	}
 	return out, nil
 }

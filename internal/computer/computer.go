@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
@@ -20,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/supervise"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -57,7 +57,7 @@ type Computer struct {
 // wake opens a computer: it takes the log over, brings the state up to it,
 // starts the keeper, repairs what a crash left, and resumes open runs. A
 // computer without a log is made anew under the given name.
-func (h *Host) wake(ctx context.Context, p *place, req api.WakeRequest) (_ *Computer, err error) {
+func (h *Host) wake(ctx context.Context, p *place, req view.WakeRequest) (_ *Computer, err error) {
 	cid := p.cid
 	c := h.newComputer(ctx, cid)
 	awake := false
@@ -369,23 +369,23 @@ func (c *Computer) limits() sandbox.Limits {
 }
 
 // Info implements control.Computer.
-func (c *Computer) Info(ctx context.Context) (api.Computer, error) {
+func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	row, err := c.state.Computer(ctx)
 	if err != nil {
-		return api.Computer{}, err
+		return view.Computer{}, err
 	}
-	state := api.StateAwake
+	state := view.StateAwake
 	open, err := c.listRuns(ctx, openRuns)
 	if err != nil {
-		return api.Computer{}, err
+		return view.Computer{}, err
 	}
 	if len(open) > 0 {
-		state = api.StateWorking
+		state = view.StateWorking
 	}
 	if c.brokenDesktop().since != (time.Time{}) {
-		state = api.StateBroken
+		state = view.StateBroken
 	}
-	return api.Computer{
+	return view.Computer{
 		ID: c.cid, Name: row.Name, State: state, Created: when(row.Created), Driver: row.Driver, Isolation: row.Isolation,
 		Notes: slices.Concat(row.Notes, c.troubles(), c.wounds(), c.host.notices()), Sequence: c.log.Last(),
 	}, nil
@@ -394,66 +394,66 @@ func (c *Computer) Info(ctx context.Context) (api.Computer, error) {
 var openRuns = state.RunFilter{Open: true, Limit: 50}
 
 // Frame implements control.Computer.
-func (c *Computer) Frame(ctx context.Context) (api.Frame, error) {
+func (c *Computer) Frame(ctx context.Context) (view.Frame, error) {
 	if err := c.caughtUp(ctx); err != nil {
-		return api.Frame{}, err
+		return view.Frame{}, err
 	}
-	var f api.Frame
+	var f view.Frame
 	var err error
 	if f.Computer, err = c.Info(ctx); err != nil {
-		return api.Frame{}, err
+		return view.Frame{}, err
 	}
 	if f.Running, err = c.listRuns(ctx, openRuns); err != nil {
-		return api.Frame{}, err
+		return view.Frame{}, err
 	}
 	questions, err := c.state.Questions(ctx, "", true)
 	if err != nil {
-		return api.Frame{}, err
+		return view.Frame{}, err
 	}
 	for _, q := range questions {
-		if i := slices.IndexFunc(f.Running, func(r api.Run) bool { return r.ID == q.Run }); i >= 0 {
+		if i := slices.IndexFunc(f.Running, func(r view.Run) bool { return r.ID == q.Run }); i >= 0 {
 			f.Running[i].Questions = append(f.Running[i].Questions, questionOf(q))
 		}
 	}
 	asked, err := c.approvals(ctx, state.ApprovalFilter{Open: true})
 	if err != nil {
-		return api.Frame{}, err
+		return view.Frame{}, err
 	}
 	for _, a := range asked {
-		if i := slices.IndexFunc(f.Running, func(r api.Run) bool { return r.ID == a.Run }); i >= 0 {
+		if i := slices.IndexFunc(f.Running, func(r view.Run) bool { return r.ID == a.Run }); i >= 0 {
 			f.Running[i].Approvals = append(f.Running[i].Approvals, a)
 		}
 	}
 	spent, err := c.state.Usage(ctx, state.UsageFilter{Day: time.Now().UTC().Format(time.DateOnly)})
 	if err != nil {
-		return api.Frame{}, err
+		return view.Frame{}, err
 	}
 	for _, u := range spent {
 		f.SpentUSD += u.CostUSD
 	}
 	f.Commands = c.commands.list()
 	if f.Provider, err = c.Provider(ctx); err != nil {
-		return api.Frame{}, err
+		return view.Frame{}, err
 	}
 	f.Desktop, err = c.desktopStatus(ctx)
 	return f, err
 }
 
 // Provider implements control.Desktop.
-func (c *Computer) Provider(ctx context.Context) (api.Provider, error) {
+func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
 	provider, model, err := c.host.resolveModel(ctx, "")
 	if err != nil {
-		return api.Provider{}, err
+		return view.Provider{}, err
 	}
-	return api.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.host.Config.Budget.CostUSD}, nil
+	return view.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.host.Config.Budget.CostUSD}, nil
 }
 
 // Rebuild implements control.Computer. Without check the state's content is
 // replaced while it is in use, in one transaction.
-func (c *Computer) Rebuild(ctx context.Context, check bool) (api.Rebuilt, error) {
+func (c *Computer) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) {
 	start := time.Now()
 	if err := c.caughtUp(ctx); err != nil {
-		return api.Rebuilt{}, err
+		return view.Rebuilt{}, err
 	}
 	var report state.Report
 	var err error
@@ -465,9 +465,9 @@ func (c *Computer) Rebuild(ctx context.Context, check bool) (api.Rebuilt, error)
 		report, err = c.state.Replace(ctx, c.log)
 	}
 	if err != nil {
-		return api.Rebuilt{}, err
+		return view.Rebuilt{}, err
 	}
-	out := api.Rebuilt{Check: check, Equal: report.Clean(), Sequence: report.Seq, DurationMS: time.Since(start).Milliseconds()}
+	out := view.Rebuilt{Check: check, Equal: report.Clean(), Sequence: report.Seq, DurationMS: time.Since(start).Milliseconds()}
 	for _, d := range report.Differences {
 		out.Differences = append(out.Differences, fmt.Sprintf("%s: has %s; the log says %s", d.Table, orNothing(d.Have), orNothing(d.Want)))
 	}

@@ -12,7 +12,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
@@ -21,28 +20,29 @@ import (
 	"choir.dev/choiros/internal/redact"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 )
 
 // Exec implements control.Commands: the user's own hands, on the live tree,
 // without a transaction but with checkpoints around it.
-func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) (api.Exit, error) {
+func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO) (view.Exit, error) {
 	const op = "computer.Exec"
 	if r.ID == "" {
 		r.ID = contract.NewID()
 	}
 	argv, err := c.recordable(ctx, r.Argv)
 	if err != nil {
-		return api.Exit{}, err
+		return view.Exit{}, err
 	}
 	ctx, unlist := c.commands.begin(ctx, r.ID, argv)
 	defer unlist()
 	before, err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv))
 	if err != nil {
-		return api.Exit{}, err
+		return view.Exit{}, err
 	}
 	b, err := c.openTerminal(ctx, "terminal-"+r.ID)
 	if err != nil {
-		return api.Exit{}, err
+		return view.Exit{}, err
 	}
 	defer func() {
 		if err := b.Kill(); err != nil {
@@ -54,7 +54,7 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 		Data: contract.CommandStarted{Command: r.ID, Argv: argv, Cwd: r.Cwd},
 	})
 	if err != nil {
-		return api.Exit{}, err
+		return view.Exit{}, err
 	}
 	crash.At("computer.command.started")
 	if eio.Started != nil {
@@ -85,29 +85,29 @@ func (c *Computer) Exec(ctx context.Context, r api.ExecRequest, eio api.ExecIO) 
 	after, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	if err := end(after, b); err != nil {
-		return api.Exit{}, fault.Wrap(op, err)
+		return view.Exit{}, fault.Wrap(op, err)
 	}
 	// Whoever is told that it ended may pull the plug.
 	if err := c.workspace.Settle(after); err != nil {
-		return api.Exit{}, fault.Wrap(op, err)
+		return view.Exit{}, fault.Wrap(op, err)
 	}
 	done, err := c.log.Append(after, contract.Draft{
 		Role: contract.RoleUser, User: r.User, Type: "command.finished", Subject: "command/" + r.ID, Data: finished,
 	})
 	if err != nil {
-		return api.Exit{}, err
+		return view.Exit{}, err
 	}
 	crash.At("computer.command.finished")
 	c.mirror.settle(after, byUser(r.User), false)
 	kept, err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv))
 	if err != nil {
-		return api.Exit{}, err
+		return view.Exit{}, err
 	}
 	c.treeChanged()
 	if finished.ExitCode == -1 && finished.Reason != "" {
-		return api.Exit{}, fault.Wrap(op, runErr)
+		return view.Exit{}, fault.Wrap(op, runErr)
 	}
-	return api.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
+	return view.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
 		Unkept: unkeptOf(kept.LeftOut.Since(before.LeftOut))}, nil
 }
 
@@ -254,7 +254,7 @@ type running struct {
 }
 
 type runningCommand struct {
-	api.RunningCommand
+	view.RunningCommand
 	cancel context.CancelCauseFunc
 }
 
@@ -271,7 +271,7 @@ func (l *running) begin(ctx context.Context, id string, argv []string) (context.
 	if l.by == nil {
 		l.by = map[string]runningCommand{}
 	}
-	l.by[id] = runningCommand{api.RunningCommand{ID: id, Line: clip(strings.ToValidUTF8(line, "\uFFFD"), 300), Started: time.Now().UTC()}, cancel}
+	l.by[id] = runningCommand{view.RunningCommand{ID: id, Line: clip(strings.ToValidUTF8(line, "\uFFFD"), 300), Started: time.Now().UTC()}, cancel}
 	return ctx, func() {
 		cancel(nil)
 		l.mu.Lock()
@@ -281,14 +281,14 @@ func (l *running) begin(ctx context.Context, id string, argv []string) (context.
 }
 
 // list returns them, oldest first.
-func (l *running) list() []api.RunningCommand {
+func (l *running) list() []view.RunningCommand {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make([]api.RunningCommand, 0, len(l.by))
+	out := make([]view.RunningCommand, 0, len(l.by))
 	for _, r := range l.by {
 		out = append(out, r.RunningCommand)
 	}
-	slices.SortFunc(out, func(a, b api.RunningCommand) int {
+	slices.SortFunc(out, func(a, b view.RunningCommand) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
 	})
 	return out

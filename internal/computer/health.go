@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
@@ -56,7 +56,7 @@ func (c *Computer) setBroken(b brokenDesktop) {
 
 // Beat implements control.Desktop: what a page says that runs the shell as it
 // stands. The control plane drops what a broken page says while another is well.
-func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
+func (c *Computer) Beat(ctx context.Context, b view.Heartbeat) error {
 	c.health.judging.Lock()
 	defer c.health.judging.Unlock()
 	was := c.brokenDesktop()
@@ -64,7 +64,7 @@ func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
 	case b.Stale && !defence.Off(defence.PageCurrent):
 		// It is not of the source as it stands, so it says nothing about that.
 		return nil
-	case !b.Broken && b.Mode == api.ModeBuild && c.isLive():
+	case !b.Broken && b.Mode == view.ModeBuild && c.isLive():
 		// The kept build is well: that says nothing about the source.
 		return nil
 	case !b.Broken:
@@ -92,15 +92,15 @@ func (c *Computer) Beat(ctx context.Context, b api.Heartbeat) error {
 // isLive reports whether the dev server has the page.
 func (c *Computer) isLive() bool {
 	mode, _, _ := c.live.status()
-	return mode == api.ModeLive
+	return mode == view.ModeLive
 }
 
 // showedWell remembers the live shell as good when the same page was well twice
 // on it, a few seconds apart: the first time its newest source may not have
 // reached it yet. What people edited is kept as a checkpoint by that, so that
 // there is something to go back to that has it.
-func (c *Computer) showedWell(ctx context.Context, b api.Heartbeat) error {
-	if b.Mode != api.ModeLive || b.Page == "" {
+func (c *Computer) showedWell(ctx context.Context, b view.Heartbeat) error {
+	if b.Mode != view.ModeLive || b.Page == "" {
 		return nil
 	}
 	if err := c.caughtUp(ctx); err != nil {
@@ -269,7 +269,7 @@ func (c *Computer) brokenShell(tree string) string {
 
 // brokenWords says for a person what a page reported: the first line of its
 // error, if there was one. The words of the error are the page's own.
-func brokenWords(b api.Heartbeat) string {
+func brokenWords(b view.Heartbeat) string {
 	detail, _, _ := strings.Cut(strings.TrimSpace(b.Detail), "\n")
 	switch {
 	case b.Reason == "error" && detail != "":
@@ -402,8 +402,8 @@ func (c *Computer) shellWentBack() {
 	}
 }
 
-func (c *Computer) desktopStatus(ctx context.Context) (api.DesktopStatus, error) {
-	var s api.DesktopStatus
+func (c *Computer) desktopStatus(ctx context.Context) (view.DesktopStatus, error) {
+	var s view.DesktopStatus
 	s.Mode, s.Since, s.Reason = c.live.status()
 	broken := c.brokenDesktop()
 	if !broken.since.IsZero() {

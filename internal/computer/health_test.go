@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -99,7 +99,7 @@ func (d *shellDesk) verified(o *overlay) string {
 
 func (d *shellDesk) beat(broken bool) {
 	d.t.Helper()
-	d.fatal(d.Beat(d.t.Context(), api.Heartbeat{Mode: api.ModeLive, Broken: broken, Reason: "error", Detail: "boom\nat x"}))
+	d.fatal(d.Beat(d.t.Context(), view.Heartbeat{Mode: view.ModeLive, Broken: broken, Reason: "error", Detail: "boom\nat x"}))
 }
 
 func (d *shellDesk) wantStatus(broken bool, run, good string) {
@@ -112,7 +112,7 @@ func (d *shellDesk) wantStatus(broken bool, run, good string) {
 	}
 }
 
-func (d *shellDesk) back(r api.RestoreRequest) {
+func (d *shellDesk) back(r view.RestoreRequest) {
 	d.t.Helper()
 	if !r.Undo {
 		r.Paths = []string{"choiros", "artifacts/system/theme.json"}
@@ -139,7 +139,7 @@ func TestWhatBrokeIsNotGoodVerifiedOrNot(t *testing.T) {
 	d.wantStatus(false, "", broken)
 	d.beat(true)
 	d.wantStatus(true, o.ref.Run, fine)
-	d.back(api.RestoreRequest{To: fine})
+	d.back(view.RestoreRequest{To: fine})
 	if d.shell() != "two\n" {
 		t.Fatalf("the shell is %q", d.shell())
 	}
@@ -148,7 +148,7 @@ func TestWhatBrokeIsNotGoodVerifiedOrNot(t *testing.T) {
 	d.beat(false)
 	d.wantStatus(false, "", fine)
 	// Undone, it is the user's own doing, and good is on the line before it.
-	d.back(api.RestoreRequest{Undo: true})
+	d.back(view.RestoreRequest{Undo: true})
 	d.wantStatus(false, "", broken)
 	d.beat(true)
 	d.wantStatus(true, "", fine)
@@ -196,7 +196,7 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 		t.Errorf("rendering what broke: %+v %v", cmd, err)
 	}
 
-	d.back(api.RestoreRequest{To: first})
+	d.back(view.RestoreRequest{To: first})
 	d.fatal(os.WriteFile(filepath.Join(o.Upper, "choiros/src/more.ts"), []byte("more\n"), 0o644))
 	if n := d.edit(o, "broken still\n"); n != 0 || d.shell() != "one\n" {
 		t.Errorf("%d paths were published again, the shell is %q", n, d.shell())
@@ -210,7 +210,7 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 func (d *shellDesk) shows(page string) {
 	d.t.Helper()
 	for range 2 {
-		d.fatal(d.Beat(d.t.Context(), api.Heartbeat{Page: page, Mode: api.ModeLive}))
+		d.fatal(d.Beat(d.t.Context(), view.Heartbeat{Page: page, Mode: view.ModeLive}))
 	}
 }
 
@@ -226,7 +226,7 @@ func (d *shellDesk) wantAuto(want bool) {
 // unasked is the console's own rewind; it reports whether it was done.
 func (d *shellDesk) unasked(to string) bool {
 	d.t.Helper()
-	_, err := d.Restore(d.t.Context(), api.RestoreRequest{To: to, Paths: []string{"choiros", "artifacts/system/theme.json"}, Unasked: true})
+	_, err := d.Restore(d.t.Context(), view.RestoreRequest{To: to, Paths: []string{"choiros", "artifacts/system/theme.json"}, Unasked: true})
 	if err != nil && !fault.Is(err, fault.Conflict) {
 		d.t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
 	if d.unasked(first) || d.shell() != "broken\n" {
 		t.Errorf("a user's edit went back unasked: %q", d.shell())
 	}
-	d.back(api.RestoreRequest{To: first})
+	d.back(view.RestoreRequest{To: first})
 	d.beat(false)
 
 	// Seen to work it is something to go back to.
@@ -299,7 +299,7 @@ func TestAStalePageIsNoProof(t *testing.T) {
 	d.byUser("does not parse\n")
 	d.beat(true)
 	for range 3 {
-		d.fatal(d.Beat(t.Context(), api.Heartbeat{Page: "old", Mode: api.ModeLive, Stale: true}))
+		d.fatal(d.Beat(t.Context(), view.Heartbeat{Page: "old", Mode: view.ModeLive, Stale: true}))
 	}
 	d.wantStatus(true, "", first)
 }

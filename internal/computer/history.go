@@ -14,10 +14,10 @@ import (
 	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
@@ -32,7 +32,7 @@ func base64Of(p keeper.Path) string {
 }
 
 // Checkpoints implements control.History.
-func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error) {
+func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, false, err
 	}
@@ -40,14 +40,14 @@ func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([
 }
 
 // Checkpoint implements control.History.
-func (c *Computer) Checkpoint(ctx context.Context, _, message string) (api.Checkpointed, error) {
+func (c *Computer) Checkpoint(ctx context.Context, _, message string) (view.Checkpointed, error) {
 	c.mirror.settle(ctx, byUser(""), true)
 	k, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message})
 	if err != nil {
-		return api.Checkpointed{}, err
+		return view.Checkpointed{}, err
 	}
 	seq, err := c.checkpointSeq(ctx, k.Commit)
-	return api.Checkpointed{ID: k.Commit, Sequence: seq, Created: k.Created, Unkept: unkeptOf(k.LeftOut)}, err
+	return view.Checkpointed{ID: k.Commit, Sequence: seq, Created: k.Created, Unkept: unkeptOf(k.LeftOut)}, err
 }
 
 func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, error) {
@@ -71,21 +71,21 @@ func (c *Computer) checkpointAround(ctx context.Context, kind contract.Checkpoin
 const maxUnkept = 50
 
 // unkeptOf says what a checkpoint left out as the API says it.
-func unkeptOf(l keeper.LeftOut) api.Unkept {
-	out := api.Unkept{Files: l.Total, Ignored: l.Outside, Paths: []api.UnkeptPath{}}
+func unkeptOf(l keeper.LeftOut) view.Unkept {
+	out := view.Unkept{Files: l.Total, Ignored: l.Outside, Paths: []view.UnkeptPath{}}
 	for _, s := range l.Left[:min(len(l.Left), maxUnkept)] {
-		out.Paths = append(out.Paths, api.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason})
+		out.Paths = append(out.Paths, view.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason})
 	}
 	for _, s := range l.Ignored[:min(len(l.Ignored), maxUnkept)] {
-		out.Paths = append(out.Paths, api.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason, Ignored: true})
+		out.Paths = append(out.Paths, view.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason, Ignored: true})
 	}
 	return out
 }
 
 // Diff implements control.History.
-func (c *Computer) Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error) {
+func (c *Computer) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error) {
 	if err := c.caughtUp(ctx); err != nil {
-		return api.Diff{}, err
+		return view.Diff{}, err
 	}
 	req := keeper.DiffRequest{A: r.From, B: r.To, MaxBytes: maxDiff}
 	if r.Path != "" {
@@ -94,7 +94,7 @@ func (c *Computer) Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error
 	if r.To != "" {
 		to, err := c.state.Checkpoint(ctx, r.To)
 		if err != nil {
-			return api.Diff{}, err
+			return view.Diff{}, err
 		}
 		req.B = to.ID
 		if r.From == "" {
@@ -104,23 +104,23 @@ func (c *Computer) Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error
 	if req.A != "" {
 		from, err := c.state.Checkpoint(ctx, req.A)
 		if err != nil {
-			return api.Diff{}, err
+			return view.Diff{}, err
 		}
 		req.A = from.ID
 	} else if req.B != "" {
 		req.A = emptyTree // the initial checkpoint has no parent
 	}
 	d, err := c.workspace.Diff(ctx, req)
-	return api.Diff{From: req.A, To: req.B, Changes: changesOf(d.Changes), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
+	return view.Diff{From: req.A, To: req.B, Changes: changesOf(d.Changes), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
 }
 
 // emptyTree is git's id of the tree that holds nothing.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 // Restore implements control.History.
-func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Restored, error) {
+func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	if err := c.caughtUp(ctx); err != nil {
-		return api.Restored{}, err
+		return view.Restored{}, err
 	}
 	req := workspace.RestoreRequest{To: r.To, Paths: r.Paths, DryRun: r.DryRun, User: r.User}
 	do := c.workspace.Restore
@@ -130,26 +130,26 @@ func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Resto
 	case r.Run != "":
 		base, err := c.beforeRun(ctx, r.Run)
 		if err != nil {
-			return api.Restored{}, err
+			return view.Restored{}, err
 		}
 		req.To = base
 	default:
 		to, err := c.state.Checkpoint(ctx, r.To)
 		if err != nil {
-			return api.Restored{}, err
+			return view.Restored{}, err
 		}
 		req.To = to.ID
 	}
 	if r.Unasked && !r.DryRun {
 		if err := c.mayUnasked(ctx, req.To); err != nil {
-			return api.Restored{}, err
+			return view.Restored{}, err
 		}
 	}
 	done, err := c.restore(ctx, do, req)
 	if err != nil {
-		return api.Restored{}, err
+		return view.Restored{}, err
 	}
-	out := api.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(done.Changes), Kept: keptOf(done.Conflicts), Unkept: unkeptOf(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint}
+	out := view.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(done.Changes), Kept: keptOf(done.Conflicts), Unkept: unkeptOf(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint}
 	if r.DryRun {
 		return out, nil
 	}
@@ -163,10 +163,10 @@ func (c *Computer) Restore(ctx context.Context, r api.RestoreRequest) (api.Resto
 	return out, err
 }
 
-func keptOf(list []keeper.Conflict) []api.Kept {
-	out := make([]api.Kept, len(list))
+func keptOf(list []keeper.Conflict) []view.Kept {
+	out := make([]view.Kept, len(list))
 	for i, c := range list {
-		out[i] = api.Kept{Path: strings.ToValidUTF8(string(c.Path), "\uFFFD"), Reason: c.Reason}
+		out[i] = view.Kept{Path: strings.ToValidUTF8(string(c.Path), "\uFFFD"), Reason: c.Reason}
 	}
 	return out
 }
@@ -218,24 +218,24 @@ func (c *Computer) beforeRun(ctx context.Context, run string) (string, error) {
 	return tasks[0].Base, nil
 }
 
-func fileOf(f keeper.FileInfo) api.File {
-	out := api.File{ID: f.Path.Shown(), Kind: api.FileOther, Size: f.Size, Mode: "0644", Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown(), Unkept: f.Unkept, Beneath: f.Beneath}
+func fileOf(f keeper.FileInfo) view.File {
+	out := view.File{ID: f.Path.Shown(), Kind: view.FileOther, Size: f.Size, Mode: "0644", Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown(), Unkept: f.Unkept, Beneath: f.Beneath}
 	switch f.Kind {
 	case "file":
-		out.Kind = api.FileRegular
+		out.Kind = view.FileRegular
 		if f.Exec {
 			out.Mode = "0755"
 		}
 	case "dir":
-		out.Kind, out.Mode = api.FileDir, "0755"
+		out.Kind, out.Mode = view.FileDir, "0755"
 	case "symlink":
-		out.Kind, out.Mode = api.FileSymlink, "0777"
+		out.Kind, out.Mode = view.FileSymlink, "0777"
 	}
 	return out
 }
 
 // ListFiles implements control.Files.
-func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([]api.File, error) {
+func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([]view.File, error) {
 	dir := p
 	if dir == "" {
 		dir = "."
@@ -245,7 +245,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 			return nil, err
 		}
 		if info.Kind != "dir" {
-			return []api.File{fileOf(info)}, nil
+			return []view.File{fileOf(info)}, nil
 		}
 	}
 	if dir == "artifacts" || strings.HasPrefix(dir, "artifacts/") {
@@ -255,7 +255,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 	if err != nil {
 		return nil, err
 	}
-	var out []api.File
+	var out []view.File
 	for _, f := range files {
 		out = append(out, fileOf(f))
 	}
@@ -263,18 +263,18 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 }
 
 // OpenFile implements control.Files.
-func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, api.File, error) {
+func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.File, error) {
 	c.mirror.freshen(ctx, p)
 	info, err := c.workspace.Stat(ctx, p)
 	if err != nil {
-		return nil, api.File{}, err
+		return nil, view.File{}, err
 	}
 	if info.Kind != "file" {
-		return nil, api.File{}, fault.New("computer.OpenFile", fault.Invalid, "List it instead.", fmt.Errorf("%s is a %s", p, info.Kind))
+		return nil, view.File{}, fault.New("computer.OpenFile", fault.Invalid, "List it instead.", fmt.Errorf("%s is a %s", p, info.Kind))
 	}
 	content, err := c.workspace.Read(ctx, "", p, 0, 0)
 	if err != nil {
-		return nil, api.File{}, err
+		return nil, view.File{}, err
 	}
 	file := fileOf(info)
 	file.Size = content.Size
@@ -282,13 +282,13 @@ func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, api.F
 }
 
 // PutFile implements control.Files.
-func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reader) (api.File, error) {
+func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reader) (view.File, error) {
 	if err := c.host.reserve.check("computer.PutFile"); err != nil {
-		return api.File{}, err
+		return view.File{}, err
 	}
 	if dir := path.Dir(p); dir != "." {
 		if err := c.workspace.Mkdir(ctx, dir); err != nil {
-			return api.File{}, err
+			return view.File{}, err
 		}
 	}
 	var written keeper.Written
@@ -303,7 +303,7 @@ func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reade
 		_, _, err = write()
 	}
 	if err != nil {
-		return api.File{}, err
+		return view.File{}, err
 	}
 	c.treeChanged()
 	return fileOf(written.FileInfo), nil
@@ -327,14 +327,14 @@ func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive boo
 }
 
 // MoveFile implements control.Files.
-func (c *Computer) MoveFile(ctx context.Context, user, from, to string) (api.File, error) {
+func (c *Computer) MoveFile(ctx context.Context, user, from, to string) (view.File, error) {
 	return c.place(ctx, user, []string{from, to}, func() (string, error) {
 		return to, c.workspace.Move(ctx, from, to, workspace.Actor{User: user})
 	})
 }
 
 // PutBack implements control.Files.
-func (c *Computer) PutBack(ctx context.Context, user, id, to string) (api.File, error) {
+func (c *Computer) PutBack(ctx context.Context, user, id, to string) (view.File, error) {
 	return c.place(ctx, user, []string{"artifacts"}, func() (string, error) {
 		d, err := c.workspace.Untrash(ctx, id, to, workspace.Actor{User: user})
 		return string(d.Path), err
@@ -343,9 +343,9 @@ func (c *Computer) PutBack(ctx context.Context, user, id, to string) (api.File, 
 
 // place has something appear where nothing was. Where documents may be among it,
 // or among what it leaves, they are settled before and taken in after.
-func (c *Computer) place(ctx context.Context, user string, where []string, f func() (string, error)) (api.File, error) {
+func (c *Computer) place(ctx context.Context, user string, where []string, f func() (string, error)) (view.File, error) {
 	if err := c.host.reserve.check("computer.place"); err != nil {
-		return api.File{}, err
+		return view.File{}, err
 	}
 	var at string
 	var err error
@@ -360,7 +360,7 @@ func (c *Computer) place(ctx context.Context, user string, where []string, f fun
 		at, err = f()
 	}
 	if err != nil {
-		return api.File{}, err
+		return view.File{}, err
 	}
 	c.treeChanged()
 	info, err := c.workspace.Stat(ctx, at)
@@ -368,29 +368,29 @@ func (c *Computer) place(ctx context.Context, user string, where []string, f fun
 }
 
 // Trash implements control.Files.
-func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]api.Trashed, bool, error) {
+func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]view.Trashed, bool, error) {
 	r, err := c.workspace.Trash(ctx, before, limit)
 	if err != nil {
 		return nil, false, err
 	}
-	out := make([]api.Trashed, len(r.Items))
+	out := make([]view.Trashed, len(r.Items))
 	for i, t := range r.Items {
 		kind := fileOf(keeper.FileInfo{Kind: t.Kind}).Kind
-		out[i] = api.Trashed{ID: t.ID, Path: t.Path.Shown(), Time: time.Unix(t.Time, 0).UTC(), By: t.Op, User: t.User, Kind: kind, Size: t.Size}
+		out[i] = view.Trashed{ID: t.ID, Path: t.Path.Shown(), Time: time.Unix(t.Time, 0).UTC(), By: t.Op, User: t.User, Kind: kind, Size: t.Size}
 	}
 	return out, r.More, nil
 }
 
 // AddTar implements control.Files.
-func (c *Computer) AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (api.Added, error) {
+func (c *Computer) AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (view.Added, error) {
 	if err := c.host.reserve.check("computer.AddTar"); err != nil {
-		return api.Added{}, err
+		return view.Added{}, err
 	}
 	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, User: user}, tar)
 	if err != nil {
-		return api.Added{}, err
+		return view.Added{}, err
 	}
-	return api.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
+	return view.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
 }
 
 // repositoryName takes a folder's name from a repository's URL.

@@ -14,7 +14,6 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/config"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
@@ -23,6 +22,7 @@ import (
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/vault"
+	"choir.dev/choiros/internal/view"
 )
 
 // Options are the parts a Host stands on. It owns none of them but what it
@@ -50,7 +50,7 @@ type Options struct {
 	Restart func(Restart)
 	// Said is told how each waking of a computer ended, and that one was put to
 	// sleep. Nil: nobody is.
-	Said func(cid contract.CID, name string, state api.ComputerState, err error)
+	Said func(cid contract.CID, name string, state view.ComputerState, err error)
 }
 
 // Host holds the computers of one machine.

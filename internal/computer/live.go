@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/awake"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/view"
 )
 
 const (
@@ -90,7 +90,7 @@ func (l *live) unwatched() time.Duration {
 
 // status says what is served, since when, and why it is not the live page or
 // what is wrong with the source of it.
-func (l *live) status() (mode api.DesktopMode, since time.Time, reason string) {
+func (l *live) status() (mode view.DesktopMode, since time.Time, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	said := l.fault
@@ -99,11 +99,11 @@ func (l *live) status() (mode api.DesktopMode, since time.Time, reason string) {
 	}
 	switch {
 	case l.client != nil:
-		return api.ModeLive, l.since, said
+		return view.ModeLive, l.since, said
 	case l.looks > 0 && (l.again || l.reason == ""):
-		return api.ModeStarting, time.Time{}, said
+		return view.ModeStarting, time.Time{}, said
 	}
-	return api.ModeBuild, time.Time{}, l.reason
+	return view.ModeBuild, time.Time{}, l.reason
 }
 
 func (l *live) transport() (http.RoundTripper, error) {

@@ -6,39 +6,39 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // Act implements control.Log.
-func (c *Computer) Act(ctx context.Context, a api.Action) (api.Acted, error) {
+func (c *Computer) Act(ctx context.Context, a view.Action) (view.Acted, error) {
 	const op = "computer.Act"
 	info, ok := contract.Lookup(a.Type)
 	if !ok || !info.Browser {
-		return api.Acted{}, fault.New(op, fault.Denied, "", &contract.FieldError{Field: "type", Reason: "is not something a person can do"})
+		return view.Acted{}, fault.New(op, fault.Denied, "", &contract.FieldError{Field: "type", Reason: "is not something a person can do"})
 	}
 	switch data := a.Data.(type) {
 	case *contract.PromptSubmitted:
 		run, seq, err := c.runs.Submit(ctx, dispatch.Prompt{ID: a.ID, User: a.User, Text: data.Text, Model: data.Model, Budget: data.Budget})
-		return api.Acted{Run: run, Sequence: seq}, err
+		return view.Acted{Run: run, Sequence: seq}, err
 	case *contract.RunCommanded:
 		seq, err := c.runs.Command(ctx, a.User, a.Run, data.Command)
-		return api.Acted{Run: a.Run, Sequence: seq}, err
+		return view.Acted{Run: a.Run, Sequence: seq}, err
 	case *contract.RunSteered:
 		seq, err := c.runs.Steer(ctx, a.User, a.Run, data.Text)
-		return api.Acted{Run: a.Run, Sequence: seq}, err
+		return view.Acted{Run: a.Run, Sequence: seq}, err
 	case *contract.QuestionAnswered:
 		seq, err := c.runs.Answer(ctx, a.User, a.Run, data.Question, data.Answer)
-		return api.Acted{Run: a.Run, Sequence: seq}, err
+		return view.Acted{Run: a.Run, Sequence: seq}, err
 	}
 	events, err := c.log.Append(ctx, contract.Draft{
 		ID: a.ID, Role: contract.RoleUser, User: a.User, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data,
 	})
 	if err != nil {
-		return api.Acted{}, err
+		return view.Acted{}, err
 	}
-	return api.Acted{Sequence: events[0].Sequence}, nil
+	return view.Acted{Sequence: events[0].Sequence}, nil
 }
 
 // Events implements control.Log. The log itself is read, so a projector that

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // What all computers of a machine share is looked after here: how much space is
@@ -21,8 +21,8 @@ const (
 // upkeep is what was last seen of it.
 type upkeep struct {
 	mu       sync.Mutex
-	space    api.Finding
-	accounts api.Finding
+	space    view.Finding
+	accounts view.Finding
 	since    map[string]time.Time // by finding: since when it is not fine
 	done     sync.WaitGroup
 }
@@ -49,8 +49,8 @@ func (h *Host) lookAfter() {
 
 // spaceLeft says whether what is free is enough; what takes the others,
 // which takes a while to count, is said by doctor.
-func spaceLeft(free datadir.Room) api.Finding {
-	f := api.Finding{ID: "space", Status: "ok", Detail: freeText(free)}
+func spaceLeft(free datadir.Room) view.Finding {
+	f := view.Finding{ID: "space", Status: "ok", Detail: freeText(free)}
 	if scarceRoom(free) {
 		f.Status, f.Hint = "warn", "Free some on the disk that holds the data directory; `choir doctor` says what takes it."
 	}
@@ -61,28 +61,28 @@ func (h *Host) lookAtSpace() {
 	free, err := h.Dir.Free()
 	f := spaceLeft(free)
 	if err != nil {
-		f = api.Finding{ID: "space", Status: "warn", Detail: "how much space is free for the data directory is not known: " + fault.Text(err)}
+		f = view.Finding{ID: "space", Status: "warn", Detail: "how much space is free for the data directory is not known: " + fault.Text(err)}
 	}
 	h.noticed(&h.upkeep.space, f)
 }
 
 // lookAtAccounts has SQLite look through the file of accounts. What is damaged in
 // it no other copy holds.
-func (h *Host) lookAtAccounts(ctx context.Context) api.Finding {
-	f := api.Finding{ID: "accounts", Status: "ok", Detail: "control.sqlite is whole"}
+func (h *Host) lookAtAccounts(ctx context.Context) view.Finding {
+	f := view.Finding{ID: "accounts", Status: "ok", Detail: "control.sqlite is whole"}
 	err := h.Spending.QuickCheck(ctx)
 	if ctx.Err() != nil {
 		return f // nobody waits for it any more
 	}
 	if err != nil {
-		f = api.Finding{ID: "accounts", Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)}
+		f = view.Finding{ID: "accounts", Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)}
 	}
 	return h.noticed(&h.upkeep.accounts, f)
 }
 
 // noticed keeps a finding, tells a change of it in the program's log, and adds
 // since when it is not fine.
-func (h *Host) noticed(last *api.Finding, f api.Finding) api.Finding {
+func (h *Host) noticed(last *view.Finding, f view.Finding) view.Finding {
 	u := &h.upkeep
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -107,7 +107,7 @@ func (h *Host) notices() []string {
 	h.upkeep.mu.Lock()
 	defer h.upkeep.mu.Unlock()
 	var out []string
-	for _, f := range []api.Finding{h.upkeep.space, h.upkeep.accounts} {
+	for _, f := range []view.Finding{h.upkeep.space, h.upkeep.accounts} {
 		if f.Status != "" && f.Status != "ok" {
 			out = append(out, f.Detail+". "+f.Hint)
 		}

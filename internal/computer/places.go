@@ -10,8 +10,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // place is one computer of the machine, awake or not. What is in it is guarded
@@ -19,7 +19,7 @@ import (
 type place struct {
 	cid   contract.CID
 	name  string // as far as it is known before it wakes
-	state api.ComputerState
+	state view.ComputerState
 	c     *Computer // from when its log is open; only a place that is awake gives it out
 	err   error     // why it does not wake, or was put to sleep
 	// failed is why its newest recovery did not succeed.
@@ -53,7 +53,7 @@ func (h *Host) Open(ctx context.Context) error {
 	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	h.lookAfter()
 	for _, cid := range cids {
-		p := &place{cid: cid, name: h.Report.Names[cid], state: api.StateAsleep}
+		p := &place{cid: cid, name: h.Report.Names[cid], state: view.StateAsleep}
 		if p.name == "" {
 			p.name = "Choir"
 		}
@@ -65,21 +65,21 @@ func (h *Host) Open(ctx context.Context) error {
 			h.settle(p, nil, err)
 			continue
 		}
-		h.begin(p, api.WakeRequest{}, nil)
+		h.begin(p, view.WakeRequest{}, nil)
 	}
 	return nil
 }
 
 // begin wakes a place in a goroutine of its own, unless it is awake or waking.
 // What is given is done first, while nobody has the computer open.
-func (h *Host) begin(p *place, req api.WakeRequest, first func(context.Context) error) {
+func (h *Host) begin(p *place, req view.WakeRequest, first func(context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed.Load() || p.state == api.StateWaking || p.state == api.StateAwake || p.closing != nil || p.apart != nil {
+	if h.closed.Load() || p.state == view.StateWaking || p.state == view.StateAwake || p.closing != nil || p.apart != nil {
 		return // on its way, one way or the other
 	}
 	p.round++
-	p.state, p.err, p.ended = api.StateWaking, nil, make(chan struct{})
+	p.state, p.err, p.ended = view.StateWaking, nil, make(chan struct{})
 	h.waking.Go(func() {
 		c, err := h.wakeAlone(p, req, first)
 		h.settle(p, c, err)
@@ -87,7 +87,7 @@ func (h *Host) begin(p *place, req api.WakeRequest, first func(context.Context) 
 }
 
 // wakeAlone wakes a computer; a panic on the way is that computer's failure.
-func (h *Host) wakeAlone(p *place, req api.WakeRequest, first func(context.Context) error) (c *Computer, err error) {
+func (h *Host) wakeAlone(p *place, req view.WakeRequest, first func(context.Context) error) (c *Computer, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			h.Logger.Error("waking a computer panicked", "computer", string(p.cid), "panic", broken, "stack", string(debug.Stack()))
@@ -110,13 +110,13 @@ func (h *Host) settle(p *place, c *Computer, err error) {
 
 // say tells whoever wants to know how a computer is. The lock is not held: it may
 // take a while.
-func (h *Host) say(cid contract.CID, name string, state api.ComputerState, err error) {
+func (h *Host) say(cid contract.CID, name string, state view.ComputerState, err error) {
 	if h.Said != nil && h.ctx.Err() == nil {
 		h.Said(cid, name, state, err)
 	}
 }
 
-func (h *Host) record(p *place, c *Computer, err error) (string, api.ComputerState, error) {
+func (h *Host) record(p *place, c *Computer, err error) (string, view.ComputerState, error) {
 	if c != nil {
 		if merr := h.mark(p.cid); merr != nil {
 			h.Logger.Warn("what the data directory has could not be written down", "error", merr)
@@ -132,11 +132,11 @@ func (h *Host) record(p *place, c *Computer, err error) (string, api.ComputerSta
 	p.c, p.err = c, err
 	switch {
 	case err == nil:
-		p.state, p.since = api.StateAwake, time.Now()
+		p.state, p.since = view.StateAwake, time.Now()
 	case fault.Is(err, fault.Damaged), h.refused(p.cid):
-		p.state = api.StateDamaged
+		p.state = view.StateDamaged
 	default:
-		p.state = api.StateFailed
+		p.state = view.StateFailed
 		h.retry(p)
 	}
 	if err != nil && h.ctx.Err() == nil {
@@ -176,11 +176,11 @@ func (h *Host) Get(ctx context.Context, cid contract.CID) (control.Computer, err
 		state, c, err, ended := p.state, p.c, p.err, p.ended
 		h.mu.Unlock()
 		switch {
-		case state == api.StateAwake:
+		case state == view.StateAwake:
 			return c, nil
-		case state != api.StateWaking && err != nil:
+		case state != view.StateWaking && err != nil:
 			return nil, fault.New(op, fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%s does not wake: %s", p.name, fault.Text(err)))
-		case state != api.StateWaking:
+		case state != view.StateWaking:
 			return nil, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is asleep", p.name))
 		}
 		select {
@@ -212,17 +212,17 @@ func (h *Host) get(cid contract.CID) (*Computer, error) {
 }
 
 // List implements control.Computers.
-func (h *Host) List(ctx context.Context) ([]api.Computer, error) {
+func (h *Host) List(ctx context.Context) ([]view.Computer, error) {
 	h.mu.Lock()
 	places := make([]place, 0, len(h.order))
 	for _, cid := range h.order {
 		places = append(places, *h.places[cid])
 	}
 	h.mu.Unlock()
-	var out []api.Computer
+	var out []view.Computer
 	for _, p := range places {
-		if p.state != api.StateAwake {
-			out = append(out, api.Computer{ID: p.cid, Name: p.name, State: p.state, Driver: h.Driver.Name(), Trouble: h.trouble(p)})
+		if p.state != view.StateAwake {
+			out = append(out, view.Computer{ID: p.cid, Name: p.name, State: p.state, Driver: h.Driver.Name(), Trouble: h.trouble(p)})
 			continue
 		}
 		info, err := p.c.Info(ctx)
@@ -236,11 +236,11 @@ func (h *Host) List(ctx context.Context) ([]api.Computer, error) {
 
 // trouble says why a computer does not wake, what of it is safe, and what can be
 // done.
-func (h *Host) trouble(p place) *api.Trouble {
+func (h *Host) trouble(p place) *view.Trouble {
 	if p.err == nil {
 		return nil
 	}
-	t := &api.Trouble{Code: string(fault.CodeOf(p.err)), Reason: fault.Text(p.err), Hint: fault.HintOf(p.err), Actions: []api.Repair{api.RepairRetry, api.RepairExport}}
+	t := &view.Trouble{Code: string(fault.CodeOf(p.err)), Reason: fault.Text(p.err), Hint: fault.HintOf(p.err), Actions: []view.Repair{view.RepairRetry, view.RepairExport}}
 	if h.hurt(p, t) {
 		return t
 	}
@@ -248,7 +248,7 @@ func (h *Host) trouble(p place) *api.Trouble {
 	if t.Hint == "" {
 		t.Hint = "Try again. If that does not help, open it without what its tasks left, or go back to a checkpoint."
 	}
-	t.Actions = append(t.Actions, api.RepairRewind, api.RepairWithoutTasks)
+	t.Actions = append(t.Actions, view.RepairRewind, view.RepairWithoutTasks)
 	if t.Tries = p.tries; !p.next.IsZero() {
 		t.Next = &p.next
 	}
@@ -256,7 +256,7 @@ func (h *Host) trouble(p place) *api.Trouble {
 }
 
 // Wake implements control.Computers: another try, of a computer that did not wake.
-func (h *Host) Wake(ctx context.Context, cid contract.CID, req api.WakeRequest) error {
+func (h *Host) Wake(ctx context.Context, cid contract.CID, req view.WakeRequest) error {
 	h.mu.Lock()
 	p := h.places[cid]
 	h.mu.Unlock()
@@ -293,13 +293,13 @@ func (h *Host) fell(c *Computer, err error) {
 		h.mu.Unlock()
 		return // it is being closed anyway, or by whom it was opened
 	}
-	if p.err = err; p.state == api.StateWaking {
+	if p.err = err; p.state == view.StateWaking {
 		h.mu.Unlock()
 		return // settle sees it
 	}
 	h.falls.Add(1)
 	defer h.falls.Done()
-	p.c, p.closing, p.state = nil, c, api.StateFailed
+	p.c, p.closing, p.state = nil, c, view.StateFailed
 	if time.Since(p.since) > wakeSteady {
 		p.tries = 0
 	}
@@ -339,11 +339,11 @@ func (h *Host) Close() error {
 	h.mu.Lock()
 	var awake []*Computer
 	for _, p := range h.places {
-		if p.state == api.StateAwake {
+		if p.state == view.StateAwake {
 			awake = append(awake, p.c)
 			p.closing = p.c
 		}
-		p.c, p.state = nil, api.StateAsleep
+		p.c, p.state = nil, view.StateAsleep
 	}
 	h.mu.Unlock()
 	h.falls.Wait()

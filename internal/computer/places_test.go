@@ -14,13 +14,13 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/view"
 )
 
 // asleep is a driver that only has a name.
@@ -33,16 +33,13 @@ func (asleep) Name() string { return "test" }
 func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
 	cid := contract.NewCID()
 	h := &Host{Options: Options{Logger: slog.New(slog.DiscardHandler), Driver: asleep{}, Report: &recovery.Report{}}, ctx: t.Context(), places: map[contract.CID]*place{}}
-	p := &place{cid: cid, name: "Choir", state: api.StateWaking, ended: make(chan struct{})}
+	p := &place{cid: cid, name: "Choir", state: view.StateWaking, ended: make(chan struct{})}
 	h.places[cid], h.order = p, []contract.CID{cid}
 
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := h.Get(short, cid); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "is waking") {
 		t.Errorf("while it wakes: %v", err)
-	}
-	if api.Describe(fault.New("", fault.Unavailable, "", nil)).Status != 503 {
-		t.Error("that is not answered as 503")
 	}
 	if _, err := h.get(cid); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("its runs, before its log is open: %v", err)
@@ -75,7 +72,7 @@ func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d computers are listed (%v)", len(all), err)
 	}
-	if list := all[0]; list.State != api.StateFailed || list.Trouble == nil || list.Trouble.Safe == "" || len(list.Trouble.Actions) < 2 {
+	if list := all[0]; list.State != view.StateFailed || list.Trouble == nil || list.Trouble.Safe == "" || len(list.Trouble.Actions) < 2 {
 		t.Errorf("it is listed as %+v", list)
 	}
 	if _, err := h.Get(t.Context(), contract.NewCID()); !fault.Is(err, fault.NotFound) {
@@ -86,7 +83,7 @@ func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
 // A panic on the way is the failure of the computer that woke.
 func TestAPanicWhileWakingIsThatComputersFailure(t *testing.T) {
 	h := &Host{Options: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
-	c, err := h.wakeAlone(&place{cid: contract.NewCID()}, api.WakeRequest{}, nil) // a host without any of its parts
+	c, err := h.wakeAlone(&place{cid: contract.NewCID()}, view.WakeRequest{}, nil) // a host without any of its parts
 	if c != nil || !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "failed inside") {
 		t.Errorf("got %v, %v", c, err)
 	}

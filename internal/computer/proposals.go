@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
 
@@ -97,7 +97,7 @@ func (c *Computer) revisionAt(ctx context.Context, id, commit, p string) (int, e
 }
 
 // Proposals implements control.Documents.
-func (c *Computer) Proposals(ctx context.Context, id string, all bool, before uint64, limit int) ([]api.Proposal, bool, error) {
+func (c *Computer) Proposals(ctx context.Context, id string, all bool, before uint64, limit int) ([]view.Proposal, bool, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, false, err
 	}
@@ -112,7 +112,7 @@ func (c *Computer) Proposals(ctx context.Context, id string, all bool, before ui
 	if more {
 		rows = rows[:limit]
 	}
-	out := make([]api.Proposal, 0, len(rows))
+	out := make([]view.Proposal, 0, len(rows))
 	for _, p := range rows {
 		out = append(out, proposalOf(p))
 	}
@@ -120,13 +120,13 @@ func (c *Computer) Proposals(ctx context.Context, id string, all bool, before ui
 }
 
 // Proposal implements control.Documents.
-func (c *Computer) Proposal(ctx context.Context, id, proposal string) (api.Proposal, error) {
+func (c *Computer) Proposal(ctx context.Context, id, proposal string) (view.Proposal, error) {
 	if err := c.caughtUp(ctx); err != nil {
-		return api.Proposal{}, err
+		return view.Proposal{}, err
 	}
 	p, err := c.documents.Proposal(ctx, id, proposal)
 	if err != nil {
-		return api.Proposal{}, err
+		return view.Proposal{}, err
 	}
 	out := proposalOf(p)
 	if p.Status != state.ProposalOpen {
@@ -134,26 +134,26 @@ func (c *Computer) Proposal(ctx context.Context, id, proposal string) (api.Propo
 	}
 	v, err := c.documents.Preview(ctx, p)
 	if err != nil {
-		return api.Proposal{}, err
+		return view.Proposal{}, err
 	}
 	out.On, out.Overlaps = v.Head.Revision, len(v.Overlaps)
 	out.Diff, out.Truncated = document.Unified(v.Head.Path, v.Head.Body, v.Merged, maxProposalDiff)
 	return out, nil
 }
 
-func proposalOf(p state.Proposal) api.Proposal {
-	return api.Proposal{
+func proposalOf(p state.Proposal) view.Proposal {
+	return view.Proposal{
 		ID: p.ID, Document: p.Document, Base: p.Base, Author: p.Author, Role: p.Role, Run: p.Run, Task: p.Task, Time: when(p.Time), Sequence: p.Seq,
 		SHA256: p.SHA256, Status: p.Status, By: p.By, Revision: p.Revision, Successor: p.Successor, Resolved: when(p.Resolved), Body: p.Body,
 	}
 }
 
 // Resolve implements control.Documents.
-func (c *Computer) Resolve(ctx context.Context, user, id, proposal string, accept bool) (api.Resolved, error) {
+func (c *Computer) Resolve(ctx context.Context, user, id, proposal string, accept bool) (view.Resolved, error) {
 	do := c.documents.Dismiss
 	if accept {
 		do = c.documents.Accept
 	}
 	done, err := do(ctx, id, proposal, byUser(user))
-	return api.Resolved{ID: done.Proposal, Resolution: done.Resolution, Revision: done.Revision, Sequence: done.Seq}, err
+	return view.Resolved{ID: done.Proposal, Resolution: done.Resolution, Revision: done.Revision, Sequence: done.Seq}, err
 }

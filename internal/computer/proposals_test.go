@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace/keeper"
 )
 
@@ -56,7 +56,7 @@ func (k *task) publish() dispatch.Published {
 	return p
 }
 
-func (d *desk) open() []api.Proposal {
+func (d *desk) open() []view.Proposal {
 	d.t.Helper()
 	list, _, err := d.Proposals(d.t.Context(), d.id, false, 0, 100)
 	if err != nil {

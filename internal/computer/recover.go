@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/recovery"
+	"choir.dev/choiros/internal/view"
 )
 
 // logRefusal says why a computer's log must not be opened, or is nil.
@@ -27,10 +27,10 @@ func (h *Host) refused(cid contract.CID) bool {
 
 // hurt says of a computer that is damaged, or whose recovery is not at its end,
 // what is safe and what can be done; false: it is neither.
-func (h *Host) hurt(p place, t *api.Trouble) bool {
+func (h *Host) hurt(p place, t *view.Trouble) bool {
 	h.damage.RLock()
 	defer h.damage.RUnlock()
-	if p.state != api.StateDamaged {
+	if p.state != view.StateDamaged {
 		return false
 	}
 	t.Safe = "Nothing was written over what is there: the log, the files and their history are as they were found."
@@ -54,7 +54,7 @@ func (h *Host) hurt(p place, t *api.Trouble) bool {
 			t.Hint = hint
 		}
 	}
-	t.Actions = append(t.Actions, api.RepairRecover)
+	t.Actions = append(t.Actions, view.RepairRecover)
 	return true
 }
 
@@ -122,7 +122,7 @@ type Restart struct {
 func (h *Host) Recover(_ context.Context, cid contract.CID) error {
 	h.mu.Lock()
 	p := h.places[cid]
-	damaged := p != nil && p.state == api.StateDamaged
+	damaged := p != nil && p.state == view.StateDamaged
 	var hurt []contract.CID
 	if damaged {
 		hurt = historyOf(cid, p.err)
@@ -138,7 +138,7 @@ func (h *Host) Recover(_ context.Context, cid contract.CID) error {
 	if !h.Report.Usable() {
 		return h.again(r)
 	}
-	h.begin(p, api.WakeRequest{}, func(ctx context.Context) error { return h.recoverOne(ctx, p, r) })
+	h.begin(p, view.WakeRequest{}, func(ctx context.Context) error { return h.recoverOne(ctx, p, r) })
 	return nil
 }
 

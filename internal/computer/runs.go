@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 )
 
 // caughtUp waits until the state reflects everything that was acknowledged
@@ -17,19 +17,19 @@ func (c *Computer) caughtUp(ctx context.Context) error {
 }
 
 // Runs implements control.Runs.
-func (c *Computer) Runs(ctx context.Context, before uint64, limit int) ([]api.Run, error) {
+func (c *Computer) Runs(ctx context.Context, before uint64, limit int) ([]view.Run, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, err
 	}
 	return c.listRuns(ctx, state.RunFilter{Before: before, Limit: limit})
 }
 
-func (c *Computer) listRuns(ctx context.Context, f state.RunFilter) ([]api.Run, error) {
+func (c *Computer) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run, error) {
 	rows, err := c.state.Runs(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]api.Run, 0, len(rows))
+	out := make([]view.Run, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, runOf(r))
 	}
@@ -37,28 +37,28 @@ func (c *Computer) listRuns(ctx context.Context, f state.RunFilter) ([]api.Run, 
 }
 
 // Run implements control.Runs.
-func (c *Computer) Run(ctx context.Context, id string) (api.Run, error) {
+func (c *Computer) Run(ctx context.Context, id string) (view.Run, error) {
 	if err := c.caughtUp(ctx); err != nil {
-		return api.Run{}, err
+		return view.Run{}, err
 	}
 	r, err := c.state.Run(ctx, id)
 	if err != nil {
-		return api.Run{}, err
+		return view.Run{}, err
 	}
 	out := runOf(r)
 	for _, t := range r.Tasks {
 		detail, err := c.state.Task(ctx, t.ID)
 		if err != nil {
-			return api.Run{}, err
+			return view.Run{}, err
 		}
-		out.Tasks = append(out.Tasks, api.Task{
+		out.Tasks = append(out.Tasks, view.Task{
 			ID: t.ID, Kind: t.Kind, Goal: t.Goal, Status: t.Status, Attempt: t.Attempt,
 			Verification: t.Verification, Summary: t.Summary, Result: detail.Result,
 		})
 	}
 	questions, err := c.state.Questions(ctx, id, true)
 	if err != nil {
-		return api.Run{}, err
+		return view.Run{}, err
 	}
 	for _, q := range questions {
 		out.Questions = append(out.Questions, questionOf(q))
@@ -71,8 +71,8 @@ func questionOf(q state.Question) contract.Question {
 	return contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline}
 }
 
-func runOf(r state.Run) api.Run {
-	return api.Run{
+func runOf(r state.Run) view.Run {
+	return view.Run{
 		ID: r.ID, Prompt: r.Prompt, Status: r.Status, Reason: r.Reason, Objective: r.Objective, Plan: r.Plan,
 		Summary: r.Summary, Error: r.Error, Verified: r.Verified, Document: r.Document, Checkpoint: r.Checkpoint,
 		Provider: r.Provider, Model: r.Model, Usage: r.Usage,
@@ -101,48 +101,48 @@ func (c *Computer) RunEvents(ctx context.Context, run string, after uint64, limi
 }
 
 // Document implements control.Computer.
-func (c *Computer) Document(ctx context.Context, id string, revision int) (api.Document, error) {
+func (c *Computer) Document(ctx context.Context, id string, revision int) (view.Document, error) {
 	if err := c.caughtUp(ctx); err != nil {
-		return api.Document{}, err
+		return view.Document{}, err
 	}
 	if revision > 0 {
 		r, err := c.state.Revision(ctx, id, revision)
 		if err != nil {
-			return api.Document{}, err
+			return view.Document{}, err
 		}
-		return api.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.ID, Author: r.Author, Time: when(r.Time), Body: r.Body}, nil
+		return view.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.ID, Author: r.Author, Time: when(r.Time), Body: r.Body}, nil
 	}
 	d, err := c.state.Document(ctx, id)
 	if err != nil {
-		return api.Document{}, err
+		return view.Document{}, err
 	}
 	return documentOf(d), nil
 }
 
-func documentOf(d state.Document) api.Document {
-	return api.Document{ID: d.ID, Title: d.Title, Path: d.Path, Revision: d.Revision, Author: d.Author, Time: when(d.Updated), Body: d.Body}
+func documentOf(d state.Document) view.Document {
+	return view.Document{ID: d.ID, Title: d.Title, Path: d.Path, Revision: d.Revision, Author: d.Author, Time: when(d.Updated), Body: d.Body}
 }
 
 // Snapshot implements control.Computer. The state moves on while it is read,
 // so it is read again until no event was projected meanwhile.
-func (c *Computer) Snapshot(ctx context.Context) (api.Snapshot, error) {
+func (c *Computer) Snapshot(ctx context.Context) (view.Snapshot, error) {
 	const op, page = "computer.Snapshot", 50
 	for range 50 {
 		if err := c.caughtUp(ctx); err != nil {
-			return api.Snapshot{}, err
+			return view.Snapshot{}, err
 		}
-		s := api.Snapshot{Sequence: c.state.Last()}
+		s := view.Snapshot{Sequence: c.state.Last()}
 		if err := c.fillSnapshot(ctx, &s, page); err != nil {
-			return api.Snapshot{}, err
+			return view.Snapshot{}, err
 		}
 		if c.state.Last() == s.Sequence {
 			return s, nil
 		}
 	}
-	return api.Snapshot{}, fault.New(op, fault.Unavailable, "Try again in a moment.", nil)
+	return view.Snapshot{}, fault.New(op, fault.Unavailable, "Try again in a moment.", nil)
 }
 
-func (c *Computer) fillSnapshot(ctx context.Context, s *api.Snapshot, page int) error {
+func (c *Computer) fillSnapshot(ctx context.Context, s *view.Snapshot, page int) error {
 	var err error
 	if s.Computer, err = c.Info(ctx); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (c *Computer) fillSnapshot(ctx context.Context, s *api.Snapshot, page int) 
 		return err
 	}
 	for _, w := range windows {
-		s.Windows = append(s.Windows, api.Window{ID: w.ID, App: w.App, Title: w.Title, Frame: w.Frame, State: w.State, Z: w.Z, Props: w.Props})
+		s.Windows = append(s.Windows, view.Window{ID: w.ID, App: w.App, Title: w.Title, Frame: w.Frame, State: w.State, Z: w.Z, Props: w.Props})
 	}
 	if s.Runs, err = c.listRuns(ctx, state.RunFilter{Limit: page}); err != nil {
 		return err
@@ -177,7 +177,7 @@ func (c *Computer) fillSnapshot(ctx context.Context, s *api.Snapshot, page int) 
 	return nil
 }
 
-func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error) {
+func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
 	rows, err := c.state.Checkpoints(ctx, before, min(limit+1, state.MaxPage))
 	if err != nil {
 		return nil, false, err
@@ -186,7 +186,7 @@ func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int
 	if more {
 		rows = rows[:limit]
 	}
-	out := make([]api.Checkpoint, 0, len(rows))
+	out := make([]view.Checkpoint, 0, len(rows))
 	for _, k := range rows {
 		out = append(out, checkpointOf(k))
 	}
@@ -194,19 +194,19 @@ func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int
 }
 
 // ShowCheckpoint implements control.History.
-func (c *Computer) ShowCheckpoint(ctx context.Context, id string) (api.Checkpoint, error) {
+func (c *Computer) ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error) {
 	if err := c.caughtUp(ctx); err != nil {
-		return api.Checkpoint{}, err
+		return view.Checkpoint{}, err
 	}
 	k, err := c.state.Checkpoint(ctx, id)
 	if err != nil {
-		return api.Checkpoint{}, err
+		return view.Checkpoint{}, err
 	}
 	return checkpointOf(k), nil
 }
 
-func checkpointOf(k state.Checkpoint) api.Checkpoint {
-	return api.Checkpoint{
+func checkpointOf(k state.Checkpoint) view.Checkpoint {
+	return view.Checkpoint{
 		ID: k.ID, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message, Verified: k.Verified, Files: k.Files,
 		Skipped: k.Skipped, Left: k.Left, Ignored: k.Ignored, Outside: k.Outside, Seq: k.AtSeq, Sequence: k.Seq, Time: when(k.Time), Author: contract.CheckpointAuthor(k.Kind, k.Task), Run: k.Run, Task: k.Task,
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -63,7 +63,7 @@ func TestAServiceThatPanicsStartsAgain(t *testing.T) {
 func TestAComputerFallsAlone(t *testing.T) {
 	d, other := open(t), open(t)
 	h := &Host{places: map[contract.CID]*place{
-		d.cid: {cid: d.cid, c: d.Computer, state: api.StateAwake}, other.cid: {cid: other.cid, c: other.Computer, state: api.StateAwake},
+		d.cid: {cid: d.cid, c: d.Computer, state: view.StateAwake}, other.cid: {cid: other.cid, c: other.Computer, state: view.StateAwake},
 	}, order: []contract.CID{d.cid, other.cid}}
 	d.host, other.host = h, h
 	d.own("a broken service", func(context.Context) error { return errors.New("broken for good") })

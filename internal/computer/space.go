@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/awake"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/internal/view"
 )
 
 const (
@@ -41,8 +41,8 @@ func scarceRoom(free datadir.Room) bool { return free.Bytes < spaceLow || free.F
 // Space says how much is free for a data directory, and which of its parts take
 // most: the log, blobs, caches, what recoveries kept aside, and of each computer
 // its files with their history and trash, snapshots, what boxes wrote, and what was installed for checks.
-func Space(ctx context.Context, data string, free datadir.Room) (api.Finding, error) {
-	f := api.Finding{ID: "space", Status: "ok", Detail: freeText(free)}
+func Space(ctx context.Context, data string, free datadir.Room) (view.Finding, error) {
+	f := view.Finding{ID: "space", Status: "ok", Detail: freeText(free)}
 	if !scarceRoom(free) {
 		return f, nil
 	}

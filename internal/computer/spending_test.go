@@ -11,7 +11,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
@@ -19,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 )
 
 // purse is a host with logs, but no computers that run.
@@ -68,7 +68,7 @@ func (p *purse) computer(name string) *Computer {
 	if err := os.MkdirAll(p.Dir.Computer(c.cid), 0o700); err != nil {
 		p.t.Fatal(err)
 	}
-	p.places[c.cid] = &place{cid: c.cid, name: name, state: api.StateAwake, c: c}
+	p.places[c.cid] = &place{cid: c.cid, name: name, state: view.StateAwake, c: c}
 	p.order = append(p.order, c.cid)
 	p.open(c)
 	return c
@@ -93,7 +93,7 @@ func (p *purse) sleep(c *Computer, counted bool) {
 	if err := c.log.Close(); err != nil {
 		p.t.Fatal(err)
 	}
-	p.places[c.cid].c, p.places[c.cid].state = nil, api.StateAsleep
+	p.places[c.cid].c, p.places[c.cid].state = nil, view.StateAsleep
 }
 
 func metered(tokens int64) contract.UsageMetered {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/view"
 )
 
 // registriesTTL is how long the host's package managers are believed.
@@ -20,14 +20,14 @@ func hostPort(d contract.EgressDecided) string {
 }
 
 // Secrets implements control.System.
-func (h *Host) Secrets(ctx context.Context) ([]api.Secret, error) {
+func (h *Host) Secrets(ctx context.Context) ([]view.Secret, error) {
 	names, err := h.Vault.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]api.Secret, 0, len(names))
+	out := make([]view.Secret, 0, len(names))
 	for _, name := range names {
-		out = append(out, api.Secret{ID: name, Source: "vault"})
+		out = append(out, view.Secret{ID: name, Source: "vault"})
 	}
 	return out, nil
 }
@@ -69,10 +69,10 @@ func (h *Host) tell(ctx context.Context, user, eventType string, data contract.P
 }
 
 // Models implements control.System.
-func (h *Host) Models(ctx context.Context) ([]api.Model, error) {
-	var out []api.Model
+func (h *Host) Models(ctx context.Context) ([]view.Model, error) {
+	var out []view.Model
 	for _, m := range h.gateway.Models(ctx) {
-		model := api.Model{ID: m.Name, Provider: m.Provider, Default: m.Default, Available: m.Configured, PriceIn: m.PriceIn, PriceOut: m.PriceOut}
+		model := view.Model{ID: m.Name, Provider: m.Provider, Default: m.Default, Available: m.Configured, PriceIn: m.PriceIn, PriceOut: m.PriceOut}
 		if m.Provider == "rehearsal" {
 			model.Note = "plays documented plans; understands nothing"
 		}
@@ -82,12 +82,12 @@ func (h *Host) Models(ctx context.Context) ([]api.Model, error) {
 }
 
 // TestModel implements control.System.
-func (h *Host) TestModel(ctx context.Context, model string) (api.ModelTest, error) {
+func (h *Host) TestModel(ctx context.Context, model string) (view.ModelTest, error) {
 	if err := h.reserve.check("computer.TestModel"); err != nil {
-		return api.ModelTest{}, err // what it consumes could not be recorded
+		return view.ModelTest{}, err // what it consumes could not be recorded
 	}
 	r := h.gateway.Test(ctx, model)
-	out := api.ModelTest{ID: r.Model, OK: r.OK, DurationMS: r.LatencyMS, Usage: r.Usage, Error: r.Error}
+	out := view.ModelTest{ID: r.Model, OK: r.OK, DurationMS: r.LatencyMS, Usage: r.Usage, Error: r.Error}
 	if !r.OK && r.Code != "budget" { // which says itself how it is raised
 		out.Hint = "Check the key with choir secrets ls and the base URL in the configuration."
 	}
@@ -95,14 +95,14 @@ func (h *Host) TestModel(ctx context.Context, model string) (api.ModelTest, erro
 }
 
 // Doctor implements control.System.
-func (h *Host) Doctor(ctx context.Context) ([]api.Finding, error) {
-	out := []api.Finding{{ID: "isolation", Status: "ok", Detail: isolation(h.Driver.Name())}}
+func (h *Host) Doctor(ctx context.Context) ([]view.Finding, error) {
+	out := []view.Finding{{ID: "isolation", Status: "ok", Detail: isolation(h.Driver.Name())}}
 	for _, f := range h.Driver.Doctor(ctx) {
 		status := "warn"
 		if f.Severity == sandbox.Fatal {
 			status = "fail"
 		}
-		out = append(out, api.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
+		out = append(out, view.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
 	}
 	h.mu.Lock()
 	order := append([]contract.CID(nil), h.order...)
@@ -110,11 +110,11 @@ func (h *Host) Doctor(ctx context.Context) ([]api.Finding, error) {
 	for _, cid := range order {
 		c, err := h.get(cid)
 		if err != nil {
-			out = append(out, api.Finding{ID: "computer " + string(cid), Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)})
+			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)})
 			continue
 		}
 		for _, text := range c.wounds() {
-			out = append(out, api.Finding{ID: "computer " + string(cid), Status: "fail", Detail: text})
+			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "fail", Detail: text})
 		}
 	}
 	free, err := h.Dir.Free()

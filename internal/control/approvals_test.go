@@ -11,15 +11,15 @@ import (
 
 	"choir.dev/choiros/contract"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // waiting is the one approval of a machine in memory.
-var waiting = api.Approval{ID: contract.NewID(), Kind: contract.ApprovalEgress, Run: contract.NewID(), Prompt: "fetch it", Host: "a.example", Port: 443,
+var waiting = view.Approval{ID: contract.NewID(), Kind: contract.ApprovalEgress, Run: contract.NewID(), Prompt: "fetch it", Host: "a.example", Port: 443,
 	Digest: strings.Repeat("7", 64), Claim: "I need it", Sequence: 3}
 
-func (m *machine) Approvals(_ context.Context, all bool, before uint64, limit int) ([]api.Approval, bool, error) {
+func (m *machine) Approvals(_ context.Context, all bool, before uint64, limit int) ([]view.Approval, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := waiting
@@ -29,20 +29,20 @@ func (m *machine) Approvals(_ context.Context, all bool, before uint64, limit in
 	if a.Answer != "" && !all || before > 0 && before <= a.Sequence {
 		return nil, false, nil
 	}
-	return []api.Approval{a}, limit == 1, nil
+	return []view.Approval{a}, limit == 1, nil
 }
 
-func (m *machine) Decide(_ context.Context, user, id string, d api.Decision) (api.Acted, error) {
+func (m *machine) Decide(_ context.Context, user, id string, d view.Decision) (view.Acted, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case id != waiting.ID:
-		return api.Acted{}, fault.New("machine.Decide", fault.NotFound, "", errors.New("no such approval"))
+		return view.Acted{}, fault.New("machine.Decide", fault.NotFound, "", errors.New("no such approval"))
 	case d.Digest != waiting.Digest || len(m.decided) > 0:
-		return api.Acted{}, fault.New("machine.Decide", fault.Conflict, "", errors.New("answered, or another act"))
+		return view.Acted{}, fault.New("machine.Decide", fault.Conflict, "", errors.New("answered, or another act"))
 	}
 	m.decided = append(m.decided, d)
-	return api.Acted{Run: waiting.Run, Sequence: 9}, nil
+	return view.Acted{Run: waiting.Run, Sequence: 9}, nil
 }
 
 func (w *world) answers() int {
@@ -91,7 +91,7 @@ func TestOnlyTheConsoleAnswersApprovals(t *testing.T) {
 		t.Errorf("%d %s", res.StatusCode, res.body)
 	}
 	res := w.ask("POST", hostOf(w.console()), target, body, append(fetched(w.console()), cookie, form)...)
-	var acted api.Acted
+	var acted view.Acted
 	if err := json.Unmarshal([]byte(res.body), &acted); err != nil || res.StatusCode != http.StatusOK || acted.Run != waiting.Run || w.answers() != 1 {
 		t.Errorf("the console itself: %d %s", res.StatusCode, res.body)
 	}
@@ -105,13 +105,13 @@ func TestApprovalsThroughTheClient(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0] != waiting || more {
 		t.Fatalf("%+v, %v, %v", list, more, err)
 	}
-	if _, err := c.Decide(ctx, waiting.ID, api.Decision{Digest: strings.Repeat("8", 64), Answer: contract.ApprovalOnce}); !fault.Is(err, fault.Conflict) {
+	if _, err := c.Decide(ctx, waiting.ID, view.Decision{Digest: strings.Repeat("8", 64), Answer: contract.ApprovalOnce}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("for another act: %v", err)
 	}
-	if _, err := c.Decide(ctx, waiting.ID, api.Decision{Digest: waiting.Digest, Answer: "always"}); err == nil || fault.Is(err, fault.Internal) {
+	if _, err := c.Decide(ctx, waiting.ID, view.Decision{Digest: waiting.Digest, Answer: "always"}); err == nil || fault.Is(err, fault.Internal) {
 		t.Errorf("an answer there is not: %v", err)
 	}
-	if acted, err := c.Decide(ctx, waiting.ID, api.Decision{Digest: waiting.Digest, Answer: contract.ApprovalDeny}); err != nil || acted.Sequence != 9 {
+	if acted, err := c.Decide(ctx, waiting.ID, view.Decision{Digest: waiting.Digest, Answer: contract.ApprovalDeny}); err != nil || acted.Sequence != 9 {
 		t.Errorf("%+v, %v", acted, err)
 	}
 	if list, _, err := c.Approvals(ctx, false, 0, 10); err != nil || len(list) != 0 {
@@ -123,8 +123,8 @@ func TestApprovalsThroughTheClient(t *testing.T) {
 
 }
 
-func (m *machine) Egress(_ context.Context, run string) ([]api.Traffic, error) {
-	return []api.Traffic{{ID: "a.example:443", Host: "a.example", Port: 443, Tunnels: 2, Sent: 10, Received: int64(len(run))}}, nil
+func (m *machine) Egress(_ context.Context, run string) ([]view.Traffic, error) {
+	return []view.Traffic{{ID: "a.example:443", Host: "a.example", Port: 443, Tunnels: 2, Sent: 10, Received: int64(len(run))}}, nil
 }
 
 func TestEgressThroughTheClient(t *testing.T) {

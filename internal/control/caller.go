@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/view"
 )
 
 // Cookies. The __Host- prefix ties each to its exact host: no desktop can set
@@ -64,7 +64,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 			}
 			t, err := s.o.Identity.Token(ctx, secret)
 			if fault.Is(err, fault.Denied) {
-				s.unauthorized(w, api.Describe(err).Detail)
+				s.unauthorized(w, view.Describe(err).Detail)
 				return
 			}
 			if err != nil {
@@ -93,7 +93,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 			secret := cookie(r, consoleCookie)
 			ses, err := s.o.Identity.Session(ctx, secret, identity.Console)
 			if fault.Is(err, fault.Denied) {
-				s.unauthorized(w, api.Describe(err).Detail)
+				s.unauthorized(w, view.Describe(err).Detail)
 				return
 			}
 			if err != nil {
@@ -244,7 +244,7 @@ func (s *Server) named(ctx context.Context, id string) (contract.CID, error) {
 
 // computersOf lists a user's computers, and records those that are new: in this
 // version they are all the machine's owner's.
-func (s *Server) computersOf(ctx context.Context, user string) ([]api.Computer, error) {
+func (s *Server) computersOf(ctx context.Context, user string) ([]view.Computer, error) {
 	all, err := s.o.Computers.List(ctx)
 	if err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func (s *Server) computersOf(ctx context.Context, user string) ([]api.Computer, 
 	if err != nil {
 		return nil, err
 	}
-	mine := make([]api.Computer, 0, len(all))
+	mine := make([]view.Computer, 0, len(all))
 	for _, c := range all {
 		p, err := s.o.Identity.Adopt(ctx, c.ID, owner.ID, c.Name)
 		if err != nil {
@@ -266,20 +266,20 @@ func (s *Server) computersOf(ctx context.Context, user string) ([]api.Computer, 
 	return mine, nil
 }
 
-func (s *Server) placed(c api.Computer, p identity.Place) api.Computer {
+func (s *Server) placed(c view.Computer, p identity.Place) view.Computer {
 	c.Handle, c.Desktop = p.Handle, s.hosts.desktop(p.Handle)
 	return c
 }
 
 // info returns a computer's description with where its desktop is.
-func (s *Server) info(ctx context.Context, c Computer) (api.Computer, error) {
+func (s *Server) info(ctx context.Context, c Computer) (view.Computer, error) {
 	info, err := c.Info(ctx)
 	if err != nil {
-		return api.Computer{}, err
+		return view.Computer{}, err
 	}
 	p, err := s.o.Identity.ByID(ctx, info.ID)
 	if err != nil {
-		return api.Computer{}, err
+		return view.Computer{}, err
 	}
 	return s.placed(info, p), nil
 }

@@ -17,8 +17,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // memory is a control plane's computers, in memory.
@@ -35,10 +35,10 @@ func (m *memory) say(early error) {
 	m.early = early
 }
 
-func (m *memory) List(context.Context) ([]api.Computer, error) {
+func (m *memory) List(context.Context) ([]view.Computer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []api.Computer
+	var out []view.Computer
 	for _, c := range m.list {
 		out = append(out, c.info())
 	}
@@ -63,7 +63,7 @@ func (m *memory) Get(_ context.Context, cid contract.CID) (control.Computer, err
 	return nil, fault.New("memory.Get", fault.NotFound, "", errors.New("there is no such computer"))
 }
 
-func (m *memory) Wake(context.Context, contract.CID, api.WakeRequest) error { return nil }
+func (m *memory) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
 
 func (m *memory) Recover(context.Context, contract.CID) error { return nil }
 
@@ -80,14 +80,14 @@ type machine struct {
 	name     string
 	events   []contract.Event
 	grown    chan struct{}
-	runs     map[string]*api.Run
+	runs     map[string]*view.Run
 	files    map[string][]byte
 	build    fs.FS
 	live     http.RoundTripper
 	looks    int
-	beats    chan api.Heartbeat
-	restored []api.RestoreRequest
-	decided  []api.Decision
+	beats    chan view.Heartbeat
+	restored []view.RestoreRequest
+	decided  []view.Decision
 	before   struct { // what the log holds of today's appends
 		events int
 		bytes  int64
@@ -98,8 +98,8 @@ type machine struct {
 
 func newMachine(name string) *machine {
 	return &machine{
-		cid: contract.NewCID(), name: name, grown: make(chan struct{}), runs: map[string]*api.Run{}, files: map[string][]byte{},
-		beats: make(chan api.Heartbeat, 16), killed: make(chan struct{}, 1),
+		cid: contract.NewCID(), name: name, grown: make(chan struct{}), runs: map[string]*view.Run{}, files: map[string][]byte{},
+		beats: make(chan view.Heartbeat, 16), killed: make(chan struct{}, 1),
 		build: fstest.MapFS{
 			"index.html":       {Data: []byte(`<!doctype html><html><head><meta property="csp-nonce" nonce="CHOIR_NONCE"><script type="module" nonce="CHOIR_NONCE" src="/assets/app-1.js"></script></head><body><div id="root"></div></body></html>`)},
 			"assets/app-1.js":  {Data: []byte("export {}")},
@@ -117,10 +117,10 @@ func newMachine(name string) *machine {
 // fatal is the revision that makes the machine panic.
 const fatal = 666
 
-func (m *machine) info() api.Computer {
+func (m *machine) info() view.Computer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return api.Computer{ID: m.cid, Name: m.name, State: api.StateAwake, Driver: "memory", Isolation: "none", Sequence: uint64(len(m.events))}
+	return view.Computer{ID: m.cid, Name: m.name, State: view.StateAwake, Driver: "memory", Isolation: "none", Sequence: uint64(len(m.events))}
 }
 
 func (m *machine) append(d contract.Draft) contract.Event {
@@ -148,37 +148,37 @@ func (m *machine) append(d contract.Draft) contract.Event {
 	return e
 }
 
-func (m *machine) Info(context.Context) (api.Computer, error) {
+func (m *machine) Info(context.Context) (view.Computer, error) {
 	m.mu.Lock()
 	err := m.fail
 	m.mu.Unlock()
 	if err != nil {
-		return api.Computer{}, err
+		return view.Computer{}, err
 	}
 	return m.info(), nil
 }
 
-func (m *machine) Frame(context.Context) (api.Frame, error) {
-	f := api.Frame{Computer: m.info(), Provider: api.Provider{Name: "rehearsal", Model: "rehearsal", Rehearsal: true}}
-	f.Desktop = api.DesktopStatus{Mode: api.ModeBuild, LastGood: strings.Repeat("a", 40)}
+func (m *machine) Frame(context.Context) (view.Frame, error) {
+	f := view.Frame{Computer: m.info(), Provider: view.Provider{Name: "rehearsal", Model: "rehearsal", Rehearsal: true}}
+	f.Desktop = view.DesktopStatus{Mode: view.ModeBuild, LastGood: strings.Repeat("a", 40)}
 	return f, nil
 }
 
-func (m *machine) Snapshot(context.Context) (api.Snapshot, error) {
-	return api.Snapshot{Sequence: m.Last(), Computer: m.info(), Runs: []api.Run{{ID: contract.NewID(), Prompt: "p", Status: contract.RunDone}}}, nil
+func (m *machine) Snapshot(context.Context) (view.Snapshot, error) {
+	return view.Snapshot{Sequence: m.Last(), Computer: m.info(), Runs: []view.Run{{ID: contract.NewID(), Prompt: "p", Status: contract.RunDone}}}, nil
 }
 
-func (m *machine) Document(_ context.Context, id string, revision int) (api.Document, error) {
+func (m *machine) Document(_ context.Context, id string, revision int) (view.Document, error) {
 	if revision == fatal {
 		panic("a fault of ours")
 	}
-	return api.Document{ID: id, Title: "Doc", Path: "artifacts/doc.md", Revision: max(revision, 1), Author: "user", Body: "# Doc\n"}, nil
+	return view.Document{ID: id, Title: "Doc", Path: "artifacts/doc.md", Revision: max(revision, 1), Author: "user", Body: "# Doc\n"}, nil
 }
 
 // proposed is the only proposal of every document.
-var proposed = api.Proposal{ID: contract.DeriveID("test", "proposal"), Base: 1, Author: "associate", Role: contract.RoleAssociate, Sequence: 9, Status: "open"}
+var proposed = view.Proposal{ID: contract.DeriveID("test", "proposal"), Base: 1, Author: "associate", Role: contract.RoleAssociate, Sequence: 9, Status: "open"}
 
-func (m *machine) Proposals(_ context.Context, document string, all bool, before uint64, limit int) ([]api.Proposal, bool, error) {
+func (m *machine) Proposals(_ context.Context, document string, all bool, before uint64, limit int) ([]view.Proposal, bool, error) {
 	p := proposed
 	p.Document = document
 	if all {
@@ -187,44 +187,44 @@ func (m *machine) Proposals(_ context.Context, document string, all bool, before
 	if before > 0 && before <= p.Sequence || limit == 0 {
 		return nil, false, nil
 	}
-	return []api.Proposal{p}, all, nil
+	return []view.Proposal{p}, all, nil
 }
 
-func (m *machine) Proposal(_ context.Context, document, id string) (api.Proposal, error) {
+func (m *machine) Proposal(_ context.Context, document, id string) (view.Proposal, error) {
 	if id != proposed.ID {
-		return api.Proposal{}, fault.New("memory.Proposal", fault.NotFound, "", errors.New("there is no such proposal"))
+		return view.Proposal{}, fault.New("memory.Proposal", fault.NotFound, "", errors.New("there is no such proposal"))
 	}
 	p := proposed
 	p.Document, p.On, p.Overlaps, p.Diff, p.Body = document, 2, 1, strings.Repeat("+more\n", 200_000), "# Doc, as proposed\n"
 	return p, nil
 }
 
-func (m *machine) Resolve(ctx context.Context, user, document, id string, accept bool) (api.Resolved, error) {
+func (m *machine) Resolve(ctx context.Context, user, document, id string, accept bool) (view.Resolved, error) {
 	if _, err := m.Proposal(ctx, document, id); err != nil {
-		return api.Resolved{}, err
+		return view.Resolved{}, err
 	}
 	d := &contract.ProposalResolved{Proposal: id, Document: document, Resolution: contract.ProposalDismissed, By: user}
 	if accept {
 		d.Resolution, d.Revision = contract.ProposalAccepted, 3
 	}
 	e := m.append(contract.Draft{ID: contract.DeriveID(id, "resolved"), Role: contract.RoleUser, User: user, Type: "proposal.resolved", Data: d})
-	return api.Resolved{ID: id, Resolution: d.Resolution, Revision: d.Revision, Sequence: e.Sequence}, nil
+	return view.Resolved{ID: id, Resolution: d.Resolution, Revision: d.Revision, Sequence: e.Sequence}, nil
 }
 
-func (m *machine) Rebuild(_ context.Context, check bool) (api.Rebuilt, error) {
-	return api.Rebuilt{Check: check, Equal: true, Sequence: m.Last()}, nil
+func (m *machine) Rebuild(_ context.Context, check bool) (view.Rebuilt, error) {
+	return view.Rebuilt{Check: check, Equal: true, Sequence: m.Last()}, nil
 }
 
-func (m *machine) Act(_ context.Context, a api.Action) (api.Acted, error) {
+func (m *machine) Act(_ context.Context, a view.Action) (view.Acted, error) {
 	e := m.append(contract.Draft{ID: a.ID, Role: contract.RoleUser, User: a.User, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data})
-	done := api.Acted{Sequence: e.Sequence}
+	done := view.Acted{Sequence: e.Sequence}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch d := a.Data.(type) {
 	case *contract.PromptSubmitted:
 		done.Run = contract.DeriveID(e.ID, "run")
 		if m.runs[done.Run] == nil {
-			m.runs[done.Run] = &api.Run{ID: done.Run, Prompt: d.Text, Status: contract.RunWorking, Sequence: e.Sequence}
+			m.runs[done.Run] = &view.Run{ID: done.Run, Prompt: d.Text, Status: contract.RunWorking, Sequence: e.Sequence}
 		}
 	case *contract.ComputerRenamed:
 		m.name = d.Name
@@ -290,90 +290,90 @@ func (m *machine) Last() uint64 {
 	return uint64(len(m.events))
 }
 
-func (m *machine) Runs(_ context.Context, before uint64, limit int) ([]api.Run, error) {
+func (m *machine) Runs(_ context.Context, before uint64, limit int) ([]view.Run, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []api.Run
+	var out []view.Run
 	for _, r := range m.runs {
 		if before == 0 || r.Sequence < before {
 			out = append(out, *r)
 		}
 	}
-	slices.SortFunc(out, func(a, b api.Run) int { return int(b.Sequence) - int(a.Sequence) })
+	slices.SortFunc(out, func(a, b view.Run) int { return int(b.Sequence) - int(a.Sequence) })
 	return out[:min(len(out), limit)], nil
 }
 
-func (m *machine) Run(_ context.Context, id string) (api.Run, error) {
+func (m *machine) Run(_ context.Context, id string) (view.Run, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.runs[id]; r != nil {
 		return *r, nil
 	}
-	return api.Run{}, fault.New("memory.Run", fault.NotFound, "List them with choir runs.", errors.New("there is no such run"))
+	return view.Run{}, fault.New("memory.Run", fault.NotFound, "List them with choir runs.", errors.New("there is no such run"))
 }
 
 func (m *machine) RunEvents(_ context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error) {
 	return nil, false, nil
 }
 
-func (m *machine) Checkpoints(_ context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error) {
-	return []api.Checkpoint{{ID: strings.Repeat("a", 40), Tree: strings.Repeat("b", 40), Kind: contract.CheckpointInitial, Message: "first", Verified: contract.VerificationUnknown, Sequence: 1}}, false, nil
+func (m *machine) Checkpoints(_ context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
+	return []view.Checkpoint{{ID: strings.Repeat("a", 40), Tree: strings.Repeat("b", 40), Kind: contract.CheckpointInitial, Message: "first", Verified: contract.VerificationUnknown, Sequence: 1}}, false, nil
 }
 
-func (m *machine) ShowCheckpoint(_ context.Context, id string) (api.Checkpoint, error) {
-	return api.Checkpoint{ID: id, Kind: contract.CheckpointInitial, Message: "first", Verified: contract.VerificationUnknown}, nil
+func (m *machine) ShowCheckpoint(_ context.Context, id string) (view.Checkpoint, error) {
+	return view.Checkpoint{ID: id, Kind: contract.CheckpointInitial, Message: "first", Verified: contract.VerificationUnknown}, nil
 }
 
-func (m *machine) Checkpoint(_ context.Context, user, message string) (api.Checkpointed, error) {
-	return api.Checkpointed{ID: strings.Repeat("c", 40), Sequence: 2, Created: message != ""}, nil
+func (m *machine) Checkpoint(_ context.Context, user, message string) (view.Checkpointed, error) {
+	return view.Checkpointed{ID: strings.Repeat("c", 40), Sequence: 2, Created: message != ""}, nil
 }
 
-func (m *machine) Diff(_ context.Context, r api.DiffRequest) (api.Diff, error) {
-	return api.Diff{From: r.From, To: r.To, Diff: "--- a\n"}, nil
+func (m *machine) Diff(_ context.Context, r view.DiffRequest) (view.Diff, error) {
+	return view.Diff{From: r.From, To: r.To, Diff: "--- a\n"}, nil
 }
 
-func (m *machine) Restore(_ context.Context, r api.RestoreRequest) (api.Restored, error) {
+func (m *machine) Restore(_ context.Context, r view.RestoreRequest) (view.Restored, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.restored = append(m.restored, r)
-	return api.Restored{To: r.To, DryRun: r.DryRun, Changes: []contract.Change{}}, nil
+	return view.Restored{To: r.To, DryRun: r.DryRun, Changes: []contract.Change{}}, nil
 }
 
-func (m *machine) ListFiles(_ context.Context, path, after string, limit int) ([]api.File, error) {
+func (m *machine) ListFiles(_ context.Context, path, after string, limit int) ([]view.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []api.File
+	var out []view.File
 	for name, b := range m.files {
 		if name[strings.LastIndex(name, "/")+1:] > after {
-			out = append(out, api.File{ID: name, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"})
+			out = append(out, view.File{ID: name, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"})
 		}
 	}
-	if _, ok := m.files[path]; path != "" && !ok && !slices.ContainsFunc(out, func(f api.File) bool { return strings.HasPrefix(f.ID, path+"/") }) {
+	if _, ok := m.files[path]; path != "" && !ok && !slices.ContainsFunc(out, func(f view.File) bool { return strings.HasPrefix(f.ID, path+"/") }) {
 		return nil, fault.New("memory.ListFiles", fault.NotFound, "", errors.New("there is no "+path))
 	}
-	slices.SortFunc(out, func(a, b api.File) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b view.File) int { return strings.Compare(a.ID, b.ID) })
 	return out[:min(len(out), limit)], nil
 }
 
-func (m *machine) OpenFile(_ context.Context, path string) (io.ReadCloser, api.File, error) {
+func (m *machine) OpenFile(_ context.Context, path string) (io.ReadCloser, view.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, ok := m.files[path]
 	if !ok {
-		return nil, api.File{}, fault.New("memory.OpenFile", fault.NotFound, "", fmt.Errorf("%s: there is no such file", path))
+		return nil, view.File{}, fault.New("memory.OpenFile", fault.NotFound, "", fmt.Errorf("%s: there is no such file", path))
 	}
-	return io.NopCloser(bytes.NewReader(b)), api.File{ID: path, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
+	return io.NopCloser(bytes.NewReader(b)), view.File{ID: path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
-func (m *machine) PutFile(_ context.Context, user, path string, content io.Reader) (api.File, error) {
+func (m *machine) PutFile(_ context.Context, user, path string, content io.Reader) (view.File, error) {
 	b, err := io.ReadAll(content)
 	if err != nil {
-		return api.File{}, fault.Wrap("memory.PutFile", err)
+		return view.File{}, fault.Wrap("memory.PutFile", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.files[path] = b
-	return api.File{ID: path, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
+	return view.File{ID: path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
 func (m *machine) RemoveFile(_ context.Context, user, path string, recursive bool) error {
@@ -383,48 +383,48 @@ func (m *machine) RemoveFile(_ context.Context, user, path string, recursive boo
 	return nil
 }
 
-func (m *machine) MoveFile(_ context.Context, user, from, to string) (api.File, error) {
+func (m *machine) MoveFile(_ context.Context, user, from, to string) (view.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, ok := m.files[from]
 	if !ok {
-		return api.File{}, fault.New("memory.MoveFile", fault.NotFound, "", errors.New("there is no "+from))
+		return view.File{}, fault.New("memory.MoveFile", fault.NotFound, "", errors.New("there is no "+from))
 	}
 	delete(m.files, from)
 	m.files[to] = b
-	return api.File{ID: to, Kind: api.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
+	return view.File{ID: to, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
-func (m *machine) Trash(context.Context, string, int) ([]api.Trashed, bool, error) {
-	return []api.Trashed{}, false, nil
+func (m *machine) Trash(context.Context, string, int) ([]view.Trashed, bool, error) {
+	return []view.Trashed{}, false, nil
 }
 
-func (m *machine) PutBack(_ context.Context, user, id, to string) (api.File, error) {
-	return api.File{}, fault.New("memory.PutBack", fault.NotFound, "", errors.New("there is no "+id))
+func (m *machine) PutBack(_ context.Context, user, id, to string) (view.File, error) {
+	return view.File{}, fault.New("memory.PutBack", fault.NotFound, "", errors.New("there is no "+id))
 }
 
-func (m *machine) AddTar(_ context.Context, user, name, origin string, tar io.Reader) (api.Added, error) {
+func (m *machine) AddTar(_ context.Context, user, name, origin string, tar io.Reader) (view.Added, error) {
 	n, err := io.Copy(io.Discard, tar)
-	return api.Added{ID: "workspace/" + name, Origin: origin, Bytes: n}, err
+	return view.Added{ID: "workspace/" + name, Origin: origin, Bytes: n}, err
 }
 
-func (m *machine) AddURL(_ context.Context, user string, r api.AddRequest) (api.Added, error) {
-	return api.Added{ID: "workspace/x", Origin: r.URL}, nil
+func (m *machine) AddURL(_ context.Context, user string, r view.AddRequest) (view.Added, error) {
+	return view.Added{ID: "workspace/x", Origin: r.URL}, nil
 }
 
 // Exec knows three commands: echo, cat and sleep (until it is ended).
-func (m *machine) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecIO) (api.Exit, error) {
+func (m *machine) Exec(ctx context.Context, r view.ExecRequest, streams view.ExecIO) (view.Exit, error) {
 	if r.Argv[0] == "panic" {
 		panic("a fault of ours")
 	}
 	if r.Argv[0] == "missing" {
-		return api.Exit{}, fault.New("memory.Exec", fault.Unavailable, "Try again.", errors.New("no box could be opened"))
+		return view.Exit{}, fault.New("memory.Exec", fault.Unavailable, "Try again.", errors.New("no box could be opened"))
 	}
 	e := m.append(contract.Draft{Role: contract.RoleUser, User: r.User, Type: "command.started", Data: &contract.CommandStarted{Command: r.ID, Argv: r.Argv}})
 	if streams.Started != nil {
 		streams.Started(r.ID, e.Sequence)
 	}
-	exit := api.Exit{Command: r.ID}
+	exit := view.Exit{Command: r.ID}
 	switch r.Argv[0] {
 	case "echo":
 		fmt.Fprintln(streams.Stdout, strings.Join(r.Argv[1:], " "))
@@ -432,7 +432,7 @@ func (m *machine) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecI
 		exit.Code = 3
 	case "cat":
 		if _, err := io.Copy(streams.Stdout, streams.Stdin); err != nil {
-			return api.Exit{}, err
+			return view.Exit{}, err
 		}
 	case "sleep":
 		<-ctx.Done()
@@ -442,8 +442,8 @@ func (m *machine) Exec(ctx context.Context, r api.ExecRequest, streams api.ExecI
 	return exit, nil
 }
 
-func (m *machine) Provider(context.Context) (api.Provider, error) {
-	return api.Provider{Name: "rehearsal", Model: "rehearsal", Rehearsal: true, Network: "none", BudgetUSD: 1}, nil
+func (m *machine) Provider(context.Context) (view.Provider, error) {
+	return view.Provider{Name: "rehearsal", Model: "rehearsal", Rehearsal: true, Network: "none", BudgetUSD: 1}, nil
 }
 
 func (m *machine) Build(context.Context) (fs.FS, error) {
@@ -476,7 +476,7 @@ func (m *machine) StopCommand(_ context.Context, id string) error {
 	return fault.New("memory.StopCommand", fault.NotFound, "", errors.New("no such command is running"))
 }
 
-func (m *machine) Beat(_ context.Context, b api.Heartbeat) error {
+func (m *machine) Beat(_ context.Context, b view.Heartbeat) error {
 	m.beats <- b
 	return nil
 }
@@ -487,12 +487,12 @@ type system struct {
 	secrets map[string]string
 }
 
-func (s *system) Secrets(context.Context) ([]api.Secret, error) {
+func (s *system) Secrets(context.Context) ([]view.Secret, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []api.Secret
+	var out []view.Secret
 	for name := range s.secrets {
-		out = append(out, api.Secret{ID: name})
+		out = append(out, view.Secret{ID: name})
 	}
 	return out, nil
 }
@@ -511,14 +511,14 @@ func (s *system) RemoveSecret(_ context.Context, user, name string) error {
 	return nil
 }
 
-func (s *system) Models(context.Context) ([]api.Model, error) {
-	return []api.Model{{ID: "rehearsal/rehearsal", Provider: "rehearsal", Default: true, Available: true}}, nil
+func (s *system) Models(context.Context) ([]view.Model, error) {
+	return []view.Model{{ID: "rehearsal/rehearsal", Provider: "rehearsal", Default: true, Available: true}}, nil
 }
 
-func (s *system) TestModel(_ context.Context, model string) (api.ModelTest, error) {
-	return api.ModelTest{ID: model, OK: true}, nil
+func (s *system) TestModel(_ context.Context, model string) (view.ModelTest, error) {
+	return view.ModelTest{ID: model, OK: true}, nil
 }
 
-func (s *system) Doctor(context.Context) ([]api.Finding, error) {
-	return []api.Finding{{ID: "git", Status: "ok", Detail: "found"}}, nil
+func (s *system) Doctor(context.Context) ([]view.Finding, error) {
+	return []view.Finding{{ID: "git", Status: "ok", Detail: "found"}}, nil
 }

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 const (
@@ -55,7 +55,7 @@ var errKept = errors.New("the kept build was asked for")
 // desktopPage serves the one page: the live one when the dev server has it,
 // else the kept build's.
 func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
-	mode := api.ModeLive
+	mode := view.ModeLive
 	body, err := []byte(nil), errKept
 	if r.URL.RawQuery != keptPage {
 		body, err = s.livePage(r, c)
@@ -64,7 +64,7 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c 
 		// The build is what there is to show when the source is broken or the dev
 		// server is not up yet; the frame says which.
 		s.log.Debug("the live page can't be had", "computer", v.place.Computer, "error", err)
-		mode = api.ModeBuild
+		mode = view.ModeBuild
 		files, err := c.Build(r.Context())
 		if err == nil {
 			body, err = readAsset(files, "index.html")

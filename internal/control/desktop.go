@@ -16,10 +16,10 @@ import (
 
 	"github.com/coder/websocket"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/view"
 )
 
 // Addresses on a desktop's origin that are the control plane's own.
@@ -205,13 +205,13 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 
 // sessionAnswer is what the desktop connects with.
 type sessionAnswer struct {
-	CID          string       `json:"cid"`
-	Name         string       `json:"name"`
-	User         string       `json:"user"`
-	NATS         natsAnswer   `json:"nats"`
-	LastSequence uint64       `json:"lastSequence"`
-	ReadOnly     bool         `json:"readOnly"`
-	Provider     api.Provider `json:"provider"`
+	CID          string        `json:"cid"`
+	Name         string        `json:"name"`
+	User         string        `json:"user"`
+	NATS         natsAnswer    `json:"nats"`
+	LastSequence uint64        `json:"lastSequence"`
+	ReadOnly     bool          `json:"readOnly"`
+	Provider     view.Provider `json:"provider"`
 }
 
 type natsAnswer struct {

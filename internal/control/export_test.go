@@ -1,5 +1,10 @@
 package control
 
+import "choir.dev/choiros/internal/view"
+
+// ProblemOf puts a refusal into HTTP.
+func ProblemOf(r view.Refusal) Problem { return newProblem(0, r).Problem }
+
 // Streams is how many long answers are under way.
 func (s *Server) Streams() int {
 	s.streams.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/console"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // openLimited is open with bounds on what clients append, and a clock that only
@@ -91,7 +91,7 @@ func TestClientsCantFloodTheLog(t *testing.T) {
 				t.Errorf("the console is not told: %s", res.body)
 			}
 			// A program is another session, of the same computer and day.
-			_, err := w.client().Prompt(within(t), api.Prompt{Text: strings.Repeat("z", c.bytes)})
+			_, err := w.client().Prompt(within(t), view.Prompt{Text: strings.Repeat("z", c.bytes)})
 			if other := strings.HasPrefix(c.name, "a session"); other != (err == nil) || !other && !fault.Is(err, fault.Exhausted) {
 				t.Errorf("another session: %v", err)
 			}
@@ -110,10 +110,10 @@ func TestARestartForgivesNothing(t *testing.T) {
 	w, pass := openLimited(t, control.Appends{DayEvents: 10, DayBytes: 1 << 20})
 	w.machine().before.events = 9
 	c := w.client()
-	if _, err := c.Prompt(within(t), api.Prompt{Text: "one"}); err != nil {
+	if _, err := c.Prompt(within(t), view.Prompt{Text: "one"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Prompt(within(t), api.Prompt{Text: "two"}); !fault.Is(err, fault.Exhausted) || !strings.Contains(fault.HintOf(err), "budget.day_events") {
+	if _, err := c.Prompt(within(t), view.Prompt{Text: "two"}); !fault.Is(err, fault.Exhausted) || !strings.Contains(fault.HintOf(err), "budget.day_events") {
 		t.Errorf("%v", err)
 	}
 	res := w.ask("POST", hostOf(w.console()), "/api/computers/-/prompts", `{"text":"three"}`, "Authorization: Bearer "+w.token, "Content-Type: application/json")
@@ -122,7 +122,7 @@ func TestARestartForgivesNothing(t *testing.T) {
 	}
 	w.machine().before.events = 0
 	pass(24 * time.Hour)
-	if _, err := c.Prompt(within(t), api.Prompt{Text: "tomorrow"}); err != nil {
+	if _, err := c.Prompt(within(t), view.Prompt{Text: "tomorrow"}); err != nil {
 		t.Error(err)
 	}
 }

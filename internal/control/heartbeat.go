@@ -14,9 +14,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 //go:embed heartbeat.js
@@ -39,7 +39,7 @@ const (
 type load struct {
 	user   string
 	cid    contract.CID
-	mode   api.DesktopMode
+	mode   view.DesktopMode
 	at     time.Time // it was last heard, or served
 	heard  bool
 	well   bool // it last said that it has painted
@@ -48,7 +48,7 @@ type load struct {
 	rate   *rate.Limiter
 }
 
-func newLoad(user string, cid contract.CID, mode api.DesktopMode, now time.Time) *load {
+func newLoad(user string, cid contract.CID, mode view.DesktopMode, now time.Time) *load {
 	return &load{user: user, cid: cid, mode: mode, at: now, rate: rate.NewLimiter(rate.Every(beatEvery), beatBurst)}
 }
 
@@ -57,7 +57,7 @@ func (l *load) of(user string, cid contract.CID) bool { return l.user == user &&
 // expectBeat remembers that a page was served. It returns the name the page
 // reports under. A page that never reports, or stops to, is no proof of
 // anything but that visitor's line: whoever looks at it is told by the console.
-func (s *Server) expectBeat(v visit, mode api.DesktopMode) string {
+func (s *Server) expectBeat(v visit, mode view.DesktopMode) string {
 	id := newNonce()
 	l := newLoad(v.session.User, v.place.Computer, mode, s.o.Now())
 	d := &s.desktops
@@ -143,9 +143,9 @@ func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.T
 	if l == nil && len(in.Load) == nonceChars {
 		// Served before the control plane was started again: it goes on.
 		d.forget(user, cid)
-		l = newLoad(user, cid, api.ModeBuild, now)
-		if in.Mode == string(api.ModeLive) {
-			l.mode = api.ModeLive
+		l = newLoad(user, cid, view.ModeBuild, now)
+		if in.Mode == string(view.ModeLive) {
+			l.mode = view.ModeLive
 		}
 		d.loads[in.Load] = l
 	}
@@ -169,7 +169,7 @@ func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
 	if err != nil {
 		return err
 	}
-	beat := api.Heartbeat{Page: in.Load, Mode: l.mode, Broken: in.Broken, Stale: in.Stale}
+	beat := view.Heartbeat{Page: in.Load, Mode: l.mode, Broken: in.Broken, Stale: in.Stale}
 	if in.Broken {
 		beat.Reason, beat.Detail = "blank", plain(in.Detail, 2000)
 		if in.Reason == "error" {

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // What a desktop's page may bring in: a dropped file, or a text too long to say.
@@ -27,23 +27,23 @@ const (
 // there.
 func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v visit) {
 	name := r.URL.Query().Get("name")
-	f, err := func() (api.File, error) {
-		if err := api.ValidName("name", name); err != nil {
-			return api.File{}, err
+	f, err := func() (view.File, error) {
+		if err := view.ValidName("name", name); err != nil {
+			return view.File{}, err
 		}
 		if len(name) > maxFileName {
-			return api.File{}, &contract.FieldError{Field: "name", Reason: "is too long"}
+			return view.File{}, &contract.FieldError{Field: "name", Reason: "is too long"}
 		}
 		if r.ContentLength > maxInbox {
-			return api.File{}, tooLarge(errTooLarge)
+			return view.File{}, tooLarge(errTooLarge)
 		}
 		c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
 		if err != nil {
-			return api.File{}, err
+			return view.File{}, err
 		}
 		at, err := freeName(r.Context(), c, name)
 		if err != nil {
-			return api.File{}, err
+			return view.File{}, err
 		}
 		f, err := c.PutFile(r.Context(), v.session.User, at, &limited{r.Body, maxInbox})
 		f.ID = at

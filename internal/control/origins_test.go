@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/view"
 )
 
 // What must not appear in any answer to somebody who may not have it.
@@ -93,7 +94,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 			if c.status < 400 {
 				return
 			}
-			var p api.Problem
+			var p control.Problem
 			if err := json.Unmarshal([]byte(res.body), &p); err != nil || p.Code == "" || p.Detail == "" {
 				t.Errorf("not a problem: %s", res.body)
 			}
@@ -136,7 +137,7 @@ func TestClaim(t *testing.T) {
 	if res.StatusCode != 200 {
 		t.Fatalf("%d %s", res.StatusCode, res.body)
 	}
-	var c api.Computer
+	var c view.Computer
 	if err := json.Unmarshal([]byte(res.body), &c); err != nil || c.Name != "Ada's Wörkshop" || c.Handle != "ada-s-w-rkshop" {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -10,12 +10,57 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
-// problem is an api.Problem as an error that huma writes as it stands.
-type problem struct{ api.Problem }
+// Problem is a refusal in the form of RFC 9457.
+type Problem struct {
+	Type   string `json:"type,omitempty"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	view.Refusal
+}
+
+// statusCancelled is the status of a request that was given up.
+const statusCancelled = 499
+
+// statuses maps fault codes to HTTP. An error without a code is a 500.
+var statuses = map[fault.Code]int{
+	fault.Invalid:     http.StatusUnprocessableEntity,
+	fault.NotFound:    http.StatusNotFound,
+	fault.Conflict:    http.StatusConflict,
+	fault.Denied:      http.StatusForbidden,
+	fault.Exhausted:   http.StatusTooManyRequests,
+	fault.DiskFull:    http.StatusInsufficientStorage,
+	fault.InUse:       http.StatusLocked,
+	fault.Newer:       http.StatusConflict,
+	fault.Missing:     http.StatusNotImplemented,
+	fault.Damaged:     http.StatusInternalServerError,
+	fault.Unavailable: http.StatusServiceUnavailable,
+	fault.Cancelled:   statusCancelled,
+	fault.Timeout:     http.StatusGatewayTimeout,
+	fault.NeedsInput:  http.StatusConflict,
+	fault.Unreachable: http.StatusBadGateway,
+}
+
+// newProblem puts a refusal into HTTP; status 0 is the one of its code.
+func newProblem(status int, r view.Refusal) *problem {
+	if status == 0 {
+		status = statuses[fault.Code(r.Code)]
+	}
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	title := http.StatusText(status)
+	if status == statusCancelled {
+		title = "Cancelled"
+	}
+	return &problem{Problem{Title: title, Status: status, Refusal: r}}
+}
+
+// problem is a Problem as an error that huma writes as it stands.
+type problem struct{ Problem }
 
 // GetHeaders says when an answer is worth another try.
 func (p *problem) GetHeaders() http.Header {
@@ -37,16 +82,16 @@ func problemOf(log *slog.Logger, what string, err error) *problem {
 	if errors.As(err, &done) {
 		return done
 	}
-	p := api.Describe(err)
-	if p.Code == string(fault.Internal) {
+	r := view.Describe(err)
+	if r.Code == string(fault.Internal) {
 		log.Error("request failed", "request", what, "error", err)
 	}
-	return &problem{p}
+	return newProblem(0, r)
 }
 
 // refusal makes a problem of its own.
 func refusal(status int, code fault.Code, detail, hint string) *problem {
-	return &problem{api.Problem{Status: status, Title: api.StatusTitle(status), Code: string(code), Detail: detail, Hint: hint}}
+	return newProblem(status, view.Refusal{Code: string(code), Detail: detail, Hint: hint})
 }
 
 // writeProblem answers a request outside huma.
@@ -73,7 +118,7 @@ var humaErrors sync.Once
 func useProblems() {
 	humaErrors.Do(func() {
 		huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
-			p := api.Problem{Status: status, Title: api.StatusTitle(status), Detail: msg, Code: string(codeOf(status))}
+			p := view.Refusal{Detail: msg, Code: string(codeOf(status))}
 			for _, err := range errs {
 				d, ok := err.(huma.ErrorDetailer)
 				if !ok {
@@ -90,7 +135,7 @@ func useProblems() {
 				}
 				break
 			}
-			return &problem{p}
+			return newProblem(status, p)
 		}
 	})
 }

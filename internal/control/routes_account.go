@@ -9,9 +9,9 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 type claimIn struct {
@@ -31,7 +31,7 @@ func (c *claimIn) Resolve(ctx huma.Context) []error {
 
 type claimOut struct {
 	SetCookie http.Cookie `header:"Set-Cookie"`
-	Body      api.Computer
+	Body      view.Computer
 }
 
 type signOutOut struct {
@@ -41,11 +41,11 @@ type signOutOut struct {
 
 func (s *Server) routeAccount(hapi huma.API) {
 	register(hapi, s, route(http.MethodPost, "/api/claim", "account-claim", "Use a one-time link up and sign in"), requestTimeout, s.claim)
-	register(hapi, s, route(http.MethodGet, "/api/account", "account-get", "Who is signed in"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[api.Account], error) {
+	register(hapi, s, route(http.MethodGet, "/api/account", "account-get", "Who is signed in"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[view.Account], error) {
 		u, err := s.o.Identity.User(ctx, callerOf(ctx).user)
-		return &out[api.Account]{api.Account{ID: u.ID, Name: u.Name, Claimed: u.Claimed, Created: u.Created}}, err
+		return &out[view.Account]{view.Account{ID: u.ID, Name: u.Name, Claimed: u.Claimed, Created: u.Created}}, err
 	})
-	register(hapi, s, route(http.MethodPost, "/api/links", "account-link", "Make a one-time sign-in link; for programs only"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[api.Link], error) {
+	register(hapi, s, route(http.MethodPost, "/api/links", "account-link", "Make a one-time sign-in link; for programs only"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[view.Link], error) {
 		c := callerOf(ctx)
 		if c.session != nil || !c.machine && !defence.Off(defence.ApprovalConsole) {
 			return nil, fault.New("", fault.Denied, "Run choir up again: it prints a link.", errors.New("only the owner's own program on this machine can make sign-in links"))
@@ -54,7 +54,7 @@ func (s *Server) routeAccount(hapi huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return &out[api.Link]{api.Link{URL: s.ClaimURL(token), Expires: expires}}, nil
+		return &out[view.Link]{view.Link{URL: s.ClaimURL(token), Expires: expires}}, nil
 	})
 	register(hapi, s, route(http.MethodPost, "/api/signout", "account-sign-out", "End this session, or with everywhere all of the account's"), requestTimeout, func(ctx context.Context, in *struct {
 		Everywhere bool `query:"everywhere"`
@@ -112,7 +112,7 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 		return res, nil
 	}
 	if in.Body.Name != mine[0].Name {
-		if _, err := c.Act(ctx, api.Action{ID: contract.NewID(), Type: "computer.renamed", User: ses.User, Data: &contract.ComputerRenamed{Name: in.Body.Name}}); err != nil {
+		if _, err := c.Act(ctx, view.Action{ID: contract.NewID(), Type: "computer.renamed", User: ses.User, Data: &contract.ComputerRenamed{Name: in.Body.Name}}); err != nil {
 			return nil, err
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 var errNotConsole = errors.New("approvals are answered on the console, or by the owner's own program on this machine")
@@ -20,7 +20,7 @@ func (s *Server) routeApprovals(hapi huma.API) {
 		AtComputer
 		Paged
 		All bool `query:"all" doc:"answered ones too"`
-	}) (*outPage[api.Approval], error) {
+	}) (*outPage[view.Approval], error) {
 		c, err := s.computer(ctx, in.Computer)
 		if err != nil {
 			return nil, err
@@ -31,8 +31,8 @@ func (s *Server) routeApprovals(hapi huma.API) {
 	register(hapi, s, route(http.MethodPost, atComputer+"/approvals/{approval}", "approvals-answer", "Allow or deny it, once"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Approval string `path:"approval" maxLength:"36"`
-		Body     api.Decision
-	}) (*out[api.Acted], error) {
+		Body     view.Decision
+	}) (*out[view.Acted], error) {
 		// A grant of power is a person's: of the console's session, which no desktop
 		// has, or of the program whose token is in a file that only the owner reads.
 		if caller := callerOf(ctx); caller.session == nil && !caller.machine && !defence.Off(defence.ApprovalConsole) {
@@ -46,6 +46,6 @@ func (s *Server) routeApprovals(hapi huma.API) {
 			return nil, err
 		}
 		done, err := c.Decide(ctx, callerOf(ctx).user, in.Approval, in.Body)
-		return &out[api.Acted]{done}, err
+		return &out[view.Acted]{done}, err
 	})
 }

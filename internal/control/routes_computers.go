@@ -8,49 +8,49 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 const atComputer = "/api/computers/{computer}"
 
 func (s *Server) routeComputers(hapi huma.API) {
-	register(hapi, s, route(http.MethodGet, "/api/computers", "computers-list", "Your computers, oldest first"), requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[api.Computer], error) {
+	register(hapi, s, route(http.MethodGet, "/api/computers", "computers-list", "Your computers, oldest first"), requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[view.Computer], error) {
 		mine, err := s.computersOf(ctx, callerOf(ctx).user)
 		return listOf(mine, false), err
 	})
-	register(hapi, s, route(http.MethodGet, atComputer, "computers-get", "One computer"), requestTimeout, func(ctx context.Context, in *AtComputer) (*out[api.Computer], error) {
+	register(hapi, s, route(http.MethodGet, atComputer, "computers-get", "One computer"), requestTimeout, func(ctx context.Context, in *AtComputer) (*out[view.Computer], error) {
 		c, err := s.computer(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
 		info, err := s.info(ctx, c)
-		return &out[api.Computer]{info}, err
+		return &out[view.Computer]{info}, err
 	})
 	register(hapi, s, route(http.MethodPatch, atComputer, "computers-rename", "Give a computer another name; its desktop's address stays"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Body struct {
 			Name string `json:"name" required:"true" minLength:"1" maxLength:"100"`
 		}
-	}) (*out[api.Acted], error) {
-		return s.act(ctx, in.Computer, api.Action{Type: "computer.renamed", Data: &contract.ComputerRenamed{Name: in.Body.Name}})
+	}) (*out[view.Acted], error) {
+		return s.act(ctx, in.Computer, view.Action{Type: "computer.renamed", Data: &contract.ComputerRenamed{Name: in.Body.Name}})
 	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/rebuild", "computers-rebuild", "Replay the log into a new state file"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Body struct {
 			Check bool `json:"check,omitempty" doc:"only compare"`
 		}
-	}) (*out[api.Rebuilt], error) {
+	}) (*out[view.Rebuilt], error) {
 		c, err := s.computer(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
 		r, err := c.Rebuild(ctx, in.Body.Check)
-		return &out[api.Rebuilt]{r}, err
+		return &out[view.Rebuilt]{r}, err
 	})
 }
 
 // act gives a computer one of its user's intentions.
-func (s *Server) act(ctx context.Context, computer string, a api.Action) (*out[api.Acted], error) {
+func (s *Server) act(ctx context.Context, computer string, a view.Action) (*out[view.Acted], error) {
 	if a.ID == "" {
 		a.ID = contract.NewID()
 	}
@@ -67,7 +67,7 @@ func (s *Server) act(ctx context.Context, computer string, a api.Action) (*out[a
 	}
 	a.User = callerOf(ctx).user
 	done, err := c.Act(ctx, a.About())
-	return &out[api.Acted]{done}, err
+	return &out[view.Acted]{done}, err
 }
 
 func (s *Server) routeRuns(hapi huma.API) {
@@ -78,15 +78,15 @@ func (s *Server) routeRuns(hapi huma.API) {
 	}
 	register(hapi, s, route(http.MethodPost, atComputer+"/prompts", "prompts-submit", "Submit an intention; it causes a run"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
-		Body api.Prompt
-	}) (*out[api.Acted], error) {
+		Body view.Prompt
+	}) (*out[view.Acted], error) {
 		p := in.Body
-		return s.act(ctx, in.Computer, api.Action{ID: p.ID, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget}})
+		return s.act(ctx, in.Computer, view.Action{ID: p.ID, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget}})
 	})
 	register(hapi, s, route(http.MethodGet, atComputer+"/runs", "runs-list", "Runs, newest first"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Paged
-	}) (*outPage[api.Run], error) {
+	}) (*outPage[view.Run], error) {
 		c, err := s.computer(ctx, in.Computer)
 		if err != nil {
 			return nil, err
@@ -97,7 +97,7 @@ func (s *Server) routeRuns(hapi huma.API) {
 	register(hapi, s, route(http.MethodGet, atRun, "runs-get", "One run with its tasks; with wait, as soon as it has ended or asks something"), longTimeout, func(ctx context.Context, in *struct {
 		OnRun
 		Wait int `query:"wait" minimum:"0" maximum:"300" doc:"seconds to wait; then it is answered as it stands"`
-	}) (*out[api.Run], error) {
+	}) (*out[view.Run], error) {
 		if err := contract.ValidID("run", in.Run); err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (s *Server) routeRuns(hapi huma.API) {
 			return nil, err
 		}
 		run, err := s.awaitRun(ctx, c, in.Run, time.Duration(in.Wait)*time.Second)
-		return &out[api.Run]{run}, err
+		return &out[view.Run]{run}, err
 	})
 	for _, cmd := range []struct {
 		contract.RunCommand
@@ -114,7 +114,7 @@ func (s *Server) routeRuns(hapi huma.API) {
 	}{
 		{contract.CommandCancel, "Cancel a run"}, {contract.CommandPause, "Pause a run before its next step"}, {contract.CommandResume, "Let a paused run go on"},
 	} {
-		register(hapi, s, route(http.MethodPost, atRun+"/"+string(cmd.RunCommand), "runs-"+string(cmd.RunCommand), cmd.doc), requestTimeout, func(ctx context.Context, in *OnRun) (*out[api.Acted], error) {
+		register(hapi, s, route(http.MethodPost, atRun+"/"+string(cmd.RunCommand), "runs-"+string(cmd.RunCommand), cmd.doc), requestTimeout, func(ctx context.Context, in *OnRun) (*out[view.Acted], error) {
 			return s.actOnRun(ctx, in.Computer, in.Run, "run.commanded", &contract.RunCommanded{Command: cmd.RunCommand})
 		})
 	}
@@ -123,24 +123,24 @@ func (s *Server) routeRuns(hapi huma.API) {
 		Body struct {
 			Text string `json:"text" required:"true" minLength:"1" maxLength:"32768"`
 		}
-	}) (*out[api.Acted], error) {
+	}) (*out[view.Acted], error) {
 		return s.actOnRun(ctx, in.Computer, in.Run, "run.steered", &contract.RunSteered{Text: in.Body.Text})
 	})
 	register(hapi, s, route(http.MethodPost, atRun+"/answer", "runs-answer", "Answer a run's question"), requestTimeout, func(ctx context.Context, in *struct {
 		OnRun
-		Body api.Answer
-	}) (*out[api.Acted], error) {
+		Body view.Answer
+	}) (*out[view.Acted], error) {
 		return s.actOnRun(ctx, in.Computer, in.Run, "question.answered", &contract.QuestionAnswered{Question: in.Body.Question, Answer: in.Body.Answer})
 	})
 }
 
-func (s *Server) actOnRun(ctx context.Context, computer, run, eventType string, data contract.Payload) (*out[api.Acted], error) {
-	return s.act(ctx, computer, api.Action{Type: eventType, Run: run, Data: data})
+func (s *Server) actOnRun(ctx context.Context, computer, run, eventType string, data contract.Payload) (*out[view.Acted], error) {
+	return s.act(ctx, computer, view.Action{Type: eventType, Run: run, Data: data})
 }
 
 // awaitRun returns a run as soon as it has ended or asks something, or as it
 // stands after wait.
-func (s *Server) awaitRun(ctx context.Context, c Computer, id string, wait time.Duration) (api.Run, error) {
+func (s *Server) awaitRun(ctx context.Context, c Computer, id string, wait time.Duration) (view.Run, error) {
 	after := c.Last()
 	run, err := c.Run(ctx, id)
 	if err != nil || wait == 0 || settled(run) {
@@ -155,7 +155,7 @@ func (s *Server) awaitRun(ctx context.Context, c Computer, id string, wait time.
 			if waiting.Err() != nil {
 				break
 			}
-			return api.Run{}, err
+			return view.Run{}, err
 		}
 		if e.Run != id {
 			continue
@@ -170,6 +170,6 @@ func (s *Server) awaitRun(ctx context.Context, c Computer, id string, wait time.
 	return c.Run(ctx, id)
 }
 
-func settled(r api.Run) bool {
+func settled(r view.Run) bool {
 	return r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals) > 0
 }

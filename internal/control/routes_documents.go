@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 const (
@@ -38,7 +38,7 @@ func (s *Server) routeDocuments(hapi huma.API) {
 	register(hapi, s, route(http.MethodGet, atDocument, "documents-get", "One revision of a living document"), requestTimeout, func(ctx context.Context, in *struct {
 		AtDocument
 		Revision int `query:"revision" minimum:"0" doc:"0: the newest"`
-	}) (*out[api.Document], error) {
+	}) (*out[view.Document], error) {
 		if err := in.valid(); err != nil {
 			return nil, err
 		}
@@ -47,13 +47,13 @@ func (s *Server) routeDocuments(hapi huma.API) {
 			return nil, err
 		}
 		d, err := c.Document(ctx, in.Document, in.Revision)
-		return &out[api.Document]{d}, err
+		return &out[view.Document]{d}, err
 	})
 	register(hapi, s, route(http.MethodGet, atDocument+"/proposals", "proposals-list", "Changes that wait for you, newest first, without their text"), requestTimeout, func(ctx context.Context, in *struct {
 		AtDocument
 		Paged
 		All bool `query:"all" doc:"those that were resolved, too"`
-	}) (*outPage[api.Proposal], error) {
+	}) (*outPage[view.Proposal], error) {
 		if err := in.valid(); err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (s *Server) routeDocuments(hapi huma.API) {
 		list, more, err := c.Proposals(ctx, in.Document, in.All, in.Before, in.Limit)
 		return listOf(list, more), err
 	})
-	register(hapi, s, route(http.MethodGet, atProposal, "proposals-get", "One proposed change, and what accepting it would do"), requestTimeout, func(ctx context.Context, in *AtProposal) (*out[api.Proposal], error) {
+	register(hapi, s, route(http.MethodGet, atProposal, "proposals-get", "One proposed change, and what accepting it would do"), requestTimeout, func(ctx context.Context, in *AtProposal) (*out[view.Proposal], error) {
 		if err := in.valid(); err != nil {
 			return nil, err
 		}
@@ -73,13 +73,13 @@ func (s *Server) routeDocuments(hapi huma.API) {
 			return nil, err
 		}
 		p, err := c.Proposal(ctx, in.Document, in.Proposal)
-		return &out[api.Proposal]{p}, err
+		return &out[view.Proposal]{p}, err
 	})
 	for _, v := range []struct{ verb, summary string }{
 		{"accept", "Merge a proposed change into the document; where both changed the same lines, it wins"},
 		{"dismiss", "Decide against a proposed change"},
 	} {
-		register(hapi, s, route(http.MethodPost, atProposal+"/"+v.verb, "proposals-"+v.verb, v.summary), requestTimeout, func(ctx context.Context, in *AtProposal) (*out[api.Resolved], error) {
+		register(hapi, s, route(http.MethodPost, atProposal+"/"+v.verb, "proposals-"+v.verb, v.summary), requestTimeout, func(ctx context.Context, in *AtProposal) (*out[view.Resolved], error) {
 			if err := in.valid(); err != nil {
 				return nil, err
 			}
@@ -88,7 +88,7 @@ func (s *Server) routeDocuments(hapi huma.API) {
 				return nil, err
 			}
 			done, err := c.Resolve(ctx, callerOf(ctx).user, in.Document, in.Proposal, v.verb == "accept")
-			return &out[api.Resolved]{done}, err
+			return &out[view.Resolved]{done}, err
 		})
 	}
 }

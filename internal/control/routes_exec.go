@@ -11,8 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 func (s *Server) routeExec(hapi huma.API) {
@@ -26,12 +26,12 @@ func (s *Server) routeExec(hapi huma.API) {
 
 func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *AtComputer) error {
 	in2 := bufio.NewReaderSize(r.Body, 32<<10)
-	line, err := readLine(in2, api.MaxExecRequest)
+	line, err := readLine(in2, view.MaxExecRequest)
 	if err != nil {
 		return err
 	}
-	var req api.ExecRequest
-	if err := contract.DecodeStrict(line, api.MaxExecRequest, &req); err != nil {
+	var req view.ExecRequest
+	if err := contract.DecodeStrict(line, view.MaxExecRequest, &req); err != nil {
 		if contract.AsFieldError(err) != nil {
 			return err
 		}
@@ -52,10 +52,10 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *AtComputer) er
 		return err
 	}
 	out := &frames{w: deadlined{w, rc}, rc: rc, cancel: release}
-	cio := api.ExecIO{
-		Stdout: &frameWriter{out, api.FrameStdout}, Stderr: &frameWriter{out, api.FrameStderr},
+	cio := view.ExecIO{
+		Stdout: &frameWriter{out, view.FrameStdout}, Stderr: &frameWriter{out, view.FrameStderr},
 		Started: func(command string, sequence uint64) {
-			out.json(api.FrameStarted, api.Started{Command: command, Sequence: sequence})
+			out.json(view.FrameStarted, view.Started{Command: command, Sequence: sequence})
 		},
 	}
 	if req.Stdin {
@@ -75,7 +75,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *AtComputer) er
 		for {
 			select {
 			case <-t.C:
-				out.frame(api.FrameAlive, nil)
+				out.frame(view.FrameAlive, nil)
 			case <-stop:
 				return
 			}
@@ -88,9 +88,9 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *AtComputer) er
 		if !out.began() {
 			return err
 		}
-		out.json(api.FrameFailed, problemOf(s.log, "exec-run", err).Problem)
+		out.json(view.FrameFailed, problemOf(s.log, "exec-run", err).Refusal)
 	} else {
-		out.json(api.FrameExited, exit)
+		out.json(view.FrameExited, exit)
 	}
 	return out.err()
 }
@@ -140,12 +140,12 @@ type frames struct {
 	failed error
 }
 
-func (f *frames) frame(kind api.FrameKind, payload []byte) {
-	f.do(func() error { return api.WriteFrame(f.w, kind, payload) })
+func (f *frames) frame(kind view.FrameKind, payload []byte) {
+	f.do(func() error { return view.WriteFrame(f.w, kind, payload) })
 }
 
-func (f *frames) json(kind api.FrameKind, v any) {
-	f.do(func() error { return api.WriteJSONFrame(f.w, kind, v) })
+func (f *frames) json(kind view.FrameKind, v any) {
+	f.do(func() error { return view.WriteJSONFrame(f.w, kind, v) })
 }
 
 func (f *frames) do(write func() error) {
@@ -168,7 +168,7 @@ func (f *frames) err() error  { f.mu.Lock(); defer f.mu.Unlock(); return f.faile
 
 type frameWriter struct {
 	f    *frames
-	kind api.FrameKind
+	kind view.FrameKind
 }
 
 func (w *frameWriter) Write(p []byte) (int, error) {

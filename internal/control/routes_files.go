@@ -13,8 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // OnPath is what operations on one file take.
@@ -29,7 +29,7 @@ func (s *Server) routeFiles(hapi huma.API) {
 		Path  string `query:"path" maxLength:"4096" doc:"empty: the workspace's root"`
 		After string `query:"after" maxLength:"4096" doc:"only what comes after this path"`
 		Limit int    `query:"limit" minimum:"1" maximum:"2000" default:"1000"`
-	}) (*outPage[api.File], error) {
+	}) (*outPage[view.File], error) {
 		if in.Path != "" {
 			if err := contract.ValidPath("path", in.Path); err != nil {
 				return nil, err
@@ -78,8 +78,8 @@ func (s *Server) routeFiles(hapi huma.API) {
 	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/files/move", "files-move", "Give a file or folder another name, where nothing is"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
-		Body api.MoveRequest
-	}) (*out[api.File], error) {
+		Body view.MoveRequest
+	}) (*out[view.File], error) {
 		if err := errors.Join(contract.ValidPath("from", in.Body.From), contract.ValidPath("to", in.Body.To)); err != nil {
 			return nil, err
 		}
@@ -88,13 +88,13 @@ func (s *Server) routeFiles(hapi huma.API) {
 			return nil, err
 		}
 		f, err := c.MoveFile(ctx, callerOf(ctx).user, in.Body.From, in.Body.To)
-		return &out[api.File]{f}, err
+		return &out[view.File]{f}, err
 	})
 	register(hapi, s, route(http.MethodGet, atComputer+"/trash", "trash-list", "What was removed or overwritten in the last week, newest first"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Before string `query:"before" maxLength:"64" doc:"only what is older than this entry"`
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
-	}) (*outPage[api.Trashed], error) {
+	}) (*outPage[view.Trashed], error) {
 		c, err := s.computer(ctx, in.Computer)
 		if err != nil {
 			return nil, err
@@ -105,8 +105,8 @@ func (s *Server) routeFiles(hapi huma.API) {
 	register(hapi, s, route(http.MethodPost, atComputer+"/trash/{entry}/put-back", "trash-put-back", "Bring something back from the trash, where nothing is"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Entry string `path:"entry" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_-]+$"`
-		Body  api.PutBackRequest
-	}) (*out[api.File], error) {
+		Body  view.PutBackRequest
+	}) (*out[view.File], error) {
 		if in.Body.To != "" {
 			if err := contract.ValidPath("to", in.Body.To); err != nil {
 				return nil, err
@@ -117,12 +117,12 @@ func (s *Server) routeFiles(hapi huma.API) {
 			return nil, err
 		}
 		f, err := c.PutBack(ctx, callerOf(ctx).user, in.Entry, in.Body.To)
-		return &out[api.File]{f}, err
+		return &out[view.File]{f}, err
 	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/add", "files-add-url", "Bring a repository in by URL, through egress"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
-		Body api.AddRequest
-	}) (*out[api.Added], error) {
+		Body view.AddRequest
+	}) (*out[view.Added], error) {
 		if err := in.Body.Validate(); err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (s *Server) routeFiles(hapi huma.API) {
 			return nil, err
 		}
 		a, err := c.AddURL(ctx, callerOf(ctx).user, in.Body)
-		return &out[api.Added]{a}, err
+		return &out[view.Added]{a}, err
 	})
 	tar := route(http.MethodPost, atComputer+"/add/tar", "files-add-tar", "Bring a folder in as a tar stream")
 	tar.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/x-tar": {}}}
@@ -140,7 +140,7 @@ func (s *Server) routeFiles(hapi huma.API) {
 		Name   string `query:"name" required:"true" minLength:"1" maxLength:"200" doc:"folder under workspace/"`
 		Origin string `query:"origin" maxLength:"4096" doc:"what the sender calls it"`
 	}) error {
-		if err := api.ValidName("name", in.Name); err != nil {
+		if err := view.ValidName("name", in.Name); err != nil {
 			return err
 		}
 		c, err := s.computer(r.Context(), in.Computer)

@@ -11,8 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // frameSettle is how long changes are gathered before the frame is sent again.
@@ -28,21 +28,21 @@ const (
 
 // lookEvery is how soon the frame is looked at again: that a dev server gets
 // ready, or a desktop well, leaves no event.
-func lookEvery(f api.Frame) time.Duration {
-	if f.Desktop.Mode == api.ModeStarting || f.Desktop.Broken {
+func lookEvery(f view.Frame) time.Duration {
+	if f.Desktop.Mode == view.ModeStarting || f.Desktop.Broken {
 		return lookStarting
 	}
 	return lookSteady
 }
 
 func (s *Server) routeFrame(hapi huma.API) {
-	register(hapi, s, route(http.MethodGet, atComputer+"/frame", "frame-get", "What the console shows around a desktop"), requestTimeout, func(ctx context.Context, in *AtComputer) (*out[api.Frame], error) {
+	register(hapi, s, route(http.MethodGet, atComputer+"/frame", "frame-get", "What the console shows around a desktop"), requestTimeout, func(ctx context.Context, in *AtComputer) (*out[view.Frame], error) {
 		c, err := s.computer(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
 		f, err := s.frame(ctx, c)
-		return &out[api.Frame]{f}, err
+		return &out[view.Frame]{f}, err
 	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/commands/{command}/stop", "commands-stop", "Stop one of your own commands, whoever started it"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
@@ -58,7 +58,7 @@ func (s *Server) routeFrame(hapi huma.API) {
 	register(hapi, s, route(http.MethodPost, atComputer+"/ticket", "frame-ticket", "Let the console's page into the desktop"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Generation int `query:"generation" minimum:"0" maximum:"1000000" doc:"which of the desktop's origins: the next one leaves a page that hangs, and what it stored, behind"`
-	}) (*out[api.Ticket], error) {
+	}) (*out[view.Ticket], error) {
 		caller := callerOf(ctx)
 		if caller.session == nil {
 			return nil, fault.New("", fault.Denied, "Open the console in a browser.", errTokenTicket)
@@ -72,25 +72,25 @@ func (s *Server) routeFrame(hapi huma.API) {
 			return nil, err
 		}
 		ticket, err := s.o.Identity.NewTicket(ctx, caller.secret, info.ID)
-		return &out[api.Ticket]{api.Ticket{Action: s.hosts.desktop(labelOf(info.Handle, in.Generation)) + enterPath, Ticket: ticket}}, err
+		return &out[view.Ticket]{view.Ticket{Action: s.hosts.desktop(labelOf(info.Handle, in.Generation)) + enterPath, Ticket: ticket}}, err
 	})
 }
 
-func (s *Server) frame(ctx context.Context, c Computer) (api.Frame, error) {
+func (s *Server) frame(ctx context.Context, c Computer) (view.Frame, error) {
 	f, err := c.Frame(ctx)
 	if err != nil {
-		return api.Frame{}, err
+		return view.Frame{}, err
 	}
 	if f.Running == nil {
-		f.Running = []api.Run{}
+		f.Running = []view.Run{}
 	}
 	if f.Commands == nil {
-		f.Commands = []api.RunningCommand{}
+		f.Commands = []view.RunningCommand{}
 	}
 	f.Computer, err = s.info(ctx, c)
 	f.Limited = s.flood.told(f.Computer.ID)
 	if f.Desktop.Broken {
-		f.Computer.State = api.StateBroken
+		f.Computer.State = view.StateBroken
 	}
 	return f, err
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // shellPaths is what Rewind takes back: the desktop's source and its theme.
@@ -18,7 +18,7 @@ func (s *Server) routeHistory(hapi huma.API) {
 	register(hapi, s, route(http.MethodGet, atComputer+"/checkpoints", "checkpoints-list", "Checkpoints, newest first"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Paged
-	}) (*outPage[api.Checkpoint], error) {
+	}) (*outPage[view.Checkpoint], error) {
 		c, err := s.history(ctx, in.Computer)
 		if err != nil {
 			return nil, err
@@ -29,8 +29,8 @@ func (s *Server) routeHistory(hapi huma.API) {
 	register(hapi, s, route(http.MethodGet, atComputer+"/checkpoints/{checkpoint}", "checkpoints-get", "One checkpoint, and what is not in it"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		ID string `path:"checkpoint" maxLength:"64" doc:"its commit, or the first 7 digits of it or more"`
-	}) (*out[api.Checkpoint], error) {
-		if err := api.ValidRevision("checkpoint", in.ID); err != nil {
+	}) (*out[view.Checkpoint], error) {
+		if err := view.ValidRevision("checkpoint", in.ID); err != nil {
 			return nil, err
 		}
 		c, err := s.history(ctx, in.Computer)
@@ -38,28 +38,28 @@ func (s *Server) routeHistory(hapi huma.API) {
 			return nil, err
 		}
 		k, err := c.ShowCheckpoint(ctx, in.ID)
-		return &out[api.Checkpoint]{k}, err
+		return &out[view.Checkpoint]{k}, err
 	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/checkpoints", "checkpoints-create", "Commit the workspace if it changed"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		Body struct {
 			Message string `json:"message,omitempty" maxLength:"4096"`
 		}
-	}) (*out[api.Checkpointed], error) {
+	}) (*out[view.Checkpointed], error) {
 		c, err := s.history(ctx, in.Computer)
 		if err != nil {
 			return nil, err
 		}
 		done, err := c.Checkpoint(ctx, callerOf(ctx).user, in.Body.Message)
-		return &out[api.Checkpointed]{done}, err
+		return &out[view.Checkpointed]{done}, err
 	})
 	register(hapi, s, route(http.MethodGet, atComputer+"/diff", "checkpoints-diff", "What differs between two checkpoints"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
 		From string `query:"from" maxLength:"64" doc:"empty: the parent of to"`
 		To   string `query:"to" maxLength:"64" doc:"empty: the live tree"`
 		Path string `query:"path" maxLength:"4096" doc:"only this file or folder"`
-	}) (*out[api.Diff], error) {
-		r := api.DiffRequest{From: in.From, To: in.To, Path: in.Path}
+	}) (*out[view.Diff], error) {
+		r := view.DiffRequest{From: in.From, To: in.To, Path: in.Path}
 		if err := r.Validate(); err != nil {
 			return nil, err
 		}
@@ -68,12 +68,12 @@ func (s *Server) routeHistory(hapi huma.API) {
 			return nil, err
 		}
 		d, err := c.Diff(ctx, r)
-		return &out[api.Diff]{d}, err
+		return &out[view.Diff]{d}, err
 	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/restore", "checkpoints-restore", "Go back to a checkpoint, to before a run, or to before the last restore"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
-		Body api.RestoreRequest
-	}) (*out[api.Restored], error) {
+		Body view.RestoreRequest
+	}) (*out[view.Restored], error) {
 		return s.restore(ctx, in.Computer, in.Body)
 	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/undo", "checkpoints-undo", "Undo the last restore, the undo too"), longTimeout, func(ctx context.Context, in *struct {
@@ -81,8 +81,8 @@ func (s *Server) routeHistory(hapi huma.API) {
 		Body struct {
 			DryRun bool `json:"dry_run,omitempty"`
 		}
-	}) (*out[api.Restored], error) {
-		return s.restore(ctx, in.Computer, api.RestoreRequest{Undo: true, DryRun: in.Body.DryRun})
+	}) (*out[view.Restored], error) {
+		return s.restore(ctx, in.Computer, view.RestoreRequest{Undo: true, DryRun: in.Body.DryRun})
 	})
 	register(hapi, s, route(http.MethodPost, atComputer+"/rewind", "checkpoints-rewind", "Take the desktop's source and theme back to the last good checkpoint"), longTimeout, func(ctx context.Context, in *struct {
 		AtComputer
@@ -92,7 +92,7 @@ func (s *Server) routeHistory(hapi huma.API) {
 			// Nobody pressed a button.
 			Unasked bool `json:"unasked,omitempty" doc:"only if the desktop is broken by a task's edits that no check has passed, and nothing else would be taken back"`
 		}
-	}) (*out[api.Restored], error) {
+	}) (*out[view.Restored], error) {
 		to := in.Body.To
 		if to == "" {
 			c, err := s.governed(ctx, in.Computer)
@@ -107,11 +107,11 @@ func (s *Server) routeHistory(hapi huma.API) {
 				return nil, fault.New("", fault.NotFound, "Name a checkpoint to go back to.", errors.New("no checkpoint is known to be good yet"))
 			}
 		}
-		return s.restore(ctx, in.Computer, api.RestoreRequest{To: to, Paths: shellPaths, DryRun: in.Body.DryRun, Unasked: in.Body.Unasked})
+		return s.restore(ctx, in.Computer, view.RestoreRequest{To: to, Paths: shellPaths, DryRun: in.Body.DryRun, Unasked: in.Body.Unasked})
 	})
 }
 
-func (s *Server) restore(ctx context.Context, computer string, r api.RestoreRequest) (*out[api.Restored], error) {
+func (s *Server) restore(ctx context.Context, computer string, r view.RestoreRequest) (*out[view.Restored], error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
@@ -121,5 +121,5 @@ func (s *Server) restore(ctx context.Context, computer string, r api.RestoreRequ
 	}
 	r.User = callerOf(ctx).user
 	done, err := c.Restore(ctx, r)
-	return &out[api.Restored]{done}, err
+	return &out[view.Restored]{done}, err
 }

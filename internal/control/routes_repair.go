@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 // retryAfter is what an answer that is worth another try says, in seconds.
@@ -20,7 +20,7 @@ const exportTimeout = 2 * time.Hour
 func (s *Server) routeRepair(hapi huma.API) {
 	register(hapi, s, route(http.MethodPost, atComputer+"/wake", "computers-wake", "Try again to wake a computer that did not wake"), requestTimeout, func(ctx context.Context, in *struct {
 		AtComputer
-		Body api.WakeRequest
+		Body view.WakeRequest
 	}) (*struct{}, error) {
 		cid, err := s.named(ctx, in.Computer)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 var secretName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,99}$`)
@@ -27,7 +27,7 @@ func (n OnSecret) check() error {
 }
 
 func (s *Server) routeSystem(hapi huma.API) {
-	register(hapi, s, route(http.MethodGet, "/api/secrets", "secrets-list", "Names of the stored secrets"), requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[api.Secret], error) {
+	register(hapi, s, route(http.MethodGet, "/api/secrets", "secrets-list", "Names of the stored secrets"), requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[view.Secret], error) {
 		list, err := s.o.System.Secrets(ctx)
 		return listOf(list, false), err
 	})
@@ -48,7 +48,7 @@ func (s *Server) routeSystem(hapi huma.API) {
 		}
 		return nil, s.o.System.RemoveSecret(ctx, callerOf(ctx).user, in.Name)
 	})
-	register(hapi, s, route(http.MethodGet, "/api/models", "models-list", "Models that can be asked for"), requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[api.Model], error) {
+	register(hapi, s, route(http.MethodGet, "/api/models", "models-list", "Models that can be asked for"), requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[view.Model], error) {
 		list, err := s.o.System.Models(ctx)
 		return listOf(list, false), err
 	})
@@ -56,11 +56,11 @@ func (s *Server) routeSystem(hapi huma.API) {
 		Body struct {
 			Model string `json:"model,omitempty" maxLength:"200" doc:"empty: the default"`
 		}
-	}) (*out[api.ModelTest], error) {
+	}) (*out[view.ModelTest], error) {
 		t, err := s.o.System.TestModel(ctx, in.Body.Model)
-		return &out[api.ModelTest]{t}, err
+		return &out[view.ModelTest]{t}, err
 	})
-	register(hapi, s, route(http.MethodGet, "/api/doctor", "system-doctor", "What the machine provides, and what is missing"), 2*requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[api.Finding], error) {
+	register(hapi, s, route(http.MethodGet, "/api/doctor", "system-doctor", "What the machine provides, and what is missing"), 2*requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[view.Finding], error) {
 		list, err := s.o.System.Doctor(ctx)
 		return listOf(list, false), err
 	})

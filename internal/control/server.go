@@ -19,11 +19,11 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/control/service"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/view"
 )
 
 // Bus is what desktops need of NATS; *bus.Bus is one.
@@ -310,7 +310,7 @@ func (s *Server) routes() error {
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(api.Health{Status: "ok", Version: s.o.Version}) // the client has gone if this fails
+	_ = json.NewEncoder(w).Encode(view.Health{Status: "ok", Version: s.o.Version}) // the client has gone if this fails
 }
 
 func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) {

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 // StoppedOptions say in whose place it is served.
@@ -37,7 +37,7 @@ type Stopped struct {
 }
 
 type saying struct {
-	problem api.Problem
+	problem view.Refusal
 	safe    string
 }
 
@@ -65,10 +65,7 @@ func NewStopped(o StoppedOptions) (*Stopped, error) {
 
 // Say takes what is said from now on: why, and what is safe. What it says is seen
 // by whoever can reach the port.
-func (s *Stopped) Say(p api.Problem, safe string) {
-	p.Status, p.Title = http.StatusServiceUnavailable, api.StatusTitle(http.StatusServiceUnavailable)
-	s.said.Store(&saying{p, safe})
-}
+func (s *Stopped) Say(r view.Refusal, safe string) { s.said.Store(&saying{r, safe}) }
 
 // URL is the console's origin.
 func (s *Stopped) URL() string { return s.hosts.console() }
@@ -94,7 +91,7 @@ func (s *Stopped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	said := s.said.Load()
 	if said == nil {
-		said = &saying{problem: refusal(http.StatusServiceUnavailable, fault.Unavailable, "what is stored can't be opened", "").Problem}
+		said = &saying{problem: refusal(http.StatusServiceUnavailable, fault.Unavailable, "what is stored can't be opened", "").Refusal}
 	}
 	h.Set("Retry-After", retryAfter)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -103,7 +100,7 @@ func (s *Stopped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// what it asked for.
 		p := said.problem
 		p.Detail = "choir up runs and can't open what it has stored: " + p.Detail
-		writeProblem(w, &problem{p})
+		writeProblem(w, newProblem(http.StatusServiceUnavailable, p))
 		return
 	}
 	s.writePage(w, said)

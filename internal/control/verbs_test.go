@@ -11,8 +11,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
 func within(t *testing.T) context.Context {
@@ -31,7 +31,7 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Name != "Studio" || !strings.Contains(list[0].Desktop, ".desk.choir.localhost:") {
 		t.Fatalf("computers: %+v, %v", list, err)
 	}
-	acted, err := c.Prompt(ctx, api.Prompt{Text: "make it blue"})
+	acted, err := c.Prompt(ctx, view.Prompt{Text: "make it blue"})
 	if err != nil || acted.Run == "" || acted.Sequence != 1 {
 		t.Fatalf("prompt: %+v, %v", acted, err)
 	}
@@ -45,7 +45,7 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 	if _, err := c.Command(ctx, acted.Run, contract.CommandPause); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Answer(ctx, acted.Run, api.Answer{Question: "q", Answer: "yes"}); err != nil {
+	if _, err := c.Answer(ctx, acted.Run, view.Answer{Question: "q", Answer: "yes"}); err != nil {
 		t.Fatal(err)
 	}
 	runs, more, err := c.Runs(ctx, 0, 10)
@@ -86,7 +86,7 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 	if added, err := c.AddTar(ctx, "repo", "/home/me/repo", strings.NewReader("tar bytes")); err != nil || added.Bytes != 9 || added.Origin != "/home/me/repo" {
 		t.Fatalf("add: %+v, %v", added, err)
 	}
-	if _, err := c.AddURL(ctx, api.AddRequest{URL: "https://example.com/r.git"}); err != nil {
+	if _, err := c.AddURL(ctx, view.AddRequest{URL: "https://example.com/r.git"}); err != nil {
 		t.Fatal(err)
 	}
 	if cps, _, err := c.Checkpoints(ctx, 0, 0); err != nil || len(cps) != 1 {
@@ -95,10 +95,10 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 	if cp, err := c.Checkpoint(ctx, "mine"); err != nil || !cp.Created {
 		t.Fatalf("checkpoint: %+v, %v", cp, err)
 	}
-	if _, err := c.Diff(ctx, api.DiffRequest{From: "abcdef0"}); err != nil {
+	if _, err := c.Diff(ctx, view.DiffRequest{From: "abcdef0"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Restore(ctx, api.RestoreRequest{To: strings.Repeat("a", 40), Paths: []string{"choiros"}, DryRun: true}); err != nil {
+	if _, err := c.Restore(ctx, view.RestoreRequest{To: strings.Repeat("a", 40), Paths: []string{"choiros"}, DryRun: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Undo(ctx, false); err != nil {
@@ -156,7 +156,7 @@ func TestEventsFollowWithoutGaps(t *testing.T) {
 	w := open(t)
 	c, ctx := w.client(), within(t)
 	for range 3 {
-		if _, err := c.Prompt(ctx, api.Prompt{Text: "x"}); err != nil {
+		if _, err := c.Prompt(ctx, view.Prompt{Text: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -197,19 +197,19 @@ func TestExec(t *testing.T) {
 	c, ctx := w.client(), within(t)
 	var out, errs bytes.Buffer
 	var started uint64
-	exit, err := c.Exec(ctx, api.ExecRequest{Argv: []string{"echo", "hi"}}, api.ExecIO{Stdout: &out, Stderr: &errs, Started: func(_ string, seq uint64) { started = seq }})
+	exit, err := c.Exec(ctx, view.ExecRequest{Argv: []string{"echo", "hi"}}, view.ExecIO{Stdout: &out, Stderr: &errs, Started: func(_ string, seq uint64) { started = seq }})
 	if err != nil || exit.Code != 3 || out.String() != "hi\n" || errs.String() != "to stderr" || started == 0 {
 		t.Fatalf("echo: %+v, %v, %q, %q, %d", exit, err, out.String(), errs.String(), started)
 	}
 	big := strings.Repeat("0123456789abcdef", 64<<10)
 	out.Reset()
-	if _, err := c.Exec(ctx, api.ExecRequest{Argv: []string{"cat"}}, api.ExecIO{Stdin: strings.NewReader(big), Stdout: &out}); err != nil || out.String() != big {
+	if _, err := c.Exec(ctx, view.ExecRequest{Argv: []string{"cat"}}, view.ExecIO{Stdin: strings.NewReader(big), Stdout: &out}); err != nil || out.String() != big {
 		t.Fatalf("cat: %v, %d bytes", err, out.Len())
 	}
-	if _, err := c.Exec(ctx, api.ExecRequest{Argv: []string{"missing"}}, api.ExecIO{}); !fault.Is(err, fault.Unavailable) || fault.HintOf(err) != "Try again." {
+	if _, err := c.Exec(ctx, view.ExecRequest{Argv: []string{"missing"}}, view.ExecIO{}); !fault.Is(err, fault.Unavailable) || fault.HintOf(err) != "Try again." {
 		t.Fatalf("missing: %v", err)
 	}
-	if _, err := c.Exec(ctx, api.ExecRequest{Argv: []string{"cat"}, Cwd: "../x"}, api.ExecIO{}); !fault.Is(err, fault.Invalid) {
+	if _, err := c.Exec(ctx, view.ExecRequest{Argv: []string{"cat"}, Cwd: "../x"}, view.ExecIO{}); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("cwd: %v", err)
 	}
 }
@@ -219,7 +219,7 @@ func TestExecEndsWhenTheClientLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := open(t)
 			ctx, leave := context.WithCancel(within(t))
-			_, err := w.client().Exec(ctx, api.ExecRequest{Argv: []string{"sleep"}}, api.ExecIO{Stdin: stdin, Started: func(string, uint64) { leave() }})
+			_, err := w.client().Exec(ctx, view.ExecRequest{Argv: []string{"sleep"}}, view.ExecIO{Stdin: stdin, Started: func(string, uint64) { leave() }})
 			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("left with %v", err)
 			}
@@ -260,11 +260,11 @@ func TestErrorsNameCodeHintAndField(t *testing.T) {
 	if fe := contract.AsFieldError(err); fe == nil || fe.Field != "document" {
 		t.Errorf("a bad document: %v", err)
 	}
-	_, err = c.Prompt(ctx, api.Prompt{ID: contract.DeriveID(contract.NewID(), "run"), Text: "x"})
+	_, err = c.Prompt(ctx, view.Prompt{ID: contract.DeriveID(contract.NewID(), "run"), Text: "x"})
 	if fe := contract.AsFieldError(err); fe == nil || fe.Field != "id" {
 		t.Errorf("a derived id: %v", err)
 	}
-	_, err = c.Prompt(ctx, api.Prompt{Text: "x", Budget: contract.Budget{CostUSD: -1}})
+	_, err = c.Prompt(ctx, view.Prompt{Text: "x", Budget: contract.Budget{CostUSD: -1}})
 	if fe := contract.AsFieldError(err); fe == nil || fe.Field != "budget.cost_usd" {
 		t.Errorf("a negative budget: %v", err)
 	}

@@ -36,6 +36,12 @@ const (
 	Unreachable Code = "unreachable" // no control plane answers there
 )
 
+// Codes returns every code that an error can carry to whoever asked; an error of
+// Internal, or of none of these, carries none.
+func Codes() []Code {
+	return []Code{Invalid, NotFound, Conflict, Denied, Exhausted, DiskFull, InUse, Newer, Damaged, Missing, Unavailable, Cancelled, Timeout, NeedsInput, Unreachable}
+}
+
 // Error is an operation that failed. Hint is one sentence for a person: what to
 // do next.
 type Error struct {

@@ -24,10 +24,10 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/control"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/view"
 )
 
 // origin is how a browser says which page sent a request, and for what.
@@ -217,14 +217,14 @@ type played struct {
 	// serve answers some requests in a way of its own; nil for the others.
 	serve   func(*http.Request) *http.Response
 	paths   []string
-	decided []api.Decision
+	decided []view.Decision
 }
 
 // Frame is what the console shows: a run whose approval waits for the user.
-func (p *played) Frame(ctx context.Context) (api.Frame, error) {
+func (p *played) Frame(ctx context.Context) (view.Frame, error) {
 	info, err := p.Info(ctx)
 	run := contract.NewID()
-	return api.Frame{Computer: info, Desktop: api.DesktopStatus{Mode: api.ModeLive}, Running: []api.Run{{ID: run, Approvals: []api.Approval{{
+	return view.Frame{Computer: info, Desktop: view.DesktopStatus{Mode: view.ModeLive}, Running: []view.Run{{ID: run, Approvals: []view.Approval{{
 		ID: approvalID, Kind: contract.ApprovalEgress, Run: run, Prompt: "do it", Task: "t1", Attempt: 1, Host: "evil.example", Port: 443, Digest: "digest", Deadline: time.Now().Add(time.Hour),
 	}}}}}, err
 }
@@ -233,20 +233,20 @@ func (p *played) Follow(ctx context.Context, _ uint64) iter.Seq2[contract.Event,
 	return func(func(contract.Event, error) bool) { <-ctx.Done() }
 }
 
-func (p *played) Decide(_ context.Context, _, _ string, d api.Decision) (api.Acted, error) {
+func (p *played) Decide(_ context.Context, _, _ string, d view.Decision) (view.Acted, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decided = append(p.decided, d)
-	return api.Acted{}, nil
+	return view.Acted{}, nil
 }
 
-func (p *played) decisions() []api.Decision {
+func (p *played) decisions() []view.Decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]api.Decision{}, p.decided...)
+	return append([]view.Decision{}, p.decided...)
 }
 
-func (p *played) Beat(context.Context, api.Heartbeat) error { return nil }
+func (p *played) Beat(context.Context, view.Heartbeat) error { return nil }
 
 // approvalID is of the approval that waits.
 var approvalID = contract.NewID()
@@ -267,15 +267,15 @@ func (c *countedFiles) Open(name string) (fs.File, error) {
 
 func (c *countedFiles) opened(name string) int { c.mu.Lock(); defer c.mu.Unlock(); return c.got[name] }
 
-func (p *played) Info(context.Context) (api.Computer, error) {
-	return api.Computer{ID: p.cid, Name: "Studio", State: api.StateAwake}, nil
+func (p *played) Info(context.Context) (view.Computer, error) {
+	return view.Computer{ID: p.cid, Name: "Studio", State: view.StateAwake}, nil
 }
 
-func (p *played) Act(context.Context, api.Action) (api.Acted, error) {
+func (p *played) Act(context.Context, view.Action) (view.Acted, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.acts++
-	return api.Acted{}, nil
+	return view.Acted{}, nil
 }
 
 func (p *played) Live(context.Context) (http.RoundTripper, error) { return p, nil }
@@ -326,7 +326,7 @@ func (p *played) saw(name string) string {
 
 type playedComputers []*played
 
-func (c playedComputers) List(ctx context.Context) (out []api.Computer, err error) {
+func (c playedComputers) List(ctx context.Context) (out []view.Computer, err error) {
 	for _, p := range c {
 		info, _ := p.Info(ctx)
 		out = append(out, info)
@@ -334,7 +334,7 @@ func (c playedComputers) List(ctx context.Context) (out []api.Computer, err erro
 	return out, nil
 }
 
-func (playedComputers) Wake(context.Context, contract.CID, api.WakeRequest) error { return nil }
+func (playedComputers) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
 
 func (playedComputers) Recover(context.Context, contract.CID) error { return nil }
 

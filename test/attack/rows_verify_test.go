@@ -12,10 +12,10 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/verify"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lockfile"
+	"choir.dev/choiros/internal/view"
 )
 
 // verifyRows are cheats of a task that come through to a verified run without
@@ -151,7 +151,7 @@ func (w *whole) changing(change map[string]string) string {
 }
 
 // verified is whether a run is, whose first task made so many changes.
-func verified(t *testing.T, run api.Run, changes int) Verdict {
+func verified(t *testing.T, run view.Run, changes int) Verdict {
 	if len(run.Tasks) == 0 || run.Tasks[0].Result == nil || len(run.Tasks[0].Result.Changes) != changes {
 		t.Fatalf("the task did not make its change: %+v", run)
 	}

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -109,7 +109,7 @@ func (w *whole) events(t *testing.T, types ...string) string {
 
 // prompt has the model play its turns for a prompt, and waits for the run's end.
 // What the user is asked meanwhile they deny.
-func (w *whole) prompt(t *testing.T, words string, turns ...modelserver.Turn) api.Run {
+func (w *whole) prompt(t *testing.T, words string, turns ...modelserver.Turn) view.Run {
 	t.Helper()
 	for i := range turns {
 		turns[i].Match = w.mark
@@ -118,7 +118,7 @@ func (w *whole) prompt(t *testing.T, words string, turns ...modelserver.Turn) ap
 	var started struct{ Run string }
 	w.JSON(t, &started, "prompt", w.mark+" "+words)
 	for {
-		var run api.Run
+		var run view.Run
 		if err := json.Unmarshal(w.Get(t, "/api/computers/-/runs/"+started.Run+"?wait=60"), &run); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 // A file over 100 MiB, which the history keeps as chunks beside git's objects.
@@ -45,7 +45,7 @@ func larges(ctx context.Context, w *world, _ *rand.Rand) error {
 	w.mu.Unlock()
 	script := fmt.Sprintf("yes '%s' | head -c %d >%s.new && truncate -s %d %[3]s.new && echo end >>%[3]s.new && mv %[3]s.new %[3]s", word, largeHead, largePath, largeBytes)
 	var out bytes.Buffer
-	exit, err := w.c.Exec(ctx, api.ExecRequest{Argv: []string{"sh", "-c", script}}, api.ExecIO{Stdout: &out, Stderr: &out})
+	exit, err := w.c.Exec(ctx, view.ExecRequest{Argv: []string{"sh", "-c", script}}, view.ExecIO{Stdout: &out, Stderr: &out})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 // What a user does. Each operation tells the witness what was acknowledged and
@@ -76,12 +76,12 @@ func (w *world) save(ctx context.Context, message string) (string, map[string]va
 func (w *world) restore(ctx context.Context, to string, was map[string]values) error {
 	then := w.tree.restoredTo(was)
 	w.tree.either = []map[string]values{w.tree.copy(), then}
-	var r api.Restored
+	var r view.Restored
 	var err error
 	if to == "" {
 		r, err = w.c.Undo(ctx, false)
 	} else {
-		r, err = w.c.Restore(ctx, api.RestoreRequest{To: to})
+		r, err = w.c.Restore(ctx, view.RestoreRequest{To: to})
 	}
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (w *world) exec(ctx context.Context, path, content string, code int) error 
 	w.tree.maybe(path+".tmp", content+"\n")
 	script := fmt.Sprintf("mkdir -p $(dirname %s) && echo %s > %s.tmp && mv %s.tmp %s; echo out; exit %d", path, content, path, path, path, code)
 	var out bytes.Buffer
-	exit, err := w.c.Exec(ctx, api.ExecRequest{Argv: []string{"sh", "-c", script}}, api.ExecIO{Stdout: &out})
+	exit, err := w.c.Exec(ctx, view.ExecRequest{Argv: []string{"sh", "-c", script}}, view.ExecIO{Stdout: &out})
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (w *world) prompt(ctx context.Context, p *prompt) error {
 	w.mu.Lock()
 	w.prompts = append(w.prompts, p)
 	w.mu.Unlock()
-	acted, err := w.c.Prompt(ctx, api.Prompt{ID: contract.NewID(), Text: p.text})
+	acted, err := w.c.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: p.text})
 	if err != nil {
 		return err
 	}

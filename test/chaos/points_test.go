@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -243,7 +243,7 @@ func lookAtDesktop(ctx context.Context, w *world) error {
 		if err != nil {
 			return err
 		}
-		if f.Desktop.Mode != api.ModeLive {
+		if f.Desktop.Mode != view.ModeLive {
 			break
 		}
 		time.Sleep(wait) // its box is gone, and that is about to be noticed
@@ -263,7 +263,7 @@ func lookAtDesktop(ctx context.Context, w *world) error {
 		if err != nil {
 			return err
 		}
-		if f.Desktop.Mode == api.ModeLive {
+		if f.Desktop.Mode == view.ModeLive {
 			return nil
 		}
 		select {

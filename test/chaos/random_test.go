@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 // TestRandomKills lets a user work and kills choir, or a box, at random
@@ -120,7 +120,7 @@ func checkpoints(ctx context.Context, w *world, dice *rand.Rand) error {
 		return err
 	}
 	w.tree.maybe(path, first)
-	r, err := w.c.Restore(ctx, api.RestoreRequest{To: k.ID, Paths: []string{path}})
+	r, err := w.c.Restore(ctx, view.RestoreRequest{To: k.ID, Paths: []string{path}})
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -96,7 +96,7 @@ func TestRecoveryIsKilled(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := states(t, in); got[a] != api.StateDamaged || got[b] != api.StateAwake {
+				if got := states(t, in); got[a] != view.StateDamaged || got[b] != view.StateAwake {
 					t.Fatalf("after the crash they are %v", got)
 				}
 				in.Stop(t)
@@ -108,7 +108,7 @@ func TestRecoveryIsKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := states(t, in); got[a] != api.StateAwake || got[b] != api.StateAwake {
+			if got := states(t, in); got[a] != view.StateAwake || got[b] != view.StateAwake {
 				t.Fatalf("in the end they are %v", got)
 			}
 			begins(t, in, b, wantB)
@@ -182,23 +182,23 @@ func damagedTemplate(t *testing.T, bin string) (data string, a, b contract.CID) 
 }
 
 // states waits until no computer is waking.
-func states(t *testing.T, in *choirtest.Instance) map[contract.CID]api.ComputerState {
+func states(t *testing.T, in *choirtest.Instance) map[contract.CID]view.ComputerState {
 	t.Helper()
 	c, err := client.New(in.URL, in.Token, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var out map[contract.CID]api.ComputerState
+	var out map[contract.CID]view.ComputerState
 	choirtest.Eventually(t, patience, "the computers wake or say why not", func() bool {
 		list, err := c.Computers(t.Context())
 		if err != nil || len(list) == 0 {
 			return false
 		}
-		out = map[contract.CID]api.ComputerState{}
+		out = map[contract.CID]view.ComputerState{}
 		for _, c := range list {
 			out[c.ID] = c.State
-			if c.State == api.StateWaking || c.State == api.StateAsleep {
+			if c.State == view.StateWaking || c.State == view.StateAsleep {
 				return false
 			}
 		}

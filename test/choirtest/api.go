@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 // Get returns what the console's API answers at path, which must be 200.
@@ -37,15 +37,15 @@ func (in *Instance) Get(t testing.TB, path string) []byte {
 }
 
 // Standing asks for the one computer until it is not waking any more.
-func (in *Instance) Standing(t testing.TB) api.Computer {
+func (in *Instance) Standing(t testing.TB) view.Computer {
 	t.Helper()
-	var list []api.Computer
+	var list []view.Computer
 	Eventually(t, time.Minute, "the computer wakes or says why not", func() bool {
 		list = nil
 		if err := json.Unmarshal(in.Get(t, "/api/computers"), &list); err != nil || len(list) != 1 {
 			return false
 		}
-		return list[0].State != api.StateWaking && list[0].State != api.StateAsleep
+		return list[0].State != view.StateWaking && list[0].State != view.StateAsleep
 	})
 	return list[0]
 }

@@ -17,8 +17,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -315,7 +315,7 @@ func TestRecoverBringsACutLogBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := in.Standing(t)
-		if c.State != api.StateDamaged {
+		if c.State != view.StateDamaged {
 			t.Fatalf("it is %s", c.State)
 		}
 		if status := post(t, in, "/api/computers/"+string(p.cid)+"/recover", ""); status >= 300 {

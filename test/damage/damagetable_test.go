@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -205,7 +205,7 @@ func damagePart(t *testing.T, p prepared, part, way, want string) {
 	}
 	got := in.Standing(t)
 	if want != isRefused {
-		if got.State != api.StateAwake {
+		if got.State != view.StateAwake {
 			t.Fatalf("it is %s: %+v; want it awake", got.State, got.Trouble)
 		}
 		events := strings.Split(strings.TrimSpace(in.Must(t, "events", "--json")), "\n")
@@ -228,7 +228,7 @@ func damagePart(t *testing.T, p prepared, part, way, want string) {
 		}
 		return
 	}
-	if got.State != api.StateDamaged || got.Trouble == nil || len(got.Trouble.Reason) == 0 || got.Trouble.Safe == "" || !strings.Contains(got.Trouble.Hint, "Press Recover") || strings.Contains(got.Trouble.Hint, "choir recover") {
+	if got.State != view.StateDamaged || got.Trouble == nil || len(got.Trouble.Reason) == 0 || got.Trouble.Safe == "" || !strings.Contains(got.Trouble.Hint, "Press Recover") || strings.Contains(got.Trouble.Hint, "choir recover") {
 		t.Fatalf("it is %s: %+v; want damaged, with why, what is safe and what to do", got.State, got.Trouble)
 	}
 	if res, err := in.Run(t.Context(), "runs"); err != nil || res.Code == 0 || !strings.Contains(res.Stderr, "does not wake") {

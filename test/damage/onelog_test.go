@@ -14,7 +14,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -47,16 +47,16 @@ func twoComputers(t *testing.T) (older, data string, a, b contract.CID) {
 }
 
 // stand waits until no computer is waking.
-func stand(t *testing.T, in *choirtest.Instance) []api.Computer {
+func stand(t *testing.T, in *choirtest.Instance) []view.Computer {
 	t.Helper()
-	var list []api.Computer
+	var list []view.Computer
 	choirtest.Eventually(t, time.Minute, "the computers wake or say why not", func() bool {
 		list = nil
 		if err := json.Unmarshal(in.Get(t, "/api/computers"), &list); err != nil || len(list) == 0 {
 			return false
 		}
 		for _, c := range list {
-			if c.State == api.StateWaking || c.State == api.StateAsleep {
+			if c.State == view.StateWaking || c.State == view.StateAsleep {
 				return false
 			}
 		}
@@ -124,9 +124,9 @@ func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 				}
 				for _, c := range stand(t, in) {
 					switch {
-					case c.ID == b && c.State != api.StateAwake:
+					case c.ID == b && c.State != view.StateAwake:
 						t.Fatalf("start %d: the whole one is %s: %+v", start, c.State, c.Trouble)
-					case c.ID == a && (c.State != api.StateDamaged || c.Trouble == nil || len(c.Trouble.Damage) == 0 || !strings.Contains(c.Trouble.Hint, "ecover")):
+					case c.ID == a && (c.State != view.StateDamaged || c.Trouble == nil || len(c.Trouble.Damage) == 0 || !strings.Contains(c.Trouble.Hint, "ecover")):
 						t.Fatalf("start %d: the damaged one is %s: %+v", start, c.State, c.Trouble)
 					}
 				}
@@ -149,7 +149,7 @@ func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, c := range stand(t, in) {
-				if c.State != api.StateAwake {
+				if c.State != view.StateAwake {
 					t.Fatalf("after choir recover %s is %s: %+v", c.ID, c.State, c.Trouble)
 				}
 			}
@@ -203,7 +203,7 @@ func mendWhileTheOtherWorks(t *testing.T, data, part, backup string, recovery bo
 			t.Fatalf("the answer is %d", status)
 		}
 		for _, c := range stand(t, in) {
-			if c.ID == a && c.State != api.StateDamaged {
+			if c.ID == a && c.State != view.StateDamaged {
 				t.Fatalf("still cut, it is %s", c.State)
 			}
 		}
@@ -218,7 +218,7 @@ func mendWhileTheOtherWorks(t *testing.T, data, part, backup string, recovery bo
 	choirtest.Eventually(t, time.Minute, "it is awake", func() bool {
 		for _, c := range stand(t, in) {
 			if c.ID == a {
-				return c.State == api.StateAwake
+				return c.State == view.StateAwake
 			}
 		}
 		return false
@@ -270,7 +270,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := func(cid contract.CID) (c api.Computer) {
+	one := func(cid contract.CID) (c view.Computer) {
 		for _, c = range stand(t, in) {
 			if c.ID == cid {
 				break
@@ -279,7 +279,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 		return c
 	}
 	for _, cid := range []contract.CID{a, b} {
-		if c := one(cid); c.State != api.StateDamaged {
+		if c := one(cid); c.State != view.StateDamaged {
 			t.Fatalf("%s is %s", cid, c.State)
 		}
 	}
@@ -288,7 +288,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 	}
 	choirtest.Eventually(t, time.Minute, "the failure is said", func() bool {
 		list, err := computers(t, in)
-		return err == nil && slices.ContainsFunc(list, func(c api.Computer) bool {
+		return err == nil && slices.ContainsFunc(list, func(c view.Computer) bool {
 			return c.ID == a && c.Trouble != nil && strings.Contains(c.Trouble.Reason, "recovery failed")
 		})
 	})
@@ -306,7 +306,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 		awake := 0
 		for _, c := range list {
 			switch {
-			case c.ID == a && c.State == api.StateAwake, c.ID == b && c.State == api.StateDamaged:
+			case c.ID == a && c.State == view.StateAwake, c.ID == b && c.State == view.StateDamaged:
 				awake++
 			}
 		}
@@ -323,7 +323,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range stand(t, in) {
-		if c.State != api.StateAwake {
+		if c.State != view.StateAwake {
 			t.Errorf("in the end %s is %s: %+v", c.ID, c.State, c.Trouble)
 		}
 	}
@@ -340,7 +340,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 		}
 		for _, c := range stand(t, in) {
 			bad := c.ID == b || of == ""
-			if (c.State == api.StateDamaged) != bad || bad && (c.Trouble == nil || !strings.Contains(c.Trouble.Reason, "recovering"+of+",")) {
+			if (c.State == view.StateDamaged) != bad || bad && (c.Trouble == nil || !strings.Contains(c.Trouble.Reason, "recovering"+of+",")) {
 				t.Errorf("with recovering%s in pieces %s is %s: %+v", of, c.ID, c.State, c.Trouble)
 			}
 		}
@@ -349,7 +349,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 		}
 		choirtest.Eventually(t, time.Minute, "both are awake", func() bool {
 			list, err := computers(t, in)
-			return err == nil && len(list) == 2 && list[0].State == api.StateAwake && list[1].State == api.StateAwake
+			return err == nil && len(list) == 2 && list[0].State == view.StateAwake && list[1].State == view.StateAwake
 		})
 		in.Stop(t)
 	}
@@ -361,7 +361,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 }
 
 // computers asks for the list, also while choir starts anew.
-func computers(t *testing.T, in *choirtest.Instance) ([]api.Computer, error) {
+func computers(t *testing.T, in *choirtest.Instance) ([]view.Computer, error) {
 	t.Helper()
 	c, err := client.New(in.URL, in.Token, "")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -212,7 +212,7 @@ func TestADamagedComputerIsExported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c := in.Standing(t); c.State != api.StateDamaged {
+			if c := in.Standing(t); c.State != view.StateDamaged {
 				t.Fatalf("it is %s", c.State)
 			}
 			archive := tar.NewReader(bytes.NewReader(in.Get(t, "/api/computers/"+string(p.cid)+"/export")))

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -38,15 +38,15 @@ func TestApprovals(t *testing.T) {
 	if r, err := in.Run(t.Context(), "prompt", "--wait", "--json", "who is there?"); err != nil || r.Code != 4 {
 		t.Fatalf("%v, code %d, want 4: a run that waits for its user\n%s%s", err, r.Code, r.Stdout, r.Stderr)
 	}
-	open := func() []api.Approval {
+	open := func() []view.Approval {
 		t.Helper()
-		var list []api.Approval
+		var list []view.Approval
 		if err := json.Unmarshal([]byte(in.Must(t, "approvals", "--json")), &list); err != nil {
 			t.Fatal(err)
 		}
 		return list
 	}
-	next := func() api.Approval {
+	next := func() view.Approval {
 		t.Helper()
 		choirtest.Eventually(t, 30*time.Second, "something waits for an answer", func() bool { return len(open()) == 1 })
 		return open()[0]
@@ -64,7 +64,7 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("%+v after %+v", second, first)
 	}
 	in.Must(t, "approve", "--deny", second.ID)
-	var run api.Run
+	var run view.Run
 	choirtest.Eventually(t, 60*time.Second, "the run ends", func() bool {
 		run = runOf(t, in, first.Run)
 		return run.Status.Ended()

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -117,7 +117,7 @@ func TestAddURL(t *testing.T) {
 	if r, err := in.Run(ctx, "exec", "--", "git", "ls-remote", url); err != nil || r.Code == 0 {
 		t.Fatalf("a host that was not granted: %v %+v", err, r)
 	}
-	var added api.Added
+	var added view.Added
 	in.JSON(t, &added, "add", url)
 	if added.ID != "workspace/project" || added.Commit != head || added.Remote != url || added.Files == 0 {
 		t.Errorf("added %+v; want commit %s", added, head)

@@ -16,7 +16,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -77,7 +78,7 @@ func badRequests(t *testing.T, in *choirtest.Instance) {
 		b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 		_ = resp.Body.Close()
 		cancel()
-		var p api.Problem
+		var p control.Problem
 		jerr := json.Unmarshal(b, &p)
 		switch {
 		case err != nil || resp.StatusCode < 400 || resp.StatusCode >= 500:
@@ -194,7 +195,7 @@ func rebuildWhileRunning(t *testing.T, in *choirtest.Instance) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var r api.Rebuilt
+	var r view.Rebuilt
 	res, err := in.Run(ctx, "rebuild", "--check", "--json")
 	if err != nil || res.Code != 1 || json.Unmarshal([]byte(res.Stdout), &r) != nil || r.Equal || len(r.Differences) != 3 {
 		t.Fatalf("check of a damaged state: %v %+v", err, res)

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -118,13 +118,13 @@ func up(t *testing.T, data string, more ...string) choirtest.Result {
 	return choir(t, nil, append([]string{"up", "--data", data, "--listen", "127.0.0.1:0", "--no-open", "--json"}, more...)...)
 }
 
-func findings(t *testing.T, r choirtest.Result) map[string]api.Finding {
+func findings(t *testing.T, r choirtest.Result) map[string]view.Finding {
 	t.Helper()
-	var list []api.Finding
+	var list []view.Finding
 	if err := json.Unmarshal([]byte(r.Stdout), &list); err != nil {
 		t.Fatalf("doctor printed no JSON: %v\n%s%s", err, r.Stdout, r.Stderr)
 	}
-	out := map[string]api.Finding{}
+	out := map[string]view.Finding{}
 	for _, f := range list {
 		out[f.ID] = f
 	}
@@ -180,7 +180,7 @@ func TestBadMachineNoNode(t *testing.T) {
 	if p := prompt(t, in, "run `echo works`"); p.Status != "done" {
 		t.Errorf("a prompt: %+v", p)
 	}
-	d := lookUntil(t, in, func(d api.DesktopStatus) bool { return d.Mode == api.ModeBuild && d.Reason != "" })
+	d := lookUntil(t, in, func(d view.DesktopStatus) bool { return d.Mode == view.ModeBuild && d.Reason != "" })
 	if !strings.Contains(d.Reason, "Install Node.js") {
 		t.Errorf("the desktop says %q", d.Reason)
 	}
@@ -202,7 +202,7 @@ func TestBadMachineNoWatches(t *testing.T) {
 		t.Fatalf("limit the watches of this user namespace: %v", err)
 	}
 	in := choirtest.Start(t, choirtest.Options{Data: filepath.Join(dir, "data")})
-	lookUntil(t, in, func(d api.DesktopStatus) bool { return d.Mode == api.ModeLive })
+	lookUntil(t, in, func(d view.DesktopStatus) bool { return d.Mode == view.ModeLive })
 	if !strings.Contains(in.Logs(), "max_user_watches") {
 		t.Errorf("the log does not say what to do:\n%s", in.Logs())
 	}
@@ -213,7 +213,7 @@ func TestBadMachineNoWatches(t *testing.T) {
 }
 
 // lookUntil looks at the desktop as the console does until ok.
-func lookUntil(t *testing.T, in *choirtest.Instance, ok func(api.DesktopStatus) bool) api.DesktopStatus {
+func lookUntil(t *testing.T, in *choirtest.Instance, ok func(view.DesktopStatus) bool) view.DesktopStatus {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
@@ -228,13 +228,13 @@ func lookUntil(t *testing.T, in *choirtest.Instance, ok func(api.DesktopStatus) 
 			continue
 		}
 		last = b
-		var f api.Frame
+		var f view.Frame
 		if err := json.Unmarshal([]byte(b), &f); err == nil && ok(f.Desktop) {
 			return f.Desktop
 		}
 	}
 	t.Fatalf("the frame never said what was waited for; last: %s (%v)", last, lines.Err())
-	return api.DesktopStatus{}
+	return view.DesktopStatus{}
 }
 
 // request asks the API as a program does.

@@ -19,7 +19,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -43,7 +43,7 @@ func lookAt(t *testing.T, in *choirtest.Instance) *desk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	var status api.DesktopStatus
+	var status view.DesktopStatus
 	defer func() {
 		if t.Failed() {
 			t.Logf("the desktop: %+v", status)
@@ -55,7 +55,7 @@ func lookAt(t *testing.T, in *choirtest.Instance) *desk {
 			t.Fatal(err)
 		}
 		status = frame.Desktop
-		return status.Mode == api.ModeLive
+		return status.Mode == view.ModeLive
 	})
 	return d
 }
@@ -78,12 +78,12 @@ func enter(t *testing.T, in *choirtest.Instance) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var computer api.Computer
+	var computer view.Computer
 	b, session := d.must(t, http.MethodPost, d.console+"/api/claim", own, token)
 	decode(t, b, &computer)
 	d.session = session
 	own.Set("Cookie", session)
-	var ticket api.Ticket
+	var ticket view.Ticket
 	b, _ = d.must(t, http.MethodPost, d.console+"/api/computers/"+string(computer.ID)+"/ticket", own, nil)
 	decode(t, b, &ticket)
 	action := mustParse(t, ticket.Action)

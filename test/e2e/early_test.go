@@ -19,7 +19,7 @@ import (
 	"github.com/coder/websocket"
 	_ "modernc.org/sqlite"
 
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -84,14 +84,14 @@ func TestWhoComesEarlyIsServedOnceItIsAwake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := func() api.ComputerState {
-		var list []api.Computer
+	state := func() view.ComputerState {
+		var list []view.Computer
 		if err := json.Unmarshal(in.Get(t, "/api/computers"), &list); err != nil || len(list) != 1 {
 			t.Fatalf("%v, %+v", err, list)
 		}
 		return list[0].State
 	}
-	choirtest.Eventually(t, time.Minute, "it is waking", func() bool { return state() == api.StateWaking })
+	choirtest.Eventually(t, time.Minute, "it is waking", func() bool { return state() == view.StateWaking })
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -164,7 +164,7 @@ func TestWhoComesEarlyIsServedOnceItIsAwake(t *testing.T) {
 		t.Errorf("%s was answered while the computer was waking: %v", o.door, o.err)
 	default:
 	}
-	if s := state(); s != api.StateWaking {
+	if s := state(); s != view.StateWaking {
 		t.Fatalf("it is %s", s)
 	}
 	release()

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -159,9 +159,9 @@ func moveAndTrash(t *testing.T, in *choirtest.Instance) {
 
 	in.Must(t, "files", "rm", "-r", "workspace/new")
 	in.Must(t, "files", "rm", "workspace/g")
-	var list []api.Trashed
+	var list []view.Trashed
 	in.JSON(t, &list, "files", "trash")
-	if len(list) < 2 || list[0].Path != "workspace/g" || list[0].By != "remove" || list[0].Size != 6 || list[1].Path != "workspace/new" || list[1].Kind != api.FileDir {
+	if len(list) < 2 || list[0].Path != "workspace/g" || list[0].By != "remove" || list[0].Size != 6 || list[1].Path != "workspace/new" || list[1].Kind != view.FileDir {
 		t.Fatalf("the trash has %+v", list)
 	}
 	in.Must(t, "files", "untrash", list[1].ID)
@@ -178,7 +178,7 @@ func moveAndTrash(t *testing.T, in *choirtest.Instance) {
 	if said := refused("files", "untrash", list[0].ID); !strings.Contains(said, "choir files trash") || strings.Contains(said, ".git") {
 		t.Errorf("of an entry that is not there: %q", said)
 	}
-	var left []api.Trashed
+	var left []view.Trashed
 	if in.JSON(t, &left, "files", "trash"); len(left) != len(list)-2 {
 		t.Errorf("the trash has %+v", left)
 	}

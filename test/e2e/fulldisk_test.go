@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -321,9 +321,9 @@ func everyDoorOnAFullDisk(t *testing.T, opts choirtest.Options, dir string) {
 	if r, err := f.in.Run(t.Context(), "prompt", "--wait", "--json", "who is there?"); err != nil || r.Code != 4 {
 		t.Fatalf("%v %+v", err, r)
 	}
-	var asked []api.Approval
+	var asked []view.Approval
 	f.in.JSON(t, &asked, "approvals")
-	var link api.Link
+	var link view.Link
 	decode(t, []byte(f.knock(door{name: "link", method: "POST", path: "//api/links"}).text), &link)
 	token := mustParse(t, link.URL).Fragment
 	own := http.Header{"Origin": {f.desk.console}, "Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"}}

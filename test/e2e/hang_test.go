@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -26,8 +26,8 @@ func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	var status api.DesktopStatus
-	look := func() api.DesktopStatus {
+	var status view.DesktopStatus
+	look := func() view.DesktopStatus {
 		t.Helper()
 		frame, err := c.Frame(t.Context())
 		if err != nil {
@@ -36,7 +36,7 @@ func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 		status = frame.Desktop
 		return status
 	}
-	until := func(what string, ok func(s api.DesktopStatus) bool) {
+	until := func(what string, ok func(s view.DesktopStatus) bool) {
 		t.Helper()
 		began := time.Now()
 		defer func() {
@@ -44,9 +44,9 @@ func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 		}()
 		choirtest.Eventually(t, 90*time.Second, what, func() bool { return ok(look()) })
 	}
-	live := func(s api.DesktopStatus) bool { return s.Mode == api.ModeLive && s.Reason == "" && !s.Broken }
-	said := func(words ...string) func(api.DesktopStatus) bool {
-		return func(s api.DesktopStatus) bool {
+	live := func(s view.DesktopStatus) bool { return s.Mode == view.ModeLive && s.Reason == "" && !s.Broken }
+	said := func(words ...string) func(view.DesktopStatus) bool {
+		return func(s view.DesktopStatus) bool {
 			for _, w := range words {
 				if !strings.Contains(s.Reason, w) {
 					return false
@@ -68,13 +68,13 @@ func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 	config := read("vite.config.ts")
 
 	put("vite.config.ts", "for (;;) {}\n"+config)
-	until("a loop is told", func(s api.DesktopStatus) bool {
-		return said(hangs, "vite.config.ts was changed last before that")(s) && s.Mode != api.ModeLive
+	until("a loop is told", func(s view.DesktopStatus) bool {
+		return said(hangs, "vite.config.ts was changed last before that")(s) && s.Mode != view.ModeLive
 	})
 	// The next one hangs as it starts: what is known stays said.
-	until("it is tried again, with words", func(s api.DesktopStatus) bool { return s.Mode == api.ModeStarting && said(hangs)(s) })
-	until("it hangs as it starts", func(s api.DesktopStatus) bool {
-		return s.Mode == api.ModeBuild && said(hangs, "vite.config.ts was changed last before that")(s)
+	until("it is tried again, with words", func(s view.DesktopStatus) bool { return s.Mode == view.ModeStarting && said(hangs)(s) })
+	until("it hangs as it starts", func(s view.DesktopStatus) bool {
+		return s.Mode == view.ModeBuild && said(hangs, "vite.config.ts was changed last before that")(s)
 	})
 	if got := read("vite.config.ts"); !strings.HasPrefix(got, "for (;;) {}\n") {
 		t.Errorf("somebody's own edit was taken back: %.60q", got)
@@ -88,7 +88,7 @@ func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 	put("vite.config.ts", "await new Promise(() => {})\n"+config)
 	until("a wait without an end is told", said("The dev server hangs as it starts anew", "vite.config.ts was changed last before that"))
 	put("vite.config.ts", config)
-	until("another dev server is live", func(s api.DesktopStatus) bool { return live(s) && !s.Since.Equal(was) })
+	until("another dev server is live", func(s view.DesktopStatus) bool { return live(s) && !s.Since.Equal(was) })
 
 	manifest := read("package.json")
 	put("package.json", "[]\n")
@@ -119,8 +119,8 @@ func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 			}
 		}
 	}
-	until("a dev server that was stopped is told, without a file", func(s api.DesktopStatus) bool {
-		return s.Mode != api.ModeLive && said("the desktop's box stands still")(s) && !strings.Contains(s.Reason, "changed last")
+	until("a dev server that was stopped is told, without a file", func(s view.DesktopStatus) bool {
+		return s.Mode != view.ModeLive && said("the desktop's box stands still")(s) && !strings.Contains(s.Reason, "changed last")
 	})
-	until("another dev server is live", func(s api.DesktopStatus) bool { return live(s) && !s.Since.Equal(was) })
+	until("another dev server is live", func(s view.DesktopStatus) bool { return live(s) && !s.Since.Equal(was) })
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -93,7 +93,7 @@ func TestHostileTrees(t *testing.T) {
 	if err != nil || r.Code != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	var files []api.File
+	var files []view.File
 	in.JSON(t, &files, "files", "ls", "workspace/after")
 	unkept := 0
 	for _, f := range files {
@@ -103,7 +103,7 @@ func TestHostileTrees(t *testing.T) {
 		t.Errorf("the folders say %d files are in no checkpoint: %+v", unkept, files)
 	}
 	in.Must(t, "checkpoint", "-m", "hostile")
-	var list []api.Checkpoint
+	var list []view.Checkpoint
 	in.JSON(t, &list, "checkpoints")
 
 	in.Must(t, "exec", "--", "rm", "-rf", "workspace/after/many") // makes room

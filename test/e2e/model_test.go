@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -145,17 +145,17 @@ func submit(t *testing.T, in *choirtest.Instance, text string) string {
 	return p.Run
 }
 
-func runOf(t *testing.T, in *choirtest.Instance, id string) api.Run {
+func runOf(t *testing.T, in *choirtest.Instance, id string) view.Run {
 	t.Helper()
-	var r api.Run
+	var r view.Run
 	in.JSON(t, &r, "runs", id)
 	return r
 }
 
 // ended waits for a run's end.
-func ended(t *testing.T, in *choirtest.Instance, id string) api.Run {
+func ended(t *testing.T, in *choirtest.Instance, id string) view.Run {
 	t.Helper()
-	var r api.Run
+	var r view.Run
 	choirtest.Eventually(t, 180*time.Second, "run "+id+" has ended", func() bool {
 		r = runOf(t, in, id)
 		return r.Status.Ended()

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -116,7 +116,7 @@ func TestBytesThatLeaveAreMetered(t *testing.T) {
 	addr := friend.Listener.Addr().String()
 	in := choirtest.Start(t, choirtest.Options{Env: []string{"CHOIR_EGRESS_ALLOW=" + addr, "CHOIR_EGRESS_ALLOW_PRIVATE=" + addr}})
 	in.Must(t, "exec", "--", "sh", "-c", fmt.Sprintf("head -c 20000 /dev/zero | curl -sS -k -m 20 --noproxy '' --data-binary @- https://%s > /dev/null", addr))
-	var got []api.Traffic
+	var got []view.Traffic
 	choirtest.Eventually(t, 20*time.Second, "the tunnel is metered", func() bool {
 		if err := json.Unmarshal([]byte(in.Must(t, "egress", "--json")), &got); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -42,7 +42,7 @@ func TestWhatCantBeTakenBackCanBeGoneBackFrom(t *testing.T) {
 	if err := os.WriteFile(ref, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var r api.Run
+	var r view.Run
 	choirtest.Eventually(t, 90*time.Second, "the user is told", func() bool {
 		r = runOf(t, in, run)
 		return r.Status == contract.RunWaiting

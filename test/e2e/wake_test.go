@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -72,7 +72,7 @@ func blobs(t *testing.T, data string) map[string]bool {
 func TestALostBlobOfAnOpenRunEndsThatRun(t *testing.T) {
 	data, env := unreadable(t)
 	in := choirtest.Start(t, choirtest.Options{Data: data, Env: env})
-	var runs []api.Run
+	var runs []view.Run
 	choirtest.Eventually(t, time.Minute, "the run ends", func() bool {
 		in.JSON(t, &runs, "runs")
 		return len(runs) == 1 && runs[0].Status.Ended()
@@ -106,14 +106,14 @@ func lockKeeper(t *testing.T, data string) (release func()) {
 }
 
 // failed starts choir up on a computer that does not wake.
-func failed(t *testing.T, data, why string, env ...string) (*choirtest.Instance, api.Computer) {
+func failed(t *testing.T, data, why string, env ...string) (*choirtest.Instance, view.Computer) {
 	t.Helper()
 	in, err := choirtest.TryStart(t, choirtest.Options{Data: data, Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := in.Standing(t)
-	if c.State != api.StateFailed || c.Trouble == nil || !strings.Contains(c.Trouble.Reason, why) || !strings.Contains(fmt.Sprint(c.Trouble.Actions), "rewind") {
+	if c.State != view.StateFailed || c.Trouble == nil || !strings.Contains(c.Trouble.Reason, why) || !strings.Contains(fmt.Sprint(c.Trouble.Actions), "rewind") {
 		t.Fatalf("it is %s: %+v; want that it does not wake because of %q", c.State, c.Trouble, why)
 	}
 	return in, c
@@ -169,7 +169,7 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 		}
 	}
 	one := ""
-	var list []api.Checkpoint
+	var list []view.Checkpoint
 	in.JSON(t, &list, "checkpoints") // of the state and the log, which nobody else has
 	for _, k := range list {
 		if k.Message == "one" {
@@ -184,13 +184,13 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 	}
 	holds("two")
 	release()
-	var plan, done api.Restored
+	var plan, done view.Restored
 	in.JSON(t, &plan, "restore", one, "--dry-run")
 	if len(plan.Changes) != 1 || plan.Changes[0].Path != "workspace/kept" || !plan.DryRun {
 		t.Errorf("going back would change %+v", plan.Changes)
 	}
 	holds("two")
-	if c := in.Standing(t); c.State != api.StateFailed {
+	if c := in.Standing(t); c.State != view.StateFailed {
 		t.Errorf("looking woke it: it is %s", c.State)
 	}
 	in.JSON(t, &done, "restore", one)
@@ -198,7 +198,7 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 	if done.Safety == "" || done.Checkpoint == "" {
 		t.Errorf("what was there is not kept: %+v", done)
 	}
-	var woken api.Computer
+	var woken view.Computer
 	in.JSON(t, &woken, "wake")
 	if woken.Trouble != nil {
 		t.Fatalf("it does not wake: %+v", woken.Trouble)
@@ -218,7 +218,7 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 	if woken.Trouble != nil {
 		t.Fatalf("it does not wake: %+v", woken.Trouble)
 	}
-	var runs []api.Run
+	var runs []view.Run
 	choirtest.Eventually(t, time.Minute, "its run was given up", func() bool {
 		in.JSON(t, &runs, "runs")
 		return len(runs) == 1 && runs[0].Status == contract.RunCancelled
@@ -265,10 +265,10 @@ func TestAComputerIsTriedAgainByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := in.Standing(t)
-	if c.State != api.StateFailed || c.Trouble.Next == nil || c.Trouble.Tries != 1 {
+	if c.State != view.StateFailed || c.Trouble.Next == nil || c.Trouble.Tries != 1 {
 		t.Fatalf("it is %s: %+v", c.State, c.Trouble)
 	}
 	release()
-	choirtest.Eventually(t, time.Minute, "it wakes by itself", func() bool { return in.Standing(t).State == api.StateAwake })
+	choirtest.Eventually(t, time.Minute, "it wakes by itself", func() bool { return in.Standing(t).State == view.StateAwake })
 	in.Must(t, "exec", "--", "true")
 }

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/supervise"
+	"choir.dev/choiros/internal/view"
 )
 
 // Limits of the commands that desktops start.
@@ -62,9 +62,9 @@ type command struct {
 	dropped bool
 	running bool
 	exit    *int
-	unkept  *api.Unkept // what it left behind that no checkpoint holds
-	sent    int64       // bytes of output so far
-	read    int64       // of which somebody has
+	unkept  *view.Unkept // what it left behind that no checkpoint holds
+	sent    int64        // bytes of output so far
+	read    int64        // of which somebody has
 	readAt  time.Time
 	moved   chan struct{} // closed and replaced when output came, was read, or ended
 }
@@ -116,7 +116,7 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 	if in.ID == "" {
 		return nil, &contract.FieldError{Field: "id", Reason: "is required"}
 	}
-	req, err := api.ExecRequest{ID: in.ID, Argv: in.Argv, Cwd: in.Cwd, User: c.user}.Valid()
+	req, err := view.ExecRequest{ID: in.ID, Argv: in.Argv, Cwd: in.Cwd, User: c.user}.Valid()
 	if err != nil {
 		return nil, err
 	}
@@ -136,9 +136,9 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 	cs.s.wg.Go(func() {
 		defer cancel()
 		out, errs := &output{cmd, "stdout", nil, runCtx, limiter()}, &output{cmd, "stderr", nil, runCtx, limiter()}
-		var exit api.Exit
+		var exit view.Exit
 		err := supervise.Safely(func() (err error) {
-			exit, err = c.c.Exec(runCtx, req, api.ExecIO{Stdout: out, Stderr: errs, Started: func(command string, sequence uint64) { started <- start{command, sequence} }})
+			exit, err = c.c.Exec(runCtx, req, view.ExecIO{Stdout: out, Stderr: errs, Started: func(command string, sequence uint64) { started <- start{command, sequence} }})
 			return err
 		})
 		out.flush()
@@ -271,11 +271,11 @@ func (cs *commands) output(ctx context.Context, c call) (any, error) {
 }
 
 type outputAnswer struct {
-	Chunks    []chunk     `json:"chunks"`
-	Running   bool        `json:"running"`
-	ExitCode  *int        `json:"exit_code,omitempty"`
-	Unkept    *api.Unkept `json:"unkept,omitempty"`
-	Truncated bool        `json:"truncated"`
+	Chunks    []chunk      `json:"chunks"`
+	Running   bool         `json:"running"`
+	ExitCode  *int         `json:"exit_code,omitempty"`
+	Unkept    *view.Unkept `json:"unkept,omitempty"`
+	Truncated bool         `json:"truncated"`
 }
 
 func (c *command) after(n int64) (outputAnswer, <-chan struct{}) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 // methods lists what can be asked for.
@@ -72,7 +72,7 @@ func act(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := api.Action{ID: in.ID, Type: in.Type, Subject: in.Subject, Run: in.Run, User: c.user, Data: data}
+	a := view.Action{ID: in.ID, Type: in.Type, Subject: in.Subject, Run: in.Run, User: c.user, Data: data}
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ type documentHead struct {
 	Time     time.Time `json:"time"`
 }
 
-func headOf(d api.Document) documentHead {
+func headOf(d view.Document) documentHead {
 	return documentHead{d.ID, d.Title, d.Path, d.Revision, d.Time}
 }
 
@@ -194,7 +194,7 @@ const (
 	maxShownIgnored = 10
 )
 
-func checkpointsOf(list []api.Checkpoint) []checkpoint {
+func checkpointsOf(list []view.Checkpoint) []checkpoint {
 	out := make([]checkpoint, 0, len(list))
 	for _, k := range list {
 		out = append(out, checkpoint{
@@ -238,10 +238,10 @@ func checkpointCreate(ctx context.Context, c call) (any, error) {
 	}
 	done, err := c.c.Checkpoint(ctx, c.user, in.Message)
 	return struct {
-		Commit   string     `json:"commit"`
-		Sequence uint64     `json:"sequence"`
-		Created  bool       `json:"created"`
-		Unkept   api.Unkept `json:"unkept"`
+		Commit   string      `json:"commit"`
+		Sequence uint64      `json:"sequence"`
+		Created  bool        `json:"created"`
+		Unkept   view.Unkept `json:"unkept"`
 	}{done.ID, done.Sequence, done.Created, done.Unkept}, err
 }
 
@@ -254,7 +254,7 @@ func checkpointDiff(ctx context.Context, c call) (any, error) {
 	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	r := api.DiffRequest{From: in.From, To: in.To, Path: in.Path}
+	r := view.DiffRequest{From: in.From, To: in.To, Path: in.Path}
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
@@ -287,13 +287,13 @@ func filesList(ctx context.Context, c call) (any, error) {
 	}
 	page, cut, err := fit(list)
 	return struct {
-		Files []api.File `json:"files"`
-		More  bool       `json:"more"`
+		Files []view.File `json:"files"`
+		More  bool        `json:"more"`
 	}{page, cut || len(list) >= maxFiles}, err
 }
 
 // cutDiff makes a diff fit into an answer: its list of changes first.
-func cutDiff(d api.Diff) (api.Diff, error) {
+func cutDiff(d view.Diff) (view.Diff, error) {
 	changes, cut, err := fit(d.Changes)
 	if err != nil {
 		return d, err
@@ -332,7 +332,7 @@ func checkpointRestore(ctx context.Context, c call) (any, error) {
 	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	return restore(ctx, c, api.RestoreRequest{To: in.To, Paths: in.Paths, DryRun: in.DryRun})
+	return restore(ctx, c, view.RestoreRequest{To: in.To, Paths: in.Paths, DryRun: in.DryRun})
 }
 
 func checkpointUndo(ctx context.Context, c call) (any, error) {
@@ -342,7 +342,7 @@ func checkpointUndo(ctx context.Context, c call) (any, error) {
 	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	return restore(ctx, c, api.RestoreRequest{Undo: true, DryRun: in.DryRun})
+	return restore(ctx, c, view.RestoreRequest{Undo: true, DryRun: in.DryRun})
 }
 
 func runUndo(ctx context.Context, c call) (any, error) {
@@ -353,10 +353,10 @@ func runUndo(ctx context.Context, c call) (any, error) {
 	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	return restore(ctx, c, api.RestoreRequest{Run: in.Run, DryRun: in.DryRun})
+	return restore(ctx, c, view.RestoreRequest{Run: in.Run, DryRun: in.DryRun})
 }
 
-func restore(ctx context.Context, c call, r api.RestoreRequest) (any, error) {
+func restore(ctx context.Context, c call, r view.RestoreRequest) (any, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
@@ -370,19 +370,19 @@ func restore(ctx context.Context, c call, r api.RestoreRequest) (any, error) {
 		return struct {
 			To        string            `json:"to"`
 			Changes   []contract.Change `json:"changes"`
-			Kept      []api.Kept        `json:"kept"`
-			Unkept    api.Unkept        `json:"unkept"`
+			Kept      []view.Kept       `json:"kept"`
+			Unkept    view.Unkept       `json:"unkept"`
 			Truncated bool              `json:"truncated,omitempty"`
 		}{done.To, changes, shown(done.Kept), done.Unkept, cut}, err
 	}
 	return struct {
-		To         string     `json:"to"`
-		Safety     string     `json:"safety"`
-		Checkpoint string     `json:"checkpoint"`
-		Sequence   uint64     `json:"sequence"`
-		Kept       []api.Kept `json:"kept"`
+		To         string      `json:"to"`
+		Safety     string      `json:"safety"`
+		Checkpoint string      `json:"checkpoint"`
+		Sequence   uint64      `json:"sequence"`
+		Kept       []view.Kept `json:"kept"`
 	}{done.To, done.Safety, done.Checkpoint, done.Sequence, shown(done.Kept)}, nil
 }
 
 // shown is as much of a list as a desktop shows.
-func shown(list []api.Kept) []api.Kept { return list[:min(len(list), 50)] }
+func shown(list []view.Kept) []view.Kept { return list[:min(len(list), 50)] }

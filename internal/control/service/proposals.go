@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 // maxProposals is more than a document has open at any time.
@@ -26,7 +26,7 @@ func proposalList(ctx context.Context, c call) (any, error) {
 	}
 	list, _, err = fit(list)
 	return struct {
-		Proposals []api.Proposal `json:"proposals"`
+		Proposals []view.Proposal `json:"proposals"`
 	}{list}, err
 }
 
@@ -57,7 +57,7 @@ func proposalGet(ctx context.Context, c call) (any, error) {
 		return nil, err
 	}
 	p.Body = ""
-	d, err := cutDiff(api.Diff{Diff: p.Diff, Truncated: p.Truncated})
+	d, err := cutDiff(view.Diff{Diff: p.Diff, Truncated: p.Truncated})
 	p.Diff, p.Truncated = d.Diff, d.Truncated
 	return p, err
 }

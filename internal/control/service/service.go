@@ -13,9 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/supervise"
+	"choir.dev/choiros/internal/view"
 )
 
 // Bus is what the services need of NATS; *bus.Bus is one.
@@ -30,22 +30,22 @@ type Bus interface {
 // Computer is what the services need of a computer. Package control documents
 // the methods.
 type Computer interface {
-	Info(ctx context.Context) (api.Computer, error)
-	Snapshot(ctx context.Context) (api.Snapshot, error)
-	Document(ctx context.Context, id string, revision int) (api.Document, error)
-	Proposals(ctx context.Context, document string, all bool, before uint64, limit int) ([]api.Proposal, bool, error)
-	Proposal(ctx context.Context, document, id string) (api.Proposal, error)
-	Resolve(ctx context.Context, user, document, id string, accept bool) (api.Resolved, error)
-	Act(ctx context.Context, a api.Action) (api.Acted, error)
+	Info(ctx context.Context) (view.Computer, error)
+	Snapshot(ctx context.Context) (view.Snapshot, error)
+	Document(ctx context.Context, id string, revision int) (view.Document, error)
+	Proposals(ctx context.Context, document string, all bool, before uint64, limit int) ([]view.Proposal, bool, error)
+	Proposal(ctx context.Context, document, id string) (view.Proposal, error)
+	Resolve(ctx context.Context, user, document, id string, accept bool) (view.Resolved, error)
+	Act(ctx context.Context, a view.Action) (view.Acted, error)
 	Events(ctx context.Context, after uint64, limit int) ([]contract.Event, uint64, error)
 	Last() uint64
 	RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error)
-	Checkpoints(ctx context.Context, before uint64, limit int) ([]api.Checkpoint, bool, error)
-	Checkpoint(ctx context.Context, user, message string) (api.Checkpointed, error)
-	Diff(ctx context.Context, r api.DiffRequest) (api.Diff, error)
-	ListFiles(ctx context.Context, path, after string, limit int) ([]api.File, error)
-	Restore(ctx context.Context, r api.RestoreRequest) (api.Restored, error)
-	Exec(ctx context.Context, r api.ExecRequest, io api.ExecIO) (api.Exit, error)
+	Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error)
+	Checkpoint(ctx context.Context, user, message string) (view.Checkpointed, error)
+	Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error)
+	ListFiles(ctx context.Context, path, after string, limit int) ([]view.File, error)
+	Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error)
+	Exec(ctx context.Context, r view.ExecRequest, io view.ExecIO) (view.Exit, error)
 }
 
 // Options say what the services answer with.
@@ -267,7 +267,7 @@ type errorBody struct {
 // refusal describes an error as the desktop may see it. One without a code is
 // a fault of ours: it is logged, and its text kept here.
 func (s *Services) refusal(subject string, err error) []byte {
-	p := api.Describe(err)
+	p := view.Describe(err)
 	if p.Code == string(fault.Internal) {
 		s.log.Error("a request failed", "subject", subject, "error", err)
 	}

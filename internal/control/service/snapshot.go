@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
+	"choir.dev/choiros/internal/view"
 )
 
 type snapshotAnswer struct {
@@ -64,7 +64,7 @@ func snapshot(ctx context.Context, c call) (any, error) {
 
 // snapshotOf writes a snapshot in the desktop's words. The lists shrink from
 // their old end until it fits.
-func snapshotOf(s api.Snapshot) (snapshotAnswer, error) {
+func snapshotOf(s view.Snapshot) (snapshotAnswer, error) {
 	a := snapshotAnswer{
 		Sequence: s.Sequence, Theme: s.Theme, Checkpoints: checkpointsOf(s.Checkpoints), Windows: []snapshotWindow{}, Runs: []snapshotRun{}, Documents: []documentHead{},
 		Computer: snapshotComputer{s.Computer.ID, s.Computer.Name, s.Computer.Created, s.Computer.Driver, s.Computer.Isolation, s.Computer.Notes},

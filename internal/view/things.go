@@ -1,4 +1,4 @@
-package api
+package view
 
 import (
 	"io"
@@ -243,19 +243,7 @@ type Finding struct {
 	Hint   string `json:"hint,omitempty"`
 }
 
-// Problem is an error in the form of RFC 9457, with the fault's code, a hint
-// for a person and the field that is wrong.
-type Problem struct {
-	Type   string `json:"type,omitempty"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail,omitempty"`
-	Code   string `json:"code"`
-	Hint   string `json:"hint,omitempty"`
-	Field  string `json:"field,omitempty"`
-}
-
-// Health answers GET /health.
+// Health says that the control plane answers.
 type Health struct {
 	Status  string `json:"status"` // ok
 	Version string `json:"version"`

@@ -1,4 +1,4 @@
-package api_test
+package view_test
 
 import (
 	"bytes"
@@ -9,11 +9,11 @@ import (
 	"pgregory.net/rapid"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control/api"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 )
 
-var kinds = []api.FrameKind{api.FrameStarted, api.FrameStdout, api.FrameStderr, api.FrameAlive, api.FrameExited, api.FrameFailed}
+var kinds = []view.FrameKind{view.FrameStarted, view.FrameStdout, view.FrameStderr, view.FrameAlive, view.FrameExited, view.FrameFailed}
 
 func TestFramesComeBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -21,16 +21,16 @@ func TestFramesComeBack(t *testing.T) {
 		unit := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "unit")
 		payload := bytes.Repeat(unit, rapid.IntRange(0, 4000).Draw(t, "times"))
 		var wire bytes.Buffer
-		if err := api.WriteFrame(&wire, kind, payload); err != nil {
+		if err := view.WriteFrame(&wire, kind, payload); err != nil {
 			t.Fatal(err)
 		}
 		var got, buf []byte
 		for {
-			k, part, err := api.ReadFrame(&wire, buf)
+			k, part, err := view.ReadFrame(&wire, buf)
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil || k != kind || len(part) > api.MaxFrame {
+			if err != nil || k != kind || len(part) > view.MaxFrame {
 				t.Fatalf("%c, %d bytes, %v", k, len(part), err)
 			}
 			got, buf = append(got, part...), part[:0]
@@ -49,7 +49,7 @@ func FuzzReadFrame(f *testing.F) {
 		in := bytes.NewReader(wire)
 		for {
 			before := in.Len()
-			_, payload, err := api.ReadFrame(in, nil)
+			_, payload, err := view.ReadFrame(in, nil)
 			if err != nil {
 				return
 			}
@@ -62,19 +62,18 @@ func FuzzReadFrame(f *testing.F) {
 
 func TestDescribe(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		err    error
-		want   api.Problem
-		status int
+		name string
+		err  error
+		want view.Refusal
 	}{
 		{"coded", fault.Wrap("outer", fault.New("inner", fault.DiskFull, "Free some.", errors.New("no space"))),
-			api.Problem{Code: "disk_full", Detail: "no space", Hint: "Free some."}, 507},
+			view.Refusal{Code: "disk_full", Detail: "no space", Hint: "Free some."}},
 		{"a field", fault.Wrap("op", &contract.FieldError{Field: "steps[2].run", Reason: "is empty"}),
-			api.Problem{Code: "invalid", Detail: "steps[2].run: is empty", Field: "steps[2].run"}, 422},
-		{"ours", errors.New("/secret/path"), api.Problem{Code: "internal", Detail: "Something went wrong inside; the server's log says what."}, 500},
+			view.Refusal{Code: "invalid", Detail: "steps[2].run: is empty", Field: "steps[2].run"}},
+		{"ours", errors.New("/secret/path"), view.Refusal{Code: "internal", Detail: "Something went wrong inside; the server's log says what."}},
 	} {
-		got := api.Describe(c.err)
-		if got.Code != c.want.Code || got.Detail != c.want.Detail || got.Hint != c.want.Hint || got.Field != c.want.Field || got.Status != c.status || got.Title == "" {
+		got := view.Describe(c.err)
+		if got != c.want {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}
@@ -82,11 +81,11 @@ func TestDescribe(t *testing.T) {
 
 func TestActionsThatNobodyMayTake(t *testing.T) {
 	id, run := contract.NewID(), contract.DeriveID(contract.NewID(), "run")
-	good := api.Action{ID: id, Type: "window.closed", Data: &contract.WindowClosed{Window: "w"}}
+	good := view.Action{ID: id, Type: "window.closed", Data: &contract.WindowClosed{Window: "w"}}
 	if err := good.Validate(); err != nil || good.About().Subject != "window/w" {
 		t.Fatal(err)
 	}
-	for field, a := range map[string]api.Action{
+	for field, a := range map[string]view.Action{
 		"type":    {ID: id, Type: "run.reported", Data: &contract.RunReported{}},
 		"id":      {ID: run, Type: "window.closed", Data: &contract.WindowClosed{Window: "w"}},
 		"subject": {ID: id, Type: "window.closed", Subject: "task/1", Data: &contract.WindowClosed{Window: "w"}},

@@ -1,4 +1,4 @@
-package api
+package view
 
 import (
 	"encoding/binary"
@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// The body of an exec request is one line of JSON (ExecRequest) and then, when
+// What is sent to start a command is one line of JSON (ExecRequest) and then, when
 // Stdin is set, the command's standard input. The answer is a sequence of
 // frames: one byte of kind, four bytes of length (big endian), the payload.
 
@@ -23,7 +23,7 @@ const (
 	FrameStderr  FrameKind = 'e'
 	FrameAlive   FrameKind = 'k' // empty; shows that the other side is there
 	FrameExited  FrameKind = 'x' // JSON Exit
-	FrameFailed  FrameKind = 'p' // JSON Problem
+	FrameFailed  FrameKind = 'p' // JSON Refusal
 )
 
 // Limits of the exec stream, in bytes.
