@@ -38,7 +38,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 	if u.User != nil {
 		return view.Added{}, fault.New(op, fault.Invalid, "Clone it yourself and add the folder.", errors.New("the URL holds credentials"))
 	}
-	if err := c.host.reserve.check(op); err != nil {
+	if err := c.host.reserve.Check(op); err != nil {
 		return view.Added{}, err
 	}
 	name := r.Name

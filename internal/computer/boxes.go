@@ -31,7 +31,7 @@ func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, 
 	spec.Env = env
 	start := time.Now()
 	var b sandbox.Box
-	err := c.host.reserve.spaced(ctx, func() (err error) { b, err = c.boxes.Box(ctx, spec); return err })
+	err := c.host.reserve.Spaced(ctx, func() (err error) { b, err = c.boxes.Box(ctx, spec); return err })
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
@@ -177,7 +178,7 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 	if c.state, err = c.openStateFile(ctx); err != nil {
 		return err
 	}
-	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Unread: h.Bus.Unread, Full: h.reserve.full,
+	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Unread: h.Bus.Unread, Full: h.reserve.Full,
 		Head: c.path("log.head"), Trouble: func(err error) { c.logger.Warn("the log's head could not be written", "error", err) }}); err != nil {
 		return err
 	}
@@ -248,7 +249,7 @@ func (c *Computer) project(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if fault.Is(err, fault.DiskFull) && c.host.reserve.full(ctx) {
+		if fault.Is(err, fault.DiskFull) && c.host.reserve.Full(ctx) {
 			continue // there is room again
 		}
 		return err
@@ -364,7 +365,7 @@ func (c *Computer) limits() sandbox.Limits {
 	r := c.host.Config.Runtime
 	return sandbox.Limits{
 		MemoryBytes: int64(r.MemoryMB) << 20, Pids: r.Pids, CPUPercent: r.CPU,
-		DiskBytes: int64(r.DiskMB) << 20, DiskInodes: int64(r.DiskFiles), DiskFree: diskFloor,
+		DiskBytes: int64(r.DiskMB) << 20, DiskInodes: int64(r.DiskFiles), DiskFree: datadir.DiskFloor,
 	}
 }
 

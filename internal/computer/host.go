@@ -60,7 +60,7 @@ type Host struct {
 	proxy   *egress.Proxy
 	policy  *egress.Sources
 	modules *modules
-	reserve *reserve
+	reserve *datadir.Reserve
 	warmth  warmth
 
 	upkeep upkeep
@@ -108,7 +108,7 @@ func NewHost(opts Options) (*Host, error) {
 	if err != nil {
 		return nil, fault.New(op, fault.Invalid, "Correct egress.allow; write each entry as host:port or *.suffix:port.", errors.Join(err, h.proxy.Close()))
 	}
-	if h.reserve, err = openReserve(opts.Dir, int64(opts.Config.Storage.ReserveMB)<<20, opts.Bus.Health, opts.Logger); err != nil {
+	if h.reserve, err = datadir.OpenReserve(opts.Dir, int64(opts.Config.Storage.ReserveMB)<<20, opts.Bus.Health, opts.Logger); err != nil {
 		return nil, errors.Join(err, h.proxy.Close(), h.gateway.Close())
 	}
 	h.policy = &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger}
@@ -121,7 +121,7 @@ func NewHost(opts Options) (*Host, error) {
 func (h *Host) meter(ctx context.Context, s gateway.Scope, m contract.UsageMetered) error {
 	if s.CID == "" {
 		call := identity.Call{ID: m.Call, At: time.Now(), Usage: m.Usage}
-		return h.reserve.spaced(ctx, func() error { return h.Spending.Spend(ctx, call) })
+		return h.reserve.Spaced(ctx, func() error { return h.Spending.Spend(ctx, call) })
 	}
 	c, err := h.get(s.CID)
 	if err != nil {

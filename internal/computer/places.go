@@ -351,7 +351,7 @@ func (h *Host) Close() error {
 	for _, c := range awake {
 		errs = append(errs, c.Close(), h.mark(c.cid))
 	}
-	h.reserve.close()
+	h.reserve.Close()
 	errs = append(errs, h.gateway.Close())
 	return errors.Join(append(errs, h.proxy.Close())...)
 }

@@ -71,7 +71,7 @@ func (h *Host) look(ctx context.Context, p *place) error {
 // that is whole again is put back where the store sees it.
 func (h *Host) lookAt(ctx context.Context, p *place) error {
 	var r *recovery.Report
-	err := h.reserve.spaced(ctx, func() (err error) {
+	err := h.reserve.Spaced(ctx, func() (err error) {
 		if r, err = recovery.LookAt(ctx, h.Dir, p.cid); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (h *Host) recoverOne(ctx context.Context, p *place, r Restart) error {
 		return errors.Join(h.again(r), now.Refusal(p.cid))
 	}
 	var done *recovery.Result
-	err = h.reserve.spaced(ctx, func() (err error) {
+	err = h.reserve.Spaced(ctx, func() (err error) {
 		done, err = recovery.Recover(ctx, recovery.Options{
 			Dir: h.Dir, Driver: h.Driver.Name(), Logger: h.Logger, Only: r.Only, Histories: r.Histories, Bus: h.Bus,
 		})

@@ -51,7 +51,7 @@ func (h *Host) count(ctx context.Context, log *ledger.Log) error {
 		if err != nil {
 			return fault.Wrap(op, err)
 		}
-		if err := h.reserve.spaced(ctx, func() error { return h.Spending.Count(ctx, cid, to, calls) }); err != nil {
+		if err := h.reserve.Spaced(ctx, func() error { return h.Spending.Count(ctx, cid, to, calls) }); err != nil {
 			return fault.Wrap(op, err)
 		}
 		at = to
@@ -217,7 +217,7 @@ func (h *Host) countState(ctx context.Context, cid contract.CID) error {
 	if err != nil {
 		return err
 	}
-	return h.reserve.spaced(ctx, func() error { return h.Spending.Count(ctx, cid, to, calls) })
+	return h.reserve.Spaced(ctx, func() error { return h.Spending.Count(ctx, cid, to, calls) })
 }
 
 func callOf(e contract.Event, p contract.Payload) (identity.Call, error) {

@@ -35,11 +35,11 @@ func newPurse(t *testing.T) *purse {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dir.Close() })
-	room, err := openReserve(dir, 0, b.Health, slog.New(slog.DiscardHandler))
+	room, err := datadir.OpenReserve(dir, 0, b.Health, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(room.close)
+	t.Cleanup(room.Close)
 	p := &purse{t: t, Host: &Host{Options: Options{Dir: dir, Bus: b, Blobs: blobs, Logger: slog.New(slog.DiscardHandler),
 		Report: &recovery.Report{Computers: map[contract.CID][]bus.Damage{}}}, reserve: room}}
 	p.reopen()

@@ -83,7 +83,7 @@ func (h *Host) Models(ctx context.Context) ([]view.Model, error) {
 
 // TestModel implements control.System.
 func (h *Host) TestModel(ctx context.Context, model string) (view.ModelTest, error) {
-	if err := h.reserve.check("computer.TestModel"); err != nil {
+	if err := h.reserve.Check("computer.TestModel"); err != nil {
 		return view.ModelTest{}, err // what it consumes could not be recorded
 	}
 	r := h.gateway.Test(ctx, model)

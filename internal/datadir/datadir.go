@@ -304,37 +304,6 @@ func SyncDir(path string) error {
 	return fault.Wrap("datadir.SyncDir", errors.Join(dir.Sync(), dir.Close()))
 }
 
-// Reserve preallocates size bytes that Release gives back when the disk is
-// full, so that the log can say so. A disk that is too full already is no
-// error: the returned bool says whether the reserve is held.
-func (d *Dir) Reserve(size int64) (bool, error) {
-	const op = "datadir.Reserve"
-	f, err := os.OpenFile(d.Path("reserve"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return false, diskError(op, d.path, err)
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.Size() == size {
-		return true, nil
-	}
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
-		if fault.NoSpace(err) || errors.Is(err, unix.EOPNOTSUPP) {
-			return false, os.Remove(f.Name())
-		}
-		return false, fault.Wrap(op, err)
-	}
-	return true, f.Truncate(size)
-}
-
-// Release frees the reserve.
-func (d *Dir) Release() error {
-	err := os.Remove(d.Path("reserve"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // Room is what is free for this user on a disk.
 type Room struct {
 	Bytes int64

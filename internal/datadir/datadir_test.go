@@ -123,29 +123,6 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-func TestReserve(t *testing.T) {
-	t.Parallel()
-	d, err := datadir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	const size = 8 << 20
-	if ok, err := d.Reserve(size); err != nil || !ok {
-		t.Fatalf("Reserve = %v, %v", ok, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(d.Path("reserve"), &st); err != nil || st.Blocks*512 < size {
-		t.Errorf("the reserve holds %d bytes of disk (%v); want %d", st.Blocks*512, err, size)
-	}
-	if err := d.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Release(); err != nil {
-		t.Errorf("second Release: %v", err)
-	}
-}
-
 func TestWriteFileLeavesNothingBeside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

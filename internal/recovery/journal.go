@@ -133,7 +133,7 @@ func Finish(dir *datadir.Dir) (map[contract.CID]error, error) {
 			break // it comes first, for it is about all of them
 		}
 		err := finish(dir, of)
-		if fault.Is(err, fault.DiskFull) && dir.Release() == nil {
+		if fault.Is(err, fault.DiskFull) && dir.ReleaseReserve() == nil {
 			err = finish(dir, of) // in what was kept for the log
 		}
 		if err != nil {

@@ -1,0 +1,188 @@
+package datadir
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+const (
+	// DiskFloor is the free space, in bytes, below which a box that has written is
+	// ended: what is left is for the log and for cleaning up.
+	DiskFloor = 16 << 20
+	// filesFloor is how many files it must be possible to make before the disk
+	// counts as one that has room again.
+	filesFloor = 64
+
+	reserveEvery = 2 * time.Second  // how often a released reserve is tried to be held again
+	reserveWait  = 20 * time.Second // for the store to come back once space was made
+	reservePoll  = 50 * time.Millisecond
+)
+
+// Reserve is disk space kept for the logs. It is given back when an append, or
+// what one needs to clean up, finds the disk full, and held again when there is
+// space.
+type Reserve struct {
+	dir    *Dir
+	size   int64
+	health func() error // of the logs' store
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	held     bool
+	released time.Time
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// OpenReserve holds size bytes of the directory's disk, none for 0, until Close.
+// Health tells whether the logs' store takes something now. A disk that is too
+// full already is no error.
+func OpenReserve(dir *Dir, size int64, health func() error, logger *slog.Logger) (*Reserve, error) {
+	r := &Reserve{dir: dir, size: size, health: health, logger: logger, done: make(chan struct{})}
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	if size == 0 {
+		close(r.done)
+		return r, fault.Wrap("datadir.OpenReserve", dir.ReleaseReserve())
+	}
+	var err error
+	if r.held, err = dir.reserve(size); err != nil {
+		stop()
+		return nil, err
+	}
+	if !r.held {
+		logger.Warn("the disk is too full for the log's reserve", "bytes", size)
+	}
+	go r.keep(ctx)
+	return r, nil
+}
+
+// Full makes space for an append that found none; false says that there is none
+// to give.
+func (r *Reserve) Full(ctx context.Context) bool {
+	r.mu.Lock()
+	if r.held {
+		if err := r.dir.ReleaseReserve(); err != nil {
+			r.logger.Error("the log's reserve could not be given back", "error", err)
+		} else {
+			r.held, r.released = false, time.Now()
+			r.logger.Warn("the disk is full; the log's reserve is given back", "bytes", r.size)
+		}
+	}
+	until := r.released.Add(reserveWait)
+	r.mu.Unlock()
+	// The store starts itself anew when there is space.
+	for time.Now().Before(until) {
+		if r.health() == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(reservePoll):
+		}
+	}
+	return false
+}
+
+// Spaced does what a person needs even on a full disk, so as to clean up; do
+// is done again when it found no space and there is some now.
+func (r *Reserve) Spaced(ctx context.Context, do func() error) error {
+	err := do()
+	if (fault.Is(err, fault.DiskFull) || fault.NoSpace(err)) && r.Full(ctx) {
+		err = do()
+	}
+	return err
+}
+
+// Check refuses what would only fill the disk further while the log lives in
+// its reserve.
+func (r *Reserve) Check(op string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held || r.size == 0 {
+		return nil
+	}
+	return fault.New(op, fault.DiskFull, fault.FreeSpace,
+		errors.New("the disk is full, so nothing is taken in"))
+}
+
+// keep holds the reserve again once there is space for it and as much besides.
+func (r *Reserve) keep(ctx context.Context) {
+	defer close(r.done)
+	tick := time.NewTicker(reserveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.mu.Lock()
+		if !r.held {
+			if err := r.hold(); err != nil {
+				r.logger.Warn("the log's reserve could not be held again", "error", err)
+			}
+		}
+		r.mu.Unlock()
+	}
+}
+
+func (r *Reserve) hold() error {
+	free, err := r.dir.Free()
+	if err != nil || free.Bytes < r.size+2*DiskFloor || free.Files < filesFloor {
+		return err
+	}
+	if r.held, err = r.dir.reserve(r.size); r.held {
+		r.logger.Info("the log's reserve is held again", "bytes", r.size)
+	}
+	return err
+}
+
+// Close ends the watch over the reserve, which stays on the disk.
+func (r *Reserve) Close() {
+	r.stop()
+	<-r.done
+}
+
+// reserve preallocates size bytes that ReleaseReserve gives back when the disk is
+// full, so that the log can say so. A disk that is too full already is no
+// error: the returned bool says whether the reserve is held.
+func (d *Dir) reserve(size int64) (bool, error) {
+	const op = "datadir.reserve"
+	f, err := os.OpenFile(d.Path("reserve"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return false, diskError(op, d.path, err)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Size() == size {
+		return true, nil
+	}
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
+		if fault.NoSpace(err) || errors.Is(err, unix.EOPNOTSUPP) {
+			return false, os.Remove(f.Name())
+		}
+		return false, fault.Wrap(op, err)
+	}
+	return true, f.Truncate(size)
+}
+
+// ReleaseReserve frees what a Reserve holds, for who needs the space before one is
+// open. It is no error that nothing is held.
+func (d *Dir) ReleaseReserve() error {
+	err := os.Remove(d.Path("reserve"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
