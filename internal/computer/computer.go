@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
@@ -37,7 +38,7 @@ type Computer struct {
 	keeper    *keeperBox
 	workspace *workspace.Workspace
 	documents *document.Documents
-	mirror    *mirror
+	mirror    *mirror.Mirror
 	runs      *dispatch.Dispatcher
 	live      *live
 	files     *hostfs.Dir     // the directory
@@ -94,7 +95,7 @@ func (h *Host) wake(ctx context.Context, p *place, req view.WakeRequest) (_ *Com
 	c.own("dev server", func(ctx context.Context) error { c.live.run(ctx); return nil })
 	c.own("desktop builds", c.builds.run)
 	c.own("theme", c.watchTheme)
-	c.own("mirroring documents", c.mirror.run)
+	c.own("mirroring documents", c.mirror.Run)
 	c.own("maintenance", c.maintain)
 	c.own("scrub", c.keepScrubbing)
 	awake = true
@@ -143,10 +144,13 @@ func (c *Computer) openHistory(ctx context.Context, p *place) (err error) {
 		// Accepting it again says the rest, so nothing is lost by going on.
 		c.logger.Warn("a proposal that was accepted still looks open", "error", err)
 	}
-	if c.mirror, err = newMirror(ctx, c, func() bool { return c.runs != nil && c.runs.Busy() }); err != nil {
+	if c.mirror, err = mirror.New(ctx, mirror.Options{
+		Log: c.log, State: c.state, Documents: c.documents, Logger: c.logger,
+		Busy: func() bool { return c.runs != nil && c.runs.Busy() }, Ended: func() bool { return c.ctx.Err() != nil },
+	}); err != nil {
 		return err
 	}
-	c.own("following revisions", c.mirror.follow)
+	c.own("following revisions", c.mirror.Follow)
 	return c.openWorkspace(ctx)
 }
 

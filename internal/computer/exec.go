@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
@@ -98,7 +99,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		return view.Exit{}, err
 	}
 	crash.At("computer.command.finished")
-	c.mirror.settle(after, byUser(r.User), false)
+	c.mirror.Settle(after, document.ByUser(r.User), false)
 	kept, err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv))
 	if err != nil {
 		return view.Exit{}, err

@@ -15,6 +15,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
@@ -41,7 +42,7 @@ func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([
 
 // Checkpoint implements control.History.
 func (c *Computer) Checkpoint(ctx context.Context, _, message string) (view.Checkpointed, error) {
-	c.mirror.settle(ctx, byUser(""), true)
+	c.mirror.Settle(ctx, document.ByUser(""), true)
 	k, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message})
 	if err != nil {
 		return view.Checkpointed{}, err
@@ -176,17 +177,15 @@ func keptOf(list []keeper.Conflict) []view.Kept {
 // files of documents stay as they are.
 func (c *Computer) restore(ctx context.Context, do func(context.Context, workspace.RestoreRequest) (workspace.Restored, error), req workspace.RestoreRequest) (done workspace.Restored, err error) {
 	if req.DryRun {
-		c.mirror.work.Lock()
-		req.Keep, err = c.mirror.files(ctx)
-		c.mirror.work.Unlock()
+		req.Keep, err = c.mirror.Files(ctx)
 		if err != nil {
 			return done, err
 		}
 		return do(ctx, req)
 	}
-	err = c.mirror.around(ctx, true, func() ([]string, document.Author, error) {
-		by := byUser(req.User)
-		if req.Keep, err = c.mirror.files(ctx); err != nil {
+	err = c.mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
+		by := document.ByUser(req.User)
+		if req.Keep, err = held.Files(ctx); err != nil {
 			return nil, by, err
 		}
 		done, err = do(ctx, req)
@@ -249,7 +248,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 		}
 	}
 	if dir == "artifacts" || strings.HasPrefix(dir, "artifacts/") {
-		c.mirror.settle(ctx, byUser(""), false)
+		c.mirror.Settle(ctx, document.ByUser(""), false)
 	}
 	files, _, err := c.workspace.Files(ctx, dir, after, limit)
 	if err != nil {
@@ -264,7 +263,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 
 // OpenFile implements control.Files.
 func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.File, error) {
-	c.mirror.freshen(ctx, p)
+	c.mirror.Freshen(ctx, p)
 	info, err := c.workspace.Stat(ctx, p)
 	if err != nil {
 		return nil, view.File{}, err
@@ -292,15 +291,15 @@ func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reade
 		}
 	}
 	var written keeper.Written
-	write := func() (paths []string, by document.Author, err error) {
+	write := func(mirror.Held) (paths []string, by document.Author, err error) {
 		written, err = c.workspace.Write(ctx, p, content, workspace.WriteOptions{By: workspace.Actor{User: user}})
-		return []string{p}, byUser(user), err
+		return []string{p}, document.ByUser(user), err
 	}
 	var err error
-	if mayMirror(p) {
-		err = c.mirror.around(ctx, false, write)
+	if mirror.Mirrors(p) {
+		err = c.mirror.Around(ctx, false, write)
 	} else {
-		_, _, err = write()
+		_, _, err = write(mirror.Held{})
 	}
 	if err != nil {
 		return view.File{}, err
@@ -319,7 +318,7 @@ func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive boo
 		return fault.New("computer.RemoveFile", fault.Invalid, "Add -r to remove a folder and everything in it.", errors.New(p+" is a folder"))
 	}
 	if strings.HasPrefix(p+"/", "artifacts/") {
-		c.mirror.settle(ctx, byUser(""), true) // what is removed then is what the document holds
+		c.mirror.Settle(ctx, document.ByUser(""), true) // what is removed then is what the document holds
 	}
 	_, err = c.workspace.Remove(ctx, p, workspace.Actor{User: user})
 	c.treeChanged()
@@ -350,12 +349,12 @@ func (c *Computer) place(ctx context.Context, user string, where []string, f fun
 	var at string
 	var err error
 	if slices.ContainsFunc(where, func(p string) bool { return strings.HasPrefix(p+"/", "artifacts/") }) {
-		err = c.mirror.around(ctx, true, func() ([]string, document.Author, error) {
+		err = c.mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
 			var ferr error
 			at, ferr = f()
-			return []string{at}, byUser(user), ferr
+			return []string{at}, document.ByUser(user), ferr
 		})
-		c.mirror.settle(ctx, byUser(user), true)
+		c.mirror.Settle(ctx, document.ByUser(user), true)
 	} else {
 		at, err = f()
 	}

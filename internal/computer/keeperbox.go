@@ -130,12 +130,15 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 	git := c.host.Config.Git
 	var err error
 	c.workspace, err = workspace.Open(ctx, workspace.Options{
-		CID: c.cid, Keeper: c.keeper, Log: c.log, Dir: c.path(), Seq: c.mirror.seq,
+		CID: c.cid, Keeper: c.keeper, Log: c.log, Dir: c.path(), Seq: c.mirror.Seq,
 		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Logger: c.logger,
 	})
 	if fault.Is(err, fault.Internal) {
 		// What is not the disk's, the box's or the caller's is the tree's.
 		err = fault.New("computer.openWorkspace", fault.Damaged, "Recover it: if the history can't be had, it begins anew with the files as they are, and the old one is kept aside.", ofHistory{fmt.Errorf("the files or their history can't be opened: %w", err)})
+	}
+	if err == nil {
+		c.mirror.Attach(c.workspace)
 	}
 	return err
 }

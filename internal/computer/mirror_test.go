@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
@@ -134,16 +135,19 @@ func (d *desk) start() {
 	c.own("projection", func(ctx context.Context) error { return c.state.Project(ctx, c.log) })
 	check(c.caughtUp(d.t.Context()))
 	c.documents = document.New(c.log, c.state)
-	c.mirror, err = newMirror(d.t.Context(), c, d.busy.Load)
+	c.mirror, err = mirror.New(d.t.Context(), mirror.Options{
+		Log: c.log, State: c.state, Documents: c.documents, Busy: d.busy.Load, Ended: func() bool { return c.ctx.Err() != nil }, Logger: c.logger,
+	})
 	check(err)
-	c.own("revisions", c.mirror.follow)
+	c.own("revisions", c.mirror.Follow)
 	d.engine, err = keeper.Open(d.t.Context(), keeper.Options{Root: filepath.Join(d.dir, "workspace"), Snapshots: filepath.Join(d.dir, "snapshots"), Uppers: filepath.Join(d.dir, "boxes")})
 	check(err)
 	d.server = httptest.NewServer(keeper.Handler(d.engine))
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
-		CID: d.cid, Keeper: workspace.NewKeeper(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Dir: d.dir, Seq: c.mirror.seq, AutoInterval: -1,
+		CID: d.cid, Keeper: workspace.NewKeeper(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Dir: d.dir, Seq: c.mirror.Seq, AutoInterval: -1,
 	})
 	check(err)
+	c.mirror.Attach(c.workspace)
 }
 
 func (d *desk) end() {
@@ -216,17 +220,14 @@ func (d *desk) settle() {
 	d.t.Helper()
 	last := d.log.Last()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		d.mirror.mu.Lock()
-		ok := d.mirror.followed >= last
-		d.mirror.mu.Unlock()
-		if ok {
+		if d.mirror.Followed() >= last {
 			break
 		}
 		if time.Now().After(deadline) {
 			d.t.Fatal("the log is not followed")
 		}
 	}
-	d.mirror.settle(d.t.Context(), byUser(""), false)
+	d.mirror.Settle(d.t.Context(), document.ByUser(""), false)
 }
 
 func open(t *testing.T) *desk {
@@ -292,8 +293,8 @@ func TestACrashBetweenFileAndLogIsNoEdit(t *testing.T) {
 	d.revise("three\n", director(""))
 	d.settle()
 	d.want(3, "three\n")
-	if d.mirror.seq() < before {
-		t.Errorf("mirrored up to %d, before the crash it was at %d", d.mirror.seq(), before)
+	if d.mirror.Seq() < before {
+		t.Errorf("mirrored up to %d, before the crash it was at %d", d.mirror.Seq(), before)
 	}
 }
 
@@ -335,14 +336,14 @@ func TestDocumentsOfRunsWaitWhileOneIsUnderWay(t *testing.T) {
 	d.create("one\n")
 	created := d.head().Seq
 	d.settle()
-	if d.text() != "" || d.mirror.seq() >= created {
-		t.Errorf("the file holds %q; mirrored up to %d, the revision is %d", d.text(), d.mirror.seq(), created)
+	if d.text() != "" || d.mirror.Seq() >= created {
+		t.Errorf("the file holds %q; mirrored up to %d, the revision is %d", d.text(), d.mirror.Seq(), created)
 	}
 	k, err := d.workspace.Checkpoint(t.Context(), workspace.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "before", Force: true})
 	if err != nil || k.Seq >= created {
 		t.Errorf("a checkpoint without the revision names %d: %v", k.Seq, err)
 	}
-	d.mirror.freshen(t.Context(), mirrored)
+	d.mirror.Freshen(t.Context(), mirrored)
 	d.want(1, "one\n")
 	d.revise("two\n", director(""))
 	d.settle()
@@ -352,8 +353,8 @@ func TestDocumentsOfRunsWaitWhileOneIsUnderWay(t *testing.T) {
 	d.busy.Store(false)
 	d.settle()
 	d.want(2, "two\n")
-	if d.mirror.seq() < d.head().Seq {
-		t.Errorf("mirrored up to %d, the revision is %d", d.mirror.seq(), d.head().Seq)
+	if d.mirror.Seq() < d.head().Seq {
+		t.Errorf("mirrored up to %d, the revision is %d", d.mirror.Seq(), d.head().Seq)
 	}
 }
 
@@ -367,7 +368,7 @@ func TestWhatTheUserRemovedOrReplacedIsLeftAlone(t *testing.T) {
 	d.settle()
 	d.restart()
 	d.settle()
-	d.mirror.freshen(t.Context(), mirrored)
+	d.mirror.Freshen(t.Context(), mirrored)
 	if _, err := os.Stat(d.file()); err == nil {
 		t.Error("a removed file came back by itself")
 	}
@@ -379,7 +380,7 @@ func TestWhatTheUserRemovedOrReplacedIsLeftAlone(t *testing.T) {
 	if r := d.head(); r.Revision != 2 || d.text() != "\x00\xff" {
 		t.Errorf("revision %d, the file holds %q", r.Revision, d.text())
 	}
-	if d.mirror.seq() < d.head().Seq {
+	if d.mirror.Seq() < d.head().Seq {
 		t.Error("a file that can't be a document holds the mirror up for ever")
 	}
 	d.byHand("text again\n")
@@ -500,7 +501,7 @@ func TestMirrorLaws(t *testing.T) {
 			case "agent":
 				d.revise(insert(d.head().Body), director(""))
 			case "user":
-				d.revise(insert(d.head().Body), byUser("ana"))
+				d.revise(insert(d.head().Body), document.ByUser("ana"))
 				users = append(users, line)
 			case "hand":
 				if text := d.text(); text != "" {

@@ -9,9 +9,9 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
-	"choir.dev/choiros/internal/workspace/keeper"
 )
 
 // task is a task at work on an overlay of the desk.
@@ -116,7 +116,7 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	// What the user writes in that very moment is a revision before anything is
 	// proposed against it; what is the base's text is no proposal.
 	d.byHand("one\nfaster\n")
-	if p, err := d.mirror.propose(t.Context(), "faster", k.o.(*overlay), k.o.Base(), []keeper.Conflict{{Path: mirrored}}); err != nil || len(p) != 0 {
+	if p, err := d.mirror.Propose(t.Context(), mirror.Left{Publish: "faster", Base: k.o.Base(), Tree: k.o.Base(), Paths: []string{mirrored}, By: byTask(k.o.(*overlay).ref)}); err != nil || len(p) != 0 {
 		t.Errorf("%v %v", p, err)
 	}
 	d.want(4, "one\nfaster\n")

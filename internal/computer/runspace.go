@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
@@ -46,7 +47,7 @@ func asOverlay(o dispatch.Overlay) (*overlay, error) {
 
 // Checkpoint implements dispatch.Workspace.
 func (w *runWorkspace) Checkpoint(ctx context.Context, r dispatch.CheckpointRequest) (string, error) {
-	w.c.mirror.settle(ctx, byUser(""), false)
+	w.c.mirror.Settle(ctx, document.ByUser(""), false)
 	k, err := w.c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: r.Kind, Message: r.Message, Run: r.Run, Task: r.Task})
 	return k.Commit, err
 }
@@ -171,7 +172,7 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 		req.VerifiedTree, req.Scope = m.Tree, m.Scope
 	}
 	var p workspace.Published
-	err = w.c.mirror.around(ctx, false, func() (paths []string, by document.Author, err error) {
+	err = w.c.mirror.Around(ctx, false, func(mirror.Held) (paths []string, by document.Author, err error) {
 		p, err = w.c.workspace.Publish(ctx, req)
 		for _, changed := range p.Changed {
 			if !slices.ContainsFunc(p.Conflicts, func(k keeper.Conflict) bool { return k.Path == changed }) {
@@ -190,8 +191,12 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 		return dispatch.Published{}, fault.New("computer.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
 	}
 	w.c.treeChanged()
+	left := mirror.Left{Publish: req.ID, Base: mine.Base(), Tree: tree.Commit, By: byTask(mine.ref)}
+	for _, k := range p.Conflicts {
+		left.Paths = append(left.Paths, string(k.Path))
+	}
 	// It is published, whoever waits for it: the user is to see all of it.
-	proposed, err := w.c.mirror.propose(context.WithoutCancel(ctx), req.ID, mine, tree.Commit, p.Conflicts)
+	proposed, err := w.c.mirror.Propose(context.WithoutCancel(ctx), left)
 	if err != nil {
 		return dispatch.Published{}, err
 	}
@@ -259,8 +264,8 @@ func (w *runWorkspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch
 		return dispatch.GitReply{Output: "checkpoint " + k.Commit + "\n", Checkpoint: k.Commit}, err
 	case contract.GitRestore:
 		var res workspace.Restored
-		err := w.c.mirror.around(ctx, false, func() (_ []string, by document.Author, err error) {
-			keep, err := w.c.mirror.files(ctx)
+		err := w.c.mirror.Around(ctx, false, func(held mirror.Held) (_ []string, by document.Author, err error) {
+			keep, err := held.Files(ctx)
 			if err == nil {
 				res, err = w.c.workspace.Restore(ctx, workspace.RestoreRequest{To: s.Ref, Paths: paths, Keep: keep})
 			}
@@ -429,4 +434,9 @@ func conflictsOf(in []keeper.Conflict) []dispatch.Kept {
 		out = append(out, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})
 	}
 	return out
+}
+
+// byTask is the Associate as an author.
+func byTask(t dispatch.TaskRef) document.Author {
+	return document.Author{Name: string(contract.RoleAssociate), Role: contract.RoleAssociate, Run: t.Run, Task: t.Task}
 }

@@ -1,0 +1,382 @@
+// Package mirror keeps the files of living documents: a new revision is written
+// to its document's file, and an edit of the file becomes a revision. It never
+// decides what a document says: that is the log's.
+package mirror
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// every is how often revisions are written to their files, and
+// lookEvery how often files are looked at for edits that nobody announced.
+const (
+	every     = time.Second
+	lookEvery = 2 * time.Second
+)
+
+// runDocumentsDir holds the documents of runs. They are revised all the time
+// while a run goes on; their files follow when no run is under way, so that
+// they neither change what is being verified nor add checkpoints.
+const runDocumentsDir = "artifacts/runs/"
+
+// Mirror keeps the files of living documents. The log is the authority: a new
+// revision is written to the document's file, and a file that holds anything
+// else than the log says was written to it becomes a revision. What was written
+// last is told by the system's newest file.written for the path (see
+// state.Mirrored), so nothing is kept beside the log, and neither a crash nor a
+// restore echoes as an edit.
+type Mirror struct {
+	log       *ledger.Log
+	state     *state.Store
+	documents *document.Documents
+	workspace *workspace.Workspace // from Attach on
+	busy      func() bool
+	ended     func() bool
+	logger    *slog.Logger
+
+	work sync.Mutex           // held by whoever brings documents and files together
+	seen map[string]stamp     // by document: its file when it was last looked at
+	told map[string]string    // by document: what was last complained about
+	last time.Time            // of the newest look at all files
+	path map[string]string    // by document
+	skip map[string]heldStamp // documents whose file can't follow, until either changes
+
+	mu       sync.Mutex
+	followed uint64
+	pending  map[string]revised
+}
+
+// stamp is a file as a listing shows it; the zero stamp is no file.
+type stamp struct {
+	kind       string
+	size, time int64
+}
+
+// heldStamp is the state in which document and file can't be brought together.
+type heldStamp struct {
+	file stamp
+	head uint64
+}
+
+// revised are the events of revisions that are not known to be in the file.
+type revised struct{ first, last uint64 }
+
+func stampOf(f keeper.FileInfo) stamp { return stamp{f.Kind, f.Size, f.Time} }
+
+// Options are what a Mirror stands on.
+type Options struct {
+	Log       *ledger.Log
+	State     *state.Store // up to the log
+	Documents *document.Documents
+	Busy      func() bool // whether a run is under way
+	Ended     func() bool // whether the computer is being closed, which nobody is told of
+	Logger    *slog.Logger
+}
+
+// New finds out which documents are ahead of their files.
+func New(ctx context.Context, opts Options) (*Mirror, error) {
+	m := &Mirror{
+		log: opts.Log, state: opts.State, documents: opts.Documents, busy: opts.Busy, ended: opts.Ended, logger: opts.Logger,
+		seen: map[string]stamp{}, told: map[string]string{}, path: map[string]string{},
+		skip: map[string]heldStamp{}, pending: map[string]revised{}, followed: opts.State.Last(),
+	}
+	list, err := m.state.Mirrors(ctx, state.MaxPage)
+	if err != nil {
+		return nil, fault.Wrap("document.mirror", err)
+	}
+	for _, d := range list {
+		m.path[d.ID] = d.Path
+		if d.Next > 0 {
+			m.pending[d.ID] = revised{d.Next, d.HeadSeq}
+		}
+	}
+	return m, nil
+}
+
+// Attach gives it the files. Before that only Seq and Follow may be called: the
+// workspace is opened with the sequence that is mirrored.
+func (m *Mirror) Attach(w *workspace.Workspace) { m.workspace = w }
+
+// Followed is the last sequence whose revision it has noticed.
+func (m *Mirror) Followed() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.followed
+}
+
+// Seq is the last sequence that is projected and mirrored.
+func (m *Mirror) Seq() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seq := min(m.followed, m.state.Last())
+	for _, r := range m.pending {
+		seq = min(seq, r.first-1)
+	}
+	return seq
+}
+
+// Follow notes every revision, as it comes.
+func (m *Mirror) Follow(ctx context.Context) error {
+	m.mu.Lock()
+	after := m.followed
+	m.mu.Unlock()
+	for e, err := range m.log.Follow(ctx, after) {
+		if err != nil {
+			return err
+		}
+		m.mu.Lock()
+		if e.Type == "document.revised" {
+			r := m.pending[e.Subject]
+			if r.first == 0 {
+				r.first = e.Sequence
+			}
+			r.last = e.Sequence
+			m.pending[e.Subject] = r
+		}
+		m.followed = e.Sequence
+		m.mu.Unlock()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.New("the log ended under it")
+}
+
+// done says that the document's file holds what was written up to a sequence.
+func (m *Mirror) done(id string, head uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch r, ok := m.pending[id]; {
+	case !ok:
+	case r.last <= head:
+		delete(m.pending, id)
+	default:
+		m.pending[id] = revised{max(r.first, head+1), r.last}
+	}
+}
+
+// Run mirrors until ctx ends.
+func (m *Mirror) Run(ctx context.Context) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		m.beat(ctx)
+	}
+}
+
+// beat is one round of run.
+func (m *Mirror) beat(ctx context.Context) {
+	m.work.Lock()
+	defer m.work.Unlock() // a panic must not leave it locked for the next start
+	m.pass(ctx, document.ByUser(""), time.Since(m.last) >= lookEvery, false)
+}
+
+// Settle takes in what was edited, as by's, and writes what is due; with all,
+// also the documents of runs under way.
+func (m *Mirror) Settle(ctx context.Context, by document.Author, all bool) {
+	m.work.Lock()
+	defer m.work.Unlock()
+	m.pass(ctx, by, true, all)
+}
+
+// Around settles, runs f, which changes files, and takes in what it says it
+// changed, as the author's. Nothing else is taken for f's meanwhile.
+func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []string, by document.Author, err error)) error {
+	m.work.Lock()
+	defer m.work.Unlock()
+	m.pass(ctx, document.ByUser(""), true, all)
+	paths, by, err := f(Held{m})
+	for _, p := range paths {
+		if !Mirrors(p) {
+			continue
+		}
+		id, aerr := m.documentAt(ctx, p)
+		if fault.Is(aerr, fault.NotFound) {
+			continue
+		}
+		if aerr == nil {
+			aerr = m.bring(context.WithoutCancel(ctx), id, by, true)
+		}
+		m.complain(id, aerr)
+	}
+	return err
+}
+
+// Freshen writes what is newer than the file at a path, before it is read.
+func (m *Mirror) Freshen(ctx context.Context, p string) {
+	if !Mirrors(p) {
+		return
+	}
+	m.work.Lock()
+	defer m.work.Unlock()
+	id, err := m.documentAt(ctx, p)
+	if err == nil {
+		err = m.bring(ctx, id, document.ByUser(""), true)
+	}
+	if !fault.Is(err, fault.NotFound) {
+		m.complain(p, err)
+	}
+}
+
+// documentAt is the document of a path; fault.NotFound when there is none.
+func (m *Mirror) documentAt(ctx context.Context, p string) (string, error) {
+	if err := m.caughtUp(ctx); err != nil {
+		return "", err
+	}
+	return m.state.DocumentAt(ctx, p)
+}
+
+// caughtUp waits until the state holds all of the log.
+func (m *Mirror) caughtUp(ctx context.Context) error { return m.state.Wait(ctx, m.log.Last()) }
+
+// Mirrors reports whether a path can be a document's.
+func Mirrors(p string) bool {
+	return strings.HasPrefix(p, "artifacts/") && strings.HasSuffix(p, ".md")
+}
+
+// pass looks at the files and writes what is due. work is held. What fails
+// stays due, and keeps seq back.
+func (m *Mirror) pass(ctx context.Context, by document.Author, look, all bool) {
+	if look {
+		m.last = time.Now()
+		m.look(ctx, by)
+	}
+	m.mu.Lock()
+	var due []string
+	for id := range m.pending {
+		due = append(due, id)
+	}
+	m.mu.Unlock()
+	busy := !all && m.busy()
+	for _, id := range due {
+		if busy && (m.path[id] == "" || strings.HasPrefix(m.path[id], runDocumentsDir)) {
+			if m.path[id] != "" {
+				continue
+			}
+			d, err := m.state.Mirrored(ctx, id)
+			if err != nil {
+				m.complain(id, err)
+				continue
+			}
+			if m.path[id] = d.Path; strings.HasPrefix(d.Path, runDocumentsDir) {
+				continue
+			}
+		}
+		m.complain(id, m.bring(ctx, id, document.ByUser(""), true))
+	}
+}
+
+// look finds files that changed since they were last looked at.
+func (m *Mirror) look(ctx context.Context, by document.Author) {
+	dirs := map[string][]string{}
+	for id, p := range m.path {
+		dirs[path.Dir(p)] = append(dirs[path.Dir(p)], id)
+	}
+	for dir, ids := range dirs {
+		there := make(map[string]stamp, len(ids))
+		for _, id := range ids {
+			there[m.path[id]] = stamp{}
+		}
+		var err error
+		for after, more := "", 1; more > 0 && err == nil; {
+			var files []keeper.FileInfo
+			if files, more, err = m.workspace.Files(ctx, dir, after, 0); len(files) == 0 {
+				break
+			}
+			for _, f := range files {
+				if _, ours := there[string(f.Path)]; ours {
+					there[string(f.Path)] = stampOf(f)
+				}
+			}
+			after = path.Base(files[len(files)-1].Path.Shown())
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			m.complain(dir, err)
+			continue
+		}
+		for _, id := range ids {
+			now := there[m.path[id]]
+			if was, ok := m.seen[id]; ok && was == now {
+				continue
+			}
+			err := m.bring(ctx, id, by, false)
+			if err == nil {
+				m.seen[id] = now
+			}
+			m.complain(id, err)
+		}
+	}
+}
+
+// maxKept bounds how much of paths is named to the keeper, in bytes.
+const maxKept = 3 << 20
+
+// Held is a mirror that does nothing else meanwhile.
+type Held struct{ m *Mirror }
+
+// Files is Held.Files when nothing else has to hold still.
+func (m *Mirror) Files(ctx context.Context) (paths []string, err error) {
+	m.work.Lock()
+	defer m.work.Unlock()
+	return Held{m}.Files(ctx)
+}
+
+// Files lists the files of documents. A restore of everything leaves them
+// alone: what they hold is the log's to say, and the log does not go back. A
+// path that is named is another matter: its older text becomes a revision. So
+// is a file that can't follow its document.
+func (h Held) Files(ctx context.Context) (paths []string, err error) {
+	m := h.m
+	if err := m.caughtUp(ctx); err != nil {
+		return nil, err
+	}
+	for size, after := 0, ""; ; {
+		list, err := m.state.DocumentPaths(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range list {
+			if size += len(d.Path); size > maxKept {
+				return paths, nil
+			}
+			after = d.Path
+			if _, held := m.skip[d.ID]; !held {
+				paths = append(paths, d.Path)
+			}
+		}
+		if len(list) < state.MaxPage {
+			return paths, nil
+		}
+	}
+}
+
+// complain logs what keeps a document from its file, once.
+func (m *Mirror) complain(what string, err error) {
+	if err == nil {
+		delete(m.told, what)
+		return
+	}
+	if m.ended() || errors.Is(err, context.Canceled) || fault.Is(err, fault.Unavailable) || m.told[what] == err.Error() {
+		return // it ends, or it is tried again, or it was said
+	}
+	m.told[what] = err.Error()
+	m.logger.Warn("a document and its file could not be brought together; it is tried again", "document", what, "error", err)
+}

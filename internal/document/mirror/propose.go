@@ -1,0 +1,95 @@
+package mirror
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Left is a task's work on files that its publish left as the user has them.
+type Left struct {
+	Publish string // its id: the same again makes the same proposals
+	Base    string // the commit that the task began with
+	Tree    string // the commit that holds its work
+	Paths   []string
+	By      document.Author
+}
+
+// Propose makes proposals of what a task's publish left as the user has it: of
+// those files that are documents, the task's text. It returns their paths.
+func (m *Mirror) Propose(ctx context.Context, left Left) (paths []string, err error) {
+	m.work.Lock()
+	defer m.work.Unlock()
+	for _, p := range left.Paths {
+		if !Mirrors(p) {
+			continue
+		}
+		id, err := m.documentAt(ctx, p)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return paths, err
+		}
+		// What the user wrote is a revision first. If it can't be, the proposal
+		// still has its place.
+		m.complain(id, m.bring(ctx, id, document.ByUser(""), true))
+		text, ok, err := m.textAt(ctx, left.Tree, p)
+		if err != nil {
+			return paths, err
+		}
+		if !ok {
+			continue // removed, or nothing that a document can hold
+		}
+		base, err := m.revisionAt(ctx, id, left.Base, p)
+		if err != nil {
+			return paths, err
+		}
+		if _, ok, err = m.documents.Propose(ctx, id, base, text, left.By, left.Publish); err != nil {
+			return paths, err
+		} else if ok {
+			paths = append(paths, p)
+		}
+	}
+	return paths, nil
+}
+
+// read is what a document's file holds in a commit, "" for live; one byte more
+// than a document can hold at most.
+func (m *Mirror) read(ctx context.Context, commit, p string) ([]byte, error) {
+	content, err := m.workspace.Read(ctx, commit, p, 0, document.MaxBody+1)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	b, err := io.ReadAll(io.LimitReader(content, document.MaxBody+1))
+	return b, fault.Wrap("document.mirror", err)
+}
+
+// textAt is what a document's file holds in a commit; false when there is none,
+// or what a document can't hold.
+func (m *Mirror) textAt(ctx context.Context, commit, p string) (text string, ok bool, err error) {
+	b, err := m.read(ctx, commit, p)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
+		return "", false, nil
+	}
+	return string(b), err == nil && document.IsText(b), err
+}
+
+// revisionAt is the revision whose text a document's file holds in a commit; 0
+// when it holds that of none.
+func (m *Mirror) revisionAt(ctx context.Context, id, commit, p string) (int, error) {
+	text, ok, err := m.textAt(ctx, commit, p)
+	if err != nil || !ok {
+		return 0, err
+	}
+	n, err := m.state.RevisionOf(ctx, id, contract.NewBlobRef(sha256.Sum256([]byte(text))))
+	if fault.Is(err, fault.NotFound) {
+		return 0, nil
+	}
+	return n, err
+}

@@ -1,0 +1,206 @@
+package mirror
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper"
+)
+
+// maxBrings bounds how often a file that changes all the time is tried.
+const maxBrings = 5
+
+// bring brings a document and its file together: an edit of the file becomes a
+// revision by its author, and, with write, a newer revision is written to it.
+func (m *Mirror) bring(ctx context.Context, id string, by document.Author, write bool) error {
+	for range maxBrings {
+		again, err := m.step(ctx, id, by, write)
+		if err != nil || !again {
+			return err
+		}
+	}
+	return fault.New("document.mirror", fault.Unavailable, "", errors.New("the file does not hold still"))
+}
+
+// step does one thing to a document or its file; again says that there may be
+// more to do.
+func (m *Mirror) step(ctx context.Context, id string, by document.Author, write bool) (again bool, err error) {
+	if err := m.caughtUp(ctx); err != nil {
+		return false, err
+	}
+	known, err := m.state.Mirrored(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	head, err := m.documents.Get(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	m.path[id] = head.Path
+	file, err := m.workspace.Stat(ctx, head.Path)
+	missing := fault.Is(err, fault.NotFound)
+	if err != nil && !missing {
+		return false, err
+	}
+	if s, held := m.skip[id]; held && s == (heldStamp{stampOf(file), head.Seq}) {
+		m.done(id, head.Seq)
+		return false, nil
+	}
+	delete(m.skip, id)
+	switch {
+	case missing && known.Revision == head.Revision:
+		// Somebody removed the file. The document stays in the log, and its next
+		// revision is written again.
+		m.done(id, head.Seq)
+		return false, nil
+	case missing:
+		return m.put(ctx, head, "none", write)
+	case file.Kind != "file":
+		return false, m.hold(id, file, head, fmt.Errorf("%s is a %s", head.Path, file.Kind))
+	case file.ID == blobID(head.Body):
+		if known.Revision != head.Revision {
+			return true, m.mark(ctx, head)
+		}
+		m.done(id, head.Seq)
+		return false, nil
+	}
+	if known.Revision > 0 {
+		was, err := m.documents.Revision(ctx, id, known.Revision)
+		if err != nil {
+			return false, err
+		}
+		if file.ID == blobID(was.Body) {
+			return m.put(ctx, head, file.ID, write)
+		}
+	}
+	body, err := m.read(ctx, "", head.Path)
+	if err != nil {
+		return fault.Is(err, fault.NotFound), notFoundIsNews(err)
+	}
+	text := string(body)
+	if !document.IsText(body) {
+		return false, m.hold(id, file, head, fmt.Errorf("what is in %s can't be a document: it is not text, or more than %d bytes", head.Path, document.MaxBody))
+	}
+	if ours, err := m.ours(ctx, head, known.Revision, contract.NewBlobRef(sha256.Sum256(body))); err != nil {
+		return false, err
+	} else if ours {
+		return m.put(ctx, head, file.ID, write)
+	}
+	return true, m.absorb(ctx, head, known.Revision, text, file.ID, by)
+}
+
+func notFoundIsNews(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// hold leaves a document and a file alone that can't be brought together, until
+// one of them changes. The file stays as its user has it.
+func (m *Mirror) hold(id string, file keeper.FileInfo, head document.Revision, why error) error {
+	m.skip[id] = heldStamp{stampOf(file), head.Seq}
+	m.done(id, head.Seq)
+	return why
+}
+
+// ours reports whether a text is that of a revision newer than the one that is
+// known to have been in the file: it was written, and a crash came before the
+// event that says so. An older one was put there by somebody.
+func (m *Mirror) ours(ctx context.Context, head document.Revision, known int, ref contract.BlobRef) (bool, error) {
+	for after := known; ; {
+		list, err := m.documents.History(ctx, head.ID, after, state.MaxPage)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range list {
+			if r.SHA256 == ref {
+				return true, nil
+			}
+			after = r.ID
+		}
+		if len(list) < state.MaxPage {
+			return false, nil
+		}
+	}
+}
+
+// put writes the newest revision to its file if that is as expected.
+func (m *Mirror) put(ctx context.Context, head document.Revision, expected string, write bool) (again bool, err error) {
+	if !write {
+		return false, nil
+	}
+	w, err := m.workspace.Write(ctx, head.Path, strings.NewReader(head.Body), workspace.WriteOptions{
+		If: expected, By: workspace.Actor{Role: contract.RoleSystem},
+	})
+	if fault.Is(err, fault.Conflict) {
+		return true, nil // somebody was faster
+	}
+	if err != nil {
+		return false, err
+	}
+	m.seen[head.ID] = stampOf(w.FileInfo)
+	m.done(head.ID, head.Seq)
+	return false, nil
+}
+
+// mark says in the log that a revision is in its file, where it was found.
+func (m *Mirror) mark(ctx context.Context, r document.Revision) error {
+	_, err := m.log.Append(ctx, contract.Draft{
+		Role: contract.RoleSystem, Type: "file.written", Subject: "file/" + r.Path,
+		Data: contract.FileWritten{Path: r.Path, Size: int64(len(r.Body)), SHA256: r.SHA256},
+	})
+	return err
+}
+
+// absorb makes what is in the file a revision. base is the revision that was
+// edited; 0 when it is not known, and the newest then.
+func (m *Mirror) absorb(ctx context.Context, head document.Revision, base int, text, fileID string, by document.Author) error {
+	if base == 0 {
+		base = head.Revision
+	}
+	rev, err := m.documents.Revise(ctx, head.ID, base, text, by)
+	var conflict *document.ConflictError
+	if errors.As(err, &conflict) {
+		rev, err = conflict.Current, nil
+		if by.Role != contract.RoleUser {
+			// The file goes back to what the document says; what it held waits for
+			// the user.
+			_, _, err = m.documents.Propose(ctx, head.ID, base, text, by, "")
+		} else {
+			// Both are the user's, by two roads. The file is the newer: its text
+			// wins where they differ, and the other stays in the history.
+			was, gerr := m.documents.Revision(ctx, head.ID, base)
+			if gerr != nil {
+				return gerr
+			}
+			merged, _ := document.Merge(was.Body, rev.Body, text)
+			rev, err = m.documents.Revise(ctx, head.ID, rev.Revision, merged, by)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if rev.Body == text {
+		return nil // the next step marks it
+	}
+	_, err = m.put(ctx, rev, fileID, true)
+	return err
+}
+
+// blobID is the id git gives to a file's content.
+func blobID(body string) string {
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00%s", len(body), body)
+	return hex.EncodeToString(h.Sum(nil))
+}
