@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/test/choirtest"
 )
 
 const crashEnv = "CHOIR_BLOB_CRASH"
@@ -74,36 +75,8 @@ func TestCrashLeavesWholeBlobsOrTemporaries(t *testing.T) {
 	}
 }
 
-// inSmallDisk runs the calling test once more in namespaces of its own, where
-// it may mount a tmpfs of size, and returns that directory there, "" here.
-func inSmallDisk(t *testing.T, size string) string {
-	t.Helper()
-	const env = "CHOIR_TEST_SMALL_DISK"
-	if dir := os.Getenv(env); dir != "" {
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-			t.Fatalf("mount a tmpfs: %v", err)
-		}
-		return dir
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), env+"="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("in a user namespace (this test needs them): %v\n%s", err, out)
-	}
-	return ""
-}
-
 func TestDiskFull(t *testing.T) {
-	dir := inSmallDisk(t, "4m")
+	dir := choirtest.SmallDisk(t, "size=4m")
 	if dir == "" {
 		return
 	}

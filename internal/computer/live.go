@@ -178,7 +178,7 @@ func (l *live) run(ctx context.Context) {
 // rest waits before the next try, at most until the source is another one.
 func (l *live) rest(ctx context.Context, d time.Duration, before []sourceFile) {
 	end := time.Now().Add(d)
-	for time.Now().Before(end) && pause(ctx, min(viteWatch, time.Until(end))) {
+	for time.Now().Before(end) && awake.Pause(ctx, min(viteWatch, time.Until(end))) {
 		if anotherSource(before, l.source(ctx)) {
 			return
 		}

@@ -56,7 +56,7 @@ type pulse struct {
 func (p *pulse) run(ctx context.Context, beats chan<- beat) {
 	defer awake.Hold()()
 	last, since, every, shown, patience := awake.Now(), time.Now(), pulseStart, false, p.patience
-	for pause(ctx, every) {
+	for awake.Pause(ctx, every) {
 		var b beat
 		b.heard, b.page = p.ask(ctx)
 		if b.page {
@@ -135,16 +135,4 @@ type beside struct {
 func (b beside) convicts(silent *silentServer) bool {
 	silent.still = b.late || b.stopped
 	return silent.still || !b.ended || silent.d >= busyTimes*b.took
-}
-
-// pause waits; false: ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -76,7 +76,7 @@ func (r *run) answering(ctx context.Context, box Box, silence time.Duration) (_ 
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for wait(ctx, silence/4) {
+		for awake.Pause(ctx, silence/4) {
 			if alive(ctx, box, silence) || ctx.Err() != nil {
 				continue
 			}
@@ -101,16 +101,4 @@ func alive(ctx context.Context, box Box, within time.Duration) bool {
 	}
 	_ = resp.Body.Close()
 	return true
-}
-
-// wait pauses; false: ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -52,8 +52,8 @@ func (a *attempt) run(ctx context.Context) (outcome, error) {
 		if awake.Now()+pause > a.until {
 			return out, err
 		}
-		if err := wait(ctx, pause); err != nil {
-			return out, err
+		if !awake.Pause(ctx, pause) {
+			return out, ctx.Err()
 		}
 		a.retries++
 	}

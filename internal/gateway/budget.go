@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway/provider"
@@ -221,9 +222,7 @@ func (g *Gateway) meter(ctx context.Context, scope Scope, m contract.UsageMetere
 	var err error
 	for try := range meterTries {
 		if try > 0 {
-			if err := wait(ctx, g.limits.Backoff<<try); err != nil {
-				return err
-			}
+			awake.Pause(ctx, g.limits.Backoff<<try)
 		}
 		once, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err = g.opt.Meter(once, scope, m)

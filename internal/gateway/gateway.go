@@ -285,18 +285,6 @@ func (g *Gateway) outward(ctx context.Context, err error, red redactor) *contrac
 	return turnError(provider.CodeUnavailable, red.text(err.Error()), false)
 }
 
-// wait pauses for d or until ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // localServer remembers whether a model server was found on this machine.
 type localServer struct {
 	mu     sync.Mutex

@@ -161,7 +161,7 @@ func (l *Log) commit(group []*request) {
 		if grown || len(positions) > 0 {
 			pause = 0 // it moves
 		}
-		if l.ctx.Err() != nil || !sleep(ctx, pause) {
+		if l.ctx.Err() != nil || !awake.Pause(ctx, pause) {
 			fail(group, fault.New("", fault.Unavailable, "Try again with the same ids; what is stored is not stored twice.",
 				fmt.Errorf("the outcome is unknown: %w", perr)))
 			return
@@ -178,17 +178,6 @@ func (l *Log) broken(group []*request, err error) bool {
 	l.stop(err)
 	fail(group, err)
 	return true
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func fail(group []*request, err error) {

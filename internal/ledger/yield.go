@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 )
 
 // A claim is stored only behind the newest event. An owner that writes without
@@ -64,7 +65,7 @@ func (l *Log) giveWay(ctx context.Context) error {
 		if _, err := l.refresh(ctx); err != nil {
 			return err
 		}
-		if !sleep(ctx, yieldLook) {
+		if !awake.Pause(ctx, yieldLook) {
 			return ctx.Err()
 		}
 	}

@@ -353,12 +353,12 @@ func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) err
 // cut can leave it. Whether one fits its log is looked at as its computer wakes.
 func (r *Report) branches(dir *datadir.Dir) error {
 	for cid := range r.Computers {
-		what, err := branchDamage(dir, cid)
+		at, err := branchOf(dir, cid)
 		if err != nil {
 			return err
 		}
-		if what != "" && !defence.Off(defence.HistoryLog) {
-			r.add(cid, rel(cid, "workspace", branch), "%s", what)
+		if at.damage != "" && !defence.Off(defence.HistoryLog) {
+			r.add(cid, rel(cid, "workspace", at.file), "%s", at.damage)
 		}
 	}
 	return nil

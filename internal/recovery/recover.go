@@ -332,11 +332,11 @@ func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) err
 	if j.lost[cid] {
 		return nil
 	}
-	tip, err := branchOf(j.Dir, cid)
+	now, err := branchOf(j.Dir, cid)
 	if err != nil {
 		return err
 	}
-	has, err := holds(j.Dir, cid, tip)
+	has, err := holds(j.Dir, cid, now.commit)
 	if err != nil {
 		return err
 	}
@@ -349,8 +349,8 @@ func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) err
 		checkpoint = ""
 	}
 	end.Told[cid] = checkpoint
-	if tip != checkpoint {
-		j.continues[cid] = tip
+	if now.commit != checkpoint {
+		j.continues[cid] = now.commit
 	}
 	for _, name := range []string{told, packedRefs} {
 		if err := j.copyAside(rel(cid, "workspace", name)); err != nil {
@@ -488,7 +488,7 @@ func (j *job) reattach(ctx context.Context, cid contract.CID) (bool, error) {
 		return false, err
 	}
 	now, err := branchOf(j.Dir, cid)
-	if err == nil && now == e.Checkpoint {
+	if err == nil && now.commit == e.Checkpoint {
 		return false, nil
 	}
 	return true, setRef(j.Dir, cid, branch, e.Checkpoint)

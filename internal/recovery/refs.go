@@ -29,78 +29,63 @@ func isCommit(id string) bool {
 	return len(id) == 40 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// branchOf is the commit at which a history stands, "" when there is none or it
-// can't be read.
-func branchOf(dir *datadir.Dir, cid contract.CID) (string, error) {
+// tip is where a history's branch stands.
+type tip struct {
+	commit string // "" when there is none or it can't be read
+	// file is what names it, or would, and damage what is wrong with that, "" when
+	// nothing is or it is not there, which is looked at elsewhere.
+	file, damage string
+}
+
+// branchOf reads where a history stands. That its branch can't be read is damage of
+// this history: no other computer is kept asleep by it.
+func branchOf(dir *datadir.Dir, cid contract.CID) (tip, error) {
+	t := tip{file: branch}
 	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return t, nil
 	}
 	if err != nil {
-		return "", err
+		return t, err
 	}
 	defer root.Close() // only read from
-	id := ""
 	b, err := readRef(root, branch)
-	switch {
-	case err == nil:
-		id = strings.TrimSpace(string(b))
-	case scarce(err):
-		return "", err
-	case errors.Is(err, fs.ErrNotExist):
-		packed, err := readRef(root, packedRefs)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
-		for line := range strings.Lines(string(packed)) {
+	id := strings.TrimSpace(string(b))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.file = packedRefs
+		b, err = readRef(root, packedRefs)
+		for line := range strings.Lines(string(b)) {
 			if at, ok := strings.CutSuffix(strings.TrimSpace(line), " "+strings.TrimPrefix(branch, ".git/")); ok {
 				id = at
 			}
 		}
+		if err == nil && id == "" || errors.Is(err, fs.ErrNotExist) {
+			return t, nil
+		}
 	}
-	if !isCommit(id) {
-		return "", nil
+	var other *notRegular
+	var no unix.Errno
+	switch {
+	case scarce(err):
+		return t, err
+	case errors.As(err, &other):
+		t.damage = other.Error()
+	case errors.As(err, &no):
+		t.damage = "it can't be read: " + no.Error()
+	case err != nil:
+		t.damage = "it can't be read: " + err.Error()
+	case !isCommit(id):
+		t.damage = fmt.Sprintf("it holds %.60q, which is no commit", id)
+	default:
+		t.commit = id
 	}
-	return id, nil
+	return t, nil
 }
 
 // scarce says whether err is what the machine has too little of just now, or a disk
 // that can't be used: that is nothing about what was to be read.
 func scarce(err error) bool {
 	return slices.Contains([]fault.Code{fault.Unavailable, fault.DiskFull, fault.Exhausted}, fault.CodeOf(err))
-}
-
-// branchDamage says what is wrong with the file of a history's branch; "" when it
-// names a commit, or is not there, which is looked at elsewhere. That it can't be
-// read is damage of this history: no other computer is kept asleep by it.
-func branchDamage(dir *datadir.Dir, cid contract.CID) (string, error) {
-	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer root.Close() // only read from
-	b, err := readRef(root, branch)
-	var other *notRegular
-	var no unix.Errno
-	switch {
-	case scarce(err):
-		return "", err
-	case errors.Is(err, fs.ErrNotExist):
-		return "", nil
-	case errors.As(err, &other):
-		return other.Error(), nil
-	case errors.As(err, &no):
-		return "it can't be read: " + no.Error(), nil
-	case err != nil:
-		return "it can't be read: " + err.Error(), nil
-	}
-	if id := strings.TrimSpace(string(b)); !isCommit(id) {
-		return fmt.Sprintf("it holds %.60q, which is no commit", id), nil
-	}
-	return "", nil
 }
 
 // maxRefs is how much of a file of names is read: packed-refs has one line for each.

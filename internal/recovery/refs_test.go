@@ -29,6 +29,9 @@ func TestABranchThatCantBeReadKeepsNobodyElseAsleep(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Dir(b), nil, 0o600)
 		}, "it can't be read"},
+		"a pipe in the place of the packed ones": {func(b string) error {
+			return unix.Mkfifo(filepath.Join(b, "..", "..", "..", "packed-refs"), 0o600)
+		}, "it is p"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := contract.NewCID(), contract.NewCID()

@@ -1,93 +1,34 @@
 package keeper_test
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/test/choirtest"
 	"golang.org/x/sys/unix"
 )
 
-// smallDisk says where the small disk is, to the copy of a test that is on it.
-const smallDisk = "CHOIR_TEST_SMALL_DISK"
-
-// onSmallDisk runs the test again where TMPDIR is a disk of few megabytes, and
-// says whether this is there.
-func onSmallDisk(t *testing.T) bool {
-	t.Helper()
-	if small := os.Getenv(smallDisk); small != "" {
-		if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=16m,nr_inodes=20000"); err != nil {
-			t.Fatalf("mount a tmpfs (this test needs one): %v", err)
-		}
-		return true
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), smallDisk+"="+at, "TMPDIR="+at)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Fatalf("in a user namespace (this test needs them): %v\n%s", err, out)
-	}
-	return false
-}
-
-// fillTo leaves so many pages of the disk free, and returns what makes room again.
-func fillTo(t *testing.T, pages int) (free func()) {
-	t.Helper()
-	f, err := os.CreateTemp(os.TempDir(), "ballast")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := make([]byte, os.Getpagesize())
-	size := int64(0)
-	for err == nil {
-		var n int
-		n, err = f.Write(page)
-		size += int64(n)
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Truncate(max(0, size-int64(pages*len(page)))), f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		t.Helper()
-		if err := os.Remove(f.Name()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+// smallDisk are the mount options of a disk of few megabytes.
+const smallDisk = "size=16m,nr_inodes=20000"
 
 // filesTo leaves room for so many more files, and returns what makes room again.
-func filesTo(t *testing.T, files int) (free func()) {
+func filesTo(t testing.TB, files int) (free func()) {
 	t.Helper()
 	resize := func(n uint64) {
 		t.Helper()
-		if err := unix.Mount("", os.Getenv(smallDisk), "", unix.MS_REMOUNT, fmt.Sprintf("nr_inodes=%d", n)); err != nil {
+		if err := unix.Mount("", os.TempDir(), "", unix.MS_REMOUNT, fmt.Sprintf("nr_inodes=%d", n)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(os.Getenv(smallDisk), &st); err != nil {
+	if err := unix.Statfs(os.TempDir(), &st); err != nil {
 		t.Fatal(err)
 	}
 	resize(st.Files - st.Ffree + uint64(files))
@@ -98,7 +39,7 @@ func filesTo(t *testing.T, files int) (free func()) {
 // that a change writes, and at each file that it makes. Whatever could not be written, by the engine or by git, the
 // answer is that the disk is full; with room it is done, and nothing is damaged.
 func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
-	if !onSmallDisk(t) {
+	if choirtest.SmallDisk(t, smallDisk) == "" {
 		return
 	}
 	c := open(t)
@@ -106,7 +47,7 @@ func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
 	c.write("workspace/a", "one\n")
 	first := c.checkpoint("one").Commit.Commit
 	for n := range 28 {
-		left, what, fill := n/2, "pages", fillTo
+		left, what, fill := n/2, "pages", choirtest.FillDisk
 		if n%2 == 1 {
 			what, fill = "files", filesTo
 		}
@@ -214,7 +155,7 @@ func TestWhatCantBeLookedUpIsNotMissing(t *testing.T) {
 // TestAGitThatEndsWithoutAWordOnAFullDisk: what is written to it breaks then, and
 // that is not what the matter is.
 func TestAGitThatEndsWithoutAWordOnAFullDisk(t *testing.T) {
-	if !onSmallDisk(t) {
+	if choirtest.SmallDisk(t, smallDisk) == "" {
 		return
 	}
 	mute := filepath.Join(t.TempDir(), "git")
@@ -230,7 +171,7 @@ func TestAGitThatEndsWithoutAWordOnAFullDisk(t *testing.T) {
 		}
 		c.write(fmt.Sprintf("workspace/%d", i), string(noise))
 	}
-	defer fillTo(t, 0)()
+	defer choirtest.FillDisk(t, 0)()
 	_, err := c.Checkpoint(t.Context(), keeper.CheckpointRequest{})
 	if fault.CodeOf(err) != fault.DiskFull || fault.HintOf(err) != fault.FreeSpace {
 		t.Errorf("%s: %v", fault.CodeOf(err), err)

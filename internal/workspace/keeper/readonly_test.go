@@ -2,13 +2,11 @@ package keeper_test
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/test/choirtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,15 +14,7 @@ import (
 // be written and not that a mode has to be changed, what is there can be read,
 // and it goes on when the disk can be written to again.
 func TestADiskThatIsMountedReadOnlyIsNoClosedFolder(t *testing.T) {
-	if os.Getenv("KEEPER_OWN_MOUNTS") == "" {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), "KEEPER_OWN_MOUNTS=1")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
-		out, err := cmd.CombinedOutput()
-		if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-			t.Fatalf("in namespaces of its own: %v\n%s", err, out)
-		}
+	if !choirtest.OwnMounts(t) {
 		return
 	}
 	c := open(t)

@@ -1,0 +1,18 @@
+package awake
+
+import (
+	"context"
+	"time"
+)
+
+// Pause waits for d by the machine's clock, as between two tries; false: ctx ended.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
