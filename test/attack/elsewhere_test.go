@@ -76,4 +76,6 @@ var otherDefences = []OneDefence{
 	// With the switch off the whole machine's user would stand still, in the middle of the suite.
 	{defence.BoxEpoll, "test/e2e/shared_test.go", "TestOneCommandTakesAllWatches"},
 	{defence.BoxFiles, "internal/sandbox/local/shared_internal_test.go", "TestOneBoxOpensAllFiles"},
+	{defence.BoxSockets, "internal/sandbox/local/sockets_internal_test.go", "TestSocketsOfABoxAreBounded"},
+	{defence.BoxAllSockets, "internal/sandbox/local/sockets_internal_test.go", "TestOneBoxTakesTheMemoryOfSockets"},
 }

@@ -60,8 +60,18 @@ func detectCgroups(mountinfo, self string) *cgroups {
 			})
 		}
 	}
+	if dir := c.parent["memory"]; dir != "" && !c.v2 && !exists(filepath.Join(dir, socketsFile)) {
+		c.notes = append(c.notes, sandbox.Finding{
+			ID: "cgroup-sockets", Severity: sandbox.Weak, Text: "What a box's network sockets hold is not limited: one that fills them is ended only when all have no more memory for theirs.",
+			Hint: "Use control groups of version 2, or a kernel that has " + socketsFile + ".",
+		})
+	}
 	return c
 }
+
+// socketsFile is where version 1 limits what a group's sockets hold, of TCP and UDP
+// together, which it does not count as the group's memory. It counts only what has a limit.
+const socketsFile = "memory.kmem.tcp.limit_in_bytes"
 
 func wantController(name string) bool {
 	for _, k := range controllers {
@@ -244,6 +254,9 @@ func (c *cgroups) make(name string, l sandbox.Limits) (*group, error) {
 		if dir, ok := g.dirs["memory"]; ok && exists(filepath.Join(dir, "memory.memsw.limit_in_bytes")) {
 			err = errors.Join(err, set("memory", "memory.memsw.limit_in_bytes", memory))
 		}
+		if dir, ok := g.dirs["memory"]; ok && exists(filepath.Join(dir, socketsFile)) && !defence.Off(defence.BoxSockets) {
+			err = errors.Join(err, set("memory", socketsFile, strconv.FormatInt(socketLimit(l.MemoryBytes), 10)))
+		}
 		if l.CPUPercent > 0 {
 			err = errors.Join(err, set("cpu", "cpu.cfs_period_us", "100000"), set("cpu", "cpu.cfs_quota_us", strconv.Itoa(l.CPUPercent*1000)))
 		}
@@ -365,6 +378,17 @@ func (g *group) kernelBytes() int64 {
 		return number(g.read("memory", "memory.stat"), "slab_unreclaimable")
 	}
 	return number(g.read("memory", "memory.kmem.usage_in_bytes"), "")
+}
+
+// sockets is what the group's network sockets hold, if that is counted.
+func (g *group) sockets() (int64, bool) {
+	text := g.read("memory", "memory.kmem.tcp.usage_in_bytes")
+	if g.c.v2 {
+		text = g.read("memory", "memory.stat")
+		return number(text, "sock"), strings.Contains(text, "\nsock ")
+	}
+	limit := number(g.read("memory", socketsFile), "")
+	return number(text, ""), text != "" && limit > 0 && limit < 1<<60 // without one nothing is counted
 }
 
 func (g *group) oomKills() int64 {

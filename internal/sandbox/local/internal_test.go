@@ -71,7 +71,7 @@ func TestFilter(t *testing.T) {
 		"ioctl, linux":      {auditArch, unix.SYS_IOCTL, []uint64{0, tioclinux}, retEPERM},
 		"socket, unix":      {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_UNIX}, retAllow},
 		"socket, tcp":       {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, 0}, retAllow},
-		"socket, mptcp":     {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, retAllow},
+		"socket, mptcp":     {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, retEPROTONOSUPPORT},
 		"socket, udp":       {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, retAllow},
 		"socket, sctp":      {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, retEPROTONOSUPPORT},
 		"socket, route":     {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, retAllow},

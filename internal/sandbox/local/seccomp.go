@@ -167,6 +167,7 @@ const tioclinux = 0x541C
 
 // sockets lets through the families and protocols that programs need: all
 // others are the host's kernel's, whatever modules it would load for them.
+// MPTCP has no use without a network, and what its sockets hold is in no list.
 // Netlink answers which interfaces and addresses there are, and nothing else.
 func sockets(a *assembler) {
 	a.load(offArg0)
@@ -174,7 +175,7 @@ func sockets(a *assembler) {
 	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
 		a.call(family, func(a *assembler) {
 			a.load(offArg2)
-			for _, protocol := range []uint32{unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_MPTCP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6} {
+			for _, protocol := range []uint32{unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6} {
 				a.ifEqual(protocol, retAllow)
 			}
 			a.ret(retEPROTONOSUPPORT)

@@ -23,6 +23,7 @@ const (
 	suspect     = 16                     // a box that holds less than one part in so many did not use it up
 	maxLooked   = 1 << 17                // descriptors that are looked at in one box; no honest one has so many
 	enough      = 8                      // one that holds more than one part in so many is not looked at further
+	freeing     = time.Second            // for how long what an ended box held may still be held
 	room        = 8                      // squared: how many watches have to be left
 	watchBytes  = 128                    // of kernel memory that a watch takes at least
 )
@@ -64,6 +65,8 @@ func newGuard(d *Driver) (*guard, error) {
 	g.shared = []*shared{
 		{"epoll watches", defence.BoxEpoll, int64(readInt("/proc/sys/fs/epoll/max_user_watches")), g.noWatches, watchesOf},
 		{"open files", defence.BoxFiles, int64(readInt("/proc/sys/fs/file-max")), nearlyNoFiles, filesOf},
+		{"memory for TCP", defence.BoxAllSockets, socketMemory("tcp"), noSocketMemory("tcp"), heldBySockets("tcp")},
+		{"memory for UDP", defence.BoxAllSockets, socketMemory("udp"), noSocketMemory("udp"), heldBySockets("udp")},
 	}
 	return g, nil
 }
@@ -134,7 +137,7 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 	}
 	slices.SortFunc(holders, func(a, b holder) int { return int(b.n>>10 - a.n>>10) })
 	for i, h := range holders {
-		if i > 0 && !s.full(s.limit) || ctx.Err() != nil {
+		if i > 0 && g.freed(ctx, s) || ctx.Err() != nil {
 			return
 		}
 		g.d.opts.Logger.Warn("a box used up what all share and is ended", "box", h.b.spec.ID, "computer", h.b.c.spec.CID, "what", s.name)
@@ -148,6 +151,24 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 	if len(holders) == 0 && !g.others[s.name] {
 		g.others[s.name] = true
 		g.d.opts.Logger.Error("what all programs of this machine's user share is used up, by none of the boxes: new connections fail until another program ends", "what", s.name)
+	}
+}
+
+// freed says whether there is room again, after a box ended. The kernel takes a
+// moment to give back what it held, in which nobody else is to blame.
+func (g *guard) freed(ctx context.Context, s *shared) bool {
+	for end := time.Now().Add(freeing); ; {
+		if !s.full(s.limit) {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(sharedEvery / 4):
+		}
 	}
 }
 

@@ -1,0 +1,124 @@
+package local
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+)
+
+const (
+	socketsPart = 8       // a box's sockets may hold one part in so many of its memory, and of the machine's for sockets
+	perByte     = 1 << 10 // that the kernel may hold for one byte that was sent by itself
+	mayHold     = 4       // a box that may hold one part in so many of what is used up, in small pieces, can have used it up
+	tooMany     = 1 << 40 // what a box is taken to hold that has more sockets than are looked at
+)
+
+// socketMemory is how many bytes the kernel lets all sockets of TCP or UDP hold before it
+// gives them less than they ask for; 0 if that is unknown.
+func socketMemory(protocol string) int64 { return triple(protocol+"_mem", 1) * int64(os.Getpagesize()) }
+
+// triple is one of the three figures of a setting.
+func triple(setting string, i int) int64 {
+	data, err := os.ReadFile("/proc/sys/net/ipv4/" + setting)
+	f := strings.Fields(string(data))
+	if err != nil || len(f) != 3 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(f[i], 10, 64) // the kernel's own
+	return n
+}
+
+// socketLimit is what the sockets of a box with so much memory may hold: eight boxes
+// together leave something for everybody else.
+func socketLimit(memory int64) int64 {
+	most := memory / socketsPart
+	if all := socketMemory("tcp"); all > 0 {
+		most = min(most, all/socketsPart)
+	}
+	return most
+}
+
+// socketsHold is what all sockets of a protocol hold, everywhere on the machine.
+func socketsHold(protocol string) int64 {
+	data, err := os.ReadFile("/proc/self/net/sockstat")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != strings.ToUpper(protocol)+":" {
+			continue
+		}
+		for i := 1; i+1 < len(f); i += 2 {
+			if f[i] == "mem" {
+				n, _ := strconv.ParseInt(f[i+1], 10, 64) // the kernel's own
+				return n * int64(os.Getpagesize())
+			}
+		}
+	}
+	return 0
+}
+
+func noSocketMemory(protocol string) func(int64) bool {
+	return func(limit int64) bool { return socketsHold(protocol) > limit }
+}
+
+// heldBySockets says what a box's sockets of a protocol hold: as its group counts it
+// (TCP and UDP together), and otherwise by what waits in them.
+func heldBySockets(protocol string) func(b *box) int64 {
+	return func(b *box) int64 {
+		if n, ok := b.group.sockets(); ok {
+			return n
+		}
+		b.mu.Lock()
+		guest := b.pid
+		b.mu.Unlock()
+		if guest == 0 {
+			return 0
+		}
+		var holds, may int64
+		for _, version := range []string{"", "6"} {
+			h, m := waiting("/proc/" + strconv.Itoa(guest) + "/net/" + protocol + version)
+			holds, may = holds+h, may+m
+		}
+		if protocol == "udp" { // of which the kernel tells what it holds, not what was sent
+			return holds
+		}
+		return max(holds, may/mayHold)
+	}
+}
+
+// waiting adds up what waits in the sockets of a list of the kernel's: how much it is,
+// and how much may be held for it. A socket that programs send single bytes
+// by can hold a thousand times what waits in it, but not more than a socket may.
+func waiting(list string) (bytes, held int64) {
+	f, err := os.Open(list)
+	if err != nil {
+		return 0, 0 // ended, or without that version
+	}
+	defer f.Close()
+	send, receive := triple("tcp_wmem", 2), triple("tcp_rmem", 2)
+	lines := bufio.NewScanner(f)
+	lines.Scan() // the names of the columns
+	for n := 0; lines.Scan(); n++ {
+		if n > maxLooked {
+			return tooMany, tooMany
+		}
+		f := strings.Fields(lines.Text())
+		if len(f) < 5 || f[3] == listening { // where it is connections that wait
+			continue
+		}
+		out, in, _ := strings.Cut(f[4], ":")
+		sent, err := strconv.ParseInt(out, 16, 64)
+		came, err2 := strconv.ParseInt(in, 16, 64)
+		if err != nil || err2 != nil {
+			continue
+		}
+		bytes += sent + came
+		held += max(sent, min(sent*perByte, send)) + max(came, min(came*perByte, receive))
+	}
+	return bytes, held
+}
+
+const listening = "0A" // a socket's state in the kernel's lists

@@ -1,0 +1,108 @@
+package local
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/sandboxtest"
+)
+
+// TestSocketsOfABoxAreBounded: what a box's network sockets hold stays at its bound,
+// whatever is written into them, and another box's have room.
+func TestSocketsOfABoxAreBounded(t *testing.T) {
+	d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if d.cgroups.parent["memory"] == "" {
+		t.Skip("no control groups here")
+	}
+	e := sandboxtest.NewEnv(t, d)
+	const memory = 256 << 20
+	for _, kind := range []string{"tcp", "udp"} {
+		opened, g := e.Box(t, sandbox.BoxSpec{ID: kind, Limits: sandbox.Limits{MemoryBytes: memory}})
+		filled := make(chan struct{})
+		var fills sync.WaitGroup
+		fills.Go(func() {
+			_, _ = g.Exec(t.Context(), guest.ExecRequest{Argv: []string{sandboxtest.ProbeInside, "sockets", kind, map[string]string{"tcp": "60", "udp": "1000"}[kind]}},
+				guest.Streams{Stdout: closer{filled}})
+		})
+		t.Cleanup(fills.Wait)
+		b := opened.(*box)
+		select {
+		case <-filled:
+		case <-b.done: // version 2 counts it as its memory
+		case <-time.After(time.Minute):
+			t.Fatal("the sockets are not filled")
+		}
+		counted, ok := b.group.sockets()
+		if b.Err() == nil && (!ok || counted == 0) {
+			t.Errorf("%s: nothing is counted", kind)
+		}
+		seen, _ := waiting("/proc/" + strconv.Itoa(b.pid) + "/net/" + kind)
+		// Of each socket the kernel lets the first piece pass.
+		if most := socketLimit(memory) + 60*256<<10; counted > most || seen > most {
+			t.Errorf("the sockets of a box hold %d MiB of %s, and %d MiB are seen in them, with a bound of %d", counted>>20, kind, seen>>20, socketLimit(memory)>>20)
+		}
+		if err := opened.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// closer closes its channel when something is written to it.
+type closer struct{ c chan struct{} }
+
+func (c closer) Write(p []byte) (int, error) {
+	select {
+	case <-c.c:
+	default:
+		close(c.c)
+	}
+	return len(p), nil
+}
+
+// TestOneBoxTakesTheMemoryOfSockets: the box whose sockets take what the machine has for
+// them, here a part of it, is ended and says why; one that has some connections lives.
+func TestOneBoxTakesTheMemoryOfSockets(t *testing.T) {
+	sandboxtest.AsUser(t, func(t *testing.T) {
+		const some = 64 << 20
+		for kind, count := range map[string]string{"tcp": "60", "tcp-small": "60", "udp": "1000"} {
+			protocol := kind[:3]
+			d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = d.Close() })
+			if err := d.guard.close(); err != nil {
+				t.Fatal(err)
+			}
+			if d.guard, err = newGuard(d); err != nil {
+				t.Fatal(err)
+			}
+			e := sandboxtest.NewEnv(t, d)
+			quiet := holding(t, e, "quiet", "sockets", kind, "1")
+			d.guard.shared = []*shared{{"memory for " + protocol, defence.BoxAllSockets, socketsHold(protocol) + some, noSocketMemory(protocol), heldBySockets(protocol)}}
+			d.guard.start()
+			greedy, g := e.Box(t, sandbox.BoxSpec{ID: "greedy"})
+			var eats sync.WaitGroup
+			t.Cleanup(eats.Wait)
+			eats.Go(func() {
+				_, _ = g.Exec(t.Context(), guest.ExecRequest{Argv: []string{sandboxtest.ProbeInside, "sockets", kind, count}}, guest.Streams{})
+			})
+			if ended := sandboxtest.AwaitEnd(t, greedy, time.Minute); ended.Reason != sandbox.Shared || !strings.Contains(ended.Detail, "memory for "+protocol) {
+				t.Errorf("%s: the box ended for %v", kind, ended)
+			}
+			if quiet.Err() != nil {
+				t.Errorf("%s: the other box ended: %v", kind, quiet.Err())
+			}
+		}
+	})
+}
