@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -66,7 +67,7 @@ func (d *Dir) Missing(parts []string) ([]string, error) {
 		if !filepath.IsLocal(p) {
 			return nil, fault.New("datadir.Missing", fault.Damaged, recoverHint, fmt.Errorf("%s names %q", partsFile, p))
 		}
-		if _, err := os.Lstat(d.Path(p)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(d.Path(p)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // or no folder is where it lay
 			out = append(out, p)
 		} else if err != nil {
 			return nil, diskError("datadir.Missing", d.path, err)

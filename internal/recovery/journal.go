@@ -254,7 +254,7 @@ func (j journal) finish(dir *datadir.Dir) error {
 		crash.At("recovery.head.written")
 	}
 	for cid, commit := range j.Told {
-		if err := setTold(dir, cid, commit); err != nil {
+		if err := setTold(dir, j.Aside, cid, commit); err != nil {
 			return err
 		}
 	}

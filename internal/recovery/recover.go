@@ -353,7 +353,7 @@ func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) err
 		j.continues[cid] = now.commit
 	}
 	for _, name := range []string{told, packedRefs} {
-		if err := j.copyAside(rel(cid, "workspace", name)); err != nil {
+		if err := keepRef(j.Dir, j.aside, cid, name); err != nil {
 			return err
 		}
 	}
@@ -491,5 +491,5 @@ func (j *job) reattach(ctx context.Context, cid contract.CID) (bool, error) {
 	if err == nil && now.commit == e.Checkpoint {
 		return false, nil
 	}
-	return true, setRef(j.Dir, cid, branch, e.Checkpoint)
+	return true, setRef(j.Dir, j.aside, cid, branch, e.Checkpoint)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -140,9 +141,12 @@ func holds(dir *datadir.Dir, cid contract.CID, commit string) (bool, error) {
 
 // setTold writes down up to which commit a history is known to its log. With "" it
 // knows of none, and is told of all.
-func setTold(dir *datadir.Dir, cid contract.CID, commit string) error {
+func setTold(dir *datadir.Dir, aside string, cid contract.CID, commit string) error {
 	if commit != "" {
-		return setRef(dir, cid, told, commit)
+		return setRef(dir, aside, cid, told, commit)
+	}
+	if err := clearWay(dir, aside, cid, told); err != nil {
+		return err
 	}
 	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
 	if err != nil {
@@ -153,10 +157,13 @@ func setTold(dir *datadir.Dir, cid contract.CID, commit string) error {
 		return err
 	}
 	packed, err := readRef(root, packedRefs)
-	if errors.Is(err, fs.ErrNotExist) {
+	var other *notRegular
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case errors.As(err, &other):
+		return moveAside(dir, aside, rel(cid, "workspace", packedRefs))
+	case err != nil:
 		return err
 	}
 	var rest strings.Builder
@@ -172,7 +179,10 @@ func setTold(dir *datadir.Dir, cid contract.CID, commit string) error {
 }
 
 // setRef points a name in a history at a commit.
-func setRef(dir *datadir.Dir, cid contract.CID, name, commit string) error {
+func setRef(dir *datadir.Dir, aside string, cid contract.CID, name, commit string) error {
+	if err := clearWay(dir, aside, cid, name); err != nil {
+		return err
+	}
 	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
 	if err != nil {
 		return err
@@ -182,6 +192,55 @@ func setRef(dir *datadir.Dir, cid contract.CID, name, commit string) error {
 		return err
 	}
 	return write(root, name, commit+"\n")
+}
+
+// clearWay moves aside what keeps a name in a history from being written: a folder
+// in its place, or anything else in the place of one that it lies in.
+func clearWay(dir *datadir.Dir, aside string, cid contract.CID, name string) error {
+	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
+	if err != nil {
+		return err
+	}
+	defer root.Close() // only looked at
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		at := path.Join(parts[:i+1]...)
+		info, err := root.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case info.IsDir() == (at == name):
+			return moveAside(dir, aside, rel(cid, "workspace", at))
+		}
+	}
+	return nil
+}
+
+// keepRef keeps a copy of a file of names that will be written. What is none is
+// moved aside whole once that is.
+func keepRef(dir *datadir.Dir, aside string, cid contract.CID, name string) error {
+	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close() // only read from
+	b, err := readRef(root, name)
+	switch {
+	case scarce(err):
+		return err
+	case err != nil:
+		return nil
+	}
+	to := dir.Path(aside, rel(cid, "workspace", name))
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	return datadir.WriteFile(to, b, 0o600)
 }
 
 // write puts a file of names in the place of what is there, and makes it durable.
@@ -198,9 +257,12 @@ func write(root *os.Root, name, text string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := root.Open(path.Dir(name))
-	if err != nil {
-		return err
+	// Folders that were made for it are names as well.
+	for at := path.Dir(name); err == nil && at != "."; at = path.Dir(at) {
+		var dir *os.File
+		if dir, err = root.Open(at); err == nil {
+			err = errors.Join(dir.Sync(), dir.Close())
+		}
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return err
 }

@@ -80,6 +80,13 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 			}
 		}
 	}
+	folder := func(name string) func(t *testing.T, data string) {
+		return func(t *testing.T, data string) {
+			if err := errors.Join(os.RemoveAll(filepath.Join(data, name)), os.MkdirAll(filepath.Join(data, name, "full"), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	// hole flips a bit at a place of the log, and takes what the state has too
 	// from there on.
 	hole := func(t *testing.T, data string) {
@@ -118,12 +125,21 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 		{"branch", lose(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, ""},
 		{"branch that names nothing", spoil(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, "which is no commit"},
 		{"branch that is a pipe", pipe(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, "it is p"},
+		{"branch that is a folder", folder(filepath.Join(computer, "workspace/.git/refs/heads/main")), false, false, "it is d"},
+		{"branch's folder that is a file", func(t *testing.T, data string) {
+			lose(filepath.Join(computer, "workspace/.git/refs/heads"))(t, data)
+			spoil(filepath.Join(computer, "workspace/.git/refs/heads"))(t, data)
+		}, false, false, "it can't be read"},
 		{"parts", lose("parts"), false, false, ""},
 		{"version", lose("version"), false, false, ""},
 		{"head", lose(filepath.Join(computer, "log.head")), false, false, ""},
 		{"accounts", lose("control.sqlite"), false, false, "sign in with the link"},
 		{"blobs", lose("blobs"), false, false, ""},
 		{"a gap that nothing fills", hole, true, false, "can't be had"},
+		{"a gap, and a pipe for what the log was told of", func(t *testing.T, data string) {
+			hole(t, data)
+			pipe(filepath.Join(computer, "workspace/.git/refs/choir/logged"))(t, data)
+		}, true, false, "can't be had"},
 		{"log and state", lose("nats", filepath.Join(computer, "state.sqlite")), true, false, "told again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
