@@ -23,7 +23,9 @@ func approvalsCmd() *cobra.Command {
 	var limit int
 	cmd := verb("approvals", "List what waits for your answer", exactly(0),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
-			got, _, err := c.Approvals(ctx, all, 0, limit)
+			got, err := client.Every(ctx, limit, func(a view.Approval) uint64 { return a.Sequence }, func(ctx context.Context, before uint64, n int) ([]view.Approval, bool, error) {
+				return c.Approvals(ctx, all, before, n)
+			})
 			if err != nil {
 				return err
 			}
@@ -34,7 +36,7 @@ func approvalsCmd() *cobra.Command {
 			})
 		})
 	cmd.Flags().BoolVar(&all, "all", false, "answered ones too")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many, newest first")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
 	return cmd
 }
 

@@ -16,7 +16,7 @@ func checkpointsCmd() *cobra.Command {
 	var limit int
 	cmd := verb("checkpoints", "List checkpoints, newest first", exactly(0),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
-			all, _, err := c.Checkpoints(ctx, 0, limit)
+			all, err := client.Every(ctx, limit, func(k view.Checkpoint) uint64 { return k.Sequence }, c.Checkpoints)
 			if err != nil {
 				return err
 			}
@@ -26,7 +26,7 @@ func checkpointsCmd() *cobra.Command {
 				}
 			})
 		})
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many; 0: all")
 	cmd.AddCommand(verb("show ID", "Show one checkpoint, and what is not in it", exactly(1),
 		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
 			k, err := c.ShowCheckpoint(ctx, args[0])

@@ -160,7 +160,7 @@ func runsCmd() *cobra.Command {
 				}
 				return t.show(run, func(w io.Writer) { printRun(w, run) })
 			}
-			runs, _, err := c.Runs(ctx, 0, limit)
+			runs, err := client.Every(ctx, limit, func(r view.Run) uint64 { return r.Sequence }, c.Runs)
 			if err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func runsCmd() *cobra.Command {
 				}
 			})
 		})
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many, newest first")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
 	return cmd
 }
 
@@ -230,6 +230,9 @@ func eventsCmd() *cobra.Command {
 	cmd.Flags().Uint64Var(&o.After, "after", 0, "only events after this sequence")
 	cmd.Flags().BoolVar(&o.Follow, "follow", false, "go on as events happen")
 	cmd.Flags().StringSliceVar(&o.Types, "type", nil, "only these types")
+	cmd.Flags().StringVar(&o.Run, "run", "", "only a run's")
+	cmd.Flags().StringVar(&o.Task, "task", "", "only a task's")
+	cmd.Flags().StringVar(&o.Subject, "subject", "", "only those about this")
 	cmd.Flags().IntVar(&o.Limit, "limit", 0, "at most so many; 0: all")
 	return cmd
 }

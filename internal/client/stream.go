@@ -33,16 +33,24 @@ func upload[T any](ctx context.Context, c *Client, r request) (out T, err error)
 
 // EventsOptions choose events. Limit 0 means all there are.
 type EventsOptions struct {
-	After  uint64
-	Limit  int
-	Types  []string
-	Follow bool
+	After   uint64
+	Limit   int
+	Types   []string
+	Run     string
+	Task    string
+	Subject string
+	Follow  bool
 }
 
 // Events yields events of the log in order. After an error nothing follows.
 func (c *Client) Events(ctx context.Context, o EventsOptions) iter.Seq2[contract.Event, error] {
 	return func(yield func(contract.Event, error) bool) {
 		q := url.Values{"after": {strconv.FormatUint(o.After, 10)}, "limit": {strconv.Itoa(o.Limit)}, "follow": {strconv.FormatBool(o.Follow)}, "type": o.Types}
+		for name, value := range map[string]string{"run": o.Run, "task": o.Task, "subject": o.Subject} {
+			if value != "" {
+				q.Set(name, value)
+			}
+		}
 		// Leaving the loop must end the stream on the server too.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -49,7 +49,7 @@ func (c *Computer) Egress(ctx context.Context, run string) ([]view.Traffic, erro
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := c.state.Traffic(ctx, state.TrafficFilter{Run: run})
+	rows, err := c.state.Traffic(ctx, run)
 	if err != nil {
 		return nil, err
 	}

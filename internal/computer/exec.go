@@ -149,7 +149,7 @@ const unknownEnd = "unknown: choir ended while it ran; it may have done all, som
 func (c *Computer) closeCommands(ctx context.Context) error {
 	const op = "computer.closeCommands"
 	for {
-		open, err := c.state.Commands(ctx, true, state.MaxPage)
+		open, err := c.state.Commands(ctx, state.MaxPage)
 		if err != nil || len(open) == 0 {
 			return fault.Wrap(op, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -41,12 +42,69 @@ func (c *Computer) Act(ctx context.Context, a view.Action) (view.Acted, error) {
 	return view.Acted{Sequence: events[0].Sequence}, nil
 }
 
-// Events implements control.Log. The log itself is read, so a projector that
-// lags hides nothing.
-func (c *Computer) Events(ctx context.Context, after uint64, limit int) ([]contract.Event, uint64, error) {
-	events, err := c.log.Read(ctx, after, min(limit, 500))
-	return events, c.log.Last(), err
+// Events implements control.Log.
+func (c *Computer) Events(ctx context.Context, q view.EventQuery) (view.EventPage, error) {
+	if q.Limit <= 0 || q.Limit > maxEvents {
+		q.Limit = maxEvents
+	}
+	if !q.Whole() {
+		return c.past(ctx, q)
+	}
+	events, err := c.log.Read(ctx, q.After, q.Limit)
+	if err != nil {
+		return view.EventPage{}, err
+	}
+	p := view.EventPage{Events: events, Next: q.After, Last: c.log.Last()}
+	if n := len(events); n > 0 {
+		p.Next = events[n-1].Sequence
+	}
+	p.More = len(events) > 0 && p.Next < p.Last
+	return p, nil
 }
+
+// past answers from the state's indexes, and from the log for the few events
+// that are not projected yet: a projector that lags, or has stopped, hides
+// nothing.
+func (c *Computer) past(ctx context.Context, q view.EventQuery) (view.EventPage, error) {
+	covered := c.state.Last()
+	p := view.EventPage{Events: []contract.Event{}, Last: c.log.Last()}
+	rows, err := c.state.Events(ctx, state.EventFilter{After: q.After, Limit: q.Limit, Types: q.Types, Run: q.Run, Task: q.Task, Subject: q.Subject})
+	if err != nil {
+		return p, err
+	}
+	for _, r := range rows {
+		p.Events = append(p.Events, r.Event)
+	}
+	if n := len(rows); n > 0 {
+		p.Next = rows[n-1].Sequence
+	}
+	if p.More = len(rows) == q.Limit; p.More {
+		return p, nil
+	}
+	for p.Next = max(p.Next, covered, q.After); p.Next < p.Last; {
+		events, err := c.log.Read(ctx, p.Next, maxEvents)
+		if err != nil {
+			return p, err
+		}
+		if len(events) == 0 {
+			break
+		}
+		for _, e := range events {
+			p.Next = e.Sequence
+			if !q.Selects(e) {
+				continue
+			}
+			p.Events = append(p.Events, e)
+			if p.More = len(p.Events) == q.Limit; p.More {
+				return p, nil
+			}
+		}
+	}
+	return p, nil
+}
+
+// maxEvents is how many events a page holds at most.
+const maxEvents = 500
 
 // Follow implements control.Log.
 func (c *Computer) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
@@ -59,7 +117,7 @@ func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, b
 	if err := c.caughtUp(ctx); err != nil {
 		return 0, 0, err
 	}
-	got, err := c.state.Appended(ctx, contract.Source(c.cid, contract.RoleUser), since)
+	got, err := c.state.Appended(ctx, since)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -209,16 +209,13 @@ func (c *Computer) setAside() error {
 
 // giveUpTasks has every run that was interrupted cancelled when it is taken up.
 func (c *Computer) giveUpTasks(ctx context.Context) error {
-	if err := c.caughtUp(ctx); err != nil {
-		return err
-	}
-	open, err := c.state.Runs(ctx, state.RunFilter{Open: true, Limit: 500})
+	open, err := runPast{c}.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
 	for _, run := range open {
 		_, err := c.log.Append(ctx, contract.Draft{
-			Role: contract.RoleUser, Type: "run.commanded", Run: run.ID, Data: contract.RunCommanded{Command: contract.CommandCancel},
+			Role: contract.RoleUser, Type: "run.commanded", Run: run, Data: contract.RunCommanded{Command: contract.CommandCancel},
 		})
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -13,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 )
 
 // newDispatcher puts the dispatcher on the computer's other parts.
@@ -24,12 +26,12 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		Publish: func(_ context.Context, subject string, data []byte) error {
 			return c.host.Bus.Conn().Publish(subject, data)
 		},
-		Unfinished: c.unfinished,
-		Render:     renderer{c},
-		Install:    c.deps,
-		Budget:     contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
-		Turns:      b.Turns,
-		Times:      times(c.host.Config),
+		Past:    runPast{c},
+		Render:  renderer{c},
+		Install: c.deps,
+		Budget:  contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
+		Turns:   b.Turns,
+		Times:   times(c.host.Config),
 	})
 }
 
@@ -39,20 +41,34 @@ func times(c config.Config) dispatch.Times {
 	return t
 }
 
-// unfinished lists the prompts of runs that have not ended.
-func (c *Computer) unfinished(ctx context.Context) ([]uint64, error) {
-	if err := c.caughtUp(ctx); err != nil {
+// runPast is what the dispatcher asks of the past.
+type runPast struct{ c *Computer }
+
+// Unfinished implements dispatch.Past.
+func (p runPast) Unfinished(ctx context.Context) ([]string, error) {
+	if err := p.c.caughtUp(ctx); err != nil {
 		return nil, err
 	}
-	runs, err := c.state.Runs(ctx, state.RunFilter{Open: true, Limit: state.MaxPage})
-	if err != nil {
-		return nil, err
+	var out []string
+	for before := uint64(0); ; {
+		runs, err := p.c.state.Runs(ctx, state.RunFilter{Open: true, Before: before, Limit: state.MaxPage})
+		if err != nil {
+			return nil, err
+		}
+		if len(runs) == 0 {
+			slices.Reverse(out)
+			return out, nil
+		}
+		for _, r := range runs {
+			out, before = append(out, r.ID), r.Seq
+		}
 	}
-	out := make([]uint64, 0, len(runs))
-	for _, r := range runs {
-		out = append(out, r.Seq)
-	}
-	return out, nil
+}
+
+// RunEvents implements dispatch.Past.
+func (p runPast) RunEvents(ctx context.Context, run string, after uint64) ([]contract.Event, uint64, bool, error) {
+	page, err := p.c.Events(ctx, view.EventQuery{Run: run, After: after})
+	return page.Events, page.Next, page.More, err
 }
 
 // runEgress implements dispatch.Egress.

@@ -80,26 +80,6 @@ func runOf(r state.Run) view.Run {
 	}
 }
 
-// RunEvents implements control.Runs.
-func (c *Computer) RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error) {
-	if err := c.caughtUp(ctx); err != nil {
-		return nil, false, err
-	}
-	rows, err := c.state.Events(ctx, state.EventFilter{Run: run, After: after, Limit: min(limit+1, state.MaxPage)})
-	if err != nil {
-		return nil, false, err
-	}
-	more := len(rows) > limit
-	if more {
-		rows = rows[:limit]
-	}
-	out := make([]contract.Event, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, r.Event)
-	}
-	return out, more, nil
-}
-
 // Document implements control.Computer.
 func (c *Computer) Document(ctx context.Context, id string, revision int) (view.Document, error) {
 	if err := c.caughtUp(ctx); err != nil {

@@ -62,9 +62,8 @@ type Log interface {
 	// Act appends a person's intention and sets going what follows from it. The
 	// same id with the same content again answers as the first time.
 	Act(ctx context.Context, a view.Action) (view.Acted, error)
-	// Events returns up to limit events with sequence > after, ascending, and
-	// the log's last sequence. Fewer than limit does not mean there are no more.
-	Events(ctx context.Context, after uint64, limit int) (events []contract.Event, last uint64, err error)
+	// Events returns a page of the log, ascending; its Next goes on.
+	Events(ctx context.Context, q view.EventQuery) (view.EventPage, error)
 	// Follow yields every event with sequence > after, without gaps, until ctx
 	// ends or an error was yielded.
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
@@ -79,9 +78,6 @@ type Runs interface {
 	Runs(ctx context.Context, before uint64, limit int) ([]view.Run, error)
 	// Run returns one run with its tasks.
 	Run(ctx context.Context, id string) (view.Run, error)
-	// RunEvents returns up to limit of the run's own events with sequence >
-	// after, ascending, and whether there are more.
-	RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error)
 }
 
 // Approvals are what waits for a person. Callers see to it that nobody answers

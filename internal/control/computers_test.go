@@ -241,15 +241,20 @@ func (m *machine) report(run string) {
 		Data: &contract.RunReported{Status: contract.RunDone, Summary: "Done.", Verified: contract.VerificationPass}})
 }
 
-func (m *machine) Events(_ context.Context, after uint64, limit int) ([]contract.Event, uint64, error) {
+func (m *machine) Events(_ context.Context, q view.EventQuery) (view.EventPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last := uint64(len(m.events))
-	if after >= last {
-		return nil, last, nil
+	p := view.EventPage{Next: q.After, Last: uint64(len(m.events))}
+	for _, e := range m.events {
+		if p.More = len(p.Events) == q.Limit; p.More {
+			break
+		}
+		if q.Selects(e) {
+			p.Events = append(p.Events, e)
+		}
+		p.Next = max(p.Next, e.Sequence)
 	}
-	part := m.events[after:]
-	return slices.Clone(part[:min(len(part), limit)]), last, nil
+	return p, nil
 }
 
 func (m *machine) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
@@ -258,14 +263,14 @@ func (m *machine) Follow(ctx context.Context, after uint64) iter.Seq2[contract.E
 			m.mu.Lock()
 			grown := m.grown
 			m.mu.Unlock()
-			events, _, _ := m.Events(ctx, after, 100)
-			for _, e := range events {
+			page, _ := m.Events(ctx, view.EventQuery{After: after, Limit: 100})
+			for _, e := range page.Events {
 				if !yield(e, nil) {
 					return
 				}
 				after = e.Sequence
 			}
-			if len(events) > 0 {
+			if len(page.Events) > 0 {
 				continue
 			}
 			select {
@@ -310,10 +315,6 @@ func (m *machine) Run(_ context.Context, id string) (view.Run, error) {
 		return *r, nil
 	}
 	return view.Run{}, fault.New("memory.Run", fault.NotFound, "List them with choir runs.", errors.New("there is no such run"))
-}
-
-func (m *machine) RunEvents(_ context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error) {
-	return nil, false, nil
 }
 
 func (m *machine) Checkpoints(_ context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {

@@ -4,20 +4,23 @@ import (
 	"bufio"
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
 )
 
 type eventsIn struct {
 	AtComputer
-	After  uint64   `query:"after" doc:"only events with a greater sequence"`
-	Limit  int      `query:"limit" minimum:"0" doc:"at most so many; 0: all there are"`
-	Type   []string `query:"type,explode" maxItems:"20" doc:"only these types"`
-	Follow bool     `query:"follow" doc:"go on with what happens"`
+	After   uint64   `query:"after" doc:"only events with a greater sequence"`
+	Limit   int      `query:"limit" minimum:"0" doc:"at most so many; 0: all there are"`
+	Type    []string `query:"type,explode" maxItems:"20" doc:"only these types"`
+	Run     string   `query:"run" maxLength:"64" doc:"only this run's"`
+	Task    string   `query:"task" maxLength:"64" doc:"only this task's"`
+	Subject string   `query:"subject" maxLength:"1024" doc:"only those about this"`
+	Follow  bool     `query:"follow" doc:"go on with what happens"`
 }
 
 // aliveEvery is how often a silent stream shows that it is open: an empty line,
@@ -46,12 +49,9 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *events
 	defer release()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := newLines(w)
-	sent, after := 0, in.After
+	sent := 0
+	q := view.EventQuery{After: in.After, Types: in.Type, Run: in.Run, Task: in.Task, Subject: in.Subject}
 	put := func(e contract.Event) (bool, error) {
-		after = e.Sequence
-		if len(in.Type) > 0 && !slices.Contains(in.Type, e.Type) {
-			return false, nil
-		}
 		b, err := contract.MarshalEvent(e)
 		if err != nil {
 			return false, err
@@ -60,40 +60,43 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *events
 		return in.Limit > 0 && sent >= in.Limit, lines.write(b)
 	}
 	for {
-		limit := readPage
-		if in.Limit > 0 && len(in.Type) == 0 {
-			limit = min(limit, in.Limit-sent)
+		q.Limit = readPage
+		if in.Limit > 0 {
+			q.Limit = min(q.Limit, in.Limit-sent)
 		}
-		events, last, err := c.Events(ctx, after, limit)
+		page, err := c.Events(ctx, q)
 		if err != nil {
 			return err
 		}
-		for _, e := range events {
+		for _, e := range page.Events {
 			if full, err := put(e); err != nil || full {
 				return join(err, lines.flush())
 			}
 		}
-		if after >= last || len(events) == 0 {
+		if q.After = page.Next; !page.More {
 			break
 		}
 	}
 	if err := lines.flush(); err != nil || !in.Follow {
 		return err
 	}
-	return s.followEvents(ctx, c, after, lines, put)
+	return s.followEvents(ctx, c, q, lines, put)
 }
 
-func (s *Server) followEvents(ctx context.Context, c Computer, after uint64, lines *lines, put func(contract.Event) (bool, error)) error {
+func (s *Server) followEvents(ctx context.Context, c Computer, q view.EventQuery, lines *lines, put func(contract.Event) (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan contract.Event)
 	failed := make(chan error, 1)
 	go func() {
 		defer close(events)
-		for e, err := range c.Follow(ctx, after) {
+		for e, err := range c.Follow(ctx, q.After) {
 			if err != nil {
 				failed <- err
 				return
+			}
+			if !q.Selects(e) {
+				continue
 			}
 			select {
 			case events <- e:

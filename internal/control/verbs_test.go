@@ -185,6 +185,23 @@ func TestEventsFollowWithoutGaps(t *testing.T) {
 	if n != 1 {
 		t.Fatalf("%d events of the type", n)
 	}
+	run := contract.NewID()
+	for range 3 {
+		w.machine().append(contract.Draft{Role: contract.RoleUser, Type: "run.steered", Subject: "s", Run: run, Data: &contract.RunSteered{Text: "x"}})
+		w.machine().append(contract.Draft{Role: contract.RoleSystem, Type: "secret.set", Data: &contract.SecretSet{Name: "n"}})
+	}
+	for _, o := range []client.EventsOptions{{Run: run}, {Run: run, Limit: 3, Follow: true}, {Subject: "s", Types: []string{"run.steered"}}, {Run: run, Task: "t"}} {
+		n := 0
+		for e, err := range c.Events(ctx, o) {
+			if err != nil || e.Run != run {
+				t.Fatal(e.Type, err)
+			}
+			n++
+		}
+		if want := 3; o.Task == "" && n != want || o.Task != "" && n != 0 {
+			t.Fatalf("%+v: %d events", o, n)
+		}
+	}
 	for _, err := range c.Events(ctx, client.EventsOptions{Types: []string{"no.such"}}) {
 		if fe := contract.AsFieldError(err); !fault.Is(err, fault.Invalid) || fe == nil || fe.Field != "type" {
 			t.Fatalf("unknown type: %v", err)

@@ -69,9 +69,8 @@ type Options struct {
 	// contract.SubjectResult, and the Director's words while they come, on
 	// contract.SubjectTokens. nil sends none.
 	Publish func(ctx context.Context, subject string, data []byte) error
-	// Unfinished lists the sequences of the prompts whose runs have not ended,
-	// so that the whole log need not be read to find them. nil reads it.
-	Unfinished func(ctx context.Context) ([]uint64, error)
+	// Past answers what the log holds of runs.
+	Past Past
 	// Budget is the owner's bound of every run; a prompt can only lower it.
 	Budget   contract.Budget
 	Turns    int // model turns of one loop; 0 leaves the harness's default
@@ -194,11 +193,11 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	if es[0].Sequence <= before {
 		// Submitted before: its run goes on, or has ended, or the first answer was
 		// lost on the way from the log.
-		return runID, es[0].Sequence, fault.Wrap(op, d.takeUpOne(ctx, runID, es[0].Sequence))
+		return runID, es[0].Sequence, fault.Wrap(op, d.takeUpOne(ctx, runID))
 	}
 	s := story.New(runID)
 	s.Apply(es[0], &payload)
-	if _, err := d.launch(s); err != nil {
+	if _, err := d.launch(&interruptedRun{story: s, upTo: s.Last}); err != nil {
 		return "", 0, fault.Wrap(op, err)
 	}
 	return runID, es[0].Sequence, nil
@@ -206,7 +205,8 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 
 // launch starts a run's goroutine, once. It goes on from wherever the story
 // stands, or, when events were lost on which that hangs, to its end.
-func (d *Dispatcher) launch(s *story.Run, lost ...lostEvent) (*run, error) {
+func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
+	s := at.story
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -215,8 +215,8 @@ func (d *Dispatcher) launch(s *story.Run, lost ...lostEvent) (*run, error) {
 	if r := d.runs[s.ID]; r != nil {
 		return r, nil
 	}
-	r := newRun(d, s)
-	if gone := matters(s, lost); gone != nil {
+	r := newRun(d, s, at.upTo)
+	if gone := matters(s, at.lost); gone != nil {
 		r.cancel(gone)
 	}
 	d.runs[s.ID] = r

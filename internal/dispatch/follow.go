@@ -22,7 +22,7 @@ const (
 // appended, such as the workspace.
 func (r *run) follow(ctx context.Context) {
 	r.mu.Lock()
-	after := r.s.Last
+	after := r.seen
 	r.mu.Unlock()
 	for pause, tries := followPause, 0; ctx.Err() == nil; pause = min(2*pause, followMost) {
 		was := after

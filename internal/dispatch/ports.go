@@ -22,6 +22,17 @@ type Log interface {
 	Last() uint64
 }
 
+// Past answers questions about the log from an index, so that it need not be
+// read from where the oldest open run begins.
+type Past interface {
+	// Unfinished lists the runs that have not ended, oldest first.
+	Unfinished(ctx context.Context) ([]string, error)
+	// RunEvents returns a page of a run's events behind a sequence, in order, and
+	// behind which sequence the next page begins; without more there is none of
+	// the run's in the log before it.
+	RunEvents(ctx context.Context, run string, after uint64) (events []contract.Event, next uint64, more bool, err error)
+}
+
 // Blobs keeps outputs that are too long for an event.
 type Blobs interface {
 	Put(ctx context.Context, cid contract.CID, r io.Reader) (contract.BlobRef, int64, error)

@@ -13,9 +13,6 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// page is how many events Recover reads at once.
-const page = 500
-
 // Recover takes up every run that has not ended: it folds their stories from
 // the log and drives them on. Tasks of kind agent resume from their recorded
 // turns with their tree as it stands; the attempts of other kinds are given up
@@ -25,33 +22,32 @@ const page = 500
 // process lives any more and the workspace has recovered its publishes.
 func (d *Dispatcher) Recover(ctx context.Context) error {
 	const op = "dispatch.Recover"
-	after := uint64(0)
-	if d.o.Unfinished != nil {
-		seqs, err := d.o.Unfinished(ctx)
-		if err != nil {
-			return fault.Wrap(op, err)
-		}
-		if len(seqs) == 0 {
-			return nil
-		}
-		after = slices.Min(seqs) - 1
-	}
-	open, err := d.unended(ctx, after)
+	runs, err := d.o.Past.Unfinished(ctx)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	for _, s := range open {
-		if _, err := d.launch(s.story, s.lost...); err != nil {
+	for _, id := range runs {
+		if err := d.resume(ctx, id); err != nil {
 			return fault.Wrap(op, err)
 		}
 	}
 	return nil
 }
 
+// resume goes on with a run as the log tells it, unless it has ended.
+func (d *Dispatcher) resume(ctx context.Context, run string) error {
+	s, err := d.unended(ctx, run)
+	if err == nil && s != nil {
+		_, err = d.launch(s)
+	}
+	return err
+}
+
 // interruptedRun is a run that has not ended, as the log tells it.
 type interruptedRun struct {
 	story *story.Run
 	lost  []lostEvent
+	upTo  uint64 // the sequence up to which the log was looked at
 }
 
 // lostEvent is an event whose data can't be had any more.
@@ -60,33 +56,18 @@ type lostEvent struct {
 	why error
 }
 
-// unended folds the runs that begin after a sequence and have not ended, in
-// their order.
-func (d *Dispatcher) unended(ctx context.Context, after uint64) ([]*interruptedRun, error) {
-	open := map[string]*interruptedRun{}
-	var order []string
-	for last := d.o.Log.Last(); after < last; {
-		events, err := d.o.Log.Read(ctx, after, page)
+// unended folds a run; nil when it has ended, or does not begin with its prompt.
+func (d *Dispatcher) unended(ctx context.Context, run string) (*interruptedRun, error) {
+	s := &interruptedRun{story: story.New(run)}
+	for first, more := true, true; more; {
+		events, next, again, err := d.o.Past.RunEvents(ctx, run, s.upTo)
 		if err != nil {
 			return nil, err
 		}
-		if len(events) == 0 {
-			break
+		if first && (len(events) == 0 || events[0].Type != "prompt.submitted") {
+			return nil, nil
 		}
 		for _, e := range events {
-			after = e.Sequence
-			if e.Run == "" {
-				continue
-			}
-			s := open[e.Run]
-			if s == nil {
-				if e.Type != "prompt.submitted" {
-					continue // of a run that began before the first unfinished one
-				}
-				s = &interruptedRun{story: story.New(e.Run)}
-				open[e.Run] = s
-				order = append(order, e.Run)
-			}
 			p, why, err := d.payload(ctx, e)
 			switch {
 			case err != nil:
@@ -98,17 +79,12 @@ func (d *Dispatcher) unended(ctx context.Context, after uint64) ([]*interruptedR
 				s.story.Apply(e, p)
 			}
 			if s.story.Report != nil {
-				delete(open, e.Run)
+				return nil, nil
 			}
 		}
+		s.upTo, first, more = next, false, again
 	}
-	var out []*interruptedRun
-	for _, id := range order {
-		if s := open[id]; s != nil {
-			out = append(out, s)
-		}
-	}
-	return out, nil
+	return s, nil
 }
 
 // payload reads an event's data, nil for a type that this version does not
@@ -164,30 +140,16 @@ func matters(s *story.Run, lost []lostEvent) *lostError {
 	return &lostError{lost}
 }
 
-// takeUpOne goes on with a run that is in the log since sequence, if it has not
+// takeUpOne goes on with a run that is in the log, if it has not
 // ended and nobody drives it: its prompt was stored and the answer lost.
-func (d *Dispatcher) takeUpOne(ctx context.Context, runID string, sequence uint64) error {
+func (d *Dispatcher) takeUpOne(ctx context.Context, runID string) error {
 	d.mu.Lock()
 	driven := d.runs[runID] != nil
 	d.mu.Unlock()
 	if driven {
 		return nil
 	}
-	if d.o.Unfinished != nil {
-		if seqs, err := d.o.Unfinished(ctx); err != nil || !slices.Contains(seqs, sequence) {
-			return err
-		}
-	}
-	open, err := d.unended(ctx, sequence-1)
-	if err != nil {
-		return err
-	}
-	for _, s := range open {
-		if s.story.ID == runID {
-			_, err = d.launch(s.story, s.lost...)
-		}
-	}
-	return err
+	return d.resume(ctx, runID)
 }
 
 // takeUp goes on with the tasks of a run that were under way, and waits for

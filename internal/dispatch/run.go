@@ -50,8 +50,8 @@ type run struct {
 	unread    error            // the story does not grow any more
 }
 
-func newRun(d *Dispatcher, s *story.Run) *run {
-	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*hold{}, place: hold{slots: d.slots}, seen: s.Last}
+func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
+	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*hold{}, place: hold{slots: d.slots}, seen: seen}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.o.Now()
 	r.down = max(0, r.taken.Sub(s.Newest))

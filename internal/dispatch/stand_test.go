@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -324,7 +325,7 @@ func (h *house) wake() {
 	if h.wrap != nil {
 		l = h.wrap(l)
 	}
-	o := dispatch.Options{CID: h.cid, Log: l, Blobs: h.blobs, Boxes: h.boxes, Workspace: h.ws, Documents: h.docs, Models: h.model,
+	o := dispatch.Options{CID: h.cid, Log: l, Past: scanned{l}, Blobs: h.blobs, Boxes: h.boxes, Workspace: h.ws, Documents: h.docs, Models: h.model,
 		Egress: func(dispatch.EgressScope, contract.EgressSpec, func(string, bool)) (http.Handler, error) {
 			return http.NotFoundHandler(), nil
 		},
@@ -342,6 +343,48 @@ func (h *house) wake() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// scanned answers for the past by reading all of the log.
+type scanned struct{ dispatch.Log }
+
+func (s scanned) all(ctx context.Context, each func(contract.Event)) error {
+	for after, last := uint64(0), s.Last(); after < last; {
+		events, err := s.Read(ctx, after, 500)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			after = e.Sequence
+			each(e)
+		}
+	}
+	return nil
+}
+
+func (s scanned) Unfinished(ctx context.Context) (open []string, err error) {
+	err = s.all(ctx, func(e contract.Event) {
+		switch e.Type {
+		case "prompt.submitted":
+			open = append(open, e.Run)
+		case "run.reported":
+			open = slices.DeleteFunc(open, func(run string) bool { return run == e.Run })
+		}
+	})
+	return open, err
+}
+
+func (s scanned) RunEvents(ctx context.Context, run string, after uint64) (events []contract.Event, next uint64, more bool, err error) {
+	next = after
+	err = s.all(ctx, func(e contract.Event) {
+		if e.Sequence > after {
+			next = e.Sequence
+			if e.Run == run {
+				events = append(events, e)
+			}
+		}
+	})
+	return events, next, false, err
 }
 
 func (h *house) sleep() {

@@ -92,17 +92,12 @@ type Traffic struct {
 	Received int64  `json:"received"`
 }
 
-// TrafficFilter selects tunnels; empty fields select all.
-type TrafficFilter struct{ Run, Day string }
-
-// Traffic sums up tunnels by host and port, those that moved most first.
-func (s *Store) Traffic(ctx context.Context, f TrafficFilter) ([]Traffic, error) {
+// Traffic sums up a run's tunnels, or all when run is empty, by host and port,
+// those that moved most first.
+func (s *Store) Traffic(ctx context.Context, run string) ([]Traffic, error) {
 	query, args := `SELECT host, port, count(*), sum(sent), sum(received) FROM egress_traffic WHERE 1`, []any{}
-	if f.Run != "" {
-		query, args = query+" AND run = ?", append(args, f.Run)
-	}
-	if f.Day != "" {
-		query, args = query+" AND day = ?", append(args, f.Day)
+	if run != "" {
+		query, args = query+" AND run = ?", append(args, run)
 	}
 	return all(ctx, s, "state.Traffic", func(r *sql.Rows) (t Traffic, err error) {
 		return t, r.Scan(&t.Host, &t.Port, &t.Tunnels, &t.Sent, &t.Received)

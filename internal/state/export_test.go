@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // HasProjection reports whether a type has one.
@@ -15,4 +16,27 @@ var WithSchema = withSchema
 func (s *Store) LimitPages(ctx context.Context, n int) error {
 	var got int // SQLite does not go below what the file has
 	return s.write.conn.QueryRowContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", n)).Scan(&got)
+}
+
+// Plans makes the store tell how SQLite goes about each list's query, as it is
+// asked.
+func (s *Store) Plans(tell func(op, plan string)) {
+	s.asked = func(op, query string, args []any) {
+		rows, err := s.read.Query("EXPLAIN QUERY PLAN "+query, args...)
+		if err != nil {
+			tell(op, err.Error())
+			return
+		}
+		defer rows.Close()
+		var lines []string
+		for rows.Next() {
+			var id, parent, unused int
+			var detail string
+			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+				detail = err.Error()
+			}
+			lines = append(lines, detail)
+		}
+		tell(op, strings.Join(lines, "; "))
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -28,6 +29,9 @@ func page(limit int) int {
 
 // all collects rows. The result is never nil, so that it encodes as [].
 func all[T any](ctx context.Context, s *Store, op string, scan func(*sql.Rows) (T, error), query string, args ...any) ([]T, error) {
+	if s.asked != nil {
+		s.asked(op, query, args)
+	}
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
@@ -109,26 +113,39 @@ func scanEventAnd(rows *sql.Rows, more ...any) (Event, error) {
 	return e, err
 }
 
-// Events returns a page of the log as projected, in order.
+// Events returns a page of the log as projected, in order. What it costs is
+// what it returns, not what the log holds: see the indexes of the table.
 func (s *Store) Events(ctx context.Context, f EventFilter) ([]Event, error) {
-	types := ""
-	if len(f.Types) > 0 {
-		t, err := js(f.Types)
-		if err != nil {
-			return nil, fault.New("state.Events", fault.Invalid, "", err)
-		}
-		types = t
-	}
-	query, args := "SELECT "+eventColumns+" FROM events WHERE seq > ?", []any{int64(f.After)}
-	if types != "" {
-		query, args = query+" AND type IN (SELECT value FROM json_each(?))", append(args, types)
-	}
+	limit := page(f.Limit)
+	about, args := "", []any{int64(f.After)}
 	for _, c := range []struct{ column, value string }{{"run", f.Run}, {"task", f.Task}, {"subject", f.Subject}} {
 		if c.value != "" { // the second term lets the partial index be used
-			query, args = query+" AND "+c.column+" = ? AND "+c.column+" <> ''", append(args, c.value)
+			about, args = about+" AND "+c.column+" = ? AND "+c.column+" <> ''", append(args, c.value)
 		}
 	}
-	return all(ctx, s, "state.Events", scanEvent, query+" ORDER BY seq LIMIT ?", append(args, page(f.Limit))...)
+	query := "SELECT " + eventColumns + " FROM events WHERE seq > ?" + about
+	switch {
+	case len(f.Types) == 0:
+	case about != "" || len(f.Types) == 1:
+		operand := "type"
+		if about != "" {
+			operand = "+type" // looked at in the other term's index, which keeps the order
+		}
+		query += " AND " + operand + " IN (?" + strings.Repeat(", ?", len(f.Types)-1) + ")"
+		for _, t := range f.Types {
+			args = append(args, t)
+		}
+	default:
+		// So many of each type at most: together they hold the first of all.
+		args = nil
+		parts := make([]string, len(f.Types))
+		for i, t := range f.Types {
+			parts[i] = "SELECT * FROM (SELECT seq FROM events WHERE type = ? AND seq > ? ORDER BY seq LIMIT ?)"
+			args = append(args, t, int64(f.After), limit)
+		}
+		query = "SELECT " + eventColumns + " FROM events WHERE seq IN (" + strings.Join(parts, " UNION ALL ") + ")"
+	}
+	return all(ctx, s, "state.Events", scanEvent, query+" ORDER BY seq LIMIT ?", append(args, limit)...)
 }
 
 // Event returns the first event with an id from a source.

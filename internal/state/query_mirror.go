@@ -24,7 +24,7 @@ const mirroredQuery = `SELECT m.id, m.path, m.head, m.head_seq, m.rev,
 	coalesce((SELECT min(v.seq) FROM revisions v WHERE v.document = m.id AND v.revision > m.rev), 0)
 	FROM (SELECT d.id AS id, d.path AS path, d.revision AS head, d.seq AS head_seq, coalesce((
 		SELECT v.revision FROM events e JOIN revisions v ON v.document = d.id AND v.seq < e.seq AND v.sha256 = json_extract(e.data, '$.sha256')
-		WHERE e.seq = (SELECT f.seq FROM events f WHERE f.subject = 'file/' || d.path AND f.subject <> '' AND f.type = 'file.written'
+		WHERE e.seq = (SELECT f.seq FROM events f WHERE f.subject = 'file/' || d.path AND f.subject <> '' AND +f.type = 'file.written'
 			AND f.source LIKE '%/system' AND f.error = '' AND f.duplicate = 0 ORDER BY f.seq DESC LIMIT 1)
 		ORDER BY v.revision DESC LIMIT 1), 0) AS rev FROM documents d`
 

@@ -177,7 +177,7 @@ func (s *Store) Task(ctx context.Context, id string) (TaskDetail, error) {
 	if d.Attempts, err = s.Attempts(ctx, id); err != nil {
 		return d, err
 	}
-	if d.Verifications, err = s.Verifications(ctx, VerificationFilter{Task: id}); err != nil {
+	if d.Verifications, err = s.Verifications(ctx, id); err != nil {
 		return d, err
 	}
 	d.ToolCalls, err = s.ToolCalls(ctx, ToolCallFilter{Task: id})
@@ -384,22 +384,12 @@ type Verification struct {
 	contract.Verification
 }
 
-// VerificationFilter selects the verifications of a run or task, in order.
-type VerificationFilter struct{ Run, Task string }
-
-// Verifications lists verifications in order.
-func (s *Store) Verifications(ctx context.Context, f VerificationFilter) ([]Verification, error) {
-	query, args := `SELECT seq, run, task, attempt, time, profile, status, tree, reason, checks FROM verifications WHERE 1`, []any{}
-	if f.Run != "" {
-		query, args = query+" AND run = ?", append(args, f.Run)
-	}
-	if f.Task != "" {
-		query, args = query+" AND task = ?", append(args, f.Task)
-	}
+// Verifications lists a task's verifications in order.
+func (s *Store) Verifications(ctx context.Context, task string) ([]Verification, error) {
 	return all(ctx, s, "state.Verifications", func(r *sql.Rows) (Verification, error) {
 		var v Verification
 		var checks string
 		err := r.Scan(&v.ID, &v.Run, &v.Task, &v.Attempt, &v.Time, &v.Profile, &v.Status, &v.Tree, &v.Reason, &checks)
 		return v, errors.Join(err, decode(checks, &v.Checks))
-	}, query+" ORDER BY seq LIMIT ?", append(args, MaxPage)...)
+	}, `SELECT seq, run, task, attempt, time, profile, status, tree, reason, checks FROM verifications WHERE task = ? ORDER BY seq LIMIT ?`, task, MaxPage)
 }

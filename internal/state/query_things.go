@@ -291,22 +291,6 @@ func (s *Store) Repositories(ctx context.Context) ([]Repository, error) {
 	}, `SELECT path, origin, remote, "commit", files, bytes, added FROM repositories ORDER BY path LIMIT ?`, MaxPage)
 }
 
-// File is a file as the log last told of it.
-type File struct {
-	ID      string           `json:"id"` // its path
-	Size    int64            `json:"size"`
-	SHA256  contract.BlobRef `json:"sha256"`
-	Updated string           `json:"updated"`
-	Seq     uint64           `json:"seq"`
-}
-
-// Files lists files, the most recently written first.
-func (s *Store) Files(ctx context.Context, limit int) ([]File, error) {
-	return all(ctx, s, "state.Files", func(r *sql.Rows) (f File, err error) {
-		return f, r.Scan(&f.ID, &f.Size, &f.SHA256, &f.Updated, &f.Seq)
-	}, `SELECT path, size, sha256, updated, seq FROM files ORDER BY seq DESC LIMIT ?`, page(limit))
-}
-
 // Command is a command the user ran. ExitCode is nil while it runs.
 type Command struct {
 	ID         string          `json:"id"`
@@ -318,19 +302,15 @@ type Command struct {
 	StartedSeq uint64          `json:"started_seq"`
 }
 
-// Commands lists the user's commands, newest first; only running ones when open.
-func (s *Store) Commands(ctx context.Context, open bool, limit int) ([]Command, error) {
-	where := ""
-	if open {
-		where = " WHERE finished_seq = 0"
-	}
+// Commands lists the user's commands that have not ended, newest first.
+func (s *Store) Commands(ctx context.Context, limit int) ([]Command, error) {
 	return all(ctx, s, "state.Commands", func(r *sql.Rows) (Command, error) {
 		var c Command
 		var argv string
 		err := r.Scan(&c.ID, &argv, &c.Cwd, &c.ExitCode, &c.DurationMS, &c.Reason, &c.StartedSeq)
 		c.Argv = json.RawMessage(argv)
 		return c, err
-	}, `SELECT id, argv, cwd, exit_code, duration_ms, reason, started_seq FROM commands`+where+` ORDER BY started_seq DESC LIMIT ?`, page(limit))
+	}, `SELECT id, argv, cwd, exit_code, duration_ms, reason, started_seq FROM commands WHERE finished_seq = 0 ORDER BY started_seq DESC LIMIT ?`, page(limit))
 }
 
 // Egress is one decision of the network policy.

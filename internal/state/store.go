@@ -47,7 +47,8 @@ type Store struct {
 	log    *slog.Logger
 	schema int
 
-	read *sql.DB // several connections, query_only
+	read  *sql.DB                            // several connections, query_only
+	asked func(op, query string, args []any) // test hook: hears of each list's query
 
 	wmu   sync.Mutex // held by whoever writes
 	db    *sql.DB    // one connection

@@ -112,12 +112,12 @@ func logRead(ctx context.Context, c call) (any, error) {
 	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	events, last, err := c.c.Events(ctx, in.After, bounded(in.Limit, maxEvents))
+	page, err := c.c.Events(ctx, view.EventQuery{After: in.After, Limit: bounded(in.Limit, maxEvents)})
 	if err != nil {
 		return nil, err
 	}
-	events, _, err = fit(events)
-	return eventPage{Events: events, Last: &last}, err
+	events, _, err := fit(page.Events)
+	return eventPage{Events: events, Last: &page.Last}, err
 }
 
 func runGet(ctx context.Context, c call) (any, error) {
@@ -132,12 +132,12 @@ func runGet(ctx context.Context, c call) (any, error) {
 	if err := contract.ValidID("run", in.Run); err != nil {
 		return nil, err
 	}
-	events, more, err := c.c.RunEvents(ctx, in.Run, in.After, bounded(in.Limit, maxEvents))
+	page, err := c.c.Events(ctx, view.EventQuery{Run: in.Run, After: in.After, Limit: bounded(in.Limit, maxEvents)})
 	if err != nil {
 		return nil, err
 	}
-	events, cut, err := fit(events)
-	more = more || cut
+	events, cut, err := fit(page.Events)
+	more := page.More || cut
 	return eventPage{Events: events, More: &more}, err
 }
 

@@ -37,9 +37,8 @@ type Computer interface {
 	Proposal(ctx context.Context, document, id string) (view.Proposal, error)
 	Resolve(ctx context.Context, user, document, id string, accept bool) (view.Resolved, error)
 	Act(ctx context.Context, a view.Action) (view.Acted, error)
-	Events(ctx context.Context, after uint64, limit int) ([]contract.Event, uint64, error)
+	Events(ctx context.Context, q view.EventQuery) (view.EventPage, error)
 	Last() uint64
-	RunEvents(ctx context.Context, run string, after uint64, limit int) ([]contract.Event, bool, error)
 	Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error)
 	Checkpoint(ctx context.Context, user, message string) (view.Checkpointed, error)
 	Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error)

@@ -1,0 +1,189 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
+)
+
+// recorded is a computer of a log and a state, without files.
+func recorded(t testing.TB, b *bus.Bus, blobs *blob.Disk) *Computer {
+	t.Helper()
+	c := &Computer{cid: contract.NewCID(), logger: slog.New(slog.DiscardHandler)}
+	var err error
+	if c.state, err = state.Open(t.Context(), filepath.Join(t.TempDir(), "state.sqlite")); err != nil {
+		t.Fatal(err)
+	}
+	if c.log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.cid, Blobs: blobs, Index: c.state}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.log.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := c.state.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// record appends n events; every hundredth is of a run and of a type of its own.
+func record(t testing.TB, c *Computer, run string, n int) {
+	t.Helper()
+	for n > 0 {
+		drafts := make([]contract.Draft, 0, 400)
+		for ; n > 0 && len(drafts) < cap(drafts); n-- {
+			d := contract.Draft{Role: contract.RoleSystem, Type: "file.removed", Data: contract.FileRemoved{Path: "workspace/a"}}
+			if n%100 == 0 {
+				d = contract.Draft{Role: contract.RoleUser, Type: "run.commanded", Subject: "about/it", Run: run, Data: contract.RunCommanded{Command: contract.CommandPause}}
+			}
+			drafts = append(drafts, d)
+		}
+		if _, err := c.log.Append(t.Context(), drafts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func pages(t testing.TB, c *Computer, q view.EventQuery) (seqs []uint64) {
+	t.Helper()
+	for range 1000 {
+		p, err := c.Events(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range p.Events {
+			seqs = append(seqs, e.Sequence)
+		}
+		if q.After = p.Next; !p.More {
+			if p.Next != c.log.Last() {
+				t.Fatalf("the last page looked up to %d of %d", p.Next, c.log.Last())
+			}
+			return seqs
+		}
+	}
+	t.Fatal("there is no last page")
+	return nil
+}
+
+// What is asked of the past is the same whether the state has all of the log,
+// half of it, or nothing.
+func TestAStateThatLagsHidesNothing(t *testing.T) {
+	b, blobs := newBus(t)
+	c := recorded(t, b, blobs)
+	run := contract.NewID()
+	record(t, c, run, 1500)
+	var want []uint64
+	for e, err := range first(t.Context(), c.log, 1500) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Run == run {
+			want = append(want, e.Sequence)
+		}
+	}
+	for _, upTo := range []uint64{0, 730, 1500} {
+		if err := c.state.Recover(t.Context(), until{c.log, upTo}); err != nil {
+			t.Fatal(err)
+		}
+		for _, limit := range []int{1, 4, 0} {
+			for _, q := range []view.EventQuery{{Run: run}, {Types: []string{"run.commanded"}}, {Types: []string{"run.commanded", "theme.changed"}}, {Subject: "about/it"}} {
+				if q.Limit = limit; !slices.Equal(pages(t, c, q), want) {
+					t.Errorf("%+v with the state at %d: not what the log holds", q, upTo)
+				}
+			}
+		}
+		if got := pages(t, c, view.EventQuery{Types: []string{"run.commanded"}, After: want[3]}); !slices.Equal(got, want[4:]) {
+			t.Errorf("behind %d: %d", want[3], got)
+		}
+	}
+}
+
+// A question about the past does not read the log: it is answered without one.
+func TestThePastIsAnsweredByAnIndex(t *testing.T) {
+	b, blobs := newBus(t)
+	c := recorded(t, b, blobs)
+	run := contract.NewID()
+	record(t, c, run, 1500)
+	if err := c.state.Recover(t.Context(), c.log); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := c.log.Read(ctx, 0, 1); err == nil {
+		t.Fatal("the log can still be read, so that this test proves nothing")
+	}
+	for _, q := range []view.EventQuery{{Run: run}, {Types: []string{"run.commanded"}}, {Subject: "about/it", Types: []string{"run.commanded"}}} {
+		if p, err := c.Events(t.Context(), q); err != nil || len(p.Events) != 15 || p.More {
+			t.Errorf("%+v: %d events, %v", q, len(p.Events), err)
+		}
+	}
+	if events, next, more, err := (runPast{c}).RunEvents(t.Context(), run, 0); err != nil || len(events) != 15 || next != 1500 || more {
+		t.Errorf("of the run %d events up to %d, %v", len(events), next, err)
+	}
+}
+
+// until is a log as it was at a sequence.
+type until struct {
+	state.Log
+	last uint64
+}
+
+func (u until) Last() uint64 { return u.last }
+
+func first(ctx context.Context, l *ledger.Log, n uint64) iter.Seq2[contract.Event, error] {
+	ctx, cancel := context.WithCancel(ctx)
+	return func(yield func(contract.Event, error) bool) {
+		defer cancel()
+		for e, err := range l.Follow(ctx, 0) {
+			if !yield(e, err) || e.Sequence == n {
+				return
+			}
+		}
+	}
+}
+
+// BenchmarkPast asks a log of 100,000 events for 5 of a type and for a run's.
+func BenchmarkPast(b *testing.B) {
+	nats, blobs := newBus(b)
+	c := recorded(b, nats, blobs)
+	runs := []string{contract.NewID(), contract.NewID()}
+	record(b, c, runs[0], 500)
+	record(b, c, runs[1], 99_500)
+	if err := c.state.Recover(b.Context(), c.log); err != nil {
+		b.Fatal(err)
+	}
+	for _, q := range []view.EventQuery{{Types: []string{"run.commanded"}, Limit: 5}, {Types: []string{"run.commanded"}, Limit: 5, After: 99_000}, {Types: []string{"run.commanded", "theme.changed"}, Limit: 5, After: 50_000},
+		{Run: runs[0]}, {Run: runs[0], Types: []string{"run.commanded"}}} {
+		b.Run(fmt.Sprintf("%d types, run %t, after %d", len(q.Types), q.Run != "", q.After), func(b *testing.B) {
+			for b.Loop() {
+				if p, err := c.Events(b.Context(), q); err != nil || len(p.Events) != 5 {
+					b.Fatal(len(p.Events), err)
+				}
+			}
+		})
+	}
+	b.Run("appended since midnight", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := c.state.Appended(b.Context(), time.Now().Add(time.Hour)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
