@@ -25,7 +25,7 @@ func TestRows(t *testing.T) {
 	if err != nil {
 		t.Fatalf("run `make build` first: %v", err)
 	}
-	o := bench.Options{Binary: choirtest.Binary(t), Version: "test", Guest: sandboxtest.BareGuest(t), Dir: t.TempDir(), Modules: []string{modules},
+	o := bench.Options{Binary: choirtest.Binary(t), Version: "test", Guest: sandboxtest.Guest(t), Dir: t.TempDir(), Modules: []string{modules},
 		Progress: t.Output(), Tiny: true}
 	for _, row := range bench.Rows() {
 		t.Run(row.Name, func(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // treeFiles is the size of the tree that checkpoints are measured on.
@@ -21,24 +23,36 @@ func checkpoints(ctx context.Context, e *env) (_ []Result, err error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, missingError{"git is not installed"}
 	}
+	g, err := openGround(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
 	files := e.size(treeFiles, 100)
-	o := keeper.Options{Root: filepath.Join(e.dir, "live"), Snapshots: filepath.Join(e.dir, "snapshots"), Uppers: filepath.Join(e.dir, "uppers")}
 	raw := filepath.Join(e.dir, "raw")
-	for _, root := range []string{o.Root, raw} {
+	for _, root := range []string{g.live, raw} {
 		for i := range files {
 			if err := write(root, name(i), fmt.Sprintf("file %d\n%0200d\n", i, i)); err != nil {
 				return nil, err
 			}
 		}
 	}
-	engine, err := keeper.Open(ctx, o)
+	mounts := []sandbox.Mount{g.tree()}
+	for _, dir := range []string{"snapshots", "uppers"} {
+		source := filepath.Join(e.dir, dir)
+		if err := os.MkdirAll(source, 0o755); err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, sandbox.Mount{Source: source, Target: "/" + dir, Mode: sandbox.ReadWrite})
+	}
+	box, _, err := g.box(ctx, contract.BoxKeeper, mounts...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, engine.Close()) }()
+	defer func() { err = errors.Join(err, box.Kill()) }()
+	keeper := wire.NewClient(box.Tether().Transport())
 	checkpoint := func(message string) error {
-		_, err := engine.Checkpoint(ctx, keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: message}})
-		return err
+		return keeper.Call(ctx, "checkpoint", wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: message}}, nil)
 	}
 	git := func(args ...string) error { return runGit(ctx, raw, args...) }
 	// The second of each finds every file as it was, and remembers that.
@@ -48,7 +62,7 @@ func checkpoints(ctx context.Context, e *env) (_ []Result, err error) {
 	change := func(i int) error {
 		text := fmt.Sprintf("change %d\n", i)
 		n := name(i * 37 % files)
-		return errors.Join(write(o.Root, n, text), write(raw, n, text))
+		return errors.Join(write(g.live, n, text), write(raw, n, text))
 	}
 	var ours, theirs times
 	commit := func() error { return errors.Join(git("add", "-A"), git("commit", "-qm", "x")) }
@@ -70,7 +84,7 @@ func checkpoints(ctx context.Context, e *env) (_ []Result, err error) {
 	}
 	return []Result{{ID: "checkpoint", What: fmt.Sprintf("checkpoint, %d files, one changed", files), Ours: ours.ms(), Raw: theirs.ms(),
 		RawWhat: "git add -A && git commit with core.fsync=all on an equal tree", Ratio: over(ours.p50(), theirs.p50()), Target: atMost(ofRatio, 1, "×"),
-		Note: "The keeper's engine alone, as it runs in its box. The event that names the checkpoint is an append more (see there)." + fastest(ours, theirs)}}, nil
+		Note: "The keeper's engine in its box, asked over the tether. The event that names the checkpoint is an append more (see there)." + fastest(ours, theirs)}}, nil
 }
 
 func name(i int) string { return fmt.Sprintf("workspace/d%02d/e%d/f%d.txt", i/100, i/10%10, i) }

@@ -1,5 +1,5 @@
-// Command choir is ChoirOS: the control plane, the command line that talks to
-// it, and, inside boxes, the guest.
+// Command choir is ChoirOS: the control plane and the command line that talks to
+// it. A build that carries no guest binary is the guest inside boxes, too.
 package main
 
 import (
@@ -14,10 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/guest"
-	_ "choir.dev/choiros/internal/guest/early" // before anything else of a guest
-	"choir.dev/choiros/internal/guest/kinds"
-	"choir.dev/choiros/internal/sandbox/local/launch"
 )
 
 // version is set by the linker.
@@ -33,13 +29,7 @@ const (
 )
 
 func main() {
-	// A build that carries no guest binary is its own guest.
-	switch {
-	case len(os.Args) == 3 && os.Args[1] == "guest":
-		os.Exit(guest.Main(context.Background(), os.Args[2], kinds.Services()))
-	case len(os.Args) > 2 && os.Args[1] == "launch":
-		os.Exit(launch.Main(os.Args[2:]))
-	}
+	asGuest(os.Args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:])
 	stop()

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // health is how the desktop's pages said they are.
@@ -286,7 +286,7 @@ func brokenWords(b view.Heartbeat) string {
 // live: the desktop's source and its theme. No paths are all.
 func touchesShell(paths []string) bool {
 	return len(paths) == 0 || slices.ContainsFunc(paths, func(p string) bool {
-		return slices.ContainsFunc(workspace.LivePaths, func(live keeper.Path) bool {
+		return slices.ContainsFunc(workspace.LivePaths, func(live wire.Path) bool {
 			return p == "." || strings.HasPrefix(p+"/", string(live)+"/") || strings.HasPrefix(string(live), p+"/")
 		})
 	})
@@ -323,7 +323,7 @@ func (c *Computer) wentBack(ctx context.Context, after uint64) (bool, error) {
 
 // shellIs reports whether the live shell is that of a commit.
 func (c *Computer) shellIs(ctx context.Context, commit string) (bool, error) {
-	d, err := c.workspace.Diff(ctx, keeper.DiffRequest{A: commit, Paths: workspace.LivePaths, MaxBytes: -1})
+	d, err := c.workspace.Diff(ctx, wire.DiffRequest{A: commit, Paths: workspace.LivePaths, MaxBytes: -1})
 	return err == nil && len(d.Changes) == 0, err
 }
 

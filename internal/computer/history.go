@@ -20,12 +20,12 @@ import (
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 const maxDiff = 512 << 10
 
-func base64Of(p keeper.Path) string {
+func base64Of(p wire.Path) string {
 	if utf8.ValidString(string(p)) {
 		return ""
 	}
@@ -72,7 +72,7 @@ func (c *Computer) checkpointAround(ctx context.Context, kind contract.Checkpoin
 const maxUnkept = 50
 
 // unkeptOf says what a checkpoint left out as the API says it.
-func unkeptOf(l keeper.LeftOut) view.Unkept {
+func unkeptOf(l wire.LeftOut) view.Unkept {
 	out := view.Unkept{Files: l.Total, Ignored: l.Outside, Paths: []view.UnkeptPath{}}
 	for _, s := range l.Left[:min(len(l.Left), maxUnkept)] {
 		out.Paths = append(out.Paths, view.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason})
@@ -88,9 +88,9 @@ func (c *Computer) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, err
 	if err := c.caughtUp(ctx); err != nil {
 		return view.Diff{}, err
 	}
-	req := keeper.DiffRequest{A: r.From, B: r.To, MaxBytes: maxDiff}
+	req := wire.DiffRequest{A: r.From, B: r.To, MaxBytes: maxDiff}
 	if r.Path != "" {
-		req.Paths = []keeper.Path{keeper.Path(r.Path)}
+		req.Paths = []wire.Path{wire.Path(r.Path)}
 	}
 	if r.To != "" {
 		to, err := c.state.Checkpoint(ctx, r.To)
@@ -164,7 +164,7 @@ func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Res
 	return out, err
 }
 
-func keptOf(list []keeper.Conflict) []view.Kept {
+func keptOf(list []wire.Conflict) []view.Kept {
 	out := make([]view.Kept, len(list))
 	for i, c := range list {
 		out[i] = view.Kept{Path: strings.ToValidUTF8(string(c.Path), "\uFFFD"), Reason: c.Reason}
@@ -197,7 +197,7 @@ func (c *Computer) restore(ctx context.Context, do func(context.Context, workspa
 	return done, err
 }
 
-func pathsOf(changes []keeper.Change) []string {
+func pathsOf(changes []wire.Change) []string {
 	var out []string
 	for _, ch := range changes {
 		out = append(out, string(ch.Path))
@@ -217,7 +217,7 @@ func (c *Computer) beforeRun(ctx context.Context, run string) (string, error) {
 	return tasks[0].Base, nil
 }
 
-func fileOf(f keeper.FileInfo) view.File {
+func fileOf(f wire.FileInfo) view.File {
 	out := view.File{ID: f.Path.Shown(), Kind: view.FileOther, Size: f.Size, Mode: "0644", Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown(), Unkept: f.Unkept, Beneath: f.Beneath}
 	switch f.Kind {
 	case "file":
@@ -290,7 +290,7 @@ func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reade
 			return view.File{}, err
 		}
 	}
-	var written keeper.Written
+	var written wire.Written
 	write := func(mirror.Held) (paths []string, by document.Author, err error) {
 		written, err = c.workspace.Write(ctx, p, content, workspace.WriteOptions{By: workspace.Actor{User: user}})
 		return []string{p}, document.ByUser(user), err
@@ -374,7 +374,7 @@ func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]view.
 	}
 	out := make([]view.Trashed, len(r.Items))
 	for i, t := range r.Items {
-		kind := fileOf(keeper.FileInfo{Kind: t.Kind}).Kind
+		kind := fileOf(wire.FileInfo{Kind: t.Kind}).Kind
 		out[i] = view.Trashed{ID: t.ID, Path: t.Path.Shown(), Time: time.Unix(t.Time, 0).UTC(), By: t.Op, User: t.User, Kind: kind, Size: t.Size}
 	}
 	return out, r.More, nil

@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // keeperBox keeps the keeper's box alive: it is opened when it is first needed
@@ -26,12 +26,12 @@ type keeperBox struct {
 
 	mu     sync.Mutex // held while a box is opened
 	box    sandbox.Box
-	keeper workspace.Keeper
+	keeper wire.Keeper
 	count  int
 }
 
 // current returns the keeper of the living box, opening one when there is none.
-func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
+func (k *keeperBox) current(ctx context.Context) (wire.Keeper, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.box != nil {
@@ -61,14 +61,14 @@ func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
 			{Source: k.c.path("snapshots"), Target: "/snapshots", Mode: sandbox.ReadWrite},
 			{Source: k.c.path("boxes"), Target: "/uppers", Mode: sandbox.ReadOnly},
 		},
-		Env:    keeper.Limits{LargestFile: int64(k.c.host.Config.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.host.Config.Storage.LargeFilesMB) << 20, Files: k.c.host.Config.Storage.Files}.Env(),
+		Env:    wire.Limits{LargestFile: int64(k.c.host.Config.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.host.Config.Storage.LargeFilesMB) << 20, Files: k.c.host.Config.Storage.Files}.Env(),
 		Lock:   k.c.path("keeper.lock"),
 		Limits: sandbox.Limits{MemoryBytes: int64(k.c.host.Config.Runtime.MemoryMB) << 20, Pids: k.c.host.Config.Runtime.Pids},
 	})
 	if err != nil {
 		return nil, err
 	}
-	k.box, k.keeper = box, workspace.NewKeeper(box.Tether().Transport())
+	k.box, k.keeper = box, wire.NewClient(box.Tether().Transport())
 	if k.count > 1 && k.c.workspace != nil {
 		// The engine rolls forward by itself; the events that belong to it are
 		// appended by Recover, which waits for the call that found the box dead.
@@ -77,7 +77,7 @@ func (k *keeperBox) current(ctx context.Context) (workspace.Keeper, error) {
 	return k.keeper, nil
 }
 
-// Call implements workspace.Keeper.
+// Call implements wire.Keeper.
 func (k *keeperBox) Call(ctx context.Context, verb string, req, reply any) error {
 	in, err := k.current(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (k *keeperBox) explain(err error) error {
 	return err
 }
 
-// Stream implements workspace.Keeper.
+// Stream implements wire.Keeper.
 func (k *keeperBox) Stream(ctx context.Context, verb string, query any, body io.Reader) (*http.Response, error) {
 	in, err := k.current(ctx)
 	if err != nil {

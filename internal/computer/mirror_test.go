@@ -25,6 +25,7 @@ import (
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"pgregory.net/rapid"
 )
 
@@ -144,7 +145,7 @@ func (d *desk) start() {
 	check(err)
 	d.server = httptest.NewServer(keeper.Handler(d.engine))
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
-		CID: d.cid, Keeper: workspace.NewKeeper(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Dir: d.dir, Seq: c.mirror.Seq, AutoInterval: -1,
+		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Dir: d.dir, Seq: c.mirror.Seq, AutoInterval: -1,
 	})
 	check(err)
 	c.mirror.Attach(c.workspace)

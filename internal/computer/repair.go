@@ -13,7 +13,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // ofHistory marks damage of the history: recovering from it may give it up, which
@@ -92,12 +92,12 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 	}
 	// Only now, for a box leaves events: a crash may have kept the log from
 	// hearing of the newest commits.
-	var commits []keeper.Commit
+	var commits []wire.Commit
 	look := historyLook
 	if at == continues {
 		look = historyMost // the log is to be told of all of them
 	}
-	if err := c.keeper.Call(ctx, "list", keeper.ListRequest{Limit: look}, &commits); err != nil {
+	if err := c.keeper.Call(ctx, "list", wire.ListRequest{Limit: look}, &commits); err != nil {
 		if ctx.Err() != nil || fault.Is(err, fault.DiskFull) || fault.Is(err, fault.Unavailable) && !boxEnded(c.keeper.box) {
 			return err
 		}
@@ -106,7 +106,7 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 	if len(commits) > 0 && commits[0].Seq > c.log.Last() && at != continues {
 		return damaged("the newest checkpoint %s was made at event %d; the log ends at event %d", commits[0].Commit, commits[0].Seq, c.log.Last())
 	}
-	if len(known) == 0 || slices.ContainsFunc(commits, func(k keeper.Commit) bool { return k.Commit == known[0].ID }) {
+	if len(known) == 0 || slices.ContainsFunc(commits, func(k wire.Commit) bool { return k.Commit == known[0].ID }) {
 		return nil
 	}
 	newest := "nothing"
@@ -157,7 +157,7 @@ func (c *Computer) wasGivenUp(id string) (bool, error) {
 		return false, fault.Wrap("computer.compareHistory", err)
 	}
 	defer root.Close() // only read from
-	info, err := root.Lstat(keeper.DamagedFile(id))
+	info, err := root.Lstat(wire.DamagedFile(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}

@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // runWorkspace is the workspace as runs see it.
@@ -137,14 +137,14 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 		return dispatch.Merged{}, err
 	}
 	out := dispatch.Merged{Commit: p.Reverify, Tree: p.MergedTree, Conflicts: conflictsOf(p.Conflicts)}
-	diff, err := w.c.workspace.Diff(ctx, keeper.DiffRequest{A: mine.Base(), B: tree.Commit})
+	diff, err := w.c.workspace.Diff(ctx, wire.DiffRequest{A: mine.Base(), B: tree.Commit})
 	if err != nil {
 		return dispatch.Merged{}, err
 	}
 	if out.Installed, err = w.c.workspace.Installed(mine.Overlay, diff.Changes); err != nil {
 		return dispatch.Merged{}, err
 	}
-	slices.SortStableFunc(tree.Left, func(a, b keeper.Skip) int { return b.Files - a.Files }) // what stands for most comes first
+	slices.SortStableFunc(tree.Left, func(a, b wire.Skip) int { return b.Files - a.Files }) // what stands for most comes first
 	for _, s := range tree.Left {
 		if !s.Kept {
 			out.Left = append(out.Left, dispatch.Kept{Path: s.Path.Shown(), Reason: s.Reason})
@@ -175,7 +175,7 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 	err = w.c.mirror.Around(ctx, false, func(mirror.Held) (paths []string, by document.Author, err error) {
 		p, err = w.c.workspace.Publish(ctx, req)
 		for _, changed := range p.Changed {
-			if !slices.ContainsFunc(p.Conflicts, func(k keeper.Conflict) bool { return k.Path == changed }) {
+			if !slices.ContainsFunc(p.Conflicts, func(k wire.Conflict) bool { return k.Path == changed }) {
 				paths = append(paths, string(changed))
 			}
 		}
@@ -274,9 +274,9 @@ func (w *runWorkspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch
 		w.c.treeChanged()
 		return dispatch.GitReply{Output: fmt.Sprintf("restored %d paths from %s; before it was %s\n", len(res.Changes), res.To, res.Safety), Checkpoint: res.Checkpoint}, err
 	case contract.GitDiff:
-		req := keeper.DiffRequest{A: s.Ref}
+		req := wire.DiffRequest{A: s.Ref}
 		for _, p := range paths {
-			req.Paths = append(req.Paths, keeper.Path(p))
+			req.Paths = append(req.Paths, wire.Path(p))
 		}
 		d, err := w.c.workspace.Diff(ctx, req)
 		return dispatch.GitReply{Output: d.Diff}, err
@@ -412,15 +412,15 @@ func usersOwn(ignored []workspace.IgnoredDir) []sandbox.Mount {
 // withRepositories are a task's changes with those of nested repositories' own
 // data: each as one, and by itself what git runs or obeys there. A task that only
 // commits in one changed something as well.
-func withRepositories(d keeper.DiffReply) []keeper.Change {
+func withRepositories(d wire.DiffReply) []wire.Change {
 	out := slices.Clone(d.Changes)
 	for _, repo := range d.Repositories {
-		out = append(out, keeper.Change{Path: repo + "/.git/", Op: string(contract.ChangeModified), Added: -1, Removed: -1})
+		out = append(out, wire.Change{Path: repo + "/.git/", Op: string(contract.ChangeModified), Added: -1, Removed: -1})
 	}
 	return append(out, d.Obeyed...)
 }
 
-func changesOf(in []keeper.Change) []contract.Change {
+func changesOf(in []wire.Change) []contract.Change {
 	out := make([]contract.Change, 0, len(in))
 	for _, ch := range in {
 		out = append(out, contract.Change{Path: ch.Path.Shown(), PathBase64: base64Of(ch.Path), Op: contract.ChangeOp(ch.Op), Added: ch.Added, Removed: ch.Removed})
@@ -428,7 +428,7 @@ func changesOf(in []keeper.Change) []contract.Change {
 	return out
 }
 
-func conflictsOf(in []keeper.Conflict) []dispatch.Kept {
+func conflictsOf(in []wire.Conflict) []dispatch.Kept {
 	out := make([]dispatch.Kept, 0, len(in))
 	for _, k := range in {
 		out = append(out, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})

@@ -8,7 +8,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // CheckpointRequest says why a checkpoint is made.
@@ -28,8 +28,8 @@ type Checkpoint struct {
 	Time    time.Time
 	Run     string
 	Task    string
-	Created bool           // made by this call, not found unchanged
-	LeftOut keeper.LeftOut // what was left out of it now
+	Created bool         // made by this call, not found unchanged
+	LeftOut wire.LeftOut // what was left out of it now
 }
 
 // Checkpoint commits the live tree. When nothing changed it returns the newest
@@ -46,8 +46,8 @@ func (w *Workspace) Checkpoint(ctx context.Context, req CheckpointRequest) (_ Ch
 }
 
 func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint, error) {
-	var reply keeper.CheckpointReply
-	in := keeper.CheckpointRequest{Force: req.Force, Under: keeper.Path(req.Under), Note: keeper.Note{
+	var reply wire.CheckpointReply
+	in := wire.CheckpointRequest{Force: req.Force, Under: wire.Path(req.Under), Note: wire.Note{
 		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
 	}}
 	if err := w.opts.Keeper.Call(ctx, "checkpoint", in, &reply); err != nil {
@@ -64,7 +64,7 @@ const markEvery = 20
 // maxLogged is how many checkpoints' events are appended at once.
 const maxLogged = 100
 
-func (w *Workspace) appendCheckpoints(ctx context.Context, commits []keeper.Commit) error {
+func (w *Workspace) appendCheckpoints(ctx context.Context, commits []wire.Commit) error {
 	drafts := make([]contract.Draft, len(commits))
 	for i, c := range commits {
 		drafts[i] = w.checkpointDraft(c)
@@ -75,7 +75,7 @@ func (w *Workspace) appendCheckpoints(ctx context.Context, commits []keeper.Comm
 
 // logCheckpoint appends the event of a checkpoint that was made. The commit is
 // on disk, so its event is appended even if the caller has gone away.
-func (w *Workspace) logCheckpoint(ctx context.Context, reply keeper.CheckpointReply) (Checkpoint, error) {
+func (w *Workspace) logCheckpoint(ctx context.Context, reply wire.CheckpointReply) (Checkpoint, error) {
 	ctx = context.WithoutCancel(ctx)
 	c := w.fromCommit(reply.Commit)
 	c.Created, c.LeftOut = reply.Created, reply.LeftOut
@@ -93,7 +93,7 @@ func (w *Workspace) logCheckpoint(ctx context.Context, reply keeper.CheckpointRe
 		}
 	}
 	if w.unlogged += len(made); w.unlogged >= markEvery {
-		if err := w.opts.Keeper.Call(ctx, "mark", keeper.CommitRequest{Commit: reply.Commit.Commit}, nil); err != nil {
+		if err := w.opts.Keeper.Call(ctx, "mark", wire.CommitRequest{Commit: reply.Commit.Commit}, nil); err != nil {
 			return c, err
 		}
 		w.unlogged = 0
@@ -107,7 +107,7 @@ var kinds = []contract.CheckpointKind{
 }
 
 // fromCommit turns the keeper's word into the contract's, within its bounds.
-func (w *Workspace) fromCommit(c keeper.Commit) Checkpoint {
+func (w *Workspace) fromCommit(c wire.Commit) Checkpoint {
 	out := Checkpoint{
 		CheckpointCreated: contract.CheckpointCreated{
 			Commit: c.Commit, Parent: c.Parent, Tree: c.Tree, Kind: contract.CheckpointKind(c.Kind), Message: c.Message, Seq: c.Seq,
@@ -139,7 +139,7 @@ func (w *Workspace) fromCommit(c keeper.Commit) Checkpoint {
 
 // checkpointDraft is the event of a commit. It depends on nothing but the
 // commit, so that appending it again after a crash is recognised.
-func (w *Workspace) checkpointDraft(commit keeper.Commit) contract.Draft {
+func (w *Workspace) checkpointDraft(commit wire.Commit) contract.Draft {
 	c := w.fromCommit(commit)
 	return contract.Draft{
 		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+c.Commit, "checkpoint.created"), Role: contract.RoleSystem, Type: "checkpoint.created",
@@ -150,8 +150,8 @@ func (w *Workspace) checkpointDraft(commit keeper.Commit) contract.Draft {
 // Checkpoints lists at most limit checkpoints, newest first, older than before
 // when that is set.
 func (w *Workspace) Checkpoints(ctx context.Context, before string, limit int) ([]Checkpoint, error) {
-	var commits []keeper.Commit
-	if err := w.opts.Keeper.Call(ctx, "list", keeper.ListRequest{Before: before, Limit: limit}, &commits); err != nil {
+	var commits []wire.Commit
+	if err := w.opts.Keeper.Call(ctx, "list", wire.ListRequest{Before: before, Limit: limit}, &commits); err != nil {
 		return nil, fault.Wrap("workspace.Checkpoints", err)
 	}
 	out := make([]Checkpoint, len(commits))
@@ -162,16 +162,16 @@ func (w *Workspace) Checkpoints(ctx context.Context, before string, limit int) (
 }
 
 // Diff says what differs between two checkpoints, or one and the live tree.
-func (w *Workspace) Diff(ctx context.Context, req keeper.DiffRequest) (keeper.DiffReply, error) {
-	var reply keeper.DiffReply
+func (w *Workspace) Diff(ctx context.Context, req wire.DiffRequest) (wire.DiffReply, error) {
+	var reply wire.DiffReply
 	err := w.opts.Keeper.Call(ctx, "diff", req, &reply)
 	return reply, fault.Wrap("workspace.Diff", err)
 }
 
 // Status compares the live tree with the newest checkpoint.
-func (w *Workspace) Status(ctx context.Context) (keeper.StatusReply, error) {
-	var reply keeper.StatusReply
-	err := w.opts.Keeper.Call(ctx, "status", keeper.Done{}, &reply)
+func (w *Workspace) Status(ctx context.Context) (wire.StatusReply, error) {
+	var reply wire.StatusReply
+	err := w.opts.Keeper.Call(ctx, "status", wire.Done{}, &reply)
 	return reply, fault.Wrap("workspace.Status", err)
 }
 
@@ -179,11 +179,11 @@ func (w *Workspace) Status(ctx context.Context) (keeper.StatusReply, error) {
 // nothing needs; for when the computer is idle.
 func (w *Workspace) Maintain(ctx context.Context) error {
 	const op = "workspace.Maintain"
-	if err := w.opts.Keeper.Call(ctx, "maintain", keeper.Done{}, nil); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "maintain", wire.Done{}, nil); err != nil {
 		return fault.Wrap(op, err)
 	}
-	var c keeper.CollectReply
-	err := w.opts.Keeper.Call(ctx, "collect", keeper.Done{}, &c)
+	var c wire.CollectReply
+	err := w.opts.Keeper.Call(ctx, "collect", wire.Done{}, &c)
 	if c.Removed > 0 {
 		w.opts.Logger.InfoContext(ctx, "chunks of large files were collected", "chunks", c.Removed, "bytes", c.Bytes)
 	}
@@ -209,9 +209,9 @@ type Restored struct {
 	To         string
 	Safety     string // checkpoint of everything as it was before
 	Checkpoint string // the new one
-	Changes    []keeper.Change
-	Conflicts  []keeper.Conflict // paths that stay as they are: what is there is in no checkpoint, or newer
-	LeftOut    keeper.LeftOut    // what no checkpoint has, and stays as it is
+	Changes    []wire.Change
+	Conflicts  []wire.Conflict // paths that stay as they are: what is there is in no checkpoint, or newer
+	LeftOut    wire.LeftOut    // what no checkpoint has, and stays as it is
 }
 
 // Restore brings the workspace, or paths of it, back to a checkpoint, as a new
@@ -236,14 +236,14 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 	if req.ID == "" {
 		req.ID = contract.NewID()
 	}
-	in := keeper.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, User: req.User, Cause: req.Causation, Note: keeper.Note{Seq: w.opts.Seq()}}
+	in := wire.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, User: req.User, Cause: req.Causation, Note: wire.Note{Seq: w.opts.Seq()}}
 	for _, p := range req.Paths {
-		in.Paths = append(in.Paths, keeper.Path(p))
+		in.Paths = append(in.Paths, wire.Path(p))
 	}
 	for _, p := range req.Keep {
-		in.Keep = append(in.Keep, keeper.Path(p))
+		in.Keep = append(in.Keep, wire.Path(p))
 	}
-	var reply keeper.RestoreReply
+	var reply wire.RestoreReply
 	if err := w.opts.Keeper.Call(ctx, "restore", in, &reply); err != nil {
 		return Restored{}, err
 	}
@@ -268,7 +268,7 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 // ObjectID returns the git id of what a checkpoint (the newest when commit is
 // empty) holds at a path: the same content gives the same id.
 func (w *Workspace) ObjectID(ctx context.Context, commit, p string) (string, error) {
-	var reply keeper.IDRequest
-	err := w.opts.Keeper.Call(ctx, "object", keeper.ObjectRequest{Commit: commit, Path: keeper.Path(p)}, &reply)
+	var reply wire.IDRequest
+	err := w.opts.Keeper.Call(ctx, "object", wire.ObjectRequest{Commit: commit, Path: wire.Path(p)}, &reply)
 	return reply.ID, fault.Wrap("workspace.ObjectID", err)
 }

@@ -11,12 +11,13 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 var errLost = errors.New("lost on the way")
 
 // forgetful is a keeper that never hears what it is told.
-type forgetful struct{ workspace.Keeper }
+type forgetful struct{ wire.Keeper }
 
 func (f forgetful) Call(ctx context.Context, verb string, in, out any) error {
 	if verb == "told" {
@@ -96,7 +97,7 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 						return nil
 					}
 				case "word":
-					h.wrap = func(k workspace.Keeper) workspace.Keeper { return forgetful{k} }
+					h.wrap = func(k wire.Keeper) wire.Keeper { return forgetful{k} }
 					h.restart()
 				}
 				if err := test.do(t, h, id); lost == "" && err != nil || lost != "" && !errors.Is(err, errLost) {

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Actor is whose hand changed a file.
@@ -26,16 +26,16 @@ type Actor struct {
 // Files lists a directory of the live tree: what comes after a name as it is
 // shown ("": from the beginning), at most limit entries (0: as many as the
 // keeper gives at once); more counts those beyond.
-func (w *Workspace) Files(ctx context.Context, dir, after string, limit int) (files []keeper.FileInfo, more int, err error) {
-	var reply keeper.FilesReply
-	err = w.opts.Keeper.Call(ctx, "files", keeper.FilesRequest{Path: keeper.Path(dir), After: after, Limit: limit}, &reply)
+func (w *Workspace) Files(ctx context.Context, dir, after string, limit int) (files []wire.FileInfo, more int, err error) {
+	var reply wire.FilesReply
+	err = w.opts.Keeper.Call(ctx, "files", wire.FilesRequest{Path: wire.Path(dir), After: after, Limit: limit}, &reply)
 	return reply.Files, reply.More, fault.Wrap("workspace.Files", err)
 }
 
 // Stat describes one path of the live tree.
-func (w *Workspace) Stat(ctx context.Context, p string) (keeper.FileInfo, error) {
-	var fi keeper.FileInfo
-	err := w.opts.Keeper.Call(ctx, "stat", keeper.PathRequest{Path: keeper.Path(p)}, &fi)
+func (w *Workspace) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
+	var fi wire.FileInfo
+	err := w.opts.Keeper.Call(ctx, "stat", wire.PathRequest{Path: wire.Path(p)}, &fi)
 	return fi, fault.Wrap("workspace.Stat", err)
 }
 
@@ -50,7 +50,7 @@ type Content struct {
 // or of a checkpoint when commit is set. The caller closes it.
 func (w *Workspace) Read(ctx context.Context, commit, p string, offset, limit int64) (*Content, error) {
 	const op = "workspace.Read"
-	resp, err := w.opts.Keeper.Stream(ctx, "read", keeper.ReadRequest{Path: keeper.Path(p), Commit: commit, Offset: offset, Limit: limit}, nil)
+	resp, err := w.opts.Keeper.Stream(ctx, "read", wire.ReadRequest{Path: wire.Path(p), Commit: commit, Offset: offset, Limit: limit}, nil)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -59,7 +59,7 @@ func (w *Workspace) Read(ctx context.Context, commit, p string, offset, limit in
 		resp.Body.Close()
 		return nil, fault.Wrap(op, err)
 	}
-	return &Content{resp.Body, size, resp.Header.Get("X-Choir-Mode") == string(keeper.ModeExec)}, nil
+	return &Content{resp.Body, size, resp.Header.Get("X-Choir-Mode") == string(wire.ModeExec)}, nil
 }
 
 // WriteOptions say how a file is written. If is the blob id that must be there
@@ -71,26 +71,26 @@ type WriteOptions struct {
 }
 
 // Write replaces a file, all or nothing; what was there goes to the trash.
-func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o WriteOptions) (_ keeper.Written, err error) {
+func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o WriteOptions) (_ wire.Written, err error) {
 	const op = "workspace.Write"
 	release, err := w.take(ctx)
 	if err != nil {
-		return keeper.Written{}, fault.Wrap(op, err)
+		return wire.Written{}, fault.Wrap(op, err)
 	}
 	defer release(&err)
 	by := o.By.orUser()
-	resp, err := w.opts.Keeper.Stream(ctx, "write", keeper.WriteRequest{Path: keeper.Path(p), Exec: o.Exec, If: o.If, Role: string(by.Role), User: by.User}, content)
+	resp, err := w.opts.Keeper.Stream(ctx, "write", wire.WriteRequest{Path: wire.Path(p), Exec: o.Exec, If: o.If, Role: string(by.Role), User: by.User}, content)
 	if err != nil {
-		return keeper.Written{}, fault.Wrap(op, err)
+		return wire.Written{}, fault.Wrap(op, err)
 	}
 	defer resp.Body.Close()
-	var out keeper.Written
-	if err := decodeAnswer(resp.Body, &out); err != nil {
-		return keeper.Written{}, fault.Wrap(op, err)
+	var out wire.Written
+	if err := wire.Decode(resp.Body, &out); err != nil {
+		return wire.Written{}, fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
-	return out, fault.Wrap(op, w.tell(ctx, keeper.Deed{
-		ID: out.Op, Op: "write", Path: keeper.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Role: string(by.Role), User: by.User,
+	return out, fault.Wrap(op, w.tell(ctx, wire.Deed{
+		ID: out.Op, Op: "write", Path: wire.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Role: string(by.Role), User: by.User,
 	}))
 }
 
@@ -104,7 +104,7 @@ func (a Actor) orUser() Actor {
 // tell appends the events of deeds that took effect, and says so to the keeper.
 // What a deed's event is depends on nothing but the deed, so that telling it
 // again after a crash is recognised.
-func (w *Workspace) tell(ctx context.Context, deeds ...keeper.Deed) error {
+func (w *Workspace) tell(ctx context.Context, deeds ...wire.Deed) error {
 	ctx = context.WithoutCancel(ctx) // it is done
 	for len(deeds) > 0 {
 		n := min(len(deeds), 100)
@@ -120,7 +120,7 @@ func (w *Workspace) tell(ctx context.Context, deeds ...keeper.Deed) error {
 			}
 		}
 		crash.At("workspace.file.logged")
-		if err := w.opts.Keeper.Call(ctx, "told", keeper.IDsRequest{IDs: ids}, nil); err != nil {
+		if err := w.opts.Keeper.Call(ctx, "told", wire.IDsRequest{IDs: ids}, nil); err != nil {
 			return err
 		}
 		deeds = deeds[n:]
@@ -130,12 +130,12 @@ func (w *Workspace) tell(ctx context.Context, deeds ...keeper.Deed) error {
 
 // deedDrafts are the events of a deed; what the contract can't carry (a path
 // that is not UTF-8) is not announced, and in the next checkpoint all the same.
-func (w *Workspace) deedDrafts(d keeper.Deed) []contract.Draft {
+func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
 	if d.ID == "" {
 		return nil
 	}
 	var out []contract.Draft
-	add := func(eventType string, at keeper.Path, data contract.Payload) {
+	add := func(eventType string, at wire.Path, data contract.Payload) {
 		if data.Validate() == nil {
 			out = append(out, w.deedDraft(d, eventType, string(at), data))
 		}
@@ -163,7 +163,7 @@ func (w *Workspace) deedDrafts(d keeper.Deed) []contract.Draft {
 	return out
 }
 
-func (w *Workspace) deedDraft(d keeper.Deed, eventType, p string, data contract.Payload) contract.Draft {
+func (w *Workspace) deedDraft(d wire.Deed, eventType, p string, data contract.Payload) contract.Draft {
 	draft := contract.Draft{
 		ID:   contract.DeriveID(string(w.opts.CID)+"\x00"+d.ID, eventType),
 		Role: contract.RoleUser, User: d.User, Subject: "file/" + p, Time: time.UnixMilli(d.At).UTC(), Type: eventType, Data: data,
@@ -185,7 +185,7 @@ func (w *Workspace) Mkdir(ctx context.Context, p string) (err error) {
 		return fault.Wrap(op, err)
 	}
 	defer release(&err)
-	return fault.Wrap(op, w.opts.Keeper.Call(ctx, "mkdir", keeper.PathRequest{Path: keeper.Path(p)}, nil))
+	return fault.Wrap(op, w.opts.Keeper.Call(ctx, "mkdir", wire.PathRequest{Path: wire.Path(p)}, nil))
 }
 
 // Move renames a path; the new name must be free.
@@ -197,8 +197,8 @@ func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) (err er
 	}
 	defer release(&err)
 	by = by.orUser()
-	var d keeper.Deed
-	if err := w.opts.Keeper.Call(ctx, "move", keeper.MoveRequest{From: keeper.Path(from), To: keeper.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
+	var d wire.Deed
+	if err := w.opts.Keeper.Call(ctx, "move", wire.MoveRequest{From: wire.Path(from), To: wire.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
 		return fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
@@ -206,40 +206,40 @@ func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) (err er
 }
 
 // Remove moves a path to the trash, from where Untrash brings it back.
-func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (_ keeper.Trashed, err error) {
+func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (_ wire.Trashed, err error) {
 	const op = "workspace.Remove"
 	release, err := w.take(ctx)
 	if err != nil {
-		return keeper.Trashed{}, fault.Wrap(op, err)
+		return wire.Trashed{}, fault.Wrap(op, err)
 	}
 	defer release(&err)
 	by = by.orUser()
-	var r keeper.Removed
-	if err := w.opts.Keeper.Call(ctx, "remove", keeper.RemoveRequest{Path: keeper.Path(p), Role: string(by.Role), User: by.User}, &r); err != nil {
+	var r wire.Removed
+	if err := w.opts.Keeper.Call(ctx, "remove", wire.RemoveRequest{Path: wire.Path(p), Role: string(by.Role), User: by.User}, &r); err != nil {
 		return r.Trashed, fault.Wrap(op, err)
 	}
-	return r.Trashed, fault.Wrap(op, w.tell(ctx, keeper.Deed{ID: r.ID, Op: "remove", Path: keeper.Path(p), At: r.At, Role: string(by.Role), User: by.User}))
+	return r.Trashed, fault.Wrap(op, w.tell(ctx, wire.Deed{ID: r.ID, Op: "remove", Path: wire.Path(p), At: r.At, Role: string(by.Role), User: by.User}))
 }
 
 // Trash lists what was removed or overwritten in the last week, newest first.
-func (w *Workspace) Trash(ctx context.Context, before string, limit int) (keeper.TrashReply, error) {
-	var r keeper.TrashReply
-	err := w.opts.Keeper.Call(ctx, "trash", keeper.TrashRequest{Before: before, Limit: limit}, &r)
+func (w *Workspace) Trash(ctx context.Context, before string, limit int) (wire.TrashReply, error) {
+	var r wire.TrashReply
+	err := w.opts.Keeper.Call(ctx, "trash", wire.TrashRequest{Before: before, Limit: limit}, &r)
 	return r, fault.Wrap("workspace.Trash", err)
 }
 
 // Untrash puts something back that Remove or Write moved to the trash: where it
 // was, or to another place. Nothing may be there.
-func (w *Workspace) Untrash(ctx context.Context, id, to string, by Actor) (_ keeper.Deed, err error) {
+func (w *Workspace) Untrash(ctx context.Context, id, to string, by Actor) (_ wire.Deed, err error) {
 	const op = "workspace.Untrash"
 	release, err := w.take(ctx)
 	if err != nil {
-		return keeper.Deed{}, fault.Wrap(op, err)
+		return wire.Deed{}, fault.Wrap(op, err)
 	}
 	defer release(&err)
 	by = by.orUser()
-	var d keeper.Deed
-	if err := w.opts.Keeper.Call(ctx, "untrash", keeper.UntrashRequest{ID: id, To: keeper.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
+	var d wire.Deed
+	if err := w.opts.Keeper.Call(ctx, "untrash", wire.UntrashRequest{ID: id, To: wire.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
 		return d, fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
@@ -258,33 +258,33 @@ type AddRequest struct {
 // Add unpacks a tar stream into workspace/{name}. A repository in it is kept
 // whole and becomes a nested repository; nothing of it is run. What came and no
 // checkpoint holds is in the answer.
-func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (_ keeper.Imported, err error) {
+func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (_ wire.Imported, err error) {
 	const op = "workspace.Add"
 	p := "workspace/" + req.Name
 	if err := contract.ValidPath("name", p); err != nil || path.Base(p) != req.Name || strings.HasPrefix(req.Name, ".") {
-		return keeper.Imported{}, fault.New(op, fault.Invalid, "Choose a plain name, such as the repository's.", err)
+		return wire.Imported{}, fault.New(op, fault.Invalid, "Choose a plain name, such as the repository's.", err)
 	}
 	if err := (contract.RepositoryAdded{Path: p, Origin: req.Origin, Remote: req.Remote}).Validate(); err != nil {
-		return keeper.Imported{}, fault.New(op, fault.Invalid, "Say where it comes from in fewer words.", err)
+		return wire.Imported{}, fault.New(op, fault.Invalid, "Say where it comes from in fewer words.", err)
 	}
 	release, err := w.take(ctx)
 	if err != nil {
-		return keeper.Imported{}, fault.Wrap(op, err)
+		return wire.Imported{}, fault.Wrap(op, err)
 	}
 	defer release(&err)
-	resp, err := w.opts.Keeper.Stream(ctx, "import", keeper.ImportRequest{
-		Path: keeper.Path(p), Origin: req.Origin, Remote: req.Remote, Role: string(contract.RoleUser), User: req.User,
+	resp, err := w.opts.Keeper.Stream(ctx, "import", wire.ImportRequest{
+		Path: wire.Path(p), Origin: req.Origin, Remote: req.Remote, Role: string(contract.RoleUser), User: req.User,
 	}, tar)
 	if err != nil {
-		return keeper.Imported{}, fault.Wrap(op, err)
+		return wire.Imported{}, fault.Wrap(op, err)
 	}
 	defer resp.Body.Close()
-	var d keeper.Deed
-	if err := decodeAnswer(resp.Body, &d); err != nil {
-		return keeper.Imported{}, fault.Wrap(op, err)
+	var d wire.Deed
+	if err := wire.Decode(resp.Body, &d); err != nil {
+		return wire.Imported{}, fault.Wrap(op, err)
 	}
 	if d.Import == nil {
-		return keeper.Imported{}, fault.New(op, fault.Internal, "", errors.New("the keeper does not say what it imported"))
+		return wire.Imported{}, fault.New(op, fault.Internal, "", errors.New("the keeper does not say what it imported"))
 	}
 	crash.At("workspace.file.written")
 	if err := w.tell(ctx, d); err != nil {

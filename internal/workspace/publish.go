@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Overlay is a task's own view of the workspace: an immutable lower, and what
@@ -60,15 +60,15 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 	// The mutex holds sweeping off until the new overlay counts.
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var snap keeper.SnapshotReply
-	if err := w.opts.Keeper.Call(ctx, "snapshot", keeper.CommitRequest{Commit: base}, &snap); err != nil {
+	var snap wire.SnapshotReply
+	if err := w.opts.Keeper.Call(ctx, "snapshot", wire.CommitRequest{Commit: base}, &snap); err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
 	if filepath.Base(snap.Dir) != snap.Dir || snap.Dir != snap.Commit {
 		return Overlay{}, fault.New(op, fault.Internal, "", fmt.Errorf("the keeper named the snapshot %q", snap.Dir))
 	}
-	var st keeper.StatusReply
-	if err := w.opts.Keeper.Call(ctx, "status", keeper.Done{}, &st); err != nil {
+	var st wire.StatusReply
+	if err := w.opts.Keeper.Call(ctx, "status", wire.Done{}, &st); err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
 	dir := path.Join("boxes", id)
@@ -108,7 +108,7 @@ const maxBeside = 500
 // Installed lists the ignored directories into which a task has put something,
 // and what it installed beside the paths it changed where the user has nothing.
 // None of it is published.
-func (w *Workspace) Installed(o Overlay, changed []keeper.Change) ([]string, error) {
+func (w *Workspace) Installed(o Overlay, changed []wire.Change) ([]string, error) {
 	var out []string
 	upper := path.Join("boxes", o.ID, "upper")
 	seen, published := map[string]bool{}, map[string]bool{}
@@ -159,8 +159,8 @@ func (w *Workspace) Snapshot(ctx context.Context, commit string) (string, error)
 	const op = "workspace.Snapshot"
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var snap keeper.SnapshotReply
-	if err := w.opts.Keeper.Call(ctx, "snapshot", keeper.CommitRequest{Commit: commit}, &snap); err != nil {
+	var snap wire.SnapshotReply
+	if err := w.opts.Keeper.Call(ctx, "snapshot", wire.CommitRequest{Commit: commit}, &snap); err != nil {
 		return "", fault.Wrap(op, err)
 	}
 	if filepath.Base(snap.Dir) != snap.Dir || snap.Dir != snap.Commit {
@@ -185,21 +185,21 @@ func (w *Workspace) sweep(ctx context.Context) error {
 		keep = append(keep, base)
 	}
 	// The newest stays too: the next task starts from it, or links from it.
-	var list []keeper.Commit
-	if err := w.opts.Keeper.Call(ctx, "list", keeper.ListRequest{Limit: 1}, &list); err != nil {
+	var list []wire.Commit
+	if err := w.opts.Keeper.Call(ctx, "list", wire.ListRequest{Limit: 1}, &list); err != nil {
 		return err
 	}
 	for _, c := range list {
 		keep = append(keep, c.Commit)
 	}
-	return w.opts.Keeper.Call(ctx, "release", keeper.KeepRequest{Keep: keep}, nil)
+	return w.opts.Keeper.Call(ctx, "release", wire.KeepRequest{Keep: keep}, nil)
 }
 
 // Tree has the keeper read what a task wrote, as a commit on its base.
-func (w *Workspace) Tree(ctx context.Context, o Overlay, message, run, task string) (keeper.TreeReply, error) {
-	var reply keeper.TreeReply
-	err := w.opts.Keeper.Call(ctx, "tree", keeper.TreeRequest{
-		ID: o.ID, Base: o.Base, Upper: o.ID + "/upper", Note: keeper.Note{Message: message, Run: run, Task: task, Seq: w.opts.Seq()},
+func (w *Workspace) Tree(ctx context.Context, o Overlay, message, run, task string) (wire.TreeReply, error) {
+	var reply wire.TreeReply
+	err := w.opts.Keeper.Call(ctx, "tree", wire.TreeRequest{
+		ID: o.ID, Base: o.Base, Upper: o.ID + "/upper", Note: wire.Note{Message: message, Run: run, Task: task, Seq: w.opts.Seq()},
 	}, &reply)
 	return reply, fault.Wrap("workspace.Tree", err)
 }
@@ -227,25 +227,25 @@ type Published struct {
 	Commit     string // checkpoint that holds the work
 	MergedTree string // git tree of the merge
 	Reverify   string // when set, nothing was published: verify this commit's tree, then publish again
-	Changed    []keeper.Path
-	Conflicts  []keeper.Conflict
+	Changed    []wire.Path
+	Conflicts  []wire.Conflict
 	After      string // a further checkpoint, of what the user edited meanwhile
 }
 
 // Publish merges a task's tree into the live tree as it is now. What the user
 // changed meanwhile is kept.
 func (w *Workspace) Publish(ctx context.Context, req PublishRequest) (Published, error) {
-	note := keeper.Note{Kind: string(contract.CheckpointTask), Message: req.Message, Run: req.Run, Task: req.Task, Verified: string(contract.VerificationUnknown)}
+	note := wire.Note{Kind: string(contract.CheckpointTask), Message: req.Message, Run: req.Run, Task: req.Task, Verified: string(contract.VerificationUnknown)}
 	if req.VerifiedTree != "" {
 		note.Verified = string(contract.VerificationPass)
 	}
-	p, err := w.publish(ctx, "prepare", keeper.PrepareRequest{ID: req.ID, Base: req.Overlay.Base, Tree: req.Tree, Task: req.Overlay.ID, Note: note}, req.VerifiedTree, req.Scope...)
+	p, err := w.publish(ctx, "prepare", wire.PrepareRequest{ID: req.ID, Base: req.Overlay.Base, Tree: req.Tree, Task: req.Overlay.ID, Note: note}, req.VerifiedTree, req.Scope...)
 	return p, fault.Wrap("workspace.Publish", err)
 }
 
 // LivePaths are published once per tool call, so that the desktop changes while
 // the user looks.
-var LivePaths = []keeper.Path{"choiros", "artifacts/system/theme.json"}
+var LivePaths = []wire.Path{"choiros", "artifacts/system/theme.json"}
 
 // PublishLive publishes what a running task changed so far under LivePaths.
 // id is one of its own for each call.
@@ -267,9 +267,9 @@ func (w *Workspace) PublishLive(ctx context.Context, id string, o Overlay, run, 
 	w.mu.Lock()
 	w.overlays["live:"+o.ID] = o.Base
 	w.mu.Unlock()
-	p, err := w.publish(ctx, "prepare", keeper.PrepareRequest{
+	p, err := w.publish(ctx, "prepare", wire.PrepareRequest{
 		ID: id, Base: o.Base, Tree: tree.Commit, Paths: LivePaths, Live: true, Task: o.ID,
-		Note: keeper.Note{Kind: string(contract.CheckpointAuto), Message: "A task's edit to the desktop, while it works", Run: run, Task: task},
+		Note: wire.Note{Kind: string(contract.CheckpointAuto), Message: "A task's edit to the desktop, while it works", Run: run, Task: task},
 	}, "")
 	return p, fault.Wrap(op, err)
 }
@@ -283,7 +283,7 @@ func (w *Workspace) isLive(overlay string) bool {
 
 // Invert takes a task's live edits back, such as when it failed.
 func (w *Workspace) Invert(ctx context.Context, id string, o Overlay, run, task string) (Published, error) {
-	p, err := w.publish(ctx, "invert", keeper.InvertRequest{ID: id, Task: o.ID, Base: o.Base, Note: keeper.Note{Message: "Take a task's edits to the desktop back", Run: run, Task: task, Seq: w.opts.Seq()}}, "")
+	p, err := w.publish(ctx, "invert", wire.InvertRequest{ID: id, Task: o.ID, Base: o.Base, Note: wire.Note{Message: "Take a task's edits to the desktop back", Run: run, Task: task, Seq: w.opts.Seq()}}, "")
 	return p, fault.Wrap("workspace.Invert", err)
 }
 
@@ -293,11 +293,11 @@ func (w *Workspace) publish(ctx context.Context, verb string, in any, verified s
 		return Published{}, err
 	}
 	defer release(&err)
-	if p, ok := in.(keeper.PrepareRequest); ok {
+	if p, ok := in.(wire.PrepareRequest); ok {
 		p.Note.Seq = w.opts.Seq()
 		in = p
 	}
-	var prep keeper.PrepareReply
+	var prep wire.PrepareReply
 	if err := w.opts.Keeper.Call(ctx, verb, in, &prep); err != nil {
 		return Published{}, err
 	}
@@ -322,20 +322,20 @@ func (w *Workspace) publish(ctx context.Context, verb string, in any, verified s
 				return out, nil
 			}
 		}
-		if err := w.opts.Keeper.Call(ctx, "begin", keeper.IDRequest{ID: prep.ID}, nil); err != nil {
+		if err := w.opts.Keeper.Call(ctx, "begin", wire.IDRequest{ID: prep.ID}, nil); err != nil {
 			return out, err
 		}
 		crash.At("workspace.publish.begun")
 		ctx = context.WithoutCancel(ctx) // it is decided
-		if _, err := w.opts.Log.Append(ctx, w.startedDraft(keeper.Applied{
+		if _, err := w.opts.Log.Append(ctx, w.startedDraft(wire.Applied{
 			Publish: prep.ID, Commit: prep.CommitNote, Base: prep.Base, Live: prep.IsLive, Paths: len(prep.Changed),
 		})); err != nil {
 			return out, err
 		}
 	}
 	crash.At("workspace.publish.logged")
-	var applied keeper.ApplyReply
-	if err := w.opts.Keeper.Call(ctx, "apply", keeper.IDRequest{ID: prep.ID}, &applied); err != nil {
+	var applied wire.ApplyReply
+	if err := w.opts.Keeper.Call(ctx, "apply", wire.IDRequest{ID: prep.ID}, &applied); err != nil {
 		return out, err
 	}
 	crash.At("workspace.publish.applied")
@@ -365,12 +365,12 @@ func (w *Workspace) sameWithin(ctx context.Context, a, b string, scope []string)
 	if len(scope) == 0 || len(scope) > 1000 || slices.Contains(scope, ".") {
 		return false, nil
 	}
-	paths := make([]keeper.Path, 0, len(scope))
+	paths := make([]wire.Path, 0, len(scope))
 	for _, p := range scope {
-		paths = append(paths, keeper.Path(p))
+		paths = append(paths, wire.Path(p))
 	}
-	var diff keeper.DiffReply
-	err := w.opts.Keeper.Call(ctx, "diff", keeper.DiffRequest{A: a, B: b, Paths: paths, MaxBytes: 1, Metadata: true}, &diff)
+	var diff wire.DiffReply
+	err := w.opts.Keeper.Call(ctx, "diff", wire.DiffRequest{A: a, B: b, Paths: paths, MaxBytes: 1, Metadata: true}, &diff)
 	return err == nil && len(diff.Changes) == 0 && len(diff.Repositories) == 0 && diff.More == 0, err
 }
 
@@ -385,7 +385,7 @@ func (w *Workspace) Drop(ctx context.Context, o Overlay) error {
 	defer w.mu.Unlock()
 	delete(w.overlays, o.ID)
 	delete(w.overlays, "live:"+o.ID)
-	err := w.opts.Keeper.Call(ctx, "drop", keeper.IDRequest{ID: o.ID}, nil)
+	err := w.opts.Keeper.Call(ctx, "drop", wire.IDRequest{ID: o.ID}, nil)
 	crash.At("workspace.overlay.dropped")
 	return fault.Wrap(op, errors.Join(err, w.removeOverlay(o.ID), w.sweep(ctx)))
 }
@@ -402,7 +402,7 @@ func (w *Workspace) removeOverlay(id string) error {
 	return err
 }
 
-func shown(conflicts []keeper.Conflict) []string {
+func shown(conflicts []wire.Conflict) []string {
 	var out []string
 	for i, c := range conflicts {
 		if i == 199 && len(conflicts) > 200 {
@@ -413,7 +413,7 @@ func shown(conflicts []keeper.Conflict) []string {
 	return out
 }
 
-func (w *Workspace) startedDraft(a keeper.Applied) contract.Draft {
+func (w *Workspace) startedDraft(a wire.Applied) contract.Draft {
 	c := w.fromCommit(a.Commit)
 	base := a.Base
 	if base == "" {
@@ -434,7 +434,7 @@ func RestoredID(cid contract.CID, commit string) string {
 // logApplied appends the events of a finished publish or restore, and of the
 // checkpoint it made, then tells the keeper. Every id is derived, so a repeat
 // after a crash is recognised.
-func (w *Workspace) logApplied(ctx context.Context, a keeper.Applied) error {
+func (w *Workspace) logApplied(ctx context.Context, a wire.Applied) error {
 	ctx = context.WithoutCancel(ctx)
 	c := w.fromCommit(a.Commit)
 	var drafts []contract.Draft
@@ -472,5 +472,5 @@ func (w *Workspace) logApplied(ctx context.Context, a keeper.Applied) error {
 		return err
 	}
 	crash.At("workspace.publish.recorded")
-	return w.opts.Keeper.Call(ctx, "logged", keeper.IDRequest{ID: a.Publish}, nil)
+	return w.opts.Keeper.Call(ctx, "logged", wire.IDRequest{ID: a.Publish}, nil)
 }

@@ -27,6 +27,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // TestMain doubles as the keeper process that the race kills.
@@ -128,7 +129,7 @@ func (m *mortal) start(ctx context.Context, point string, nth int32) error {
 		return d.DialContext(ctx, "unix", spec.Socket)
 	}}
 	m.Workspace, err = workspace.Open(ctx, workspace.Options{
-		CID: cid, Keeper: workspace.NewKeeper(rt), Log: m.log, Dir: m.dir, AutoInterval: -1, AutoTasks: -1,
+		CID: cid, Keeper: wire.NewClient(rt), Log: m.log, Dir: m.dir, AutoInterval: -1, AutoTasks: -1,
 	})
 	if err != nil {
 		m.Workspace = nil

@@ -10,7 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // ScrubBudget bounds one slice of a scrub; what is 0 has the keeper's default.
@@ -84,8 +84,8 @@ func (d Damage) Text() string {
 // holds it. It changes nothing else, and work goes on beside it.
 func (w *Workspace) Scrub(ctx context.Context, budget ScrubBudget) (ScrubReport, error) {
 	const op = "workspace.Scrub"
-	var reply keeper.ScrubReply
-	err := w.opts.Keeper.Call(ctx, "scrub", keeper.ScrubRequest{
+	var reply wire.ScrubReply
+	err := w.opts.Keeper.Call(ctx, "scrub", wire.ScrubRequest{
 		Objects: budget.Objects, Bytes: budget.Bytes, Millis: budget.Time.Milliseconds(), Restart: budget.Restart,
 	}, &reply)
 	out := ScrubReport{Done: reply.Done, Objects: reply.Objects, Bytes: reply.Bytes, More: reply.More}
@@ -102,26 +102,26 @@ func (w *Workspace) Scrub(ctx context.Context, budget ScrubBudget) (ScrubReport,
 // removed: see keeper.Repair.
 func (w *Workspace) repair(ctx context.Context, why error) error {
 	w.opts.Logger.ErrorContext(ctx, "the newest checkpoint is damaged; going on from the last whole one", "computer", w.opts.CID, "error", why)
-	var reply keeper.RepairReply
-	return w.opts.Keeper.Call(ctx, "repair", keeper.RepairRequest{Seq: w.opts.Seq()}, &reply)
+	var reply wire.RepairReply
+	return w.opts.Keeper.Call(ctx, "repair", wire.RepairRequest{Seq: w.opts.Seq()}, &reply)
 }
 
 // Found is where a content that the host lost is still to be had.
 type Found struct {
 	Ref   contract.BlobRef
 	Where string // in words
-	at    keeper.Found
+	at    wire.Found
 }
 
 // Find looks for contents in the live files, the trash and the history, within
 // the keeper's bounds, at most 200 at once. Open gives each.
 func (w *Workspace) Find(ctx context.Context, refs []contract.BlobRef) ([]Found, error) {
 	const op = "workspace.Find"
-	var req keeper.FindRequest
+	var req wire.FindRequest
 	for _, ref := range refs {
 		req.SHA256 = append(req.SHA256, ref.Hex())
 	}
-	var reply keeper.FindReply
+	var reply wire.FindReply
 	if err := w.opts.Keeper.Call(ctx, "find", req, &reply); err != nil {
 		return nil, fault.Wrap(op, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Log appends to the computer's log. A draft whose id is stored already, with
@@ -25,7 +25,7 @@ type Log interface {
 // Options say what a workspace works with.
 type Options struct {
 	CID    contract.CID
-	Keeper Keeper
+	Keeper wire.Keeper
 	Log    Log
 	// Dir is the computer's directory on the host; overlays are made in its
 	// boxes/, snapshots are in its snapshots/ and the live tree in workspace/.
@@ -133,7 +133,7 @@ func (w *Workspace) goodbye(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	return w.opts.Keeper.Call(ctx, "goodbye", keeper.Done{}, nil)
+	return w.opts.Keeper.Call(ctx, "goodbye", wire.Done{}, nil)
 }
 
 // wait waits for its turn to change something.
@@ -168,15 +168,15 @@ func (w *Workspace) take(ctx context.Context) (release func(*error), err error) 
 
 // catchUp tells the log what the keeper did and the log does not have.
 func (w *Workspace) catchUp(ctx context.Context) error {
-	var applied []keeper.Applied
-	if err := w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied); err != nil {
+	var applied []wire.Applied
+	if err := w.opts.Keeper.Call(ctx, "unlogged", wire.Done{}, &applied); err != nil {
 		return err
 	}
 	return w.tellAll(ctx, applied)
 }
 
 // tellAll tells the log of all checkpoints, of what was applied, and of deeds.
-func (w *Workspace) tellAll(ctx context.Context, applied []keeper.Applied) error {
+func (w *Workspace) tellAll(ctx context.Context, applied []wire.Applied) error {
 	if err := w.logCheckpoints(ctx); err != nil {
 		return err
 	}
@@ -185,8 +185,8 @@ func (w *Workspace) tellAll(ctx context.Context, applied []keeper.Applied) error
 			return err
 		}
 	}
-	var deeds []keeper.Deed
-	if err := w.opts.Keeper.Call(ctx, "untold", keeper.Done{}, &deeds); err != nil {
+	var deeds []wire.Deed
+	if err := w.opts.Keeper.Call(ctx, "untold", wire.Done{}, &deeds); err != nil {
 		return err
 	}
 	if err := w.tell(ctx, deeds...); err != nil {
@@ -227,12 +227,12 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 		return fault.Wrap(op, err)
 	}
 	defer release()
-	var applied []keeper.Applied
-	err = w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied)
+	var applied []wire.Applied
+	err = w.opts.Keeper.Call(ctx, "unlogged", wire.Done{}, &applied)
 	if fault.Is(err, fault.Damaged) && still {
 		err = w.repair(ctx, err)
 		if err == nil {
-			err = w.opts.Keeper.Call(ctx, "unlogged", keeper.Done{}, &applied)
+			err = w.opts.Keeper.Call(ctx, "unlogged", wire.Done{}, &applied)
 		}
 	}
 	if err != nil {
@@ -245,8 +245,8 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 	// on a new computer this is the initial one.
 	start := CheckpointRequest{Kind: contract.CheckpointAuto, Message: "What was there at start-up"}
 	if still {
-		var healed keeper.HealReply
-		if err := w.opts.Keeper.Call(ctx, "heal", keeper.Done{}, &healed); err != nil {
+		var healed wire.HealReply
+		if err := w.opts.Keeper.Call(ctx, "heal", wire.Done{}, &healed); err != nil {
 			return fault.Wrap(op, err)
 		}
 		if text := healText(healed); text != "" {
@@ -262,7 +262,7 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 
 // healText says what was put back and what was left out, for the checkpoint that
 // is made then.
-func healText(h keeper.HealReply) string {
+func healText(h wire.HealReply) string {
 	if len(h.Healed)+len(h.Lost)+len(h.Doubted) == 0 {
 		return ""
 	}
@@ -275,7 +275,7 @@ func healText(h keeper.HealReply) string {
 	}
 	var lines []string
 	for _, group := range []struct {
-		files []keeper.Healed
+		files []wire.Healed
 		what  string
 	}{
 		{h.Lost, "its copy is damaged too"}, {h.Doubted, "it is new, so there is nothing to put back: write it again, or touch it if that is how it should be"}, {h.Healed, "put back"},
@@ -292,13 +292,13 @@ func healText(h keeper.HealReply) string {
 
 // SettleOverlay makes what a task has written durable.
 func (w *Workspace) SettleOverlay(ctx context.Context, o Overlay) error {
-	return fault.Wrap("workspace.SettleOverlay", w.settle(ctx, "settle-upper", keeper.UpperRequest{Upper: o.ID + "/upper"}))
+	return fault.Wrap("workspace.SettleOverlay", w.settle(ctx, "settle-upper", wire.UpperRequest{Upper: o.ID + "/upper"}))
 }
 
 // Settle makes what was written to the live tree since the newest checkpoint
 // durable, so that it may be acknowledged.
 func (w *Workspace) Settle(ctx context.Context) error {
-	return fault.Wrap("workspace.Settle", w.settle(ctx, "settle", keeper.Done{}))
+	return fault.Wrap("workspace.Settle", w.settle(ctx, "settle", wire.Done{}))
 }
 
 // settle asks twice: the keeper may die under it, and the next one does it as well.
@@ -313,8 +313,8 @@ func (w *Workspace) settle(ctx context.Context, method string, req any) error {
 // logCheckpoints appends the event of every checkpoint that the keeper has not
 // been told is logged. Ids derive from the commits, so repeating is harmless.
 func (w *Workspace) logCheckpoints(ctx context.Context) error {
-	var commits []keeper.Commit
-	if err := w.opts.Keeper.Call(ctx, "unmarked", keeper.Done{}, &commits); err != nil {
+	var commits []wire.Commit
+	if err := w.opts.Keeper.Call(ctx, "unmarked", wire.Done{}, &commits); err != nil {
 		return err
 	}
 	if len(commits) == 0 {
@@ -324,7 +324,7 @@ func (w *Workspace) logCheckpoints(ctx context.Context) error {
 		if err := w.appendCheckpoints(ctx, some); err != nil {
 			return err
 		}
-		if err := w.opts.Keeper.Call(ctx, "mark", keeper.CommitRequest{Commit: some[len(some)-1].Commit}, nil); err != nil {
+		if err := w.opts.Keeper.Call(ctx, "mark", wire.CommitRequest{Commit: some[len(some)-1].Commit}, nil); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 const cid contract.CID = "abcdefgh12345678"
@@ -101,7 +102,7 @@ type host struct {
 	log    *log
 	engine *keeper.Engine
 	server *httptest.Server
-	wrap   func(workspace.Keeper) workspace.Keeper // what is between the two, when set
+	wrap   func(wire.Keeper) wire.Keeper // what is between the two, when set
 }
 
 func newHost(t testing.TB) *host {
@@ -130,7 +131,7 @@ func (h *host) start() {
 		h.t.Fatal(err)
 	}
 	h.server = httptest.NewServer(keeper.Handler(h.engine))
-	k := workspace.NewKeeper(toServer{h.server})
+	k := wire.NewClient(toServer{h.server})
 	if h.wrap != nil {
 		k = h.wrap(k)
 	}
@@ -213,7 +214,7 @@ func TestWhatATaskInstalledIsTold(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(o.Upper, "workspace/new/sub/node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	changed := []keeper.Change{{Path: "workspace/new/package.json"}, {Path: "workspace/new/sub/a.js"}, {Path: "workspace/kept/vendor/b/b.go"}}
+	changed := []wire.Change{{Path: "workspace/new/package.json"}, {Path: "workspace/new/sub/a.js"}, {Path: "workspace/kept/vendor/b/b.go"}}
 	if got, err := h.Installed(o, changed); err != nil || !slices.Equal(got, []string{"workspace/new/node_modules", "workspace/q/node_modules"}) {
 		t.Fatalf("%v, %v", got, err)
 	}
@@ -522,7 +523,7 @@ func TestTheLogCatchesUp(t *testing.T) {
 // halfway is a keeper of which an answer is lost, as it is when it failed after
 // it had made something.
 type halfway struct {
-	workspace.Keeper
+	wire.Keeper
 	verb *string
 }
 
@@ -552,7 +553,7 @@ func TestWhatAFailedCallMadeIsInTheLog(t *testing.T) {
 	} {
 		h := newHost(t)
 		lose := ""
-		h.wrap = func(k workspace.Keeper) workspace.Keeper { return halfway{k, &lose} }
+		h.wrap = func(k wire.Keeper) wire.Keeper { return halfway{k, &lose} }
 		h.restart()
 		list, err := h.Checkpoints(t.Context(), "", 1)
 		if err != nil {

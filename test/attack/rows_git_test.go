@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -54,7 +55,7 @@ var gitRows = []Row{
 			e := reopened(t, dir, func(git string) {
 				write(t, filepath.Join(git, "objects", "info", "alternates"), elsewhere+"/.git/objects\n", 0o644)
 			})
-			got, err := e.Object(t.Context(), keeper.ObjectRequest{Commit: line(t, elsewhere, "rev-parse", "HEAD"), Path: "file.txt"})
+			got, err := e.Object(t.Context(), wire.ObjectRequest{Commit: line(t, elsewhere, "rev-parse", "HEAD"), Path: "file.txt"})
 			return Verdict{err == nil, fmt.Sprintf("%+v %v", got, err)}
 		}},
 	{Number: 12, Attack: "a tree's .gitmodules, whose address is an option, stands in commits as git's own", Defences: []defence.Name{defence.GitNames},
@@ -62,7 +63,7 @@ var gitRows = []Row{
 			e, root := newKeeper(t)
 			put(t, root, "workspace/r/file", "x\n")
 			put(t, root, ".gitmodules", "[submodule \"s\"]\n\tpath = s\n\turl = --upload-pack=touch /tmp/never\n")
-			if _, err := e.Checkpoint(t.Context(), keeper.CheckpointRequest{}); err != nil {
+			if _, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{}); err != nil {
 				t.Fatal(err)
 			}
 			out, err := plainGit(root, "--git-dir", filepath.Join(root, ".git"), "fsck", "--strict")
@@ -115,7 +116,7 @@ func reopened(t *testing.T, dir string, change func(git string)) *keeper.Engine 
 	e, err := keeper.Open(t.Context(), o)
 	if err == nil {
 		put(t, o.Root, "workspace/file", "one\n")
-		_, err = e.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+		_, err = e.Checkpoint(t.Context(), wire.CheckpointRequest{})
 		err = errors.Join(err, e.Close())
 	}
 	if err != nil {
@@ -138,11 +139,11 @@ func worked(t *testing.T, e *keeper.Engine, root string) error {
 	t.Helper()
 	was := e.Head()
 	put(t, root, "workspace/file", "two\n")
-	k, err := e.Checkpoint(t.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: "m"}})
-	_, diff := e.Diff(t.Context(), keeper.DiffRequest{A: was, B: k.Commit.Commit})
+	k, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "m"}})
+	_, diff := e.Diff(t.Context(), wire.DiffRequest{A: was, B: k.Commit.Commit})
 	_, status := e.Status(t.Context())
 	drop := e.Drop(t.Context(), contract.NewID()) // while what was put into the tree is there
-	_, restore := e.Restore(t.Context(), keeper.RestoreRequest{ID: "back", To: was})
+	_, restore := e.Restore(t.Context(), wire.RestoreRequest{ID: "back", To: was})
 	return errors.Join(err, diff, status, drop, restore, e.MarkLogged(t.Context(), e.Head()), e.Maintain(t.Context()))
 }
 
@@ -168,7 +169,7 @@ func TestRow12TheKeepersGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, root, "workspace/file", "one\n")
-	if _, err := e.Checkpoint(t.Context(), keeper.CheckpointRequest{}); err != nil {
+	if _, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	repository(t, filepath.Join(root, "workspace/nested"), "content\n")

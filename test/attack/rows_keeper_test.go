@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // keeperRows are trees that stop the keeper, which every task and command needs.
@@ -21,12 +22,12 @@ var keeperRows = []Row{
 			lines := "victim\n" + strings.Repeat(strings.Repeat("*a", 40)+"b\n", 2100)
 			put(t, root, "workspace/p/.gitignore", lines)
 			put(t, root, "workspace/p/victim", "work\n")
-			r, err := e.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+			r, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{})
 			if err != nil {
 				return Verdict{true, err.Error()}
 			}
 			// Where it is followed to its end, it hides the file.
-			_, err = e.Object(t.Context(), keeper.ObjectRequest{Commit: r.Commit.Commit, Path: "workspace/p/victim"})
+			_, err = e.Object(t.Context(), wire.ObjectRequest{Commit: r.Commit.Commit, Path: "workspace/p/victim"})
 			return Verdict{err != nil, fmt.Sprintf("left out: %v", r.Left)}
 		},
 	},
@@ -51,7 +52,7 @@ var keeperRows = []Row{
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = e.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+			_, err = e.Checkpoint(t.Context(), wire.CheckpointRequest{})
 			return Verdict{err != nil, fmt.Sprintf("a checkpoint: %v", err)}
 		},
 	},
@@ -62,16 +63,16 @@ var keeperRows = []Row{
 		Run: func(t *testing.T) Verdict {
 			e, root := newKeeper(t)
 			put(t, root, "workspace/p/file", "one\n")
-			base, err := e.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+			base, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			put(t, root, "workspace/p/file", "two\n")
-			theirs, err := e.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+			theirs, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.Restore(t.Context(), keeper.RestoreRequest{ID: "back", To: base.Commit.Commit}); err != nil {
+			if _, err := e.Restore(t.Context(), wire.RestoreRequest{ID: "back", To: base.Commit.Commit}); err != nil {
 				t.Fatal(err)
 			}
 			closed := filepath.Join(root, "workspace/p")
@@ -83,11 +84,11 @@ var keeperRows = []Row{
 					t.Error(err)
 				}
 			}()
-			if _, err := e.Prepare(t.Context(), keeper.PrepareRequest{ID: "p", Base: base.Commit.Commit, Tree: theirs.Commit.Commit}); err != nil {
+			if _, err := e.Prepare(t.Context(), wire.PrepareRequest{ID: "p", Base: base.Commit.Commit, Tree: theirs.Commit.Commit}); err != nil {
 				t.Fatal(err)
 			}
 			_, publish := e.Apply(t.Context(), "p")
-			_, later := e.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+			_, later := e.Checkpoint(t.Context(), wire.CheckpointRequest{})
 			return Verdict{later != nil, fmt.Sprintf("the publish: %v; a checkpoint after it: %v", publish, later)}
 		},
 	},

@@ -28,6 +28,7 @@ import (
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/vault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 var serviceRows = []Row{
@@ -64,7 +65,7 @@ var serviceRows = []Row{
 		}
 		_, err = fmt.Fprintf(config, "[core]\n\thooksPath = %s\n", hooks)
 		if err = errors.Join(err, config.Close()); err == nil {
-			_, err = e.Checkpoint(t.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: "m"}})
+			_, err = e.Checkpoint(t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "m"}})
 		}
 		if err == nil {
 			err = e.Drop(t.Context(), contract.NewID())
@@ -304,7 +305,7 @@ func archive(t *testing.T, entries []tarEntry) io.Reader {
 func imported(entries ...tarEntry) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		e, dir := tree(t)
-		_, err := e.Import(t.Context(), keeper.ImportRequest{Path: "workspace/new"}, archive(t, entries))
+		_, err := e.Import(t.Context(), wire.ImportRequest{Path: "workspace/new"}, archive(t, entries))
 		found := ""
 		werr := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			if filepath.Base(path) == "escaped" && !strings.Contains(path, "/new/") {
@@ -329,7 +330,7 @@ func importedFile(t *testing.T, name, content string, entries ...tarEntry) Verdi
 			t.Fatal(err)
 		}
 	}
-	_, err := e.Import(t.Context(), keeper.ImportRequest{Path: "workspace/new"}, archive(t, entries))
+	_, err := e.Import(t.Context(), wire.ImportRequest{Path: "workspace/new"}, archive(t, entries))
 	b, rerr := os.ReadFile(filepath.Join(dir, "live/workspace/new", name))
 	return Verdict{rerr == nil && strings.Contains(string(b), content), fmt.Sprintf("%v, %.40q", err, b)}
 }

@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // every is how often revisions are written to their files, and
@@ -74,7 +74,7 @@ type heldStamp struct {
 // revised are the events of revisions that are not known to be in the file.
 type revised struct{ first, last uint64 }
 
-func stampOf(f keeper.FileInfo) stamp { return stamp{f.Kind, f.Size, f.Time} }
+func stampOf(f wire.FileInfo) stamp { return stamp{f.Kind, f.Size, f.Time} }
 
 // Options are what a Mirror stands on.
 type Options struct {
@@ -297,7 +297,7 @@ func (m *Mirror) look(ctx context.Context, by document.Author) {
 		}
 		var err error
 		for after, more := "", 1; more > 0 && err == nil; {
-			var files []keeper.FileInfo
+			var files []wire.FileInfo
 			if files, more, err = m.workspace.Files(ctx, dir, after, 0); len(files) == 0 {
 				break
 			}

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // maxBrings bounds how often a file that changes all the time is tried.
@@ -108,7 +108,7 @@ func notFoundIsNews(err error) error {
 
 // hold leaves a document and a file alone that can't be brought together, until
 // one of them changes. The file stays as its user has it.
-func (m *Mirror) hold(id string, file keeper.FileInfo, head document.Revision, why error) error {
+func (m *Mirror) hold(id string, file wire.FileInfo, head document.Revision, why error) error {
 	m.skip[id] = heldStamp{stampOf(file), head.Seq}
 	m.done(id, head.Seq)
 	return why

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Services puts the guests together.
@@ -31,7 +32,7 @@ func serve(ctx context.Context, in guest.Inside) (http.Handler, error) {
 		if err := os.Setenv("PATH", in.Runner.Env["PATH"]); err != nil {
 			return nil, err
 		}
-		limits, err := keeper.LimitsFrom(in.Runner.Env)
+		limits, err := wire.LimitsFrom(in.Runner.Env)
 		if err != nil {
 			return nil, err
 		}

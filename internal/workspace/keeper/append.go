@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -83,7 +84,7 @@ func (e *Engine) appendLate(ctx context.Context, seen, late Entry, dir int, name
 
 // readSmall reads a file of the engine's own; of one that is too large, or no
 // file, the mode is empty.
-func readSmall(name string) ([]byte, Mode, error) {
+func readSmall(name string) ([]byte, wire.Mode, error) {
 	r, st, err := openContentAt(unix.AT_FDCWD, name, -1)
 	if errors.Is(err, errGone) || err != nil && isGone(err) {
 		return nil, "", nil

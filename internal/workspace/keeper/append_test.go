@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // TestAppendedLinesReachTheNewFile has a program append to a file, opening it
@@ -54,7 +55,7 @@ func TestAppendedLinesReachTheNewFile(t *testing.T) {
 	k.write("workspace/a.log", "one\n2\n3\nend\n")
 	k.write("workspace/other.txt", "1\n2\n3\nanother end\n")
 	tree := k.tree()
-	if _, err := c.Prepare(t.Context(), keeper.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: keeper.Note{Message: "the task"}}); err != nil {
+	if _, err := c.Prepare(t.Context(), wire.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: wire.Note{Message: "the task"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Begin(t.Context(), "p"); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,55 +21,55 @@ const syncAllAbove = 64
 
 // finishPlan does what is left of a plan that has started. It may be called
 // again after any interruption.
-func (e *Engine) finishPlan(ctx context.Context, id string) (Applied, error) {
+func (e *Engine) finishPlan(ctx context.Context, id string) (wire.Applied, error) {
 	if r, done, err := e.loadResult(id); err != nil || done {
 		return r.Applied, err
 	}
 	p, err := e.loadPlan(id)
 	if err != nil {
-		return Applied{}, err
+		return wire.Applied{}, err
 	}
 	if e.head != p.From && e.head != p.Commit {
-		return Applied{}, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, e.head})
+		return wire.Applied{}, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, e.head})
 	}
 	if err := e.stage(ctx, p); err != nil {
-		return Applied{}, err
+		return wire.Applied{}, err
 	}
 	a := applier{e: e, p: p, needed: map[string]bool{}, seen: map[string]Entry{}}
 	target, err := e.readTree(ctx, p.Tree, true)
 	if err != nil {
-		return Applied{}, err
+		return wire.Applied{}, err
 	}
 	a.needed = directories(target)
 	for path, en := range target {
-		if en.Mode == ModeEmptyDir {
+		if en.Mode == wire.ModeEmptyDir {
 			a.needed[path] = true
 		}
 	}
 	for n, s := range p.Ops {
 		if err := ctx.Err(); err != nil {
-			return Applied{}, err
+			return wire.Applied{}, err
 		}
 		err := a.step(ctx, n, s)
 		if isDenied(err) && !defence.Off(defence.KeeperDeniedPaths) {
 			err = a.denied(n, s)
 		}
 		if err != nil {
-			return Applied{}, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
+			return wire.Applied{}, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
 		}
 		e.crash("apply.step")
 	}
 	if err := e.syncParents(p); err != nil {
-		return Applied{}, err
+		return wire.Applied{}, err
 	}
 	e.crash("apply.placed")
 	c, err := e.commitAt(ctx, p.Commit)
 	if err != nil {
-		return Applied{}, err
+		return wire.Applied{}, err
 	}
 	if e.head == p.From && p.From != p.Commit {
 		if err := e.advance(c); err != nil {
-			return Applied{}, err
+			return wire.Applied{}, err
 		}
 		for _, s := range p.Ops {
 			if s.To.exists() {
@@ -80,15 +81,15 @@ func (e *Engine) finishPlan(ctx context.Context, id string) (Applied, error) {
 	}
 	if p.Mark != "" {
 		if err := e.forceRef(ctx, liveRef(p.Task), p.Mark); err != nil {
-			return Applied{}, err
+			return wire.Applied{}, err
 		}
 	}
 	r := result{
-		Applied: Applied{Publish: p.ID, Kind: p.Kind, Base: p.Base, Live: p.Live, Paths: len(p.Ops), Commit: c, Conflicts: append(p.Conflicts, a.conflicts...)},
+		Applied: wire.Applied{Publish: p.ID, Kind: p.Kind, Base: p.Base, Live: p.Live, Paths: len(p.Ops), Commit: c, Conflicts: append(p.Conflicts, a.conflicts...)},
 		Seen:    a.seen, Since: e.opts.Now().Unix(),
 	}
 	if err := e.saveResult(id, r); err != nil {
-		return Applied{}, err
+		return wire.Applied{}, err
 	}
 	e.crash("apply.done")
 	return r.Applied, nil
@@ -134,15 +135,15 @@ func (e *Engine) stage(ctx context.Context, p plan) error {
 
 // materialize writes what an entry holds as a file or link that does not exist yet.
 func (e *Engine) materialize(ctx context.Context, name string, en Entry, sync bool) error {
-	if en.Mode == ModeSymlink {
-		target, err := e.blob(ctx, en.ID, maxPath)
+	if en.Mode == wire.ModeSymlink {
+		target, err := e.blob(ctx, en.ID, wire.MaxPath)
 		if err != nil {
 			return err
 		}
 		return os.Symlink(string(target), name)
 	}
 	perm := fs.FileMode(0o644)
-	if en.Mode == ModeExec {
+	if en.Mode == wire.ModeExec {
 		perm = 0o755
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, perm)
@@ -160,7 +161,7 @@ func (e *Engine) materialize(ctx context.Context, name string, en Entry, sync bo
 func (e *Engine) syncParents(p plan) error {
 	dirs := map[string]bool{}
 	for _, s := range p.Ops {
-		dirs[parentDir(string(s.Path))] = true
+		dirs[wire.ParentDir(string(s.Path))] = true
 	}
 	if len(dirs) > syncAllAbove {
 		return unix.Syncfs(e.rootFD)
@@ -216,21 +217,21 @@ type applier struct {
 	e         *Engine
 	p         plan
 	needed    map[string]bool // directories the target has
-	conflicts []Conflict
+	conflicts []wire.Conflict
 	seen      map[string]Entry
 }
 
-func (a *applier) conflict(p Path, reason string) {
-	a.conflicts = append(a.conflicts, Conflict{p, reason})
+func (a *applier) conflict(p wire.Path, reason string) {
+	a.conflicts = append(a.conflicts, wire.Conflict{Path: p, Reason: reason})
 }
 
 // step does one step, from whatever point an earlier try left it at.
 func (a *applier) step(ctx context.Context, n int, s step) error {
 	p := string(s.Path)
-	if err := validPath(p, false); err != nil {
-		return fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", short(p), err))
+	if err := wire.CheckPath(p, false); err != nil {
+		return fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(p), err))
 	}
-	if s.From.Mode == ModeEmptyDir && s.To.Mode != ModeEmptyDir {
+	if s.From.Mode == wire.ModeEmptyDir && s.To.Mode != wire.ModeEmptyDir {
 		if s.To.exists() || !a.needed[p] {
 			a.removeDir(p)
 		}
@@ -239,7 +240,7 @@ func (a *applier) step(ctx context.Context, n int, s step) error {
 			return nil
 		}
 	}
-	if s.To.Mode == ModeEmptyDir {
+	if s.To.Mode == wire.ModeEmptyDir {
 		if s.From.exists() {
 			if err := a.remove(ctx, n, s); err != nil {
 				return err
@@ -274,8 +275,8 @@ func (a *applier) denied(n int, s step) error {
 
 // removeDir removes an empty directory and its parents that became empty.
 func (a *applier) removeDir(p string) {
-	for ; p != "." && !a.needed[p]; p = parentDir(p) {
-		dir, err := openDir(a.e.rootFD, parentDir(p))
+	for ; p != "." && !a.needed[p]; p = wire.ParentDir(p) {
+		dir, err := openDir(a.e.rootFD, wire.ParentDir(p))
 		if err != nil {
 			return
 		}
@@ -291,7 +292,7 @@ func (a *applier) removeDir(p string) {
 func (a *applier) remove(ctx context.Context, n int, s step) error {
 	aside := a.e.aside(a.p.ID, n)
 	p := string(s.Path)
-	dir, err := openDir(a.e.rootFD, parentDir(p))
+	dir, err := openDir(a.e.rootFD, wire.ParentDir(p))
 	if err != nil {
 		if isGone(err) {
 			return nil
@@ -330,7 +331,7 @@ func (a *applier) remove(ctx context.Context, n int, s step) error {
 	}
 	if !other && got == s.From {
 		a.seen[strconv.Itoa(n)] = got
-		a.removeDir(parentDir(p))
+		a.removeDir(wire.ParentDir(p))
 		return nil
 	}
 	a.conflict(s.Path, "was changed while it was being removed")
@@ -353,7 +354,7 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 		return nil // in place since an earlier try; what the user did since is the user's
 	}
 	p := string(s.Path)
-	dir, err := makeDirs(a.e.rootFD, parentDir(p))
+	dir, err := makeDirs(a.e.rootFD, wire.ParentDir(p))
 	if err != nil {
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			a.conflict(s.Path, "its directory is a file or a link now")
@@ -464,14 +465,14 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 
 // keep stores a version of the user's that is not in the tree any more. What is
 // no file goes to the trash whole.
-func (a *applier) keep(ctx context.Context, n int, p Path, en Entry) error {
+func (a *applier) keep(ctx context.Context, n int, p wire.Path, en Entry) error {
 	aside := a.e.aside(a.p.ID, n)
 	st, err := lstatAt(unix.AT_FDCWD, aside)
 	if err != nil {
 		return err
 	}
 	if !st.isRegular() && !st.isSymlink() {
-		_, err := a.e.toTrash(unix.AT_FDCWD, aside, trashMeta{Trashed: Trashed{Path: p}, Op: "merge"})
+		_, err := a.e.toTrash(unix.AT_FDCWD, aside, trashMeta{Trashed: wire.Trashed{Path: p}, Op: "merge"})
 		return err
 	}
 	a.seen[strconv.Itoa(n)] = en
@@ -482,7 +483,7 @@ func (a *applier) keep(ctx context.Context, n int, p Path, en Entry) error {
 // exchangeMerged puts merged where want, which is held elsewhere, is expected.
 // It reports false when the user was there first again; then everything is as
 // before.
-func (e *Engine) exchangeMerged(ctx context.Context, p Path, dir int, want, merged Entry) (bool, error) {
+func (e *Engine) exchangeMerged(ctx context.Context, p wire.Path, dir int, want, merged Entry) (bool, error) {
 	name := baseName(string(p))
 	if cur, _, err := e.entryAt(dir, name, merged); err != nil || cur == merged {
 		return err == nil, err
@@ -491,7 +492,7 @@ func (e *Engine) exchangeMerged(ctx context.Context, p Path, dir int, want, merg
 	if err := e.materialize(ctx, tmp, merged, true); err != nil {
 		return false, errors.Join(err, removeIfThere(tmp))
 	}
-	t, err := e.intend(tmp, trashMeta{Trashed: Trashed{Path: p}, Op: "merge", New: merged})
+	t, err := e.intend(tmp, trashMeta{Trashed: wire.Trashed{Path: p}, Op: "merge", New: merged})
 	if err != nil {
 		return false, errors.Join(err, removeIfThere(tmp))
 	}

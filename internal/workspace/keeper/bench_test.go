@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // benchFiles is the size of the tree that checkpoints are measured on.
@@ -51,7 +52,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	git("add", "-A")
 	git("commit", "-qm", "all")
 	checkpoint := func(i int) {
-		if _, err := e.Checkpoint(b.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: fmt.Sprint(i)}}); err != nil {
+		if _, err := e.Checkpoint(b.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: fmt.Sprint(i)}}); err != nil {
 			b.Fatal(err)
 		}
 	}

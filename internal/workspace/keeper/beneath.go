@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Everything the engine opens in a tree it opens through these: the kernel
@@ -54,7 +55,7 @@ func makeDirs(dirfd int, rel string) (int, error) {
 	at := rel // the deepest part that is there
 	fd, err := openDir(dirfd, at)
 	for errors.Is(err, unix.ENOENT) && at != "." {
-		at = parentDir(at)
+		at = wire.ParentDir(at)
 		fd, err = openDir(dirfd, at)
 	}
 	if err != nil || at == rel {
@@ -155,16 +156,16 @@ func (s fileStat) isDir() bool     { return s.Mode&unix.S_IFMT == unix.S_IFDIR }
 
 // gitMode returns the mode git keeps of a file: whether it is a link, and
 // whether its owner may execute it.
-func (s fileStat) gitMode() Mode {
+func (s fileStat) gitMode() wire.Mode {
 	switch {
 	case s.isSymlink():
-		return ModeSymlink
+		return wire.ModeSymlink
 	case s.isDir():
-		return ModeEmptyDir
+		return wire.ModeEmptyDir
 	case s.Mode&0o100 != 0:
-		return ModeExec
+		return wire.ModeExec
 	}
-	return ModeFile
+	return wire.ModeFile
 }
 
 func (s fileStat) kind() string {
@@ -186,13 +187,13 @@ func (s fileStat) kind() string {
 }
 
 func readlinkAt(dirfd int, name string) ([]byte, error) {
-	buf := make([]byte, maxPath+1)
+	buf := make([]byte, wire.MaxPath+1)
 	n, err := unix.Readlinkat(dirfd, name, buf)
 	if err != nil {
 		return nil, &os.PathError{Op: "readlink", Path: name, Err: err}
 	}
-	if n > maxPath {
-		return nil, fmt.Errorf("link %q is longer than %d bytes", name, maxPath)
+	if n > wire.MaxPath {
+		return nil, fmt.Errorf("link %q is longer than %d bytes", name, wire.MaxPath)
 	}
 	return buf[:n], nil
 }

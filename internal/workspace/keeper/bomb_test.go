@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"bytes"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"encoding/binary"
 	"errors"
 	"strings"
@@ -28,24 +29,24 @@ func indexBomb(n int, name string) []byte {
 // A nested repository's index is read to learn what it tracks. It must not cost
 // memory out of all proportion to its size.
 func TestIndexBombIsBounded(t *testing.T) {
-	name := strings.Repeat("n", maxPath)
+	name := strings.Repeat("n", wire.MaxPath)
 	names, err := parseIndex(indexBomb(100, name))
-	if err != nil || len(names) != 100 || len(names[99]) != maxPath {
+	if err != nil || len(names) != 100 || len(names[99]) != wire.MaxPath {
 		t.Fatalf("the control, a small one, is not read: %d names, %v", len(names), err)
 	}
-	bomb := indexBomb(maxIndexNames/maxPath+1, name)
+	bomb := indexBomb(maxIndexNames/wire.MaxPath+1, name)
 	if len(bomb) > 4<<20 {
 		t.Fatalf("the bomb is %d bytes long and no bomb", len(bomb))
 	}
 	if names, err := parseIndex(bomb); !errors.Is(err, errIndex) {
-		t.Errorf("%d bytes became %d names of %d bytes (%v)", len(bomb), len(names), maxPath, err)
+		t.Errorf("%d bytes became %d names of %d bytes (%v)", len(bomb), len(names), wire.MaxPath, err)
 	}
 }
 
 func TestTrackedDirectoriesAreBounded(t *testing.T) {
 	var r repoPaths
-	deep := strings.Repeat("d/", maxPath/2-10) + "f"
-	for i := range 2 * maxTracked / (maxPath / 2) {
+	deep := strings.Repeat("d/", wire.MaxPath/2-10) + "f"
+	for i := range 2 * maxTracked / (wire.MaxPath / 2) {
 		r.add(strings.Repeat("x", i%50+1)+string(rune('a'+i/50%26))+string(rune('a'+i/1300)), indexBomb(1, deep))
 	}
 	if got := len(r.paths) + len(r.dirs); got > maxTracked || got < maxTracked/2 {

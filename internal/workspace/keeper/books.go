@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -91,15 +92,8 @@ func (e *Engine) setAside(ctx context.Context, id string, err error) error {
 	return errors.Join(syncDir(filepath.Dir(to)), syncDir(e.work("publish")), syncDir(e.work()))
 }
 
-// Aside is the record of a publish that was set aside: its name among the
-// unreadable ones, and the publish.
-type Aside struct {
-	Name    string `json:"name"`
-	Publish string `json:"publish"`
-}
-
 // setAsides lists the records that were set aside, newest first.
-func (e *Engine) setAsides() ([]Aside, error) {
+func (e *Engine) setAsides() ([]wire.Aside, error) {
 	entries, err := os.ReadDir(e.work("unreadable"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -107,13 +101,13 @@ func (e *Engine) setAsides() ([]Aside, error) {
 	if err != nil {
 		return nil, err
 	}
-	when := func(a Aside) string { return a.Name[len(a.Publish):] } // nanoseconds, of one length until 2286
-	var out []Aside
+	when := func(a wire.Aside) string { return a.Name[len(a.Publish):] } // nanoseconds, of one length until 2286
+	var out []wire.Aside
 	for _, en := range entries {
 		if i := strings.LastIndexByte(en.Name(), '-'); i > 0 {
-			out = append(out, Aside{Name: en.Name(), Publish: en.Name()[:i]})
+			out = append(out, wire.Aside{Name: en.Name(), Publish: en.Name()[:i]})
 		}
 	}
-	slices.SortFunc(out, func(a, b Aside) int { return strings.Compare(when(b), when(a)) })
+	slices.SortFunc(out, func(a, b wire.Aside) int { return strings.Compare(when(b), when(a)) })
 	return out[:min(len(out), maxSkips)], nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // What the keeper wrote down about one publish is damaged, in each way and each
@@ -53,7 +53,7 @@ func TestADamagedRecordOfAPublishIsSetAside(t *testing.T) {
 				if got := c.read("workspace/mine"); got != "three\n" {
 					t.Errorf("after the next publish it is %q", got)
 				}
-				list, err := c.List(t.Context(), keeper.ListRequest{})
+				list, err := c.List(t.Context(), wire.ListRequest{})
 				if err != nil {
 					t.Fatal(err)
 				}

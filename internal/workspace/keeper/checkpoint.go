@@ -11,48 +11,29 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
-
-// CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.
-// Under narrows what is said of ignored paths to a folder.
-type CheckpointRequest struct {
-	Note
-	Force bool `json:"force,omitempty"`
-	Under Path `json:"under,omitempty"`
-}
-
-// CheckpointReply is the newest checkpoint, whether it was made now, and what
-// was left out of it.
-type CheckpointReply struct {
-	Commit
-	Created bool `json:"created"`
-	// Puts are checkpoints that were made before it, of what was put and a
-	// program has changed or removed since.
-	Puts   []Commit `json:"puts,omitempty"`
-	Looked int      `json:"looked,omitempty"` // names that the look at the tree went through
-	LeftOut
-}
 
 // Checkpoint commits the live tree as it is: everything but what is ignored and
 // was never captured. When nothing changed, and it leaves out what the newest
 // checkpoint does, it returns that one.
 // The commit is on disk when it returns.
-func (e *Engine) Checkpoint(ctx context.Context, req CheckpointRequest) (CheckpointReply, error) {
+func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.rollForward(ctx); err != nil {
-		return CheckpointReply{}, fault.Wrap("keeper.Checkpoint", err)
+		return wire.CheckpointReply{}, fault.Wrap("keeper.Checkpoint", err)
 	}
 	reply, err := e.checkpoint(ctx, req)
 	return reply, fault.Wrap("keeper.Checkpoint", err)
 }
 
-func (e *Engine) checkpoint(ctx context.Context, req CheckpointRequest) (CheckpointReply, error) {
+func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
 	if err := e.lookAtDisplaced(ctx); err != nil {
-		return CheckpointReply{}, err
+		return wire.CheckpointReply{}, err
 	}
-	var reply CheckpointReply
+	var reply wire.CheckpointReply
 	err := e.together(func(flush func() error) (err error) {
 		reply, err = e.checkpointTogether(ctx, req, flush)
 		return err
@@ -60,14 +41,14 @@ func (e *Engine) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpo
 	return reply, err
 }
 
-func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, flush func() error) (_ CheckpointReply, err error) {
+func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequest, flush func() error) (_ wire.CheckpointReply, err error) {
 	cap, err := e.captureWithPuts(ctx, req.Note, flush)
 	if err != nil {
-		return CheckpointReply{}, err
+		return wire.CheckpointReply{}, err
 	}
 	// Before the commit counts, what it holds is on disk in the live tree too.
 	if err := e.syncPaths(cap.touched); err != nil {
-		return CheckpointReply{}, err
+		return wire.CheckpointReply{}, err
 	}
 	if len(cap.changes) == 0 && !req.Force && e.head != "" {
 		c, err := e.commitAt(ctx, e.head)
@@ -75,9 +56,9 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 		if err != nil || cap.sameLeft(c.NotIn) {
 			e.tracked.take(cap)
 			if err = errors.Join(err, flush()); err != nil {
-				return CheckpointReply{}, err
+				return wire.CheckpointReply{}, err
 			}
-			return CheckpointReply{Commit: c, Puts: e.putsKept(), Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, nil
+			return wire.CheckpointReply{Commit: c, Puts: e.putsKept(), Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, nil
 		}
 	}
 	e.crash("checkpoint.captured")
@@ -89,32 +70,32 @@ func (e *Engine) checkpointTogether(ctx context.Context, req CheckpointRequest, 
 	}()
 	tree, err := e.writeIndex(ctx)
 	if err != nil {
-		return CheckpointReply{}, err
+		return wire.CheckpointReply{}, err
 	}
 	req.Files = len(cap.changes)
 	req.NotIn = cap.notIn()
 	if req.Verified, err = e.verified(ctx, req.Verified, ""); err != nil {
-		return CheckpointReply{}, err
+		return wire.CheckpointReply{}, err
 	}
 	if req.Kind == "" || e.head == "" {
 		req.Kind = map[bool]string{true: "initial", false: "auto"}[e.head == ""]
 	}
 	c, err := e.makeCommit(ctx, tree, e.head, req.Note)
 	if err != nil {
-		return CheckpointReply{}, err
+		return wire.CheckpointReply{}, err
 	}
 	if err := flush(); err != nil {
-		return CheckpointReply{}, err
+		return wire.CheckpointReply{}, err
 	}
 	e.crash("commit.written")
 	if err := e.advance(c); err != nil {
-		return CheckpointReply{}, err
+		return wire.CheckpointReply{}, err
 	}
-	return CheckpointReply{Commit: c, Created: true, Puts: e.putsKept(), Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, nil
+	return wire.CheckpointReply{Commit: c, Created: true, Puts: e.putsKept(), Looked: cap.scan.looked, LeftOut: cap.leftOut(string(req.Under))}, nil
 }
 
 // advance moves HEAD to a commit on top of it.
-func (e *Engine) advance(c Commit) error {
+func (e *Engine) advance(c wire.Commit) error {
 	if err := e.moveBranch(c.Commit); err != nil {
 		return err
 	}
@@ -123,14 +104,14 @@ func (e *Engine) advance(c Commit) error {
 	return nil
 }
 
-func (e *Engine) makeCommit(ctx context.Context, tree, parent string, note Note) (Commit, error) {
+func (e *Engine) makeCommit(ctx context.Context, tree, parent string, note wire.Note) (wire.Commit, error) {
 	return e.makeCommitAt(ctx, tree, parent, note, e.opts.Now().UnixMilli())
 }
 
 // makeCommitAt makes a commit of what was so at a time, in Unix milliseconds.
-func (e *Engine) makeCommitAt(ctx context.Context, tree, parent string, note Note, at int64) (Commit, error) {
+func (e *Engine) makeCommitAt(ctx context.Context, tree, parent string, note wire.Note, at int64) (wire.Commit, error) {
 	note.At = at // git dates a commit in whole seconds, which would lie before what caused it
-	c := Commit{Parent: parent, Tree: tree, Time: at / 1000, Note: note}
+	c := wire.Commit{Parent: parent, Tree: tree, Time: at / 1000, Note: note}
 	info := commitInfo{tree: tree, when: c.Time, message: encodeNote(&c.Note)}
 	if parent != "" {
 		info.parents = append(info.parents, parent)
@@ -146,7 +127,7 @@ type capture struct {
 	gone    []string           // captured paths that are not there any more
 	held    int                // captured paths that stay, without candidates
 	changes []change
-	skipped []Skip
+	skipped []wire.Skip
 	dropped []string // new paths of what was too much for one checkpoint, the first of them
 	ignored []string
 	outside outside
@@ -209,7 +190,7 @@ func (e *Engine) capture(ctx context.Context, write bool) (*capture, error) {
 	files := cands[:0]
 	for _, c := range cands {
 		if c.stat.isDir() {
-			cap.put(c, Entry{Mode: ModeEmptyDir}, 0)
+			cap.put(c, Entry{Mode: wire.ModeEmptyDir}, 0)
 			continue
 		}
 		files = append(files, c)
@@ -322,7 +303,7 @@ func (e *Engine) hashCandidates(ctx context.Context, cap *capture, cands []candi
 			// Shrunk or gone under our hands. A file that is being written to
 			// keeps what was captured of it; the next checkpoint looks again.
 			if _, err := e.lstat(c.path); err == nil {
-				cap.skipped = append(cap.skipped, Skip{Path: Path(c.path), Reason: "was changing while it was read"})
+				cap.skipped = append(cap.skipped, wire.Skip{Path: wire.Path(c.path), Reason: "was changing while it was read"})
 				if c.prev.exists() {
 					c.prev.stat = fileStat{}
 					cap.tracked[c.path] = c.prev
@@ -360,7 +341,7 @@ func (cap *capture) unreadable(c candidate, err error) bool {
 	case !isDenied(err):
 		return false
 	}
-	cap.skipped = append(cap.skipped, Skip{Path: Path(c.path), Reason: reason})
+	cap.skipped = append(cap.skipped, wire.Skip{Path: wire.Path(c.path), Reason: reason})
 	if c.prev.exists() {
 		cap.tracked[c.path] = tracked{c.prev.Entry, fileStat{}}
 	}
@@ -373,7 +354,7 @@ func isObject(p string) bool {
 }
 
 func (e *Engine) lstat(p string) (fileStat, error) {
-	dir, err := openDir(e.rootFD, parentDir(p))
+	dir, err := openDir(e.rootFD, wire.ParentDir(p))
 	if err != nil {
 		return fileStat{}, err
 	}
@@ -397,7 +378,7 @@ func openContentAt(rootfd int, p string, max int64) (io.ReadCloser, fileStat, er
 	if rootfd == unix.AT_FDCWD { // a file of the engine's own
 		dir, err = unix.Open(path.Dir(p), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	} else {
-		dir, err = openDir(rootfd, parentDir(p))
+		dir, err = openDir(rootfd, wire.ParentDir(p))
 	}
 	if err != nil {
 		return nil, fileStat{}, err

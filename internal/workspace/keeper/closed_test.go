@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -143,7 +144,7 @@ func TestClosedFoldersAreConflicts(t *testing.T) {
 	chmod(t, 0o555, c.path("workspace/readonly"))
 	chmod(t, 0, c.path("workspace/closed"), c.path("workspace/secret"))
 	chmod(t, 0o444, c.path("workspace/listed"))
-	r, err := c.publish(keeper.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit})
+	r, err := c.publish(wire.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,18 +162,18 @@ func TestClosedFoldersAreConflicts(t *testing.T) {
 	}
 	// Everything else goes on.
 	for n := range 2 {
-		if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/put"}, strings.NewReader(fmt.Sprint(n))); err != nil {
+		if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/put"}, strings.NewReader(fmt.Sprint(n))); err != nil {
 			t.Fatal(err)
 		}
 		c.checkpoint("later")
 	}
-	if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/readonly/put"}, strings.NewReader("x")); !fault.Is(err, fault.Denied) || fault.HintOf(err) == "" {
+	if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/readonly/put"}, strings.NewReader("x")); !fault.Is(err, fault.Denied) || fault.HintOf(err) == "" {
 		t.Errorf("a put into a closed folder: %v", err)
 	}
-	if _, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "dry", To: first.Commit.Commit, DryRun: true}); err != nil {
+	if _, err := c.Restore(t.Context(), wire.RestoreRequest{ID: "dry", To: first.Commit.Commit, DryRun: true}); err != nil {
 		t.Error(err)
 	}
-	c.restore(keeper.RestoreRequest{ID: "r", To: first.Commit.Commit})
+	c.restore(wire.RestoreRequest{ID: "r", To: first.Commit.Commit})
 	if c.read("workspace/open/edit") != "one\n" {
 		t.Error("nothing was restored")
 	}
@@ -183,11 +184,11 @@ func TestClosedFoldersAreConflicts(t *testing.T) {
 		t.Errorf("pending %v, %v", st.Pending, err)
 	}
 	// A closed folder goes to the trash and comes back as it was.
-	removed, err := c.Remove(t.Context(), keeper.RemoveRequest{Path: "workspace/readonly"})
+	removed, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "workspace/readonly"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Untrash(t.Context(), keeper.UntrashRequest{ID: removed.ID}); err != nil {
+	if _, err := c.Untrash(t.Context(), wire.UntrashRequest{ID: removed.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := os.Stat(c.path("workspace/readonly")); err != nil || s.Mode().Perm() != 0o555 {
@@ -213,7 +214,7 @@ func TestWhatATaskClosedIsLeftOut(t *testing.T) {
 	if len(r.Left) != 3 || len(r.Changes) == 0 {
 		t.Errorf("left %v of %v", r.Left, r.Changes)
 	}
-	if _, err := c.publish(keeper.PrepareRequest{ID: "p", Base: k.base, Tree: r.Commit}); err != nil {
+	if _, err := c.publish(wire.PrepareRequest{ID: "p", Base: k.base, Tree: r.Commit}); err != nil {
 		t.Fatal(err)
 	}
 	if c.read("workspace/open/x") != "x\n" {
@@ -287,7 +288,7 @@ func TestDeepAndLongTrees(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.publish(keeper.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit}); err != nil {
+	if _, err := c.publish(wire.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit}); err != nil {
 		t.Fatal(err)
 	}
 	if c.read(deepest)+c.read(long) != "the task's\nthe task's\n" {
@@ -304,28 +305,28 @@ func TestDeepAndLongTrees(t *testing.T) {
 	if _, err := c.Snapshot(t.Context(), r.Commit.Commit); err != nil {
 		t.Fatal(err)
 	}
-	first, err := c.List(t.Context(), keeper.ListRequest{})
+	first, err := c.List(t.Context(), wire.ListRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.restore(keeper.RestoreRequest{ID: "r", To: first[len(first)-1].Commit})
+	c.restore(wire.RestoreRequest{ID: "r", To: first[len(first)-1].Commit})
 	if _, err := os.Lstat(c.path(deepest)); err == nil {
 		t.Error("what is deep is still there after a restore")
 	}
-	c.restore(keeper.RestoreRequest{ID: "u", Undo: true})
+	c.restore(wire.RestoreRequest{ID: "u", Undo: true})
 	if c.read(deepest)+c.read(long) != "the task's\nthe task's\n" {
 		t.Error("what is deep, or long, did not come back")
 	}
 	if err := c.ReleaseSnapshots(nil); err != nil {
 		t.Error(err)
 	}
-	removed, err := c.Remove(t.Context(), keeper.RemoveRequest{Path: "deep"})
+	removed, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "deep"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.reopen()
 	now = now.Add(8 * 24 * time.Hour)
-	if _, err := c.Remove(t.Context(), keeper.RemoveRequest{Path: "workspace/a"}); err != nil {
+	if _, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "workspace/a"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(c.path(".git/choir/trash/" + removed.ID)); err == nil {

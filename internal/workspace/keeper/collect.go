@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Chunks are removed when nothing needs them any more. What is needed is found
@@ -27,15 +28,6 @@ const chunkGrace = 24 * time.Hour
 // collectAtOnce is how many chunks are removed while everybody waits.
 const collectAtOnce = 500
 
-// CollectReply is what a collection did. Commits are those that it looked into;
-// what the main line had before is remembered.
-type CollectReply struct {
-	Removed int   `json:"removed"`
-	Bytes   int64 `json:"bytes"`
-	Kept    int   `json:"kept"`
-	Commits int   `json:"commits"`
-}
-
 type chunkSet map[[sha256.Size]byte]struct{}
 
 // collected is what the main line, up to tip, needs.
@@ -46,11 +38,11 @@ type collected struct {
 }
 
 // Collect removes the chunks that nothing needs.
-func (e *Engine) Collect(ctx context.Context) (CollectReply, error) {
+func (e *Engine) Collect(ctx context.Context) (wire.CollectReply, error) {
 	const op = "keeper.Collect"
 	e.collectMu.Lock()
 	defer e.collectMu.Unlock()
-	var reply CollectReply
+	var reply wire.CollectReply
 	if any, err := e.chunks.any(); err != nil || !any {
 		return reply, fault.Wrap(op, err)
 	}
@@ -66,7 +58,7 @@ func (e *Engine) Collect(ctx context.Context) (CollectReply, error) {
 	}
 }
 
-func (e *Engine) collectSome(ctx context.Context, reply *CollectReply) (more bool, err error) {
+func (e *Engine) collectSome(ctx context.Context, reply *wire.CollectReply) (more bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.whole(); err != nil {
@@ -140,7 +132,7 @@ func ignoreGone(err error) error {
 }
 
 // needed returns the chunks that anything needs.
-func (e *Engine) needed(ctx context.Context, reply *CollectReply) (chunkSet, error) {
+func (e *Engine) needed(ctx context.Context, reply *wire.CollectReply) (chunkSet, error) {
 	out, err := e.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname)")
 	if err != nil {
 		return nil, err
@@ -150,7 +142,7 @@ func (e *Engine) needed(ctx context.Context, reply *CollectReply) (chunkSet, err
 		id, ref, ok := strings.Cut(strings.TrimSpace(line), " ")
 		switch {
 		case !ok || !isHex(id):
-			return nil, fmt.Errorf("git for-each-ref answered %q", short(line))
+			return nil, fmt.Errorf("git for-each-ref answered %q", wire.Short(line))
 		case ref == branch:
 			main = id
 		default:
@@ -186,7 +178,7 @@ func (e *Engine) needed(ctx context.Context, reply *CollectReply) (chunkSet, err
 }
 
 // collectMain brings what is known of the main line up to its newest commit.
-func (e *Engine) collectMain(ctx context.Context, main string, reply *CollectReply) error {
+func (e *Engine) collectMain(ctx context.Context, main string, reply *wire.CollectReply) error {
 	if e.collected.tip == main && e.collected.chunks != nil {
 		return nil
 	}
@@ -232,7 +224,7 @@ func (e *Engine) addChunks(ctx context.Context, to chunkSet, id string) error {
 // manifestsOf lists the manifests that stand in the trees of commits. A commit is
 // compared with its parents: what it has of them is theirs. It is asked by name,
 // for a manifest may be a file of somebody's as well.
-func (e *Engine) manifestsOf(ctx context.Context, reply *CollectReply, revs ...string) (map[string]struct{}, error) {
+func (e *Engine) manifestsOf(ctx context.Context, reply *wire.CollectReply, revs ...string) (map[string]struct{}, error) {
 	found := map[string]struct{}{}
 	commits, err := e.git(ctx, nil, append(append([]string{"rev-list", "--end-of-options"}, revs...), "--")...)
 	if err != nil || len(commits) == 0 {
@@ -248,7 +240,7 @@ func (e *Engine) manifestsOf(ctx context.Context, reply *CollectReply, revs ...s
 	for i := 0; i+1 < len(fields); i += 2 {
 		meta := strings.Fields(string(fields[i]))
 		if len(meta) != 5 || meta[0][0] != ':' {
-			return nil, fmt.Errorf("git diff-tree answered %q", short(string(fields[i])))
+			return nil, fmt.Errorf("git diff-tree answered %q", wire.Short(string(fields[i])))
 		}
 		if id := meta[3]; strings.Trim(id, "0") != "" {
 			found[id] = struct{}{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // age makes every chunk look as if it had been stored long ago.
@@ -25,7 +26,7 @@ func (c *computer) age() {
 	}
 }
 
-func (c *computer) collect() keeper.CollectReply {
+func (c *computer) collect() wire.CollectReply {
 	c.t.Helper()
 	r, err := c.Collect(c.t.Context())
 	if err != nil {
@@ -119,7 +120,7 @@ func TestAPutWhoseChunksWereCollected(t *testing.T) {
 			}
 		}
 	})
-	if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/f"}, strings.NewReader(noise(1, 2<<20))); err != nil {
+	if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/f"}, strings.NewReader(noise(1, 2<<20))); err != nil {
 		t.Fatal(err)
 	}
 	if collected == 0 || len(c.chunkFiles()) < collected {
@@ -182,7 +183,7 @@ func TestCollectingWhileOthersWork(t *testing.T) {
 		case 0:
 			c.write("workspace/big", content)
 		case 1:
-			if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/put"}, strings.NewReader(content)); err != nil {
+			if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/put"}, strings.NewReader(content)); err != nil {
 				t.Fatal(err)
 			}
 		case 2:
@@ -190,7 +191,7 @@ func TestCollectingWhileOthersWork(t *testing.T) {
 			k.write("workspace/task", noise(byte(10+i%8), 2<<20)) // the same again and again, and half of it is dropped
 			tree := k.tree()
 			if i%8 == 2 {
-				if _, err := c.publish(keeper.PrepareRequest{ID: fmt.Sprint("p", i), Base: k.base, Tree: tree.Commit, Note: keeper.Note{Message: "m"}}); err != nil {
+				if _, err := c.publish(wire.PrepareRequest{ID: fmt.Sprint("p", i), Base: k.base, Tree: tree.Commit, Note: wire.Note{Message: "m"}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -198,7 +199,7 @@ func TestCollectingWhileOthersWork(t *testing.T) {
 				t.Fatal(err)
 			}
 		case 3:
-			c.restore(keeper.RestoreRequest{ID: fmt.Sprint("r", i), To: first.Commit.Commit})
+			c.restore(wire.RestoreRequest{ID: fmt.Sprint("r", i), To: first.Commit.Commit})
 		}
 		c.checkpoint(fmt.Sprint(i))
 	}

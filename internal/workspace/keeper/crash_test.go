@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // TestMain doubles as the engine process that crash tests kill.
@@ -62,7 +63,7 @@ func child(raw string) error {
 	}
 	ctx := context.Background()
 	var seen atomic.Int32
-	e, err := keeper.Open(ctx, keeper.Options{Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: keeper.Limits{FileBytes: s.Large}, Crash: func(point string) {
+	e, err := keeper.Open(ctx, keeper.Options{Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: wire.Limits{FileBytes: s.Large}, Crash: func(point string) {
 		if point == s.Point && seen.Add(1) == s.Nth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -73,11 +74,11 @@ func child(raw string) error {
 	}
 	switch s.Do {
 	case "checkpoint":
-		_, err = e.Checkpoint(ctx, keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: "by the child"}})
+		_, err = e.Checkpoint(ctx, wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "by the child"}})
 	case "restore":
-		_, err = e.Restore(ctx, keeper.RestoreRequest{ID: "r", To: s.To})
+		_, err = e.Restore(ctx, wire.RestoreRequest{ID: "r", To: s.To})
 	case "publish":
-		_, err = e.Prepare(ctx, keeper.PrepareRequest{ID: "p", Base: s.Base, Tree: s.Task, Note: keeper.Note{Message: "the task"}})
+		_, err = e.Prepare(ctx, wire.PrepareRequest{ID: "p", Base: s.Base, Tree: s.Task, Note: wire.Note{Message: "the task"}})
 		if err == nil {
 			err = e.Begin(ctx, "p")
 		}
@@ -87,19 +88,19 @@ func child(raw string) error {
 	case "snapshot":
 		_, err = e.Snapshot(ctx, s.To)
 	case "write":
-		_, err = e.Write(ctx, keeper.WriteRequest{Path: keeper.Path(s.To), User: "somebody"}, strings.NewReader("second\n"))
+		_, err = e.Write(ctx, wire.WriteRequest{Path: wire.Path(s.To), User: "somebody"}, strings.NewReader("second\n"))
 	case "write-large":
-		_, err = e.Write(ctx, keeper.WriteRequest{Path: keeper.Path(s.To), User: "somebody"}, strings.NewReader(noise(9, 6<<20)))
+		_, err = e.Write(ctx, wire.WriteRequest{Path: wire.Path(s.To), User: "somebody"}, strings.NewReader(noise(9, 6<<20)))
 	case "remove":
-		_, err = e.Remove(ctx, keeper.RemoveRequest{Path: keeper.Path(s.To)})
+		_, err = e.Remove(ctx, wire.RemoveRequest{Path: wire.Path(s.To)})
 	case "move":
-		_, err = e.Move(ctx, keeper.MoveRequest{From: keeper.Path(s.Base), To: keeper.Path(s.To), User: "somebody"})
+		_, err = e.Move(ctx, wire.MoveRequest{From: wire.Path(s.Base), To: wire.Path(s.To), User: "somebody"})
 	case "untrash":
-		_, err = e.Untrash(ctx, keeper.UntrashRequest{ID: s.Base, User: "somebody"})
+		_, err = e.Untrash(ctx, wire.UntrashRequest{ID: s.Base, User: "somebody"})
 	case "import":
 		var archive io.Reader
 		if archive, err = smallArchive("file", "imported\n"); err == nil {
-			_, err = e.Import(ctx, keeper.ImportRequest{Path: keeper.Path(s.To), Origin: "/home/me/it", Remote: "https://example.org/it", User: "somebody"}, archive)
+			_, err = e.Import(ctx, wire.ImportRequest{Path: wire.Path(s.To), Origin: "/home/me/it", Remote: "https://example.org/it", User: "somebody"}, archive)
 		}
 	}
 	return errors.Join(err, e.Close())
@@ -206,7 +207,7 @@ func killAt(t *testing.T, do, point string, nth int32) {
 	}
 	// Doing it again completes what had not been decided.
 	if do == "publish" {
-		if _, err := c.publish(keeper.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: keeper.Note{Message: "the task"}}); err != nil {
+		if _, err := c.publish(wire.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: wire.Note{Message: "the task"}}); err != nil {
 			t.Fatal(err)
 		}
 		samePicture(t, picture(t, c.opts.Root), after)

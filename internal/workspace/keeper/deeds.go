@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,26 +23,11 @@ import (
 // a move, of what comes back from the trash and of what is imported is a file of
 // its own, .git/choir/deeds/{id}.json. Making a folder is none: it has no event.
 
-// Deed is a change of the live tree that took effect and that the host has not
-// said it told.
-type Deed struct {
-	ID     string    `json:"id"`
-	Op     string    `json:"op"`             // write, remove, move, untrash, import
-	Path   Path      `json:"path"`           // where it is now, or was before it was removed
-	From   Path      `json:"from,omitempty"` // where it was moved from
-	At     int64     `json:"at"`             // Unix milliseconds
-	Size   int64     `json:"size,omitempty"`
-	SHA256 string    `json:"sha256,omitempty"`
-	Role   string    `json:"role,omitempty"`
-	User   string    `json:"user,omitempty"`
-	Import *Imported `json:"import,omitempty"`
-}
-
 // intent is a deed that is about to be done, and what tells afterwards whether
 // it was: Content, a file or folder of the engine's own in .git/choir that went
 // to its place, is gone; or what had a name (Was) has another one now.
 type intent struct {
-	Deed
+	wire.Deed
 	Content string `json:"content,omitempty"`
 	Was     inode  `json:"was,omitzero"`
 }
@@ -97,14 +83,14 @@ func (e *Engine) forget(id string) error { return removeIfThere(e.deed(id)) }
 
 // Untold lists the changes that took effect and of which the host may not have
 // heard, oldest first.
-func (e *Engine) Untold(_ context.Context) ([]Deed, error) {
+func (e *Engine) Untold(_ context.Context) ([]wire.Deed, error) {
 	const op = "keeper.Untold"
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := []Deed{}
+	out := []wire.Deed{}
 	err := e.untoldEntries(func(m trashMeta, happened bool) error {
 		if m.Host && happened {
-			out = append(out, Deed{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Role: m.Role, User: m.User})
+			out = append(out, wire.Deed{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Role: m.Role, User: m.User})
 		}
 		return nil
 	})
@@ -113,7 +99,7 @@ func (e *Engine) Untold(_ context.Context) ([]Deed, error) {
 	}
 	// Those that came to nothing are gone: see judgeDeeds.
 	err = e.eachIntent(func(in intent) error { out = append(out, in.Deed); return nil })
-	slices.SortFunc(out, func(a, b Deed) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b wire.Deed) int { return strings.Compare(a.ID, b.ID) })
 	return out, fault.Wrap(op, err)
 }
 
@@ -192,10 +178,10 @@ func (e *Engine) done(in intent) (bool, error) {
 
 // inodeOf is the inode of what has a name in the live tree, or none.
 func (e *Engine) inodeOf(p string) (inode, error) {
-	if err := validPath(p, false); err != nil {
+	if err := wire.CheckPath(p, false); err != nil {
 		return inode{}, err
 	}
-	dir, err := openDir(e.rootFD, parentDir(p))
+	dir, err := openDir(e.rootFD, wire.ParentDir(p))
 	if err != nil {
 		return inode{}, ignoreUnreachable(err)
 	}
@@ -217,107 +203,91 @@ func (e *Engine) carryOut(in *intent, rename func() error) error {
 	return nil
 }
 
-// MoveRequest names two paths, and whose hand moves.
-type MoveRequest struct {
-	From Path   `json:"from"`
-	To   Path   `json:"to"`
-	Role string `json:"role,omitempty"`
-	User string `json:"user,omitempty"`
-}
-
 // Move renames a path; the new name must be free.
-func (e *Engine) Move(ctx context.Context, req MoveRequest) (Deed, error) {
+func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Deed, error) {
 	const op = "keeper.Move"
 	from, to := string(req.From), string(req.To)
 	if err := errors.Join(badPath(from, false), badPath(to, false)); err != nil {
-		return Deed{}, fault.Wrap(op, err)
+		return wire.Deed{}, fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.rollForward(ctx); err != nil {
-		return Deed{}, fault.Wrap(op, err)
+		return wire.Deed{}, fault.Wrap(op, err)
 	}
-	a, err := openDir(e.rootFD, parentDir(from))
+	a, err := openDir(e.rootFD, wire.ParentDir(from))
 	if err != nil {
-		return Deed{}, fileError(op, from, err)
+		return wire.Deed{}, fileError(op, from, err)
 	}
 	defer unix.Close(a)
 	st, err := lstatAt(a, path.Base(from))
 	if err != nil {
-		return Deed{}, fileError(op, from, err)
+		return wire.Deed{}, fileError(op, from, err)
 	}
-	in := intent{Deed: Deed{Op: "move", Path: req.To, From: req.From, Size: st.Size, Role: req.Role, User: req.User}}
+	in := intent{Deed: wire.Deed{Op: "move", Path: req.To, From: req.From, Size: st.Size, Role: req.Role, User: req.User}}
 	if in.Was, err = inodeAt(a, path.Base(from)); err != nil {
-		return Deed{}, fileError(op, from, err)
+		return wire.Deed{}, fileError(op, from, err)
 	}
-	b, err := makeDirs(e.rootFD, parentDir(to))
+	b, err := makeDirs(e.rootFD, wire.ParentDir(to))
 	if err != nil {
-		return Deed{}, fileError(op, to, err)
+		return wire.Deed{}, fileError(op, to, err)
 	}
 	defer unix.Close(b)
 	if _, err := lstatAt(b, path.Base(to)); err == nil {
-		return Deed{}, fileError(op, to, unix.EEXIST)
+		return wire.Deed{}, fileError(op, to, unix.EEXIST)
 	} else if !isGone(err) {
-		return Deed{}, fileError(op, to, err)
+		return wire.Deed{}, fileError(op, to, err)
 	}
 	err = e.carryOut(&in, func() error { return moveTo(a, path.Base(from), b, path.Base(to)) })
 	if err != nil {
-		return Deed{}, fileError(op, to, err)
+		return wire.Deed{}, fileError(op, to, err)
 	}
 	return in.Deed, fileError(op, to, errors.Join(unix.Fsync(b), unix.Fsync(a)))
 }
 
-// UntrashRequest names an entry of the trash, and whose hand brings it back.
-type UntrashRequest struct {
-	ID   string `json:"id"`
-	To   Path   `json:"to,omitempty"` // another place than where it was
-	Role string `json:"role,omitempty"`
-	User string `json:"user,omitempty"`
-}
-
 // Untrash puts a trash entry back where it was, or, when something else is
 // there now, fails with Conflict.
-func (e *Engine) Untrash(ctx context.Context, req UntrashRequest) (Deed, error) {
+func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Deed, error) {
 	const op = "keeper.Untrash"
 	if err := checkPlanID(req.ID); err != nil {
-		return Deed{}, fault.Wrap(op, err)
+		return wire.Deed{}, fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.rollForward(ctx); err != nil {
-		return Deed{}, fault.Wrap(op, err)
+		return wire.Deed{}, fault.Wrap(op, err)
 	}
 	m, err := e.entry(req.ID)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Deed{}, fault.New(op, fault.NotFound, "`choir files trash` lists what it has.", fmt.Errorf("the trash has no entry %q", req.ID))
+		return wire.Deed{}, fault.New(op, fault.NotFound, "`choir files trash` lists what it has.", fmt.Errorf("the trash has no entry %q", req.ID))
 	}
 	if err != nil {
-		return Deed{}, fileError(op, req.ID, err)
+		return wire.Deed{}, fileError(op, req.ID, err)
 	}
 	to := string(m.Path)
 	if req.To != "" {
 		to = string(req.To)
 	}
 	if err := badPath(to, false); err != nil {
-		return Deed{}, fault.Wrap(op, err)
+		return wire.Deed{}, fault.Wrap(op, err)
 	}
 	content := e.trash(req.ID, "content")
 	st, err := lstatAt(unix.AT_FDCWD, content)
 	if err != nil {
-		return Deed{}, fileError(op, to, err)
+		return wire.Deed{}, fileError(op, to, err)
 	}
-	dir, err := makeDirs(e.rootFD, parentDir(to))
+	dir, err := makeDirs(e.rootFD, wire.ParentDir(to))
 	if err != nil {
-		return Deed{}, fileError(op, to, err)
+		return wire.Deed{}, fileError(op, to, err)
 	}
 	defer unix.Close(dir)
 	in := intent{
-		Deed:    Deed{Op: "untrash", Path: Path(to), Size: st.Size, Role: req.Role, User: req.User},
+		Deed:    wire.Deed{Op: "untrash", Path: wire.Path(to), Size: st.Size, Role: req.Role, User: req.User},
 		Content: path.Join("trash", req.ID, "content"),
 	}
 	err = e.carryOut(&in, func() error { return moveTo(unix.AT_FDCWD, content, dir, path.Base(to)) })
 	if err != nil {
-		return Deed{}, fileError(op, to, err)
+		return wire.Deed{}, fileError(op, to, err)
 	}
 	if err := unix.Fsync(dir); err != nil {
 		return in.Deed, fileError(op, to, err)

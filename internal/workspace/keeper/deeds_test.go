@@ -13,7 +13,7 @@ import (
 	"testing/iotest"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // smallArchive holds one file.
@@ -76,7 +76,7 @@ func TestKilledWhileAFileMoves(t *testing.T) {
 				c.write("folder/x", "x\n")
 			}
 			c.write("gone", "removed\n")
-			removed, err := c.Remove(t.Context(), keeper.RemoveRequest{Path: "gone"})
+			removed, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "gone"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestADeedThatFailsIsNotTold(t *testing.T) {
 	c := open(t)
 	c.write("a", "a\n")
 	c.write("b", "b\n")
-	removed, err := c.Remove(t.Context(), keeper.RemoveRequest{Path: "b"})
+	removed, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,13 +158,13 @@ func TestADeedThatFailsIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.write("b", "another\n")
-	if _, err := c.Move(t.Context(), keeper.MoveRequest{From: "a", To: "b"}); err == nil {
+	if _, err := c.Move(t.Context(), wire.MoveRequest{From: "a", To: "b"}); err == nil {
 		t.Error("moved over a file")
 	}
-	if _, err := c.Move(t.Context(), keeper.MoveRequest{From: "folder/none", To: "c"}); err == nil {
+	if _, err := c.Move(t.Context(), wire.MoveRequest{From: "folder/none", To: "c"}); err == nil {
 		t.Error("moved what is not there")
 	}
-	if _, err := c.Untrash(t.Context(), keeper.UntrashRequest{ID: removed.ID}); err == nil {
+	if _, err := c.Untrash(t.Context(), wire.UntrashRequest{ID: removed.ID}); err == nil {
 		t.Error("came back over a file")
 	}
 	archive, err := smallArchive("file", "imported\n")
@@ -172,7 +172,7 @@ func TestADeedThatFailsIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.write("workspace/there/x", "x\n")
-	if _, err := c.Import(t.Context(), keeper.ImportRequest{Path: "workspace/there"}, archive); err == nil {
+	if _, err := c.Import(t.Context(), wire.ImportRequest{Path: "workspace/there"}, archive); err == nil {
 		t.Error("imported over a folder")
 	}
 	c.write(".git/choir/deeds/20260101T000000-000000000-0011223344556677.json", `{"id":"another"}`)
@@ -198,7 +198,7 @@ func TestAnArchiveWhoseSenderFailedIsNotTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Import(t.Context(), keeper.ImportRequest{Path: "workspace/" + keeper.Path(name)}, io.MultiReader(archive, tail)); !fault.Is(err, fault.Invalid) {
+		if _, err := c.Import(t.Context(), wire.ImportRequest{Path: "workspace/" + wire.Path(name)}, io.MultiReader(archive, tail)); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Lstat(c.path("workspace/" + name)); !errors.Is(err, fs.ErrNotExist) {
@@ -210,7 +210,7 @@ func TestAnArchiveWhoseSenderFailedIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	padded := io.MultiReader(archive, io.LimitReader(zeroes{}, 20*512))
-	if _, err := c.Import(t.Context(), keeper.ImportRequest{Path: "workspace/padded"}, padded); err != nil {
+	if _, err := c.Import(t.Context(), wire.ImportRequest{Path: "workspace/padded"}, padded); err != nil {
 		t.Errorf("an archive whose last record is filled up: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,9 +21,9 @@ import (
 
 // doubt is such a file, in the state in which it was found.
 type doubt struct {
-	Path   Path     `json:"path"`
-	Reason string   `json:"reason"`
-	Stat   fileStat `json:"stat"`
+	Path   wire.Path `json:"path"`
+	Reason string    `json:"reason"`
+	Stat   fileStat  `json:"stat"`
 }
 
 // cutWindow is how long before the machine's end a file may have been written
@@ -36,7 +37,7 @@ const maxDoubted = 10_000
 // doubt finds, after an end of the machine without a goodbye, the new files that
 // it may have emptied: in the state in which they are nobody has acknowledged
 // them, and they were made shortly before the last trace of life.
-func (e *Engine) doubt(ctx context.Context, cap *capture, meant map[string]bool) ([]Healed, error) {
+func (e *Engine) doubt(ctx context.Context, cap *capture, meant map[string]bool) ([]wire.Healed, error) {
 	if e.end != endUnknown {
 		return nil, nil
 	}
@@ -57,7 +58,7 @@ func (e *Engine) doubt(ctx context.Context, cap *capture, meant map[string]bool)
 		return nil, err
 	}
 	last = max(last, head.Time*1e9)
-	var out []Healed
+	var out []wire.Healed
 	for _, c := range cap.changes {
 		if c.from.exists() || !c.to.isRegular() || beneathAny(c.path, meant) || len(e.doubted) >= maxDoubted {
 			continue
@@ -79,10 +80,10 @@ func (e *Engine) doubt(ctx context.Context, cap *capture, meant map[string]bool)
 		if reason == "" {
 			continue
 		}
-		e.doubted[c.path] = doubt{Path(c.path), reason, st}
-		out = append(out, Healed{Path: Path(c.path), Reason: reason})
+		e.doubted[c.path] = doubt{wire.Path(c.path), reason, st}
+		out = append(out, wire.Healed{Path: wire.Path(c.path), Reason: reason})
 	}
-	slices.SortFunc(out, func(a, b Healed) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(out, func(a, b wire.Healed) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	if len(out) == 0 {
 		return nil, nil
 	}
@@ -91,7 +92,7 @@ func (e *Engine) doubt(ctx context.Context, cap *capture, meant map[string]bool)
 
 // beneathAny reports whether p, or a folder that it is in, is among paths.
 func beneathAny(p string, paths map[string]bool) bool {
-	for ; p != "."; p = parentDir(p) {
+	for ; p != "."; p = wire.ParentDir(p) {
 		if paths[p] {
 			return true
 		}
@@ -117,7 +118,7 @@ func (e *Engine) withoutDoubted(cap *capture, cands []candidate, write bool) ([]
 		if d.Reason != fateEmptied {
 			what = "is full of zeroes"
 		}
-		cap.skipped = append(cap.skipped, Skip{Path: d.Path, Reason: fmt.Sprintf("%s since the machine stopped without a goodbye: write it again, or touch it if that is how it should be", what)})
+		cap.skipped = append(cap.skipped, wire.Skip{Path: d.Path, Reason: fmt.Sprintf("%s since the machine stopped without a goodbye: write it again, or touch it if that is how it should be", what)})
 	}
 	if !write || len(still) == len(e.doubted) {
 		return kept, nil

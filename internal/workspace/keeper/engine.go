@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 	Root      string // the live tree; .git is made in it
 	Snapshots string // immutable checkouts, one directory per commit
 	Uppers    string // what tasks wrote: {task's path}/…, read-only
-	Limits    Limits
+	Limits    wire.Limits
 	Git       string           // git program; "git" when empty
 	Now       func() time.Time // time.Now when nil
 	Logger    *slog.Logger     // discards when nil
@@ -85,7 +86,7 @@ type Engine struct {
 	batch       *[]pendingObject
 	doubted     map[string]doubt // new files that a power cut may have emptied
 	puts        []put            // that no checkpoint has met yet, oldest first
-	keptPuts    []Commit         // that were made of such, and nobody has heard of
+	keptPuts    []wire.Commit    // that were made of such, and nobody has heard of
 	trashAge    trashAge
 
 	left atomic.Pointer[left] // what the newest look at the live tree left out
@@ -126,7 +127,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	opts.Limits = opts.Limits.withDefaults()
+	opts.Limits = opts.Limits.WithDefaults()
 	root, err := filepath.Abs(opts.Root)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
@@ -404,7 +405,7 @@ func (e *Engine) forceRef(ctx context.Context, ref, id string) error {
 	if _, _, reason, err := e.checkObject(ctx, id, "commit"); err != nil {
 		return err
 	} else if reason != "" {
-		return fmt.Errorf("commit %s, for %s, %s", short(id), ref, reason)
+		return fmt.Errorf("commit %s, for %s, %s", wire.Short(id), ref, reason)
 	}
 	return e.writeRef(ref, id)
 }
@@ -425,11 +426,11 @@ func (e *Engine) resolve(ctx context.Context, name string) (string, error) {
 	if name == "" || name == "HEAD" {
 		name = branch
 	} else if !isHex(name) || len(name) < 7 || len(name) > 40 {
-		return "", fault.New(op, fault.Invalid, "Name a checkpoint by its commit id; `choir checkpoints` lists them.", fmt.Errorf("%q is not a commit id", short(name)))
+		return "", fault.New(op, fault.Invalid, "Name a checkpoint by its commit id; `choir checkpoints` lists them.", fmt.Errorf("%q is not a commit id", wire.Short(name)))
 	}
 	id, err := e.nameOf(ctx, name+"^{commit}")
 	if err == nil && id == "" {
-		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", short(name)))
+		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", wire.Short(name)))
 	}
 	return id, fault.Wrap(op, err)
 }
@@ -441,11 +442,4 @@ func isHex(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-func short(s string) string {
-	if len(s) > 60 {
-		s = s[:60] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }

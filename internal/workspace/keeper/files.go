@@ -16,30 +16,15 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
-
-// FileInfo is one entry of the live tree.
-type FileInfo struct {
-	Path   Path   `json:"path"`
-	Kind   string `json:"kind"` // file, dir, symlink, fifo, socket, device
-	Size   int64  `json:"size"`
-	Exec   bool   `json:"exec,omitempty"`
-	Time   int64  `json:"time"`             // modification, Unix milliseconds
-	Target Path   `json:"target,omitempty"` // of a symlink
-	ID     string `json:"id,omitempty"`     // blob id, from Stat and Write: what If compares with
-	// Unkept says why no checkpoint will hold it as it is; "" when one does or
-	// the next one will. Beneath counts, in a directory, the paths of which that
-	// was so when the tree was last looked at.
-	Unkept  string `json:"unkept,omitempty"`
-	Beneath int    `json:"beneath,omitempty"`
-}
 
 const maxList = 10_000
 
 func badPath(p string, root bool) error {
-	if err := validPath(p, root); err != nil {
-		return fault.New("", fault.Invalid, "Name a path relative to the workspace's root.", fmt.Errorf("path %q %w", short(p), err))
+	if err := wire.CheckPath(p, root); err != nil {
+		return fault.New("", fault.Invalid, "Name a path relative to the workspace's root.", fmt.Errorf("path %q %w", wire.Short(p), err))
 	}
 	return nil
 }
@@ -55,7 +40,7 @@ func fileError(op, p string, err error) error {
 		return fault.Wrap(op, err) // somebody has put it into words
 	}
 	of := func(code fault.Code, hint, format string) error {
-		return fault.New(op, code, hint, worded{fmt.Sprintf(format, Path(p).Shown()), err})
+		return fault.New(op, code, hint, worded{fmt.Sprintf(format, wire.Path(p).Shown()), err})
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -85,18 +70,18 @@ type worded struct {
 func (w worded) Error() string { return w.text }
 func (w worded) Unwrap() error { return w.err }
 
-func info(dirfd int, name, p string) (FileInfo, error) {
+func info(dirfd int, name, p string) (wire.FileInfo, error) {
 	st, err := lstatAt(dirfd, name)
 	if err != nil {
-		return FileInfo{}, err
+		return wire.FileInfo{}, err
 	}
-	fi := FileInfo{Path: Path(p), Kind: st.kind(), Size: st.Size, Exec: st.isRegular() && st.Mode&0o100 != 0, Time: st.modTime().UnixMilli()}
+	fi := wire.FileInfo{Path: wire.Path(p), Kind: st.kind(), Size: st.Size, Exec: st.isRegular() && st.Mode&0o100 != 0, Time: st.modTime().UnixMilli()}
 	if st.isSymlink() {
 		target, err := readlinkAt(dirfd, name)
 		if err != nil {
-			return FileInfo{}, err
+			return wire.FileInfo{}, err
 		}
-		fi.Target = Path(target)
+		fi.Target = wire.Path(target)
 	}
 	return fi, nil
 }
@@ -105,7 +90,7 @@ func info(dirfd int, name, p string) (FileInfo, error) {
 // more says how many there are beyond. The root's .git is not listed. They are
 // sorted by their names as people are shown them, by which the next are asked
 // for: names that look the same to people are never parted by a limit.
-func (e *Engine) Files(ctx context.Context, req FilesRequest) (files []FileInfo, more int, err error) {
+func (e *Engine) Files(ctx context.Context, req wire.FilesRequest) (files []wire.FileInfo, more int, err error) {
 	const op = "keeper.Files"
 	dir := string(req.Path)
 	limit := req.Limit
@@ -125,11 +110,13 @@ func (e *Engine) Files(ctx context.Context, req FilesRequest) (files []FileInfo,
 	if err != nil {
 		return nil, 0, fileError(op, dir, err)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(Path(a).Shown(), Path(b).Shown()), cmp.Compare(a, b)) })
-	files = []FileInfo{}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(wire.Path(a).Shown(), wire.Path(b).Shown()), cmp.Compare(a, b))
+	})
+	files = []wire.FileInfo{}
 	last := ""
 	for _, name := range names {
-		shown := Path(name).Shown()
+		shown := wire.Path(name).Shown()
 		if dir == "." && name == ".git" || req.After != "" && shown <= req.After {
 			continue
 		}
@@ -138,7 +125,7 @@ func (e *Engine) Files(ctx context.Context, req FilesRequest) (files []FileInfo,
 			continue
 		}
 		last = shown
-		fi, err := info(fd, name, joinPath(dir, name))
+		fi, err := info(fd, name, wire.JoinPath(dir, name))
 		if isGone(err) {
 			continue
 		}
@@ -152,14 +139,14 @@ func (e *Engine) Files(ctx context.Context, req FilesRequest) (files []FileInfo,
 }
 
 // Stat describes one path of the live tree; links are not followed.
-func (e *Engine) Stat(ctx context.Context, p string) (FileInfo, error) {
+func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	const op = "keeper.Stat"
 	if err := badPath(p, true); err != nil {
-		return FileInfo{}, fault.Wrap(op, err)
+		return wire.FileInfo{}, fault.Wrap(op, err)
 	}
-	dir, err := openDir(e.rootFD, parentDir(p))
+	dir, err := openDir(e.rootFD, wire.ParentDir(p))
 	if err != nil {
-		return FileInfo{}, fileError(op, p, err)
+		return wire.FileInfo{}, fileError(op, p, err)
 	}
 	defer unix.Close(dir)
 	fi, err := info(dir, path.Base(p), p)
@@ -176,8 +163,8 @@ func (e *Engine) Stat(ctx context.Context, p string) (FileInfo, error) {
 	if err != nil || p == "." {
 		return fi, fileError(op, p, err)
 	}
-	marked := []FileInfo{fi}
-	e.markUnkept(ctx, parentDir(p), marked)
+	marked := []wire.FileInfo{fi}
+	e.markUnkept(ctx, wire.ParentDir(p), marked)
 	return marked[0], nil
 }
 
@@ -192,61 +179,39 @@ func (e *Engine) lastSeen(p string) tracked {
 
 // Read opens a file of the live tree. A link is followed as long as it stays
 // in the tree.
-func (e *Engine) Read(_ context.Context, p string) (*os.File, FileInfo, error) {
+func (e *Engine) Read(_ context.Context, p string) (*os.File, wire.FileInfo, error) {
 	const op = "keeper.Read"
 	if err := badPath(p, false); err != nil {
-		return nil, FileInfo{}, fault.Wrap(op, err)
+		return nil, wire.FileInfo{}, fault.Wrap(op, err)
 	}
 	root, err := os.OpenRoot(e.opts.Root)
 	if err != nil {
-		return nil, FileInfo{}, fault.Wrap(op, err)
+		return nil, wire.FileInfo{}, fault.Wrap(op, err)
 	}
 	defer root.Close()
 	f, err := root.OpenFile(filepath.FromSlash(p), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), "escapes") {
-			return nil, FileInfo{}, fault.New(op, fault.Denied, "It is a link that leads out of the workspace.", err)
+			return nil, wire.FileInfo{}, fault.New(op, fault.Denied, "It is a link that leads out of the workspace.", err)
 		}
-		return nil, FileInfo{}, fileError(op, p, err)
+		return nil, wire.FileInfo{}, fileError(op, p, err)
 	}
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() {
 		if err == nil {
-			err = fault.New(op, fault.Invalid, "Name a file.", fmt.Errorf("%q is not a file", short(p)))
+			err = fault.New(op, fault.Invalid, "Name a file.", fmt.Errorf("%q is not a file", wire.Short(p)))
 		}
-		return nil, FileInfo{}, errors.Join(err, f.Close())
+		return nil, wire.FileInfo{}, errors.Join(err, f.Close())
 	}
-	return f, FileInfo{Path: Path(p), Kind: "file", Size: st.Size(), Exec: st.Mode()&0o100 != 0, Time: st.ModTime().UnixMilli()}, nil
-}
-
-// WriteRequest says where a file goes. If, when set, is the blob id that must
-// be there, or "none" when nothing may be. Role and User are whose hand it was,
-// for an event that a crash kept from being appended.
-type WriteRequest struct {
-	Path Path   `json:"path"`
-	Exec bool   `json:"exec,omitempty"`
-	If   string `json:"if,omitempty"`
-	Role string `json:"role,omitempty"`
-	User string `json:"user,omitempty"`
-}
-
-// Written is what a write did: the file, its content's SHA-256 in hex, and the
-// trash entry that holds what was there before ("" when nothing was). Op and At
-// (Unix milliseconds) name the deed; the host says Told when it is in its log.
-type Written struct {
-	FileInfo
-	SHA256 string `json:"sha256"`
-	Trash  string `json:"trash,omitempty"`
-	Op     string `json:"op"`
-	At     int64  `json:"at"`
+	return f, wire.FileInfo{Path: wire.Path(p), Kind: "file", Size: st.Size(), Exec: st.Mode()&0o100 != 0, Time: st.ModTime().UnixMilli()}, nil
 }
 
 // Write replaces a file of the live tree, all or nothing. What was there goes
 // to the trash.
-func (e *Engine) Write(ctx context.Context, req WriteRequest, content io.Reader) (Written, error) {
+func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Reader) (wire.Written, error) {
 	const op = "keeper.Write"
 	if err := badPath(string(req.Path), false); err != nil {
-		return Written{}, fault.Wrap(op, err)
+		return wire.Written{}, fault.Wrap(op, err)
 	}
 	tmp := e.work("incoming-" + token())
 	sum, err := receive(tmp, content, e.opts.Limits.LargestFile, req.Exec)
@@ -255,56 +220,56 @@ func (e *Engine) Write(ctx context.Context, req WriteRequest, content io.Reader)
 		large, err = e.chunkAhead(ctx, tmp)
 	}
 	if err != nil {
-		return Written{}, fileError(op, string(req.Path), errors.Join(err, removeIfThere(tmp)))
+		return wire.Written{}, fileError(op, string(req.Path), errors.Join(err, removeIfThere(tmp)))
 	}
 	w, err := e.replaceFile(ctx, req, tmp, sum, large)
 	w.SHA256 = sum
 	if err = errors.Join(err, removeIfThere(tmp)); err != nil {
 		return w, fileError(op, string(req.Path), err)
 	}
-	marked := []FileInfo{w.FileInfo}
-	e.markUnkept(ctx, parentDir(string(req.Path)), marked)
+	marked := []wire.FileInfo{w.FileInfo}
+	e.markUnkept(ctx, wire.ParentDir(string(req.Path)), marked)
 	w.FileInfo = marked[0]
 	return w, nil
 }
 
-func (e *Engine) replaceFile(ctx context.Context, req WriteRequest, tmp, sum string, large *manifest) (Written, error) {
+func (e *Engine) replaceFile(ctx context.Context, req wire.WriteRequest, tmp, sum string, large *manifest) (wire.Written, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.putFile(ctx, req, tmp, sum, large)
 }
 
-func (e *Engine) putFile(ctx context.Context, req WriteRequest, file, sum string, large *manifest) (Written, error) {
+func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum string, large *manifest) (wire.Written, error) {
 	if err := e.rollForward(ctx); err != nil {
-		return Written{}, err
+		return wire.Written{}, err
 	}
 	p := string(req.Path)
-	dir, err := makeDirs(e.rootFD, parentDir(p))
+	dir, err := makeDirs(e.rootFD, wire.ParentDir(p))
 	if err != nil {
-		return Written{}, err
+		return wire.Written{}, err
 	}
 	defer unix.Close(dir)
 	name := path.Base(p)
 	if err := e.mayPut(dir, name, req); err != nil {
-		return Written{}, err
+		return wire.Written{}, err
 	}
 	st, err := lstatAt(unix.AT_FDCWD, file)
 	if err != nil {
-		return Written{}, err
+		return wire.Written{}, err
 	}
 	// Its bytes are in the object database too, so that a program that writes
 	// over the file before the next checkpoint leaves this version to be found.
 	now, err := e.storeReceived(ctx, file, st, large)
 	if err != nil {
-		return Written{}, err
+		return wire.Written{}, err
 	}
 	t, err := e.intend(file, trashMeta{
-		Trashed: Trashed{Path: req.Path}, Op: "write", New: now, Size: st.Size, SHA256: sum, Role: req.Role, User: req.User, Host: true,
+		Trashed: wire.Trashed{Path: req.Path}, Op: "write", New: now, Size: st.Size, SHA256: sum, Role: req.Role, User: req.User, Host: true,
 	})
 	if err != nil {
-		return Written{}, err
+		return wire.Written{}, err
 	}
-	w := Written{Op: t.ID, At: t.At}
+	w := wire.Written{Op: t.ID, At: t.At}
 	took, was, err := e.swap(t, dir, name, true)
 	if err != nil {
 		if now, other, cerr := e.entryAt(unix.AT_FDCWD, e.trash(t.ID, "content")); cerr == nil && !other && now == t.New {
@@ -365,7 +330,7 @@ func (e *Engine) storeReceived(ctx context.Context, file string, st fileStat, la
 }
 
 // mayPut looks, before anything is moved, whether a file may go to a name.
-func (e *Engine) mayPut(dir int, name string, req WriteRequest) error {
+func (e *Engine) mayPut(dir int, name string, req wire.WriteRequest) error {
 	p := string(req.Path)
 	st, err := lstatAt(dir, name)
 	switch {
@@ -391,7 +356,7 @@ func (e *Engine) mayPut(dir int, name string, req WriteRequest) error {
 }
 
 func changedMeanwhile(p string) error {
-	return fault.New("", fault.Conflict, "Read it again and decide what to keep.", fmt.Errorf("%q changed meanwhile", short(p)))
+	return fault.New("", fault.Conflict, "Read it again and decide what to keep.", fmt.Errorf("%q changed meanwhile", wire.Short(p)))
 }
 
 // Mkdir makes a directory, and its parents. No event is made of it: the next

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,38 +25,14 @@ import (
 // something an agent wrote as a file, or a user uploaded. When the host's copy is
 // damaged, this looks for another.
 
-// FindRequest asks for contents by their SHA-256 in hex, at most 200. The search
-// ends after so many bytes or milliseconds (256 MiB and 20 seconds when 0).
-type FindRequest struct {
-	SHA256 []string `json:"sha256"`
-	Bytes  int64    `json:"bytes,omitempty"`
-	Millis int64    `json:"millis,omitempty"`
-}
-
-// Found says where a content is: one of a live file, a trash entry and a blob of
-// the history, which may be the manifest of the chunks that have it.
-type Found struct {
-	SHA256  string `json:"sha256"`
-	Path    Path   `json:"path,omitempty"`
-	Trash   string `json:"trash,omitempty"`
-	Object  string `json:"object,omitempty"`
-	Chunked bool   `json:"chunked,omitempty"`
-}
-
-// FindReply is what was found. Partial says that not everything was looked into.
-type FindReply struct {
-	Found   []Found `json:"found,omitempty"`
-	Partial bool    `json:"partial,omitempty"`
-}
-
 const maxFind = 200
 
 // Find looks for contents in the live files, the trash and the history, in that
 // order.
-func (e *Engine) Find(ctx context.Context, req FindRequest) (FindReply, error) {
+func (e *Engine) Find(ctx context.Context, req wire.FindRequest) (wire.FindReply, error) {
 	const op = "keeper.Find"
 	if len(req.SHA256) > maxFind || slices.ContainsFunc(req.SHA256, func(s string) bool { return len(s) != 64 || !isHex(s) }) {
-		return FindReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("name at most %d SHA-256 sums in hex", maxFind))
+		return wire.FindReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("name at most %d SHA-256 sums in hex", maxFind))
 	}
 	if req.Bytes <= 0 {
 		req.Bytes = 256 << 20
@@ -85,7 +62,7 @@ type search struct {
 	wanted map[string]bool
 	left   int64
 	until  time.Time
-	reply  FindReply
+	reply  wire.FindReply
 }
 
 // may reports whether there is room in the search for a content of some size. One
@@ -109,9 +86,9 @@ func (s *search) may(ctx context.Context, size int64) (bool, error) {
 	return true, nil
 }
 
-func (s *search) is(h hash.Hash, at Found) { s.isSum(h.Sum(nil), at) }
+func (s *search) is(h hash.Hash, at wire.Found) { s.isSum(h.Sum(nil), at) }
 
-func (s *search) isSum(sum []byte, at Found) {
+func (s *search) isSum(sum []byte, at wire.Found) {
 	at.SHA256 = hex.EncodeToString(sum)
 	if s.wanted[at.SHA256] {
 		delete(s.wanted, at.SHA256)
@@ -120,7 +97,7 @@ func (s *search) isSum(sum []byte, at Found) {
 }
 
 // file looks at one file.
-func (s *search) file(ctx context.Context, rootfd int, p string, at Found) error {
+func (s *search) file(ctx context.Context, rootfd int, p string, at wire.Found) error {
 	r, st, err := openContentAt(rootfd, p, -1)
 	if err != nil || !st.isRegular() {
 		if err == nil {
@@ -151,7 +128,7 @@ func (e *Engine) findLive(ctx context.Context, s *search) error {
 	e.mu.Unlock()
 	slices.Sort(paths)
 	for _, p := range paths {
-		if err := s.file(ctx, e.rootFD, p, Found{Path: Path(p)}); err != nil {
+		if err := s.file(ctx, e.rootFD, p, wire.Found{Path: wire.Path(p)}); err != nil {
 			return err
 		}
 	}
@@ -164,7 +141,7 @@ func (e *Engine) findTrash(ctx context.Context, s *search) error {
 		return err
 	}
 	for _, file := range contents {
-		if err := s.file(ctx, unix.AT_FDCWD, file, Found{Trash: filepath.Base(filepath.Dir(file))}); err != nil {
+		if err := s.file(ctx, unix.AT_FDCWD, file, wire.Found{Trash: filepath.Base(filepath.Dir(file))}); err != nil {
 			return err
 		}
 	}
@@ -201,9 +178,9 @@ func (e *Engine) findObjects(ctx context.Context, s *search) error {
 		if _, _, err := e.reads.read(ctx, f[1], -1, w); err != nil {
 			continue // damaged: the scrub says so
 		}
-		s.is(h, Found{Object: f[1]})
+		s.is(h, wire.Found{Object: f[1]})
 		if m, err := decodeManifest(raw.Bytes()); err == nil {
-			s.isSum(m.sum[:], Found{Object: f[1], Chunked: true})
+			s.isSum(m.sum[:], wire.Found{Object: f[1], Chunked: true})
 		}
 	}
 	return nil
@@ -211,11 +188,11 @@ func (e *Engine) findObjects(ctx context.Context, s *search) error {
 
 // serveFound streams what Find found. It may be another content by now: whoever
 // asks compares.
-func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at Found) error {
+func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at wire.Found) error {
 	const op = "keeper.Found"
 	if at.Object != "" {
 		if !isHex(at.Object) || len(at.Object) != 40 {
-			return fault.New(op, fault.Invalid, "", fmt.Errorf("%q is no object", short(at.Object)))
+			return fault.New(op, fault.Invalid, "", fmt.Errorf("%q is no object", wire.Short(at.Object)))
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
 		_, err := e.readContent(ctx, Entry{ID: at.Object, Chunked: at.Chunked}, 0, -1, w)

@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // TestContentIsFoundByItsHash: in a live file, in the trash and in the history;
@@ -28,7 +29,7 @@ func TestContentIsFoundByItsHash(t *testing.T) {
 	c.checkpoint("the newer")
 	c.write("workspace/ignored/.gitignore", "*\n")
 	c.write("workspace/ignored/gone", "gone\n")
-	removed, err := c.Remove(t.Context(), keeper.RemoveRequest{Path: "workspace/ignored/gone"})
+	removed, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "workspace/ignored/gone"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,20 +37,20 @@ func TestContentIsFoundByItsHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted := []string{sum("live\n"), sum("old\n"), sum("gone\n"), sum("nowhere\n")}
-	r, err := c.Find(t.Context(), keeper.FindRequest{SHA256: wanted})
+	r, err := c.Find(t.Context(), wire.FindRequest{SHA256: wanted})
 	if err != nil || len(r.Found) != 3 || r.Partial {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	for i, want := range []keeper.Found{{SHA256: wanted[0], Path: "live"}, {SHA256: wanted[2], Trash: removed.ID}, {SHA256: wanted[1], Object: r.Found[2].Object}} {
+	for i, want := range []wire.Found{{SHA256: wanted[0], Path: "live"}, {SHA256: wanted[2], Trash: removed.ID}, {SHA256: wanted[1], Object: r.Found[2].Object}} {
 		if r.Found[i] != want || i == 2 && want.Object == "" {
 			t.Errorf("found %+v; want %+v", r.Found[i], want)
 		}
 	}
-	if r, err := c.Find(t.Context(), keeper.FindRequest{SHA256: wanted, Bytes: 6}); err != nil || !r.Partial || len(r.Found) > 1 {
+	if r, err := c.Find(t.Context(), wire.FindRequest{SHA256: wanted, Bytes: 6}); err != nil || !r.Partial || len(r.Found) > 1 {
 		t.Errorf("within 6 bytes: %+v, %v", r, err)
 	}
 	for _, bad := range [][]string{{"x"}, {sum("a")[:40]}, make([]string, 201)} {
-		if _, err := c.Find(t.Context(), keeper.FindRequest{SHA256: bad}); !fault.Is(err, fault.Invalid) {
+		if _, err := c.Find(t.Context(), wire.FindRequest{SHA256: bad}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%d sums: %v", len(bad), err)
 		}
 	}
@@ -67,7 +68,7 @@ func TestContentIsFoundInChunks(t *testing.T) {
 	c.write("a", noise(3, 900_000)) // below the threshold, and looked at first
 	c.write("z", "small\n")
 	c.checkpoint("two")
-	r, err := c.Find(t.Context(), keeper.FindRequest{SHA256: []string{sum(one), sum(two), sum("small\n")}, Bytes: 100_000})
+	r, err := c.Find(t.Context(), wire.FindRequest{SHA256: []string{sum(one), sum(two), sum("small\n")}, Bytes: 100_000})
 	if err != nil || len(r.Found) != 3 || !r.Partial {
 		t.Fatalf("%+v, %v", r, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // TestWhatGitRefusesCanBePushed: names that git reads as its own, in every case,
@@ -42,7 +42,7 @@ func TestWhatGitRefusesCanBePushed(t *testing.T) {
 			if _, _, err := c.Show(t.Context(), first.Commit.Commit, p, 0, &strings.Builder{}); err != nil {
 				t.Errorf("%q is not shown: %v", p, err)
 			}
-			if _, err := c.Object(t.Context(), keeper.ObjectRequest{Path: keeper.Path(p)}); err != nil {
+			if _, err := c.Object(t.Context(), wire.ObjectRequest{Path: wire.Path(p)}); err != nil {
 				t.Errorf("%q has no object: %v", p, err)
 			}
 		}
@@ -51,9 +51,9 @@ func TestWhatGitRefusesCanBePushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.checkpoint("none of them")
-	c.restore(keeper.RestoreRequest{ID: "r", To: first.Commit.Commit})
+	c.restore(wire.RestoreRequest{ID: "r", To: first.Commit.Commit})
 	samePicture(t, picture(t, c.opts.Root), want)
-	d, err := c.Diff(t.Context(), keeper.DiffRequest{A: first.Commit.Commit, Paths: []keeper.Path{"as/link/.gitattributes", "as/file/git~1", "as/empty/.mailmap"}})
+	d, err := c.Diff(t.Context(), wire.DiffRequest{A: first.Commit.Commit, Paths: []wire.Path{"as/link/.gitattributes", "as/file/git~1", "as/empty/.mailmap"}})
 	if err != nil || len(d.Changes) != 0 {
 		t.Errorf("after it all came back, there differ %+v, %v", d.Changes, err)
 	}

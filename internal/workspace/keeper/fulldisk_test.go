@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
 	"golang.org/x/sys/unix"
 )
@@ -60,7 +61,7 @@ func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
 			do   func() error
 		}{
 			{"checkpoint", func() { c.write("workspace/a", name) }, func() error {
-				_, err := c.Checkpoint(ctx, keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual"}})
+				_, err := c.Checkpoint(ctx, wire.CheckpointRequest{Note: wire.Note{Kind: "manual"}})
 				return err
 			}},
 			{"checkpoint of many", func() {
@@ -68,20 +69,20 @@ func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
 					c.write(fmt.Sprintf("%s/%d", name, i), fmt.Sprintf("%s %d", name, i))
 				}
 			}, func() error {
-				_, err := c.Checkpoint(ctx, keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual"}})
+				_, err := c.Checkpoint(ctx, wire.CheckpointRequest{Note: wire.Note{Kind: "manual"}})
 				return err
 			}},
 			{"restore", func() { c.write("workspace/b", name) }, func() error {
-				_, err := c.Restore(ctx, keeper.RestoreRequest{ID: id, To: first})
+				_, err := c.Restore(ctx, wire.RestoreRequest{ID: id, To: first})
 				return err
 			}},
 			{"undo", nil, func() error {
-				_, err := c.Restore(ctx, keeper.RestoreRequest{ID: "undo-" + id, Undo: true})
+				_, err := c.Restore(ctx, wire.RestoreRequest{ID: "undo-" + id, Undo: true})
 				return err
 			}},
 			{"mark", nil, func() error { return c.MarkLogged(ctx, c.Head()) }},
 			{"prepare", nil, func() error {
-				r, err := c.Prepare(ctx, keeper.PrepareRequest{ID: "task-" + id, Base: c.Head(), Tree: first, Note: keeper.Note{Message: name}})
+				r, err := c.Prepare(ctx, wire.PrepareRequest{ID: "task-" + id, Base: c.Head(), Tree: first, Note: wire.Note{Message: name}})
 				prepared = r.Commit
 				return err
 			}},
@@ -132,14 +133,14 @@ func TestWhatCantBeLookedUpIsNotMissing(t *testing.T) {
 	}
 	for what, do := range map[string]func(id string) error{
 		"restore": func(id string) error {
-			_, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "back", To: id})
+			_, err := c.Restore(t.Context(), wire.RestoreRequest{ID: "back", To: id})
 			return err
 		},
 		"snapshot": func(id string) error { _, err := c.Snapshot(t.Context(), id); return err },
-		"diff":     func(id string) error { _, err := c.Diff(t.Context(), keeper.DiffRequest{A: id}); return err },
+		"diff":     func(id string) error { _, err := c.Diff(t.Context(), wire.DiffRequest{A: id}); return err },
 		"mark":     func(id string) error { return c.MarkLogged(t.Context(), id) },
 		"object": func(id string) error {
-			_, err := c.Object(t.Context(), keeper.ObjectRequest{Commit: id, Path: "workspace/a"})
+			_, err := c.Object(t.Context(), wire.ObjectRequest{Commit: id, Path: "workspace/a"})
 			return err
 		},
 	} {
@@ -172,7 +173,7 @@ func TestAGitThatEndsWithoutAWordOnAFullDisk(t *testing.T) {
 		c.write(fmt.Sprintf("workspace/%d", i), string(noise))
 	}
 	defer choirtest.FillDisk(t, 0)()
-	_, err := c.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+	_, err := c.Checkpoint(t.Context(), wire.CheckpointRequest{})
 	if fault.CodeOf(err) != fault.DiskFull || fault.HintOf(err) != fault.FreeSpace {
 		t.Errorf("%s: %v", fault.CodeOf(err), err)
 	}

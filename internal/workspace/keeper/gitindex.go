@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,8 +54,8 @@ func parseIndex(b []byte) ([]string, error) {
 				return nil, errIndex
 			}
 			pos += n
-			end := strings.IndexByte(string(b[pos:min(len(b), pos+maxPath+1)]), 0)
-			if end < 0 || len(last)+end > 2*maxPath {
+			end := strings.IndexByte(string(b[pos:min(len(b), pos+wire.MaxPath+1)]), 0)
+			if end < 0 || len(last)+end > 2*wire.MaxPath {
 				return nil, errIndex
 			}
 			last = last[:len(last)-int(strip)] + string(b[pos:pos+end])
@@ -63,7 +64,7 @@ func parseIndex(b []byte) ([]string, error) {
 			if pos > len(b) {
 				return nil, errIndex
 			}
-			end := strings.IndexByte(string(b[pos:min(len(b), pos+maxPath+1)]), 0)
+			end := strings.IndexByte(string(b[pos:min(len(b), pos+wire.MaxPath+1)]), 0)
 			if end < 0 {
 				return nil, errIndex
 			}
@@ -130,9 +131,9 @@ func (r *repoPaths) add(dir string, index []byte) {
 		if len(r.paths)+len(r.dirs)+strings.Count(n, "/") >= maxTracked {
 			return
 		}
-		p := joinPath(dir, n)
+		p := wire.JoinPath(dir, n)
 		r.paths[p] = true
-		for d := parentDir(p); d != "." && !r.dirs[d]; d = parentDir(d) {
+		for d := wire.ParentDir(p); d != "." && !r.dirs[d]; d = wire.ParentDir(d) {
 			r.dirs[d] = true
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // ended closes the engine and makes it look as if it had ended in some way.
@@ -104,14 +104,14 @@ func TestWhatAPowerCutEmptiedIsNobodysWork(t *testing.T) {
 	if err := c.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "put"}, strings.NewReader("")); err != nil {
+	if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "put"}, strings.NewReader("")); err != nil {
 		t.Fatal(err)
 	}
 	archive, err := smallArchive("empty", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	brought, err := c.Import(t.Context(), keeper.ImportRequest{Path: "workspace/new"}, archive)
+	brought, err := c.Import(t.Context(), wire.ImportRequest{Path: "workspace/new"}, archive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestWhatAPowerCutEmptiedIsNobodysWork(t *testing.T) {
 	if _, err := c.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	holds := func(k keeper.CheckpointReply, want ...string) {
+	holds := func(k wire.CheckpointReply, want ...string) {
 		t.Helper()
 		got := strings.Fields(stockGit(t, c.opts.Root, "ls-tree", "-r", "--name-only", k.Commit.Commit))
 		want = append(want, "first", "command/empty", "command/zeroes", "put", "workspace/new/empty")
@@ -167,10 +167,10 @@ func TestAfterGoodbyeNothingChanges(t *testing.T) {
 	if err := c.Goodbye(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, put := c.Write(t.Context(), keeper.WriteRequest{Path: "b"}, strings.NewReader("b"))
-	_, move := c.Move(t.Context(), keeper.MoveRequest{From: "a", To: "b"})
-	_, removed := c.Remove(t.Context(), keeper.RemoveRequest{Path: "a"})
-	_, saved := c.Checkpoint(t.Context(), keeper.CheckpointRequest{Force: true})
+	_, put := c.Write(t.Context(), wire.WriteRequest{Path: "b"}, strings.NewReader("b"))
+	_, move := c.Move(t.Context(), wire.MoveRequest{From: "a", To: "b"})
+	_, removed := c.Remove(t.Context(), wire.RemoveRequest{Path: "a"})
+	_, saved := c.Checkpoint(t.Context(), wire.CheckpointRequest{Force: true})
 	for name, err := range map[string]error{"put": put, "move": move, "removal": removed, "checkpoint": saved, "folder": c.Mkdir(t.Context(), "d")} {
 		if !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", name, err)

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"cmp"
 	"fmt"
 	"slices"
@@ -13,7 +14,7 @@ import (
 func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	lim := e.opts.Limits
 	leave := func(c candidate, reason string) {
-		cap.skipped = append(cap.skipped, Skip{Path: Path(c.path), Reason: reason})
+		cap.skipped = append(cap.skipped, wire.Skip{Path: wire.Path(c.path), Reason: reason})
 		if c.prev.exists() {
 			c.prev.stat = fileStat{}
 			cap.tracked[c.path] = c.prev
@@ -114,8 +115,8 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 
 // leaveHeap leaves files of a heap out; or says what else helps.
 func (cap *capture) leaveHeap(h *heap, files int, what, or string) {
-	cap.skipped = append(cap.skipped, Skip{
-		Path: Path(h.name), Files: files,
+	cap.skipped = append(cap.skipped, wire.Skip{
+		Path: wire.Path(h.name), Files: files,
 		Reason: fmt.Sprintf("holds %s, more than one checkpoint takes: remove them, have a .gitignore name them%s", what, or),
 	})
 }
@@ -151,5 +152,5 @@ func heapOf(p string) string {
 			return strings.Join(strings.Split(p, "/")[:i+1], "/")
 		}
 	}
-	return parentDir(p)
+	return wire.ParentDir(p)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // What a scrub checks beside git's own kinds of objects.
@@ -20,7 +21,7 @@ const (
 )
 
 // scrubChunk checks one chunk and, if it is damaged, makes it again.
-func (e *Engine) scrubChunk(ctx context.Context, it scrubItem) (*Damage, error) {
+func (e *Engine) scrubChunk(ctx context.Context, it scrubItem) (*wire.Damage, error) {
 	c, ok := chunkNamed(it.id, it.size)
 	if !ok {
 		return nil, nil
@@ -29,7 +30,7 @@ func (e *Engine) scrubChunk(ctx context.Context, it scrubItem) (*Damage, error) 
 	if reason == "" {
 		return nil, ctx.Err()
 	}
-	d := &Damage{ID: it.id, Kind: it.kind, Commit: it.commit, Path: Path(it.path), Reason: reason}
+	d := &wire.Damage{ID: it.id, Kind: it.kind, Commit: it.commit, Path: wire.Path(it.path), Reason: reason}
 	var err error
 	d.Healed, err = e.healChunk(ctx, c, it.path, it.at)
 	return d, err
@@ -145,7 +146,7 @@ func (e *Engine) chunkFrom(c chunkRef, root, p string, at int64) (bool, error) {
 
 // materializeAt is materialize of what was at a path; what is damaged of it is
 // made again if another copy has it.
-func (e *Engine) materializeAt(ctx context.Context, name string, en Entry, p Path, sync bool) error {
+func (e *Engine) materializeAt(ctx context.Context, name string, en Entry, p wire.Path, sync bool) error {
 	err := e.materialize(ctx, name, en, sync)
 	if err == nil || ctx.Err() != nil || fault.NoSpace(err) {
 		return err
@@ -212,7 +213,7 @@ func (s *chunkStore) replace(c chunkRef, b []byte) error {
 // allThere makes sure that everything that an entry holds can be put in place,
 // before anything is: it returns Damaged, with what is missing, when not even
 // another copy has it. What it found is not collected for a while.
-func (e *Engine) allThere(ctx context.Context, en Entry, p Path) error {
+func (e *Engine) allThere(ctx context.Context, en Entry, p wire.Path) error {
 	if !en.Chunked {
 		return nil
 	}

@@ -3,6 +3,7 @@ package keeper
 import (
 	"slices"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,7 +49,7 @@ func (w *walker) skipLump(fd int, d *walkDir) bool {
 		return false
 	}
 	for _, name := range l.subs {
-		p := joinPath(d.dir, name)
+		p := wire.JoinPath(d.dir, name)
 		w.dir(fd, d, p, name, ignoredBy(d.sets, p, true, false), false)
 	}
 	w.known = append(w.known, l)
@@ -96,7 +97,7 @@ func (e *Engine) remember(cap *capture, now int64) (again bool) {
 		}
 	}
 	for _, p := range cap.dropped {
-		if l := lumps[parentDir(p)]; l != nil && len(l.names) < l.files {
+		if l := lumps[wire.ParentDir(p)]; l != nil && len(l.names) < l.files {
 			l.names = append(l.names, p)
 		}
 	}

@@ -12,18 +12,11 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// ListRequest asks for checkpoints, newest first: at most Limit (100 when 0),
-// older than Before when that is set, down to but without Until.
-type ListRequest struct {
-	Limit  int    `json:"limit,omitempty"`
-	Before string `json:"before,omitempty"`
-	Until  string `json:"until,omitempty"`
-}
-
 // List returns checkpoints, newest first.
-func (e *Engine) List(ctx context.Context, req ListRequest) ([]Commit, error) {
+func (e *Engine) List(ctx context.Context, req wire.ListRequest) ([]wire.Commit, error) {
 	const op = "keeper.List"
 	if err := e.readable(); err != nil {
 		return nil, fault.Wrap(op, err)
@@ -38,10 +31,10 @@ func (e *Engine) List(ctx context.Context, req ListRequest) ([]Commit, error) {
 			return nil, fault.Wrap(op, err)
 		}
 		if from, err = e.parentOf(ctx, id); err != nil || from == "" {
-			return []Commit{}, fault.Wrap(op, err)
+			return []wire.Commit{}, fault.Wrap(op, err)
 		}
 	} else if e.Head() == "" {
-		return []Commit{}, nil
+		return []wire.Commit{}, nil
 	}
 	args := []string{from}
 	if req.Until != "" {
@@ -77,23 +70,23 @@ func (e *Engine) parentOf(ctx context.Context, id string) (string, error) {
 	return out[0].Parent, nil
 }
 
-func (e *Engine) commitAt(ctx context.Context, id string) (Commit, error) {
+func (e *Engine) commitAt(ctx context.Context, id string) (wire.Commit, error) {
 	out, err := e.log(ctx, 1, id)
 	if err == nil && len(out) != 1 {
-		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", short(id)))
+		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", wire.Short(id)))
 	}
 	if err != nil {
-		return Commit{}, err
+		return wire.Commit{}, err
 	}
 	return out[0], nil
 }
 
-func (e *Engine) log(ctx context.Context, limit int, revs ...string) ([]Commit, error) {
+func (e *Engine) log(ctx context.Context, limit int, revs ...string) ([]wire.Commit, error) {
 	return e.logMatching(ctx, limit, "", revs...)
 }
 
 // logMatching lists commits whose message has a line that matches grep.
-func (e *Engine) logMatching(ctx context.Context, limit int, grep string, revs ...string) ([]Commit, error) {
+func (e *Engine) logMatching(ctx context.Context, limit int, grep string, revs ...string) ([]wire.Commit, error) {
 	args := []string{"log", "-z", "--first-parent", "--no-color", "--no-show-signature", "--max-count=" + strconv.Itoa(limit), "--format=%H%n%P%n%T%n%ct%n%B"}
 	if grep != "" {
 		args = append(args, "--grep="+grep)
@@ -103,7 +96,7 @@ func (e *Engine) logMatching(ctx context.Context, limit int, grep string, revs .
 	if err != nil {
 		return nil, err
 	}
-	commits := []Commit{}
+	commits := []wire.Commit{}
 	for rec := range bytes.SplitSeq(raw, []byte{0}) {
 		f := strings.SplitN(string(rec), "\n", 5)
 		if len(f) != 5 {
@@ -111,73 +104,41 @@ func (e *Engine) logMatching(ctx context.Context, limit int, grep string, revs .
 		}
 		when, err := strconv.ParseInt(f[3], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("git log answered %q as a time", short(f[3]))
+			return nil, fmt.Errorf("git log answered %q as a time", wire.Short(f[3]))
 		}
 		parent, _, _ := strings.Cut(f[1], " ")
-		commits = append(commits, Commit{Commit: f[0], Parent: parent, Tree: f[2], Time: when, Note: decodeNote(f[4])})
+		commits = append(commits, wire.Commit{Commit: f[0], Parent: parent, Tree: f[2], Time: when, Note: decodeNote(f[4])})
 	}
 	return commits, nil
-}
-
-// Change is one path that differs. Added and Removed count lines, -1 when the
-// content is binary.
-type Change struct {
-	Path    Path   `json:"path"`
-	Op      string `json:"op"` // added, modified, deleted, mode
-	Added   int    `json:"added"`
-	Removed int    `json:"removed"`
-}
-
-// DiffRequest asks what differs between A and B, each a commit or tree; B ""
-// means the live tree as it is now. Paths restrict it. At most MaxBytes of
-// unified diff are returned (1 MiB when 0, none when negative).
-type DiffRequest struct {
-	A        string `json:"a"`
-	B        string `json:"b,omitempty"`
-	Paths    []Path `json:"paths,omitempty"`
-	MaxBytes int    `json:"max_bytes,omitempty"`
-	Metadata bool   `json:"metadata,omitempty"` // also what is inside nested repositories' .git
-}
-
-// DiffReply is what differs. Repositories lists nested repositories whose own
-// .git changed in more than its index, which looking rewrites; Obeyed, at most
-// 200, what of it git runs or obeys. Paths in the unified diff are as in commits.
-type DiffReply struct {
-	Changes      []Change `json:"changes"`
-	Repositories []Path   `json:"repositories,omitempty"`
-	Obeyed       []Change `json:"obeyed,omitempty"`
-	Diff         string   `json:"diff,omitempty"` // invalid UTF-8 replaced
-	Truncated    bool     `json:"truncated,omitempty"`
-	More         int      `json:"more,omitempty"` // changes beyond the 10,000 listed
 }
 
 const maxChanges, maxObeyed = 10_000, 200
 
 // Diff says what differs between two states.
-func (e *Engine) Diff(ctx context.Context, req DiffRequest) (DiffReply, error) {
+func (e *Engine) Diff(ctx context.Context, req wire.DiffRequest) (wire.DiffReply, error) {
 	const op = "keeper.Diff"
 	a, err := e.treeish(ctx, req.A, "HEAD")
 	if err != nil {
-		return DiffReply{}, fault.Wrap(op, err)
+		return wire.DiffReply{}, fault.Wrap(op, err)
 	}
 	b, err := e.treeish(ctx, req.B, "")
 	if err != nil {
-		return DiffReply{}, fault.Wrap(op, err)
+		return wire.DiffReply{}, fault.Wrap(op, err)
 	}
 	if err := checkPaths(req.Paths); err != nil {
-		return DiffReply{}, fault.Wrap(op, err)
+		return wire.DiffReply{}, fault.Wrap(op, err)
 	}
 	reply, err := e.diffTreeish(ctx, a, b, req)
 	return reply, fault.Wrap(op, err)
 }
 
-func checkPaths(paths []Path) error {
+func checkPaths(paths []wire.Path) error {
 	if len(paths) > 1000 {
 		return fault.New("", fault.Invalid, "Name a directory instead.", fmt.Errorf("%d paths are named; at most 1000 are allowed", len(paths)))
 	}
 	for _, p := range paths {
-		if err := validPath(string(p), true); err != nil {
-			return fault.New("", fault.Invalid, "Name paths relative to the workspace's root.", fmt.Errorf("path %q %w", short(string(p)), err))
+		if err := wire.CheckPath(string(p), true); err != nil {
+			return fault.New("", fault.Invalid, "Name paths relative to the workspace's root.", fmt.Errorf("path %q %w", wire.Short(string(p)), err))
 		}
 	}
 	return nil
@@ -217,7 +178,7 @@ func (e *Engine) liveTree(ctx context.Context) (string, error) {
 }
 
 // pathspecs selects paths as they stand in commits.
-func pathspecs(paths []Path, metadata bool) []string {
+func pathspecs(paths []wire.Path, metadata bool) []string {
 	args := []string{"--"}
 	for _, p := range paths {
 		if p == "." {
@@ -242,11 +203,11 @@ func plainDiff() []string {
 	return append(args, "--no-ext-diff", "--no-textconv")
 }
 
-func (e *Engine) diffTreeish(ctx context.Context, a, b string, req DiffRequest) (DiffReply, error) {
+func (e *Engine) diffTreeish(ctx context.Context, a, b string, req wire.DiffRequest) (wire.DiffReply, error) {
 	base := append(plainDiff(), "-z", "--full-index", "--ignore-submodules=none")
 	raw, err := e.git(ctx, nil, append(append(slices.Clone(base), "--raw", "--numstat", a, b), pathspecs(req.Paths, true)...)...)
 	if err != nil {
-		return DiffReply{}, err
+		return wire.DiffReply{}, err
 	}
 	reply, err := parseDiff(raw, req.Metadata)
 	if err != nil || req.MaxBytes < 0 || len(reply.Changes) == 0 {
@@ -258,7 +219,7 @@ func (e *Engine) diffTreeish(ctx context.Context, a, b string, req DiffRequest) 
 	args := append(plainDiff(), "-p", a, b)
 	text, truncated, err := e.gitUpTo(ctx, min(req.MaxBytes, 64<<20), append(args, pathspecs(req.Paths, req.Metadata)...)...)
 	if err != nil {
-		return DiffReply{}, err
+		return wire.DiffReply{}, err
 	}
 	reply.Diff, reply.Truncated = strings.ToValidUTF8(string(text), "\uFFFD"), truncated
 	return reply, nil
@@ -292,18 +253,18 @@ func (e *Engine) gitUpTo(ctx context.Context, max int, args ...string) ([]byte, 
 }
 
 // parseDiff reads `diff-tree -z --raw --numstat`.
-func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
-	reply := DiffReply{Changes: []Change{}}
+func parseDiff(raw []byte, metadata bool) (wire.DiffReply, error) {
+	reply := wire.DiffReply{Changes: []wire.Change{}}
 	fields := strings.Split(string(raw), "\x00")
 	index := map[string]int{}
 	byPath := map[string]int{}
-	repos := map[Path]bool{}
+	repos := map[wire.Path]bool{}
 	for i := 0; i < len(fields)-1; {
 		f := fields[i]
 		if strings.HasPrefix(f, ":") {
 			meta := strings.Fields(f[1:])
 			if len(meta) != 5 || i+1 >= len(fields) {
-				return reply, fmt.Errorf("git diff-tree answered %q", short(f))
+				return reply, fmt.Errorf("git diff-tree answered %q", wire.Short(f))
 			}
 			name := fields[i+1]
 			i += 2
@@ -314,12 +275,12 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 			}
 			if git, ok := inNestedGit(p); ok && !metadata {
 				inside := strings.TrimPrefix(p[len(git):], "/")
-				if repo := Path(parentDir(git)); !repos[repo] && inside != "index" {
+				if repo := wire.Path(wire.ParentDir(git)); !repos[repo] && inside != "index" {
 					repos[repo] = true
 					reply.Repositories = append(reply.Repositories, repo)
 				}
 				if gitObeys(inside) && len(reply.Obeyed) < maxObeyed {
-					reply.Obeyed = append(reply.Obeyed, Change{Path: Path(p), Op: op, Added: -1, Removed: -1})
+					reply.Obeyed = append(reply.Obeyed, wire.Change{Path: wire.Path(p), Op: op, Added: -1, Removed: -1})
 				}
 				continue
 			}
@@ -327,7 +288,7 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 				p += "/"
 			}
 			if at, ok := byPath[p]; ok { // it is a large file now, or was one
-				reply.Changes[at] = Change{Path: Path(p), Op: "modified", Added: -1, Removed: -1}
+				reply.Changes[at] = wire.Change{Path: wire.Path(p), Op: "modified", Added: -1, Removed: -1}
 				continue
 			}
 			if len(reply.Changes) == maxChanges {
@@ -335,13 +296,13 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 				continue
 			}
 			index[name], byPath[p] = len(reply.Changes), len(reply.Changes)
-			reply.Changes = append(reply.Changes, Change{Path: Path(p), Op: op})
+			reply.Changes = append(reply.Changes, wire.Change{Path: wire.Path(p), Op: op})
 			continue
 		}
 		i++
 		part := strings.SplitN(f, "\t", 3)
 		if len(part) != 3 {
-			return reply, fmt.Errorf("git diff-tree answered %q", short(f))
+			return reply, fmt.Errorf("git diff-tree answered %q", wire.Short(f))
 		}
 		at, ok := index[part[2]]
 		if !ok || reply.Changes[at].Added < 0 {
@@ -365,7 +326,7 @@ func parseDiff(raw []byte, metadata bool) (DiffReply, error) {
 // most max bytes are written when max >= 0.
 func (e *Engine) Show(ctx context.Context, commit, p string, max int64, w io.Writer) (Entry, int64, error) {
 	const op = "keeper.Show"
-	if err := checkPaths([]Path{Path(p)}); err != nil {
+	if err := checkPaths([]wire.Path{wire.Path(p)}); err != nil {
 		return none, 0, fault.Wrap(op, err)
 	}
 	tree, err := e.treeish(ctx, commit, "HEAD")
@@ -377,7 +338,7 @@ func (e *Engine) Show(ctx context.Context, commit, p string, max int64, w io.Wri
 		return none, 0, fault.Wrap(op, err)
 	}
 	if !en.exists() {
-		return none, 0, fault.New(op, fault.NotFound, "`choir diff` shows what a checkpoint holds.", fmt.Errorf("%q is not in that checkpoint", short(p)))
+		return none, 0, fault.New(op, fault.NotFound, "`choir diff` shows what a checkpoint holds.", fmt.Errorf("%q is not in that checkpoint", wire.Short(p)))
 	}
 	size, err := e.readContent(ctx, en, 0, max, w)
 	return en, size, fault.Wrap(op, err)
@@ -398,34 +359,22 @@ func (e *Engine) lookup(ctx context.Context, tree, p string) (Entry, error) {
 				return none, err
 			}
 			_, kind := unescapePath(q)
-			return Entry{Mode: Mode(mode), ID: id, Chunked: kind == pathChunked}, nil
+			return Entry{Mode: wire.Mode(mode), ID: id, Chunked: kind == pathChunked}, nil
 		}
 	}
 	return none, nil
 }
 
-// StatusReply is how the live tree differs from the newest checkpoint.
-type StatusReply struct {
-	Head         string   `json:"head"`
-	Tree         string   `json:"tree"`
-	Changes      []Change `json:"changes"` // without line counts
-	Left         []Skip   `json:"left,omitempty"`
-	Ignored      []Path   `json:"ignored,omitempty"`      // directories
-	Repositories []Path   `json:"repositories,omitempty"` // nested
-	Pending      []string `json:"pending,omitempty"`      // publishes that are not finished
-	More         int      `json:"more,omitempty"`
-}
-
 // Status compares the live tree with the newest checkpoint and changes nothing.
-func (e *Engine) Status(ctx context.Context) (StatusReply, error) {
+func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 	const op = "keeper.Status"
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	cap, err := e.capture(ctx, false)
 	if err != nil {
-		return StatusReply{}, fault.Wrap(op, err)
+		return wire.StatusReply{}, fault.Wrap(op, err)
 	}
-	reply := StatusReply{Head: e.head, Tree: e.tree, Changes: []Change{}, Left: cap.skipped}
+	reply := wire.StatusReply{Head: e.head, Tree: e.tree, Changes: []wire.Change{}, Left: cap.skipped}
 	for i, c := range cap.changes {
 		if len(reply.Changes) == maxChanges {
 			reply.More = len(cap.changes) - i
@@ -440,13 +389,13 @@ func (e *Engine) Status(ctx context.Context) (StatusReply, error) {
 		case c.from.holds() == c.to.holds():
 			what = "mode"
 		}
-		reply.Changes = append(reply.Changes, Change{Path: Path(c.path), Op: what})
+		reply.Changes = append(reply.Changes, wire.Change{Path: wire.Path(c.path), Op: what})
 	}
 	for _, p := range cap.ignored {
-		reply.Ignored = append(reply.Ignored, Path(p))
+		reply.Ignored = append(reply.Ignored, wire.Path(p))
 	}
 	for _, p := range cap.nested {
-		reply.Repositories = append(reply.Repositories, Path(p))
+		reply.Repositories = append(reply.Repositories, wire.Path(p))
 	}
 	slices.Sort(reply.Ignored)
 	slices.Sort(reply.Repositories)

@@ -10,59 +10,7 @@ import (
 	"strconv"
 
 	"choir.dev/choiros/internal/fault"
-)
-
-// Error is how an error crosses the tether.
-type Error struct {
-	Code    fault.Code `json:"code"`
-	Message string     `json:"message"`
-	Hint    string     `json:"hint,omitempty"`
-}
-
-// One field requests and replies.
-type (
-	// IDRequest names a plan.
-	IDRequest struct {
-		ID string `json:"id"`
-	}
-	// IDsRequest names deeds.
-	IDsRequest struct {
-		IDs []string `json:"ids"`
-	}
-	// CommitRequest names a commit.
-	CommitRequest struct {
-		Commit string `json:"commit"`
-	}
-	// PathRequest names a path.
-	PathRequest struct {
-		Path Path `json:"path"`
-	}
-	// FilesRequest asks for a directory's entries that come after a name, at most
-	// Limit of them (0: as many as may be asked for).
-	FilesRequest struct {
-		Path  Path   `json:"path"`
-		After string `json:"after,omitempty"`
-		Limit int    `json:"limit,omitempty"`
-	}
-	// KeepRequest lists the commits whose snapshots stay.
-	KeepRequest struct {
-		Keep []string `json:"keep"`
-	}
-	// FilesReply is a directory's content; More counts what was left out.
-	FilesReply struct {
-		Files []FileInfo `json:"files"`
-		More  int        `json:"more,omitempty"`
-	}
-	// ReadRequest asks for bytes of a file, of the live tree or (with Commit)
-	// of a checkpoint; Limit 0 means to the end.
-	ReadRequest struct {
-		Path   Path   `json:"path"`
-		Commit string `json:"commit,omitempty"`
-		Offset int64  `json:"offset,omitempty"`
-		Limit  int64  `json:"limit,omitempty"`
-	}
-	// Done is an empty reply.
-	Done struct{}
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // maxRequest bounds a JSON request, in bytes.
@@ -78,48 +26,66 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "restore", e.Restore)
 	call(mux, "prepare", e.Prepare)
 	call(mux, "tree", e.Tree)
-	call(mux, "status", func(ctx context.Context, _ Done) (StatusReply, error) { return e.Status(ctx) })
-	call(mux, "begin", func(ctx context.Context, r IDRequest) (Done, error) { return Done{}, e.Begin(ctx, r.ID) })
-	call(mux, "apply", func(ctx context.Context, r IDRequest) (ApplyReply, error) { return e.Apply(ctx, r.ID) })
-	call(mux, "abandon", func(ctx context.Context, r IDRequest) (Done, error) { return Done{}, e.Abandon(ctx, r.ID) })
-	call(mux, "unlogged", func(ctx context.Context, _ Done) ([]Applied, error) { return e.Unlogged(ctx) })
-	call(mux, "logged", func(ctx context.Context, r IDRequest) (Done, error) { return Done{}, e.Logged(ctx, r.ID) })
-	call(mux, "invert", e.Invert)
-	call(mux, "drop", func(ctx context.Context, r IDRequest) (Done, error) { return Done{}, e.Drop(ctx, r.ID) })
-	call(mux, "mark", func(ctx context.Context, r CommitRequest) (Done, error) { return Done{}, e.MarkLogged(ctx, r.Commit) })
-	call(mux, "unmarked", func(ctx context.Context, _ Done) ([]Commit, error) { return e.Unmarked(ctx) })
-	call(mux, "snapshot", func(ctx context.Context, r CommitRequest) (SnapshotReply, error) { return e.Snapshot(ctx, r.Commit) })
-	call(mux, "object", e.Object)
-	call(mux, "release", func(_ context.Context, r KeepRequest) (Done, error) { return Done{}, e.ReleaseSnapshots(r.Keep) })
-	call(mux, "maintain", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Maintain(ctx) })
-	call(mux, "collect", func(ctx context.Context, _ Done) (CollectReply, error) { return e.Collect(ctx) })
-	call(mux, "files", func(ctx context.Context, r FilesRequest) (FilesReply, error) {
-		files, more, err := e.Files(ctx, r)
-		return FilesReply{files, more}, err
+	call(mux, "status", func(ctx context.Context, _ wire.Done) (wire.StatusReply, error) { return e.Status(ctx) })
+	call(mux, "begin", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Begin(ctx, r.ID) })
+	call(mux, "apply", func(ctx context.Context, r wire.IDRequest) (wire.ApplyReply, error) { return e.Apply(ctx, r.ID) })
+	call(mux, "abandon", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) {
+		return wire.Done{}, e.Abandon(ctx, r.ID)
 	})
-	call(mux, "stat", func(ctx context.Context, r PathRequest) (FileInfo, error) { return e.Stat(ctx, string(r.Path)) })
-	call(mux, "mkdir", func(ctx context.Context, r PathRequest) (Done, error) { return Done{}, e.Mkdir(ctx, string(r.Path)) })
+	call(mux, "unlogged", func(ctx context.Context, _ wire.Done) ([]wire.Applied, error) { return e.Unlogged(ctx) })
+	call(mux, "logged", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) {
+		return wire.Done{}, e.Logged(ctx, r.ID)
+	})
+	call(mux, "invert", e.Invert)
+	call(mux, "drop", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Drop(ctx, r.ID) })
+	call(mux, "mark", func(ctx context.Context, r wire.CommitRequest) (wire.Done, error) {
+		return wire.Done{}, e.MarkLogged(ctx, r.Commit)
+	})
+	call(mux, "unmarked", func(ctx context.Context, _ wire.Done) ([]wire.Commit, error) { return e.Unmarked(ctx) })
+	call(mux, "snapshot", func(ctx context.Context, r wire.CommitRequest) (wire.SnapshotReply, error) {
+		return e.Snapshot(ctx, r.Commit)
+	})
+	call(mux, "object", e.Object)
+	call(mux, "release", func(_ context.Context, r wire.KeepRequest) (wire.Done, error) {
+		return wire.Done{}, e.ReleaseSnapshots(r.Keep)
+	})
+	call(mux, "maintain", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Maintain(ctx) })
+	call(mux, "collect", func(ctx context.Context, _ wire.Done) (wire.CollectReply, error) { return e.Collect(ctx) })
+	call(mux, "files", func(ctx context.Context, r wire.FilesRequest) (wire.FilesReply, error) {
+		files, more, err := e.Files(ctx, r)
+		return wire.FilesReply{Files: files, More: more}, err
+	})
+	call(mux, "stat", func(ctx context.Context, r wire.PathRequest) (wire.FileInfo, error) {
+		return e.Stat(ctx, string(r.Path))
+	})
+	call(mux, "mkdir", func(ctx context.Context, r wire.PathRequest) (wire.Done, error) {
+		return wire.Done{}, e.Mkdir(ctx, string(r.Path))
+	})
 	call(mux, "move", e.Move)
 	call(mux, "remove", e.Remove)
 	call(mux, "scrub", e.Scrub)
 	call(mux, "find", e.Find)
 	call(mux, "repair", e.Repair)
-	call(mux, "settle-upper", func(ctx context.Context, r UpperRequest) (Done, error) { return Done{}, e.SettleUpper(ctx, r) })
-	call(mux, "settle", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Settle(ctx) })
-	call(mux, "goodbye", func(ctx context.Context, _ Done) (Done, error) { return Done{}, e.Goodbye(ctx) })
-	call(mux, "heal", func(ctx context.Context, _ Done) (HealReply, error) { return e.Heal(ctx) })
-	call(mux, "untold", func(ctx context.Context, _ Done) ([]Deed, error) { return e.Untold(ctx) })
-	call(mux, "told", func(ctx context.Context, r IDsRequest) (Done, error) { return Done{}, e.Told(ctx, r.IDs) })
+	call(mux, "settle-upper", func(ctx context.Context, r wire.UpperRequest) (wire.Done, error) {
+		return wire.Done{}, e.SettleUpper(ctx, r)
+	})
+	call(mux, "settle", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Settle(ctx) })
+	call(mux, "goodbye", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Goodbye(ctx) })
+	call(mux, "heal", func(ctx context.Context, _ wire.Done) (wire.HealReply, error) { return e.Heal(ctx) })
+	call(mux, "untold", func(ctx context.Context, _ wire.Done) ([]wire.Deed, error) { return e.Untold(ctx) })
+	call(mux, "told", func(ctx context.Context, r wire.IDsRequest) (wire.Done, error) {
+		return wire.Done{}, e.Told(ctx, r.IDs)
+	})
 	call(mux, "untrash", e.Untrash)
 	call(mux, "trash", e.Trash)
-	upload(mux, "write", func(ctx context.Context, r WriteRequest, body io.Reader) (Written, error) {
+	upload(mux, "write", func(ctx context.Context, r wire.WriteRequest, body io.Reader) (wire.Written, error) {
 		return e.Write(ctx, r, body)
 	})
-	upload(mux, "import", func(ctx context.Context, r ImportRequest, body io.Reader) (Deed, error) {
+	upload(mux, "import", func(ctx context.Context, r wire.ImportRequest, body io.Reader) (wire.Deed, error) {
 		return e.Import(ctx, r, body)
 	})
 	mux.HandleFunc("POST /keeper/stream/found", func(w http.ResponseWriter, r *http.Request) {
-		var at Found
+		var at wire.Found
 		err := decode([]byte(r.URL.Query().Get("q")), &at)
 		if err == nil {
 			err = e.serveFound(r.Context(), w, at)
@@ -129,7 +95,7 @@ func Handler(e *Engine) http.Handler {
 		}
 	})
 	mux.HandleFunc("POST /keeper/stream/read", func(w http.ResponseWriter, r *http.Request) {
-		var req ReadRequest
+		var req wire.ReadRequest
 		err := decode([]byte(r.URL.Query().Get("q")), &req)
 		if err == nil {
 			err = e.serveRead(r.Context(), w, req)
@@ -206,7 +172,7 @@ func fail(w http.ResponseWriter, err error) {
 	if !ok {
 		status = http.StatusInternalServerError
 	}
-	raw, merr := json.Marshal(Error{Code: code, Message: fault.Answer(err), Hint: fault.HintOf(err)})
+	raw, merr := json.Marshal(wire.Error{Code: code, Message: fault.Answer(err), Hint: fault.HintOf(err)})
 	if merr != nil {
 		raw = []byte(`{"code":"internal","message":"the error can't be encoded"}`)
 	}
@@ -216,7 +182,7 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 // serveRead streams a file. The size of the whole is in X-Choir-Size.
-func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req ReadRequest) error {
+func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.ReadRequest) error {
 	if req.Offset < 0 || req.Limit < 0 {
 		return fault.New("keeper.Read", fault.Invalid, "", errors.New("offset and limit can't be negative"))
 	}
@@ -238,9 +204,9 @@ func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req ReadR
 		return err
 	}
 	defer f.Close()
-	mode := ModeFile
+	mode := wire.ModeFile
 	if fi.Exec {
-		mode = ModeExec
+		mode = wire.ModeExec
 	}
 	readHeaders(w, fi.Size, mode)
 	n := max(0, fi.Size-req.Offset)
@@ -260,7 +226,7 @@ func ignoreAfterStart(err error) error {
 	return nil
 }
 
-func readHeaders(w http.ResponseWriter, size int64, mode Mode) {
+func readHeaders(w http.ResponseWriter, size int64, mode wire.Mode) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("X-Choir-Size", strconv.FormatInt(size, 10))
 	w.Header().Set("X-Choir-Mode", string(mode))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Ignoring. .gitignore files are honoured as git does, with two differences
@@ -58,7 +59,7 @@ type ignoreWork struct {
 type ignoreFiles struct {
 	sets  []ignoreSet
 	total int64
-	bad   []Skip
+	bad   []wire.Skip
 	slow  map[slowIgnore]bool // files that took too long before
 	none  bool                // only the root's has a say
 }
@@ -82,7 +83,7 @@ func (f *ignoreFiles) add(dir string, content []byte, keepAll bool) (ignoreSet, 
 		why = tooSlow
 	}
 	if why != "" {
-		f.bad = append(f.bad, Skip{Path: Path(joinPath(dir, ".gitignore")), Reason: "is not followed: " + why, Kept: true})
+		f.bad = append(f.bad, wire.Skip{Path: wire.Path(wire.JoinPath(dir, ".gitignore")), Reason: "is not followed: " + why, Kept: true})
 		return set, false
 	}
 	if len(set.rules) == 0 {
@@ -205,7 +206,7 @@ func ignoredBy(sets []ignoreSet, p string, isDir, folder bool) string {
 		return inIgnoredFolder
 	}
 	if set := ignored(sets, p, isDir); set != nil {
-		return "is ignored by " + short(joinPath(cmp.Or(set.dir, "."), ".gitignore"))
+		return "is ignored by " + wire.Short(wire.JoinPath(cmp.Or(set.dir, "."), ".gitignore"))
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"pgregory.net/rapid"
 )
 
@@ -65,14 +66,14 @@ func TestWhatWasCapturedStaysCaptured(t *testing.T) {
 			t.Errorf("%s in the second checkpoint: %q", p, got)
 		}
 	}
-	c.restore(keeper.RestoreRequest{ID: "r", To: first.Commit.Commit})
+	c.restore(wire.RestoreRequest{ID: "r", To: first.Commit.Commit})
 	if got := c.read("workspace/p/q/secret.txt") + c.read("workspace/p/q/node_modules/dep/index.js"); got != "one\nnever captured\n" {
 		t.Errorf("after the restore: %q", got)
 	}
 }
 
 func TestGuardsSkipAndList(t *testing.T) {
-	c := open(t, func(o *keeper.Options) { o.Limits = keeper.Limits{LargestFile: 100, Files: 20, NewBytes: 1000} })
+	c := open(t, func(o *keeper.Options) { o.Limits = wire.Limits{LargestFile: 100, Files: 20, NewBytes: 1000} })
 	c.write("workspace/big", strings.Repeat("x", 101))
 	c.write("workspace/work.txt", "mine\n")
 	for i := range 50 {

@@ -16,6 +16,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,52 +39,29 @@ func receive(name string, content io.Reader, max int64, exec bool) (string, erro
 	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
 }
 
-// ImportRequest names where an imported directory goes, such as
-// workspace/project. The name must be free. The rest is for its event: where it
-// came from, in the host's words, and whose hand it was.
-type ImportRequest struct {
-	Path   Path   `json:"path"`
-	Origin string `json:"origin,omitempty"`
-	Remote string `json:"remote,omitempty"`
-	Role   string `json:"role,omitempty"`
-	User   string `json:"user,omitempty"`
-}
-
-// Imported is what came. Commit is the HEAD of the repository in it, if it is one.
-type Imported struct {
-	Path    Path   `json:"path"`
-	Origin  string `json:"origin,omitempty"`
-	Remote  string `json:"remote,omitempty"`
-	Files   int    `json:"files"`
-	Bytes   int64  `json:"bytes"`
-	Skipped int    `json:"skipped,omitempty"` // devices, sockets and the like
-	Commit  string `json:"commit,omitempty"`
-	LeftOut        // those
-}
-
 // Import unpacks a tar stream into a new directory of the live tree, all or
 // nothing. A .git in it becomes a nested repository; nothing of it is run.
-func (e *Engine) Import(ctx context.Context, req ImportRequest, stream io.Reader) (Deed, error) {
+func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.Reader) (wire.Deed, error) {
 	const op = "keeper.Import"
 	if err := badPath(string(req.Path), false); err != nil {
-		return Deed{}, fault.Wrap(op, err)
+		return wire.Deed{}, fault.Wrap(op, err)
 	}
 	if !strings.HasPrefix(string(req.Path), "workspace/") {
-		return Deed{}, fault.New(op, fault.Invalid, "Add it under workspace/.", fmt.Errorf("%q is not under workspace/", req.Path.Shown()))
+		return wire.Deed{}, fault.New(op, fault.Invalid, "Add it under workspace/.", fmt.Errorf("%q is not under workspace/", req.Path.Shown()))
 	}
 	tmp := e.work("tmp-import-" + token())
 	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return Deed{}, fileError(op, string(req.Path), err)
+		return wire.Deed{}, fileError(op, string(req.Path), err)
 	}
-	im := Imported{Path: req.Path, Origin: req.Origin, Remote: req.Remote}
-	in := intent{Deed: Deed{Op: "import", Path: req.Path, Role: req.Role, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
+	im := wire.Imported{Path: req.Path, Origin: req.Origin, Remote: req.Remote}
+	in := intent{Deed: wire.Deed{Op: "import", Path: req.Path, Role: req.Role, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
 	err := e.unpack(ctx, tmp, stream, &im)
 	if err == nil {
 		im.Commit = repositoryHead(tmp)
 		err = e.placeImport(ctx, tmp, string(req.Path), &in)
 	}
 	if err != nil {
-		return Deed{}, fileError(op, string(req.Path), errors.Join(err, removeTree(tmp)))
+		return wire.Deed{}, fileError(op, string(req.Path), errors.Join(err, removeTree(tmp)))
 	}
 	return in.Deed, nil
 }
@@ -97,7 +75,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) err
 	if err := e.rollForward(ctx); err != nil {
 		return err
 	}
-	dir, err := makeDirs(e.rootFD, parentDir(p))
+	dir, err := makeDirs(e.rootFD, wire.ParentDir(p))
 	if err != nil {
 		return err
 	}
@@ -105,7 +83,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) err
 	err = e.carryOut(in, func() error {
 		err := renameAt(unix.AT_FDCWD, tmp, dir, path.Base(p), unix.RENAME_NOREPLACE)
 		if errors.Is(err, fs.ErrExist) { // the name of our own is nobody's business
-			return fault.New("", fault.Conflict, "Choose another name, or remove what is there.", fmt.Errorf("%s is there already", Path(p).Shown()))
+			return fault.New("", fault.Conflict, "Choose another name, or remove what is there.", fmt.Errorf("%s is there already", wire.Path(p).Shown()))
 		}
 		return err
 	})
@@ -116,7 +94,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) err
 	return errors.Join(unix.Fsync(dir), e.settleTree(ctx))
 }
 
-func (e *Engine) unpack(ctx context.Context, dest string, stream io.Reader, im *Imported) error {
+func (e *Engine) unpack(ctx context.Context, dest string, stream io.Reader, im *wire.Imported) error {
 	root, err := unix.Open(dest, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -142,11 +120,11 @@ func (e *Engine) unpack(ctx context.Context, dest string, stream io.Reader, im *
 			continue
 		}
 		// .git/… is a repository here, not the computer's own history.
-		if err := validPath("x/"+name, false); (err != nil || strings.HasPrefix(name, "/")) && !defence.Off(defence.ArchiveNames) {
-			return hostile(fmt.Errorf("entry %q leaves the directory or is not clean", short(h.Name)))
+		if err := wire.CheckPath("x/"+name, false); (err != nil || strings.HasPrefix(name, "/")) && !defence.Off(defence.ArchiveNames) {
+			return hostile(fmt.Errorf("entry %q leaves the directory or is not clean", wire.Short(h.Name)))
 		}
 		if err := e.unpackEntry(root, name, h, tr, im); err != nil {
-			return fmt.Errorf("unpack %q: %w", short(name), err)
+			return fmt.Errorf("unpack %q: %w", wire.Short(name), err)
 		}
 	}
 }
@@ -173,7 +151,7 @@ func hostile(err error) error {
 	return fault.New("", fault.Invalid, "The archive is damaged or hostile.", err)
 }
 
-func (e *Engine) unpackEntry(root int, name string, h *tar.Header, content io.Reader, im *Imported) error {
+func (e *Engine) unpackEntry(root int, name string, h *tar.Header, content io.Reader, im *wire.Imported) error {
 	if h.Typeflag == tar.TypeDir {
 		fd, err := makeDirs(root, name)
 		if err != nil {
@@ -185,12 +163,12 @@ func (e *Engine) unpackEntry(root int, name string, h *tar.Header, content io.Re
 		if h.Typeflag != tar.TypeXGlobalHeader {
 			im.Skipped++
 			if im.Total++; len(im.Left) < maxSkips {
-				im.Left = append(im.Left, Skip{Path: Path(joinPath(string(im.Path), name)), Reason: "is a " + tarKind(h.Typeflag) + ", and was not brought in"})
+				im.Left = append(im.Left, wire.Skip{Path: wire.Path(wire.JoinPath(string(im.Path), name)), Reason: "is a " + tarKind(h.Typeflag) + ", and was not brought in"})
 			}
 		}
 		return nil
 	}
-	dir, err := makeDirs(root, parentDir(name))
+	dir, err := makeDirs(root, wire.ParentDir(name))
 	if err != nil {
 		return err
 	}
@@ -198,23 +176,23 @@ func (e *Engine) unpackEntry(root int, name string, h *tar.Header, content io.Re
 	base := path.Base(name)
 	switch h.Typeflag {
 	case tar.TypeSymlink:
-		if len(h.Linkname) > maxPath || h.Linkname == "" {
+		if len(h.Linkname) > wire.MaxPath || h.Linkname == "" {
 			return hostile(fmt.Errorf("its target has %d bytes", len(h.Linkname)))
 		}
 		im.Files++
 		return unix.Symlinkat(h.Linkname, dir, base)
 	case tar.TypeLink:
 		target := strings.TrimPrefix(h.Linkname, "./")
-		if err := validPath("x/"+target, false); (err != nil || strings.HasPrefix(target, "/")) && !defence.Off(defence.ArchiveLinks) {
-			return hostile(fmt.Errorf("it links to %q", short(h.Linkname)))
+		if err := wire.CheckPath("x/"+target, false); (err != nil || strings.HasPrefix(target, "/")) && !defence.Off(defence.ArchiveLinks) {
+			return hostile(fmt.Errorf("it links to %q", wire.Short(h.Linkname)))
 		}
-		from, err := openDir(root, parentDir(target))
+		from, err := openDir(root, wire.ParentDir(target))
 		if err != nil {
 			return err
 		}
 		defer unix.Close(from)
 		if st, err := lstatAt(from, path.Base(target)); err != nil || !st.isRegular() {
-			return hostile(errors.Join(err, fmt.Errorf("it links to %q, which is no file", short(target))))
+			return hostile(errors.Join(err, fmt.Errorf("it links to %q, which is no file", wire.Short(target))))
 		}
 		im.Files++
 		return unix.Linkat(from, path.Base(target), dir, base, 0)
@@ -272,7 +250,7 @@ func repositoryHead(dir string) string {
 	head := read("HEAD", 1024)
 	if ref, ok := strings.CutPrefix(head, "ref: "); ok {
 		head = ""
-		if strings.HasPrefix(ref, "refs/") && validPath(ref, false) == nil {
+		if strings.HasPrefix(ref, "refs/") && wire.CheckPath(ref, false) == nil {
 			head = read(ref, 128)
 			for line := range strings.SplitSeq(read("packed-refs", 16<<20), "\n") {
 				if id, name, ok := strings.Cut(line, " "); ok && name == ref && head == "" {

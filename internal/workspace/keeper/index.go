@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"iter"
 	"strings"
 )
@@ -162,12 +163,12 @@ func (x *index) all() iter.Seq2[string, *leaf] {
 
 func (f *folder) each(dir string, yield func(string, *leaf) bool) bool {
 	for name, l := range f.files {
-		if !yield(joinPath(dir, name), l) {
+		if !yield(wire.JoinPath(dir, name), l) {
 			return false
 		}
 	}
 	for name, sub := range f.subs {
-		if !sub.each(joinPath(dir, name), yield) {
+		if !sub.each(wire.JoinPath(dir, name), yield) {
 			return false
 		}
 	}
@@ -225,7 +226,7 @@ func (f *folder) build(b *treeBuilder) string {
 	for name, l := range f.files {
 		if f.subs[name] == nil {
 			items = append(items, b.item(name, l.Entry))
-		} else if l.Mode != ModeEmptyDir {
+		} else if l.Mode != wire.ModeEmptyDir {
 			b.clash(name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -106,16 +107,16 @@ func (c *computer) read(p string) string {
 	return string(b)
 }
 
-func (c *computer) checkpoint(message string) keeper.CheckpointReply {
+func (c *computer) checkpoint(message string) wire.CheckpointReply {
 	c.t.Helper()
-	r, err := c.Checkpoint(c.t.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: message}})
+	r, err := c.Checkpoint(c.t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: message}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return r
 }
 
-func (c *computer) restore(req keeper.RestoreRequest) keeper.RestoreReply {
+func (c *computer) restore(req wire.RestoreRequest) wire.RestoreReply {
 	c.t.Helper()
 	r, err := c.Restore(c.t.Context(), req)
 	if err != nil {
@@ -268,11 +269,11 @@ func TestBytesComeBackExactly(t *testing.T) {
 			c.write("workspace/sub", "a file where a directory was")
 			c.reopen()
 			before := picture(t, c.opts.Root)
-			c.restore(keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit})
+			c.restore(wire.RestoreRequest{ID: "r1", To: first.Commit.Commit})
 			samePicture(t, picture(t, c.opts.Root), want)
-			c.restore(keeper.RestoreRequest{ID: "r2", Undo: true})
+			c.restore(wire.RestoreRequest{ID: "r2", Undo: true})
 			samePicture(t, picture(t, c.opts.Root), before)
-			c.restore(keeper.RestoreRequest{ID: "r3", Undo: true})
+			c.restore(wire.RestoreRequest{ID: "r3", Undo: true})
 			samePicture(t, picture(t, c.opts.Root), want)
 		})
 	}
@@ -301,8 +302,8 @@ func TestRestoreKeepsFiles(t *testing.T) {
 	if err := os.Symlink("other", c.path("link")); err != nil {
 		t.Fatal(err)
 	}
-	keep := []keeper.Path{"a/file", "b/file", "c/d", "empty/file", "gone", "dir", "link"}
-	req := keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit, Keep: keep}
+	keep := []wire.Path{"a/file", "b/file", "c/d", "empty/file", "gone", "dir", "link"}
+	req := wire.RestoreRequest{ID: "r1", To: first.Commit.Commit, Keep: keep}
 	c.restore(req)
 	want := map[string]string{"a/file": "new\n", "b/file": "new\n", "c/d": "new\n", "empty/file": "new\n", "gone": "old\n", "other": "old\n"}
 	for p, text := range want {
@@ -315,11 +316,11 @@ func TestRestoreKeepsFiles(t *testing.T) {
 			t.Errorf("%s was kept", p)
 		}
 	}
-	c.restore(keeper.RestoreRequest{ID: "r2", To: first.Commit.Commit, Paths: []keeper.Path{"a"}, Keep: keep})
+	c.restore(wire.RestoreRequest{ID: "r2", To: first.Commit.Commit, Paths: []wire.Path{"a"}, Keep: keep})
 	if got := c.read("a/file"); got != "old\n" {
 		t.Errorf("a path that is named is kept: %q", got)
 	}
-	req.ID, req.Keep = "r3", []keeper.Path{"../x"}
+	req.ID, req.Keep = "r3", []wire.Path{"../x"}
 	if _, err := c.Restore(t.Context(), req); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a path that leads outside: %v", err)
 	}
@@ -353,12 +354,12 @@ func TestCheckpointIsTheSameWhenNothingChanged(t *testing.T) {
 	if !second.Created || second.Parent != first.Commit.Commit || second.Kind != "manual" {
 		t.Errorf("second = %+v", second)
 	}
-	list, err := c.List(t.Context(), keeper.ListRequest{})
+	list, err := c.List(t.Context(), wire.ListRequest{})
 	if err != nil || len(list) != 2 || list[0].Commit != second.Commit.Commit || list[0].Message != "second" {
 		t.Errorf("list = %+v, %v", list, err)
 	}
-	d, err := c.Diff(t.Context(), keeper.DiffRequest{A: first.Commit.Commit, B: second.Commit.Commit})
-	if err != nil || len(d.Changes) != 1 || d.Changes[0] != (keeper.Change{Path: "workspace/a", Op: "modified", Added: 1, Removed: 1}) || !strings.Contains(d.Diff, "-a\n+b\n") {
+	d, err := c.Diff(t.Context(), wire.DiffRequest{A: first.Commit.Commit, B: second.Commit.Commit})
+	if err != nil || len(d.Changes) != 1 || d.Changes[0] != (wire.Change{Path: "workspace/a", Op: "modified", Added: 1, Removed: 1}) || !strings.Contains(d.Diff, "-a\n+b\n") {
 		t.Errorf("diff = %+v, %v", d, err)
 	}
 }

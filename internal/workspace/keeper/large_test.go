@@ -15,6 +15,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // large is a threshold above which files are chunks, low enough for tests.
@@ -70,22 +71,22 @@ func TestLargeFilesAreInCheckpoints(t *testing.T) {
 	if fresh := len(c.chunkFiles()) - stored; fresh < 1 || fresh > 3 {
 		t.Errorf("%d new chunks for some bytes put in; %d were there", fresh, stored)
 	}
-	d, err := c.Diff(t.Context(), keeper.DiffRequest{A: first.Commit.Commit, B: second.Commit.Commit})
-	if err != nil || len(d.Changes) != 1 || d.Changes[0] != (keeper.Change{Path: "workspace/big.bin", Op: "modified", Added: -1, Removed: -1}) {
+	d, err := c.Diff(t.Context(), wire.DiffRequest{A: first.Commit.Commit, B: second.Commit.Commit})
+	if err != nil || len(d.Changes) != 1 || d.Changes[0] != (wire.Change{Path: "workspace/big.bin", Op: "modified", Added: -1, Removed: -1}) {
 		t.Errorf("the difference is %+v, %v", d.Changes, err)
 	}
 	if strings.Contains(d.Diff, "choir chunks") {
 		t.Errorf("the manifest is shown: %q", d.Diff)
 	}
 	want := picture(t, c.opts.Root)
-	c.restore(keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit})
+	c.restore(wire.RestoreRequest{ID: "r1", To: first.Commit.Commit})
 	if c.read("workspace/big.bin") != one {
 		t.Error("the file is not what it was")
 	}
 	if st, err := os.Stat(c.path("workspace/big.bin")); err != nil || st.Mode()&0o100 == 0 {
 		t.Errorf("it was executable and is %v, %v", st.Mode(), err)
 	}
-	c.restore(keeper.RestoreRequest{ID: "r2", Undo: true})
+	c.restore(wire.RestoreRequest{ID: "r2", Undo: true})
 	samePicture(t, picture(t, c.opts.Root), want)
 	// Whatever is known of files is forgotten: they are read, and are the same.
 	c.reopen()
@@ -118,7 +119,7 @@ func TestAForgedManifestIsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.checkpoint("gone")
-	c.restore(keeper.RestoreRequest{ID: "r", To: r.Commit.Commit})
+	c.restore(wire.RestoreRequest{ID: "r", To: r.Commit.Commit})
 	samePicture(t, picture(t, c.opts.Root), before)
 	for p, want := range before {
 		if !strings.HasPrefix(want, "file ") {
@@ -148,14 +149,14 @@ func TestAFileGrowsLargeAndSmall(t *testing.T) {
 		c.write("workspace/f", noise(byte(i), n))
 		ids = append(ids, c.checkpoint(fmt.Sprint(n)).Commit.Commit)
 		if i > 0 {
-			d, err := c.Diff(t.Context(), keeper.DiffRequest{A: ids[i-1], B: ids[i]})
+			d, err := c.Diff(t.Context(), wire.DiffRequest{A: ids[i-1], B: ids[i]})
 			if err != nil || len(d.Changes) != 1 || d.Changes[0].Op != "modified" || d.Changes[0].Path != "workspace/f" {
 				t.Errorf("from %d to %d bytes: %+v, %v", sizes[i-1], n, d.Changes, err)
 			}
 		}
 	}
 	for i := range sizes {
-		c.restore(keeper.RestoreRequest{ID: fmt.Sprint("r", i), To: ids[i]})
+		c.restore(wire.RestoreRequest{ID: fmt.Sprint("r", i), To: ids[i]})
 		if c.read("workspace/f") != noise(byte(i), sizes[i]) {
 			t.Errorf("version %d is not what it was", i)
 		}
@@ -167,18 +168,18 @@ func TestAFileGrowsLargeAndSmall(t *testing.T) {
 func TestAPutLargeFileIsKept(t *testing.T) {
 	c := open(t, lowThreshold)
 	one, two := noise(1, 5<<20), noise(2, 4<<20)
-	w, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/f"}, strings.NewReader(one))
+	w, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/f"}, strings.NewReader(one))
 	if err != nil || w.Size != int64(len(one)) {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	if len(c.chunkFiles()) == 0 {
 		t.Fatal("the put's bytes are nowhere but in the live file")
 	}
-	if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/f", If: "0000000000000000000000000000000000000000"}, strings.NewReader(two)); !fault.Is(err, fault.Conflict) {
+	if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/f", If: "0000000000000000000000000000000000000000"}, strings.NewReader(two)); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a put on top of something else: %v", err)
 	}
 	r := c.checkpoint("one")
-	if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/f", If: w.ID}, strings.NewReader(two)); err != nil {
+	if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/f", If: w.ID}, strings.NewReader(two)); err != nil {
 		t.Fatal(err)
 	}
 	if c.read("workspace/f") != two {
@@ -220,7 +221,7 @@ func TestTasksAndLargeFiles(t *testing.T) {
 		t.Fatalf("left out: %v", tree.Left)
 	}
 	c.write("workspace/b", noise(6, 3<<20))
-	r, err := c.publish(keeper.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: keeper.Note{Message: "the task"}})
+	r, err := c.publish(wire.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: wire.Note{Message: "the task"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +279,7 @@ func TestDamagedChunks(t *testing.T) {
 						t.Fatal(err)
 					}
 				case "the trash":
-					if _, err := c.Remove(t.Context(), keeper.RemoveRequest{Path: "workspace/big"}); err != nil {
+					if _, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "workspace/big"}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -298,7 +299,7 @@ func TestDamagedChunks(t *testing.T) {
 					t.Fatalf("found %+v", found)
 				}
 				before := picture(t, c.opts.Root)
-				_, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "r", To: first.Commit.Commit})
+				_, err := c.Restore(t.Context(), wire.RestoreRequest{ID: "r", To: first.Commit.Commit})
 				if want != "" {
 					c.scrubbed()
 					if err != nil || c.read("workspace/big") != one {
@@ -309,7 +310,7 @@ func TestDamagedChunks(t *testing.T) {
 				if !fault.Is(err, fault.Damaged) || !strings.Contains(err.Error(), "workspace/big") {
 					t.Errorf("a restore of what is gone: %v", err)
 				}
-				if _, err := c.Prepare(t.Context(), keeper.PrepareRequest{ID: "p", Base: "HEAD", Tree: first.Commit.Commit}); !fault.Is(err, fault.Damaged) {
+				if _, err := c.Prepare(t.Context(), wire.PrepareRequest{ID: "p", Base: "HEAD", Tree: first.Commit.Commit}); !fault.Is(err, fault.Damaged) {
 					t.Errorf("a publish of what is gone: %v", err)
 				}
 				samePicture(t, picture(t, c.opts.Root), before)
@@ -342,10 +343,10 @@ func TestMissingChunksAreMadeAgainAsItOpens(t *testing.T) {
 	if len(now) == 0 || len(now) >= len(all) {
 		t.Fatalf("there are %d chunks, there were %d", len(now), len(all))
 	}
-	if _, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit}); !fault.Is(err, fault.Damaged) || c.read("workspace/big") != "small now\n" {
+	if _, err := c.Restore(t.Context(), wire.RestoreRequest{ID: "r1", To: first.Commit.Commit}); !fault.Is(err, fault.Damaged) || c.read("workspace/big") != "small now\n" {
 		t.Errorf("a restore of what is gone: %v", err)
 	}
-	if _, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "r2", To: second.Commit.Commit}); err != nil || c.read("workspace/big") != two {
+	if _, err := c.Restore(t.Context(), wire.RestoreRequest{ID: "r2", To: second.Commit.Commit}); err != nil || c.read("workspace/big") != two {
 		t.Errorf("a restore of what was live: %v", err)
 	}
 }
@@ -402,7 +403,7 @@ func TestKilledWithLargeFiles(t *testing.T) {
 				if err != nil || len(tmp) > 0 {
 					t.Errorf("left behind: %v, %v", tmp, err)
 				}
-				c.restore(keeper.RestoreRequest{ID: "again", To: first.Commit.Commit})
+				c.restore(wire.RestoreRequest{ID: "again", To: first.Commit.Commit})
 				if c.read("workspace/big") != one {
 					t.Error("the first version is gone")
 				}
@@ -430,11 +431,11 @@ func TestLimitsOfLargeFiles(t *testing.T) {
 	if len(first.Left) > 0 || len(reasons) != 2 || !strings.Contains(reasons["workspace/huge"], "at most") || !strings.Contains(reasons["workspace/b"], "all the space") {
 		t.Errorf("left out: %v, then %v", first.Left, r.Left)
 	}
-	if _, err := c.Object(t.Context(), keeper.ObjectRequest{Path: "workspace/small"}); err != nil {
+	if _, err := c.Object(t.Context(), wire.ObjectRequest{Path: "workspace/small"}); err != nil {
 		t.Errorf("what fits is not captured: %v", err)
 	}
 	for p, n := range map[string]int{"workspace/put": 7 << 20, "workspace/put2": 9 << 20} {
-		if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: keeper.Path(p)}, strings.NewReader(noise(4, n))); !fault.Is(err, fault.Exhausted) {
+		if _, err := c.Write(t.Context(), wire.WriteRequest{Path: wire.Path(p)}, strings.NewReader(noise(4, n))); !fault.Is(err, fault.Exhausted) {
 			t.Errorf("a put of %d bytes: %v", n, err)
 		}
 	}
@@ -454,7 +455,7 @@ func TestNestedPacksAreLargeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.checkpoint("gone")
-	c.restore(keeper.RestoreRequest{ID: "r", To: r.Commit.Commit})
+	c.restore(wire.RestoreRequest{ID: "r", To: r.Commit.Commit})
 	samePicture(t, picture(t, c.opts.Root), before)
 }
 
@@ -486,7 +487,7 @@ func TestLargeFilesAgainstAModel(t *testing.T) {
 			case 4:
 				if len(past) > 0 {
 					to := past[rapid.IntRange(0, len(past)-1).Draw(rt, "to")]
-					c.restore(keeper.RestoreRequest{ID: fmt.Sprint("r", i), To: to.id})
+					c.restore(wire.RestoreRequest{ID: fmt.Sprint("r", i), To: to.id})
 					files = map[string]string{}
 					for p, s := range to.files {
 						files[p] = s
@@ -506,7 +507,7 @@ func TestLargeFilesAgainstAModel(t *testing.T) {
 			past = append(past, version{r.Commit.Commit, kept})
 		}
 		for i, v := range past {
-			c.restore(keeper.RestoreRequest{ID: fmt.Sprint("back", i), To: v.id})
+			c.restore(wire.RestoreRequest{ID: fmt.Sprint("back", i), To: v.id})
 			for p, want := range v.files {
 				if c.read(p) != want {
 					rt.Errorf("version %d: %s is not what it was", i, p)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,20 +24,10 @@ const (
 	maxOutside = 200
 )
 
-// LeftOut is what was left out of a checkpoint: what could not be taken, and
-// what is ignored. Total counts the files of Left, Outside the ignored files
-// and folders, of which Ignored lists the first.
-type LeftOut struct {
-	Left    []Skip `json:"left,omitempty"`
-	Total   int    `json:"total,omitempty"`
-	Ignored []Skip `json:"ignored,omitempty"`
-	Outside int    `json:"outside,omitempty"`
-}
-
 // outside collects what is in no checkpoint because it is ignored, and what is
 // in one although it is.
 type outside struct {
-	list   []Skip
+	list   []wire.Skip
 	more   int
 	anyway map[string]bool
 }
@@ -46,7 +37,7 @@ func (o *outside) add(p, reason string) {
 		o.more++
 		return
 	}
-	o.list = append(o.list, Skip{Path: Path(p), Reason: reason})
+	o.list = append(o.list, wire.Skip{Path: wire.Path(p), Reason: reason})
 }
 
 func (o *outside) keep(p string) {
@@ -56,17 +47,14 @@ func (o *outside) keep(p string) {
 	o.anyway[p] = true
 }
 
-func byPath(a, b Skip) int { return strings.Compare(string(a.Path), string(b.Path)) }
-
-// isUnder reports whether a path is a directory or in it; everything is in "".
-func isUnder(p, dir string) bool { return dir == "" || p == dir || strings.HasPrefix(p, dir+"/") }
+func byPath(a, b wire.Skip) int { return strings.Compare(string(a.Path), string(b.Path)) }
 
 // leftOut is what a capture left out, of what is ignored only what is under a
 // directory.
-func (cap *capture) leftOut(under string) LeftOut {
-	out := LeftOut{Left: cap.skipped, Total: countLeft(cap.skipped)}
+func (cap *capture) leftOut(under string) wire.LeftOut {
+	out := wire.LeftOut{Left: cap.skipped, Total: wire.CountFiles(cap.skipped)}
 	for _, s := range cap.outside.list {
-		if !isUnder(string(s.Path), under) {
+		if !wire.IsUnder(string(s.Path), under) {
 			continue
 		}
 		if out.Outside++; len(out.Ignored) < maxOutside {
@@ -79,20 +67,9 @@ func (cap *capture) leftOut(under string) LeftOut {
 	return out
 }
 
-// countLeft counts files.
-func countLeft(skips []Skip) int {
-	n := 0
-	for _, s := range skips {
-		if !s.Kept {
-			n += max(1, s.Files)
-		}
-	}
-	return n
-}
-
 // notIn is what a commit says of what a capture left out.
-func (cap *capture) notIn() NotIn {
-	n := NotIn{SkippedFiles: countLeft(cap.skipped), IgnoredCount: len(cap.outside.list) + cap.outside.more}
+func (cap *capture) notIn() wire.NotIn {
+	n := wire.NotIn{SkippedFiles: wire.CountFiles(cap.skipped), IgnoredCount: len(cap.outside.list) + cap.outside.more}
 	for _, s := range cap.skipped[:min(len(cap.skipped), maxSkips)] {
 		n.Skipped = append(n.Skipped, shownPath(s.Path)+": "+s.Reason)
 	}
@@ -108,7 +85,7 @@ func (cap *capture) notIn() NotIn {
 
 // sameLeft reports whether a commit tells of the same files that could not be
 // taken, whatever the reasons. What is ignored makes no commit of its own.
-func (cap *capture) sameLeft(n NotIn) bool {
+func (cap *capture) sameLeft(n wire.NotIn) bool {
 	now := cap.notIn()
 	if now.SkippedFiles != n.SkippedFiles || len(now.Skipped) != len(n.Skipped) {
 		return false
@@ -121,21 +98,21 @@ func (cap *capture) sameLeft(n NotIn) bool {
 	return true
 }
 
-func shownPath(p Path) string { return strings.ReplaceAll(p.Shown(), "\x00", "") }
+func shownPath(p wire.Path) string { return strings.ReplaceAll(p.Shown(), "\x00", "") }
 
 // left is what the newest look at the live tree found of it that no checkpoint
 // holds, for listings.
 type left struct {
-	reasons map[string]string // by path: what could not be taken
-	paths   []string          // the first of them, ignored ones too; without those of heaps
-	anyway  map[string]bool   // ignored, and kept all the same
-	heaps   map[string]Skip   // by path: folders with too much for one checkpoint
-	notIn   NotIn             // for commits that are made of what was looked at
+	reasons map[string]string    // by path: what could not be taken
+	paths   []string             // the first of them, ignored ones too; without those of heaps
+	anyway  map[string]bool      // ignored, and kept all the same
+	heaps   map[string]wire.Skip // by path: folders with too much for one checkpoint
+	notIn   wire.NotIn           // for commits that are made of what was looked at
 }
 
 func newLeft(cap *capture) *left {
 	l := &left{reasons: make(map[string]string, len(cap.skipped)+len(cap.dropped)), anyway: cap.outside.anyway, notIn: cap.notIn()}
-	l.heaps = map[string]Skip{}
+	l.heaps = map[string]wire.Skip{}
 	for _, s := range cap.skipped {
 		switch {
 		case s.Kept:
@@ -162,15 +139,15 @@ func (l *left) inHeap(p string) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("is in %s, which %s", short(string(s.Path)), s.Reason)
+	return fmt.Sprintf("is in %s, which %s", wire.Short(string(s.Path)), s.Reason)
 }
 
 // notInNow is what a commit on top of the newest look at the tree says.
-func (e *Engine) notInNow() NotIn {
+func (e *Engine) notInNow() wire.NotIn {
 	if l := e.left.Load(); l != nil {
 		return l.notIn
 	}
-	return NotIn{}
+	return wire.NotIn{}
 }
 
 // lastLeft returns what the newest look at the tree left out, and looks if
@@ -193,7 +170,7 @@ func (e *Engine) lastLeft(ctx context.Context) (*left, error) {
 // markUnkept says of entries of a directory why no checkpoint holds them. What
 // is ignored is decided now; what could not be taken, when it was last tried.
 // Where that can't be looked at, each entry says so.
-func (e *Engine) markUnkept(ctx context.Context, dir string, files []FileInfo) {
+func (e *Engine) markUnkept(ctx context.Context, dir string, files []wire.FileInfo) {
 	if len(files) == 0 {
 		return
 	}
@@ -266,7 +243,7 @@ func (in *place) unkept(p string, isDir bool, l *left) string {
 	switch {
 	case in.whole != "":
 		return in.whole
-	case in.inGit, p == ".git", name == ".git" && parentDir(p) != ".", l.anyway[p]:
+	case in.inGit, p == ".git", name == ".git" && wire.ParentDir(p) != ".", l.anyway[p]:
 		return ""
 	}
 	return ignoredBy(in.sets, p, isDir, in.inIgnored)
@@ -288,7 +265,7 @@ func (e *Engine) placeOf(dir string, l *left) (*place, error) {
 		if in.whole != "" || in.inGit || len(rest) == 0 {
 			return in, nil
 		}
-		at, rest = joinPath(at, rest[0]), rest[1:]
+		at, rest = wire.JoinPath(at, rest[0]), rest[1:]
 	}
 }
 
@@ -324,51 +301,4 @@ func (e *Engine) enter(in *place, ignores *ignoreFiles, dir string, l *left) err
 		in.sets = append(slices.Clip(in.sets), set)
 	}
 	return nil
-}
-
-// Under is what of it is in a directory. A heap that is too much for one
-// checkpoint is in it if it is around it, too.
-func (l LeftOut) Under(dir string) LeftOut {
-	out := LeftOut{}
-	for _, s := range l.Left {
-		if isUnder(string(s.Path), dir) || s.Files > 0 && isUnder(dir, string(s.Path)) {
-			out.Left = append(out.Left, s)
-		}
-	}
-	for _, s := range l.Ignored {
-		if isUnder(string(s.Path), dir) {
-			out.Ignored = append(out.Ignored, s)
-		}
-	}
-	out.Total, out.Outside = countLeft(out.Left), l.Outside-len(l.Ignored)+len(out.Ignored)
-	return out
-}
-
-// Add adds what else could not be taken.
-func (l *LeftOut) Add(more LeftOut) {
-	l.Left = append(l.Left, more.Left...)
-	l.Total += more.Total
-}
-
-// Since is what was not left out before, as far as both are listed.
-func (l LeftOut) Since(before LeftOut) LeftOut {
-	fresh := func(now, then []Skip) (out []Skip) {
-		old := make(map[Skip]bool, len(then))
-		for _, s := range then {
-			old[s] = true
-		}
-		for _, s := range now {
-			if !old[s] {
-				out = append(out, s)
-			}
-		}
-		return out
-	}
-	out := LeftOut{Left: fresh(l.Left, before.Left)}
-	out.Total = countLeft(out.Left)
-	if before.Outside <= len(before.Ignored) { // else what is not listed could be old
-		out.Ignored = fresh(l.Ignored, before.Ignored)
-		out.Outside = l.Outside - len(l.Ignored) + len(out.Ignored)
-	}
-	return out
 }

@@ -8,13 +8,14 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
 // marks lists a folder's entries that no checkpoint holds, or that hold such.
 func (c *computer) marks(dir string) map[string]string {
 	c.t.Helper()
-	files, _, err := c.Files(c.t.Context(), keeper.FilesRequest{Path: keeper.Path(dir)})
+	files, _, err := c.Files(c.t.Context(), wire.FilesRequest{Path: wire.Path(dir)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -75,15 +76,15 @@ func TestWhatNoCheckpointHoldsIsSaid(t *testing.T) {
 	if first.Total != 2 || first.Outside != 3 || len(first.Left) != 2 || len(first.Ignored) != 3 || first.SkippedFiles != 2 || first.IgnoredCount != 3 {
 		t.Errorf("the checkpoint says %+v", first)
 	}
-	list, err := c.List(t.Context(), keeper.ListRequest{})
+	list, err := c.List(t.Context(), wire.ListRequest{})
 	if err != nil || list[0].SkippedFiles != 2 || list[0].IgnoredCount != 3 || fmt.Sprint(list[0].IgnoredPaths) != "[workspace/p/b.log workspace/p/deep/er/c.log workspace/p/deps]" || len(list[0].Skipped) != 2 {
 		t.Errorf("the commit says %+v, %v", list[0], err)
 	}
-	under, err := c.Checkpoint(t.Context(), keeper.CheckpointRequest{Under: "workspace/p/deep"})
+	under, err := c.Checkpoint(t.Context(), wire.CheckpointRequest{Under: "workspace/p/deep"})
 	if err != nil || under.Outside != 1 || len(under.Ignored) != 1 {
 		t.Errorf("of a folder: %+v, %v", under, err)
 	}
-	dry := c.restore(keeper.RestoreRequest{To: first.Commit.Commit, DryRun: true})
+	dry := c.restore(wire.RestoreRequest{To: first.Commit.Commit, DryRun: true})
 	if dry.Total != 2 || dry.Outside != 3 {
 		t.Errorf("a restore says %+v", dry.LeftOut)
 	}
@@ -99,7 +100,7 @@ func TestWhatNoCheckpointHoldsIsSaid(t *testing.T) {
 	if other := c.checkpoint("other"); !other.Created || other.SkippedFiles != 3 {
 		t.Errorf("one more that can't be taken: %+v", other)
 	}
-	back := c.restore(keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit})
+	back := c.restore(wire.RestoreRequest{ID: "r1", To: first.Commit.Commit})
 	if back.Applied.Commit.SkippedFiles != 3 || back.Applied.Commit.IgnoredCount != 3 {
 		t.Errorf("the restore's commit says %+v", back.Applied.Commit)
 	}
@@ -110,11 +111,11 @@ func TestWhatNoCheckpointHoldsIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/p/new.log"}, strings.NewReader("n"))
+	w, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/p/new.log"}, strings.NewReader("n"))
 	if err != nil || w.Unkept != byP {
 		t.Errorf("writing an ignored file says %q, %v", w.Unkept, err)
 	}
-	if w, err = c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/p/new"}, strings.NewReader("n")); err != nil || w.Unkept != "" {
+	if w, err = c.Write(t.Context(), wire.WriteRequest{Path: "workspace/p/new"}, strings.NewReader("n")); err != nil || w.Unkept != "" {
 		t.Errorf("writing a file says %q, %v", w.Unkept, err)
 	}
 

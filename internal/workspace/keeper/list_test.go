@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // TestAttack43_NoNameHidesAnother: a folder is listed whole, page by page, by
@@ -38,7 +38,7 @@ func TestAttack43_NoNameHidesAnother(t *testing.T) {
 		var got []string
 		after, pages := "", 0
 		for more := 1; more > 0; pages++ {
-			files, left, err := c.Files(t.Context(), keeper.FilesRequest{Path: "workspace/many", After: after, Limit: limit})
+			files, left, err := c.Files(t.Context(), wire.FilesRequest{Path: "workspace/many", After: after, Limit: limit})
 			if err != nil || len(files) == 0 || pages > 20 {
 				t.Fatalf("page %d has %d: %v", pages, len(files), err)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
 	"golang.org/x/sys/unix"
 )
@@ -51,7 +52,7 @@ func TestALookThatRemembersSeesTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := fresh.Checkpoint(t.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: "again"}})
+		again, err := fresh.Checkpoint(t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "again"}})
 		if cerr := fresh.Close(); err != nil || cerr != nil {
 			t.Fatal(err, cerr)
 		}
@@ -144,7 +145,7 @@ func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
 			c.write(fmt.Sprintf("workspace/heap%d/f%d", h, i), "")
 		}
 	}
-	var r keeper.CheckpointReply
+	var r wire.CheckpointReply
 	choirtest.Eventually(t, 10*time.Second, "the heaps are passed over", func() bool {
 		r = c.checkpoint("again")
 		return r.Looked < first.Looked+20
@@ -152,7 +153,7 @@ func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
 	if r.Total != 500 || len(r.Left) != 10 || !strings.Contains(r.Left[0].Reason, "raise storage.files, which is 100") {
 		t.Errorf("left out: %d, %+v", r.Total, r.Left)
 	}
-	files, _, err := c.Files(t.Context(), keeper.FilesRequest{Path: keeper.Path("workspace/heap7")})
+	files, _, err := c.Files(t.Context(), wire.FilesRequest{Path: wire.Path("workspace/heap7")})
 	if err != nil || len(files) != 50 || files[0].Unkept == "" {
 		t.Errorf("the files of a heap: %+v (%v)", files, err)
 	}

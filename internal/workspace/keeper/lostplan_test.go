@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // A plan that can't be read any more, under way or finished, keeps nobody from
@@ -35,7 +35,7 @@ func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 				}
 				tree := k.tree()
 				if file == "result.json" {
-					if _, err := c.publish(keeper.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: keeper.Note{Message: "the task"}}); err != nil {
+					if _, err := c.publish(wire.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: wire.Note{Message: "the task"}}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -56,7 +56,7 @@ func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 				}
 				c.write("workspace/d", "by the user\n")
 				c.checkpoint("after it")
-				if _, err := c.publish(keeper.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: keeper.Note{Message: "the task"}}); err != nil {
+				if _, err := c.publish(wire.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: wire.Note{Message: "the task"}}); err != nil {
 					t.Fatal(err)
 				}
 				for p, want := range map[string]string{"a": "new a\n", "b": "new b\n", "c": "new c\n", "d": "by the user\n"} {
@@ -67,7 +67,7 @@ func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 				if lost, err := filepath.Glob(filepath.Join(work, "unreadable", "p-*")); err != nil || len(lost) == 0 {
 					t.Errorf("the plan is not kept: %v, %v", lost, err)
 				}
-				if r, err := c.Scrub(t.Context(), keeper.ScrubRequest{}); err != nil || len(r.Aside) == 0 || r.Aside[0].Publish != "p" {
+				if r, err := c.Scrub(t.Context(), wire.ScrubRequest{}); err != nil || len(r.Aside) == 0 || r.Aside[0].Publish != "p" {
 					t.Errorf("a scrub tells of %+v, %v", r.Aside, err)
 				}
 				if file == "plan.json" && !inTrash(t, work, "old a\n") {

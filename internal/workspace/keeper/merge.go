@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -86,13 +87,15 @@ func (e *Engine) mergeBlobs(ctx context.Context, base, ours, theirs string) ([]b
 
 // mergeTrees merges theirs into ours. A path both changed, and whose contents
 // do not merge, stays as ours has it and is reported.
-func (e *Engine) mergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, []Conflict, error) {
+func (e *Engine) mergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, []wire.Conflict, error) {
 	merged := make(Tree, len(ours))
 	for p, en := range ours {
 		merged[p] = en
 	}
-	var conflicts []Conflict
-	conflict := func(p, reason string) { conflicts = append(conflicts, Conflict{Path(p), reason}) }
+	var conflicts []wire.Conflict
+	conflict := func(p, reason string) {
+		conflicts = append(conflicts, wire.Conflict{Path: wire.Path(p), Reason: reason})
+	}
 	frozen := frozenRepositories(base, ours, theirs)
 	oursDirs := directories(ours)
 	changes := diffTrees(base, theirs)
@@ -110,15 +113,15 @@ func (e *Engine) mergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree,
 			}
 			continue
 		}
-		if c.to.Mode == ModeEmptyDir && (oursDirs[c.path] || mine.exists() && mine != c.from) {
+		if c.to.Mode == wire.ModeEmptyDir && (oursDirs[c.path] || mine.exists() && mine != c.from) {
 			continue // there is something there, or a file of the user's
 		}
-		if c.from.Mode == ModeEmptyDir && !c.to.exists() && mine.Mode != ModeEmptyDir {
+		if c.from.Mode == wire.ModeEmptyDir && !c.to.exists() && mine.Mode != wire.ModeEmptyDir {
 			continue
 		}
-		if c.from.Mode == ModeEmptyDir {
+		if c.from.Mode == wire.ModeEmptyDir {
 			c.from = none
-			if mine.Mode == ModeEmptyDir {
+			if mine.Mode == wire.ModeEmptyDir {
 				mine = none
 			}
 		}
@@ -152,26 +155,26 @@ func conflictReason(base, ours, theirs Entry) string {
 
 // settleDirs makes sure that no path is a file and a directory: what ours has
 // wins over what was merged in.
-func settleDirs(merged, ours Tree, conflicts []Conflict) (Tree, []Conflict, error) {
+func settleDirs(merged, ours Tree, conflicts []wire.Conflict) (Tree, []wire.Conflict, error) {
 	for p, en := range merged {
-		for d := parentDir(p); d != "."; d = parentDir(d) {
+		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
 			up, clash := merged[d]
 			if !clash {
 				continue
 			}
 			switch {
-			case up.Mode == ModeEmptyDir:
+			case up.Mode == wire.ModeEmptyDir:
 				delete(merged, d)
 			case ours[p] == en: // the user's file is below: the merged one above goes
 				delete(merged, d)
-				conflicts = append(conflicts, Conflict{Path(d), "you have a directory there"})
+				conflicts = append(conflicts, wire.Conflict{Path: wire.Path(d), Reason: "you have a directory there"})
 			default:
 				delete(merged, p)
-				conflicts = append(conflicts, Conflict{Path(p), "you have a file where its directory would be"})
+				conflicts = append(conflicts, wire.Conflict{Path: wire.Path(p), Reason: "you have a file where its directory would be"})
 			}
 		}
 	}
-	slices.SortFunc(conflicts, func(a, b Conflict) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(conflicts, func(a, b wire.Conflict) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return merged, conflicts, nil
 }
 
@@ -216,7 +219,7 @@ func (e *Engine) storeFile(ctx context.Context, name string) (Entry, error) {
 
 // keepVersion keeps a version of a path that is in no tree as a commit of its
 // own under refs/choir/kept/, and returns what it kept.
-func (e *Engine) keepVersion(ctx context.Context, name string, p Path, file string) (Entry, error) {
+func (e *Engine) keepVersion(ctx context.Context, name string, p wire.Path, file string) (Entry, error) {
 	en, err := e.storeFile(ctx, file)
 	if err != nil {
 		return none, err
@@ -226,12 +229,12 @@ func (e *Engine) keepVersion(ctx context.Context, name string, p Path, file stri
 
 // keepEntry is keepVersion of what is stored already. The ref's name says what
 // it holds, so that a later version never takes the place of an earlier one.
-func (e *Engine) keepEntry(ctx context.Context, name string, p Path, en Entry) error {
+func (e *Engine) keepEntry(ctx context.Context, name string, p wire.Path, en Entry) error {
 	tree, err := e.writeTree(ctx, Tree{string(p): en})
 	if err != nil {
 		return err
 	}
-	c, err := e.makeCommit(ctx, tree, e.head, Note{Kind: "kept", Message: "Kept: a version of " + p.Shown() + " that was being written in the very moment of a change"})
+	c, err := e.makeCommit(ctx, tree, e.head, wire.Note{Kind: "kept", Message: "Kept: a version of " + p.Shown() + " that was being written in the very moment of a change"})
 	if err != nil {
 		return err
 	}

@@ -1,79 +1,13 @@
 package keeper
 
 import (
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
-
-// Path is a slash-separated path relative to the tree's root, as bytes. File
-// names need not be UTF-8, so in JSON a path that isn't travels as "\u0000" and
-// its base64: no file name contains a NUL.
-type Path string
-
-// MarshalJSON implements json.Marshaler.
-func (p Path) MarshalJSON() ([]byte, error) {
-	if !utf8.ValidString(string(p)) {
-		return json.Marshal("\x00" + base64.StdEncoding.EncodeToString([]byte(p)))
-	}
-	return json.Marshal(string(p))
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *Path) UnmarshalJSON(b []byte) error {
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return err
-	}
-	if rest, ok := strings.CutPrefix(s, "\x00"); ok {
-		raw, err := base64.StdEncoding.DecodeString(rest)
-		if err != nil {
-			return fmt.Errorf("path is not base64: %w", err)
-		}
-		s = string(raw)
-	}
-	*p = Path(s)
-	return nil
-}
-
-// Shown returns the path as valid UTF-8 for people.
-func (p Path) Shown() string { return strings.ToValidUTF8(string(p), "\uFFFD") }
-
-const maxPath = 4096
-
-// maxTreePath bounds a path in a tree, in bytes: with what stands in front of it
-// in a snapshot it is still one that the kernel takes. Nothing is deeper either.
-const maxTreePath = 3500
-
-// validPath checks a path that came from outside; root says whether "." is
-// allowed. What is under the root's .git belongs to the engine.
-func validPath(p string, root bool) error {
-	switch {
-	case p == "." && root:
-		return nil
-	case p == "" || p == ".":
-		return errors.New("is empty")
-	case len(p) > maxTreePath:
-		return fmt.Errorf("is %d bytes long; at most %d are allowed", len(p), maxTreePath)
-	case strings.IndexByte(p, 0) >= 0:
-		return errors.New("contains a NUL byte")
-	case path.IsAbs(p):
-		return errors.New("is absolute; paths are relative to the workspace")
-	case path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../"):
-		return errors.New("is not a clean path inside the workspace")
-	case p == ".git" || strings.HasPrefix(p, ".git/"):
-		return errors.New("is inside .git, which only the keeper writes")
-	}
-	return nil
-}
 
 // Names in commits. Git, and servers that check what is pushed to them, refuse
 // some names that a tree may hold: `.git` (a nested repository's) in any case;
@@ -102,11 +36,11 @@ const (
 )
 
 // nameKindOf is the kind of an entry's name.
-func nameKindOf(m Mode) nameKind {
+func nameKindOf(m wire.Mode) nameKind {
 	switch m {
-	case ModeSymlink:
+	case wire.ModeSymlink:
 		return nameLink
-	case ModeEmptyDir:
+	case wire.ModeEmptyDir:
 		return nameDir
 	}
 	return nameFile
@@ -259,18 +193,4 @@ func gitObeys(inside string) bool {
 		return true
 	}
 	return slices.Contains(parts[:len(parts)-1], "hooks") && !strings.HasSuffix(name, ".sample")
-}
-
-func parentDir(p string) string {
-	if i := strings.LastIndexByte(p, '/'); i >= 0 {
-		return p[:i]
-	}
-	return "."
-}
-
-func joinPath(dir, name string) string {
-	if dir == "." || dir == "" {
-		return name
-	}
-	return dir + "/" + name
 }

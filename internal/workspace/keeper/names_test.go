@@ -1,9 +1,9 @@
 package keeper
 
 import (
-	"encoding/json"
 	"testing"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"pgregory.net/rapid"
 )
 
@@ -35,14 +35,6 @@ func TestNamesComeBack(t *testing.T) {
 		if in == emptyMarker || refusedName(in, kind) {
 			rt.Errorf("%q became %q, which git or we take for something else", name, in)
 		}
-		raw, err := json.Marshal(Path(name))
-		if err != nil {
-			rt.Fatal(err)
-		}
-		var p Path
-		if err := json.Unmarshal(raw, &p); err != nil || string(p) != name {
-			rt.Errorf("%q came back from JSON as %q, %v", name, string(p), err)
-		}
 	})
 }
 
@@ -55,7 +47,7 @@ func FuzzParseIndex(f *testing.F) {
 			t.Errorf("%d names in %d bytes", len(names), len(b))
 		}
 		for _, n := range names {
-			if len(n) > 2*maxPath {
+			if len(n) > 2*wire.MaxPath {
 				t.Errorf("a name of %d bytes", len(n))
 			}
 		}

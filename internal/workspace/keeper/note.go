@@ -1,58 +1,16 @@
 package keeper
 
 import (
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-// Note is what a commit says of itself in its trailers.
-type Note struct {
-	Kind     string `json:"kind"`
-	Message  string `json:"message"`
-	Seq      uint64 `json:"seq"` // last sequence projected and mirrored before it
-	Run      string `json:"run,omitempty"`
-	Task     string `json:"task,omitempty"`
-	At       int64  `json:"at,omitempty"` // Unix milliseconds, within the commit's second
-	Verified string `json:"verified"`     // pass, fail or unknown
-	Files    int    `json:"files"`        // paths changed against the parent
-	NotIn
-	Publish string   `json:"publish,omitempty"`
-	Restore *Restore `json:"restore,omitempty"`
-}
-
-// NotIn is what a commit says of what is not in it, though it was there: what
-// could not be taken, and what is ignored.
-type NotIn struct {
-	Skipped      []string `json:"skipped,omitempty"`       // the first, and why
-	SkippedFiles int      `json:"skipped_files,omitempty"` // how many files that is altogether
-	IgnoredPaths []string `json:"ignored_paths,omitempty"` // the first
-	IgnoredCount int      `json:"ignored_count,omitempty"` // of files and folders
-}
-
-// Restore is what a restoring commit says: where it went, and what was before.
-type Restore struct {
-	To     string `json:"to"`
-	Safety string `json:"safety"`
-	Paths  []Path `json:"paths,omitempty"`
-	Undo   bool   `json:"undo,omitempty"`
-	User   string `json:"user,omitempty"`
-	Cause  string `json:"cause,omitempty"` // id of the event that caused it
-}
-
-// Commit is one checkpoint.
-type Commit struct {
-	Commit string `json:"commit"`
-	Parent string `json:"parent,omitempty"`
-	Tree   string `json:"tree"`
-	Time   int64  `json:"time"` // Unix seconds
-	Note
-}
-
 // encodeNote makes a commit message: the text, then the trailers. It changes
 // the note to what decodeNote will give back.
-func encodeNote(n *Note) string {
+func encodeNote(n *wire.Note) string {
 	msg := strings.ToValidUTF8(strings.ReplaceAll(n.Message, "\x00", ""), "\uFFFD")
 	if msg = strings.TrimSpace(msg); msg == "" {
 		msg = "Checkpoint"
@@ -103,13 +61,13 @@ func oneLine(s string) string {
 }
 
 // decodeNote reads a commit message back; what it does not know it leaves out.
-func decodeNote(message string) Note {
+func decodeNote(message string) wire.Note {
 	message = strings.TrimRight(message, "\n")
 	text, trailers := message, ""
 	if i := strings.LastIndex(message, "\n\n"); i >= 0 {
 		text, trailers = message[:i], message[i+2:]
 	}
-	n := Note{Message: text, Verified: "unknown"}
+	n := wire.Note{Message: text, Verified: "unknown"}
 	if !strings.HasPrefix(trailers, "Choir-") {
 		n.Message = message
 		return n
@@ -148,7 +106,7 @@ func decodeNote(message string) Note {
 		case "Choir-Ignored-Count":
 			n.IgnoredCount, _ = strconv.Atoi(val) // likewise
 		case "Choir-Restore":
-			var r Restore
+			var r wire.Restore
 			if json.Unmarshal([]byte(val), &r) == nil {
 				n.Restore = &r
 			}

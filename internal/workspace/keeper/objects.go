@@ -21,6 +21,7 @@ import (
 	"syscall"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -472,7 +473,7 @@ func (r *reader) read(ctx context.Context, id string, max int64, w io.Writer) (k
 func (r *reader) readWith(ctx context.Context, id string, max int64, w io.Writer, begin func(kind string, size int64)) (kind string, size int64, err error) {
 	const op = "keeper.read"
 	if !isHex(id) {
-		return "", 0, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", short(id)))
+		return "", 0, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", wire.Short(id)))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -501,7 +502,7 @@ func (r *reader) readWith(ctx context.Context, id string, max int64, w io.Writer
 		return "", 0, fault.New(op, fault.NotFound, "", fmt.Errorf("object %s is missing", id))
 	}
 	if len(fields) != 3 {
-		return "", 0, fault.New(op, fault.Internal, "", fmt.Errorf("git cat-file answered %q", short(line)))
+		return "", 0, fault.New(op, fault.Internal, "", fmt.Errorf("git cat-file answered %q", wire.Short(line)))
 	}
 	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
 		return "", 0, fault.Wrap(op, err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,13 +20,13 @@ const (
 )
 
 // obstacles foresees, for a dry run, which paths of want would stay as they are.
-func (e *Engine) obstacles(ctx context.Context, live, want Tree) ([]Conflict, error) {
-	var out []Conflict
+func (e *Engine) obstacles(ctx context.Context, live, want Tree) ([]wire.Conflict, error) {
+	var out []wire.Conflict
 	for _, s := range stepsBetween(live, want) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if !s.To.exists() || s.To.Mode == ModeEmptyDir {
+		if !s.To.exists() || s.To.Mode == wire.ModeEmptyDir {
 			continue
 		}
 		reason, err := e.obstacle(live, string(s.Path))
@@ -33,7 +34,7 @@ func (e *Engine) obstacles(ctx context.Context, live, want Tree) ([]Conflict, er
 			return nil, err
 		}
 		if reason != "" {
-			out = append(out, Conflict{s.Path, reason})
+			out = append(out, wire.Conflict{Path: s.Path, Reason: reason})
 		}
 	}
 	return out, nil
@@ -41,9 +42,9 @@ func (e *Engine) obstacles(ctx context.Context, live, want Tree) ([]Conflict, er
 
 // obstacle says what stands where a file is to be, beyond what the live tree holds.
 func (e *Engine) obstacle(live Tree, p string) (string, error) {
-	dir, err := openDir(e.rootFD, parentDir(p))
+	dir, err := openDir(e.rootFD, wire.ParentDir(p))
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		for d := parentDir(p); d != "."; d = parentDir(d) {
+		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
 			if live[d].exists() {
 				return "", nil // it goes first
 			}
@@ -70,7 +71,7 @@ func (e *Engine) obstacle(live Tree, p string) (string, error) {
 	case err != nil:
 		return "", err
 	case !st.isDir():
-		if live[p].exists() && live[p].Mode != ModeEmptyDir {
+		if live[p].exists() && live[p].Mode != wire.ModeEmptyDir {
 			return "", nil
 		}
 		return inTheWay, nil
@@ -88,7 +89,7 @@ func (e *Engine) holdsForeign(folder string, live Tree) (bool, error) {
 	for len(queue) > 0 {
 		p := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
-		if len(p) > maxTreePath {
+		if len(p) > wire.MaxTreePath {
 			return true, nil
 		}
 		fd, err := openDir(e.rootFD, p)

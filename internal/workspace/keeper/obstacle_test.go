@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // What no checkpoint holds is never replaced, and both the dry run and the
@@ -35,7 +35,7 @@ func TestRestoreNamesWhatStays(t *testing.T) {
 	c.write("tracked/file", "in a checkpoint soon\n")
 	c.write("plain", "in a checkpoint soon\n")
 	want := []string{"deps", "gone", "notes/a"}
-	paths := func(list []keeper.Conflict) (out []string) {
+	paths := func(list []wire.Conflict) (out []string) {
 		for _, c := range list {
 			if c.Reason == "" {
 				t.Errorf("%s: no reason", c.Path)
@@ -45,11 +45,11 @@ func TestRestoreNamesWhatStays(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
-	dry := c.restore(keeper.RestoreRequest{To: first.Commit.Commit, DryRun: true})
+	dry := c.restore(wire.RestoreRequest{To: first.Commit.Commit, DryRun: true})
 	if got := paths(dry.Conflicts); !slices.Equal(got, want) {
 		t.Errorf("foreseen: %v; want %v", got, want)
 	}
-	done := c.restore(keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit})
+	done := c.restore(wire.RestoreRequest{ID: "r1", To: first.Commit.Commit})
 	if got := paths(done.Applied.Conflicts); !slices.Equal(got, want) {
 		t.Errorf("stayed: %v; want %v", done.Applied.Conflicts, want)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // A plan is a journalled change of the live tree from one commit to another,
@@ -35,34 +36,17 @@ type plan struct {
 	Mark   string `json:"mark,omitempty"` // live publishing: the tree that is now published
 	Ops    []step `json:"ops"`
 	// Conflicts found when it was made; those paths are not in Ops.
-	Conflicts []Conflict `json:"conflicts,omitempty"`
+	Conflicts []wire.Conflict `json:"conflicts,omitempty"`
 }
 
 type step struct {
-	Path Path  `json:"path"`
-	From Entry `json:"from"`
-	To   Entry `json:"to"`
-}
-
-// Conflict is a path that stayed as the user has it.
-type Conflict struct {
-	Path   Path   `json:"path"`
-	Reason string `json:"reason"`
-}
-
-// Applied is what became of a plan. Commit is the commit that holds it.
-type Applied struct {
-	Publish   string     `json:"publish"`
-	Kind      string     `json:"kind"`
-	Base      string     `json:"base,omitempty"`
-	Live      bool       `json:"live,omitempty"`
-	Paths     int        `json:"paths"`
-	Commit    Commit     `json:"commit"`
-	Conflicts []Conflict `json:"conflicts,omitempty"`
+	Path wire.Path `json:"path"`
+	From Entry     `json:"from"`
+	To   Entry     `json:"to"`
 }
 
 type result struct {
-	Applied
+	wire.Applied
 	// Seen is, by step, the content of aside/{n} when it was last looked at.
 	Seen  map[string]Entry `json:"seen,omitempty"`
 	Since int64            `json:"since"`          // Unix seconds
@@ -73,7 +57,7 @@ var planID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^
 
 func checkPlanID(id string) error {
 	if !planID().MatchString(id) {
-		return fault.New("", fault.Invalid, "", fmt.Errorf("publish id %q must be letters, digits, - and _", short(id)))
+		return fault.New("", fault.Invalid, "", fmt.Errorf("publish id %q must be letters, digits, - and _", wire.Short(id)))
 	}
 	return nil
 }
@@ -244,11 +228,11 @@ func orderSteps(steps []step) {
 			deleted[string(s.Path)] = true
 		}
 	}
-	blocks := map[Path]bool{}
+	blocks := map[wire.Path]bool{}
 	for _, s := range steps {
-		for d := parentDir(string(s.Path)); d != "."; d = parentDir(d) {
+		for d := wire.ParentDir(string(s.Path)); d != "."; d = wire.ParentDir(d) {
 			if s.To.exists() && deleted[d] {
-				blocks[Path(d)] = true
+				blocks[wire.Path(d)] = true
 			}
 			if !s.To.exists() && added[d] {
 				blocks[s.Path] = true
@@ -283,7 +267,7 @@ func orderSteps(steps []step) {
 func stepsBetween(from, to Tree) []step {
 	var steps []step
 	for _, c := range diffTrees(from, to) {
-		steps = append(steps, step{Path(c.path), c.from, c.to})
+		steps = append(steps, step{wire.Path(c.path), c.from, c.to})
 	}
 	orderSteps(steps)
 	return steps

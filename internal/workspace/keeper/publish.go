@@ -10,41 +10,9 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
-
-// PrepareRequest asks for a three-way merge of Tree, which was made from Base,
-// into the live tree as it is now. With Paths only changes under them count.
-// Live publishing remembers per Task what of its tree was published; it, and
-// the task's last publish, merge only what came since.
-type PrepareRequest struct {
-	ID    string `json:"id"`
-	Base  string `json:"base"` // commit or tree
-	Tree  string `json:"tree"` // commit or tree
-	Paths []Path `json:"paths,omitempty"`
-	Live  bool   `json:"live,omitempty"`
-	Task  string `json:"task,omitempty"` // names the task's live publishing
-	Kind  string `json:"kind,omitempty"` // publish when empty, or invert
-	Note  Note   `json:"note"`
-}
-
-// PrepareReply is the merge: Commit is its commit, on top of Live, not yet in
-// the history; Changed the paths that it changes. Done means that this id was
-// applied before.
-type PrepareReply struct {
-	ID         string          `json:"id"`
-	Live       CheckpointReply `json:"live"`
-	Commit     string          `json:"commit"`
-	Tree       string          `json:"tree"`
-	Changed    []Path          `json:"changed"`
-	Conflicts  []Conflict      `json:"conflicts,omitempty"`
-	Identical  bool            `json:"identical"` // the merged tree is the task's tree
-	Done       bool            `json:"done,omitempty"`
-	Nothing    bool            `json:"nothing,omitempty"` // there is nothing to change
-	CommitNote Commit          `json:"commit_note"`
-	Base       string          `json:"base,omitempty"` // commit it started from
-	IsLive     bool            `json:"is_live,omitempty"`
-}
 
 func publishRef(id string) string { return "refs/choir/publish/" + id }
 func taskRef(id string) string    { return "refs/choir/task/" + id }
@@ -53,15 +21,15 @@ func liveRef(task string) string  { return "refs/choir/live/" + task }
 // Prepare commits the live tree as it is, merges, and journals what is to be
 // done. Nothing in the live tree changes. Preparing an id again replaces what
 // was prepared, unless it has started.
-func (e *Engine) Prepare(ctx context.Context, req PrepareRequest) (PrepareReply, error) {
+func (e *Engine) Prepare(ctx context.Context, req wire.PrepareRequest) (wire.PrepareReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	reply, err := e.prepare(ctx, req)
 	return reply, fault.Wrap("keeper.Prepare", err)
 }
 
-func (e *Engine) prepare(ctx context.Context, req PrepareRequest) (PrepareReply, error) {
-	reply := PrepareReply{ID: req.ID, Changed: []Path{}}
+func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.PrepareReply, error) {
+	reply := wire.PrepareReply{ID: req.ID, Changed: []wire.Path{}}
 	if err := errors.Join(checkPlanID(req.ID), checkPaths(req.Paths)); err != nil {
 		return reply, err
 	}
@@ -81,7 +49,7 @@ func (e *Engine) prepare(ctx context.Context, req PrepareRequest) (PrepareReply,
 	}
 	before := req.Note
 	before.Kind, before.Message, before.Verified = "before", "Before "+describe(req), "unknown"
-	live, err := e.checkpoint(ctx, CheckpointRequest{Note: before})
+	live, err := e.checkpoint(ctx, wire.CheckpointRequest{Note: before})
 	if err != nil {
 		return reply, err
 	}
@@ -162,7 +130,7 @@ func (e *Engine) prepare(ctx context.Context, req PrepareRequest) (PrepareReply,
 	}
 	if req.Live || len(conflicts) > 0 {
 		// What the task had is kept: for the next live publish, or to look at.
-		c, err := e.makeCommit(ctx, theirsID, p.Base, Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
+		c, err := e.makeCommit(ctx, theirsID, p.Base, wire.Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
 		if err != nil {
 			return reply, err
 		}
@@ -177,7 +145,7 @@ func (e *Engine) prepare(ctx context.Context, req PrepareRequest) (PrepareReply,
 	return reply, e.savePlan(p)
 }
 
-func describe(req PrepareRequest) string {
+func describe(req wire.PrepareRequest) string {
 	if req.Kind == "invert" {
 		return "taking a task's live edits back"
 	}
@@ -198,7 +166,7 @@ func (e *Engine) treeishLocked(ctx context.Context, name string) (string, error)
 }
 
 // overlayPaths returns base with everything under paths as theirs has it.
-func overlayPaths(base, theirs Tree, paths []Path) Tree {
+func overlayPaths(base, theirs Tree, paths []wire.Path) Tree {
 	list := make([]string, len(paths))
 	for i, p := range paths {
 		list[i] = string(p)
@@ -249,36 +217,29 @@ func (e *Engine) begin(id string) error {
 	return nil
 }
 
-// ApplyReply is what became of a plan, and the checkpoint after it when the
-// live tree holds more than the plan put there (the user was at work).
-type ApplyReply struct {
-	Applied
-	After *CheckpointReply `json:"after,omitempty"`
-}
-
 // Apply puts a plan that began into the live tree. It may be repeated.
-func (e *Engine) Apply(ctx context.Context, id string) (ApplyReply, error) {
+func (e *Engine) Apply(ctx context.Context, id string) (wire.ApplyReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	reply, err := e.apply(ctx, id)
 	return reply, fault.Wrap("keeper.Apply", err)
 }
 
-func (e *Engine) apply(ctx context.Context, id string) (ApplyReply, error) {
+func (e *Engine) apply(ctx context.Context, id string) (wire.ApplyReply, error) {
 	if err := e.begin(id); err != nil {
-		return ApplyReply{}, err
+		return wire.ApplyReply{}, err
 	}
 	// It is decided: a caller that goes away must not leave half of it in the tree.
 	ctx = context.WithoutCancel(ctx)
 	a, err := e.finishPlan(ctx, id)
 	if err != nil {
-		return ApplyReply{}, err
+		return wire.ApplyReply{}, err
 	}
-	after, err := e.checkpoint(ctx, CheckpointRequest{Note: Note{Kind: "auto", Message: "What was edited meanwhile", Seq: a.Commit.Seq, Run: a.Commit.Run}})
+	after, err := e.checkpoint(ctx, wire.CheckpointRequest{Note: wire.Note{Kind: "auto", Message: "What was edited meanwhile", Seq: a.Commit.Seq, Run: a.Commit.Run}})
 	if err != nil {
-		return ApplyReply{}, err
+		return wire.ApplyReply{}, err
 	}
-	reply := ApplyReply{Applied: a}
+	reply := wire.ApplyReply{Applied: a}
 	if after.Created {
 		reply.After = &after
 	}
@@ -306,7 +267,7 @@ func (e *Engine) Abandon(ctx context.Context, id string) error {
 
 // Unlogged returns every finished plan that the host has not said it logged,
 // after rolling forward what had begun.
-func (e *Engine) Unlogged(ctx context.Context) ([]Applied, error) {
+func (e *Engine) Unlogged(ctx context.Context) ([]wire.Applied, error) {
 	const op = "keeper.Unlogged"
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -317,7 +278,7 @@ func (e *Engine) Unlogged(ctx context.Context) ([]Applied, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	out := []Applied{}
+	out := []wire.Applied{}
 	for _, id := range ids {
 		r, done, err := e.loadResult(id)
 		if err != nil {
@@ -437,7 +398,7 @@ func (e *Engine) lookAtPlan(ctx context.Context, id string, r result) error {
 }
 
 // lateWrite brings what was written to a displaced file back, and returns it.
-func (e *Engine) lateWrite(ctx context.Context, name string, p Path, seen Entry, file string) (Entry, error) {
+func (e *Engine) lateWrite(ctx context.Context, name string, p wire.Path, seen Entry, file string) (Entry, error) {
 	late, err := e.keepVersion(ctx, name, p, file)
 	if err != nil {
 		return none, err
@@ -450,8 +411,8 @@ func (e *Engine) lateWrite(ctx context.Context, name string, p Path, seen Entry,
 }
 
 // bringBack merges a late version into the live file, or appends what it has more.
-func (e *Engine) bringBack(ctx context.Context, name string, p Path, seen, late Entry) error {
-	dir, err := openDir(e.rootFD, parentDir(string(p)))
+func (e *Engine) bringBack(ctx context.Context, name string, p wire.Path, seen, late Entry) error {
+	dir, err := openDir(e.rootFD, wire.ParentDir(string(p)))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -45,31 +46,31 @@ func (k *task) whiteout(p string) {
 	}
 }
 
-func (k *task) tree() keeper.TreeReply {
+func (k *task) tree() wire.TreeReply {
 	k.c.t.Helper()
-	r, err := k.c.Tree(k.c.t.Context(), keeper.TreeRequest{ID: k.id, Base: k.base, Upper: k.id + "/upper"})
+	r, err := k.c.Tree(k.c.t.Context(), wire.TreeRequest{ID: k.id, Base: k.base, Upper: k.id + "/upper"})
 	if err != nil {
 		k.c.t.Fatal(err)
 	}
 	return r
 }
 
-func (k *task) publish() keeper.ApplyReply {
+func (k *task) publish() wire.ApplyReply {
 	k.c.t.Helper()
-	r, err := k.c.publish(keeper.PrepareRequest{ID: "p-" + k.id, Base: k.base, Tree: k.tree().Commit, Task: k.id, Note: keeper.Note{Message: "task " + k.id, Verified: "pass"}})
+	r, err := k.c.publish(wire.PrepareRequest{ID: "p-" + k.id, Base: k.base, Tree: k.tree().Commit, Task: k.id, Note: wire.Note{Message: "task " + k.id, Verified: "pass"}})
 	if err != nil {
 		k.c.t.Fatal(err)
 	}
 	return r
 }
 
-func (c *computer) publish(req keeper.PrepareRequest) (keeper.ApplyReply, error) {
+func (c *computer) publish(req wire.PrepareRequest) (wire.ApplyReply, error) {
 	ctx := c.t.Context()
 	if _, err := c.Prepare(ctx, req); err != nil {
-		return keeper.ApplyReply{}, err
+		return wire.ApplyReply{}, err
 	}
 	if err := c.Begin(ctx, req.ID); err != nil {
-		return keeper.ApplyReply{}, err
+		return wire.ApplyReply{}, err
 	}
 	return c.Apply(ctx, req.ID)
 }
@@ -189,7 +190,7 @@ func TestUpperMustBeInUppers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, upper := range []string{"../live", "/etc", "link", "link/ssl", ""} {
-		if r, err := c.Tree(t.Context(), keeper.TreeRequest{ID: "x", Base: base.Commit.Commit, Upper: upper}); err == nil {
+		if r, err := c.Tree(t.Context(), wire.TreeRequest{ID: "x", Base: base.Commit.Commit, Upper: upper}); err == nil {
 			t.Errorf("upper %q gave %+v", upper, r)
 		}
 	}
@@ -243,7 +244,7 @@ func TestNestedRepositoriesComeBackWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.checkpoint("without")
-	c.restore(keeper.RestoreRequest{ID: "r1", To: first.Commit.Commit})
+	c.restore(wire.RestoreRequest{ID: "r1", To: first.Commit.Commit})
 	samePicture(t, picture(t, c.path("workspace/repo")), want)
 	if err := os.Remove(c.path("workspace/repo/.git/objects/info/alternates")); err != nil {
 		t.Fatal(err)
@@ -279,7 +280,7 @@ func TestADiffSaysWhatGitObeys(t *testing.T) {
 	if err := os.Remove(c.path("workspace/repo/.git/hooks/pre-commit")); err != nil {
 		t.Fatal(err)
 	}
-	d, err := c.Diff(t.Context(), keeper.DiffRequest{A: a.Commit.Commit})
+	d, err := c.Diff(t.Context(), wire.DiffRequest{A: a.Commit.Commit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +292,7 @@ func TestADiffSaysWhatGitObeys(t *testing.T) {
 	if want := "added .git/hooks/pre-push|added .git/info/attributes|added .git/modules/m/config|added sub/.git|deleted .git/hooks/pre-commit|modified .git/config"; strings.Join(got, "|") != want {
 		t.Errorf("obeyed: %q", got)
 	}
-	if !slices.Equal(d.Repositories, []keeper.Path{"workspace/repo", "workspace/repo/sub"}) || len(d.Changes) != 1 {
+	if !slices.Equal(d.Repositories, []wire.Path{"workspace/repo", "workspace/repo/sub"}) || len(d.Changes) != 1 {
 		t.Errorf("repositories %q, changes %v", d.Repositories, d.Changes)
 	}
 }
@@ -322,13 +323,13 @@ func TestHostileRepositoriesRunNothing(t *testing.T) {
 	k.write("workspace/repo/a.txt", "task\n")
 	k.write("workspace/repo/.git/hooks/post-checkout", "#!/bin/sh\ntouch "+canary+"\n")
 	k.publish()
-	if _, err := c.Diff(t.Context(), keeper.DiffRequest{A: a.Commit.Commit}); err != nil {
+	if _, err := c.Diff(t.Context(), wire.DiffRequest{A: a.Commit.Commit}); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.Snapshot(t.Context(), a.Commit.Commit); err != nil {
 		t.Error(err)
 	}
-	c.restore(keeper.RestoreRequest{ID: "r1", To: a.Commit.Commit})
+	c.restore(wire.RestoreRequest{ID: "r1", To: a.Commit.Commit})
 	if err := c.Maintain(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -351,7 +352,7 @@ func TestPrepareIsOnlyGoodForTheTreeItWasMadeOn(t *testing.T) {
 	c.write("workspace/a", "a\n")
 	k := c.begin("t1")
 	k.write("workspace/b", "b\n")
-	req := keeper.PrepareRequest{ID: "p", Base: k.base, Tree: k.tree().Commit}
+	req := wire.PrepareRequest{ID: "p", Base: k.base, Tree: k.tree().Commit}
 	if _, err := c.Prepare(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
@@ -374,12 +375,12 @@ func TestLivePublishingAndInversion(t *testing.T) {
 	c.write("artifacts/system/theme.json", "{}\n")
 	c.write("workspace/x", "x\n")
 	k := c.begin("t1")
-	live := []keeper.Path{"choiros", "artifacts/system/theme.json"}
+	live := []wire.Path{"choiros", "artifacts/system/theme.json"}
 	for i, content := range []string{"one\n2\n3\n4\n5\n6\n", "ONE\n2\n3\n4\n5\n6\n"} {
 		k.write("choiros/app.tsx", content)
 		k.write("choiros/new.tsx", "new\n")
 		k.write("workspace/x", "not yet\n")
-		if _, err := c.publish(keeper.PrepareRequest{ID: fmt.Sprintf("live%d", i), Base: k.base, Tree: k.tree().Commit, Paths: live, Live: true, Task: k.id}); err != nil {
+		if _, err := c.publish(wire.PrepareRequest{ID: fmt.Sprintf("live%d", i), Base: k.base, Tree: k.tree().Commit, Paths: live, Live: true, Task: k.id}); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.read("choiros/app.tsx"); got != content {
@@ -391,7 +392,7 @@ func TestLivePublishingAndInversion(t *testing.T) {
 		if i == 0 {
 			continue
 		}
-		r, err := c.Checkpoint(t.Context(), keeper.CheckpointRequest{Force: true, Note: keeper.Note{Kind: "manual", Verified: "pass"}})
+		r, err := c.Checkpoint(t.Context(), wire.CheckpointRequest{Force: true, Note: wire.Note{Kind: "manual", Verified: "pass"}})
 		if err != nil || r.Verified != "unknown" {
 			t.Errorf("while live edits are open a checkpoint is %q, %v", r.Verified, err)
 		}
@@ -407,14 +408,14 @@ func TestLivePublishingAndInversion(t *testing.T) {
 		if err := os.WriteFile(ref, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p, err := c.Invert(t.Context(), keeper.InvertRequest{ID: "inv", Task: k.id, Base: k.base}); err == nil {
+		if p, err := c.Invert(t.Context(), wire.InvertRequest{ID: "inv", Task: k.id, Base: k.base}); err == nil {
 			t.Errorf("with its ref %q: %+v", damaged, p)
 		}
 	}
 	if err := os.WriteFile(ref, was, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Invert(t.Context(), keeper.InvertRequest{ID: "inv", Task: k.id, Base: k.base})
+	p, err := c.Invert(t.Context(), wire.InvertRequest{ID: "inv", Task: k.id, Base: k.base})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +436,7 @@ func TestWhatNeverBeganIsForgotten(t *testing.T) {
 	c.write("workspace/a", "a\n")
 	k := c.begin("t1")
 	k.write("workspace/b", "b\n")
-	if _, err := c.Prepare(t.Context(), keeper.PrepareRequest{ID: "never", Base: k.base, Tree: k.tree().Commit}); err != nil {
+	if _, err := c.Prepare(t.Context(), wire.PrepareRequest{ID: "never", Base: k.base, Tree: k.tree().Commit}); err != nil {
 		t.Fatal(err)
 	}
 	k.publish()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +56,7 @@ func (e *Engine) loadPuts() error {
 		if errors.As(err, &no) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err != nil || !m.New.exists() || validPath(string(m.Path), false) != nil {
+		if err != nil || !m.New.exists() || wire.CheckPath(string(m.Path), false) != nil {
 			continue // it never became durable, or is damaged: then nobody can say what was put
 		}
 		m.ID = en.Name()
@@ -74,7 +75,7 @@ func (e *Engine) captured(id string) error { return removeIfThere(e.trash(id, un
 
 // putsKept says that everything that was put is held now, and returns the
 // checkpoints that were made for it and nobody has heard of.
-func (e *Engine) putsKept() []Commit {
+func (e *Engine) putsKept() []wire.Commit {
 	for _, p := range e.puts {
 		if err := e.captured(p.id); err != nil {
 			e.opts.Logger.Warn("a put that a checkpoint holds is looked for once more at the next start", "entry", p.id, "error", err)
@@ -87,7 +88,7 @@ func (e *Engine) putsKept() []Commit {
 
 // captureWithPuts looks at the live tree, and keeps what was put and is not met
 // there. After that HEAD is another one, and it looks again.
-func (e *Engine) captureWithPuts(ctx context.Context, note Note, flush func() error) (*capture, error) {
+func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func() error) (*capture, error) {
 	cap, err := e.capture(ctx, true)
 	if err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func (e *Engine) isIgnored(p string) (bool, error) {
 	if e.tracked.at(p).exists() || l == nil {
 		return false, nil
 	}
-	in, err := e.placeOf(parentDir(p), l)
+	in, err := e.placeOf(wire.ParentDir(p), l)
 	if isGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return false, nil // its folder is gone, and nobody can say any more
 	}
@@ -254,7 +255,7 @@ func (e *Engine) isIgnored(p string) (bool, error) {
 
 // keepPuts makes checkpoints of HEAD with what was put: as few as hold each
 // content that was put to a path in an order of its own.
-func (e *Engine) keepPuts(ctx context.Context, puts []put, note Note, flush func() error) error {
+func (e *Engine) keepPuts(ctx context.Context, puts []put, note wire.Note, flush func() error) error {
 	for len(puts) > 0 {
 		group := &capture{tracked: map[string]tracked{}}
 		folders := map[string]bool{}
@@ -277,21 +278,21 @@ func (cap *capture) takes(folders map[string]bool, p string) bool {
 	if _, has := cap.tracked[p]; has || folders[p] {
 		return false
 	}
-	for dir := parentDir(p); dir != "."; dir = parentDir(dir) {
+	for dir := wire.ParentDir(p); dir != "."; dir = wire.ParentDir(dir) {
 		if _, has := cap.tracked[dir]; has {
 			return false
 		}
 	}
-	for dir := parentDir(p); dir != "." && !folders[dir]; dir = parentDir(dir) {
+	for dir := wire.ParentDir(p); dir != "." && !folders[dir]; dir = wire.ParentDir(dir) {
 		folders[dir] = true
 	}
 	return true
 }
 
-func (e *Engine) keepGroup(ctx context.Context, group *capture, puts []put, note Note, flush func() error) (err error) {
+func (e *Engine) keepGroup(ctx context.Context, group *capture, puts []put, note wire.Note, flush func() error) (err error) {
 	// What was put is a file: no file is around it, and nothing beneath it.
 	for _, p := range puts {
-		for dir := parentDir(p.path); dir != "."; dir = parentDir(dir) {
+		for dir := wire.ParentDir(p.path); dir != "."; dir = wire.ParentDir(dir) {
 			if e.tracked.at(dir).exists() {
 				group.gone = append(group.gone, dir)
 			}
@@ -310,7 +311,7 @@ func (e *Engine) keepGroup(ctx context.Context, group *capture, puts []put, note
 	if err != nil {
 		return err
 	}
-	kept := Note{Kind: "auto", Message: putsMessage(puts), Seq: note.Seq, Run: note.Run, Task: note.Task, Files: len(puts), NotIn: e.notInNow()}
+	kept := wire.Note{Kind: "auto", Message: putsMessage(puts), Seq: note.Seq, Run: note.Run, Task: note.Task, Files: len(puts), NotIn: e.notInNow()}
 	at := puts[len(puts)-1].at
 	if e.head == "" {
 		kept.Kind = "initial"
@@ -341,7 +342,7 @@ const maxPutsNamed = 20
 
 func putsMessage(puts []put) string {
 	if len(puts) == 1 {
-		return shownPath(Path(puts[0].path)) + " as it was put, before a program changed or removed it"
+		return shownPath(wire.Path(puts[0].path)) + " as it was put, before a program changed or removed it"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d files as they were put, before a program changed or removed them\n\n", len(puts))
@@ -350,7 +351,7 @@ func putsMessage(puts []put) string {
 			fmt.Fprintf(&b, "and %d more\n", len(puts)-i)
 			break
 		}
-		b.WriteString(shownPath(Path(p.path)) + "\n")
+		b.WriteString(shownPath(wire.Path(p.path)) + "\n")
 	}
 	return b.String()
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"pgregory.net/rapid"
 )
 
 func (c *computer) put(p, content string) {
 	c.t.Helper()
-	if _, err := c.Write(c.t.Context(), keeper.WriteRequest{Path: keeper.Path(p)}, strings.NewReader(content)); err != nil {
+	if _, err := c.Write(c.t.Context(), wire.WriteRequest{Path: wire.Path(p)}, strings.NewReader(content)); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -33,7 +33,7 @@ func (c *computer) wake() {
 // path: "-" where it holds nothing.
 func (c *computer) inHistory(p string) []string {
 	c.t.Helper()
-	list, err := c.List(c.t.Context(), keeper.ListRequest{Limit: 100})
+	list, err := c.List(c.t.Context(), wire.ListRequest{Limit: 100})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -173,11 +173,11 @@ func TestALargePutIsKeptToo(t *testing.T) {
 	if r := c.checkpoint("after"); len(r.Puts) != 1 {
 		t.Fatalf("kept: %+v", r.Puts)
 	}
-	list, err := c.List(t.Context(), keeper.ListRequest{Limit: 2})
+	list, err := c.List(t.Context(), wire.ListRequest{Limit: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.restore(keeper.RestoreRequest{ID: "r", To: list[1].Commit})
+	c.restore(wire.RestoreRequest{ID: "r", To: list[1].Commit})
 	if c.read("large") != content {
 		t.Error("it is another one")
 	}
@@ -227,7 +227,7 @@ func TestEveryPutIsSomewhere(t *testing.T) {
 			switch rapid.SampledFrom([]string{"put", "put", "write", "unlink", "checkpoint", "remove", "move", "killed", "goodbye"}).Draw(r, "what") {
 			case "put":
 				text := fmt.Sprintf("<put %d>", i)
-				if _, err := c.Write(ctx, keeper.WriteRequest{Path: keeper.Path(p)}, strings.NewReader(text)); err == nil {
+				if _, err := c.Write(ctx, wire.WriteRequest{Path: wire.Path(p)}, strings.NewReader(text)); err == nil {
 					puts = append(puts, text)
 				}
 			case "write":
@@ -239,9 +239,9 @@ func TestEveryPutIsSomewhere(t *testing.T) {
 			case "checkpoint":
 				c.checkpoint("one")
 			case "remove":
-				_, _ = c.Remove(ctx, keeper.RemoveRequest{Path: keeper.Path(p)}) // nothing may be there
+				_, _ = c.Remove(ctx, wire.RemoveRequest{Path: wire.Path(p)}) // nothing may be there
 			case "move":
-				_, _ = c.Move(ctx, keeper.MoveRequest{From: keeper.Path(p), To: keeper.Path(pick())}) // likewise
+				_, _ = c.Move(ctx, wire.MoveRequest{From: wire.Path(p), To: wire.Path(pick())}) // likewise
 			case "killed":
 				c.ended(t, "killed")
 				c.wake()

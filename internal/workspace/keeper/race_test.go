@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"pgregory.net/rapid"
 )
 
@@ -100,7 +100,7 @@ func TestARacingWriterNeverLosesAnEdit(t *testing.T) {
 		}
 		k.publish()
 		if n%3 == 2 {
-			c.restore(keeper.RestoreRequest{ID: fmt.Sprintf("r%d", n), To: first.base})
+			c.restore(wire.RestoreRequest{ID: fmt.Sprintf("r%d", n), To: first.base})
 		}
 	}
 	close(stop)
@@ -215,12 +215,12 @@ func TestMergesKeepTheUsersWord(t *testing.T) {
 		lay(tasks)
 		theirs := c.checkpoint("the task's")
 		lay(base)
-		b, err := c.Checkpoint(t.Context(), keeper.CheckpointRequest{Force: true})
+		b, err := c.Checkpoint(t.Context(), wire.CheckpointRequest{Force: true})
 		if err != nil {
 			rt.Fatal(err)
 		}
 		lay(user)
-		r, err := c.publish(keeper.PrepareRequest{ID: "p", Base: b.Commit.Commit, Tree: theirs.Commit.Commit})
+		r, err := c.publish(wire.PrepareRequest{ID: "p", Base: b.Commit.Commit, Tree: theirs.Commit.Commit})
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
 	"golang.org/x/sys/unix"
 )
@@ -28,9 +28,9 @@ func TestADiskThatIsMountedReadOnlyIsNoClosedFolder(t *testing.T) {
 	if err := unix.Mount("", own, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	_, write := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/a"}, bytes.NewReader([]byte("two")))
-	_, remove := c.Remove(t.Context(), keeper.RemoveRequest{Path: "workspace/a"})
-	_, look := c.Checkpoint(t.Context(), keeper.CheckpointRequest{Note: keeper.Note{Kind: "manual", Message: "two"}})
+	_, write := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/a"}, bytes.NewReader([]byte("two")))
+	_, remove := c.Remove(t.Context(), wire.RemoveRequest{Path: "workspace/a"})
+	_, look := c.Checkpoint(t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "two"}})
 	for door, err := range map[string]error{"write": write, "remove": remove, "checkpoint": look} {
 		if fault.CodeOf(err) != fault.Unavailable || fault.HintOf(err) != fault.Unwritable {
 			t.Errorf("%s: %v: code %s, hint %q", door, err, fault.CodeOf(err), fault.HintOf(err))
@@ -42,7 +42,7 @@ func TestADiskThatIsMountedReadOnlyIsNoClosedFolder(t *testing.T) {
 	if err := unix.Unmount(own, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "workspace/a"}, bytes.NewReader([]byte("two"))); err != nil {
+	if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/a"}, bytes.NewReader([]byte("two"))); err != nil {
 		t.Error(err)
 	}
 }

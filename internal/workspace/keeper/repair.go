@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -156,12 +157,12 @@ func (e *Engine) lastWhole(ctx context.Context, broken string) (string, error) {
 
 // storedCheckpoints lists the checkpoints among all stored commits, newest
 // first, without those that were prepared and never came into the history.
-func (e *Engine) storedCheckpoints(ctx context.Context) ([]Commit, error) {
+func (e *Engine) storedCheckpoints(ctx context.Context) ([]wire.Commit, error) {
 	out, err := e.git(ctx, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)")
 	if err != nil && len(out) == 0 {
 		return nil, err
 	}
-	var list []Commit
+	var list []wire.Commit
 	for line := range strings.Lines(string(out)) {
 		id, ok := strings.CutPrefix(strings.TrimSpace(line), "commit ")
 		if !ok {
@@ -175,7 +176,7 @@ func (e *Engine) storedCheckpoints(ctx context.Context) ([]Commit, error) {
 			continue
 		}
 		_, message, _ := strings.Cut(string(content), "\n\n")
-		c := Commit{Commit: id, Note: decodeNote(message)}
+		c := wire.Commit{Commit: id, Note: decodeNote(message)}
 		if c.Kind == "" || c.Kind == "kept" {
 			continue
 		}
@@ -189,7 +190,7 @@ func (e *Engine) storedCheckpoints(ctx context.Context) ([]Commit, error) {
 		}
 		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b Commit) int { return int(b.At - a.At) })
+	slices.SortFunc(list, func(a, b wire.Commit) int { return int(b.At - a.At) })
 	return list, nil
 }
 
@@ -205,31 +206,18 @@ func commitTime(content string) int64 {
 	return 0
 }
 
-// RepairRequest asks to go on after damage; Seq is for the new commit.
-type RepairRequest struct {
-	Seq uint64 `json:"seq,omitempty"`
-}
-
-// RepairReply says what was repaired: nothing when Checkpoint is nil.
-type RepairReply struct {
-	Broken     string           `json:"broken,omitempty"`
-	Reason     string           `json:"reason,omitempty"`
-	From       string           `json:"from,omitempty"` // the last whole checkpoint
-	Checkpoint *CheckpointReply `json:"checkpoint,omitempty"`
-}
-
 // Repair goes on after the newest checkpoint was found damaged: on the last
 // whole one, with the live tree as it is. What is damaged stays where it is, and
 // a ref keeps its name.
-func (e *Engine) Repair(ctx context.Context, req RepairRequest) (RepairReply, error) {
+func (e *Engine) Repair(ctx context.Context, req wire.RepairRequest) (wire.RepairReply, error) {
 	const op = "keeper.Repair"
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	d := e.damaged
 	if d == nil {
-		return RepairReply{}, nil
+		return wire.RepairReply{}, nil
 	}
-	reply := RepairReply{Broken: d.broken, Reason: d.reason, From: d.whole}
+	reply := wire.RepairReply{Broken: d.broken, Reason: d.reason, From: d.whole}
 	if err := e.keepDamaged(ctx, d.broken); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
@@ -255,7 +243,7 @@ func (e *Engine) Repair(ctx context.Context, req RepairRequest) (RepairReply, er
 	if err := e.whole(); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
-	c, err := e.checkpoint(ctx, CheckpointRequest{Force: true, Note: Note{Kind: "auto", Seq: req.Seq, Message: fmt.Sprintf(
+	c, err := e.checkpoint(ctx, wire.CheckpointRequest{Force: true, Note: wire.Note{Kind: "auto", Seq: req.Seq, Message: fmt.Sprintf(
 		"The newest checkpoint %.12s %s: this goes on from %.12s with the files as they are", d.broken, d.reason, d.whole)}})
 	if err != nil {
 		return reply, fault.Wrap(op, err)
@@ -270,7 +258,7 @@ func (e *Engine) Repair(ctx context.Context, req RepairRequest) (RepairReply, er
 func (e *Engine) keepDamaged(ctx context.Context, id string) error {
 	name := "head-" + token()
 	if isHex(id) && len(id) == 40 {
-		name = filepath.Base(DamagedFile(id))
+		name = filepath.Base(wire.DamagedFile(id))
 		if err := e.forceRef(ctx, damagedRefs+id[:12], id); err != nil {
 			e.opts.Logger.WarnContext(ctx, "git can't name what is damaged; a file keeps its name", "commit", id, "error", err)
 		}
@@ -280,10 +268,6 @@ func (e *Engine) keepDamaged(ctx context.Context, id string) error {
 	}
 	return writeDurably(e.work("damaged", name), []byte(id+"\n"))
 }
-
-// DamagedFile is the file, in the root of the tree, that says of a checkpoint
-// that it was found damaged and the history goes on from one before it.
-func DamagedFile(id string) string { return ".git/choir/damaged/head-" + id }
 
 // letGo ends what was built on a damaged checkpoint, so that the last whole one
 // can be gone on from.
@@ -341,11 +325,11 @@ func (e *Engine) trashAside(id string, ops []step) error {
 		return err
 	}
 	for _, en := range entries {
-		at := Path("recovered/" + en.Name())
+		at := wire.Path("recovered/" + en.Name())
 		if n, err := strconv.Atoi(en.Name()); err == nil && n >= 0 && n < len(ops) {
 			at = ops[n].Path
 		}
-		if _, err := e.toTrash(unix.AT_FDCWD, e.planDir(id, "aside", en.Name()), trashMeta{Trashed: Trashed{Path: at}, Op: "merge"}); err != nil {
+		if _, err := e.toTrash(unix.AT_FDCWD, e.planDir(id, "aside", en.Name()), trashMeta{Trashed: wire.Trashed{Path: at}, Op: "merge"}); err != nil {
 			return err
 		}
 	}

@@ -8,54 +8,25 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
-
-// RestoreRequest asks to have the tree, or paths of it, as they were in To. ID
-// names the restore's plan. Undo goes to where the newest restore came from.
-type RestoreRequest struct {
-	ID     string `json:"id"`
-	To     string `json:"to,omitempty"`
-	Paths  []Path `json:"paths,omitempty"`
-	DryRun bool   `json:"dry_run,omitempty"`
-	Undo   bool   `json:"undo,omitempty"`
-	User   string `json:"user,omitempty"`
-	Cause  string `json:"cause,omitempty"` // id of the event that caused it
-	// Keep are files whose content is not the tree's to say: when all of it goes
-	// back, those that are there stay as they are.
-	Keep []Path `json:"keep,omitempty"`
-	Note Note   `json:"note"`
-}
-
-// RestoreReply is what a restore did, or with DryRun would do.
-type RestoreReply struct {
-	To      string           `json:"to"`
-	Paths   []Path           `json:"paths,omitempty"`
-	Undo    bool             `json:"undo,omitempty"`
-	Safety  *CheckpointReply `json:"safety,omitempty"`
-	Changes []Change         `json:"changes"`
-	// Conflicts are paths that a dry run foresees to stay as they are; what
-	// stayed is in Applied.
-	Conflicts []Conflict  `json:"conflicts,omitempty"`
-	LeftOut               // what no checkpoint has, and stays as it is
-	Applied   *ApplyReply `json:"applied,omitempty"`
-}
 
 // Restore makes a checkpoint of everything, then moves the live tree to where
 // it was, as a new commit. History is never rewritten, so a restore can be
 // undone, and the undo too.
-func (e *Engine) Restore(ctx context.Context, req RestoreRequest) (RestoreReply, error) {
+func (e *Engine) Restore(ctx context.Context, req wire.RestoreRequest) (wire.RestoreReply, error) {
 	const op = "keeper.Restore"
 	if err := checkPaths(req.Paths); err != nil {
-		return RestoreReply{}, fault.Wrap(op, err)
+		return wire.RestoreReply{}, fault.Wrap(op, err)
 	}
 	for _, p := range req.Keep {
-		if err := validPath(string(p), false); err != nil {
-			return RestoreReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("path %q %w", short(string(p)), err))
+		if err := wire.CheckPath(string(p), false); err != nil {
+			return wire.RestoreReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(string(p)), err))
 		}
 	}
 	if !req.DryRun {
 		if err := checkPlanID(req.ID); err != nil {
-			return RestoreReply{}, fault.Wrap(op, err)
+			return wire.RestoreReply{}, fault.Wrap(op, err)
 		}
 	}
 	e.mu.Lock()
@@ -64,36 +35,36 @@ func (e *Engine) Restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 	return reply, fault.Wrap(op, err)
 }
 
-func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply, error) {
+func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.RestoreReply, error) {
 	if err := e.rollForward(ctx); err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	if req.Undo {
 		last, err := e.lastRestore(ctx)
 		if err != nil {
-			return RestoreReply{}, err
+			return wire.RestoreReply{}, err
 		}
 		req.To, req.Paths = last.Safety, last.Paths
 	} else if req.To == "" {
-		return RestoreReply{}, fault.New("", fault.Invalid, "`choir checkpoints` lists what there is.", fmt.Errorf("no checkpoint is named"))
+		return wire.RestoreReply{}, fault.New("", fault.Invalid, "`choir checkpoints` lists what there is.", fmt.Errorf("no checkpoint is named"))
 	}
 	to, err := e.resolve(ctx, req.To)
 	if err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	toTree, err := e.treeish(ctx, to, "")
 	if err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
-	reply := RestoreReply{To: to, Paths: req.Paths, Undo: req.Undo}
+	reply := wire.RestoreReply{To: to, Paths: req.Paths, Undo: req.Undo}
 	target, err := e.readTree(ctx, toTree, true)
 	if err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	if req.DryRun {
 		cap, err := e.capture(ctx, true)
 		if err != nil {
-			return RestoreReply{}, err
+			return wire.RestoreReply{}, err
 		}
 		reply.LeftOut = cap.leftOut("")
 		undo := e.tracked.take(cap)
@@ -101,31 +72,31 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 		undo()
 		want := restoreTarget(live, target, req.Paths, req.Keep)
 		if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
-			return RestoreReply{}, err
+			return wire.RestoreReply{}, err
 		}
 		reply.Conflicts, err = e.obstacles(ctx, live, want)
 		return reply, err
 	}
 	safety := req.Note
 	safety.Kind, safety.Message, safety.Verified = "safety", "Before going back to "+to[:12], "unknown"
-	s, err := e.checkpoint(ctx, CheckpointRequest{Note: safety})
+	s, err := e.checkpoint(ctx, wire.CheckpointRequest{Note: safety})
 	if err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	reply.Safety, reply.LeftOut = &s, s.LeftOut
 	e.crash("restore.safe")
 	live := e.headTree()
 	want := restoreTarget(live, target, req.Paths, req.Keep)
 	if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	tree, err := e.writeTree(ctx, want)
 	if err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	steps := stepsBetween(live, want)
 	if err := e.stepsAllThere(ctx, steps); err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	note := req.Note
 	note.Kind, note.Files, note.NotIn = "restore", len(steps), e.notInNow()
@@ -135,16 +106,16 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 			note.Message = "Undo: " + note.Message
 		}
 	}
-	note.Restore = &Restore{To: to, Safety: s.Commit.Commit, Paths: req.Paths, Undo: req.Undo, User: oneLine(req.User), Cause: req.Cause}
+	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: req.Paths, Undo: req.Undo, User: oneLine(req.User), Cause: req.Cause}
 	c, err := e.makeCommit(ctx, tree, e.head, note)
 	if err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	if err := e.forceRef(ctx, publishRef(req.ID), c.Commit); err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	if err := e.savePlan(plan{ID: req.ID, Kind: "restore", From: e.head, Commit: c.Commit, Tree: tree, Base: e.head, Ops: steps}); err != nil {
-		return RestoreReply{}, err
+		return wire.RestoreReply{}, err
 	}
 	applied, err := e.apply(ctx, req.ID)
 	reply.Applied = &applied
@@ -153,14 +124,14 @@ func (e *Engine) restore(ctx context.Context, req RestoreRequest) (RestoreReply,
 
 // restoreTarget is the live tree with paths as target has them; or, without
 // paths, the target with the files in keep as the live tree has them.
-func restoreTarget(live, target Tree, paths, keep []Path) Tree {
+func restoreTarget(live, target Tree, paths, keep []wire.Path) Tree {
 	if len(paths) == 0 {
 		return keepFiles(target, live, keep)
 	}
 	out := overlayPaths(live, target, paths)
 	for p := range target {
 		// A restored path outranks a file where its directory must be.
-		for d := parentDir(p); d != "."; d = parentDir(d) {
+		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
 			if _, clash := out[d]; clash && out[p].exists() {
 				delete(out, d)
 			}
@@ -177,7 +148,7 @@ func restoreTarget(live, target Tree, paths, keep []Path) Tree {
 
 // keepFiles is a tree with those of the files that live has as live has them.
 // They outrank what stands in their way.
-func keepFiles(tree, live Tree, files []Path) Tree {
+func keepFiles(tree, live Tree, files []wire.Path) Tree {
 	kept := Tree{}
 	for _, p := range files {
 		if en := live[string(p)]; en.isRegular() {
@@ -194,7 +165,7 @@ func keepFiles(tree, live Tree, files []Path) Tree {
 			continue // a file, or an empty directory, where a kept file's directory is
 		}
 		below := false
-		for d := parentDir(p); d != "." && !below; d = parentDir(d) {
+		for d := wire.ParentDir(p); d != "." && !below; d = wire.ParentDir(d) {
 			_, below = kept[d]
 		}
 		if !below {
@@ -205,7 +176,7 @@ func keepFiles(tree, live Tree, files []Path) Tree {
 	return out
 }
 
-func (e *Engine) restoreChanges(ctx context.Context, reply *RestoreReply, live, want Tree) error {
+func (e *Engine) restoreChanges(ctx context.Context, reply *wire.RestoreReply, live, want Tree) error {
 	a, err := e.writeTree(ctx, live)
 	if err != nil {
 		return err
@@ -214,17 +185,17 @@ func (e *Engine) restoreChanges(ctx context.Context, reply *RestoreReply, live, 
 	if err != nil {
 		return err
 	}
-	d, err := e.diffTreeish(ctx, a, b, DiffRequest{MaxBytes: -1})
+	d, err := e.diffTreeish(ctx, a, b, wire.DiffRequest{MaxBytes: -1})
 	reply.Changes = d.Changes
 	return err
 }
 
 // lastRestore finds the newest restore in the history.
-func (e *Engine) lastRestore(ctx context.Context) (Restore, error) {
+func (e *Engine) lastRestore(ctx context.Context) (wire.Restore, error) {
 	if e.head != "" {
 		commits, err := e.logMatching(ctx, 1, "^Choir-Restore: ", branch)
 		if err != nil {
-			return Restore{}, err
+			return wire.Restore{}, err
 		}
 		for _, c := range commits {
 			if c.Restore != nil {
@@ -232,7 +203,7 @@ func (e *Engine) lastRestore(ctx context.Context) (Restore, error) {
 			}
 		}
 	}
-	return Restore{}, fault.New("", fault.NotFound, "`choir checkpoints` lists what you can restore.", fmt.Errorf("nothing was restored yet, so there is nothing to undo"))
+	return wire.Restore{}, fault.New("", fault.NotFound, "`choir checkpoints` lists what you can restore.", fmt.Errorf("nothing was restored yet, so there is nothing to undo"))
 }
 
 func baseName(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,40 +23,6 @@ import (
 // until somebody needs them. A scrub reads everything that the history reaches,
 // newest first, and compares it with its name; it goes a slice at a time. What
 // is damaged is made again from what still holds it, and the rest is named.
-
-// ScrubRequest bounds one slice: it ends after so many objects, bytes or
-// milliseconds, whichever comes first (2000, 64 MiB and 2 seconds when 0).
-// Restart begins at the newest checkpoint again.
-type ScrubRequest struct {
-	Objects int   `json:"objects,omitempty"`
-	Bytes   int64 `json:"bytes,omitempty"`
-	Millis  int64 `json:"millis,omitempty"`
-	Restart bool  `json:"restart,omitempty"`
-}
-
-// Damage is an object that is not what it was: where it was first met, and what
-// it was made again from ("" when nothing holds it).
-type Damage struct {
-	ID     string `json:"id"`
-	Kind   string `json:"kind"` // commit, tree, blob, manifest, chunk
-	Commit string `json:"commit"`
-	Path   Path   `json:"path,omitempty"`
-	Reason string `json:"reason"` // is missing, can't be read, is other than its name
-	Healed string `json:"healed,omitempty"`
-}
-
-// ScrubReply is what a slice found. Done ends a pass: the next slice begins
-// another. Objects and Bytes are those of the pass so far.
-type ScrubReply struct {
-	Done    bool     `json:"done"`
-	Objects int      `json:"objects"`
-	Bytes   int64    `json:"bytes"`
-	Damaged []Damage `json:"damaged,omitempty"` // of this slice
-	More    int      `json:"more,omitempty"`    // damaged beyond the 200 listed
-	// Aside are the newest records of publishes that could not be followed, of this
-	// slice and before; at most 200.
-	Aside []Aside `json:"aside,omitempty"`
-}
 
 // scrubPass is a pass under way. seen holds the raw ids of what was read.
 type scrubPass struct {
@@ -84,7 +51,7 @@ type scrubKey struct {
 const maxScrubQueue = 4_000_000
 
 // Scrub does a slice of a pass.
-func (e *Engine) Scrub(ctx context.Context, req ScrubRequest) (ScrubReply, error) {
+func (e *Engine) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.ScrubReply, error) {
 	const op = "keeper.Scrub"
 	if req.Objects <= 0 {
 		req.Objects = 2000
@@ -103,12 +70,12 @@ func (e *Engine) Scrub(ctx context.Context, req ScrubRequest) (ScrubReply, error
 	if e.scrub == nil || req.Restart {
 		p, err := e.newScrub(ctx)
 		if err != nil {
-			return ScrubReply{}, fault.Wrap(op, err)
+			return wire.ScrubReply{}, fault.Wrap(op, err)
 		}
 		e.scrub = p
 	}
 	p := e.scrub
-	var reply ScrubReply
+	var reply wire.ScrubReply
 	until := time.Now().Add(time.Duration(req.Millis) * time.Millisecond)
 	bytesBefore, objectsBefore := p.bytes, p.objects
 	for len(p.queue) > 0 && p.objects-objectsBefore < req.Objects && p.bytes-bytesBefore < req.Bytes && time.Now().Before(until) {
@@ -188,7 +155,7 @@ func (p *scrubPass) add(it scrubItem) {
 }
 
 // scrubItem checks one object, and queues what it names.
-func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*Damage, error) {
+func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*wire.Damage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -203,9 +170,9 @@ func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*Da
 	}
 	p.objects++
 	p.bytes += size
-	var d *Damage
+	var d *wire.Damage
 	if reason != "" {
-		d = &Damage{ID: it.id, Kind: it.kind, Commit: it.commit, Path: Path(it.path), Reason: reason}
+		d = &wire.Damage{ID: it.id, Kind: it.kind, Commit: it.commit, Path: wire.Path(it.path), Reason: reason}
 		if d.Healed, err = e.healObject(ctx, it.kind, it.id, it.path); err != nil {
 			return nil, err
 		}
@@ -226,12 +193,12 @@ func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*Da
 		p.add(scrubItem{id: tree, kind: "tree", commit: it.commit})
 	case "tree":
 		for _, t := range treeNames(content) {
-			sub := scrubItem{id: t.id, kind: "blob", commit: it.commit, path: joinPath(it.path, unescapeName(t.name))}
+			sub := scrubItem{id: t.id, kind: "blob", commit: it.commit, path: wire.JoinPath(it.path, unescapeName(t.name))}
 			if t.mode == "40000" {
 				sub.kind = "tree"
 			} else if isChunked(t.name) {
 				name, _ := unescapeFile(t.name)
-				sub.kind, sub.path = kindManifest, joinPath(it.path, name)
+				sub.kind, sub.path = kindManifest, wire.JoinPath(it.path, name)
 			} else if t.name == emptyMarker {
 				sub.path = it.path
 			}
@@ -240,7 +207,7 @@ func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*Da
 	case kindManifest:
 		m, err := decodeManifest(content)
 		if err != nil {
-			return &Damage{ID: it.id, Kind: "blob", Commit: it.commit, Path: Path(it.path), Reason: err.Error()}, nil
+			return &wire.Damage{ID: it.id, Kind: "blob", Commit: it.commit, Path: wire.Path(it.path), Reason: err.Error()}, nil
 		}
 		var at int64
 		for _, c := range m.chunks {
@@ -372,7 +339,7 @@ func (e *Engine) eachCopy(ctx context.Context, p string, try func(root, p string
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
-		if validPath(at.path, false) != nil {
+		if wire.CheckPath(at.path, false) != nil {
 			continue
 		}
 		ok, err := try(at.root, at.path)
@@ -390,7 +357,7 @@ func (e *Engine) healFrom(ctx context.Context, want Entry, root, p string) (bool
 		return false, nil //nolint:nilerr // gone, or no directory
 	}
 	defer unix.Close(fd)
-	dir, err := openDir(fd, parentDir(p))
+	dir, err := openDir(fd, wire.ParentDir(p))
 	if err != nil {
 		return false, nil //nolint:nilerr // likewise
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // damages are what a disk may make of an object's file.
@@ -57,11 +57,11 @@ func (c *computer) object(rev string) string {
 }
 
 // scrubAll does a pass in slices of one object, which must end.
-func (c *computer) scrubAll() []keeper.Damage {
+func (c *computer) scrubAll() []wire.Damage {
 	c.t.Helper()
-	var out []keeper.Damage
+	var out []wire.Damage
 	for n := 1; ; n++ {
-		r, err := c.Scrub(c.t.Context(), keeper.ScrubRequest{Objects: 1, Restart: n == 1})
+		r, err := c.Scrub(c.t.Context(), wire.ScrubRequest{Objects: 1, Restart: n == 1})
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -225,21 +225,21 @@ func TestADamagedNewestCheckpoint(t *testing.T) {
 			test.do(t, c)
 			c.reopen()
 			wholes := []string{first.Commit.Commit, second.Commit.Commit}
-			_, err := c.Checkpoint(t.Context(), keeper.CheckpointRequest{})
+			_, err := c.Checkpoint(t.Context(), wire.CheckpointRequest{})
 			if !fault.Is(err, fault.Damaged) || fault.HintOf(err) == "" || !strings.Contains(err.Error(), wholes[0]) && !strings.Contains(err.Error(), wholes[1]) {
 				t.Fatalf("a checkpoint on damage: %v", err)
 			}
 			for what, do := range map[string]func() error{
 				"a put": func() error {
-					_, err := c.Write(t.Context(), keeper.WriteRequest{Path: "x"}, strings.NewReader(""))
+					_, err := c.Write(t.Context(), wire.WriteRequest{Path: "x"}, strings.NewReader(""))
 					return err
 				},
-				"the list": func() error { _, err := c.List(t.Context(), keeper.ListRequest{}); return err },
+				"the list": func() error { _, err := c.List(t.Context(), wire.ListRequest{}); return err },
 				"status":   func() error { _, err := c.Status(t.Context()); return err },
 				"unlogged": func() error { _, err := c.Unlogged(t.Context()); return err },
 				"unmarked": func() error { _, err := c.Unmarked(t.Context()); return err },
 				"a restore": func() error {
-					_, err := c.Restore(t.Context(), keeper.RestoreRequest{ID: "r", To: first.Commit.Commit})
+					_, err := c.Restore(t.Context(), wire.RestoreRequest{ID: "r", To: first.Commit.Commit})
 					return err
 				},
 			} {
@@ -247,10 +247,10 @@ func TestADamagedNewestCheckpoint(t *testing.T) {
 					t.Errorf("%s on damage: %v", what, err)
 				}
 			}
-			if files, _, err := c.Files(t.Context(), keeper.FilesRequest{Path: keeper.Path("workspace")}); err != nil || len(files) != 1 {
+			if files, _, err := c.Files(t.Context(), wire.FilesRequest{Path: wire.Path("workspace")}); err != nil || len(files) != 1 {
 				t.Errorf("files can't be read: %v, %v", files, err)
 			}
-			r, err := c.Repair(t.Context(), keeper.RepairRequest{Seq: 3})
+			r, err := c.Repair(t.Context(), wire.RepairRequest{Seq: 3})
 			if err != nil || r.Checkpoint == nil || r.From != wholes[0] && r.From != wholes[1] || r.Checkpoint.Parent != r.From {
 				t.Fatalf("repaired: %+v, %v", r, err)
 			}
@@ -262,14 +262,14 @@ func TestADamagedNewestCheckpoint(t *testing.T) {
 			if err != nil || kept == "" && len(files) == 0 {
 				t.Errorf("what is damaged has no name any more: %v", err)
 			}
-			if again, err := c.Repair(t.Context(), keeper.RepairRequest{}); err != nil || again.Checkpoint != nil {
+			if again, err := c.Repair(t.Context(), wire.RepairRequest{}); err != nil || again.Checkpoint != nil {
 				t.Errorf("again: %+v, %v", again, err)
 			}
 			c.reopen()
 			if _, err := c.Unmarked(t.Context()); err != nil {
 				t.Error(err)
 			}
-			c.restore(keeper.RestoreRequest{ID: "r", To: r.From})
+			c.restore(wire.RestoreRequest{ID: "r", To: r.From})
 			if got := c.read("workspace/a"); got != "one\n" && got != "two\n" {
 				t.Errorf("back at the whole one, the file is %q", got)
 			}
@@ -302,17 +302,17 @@ func TestAKilledRepairIsGoneOnWith(t *testing.T) {
 			c.reopen()
 			func() {
 				defer func() { _ = recover() }()
-				_, _ = c.Repair(t.Context(), keeper.RepairRequest{Seq: 3})
+				_, _ = c.Repair(t.Context(), wire.RepairRequest{Seq: 3})
 			}()
 			if !died {
 				t.Fatal("the repair was not killed")
 			}
 			c.opts.Crash = nil
 			c.reopen()
-			if r, err := c.Repair(t.Context(), keeper.RepairRequest{Seq: 3}); err != nil || r.Checkpoint != nil {
+			if r, err := c.Repair(t.Context(), wire.RepairRequest{Seq: 3}); err != nil || r.Checkpoint != nil {
 				t.Errorf("repaired twice: %+v, %v", r, err)
 			}
-			if _, err := os.Stat(c.path(keeper.DamagedFile(second.Commit.Commit))); err != nil {
+			if _, err := os.Stat(c.path(wire.DamagedFile(second.Commit.Commit))); err != nil {
 				t.Errorf("nothing says what was given up: %v", err)
 			}
 			list, err := c.Unmarked(t.Context())
@@ -339,7 +339,7 @@ func TestAScrubGoesOnWhereItWas(t *testing.T) {
 	}
 	all := func() (objects, slices int) {
 		for {
-			r, err := c.Scrub(t.Context(), keeper.ScrubRequest{Objects: 7})
+			r, err := c.Scrub(t.Context(), wire.ScrubRequest{Objects: 7})
 			if err != nil || len(r.Damaged) > 0 {
 				t.Fatalf("%+v, %v", r, err)
 			}
@@ -360,7 +360,7 @@ func TestAScrubGoesOnWhereItWas(t *testing.T) {
 	if _, err := os.Lstat(c.path(".git/choir/scrub")); err == nil {
 		t.Error("a pass that ended has a place")
 	}
-	if _, err := c.Scrub(t.Context(), keeper.ScrubRequest{Objects: 7}); err != nil {
+	if _, err := c.Scrub(t.Context(), wire.ScrubRequest{Objects: 7}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(c.path(".git/choir/scrub"))

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"bytes"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -32,12 +33,12 @@ type scrubPlace struct {
 }
 
 type scrubWaiting struct {
-	ID     string `json:"id"`
-	Kind   string `json:"kind"`
-	Commit string `json:"commit"`
-	Path   Path   `json:"path"`
-	At     int64  `json:"at,omitempty"`
-	Size   uint32 `json:"size,omitempty"`
+	ID     string    `json:"id"`
+	Kind   string    `json:"kind"`
+	Commit string    `json:"commit"`
+	Path   wire.Path `json:"path"`
+	At     int64     `json:"at,omitempty"`
+	Size   uint32    `json:"size,omitempty"`
 }
 
 // keepScrub writes down where the pass stands, or that there is none.
@@ -48,7 +49,7 @@ func (e *Engine) keepScrub(done bool) error {
 	}
 	place := scrubPlace{Objects: p.objects, Bytes: p.bytes, Queue: make([]scrubWaiting, len(p.queue))}
 	for i, it := range p.queue {
-		place.Queue[i] = scrubWaiting{it.id, it.kind, it.commit, Path(it.path), it.at, it.size}
+		place.Queue[i] = scrubWaiting{it.id, it.kind, it.commit, wire.Path(it.path), it.at, it.size}
 	}
 	head, err := json.Marshal(place)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +33,7 @@ func (e *Engine) syncPaths(paths []string) error {
 	all := map[string]bool{}
 	for _, p := range paths {
 		all[p] = true
-		for d := parentDir(p); d != "." && !all[d]; d = parentDir(d) {
+		for d := wire.ParentDir(p); d != "." && !all[d]; d = wire.ParentDir(d) {
 			all[d] = true
 		}
 		if len(all) > syncEachUpTo {
@@ -54,8 +55,8 @@ func (e *Engine) syncPaths(paths []string) error {
 // settled is written when what a program emptied, or made empty, was synced: it
 // is meant to be so, as long as no newer checkpoint says more.
 type settled struct {
-	Head  string `json:"head"`
-	Empty []Path `json:"empty"`
+	Head  string      `json:"head"`
+	Empty []wire.Path `json:"empty"`
 }
 
 // Settle makes everything that was written since the newest checkpoint, and
@@ -89,7 +90,7 @@ func (e *Engine) settleTree(ctx context.Context) error {
 			}
 		}
 		if fate != "" {
-			s.Empty = append(s.Empty, Path(c.path))
+			s.Empty = append(s.Empty, wire.Path(c.path))
 		}
 	}
 	paths := cap.touched // of what was removed, the name must be gone for good
@@ -113,7 +114,7 @@ const (
 // fateOf says what looks wrong with a live file, "" when nothing does. was is
 // what it held before; a file that had zeroes then may have them now.
 func (e *Engine) fateOf(p string, was []byte) (string, error) {
-	dir, err := openDir(e.rootFD, parentDir(p))
+	dir, err := openDir(e.rootFD, wire.ParentDir(p))
 	if err != nil {
 		return "", ignoreUnreachable(err)
 	}
@@ -169,40 +170,24 @@ func ignoreUnreachable(err error) error {
 	return err
 }
 
-// Healed is a file that was put back; what it had become is in the trash.
-type Healed struct {
-	Path   Path   `json:"path"`
-	Reason string `json:"reason"`
-	Trash  string `json:"trash,omitempty"`
-}
-
-// HealReply lists what was put back, and what could not be.
-type HealReply struct {
-	Checkpoint string   `json:"checkpoint,omitempty"` // from which
-	Healed     []Healed `json:"healed,omitempty"`
-	Lost       []Healed `json:"lost,omitempty"` // damaged, and the checkpoint's copy is too
-	// Doubted are new files that no checkpoint holds: see doubt.
-	Doubted []Healed `json:"doubted,omitempty"`
-}
-
 // Heal puts files back that an end without a goodbye emptied or filled with
 // zeroes. It does so once after an opening that found such an end, and only
 // while no program is at work in the tree.
-func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
+func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	const op = "keeper.Heal"
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.whole(); err != nil {
-		return HealReply{}, fault.Wrap(op, err)
+		return wire.HealReply{}, fault.Wrap(op, err)
 	}
 	if e.end == endClean || e.head == "" {
 		e.end = endClean
-		return HealReply{}, nil
+		return wire.HealReply{}, nil
 	}
 	if err := e.rollForward(ctx); err != nil {
-		return HealReply{}, fault.Wrap(op, err)
+		return wire.HealReply{}, fault.Wrap(op, err)
 	}
-	reply := HealReply{Checkpoint: e.head}
+	reply := wire.HealReply{Checkpoint: e.head}
 	meant, err := e.meantEmpty(ctx)
 	if err != nil {
 		return reply, fault.Wrap(op, err)
@@ -237,7 +222,7 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 			reply.Healed = append(reply.Healed, h)
 		}
 	}
-	byPath := func(a, b Healed) int { return strings.Compare(string(a.Path), string(b.Path)) }
+	byPath := func(a, b wire.Healed) int { return strings.Compare(string(a.Path), string(b.Path)) }
 	slices.SortFunc(reply.Healed, byPath)
 	slices.SortFunc(reply.Lost, byPath)
 	e.end = endClean
@@ -245,7 +230,7 @@ func (e *Engine) Heal(ctx context.Context) (HealReply, error) {
 }
 
 // healFile puts one file back if it looks as no program left it.
-func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h Healed, lost bool, err error) {
+func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h wire.Healed, lost bool, err error) {
 	st, err := e.lstat(p)
 	if err != nil {
 		return h, false, ignoreUnreachable(err)
@@ -253,7 +238,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h Healed, l
 	if !st.isRegular() {
 		return h, false, nil
 	}
-	h.Path = Path(p)
+	h.Path = wire.Path(p)
 	if h.Reason, err = e.fateOf(p, nil); err != nil {
 		return h, false, err
 	}
@@ -272,7 +257,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h Healed, l
 		h.Reason = "" // it was zeroes before
 		return h, false, nil
 	}
-	dir, err := openDir(e.rootFD, parentDir(p))
+	dir, err := openDir(e.rootFD, wire.ParentDir(p))
 	if err != nil {
 		return h, false, err
 	}
@@ -281,7 +266,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h Healed, l
 	if err := e.materialize(ctx, tmp, t.Entry, true); err != nil {
 		return h, true, removeIfThere(tmp) // the copy is damaged as well: that is said
 	}
-	m, err := e.intend(tmp, trashMeta{Trashed: Trashed{Path: Path(p)}, Op: "heal", New: t.Entry})
+	m, err := e.intend(tmp, trashMeta{Trashed: wire.Trashed{Path: wire.Path(p)}, Op: "heal", New: t.Entry})
 	if err != nil {
 		return h, false, err
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // settleChild is the process that TestAcknowledgedFilesAreSynced watches: it
@@ -25,7 +26,7 @@ func settleChild(mode, dir string) error {
 			return err
 		}
 	}
-	e, err := keeper.Open(ctx, keeper.Options{Root: root, Snapshots: filepath.Join(dir, "s"), Uppers: filepath.Join(dir, "u"), Limits: keeper.Limits{FileBytes: large}})
+	e, err := keeper.Open(ctx, keeper.Options{Root: root, Snapshots: filepath.Join(dir, "s"), Uppers: filepath.Join(dir, "u"), Limits: wire.Limits{FileBytes: large}})
 	if err != nil {
 		return err
 	}
@@ -45,13 +46,13 @@ func settleChild(mode, dir string) error {
 		case "settle":
 			err = e.Settle(ctx)
 		case "checkpoint":
-			_, err = e.Checkpoint(ctx, keeper.CheckpointRequest{})
+			_, err = e.Checkpoint(ctx, wire.CheckpointRequest{})
 		case "large checkpoint":
 			if err = os.WriteFile(filepath.Join(root, "sub", "large"), []byte(noise(byte(round), 3<<20)), 0o644); err == nil {
-				_, err = e.Checkpoint(ctx, keeper.CheckpointRequest{})
+				_, err = e.Checkpoint(ctx, wire.CheckpointRequest{})
 			}
 		case "large put":
-			_, err = e.Write(ctx, keeper.WriteRequest{Path: "sub/large"}, strings.NewReader(noise(byte(round), 3<<20)))
+			_, err = e.Write(ctx, wire.WriteRequest{Path: "sub/large"}, strings.NewReader(noise(byte(round), 3<<20)))
 		}
 		if err != nil {
 			return err
@@ -160,7 +161,7 @@ func TestWhatAnUncleanEndEmptiedIsPutBack(t *testing.T) {
 			if err := c.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.Write(t.Context(), keeper.WriteRequest{Path: "put"}, strings.NewReader("")); err != nil {
+			if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "put"}, strings.NewReader("")); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Close(); err != nil {

@@ -9,14 +9,10 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
-
-// UpperRequest names the upper of an overlay, a path under Options.Uppers.
-type UpperRequest struct {
-	Upper string `json:"upper"`
-}
 
 // slack is how far the clock that files are stamped with may lie behind ours.
 const slack = 2 * time.Second
@@ -24,10 +20,10 @@ const slack = 2 * time.Second
 // SettleUpper makes durable what a task has written since it was last asked. A
 // task that is resumed goes on with its upper as it stands and is not told to
 // write again what it was told is written, so that must survive the machine.
-func (e *Engine) SettleUpper(ctx context.Context, req UpperRequest) error {
+func (e *Engine) SettleUpper(ctx context.Context, req wire.UpperRequest) error {
 	const op = "keeper.SettleUpper"
-	if err := validPath(req.Upper, false); err != nil {
-		return fault.New(op, fault.Invalid, "", fmt.Errorf("upper %q %w", short(req.Upper), err))
+	if err := wire.CheckPath(req.Upper, false); err != nil {
+		return fault.New(op, fault.Invalid, "", fmt.Errorf("upper %q %w", wire.Short(req.Upper), err))
 	}
 	uppers, err := unix.Open(e.opts.Uppers, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Whatever a task left in its upper, what it wrote can be made durable, and a
@@ -33,7 +34,7 @@ func TestAnUpperIsSettledWhateverIsInIt(t *testing.T) {
 	}
 	settle := func(what string) {
 		t.Helper()
-		if err := e.SettleUpper(t.Context(), keeper.UpperRequest{Upper: "t-1/upper"}); err != nil {
+		if err := e.SettleUpper(t.Context(), wire.UpperRequest{Upper: "t-1/upper"}); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -59,7 +60,7 @@ func TestAnUpperIsSettledWhateverIsInIt(t *testing.T) {
 	defer os.Chmod(filepath.Join(upper, "closed"), 0o755) //nolint:errcheck // so that it can be removed
 	settle("a closed folder")
 	for _, bad := range []string{"../x", "/etc", "", "t-1/../../x"} {
-		if err := e.SettleUpper(t.Context(), keeper.UpperRequest{Upper: bad}); err == nil {
+		if err := e.SettleUpper(t.Context(), wire.UpperRequest{Upper: bad}); err == nil {
 			t.Errorf("%q was settled", bad)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,13 +21,6 @@ import (
 // live tree. They can be made again at any time, so nothing is synced; instead
 // a snapshot's mark names the boot of the machine that wrote it, and after
 // another boot it is compared with its commit before it is trusted.
-
-// SnapshotReply names a snapshot's directory under Options.Snapshots.
-type SnapshotReply struct {
-	Commit string `json:"commit"`
-	Tree   string `json:"tree"`
-	Dir    string `json:"dir"`
-}
 
 func (e *Engine) snapshotMark(commit string) string {
 	return filepath.Join(e.opts.Snapshots, "."+commit+".ok")
@@ -38,26 +32,26 @@ func bootID() (string, error) {
 }
 
 // Snapshot makes sure that a commit is checked out.
-func (e *Engine) Snapshot(ctx context.Context, commit string) (SnapshotReply, error) {
+func (e *Engine) Snapshot(ctx context.Context, commit string) (wire.SnapshotReply, error) {
 	const op = "keeper.Snapshot"
 	e.snapMu.Lock()
 	defer e.snapMu.Unlock()
 	id, err := e.resolve(ctx, commit)
 	if err != nil {
-		return SnapshotReply{}, fault.Wrap(op, err)
+		return wire.SnapshotReply{}, fault.Wrap(op, err)
 	}
 	tree, err := e.treeish(ctx, id, "HEAD")
 	if err != nil {
-		return SnapshotReply{}, fault.Wrap(op, err)
+		return wire.SnapshotReply{}, fault.Wrap(op, err)
 	}
-	reply := SnapshotReply{Commit: id, Tree: tree, Dir: id}
+	reply := wire.SnapshotReply{Commit: id, Tree: tree, Dir: id}
 	want, err := e.readTree(ctx, tree, false)
 	if err != nil {
-		return SnapshotReply{}, fault.Wrap(op, err)
+		return wire.SnapshotReply{}, fault.Wrap(op, err)
 	}
 	boot, err := bootID()
 	if err != nil {
-		return SnapshotReply{}, fault.Wrap(op, err)
+		return wire.SnapshotReply{}, fault.Wrap(op, err)
 	}
 	ok, err := e.snapshotHolds(id, want, boot)
 	if err != nil || ok {
@@ -81,10 +75,10 @@ func (e *Engine) snapshotHolds(id string, want Tree, boot string) (bool, error) 
 	}
 	defer unix.Close(dir)
 	for p, en := range want {
-		if en.Mode == ModeEmptyDir {
+		if en.Mode == wire.ModeEmptyDir {
 			continue
 		}
-		sub, err := openDir(dir, parentDir(p))
+		sub, err := openDir(dir, wire.ParentDir(p))
 		if err != nil {
 			return false, nil //nolint:nilerr // damaged: it is built anew
 		}
@@ -173,13 +167,13 @@ func (b *snapshotBuilder) build(ctx context.Context, want Tree) error {
 			return err
 		}
 		en := want[p]
-		if en.Mode == ModeEmptyDir {
+		if en.Mode == wire.ModeEmptyDir {
 			if err := b.enter(p); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := b.enter(parentDir(p)); err != nil {
+		if err := b.enter(wire.ParentDir(p)); err != nil {
 			return err
 		}
 		name := baseName(p)
@@ -187,7 +181,7 @@ func (b *snapshotBuilder) build(ctx context.Context, want Tree) error {
 			continue
 		}
 		file := filepath.Join(b.tmp, filepath.FromSlash(p))
-		if err := b.e.materializeAt(ctx, file, en, Path(p), false); err != nil {
+		if err := b.e.materializeAt(ctx, file, en, wire.Path(p), false); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"bytes"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"crypto/sha256"
 	"encoding/json"
 	"os"
@@ -12,7 +13,7 @@ import (
 // damaged file means that everything is hashed once.
 
 type savedStat struct {
-	Path    Path
+	Path    wire.Path
 	ID      string
 	Chunked bool `json:",omitempty"`
 	Stat    fileStat
@@ -28,7 +29,7 @@ func (e *Engine) saveStats() error {
 		if t.stat == (fileStat{}) {
 			continue
 		}
-		if err := enc.Encode(savedStat{Path(p), t.ID, t.Chunked, t.stat}); err != nil {
+		if err := enc.Encode(savedStat{wire.Path(p), t.ID, t.Chunked, t.stat}); err != nil {
 			return err
 		}
 	}

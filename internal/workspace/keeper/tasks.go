@@ -9,35 +9,27 @@ import (
 	"slices"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
-
-// InvertRequest asks to take a task's live edits back: a three-way merge from
-// what was published to what was there before, prepared under ID.
-type InvertRequest struct {
-	ID   string `json:"id"`
-	Task string `json:"task"`
-	Base string `json:"base"` // what the task started from
-	Note Note   `json:"note"`
-}
 
 // Invert prepares the inversion of everything a task published live. What the
 // user changed in the same places since stays, as a conflict.
-func (e *Engine) Invert(ctx context.Context, req InvertRequest) (PrepareReply, error) {
+func (e *Engine) Invert(ctx context.Context, req wire.InvertRequest) (wire.PrepareReply, error) {
 	const op = "keeper.Invert"
 	if err := errors.Join(checkPlanID(req.ID), checkPlanID(req.Task)); err != nil {
-		return PrepareReply{}, fault.Wrap(op, err)
+		return wire.PrepareReply{}, fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	published, err := e.treeOf(ctx, liveRef(req.Task))
 	if err != nil {
-		return PrepareReply{}, fault.Wrap(op, err)
+		return wire.PrepareReply{}, fault.Wrap(op, err)
 	}
 	if published == "" {
-		return PrepareReply{ID: req.ID, Changed: []Path{}, Nothing: true}, nil
+		return wire.PrepareReply{ID: req.ID, Changed: []wire.Path{}, Nothing: true}, nil
 	}
 	req.Note.Kind = "auto"
-	reply, err := e.prepare(ctx, PrepareRequest{ID: req.ID, Base: published, Tree: req.Base, Kind: "invert", Note: req.Note})
+	reply, err := e.prepare(ctx, wire.PrepareRequest{ID: req.ID, Base: published, Tree: req.Base, Kind: "invert", Note: req.Note})
 	return reply, fault.Wrap(op, err)
 }
 
@@ -64,13 +56,13 @@ func (e *Engine) MarkLogged(ctx context.Context, commit string) error {
 }
 
 // Unmarked lists the checkpoints after the last one marked, oldest first.
-func (e *Engine) Unmarked(ctx context.Context) ([]Commit, error) {
+func (e *Engine) Unmarked(ctx context.Context) ([]wire.Commit, error) {
 	const op = "keeper.Unmarked"
 	if err := e.readable(); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	if e.Head() == "" {
-		return []Commit{}, nil
+		return []wire.Commit{}, nil
 	}
 	revs := []string{branch}
 	id, err := e.nameOf(ctx, loggedRef)

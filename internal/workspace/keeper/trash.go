@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,16 +29,9 @@ import (
 // what was displaced, which is somebody's acknowledged work: no death, however
 // late, leaves it in a place that a start clears away.
 
-// Trashed is something that was removed or overwritten through Files.
-type Trashed struct {
-	ID   string `json:"id"`
-	Path Path   `json:"path"` // where it was
-	Time int64  `json:"time"` // Unix seconds
-}
-
 // trashMeta is what is known of an entry.
 type trashMeta struct {
-	Trashed
+	wire.Trashed
 	At  int64  `json:"at,omitempty"`  // Unix milliseconds
 	Age int64  `json:"age,omitempty"` // of the trash then, see trashAge
 	Op  string `json:"op,omitempty"`  // write, remove, merge, heal
@@ -176,7 +170,7 @@ func (e *Engine) dropEntry(m trashMeta, want Entry) error {
 // discard removes a file of the engine's own whose content is want, which is
 // held elsewhere. A file that is anything else by now, or that somebody may
 // still write to, goes to the trash.
-func (e *Engine) discard(file string, p Path, want Entry) error {
+func (e *Engine) discard(file string, p wire.Path, want Entry) error {
 	quiet, err := noWriter(file)
 	if err != nil {
 		return err
@@ -188,62 +182,49 @@ func (e *Engine) discard(file string, p Path, want Entry) error {
 	if !other && (quiet && now == want || !now.exists()) {
 		return removeIfThere(file)
 	}
-	_, err = e.toTrash(unix.AT_FDCWD, file, trashMeta{Trashed: Trashed{Path: p}, Op: "merge"})
+	_, err = e.toTrash(unix.AT_FDCWD, file, trashMeta{Trashed: wire.Trashed{Path: p}, Op: "merge"})
 	return err
 }
 
 // toTrash moves a file or directory to the trash.
-func (e *Engine) toTrash(dirfd int, name string, m trashMeta) (Trashed, error) {
+func (e *Engine) toTrash(dirfd int, name string, m trashMeta) (wire.Trashed, error) {
 	m, err := e.makeEntry("", m)
 	if err != nil {
-		return Trashed{}, err
+		return wire.Trashed{}, err
 	}
 	if err := moveTo(dirfd, name, unix.AT_FDCWD, e.trash(m.ID, "content")); err != nil {
-		return Trashed{}, errors.Join(err, removeTree(e.trash(m.ID)))
+		return wire.Trashed{}, errors.Join(err, removeTree(e.trash(m.ID)))
 	}
 	e.crash("trash.moved")
 	return m.Trashed, errors.Join(syncDir(e.trash(m.ID)), e.emptyTrash())
 }
 
 // Remove moves a path, whatever it is, to the trash.
-func (e *Engine) Remove(ctx context.Context, req RemoveRequest) (Removed, error) {
+func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Removed, error) {
 	const op = "keeper.Remove"
 	p := string(req.Path)
 	if err := badPath(p, false); err != nil {
-		return Removed{}, fault.Wrap(op, err)
+		return wire.Removed{}, fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.rollForward(ctx); err != nil {
-		return Removed{}, fault.Wrap(op, err)
+		return wire.Removed{}, fault.Wrap(op, err)
 	}
-	dir, err := openDir(e.rootFD, parentDir(p))
+	dir, err := openDir(e.rootFD, wire.ParentDir(p))
 	if err != nil {
-		return Removed{}, fileError(op, p, err)
+		return wire.Removed{}, fileError(op, p, err)
 	}
 	defer unix.Close(dir)
 	if _, err := lstatAt(dir, path.Base(p)); err != nil {
-		return Removed{}, fileError(op, p, err)
+		return wire.Removed{}, fileError(op, p, err)
 	}
-	t, err := e.toTrash(dir, path.Base(p), trashMeta{Trashed: Trashed{Path: req.Path}, Op: "remove", Role: req.Role, User: req.User, Host: true})
+	t, err := e.toTrash(dir, path.Base(p), trashMeta{Trashed: wire.Trashed{Path: req.Path}, Op: "remove", Role: req.Role, User: req.User, Host: true})
 	if err != nil {
-		return Removed{}, fileError(op, p, err)
+		return wire.Removed{}, fileError(op, p, err)
 	}
 	m, err := e.entry(t.ID)
-	return Removed{Trashed: t, At: m.At}, fileError(op, p, errors.Join(err, unix.Fsync(dir)))
-}
-
-// RemoveRequest names a path, and whose hand removes it.
-type RemoveRequest struct {
-	Path Path   `json:"path"`
-	Role string `json:"role,omitempty"`
-	User string `json:"user,omitempty"`
-}
-
-// Removed is the trash entry of what was removed, At in Unix milliseconds.
-type Removed struct {
-	Trashed
-	At int64 `json:"at"`
+	return wire.Removed{Trashed: t, At: m.At}, fileError(op, p, errors.Join(err, unix.Fsync(dir)))
 }
 
 // removeTree removes whatever is at name, an absolute path of the engine's own:
@@ -360,7 +341,7 @@ func (e *Engine) recoverTrash() error {
 	slices.Sort(stray)
 	for _, file := range stray {
 		name := strings.TrimPrefix(file, e.work()+"/")
-		if _, err := e.toTrash(unix.AT_FDCWD, file, trashMeta{Trashed: Trashed{Path: Path("recovered/" + strings.ReplaceAll(name, "/", "-"))}, Op: "merge"}); err != nil {
+		if _, err := e.toTrash(unix.AT_FDCWD, file, trashMeta{Trashed: wire.Trashed{Path: wire.Path("recovered/" + strings.ReplaceAll(name, "/", "-"))}, Op: "merge"}); err != nil {
 			return err
 		}
 	}

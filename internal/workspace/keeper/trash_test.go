@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // trashed returns what the trash holds, by the path it was at.
@@ -20,7 +20,7 @@ func trashed(t *testing.T, c *computer) map[string]string {
 	}
 	for _, en := range entries {
 		dir := c.path(".git/choir/trash/" + en.Name())
-		var meta keeper.Trashed
+		var meta wire.Trashed
 		raw, err := os.ReadFile(filepath.Join(dir, "meta.json"))
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestKilledWhileAFileIsReplaced(t *testing.T) {
 				}
 				return
 			}
-			if len(deeds) != 1 || deeds[0].Op != test.told || deeds[0].Path != keeper.Path(test.path) || deeds[0].At == 0 || test.do == "write" && (deeds[0].Size != 7 || deeds[0].User != "somebody") {
+			if len(deeds) != 1 || deeds[0].Op != test.told || deeds[0].Path != wire.Path(test.path) || deeds[0].At == 0 || test.do == "write" && (deeds[0].Size != 7 || deeds[0].User != "somebody") {
 				t.Fatalf("told: %+v", deeds)
 			}
 			if err := c.Told(t.Context(), []string{deeds[0].ID}); err != nil {
@@ -164,7 +164,7 @@ func TestAPlanOfTheSameNameLosesNothing(t *testing.T) {
 	}
 	defer f.Close()
 	k.publish()
-	c.restore(keeper.RestoreRequest{ID: "p-t1", To: k.base})
+	c.restore(wire.RestoreRequest{ID: "p-t1", To: k.base})
 	if _, err := f.WriteAt([]byte("user\n"), 0); err != nil {
 		t.Fatal(err)
 	}

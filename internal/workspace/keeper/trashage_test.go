@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // TestTheTrashIsOldByTheTimeItWasThere: a clock that jumps, under an engine or
@@ -33,13 +34,13 @@ func TestTheTrashIsOldByTheTimeItWasThere(t *testing.T) {
 	remove := func(p string) {
 		t.Helper()
 		c.write(p, "of "+p)
-		if _, err := c.Remove(t.Context(), keeper.RemoveRequest{Path: keeper.Path(p)}); err != nil {
+		if _, err := c.Remove(t.Context(), wire.RemoveRequest{Path: wire.Path(p)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := func(when string, paths ...string) {
 		t.Helper()
-		r, err := c.Trash(t.Context(), keeper.TrashRequest{})
+		r, err := c.Trash(t.Context(), wire.TrashRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

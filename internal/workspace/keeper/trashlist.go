@@ -7,39 +7,17 @@ import (
 	"os"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
-
-// TrashRequest asks for what is in the trash, newest first: at most Limit
-// entries, which are older than the entry Before when that is not empty.
-type TrashRequest struct {
-	Before string `json:"before,omitempty"`
-	Limit  int    `json:"limit,omitempty"`
-}
-
-// TrashItem is what was removed or overwritten, and by what: remove, write, merge
-// or heal.
-type TrashItem struct {
-	Trashed
-	Op   string `json:"op"`
-	User string `json:"user,omitempty"`
-	Kind string `json:"kind"`
-	Size int64  `json:"size"` // of a file
-}
-
-// TrashReply lists the trash. More says that there are older entries.
-type TrashReply struct {
-	Items []TrashItem `json:"items"`
-	More  bool        `json:"more,omitempty"`
-}
 
 // maxTrashListed bounds one answer.
 const maxTrashListed = 1000
 
 // Trash lists what Untrash can bring back.
-func (e *Engine) Trash(ctx context.Context, req TrashRequest) (TrashReply, error) {
+func (e *Engine) Trash(ctx context.Context, req wire.TrashRequest) (wire.TrashReply, error) {
 	const op = "keeper.Trash"
-	reply := TrashReply{Items: []TrashItem{}}
+	reply := wire.TrashReply{Items: []wire.TrashItem{}}
 	if req.Limit <= 0 || req.Limit > maxTrashListed {
 		req.Limit = maxTrashListed
 	}
@@ -78,20 +56,20 @@ func (e *Engine) Trash(ctx context.Context, req TrashRequest) (TrashReply, error
 
 // trashItem describes an entry. One whose record can't be read, or of which
 // nothing can come back, is none.
-func (e *Engine) trashItem(id string) (TrashItem, bool, error) {
+func (e *Engine) trashItem(id string) (wire.TrashItem, bool, error) {
 	m, err := e.entry(id)
 	if err != nil {
-		return TrashItem{}, false, nil //nolint:nilerr // it never became durable, or is damaged: a scrub tells of it
+		return wire.TrashItem{}, false, nil //nolint:nilerr // it never became durable, or is damaged: a scrub tells of it
 	}
 	st, err := lstatAt(unix.AT_FDCWD, e.trash(id, "content"))
 	if isGone(err) {
-		return TrashItem{}, false, nil
+		return wire.TrashItem{}, false, nil
 	}
 	if err != nil {
-		return TrashItem{}, false, err
+		return wire.TrashItem{}, false, err
 	}
 	m.ID = id
-	item := TrashItem{Trashed: m.Trashed, Op: m.Op, User: m.User, Kind: st.kind()}
+	item := wire.TrashItem{Trashed: m.Trashed, Op: m.Op, User: m.User, Kind: st.kind()}
 	if st.isRegular() {
 		item.Size = st.Size
 	}

@@ -9,34 +9,23 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
-)
-
-// Mode is what git keeps of a file's kind.
-type Mode string
-
-// The modes a captured path can have. ModeEmptyDir is ours: a directory with
-// nothing in it.
-const (
-	ModeFile     Mode = "100644"
-	ModeExec     Mode = "100755"
-	ModeSymlink  Mode = "120000"
-	ModeEmptyDir Mode = "40000"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Entry is one captured path: its mode and the id of its blob ("" for an empty
 // directory). Of a large file, which is kept as chunks, it is the id of their
 // manifest: only this says so, never what a blob holds.
 type Entry struct {
-	Mode    Mode   `json:"mode"`
-	ID      string `json:"id,omitempty"`
-	Chunked bool   `json:"chunked,omitempty"`
+	Mode    wire.Mode `json:"mode"`
+	ID      string    `json:"id,omitempty"`
+	Chunked bool      `json:"chunked,omitempty"`
 }
 
 // none is the entry of a path that isn't there.
 var none Entry
 
 func (en Entry) exists() bool    { return en.Mode != "" }
-func (en Entry) isRegular() bool { return en.Mode == ModeFile || en.Mode == ModeExec }
+func (en Entry) isRegular() bool { return en.Mode == wire.ModeFile || en.Mode == wire.ModeExec }
 
 // Tree is everything a commit holds, by the paths the live tree has.
 type Tree map[string]Entry
@@ -70,20 +59,20 @@ func (e *Engine) readTree(ctx context.Context, tree string, known bool) (Tree, e
 				e.known[id] = true
 			}
 			continue
-		case string(ModeFile), string(ModeExec), string(ModeSymlink):
+		case string(wire.ModeFile), string(wire.ModeExec), string(wire.ModeSymlink):
 		default:
-			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s of mode %s", tree, short(name), mode))
+			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s of mode %s", tree, wire.Short(name), mode))
 		}
 		p, kind := unescapePath(name)
 		if kind == pathEmpty {
 			if p != "" {
-				t[p] = Entry{Mode: ModeEmptyDir}
+				t[p] = Entry{Mode: wire.ModeEmptyDir}
 			}
 			continue
 		}
-		en := Entry{Mode: Mode(mode), ID: id, Chunked: kind == pathChunked}
+		en := Entry{Mode: wire.Mode(mode), ID: id, Chunked: kind == pathChunked}
 		if _, twice := t[p]; twice || en.Chunked && !en.isRegular() {
-			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s, which is no large file", tree, short(name)))
+			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s, which is no large file", tree, wire.Short(name)))
 		}
 		t[p] = en
 	}
@@ -95,7 +84,7 @@ func parseTreeLine(line []byte) (mode, id, name string, err error) {
 	meta, rest, ok := bytes.Cut(line, []byte{'\t'})
 	f := strings.Fields(string(meta))
 	if !ok || len(f) != 3 {
-		return "", "", "", fmt.Errorf("git ls-tree answered %q", short(string(line)))
+		return "", "", "", fmt.Errorf("git ls-tree answered %q", wire.Short(string(line)))
 	}
 	return f[0], f[2], string(rest), nil
 }
@@ -118,7 +107,7 @@ func (e *Engine) writeTree(ctx context.Context, t Tree) (string, error) {
 	b := treeBuilder{t: t, known: e.known}
 	root, rest := b.build(paths, "")
 	if len(rest) > 0 {
-		return "", fault.New("keeper.writeTree", fault.Internal, "", fmt.Errorf("path %q does not fit", short(rest[0])))
+		return "", fault.New("keeper.writeTree", fault.Internal, "", fmt.Errorf("path %q does not fit", wire.Short(rest[0])))
 	}
 	return root, e.writeBuilt(ctx, &b)
 }
@@ -187,7 +176,7 @@ func (b *treeBuilder) build(paths []string, prefix string) (string, []string) {
 		paths = paths[1:]
 		en := b.t[p]
 		if len(paths) > 0 && strings.HasPrefix(paths[0], p+"/") {
-			if en.Mode != ModeEmptyDir {
+			if en.Mode != wire.ModeEmptyDir {
 				b.clash(p)
 			}
 			continue // it isn't empty after all
@@ -200,8 +189,8 @@ func (b *treeBuilder) build(paths []string, prefix string) (string, []string) {
 // item is one entry as it stands in its directory.
 func (b *treeBuilder) item(name string, en Entry) treeItem {
 	switch {
-	case en.Mode == ModeEmptyDir:
-		return treeItem{escapeName(name, nameDir), "40000", b.add([]treeItem{{emptyMarker, string(ModeFile), emptyBlob}})}
+	case en.Mode == wire.ModeEmptyDir:
+		return treeItem{escapeName(name, nameDir), "40000", b.add([]treeItem{{emptyMarker, string(wire.ModeFile), emptyBlob}})}
 	case en.Chunked:
 		return treeItem{escapeChunked(name), string(en.Mode), en.ID}
 	}
@@ -210,7 +199,7 @@ func (b *treeBuilder) item(name string, en Entry) treeItem {
 
 func (b *treeBuilder) clash(p string) {
 	if b.err == nil {
-		b.err = fmt.Errorf("%q is a file and a directory", short(p))
+		b.err = fmt.Errorf("%q is a file and a directory", wire.Short(p))
 	}
 }
 
@@ -230,7 +219,7 @@ func (b *treeBuilder) add(items []treeItem) string {
 	for _, it := range items {
 		raw, err := hex.DecodeString(it.id)
 		if err != nil || len(raw) != 20 || it.name == "" {
-			b.err = fmt.Errorf("entry %q has the id %q", short(it.name), short(it.id))
+			b.err = fmt.Errorf("entry %q has the id %q", wire.Short(it.name), wire.Short(it.id))
 			return ""
 		}
 		buf.WriteString(it.mode)

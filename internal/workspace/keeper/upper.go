@@ -12,37 +12,19 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
 
-// TreeRequest asks for the tree of a task: Base with what the overlay's Upper
-// (a path under Options.Uppers) changes. ID names the ref that keeps it.
-type TreeRequest struct {
-	ID    string `json:"id"`
-	Base  string `json:"base"`
-	Upper string `json:"upper"`
-	Note  Note   `json:"note"`
-}
-
-// TreeReply is a task's tree, as a commit on Base under refs/choir/task/.
-type TreeReply struct {
-	Commit  string   `json:"commit"`
-	Tree    string   `json:"tree"`
-	Base    string   `json:"base"`
-	Changes []Change `json:"changes"`
-	More    int      `json:"more,omitempty"`
-	Left    []Skip   `json:"left,omitempty"`
-}
-
 // Tree reads what a task wrote. The upper is hostile: links are not followed,
 // devices and sockets are left out and listed, and so is a .git at its root.
-func (e *Engine) Tree(ctx context.Context, req TreeRequest) (TreeReply, error) {
+func (e *Engine) Tree(ctx context.Context, req wire.TreeRequest) (wire.TreeReply, error) {
 	const op = "keeper.Tree"
 	if err := checkPlanID(req.ID); err != nil {
-		return TreeReply{}, fault.Wrap(op, err)
+		return wire.TreeReply{}, fault.Wrap(op, err)
 	}
-	if err := validPath(req.Upper, false); err != nil {
-		return TreeReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("upper %q %w", short(req.Upper), err))
+	if err := wire.CheckPath(req.Upper, false); err != nil {
+		return wire.TreeReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("upper %q %w", wire.Short(req.Upper), err))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,30 +32,30 @@ func (e *Engine) Tree(ctx context.Context, req TreeRequest) (TreeReply, error) {
 	return reply, fault.Wrap(op, err)
 }
 
-func (e *Engine) upperTree(ctx context.Context, req TreeRequest) (TreeReply, error) {
+func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.TreeReply, error) {
 	if err := e.whole(); err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
 	base, err := e.resolve(ctx, req.Base)
 	if err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
 	baseID, err := e.treeish(ctx, base, "HEAD")
 	if err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
 	baseTree, err := e.readTree(ctx, baseID, true)
 	if err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
 	uppers, err := unix.Open(e.opts.Uppers, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return TreeReply{}, &os.PathError{Op: "open", Path: e.opts.Uppers, Err: err}
+		return wire.TreeReply{}, &os.PathError{Op: "open", Path: e.opts.Uppers, Err: err}
 	}
 	defer unix.Close(uppers)
 	root, err := openDir(uppers, req.Upper)
 	if err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
 	defer unix.Close(root)
 	var w *upperWalker
@@ -81,7 +63,7 @@ func (e *Engine) upperTree(ctx context.Context, req TreeRequest) (TreeReply, err
 		w = e.newUpperWalker(ctx, root, baseTree)
 		w.ignores = ignoreFiles{slow: e.slowIgnores, none: try == 2}
 		if err := w.run(); err != nil {
-			return TreeReply{}, err
+			return wire.TreeReply{}, err
 		}
 		if !w.ignores.over(e.slowIgnores) || try == 2 {
 			break
@@ -89,12 +71,12 @@ func (e *Engine) upperTree(ctx context.Context, req TreeRequest) (TreeReply, err
 	}
 	w.cap.skipped = append(w.cap.skipped, w.ignores.bad[:min(len(w.ignores.bad), maxListed)]...)
 	if err := w.store(); err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
 	w.settle()
 	tree, err := e.writeTree(ctx, w.tree)
 	if err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
 	note := req.Note
 	note.Kind = "kept"
@@ -103,13 +85,13 @@ func (e *Engine) upperTree(ctx context.Context, req TreeRequest) (TreeReply, err
 	}
 	c, err := e.makeCommit(ctx, tree, base, note)
 	if err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
 	if err := e.forceRef(ctx, taskRef(req.ID), c.Commit); err != nil {
-		return TreeReply{}, err
+		return wire.TreeReply{}, err
 	}
-	d, err := e.diffTreeish(ctx, baseID, tree, DiffRequest{MaxBytes: -1})
-	return TreeReply{Commit: c.Commit, Tree: tree, Base: base, Changes: d.Changes, More: d.More, Left: w.cap.skipped}, err
+	d, err := e.diffTreeish(ctx, baseID, tree, wire.DiffRequest{MaxBytes: -1})
+	return wire.TreeReply{Commit: c.Commit, Tree: tree, Base: base, Changes: d.Changes, More: d.More, Left: w.cap.skipped}, err
 }
 
 type upperWalker struct {
@@ -164,7 +146,7 @@ func (w *upperWalker) run() error {
 
 func (w *upperWalker) leave(p, reason string) {
 	if len(w.cap.skipped) < maxListed {
-		w.cap.skipped = append(w.cap.skipped, Skip{Path: Path(p), Reason: reason})
+		w.cap.skipped = append(w.cap.skipped, wire.Skip{Path: wire.Path(p), Reason: reason})
 	}
 }
 
@@ -193,7 +175,7 @@ func (w *upperWalker) walk(dir string, sets []ignoreSet, inIgnored, inGit bool) 
 		return fault.New("", fault.Exhausted, "Have the task write fewer files.", errors.New("the task's tree has too many entries to look at"))
 	}
 	if !inGit {
-		git := joinPath(dir, ".git")
+		git := wire.JoinPath(dir, ".git")
 		_, file := w.base[git]
 		nested := dir != "." && (w.baseDirs[git] || file || slices.ContainsFunc(entries, func(en os.DirEntry) bool { return en.Name() == ".git" }))
 		if nested {
@@ -236,7 +218,7 @@ func (w *upperWalker) ignoreFile(fd int, dir string) ([]byte, error) {
 		}
 		return content, nil
 	}
-	en := w.tree[joinPath(dir, ".gitignore")]
+	en := w.tree[wire.JoinPath(dir, ".gitignore")]
 	if !en.isRegular() {
 		return nil, nil
 	}
@@ -256,13 +238,13 @@ func (w *upperWalker) smallFile(en Entry, max int64) ([]byte, error) {
 }
 
 func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnored, inGit bool) error {
-	p := joinPath(dir, name)
+	p := wire.JoinPath(dir, name)
 	leave := func(reason string) { w.leave(p, reason) }
 	if p == ".git" {
 		leave("only the keeper writes .git")
 		return nil
 	}
-	if len(p) > maxTreePath && !defence.Off(defence.KeeperDepth) {
+	if len(p) > wire.MaxTreePath && !defence.Off(defence.KeeperDepth) {
 		p = p[:200] + "…"
 		leave("the path is too long")
 		return nil
@@ -290,7 +272,7 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 		if hasXattr(fd, name, "overlay.opaque") {
 			w.erase(p, true)
 		}
-		if inBase && w.base[p].Mode != ModeEmptyDir {
+		if inBase && w.base[p].Mode != wire.ModeEmptyDir {
 			delete(w.tree, p)
 		}
 		w.dirs = append(w.dirs, p)
@@ -349,7 +331,7 @@ func (w *upperWalker) store() error {
 			return err
 		}
 		if refused[i] == nil || errors.Is(refused[i], errGone) {
-			w.cap.skipped = append(w.cap.skipped, Skip{Path: Path(c.path), Reason: "was changing while it was read"})
+			w.cap.skipped = append(w.cap.skipped, wire.Skip{Path: wire.Path(c.path), Reason: "was changing while it was read"})
 		}
 	}
 	return nil
@@ -361,12 +343,12 @@ func (w *upperWalker) settle() {
 	full := directories(w.tree)
 	for _, d := range w.dirs {
 		if !full[d] && !w.tree[d].exists() {
-			w.tree[d] = Entry{Mode: ModeEmptyDir}
+			w.tree[d] = Entry{Mode: wire.ModeEmptyDir}
 		}
 	}
 	full = directories(w.tree)
 	for p, en := range w.tree {
-		if en.Mode == ModeEmptyDir && full[p] {
+		if en.Mode == wire.ModeEmptyDir && full[p] {
 			delete(w.tree, p)
 		}
 	}

@@ -11,18 +11,9 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
-
-// Skip is a path that was left out of a checkpoint, and why.
-type Skip struct {
-	Path   Path   `json:"path"`
-	Reason string `json:"reason"`
-	// Files is how many it stands for, when that is known and more than one.
-	Files int `json:"files,omitempty"`
-	// Kept says that the path itself is in the checkpoint: it is only not heeded.
-	Kept bool `json:"kept,omitempty"`
-}
 
 // scan is what one walk over a tree saw.
 type scan struct {
@@ -31,7 +22,7 @@ type scan struct {
 	looked  int      // names in the directories that were read
 	ignored []string // directories left out because they are ignored
 	outside outside  // what is in no checkpoint because it is ignored
-	skipped []Skip
+	skipped []wire.Skip
 	kept    map[string]bool // directories that could not be read: what they held stays captured
 	more    int             // left out beyond skipped
 	nested  []string        // directories with a .git of their own
@@ -48,7 +39,7 @@ type sight struct {
 
 // keeps reports whether a path is in a directory that could not be read.
 func (s *scan) keeps(p string) bool {
-	for ; p != "."; p = parentDir(p) {
+	for ; p != "."; p = wire.ParentDir(p) {
 		if s.kept[p] {
 			return true
 		}
@@ -121,7 +112,7 @@ func (e *Engine) missing(sc *scan) []string {
 func directories[T any](paths map[string]T) map[string]bool {
 	dirs := map[string]bool{}
 	for p := range paths {
-		for d := parentDir(p); d != "." && !dirs[d]; d = parentDir(d) {
+		for d := wire.ParentDir(p); d != "." && !dirs[d]; d = wire.ParentDir(d) {
 			dirs[d] = true
 		}
 	}
@@ -180,7 +171,7 @@ func (w *walker) run(rootfd int) error {
 func (w *walker) end() {
 	w.skipped = append(w.skipped, w.ignores.bad[:min(len(w.ignores.bad), maxListed)]...)
 	if w.more > 0 {
-		w.skipped = append(w.skipped, Skip{Path: ".", Reason: fmt.Sprintf("holds %d more that were left out", w.more), Files: w.more})
+		w.skipped = append(w.skipped, wire.Skip{Path: ".", Reason: fmt.Sprintf("holds %d more that were left out", w.more), Files: w.more})
 	}
 }
 
@@ -193,7 +184,7 @@ func (w *walker) skip(p, reason string) {
 		w.more++
 		return
 	}
-	w.skipped = append(w.skipped, Skip{Path: Path(p), Reason: reason})
+	w.skipped = append(w.skipped, wire.Skip{Path: wire.Path(p), Reason: reason})
 }
 
 // keep leaves a directory that permissions close as it was captured.
@@ -303,7 +294,7 @@ func (w *walker) see(p string, st fileStat, l *leaf) {
 			return
 		}
 		prev, l.seen = l.tracked, w.look
-		if prev.stat == st && !st.isDir() || st.isDir() && prev.Mode == ModeEmptyDir {
+		if prev.stat == st && !st.isDir() || st.isDir() && prev.Mode == wire.ModeEmptyDir {
 			w.same++
 			return
 		}
@@ -313,7 +304,7 @@ func (w *walker) see(p string, st fileStat, l *leaf) {
 
 func (w *walker) entry(fd int, d *walkDir, en dirEntry) error {
 	name := en.name
-	p := joinPath(d.dir, name)
+	p := wire.JoinPath(d.dir, name)
 	if p == ".git" || p == ".git-new" {
 		return nil
 	}
@@ -326,8 +317,8 @@ func (w *walker) entry(fd int, d *walkDir, en dirEntry) error {
 		}
 	}
 	isDir := en.kind == unix.DT_DIR || looked && st.isDir()
-	if len(p) > maxTreePath && !defence.Off(defence.KeeperDepth) {
-		w.skip(p[:200]+"…", fmt.Sprintf("the path is longer than %d bytes", maxTreePath))
+	if len(p) > wire.MaxTreePath && !defence.Off(defence.KeeperDepth) {
+		w.skip(p[:200]+"…", fmt.Sprintf("the path is longer than %d bytes", wire.MaxTreePath))
 		return nil
 	}
 	gitHere := d.inGit || (name == ".git" && d.dir != ".")

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // A refusal names the whole path, as whoever asked named it, in plain words: the
@@ -16,7 +16,7 @@ func TestARefusalNamesTheWholePath(t *testing.T) {
 	ctx := t.Context()
 	const gone = "workspace/a/" + "a name that is longer than sixty characters, so that nothing of it is cut off" + "/gone.txt"
 	move := func(from, to string) error {
-		_, err := c.Move(ctx, keeper.MoveRequest{From: keeper.Path(from), To: keeper.Path(to)})
+		_, err := c.Move(ctx, wire.MoveRequest{From: wire.Path(from), To: wire.Path(to)})
 		return err
 	}
 	for name, test := range map[string]struct {
@@ -26,8 +26,8 @@ func TestARefusalNamesTheWholePath(t *testing.T) {
 	}{
 		"stat":   {func() error { _, err := c.Stat(ctx, gone); return err }, fault.NotFound, `there is no file or folder "` + gone + `"`},
 		"read":   {func() error { _, _, err := c.Read(ctx, gone); return err }, fault.NotFound, `there is no file or folder "` + gone + `"`},
-		"list":   {func() error { _, _, err := c.Files(ctx, keeper.FilesRequest{Path: gone}); return err }, fault.NotFound, `there is no file or folder "` + gone + `"`},
-		"remove": {func() error { _, err := c.Remove(ctx, keeper.RemoveRequest{Path: gone}); return err }, fault.NotFound, `there is no file or folder "` + gone + `"`},
+		"list":   {func() error { _, _, err := c.Files(ctx, wire.FilesRequest{Path: gone}); return err }, fault.NotFound, `there is no file or folder "` + gone + `"`},
+		"remove": {func() error { _, err := c.Remove(ctx, wire.RemoveRequest{Path: gone}); return err }, fault.NotFound, `there is no file or folder "` + gone + `"`},
 		"move":   {func() error { return move(gone, "workspace/b") }, fault.NotFound, `there is no file or folder "` + gone + `"`},
 		"onto":   {func() error { return move("workspace/a/file", "workspace/a") }, fault.Conflict, `there is something at "workspace/a" already`},
 		"into":   {func() error { return move("workspace/a", "workspace/a/file/b") }, fault.Conflict, `a part of "workspace/a/file/b" is no folder`},

@@ -1,4 +1,4 @@
-package workspace
+package wire
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper"
 )
 
 // Keeper speaks to the engine in the keeper box. Call posts JSON to
@@ -26,9 +25,9 @@ type Keeper interface {
 // maxAnswer bounds a JSON answer of the keeper, in bytes.
 const maxAnswer = 96 << 20
 
-// NewKeeper returns a Keeper over a transport that ends at keeper.Handler, such
+// NewClient returns a Keeper over a transport that ends at the engine's handler, such
 // as the keeper box's tether.
-func NewKeeper(rt http.RoundTripper) Keeper { return &client{http.Client{Transport: rt}} }
+func NewClient(rt http.RoundTripper) Keeper { return &client{http.Client{Transport: rt}} }
 
 type client struct{ http http.Client }
 
@@ -44,7 +43,7 @@ func (c *client) Call(ctx context.Context, verb string, in, out any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	return fault.Wrap(op, decodeAnswer(resp.Body, out))
+	return fault.Wrap(op, Decode(resp.Body, out))
 }
 
 // Stream implements Keeper; the caller closes the response's body.
@@ -73,7 +72,7 @@ func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*ht
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	var e keeper.Error
+	var e Error
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err == nil {
 		err = json.Unmarshal(raw, &e)
@@ -84,7 +83,8 @@ func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*ht
 	return nil, fault.New("", e.Code, strings.ToValidUTF8(e.Hint, "\uFFFD"), errors.New(strings.ToValidUTF8(e.Message, "\uFFFD")))
 }
 
-func decodeAnswer(r io.Reader, out any) error {
+// Decode reads a whole answer of the keeper, which is bounded, into out.
+func Decode(r io.Reader, out any) error {
 	raw, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
 	if err != nil {
 		return err

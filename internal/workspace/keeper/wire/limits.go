@@ -1,4 +1,4 @@
-package keeper
+package wire
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ type Limits struct {
 	WalkEntries int   // most directory entries looked at; 3,000,000, and four times Files at least, when 0
 }
 
-func (l Limits) withDefaults() Limits {
+func (l Limits) WithDefaults() Limits {
 	if l.FileBytes <= 0 {
 		l.FileBytes = 100 << 20
 	}
@@ -63,7 +63,7 @@ func LimitsFrom(env map[string]string) (Limits, error) {
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n <= 0 {
-			return l, fmt.Errorf("%s is %q, which is no size", name, short(text))
+			return l, fmt.Errorf("%s is %q, which is no size", name, Short(text))
 		}
 		*to = n
 	}

@@ -1,0 +1,136 @@
+package wire
+
+// FileInfo is one entry of the live tree.
+type FileInfo struct {
+	Path   Path   `json:"path"`
+	Kind   string `json:"kind"` // file, dir, symlink, fifo, socket, device
+	Size   int64  `json:"size"`
+	Exec   bool   `json:"exec,omitempty"`
+	Time   int64  `json:"time"`             // modification, Unix milliseconds
+	Target Path   `json:"target,omitempty"` // of a symlink
+	ID     string `json:"id,omitempty"`     // blob id, from Stat and Write: what If compares with
+	// Unkept says why no checkpoint will hold it as it is; "" when one does or
+	// the next one will. Beneath counts, in a directory, the paths of which that
+	// was so when the tree was last looked at.
+	Unkept  string `json:"unkept,omitempty"`
+	Beneath int    `json:"beneath,omitempty"`
+}
+
+// WriteRequest says where a file goes. If, when set, is the blob id that must
+// be there, or "none" when nothing may be. Role and User are whose hand it was,
+// for an event that a crash kept from being appended.
+type WriteRequest struct {
+	Path Path   `json:"path"`
+	Exec bool   `json:"exec,omitempty"`
+	If   string `json:"if,omitempty"`
+	Role string `json:"role,omitempty"`
+	User string `json:"user,omitempty"`
+}
+
+// Written is what a write did: the file, its content's SHA-256 in hex, and the
+// trash entry that holds what was there before ("" when nothing was). Op and At
+// (Unix milliseconds) name the deed; the host says Told when it is in its log.
+type Written struct {
+	FileInfo
+	SHA256 string `json:"sha256"`
+	Trash  string `json:"trash,omitempty"`
+	Op     string `json:"op"`
+	At     int64  `json:"at"`
+}
+
+// TrashRequest asks for what is in the trash, newest first: at most Limit
+// entries, which are older than the entry Before when that is not empty.
+type TrashRequest struct {
+	Before string `json:"before,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
+}
+
+// TrashItem is what was removed or overwritten, and by what: remove, write, merge
+// or heal.
+type TrashItem struct {
+	Trashed
+	Op   string `json:"op"`
+	User string `json:"user,omitempty"`
+	Kind string `json:"kind"`
+	Size int64  `json:"size"` // of a file
+}
+
+// TrashReply lists the trash. More says that there are older entries.
+type TrashReply struct {
+	Items []TrashItem `json:"items"`
+	More  bool        `json:"more,omitempty"`
+}
+
+// Deed is a change of the live tree that took effect and that the host has not
+// said it told.
+type Deed struct {
+	ID     string    `json:"id"`
+	Op     string    `json:"op"`             // write, remove, move, untrash, import
+	Path   Path      `json:"path"`           // where it is now, or was before it was removed
+	From   Path      `json:"from,omitempty"` // where it was moved from
+	At     int64     `json:"at"`             // Unix milliseconds
+	Size   int64     `json:"size,omitempty"`
+	SHA256 string    `json:"sha256,omitempty"`
+	Role   string    `json:"role,omitempty"`
+	User   string    `json:"user,omitempty"`
+	Import *Imported `json:"import,omitempty"`
+}
+
+// MoveRequest names two paths, and whose hand moves.
+type MoveRequest struct {
+	From Path   `json:"from"`
+	To   Path   `json:"to"`
+	Role string `json:"role,omitempty"`
+	User string `json:"user,omitempty"`
+}
+
+// UntrashRequest names an entry of the trash, and whose hand brings it back.
+type UntrashRequest struct {
+	ID   string `json:"id"`
+	To   Path   `json:"to,omitempty"` // another place than where it was
+	Role string `json:"role,omitempty"`
+	User string `json:"user,omitempty"`
+}
+
+// ImportRequest names where an imported directory goes, such as
+// workspace/project. The name must be free. The rest is for its event: where it
+// came from, in the host's words, and whose hand it was.
+type ImportRequest struct {
+	Path   Path   `json:"path"`
+	Origin string `json:"origin,omitempty"`
+	Remote string `json:"remote,omitempty"`
+	Role   string `json:"role,omitempty"`
+	User   string `json:"user,omitempty"`
+}
+
+// Imported is what came. Commit is the HEAD of the repository in it, if it is one.
+type Imported struct {
+	Path    Path   `json:"path"`
+	Origin  string `json:"origin,omitempty"`
+	Remote  string `json:"remote,omitempty"`
+	Files   int    `json:"files"`
+	Bytes   int64  `json:"bytes"`
+	Skipped int    `json:"skipped,omitempty"` // devices, sockets and the like
+	Commit  string `json:"commit,omitempty"`
+	LeftOut        // those
+}
+
+// Trashed is something that was removed or overwritten through Files.
+type Trashed struct {
+	ID   string `json:"id"`
+	Path Path   `json:"path"` // where it was
+	Time int64  `json:"time"` // Unix seconds
+}
+
+// RemoveRequest names a path, and whose hand removes it.
+type RemoveRequest struct {
+	Path Path   `json:"path"`
+	Role string `json:"role,omitempty"`
+	User string `json:"user,omitempty"`
+}
+
+// Removed is the trash entry of what was removed, At in Unix milliseconds.
+type Removed struct {
+	Trashed
+	At int64 `json:"at"`
+}

@@ -1,0 +1,251 @@
+package wire
+
+import "strings"
+
+// Skip is a path that was left out of a checkpoint, and why.
+type Skip struct {
+	Path   Path   `json:"path"`
+	Reason string `json:"reason"`
+	// Files is how many it stands for, when that is known and more than one.
+	Files int `json:"files,omitempty"`
+	// Kept says that the path itself is in the checkpoint: it is only not heeded.
+	Kept bool `json:"kept,omitempty"`
+}
+
+// Note is what a commit says of itself in its trailers.
+type Note struct {
+	Kind     string `json:"kind"`
+	Message  string `json:"message"`
+	Seq      uint64 `json:"seq"` // last sequence projected and mirrored before it
+	Run      string `json:"run,omitempty"`
+	Task     string `json:"task,omitempty"`
+	At       int64  `json:"at,omitempty"` // Unix milliseconds, within the commit's second
+	Verified string `json:"verified"`     // pass, fail or unknown
+	Files    int    `json:"files"`        // paths changed against the parent
+	NotIn
+	Publish string   `json:"publish,omitempty"`
+	Restore *Restore `json:"restore,omitempty"`
+}
+
+// NotIn is what a commit says of what is not in it, though it was there: what
+// could not be taken, and what is ignored.
+type NotIn struct {
+	Skipped      []string `json:"skipped,omitempty"`       // the first, and why
+	SkippedFiles int      `json:"skipped_files,omitempty"` // how many files that is altogether
+	IgnoredPaths []string `json:"ignored_paths,omitempty"` // the first
+	IgnoredCount int      `json:"ignored_count,omitempty"` // of files and folders
+}
+
+// Restore is what a restoring commit says: where it went, and what was before.
+type Restore struct {
+	To     string `json:"to"`
+	Safety string `json:"safety"`
+	Paths  []Path `json:"paths,omitempty"`
+	Undo   bool   `json:"undo,omitempty"`
+	User   string `json:"user,omitempty"`
+	Cause  string `json:"cause,omitempty"` // id of the event that caused it
+}
+
+// Commit is one checkpoint.
+type Commit struct {
+	Commit string `json:"commit"`
+	Parent string `json:"parent,omitempty"`
+	Tree   string `json:"tree"`
+	Time   int64  `json:"time"` // Unix seconds
+	Note
+}
+
+// RestoreRequest asks to have the tree, or paths of it, as they were in To. ID
+// names the restore's plan. Undo goes to where the newest restore came from.
+type RestoreRequest struct {
+	ID     string `json:"id"`
+	To     string `json:"to,omitempty"`
+	Paths  []Path `json:"paths,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"`
+	Undo   bool   `json:"undo,omitempty"`
+	User   string `json:"user,omitempty"`
+	Cause  string `json:"cause,omitempty"` // id of the event that caused it
+	// Keep are files whose content is not the tree's to say: when all of it goes
+	// back, those that are there stay as they are.
+	Keep []Path `json:"keep,omitempty"`
+	Note Note   `json:"note"`
+}
+
+// RestoreReply is what a restore did, or with DryRun would do.
+type RestoreReply struct {
+	To      string           `json:"to"`
+	Paths   []Path           `json:"paths,omitempty"`
+	Undo    bool             `json:"undo,omitempty"`
+	Safety  *CheckpointReply `json:"safety,omitempty"`
+	Changes []Change         `json:"changes"`
+	// Conflicts are paths that a dry run foresees to stay as they are; what
+	// stayed is in Applied.
+	Conflicts []Conflict  `json:"conflicts,omitempty"`
+	LeftOut               // what no checkpoint has, and stays as it is
+	Applied   *ApplyReply `json:"applied,omitempty"`
+}
+
+// LeftOut is what was left out of a checkpoint: what could not be taken, and
+// what is ignored. Total counts the files of Left, Outside the ignored files
+// and folders, of which Ignored lists the first.
+type LeftOut struct {
+	Left    []Skip `json:"left,omitempty"`
+	Total   int    `json:"total,omitempty"`
+	Ignored []Skip `json:"ignored,omitempty"`
+	Outside int    `json:"outside,omitempty"`
+}
+
+// IsUnder reports whether a path is a directory or in it; everything is in "".
+func IsUnder(p, dir string) bool { return dir == "" || p == dir || strings.HasPrefix(p, dir+"/") }
+
+// CountFiles counts the files that were left out.
+func CountFiles(skips []Skip) int {
+	n := 0
+	for _, s := range skips {
+		if !s.Kept {
+			n += max(1, s.Files)
+		}
+	}
+	return n
+}
+
+// Under is what of it is in a directory. A heap that is too much for one
+// checkpoint is in it if it is around it, too.
+func (l LeftOut) Under(dir string) LeftOut {
+	out := LeftOut{}
+	for _, s := range l.Left {
+		if IsUnder(string(s.Path), dir) || s.Files > 0 && IsUnder(dir, string(s.Path)) {
+			out.Left = append(out.Left, s)
+		}
+	}
+	for _, s := range l.Ignored {
+		if IsUnder(string(s.Path), dir) {
+			out.Ignored = append(out.Ignored, s)
+		}
+	}
+	out.Total, out.Outside = CountFiles(out.Left), l.Outside-len(l.Ignored)+len(out.Ignored)
+	return out
+}
+
+// Add adds what else could not be taken.
+func (l *LeftOut) Add(more LeftOut) {
+	l.Left = append(l.Left, more.Left...)
+	l.Total += more.Total
+}
+
+// Since is what was not left out before, as far as both are listed.
+func (l LeftOut) Since(before LeftOut) LeftOut {
+	fresh := func(now, then []Skip) (out []Skip) {
+		old := make(map[Skip]bool, len(then))
+		for _, s := range then {
+			old[s] = true
+		}
+		for _, s := range now {
+			if !old[s] {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	out := LeftOut{Left: fresh(l.Left, before.Left)}
+	out.Total = CountFiles(out.Left)
+	if before.Outside <= len(before.Ignored) { // else what is not listed could be old
+		out.Ignored = fresh(l.Ignored, before.Ignored)
+		out.Outside = l.Outside - len(l.Ignored) + len(out.Ignored)
+	}
+	return out
+}
+
+// SnapshotReply names a snapshot's directory among the computer's snapshots.
+type SnapshotReply struct {
+	Commit string `json:"commit"`
+	Tree   string `json:"tree"`
+	Dir    string `json:"dir"`
+}
+
+// CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.
+// Under narrows what is said of ignored paths to a folder.
+type CheckpointRequest struct {
+	Note
+	Force bool `json:"force,omitempty"`
+	Under Path `json:"under,omitempty"`
+}
+
+// CheckpointReply is the newest checkpoint, whether it was made now, and what
+// was left out of it.
+type CheckpointReply struct {
+	Commit
+	Created bool `json:"created"`
+	// Puts are checkpoints that were made before it, of what was put and a
+	// program has changed or removed since.
+	Puts   []Commit `json:"puts,omitempty"`
+	Looked int      `json:"looked,omitempty"` // names that the look at the tree went through
+	LeftOut
+}
+
+// ListRequest asks for checkpoints, newest first: at most Limit (100 when 0),
+// older than Before when that is set, down to but without Until.
+type ListRequest struct {
+	Limit  int    `json:"limit,omitempty"`
+	Before string `json:"before,omitempty"`
+	Until  string `json:"until,omitempty"`
+}
+
+// Change is one path that differs. Added and Removed count lines, -1 when the
+// content is binary.
+type Change struct {
+	Path    Path   `json:"path"`
+	Op      string `json:"op"` // added, modified, deleted, mode
+	Added   int    `json:"added"`
+	Removed int    `json:"removed"`
+}
+
+// DiffRequest asks what differs between A and B, each a commit or tree; B ""
+// means the live tree as it is now. Paths restrict it. At most MaxBytes of
+// unified diff are returned (1 MiB when 0, none when negative).
+type DiffRequest struct {
+	A        string `json:"a"`
+	B        string `json:"b,omitempty"`
+	Paths    []Path `json:"paths,omitempty"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
+	Metadata bool   `json:"metadata,omitempty"` // also what is inside nested repositories' .git
+}
+
+// DiffReply is what differs. Repositories lists nested repositories whose own
+// .git changed in more than its index, which looking rewrites; Obeyed, at most
+// 200, what of it git runs or obeys. Paths in the unified diff are as in commits.
+type DiffReply struct {
+	Changes      []Change `json:"changes"`
+	Repositories []Path   `json:"repositories,omitempty"`
+	Obeyed       []Change `json:"obeyed,omitempty"`
+	Diff         string   `json:"diff,omitempty"` // invalid UTF-8 replaced
+	Truncated    bool     `json:"truncated,omitempty"`
+	More         int      `json:"more,omitempty"` // changes beyond the 10,000 listed
+}
+
+// StatusReply is how the live tree differs from the newest checkpoint.
+type StatusReply struct {
+	Head         string   `json:"head"`
+	Tree         string   `json:"tree"`
+	Changes      []Change `json:"changes"` // without line counts
+	Left         []Skip   `json:"left,omitempty"`
+	Ignored      []Path   `json:"ignored,omitempty"`      // directories
+	Repositories []Path   `json:"repositories,omitempty"` // nested
+	Pending      []string `json:"pending,omitempty"`      // publishes that are not finished
+	More         int      `json:"more,omitempty"`
+}
+
+// ObjectRequest names a path of a commit; no commit means the newest checkpoint.
+type ObjectRequest struct {
+	Commit string `json:"commit,omitempty"`
+	Path   Path   `json:"path"`
+}
+
+// CollectReply is what a collection did. Commits are those that it looked into;
+// what the main line had before is remembered.
+type CollectReply struct {
+	Removed int   `json:"removed"`
+	Bytes   int64 `json:"bytes"`
+	Kept    int   `json:"kept"`
+	Commits int   `json:"commits"`
+}

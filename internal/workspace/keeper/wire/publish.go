@@ -1,0 +1,91 @@
+package wire
+
+// InvertRequest asks to take a task's live edits back: a three-way merge from
+// what was published to what was there before, prepared under ID.
+type InvertRequest struct {
+	ID   string `json:"id"`
+	Task string `json:"task"`
+	Base string `json:"base"` // what the task started from
+	Note Note   `json:"note"`
+}
+
+// TreeRequest asks for the tree of a task: Base with what the overlay's Upper
+// (a path among the computer's boxes) changes. ID names the ref that keeps it.
+type TreeRequest struct {
+	ID    string `json:"id"`
+	Base  string `json:"base"`
+	Upper string `json:"upper"`
+	Note  Note   `json:"note"`
+}
+
+// TreeReply is a task's tree, as a commit on Base under refs/choir/task/.
+type TreeReply struct {
+	Commit  string   `json:"commit"`
+	Tree    string   `json:"tree"`
+	Base    string   `json:"base"`
+	Changes []Change `json:"changes"`
+	More    int      `json:"more,omitempty"`
+	Left    []Skip   `json:"left,omitempty"`
+}
+
+// PrepareRequest asks for a three-way merge of Tree, which was made from Base,
+// into the live tree as it is now. With Paths only changes under them count.
+// Live publishing remembers per Task what of its tree was published; it, and
+// the task's last publish, merge only what came since.
+type PrepareRequest struct {
+	ID    string `json:"id"`
+	Base  string `json:"base"` // commit or tree
+	Tree  string `json:"tree"` // commit or tree
+	Paths []Path `json:"paths,omitempty"`
+	Live  bool   `json:"live,omitempty"`
+	Task  string `json:"task,omitempty"` // names the task's live publishing
+	Kind  string `json:"kind,omitempty"` // publish when empty, or invert
+	Note  Note   `json:"note"`
+}
+
+// PrepareReply is the merge: Commit is its commit, on top of Live, not yet in
+// the history; Changed the paths that it changes. Done means that this id was
+// applied before.
+type PrepareReply struct {
+	ID         string          `json:"id"`
+	Live       CheckpointReply `json:"live"`
+	Commit     string          `json:"commit"`
+	Tree       string          `json:"tree"`
+	Changed    []Path          `json:"changed"`
+	Conflicts  []Conflict      `json:"conflicts,omitempty"`
+	Identical  bool            `json:"identical"` // the merged tree is the task's tree
+	Done       bool            `json:"done,omitempty"`
+	Nothing    bool            `json:"nothing,omitempty"` // there is nothing to change
+	CommitNote Commit          `json:"commit_note"`
+	Base       string          `json:"base,omitempty"` // commit it started from
+	IsLive     bool            `json:"is_live,omitempty"`
+}
+
+// ApplyReply is what became of a plan, and the checkpoint after it when the
+// live tree holds more than the plan put there (the user was at work).
+type ApplyReply struct {
+	Applied
+	After *CheckpointReply `json:"after,omitempty"`
+}
+
+// UpperRequest names the upper of an overlay, a path under Options.Uppers.
+type UpperRequest struct {
+	Upper string `json:"upper"`
+}
+
+// Conflict is a path that stayed as the user has it.
+type Conflict struct {
+	Path   Path   `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Applied is what became of a plan. Commit is the commit that holds it.
+type Applied struct {
+	Publish   string     `json:"publish"`
+	Kind      string     `json:"kind"`
+	Base      string     `json:"base,omitempty"`
+	Live      bool       `json:"live,omitempty"`
+	Paths     int        `json:"paths"`
+	Commit    Commit     `json:"commit"`
+	Conflicts []Conflict `json:"conflicts,omitempty"`
+}

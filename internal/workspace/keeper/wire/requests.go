@@ -1,0 +1,56 @@
+package wire
+
+import "choir.dev/choiros/internal/fault"
+
+// Error is how an error crosses the tether.
+type Error struct {
+	Code    fault.Code `json:"code"`
+	Message string     `json:"message"`
+	Hint    string     `json:"hint,omitempty"`
+}
+
+// One field requests and replies.
+type (
+	// IDRequest names a plan.
+	IDRequest struct {
+		ID string `json:"id"`
+	}
+	// IDsRequest names deeds.
+	IDsRequest struct {
+		IDs []string `json:"ids"`
+	}
+	// CommitRequest names a commit.
+	CommitRequest struct {
+		Commit string `json:"commit"`
+	}
+	// PathRequest names a path.
+	PathRequest struct {
+		Path Path `json:"path"`
+	}
+	// FilesRequest asks for a directory's entries that come after a name, at most
+	// Limit of them (0: as many as may be asked for).
+	FilesRequest struct {
+		Path  Path   `json:"path"`
+		After string `json:"after,omitempty"`
+		Limit int    `json:"limit,omitempty"`
+	}
+	// KeepRequest lists the commits whose snapshots stay.
+	KeepRequest struct {
+		Keep []string `json:"keep"`
+	}
+	// FilesReply is a directory's content; More counts what was left out.
+	FilesReply struct {
+		Files []FileInfo `json:"files"`
+		More  int        `json:"more,omitempty"`
+	}
+	// ReadRequest asks for bytes of a file, of the live tree or (with Commit)
+	// of a checkpoint; Limit 0 means to the end.
+	ReadRequest struct {
+		Path   Path   `json:"path"`
+		Commit string `json:"commit,omitempty"`
+		Offset int64  `json:"offset,omitempty"`
+		Limit  int64  `json:"limit,omitempty"`
+	}
+	// Done is an empty reply.
+	Done struct{}
+)
