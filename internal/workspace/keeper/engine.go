@@ -380,24 +380,52 @@ func (e *Engine) moveBranch(id string) error { return e.writeRef(branch, id) }
 
 // writeRef points a ref at an object that is there, durably. Git's own command
 // does not say what a write failed for. What it is written to first has the name
-// of git's lock: nobody takes that for a ref, and one that stays is removed when
-// the engine opens.
+// of git's lock: nobody takes that for a ref, and one that stays is removed.
 func (e *Engine) writeRef(ref, id string) error {
 	e.refs.Lock()
 	defer e.refs.Unlock()
 	name := filepath.Join(e.gitDir, filepath.FromSlash(ref))
 	dir := e.gitDir
 	for part := range strings.SplitSeq(path.Dir(ref), "/") {
-		err := os.Mkdir(filepath.Join(dir, part), 0o755)
-		if err == nil {
-			err = syncDir(dir)
+		at := filepath.Join(dir, part)
+		if st, err := os.Lstat(at); err != nil || !st.IsDir() {
+			if err := plainDir(at); err != nil {
+				return err
+			}
+			if err := syncDir(dir); err != nil {
+				return errors.Join(err, removeIfThere(at)) // it is made again, and synced
+			}
 		}
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		dir = filepath.Join(dir, part)
+		dir = at
+	}
+	if err := errors.Join(e.unlock(ref), removeEmpty(name)); err != nil {
+		return err
 	}
 	return writeDurablyBy(name+".lock", name, []byte(id+"\n"))
+}
+
+// removeEmpty removes a folder that has nothing but folders in it, as git does
+// where a ref is to be; anything else stays.
+func removeEmpty(dir string) error {
+	if st, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
+		return nil
+	}
+	found, err := os.ReadDir(dir)
+	for _, f := range found {
+		err = errors.Join(err, removeEmpty(filepath.Join(dir, f.Name())))
+	}
+	return errors.Join(err, os.Remove(dir))
+}
+
+// unlock removes the locks that a git left on files of .git when it was killed, as
+// at a context's end. Nobody else works there, and the caller waits for its own.
+func (e *Engine) unlock(files ...string) error {
+	for _, f := range files {
+		if err := removeIfThere(filepath.Join(e.gitDir, filepath.FromSlash(f)+".lock")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forceRef points a ref of the engine's own at a commit, which has to be whole.
@@ -415,6 +443,9 @@ func (e *Engine) forceRef(ctx context.Context, ref, id string) error {
 func (e *Engine) deleteRef(ctx context.Context, ref string) error {
 	e.refs.Lock()
 	defer e.refs.Unlock()
+	if err := e.unlock(ref, "packed-refs"); err != nil {
+		return err
+	}
 	_, err := e.git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
 	return err
 }

@@ -83,6 +83,10 @@ func (e *Engine) Maintain(ctx context.Context) error {
 	const op = "keeper.Maintain"
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	// Of its own lock git says nothing, and packs nothing.
+	if err := e.unlock("objects/maintenance", "objects/pack/multi-pack-index", "index"); err != nil {
+		return fault.Wrap(op, err)
+	}
 	for _, task := range []string{"loose-objects", "incremental-repack"} {
 		if _, err := e.git(ctx, nil, "-c", "core.multiPackIndex=true", "maintenance", "run", "--quiet", "--task="+task); err != nil {
 			return fault.Wrap(op, errors.Join(err, e.removeAll(tornPacks)))
