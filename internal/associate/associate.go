@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/harness"
+	"choir.dev/choiros/internal/tool"
+	"choir.dev/choiros/internal/tool/boxtools"
 )
 
 // MaxMessage bounds the body of POST /task, in bytes.
@@ -24,6 +25,9 @@ type Message struct {
 	Task  contract.DirectorTask `json:"task"`
 	Fence string                `json:"fence"`
 	Model string                `json:"model,omitempty"`
+	// Tools are what the host offers the model of an agent: the loop knows no
+	// others.
+	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
 	MaxTurns int                     `json:"max_turns,omitempty"`
 	Inputs   []Input                 `json:"inputs,omitempty"`
@@ -118,12 +122,12 @@ func Execute(ctx context.Context, o Options, m Message) Draft {
 
 // call asks the host to run one tool. What the tool could not do is a Result
 // with OK false; a refusal of the host too, since the model should see it.
-func call(ctx context.Context, h harness.Host, id, name string, args json.RawMessage) (tools.Result, error) {
-	var res tools.Result
+func call(ctx context.Context, h harness.Host, id, name string, args json.RawMessage) (tool.Result, error) {
+	var res tool.Result
 	err := h.Post(ctx, "/tools/"+name, map[string]string{harness.HeaderCall: id}, args, &res)
 	var no *harness.Refusal
 	if errors.As(err, &no) && no.Status != http.StatusGone {
-		return tools.Result{Output: "refused: " + no.Error()}, nil
+		return tool.Result{Output: "refused: " + no.Error()}, nil
 	}
 	return res, err
 }
@@ -161,19 +165,23 @@ func steps(ctx context.Context, h harness.Host, m Message) (Draft, error) {
 	return d, nil
 }
 
+// Git is the tool that a git step calls. The host carries it out: the history is
+// not in the task's box.
+const Git = "git"
+
 // StepCall is a deterministic step as a tool call. The host uses it to accept
 // from a task of kind exec or git its own steps and nothing else.
 func StepCall(s contract.Step) (name string, args json.RawMessage, err error) {
 	var v any
 	switch {
 	case s.Run != nil:
-		name, v = "run", s.Run
+		name, v = boxtools.Run, s.Run
 	case s.Write != nil:
-		name, v = "write", s.Write
+		name, v = boxtools.Write, s.Write
 	case s.Patch != nil:
-		name, v = "patch", s.Patch
+		name, v = boxtools.Patch, s.Patch
 	case s.Git != nil:
-		name, v = "git", s.Git
+		name, v = Git, s.Git
 	default:
 		return "", nil, errors.New("the step is empty")
 	}

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/harness"
+	"choir.dev/choiros/internal/tool"
 )
 
 // MaxWake bounds the wake context of a run, in bytes.
@@ -62,7 +63,11 @@ func Handler(o Options) http.Handler {
 // Direct drives one run to its report. It always has an answer.
 func Direct(ctx context.Context, o Options, m Message) Report {
 	l := &loop{host: harness.Host{Client: o.Client, Base: o.Base}, m: m}
-	if c, ok := associate.Ended(m.Turns, ToolReport); ok && json.Unmarshal(c.Args, &l.report) == nil {
+	var err error
+	if l.tools, err = tool.NewRegistry(m.Tools...); err != nil {
+		return Report{Status: contract.RunFailed, Detail: harness.Clip(err.Error(), 2000), Summary: "The Director could not start: its tools are not usable."}
+	}
+	if c, ok := associate.Ended(m.Turns, l.tools); ok && json.Unmarshal(c.Args, &l.report) == nil {
 		// It had reported before it was interrupted.
 		l.report.Usage, l.report.Turns, l.report.Reason = m.Spent, len(m.Turns), harness.Finished
 		return l.report
@@ -86,7 +91,7 @@ func Direct(ctx context.Context, o Options, m Message) Report {
 		Budget:  contract.Budget{ToolCalls: m.Budget.ToolCalls, Tokens: m.Budget.Tokens, CostUSD: m.Budget.CostUSD},
 		Spent:   m.Spent,
 		Limits:  o.Limits,
-		EndTool: ToolReport,
+		EndTool: l.tools.End(tool.Director),
 		Backoff: o.Backoff,
 	})
 	rep := l.report
@@ -110,6 +115,7 @@ func Direct(ctx context.Context, o Options, m Message) Report {
 type loop struct {
 	host   harness.Host
 	m      Message
+	tools  *tool.Registry // what the host offers
 	wake   Wake
 	report Report
 }
@@ -123,53 +129,66 @@ func (l *loop) steer(ctx context.Context) ([]string, error) {
 }
 
 // Specs implements harness.Tools.
-func (l *loop) Specs() []contract.ToolSpec { return specs() }
+func (l *loop) Specs() []contract.ToolSpec {
+	var out []contract.ToolSpec
+	for _, t := range l.tools.For(tool.Director) {
+		out = append(out, t.Spec())
+	}
+	return out
+}
 
-// ReadOnly implements harness.Tools: nothing a Director does is.
-func (l *loop) ReadOnly(string) bool { return false }
+// ReadOnly implements harness.Tools.
+func (l *loop) ReadOnly(name string) bool {
+	t, ok := l.tools.Lookup(name)
+	return ok && t.ReadOnly()
+}
 
 // Call implements harness.Tools.
 func (l *loop) Call(ctx context.Context, c contract.ToolCall) (harness.Return, error) {
-	switch c.Name {
-	case ToolDelegate:
-		return l.delegate(ctx, c)
-	case ToolAskUser:
-		return l.ask(ctx, c)
-	case ToolRevisePlan:
-		return l.plan(ctx, c)
-	case ToolReport:
-		if err := json.Unmarshal(c.Args, &l.report); err != nil {
-			return harness.Return{Content: err.Error(), IsError: true}, nil
+	for _, d := range table(nil) {
+		if t, ok := l.tools.Lookup(c.Name); ok && d.Name == c.Name {
+			res, err := t.Do(ctx, c.Args, func(ctx context.Context) (tool.Result, error) { return d.call(l, ctx, c) })
+			return harness.Return{Content: res.Output, IsError: !res.OK, End: t.Ends && res.OK}, err
 		}
-		return harness.Return{Content: "The run is over.", End: true}, nil
 	}
 	return harness.Return{}, fmt.Errorf("no tool %q", c.Name)
 }
 
+// end takes the report down.
+func (l *loop) end(_ context.Context, c contract.ToolCall) (tool.Result, error) {
+	if err := json.Unmarshal(c.Args, &l.report); err != nil {
+		return tool.Failed("%v", err), nil
+	}
+	return said("The run is over.")
+}
+
+func said(text string) (tool.Result, error) { return tool.Result{OK: true, Output: text}, nil }
+
 // post asks the host; a refusal is for the model to read.
-func (l *loop) post(ctx context.Context, path string, in, out any) (*harness.Return, error) {
+func (l *loop) post(ctx context.Context, path string, in, out any) (*tool.Result, error) {
 	err := l.host.Post(ctx, path, nil, in, out)
 	var no *harness.Refusal
 	if errors.As(err, &no) && no.Status != http.StatusGone {
-		return &harness.Return{Content: "Refused: " + no.Error(), IsError: true}, nil
+		refused := tool.Failed("Refused: %v", no)
+		return &refused, nil
 	}
 	return nil, err
 }
 
-func (l *loop) delegate(ctx context.Context, c contract.ToolCall) (harness.Return, error) {
+func (l *loop) delegate(ctx context.Context, c contract.ToolCall) (tool.Result, error) {
 	d := Delegate{Call: c.ID}
 	if err := json.Unmarshal(c.Args, &d); err != nil {
-		return harness.Return{Content: err.Error(), IsError: true}, nil
+		return tool.Failed("%v", err), nil
 	}
 	d.Call = c.ID
 	var got Delegated
 	if no, err := l.post(ctx, "/tasks", d, &got); no != nil || err != nil {
 		if err != nil {
-			return harness.Return{}, err
+			return tool.Result{}, err
 		}
 		return *no, nil
 	}
-	return harness.Return{Content: DescribeTasks(got.Tasks)}, nil
+	return said(DescribeTasks(got.Tasks))
 }
 
 // DescribeTasks is the results of a delegation as the model reads them.
@@ -181,20 +200,20 @@ func DescribeTasks(tasks []TaskView) string {
 	return out.String()
 }
 
-func (l *loop) ask(ctx context.Context, c contract.ToolCall) (harness.Return, error) {
+func (l *loop) ask(ctx context.Context, c contract.ToolCall) (tool.Result, error) {
 	a := Ask{}
 	if err := json.Unmarshal(c.Args, &a); err != nil {
-		return harness.Return{Content: err.Error(), IsError: true}, nil
+		return tool.Failed("%v", err), nil
 	}
 	a.Call = c.ID
 	var got Answer
 	if no, err := l.post(ctx, "/ask", a, &got); no != nil || err != nil {
 		if err != nil {
-			return harness.Return{}, err
+			return tool.Result{}, err
 		}
 		return *no, nil
 	}
-	return harness.Return{Content: DescribeAnswer(got)}, nil
+	return said(DescribeAnswer(got))
 }
 
 // DescribeAnswer is an answer as the model reads it.
@@ -212,10 +231,10 @@ func orNone(s string) string {
 	return s
 }
 
-func (l *loop) plan(ctx context.Context, c contract.ToolCall) (harness.Return, error) {
+func (l *loop) plan(ctx context.Context, c contract.ToolCall) (tool.Result, error) {
 	var p contract.RunPlanned
 	if err := json.Unmarshal(c.Args, &p); err != nil {
-		return harness.Return{Content: err.Error(), IsError: true}, nil
+		return tool.Failed("%v", err), nil
 	}
 	for i := range p.Plan {
 		if p.Plan[i].Status == "" {
@@ -224,16 +243,16 @@ func (l *loop) plan(ctx context.Context, c contract.ToolCall) (harness.Return, e
 	}
 	data, err := json.Marshal(p)
 	if err != nil {
-		return harness.Return{}, err
+		return tool.Result{}, err
 	}
 	no, err := l.post(ctx, "/events", Post{Type: "run.planned", Data: data}, nil)
 	if no != nil || err != nil {
 		if err != nil {
-			return harness.Return{}, err
+			return tool.Result{}, err
 		}
 		return *no, nil
 	}
-	return harness.Return{Content: "The plan is written down."}, nil
+	return said("The plan is written down.")
 }
 
 // context is what every turn of a run starts from, most important first.

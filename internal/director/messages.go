@@ -5,6 +5,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/harness"
+	"choir.dev/choiros/internal/tool"
 )
 
 // MaxMessage bounds the body of POST /run, in bytes.
@@ -17,6 +18,9 @@ type Message struct {
 	Prompt string          `json:"prompt"`
 	Model  string          `json:"model,omitempty"`
 	Budget contract.Budget `json:"budget"`
+	// Tools are what the host offers the Director's model: the loop knows no
+	// others.
+	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
 	MaxTurns int                     `json:"max_turns,omitempty"`
 	Spent    contract.Usage          `json:"spent"`

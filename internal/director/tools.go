@@ -1,17 +1,13 @@
 package director
 
 import (
-	"encoding/json"
+	"context"
+	"fmt"
+	"strings"
+	"time"
 
 	"choir.dev/choiros/contract"
-)
-
-// Names of the Director's tools.
-const (
-	ToolDelegate   = "delegate"
-	ToolAskUser    = "ask_user"
-	ToolRevisePlan = "revise_plan"
-	ToolReport     = "report"
+	"choir.dev/choiros/internal/tool"
 )
 
 const planSchema = `{"type":"array","maxItems":50,"items":{"type":"object","additionalProperties":false,"required":["text"],"properties":{
@@ -22,6 +18,7 @@ const strings1k = `{"type":"array","maxItems":100,"items":{"type":"string","minL
 
 const argvSchema = `{"type":"array","minItems":1,"maxItems":256,"items":{"type":"string","maxLength":65536}}`
 
+// taskSchema is of a task; it names the tools that a task may list.
 const taskSchema = `{"type":"object","additionalProperties":false,"required":["kind","goal"],"properties":{
 	"kind":{"type":"string","enum":["exec","agent","inspect","git"],"description":"exec: the given steps, no model. agent: a model with tools. inspect: a model with read-only tools. git: operations on the computer's history."},
 	"goal":{"type":"string","minLength":1,"maxLength":32000},
@@ -33,33 +30,63 @@ const taskSchema = `{"type":"object","additionalProperties":false,"required":["k
 		"patch":{"type":"object","additionalProperties":false,"required":["diff"],"properties":{"diff":{"type":"string","maxLength":524288}}},
 		"git":{"type":"object","additionalProperties":false,"required":["op"],"properties":{"op":{"type":"string","enum":["checkpoint","restore","diff","log","status"]},"message":{"type":"string","maxLength":4096},"ref":{"type":"string","maxLength":64},"path":{"type":"string","maxLength":4096}}}}}},
 	"inputs":{"type":"array","maxItems":50,"items":{"type":"object","additionalProperties":false,"properties":{"document":{"type":"string","maxLength":64},"file":{"type":"string","maxLength":4096},"blob":{"type":"string","maxLength":80}}}},
-	"tools":{"type":"array","maxItems":20,"items":{"type":"string","maxLength":64},"description":"of read write edit bash grep glob ls git_status git_diff; for agent and inspect"},
+	"tools":{"type":"array","maxItems":20,"items":{"type":"string","maxLength":64},"description":"of %s; for agent and inspect"},
 	"egress":{"type":"object","additionalProperties":false,"required":["profile"],"properties":{"profile":{"type":"string","enum":["none","default","custom"],"description":"none: no network. default: the package registries and git remotes this computer was granted. custom: only what allow names; what goes beyond that grant waits for the user and may be denied."},"allow":` + strings1k + `,"reason":{"type":"string","maxLength":1000,"description":"why allow is needed, in one sentence for the user; custom only"}}},
 	"verify":{"type":"object","additionalProperties":false,"required":["profile"],"properties":{"profile":{"type":"string","enum":["none","smoke","standard","strict"]},"commands":{"type":"array","maxItems":20,"items":` + argvSchema + `}}},
 	"budget":{"type":"object","additionalProperties":false,"properties":{"wall_s":{"type":"integer","minimum":0,"maximum":86400},"tool_calls":{"type":"integer","minimum":0},"tokens":{"type":"integer","minimum":0},"cost_usd":{"type":"number","minimum":0}}},
 	"on_failure":{"type":"string","enum":["rollback","keep"]},
 	"want":{"type":"object","additionalProperties":false,"properties":{"diff":{"type":"boolean"},"logs":{"type":"boolean"},"artifacts":` + strings1k + `}}}}`
 
-func specs() []contract.ToolSpec {
-	return []contract.ToolSpec{
-		{Name: ToolDelegate,
+// declared is a tool and what of the loop carries it out.
+type declared struct {
+	tool.Tool
+	call func(*loop, context.Context, contract.ToolCall) (tool.Result, error)
+}
+
+// table lists the Director's tools. agent are the names of the tools that a task
+// may list.
+func table(agent []string) []declared {
+	caller := []tool.Caller{tool.Director}
+	const quick = 5 * time.Minute
+	return []declared{
+		{tool.Tool{Name: "delegate", Executor: tool.Host, Callers: caller,
+			// What its tasks may do.
+			Effects:     []tool.Effect{tool.Reads, tool.Writes, tool.Network},
+			Limits:      tool.Limits{In: contract.MaxTurn, Out: 64 << 10, Time: tool.Untimed},
 			Description: "Give tasks to the Associate and wait for their results. Tasks of one call run side by side, so they must not need each other.",
-			Schema:      json.RawMessage(`{"type":"object","additionalProperties":false,"required":["tasks"],"properties":{"tasks":{"type":"array","minItems":1,"maxItems":8,"items":` + taskSchema + `}}}`)},
-		{Name: ToolAskUser,
+			Schema:      tool.Object(`"tasks":{"type":"array","minItems":1,"maxItems":8,"items":`+fmt.Sprintf(taskSchema, strings.Join(agent, " "))+`}`, "tasks")},
+			(*loop).delegate},
+		{tool.Tool{Name: "ask_user", Executor: tool.Host, Callers: caller,
+			Effects:     []tool.Effect{tool.Writes},
+			Limits:      tool.Limits{In: 256 << 10, Out: 64 << 10, Time: tool.Untimed},
 			Description: "Ask the user something only the user can decide, and wait. After the deadline the default counts as the answer.",
-			Schema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["text"],"properties":{
-				"text":{"type":"string","minLength":1,"maxLength":8192},
+			Schema: tool.Object(`"text":{"type":"string","minLength":1,"maxLength":8192},
 				"choices":{"type":"array","maxItems":10,"items":{"type":"string","minLength":1,"maxLength":200}},
 				"default":{"type":"string","maxLength":1024},
-				"deadline_s":{"type":"integer","minimum":5,"maximum":86400,"description":"seconds; 600 when left out"}}}`)},
-		{Name: ToolRevisePlan,
+				"deadline_s":{"type":"integer","minimum":5,"maximum":86400,"description":"seconds; 600 when left out"}`, "text")},
+			(*loop).ask},
+		{tool.Tool{Name: "revise_plan", Executor: tool.Host, Callers: caller,
+			Effects:     []tool.Effect{tool.Writes},
+			Limits:      tool.Limits{In: 1 << 20, Out: 4 << 10, Time: quick},
 			Description: "Write down the objective and the whole plan, as the user sees them in the run's document.",
-			Schema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["objective","plan"],"properties":{
-				"objective":{"type":"string","minLength":1,"maxLength":8192},"plan":` + planSchema + `}}`)},
-		{Name: ToolReport,
+			Schema:      tool.Object(`"objective":{"type":"string","minLength":1,"maxLength":8192},"plan":`+planSchema, "objective", "plan")},
+			(*loop).plan},
+		{tool.Tool{Name: "report", Executor: tool.Loop, Callers: caller, Ends: true,
+			Effects:     []tool.Effect{tool.None},
+			Limits:      tool.Limits{In: 256 << 10, Out: 4 << 10, Time: quick},
 			Description: "End the run. done only if everything asked for was done and nothing needed has failed; otherwise failed.",
-			Schema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["status","summary"],"properties":{
-				"status":{"type":"string","enum":["done","failed"]},
-				"summary":{"type":"string","minLength":1,"maxLength":16000,"description":"Markdown, for the user"}}}`)},
+			Schema: tool.Object(`"status":{"type":"string","enum":["done","failed"]},
+				"summary":{"type":"string","minLength":1,"maxLength":16000,"description":"Markdown, for the user"}`, "status", "summary")},
+			(*loop).end},
 	}
+}
+
+// Declared lists the Director's tools. agent are the names of the tools that a
+// task may list.
+func Declared(agent []string) []tool.Tool {
+	var out []tool.Tool
+	for _, d := range table(agent) {
+		out = append(out, d.Tool)
+	}
+	return out
 }

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/tool"
 )
 
 // directorAPI is what a Director's box may ask of the host.
@@ -188,32 +188,25 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 	}
 	for i, name := range t.Tools {
 		field := fmt.Sprintf("tools[%d]", i)
-		tool, ok := tools.Lookup(name)
+		listed, ok := r.d.tools.Lookup(name)
 		switch {
-		case !ok || tool.Internal:
+		case !ok || !listed.For(tool.Agent) || listed.Ends:
 			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q is not a tool", oneLine(name, 60))}
-		case t.Kind == contract.KindInspect && !tool.ReadOnly:
+		case t.Kind == contract.KindInspect && !listed.ReadOnly():
 			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q changes things; a task of kind inspect only reads", name)}
 		case t.Kind != contract.KindAgent && t.Kind != contract.KindInspect:
 			return t, &contract.FieldError{Field: "tools", Reason: fmt.Sprintf("are not for kind %s", t.Kind)}
 		}
+		if err := permitted(t, listed); err != nil {
+			return t, &contract.FieldError{Field: field, Reason: fault.Text(err)}
+		}
 	}
 	if (t.Kind == contract.KindAgent || t.Kind == contract.KindInspect) && len(t.Tools) == 0 {
-		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + toolNames(t.Kind)}
+		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + strings.Join(r.d.tools.toolNames(t.Kind), ", ")}
 	}
 	// A task never gets more time than its run.
 	t.Budget.WallS = min(t.Budget.WallS, r.budget().WallS)
 	return t, nil
-}
-
-func toolNames(k contract.TaskKind) string {
-	var out []string
-	for _, t := range tools.Table() {
-		if t.ReadOnly || k == contract.KindAgent {
-			out = append(out, t.Name)
-		}
-	}
-	return strings.Join(out, ", ")
 }
 
 func prefix(parent string, err error) error {

@@ -60,6 +60,8 @@ type Options struct {
 	// asked for it. nil: everything it names.
 	Beyond func(ctx context.Context, spec contract.EgressSpec) ([]string, error)
 	Logger *slog.Logger
+	// Tools are what the host carries out for tasks beside git.
+	Tools []HostTool
 	// Render is the third part of the shell's verification; without it the
 	// verification says that only type check and build were done.
 	Render Renderer
@@ -99,6 +101,7 @@ var errCancelled = errors.New("cancelled by the user")
 type Dispatcher struct {
 	o      Options
 	log    *slog.Logger
+	tools  *catalogue
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
@@ -140,7 +143,11 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.withDefaults()
-	d := &Dispatcher{o: o, log: o.Logger, runs: map[string]*run{}, tasks: make(slots, o.Parallel), slots: make(slots, o.Runs)}
+	tools, err := newCatalogue(o.Tools)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	d := &Dispatcher{o: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots, o.Parallel), slots: make(slots, o.Runs)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	d.unwatch = awake.Notify(d.stoodStill)
 	return d, nil

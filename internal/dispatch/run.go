@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/tool"
 )
 
 // run is one run under way. Its story is guarded by mu and grows by what follow
@@ -349,7 +350,7 @@ func (r *run) direct() (director.Report, error) {
 	}
 	defer requests.shut(func() { r.kill(box) })
 	r.mu.Lock()
-	m := director.Message{Run: r.s.ID, Prompt: r.s.Prompt.Text, Model: r.s.Prompt.Model, Budget: r.budget(),
+	m := director.Message{Run: r.s.ID, Prompt: r.s.Prompt.Text, Model: r.s.Prompt.Model, Budget: r.budget(), Tools: r.d.tools.For(tool.Director),
 		MaxTurns: r.d.o.Turns, Turns: resumableRun(r.s), Beat: int(r.d.o.Times.Beat / time.Millisecond)}
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)

@@ -19,12 +19,12 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
-	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/tool/boxtools"
 )
 
 // The stand-ins of these tests: boxes are HTTP servers in this process that
@@ -128,14 +128,14 @@ func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 		}
 		inside = associate.Handler(associate.Options{Client: client, Backoff: fast})
 	case contract.BoxTask:
-		inside = must(tools.New(tools.Options{Root: r.Overlay.(*overlay).dir}))
+		inside = must(boxtools.New(boxtools.Options{Root: r.Overlay.(*overlay).dir}))
 		if bs.dies != "" {
 			inside = b.dying(inside, func(tool string) bool { return tool == bs.dies })
 		}
 	case contract.BoxVerify:
 		tmp = must(os.MkdirTemp("", "verify"))
 		copyTree(filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Commit), tmp)
-		inside = must(tools.New(tools.Options{Root: tmp, Base: filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Overlay.Base())}))
+		inside = must(boxtools.New(boxtools.Options{Root: tmp, Base: filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Overlay.Base())}))
 	}
 	if bs.checks != nil && r.Kind == contract.BoxVerify {
 		inside = b.dying(inside, bs.checks)
@@ -321,6 +321,12 @@ func (h *house) wake() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	if h.d, err = dispatch.New(h.options()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) options() dispatch.Options {
 	var l dispatch.Log = h.log
 	if h.wrap != nil {
 		l = h.wrap(l)
@@ -339,10 +345,7 @@ func (h *house) wake() {
 	if h.tune != nil {
 		h.tune(&o)
 	}
-	h.d, err = dispatch.New(o)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	return o
 }
 
 // scanned answers for the past by reading all of the log.

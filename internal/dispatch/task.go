@@ -255,7 +255,7 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 			return associate.Draft{}, err
 		}
 	}
-	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.s.Prompt.Model, MaxTurns: r.d.o.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
+	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.s.Prompt.Model, Tools: r.d.tools.offered(a.task), MaxTurns: r.d.o.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx); err != nil {
 		return associate.Draft{}, err
 	}

@@ -15,11 +15,12 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
-	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/tool"
+	"choir.dev/choiros/internal/tool/boxtools"
 )
 
 // maxResult bounds what is read of a task box's answer, in bytes.
@@ -71,14 +72,19 @@ func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnReco
 
 // tool runs one call: allowed, recorded, forwarded, recorded, shown.
 func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, tools.MaxRequest))
+	t, known := a.r.d.tools.Lookup(req.PathValue("name"))
+	if !known {
+		refuse(w, 0, fault.New("", fault.Denied, "", fmt.Errorf("there is no tool %q", oneLine(req.PathValue("name"), 60))))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, int64(t.Limits.In)))
 	if err != nil {
 		refuse(w, http.StatusRequestEntityTooLarge, err)
 		return
 	}
 	a.forward.Lock()
 	defer a.forward.Unlock()
-	res, err := a.forwardCall(req.Context(), req.PathValue("name"), req.Header.Get(harness.HeaderCall), body)
+	res, err := a.forwardCall(req.Context(), t, req.Header.Get(harness.HeaderCall), body)
 	if err != nil {
 		if lost(err) {
 			a.mu.Lock()
@@ -92,60 +98,53 @@ func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(res) // the loop is gone if this fails
 }
 
-func (a *attempt) forwardCall(ctx context.Context, name, call string, args json.RawMessage) (tools.Result, error) {
-	readOnly, err := a.admit(name, call, args)
-	if err != nil {
-		return tools.Result{}, err
+func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, args json.RawMessage) (tool.Result, error) {
+	if err := a.admit(t, call, args); err != nil {
+		return tool.Result{}, err
 	}
-	if name != "git" {
+	if t.Executor == tool.Box {
 		// A call that can't be made is not recorded, so that nobody has to wonder
 		// what came of it.
 		if err := a.boxEnded(0); err != nil {
-			return tools.Result{}, err
+			return tool.Result{}, err
 		}
 	}
 	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)),
 		Role: contract.RoleAssociate, Type: "tool.called", Subject: a.ref.Task, Task: a.ref.Task,
-		Data: &contract.ToolCalled{Call: call, Name: name, Args: args, ReadOnly: readOnly, Attempt: a.ref.Attempt}}); err != nil {
-		return tools.Result{}, err
+		Data: &contract.ToolCalled{Call: call, Name: t.Name, Args: args, ReadOnly: t.ReadOnly(), Attempt: a.ref.Attempt}}); err != nil {
+		return tool.Result{}, err
 	}
 	crash.At("dispatch.tool.called")
-	return a.perform(ctx, call, name, args, readOnly)
+	return a.perform(ctx, call, t, args)
 }
 
 // perform makes a call that is in the log, and records its return.
-func (a *attempt) perform(ctx context.Context, call, name string, args json.RawMessage, readOnly bool) (tools.Result, error) {
+func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	began := time.Now()
-	var res tools.Result
-	var err error
-	if name == "git" {
-		res, err = a.git(ctx, args)
-	} else {
-		res, err = a.inBox(ctx, a.box, name, args)
-	}
+	res, err := a.carryOut(ctx, t, args)
 	if err != nil {
-		return tools.Result{}, err
+		return tool.Result{}, err
 	}
 	crash.At("dispatch.tool.done")
-	if !readOnly && name != "git" {
+	if t.Executor == tool.Box && t.Has(tool.Writes) {
 		// Before it is acknowledged: nobody writes it again.
 		if err := a.r.d.o.Workspace.Settle(ctx, a.overlay); err != nil {
-			return tools.Result{}, fault.Wrap("dispatch.tool", err)
+			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
 		a.show(ctx, &res)
 	}
 	crash.At("dispatch.tool.shown")
 	took := time.Since(began).Milliseconds()
-	ret := &contract.ToolReturned{Call: call, Name: name, OK: res.OK, Output: clipText(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
+	ret := &contract.ToolReturned{Call: call, Name: t.Name, OK: res.OK, Output: clipText(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
 		Command: a.shortened(res.Command)}
 	if len(res.Output) > maxLogged {
 		if ret.OutputRef, _, err = a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, strings.NewReader(res.Output)); err != nil {
-			return tools.Result{}, fault.Wrap("dispatch.tool", err)
+			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
 	}
 	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)),
 		Role: contract.RoleAssociate, Type: "tool.returned", Subject: a.ref.Task, Task: a.ref.Task, Data: ret}); err != nil {
-		return tools.Result{}, err
+		return tool.Result{}, err
 	}
 	res.Data = nil
 	return res, nil
@@ -161,10 +160,11 @@ func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error)
 	open := t.Unreturned()
 	a.r.mu.Unlock()
 	for _, c := range open {
-		if !c.ReadOnly || tools.CheckArgs(c.Name, c.Args) != nil {
+		t, _ := a.r.d.tools.Lookup(c.Name)
+		if !c.ReadOnly || !t.ReadOnly() || a.r.d.tools.Check(c.Name, c.Args) != nil {
 			continue
 		}
-		if _, err := a.perform(ctx, c.Call, c.Name, c.Args, true); err != nil {
+		if _, err := a.perform(ctx, c.Call, t, c.Args); err != nil {
 			return nil, fmt.Errorf("repeat the call of %s that a restart interrupted: %w", c.Name, err)
 		}
 	}
@@ -174,43 +174,45 @@ func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error)
 }
 
 // admit decides whether the attempt may make a call, and counts it.
-func (a *attempt) admit(name, call string, args json.RawMessage) (readOnly bool, err error) {
+func (a *attempt) admit(t tool.Tool, call string, args json.RawMessage) error {
 	if len(call) == 0 || len(call) > 128 {
-		return false, fault.New("", fault.Invalid, "", errors.New("the call has no id"))
+		return fault.New("", fault.Invalid, "", errors.New("the call has no id"))
 	}
 	switch a.task.Kind {
 	case contract.KindExec, contract.KindGit:
-		if err := a.isStep(name, args); err != nil {
-			return false, err
+		if err := a.isStep(t, args); err != nil {
+			return err
 		}
 	default:
-		if !associate.Allowed(a.task, name) {
-			return false, fault.New("", fault.Denied, "", fmt.Errorf("this task may not use the tool %q", oneLine(name, 60)))
+		if !allowed(a.task, t) {
+			return fault.New("", fault.Denied, "", fmt.Errorf("this task may not use the tool %q", t.Name))
 		}
 	}
-	if name != "git" {
-		if err := tools.CheckArgs(name, args); err != nil {
-			return false, fault.New("", fault.Invalid, "", err)
-		}
-		t, _ := tools.Lookup(name) // CheckArgs knows it
-		readOnly = t.ReadOnly
+	if err := permitted(a.task, t); err != nil {
+		return err
+	}
+	if err := a.r.d.tools.Check(t.Name, args); err != nil {
+		return fault.New("", fault.Invalid, "", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.used[call] {
-		return false, fault.New("", fault.Conflict, "", fmt.Errorf("the call %q was made before", call))
+		return fault.New("", fault.Conflict, "", fmt.Errorf("the call %q was made before", call))
 	}
 	if b := a.task.Budget.ToolCalls; b > 0 && a.calls >= b {
-		return false, fault.New("", fault.Exhausted, "", fmt.Errorf("the budget of %d tool calls is used up", b))
+		return fault.New("", fault.Exhausted, "", fmt.Errorf("the budget of %d tool calls is used up", b))
 	}
 	a.used[call] = true
 	a.calls++
-	return readOnly, nil
+	return nil
 }
 
 // isStep accepts from a deterministic task its own steps and nothing else.
-func (a *attempt) isStep(name string, args json.RawMessage) error {
-	got, err := canonical(name, args)
+func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
+	if !t.For(tool.Step) {
+		return fault.New("", fault.Denied, "", fmt.Errorf("%s is not for steps", t.Name))
+	}
+	got, err := canonical(t.Name, args)
 	if err != nil {
 		return fault.New("", fault.Invalid, "", err)
 	}
@@ -230,22 +232,25 @@ func (a *attempt) isStep(name string, args json.RawMessage) error {
 	return fault.New("", fault.Denied, "", errors.New("this is not a step of the task"))
 }
 
-// inBox calls a tool in a task or verify box.
-func (a *attempt) inBox(ctx context.Context, box Box, name string, args json.RawMessage) (tools.Result, error) {
+// inBox calls a tool in a task or verify box. The box's guest holds to the
+// tool's limits; who does not believe it holds to them once more.
+func (a *attempt) inBox(ctx context.Context, box Box, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	ctx, stop := a.r.answering(ctx, box, a.r.d.o.Times.Silence*5/4)
 	defer stop()
-	res, err := callTool(ctx, box, name, args, a.base)
+	res, err := t.Within(a.r.d.o.Times.Grace).Do(ctx, args, func(ctx context.Context) (tool.Result, error) {
+		return callTool(ctx, box, t.Name, args, a.base)
+	})
 	return res, a.r.silent(err)
 }
 
-func callTool(ctx context.Context, box Box, name string, args json.RawMessage, base string) (tools.Result, error) {
-	var res tools.Result
+func callTool(ctx context.Context, box Box, name string, args json.RawMessage, base string) (tool.Result, error) {
+	var res tool.Result
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://box/tools/"+name, bytes.NewReader(args))
 	if err != nil {
 		return res, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(tools.HeaderBase, base)
+	req.Header.Set(boxtools.HeaderBase, base)
 	resp, err := box.Transport().RoundTrip(req)
 	if err != nil {
 		return res, because(ctx, fmt.Errorf("box %s gave no answer to %s: %w", box.ID(), name, err))
@@ -267,7 +272,7 @@ func callTool(ctx context.Context, box Box, name string, args json.RawMessage, b
 }
 
 // show publishes at once what the user is to see at once.
-func (a *attempt) show(ctx context.Context, res *tools.Result) {
+func (a *attempt) show(ctx context.Context, res *tool.Result) {
 	a.r.d.publishing.Lock()
 	_, err := a.r.d.o.Workspace.PublishLive(ctx, a.overlay)
 	a.r.d.publishing.Unlock()
@@ -299,24 +304,24 @@ func (a *attempt) shortened(ran *contract.Command) *contract.Command {
 }
 
 // git does a git step on the workspace's history.
-func (a *attempt) git(ctx context.Context, args json.RawMessage) (tools.Result, error) {
+func (a *attempt) git(ctx context.Context, args json.RawMessage) (tool.Result, error) {
 	var step contract.GitStep
 	if err := contract.DecodeStrict(args, contract.MaxTask, &step); err != nil {
-		return tools.Result{}, fault.New("", fault.Invalid, "", err)
+		return tool.Result{}, fault.New("", fault.Invalid, "", err)
 	}
 	a.r.d.publishing.Lock()
 	defer a.r.d.publishing.Unlock()
 	got, err := a.r.d.o.Workspace.Git(ctx, GitRequest{Run: a.ref.Run, Task: a.ref.Task, Step: step})
 	if err != nil {
 		if ctx.Err() != nil || lost(err) {
-			return tools.Result{}, err
+			return tool.Result{}, err
 		}
-		return tools.Result{Output: oneLine(err.Error(), 2000)}, nil
+		return tool.Result{Output: oneLine(err.Error(), 2000)}, nil
 	}
 	if got.Checkpoint != "" {
 		a.mu.Lock()
 		a.head = got.Checkpoint
 		a.mu.Unlock()
 	}
-	return tools.Result{OK: true, Output: got.Output}, nil
+	return tool.Result{OK: true, Output: got.Output}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/verify"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/tool/boxtools"
 )
 
 // verify checks a merged tree: each check in a box of its own, judged by exit
@@ -161,7 +162,7 @@ func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.F
 	if err != nil {
 		return facts, err
 	}
-	res, err := a.inBox(ctx, b, "facts", args)
+	res, err := a.checkBox(ctx, b, boxtools.Facts, args)
 	if err != nil {
 		return facts, err
 	}
@@ -173,18 +174,18 @@ func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.F
 
 func (a *attempt) check(ctx context.Context, commit string, c verify.Check, restore []string, deps []Dependencies) verify.Ran {
 	got := verify.Ran{Check: c, Command: contract.Command{Argv: c.Argv, ExitCode: -1}, Count: verify.Count{Runner: verify.ExitCode}}
-	name, in := "check", map[string]any{"argv": c.Argv, "cwd": c.Cwd, "timeout_s": c.TimeoutS, "runner": c.Runner, "restore": restore}
+	name, in := boxtools.Check, map[string]any{"argv": c.Argv, "cwd": c.Cwd, "timeout_s": c.TimeoutS, "runner": c.Runner, "restore": restore}
 	if len(restore) == 0 {
 		delete(in, "restore")
 	}
 	if c.Theme != "" {
-		name, in = "check_theme", map[string]any{"path": c.Theme}
+		name, in = boxtools.CheckTheme, map[string]any{"path": c.Theme}
 		got.Command.Argv = []string{"check-theme", c.Theme}
 	}
 	args, err := json.Marshal(in)
 	if err == nil {
 		err = a.inVerifyBox(ctx, BoxRequest{Commit: commit, Go: c.Runner == verify.GoTest, Dependencies: deps}, func(b Box) error {
-			res, err := a.inBox(ctx, b, name, args)
+			res, err := a.checkBox(ctx, b, name, args)
 			switch {
 			case err != nil:
 				return err

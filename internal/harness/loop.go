@@ -13,7 +13,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/harness/schema"
+	"choir.dev/choiros/internal/tool/schema"
 )
 
 type loop struct {

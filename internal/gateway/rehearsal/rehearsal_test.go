@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway/provider"
 	"choir.dev/choiros/internal/gateway/rehearsal"
+	"choir.dev/choiros/internal/tool"
+	"choir.dev/choiros/internal/tool/boxtools"
 )
 
 const theme = `{
@@ -81,11 +82,15 @@ func user(text string) contract.Message {
 func perform(t *testing.T, root, prompt string) (status, summary string, used []string) {
 	t.Helper()
 	p := load(t)
-	box, err := tools.New(tools.Options{Root: root, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	box, err := boxtools.New(boxtools.Options{Root: root, Env: []string{"PATH=" + os.Getenv("PATH")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer box.Close()
+	registry, err := tool.NewRegistry(boxtools.Declared()...)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	talk := []contract.Message{user("## Prompt\n\n" + prompt + "\n\n## Workspace\n\nchoiros/\nartifacts/")}
 	first := ask(t, p, "director", talk)
@@ -132,7 +137,7 @@ func perform(t *testing.T, root, prompt string) (status, summary string, used []
 		}
 		used = append(used, c.Name)
 		c.ID = fmt.Sprintf("t%d", len(work))
-		if err := tools.CheckArgs(c.Name, c.Args); err != nil {
+		if err := registry.Check(c.Name, c.Args); err != nil {
 			t.Fatalf("%s %s: %v", c.Name, c.Args, err)
 		}
 		res, err := box.Call(t.Context(), c.Name, c.Args, "")

@@ -10,10 +10,10 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
-	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/tool/boxtools"
 	"choir.dev/choiros/internal/workspace/keeper"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -46,7 +46,7 @@ func serve(ctx context.Context, in guest.Inside) (http.Handler, error) {
 		for k, v := range in.Runner.Env {
 			env = append(env, k+"="+v)
 		}
-		return tools.New(tools.Options{Root: in.Root, Env: env, Base: contract.BaseInBox})
+		return boxtools.New(boxtools.Options{Root: in.Root, Env: env, Base: contract.BaseInBox})
 	}
 	return http.NotFoundHandler(), nil
 }

@@ -1,4 +1,4 @@
-package tools_test
+package boxtools_test
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/associate/verify"
+	"choir.dev/choiros/internal/tool/boxtools"
 )
 
 // What judges a change is put back whatever the change left in its place, and
@@ -45,7 +45,7 @@ func TestACheckRunsWithWhatTheBaseJudgesBy(t *testing.T) {
 	lay(outside, "in", "outside", 0o644)
 	link(outside, filepath.Join(tree, "p"), "linked")
 
-	b, err := tools.New(tools.Options{Root: tree, Base: base, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	b, err := boxtools.New(boxtools.Options{Root: tree, Base: base, Env: []string{"PATH=" + os.Getenv("PATH")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package tools_test
+package boxtools_test
 
 import (
 	"bytes"
@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"choir.dev/choiros/internal/associate/tools"
 	"choir.dev/choiros/internal/associate/verify"
+	"choir.dev/choiros/internal/tool"
+	"choir.dev/choiros/internal/tool/boxtools"
 )
 
 type box struct {
@@ -32,7 +33,7 @@ func newBox(t *testing.T) *box {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h, err := tools.Handler(root)
+	h, err := boxtools.New(boxtools.Options{Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +65,12 @@ func (b *box) get(name string) string {
 	return string(data)
 }
 
-func (b *box) call(name string, args any) tools.Result {
+func (b *box) call(name string, args any) tool.Result {
 	b.t.Helper()
 	return b.callBase(name, args, "")
 }
 
-func (b *box) callBase(name string, args any, base string) tools.Result {
+func (b *box) callBase(name string, args any, base string) tool.Result {
 	b.t.Helper()
 	body, err := json.Marshal(args)
 	if err != nil {
@@ -79,7 +80,7 @@ func (b *box) callBase(name string, args any, base string) tools.Result {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	req.Header.Set(tools.HeaderBase, base)
+	req.Header.Set(boxtools.HeaderBase, base)
 	resp, err := b.srv.Client().Do(req)
 	if err != nil {
 		b.t.Fatal(err)
@@ -89,7 +90,7 @@ func (b *box) callBase(name string, args any, base string) tools.Result {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	var res tools.Result
+	var res tool.Result
 	if err := json.Unmarshal(data, &res); err != nil {
 		b.t.Fatalf("%s: %s: %v", name, data, err)
 	}
@@ -241,14 +242,14 @@ func TestOddFilesDontHangAndAreNotRead(t *testing.T) {
 func TestOutputsAreBounded(t *testing.T) {
 	b := newBox(t)
 	b.put("long", strings.Repeat(strings.Repeat("x", 5000)+"\n", 300), 0o644)
-	if r := b.call("read", m{"path": "long"}); !r.OK || !r.Truncated || len(r.Output) > tools.MaxOutput {
+	if r := b.call("read", m{"path": "long"}); !r.OK || !r.Truncated || len(r.Output) > boxtools.MaxOutput {
 		t.Fatalf("%d %v", len(r.Output), r.Truncated)
 	}
-	if r := b.call("grep", m{"pattern": "x"}); !r.OK || len(r.Output) > tools.MaxOutput {
+	if r := b.call("grep", m{"pattern": "x"}); !r.OK || len(r.Output) > boxtools.MaxOutput {
 		t.Fatalf("%d", len(r.Output))
 	}
 	r := b.call("bash", m{"command": "yes | head -c 20000000; echo END; echo oops >&2; exit 3"})
-	if !r.OK || !r.Truncated || len(r.Output) > tools.MaxOutput || r.Command.ExitCode != 3 || !strings.Contains(r.Output, "END") || !strings.Contains(r.Output, "oops") {
+	if !r.OK || !r.Truncated || len(r.Output) > boxtools.MaxOutput || r.Command.ExitCode != 3 || !strings.Contains(r.Output, "END") || !strings.Contains(r.Output, "oops") {
 		t.Fatalf("%d %+v", len(r.Output), r.Command.ExitCode)
 	}
 	if len(r.Command.Stdout) > 300<<10 {
@@ -445,7 +446,7 @@ func TestFacts(t *testing.T) {
 func TestProgramsAreFoundInTheCommandsOwnPath(t *testing.T) {
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", "")
-	b, err := tools.New(tools.Options{Root: t.TempDir(), Env: []string{"PATH=" + path}})
+	b, err := boxtools.New(boxtools.Options{Root: t.TempDir(), Env: []string{"PATH=" + path}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,7 +459,7 @@ func TestProgramsAreFoundInTheCommandsOwnPath(t *testing.T) {
 }
 
 func TestCancelEndsACommand(t *testing.T) {
-	b, err := tools.New(tools.Options{Root: t.TempDir()})
+	b, err := boxtools.New(boxtools.Options{Root: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

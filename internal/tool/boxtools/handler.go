@@ -1,4 +1,4 @@
-package tools
+package boxtools
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
+	"choir.dev/choiros/internal/tool"
 )
 
 // Options of the box's tools.
@@ -38,11 +39,27 @@ type Box struct {
 	base string
 }
 
+// HeaderBase carries the commit a task started from, for the tools that compare
+// with it.
+const HeaderBase = "Choir-Base"
+
+// Limits of what the tools give back or touch.
+const (
+	MaxOutput   = 64 << 10  // a result's Output
+	maxArgs     = 2 << 20   // a call's arguments
+	maxStream   = 256 << 10 // each of a command's stdout and stderr, head and tail
+	maxFile     = 8 << 20   // a file that is read whole or edited
+	maxMatches  = 300       // grep
+	maxListed   = 1000      // glob and ls
+	maxVisited  = 100_000   // entries one search looks at
+	maxGrepFile = 2 << 20   // larger files are not searched
+)
+
 // New opens the workspace's root.
 func New(o Options) (*Box, error) {
 	r, err := os.OpenRoot(o.Root)
 	if err != nil {
-		return nil, fault.New("tools.New", fault.Missing, "", err)
+		return nil, fault.New("boxtools.New", fault.Missing, "", err)
 	}
 	env := o.Env
 	if env == nil {
@@ -52,43 +69,38 @@ func New(o Options) (*Box, error) {
 }
 
 // Close releases the root.
-func (b *Box) Close() error { return fault.Wrap("tools.Close", b.root.Close()) }
+func (b *Box) Close() error { return fault.Wrap("boxtools.Close", b.root.Close()) }
 
-// Handler serves POST /tools/{name} for the workspace at root. The body is the
-// call's arguments, the answer a Result; a request that is not a call of a
-// known tool with valid arguments gets a 4xx with a Result that says why.
-func Handler(root string) (http.Handler, error) {
-	b, err := New(Options{Root: root})
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
-}
+// Result is the answer to a call.
+type Result = tool.Result
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP serves POST /tools/{name}. The body is the call's arguments, the
+// answer a Result; a request that is not a call of a known tool with valid
+// arguments gets a 4xx with a Result that says why.
 func (b *Box) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, ok := strings.CutPrefix(r.URL.Path, "/tools/")
-	if _, known := Lookup(name); !ok || !known {
-		answer(w, http.StatusNotFound, failed(fmt.Sprintf("there is no tool %q", harness.Clip(name, 64))))
+	name, _ := strings.CutPrefix(r.URL.Path, "/tools/")
+	t, known := served().Lookup(name)
+	if !known {
+		answer(w, http.StatusNotFound, tool.Failed("there is no tool %q", harness.Clip(name, 64)))
 		return
 	}
 	if r.Method != http.MethodPost {
-		answer(w, http.StatusMethodNotAllowed, failed("use POST"))
+		answer(w, http.StatusMethodNotAllowed, tool.Failed("use POST"))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(t.Limits.In)))
 	if err != nil {
-		answer(w, http.StatusRequestEntityTooLarge, failed(fmt.Sprintf("the arguments could not be read: %v", err)))
+		answer(w, http.StatusRequestEntityTooLarge, tool.Failed("the arguments could not be read: %v", err))
 		return
 	}
-	if err := CheckArgs(name, body); err != nil {
-		answer(w, http.StatusBadRequest, failed(err.Error()))
+	if err := served().Check(name, body); err != nil {
+		answer(w, http.StatusBadRequest, tool.Failed("%v", err))
 		return
 	}
 	res, err := b.Call(r.Context(), name, body, r.Header.Get(HeaderBase))
 	crash.At("tool.done")
 	if err != nil {
-		answer(w, http.StatusInternalServerError, failed(err.Error()))
+		answer(w, http.StatusInternalServerError, tool.Failed("%v", err))
 		return
 	}
 	answer(w, http.StatusOK, res)
@@ -100,68 +112,27 @@ func answer(w http.ResponseWriter, status int, res Result) {
 	_ = json.NewEncoder(w).Encode(res) // the caller is gone if this fails
 }
 
-// Call runs one tool whose arguments were checked. What the tool can't do is a
-// Result with OK false; an error is a failure of the machinery.
+// Call carries out a call whose arguments were checked. What the tool can't do
+// is a Result with OK false; an error is a failure of the machinery.
 func (b *Box) Call(ctx context.Context, name string, args json.RawMessage, base string) (Result, error) {
-	var res Result
-	var err error
-	switch name {
-	case "read":
-		res, err = do(ctx, args, b.read)
-	case "write":
-		res, err = do(ctx, args, b.write)
-	case "edit":
-		res, err = do(ctx, args, b.edit)
-	case "ls":
-		res, err = do(ctx, args, b.ls)
-	case "grep":
-		res, err = do(ctx, args, b.grep)
-	case "glob":
-		res, err = do(ctx, args, b.glob)
-	case "bash":
-		res, err = do(ctx, args, b.bash)
-	case "run":
-		res, err = do(ctx, args, b.run)
-	case "patch":
-		res, err = do(ctx, args, b.patch)
-	case "facts":
-		res, err = do(ctx, args, b.facts)
-	case "check":
-		res, err = do(ctx, args, b.check)
-	case "check_theme":
-		res, err = do(ctx, args, b.checkTheme)
-	case "git_status":
-		res, err = do(ctx, args, func(ctx context.Context, a pathArgs) (Result, error) { return b.gitStatus(ctx, a, base) })
-	case "git_diff":
-		res, err = do(ctx, args, func(ctx context.Context, a pathArgs) (Result, error) { return b.gitDiff(ctx, a, base) })
-	default:
-		return Result{}, fault.New("tools.Call", fault.NotFound, "", fmt.Errorf("there is no tool %q", name))
+	d, ok := served().calls[name]
+	if !ok {
+		return Result{}, fault.New("boxtools.Call", fault.NotFound, "", fmt.Errorf("there is no tool %q", name))
 	}
-	var no refusal
-	if errors.As(err, &no) {
-		return failed(string(no)), nil
-	}
-	if err != nil && ctx.Err() == nil {
+	return d.Do(ctx, args, func(ctx context.Context) (Result, error) {
+		res, err := d.call(b, ctx, args, base)
+		var no refusal
+		if errors.As(err, &no) {
+			return Result{Output: string(no)}, nil
+		}
 		// What the file system says is the model's to read: no such file, is a
 		// directory, permission denied.
 		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			return failed(fmt.Sprintf("%s: %v", pe.Path, pe.Err)), nil
+		if err != nil && ctx.Err() == nil && errors.As(err, &pe) {
+			return tool.Failed("%s: %v", pe.Path, pe.Err), nil
 		}
-	}
-	if len(res.Output) > MaxOutput {
-		res.Output, res.Truncated = harness.Clip(res.Output, MaxOutput), true
-	}
-	res.Output = strings.ToValidUTF8(res.Output, "\uFFFD")
-	return res, fault.Wrap("tools."+name, err)
-}
-
-func do[A any](ctx context.Context, raw json.RawMessage, f func(context.Context, A) (Result, error)) (Result, error) {
-	var a A
-	if err := json.Unmarshal(raw, &a); err != nil {
-		return Result{}, refusal("arguments: " + err.Error())
-	}
-	return f(ctx, a)
+		return res, err
+	})
 }
 
 // refusal is a reason the model should read.

@@ -51,6 +51,9 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	return &s, s.root.check("schema")
 }
 
+// Type is the JSON type of the values that the schema describes.
+func (s *Schema) Type() string { return s.root.Type }
+
 func (n *node) check(at string) error {
 	if !slices.Contains(types, n.Type) {
 		return fmt.Errorf("%s: type %q is not one of %s", at, n.Type, strings.Join(types, ", "))

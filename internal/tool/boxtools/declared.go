@@ -1,0 +1,162 @@
+package boxtools
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/internal/tool"
+)
+
+// Names of the tools that others call by name: the steps of a task, and what
+// verification is made of.
+const (
+	Run        = "run"
+	Write      = "write"
+	Patch      = "patch"
+	Facts      = "facts"
+	Check      = "check"
+	CheckTheme = "check_theme"
+)
+
+// declared is a tool and what carries it out.
+type declared struct {
+	tool.Tool
+	call func(b *Box, ctx context.Context, args json.RawMessage, base string) (Result, error)
+}
+
+// with declares a tool whose method takes its arguments.
+func with[A any](t tool.Tool, f func(*Box, context.Context, A) (Result, error)) declared {
+	return since(t, func(b *Box, ctx context.Context, a A, _ string) (Result, error) { return f(b, ctx, a) })
+}
+
+// since is with, of a method that takes the commit the task started from too.
+func since[A any](t tool.Tool, f func(*Box, context.Context, A, string) (Result, error)) declared {
+	t.Executor = tool.Box
+	return declared{t, func(b *Box, ctx context.Context, raw json.RawMessage, base string) (Result, error) {
+		var a A
+		if err := json.Unmarshal(raw, &a); err != nil {
+			return Result{}, refusal("arguments: " + err.Error())
+		}
+		return f(b, ctx, a, base)
+	}}
+}
+
+// What most tools declare.
+var (
+	reads    = []tool.Effect{tool.Reads}
+	edits    = []tool.Effect{tool.Reads, tool.Writes}
+	commands = []tool.Effect{tool.Reads, tool.Writes, tool.Network}
+
+	agents  = []tool.Caller{tool.Agent}
+	steps   = []tool.Caller{tool.Step}
+	both    = []tool.Caller{tool.Agent, tool.Step}
+	checker = []tool.Caller{tool.Check}
+
+	small   = tool.Limits{In: 64 << 10, Out: MaxOutput, Time: 5 * time.Minute}
+	large   = tool.Limits{In: maxArgs, Out: MaxOutput, Time: 5 * time.Minute}
+	command = tool.Limits{In: 512 << 10, Out: MaxOutput, Time: 11 * time.Minute}
+	day     = tool.Limits{In: maxArgs, Out: MaxOutput, Time: 24*time.Hour + time.Minute} // who asks watches its time
+	survey  = tool.Limits{In: maxArgs, Out: 3 << 20, Time: 10 * time.Minute}
+)
+
+const (
+	argvProperty    = `"argv":{"type":"array","minItems":1,"maxItems":256,"items":{"type":"string","maxLength":65536}}`
+	cwdProperty     = `"cwd":{"type":"string","maxLength":4096}`
+	longTime        = `"timeout_s":{"type":"integer","minimum":1,"maximum":86400}`
+	pathProperty    = `"path":{"type":"string","minLength":1,"maxLength":4096}`
+	mayPath         = `"path":{"type":"string","maxLength":4096}`
+	restoreProperty = `"restore":{"type":"array","maxItems":5000,"items":{"type":"string","maxLength":16384},"description":"paths to put back first as the base has them"}`
+)
+
+// They are put together at their first use: a box's guest starts in less time
+// than that takes, and most boxes never call a tool.
+var table = sync.OnceValue(func() []declared {
+	return []declared{
+		with(tool.Tool{Name: "read", Effects: reads, Limits: small, Callers: agents,
+			Description: "Read a text file of the workspace. Lines are numbered from 1; a tab follows the number.",
+			Schema: tool.Object(`"path":{"type":"string","minLength":1,"maxLength":4096,"description":"relative to the workspace's root"},
+			"offset":{"type":"integer","minimum":1,"description":"first line to show"},
+			"limit":{"type":"integer","minimum":1,"maximum":5000,"description":"how many lines; 2000 when left out"}`, "path")}, (*Box).read),
+		with(tool.Tool{Name: Write, Effects: edits, Limits: large, Callers: both,
+			Description: "Write a whole file, making directories as needed. An existing file is replaced and keeps its mode.",
+			Schema: tool.Object(pathProperty+`,
+			"content":{"type":"string","maxLength":1000000},
+			"executable":{"type":"boolean"}`, "path", "content")}, (*Box).write),
+		with(tool.Tool{Name: "edit", Effects: edits, Limits: large, Callers: agents,
+			Description: "Replace text in a file. old must occur exactly once, byte for byte, unless all is true.",
+			Schema: tool.Object(pathProperty+`,
+			"old":{"type":"string","minLength":1,"maxLength":500000},
+			"new":{"type":"string","maxLength":500000},
+			"all":{"type":"boolean","description":"replace every occurrence"}`, "path", "old", "new")}, (*Box).edit),
+		with(tool.Tool{Name: "bash", Effects: commands, Limits: command, Callers: agents,
+			Description: "Run a shell command in the workspace's box. There is no network beyond what the task was granted.",
+			Schema: tool.Object(`"command":{"type":"string","minLength":1,"maxLength":65536},
+			"cwd":{"type":"string","maxLength":4096,"description":"relative to the workspace's root"},
+			"timeout_s":{"type":"integer","minimum":1,"maximum":600,"description":"120 when left out"}`, "command")}, (*Box).bash),
+		with(tool.Tool{Name: "grep", Effects: reads, Limits: small, Callers: agents,
+			Description: "Find lines that match a regular expression (RE2). Dependency and cache folders are skipped.",
+			Schema: tool.Object(`"pattern":{"type":"string","minLength":1,"maxLength":2000},
+			"path":{"type":"string","maxLength":4096,"description":"file or folder to search; the whole workspace when left out"},
+			"glob":{"type":"string","maxLength":1000,"description":"only files whose path or name matches, such as *.go"},
+			"ignore_case":{"type":"boolean"}`, "pattern")}, (*Box).grep),
+		with(tool.Tool{Name: "glob", Effects: reads, Limits: small, Callers: agents,
+			Description: "List files whose path matches a pattern, such as **/*.ts. Dependency and cache folders are skipped.",
+			Schema: tool.Object(`"pattern":{"type":"string","minLength":1,"maxLength":1000},
+			"path":{"type":"string","maxLength":4096,"description":"folder to start in"}`, "pattern")}, (*Box).glob),
+		with(tool.Tool{Name: "ls", Effects: reads, Limits: small, Callers: agents,
+			Description: "List a folder: type, size and name of each entry.",
+			Schema:      tool.Object(mayPath)}, (*Box).ls),
+		since(tool.Tool{Name: "git_status", Effects: reads, Limits: small, Callers: agents,
+			Description: "What this task has changed against the checkpoint it started from, one path per line.",
+			Schema:      tool.Object(mayPath)}, (*Box).gitStatus),
+		since(tool.Tool{Name: "git_diff", Effects: reads, Limits: small, Callers: agents,
+			Description: "Unified diff of what this task has changed against the checkpoint it started from. New files are listed by git_status.",
+			Schema:      tool.Object(mayPath)}, (*Box).gitDiff),
+
+		with(tool.Tool{Name: Run, Effects: commands, Limits: day, Callers: steps,
+			Description: "Run a command without a shell.",
+			Schema:      tool.Object(argvProperty+","+cwdProperty+","+longTime, "argv")}, (*Box).run),
+		with(tool.Tool{Name: Patch, Effects: edits, Limits: large, Callers: steps,
+			Description: "Apply a unified diff, all of it or nothing.",
+			Schema:      tool.Object(`"diff":{"type":"string","minLength":1,"maxLength":600000}`, "diff")}, (*Box).patch),
+		with(tool.Tool{Name: Facts, Effects: edits, Limits: survey, Callers: checker,
+			Description: "What the projects around the given paths are made of.",
+			Schema: tool.Object(`"paths":{"type":"array","maxItems":5000,"items":{"type":"string","maxLength":16384}},
+			"base":{"type":"boolean","description":"as the commit the task started from has them"},`+restoreProperty, "paths")}, (*Box).facts),
+		with(tool.Tool{Name: Check, Effects: commands, Limits: day, Callers: checker,
+			Description: "Run one check of a verification and count its tests.",
+			Schema:      tool.Object(argvProperty+","+cwdProperty+","+longTime+`,"runner":{"type":"string","maxLength":64},`+restoreProperty, "argv", "runner")}, (*Box).check),
+		with(tool.Tool{Name: CheckTheme, Effects: reads, Limits: small, Callers: checker,
+			Description: "Check that a file is a valid theme.",
+			Schema:      tool.Object(pathProperty, "path")}, (*Box).checkTheme),
+	}
+})
+
+// Declared lists the tools of a box, in the order in which models see them.
+func Declared() []tool.Tool {
+	out := make([]tool.Tool, len(table()))
+	for i, d := range table() {
+		out[i] = d.Tool
+	}
+	return out
+}
+
+// served is what a box's guest answers with.
+var served = sync.OnceValue(func() server {
+	r, err := tool.NewRegistry(Declared()...)
+	if err != nil {
+		panic(err) // a declaration of this package: any test of it sees this
+	}
+	s := server{Registry: r, calls: map[string]declared{}}
+	for _, d := range table() {
+		s.calls[d.Name] = d
+	}
+	return s
+})
+
+type server struct {
+	*tool.Registry
+	calls map[string]declared
+}

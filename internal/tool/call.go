@@ -1,0 +1,71 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
+)
+
+// Result is the answer to a call. OK false means that the tool could not do what
+// was asked; Output then says why. A command that ran is OK whatever its exit
+// code.
+type Result struct {
+	OK        bool              `json:"ok"`
+	Output    string            `json:"output"`
+	Truncated bool              `json:"truncated,omitempty"`
+	Command   *contract.Command `json:"command,omitempty"` // of a tool that runs one
+	Data      json.RawMessage   `json:"data,omitempty"`    // for the host, never for a model
+}
+
+// Failed is the result of a call that could not do what was asked.
+func Failed(format string, args ...any) Result { return Result{Output: fmt.Sprintf(format, args...)} }
+
+// errTime is the cause of a call's end when its time is up.
+var errTime = errors.New("the time of a call is up")
+
+// Do carries out one call within the tool's limits, whoever the executor is.
+// Arguments that are too large come back as a result, for the caller to read; a
+// call that is not over in its time is an error, for nobody knows what it did.
+// Text that is too long is cut, and says so; data that is too long can't be.
+func (t Tool) Do(ctx context.Context, args json.RawMessage, f func(context.Context) (Result, error)) (Result, error) {
+	if len(args) > t.Limits.In {
+		return Failed("the arguments have %d bytes; %s takes at most %d", len(args), t.Name, t.Limits.In), nil
+	}
+	if t.Limits.Time > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = awake.WithTimeoutCause(ctx, t.Limits.Time, errTime)
+		defer cancel()
+	}
+	res, err := f(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errTime) {
+		return Result{}, fault.New("tool."+t.Name, fault.Timeout, "", fmt.Errorf("%s was not over in %s: %w", t.Name, t.Limits.Time, err))
+	}
+	if err != nil {
+		return Result{}, fault.Wrap("tool."+t.Name, err)
+	}
+	if len(res.Data) > t.Limits.Out {
+		return Result{}, fault.New("tool."+t.Name, fault.Exhausted, "", fmt.Errorf("the answer has %d bytes of data; %s may give %d", len(res.Data), t.Name, t.Limits.Out))
+	}
+	if len(res.Output) > t.Limits.Out {
+		res.Output, res.Truncated = harness.Clip(res.Output, t.Limits.Out), true
+	}
+	res.Output = strings.ToValidUTF8(res.Output, "\uFFFD")
+	return res, nil
+}
+
+// Within is the tool with some time more: who waits for another to carry out a
+// call lets it say first that the time was not enough.
+func (t Tool) Within(more time.Duration) Tool {
+	if t.Limits.Time > 0 {
+		t.Limits.Time += more
+	}
+	return t
+}
