@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Event } from '../src/contract/types'
+import { makeWhole } from '../src/apps/run/whole'
 import { blank, outcome, reduce, useRuns } from '../src/stores/runs'
 import { describe as say } from '../src/text/describe'
 import { event } from './fake'
@@ -47,10 +48,38 @@ describe('a run', () => {
     const last = events.at(-1)!
     useRuns.getState().take(last)
     expect(useRuns.getState().runs.r?.whole).toBe(false)
-    useRuns.getState().fill('r', events.slice(0, -1)) // older than what was seen
+    expect(useRuns.getState().fill('r', events.slice(0, -1))).toBe(false) // older than what was seen
     expect(useRuns.getState().runs.r?.whole).toBe(false)
-    useRuns.getState().fill('r', events)
+    expect(useRuns.getState().fill('r', events)).toBe(true)
     expect(useRuns.getState().runs.r).toMatchObject({ whole: true, objective: 'It is so', status: 'done' })
+  })
+
+  it('is whole although it says more while it is asked for', async () => {
+    const events = story()
+    let known = 3
+    useRuns.getState().take(events[2]!)
+    const asked: number[] = []
+    const page = async (after: number) => {
+      asked.push(after)
+      const answer = events.filter((e) => e.sequence > after).slice(0, Math.min(2, known - after))
+      const more = (answer.at(-1)?.sequence ?? after) < known
+      if (!more && known < 6) useRuns.getState().take(events[known++]!) // which this answer does not have
+      return Promise.resolve({ events: answer, more })
+    }
+    await makeWhole('r', page, () => false)
+    expect(useRuns.getState().runs.r).toMatchObject({ whole: true, prompt: 'make it so', objective: 'It is so', last: 6 })
+    expect(asked).toEqual([0, 2, 3, 4, 5])
+  })
+
+  it('does not ask for ever for what it is not told', async () => {
+    const all = story()
+    useRuns.getState().take(all.at(-1)!)
+    const events = all.slice(0, 2)
+    let asked = 0
+    await makeWhole('r', (after) => Promise.resolve({ events: asked++ === 0 ? events : events.filter((e) => e.sequence > after), more: false }), () => false)
+    expect(asked).toBe(2)
+    expect(useRuns.getState().runs.r?.whole).toBe(false)
+    await expect(makeWhole('none', () => Promise.resolve({ events: [], more: false }), () => false)).rejects.toThrow('no run')
   })
 
   it.each([

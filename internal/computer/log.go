@@ -47,6 +47,9 @@ func (c *Computer) Events(ctx context.Context, q view.EventQuery) (view.EventPag
 	if q.Limit <= 0 || q.Limit > maxEvents {
 		q.Limit = maxEvents
 	}
+	if _, err := c.log.Settled(ctx); err != nil {
+		return view.EventPage{}, err
+	}
 	if !q.Whole() {
 		return c.past(ctx, q)
 	}

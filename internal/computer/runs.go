@@ -10,10 +10,15 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// caughtUp waits until the state reflects everything that was acknowledged
-// before the call, so that one reads one's own writes.
+// caughtUp waits until the state reflects everything that was acknowledged, or
+// could be seen live, before the call: one reads one's own writes, and whoever
+// asks for more about an event is not answered from before it.
 func (c *Computer) caughtUp(ctx context.Context) error {
-	return c.state.Wait(ctx, c.log.Last())
+	last, err := c.log.Settled(ctx)
+	if err != nil {
+		return err
+	}
+	return c.state.Wait(ctx, last)
 }
 
 // Runs implements control.Runs.

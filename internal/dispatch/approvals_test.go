@@ -3,10 +3,12 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +80,70 @@ func (g *gatehouse) heard() string {
 		}
 	}
 	return b.String()
+}
+
+// underWay is a log whose approvals are stored and shown live, and not known here
+// until somebody waits for what is under way.
+type underWay struct {
+	dispatch.Log
+	at    atomic.Uint64 // an approval's sequence
+	known chan struct{}
+	once  sync.Once
+}
+
+func (l *underWay) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	es, err := l.Log.Append(ctx, drafts...)
+	for _, e := range es {
+		if e.Type == "approval.requested" {
+			l.at.Store(e.Sequence)
+		}
+	}
+	return es, err
+}
+
+func (l *underWay) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
+	return func(yield func(contract.Event, error) bool) {
+		for e, err := range l.Log.Follow(ctx, after) {
+			if err == nil && e.Type == "approval.requested" {
+				select {
+				case <-l.known:
+				case <-ctx.Done():
+					err = ctx.Err()
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func (l *underWay) Last() uint64 {
+	if at := l.at.Load(); at > 0 {
+		return at - 1
+	}
+	return l.Log.Last()
+}
+
+func (l *underWay) Settled(ctx context.Context) (uint64, error) {
+	if l.at.Load() > 0 {
+		l.once.Do(func() { close(l.known) })
+	}
+	return l.Log.Settled(ctx)
+}
+
+// A page shows an approval as soon as the server has stored it, which is before the
+// log here knows of it: the answer that comes at once is one all the same.
+func TestAnApprovalIsAnsweredAsSoonAsItIsSeen(t *testing.T) {
+	g := newGatehouse(t, time.Hour)
+	log := &underWay{known: make(chan struct{})}
+	g.wrap = func(l dispatch.Log) dispatch.Log { log.Log = l; return log }
+	g.sleep()
+	g.wake()
+	g.model.director, g.model.associate = plan(wants("look it up", "docs.example:8443")), steps()
+	if err := g.decide(g.asked(g.submit("go")), contract.ApprovalOnce); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestATaskWaitsForAPerson(t *testing.T) {

@@ -46,9 +46,12 @@ func (r *run) follow(ctx context.Context) {
 }
 
 // caughtUp waits until the stories of all runs hold what the log holds now, and
-// returns the runs.
+// what could be seen of it, and returns the runs.
 func (d *Dispatcher) caughtUp(ctx context.Context) ([]*run, error) {
-	last := d.o.Log.Last()
+	last, err := d.o.Log.Settled(ctx)
+	if err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	runs := make([]*run, 0, len(d.runs))
 	for _, r := range d.runs {

@@ -18,7 +18,8 @@ import (
 // Log is where revisions go; *ledger.Log is one.
 type Log interface {
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
-	Last() uint64
+	// Settled is how far the log goes with what could be seen of it until now.
+	Settled(ctx context.Context) (uint64, error)
 	CID() contract.CID
 }
 
@@ -99,7 +100,7 @@ func (d *Documents) Create(ctx context.Context, id, title, at, body string, by A
 	const op = "document.Create"
 	d.paths.Lock()
 	defer d.paths.Unlock()
-	if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+	if err := d.caughtUp(ctx); err != nil {
 		return Revision{}, fault.Wrap(op, err)
 	}
 	switch old, err := d.state.Revision(ctx, id, 1); {
@@ -155,7 +156,7 @@ func (d *Documents) Revise(ctx context.Context, id string, base int, body string
 		if !fault.Is(err, fault.Conflict) {
 			return rev, fault.Wrap(op, err)
 		}
-		if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+		if err := d.caughtUp(ctx); err != nil {
 			return Revision{}, fault.Wrap(op, err)
 		}
 	}
@@ -241,9 +242,19 @@ func tooLong(op string, n int) error {
 	return fault.New(op, fault.Exhausted, "Split the document.", fmt.Errorf("the body is %d bytes long; at most %d are allowed", n, MaxBody))
 }
 
+// caughtUp waits until everything that is in the log, or could be seen of it, is
+// projected.
+func (d *Documents) caughtUp(ctx context.Context) error {
+	last, err := d.log.Settled(ctx)
+	if err != nil {
+		return err
+	}
+	return d.state.Wait(ctx, last)
+}
+
 // fresh is Get once everything in the log is projected.
 func (d *Documents) fresh(ctx context.Context, id string) (Revision, error) {
-	if err := d.state.Wait(ctx, d.log.Last()); err != nil {
+	if err := d.caughtUp(ctx); err != nil {
 		return Revision{}, err
 	}
 	return d.Get(ctx, id)

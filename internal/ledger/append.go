@@ -104,6 +104,7 @@ func (l *Log) store(ctx context.Context, items []item) ([]contract.Event, error)
 	select {
 	case l.queue <- req:
 	case <-ctx.Done():
+		l.giveUp()
 		return nil, ctx.Err()
 	case <-l.ctx.Done():
 		return nil, errClosed()
@@ -120,6 +121,15 @@ func (l *Log) store(ctx context.Context, items []item) ([]contract.Event, error)
 		default:
 			return nil, errClosed()
 		}
+	}
+}
+
+// giveUp settles what commitNow left in doubt and the committer was not told of,
+// unless somebody is storing and will settle it.
+func (l *Log) giveUp() {
+	if l.committing.TryLock() {
+		defer l.committing.Unlock()
+		l.settle()
 	}
 }
 

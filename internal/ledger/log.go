@@ -119,6 +119,7 @@ type Log struct {
 	bookmarks map[uint64]uint64 // sequence → stream position, of events read lately
 	changed   chan struct{}     // closed and renewed when last moves or stopped is set
 	stopped   error             // why no event will follow
+	under     chan struct{}     // closed once it is known what became of what was published; nil: nothing is under way
 	yield     time.Time         // until when a claim is waited for
 }
 
@@ -242,6 +243,45 @@ func (l *Log) load(ctx context.Context) error {
 
 // Last returns the sequence of the newest acknowledged event, 0 for none.
 func (l *Log) Last() uint64 { return l.end().event.Sequence }
+
+// Settled returns the sequence of the newest acknowledged event once it is known
+// what became of what is being stored. The server shows events to who follows the
+// log live as it stores them, which is before their acknowledgement has come here:
+// whoever answers somebody that may have seen an event goes by Settled, not by
+// Last. What an append has given up as unknown is not waited for.
+func (l *Log) Settled(ctx context.Context) (uint64, error) {
+	l.mu.Lock()
+	under := l.under
+	l.mu.Unlock()
+	if under != nil {
+		select {
+		case <-under:
+		case <-l.done: // nobody is left to learn of it
+		case <-ctx.Done():
+			return 0, fault.Wrap("ledger.Settled", ctx.Err())
+		}
+	}
+	return l.Last(), nil
+}
+
+// publishing says that from now on more may be seen than is acknowledged.
+func (l *Log) publishing() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.under == nil {
+		l.under = make(chan struct{})
+	}
+}
+
+// settle says that what was published is known, or given up.
+func (l *Log) settle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.under != nil {
+		close(l.under)
+		l.under = nil
+	}
+}
 
 // Epoch returns the ownership generation this Log stamps.
 func (l *Log) Epoch() uint64 { return l.epoch }

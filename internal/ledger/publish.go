@@ -74,13 +74,15 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 	if len(positions) > 0 {
 		if err := l.accept(p, messages, positions); err != nil {
 			l.stop(err)
+			l.settle()
 			req.done <- result{err: err}
 			return true
 		}
 	}
 	if err != nil {
-		return false
+		return false // the committer looks what is stored
 	}
+	l.settle()
 	answerAll(p)
 	return true
 }
@@ -95,6 +97,7 @@ func (l *Log) commit(group []*request) {
 	// Not the log's own context: a group that was begun is brought to its end.
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(l.ctx), commitTimeout)
 	defer cancel()
+	defer l.settle()
 	if err := l.ended(); err != nil {
 		fail(group, err)
 		return
@@ -271,6 +274,7 @@ func (l *Log) publish(ctx context.Context, p *plan, messages []*nats.Msg) ([]uin
 		<-l.lost
 	}
 	l.step("stamped")
+	l.publishing()
 	var asked []string
 	for _, m := range messages {
 		if err := l.nc.PublishMsg(m); err != nil {

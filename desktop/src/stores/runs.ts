@@ -51,12 +51,16 @@ interface RunsState {
   runs: Record<string, RunView>
   reset(runs: RunSummary[]): void
   take(e: Event): void
-  /** Takes a run's whole history, which replaces what was pieced together. */
-  fill(run: string, events: Event[]): void
+  /**
+   * Takes a run's whole history, which replaces what was pieced together; false
+   * when something newer has arrived since it was asked for, so that what lies
+   * between has to be asked for as well.
+   */
+  fill(run: string, events: Event[]): boolean
   tokens(run: string, text: string): void
 }
 
-export const useRuns = keptStore<RunsState>('runs', (set) => ({
+export const useRuns = keptStore<RunsState>('runs', (set, get) => ({
   runs: {},
   reset: (list) =>
     set((s) => ({
@@ -72,15 +76,14 @@ export const useRuns = keptStore<RunsState>('runs', (set) => ({
       const after = reduce(view, e)
       return after === before ? s : { runs: { ...s.runs, [id]: after } }
     }),
-  fill: (run, events) =>
-    set((s) => {
-      const old = s.runs[run]
-      const from = { ...blank(run, old?.started ?? events[0]?.time ?? ''), prompt: old?.prompt ?? '', stream: old?.stream ?? '' }
-      const filled = { ...events.reduce(reduce, from), whole: true }
-      // Something newer arrived while it was asked for: keep that and ask again.
-      if (old && old.last > filled.last) return s
-      return { runs: { ...s.runs, [run]: filled } }
-    }),
+  fill(run, events) {
+    const old = get().runs[run]
+    const from = { ...blank(run, old?.started ?? events[0]?.time ?? ''), prompt: old?.prompt ?? '', stream: old?.stream ?? '' }
+    const filled = { ...events.reduce(reduce, from), whole: true }
+    if (old && old.last > filled.last) return false
+    set((s) => ({ runs: { ...s.runs, [run]: filled } }))
+    return true
+  },
   tokens: (run, text) =>
     set((s) => {
       const view = s.runs[run]

@@ -244,8 +244,14 @@ func (m *Mirror) documentAt(ctx context.Context, p string) (string, error) {
 	return m.state.DocumentAt(ctx, p)
 }
 
-// caughtUp waits until the state holds all of the log.
-func (m *Mirror) caughtUp(ctx context.Context) error { return m.state.Wait(ctx, m.log.Last()) }
+// caughtUp waits until the state holds all of the log, with what could be seen of it.
+func (m *Mirror) caughtUp(ctx context.Context) error {
+	last, err := m.log.Settled(ctx)
+	if err != nil {
+		return err
+	}
+	return m.state.Wait(ctx, last)
+}
 
 // Mirrors reports whether a path can be a document's.
 func Mirrors(p string) bool {

@@ -1,7 +1,6 @@
 import { useEffect, useState } from 'react'
 import { FileText, GitPullRequestArrow, ListChecks, Pause, Play, RotateCcw, Square, Undo2 } from 'lucide-react'
 import type { PlanStatus } from '../../contract/types'
-import { HostError } from '../../link/protocol'
 import { Markdown } from '../../parts/Markdown'
 import { Mark, Pill, type MarkKind } from '../../parts/Mark'
 import parts from '../../parts/parts.module.css'
@@ -18,6 +17,7 @@ import { Proposals, useOpenProposals } from './Proposals'
 import proposalsCss from './Proposals.module.css'
 import { QuestionCard } from './QuestionCard'
 import css from './Run.module.css'
+import { makeWhole } from './whole'
 
 /** A run's living document: objective, plan, evidence, answer, what it cost. */
 export default function Run({ props }: AppProps) {
@@ -33,19 +33,7 @@ export default function Run({ props }: AppProps) {
   useEffect(() => {
     if (!online || whole || !id) return
     let stop = false
-    const fetchAll = async () => {
-      const events = []
-      for (let after = 0, more = true; more && !stop; ) {
-        const got = await ask('run.get', { run: id, after, limit: 500 })
-        events.push(...got.events)
-        after = got.events.at(-1)?.sequence ?? after
-        more = got.more && got.events.length > 0
-      }
-      if (stop) return
-      if (events.length === 0) throw new HostError('not_found', 'The log has no run with this id.')
-      useRuns.getState().fill(id, events)
-    }
-    fetchAll().then(
+    makeWhole(id, (after) => ask('run.get', { run: id, after, limit: 500 }), () => stop).then(
       () => setFault(''),
       (e: unknown) => !stop && setFault(e instanceof Error ? e.message : String(e)),
     )
@@ -67,6 +55,7 @@ export default function Run({ props }: AppProps) {
     <div className={css.page} data-testid="run" data-status={run.status}>
       <Head run={run} view={view} setView={setView} />
       <div className={css.scroll} tabIndex={0} role="region" aria-label={`The run: ${oneLine(run.objective || run.prompt || run.run)}`}>
+        {fault && !whole && <p role="alert">Not all of this run is shown: {fault}</p>}
         {view === 'run' && proposals.length > 0 && (
           <p className={proposalsCss.waiting} role="status">
             <GitPullRequestArrow size={17} aria-hidden />
@@ -208,18 +197,24 @@ function planStands(run: RunView, status: PlanStatus, task: string | undefined):
 function LivingDocument({ id }: { id: string | undefined }) {
   const doc = useDocuments((s) => (id ? s.documents[id] : undefined))
   const [fault, setFault] = useState('')
+  const online = useConnection((s) => s.state === 'online')
   const missing = id !== undefined && (doc === undefined || doc.body === null)
+  const revision = doc?.revision // a later one makes the answer for an earlier one useless
   useEffect(() => {
-    if (!missing) return
+    if (!missing || !online) return
     let stop = false
     ask('document.get', { document: id }).then(
-      (d) => !stop && useDocuments.getState().put(d),
+      (d) => {
+        if (stop) return
+        useDocuments.getState().put(d)
+        setFault('')
+      },
       (e: unknown) => !stop && setFault(e instanceof Error ? e.message : String(e)),
     )
     return () => {
       stop = true
     }
-  }, [id, missing])
+  }, [id, missing, revision, online])
   if (fault) return <p role="alert">{fault}</p>
   if (!doc || doc.body === null) return <Skeleton />
   return (

@@ -1,0 +1,95 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/view"
+)
+
+// A page sees events as the server stores them, before their acknowledgement has
+// come back. What it then asks for, in that very moment, has them: a list that is
+// asked for once, because of an event, would lack it for good.
+func TestWhoSawAnEventIsNotAnsweredFromBeforeIt(t *testing.T) {
+	d := open(t)
+	d.create("one\n")
+	live := make(chan *nats.Msg, 4096)
+	if _, err := d.bus.Conn().ChanSubscribe(contract.SubjectLive(d.cid), live); err != nil {
+		t.Fatal(err)
+	}
+	// One that proposes, and others whose events are stored together with it.
+	const proposals, others = 15, 6
+	over, stop := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	for w := range others {
+		writers.Go(func() {
+			for n := 0; over.Err() == nil; n++ {
+				name := contract.ComputerRenamed{Name: fmt.Sprint("computer ", w, n)}
+				if _, err := d.log.Append(t.Context(), contract.Draft{Role: contract.RoleUser, Type: "computer.renamed", Data: name}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	defer writers.Wait()
+	defer stop()
+	for i := range proposals {
+		key := fmt.Sprint("proposal ", i)
+		by := document.Author{Name: "associate", Role: contract.RoleAssociate, Run: contract.DeriveID("run", key), Task: contract.DeriveID("task", key)}
+		writers.Go(func() {
+			if _, ok, err := d.documents.Propose(t.Context(), d.id, 1, key+"\n", by, key); err != nil || !ok {
+				t.Errorf("%v %v", ok, err)
+			}
+		})
+		e := nextProposal(t, live)
+		for _, q := range []view.EventQuery{{After: e.Sequence - 1, Limit: 1}, {Run: e.Run}} {
+			if p, err := d.Events(t.Context(), q); err != nil || len(p.Events) != 1 || p.Last < e.Sequence {
+				t.Errorf("%+v: %d events, the last %d, %v", q, len(p.Events), p.Last, err)
+			}
+		}
+		if list, _, err := d.Proposals(t.Context(), d.id, false, 0, 100); err != nil || len(list) != 1 || list[0].ID != e.ID {
+			t.Errorf("proposal %s is not in the list: %+v %v", e.ID, list, err)
+		}
+		dismissed(t, d, e.ID)
+	}
+}
+
+// nextProposal returns the next event that says that something was proposed.
+func nextProposal(t *testing.T, live <-chan *nats.Msg) contract.Event {
+	t.Helper()
+	late := time.After(time.Minute)
+	for {
+		select {
+		case m := <-live:
+			e, err := contract.UnmarshalEvent(m.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == "document.proposed" {
+				return e
+			}
+		case <-late:
+			t.Fatal("no proposal was seen")
+		}
+	}
+}
+
+func dismissed(t *testing.T, d *desk, proposal string) {
+	t.Helper()
+	done, err := d.Resolve(t.Context(), "ana", d.id, proposal, false)
+	if err != nil || done.Resolution != contract.ProposalDismissed {
+		t.Errorf("dismissed: %+v %v", done, err)
+	}
+	var left []view.Proposal
+	if left, _, err = d.Proposals(t.Context(), d.id, false, 0, 100); err != nil || len(left) != 0 {
+		t.Errorf("still open: %+v %v", left, err)
+	}
+}
