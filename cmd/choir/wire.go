@@ -25,6 +25,7 @@ import (
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/recovery"
+	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/vault"
 	"choir.dev/choiros/internal/view"
@@ -55,7 +56,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if !ok {
 		return nil, fault.New("up", fault.Missing, "Build it with: make build", errors.New("this binary was built without the desktop"))
 	}
-	if err := computer.InBoxes("git", "Install git 2.38 or newer, for example: sudo apt-get install git"); err != nil {
+	if err := sandbox.Program("git", "Install git 2.38 or newer, for example: sudo apt-get install git"); err != nil {
 		return nil, err
 	}
 	if p.dir, err = datadir.Open(cfg.Server.Data); err != nil {

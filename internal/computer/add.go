@@ -89,7 +89,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 	}
 	if exit.Code != 0 {
 		return view.Added{}, fault.New(op, fault.Unavailable, "Check the URL; a private repository can be cloned by yourself and added as a folder.",
-			fmt.Errorf("git clone ended with code %d: %s", exit.Code, clip(string(stderr), 1000)))
+			fmt.Errorf("git clone ended with code %d: %s", exit.Code, contract.Clip(string(stderr), 1000)))
 	}
 	pr, pw := io.Pipe()
 	sent := make(chan error, 1)

@@ -10,12 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
-	"golang.org/x/sync/errgroup"
 )
 
 // box opens a box and keeps the log's account of it.
@@ -49,7 +50,7 @@ func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, 
 		closed := contract.BoxClosed{Box: spec.ID, Kind: spec.Kind, DurationMS: time.Since(start).Milliseconds()}
 		var ended *sandbox.Ended
 		if errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed {
-			closed.Reason, closed.Detail = string(ended.Reason), clip(ended.Detail, 4096)
+			closed.Reason, closed.Detail = string(ended.Reason), contract.Clip(ended.Detail, 4096)
 		}
 		if ctx.Err() != nil {
 			return nil // the log closes as well; a box that isn't closed in it ended with its computer
@@ -109,11 +110,11 @@ func (c *Computer) note(ctx context.Context, eventType string, data contract.Pay
 	return err
 }
 
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
+// discard takes away what no longer belongs to anybody. It is removed later.
+func (c *Computer) discard(name string) {
+	if err := c.remover.Take(c.files, name); err != nil {
+		c.logger.Warn("what is no longer needed could not be moved aside", "name", name, "error", err)
 	}
-	return s[:n]
 }
 
 // taskBoxes opens the boxes of runs.
@@ -182,10 +183,10 @@ func (c *Computer) gitMount() sandbox.Mount {
 // they are installed first when they are missing; where that fails, and without
 // wait, they are left out.
 func (c *Computer) shellModules(ctx context.Context, wait bool) ([]sandbox.Mount, error) {
-	tree, ok := c.host.modules.ready()
+	tree, ok := c.host.modules.Ready()
 	if !ok && wait {
 		var err error
-		tree, err = c.modules(ctx)
+		tree, err = c.shell.Modules(ctx)
 		if err != nil && !fault.Is(err, fault.Missing) && !fault.Is(err, fault.Unavailable) {
 			return nil, err
 		}

@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
@@ -40,18 +41,15 @@ type Computer struct {
 	documents *document.Documents
 	mirror    *mirror.Mirror
 	runs      *dispatch.Dispatcher
-	live      *live
+	shell     *shell.Shell
 	files     *hostfs.Dir     // the directory
 	remover   *hostfs.Remover // of what builds leave
-	builds    *builds
-	themePoke chan struct{}
 	snaps     snapshots
 	deps      *dependencies
 
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
 
-	health   health  // of the desktop's page
 	commands running // the user's own
 	scrub    scrub   // for damage
 }
@@ -77,10 +75,7 @@ func (h *Host) wake(ctx context.Context, p *place, req view.WakeRequest) (_ *Com
 	if err := c.openHistory(ctx, p); err != nil {
 		return nil, err
 	}
-	c.live = newLive(liveOptions{
-		open: c.openDesktop, check: c.brokenSource, deaf: c.noWatches, source: c.shellSource,
-		silence: times(h.Config).Silence, logger: c.logger,
-	})
+	c.shell = c.openShell()
 	if c.runs, err = c.newDispatcher(); err != nil {
 		return nil, err
 	}
@@ -92,9 +87,9 @@ func (h *Host) wake(ctx context.Context, p *place, req view.WakeRequest) (_ *Com
 	if err := c.runs.Recover(ctx); err != nil {
 		return nil, err
 	}
-	c.own("dev server", func(ctx context.Context) error { c.live.run(ctx); return nil })
-	c.own("desktop builds", c.builds.run)
-	c.own("theme", c.watchTheme)
+	c.own("dev server", c.shell.Serve)
+	c.own("desktop builds", c.shell.Builds)
+	c.own("theme", c.shell.WatchTheme)
 	c.own("mirroring documents", c.mirror.Run)
 	c.own("maintenance", c.maintain)
 	c.own("scrub", c.keepScrubbing)
@@ -104,8 +99,7 @@ func (h *Host) wake(ctx context.Context, p *place, req view.WakeRequest) (_ *Com
 
 // newComputer is a computer of which nothing is open yet.
 func (h *Host) newComputer(ctx context.Context, cid contract.CID) *Computer {
-	c := &Computer{host: h, cid: cid, logger: h.Logger.With("computer", string(cid)), themePoke: make(chan struct{}, 1), snaps: snapshots{uses: map[string]int{}}}
-	c.builds = &builds{c: c, want: make(chan struct{}, 1)}
+	c := &Computer{host: h, cid: cid, logger: h.Logger.With("computer", string(cid)), snaps: snapshots{uses: map[string]int{}}}
 	c.services = c.newServices(ctx, serviceBackoff)
 	c.ctx = c.services.Context()
 	c.deps = newDependencies(c)
@@ -387,7 +381,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	if len(open) > 0 {
 		state = view.StateWorking
 	}
-	if c.brokenDesktop().since != (time.Time{}) {
+	if c.shell.Broken() {
 		state = view.StateBroken
 	}
 	return view.Computer{
@@ -440,7 +434,7 @@ func (c *Computer) Frame(ctx context.Context) (view.Frame, error) {
 	if f.Provider, err = c.Provider(ctx); err != nil {
 		return view.Frame{}, err
 	}
-	f.Desktop, err = c.desktopStatus(ctx)
+	f.Desktop, err = c.shell.Status(ctx)
 	return f, err
 }
 

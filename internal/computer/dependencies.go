@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/datadir"
@@ -26,7 +28,6 @@ import (
 	"choir.dev/choiros/internal/lockfile"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
-	"golang.org/x/sys/unix"
 )
 
 // dependencies keeps what lock files name, installed for one computer's checks:
@@ -130,7 +131,7 @@ func (d *dependencies) Install(ctx context.Context, r dispatch.LockRequest) (dis
 			in.Key, got, in.Kept, err = d.have(ctx, lock, r)
 		}
 		if err != nil {
-			in.Problem = oneLine(clip(strings.TrimSuffix(fault.Text(err)+". "+fault.HintOf(err), ". "), 3500))
+			in.Problem = oneLine(contract.Clip(strings.TrimSuffix(fault.Text(err)+". "+fault.HintOf(err), ". "), 3500))
 			said = append(said, in)
 			continue
 		}

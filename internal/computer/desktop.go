@@ -2,48 +2,40 @@ package computer
 
 import (
 	"context"
-	"fmt"
+	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/shell"
+	"choir.dev/choiros/internal/view"
 )
 
-// openDesktop opens the desktop's box: live choiros/ read-only, the shell's
-// dependencies read-only, no network.
-func (c *Computer) openDesktop(ctx context.Context) (sandbox.Box, error) {
-	if err := InBoxes("node", "Install Node.js 20.19 or newer; until then the kept build of the desktop is served."); err != nil {
-		return nil, err
-	}
-	tree, err := c.modules(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.ensureModulesDir(ctx); err != nil {
-		return nil, err
-	}
-	return c.box(ctx, sandbox.BoxSpec{
-		ID: "desktop", Kind: contract.BoxDesktop, Root: "/computer/choiros",
-		Mounts: []sandbox.Mount{
-			{Source: c.path("workspace", "choiros"), Target: "/computer/choiros", Mode: sandbox.ReadOnly},
-			{Source: tree, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
+// openShell makes the desktop of an open computer.
+func (c *Computer) openShell() *shell.Shell {
+	return shell.New(shell.Options{
+		Log: c.log, State: c.state, Workspace: c.workspace, Files: c.files, Remover: c.remover, Path: c.path, Discard: c.discard,
+		Box: c.box, Limits: c.limits, Registries: c.registries, Snapshot: c.snapshot, NoWatches: c.noWatches,
+		VerifyMounts: func(ctx context.Context, o dispatch.Overlay, commit string) ([]sandbox.Mount, func(), error) {
+			mine, err := asOverlay(o)
+			if err != nil {
+				return nil, nil, err
+			}
+			return c.verifyMounts(ctx, mine, commit)
 		},
-		Limits: c.limits(),
+		Modules: c.host.modules, Build: c.host.Build, RenderDir: c.host.Dir.Path("cache", "render"),
+		Silence: times(c.host.Config).Silence, Logger: c.logger,
 	})
 }
 
-// InBoxes fails with fault.Missing and the hint when boxes don't have a program:
-// they see the host's /usr.
-func InBoxes(program, hint string) error {
-	for _, dir := range []string{"/usr/local/bin", "/usr/bin", "/bin"} {
-		if st, err := os.Stat(filepath.Join(dir, program)); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
-			return nil
-		}
-	}
-	return fault.New("", fault.Missing, hint, fmt.Errorf("%s is not installed", program))
+// registries is the way out of a box of the host's own that fills caches: what
+// this machine's package managers use, wherever they are.
+func (c *Computer) registries(ctx context.Context, box string) http.Handler {
+	rules, err := c.host.policy.Registries(ctx)
+	return c.host.proxy.Handler(egress.Scope{CID: c.cid, Box: box, Kind: contract.BoxScratch},
+		egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true})
 }
 
 // noWatches says what to do about watchers of files when none are left.
@@ -56,14 +48,14 @@ func (c *Computer) noWatches(ctx context.Context) string {
 	return ""
 }
 
-// ensureModulesDir makes the mount point for the shell's dependencies, which
-// git ignores and a restore may leave out.
-func (c *Computer) ensureModulesDir(ctx context.Context) error {
-	return c.workspace.Mkdir(ctx, shellModulesPath)
-}
-
 // Look implements control.Desktop.
-func (c *Computer) Look(context.Context) (release func()) { return c.live.look() }
+func (c *Computer) Look(context.Context) (release func()) { return c.shell.Look() }
 
 // Live implements control.Desktop.
-func (c *Computer) Live(context.Context) (http.RoundTripper, error) { return c.live.transport() }
+func (c *Computer) Live(context.Context) (http.RoundTripper, error) { return c.shell.Live() }
+
+// Build implements control.Desktop.
+func (c *Computer) Build(ctx context.Context) (fs.FS, error) { return c.shell.Build(ctx) }
+
+// Beat implements control.Desktop.
+func (c *Computer) Beat(ctx context.Context, b view.Heartbeat) error { return c.shell.Beat(ctx, b) }

@@ -77,7 +77,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 			finished.Reason += ": " + ended.Detail // the word alone tells nobody what
 		}
 	default:
-		finished.ExitCode, finished.Reason = -1, clip(redact.Shaped(runErr.Error()), 1000)
+		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
 	}
 	if finished.DurationMS == 0 {
 		finished.DurationMS = time.Since(begin).Milliseconds()
@@ -104,7 +104,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	if err != nil {
 		return view.Exit{}, err
 	}
-	c.treeChanged()
+	c.shell.Changed()
 	if finished.ExitCode == -1 && finished.Reason != "" {
 		return view.Exit{}, fault.Wrap(op, runErr)
 	}
@@ -182,7 +182,7 @@ func (c *Computer) openTerminal(ctx context.Context, id string) (sandbox.Box, er
 		contract.EgressSpec{Profile: contract.EgressDefault}, nil)
 	// What is in the way there, such as a link, is the user's to see and remove:
 	// the terminal then goes without the dependencies.
-	if err := c.ensureModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
+	if err := c.shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
 		return nil, err
 	}
 	mounts := []sandbox.Mount{
@@ -242,10 +242,10 @@ func (c *Computer) recordable(ctx context.Context, argv []string) ([]string, err
 func programOf(argv []string) string {
 	if len(argv) == 3 && argv[1] == "-c" && (argv[0] == "sh" || argv[0] == "bash") {
 		if words := strings.Fields(argv[2]); len(words) > 0 {
-			return clip(words[0], 60)
+			return contract.Clip(words[0], 60)
 		}
 	}
-	return clip(argv[0], 60)
+	return contract.Clip(argv[0], 60)
 }
 
 // running are the user's own commands that have not ended, whoever looks.
@@ -272,7 +272,7 @@ func (l *running) begin(ctx context.Context, id string, argv []string) (context.
 	if l.by == nil {
 		l.by = map[string]runningCommand{}
 	}
-	l.by[id] = runningCommand{view.RunningCommand{ID: id, Line: clip(strings.ToValidUTF8(line, "\uFFFD"), 300), Started: time.Now().UTC()}, cancel}
+	l.by[id] = runningCommand{view.RunningCommand{ID: id, Line: contract.Clip(strings.ToValidUTF8(line, "\uFFFD"), 300), Started: time.Now().UTC()}, cancel}
 	return ctx, func() {
 		cancel(nil)
 		l.mu.Lock()

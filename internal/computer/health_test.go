@@ -2,7 +2,6 @@ package computer
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,8 +24,6 @@ const shellFile = "choiros/src/shell.ts"
 func openShell(t *testing.T) *shellDesk {
 	t.Helper()
 	d := &shellDesk{desk: open(t)}
-	d.live = newLive(liveOptions{logger: slog.New(slog.DiscardHandler)})
-	d.Computer.builds = &builds{want: make(chan struct{}, 1)}
 	d.runs = &runWorkspace{d.Computer}
 	return d
 }
@@ -55,7 +52,7 @@ func (d *shellDesk) byUser(text string) {
 	d.write(filepath.Join(d.dir, "workspace"), text)
 }
 
-func (d *shellDesk) shell() string {
+func (d *shellDesk) source() string {
 	d.t.Helper()
 	b, err := os.ReadFile(filepath.Join(d.dir, "workspace", shellFile))
 	d.fatal(err)
@@ -105,7 +102,7 @@ func (d *shellDesk) beat(broken bool) {
 func (d *shellDesk) wantStatus(broken bool, run, good string) {
 	d.t.Helper()
 	d.fatal(d.caughtUp(d.t.Context()))
-	s, err := d.desktopStatus(d.t.Context())
+	s, err := d.Computer.shell.Status(d.t.Context())
 	d.fatal(err)
 	if s.Broken != broken || s.Run != run || s.LastGood != good {
 		d.t.Errorf("the desktop is broken: %v, by run %q, good at %q; want %v, %q, %q", s.Broken, s.Run, s.LastGood, broken, run, good)
@@ -140,8 +137,8 @@ func TestWhatBrokeIsNotGoodVerifiedOrNot(t *testing.T) {
 	d.beat(true)
 	d.wantStatus(true, o.ref.Run, fine)
 	d.back(view.RestoreRequest{To: fine})
-	if d.shell() != "two\n" {
-		t.Fatalf("the shell is %q", d.shell())
+	if d.source() != "two\n" {
+		t.Fatalf("the shell is %q", d.source())
 	}
 	// Until a page has painted it counts as broken, and nobody's edit.
 	d.wantStatus(true, "", fine)
@@ -182,8 +179,8 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 	d.byUser("one\n")
 	first := d.checkpoint(contract.CheckpointInitial)
 	o, other := d.begin(), d.begin()
-	if n := d.edit(o, "broken\n"); n != 1 || d.shell() != "broken\n" {
-		t.Fatalf("%d paths were published, the shell is %q", n, d.shell())
+	if n := d.edit(o, "broken\n"); n != 1 || d.source() != "broken\n" {
+		t.Fatalf("%d paths were published, the shell is %q", n, d.source())
 	}
 	d.beat(true)
 	d.wantStatus(true, o.ref.Run, first)
@@ -191,18 +188,18 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 	// Its verification is told what the browser said, without a box.
 	m, err := d.runs.Merge(t.Context(), o)
 	d.fatal(err)
-	cmd, err := renderer{d.Computer}.Render(t.Context(), o, m.Commit)
+	cmd, err := d.Computer.shell.Render(t.Context(), o, m.Commit)
 	if err != nil || cmd.ExitCode != 1 || cmd.Stderr == "" {
 		t.Errorf("rendering what broke: %+v %v", cmd, err)
 	}
 
 	d.back(view.RestoreRequest{To: first})
 	d.fatal(os.WriteFile(filepath.Join(o.Upper, "choiros/src/more.ts"), []byte("more\n"), 0o644))
-	if n := d.edit(o, "broken still\n"); n != 0 || d.shell() != "one\n" {
-		t.Errorf("%d paths were published again, the shell is %q", n, d.shell())
+	if n := d.edit(o, "broken still\n"); n != 0 || d.source() != "one\n" {
+		t.Errorf("%d paths were published again, the shell is %q", n, d.source())
 	}
-	if n := d.edit(other, "another's\n"); n != 1 || d.shell() != "another's\n" {
-		t.Errorf("another task's edit: %d paths, the shell is %q", n, d.shell())
+	if n := d.edit(other, "another's\n"); n != 1 || d.source() != "another's\n" {
+		t.Errorf("another task's edit: %d paths, the shell is %q", n, d.source())
 	}
 }
 
@@ -216,7 +213,7 @@ func (d *shellDesk) shows(page string) {
 
 func (d *shellDesk) wantAuto(want bool) {
 	d.t.Helper()
-	s, err := d.desktopStatus(d.t.Context())
+	s, err := d.Computer.shell.Status(d.t.Context())
 	d.fatal(err)
 	if s.Auto != want {
 		d.t.Errorf("it goes back by itself: %v, want %v", s.Auto, want)
@@ -248,8 +245,8 @@ func TestAttack47_VerifiedWorkDoesNotGoBackByItself(t *testing.T) {
 	d.beat(true)
 	d.wantStatus(true, o.ref.Run, first)
 	d.wantAuto(false)
-	if d.unasked(first) || d.shell() != "broken\n" {
-		t.Errorf("verified work went back unasked: %q", d.shell())
+	if d.unasked(first) || d.source() != "broken\n" {
+		t.Errorf("verified work went back unasked: %q", d.source())
 	}
 }
 
@@ -265,8 +262,8 @@ func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
 	d.beat(true)
 	d.wantStatus(true, o.ref.Run, first)
 	d.wantAuto(false)
-	if d.unasked(first) || d.shell() != "broken\n" {
-		t.Errorf("a user's edit went back unasked: %q", d.shell())
+	if d.unasked(first) || d.source() != "broken\n" {
+		t.Errorf("a user's edit went back unasked: %q", d.source())
 	}
 	d.back(view.RestoreRequest{To: first})
 	d.beat(false)
@@ -278,16 +275,16 @@ func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
 	d.edit(o, "broken again\n")
 	d.beat(true)
 	d.wantAuto(true)
-	s, err := d.desktopStatus(t.Context())
+	s, err := d.Computer.shell.Status(t.Context())
 	d.fatal(err)
 	// What somebody edits before the time is up counts.
 	d.byUser("broken again, being mended\n")
-	if d.unasked(s.LastGood) || d.shell() != "broken again, being mended\n" {
-		t.Errorf("an edit made meanwhile went back unasked: %q", d.shell())
+	if d.unasked(s.LastGood) || d.source() != "broken again, being mended\n" {
+		t.Errorf("an edit made meanwhile went back unasked: %q", d.source())
 	}
 	d.byUser("broken again\n")
-	if !d.unasked(s.LastGood) || d.shell() != "two, by hand\n" {
-		t.Errorf("the shell is %q", d.shell())
+	if !d.unasked(s.LastGood) || d.source() != "two, by hand\n" {
+		t.Errorf("the shell is %q", d.source())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
@@ -62,7 +63,7 @@ func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, er
 // checkpointAround makes the checkpoint before or after something.
 func (c *Computer) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) (k workspace.Checkpoint, err error) {
 	err = c.host.reserve.Spaced(ctx, func() (err error) {
-		k, err = c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: clip(message, 200)})
+		k, err = c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: contract.Clip(message, 200)})
 		return err
 	})
 	return k, err
@@ -75,10 +76,10 @@ const maxUnkept = 50
 func unkeptOf(l wire.LeftOut) view.Unkept {
 	out := view.Unkept{Files: l.Total, Ignored: l.Outside, Paths: []view.UnkeptPath{}}
 	for _, s := range l.Left[:min(len(l.Left), maxUnkept)] {
-		out.Paths = append(out.Paths, view.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason})
+		out.Paths = append(out.Paths, view.UnkeptPath{Path: contract.Clip(s.Path.Shown(), 1000), Reason: s.Reason})
 	}
 	for _, s := range l.Ignored[:min(len(l.Ignored), maxUnkept)] {
-		out.Paths = append(out.Paths, view.UnkeptPath{Path: clip(s.Path.Shown(), 1000), Reason: s.Reason, Ignored: true})
+		out.Paths = append(out.Paths, view.UnkeptPath{Path: contract.Clip(s.Path.Shown(), 1000), Reason: s.Reason, Ignored: true})
 	}
 	return out
 }
@@ -142,7 +143,7 @@ func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Res
 		req.To = to.ID
 	}
 	if r.Unasked && !r.DryRun {
-		if err := c.mayUnasked(ctx, req.To); err != nil {
+		if err := c.shell.MayGoBackUnasked(ctx, req.To); err != nil {
 			return view.Restored{}, err
 		}
 	}
@@ -154,10 +155,10 @@ func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Res
 	if r.DryRun {
 		return out, nil
 	}
-	if touchesShell(pathsOf(done.Changes)) && len(done.Changes) > 0 {
-		c.shellWentBack()
+	if shell.Touches(pathsOf(done.Changes)) && len(done.Changes) > 0 {
+		c.shell.WentBack()
 	}
-	c.treeChanged()
+	c.shell.Changed()
 	if done.Checkpoint != "" {
 		out.Sequence, err = c.checkpointSeq(ctx, done.Checkpoint)
 	}
@@ -304,7 +305,7 @@ func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reade
 	if err != nil {
 		return view.File{}, err
 	}
-	c.treeChanged()
+	c.shell.Changed()
 	return fileOf(written.FileInfo), nil
 }
 
@@ -321,7 +322,7 @@ func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive boo
 		c.mirror.Settle(ctx, document.ByUser(""), true) // what is removed then is what the document holds
 	}
 	_, err = c.workspace.Remove(ctx, p, workspace.Actor{User: user})
-	c.treeChanged()
+	c.shell.Changed()
 	return err
 }
 
@@ -361,7 +362,7 @@ func (c *Computer) place(ctx context.Context, user string, where []string, f fun
 	if err != nil {
 		return view.File{}, err
 	}
-	c.treeChanged()
+	c.shell.Changed()
 	info, err := c.workspace.Stat(ctx, at)
 	return fileOf(info), err
 }

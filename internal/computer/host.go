@@ -21,6 +21,7 @@ import (
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/vault"
 	"choir.dev/choiros/internal/view"
 )
@@ -59,7 +60,7 @@ type Host struct {
 	gateway *gateway.Gateway
 	proxy   *egress.Proxy
 	policy  *egress.Sources
-	modules *modules
+	modules *shell.Modules
 	reserve *datadir.Reserve
 	warmth  warmth
 
@@ -87,7 +88,7 @@ type Host struct {
 func NewHost(opts Options) (*Host, error) {
 	const op = "computer.NewHost"
 	h := &Host{Options: opts, warmth: warmth{dir: opts.Dir.Path("cache")}, places: map[contract.CID]*place{}, counted: map[contract.CID]bool{},
-		modules: &modules{dir: opts.Dir.Path("cache", "node_modules"), source: opts.Source}}
+		modules: &shell.Modules{Dir: opts.Dir.Path("cache", "node_modules"), Source: opts.Source}}
 	var err error
 	if h.gateway, err = gateway.New(gateway.Options{
 		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),

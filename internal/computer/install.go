@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
@@ -66,6 +67,12 @@ func (c *Computer) toolchain(tool lockfile.Tool) (string, error) {
 	return out.String(), nil
 }
 
+const (
+	installWall  = 3 * time.Minute
+	installAgain = time.Minute // so long nobody waits for what has just failed
+	filling      = ".fill-"    // begins the name of a tree that is not whole yet
+)
+
 // installLock installs a lock into the folders of root, in a box that sees the
 // manifests and nothing else of the workspace, and reaches what any task of this
 // computer is granted without asking. Nothing of what it fetches is run in it:
@@ -93,8 +100,8 @@ func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.L
 	all := map[string]string{"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
 	maps.Copy(all, env)
 	maps.Copy(all, more)
-	if _, err := os.Stat(certificates); err == nil {
-		all["NODE_EXTRA_CA_CERTS"], all["PIP_CERT"], all["CARGO_HTTP_CAINFO"] = certificates, certificates, certificates
+	if _, err := os.Stat(sandbox.Certificates); err == nil {
+		all["NODE_EXTRA_CA_CERTS"], all["PIP_CERT"], all["CARGO_HTTP_CAINFO"] = sandbox.Certificates, sandbox.Certificates, sandbox.Certificates
 	}
 	spec := sandbox.BoxSpec{ID: "install-" + contract.NewID()[:12], Kind: contract.BoxScratch, Root: installInside, Limits: c.limits(), Env: all, Proxy: true,
 		Mounts: []sandbox.Mount{
@@ -135,7 +142,7 @@ func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.L
 		if ctx.Err() != nil {
 			return hosts, "", context.Cause(ctx)
 		}
-		note = "the scripts that its packages run when they are installed did not all work without a network: " + oneLine(clip(fault.Text(err), 500))
+		note = "the scripts that its packages run when they are installed did not all work without a network: " + oneLine(contract.Clip(fault.Text(err), 500))
 	}
 	return hosts, note, nil
 }

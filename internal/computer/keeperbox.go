@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -119,7 +120,7 @@ func (c *Computer) seedWorkspace() error {
 	if there { // it got its name before somebody died, who knows how shortly
 		return fault.Wrap("computer.seedWorkspace", datadir.SyncDir(c.path()))
 	}
-	return seed(c.path("workspace"), c.host.Source)
+	return shell.Seed(c.path("workspace"), c.host.Source)
 }
 
 // openWorkspace opens the tree behind the keeper.

@@ -16,17 +16,19 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"pgregory.net/rapid"
 )
 
 // desk is what the mirror needs of a computer, with a real log, projection and
@@ -149,6 +151,7 @@ func (d *desk) start() {
 	})
 	check(err)
 	c.mirror.Attach(c.workspace)
+	c.shell = shell.New(shell.Options{Log: c.log, State: c.state, Workspace: c.workspace, Logger: c.logger})
 }
 
 func (d *desk) end() {

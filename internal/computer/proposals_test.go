@@ -23,7 +23,6 @@ type task struct {
 
 func (d *desk) begin(name string) *task {
 	d.t.Helper()
-	d.builds = &builds{c: d.Computer, want: make(chan struct{}, 1)}
 	ws := &runWorkspace{d.Computer}
 	ref := dispatch.TaskRef{Run: contract.DeriveID("run", name), Task: contract.DeriveID("task", name), Attempt: 1}
 	base, err := ws.Checkpoint(d.t.Context(), dispatch.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "before", Run: ref.Run, Task: ref.Task})
@@ -89,7 +88,6 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	}
 	// The same publish again, as after a crash, is the same proposal.
 	d.restart()
-	d.builds = &builds{c: d.Computer, want: make(chan struct{}, 1)}
 	if again := k.publish(); strings.Join(again.Proposed, " ") != mirrored || len(d.open()) != 1 {
 		t.Errorf("published again: %+v, %d open", again, len(d.open()))
 	}

@@ -27,7 +27,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 			return c.host.Bus.Conn().Publish(subject, data)
 		},
 		Past:    runPast{c},
-		Render:  renderer{c},
+		Render:  c.shell,
 		Install: c.deps,
 		Budget:  contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:   b.Turns,

@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -88,7 +89,7 @@ func (w *runWorkspace) PublishLive(ctx context.Context, o dispatch.Overlay) (int
 	}
 	p, err := w.c.workspace.PublishLive(ctx, contract.NewID(), mine.Overlay, mine.ref.Run, mine.ref.Task)
 	if err == nil && len(p.Changed) > 0 {
-		w.c.pokeTheme()
+		w.c.shell.ThemeChanged()
 	}
 	return len(p.Changed), err
 }
@@ -107,7 +108,7 @@ func (w *runWorkspace) tookBack(ctx context.Context, task string) (bool, error) 
 	if first < 0 {
 		return false, nil
 	}
-	return w.c.wentBack(ctx, publishes[first].StartedSeq)
+	return w.c.shell.RestoredSince(ctx, publishes[first].StartedSeq)
 }
 
 // Settle implements dispatch.Workspace.
@@ -190,7 +191,7 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 	if p.Reverify != "" {
 		return dispatch.Published{}, fault.New("computer.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
 	}
-	w.c.treeChanged()
+	w.c.shell.Changed()
 	left := mirror.Left{Publish: req.ID, Base: mine.Base(), Tree: tree.Commit, By: byTask(mine.ref)}
 	for _, k := range p.Conflicts {
 		left.Paths = append(left.Paths, string(k.Path))
@@ -214,7 +215,7 @@ func (w *runWorkspace) message(ctx context.Context, task string) string {
 		return "A task's work"
 	}
 	goal, _, _ := strings.Cut(t.Goal, "\n")
-	return clip(goal, 200)
+	return contract.Clip(goal, 200)
 }
 
 // Invert implements dispatch.Workspace.
@@ -224,7 +225,7 @@ func (w *runWorkspace) Invert(ctx context.Context, o dispatch.Overlay) ([]dispat
 		return nil, err
 	}
 	p, err := w.c.workspace.Invert(ctx, mine.publish("invert"), mine.Overlay, mine.ref.Run, mine.ref.Task)
-	w.c.treeChanged()
+	w.c.shell.Changed()
 	var kept []dispatch.Kept
 	for _, k := range p.Conflicts {
 		kept = append(kept, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})
@@ -271,7 +272,7 @@ func (w *runWorkspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch
 			}
 			return pathsOf(res.Changes), byTask(dispatch.TaskRef{Run: r.Run, Task: r.Task}), err
 		})
-		w.c.treeChanged()
+		w.c.shell.Changed()
 		return dispatch.GitReply{Output: fmt.Sprintf("restored %d paths from %s; before it was %s\n", len(res.Changes), res.To, res.Safety), Checkpoint: res.Checkpoint}, err
 	case contract.GitDiff:
 		req := wire.DiffRequest{A: s.Ref}
@@ -300,18 +301,7 @@ func (w *runWorkspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch
 
 // ReadFile implements dispatch.Workspace.
 func (w *runWorkspace) ReadFile(ctx context.Context, p string, max int) ([]byte, error) {
-	return w.c.readFile(ctx, p, max)
-}
-
-// readFile reads at most max bytes of a file of the live tree.
-func (c *Computer) readFile(ctx context.Context, p string, max int) ([]byte, error) {
-	content, err := c.workspace.Read(ctx, "", p, 0, int64(max))
-	if err != nil {
-		return nil, err
-	}
-	defer content.Close()
-	b, err := io.ReadAll(io.LimitReader(content, int64(max)))
-	return b, fault.Wrap("computer.readFile", err)
+	return w.c.workspace.ReadAll(ctx, "", p, max)
 }
 
 // Folders implements dispatch.Workspace: the root's folders and, one level
@@ -349,7 +339,7 @@ func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount,
 		c.gitMount(),
 	}
 	for _, ig := range o.Ignored {
-		if ig.Path == shellModulesPath {
+		if ig.Path == shell.ModulesPath {
 			continue
 		}
 		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: []string{ig.Lower}, Upper: ig.Upper, Work: ig.Work, Optional: true})
@@ -361,9 +351,6 @@ func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount,
 	at, err := c.homeMount()
 	return append(append(mounts, modules...), at), err
 }
-
-// shellModulesPath is where the shell's dependencies are mounted.
-const shellModulesPath = "choiros/node_modules"
 
 // verifyMounts is a check's view: the commit to verify with a throwaway upper,
 // the base the task started from beside it, and the user's own ignored
@@ -397,7 +384,7 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string) 
 func usersOwn(ignored []workspace.IgnoredDir) []sandbox.Mount {
 	var out []sandbox.Mount
 	for _, ig := range ignored {
-		if ig.Path == shellModulesPath {
+		if ig.Path == shell.ModulesPath {
 			continue
 		}
 		lower := []string{ig.Lower}

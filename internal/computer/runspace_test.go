@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestAChecksBoxHasNothingThatTheTaskInstalled(t *testing.T) {
 	ignored := []workspace.IgnoredDir{
 		{Path: "workspace/p/node_modules", Lower: "/data/workspace/workspace/p/node_modules", Upper: "/data/boxes/t-1/ignored/a/upper", Work: "/data/boxes/t-1/ignored/a/work"},
-		{Path: shellModulesPath, Lower: "/data/workspace/choiros/node_modules", Upper: "/data/boxes/t-1/ignored/b/upper", Work: "/data/boxes/t-1/ignored/b/work"},
+		{Path: shell.ModulesPath, Lower: "/data/workspace/choiros/node_modules", Upper: "/data/boxes/t-1/ignored/b/upper", Work: "/data/boxes/t-1/ignored/b/work"},
 	}
 	mounts := usersOwn(ignored)
 	if len(mounts) != 1 || mounts[0].Target != "/computer/workspace/p/node_modules" || mounts[0].Mode != sandbox.Overlay || !slices.Equal(mounts[0].Lower, []string{ignored[0].Lower}) {

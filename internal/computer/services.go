@@ -47,7 +47,7 @@ func (c *Computer) serviceFailed(ctx context.Context, f supervise.Failure) {
 
 // oneLine bounds a text for an event and keeps it on one line.
 func oneLine(s string) string {
-	b := []rune(clip(s, 4096))
+	b := []rune(contract.Clip(s, 4096))
 	for i, r := range b {
 		if r < ' ' || r == 0x7f {
 			b[i] = ' '

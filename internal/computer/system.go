@@ -1,11 +1,12 @@
 package computer
 
 import (
-	"choir.dev/choiros/internal/fault"
 	"context"
 	"net"
 	"strconv"
 	"time"
+
+	"choir.dev/choiros/internal/fault"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/sandbox"

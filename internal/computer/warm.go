@@ -128,7 +128,7 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 		return err
 	}
 	if exit.Code != 0 {
-		return fault.New("computer.warm", fault.Unavailable, "", errors.New("go test: "+clip(string(said), 500)))
+		return fault.New("computer.warm", fault.Unavailable, "", errors.New("go test: "+contract.Clip(string(said), 500)))
 	}
 	return os.Rename(tmp, final)
 }

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"choir.dev/choiros/internal/document"
 	"pgregory.net/rapid"
+
+	"choir.dev/choiros/internal/document"
 )
 
 func TestMerge(t *testing.T) {

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
-	"pgregory.net/rapid"
 )
 
 // byTask is an Associate at work on a task.

@@ -401,22 +401,7 @@ func tail(items []string, limit int, more string) string {
 // hold any bytes; a document may not.
 func line(s string, max int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
-	return clip(strings.Join(strings.Fields(s), " "), max)
-}
-
-// clip cuts text at a character's end.
-func clip(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	s = s[:max]
-	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
-		s = s[:len(s)-1]
-	}
-	if r, size := utf8.DecodeLastRuneInString(s); r == utf8.RuneError && size == 1 {
-		s = s[:len(s)-1]
-	}
-	return s + "…"
+	return contract.Clip(strings.Join(strings.Fields(s), " "), max)
 }
 
 // end keeps the last max bytes of a text, from a character's start.
@@ -475,7 +460,7 @@ func longest(s string, r rune) (n int) {
 // prose takes in Markdown that a model wrote. A line that would begin a section
 // of this document, or pass for its marks, is defused.
 func prose(s string) string {
-	s = strings.TrimSpace(clip(strings.ReplaceAll(s, "\r\n", "\n"), maxProse))
+	s = strings.TrimSpace(contract.Clip(strings.ReplaceAll(s, "\r\n", "\n"), maxProse))
 	if s == "" {
 		return "None.\n"
 	}

@@ -7,9 +7,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"pgregory.net/rapid"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
-	"pgregory.net/rapid"
 )
 
 func view() document.RunView {

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+
+	"choir.dev/choiros/contract"
 )
 
 // A section's heading is followed by a mark: a link definition that no Markdown
@@ -83,7 +85,7 @@ func Edited(body string, max int) string {
 			out.WriteString(strings.TrimSpace(p.text) + "\n\n")
 		}
 	}
-	return strings.TrimSpace(clip(out.String(), max))
+	return strings.TrimSpace(contract.Clip(out.String(), max))
 }
 
 // fence follows code blocks line by line.

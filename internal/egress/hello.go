@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 )
 
@@ -140,7 +141,7 @@ func checkName(t Target, name string) error {
 	}
 	if t.IP.IsValid() {
 		if name != "" {
-			return fmt.Errorf("the TLS server name %q was sent to an address", clip(name, 80))
+			return fmt.Errorf("the TLS server name %q was sent to an address", contract.Shorten(name, 80))
 		}
 		return nil
 	}
@@ -149,7 +150,7 @@ func checkName(t Target, name string) error {
 	}
 	got, ip, err := canonical(name)
 	if err != nil || ip.IsValid() || got != t.Host {
-		return fmt.Errorf("the TLS server name %q is not the host that was asked for", clip(name, 80))
+		return fmt.Errorf("the TLS server name %q is not the host that was asked for", contract.Shorten(name, 80))
 	}
 	return nil
 }

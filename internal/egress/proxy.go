@@ -263,7 +263,7 @@ func (h *handler) connect(ctx context.Context, t Target, d *contract.EgressDecid
 // decided is the event of a decision, with the host in a form that any log takes.
 func (h *handler) decided(t Target, host string) contract.EgressDecided {
 	if t.Host == "" {
-		host = clip(strings.Trim(strconv.QuoteToASCII(clip(host, 200)), `"`), 900)
+		host = contract.Shorten(strings.Trim(strconv.QuoteToASCII(contract.Shorten(host, 200)), `"`), 900)
 	}
 	if host == "" {
 		host = "(none)"
@@ -274,7 +274,7 @@ func (h *handler) decided(t Target, host string) contract.EgressDecided {
 func (h *handler) decide(ctx context.Context, allowed bool, d contract.EgressDecided) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.p.limits.Decided)
 	defer cancel()
-	d.Reason = clip(d.Reason, 400)
+	d.Reason = contract.Shorten(d.Reason, 400)
 	return h.p.opt.Decide(ctx, h.scope, allowed, d)
 }
 

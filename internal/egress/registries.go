@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"choir.dev/choiros/contract"
 )
 
 const (
@@ -257,7 +259,7 @@ func Configured(ctx context.Context, manager string) (map[string]string, error) 
 func bare(text string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return "", fmt.Errorf("the registry %q is no address: %w", clip(text, 100), err)
+		return "", fmt.Errorf("the registry %q is no address: %w", contract.Shorten(text, 100), err)
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return u.String(), nil

@@ -29,10 +29,10 @@ func ParseRule(s string) (Rule, error) {
 	rest, r.suffix = strings.CutPrefix(rest, "*.")
 	t, err := ParseTarget(rest)
 	if err != nil {
-		return Rule{}, fmt.Errorf("rule %q: %w; write it as host:port, *.suffix:port or tcp://host:port", clip(s, 80), err)
+		return Rule{}, fmt.Errorf("rule %q: %w; write it as host:port, *.suffix:port or tcp://host:port", contract.Shorten(s, 80), err)
 	}
 	if r.suffix && (t.IP.IsValid() || !strings.Contains(t.Host, ".")) {
-		return Rule{}, fmt.Errorf("rule %q: the suffix must have at least two labels, such as *.example.org:443", clip(s, 80))
+		return Rule{}, fmt.Errorf("rule %q: the suffix must have at least two labels, such as *.example.org:443", contract.Shorten(s, 80))
 	}
 	r.host, r.ip, r.port = t.Host, t.IP, t.Port
 	return r, nil
@@ -135,7 +135,7 @@ func urlRule(raw string) (Rule, error) {
 	case "git":
 		def, plain = "9418", "tcp://"
 	default:
-		return Rule{}, fmt.Errorf("its scheme %q is not let out; plain http can't be checked", clip(u.Scheme, 20))
+		return Rule{}, fmt.Errorf("its scheme %q is not let out; plain http can't be checked", contract.Shorten(u.Scheme, 20))
 	}
 	if port == "" {
 		port = def
@@ -145,11 +145,4 @@ func urlRule(raw string) (Rule, error) {
 		host = "[" + host + "]"
 	}
 	return ParseRule(plain + host + ":" + port)
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n] + "…"
 }

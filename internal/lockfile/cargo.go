@@ -4,8 +4,9 @@ import (
 	"path"
 	"strings"
 
-	"choir.dev/choiros/internal/defence"
 	"github.com/pelletier/go-toml/v2"
+
+	"choir.dev/choiros/internal/defence"
 )
 
 // cargo reads Cargo.toml and Cargo.lock, and the manifests of the crates of the

@@ -4,8 +4,9 @@ import (
 	"path"
 	"strings"
 
-	"choir.dev/choiros/internal/fault"
 	"golang.org/x/mod/modfile"
+
+	"choir.dev/choiros/internal/fault"
 )
 
 // golang reads go.mod and go.sum, go.work beside them, and the manifests of the

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -159,5 +160,5 @@ func clip(s string) string {
 		}
 		return c
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-	return s[:min(len(s), 120)]
+	return contract.Clip(s, 120)
 }

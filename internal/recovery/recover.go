@@ -415,7 +415,7 @@ func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.
 	}
 	for _, d := range j.report.Of(cid) {
 		if len(note.Gone) < 200 {
-			note.Gone = append(note.Gone, clip(d.String(), 300))
+			note.Gone = append(note.Gone, contract.Shorten(d.String(), 300))
 		}
 	}
 	note.History, note.Continues = j.lost[cid], j.continues[cid]
@@ -445,13 +445,6 @@ func (j *job) had(ctx context.Context, cid contract.CID) uint64 {
 		return j.report.seen[cid]
 	}
 	return max(k.head.Sequence, k.evidence.Last, j.report.seen[cid])
-}
-
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most-3], "") + "…"
 }
 
 // loseHistories decides which histories can't be used. One whose commits are

@@ -62,6 +62,17 @@ func (w *Workspace) Read(ctx context.Context, commit, p string, offset, limit in
 	return &Content{resp.Body, size, resp.Header.Get("X-Choir-Mode") == string(wire.ModeExec)}, nil
 }
 
+// ReadAll is Read of at most max bytes from the beginning.
+func (w *Workspace) ReadAll(ctx context.Context, commit, p string, max int) ([]byte, error) {
+	content, err := w.Read(ctx, commit, p, 0, int64(max))
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	b, err := io.ReadAll(io.LimitReader(content, int64(max)))
+	return b, fault.Wrap("workspace.ReadAll", err)
+}
+
 // WriteOptions say how a file is written. If is the blob id that must be there
 // ("none": nothing may be), so that nobody's newer edit is overwritten.
 type WriteOptions struct {

@@ -3,7 +3,6 @@ package mirror
 import (
 	"context"
 	"crypto/sha256"
-	"io"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
@@ -58,22 +57,10 @@ func (m *Mirror) Propose(ctx context.Context, left Left) (paths []string, err er
 	return paths, nil
 }
 
-// read is what a document's file holds in a commit, "" for live; one byte more
-// than a document can hold at most.
-func (m *Mirror) read(ctx context.Context, commit, p string) ([]byte, error) {
-	content, err := m.workspace.Read(ctx, commit, p, 0, document.MaxBody+1)
-	if err != nil {
-		return nil, err
-	}
-	defer content.Close()
-	b, err := io.ReadAll(io.LimitReader(content, document.MaxBody+1))
-	return b, fault.Wrap("document.mirror", err)
-}
-
 // textAt is what a document's file holds in a commit; false when there is none,
 // or what a document can't hold.
 func (m *Mirror) textAt(ctx context.Context, commit, p string) (text string, ok bool, err error) {
-	b, err := m.read(ctx, commit, p)
+	b, err := m.workspace.ReadAll(ctx, commit, p, document.MaxBody+1)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		return "", false, nil
 	}

@@ -83,7 +83,7 @@ func (m *Mirror) step(ctx context.Context, id string, by document.Author, write 
 			return m.put(ctx, head, file.ID, write)
 		}
 	}
-	body, err := m.read(ctx, "", head.Path)
+	body, err := m.workspace.ReadAll(ctx, "", head.Path, document.MaxBody+1)
 	if err != nil {
 		return fault.Is(err, fault.NotFound), notFoundIsNews(err)
 	}

@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"context"
@@ -29,28 +29,21 @@ const (
 	renderOutput = 16 << 10
 )
 
-// renderer is the third part of the shell's verification.
-type renderer struct{ c *Computer }
-
-// Render implements dispatch.Renderer: the shell of the commit is built and
+// Render implements dispatch.Renderer, the third part of the shell's
+// verification: the shell of the commit is built and
 // opened in a verify box, without network, on a throwaway copy. What broke in
 // the user's browser needs no second opinion.
-func (r renderer) Render(ctx context.Context, o dispatch.Overlay, commit string) (contract.Command, error) {
-	c := r.c
-	mine, err := asOverlay(o)
-	if err != nil {
-		return contract.Command{}, err
-	}
-	tree, err := c.workspace.ObjectID(ctx, commit, "choiros")
+func (s *Shell) Render(ctx context.Context, o dispatch.Overlay, commit string) (contract.Command, error) {
+	tree, err := s.workspace.ObjectID(ctx, commit, "choiros")
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return contract.Command{}, err
 	}
-	if words := c.brokenShell(tree); words != "" {
+	if words := s.brokenShell(tree); words != "" {
 		return contract.Command{Argv: []string{"desktop"}, ExitCode: 1, Stderr: "The desktop that was open broke with this source. " + words + "\n"}, nil
 	}
-	dir := c.host.Dir.Path("cache", "render")
+	dir := s.opts.RenderDir
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return contract.Command{}, fault.Wrap("computer.Render", err)
+		return contract.Command{}, fault.Wrap("shell.Render", err)
 	}
 	script := filepath.Join(dir, "render.mjs")
 	if have, err := os.ReadFile(script); err != nil || string(have) != string(renderScript) {
@@ -58,13 +51,13 @@ func (r renderer) Render(ctx context.Context, o dispatch.Overlay, commit string)
 			return contract.Command{}, err
 		}
 	}
-	mounts, release, err := c.verifyMounts(ctx, mine, commit)
+	mounts, release, err := s.opts.VerifyMounts(ctx, o, commit)
 	if err != nil {
 		return contract.Command{}, err
 	}
 	defer release()
-	box, err := c.box(ctx, sandbox.BoxSpec{
-		ID: "render-" + contract.NewID(), Kind: contract.BoxVerify, Root: "/computer/choiros", Limits: c.limits(),
+	box, err := s.opts.Box(ctx, sandbox.BoxSpec{
+		ID: "render-" + contract.NewID(), Kind: contract.BoxVerify, Root: "/computer/choiros", Limits: s.opts.Limits(),
 		Mounts: append(mounts, sandbox.Mount{Source: dir, Target: "/render", Mode: sandbox.ReadOnly}),
 	})
 	if err != nil {
@@ -72,17 +65,17 @@ func (r renderer) Render(ctx context.Context, o dispatch.Overlay, commit string)
 	}
 	defer func() {
 		if err := box.Kill(); err != nil {
-			c.logger.Error("could not end a box", "box", box.ID(), "error", err)
+			s.logger.Error("could not end a box", "box", box.ID(), "error", err)
 		}
 	}()
 	argv := []string{"node", "/render/render.mjs", "/tmp/rendered"}
 	var out, errOut lastBytes
 	out.max, errOut.max = renderOutput, renderOutput
 	word := newWord()
-	exit, err := client(box).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: "/computer/choiros", TimeoutMS: renderWall},
+	exit, err := guest.NewClient(box.Tether().Transport()).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: "/computer/choiros", TimeoutMS: renderWall},
 		guest.Streams{Stdin: strings.NewReader(word), Stdout: &out, Stderr: &errOut})
 	if err != nil {
-		return contract.Command{}, fault.Wrap("computer.Render", err)
+		return contract.Command{}, fault.Wrap("shell.Render", err)
 	}
 	return rendered(contract.Command{Argv: argv, ExitCode: exit.Code, DurationMS: exit.DurationMS, Stdout: out.String(), Stderr: errOut.String()}, word), nil
 }

@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"context"
@@ -14,29 +14,29 @@ import (
 // to have changed: a terminal may write it at any time.
 const themePoll = time.Second
 
-// watchTheme delivers the theme's file as events until ctx ends.
-func (c *Computer) watchTheme(ctx context.Context) error {
+// WatchTheme delivers the theme's file as events until ctx ends.
+func (s *Shell) WatchTheme(ctx context.Context) error {
 	tick := time.NewTicker(themePoll)
 	defer tick.Stop()
 	var seen contract.BlobRef
 	for {
 		var err error
-		if seen, err = c.deliverTheme(ctx, seen); err != nil && ctx.Err() == nil && !fault.Is(err, fault.Unavailable) {
-			c.logger.Warn("the theme could not be read", "error", err)
+		if seen, err = s.deliverTheme(ctx, seen); err != nil && ctx.Err() == nil && !fault.Is(err, fault.Unavailable) {
+			s.logger.Warn("the theme could not be read", "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-c.themePoke:
+		case <-s.poke:
 		}
 	}
 }
 
-// pokeTheme says that the theme's file may have changed.
-func (c *Computer) pokeTheme() {
+// ThemeChanged says that the theme's file may have changed.
+func (s *Shell) ThemeChanged() {
 	select {
-	case c.themePoke <- struct{}{}:
+	case s.poke <- struct{}{}:
 	default:
 	}
 }
@@ -44,8 +44,8 @@ func (c *Computer) pokeTheme() {
 // deliverTheme appends theme.changed when the file holds another valid theme
 // than the one in force, and theme.refused, once per content, when it is not
 // valid. The last good theme stays.
-func (c *Computer) deliverTheme(ctx context.Context, seen contract.BlobRef) (contract.BlobRef, error) {
-	b, err := c.readFile(ctx, themePath, contract.MaxTheme+1)
+func (s *Shell) deliverTheme(ctx context.Context, seen contract.BlobRef) (contract.BlobRef, error) {
+	b, err := s.workspace.ReadAll(ctx, "", themePath, contract.MaxTheme+1)
 	if fault.Is(err, fault.NotFound) {
 		return "", nil
 	}
@@ -63,24 +63,17 @@ func (c *Computer) deliverTheme(ctx context.Context, seen contract.BlobRef) (con
 		if errors.As(err, &fe) {
 			refused = contract.ThemeRefused{Field: fe.Field, Reason: fe.Reason}
 		}
-		return ref, c.note(ctx, "theme.refused", refused)
+		return ref, s.note(ctx, "theme.refused", refused)
 	}
-	if err := c.caughtUp(ctx); err != nil {
+	if err := s.caughtUp(ctx); err != nil {
 		return seen, err
 	}
-	have, err := c.state.Theme(ctx)
+	have, err := s.state.Theme(ctx)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return seen, err
 	}
 	if err == nil && have.SHA256 == ref {
 		return ref, nil
 	}
-	return ref, c.note(ctx, "theme.changed", contract.ThemeChanged{Theme: theme, SHA256: ref})
-}
-
-// treeChanged says that the live tree may have changed: what is derived from it
-// is looked at again.
-func (c *Computer) treeChanged() {
-	c.pokeTheme()
-	c.builds.poke()
+	return ref, s.note(ctx, "theme.changed", contract.ThemeChanged{Theme: theme, SHA256: ref})
 }

@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -26,7 +27,7 @@ const (
 // choiros/. The kept build of the shell as it stands paints first, and goes on
 // being served when the live page can't be had.
 type builds struct {
-	c    *Computer
+	s    *Shell
 	want chan struct{}
 }
 
@@ -47,7 +48,7 @@ func (b *builds) run(ctx context.Context) error {
 		case <-b.want:
 		}
 		if err := b.ensure(ctx); err != nil && ctx.Err() == nil {
-			b.c.logger.Warn("the desktop could not be built", "error", err)
+			b.s.logger.Warn("the desktop could not be built", "error", err)
 		}
 	}
 }
@@ -55,10 +56,10 @@ func (b *builds) run(ctx context.Context) error {
 // ensure builds the shell of the newest checkpoint that is verified or that a
 // restore brought back, unless its build is kept.
 func (b *builds) ensure(ctx context.Context) error {
-	if err := b.c.caughtUp(ctx); err != nil {
+	if err := b.s.caughtUp(ctx); err != nil {
 		return err
 	}
-	checkpoints, err := b.c.state.Checkpoints(ctx, 0, 50)
+	checkpoints, err := b.s.state.Checkpoints(ctx, 0, 50)
 	if err != nil {
 		return err
 	}
@@ -66,11 +67,11 @@ func (b *builds) ensure(ctx context.Context) error {
 		if k.Verified != contract.VerificationPass && k.Kind != contract.CheckpointRestore {
 			continue
 		}
-		tree, err := b.c.workspace.ObjectID(ctx, k.ID, "choiros")
+		tree, err := b.s.workspace.ObjectID(ctx, k.ID, "choiros")
 		if err != nil {
 			return err
 		}
-		if kept, err := b.c.files.Exists("builds/" + tree); kept || err != nil {
+		if kept, err := b.s.opts.Files.Exists("builds/" + tree); kept || err != nil {
 			return err
 		}
 		return b.build(ctx, k.ID, tree)
@@ -81,33 +82,33 @@ func (b *builds) ensure(ctx context.Context) error {
 // build builds choiros/ of a commit in a box without network, on a throwaway
 // copy, and keeps what it leaves.
 func (b *builds) build(ctx context.Context, commit, tree string) error {
-	const op = "computer.build"
+	const op = "shell.build"
 	start := time.Now()
 	ctx, cancel := awake.WithTimeout(ctx, buildWall)
 	defer cancel()
-	modules, err := b.c.modules(ctx)
+	modules, err := b.s.Modules(ctx)
 	if err != nil {
 		return err
 	}
-	snapshot, release, err := b.c.snapshot(ctx, commit)
+	snapshot, release, err := b.s.opts.Snapshot(ctx, commit)
 	if err != nil {
 		return err
 	}
 	defer release()
 	id := "build-" + tree[:12]
 	out := "boxes/" + id
-	if err := errors.Join(b.c.remover.Take(b.c.files, out), b.c.files.Mkdir(out+"/dist", 0o755)); err != nil {
+	if err := errors.Join(b.s.opts.Remover.Take(b.s.opts.Files, out), b.s.opts.Files.Mkdir(out+"/dist", 0o755)); err != nil {
 		return fault.Wrap(op, err)
 	}
-	defer b.c.discard(out)
-	limits := b.c.limits()
-	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = buildBytes, buildFiles, []string{b.c.path(out)}, buildWall
-	box, err := b.c.box(ctx, sandbox.BoxSpec{
+	defer b.s.opts.Discard(out)
+	limits := b.s.opts.Limits()
+	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = buildBytes, buildFiles, []string{b.s.opts.Path(out)}, buildWall
+	box, err := b.s.opts.Box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxVerify, Root: "/computer/choiros",
 		Mounts: []sandbox.Mount{
 			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{snapshot}},
 			{Source: modules, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
-			{Source: b.c.path(out, "dist"), Target: "/out", Mode: sandbox.ReadWrite},
+			{Source: b.s.opts.Path(out, "dist"), Target: "/out", Mode: sandbox.ReadWrite},
 		},
 		Limits: limits,
 	})
@@ -115,9 +116,9 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 		return err
 	}
 	defer box.Kill() //nolint:errcheck // killed below where it matters
-	_, stderr, exit, err := client(box).Output(ctx, 8<<10, "node", "node_modules/vite/bin/vite.js", "build", "--configLoader", "runner", "--outDir", "/out", "--emptyOutDir")
+	_, stderr, exit, err := guest.NewClient(box.Tether().Transport()).Output(ctx, 8<<10, "node", "node_modules/vite/bin/vite.js", "build", "--configLoader", "runner", "--outDir", "/out", "--emptyOutDir")
 	if err == nil && exit.Code != 0 {
-		err = fmt.Errorf("vite build ended with code %d: %s", exit.Code, clip(string(stderr), 2000))
+		err = fmt.Errorf("vite build ended with code %d: %s", exit.Code, contract.Clip(string(stderr), 2000))
 	}
 	if err = errors.Join(err, box.Kill()); err != nil {
 		return fault.Wrap(op, err)
@@ -126,7 +127,7 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	_, err = b.c.log.Append(ctx, contract.Draft{
+	_, err = b.s.log.Append(ctx, contract.Draft{
 		ID: contract.DeriveID(tree, "build"), Role: contract.RoleSystem, Type: "desktop.built", Subject: "build/" + tree,
 		Data: contract.DesktopBuilt{Commit: commit, Tree: tree, Files: files, Bytes: bytes, DurationMS: time.Since(start).Milliseconds()},
 	})
@@ -139,20 +140,20 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 // keep moves what a build left to where builds are kept, if it is what a build
 // may be.
 func (b *builds) keep(dist, tree string) (files int, bytes int64, err error) {
-	left, err := b.c.files.FS(dist)
+	left, err := b.s.opts.Files.FS(dist)
 	if err != nil {
 		return 0, 0, err
 	}
 	if files, bytes, err = measure(left); err != nil {
 		return 0, 0, err
 	}
-	if err := b.c.files.Mkdir("builds", 0o700); err != nil {
+	if err := b.s.opts.Files.Mkdir("builds", 0o700); err != nil {
 		return 0, 0, err
 	}
-	if err := b.c.files.Rename(dist, "builds/"+tree); err != nil {
+	if err := b.s.opts.Files.Rename(dist, "builds/"+tree); err != nil {
 		return 0, 0, err
 	}
-	return files, bytes, b.c.files.Sync("builds")
+	return files, bytes, b.s.opts.Files.Sync("builds")
 }
 
 // measure counts what a build left. Untrusted code wrote it, so only folders
@@ -180,16 +181,9 @@ func measure(left fs.FS) (files int, bytes int64, err error) {
 	return files, bytes, err
 }
 
-// discard takes away what no longer belongs to anybody. It is removed later.
-func (c *Computer) discard(name string) {
-	if err := c.remover.Take(c.files, name); err != nil {
-		c.logger.Warn("what is no longer needed could not be moved aside", "name", name, "error", err)
-	}
-}
-
 // sweep drops all but the newest builds.
 func (b *builds) sweep(ctx context.Context) error {
-	kept, err := b.c.state.Builds(ctx, buildsKept)
+	kept, err := b.s.state.Builds(ctx, buildsKept)
 	if err != nil {
 		return err
 	}
@@ -197,38 +191,38 @@ func (b *builds) sweep(ctx context.Context) error {
 	for _, k := range kept {
 		keep[k.Tree] = true
 	}
-	entries, err := b.c.files.ReadDir("builds")
+	entries, err := b.s.opts.Files.ReadDir("builds")
 	if err != nil {
-		return fault.Wrap("computer.builds", err)
+		return fault.Wrap("shell.builds", err)
 	}
 	var errs []error
 	for _, e := range entries {
 		if len(kept) == buildsKept && !keep[e.Name()] {
-			errs = append(errs, b.c.remover.Take(b.c.files, "builds/"+e.Name()))
+			errs = append(errs, b.s.opts.Remover.Take(b.s.opts.Files, "builds/"+e.Name()))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Build implements control.Desktop: the kept build of the shell as checkpointed
+// Build is the kept build of the shell as checkpointed
 // last, else the newest that is kept, else the base.
-func (c *Computer) Build(ctx context.Context) (fs.FS, error) {
-	tree, err := c.workspace.ObjectID(ctx, "", "choiros")
+func (s *Shell) Build(ctx context.Context) (fs.FS, error) {
+	tree, err := s.workspace.ObjectID(ctx, "", "choiros")
 	if err == nil {
-		if f, err := c.files.FS("builds/" + tree); err == nil {
+		if f, err := s.opts.Files.FS("builds/" + tree); err == nil {
 			return f, nil
 		}
 	} else if !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
-	kept, err := c.state.Builds(ctx, buildsKept)
+	kept, err := s.state.Builds(ctx, buildsKept)
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range kept {
-		if f, err := c.files.FS("builds/" + k.Tree); err == nil {
+		if f, err := s.opts.Files.FS("builds/" + k.Tree); err == nil {
 			return f, nil
 		}
 	}
-	return c.host.Build, nil
+	return s.opts.Build, nil
 }

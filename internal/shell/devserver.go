@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
-	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -31,19 +30,11 @@ const (
 	vitePatience = 4
 )
 
-// liveOptions are what a live page is made with.
-type liveOptions struct {
-	open    func(ctx context.Context) (sandbox.Box, error) // the desktop's box
-	check   func(ctx context.Context) string               // what is wrong with the files that the dev server starts from
-	deaf    func(ctx context.Context) string               // what to do about watchers of files that can't be had; "" when they can
-	source  func(ctx context.Context) []sourceFile         // the shell's source as it stands; nil when that can't be had
-	silence time.Duration                                  // so long a dev server may be silent
+// server runs Vite in its box while somebody looks at the desktop.
+type server struct {
+	s       *Shell
+	silence time.Duration // so long it may be silent
 	logger  *slog.Logger
-}
-
-// live runs Vite in its box while somebody looks at the desktop.
-type live struct {
-	liveOptions
 
 	looked chan struct{} // wakes run when looks goes from 0 to 1
 
@@ -57,11 +48,11 @@ type live struct {
 	fault  string    // what is wrong with the source now
 }
 
-func newLive(o liveOptions) *live {
-	return &live{liveOptions: o, looked: make(chan struct{}, 1), idle: time.Now()}
+func newServer(s *Shell) *server {
+	return &server{s: s, silence: s.opts.Silence, logger: s.logger, looked: make(chan struct{}, 1), idle: time.Now()}
 }
 
-func (l *live) look() (release func()) {
+func (l *server) look() (release func()) {
 	l.mu.Lock()
 	l.looks++
 	l.mu.Unlock()
@@ -79,7 +70,7 @@ func (l *live) look() (release func()) {
 }
 
 // unwatched says for how long nobody has looked.
-func (l *live) unwatched() time.Duration {
+func (l *server) unwatched() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.looks > 0 {
@@ -90,7 +81,7 @@ func (l *live) unwatched() time.Duration {
 
 // status says what is served, since when, and why it is not the live page or
 // what is wrong with the source of it.
-func (l *live) status() (mode view.DesktopMode, since time.Time, reason string) {
+func (l *server) status() (mode view.DesktopMode, since time.Time, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	said := l.fault
@@ -106,16 +97,16 @@ func (l *live) status() (mode view.DesktopMode, since time.Time, reason string) 
 	return view.ModeBuild, time.Time{}, l.reason
 }
 
-func (l *live) transport() (http.RoundTripper, error) {
+func (l *server) transport() (http.RoundTripper, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client == nil {
-		return nil, fault.New("computer.Live", fault.Unavailable, "The kept build is served until the live page is ready.", nil)
+		return nil, fault.New("shell.Live", fault.Unavailable, "The kept build is served until the live page is ready.", nil)
 	}
 	return l.client.Forward(vitePort), nil
 }
 
-func (l *live) set(client *guest.Client, reason string) {
+func (l *server) set(client *guest.Client, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.client, l.since, l.reason, l.fault, l.again = client, time.Now(), reason, "", false
@@ -123,7 +114,7 @@ func (l *live) set(client *guest.Client, reason string) {
 
 // retry says that the live page is tried again; what is known of why there was
 // none is told until there is one.
-func (l *live) retry() {
+func (l *server) retry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.client, l.again = nil, true
@@ -134,7 +125,7 @@ func (l *live) retry() {
 var errMended = errors.New("the source has changed")
 
 // run owns the dev server until ctx ends.
-func (l *live) run(ctx context.Context) {
+func (l *server) run(ctx context.Context) {
 	var last string // what was logged; it is tried again every few seconds
 	hung := 0       // so many in a row never answered
 	for ctx.Err() == nil {
@@ -146,7 +137,7 @@ func (l *live) run(ctx context.Context) {
 			}
 			continue
 		}
-		before := l.source(ctx)
+		before := l.s.source(ctx)
 		err := l.serve(ctx, l.silence*time.Duration(min(1+hung, vitePatience)), before)
 		if errors.Is(err, errMended) {
 			l.retry()
@@ -176,27 +167,27 @@ func (l *live) run(ctx context.Context) {
 }
 
 // rest waits before the next try, at most until the source is another one.
-func (l *live) rest(ctx context.Context, d time.Duration, before []sourceFile) {
+func (l *server) rest(ctx context.Context, d time.Duration, before []sourceFile) {
 	end := time.Now().Add(d)
 	for time.Now().Before(end) && awake.Pause(ctx, min(viteWatch, time.Until(end))) {
-		if anotherSource(before, l.source(ctx)) {
+		if anotherSource(before, l.s.source(ctx)) {
 			return
 		}
 	}
 }
 
 // explain says for a person why a dev server ended.
-func (l *live) explain(ctx context.Context, err error) string {
+func (l *server) explain(ctx context.Context, err error) string {
 	var silent *silentServer
 	var ended *endedServer
-	reason := l.check(ctx)
+	reason := l.s.BrokenSource(ctx)
 	switch {
 	case reason != "":
 	case errors.As(err, &silent) && !silent.still:
-		return hangWords(hangsSilent, lastChanged(l.source(ctx), silent.since.Add(pulseEvery+time.Second)))
+		return hangWords(hangsSilent, lastChanged(l.s.source(ctx), silent.since.Add(pulseEvery+time.Second)))
 	case errors.As(err, &ended) && ended.said == "":
 		how := fmt.Sprintf("The dev server ended by itself, with code %d and without a word.", ended.code)
-		return hangWords(how, lastChanged(l.source(ctx), ended.began.Add(time.Second)))
+		return hangWords(how, lastChanged(l.s.source(ctx), ended.began.Add(time.Second)))
 	default:
 		reason = fault.Text(err)
 	}
@@ -209,8 +200,8 @@ func (l *live) explain(ctx context.Context, err error) string {
 // serve runs one box with one dev server until nobody looks (nil), ctx ends, or
 // it fails: patience is for how long it may be silent, before is the source that
 // it starts from.
-func (l *live) serve(ctx context.Context, patience time.Duration, before []sourceFile) error {
-	box, err := l.open(ctx)
+func (l *server) serve(ctx context.Context, patience time.Duration, before []sourceFile) error {
+	box, err := l.s.openBox(ctx)
 	if err != nil {
 		return err
 	}
@@ -271,9 +262,9 @@ type serving struct {
 }
 
 // vite runs the dev server in its box until it ends.
-func (l *live) vite(ctx context.Context, s *serving) error {
+func (l *server) vite(ctx context.Context, s *serving) error {
 	env := map[string]string{"CHOIR_VITE_CACHE": "/tmp/vite", "NODE_ENV": "development"}
-	if hint := l.deaf(ctx); hint != "" {
+	if hint := l.s.opts.NoWatches(ctx); hint != "" {
 		// Without this the dev server would run and notice no change.
 		env["CHOKIDAR_USEPOLLING"], env["CHOKIDAR_INTERVAL"] = "1", "300"
 		l.logger.Warn("no file watchers are left, so the desktop's dev server polls its files", "do", hint)
@@ -302,7 +293,7 @@ func (e *endedServer) Error() string {
 }
 
 // beat takes what came of asking the dev server.
-func (l *live) beat(s *serving, b beat) error {
+func (l *server) beat(s *serving, b beat) error {
 	switch {
 	case b.err != nil:
 		return b.err
@@ -310,7 +301,7 @@ func (l *live) beat(s *serving, b beat) error {
 		s.shown = true
 		l.set(s.client, "")
 	case !s.shown && awake.Now()-s.began > time.Minute:
-		return fault.New("computer.desktop", fault.Timeout, "", fmt.Errorf("the dev server did not show its page within a minute: %s", sourceFault(s.out.String())))
+		return fault.New("shell.server", fault.Timeout, "", fmt.Errorf("the dev server did not show its page within a minute: %s", sourceFault(s.out.String())))
 	}
 	return nil
 }
@@ -319,8 +310,8 @@ func (l *live) beat(s *serving, b beat) error {
 // be: files that the next start would fail on, and a restart that did or does
 // not come to its end. errMended: the source is another one than what the server
 // hangs with.
-func (l *live) note(ctx context.Context, s *serving) error {
-	said, text := l.check(ctx), s.out.String()
+func (l *server) note(ctx context.Context, s *serving) error {
+	said, text := l.s.BrokenSource(ctx), s.out.String()
 	if i := strings.LastIndex(text, "restarting server"); i < 0 || strings.Contains(text[i:], "server restarted") {
 		s.anew = 0
 	} else if strings.Contains(text[i:], "server restart failed") {
@@ -330,7 +321,7 @@ func (l *live) note(ctx context.Context, s *serving) error {
 		}
 	} else if s.anew == 0 {
 		// Until it ends Vite takes nothing else up, its configuration mended included.
-		s.anew, s.before = awake.Now(), l.source(ctx)
+		s.anew, s.before = awake.Now(), l.s.source(ctx)
 	}
 	stuck := s.anew != 0 && awake.Now()-s.anew > l.silence
 	if stuck && said == "" {
@@ -341,7 +332,7 @@ func (l *live) note(ctx context.Context, s *serving) error {
 	again := l.again
 	l.mu.Unlock()
 	silent := again && !s.shown && awake.Now()-s.began > viteRetry
-	if (stuck || silent) && anotherSource(s.before, l.source(ctx)) {
+	if (stuck || silent) && anotherSource(s.before, l.s.source(ctx)) {
 		return errMended
 	}
 	return nil

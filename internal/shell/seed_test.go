@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 
 // TestSeedChild is what TestASeedIsOnDiskBeforeItHasItsName watches.
 func TestSeedChild(t *testing.T) {
-	dir := os.Getenv("COMPUTER_SEED")
+	dir := os.Getenv("SHELL_SEED")
 	if dir == "" {
 		t.Skip("it has something to do as a child only")
 	}
@@ -22,7 +22,7 @@ func TestSeedChild(t *testing.T) {
 	for i := range 20 {
 		files[fmt.Sprintf("src/%d/file.ts", i%5)+fmt.Sprint(i)] = &fstest.MapFile{Data: []byte("content"), Mode: 0o444}
 	}
-	if err := seed(filepath.Join(dir, "workspace"), files); err != nil {
+	if err := Seed(filepath.Join(dir, "workspace"), files); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stdout.WriteString("SEEDED\n"); err != nil {
@@ -44,7 +44,7 @@ func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace")
 	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-s", "4096", "-o", trace, "-e", "trace=write,openat,mkdirat,fsync,rename,renameat,renameat2",
 		os.Args[0], "-test.run=^TestSeedChild$")
-	cmd.Env = append(os.Environ(), "COMPUTER_SEED="+dir)
+	cmd.Env = append(os.Environ(), "SHELL_SEED="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("strace: %v\n%s", err, out)
 	}

@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"bytes"
@@ -13,24 +13,25 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 )
 
 // maxSourceFile bounds the files that are looked at here.
 const maxSourceFile = 1 << 20
 
-// brokenSource says what is wrong with the files of the shell that no page of it
+// BrokenSource says what is wrong with the files of the shell that no page of it
 // could tell of: what the dev server starts from, and what its page is made of.
 // "" when nothing is, or they can't be read now.
-func (c *Computer) brokenSource(ctx context.Context) string {
-	if b, said := c.shellFile(ctx, "package.json"); said != "" {
+func (s *Shell) BrokenSource(ctx context.Context) string {
+	if b, said := s.sourceFileOf(ctx, "package.json"); said != "" {
 		return said
 	} else if b != nil {
 		if said := manifestFault(b); said != "" {
 			return said
 		}
 	}
-	b, said := c.shellFile(ctx, "index.html")
+	b, said := s.sourceFileOf(ctx, "index.html")
 	switch {
 	case said != "":
 		return said
@@ -41,21 +42,21 @@ func (c *Computer) brokenSource(ctx context.Context) string {
 	case !bytes.Contains(b, []byte("/src/main.tsx")):
 		return "index.html does not load /src/main.tsx"
 	}
-	_, said = c.shellFile(ctx, "src/main.tsx")
+	_, said = s.sourceFileOf(ctx, "src/main.tsx")
 	return said
 }
 
-// shellFile reads a file of the shell, or says why there is none; neither when
+// sourceFileOf reads a file of the shell, or says why there is none; neither when
 // that can't be known now.
-func (c *Computer) shellFile(ctx context.Context, name string) (b []byte, said string) {
-	b, err := c.readFile(ctx, "choiros/"+name, maxSourceFile)
+func (s *Shell) sourceFileOf(ctx context.Context, name string) (b []byte, said string) {
+	b, err := s.workspace.ReadAll(ctx, "", "choiros/"+name, maxSourceFile)
 	if fault.Is(err, fault.NotFound) {
 		return nil, name + " is missing"
 	}
 	if err == nil {
 		return append([]byte{}, b...), ""
 	}
-	info, err := c.workspace.Stat(ctx, "choiros/"+name)
+	info, err := s.workspace.Stat(ctx, "choiros/"+name)
 	switch {
 	case err != nil || info.Kind == "file" || info.Kind == "symlink":
 		return nil, ""
@@ -73,7 +74,7 @@ func manifestFault(b []byte) string {
 		at := b[:min(int64(len(b)), syntax.Offset)]
 		return fmt.Sprintf("package.json, line %d: %s", 1+bytes.Count(at, []byte("\n")), syntax)
 	} else if err != nil {
-		return "package.json: " + clip(err.Error(), 200)
+		return "package.json: " + contract.Clip(err.Error(), 200)
 	}
 	manifest, ok := all.(map[string]any)
 	if !ok {
@@ -87,7 +88,7 @@ func manifestFault(b []byte) string {
 		}
 		for _, name := range slices.Sorted(maps.Keys(entries)) {
 			if _, ok := entries[name].(string); !ok {
-				return fmt.Sprintf("package.json: %q in %s is %s, where a text has to be", clip(name, 80), key, jsonKind(entries[name]))
+				return fmt.Sprintf("package.json: %q in %s is %s, where a text has to be", contract.Clip(name, 80), key, jsonKind(entries[name]))
 			}
 		}
 	}
@@ -119,13 +120,13 @@ type sourceFile struct {
 // maxSourceDirs and maxSourceFiles bound how much of the source is looked at.
 const maxSourceDirs, maxSourceFiles = 100, 5000
 
-// shellSource lists what the dev server may run, without what it only serves
+// source lists what the dev server may run, without what it only serves
 // from elsewhere; nil when that can't be had.
-func (c *Computer) shellSource(ctx context.Context) []sourceFile {
+func (s *Shell) source(ctx context.Context) []sourceFile {
 	var out []sourceFile
 	dirs := []string{"choiros"}
 	for i := 0; i < len(dirs) && i < maxSourceDirs && len(out) < maxSourceFiles; i++ {
-		files, _, err := c.workspace.Files(ctx, dirs[i], "", 1000)
+		files, _, err := s.workspace.Files(ctx, dirs[i], "", 1000)
 		if err != nil && i == 0 {
 			return nil
 		}
@@ -170,7 +171,7 @@ const (
 func hangWords(how, file string) string {
 	where := "Which file was changed last before that is not known."
 	if file != "" {
-		where = clip(file, 200) + " was changed last before that: look there for a loop without an end, or a wait for what never comes."
+		where = contract.Clip(file, 200) + " was changed last before that: look there for a loop without an end, or a wait for what never comes."
 	}
 	return how + " " + where + " Your files are safe. Once the source is mended, or taken back with Time Travel, the live desktop comes by itself."
 }
@@ -197,11 +198,11 @@ func sourceFault(out string) string {
 	}
 	switch {
 	case what == "":
-		return clip(strings.TrimSpace(out), 300)
+		return contract.Clip(strings.TrimSpace(out), 300)
 	case at == "":
-		return clip(what, 300)
+		return contract.Clip(what, 300)
 	}
-	return clip(at+": "+what, 400)
+	return contract.Clip(at+": "+what, 400)
 }
 
 var (
@@ -222,5 +223,5 @@ func restartFault(out string) string {
 			what = line
 		}
 	}
-	return clip(file+": "+what, 400)
+	return contract.Clip(file+": "+what, 400)
 }

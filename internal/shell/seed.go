@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"encoding/json"
@@ -33,10 +33,10 @@ __pycache__/
 .venv/
 `
 
-// seed lays a new computer's workspace out at dir, which must not exist. No box
+// Seed lays a new computer's workspace out at dir, which must not exist. No box
 // has seen it yet, so the host may write it. It appears whole or not at all.
-func seed(dir string, shell fs.FS) error {
-	const op = "computer.seed"
+func Seed(dir string, shell fs.FS) error {
+	const op = "shell.Seed"
 	tmp := dir + ".new"
 	if err := os.RemoveAll(tmp); err != nil {
 		return fault.Wrap(op, err)

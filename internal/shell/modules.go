@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"context"
@@ -18,16 +18,17 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
-// modules keeps the shell's dependencies, one tree per lock file, filled from
+// Modules keeps the shell's dependencies, one tree per lock file, filled from
 // the lock file that came with the binary. Boxes see it read-only; a computer's
 // install scripts never write it.
-type modules struct {
-	dir    string // DATA/cache/node_modules
-	source fs.FS  // the shell's source
+type Modules struct {
+	Dir    string // DATA/cache/node_modules
+	Source fs.FS  // the shell's source
 
 	mu     sync.Mutex
 	swept  bool // what an earlier process began to fill is gone
@@ -43,8 +44,8 @@ const (
 	filling      = ".fill-" // begins the name of a tree that is not whole yet
 )
 
-// ready returns the tree if it is there, without waiting for one to be made.
-func (m *modules) ready() (string, bool) {
+// Ready returns the tree if it is there, without waiting for one to be made.
+func (m *Modules) Ready() (string, bool) {
 	final, err := m.final()
 	if err != nil {
 		return "", false
@@ -55,50 +56,50 @@ func (m *modules) ready() (string, bool) {
 }
 
 // final is where the tree for the shipped lock file is or will be.
-func (m *modules) final() (string, error) {
-	lock, err := fs.ReadFile(m.source, "package-lock.json")
+func (m *Modules) final() (string, error) {
+	lock, err := fs.ReadFile(m.Source, "package-lock.json")
 	if err != nil {
-		return "", fault.Wrap("computer.modules", err)
+		return "", fault.Wrap("shell.Modules", err)
 	}
 	sum := sha256.Sum256(lock)
-	return filepath.Join(m.dir, hex.EncodeToString(sum[:8])), nil
+	return filepath.Join(m.Dir, hex.EncodeToString(sum[:8])), nil
 }
 
-// modules returns the tree for the shipped lock file, installing it first when
+// Modules returns the tree for the shipped lock file, installing it first when
 // it is not there: once for all computers, in a box of the computer that asks
 // first. Errors: fault.Missing without npm, fault.Unavailable when it failed.
-func (c *Computer) modules(ctx context.Context) (string, error) {
-	m := c.host.modules
+func (s *Shell) Modules(ctx context.Context) (string, error) {
+	m := s.opts.Modules
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if tree, ok := m.ready(); ok {
+	if tree, ok := m.Ready(); ok {
 		return tree, nil
 	}
 	if m.failed != nil && time.Now().Before(m.again) {
 		return "", m.failed
 	}
-	tree, err := c.fillModules(ctx)
+	tree, err := s.fillModules(ctx)
 	if m.failed = nil; err != nil && ctx.Err() == nil {
 		m.failed, m.again = err, time.Now().Add(installAgain)
 	}
 	return tree, err
 }
 
-func (c *Computer) fillModules(ctx context.Context) (string, error) {
-	const op = "computer.modules"
-	m := c.host.modules
+func (s *Shell) fillModules(ctx context.Context) (string, error) {
+	const op = "shell.Modules"
+	m := s.opts.Modules
 	final, err := m.final()
 	if err != nil {
 		return "", err
 	}
-	if err := InBoxes("npm", "Install Node.js 20.19 or newer with npm; until then the kept build of the desktop is served."); err != nil {
+	if err := sandbox.Program("npm", "Install Node.js 20.19 or newer with npm; until then the kept build of the desktop is served."); err != nil {
 		return "", fault.Wrap(op, err)
 	}
 	tmp, err := m.begin(ctx)
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	if err := c.install(ctx, tmp); err != nil {
+	if err := s.install(ctx, tmp); err != nil {
 		return "", fault.Wrap(op, errors.Join(err, m.sweep(context.WithoutCancel(ctx))))
 	}
 	// A box wrote it, which is gone by now: what is mounted must be a folder of its.
@@ -124,8 +125,8 @@ func holdsModules(dir string) error {
 }
 
 // begin makes the directory that is filled.
-func (m *modules) begin(ctx context.Context) (string, error) {
-	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+func (m *Modules) begin(ctx context.Context) (string, error) {
+	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
 		return "", err
 	}
 	if !m.swept {
@@ -134,12 +135,12 @@ func (m *modules) begin(ctx context.Context) (string, error) {
 		}
 		m.swept = true
 	}
-	tmp, err := os.MkdirTemp(m.dir, filling+"*")
+	tmp, err := os.MkdirTemp(m.Dir, filling+"*")
 	if err != nil {
 		return "", err
 	}
 	for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
-		b, err := fs.ReadFile(m.source, name)
+		b, err := fs.ReadFile(m.Source, name)
 		if err != nil {
 			return "", err
 		}
@@ -151,8 +152,8 @@ func (m *modules) begin(ctx context.Context) (string, error) {
 }
 
 // sweep removes trees that were not filled to the end.
-func (m *modules) sweep(ctx context.Context) error {
-	dir, err := hostfs.Open(m.dir)
+func (m *Modules) sweep(ctx context.Context) error {
+	dir, err := hostfs.Open(m.Dir)
 	if err != nil {
 		return err
 	}
@@ -172,46 +173,41 @@ func (m *modules) sweep(ctx context.Context) error {
 // install runs npm ci in a box that reaches the registries and nothing else. It
 // ends with its box, so a choir that is killed leaves none behind and the next
 // one begins anew.
-func (c *Computer) install(ctx context.Context, dir string) error {
+func (s *Shell) install(ctx context.Context, dir string) error {
 	ctx, cancel := awake.WithTimeout(ctx, installWall)
 	defer cancel()
 	id := "install"
-	limits := c.limits()
+	limits := s.opts.Limits()
 	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = installBytes, installFiles, []string{dir}, installWall
 	env := map[string]string{"npm_config_cache": "/install/.cache", "npm_config_fetch_timeout": "20000",
 		"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
 	if own, err := egress.Configured(ctx, "npm"); err == nil {
 		maps.Copy(env, own)
 	}
-	if _, err := os.Stat(certificates); err == nil {
-		env["NODE_EXTRA_CA_CERTS"] = certificates // Node brings a list of its own and none of the machine's
+	if _, err := os.Stat(sandbox.Certificates); err == nil {
+		env["NODE_EXTRA_CA_CERTS"] = sandbox.Certificates // Node brings a list of its own and none of the machine's
 	}
-	rules, err := c.host.policy.Registries(ctx)
-	box, err := c.box(ctx, sandbox.BoxSpec{
+	box, err := s.opts.Box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxScratch, Root: "/install", Proxy: true, Limits: limits, Env: env,
 		Mounts: []sandbox.Mount{{Source: dir, Target: "/install", Mode: sandbox.ReadWrite}},
 		// Our lock file, no scripts, and the registries that this machine's own
 		// package managers use, wherever they are.
-		Handler: c.host.proxy.Handler(egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxScratch},
-			egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true}),
+		Handler: s.opts.Registries(ctx, id),
 	})
 	if err != nil {
 		return err
 	}
 	defer box.Kill() //nolint:errcheck // killed below where it matters
-	_, stderr, exit, err := client(box).Output(ctx, 8<<10, "npm", "ci", "--ignore-scripts", "--fetch-retries=0", "--no-audit", "--no-fund", "--loglevel=error")
+	_, stderr, exit, err := guest.NewClient(box.Tether().Transport()).Output(ctx, 8<<10, "npm", "ci", "--ignore-scripts", "--fetch-retries=0", "--no-audit", "--no-fund", "--loglevel=error")
 	if err == nil && exit.Code == 0 {
-		_, _, exit, err = client(box).Output(ctx, 8<<10, "rm", "-rf", "/install/.cache")
+		_, _, exit, err = guest.NewClient(box.Tether().Transport()).Output(ctx, 8<<10, "rm", "-rf", "/install/.cache")
 	}
 	if err = errors.Join(err, box.Kill()); err != nil {
 		return err
 	}
 	if exit.Code != 0 {
 		return fault.New("", fault.Unavailable, "Check that npm can reach its registry; until then the kept build of the desktop is served.",
-			fmt.Errorf("npm ci ended with code %d: %s", exit.Code, clip(string(stderr), 2000)))
+			fmt.Errorf("npm ci ended with code %d: %s", exit.Code, contract.Clip(string(stderr), 2000)))
 	}
 	return nil
 }
-
-// certificates is where boxes see those of the machine.
-const certificates = "/etc/ssl/certs/ca-certificates.crt"

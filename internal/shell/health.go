@@ -1,4 +1,4 @@
-package computer
+package shell
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type health struct {
 	judging sync.Mutex // held while what a page said is looked into
 
 	mu     sync.Mutex
-	broken brokenDesktop
+	page   brokenPage
 	shells map[string]string // shells that broke in a browser, by a task's edit: what the page said
 	well   map[string]bool   // shells that a page showed healthy
 	shown  map[string]string // by page: the shell that was live when it was last heard to be well
@@ -32,8 +32,8 @@ type health struct {
 // maxShells bounds how many shells, pages and commits are remembered.
 const maxShells = 256
 
-// brokenDesktop is a page that was blank or throwing; the zero value is none.
-type brokenDesktop struct {
+// brokenPage is a page that was blank or throwing; the zero value is none.
+type brokenPage struct {
 	since  time.Time
 	reason string
 	judged bool   // run, good and auto are known
@@ -42,43 +42,43 @@ type brokenDesktop struct {
 	auto   bool   // going to good takes back only edits of that task that no check has passed
 }
 
-func (c *Computer) brokenDesktop() brokenDesktop {
-	c.health.mu.Lock()
-	defer c.health.mu.Unlock()
-	return c.health.broken
+func (s *Shell) broken() brokenPage {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	return s.health.page
 }
 
-func (c *Computer) setBroken(b brokenDesktop) {
-	c.health.mu.Lock()
-	defer c.health.mu.Unlock()
-	c.health.broken = b
+func (s *Shell) setBroken(b brokenPage) {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	s.health.page = b
 }
 
-// Beat implements control.Desktop: what a page says that runs the shell as it
-// stands. The control plane drops what a broken page says while another is well.
-func (c *Computer) Beat(ctx context.Context, b view.Heartbeat) error {
-	c.health.judging.Lock()
-	defer c.health.judging.Unlock()
-	was := c.brokenDesktop()
+// Beat takes what a page says that runs the shell as it stands. The control plane
+// drops what a broken page says while another is well.
+func (s *Shell) Beat(ctx context.Context, b view.Heartbeat) error {
+	s.health.judging.Lock()
+	defer s.health.judging.Unlock()
+	was := s.broken()
 	switch {
 	case b.Stale && !defence.Off(defence.PageCurrent):
 		// It is not of the source as it stands, so it says nothing about that.
 		return nil
-	case !b.Broken && b.Mode == view.ModeBuild && c.isLive():
+	case !b.Broken && b.Mode == view.ModeBuild && s.live():
 		// The kept build is well: that says nothing about the source.
 		return nil
 	case !b.Broken:
-		c.setBroken(brokenDesktop{})
-		return c.showedWell(ctx, b)
+		s.setBroken(brokenPage{})
+		return s.showedWell(ctx, b)
 	case was.judged:
 		return nil
 	}
-	now := brokenDesktop{since: was.since, reason: brokenWords(b)}
+	now := brokenPage{since: was.since, reason: brokenWords(b)}
 	if now.since.IsZero() {
 		now.since = time.Now()
 	}
-	err := c.judge(ctx, &now)
-	c.setBroken(now)
+	err := s.judge(ctx, &now)
+	s.setBroken(now)
 	if err != nil {
 		return err // the page says it again
 	}
@@ -86,12 +86,12 @@ func (c *Computer) Beat(ctx context.Context, b view.Heartbeat) error {
 	if reason == "" {
 		reason = "blank"
 	}
-	return c.note(ctx, "desktop.broke", contract.DesktopBroke{Reason: clip(reason, 200), Detail: clip(b.Detail, 4096)})
+	return s.note(ctx, "desktop.broke", contract.DesktopBroke{Reason: contract.Clip(reason, 200), Detail: contract.Clip(b.Detail, 4096)})
 }
 
-// isLive reports whether the dev server has the page.
-func (c *Computer) isLive() bool {
-	mode, _, _ := c.live.status()
+// live reports whether the dev server has the page.
+func (s *Shell) live() bool {
+	mode, _, _ := s.server.status()
 	return mode == view.ModeLive
 }
 
@@ -99,39 +99,39 @@ func (c *Computer) isLive() bool {
 // on it, a few seconds apart: the first time its newest source may not have
 // reached it yet. What people edited is kept as a checkpoint by that, so that
 // there is something to go back to that has it.
-func (c *Computer) showedWell(ctx context.Context, b view.Heartbeat) error {
+func (s *Shell) showedWell(ctx context.Context, b view.Heartbeat) error {
 	if b.Mode != view.ModeLive || b.Page == "" {
 		return nil
 	}
-	if err := c.caughtUp(ctx); err != nil {
+	if err := s.caughtUp(ctx); err != nil {
 		return err
 	}
-	newest, err := c.state.Checkpoints(ctx, 0, 1)
+	newest, err := s.state.Checkpoints(ctx, 0, 1)
 	if err != nil || len(newest) == 0 {
 		return err
 	}
 	commit := newest[0].ID
-	same, err := c.shellIs(ctx, commit)
+	same, err := s.shellIs(ctx, commit)
 	if err != nil {
 		return err
 	}
 	if !same {
-		k, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointAuto, Message: "The desktop as it was shown"})
+		k, err := s.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointAuto, Message: "The desktop as it was shown"})
 		if err != nil {
 			return err
 		}
 		commit = k.Commit
 	}
-	shell, err := c.shellOf(ctx, commit)
+	shell, err := s.shellOf(ctx, commit)
 	if err != nil {
 		return err
 	}
-	c.health.mu.Lock()
-	defer c.health.mu.Unlock()
-	if c.health.shown[b.Page] == shell {
-		remember(&c.health.well, shell, true)
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	if s.health.shown[b.Page] == shell {
+		remember(&s.health.well, shell, true)
 	}
-	remember(&c.health.shown, b.Page, shell)
+	remember(&s.health.shown, b.Page, shell)
 	return nil
 }
 
@@ -145,64 +145,64 @@ func remember[V any](m *map[string]V, key string, v V) {
 
 // shellOf names what a checkpoint holds of the desktop: the same content gives
 // the same name.
-func (c *Computer) shellOf(ctx context.Context, commit string) (string, error) {
-	c.health.mu.Lock()
-	known, ok := c.health.names[commit]
-	c.health.mu.Unlock()
+func (s *Shell) shellOf(ctx context.Context, commit string) (string, error) {
+	s.health.mu.Lock()
+	known, ok := s.health.names[commit]
+	s.health.mu.Unlock()
 	if ok {
 		return known, nil
 	}
 	var ids []string
 	for _, p := range workspace.LivePaths {
-		id, err := c.workspace.ObjectID(ctx, commit, string(p))
+		id, err := s.workspace.ObjectID(ctx, commit, string(p))
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return "", err
 		}
 		ids = append(ids, id)
 	}
-	c.health.mu.Lock()
-	defer c.health.mu.Unlock()
-	remember(&c.health.names, commit, strings.Join(ids, " "))
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	remember(&s.health.names, commit, strings.Join(ids, " "))
 	return strings.Join(ids, " "), nil
 }
 
-func (c *Computer) wasWell(shell string) bool {
-	c.health.mu.Lock()
-	defer c.health.mu.Unlock()
-	return c.health.well[shell]
+func (s *Shell) wasWell(shell string) bool {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	return s.health.well[shell]
 }
 
 // judge finds out whose edit broke the desktop and where it can go back to.
-func (c *Computer) judge(ctx context.Context, b *brokenDesktop) error {
-	if err := c.caughtUp(ctx); err != nil {
+func (s *Shell) judge(ctx context.Context, b *brokenPage) error {
+	if err := s.caughtUp(ctx); err != nil {
 		return err
 	}
-	edit, err := c.taskShell(ctx)
+	edit, err := s.taskShell(ctx)
 	if err != nil {
 		return err
 	}
 	b.run, b.auto = edit.Run, false
 	if edit.Commit != "" {
-		tree, err := c.workspace.ObjectID(ctx, edit.Commit, "choiros")
+		tree, err := s.workspace.ObjectID(ctx, edit.Commit, "choiros")
 		if err != nil {
 			return err
 		}
-		shell, err := c.shellOf(ctx, edit.Commit)
+		shell, err := s.shellOf(ctx, edit.Commit)
 		if err != nil {
 			return err
 		}
-		c.health.mu.Lock()
-		remember(&c.health.shells, tree, b.reason)
-		delete(c.health.well, shell)
-		c.health.mu.Unlock()
+		s.health.mu.Lock()
+		remember(&s.health.shells, tree, b.reason)
+		delete(s.health.well, shell)
+		s.health.mu.Unlock()
 	}
-	good, verified, err := c.goodCheckpoint(ctx, true)
+	good, verified, err := s.goodCheckpoint(ctx, true)
 	if err != nil {
 		return err
 	}
 	b.good = good
 	if edit.Commit != "" && good != "" && (!verified || defence.Off(defence.UnverifiedOnly)) {
-		if b.auto, err = c.onlyTakesBack(ctx, edit, good); err != nil {
+		if b.auto, err = s.onlyTakesBack(ctx, edit, good); err != nil {
 			return err
 		}
 	}
@@ -212,11 +212,11 @@ func (c *Computer) judge(ctx context.Context, b *brokenDesktop) error {
 
 // onlyTakesBack reports whether going to a checkpoint takes back what one task
 // edited of the desktop while it worked, and nothing that anybody else did.
-func (c *Computer) onlyTakesBack(ctx context.Context, edit state.Publish, good string) (bool, error) {
+func (s *Shell) onlyTakesBack(ctx context.Context, edit state.Publish, good string) (bool, error) {
 	if defence.Off(defence.UsersEditsStay) {
 		return true, nil
 	}
-	publishes, err := c.state.Publishes(ctx, edit.Task, false)
+	publishes, err := s.state.Publishes(ctx, edit.Task, false)
 	if err != nil {
 		return false, err
 	}
@@ -226,45 +226,45 @@ func (c *Computer) onlyTakesBack(ctx context.Context, edit state.Publish, good s
 	}
 	before := edit.Commit
 	for n := 0; mine[before]; n++ {
-		k, err := c.state.Checkpoint(ctx, before)
+		k, err := s.state.Checkpoint(ctx, before)
 		if err != nil || k.Parent == "" || n > state.MaxPage {
 			return false, err
 		}
 		before = k.Parent
 	}
-	a, err := c.shellOf(ctx, before)
+	a, err := s.shellOf(ctx, before)
 	if err != nil {
 		return false, err
 	}
-	b, err := c.shellOf(ctx, good)
+	b, err := s.shellOf(ctx, good)
 	return err == nil && a == b, err
 }
 
-// mayUnasked refuses a restore that nobody asked for, unless it is the one that
+// MayGoBackUnasked refuses a restore that nobody asked for, unless it is the one that
 // the desktop's state says needs nobody: looked at anew, so that what somebody
 // did since counts.
-func (c *Computer) mayUnasked(ctx context.Context, to string) error {
-	c.health.judging.Lock()
-	defer c.health.judging.Unlock()
-	b := c.brokenDesktop()
+func (s *Shell) MayGoBackUnasked(ctx context.Context, to string) error {
+	s.health.judging.Lock()
+	defer s.health.judging.Unlock()
+	b := s.broken()
 	if b.judged {
-		if err := c.judge(ctx, &b); err != nil {
+		if err := s.judge(ctx, &b); err != nil {
 			return err
 		}
-		c.setBroken(b)
+		s.setBroken(b)
 	}
 	if !b.judged || !b.auto || b.good != to {
-		return fault.New("computer.Restore", fault.Conflict, "Look at what would be taken back, and choose.", errors.New("the desktop goes back by itself only from a task's edits that no check has passed"))
+		return fault.New("shell.MayGoBackUnasked", fault.Conflict, "Look at what would be taken back, and choose.", errors.New("the desktop goes back by itself only from a task's edits that no check has passed"))
 	}
 	return nil
 }
 
 // brokenShell is what the page said of a git tree of choiros/ that a task's edit
 // made; "" when it did not break, or nobody looked.
-func (c *Computer) brokenShell(tree string) string {
-	c.health.mu.Lock()
-	defer c.health.mu.Unlock()
-	return c.health.shells[tree]
+func (s *Shell) brokenShell(tree string) string {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	return s.health.shells[tree]
 }
 
 // brokenWords says for a person what a page reported: the first line of its
@@ -273,7 +273,7 @@ func brokenWords(b view.Heartbeat) string {
 	detail, _, _ := strings.Cut(strings.TrimSpace(b.Detail), "\n")
 	switch {
 	case b.Reason == "error" && detail != "":
-		return "Its page stopped with an error: " + clip(detail, 300)
+		return "Its page stopped with an error: " + contract.Clip(detail, 300)
 	case b.Reason == "error":
 		return "Its page stopped with an error."
 	case b.Reason == "blank":
@@ -282,9 +282,9 @@ func brokenWords(b view.Heartbeat) string {
 	return "Its page does not answer."
 }
 
-// touchesShell reports whether paths of a restore are of what is published
+// Touches reports whether paths of a restore are of what is published
 // live: the desktop's source and its theme. No paths are all.
-func touchesShell(paths []string) bool {
+func Touches(paths []string) bool {
 	return len(paths) == 0 || slices.ContainsFunc(paths, func(p string) bool {
 		return slices.ContainsFunc(workspace.LivePaths, func(live wire.Path) bool {
 			return p == "." || strings.HasPrefix(p+"/", string(live)+"/") || strings.HasPrefix(string(live), p+"/")
@@ -294,36 +294,36 @@ func touchesShell(paths []string) bool {
 
 // taskShell is the task's edit that the shell stands as, unless somebody has
 // changed the shell since: by hand or by going back. Then it is theirs.
-func (c *Computer) taskShell(ctx context.Context) (state.Publish, error) {
-	edit, err := c.state.LivePublish(ctx)
+func (s *Shell) taskShell(ctx context.Context) (state.Publish, error) {
+	edit, err := s.state.LivePublish(ctx)
 	if fault.Is(err, fault.NotFound) {
 		return state.Publish{}, nil
 	}
 	if err != nil {
 		return state.Publish{}, err
 	}
-	if back, err := c.wentBack(ctx, edit.StartedSeq); err != nil || back {
+	if back, err := s.RestoredSince(ctx, edit.StartedSeq); err != nil || back {
 		return state.Publish{}, err
 	}
-	same, err := c.shellIs(ctx, edit.Commit)
+	same, err := s.shellIs(ctx, edit.Commit)
 	if err != nil || !same {
 		return state.Publish{}, err
 	}
 	return edit, nil
 }
 
-// wentBack reports whether the shell was restored after a sequence.
-func (c *Computer) wentBack(ctx context.Context, after uint64) (bool, error) {
-	restores, err := c.state.Restores(ctx, state.MaxPage)
+// RestoredSince reports whether the shell was restored after a sequence.
+func (s *Shell) RestoredSince(ctx context.Context, after uint64) (bool, error) {
+	restores, err := s.state.Restores(ctx, state.MaxPage)
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(restores, func(r state.Restore) bool { return r.ID > after && touchesShell(r.Paths) }), nil
+	return slices.ContainsFunc(restores, func(r state.Restore) bool { return r.ID > after && Touches(r.Paths) }), nil
 }
 
 // shellIs reports whether the live shell is that of a commit.
-func (c *Computer) shellIs(ctx context.Context, commit string) (bool, error) {
-	d, err := c.workspace.Diff(ctx, wire.DiffRequest{A: commit, Paths: workspace.LivePaths, MaxBytes: -1})
+func (s *Shell) shellIs(ctx context.Context, commit string) (bool, error) {
+	d, err := s.workspace.Diff(ctx, wire.DiffRequest{A: commit, Paths: workspace.LivePaths, MaxBytes: -1})
 	return err == nil && len(d.Changes) == 0, err
 }
 
@@ -339,20 +339,20 @@ const maxLooked = 50
 // verified, the first one, and what a page showed healthy. With other, only one
 // whose shell is not the live one does; verified then says that the live one
 // has been verified. "" when there is none.
-func (c *Computer) goodCheckpoint(ctx context.Context, other bool) (good string, verified bool, err error) {
-	restores, err := c.state.Restores(ctx, state.MaxPage)
+func (s *Shell) goodCheckpoint(ctx context.Context, other bool) (good string, verified bool, err error) {
+	restores, err := s.state.Restores(ctx, state.MaxPage)
 	if err != nil {
 		return "", false, err
 	}
 	back := map[string]string{} // where a restore's checkpoint went
 	for _, r := range restores {
-		if touchesShell(r.Paths) {
+		if Touches(r.Paths) {
 			back[r.Checkpoint] = r.To
 		}
 	}
 	jump, compared, looked := "", 0, 0
 	for before := uint64(0); ; {
-		page, err := c.state.Checkpoints(ctx, before, 100)
+		page, err := s.state.Checkpoints(ctx, before, 100)
 		if err != nil || len(page) == 0 {
 			return "", verified, err
 		}
@@ -369,11 +369,11 @@ func (c *Computer) goodCheckpoint(ctx context.Context, other bool) (good string,
 				if looked++; looked > maxLooked {
 					continue
 				}
-				shell, err := c.shellOf(ctx, k.ID)
+				shell, err := s.shellOf(ctx, k.ID)
 				if err != nil {
 					return "", verified, err
 				}
-				if !c.wasWell(shell) {
+				if !s.wasWell(shell) {
 					continue
 				}
 			}
@@ -383,7 +383,7 @@ func (c *Computer) goodCheckpoint(ctx context.Context, other bool) (good string,
 			if compared++; compared > maxCompared {
 				return "", verified, nil
 			}
-			same, err := c.shellIs(ctx, k.ID)
+			same, err := s.shellIs(ctx, k.ID)
 			if err != nil || !same {
 				return k.ID, verified, err
 			}
@@ -392,35 +392,39 @@ func (c *Computer) goodCheckpoint(ctx context.Context, other bool) (good string,
 	}
 }
 
-// shellWentBack forgets whose the broken shell was and what is good beside it.
+// WentBack forgets whose the broken shell was and what is good beside it.
 // It counts as broken until a page has painted.
-func (c *Computer) shellWentBack() {
-	c.health.judging.Lock()
-	defer c.health.judging.Unlock()
-	if was := c.brokenDesktop(); !was.since.IsZero() {
-		c.setBroken(brokenDesktop{since: was.since, reason: was.reason})
+func (s *Shell) WentBack() {
+	s.health.judging.Lock()
+	defer s.health.judging.Unlock()
+	if was := s.broken(); !was.since.IsZero() {
+		s.setBroken(brokenPage{since: was.since, reason: was.reason})
 	}
 }
 
-func (c *Computer) desktopStatus(ctx context.Context) (view.DesktopStatus, error) {
-	var s view.DesktopStatus
-	s.Mode, s.Since, s.Reason = c.live.status()
-	broken := c.brokenDesktop()
+// Status is what is served now, whether it is broken, and what is good beside it.
+func (s *Shell) Status(ctx context.Context) (view.DesktopStatus, error) {
+	var out view.DesktopStatus
+	out.Mode, out.Since, out.Reason = s.server.status()
+	broken := s.broken()
 	if !broken.since.IsZero() {
-		s.Broken, s.Reason, s.Run, s.LastGood, s.Auto = true, broken.reason, broken.run, broken.good, broken.auto
+		out.Broken, out.Reason, out.Run, out.LastGood, out.Auto = true, broken.reason, broken.run, broken.good, broken.auto
 	}
 	var err error
 	if !broken.judged {
-		if s.LastGood, _, err = c.goodCheckpoint(ctx, false); err != nil {
-			return s, err
+		if out.LastGood, _, err = s.goodCheckpoint(ctx, false); err != nil {
+			return out, err
 		}
 	}
-	kept, err := c.state.Builds(ctx, 1)
+	kept, err := s.state.Builds(ctx, 1)
 	if err != nil {
-		return s, err
+		return out, err
 	}
 	if len(kept) > 0 {
-		s.Build = kept[0].Commit
+		out.Build = kept[0].Commit
 	}
-	return s, nil
+	return out, nil
 }
+
+// Broken reports whether its page was blank or throwing when it was last heard of.
+func (s *Shell) Broken() bool { return !s.broken().since.IsZero() }

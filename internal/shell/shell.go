@@ -1,0 +1,133 @@
+package shell
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// Options are what a Shell stands on. It owns none of it.
+type Options struct {
+	Log       *ledger.Log
+	State     *state.Store
+	Workspace *workspace.Workspace
+	Files     *hostfs.Dir     // the computer's directory
+	Remover   *hostfs.Remover // of what builds leave
+	Path      func(names ...string) string
+	Discard   func(name string) // takes away what no longer belongs to anybody
+
+	// Box opens a box and keeps the log's account of it; Limits are what the
+	// configuration gives it.
+	Box    func(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error)
+	Limits func() sandbox.Limits
+	// Registries is the way out of the box that installs the shell's dependencies.
+	Registries func(ctx context.Context, box string) http.Handler
+	// Snapshot checks a commit out; VerifyMounts shows a task's work on one as
+	// checks see it. Both until release is called.
+	Snapshot     func(ctx context.Context, commit string) (dir string, release func(), err error)
+	VerifyMounts func(ctx context.Context, o dispatch.Overlay, commit string) (mounts []sandbox.Mount, release func(), err error)
+	// NoWatches says what to do about watchers of files that can't be had; "" when
+	// they can.
+	NoWatches func(ctx context.Context) string
+
+	Modules   *Modules      // of all computers
+	Build     fs.FS         // of the shell that came with the program
+	RenderDir string        // holds the script that opens it without a browser
+	Silence   time.Duration // so long its dev server may be silent
+	Logger    *slog.Logger
+}
+
+// Shell is the desktop of one awake computer.
+type Shell struct {
+	opts      Options
+	log       *ledger.Log
+	state     *state.Store
+	workspace *workspace.Workspace
+	logger    *slog.Logger
+
+	server *server
+	builds *builds
+	health health
+	poke   chan struct{} // the theme's file may have changed
+}
+
+// New makes a shell of which nothing runs yet: Serve, Builds and WatchTheme are
+// for the computer to keep going.
+func New(opts Options) *Shell {
+	s := &Shell{
+		opts: opts, log: opts.Log, state: opts.State, workspace: opts.Workspace, logger: opts.Logger, poke: make(chan struct{}, 1),
+	}
+	s.server = newServer(s)
+	s.builds = &builds{s: s, want: make(chan struct{}, 1)}
+	return s
+}
+
+// Serve owns the dev server, which runs while somebody looks, until ctx ends.
+func (s *Shell) Serve(ctx context.Context) error { s.server.run(ctx); return nil }
+
+// Builds builds the shell whenever it changed and was verified, until ctx ends.
+func (s *Shell) Builds(ctx context.Context) error { return s.builds.run(ctx) }
+
+// Look says that somebody looks at the desktop until release is called.
+func (s *Shell) Look() (release func()) { return s.server.look() }
+
+// Live reaches the dev server; fault.Unavailable while there is none.
+func (s *Shell) Live() (http.RoundTripper, error) { return s.server.transport() }
+
+// Changed says that the live tree may have changed: what is derived from it is
+// looked at again.
+func (s *Shell) Changed() {
+	s.ThemeChanged()
+	s.builds.poke()
+}
+
+// openBox opens the desktop's box: live choiros/ read-only, the shell's
+// dependencies read-only, no network.
+func (s *Shell) openBox(ctx context.Context) (sandbox.Box, error) {
+	if err := sandbox.Program("node", "Install Node.js 20.19 or newer; until then the kept build of the desktop is served."); err != nil {
+		return nil, err
+	}
+	tree, err := s.Modules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.MakeModulesDir(ctx); err != nil {
+		return nil, err
+	}
+	return s.opts.Box(ctx, sandbox.BoxSpec{
+		ID: "desktop", Kind: contract.BoxDesktop, Root: "/computer/choiros",
+		Mounts: []sandbox.Mount{
+			{Source: s.opts.Path("workspace", "choiros"), Target: "/computer/choiros", Mode: sandbox.ReadOnly},
+			{Source: tree, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
+		},
+		Limits: s.opts.Limits(),
+	})
+}
+
+// ModulesPath is where the shell's dependencies are mounted.
+const ModulesPath = "choiros/node_modules"
+
+// MakeModulesDir makes the mount point for the shell's dependencies, which git
+// ignores and a restore may leave out.
+func (s *Shell) MakeModulesDir(ctx context.Context) error {
+	return s.workspace.Mkdir(ctx, ModulesPath)
+}
+
+// note appends one event of the system's.
+func (s *Shell) note(ctx context.Context, eventType string, data contract.Payload) error {
+	_, err := s.log.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Data: data})
+	return err
+}
+
+// caughtUp waits until the state holds all of the log.
+func (s *Shell) caughtUp(ctx context.Context) error { return s.state.Wait(ctx, s.log.Last()) }
