@@ -109,7 +109,7 @@ lint-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm run lint && npm run typecheck
 
 bench: build
-	bin/choir bench --write bench/results/latest.md
+	bin/choir bench --write docs/bench.md
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')

@@ -49,9 +49,14 @@ type Target struct {
 
 // Result is one line of the table.
 type Result struct {
-	ID      string    `json:"id"`
-	What    string    `json:"what"`
-	Ours    *Quantity `json:"ours,omitempty"`
+	ID   string    `json:"id"`
+	What string    `json:"what"`
+	Ours *Quantity `json:"ours,omitempty"`
+	// P99 is of ours, where it is the median of many tries.
+	P99 *Quantity `json:"p99,omitempty"`
+	// Fsyncs is how many times one of them waited for the disk, in all processes
+	// of ours; nil: not counted.
+	Fsyncs  *float64  `json:"fsyncs,omitempty"`
 	Raw     *Quantity `json:"raw,omitempty"`
 	RawWhat string    `json:"raw_what,omitempty"`
 	// Ratio is ours over raw, in the sense that Target has it: of throughputs
@@ -113,6 +118,7 @@ type Report struct {
 	Version string        `json:"version"`
 	Machine Machine       `json:"machine"`
 	Results []Result      `json:"results"`
+	Curves  []Curve       `json:"curves,omitempty"`
 }
 
 // Failed reports whether a row that should have been measured ended in an error.
@@ -125,35 +131,39 @@ type Row struct {
 	Name  string `json:"id"`
 	About string `json:"about"`
 	run   func(ctx context.Context, e *env) ([]Result, error)
+	limit time.Duration // bounds it, so that one that hangs does not take the others along
 }
 
 // Rows lists what can be measured, in the order of a whole run.
 func Rows() []Row {
 	return []Row{
-		{"start", "choir up to healthy, on a new and on an existing data directory", start},
-		{"painted", "choir up to a painted desktop in a headless Chromium", painted},
-		{"idle", "memory of a control plane with nothing to do", idle},
-		{"append", "an append to a log, against a raw publish", appends},
-		{"replay", "projecting a log, against raw inserts of its rows", replay},
-		{"prompt", "a prompt until it is acknowledged", prompts},
-		{"event", "an event until a desktop has it", events},
-		{"terminal", "a terminal from opening to its prompt, and its echo", terminal},
-		{"exec", "/bin/true in a warm box", execTrue},
-		{"box", "the start of a box, against bubblewrap alone", boxes},
-		{"checkpoint", "a checkpoint of 10,000 files, against git", checkpoints},
-		{"hmr", "what the way to the dev server adds to a hot update", hmr},
-		{"document", "writing a revision; listing 60", documents},
-		{"binary", "the size of the program", binarySize},
+		{"start", "choir up to healthy, on a new and on an existing data directory", start, 3 * time.Minute},
+		{"painted", "choir up to a painted desktop in a headless Chromium", painted, 3 * time.Minute},
+		{"idle", "memory of a control plane with nothing to do", idle, 3 * time.Minute},
+		{"prompt", "a prompt until it is acknowledged, and a whole one with an instant model", prompts, 3 * time.Minute},
+		{"first", "the first prompt of a new computer, against later ones", firstPrompt, 3 * time.Minute},
+		{"crowd", "16 prompts at once, against their processor time", crowd, 3 * time.Minute},
+		{"exec", "/bin/true through the API, as a command, and in a warm box", execs, 3 * time.Minute},
+		{"files", "putting, asking for and reading a file through the API", files, 3 * time.Minute},
+		{"document", "writing a revision through the API; 60 of them with their text", documents, 3 * time.Minute},
+		{"tree", "prompts, commands and checkpoints with 1,000, 10,000 and 100,000 files", trees, 25 * time.Minute},
+		{"append", "an append to a log, against raw publishes", appends, 3 * time.Minute},
+		{"replay", "projecting a log, against raw inserts of its rows", replay, 8 * time.Minute},
+		{"past", "questions about the past of 1,000 and 100,000 events", past, 8 * time.Minute},
+		{"event", "an event until a desktop has it", events, 3 * time.Minute},
+		{"desktops", "an event until each of many desktops has it", desktops, 3 * time.Minute},
+		{"terminal", "a terminal from opening to its prompt, and its echo", terminal, 3 * time.Minute},
+		{"box", "the start of a box, against bubblewrap alone", boxes, 3 * time.Minute},
+		{"hmr", "what the way to the dev server adds to a hot update", hmr, 3 * time.Minute},
+		{"binary", "the size of the program", binarySize, 3 * time.Minute},
 	}
 }
-
-// rowLimit bounds one row, so that one that hangs does not take the others along.
-const rowLimit = 90 * time.Second
 
 // env is what rows measure in.
 type env struct {
 	Options
-	dir string // the row's own scratch directory
+	dir    string  // the row's own scratch directory
+	curves *curves // what is drawn of the whole run
 }
 
 // size is n, or little in a tiny run.
@@ -195,11 +205,12 @@ func Run(ctx context.Context, o Options, names ...string) (Report, error) {
 	}()
 	r := Report{Started: time.Now().UTC().Truncate(time.Second), Version: o.Version, Machine: lookAt(ctx, dir)}
 	begin := time.Now()
+	var drawn curves
 	for i, row := range rows {
 		if err := ctx.Err(); err != nil {
 			return r, err
 		}
-		e := &env{Options: o}
+		e := &env{Options: o, curves: &drawn}
 		e.say("[%d/%d] %s: %s", i+1, len(rows), row.Name, row.About)
 		at := time.Now()
 		results, err := e.measure(ctx, dir, row)
@@ -218,12 +229,13 @@ func Run(ctx context.Context, o Options, names ...string) (Report, error) {
 		e.say("      (%.1f s)", time.Since(at).Seconds())
 	}
 	r.Took = time.Since(begin)
+	r.Curves = drawn.all
 	r.Machine.LoadAfter = load()
 	return r, ctx.Err()
 }
 
 func (e *env) measure(ctx context.Context, dir string, row Row) (_ []Result, err error) {
-	ctx, cancel := context.WithTimeout(ctx, rowLimit)
+	ctx, cancel := context.WithTimeout(ctx, row.limit)
 	defer cancel()
 	if e.dir, err = os.MkdirTemp(dir, row.Name+"-"); err != nil {
 		return nil, err

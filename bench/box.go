@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -77,7 +78,13 @@ func boxes(ctx context.Context, e *env) (_ []Result, err error) {
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", g.live, "/computer", "/bin/true"}
 	overlay := sandbox.Mount{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{g.live}}
-	var plain, overlaid, same, minimal times
+	layers, err := newLayers(e.dir, g.live)
+	if err != nil {
+		return nil, err
+	}
+	merged := slices.Clone(view)
+	merged[slices.Index(merged, g.live)] = layers.merged
+	var plain, overlaid, same, minimal, sameOverlaid times
 	start := func(t *times, kind contract.BoxKind, m sandbox.Mount) error {
 		var box sandbox.Box
 		err := t.timed(func() (err error) { box, _, err = g.box(ctx, kind, m); return err })
@@ -93,50 +100,69 @@ func boxes(ctx context.Context, e *env) (_ []Result, err error) {
 		if err := errors.Join(start(&plain, contract.BoxAssociate, g.tree()), bare(&same, view), start(&overlaid, contract.BoxTask, overlay), bare(&minimal, least)); err != nil {
 			return nil, err
 		}
-		if i == 0 && !e.Tiny { // the first of each warms caches
-			plain, overlaid, same, minimal = nil, nil, nil, nil
+		// Mounting needs rights that not everybody has.
+		if layers.why == nil {
+			layers.why = sameOverlaid.timed(func() error {
+				if err := layers.mount(i); err != nil {
+					return err
+				}
+				return exec.CommandContext(ctx, bwrap, merged...).Run()
+			})
+			if err := layers.unmount(); err != nil {
+				return nil, err
+			}
 		}
+		if i == 0 && !e.Tiny { // the first of each warms caches
+			plain, overlaid, same, minimal, sameOverlaid = nil, nil, nil, nil, nil
+		}
+	}
+	onOverlay := Result{ID: "box-overlay", What: "box start with an overlay, against bwrap with the same mounts", Ours: overlaid.ms(), P99: millis(overlaid.p(0.99)), Target: atMost(ofRatio, 1.6, "×")}
+	if layers.why == nil {
+		onOverlay.Raw, onOverlay.Ratio, onOverlay.RawWhat = sameOverlaid.ms(), over(overlaid.p50(), sameOverlaid.p50()), "an overlay mounted on the host and bwrap with the mounts of a box and that, running /bin/true"
+		onOverlay.Note = fastest(overlaid, sameOverlaid)
+	} else {
+		onOverlay.Target, onOverlay.Note = nil, "This user may not mount an overlay to compare with: "+oneLine(layers.why.Error())+"."
 	}
 	note := "A box has started when its guest answers over the tether; bubblewrap, when true has ended in it."
 	return []Result{
-		{ID: "box", What: "box start, against bwrap with the same view", Ours: plain.ms(), Raw: same.ms(), RawWhat: "bwrap with the mounts of a box, running /bin/true",
+		{ID: "box", What: "box start, against bwrap with the same view", Ours: plain.ms(), P99: millis(plain.p(0.99)), Raw: same.ms(), RawWhat: "bwrap with the mounts of a box, running /bin/true",
 			Ratio: over(plain.p50(), same.p50()), Target: atMost(ofRatio, 1.5, "×"), Note: note + fastest(plain, same)},
-		{ID: "box-bare", What: "box start, against the least bwrap", Ours: plain.ms(), Raw: minimal.ms(), RawWhat: "bwrap with /usr, /proc, /dev and a tmpfs, running /bin/true",
+		{ID: "box-bare", What: "box start, against the least bwrap", Ours: plain.ms(), P99: millis(plain.p(0.99)), Raw: minimal.ms(), RawWhat: "bwrap with /usr, /proc, /dev and a tmpfs, running /bin/true",
 			Ratio: over(plain.p50(), minimal.p50()), Target: atMost(ofRatio, 1.5, "×"), Note: "What a box hides of the host needs mounts that this one has not." + fastest(plain, minimal)},
-		{ID: "box-overlay", What: "box start with an overlay, against bwrap with the same view", Ours: overlaid.ms(), Raw: same.ms(), RawWhat: "as above, without an overlay",
-			Ratio: over(overlaid.p50(), same.p50())},
+		onOverlay,
 	}, nil
 }
 
-func execTrue(ctx context.Context, e *env) (_ []Result, err error) {
-	g, err := openGround(ctx, e)
-	if err != nil {
-		return nil, err
+// layers are directories for an overlay on the host.
+type layers struct {
+	dir, lower, merged string
+	mounted            bool
+	why                error // there is none
+}
+
+func newLayers(dir, lower string) (*layers, error) {
+	l := &layers{dir: filepath.Join(dir, "layers"), lower: lower}
+	l.merged = filepath.Join(l.dir, "merged")
+	return l, os.MkdirAll(l.merged, 0o755)
+}
+
+// mount makes a new overlay, as a box gets one.
+func (l *layers) mount(n int) error {
+	upper, work := filepath.Join(l.dir, fmt.Sprint("upper", n)), filepath.Join(l.dir, fmt.Sprint("work", n))
+	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	_, client, err := g.box(ctx, contract.BoxTask, g.tree())
-	if err != nil {
-		return nil, err
+	err := unix.Mount("overlay", l.merged, "overlay", unix.MS_NOSUID|unix.MS_NODEV, "lowerdir="+l.lower+",upperdir="+upper+",workdir="+work)
+	l.mounted = err == nil
+	return err
+}
+
+func (l *layers) unmount() error {
+	if !l.mounted {
+		return nil
 	}
-	var ours, raw times
-	for i := range e.size(300, 5) {
-		err := ours.timed(func() error {
-			exit, err := client.Exec(ctx, guest.ExecRequest{Argv: []string{"/bin/true"}}, guest.Streams{})
-			if err == nil && exit.Code != 0 {
-				err = fmt.Errorf("true ended with %d", exit.Code)
-			}
-			return err
-		})
-		err = errors.Join(err, raw.timed(func() error { return exec.CommandContext(ctx, "/bin/true").Run() }))
-		if err != nil {
-			return nil, err
-		}
-		if i == 0 && !e.Tiny {
-			ours, raw = nil, nil
-		}
-	}
-	return []Result{{ID: "exec", What: "/bin/true in a warm box", Ours: ours.ms(), Raw: raw.ms(), RawWhat: "/bin/true started on the host",
-		Ratio: over(ours.p50(), raw.p50()), Target: atMost(ofOurs, 3, "ms")}}, nil
+	l.mounted = false
+	return unix.Unmount(l.merged, 0)
 }
 
 // terminal opens a box with a shell on a terminal until it prompts, and types
@@ -182,8 +208,8 @@ func terminal(ctx context.Context, e *env) (_ []Result, err error) {
 		}
 	}
 	return []Result{
-		{ID: "terminal", What: "terminal: open to first prompt", Ours: opened.ms(), Target: atMost(ofOurs, 60, "ms"), Note: "A new box with an interactive shell on a terminal."},
-		{ID: "echo", What: "terminal: echo of a key", Ours: echoed.ms(), Raw: rawEchoed.ms(), RawWhat: "a terminal opened on the host", Target: atMost(ofAdded, 1, "ms")},
+		{ID: "terminal", What: "terminal: open to first prompt", Ours: opened.ms(), P99: millis(opened.p(0.99)), Target: atMost(ofOurs, 25, "ms"), Note: "A new box with an interactive shell on a terminal."},
+		{ID: "echo", What: "terminal: echo of a key", Ours: echoed.ms(), P99: millis(echoed.p(0.99)), Raw: rawEchoed.ms(), RawWhat: "a terminal opened on the host", Ratio: over(echoed.p50(), rawEchoed.p50()), Target: atMost(ofOurs, 0.3, "ms")},
 	}, nil
 }
 

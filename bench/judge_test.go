@@ -1,9 +1,18 @@
 package bench
 
 import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"choir.dev/choiros/internal/fault"
 )
 
 func TestJudge(t *testing.T) {
@@ -49,5 +58,72 @@ func TestQuantiles(t *testing.T) {
 	}
 	if all.p50() != 51 || all.p(0.99) != 100 || all.p(0) != 1 || times(nil).p50() != 0 || (times{7}).p(0.99) != 7 {
 		t.Fatal(all.p50(), all.p(0.99), all.p(0))
+	}
+}
+
+// TestPage shows that a page keeps what is outside its marks, and that one
+// without marks stays as it is.
+func TestPage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bench.md")
+	r := Report{Results: []Result{{What: "something", Ours: &Quantity{3, "ms"}, P99: &Quantity{9, "ms"}, Fsyncs: new(float64)}},
+		Curves: []Curve{{ID: "files", Title: "A & B", X: "files", Series: []Series{{"one", []Point{{1000, 3}, {100_000, 30}}}, {"two", []Point{{1000, 2}, {100_000, 31}}}}}}}
+	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WritePage(path); !fault.Is(err, fault.Invalid) {
+		t.Fatalf("a page without marks: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("before\n"+pageBegin+"old\n"+pageEnd+"after\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := r.WritePage(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	if strings.Contains(page, "old") || strings.Count(page, "| something | 3.00 ms | 9.00 ms | 0.0    |") != 1 || !strings.HasPrefix(page, "before\n") || !strings.HasSuffix(page, "after\n") || !strings.Contains(page, "(bench-files.svg)") {
+		t.Fatal(page)
+	}
+	svg, err := os.ReadFile(filepath.Join(filepath.Dir(path), "bench-files.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+	}
+}
+
+// TestLabels shows that the names beside a curve's lines stand on no other.
+func TestLabels(t *testing.T) {
+	c := Curve{}
+	for i, ms := range []float64{10, 10.1, 10.2, 1, 1.01} {
+		c.Series = append(c.Series, Series{fmt.Sprint(i), []Point{{1, 5}, {100, ms}}})
+	}
+	_, y := c.axes()
+	at := slices.Sorted(slices.Values(c.labels(y)))
+	for i := 1; i < len(at); i++ {
+		if at[i]-at[i-1] < 17.9 {
+			t.Errorf("two names are %.1f apart", at[i]-at[i-1])
+		}
+	}
+	if at[0] < top || at[len(at)-1] > height-bottom {
+		t.Errorf("names at %v leave the picture", at)
+	}
+}
+
+func TestBusyMachine(t *testing.T) {
+	for load, busy := range map[string]bool{"9 1.5 1": false, "0 2.5 1": true, "": false} {
+		if got := (Machine{CPUs: 2, LoadBefore: load}).busy(); got != busy {
+			t.Errorf("load %q: busy %v", load, got)
+		}
 	}
 }

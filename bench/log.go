@@ -18,7 +18,6 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
-	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 )
@@ -85,7 +84,8 @@ func intention() contract.Draft {
 }
 
 // appends takes turns with raw publishes of the same bytes to a stream of the
-// same kind, so that both see the same disk and the same neighbors.
+// same kind, by as many callers, so that both see the same disk and the same
+// neighbors.
 func appends(ctx context.Context, e *env) (_ []Result, err error) {
 	r, err := openRecords(ctx, e.dir)
 	if err != nil {
@@ -107,69 +107,76 @@ func appends(ctx context.Context, e *env) (_ []Result, err error) {
 	subject := contract.SubjectLog(other, contract.RoleUser, "prompt.submitted")
 	publish := func() error { _, err := r.bus.JetStream().Publish(ctx, subject, body); return err }
 	one := func() error { _, err := r.log.Append(ctx, intention()); return err }
-	var ours, raw times
-	for i := range e.rounds(1000, 100, 8*time.Second) {
+	meter := meterSelf()
+	defer func() { err = errors.Join(err, meter.Close()) }()
+	alone, raw, err := rush(e, meter, 1, one, publish)
+	if err != nil {
+		return nil, err
+	}
+	many, rawMany, err := rush(e, meter, 8, one, publish)
+	if err != nil {
+		return nil, err
+	}
+	r.project(ctx)
+	projected, rawBeside, err := rush(e, meter, 8, one, publish)
+	if err != nil {
+		return nil, err
+	}
+	row := func(id, what string, ours, theirs sample, target *Target, rawWhat, note string) Result {
+		out := Result{ID: id, What: what, Ours: rate(ours), Raw: rate(theirs), RawWhat: rawWhat, Ratio: over(theirs.p50(), ours.p50()), Target: target, Note: note + fastest(theirs.times, ours.times)}
+		_, out.Fsyncs = ours.each(rushEach)
+		if _, syncs := theirs.each(rushEach); syncs != nil {
+			out.Note += fmt.Sprintf(" Raw: %.2f fsyncs each.", *syncs)
+		}
+		return out
+	}
+	publishes := "synchronous publishes with nats.go of the same bytes to a stream of the same kind, by %d at once"
+	return []Result{
+		row("append", "append, one caller", alone, raw, atLeast(ofRatio, 0.8, "×"), fmt.Sprintf(publishes, 1), "The state is its index, as always; nothing is projected meanwhile."),
+		row("append-8", "append, 8 callers at once", many, rawMany, atLeast(ofRatio, 1, "×"), fmt.Sprintf(publishes, 8), ""),
+		row("append-8-own", "append, 8 callers, against one", many, alone, atLeast(ofRatio, 1.3, "×"), "our own appends, one after the other", ""),
+		row("append-8-projected", "append, 8 callers at once, while projecting", projected, rawBeside, nil, fmt.Sprintf(publishes, 8), "The projector writes what is appended to the same disk at the same time; the raw side has nothing to project."),
+	}, nil
+}
+
+func rate(s sample) *Quantity { return &Quantity{1 / s.p50().Seconds(), "/s"} }
+
+// rushEach is how many events one rush appends.
+const rushEach = 64
+
+// rush appends and publishes in turns, each by so many callers at once, and
+// returns what an event took in each.
+func rush(e *env, m *meter, callers int, one, publish func() error) (ours, raw sample, err error) {
+	together := func(s *sample, f func() error) error {
+		var t sample
+		err := t.try(m, func() error {
+			var g errgroup.Group
+			for range callers {
+				g.Go(func() error {
+					for range rushEach / callers {
+						if err := f(); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			return g.Wait()
+		})
+		s.times, s.used = append(s.times, t.times[0]/rushEach), append(s.used, t.used...)
+		return err
+	}
+	for i := range e.rounds(30, 8, 4*time.Second) {
 		// Who goes first changes, so that neither is always behind the other.
 		a, b, fa, fb := &ours, &raw, one, publish
 		if i%2 == 1 {
 			a, b, fa, fb = b, a, fb, fa
 		}
-		if err := errors.Join(a.timed(fa), b.timed(fb)); err != nil {
-			return nil, err
+		if err := errors.Join(together(a, fa), together(b, fb)); err != nil {
+			return ours, raw, err
 		}
 	}
-	many, single, err := r.rush(ctx, e, publish, one)
-	if err != nil {
-		return nil, err
-	}
-	r.project(ctx)
-	projected, alone, err := r.rush(ctx, e, publish, one)
-	if err != nil {
-		return nil, err
-	}
-	rate := func(d time.Duration) *Quantity { return &Quantity{1 / d.Seconds(), "/s"} }
-	inRow := "synchronous publishes, one after the other"
-	return []Result{
-		{ID: "append", What: "append, one caller", Ours: rate(ours.p50()), Raw: rate(raw.p50()), RawWhat: "synchronous publish with nats.go of the same bytes to a stream of the same kind",
-			Ratio: over(raw.p50(), ours.p50()), Target: atLeast(ofRatio, 0.8, "×"),
-			Note: fmt.Sprintf("The state is its index, as always; nothing is projected meanwhile. One append took %s, one publish %s.", ours.ms(), raw.ms()) + fastest(raw, ours)},
-		{ID: "append-8", What: "append, 8 callers at once", Ours: rate(many.p50()), Raw: rate(single.p50()), RawWhat: inRow,
-			Ratio: over(single.p50(), many.p50()), Target: atLeast(ofRatio, 0.8, "×")},
-		{ID: "append-8-projected", What: "append, 8 callers at once, while projecting", Ours: rate(projected.p50()), Raw: rate(alone.p50()), RawWhat: inRow,
-			Ratio: over(alone.p50(), projected.p50()), Note: "The projector writes what is appended to the same disk at the same time; the raw side has nothing to project."},
-	}, nil
-}
-
-// rush appends from 8 callers at once, in turns with publishes one by one, and
-// returns what an event took in each.
-func (r *records) rush(ctx context.Context, e *env, publish, one func() error) (many, single times, err error) {
-	const callers, each = 8, 64
-	for range e.rounds(15, 5, 5*time.Second) {
-		at := time.Now()
-		var g errgroup.Group
-		for range callers {
-			g.Go(func() error {
-				for range each / callers {
-					if err := one(); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		if err := g.Wait(); err != nil {
-			return nil, nil, err
-		}
-		many = append(many, time.Since(at)/each)
-		at = time.Now()
-		for range each {
-			if err := publish(); err != nil {
-				return nil, nil, err
-			}
-		}
-		single = append(single, time.Since(at)/each)
-	}
-	return many, single, nil
+	return ours, raw, nil
 }
 
 // kept is a log in memory, so that reading it costs nothing.
@@ -250,7 +257,7 @@ type table struct {
 // replay compares the projection of a log with inserts of the rows it leaves
 // behind, into the same schema with the same pragmas and batches.
 func replay(ctx context.Context, e *env) ([]Result, error) {
-	log, err := workday(ctx, filepath.Join(e.dir, "log"), e.size(4000, 100))
+	log, err := workday(ctx, filepath.Join(e.dir, "log"), e.size(100_000, 100))
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +280,7 @@ func replay(ctx context.Context, e *env) ([]Result, error) {
 		return nil, err
 	}
 	var ours, raw times
-	for n := range e.rounds(7, 3, 10*time.Second) {
+	for n := range e.rounds(5, 3, 10*time.Second) {
 		took, err := project(filepath.Join(e.dir, fmt.Sprint("replay", n)))
 		if err != nil {
 			return nil, err
@@ -284,10 +291,10 @@ func replay(ctx context.Context, e *env) ([]Result, error) {
 		}
 		raw = append(raw, took)
 	}
-	rate := func(t times) *Quantity { return &Quantity{float64(len(log)) / t.p50().Seconds(), "events/s"} }
-	return []Result{{ID: "replay", What: "projection replay", Ours: rate(ours), Raw: rate(raw), RawWhat: "inserting the rows that the replay leaves, with the same schema, pragmas and batches, foreign keys off",
+	speed := func(t times) *Quantity { return &Quantity{float64(len(log)) / t.p50().Seconds(), "events/s"} }
+	return []Result{{ID: "replay", What: fmt.Sprintf("projection replay of %d events", len(log)), Ours: speed(ours), Raw: speed(raw), RawWhat: "inserting the rows that the replay leaves, with the same schema, pragmas and batches, foreign keys off",
 		Ratio: over(raw.p50(), ours.p50()), Target: atLeast(ofRatio, 0.6, "×"),
-		Note: fmt.Sprintf("%d events; the projection also updates rows, which the raw side need not.", len(log)) + fastest(raw, ours)}}, nil
+		Note: "The log of runs, windows and files that the appender made. The projection also updates rows, which the raw side need not." + fastest(raw, ours)}}, nil
 }
 
 func rowsOf(ctx context.Context, path string) (_ []table, err error) {
@@ -376,60 +383,4 @@ func insertRaw(ctx context.Context, path string, tables []table) (took time.Dura
 		}
 	}
 	return time.Since(at), nil
-}
-
-// documents writes revisions of a document of 200 lines, and lists 60.
-func documents(ctx context.Context, e *env) (_ []Result, err error) {
-	r, err := openRecords(ctx, e.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	sync, err := newSyncer(e.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, sync.Close()) }()
-	r.project(ctx)
-	d := document.New(r.log, r.st)
-	person := document.Author{Name: "ana", Role: contract.RoleUser, User: "u1"}
-	body := strings.Repeat("a line of a document that someone writes\n", 200)
-	newest, err := func() (document.Revision, error) {
-		id := contract.NewID()
-		return d.Create(ctx, id, "A plan", document.PathFor("runs", "A plan", id), body, person)
-	}()
-	if err != nil {
-		return nil, err
-	}
-	const revisions = 60
-	var writes, lists, syncs times
-	for newest.Revision < revisions {
-		err := writes.timed(func() (err error) {
-			newest, err = d.Revise(ctx, newest.ID, newest.Revision, body+fmt.Sprintln("line", newest.Revision), person)
-			return err
-		})
-		if err = errors.Join(err, syncs.timed(sync.sync)); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.st.Wait(ctx, newest.Seq); err != nil {
-		return nil, err
-	}
-	for range e.size(100, 3) {
-		err := lists.timed(func() error {
-			list, err := d.History(ctx, newest.ID, 0, 0)
-			if err == nil && len(list) != revisions {
-				err = fmt.Errorf("%d revisions are listed of %d", len(list), revisions)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return []Result{
-		{ID: "document-write", What: "document: write a revision", Ours: writes.ms(), Target: atMost(ofOurs, 3, "ms"),
-			Note: fmt.Sprintf("8 kB, on disk when acknowledged. Of it one fsync of this disk: %s.", syncs.ms())},
-		{ID: "document-list", What: "document: list 60 revisions", Ours: lists.ms(), Target: atMost(ofOurs, 3, "ms")},
-	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +24,18 @@ type Machine struct {
 	Git        string `json:"git"`
 	LoadBefore string `json:"load_before"` // 1, 5 and 15 minutes
 	LoadAfter  string `json:"load_after"`
+}
+
+// busy reports whether more was to be done than there are processors, in the
+// five minutes before the run: a run itself is not that much work. The minutes
+// before its end are told only.
+func (m Machine) busy() bool {
+	f := strings.Fields(m.LoadBefore)
+	if len(f) < 2 {
+		return false
+	}
+	load, err := strconv.ParseFloat(f[1], 64)
+	return err == nil && load > float64(m.CPUs)
 }
 
 // lookAt describes the machine and the file system of dir. What can't be found

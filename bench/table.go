@@ -2,9 +2,13 @@ package bench
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"choir.dev/choiros/internal/fault"
 )
 
 // String writes a number with about three digits.
@@ -33,7 +37,7 @@ func (t *Target) String() string {
 	if t.AtLeast {
 		sign = "≥"
 	}
-	limit := strconv.FormatFloat(t.Limit.Value, 'f', -1, 64) + " " + t.Limit.Unit
+	limit := strings.TrimSpace(strconv.FormatFloat(t.Limit.Value, 'f', -1, 64) + " " + t.Limit.Unit)
 	switch t.Of {
 	case ofAdded:
 		return sign + " " + limit + " on top"
@@ -42,25 +46,46 @@ func (t *Target) String() string {
 	}
 }
 
-// cells are a result's columns: what, ours, raw, got, target, met.
-func (r Result) cells() [6]string {
-	out := [6]string{r.What, "", "", "", r.Target.String(), ""}
+// columns of the table, in their order.
+const (
+	colWhat = iota
+	colOurs
+	colP99
+	colFsyncs
+	colRaw
+	colGot
+	colTarget
+	colMet
+	columns
+)
+
+var heads = [columns]string{"what", "ours", "p99", "fsyncs", "raw", "ours to raw", "target", "met"}
+
+// cells are a result's columns.
+func (r Result) cells() [columns]string {
+	out := [columns]string{colWhat: r.What, colTarget: r.Target.String()}
 	if r.Ours == nil {
-		out[1] = "not measured"
+		out[colOurs] = "not measured"
 		return out
 	}
-	out[1] = r.Ours.String()
+	out[colOurs] = r.Ours.String()
+	if r.P99 != nil {
+		out[colP99] = r.P99.String()
+	}
+	if r.Fsyncs != nil {
+		out[colFsyncs] = strconv.FormatFloat(*r.Fsyncs, 'f', 1, 64)
+	}
 	if r.Raw != nil {
-		out[2] = r.Raw.String()
-		switch {
-		case r.Target != nil && r.Target.Of == ofAdded:
-			out[3] = "+ " + r.added().String()
-		case r.Ratio > 0:
-			out[3] = Quantity{r.Ratio, "×"}.String()
-		}
+		out[colRaw] = r.Raw.String()
+	}
+	switch {
+	case r.Raw != nil && r.Target != nil && r.Target.Of == ofAdded:
+		out[colGot] = "+ " + r.added().String()
+	case r.Ratio > 0:
+		out[colGot] = Quantity{r.Ratio, "×"}.String()
 	}
 	if r.Met != nil {
-		out[5] = map[bool]string{true: "yes", false: "**no**"}[*r.Met]
+		out[colMet] = map[bool]string{true: "yes", false: "**no**"}[*r.Met]
 	}
 	return out
 }
@@ -71,30 +96,35 @@ func (r Result) line() string {
 		return r.What + ": not measured: " + r.NotMeasured
 	}
 	c := r.cells()
-	out := c[0] + ": " + c[1]
-	if c[2] != "" {
-		out += " (raw " + c[2] + ", " + c[3] + ")"
+	out := c[colWhat] + ": " + c[colOurs]
+	if c[colRaw] != "" {
+		out += " (raw " + c[colRaw] + ", " + c[colGot] + ")"
+	}
+	if c[colP99] != "" {
+		out += ", p99 " + c[colP99]
+	}
+	if c[colFsyncs] != "" {
+		out += ", " + c[colFsyncs] + " fsyncs"
 	}
 	if r.Met != nil {
-		out += map[bool]string{true: ", within ", false: ", MISSES "}[*r.Met] + c[4]
+		out += map[bool]string{true: ", within ", false: ", MISSES "}[*r.Met] + c[colTarget]
 	}
 	return out
 }
 
-var heads = [6]string{"what", "ours", "raw", "ours to raw", "target", "met"}
-
-// Markdown is the report as a page. Cells line up in plain text too.
+// Markdown is the report in a page. Cells line up in plain text too.
 func (r Report) Markdown() string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\n")
 	fmt.Fprintf(&b, "%s, version %s, took %s.\n\n", r.Started.Format("2006-01-02 15:04 UTC"), r.Version, r.Took.Round(time.Second))
 	m := r.Machine
-	fmt.Fprintf(&b, "Machine: %d CPUs (%s), %d MB, %s; scratch on %s; %s, git %s; load average %s before, %s after.\n\n",
+	fmt.Fprintf(&b, "Machine: %d CPUs (%s), %d MB, %s; scratch on %s; %s, git %s; load average %s before, %s after.\n",
 		m.CPUs, m.CPU, m.MemoryMB, m.Kernel, m.FileSystem, m.Go, m.Git, m.LoadBefore, m.LoadAfter)
-	b.WriteString("Ratios and differences are what count: both sides took turns in this run, on the same disk, with the same\n" +
-		"durability and the same neighbors. Absolute times are for orientation, and suffer from a machine that is busy\n" +
-		"with something else (see the load). Times are medians.\n\n")
-	rows := [][6]string{heads}
+	if m.busy() {
+		b.WriteString("**The machine was busy with something else**: its load was above the number of its processors when this run began.\n" +
+			"Absolute times, and what of them is held to a target, say more about its neighbors than about ChoirOS.\n")
+	}
+	b.WriteString("\n")
+	rows := [][columns]string{heads}
 	for _, res := range r.Results {
 		rows = append(rows, res.cells())
 	}
@@ -106,7 +136,7 @@ func (r Report) Markdown() string {
 			parts = append(parts, "Raw: "+res.RawWhat+".")
 		}
 		if res.Note != "" {
-			parts = append(parts, res.Note)
+			parts = append(parts, strings.TrimSpace(res.Note))
 		}
 		if res.NotMeasured != "" {
 			why := "Not measured: "
@@ -119,12 +149,41 @@ func (r Report) Markdown() string {
 			fmt.Fprintf(&b, "- **%s**: %s\n", res.What, strings.Join(parts, " "))
 		}
 	}
-	b.WriteString("\nWhat is not in the table is not measured by this program: see docs/bench.md.\n")
 	return b.String()
 }
 
-func writeTable(b *strings.Builder, rows [][6]string) {
-	var width [6]int
+// The marks between which a page holds a report.
+const (
+	pageBegin = "<!-- choir bench writes what follows -->\n"
+	pageEnd   = "<!-- until here -->\n"
+)
+
+// WritePage puts the report and its curves between the marks of the page at
+// path, and the curves' files beside it. fault.Invalid: it has no marks.
+func (r Report) WritePage(path string) error {
+	const op = "bench.WritePage"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	head, rest, found := strings.Cut(string(b), pageBegin)
+	_, tail, ended := strings.Cut(rest, pageEnd)
+	if !found || !ended {
+		return fault.New(op, fault.Invalid, "Name a page that has them, such as docs/bench.md.", fmt.Errorf("%s has no marks for the table: %q and %q", path, pageBegin, pageEnd))
+	}
+	page := head + pageBegin + "\n" + r.Markdown()
+	for _, c := range r.Curves {
+		file := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) + "-" + c.ID + ".svg"
+		if err := os.WriteFile(filepath.Join(filepath.Dir(path), file), []byte(c.SVG()), 0o644); err != nil {
+			return fault.Wrap(op, err)
+		}
+		page += fmt.Sprintf("\n![%s](%s)\n", c.Title, file)
+	}
+	return fault.Wrap(op, os.WriteFile(path, []byte(page+"\n"+pageEnd+tail), 0o644))
+}
+
+func writeTable(b *strings.Builder, rows [][columns]string) {
+	var width [columns]int
 	for _, row := range rows {
 		for i, c := range row {
 			width[i] = max(width[i], len([]rune(c)))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,8 +27,11 @@ func benchCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
 	cmd.Flags().StringVar(&dir, "dir", "", "where to write scratch data; default: beside the default data directory, on the same disk")
-	cmd.Flags().StringVar(&file, "write", "", "write the table to this file too")
+	cmd.Flags().StringVar(&file, "write", "", "put the table and the curves between the marks of this page too")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if file != "" && len(names) > 0 {
+			return fault.New("bench", fault.Invalid, "Leave the names away, or --write.", errors.New("a page tells of a whole run"))
+		}
 		cfg, err := config.Load(config.Sources{Environ: os.Environ()})
 		if err != nil {
 			return err
@@ -61,7 +65,7 @@ func benchCmd() *cobra.Command {
 			return err
 		}
 		if file != "" {
-			if err := os.WriteFile(file, []byte(report.Markdown()), 0o644); err != nil {
+			if err := report.WritePage(file); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,313 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+)
+
+// text8 are 8 kB of lines that differ by i.
+func text8(i int) string {
+	return strings.Repeat("a line of a document that someone writes\n", 200) + fmt.Sprintln("line", i)
+}
+
+// files puts, asks for and reads files through the API.
+func files(ctx context.Context, e *env) (_ []Result, err error) {
+	w, err := e.openWorld(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	put := func(ctx context.Context, i int) error {
+		_, err := w.api.Put(ctx, "workspace/put.txt", strings.NewReader(text8(i)))
+		return err
+	}
+	if err := put(ctx, -1); err != nil {
+		return nil, err
+	}
+	if err := e.quiet(ctx, w.PID); err != nil {
+		return nil, err
+	}
+	out, err := w.all(ctx,
+		act{ID: "put", What: "file put of 8 kB", Tries: 150, Least: 20, Target: atMost(ofOurs, 2.5, "ms"), Do: put,
+			RawWhat: "a file written, synced, renamed and its folder synced, on this disk", Raw: func(_ context.Context, i int) error { return putRaw(e.dir, text8(i)) }},
+		act{ID: "stat", What: "stat of a file", Tries: 400, Least: 50, Target: atMost(ofOurs, 0.35, "ms"), Do: func(ctx context.Context, _ int) error {
+			list, err := w.api.Files(ctx, "workspace/put.txt")
+			if err == nil && len(list) != 1 {
+				err = fmt.Errorf("%d entries for one file", len(list))
+			}
+			return err
+		}})
+	if err != nil {
+		return out, err
+	}
+	cat, err := w.cat(ctx, int64(e.size(1<<30, 1<<20)))
+	return append(out, cat...), err
+}
+
+// putRaw is a file that is whole or not there, and there when it returns.
+func putRaw(dir, text string) (err error) {
+	f, err := os.CreateTemp(dir, "put")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, "put.txt")); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// cat reads a large file through the API, in turns with the same file through
+// the same kinds of pipe with nothing of ours in between.
+func (w *world) cat(ctx context.Context, size int64) (_ []Result, err error) {
+	path := filepath.Join(w.e.dir, "large")
+	if err := writeLarge(path, size); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.api.Put(ctx, "workspace/large.bin", io.NopCloser(f))
+	if err = errors.Join(err, f.Close(), w.e.quiet(ctx, w.PID)); err != nil {
+		return nil, err
+	}
+	bare, err := openBare(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bare.Close()) }()
+	whole := func(body io.ReadCloser, err error) error {
+		if err != nil {
+			return err
+		}
+		n, err := io.Copy(io.Discard, body)
+		if err = errors.Join(err, body.Close()); err == nil && n != size {
+			err = fmt.Errorf("%d bytes of %d", n, size)
+		}
+		return err
+	}
+	r, ours, err := w.measure(ctx, act{ID: "cat", What: fmt.Sprintf("files cat of %d MiB", size>>20), Tries: 5, Least: 3, Target: atLeast(ofRatio, 0.8, "×"),
+		RawWhat: "the same bytes from a file through HTTP over bare yamux on a unix socket, passed on by net/http on loopback",
+		Do: func(ctx context.Context, _ int) error {
+			body, _, err := w.api.Get(ctx, "workspace/large.bin")
+			return whole(body, err)
+		},
+		Raw: func(ctx context.Context, _ int) error { return whole(bare.get(ctx)) }})
+	if err != nil {
+		return nil, err
+	}
+	if r.Ratio > 0 {
+		r.Ratio = 1 / r.Ratio
+	}
+	r.P99 = nil
+	rate := func(took float64) *Quantity { return &Quantity{float64(size) / 1e6 / took, "MB/s"} }
+	r.Ours, r.Raw = rate(ours.p50().Seconds()), rate(r.Raw.Value/1e3)
+	return []Result{r}, nil
+}
+
+func writeLarge(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	block := make([]byte, 1<<20)
+	for at := int64(0); at < size && err == nil; at += int64(len(block)) {
+		for i := range block { // no two blocks alike
+			block[i] = byte(int64(i)*7 + at>>20*13 + int64(i)>>8)
+		}
+		_, err = f.Write(block)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// bare is the way of a file from a box to a client with only the libraries: a
+// server over yamux, and one on loopback that passes its answer on.
+type bare struct {
+	inner, outer *http.Server
+	mux          []*yamux.Session
+	url          string
+	client       *http.Client
+	ended        chan error
+}
+
+func openBare(path string) (*bare, error) {
+	b := &bare{client: &http.Client{Transport: &http.Transport{}}, ended: make(chan error, 2)}
+	near, far, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	config := yamux.DefaultConfig()
+	config.EnableKeepAlive, config.LogOutput, config.MaxStreamWindowSize = false, io.Discard, 1<<20
+	guest, err1 := yamux.Server(far, config)
+	host, err2 := yamux.Client(near, config)
+	ln, err3 := net.Listen("tcp", "127.0.0.1:0")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, errors.Join(err, near.Close(), far.Close())
+	}
+	b.mux = []*yamux.Session{host, guest}
+	b.url = "http://" + ln.Addr().String()
+	b.inner = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f, err := os.Open(path); err == nil {
+			_, _ = io.Copy(w, f) // the reader counts the bytes
+			_ = f.Close()
+		}
+	})}
+	through := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return host.Open() }}
+	b.outer = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var res *http.Response
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://guest/", nil)
+		if err == nil {
+			res, err = through.RoundTrip(req)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		_, _ = io.Copy(w, res.Body) // the reader counts the bytes
+		_ = res.Body.Close()
+	})}
+	go func() { b.ended <- b.inner.Serve(guest) }()
+	go func() { b.ended <- b.outer.Serve(ln) }()
+	return b, nil
+}
+
+func (b *bare) get(ctx context.Context) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := b.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, errors.Join(errors.New(res.Status), res.Body.Close())
+	}
+	return res.Body, nil
+}
+
+func (b *bare) Close() error {
+	b.client.CloseIdleConnections()
+	err := b.outer.Close()
+	for _, s := range b.mux {
+		err = errors.Join(err, s.Close())
+	}
+	_ = b.inner.Close() // its listener is the session that has just been closed
+	<-b.ended
+	<-b.ended
+	return err
+}
+
+// documents writes revisions of a run's document through the API, as somebody
+// does who edits its file, and reads 60 with their text.
+func documents(ctx context.Context, e *env) (_ []Result, err error) {
+	w, err := e.openWorld(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	doc, err := w.aDocument(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.quiet(ctx, w.PID); err != nil {
+		return nil, err
+	}
+	write, _, err := w.measure(ctx, act{ID: "document-write", What: "document: write a revision of 8 kB", Tries: 70, Least: 65, Target: atMost(ofOurs, 3, "ms"),
+		Note:    "A put of the document's file, with which the API writes a revision; there is no other verb for it. It is a revision, in the log and in the file, when it is acknowledged.",
+		RawWhat: "one write and fsync on this disk", Raw: func(context.Context, int) error { return w.sync.sync() },
+		Do: func(ctx context.Context, i int) error {
+			_, err := w.api.Put(ctx, doc.Path, bytes.NewReader([]byte("# Notes\n\n"+text8(i))))
+			return err
+		}})
+	if err != nil {
+		return nil, err
+	}
+	newest, err := w.api.Document(ctx, doc.ID, 0)
+	if err != nil {
+		return nil, err
+	}
+	count := e.size(60, 1)
+	if newest.Revision < doc.Revision+count {
+		return nil, fmt.Errorf("%d puts made %d revisions", count, newest.Revision-doc.Revision)
+	}
+	list, _, err := w.measure(ctx, act{ID: "document-list", What: fmt.Sprintf("document: %d revisions with their text", count), Tries: 30, Least: 5, Target: atMost(ofOurs, 2, "ms"),
+		Note: fmt.Sprintf("There is no endpoint for it: %d requests, one after the other.", count),
+		Do: func(ctx context.Context, _ int) error {
+			for i := range count {
+				d, err := w.api.Document(ctx, doc.ID, newest.Revision-i)
+				if err != nil || d.Revision != newest.Revision-i {
+					return errors.Join(err, fmt.Errorf("asked for revision %d, got %d", newest.Revision-i, d.Revision))
+				}
+			}
+			return nil
+		}})
+	return []Result{write, list}, err
+}
+
+// aDocument is one that a run made, once it has its file.
+func (w *world) aDocument(ctx context.Context) (view.Document, error) {
+	acted, err := w.api.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: `write "milk" to workspace/list.txt`})
+	if err != nil {
+		return view.Document{}, err
+	}
+	run, err := w.api.Wait(ctx, acted.Run)
+	if err != nil {
+		return view.Document{}, err
+	}
+	doc, err := w.api.Document(ctx, run.Document, 0)
+	if err != nil {
+		return doc, err
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if list, err := w.api.Files(ctx, doc.Path); err == nil && len(list) == 1 {
+			return doc, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return doc, ctx.Err()
+		}
+	}
+}
+
+// socketPair is a connected pair of unix sockets.
+func socketPair() (near, far net.Conn, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	var conns [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "pair")
+		c, bad := net.FileConn(f)
+		conns[i] = c
+		err = errors.Join(err, bad, f.Close())
+	}
+	return conns[0], conns[1], err
+}

@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+)
+
+const instant = "The model answers at once: it is the rehearsal, which is built in. One task writes a small file; nothing is to be verified."
+
+// prompts measures a prompt until it is acknowledged, and a whole one. Each run
+// is over before the next begins.
+func prompts(ctx context.Context, e *env) (_ []Result, err error) {
+	w, err := e.openWorld(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err := w.prompt(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.quiet(ctx, w.PID); err != nil {
+		return nil, err
+	}
+	var acted view.Acted
+	acknowledged, _, err := w.measure(ctx, act{ID: "prompt", What: "prompt acknowledged", Tries: 25, Least: 8, Target: atMost(ofAdded, 2, "ms"),
+		Note:    "The run that follows is cancelled and over before the next; what of it began before the answer came counts as a sync of it.",
+		RawWhat: "one write and fsync on this disk", Raw: func(context.Context, int) error { return w.sync.sync() },
+		Do: func(ctx context.Context, _ int) (err error) {
+			acted, err = w.api.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: "Say hello."})
+			return err
+		},
+		Between: func(ctx context.Context, _ int) error {
+			if _, err := w.api.Command(ctx, acted.Run, contract.CommandCancel); err != nil {
+				return err
+			}
+			_, err := w.api.Wait(ctx, acted.Run)
+			return err
+		}})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.quiet(ctx, w.PID); err != nil {
+		return nil, err
+	}
+	whole, sample, err := w.measure(ctx, act{ID: "prompt-whole", What: "whole prompt, instant model, small tree", Tries: 30, Least: 8,
+		Target: atMost(ofOurs, 100, "ms"), Note: instant, Do: func(ctx context.Context, _ int) error { return w.prompt(ctx) }})
+	if err != nil {
+		return nil, err
+	}
+	return []Result{acknowledged, whole, processorOf(w, sample)}, nil
+}
+
+// processorOf is the row of the processor time that a sample's tries took.
+func processorOf(w *world, s sample) Result {
+	r := Result{ID: "prompt-processor", What: "processor time of one prompt, all processes", Target: atMost(ofOurs, 80, "ms"),
+		Note: "User and system time of choir and of everything it started, boxes that have ended included, as the kernel counts it (a task clock that children inherit); the mean of the prompts above."}
+	if mean, _ := s.each(1); mean != nil {
+		r.Ours = millis(*mean)
+	} else {
+		r.NotMeasured = fmt.Sprint(w.meter.why)
+	}
+	return r
+}
+
+// firstPrompt measures what the first prompt of a new computer on a new machine
+// takes: nobody has installed the desktop's dependencies there.
+func firstPrompt(ctx context.Context, e *env) (_ []Result, err error) {
+	data := filepath.Join(e.dir, "data")
+	if e.Tiny {
+		if err := e.shareModules(data); err != nil {
+			return nil, err
+		}
+	}
+	w, err := e.openWorldOn(ctx, data)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	var first, later times
+	if err := first.timed(func() error { return w.prompt(ctx) }); err != nil {
+		return nil, err
+	}
+	for range e.rounds(8, 4, actLimit) {
+		if err := later.timed(func() error { return w.prompt(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	return []Result{{ID: "prompt-first", What: "first prompt of a new computer, against later ones", Ours: first.ms(), Raw: later.ms(), RawWhat: "the prompts after it",
+		Ratio: over(first.p50(), later.p50()), Target: atMost(ofRatio, 2, "×"),
+		Note: "On a new data directory, right after it is healthy: the desktop's dependencies are not there yet and come from the network. One try."}}, nil
+}
+
+// crowd submits prompts at once and compares with what the machine's processors
+// need for them if nothing waits.
+func crowd(ctx context.Context, e *env) (_ []Result, err error) {
+	w, err := e.openWorld(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err := w.prompt(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.quiet(ctx, w.PID); err != nil {
+		return nil, err
+	}
+	n := e.size(16, 2)
+	var alone, together sample
+	for range e.rounds(8, 4, actLimit) {
+		if err := alone.try(w.meter, func() error { return w.prompt(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	for range e.rounds(3, 1, actLimit) {
+		w.file += n // each writes something new
+		err := together.try(w.meter, func() error {
+			var g errgroup.Group
+			for i := range n {
+				g.Go(func() error { return w.promptTo(ctx, w.file-i) })
+			}
+			return g.Wait()
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	r := Result{ID: "crowd", What: fmt.Sprintf("%d prompts at once, against their processor time", n), Target: atMost(ofRatio, 1.25, "×")}
+	one, _ := alone.each(1)
+	if one == nil {
+		r.NotMeasured = fmt.Sprint(w.meter.why)
+		return []Result{r}, nil
+	}
+	least := *one * time.Duration(n) / time.Duration(runtime.NumCPU())
+	r = together.tell(r)
+	each, syncs := together.each(n)
+	r.Fsyncs = syncs
+	r.Raw, r.Ratio = millis(least), over(together.p50(), least)
+	r.RawWhat = fmt.Sprintf("%d × the processor time of a prompt alone (%s) ÷ %d processors", n, millis(*one), runtime.NumCPU())
+	r.Note = fmt.Sprintf("Until the last of them has ended; fsyncs are for each. Each took %s of the processor among the others.", millis(*each))
+	return []Result{r}, nil
+}
