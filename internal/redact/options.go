@@ -19,10 +19,12 @@ type option struct {
 }
 
 // pair is an option whose value is a name and a secret, given one that is given
-// a secret whole, and attached one that takes it in the same word only.
+// a secret whole, attached one that takes it in the same word only and apart in
+// the next only.
 func pair(name, after string) option {
 	return option{name: name, after: after, attached: true, apart: true}
 }
+func apart(name string) option    { return option{name: name, apart: true} }
 func given(name string) option    { return option{name: name, attached: true, apart: true} }
 func attached(name string) option { return option{name: name, attached: true} }
 
@@ -35,16 +37,19 @@ var taking = map[string][]option{
 	"mysql*": {attached("-p")}, "mariadb*": {attached("-p")}, "sshpass": {given("-p")}, "redis-cli": {given("-a")}, "mongo*": {given("-p")},
 	"zip": {given("-P")}, "unzip": {given("-P")}, "7z*": {attached("-p")}, "ldap*": {given("-w")}, "mosquitto_*": {given("-P")}, "sqlcmd": {given("-P")},
 	"smbclient": {pair("-U", "%"), pair("--user", "%")}, "rpcclient": {pair("-U", "%")}, "lftp": {pair("-u", ",")},
-	"openssl": {pair("-passin", "pass:"), pair("-passout", "pass:"), pair("-pass", "pass:")},
+	"winexe": {pair("-U", "%")}, "net": {pair("-U", "%")}, "ssh-keygen": {given("-N"), given("-P")}, "twine": {given("-p")}, "cqlsh": {given("-p")}, "rdesktop": {given("-p")},
+	"plink": {apart("-pw")}, "pscp": {apart("-pw")}, "psftp": {apart("-pw")}, "rar": {attached("-p"), attached("-hp")}, "unrar": {attached("-p")},
+	"ipmitool": {given("-P")}, "snmp*": {given("-A"), given("-X")},
+	"openssl": {apart("-k"), apart("-K"), pair("-passin", "pass:"), pair("-passout", "pass:"), pair("-pass", "pass:")},
 	// With login only.
-	"docker": {given("-p")}, "podman": {given("-p")}, "nerdctl": {given("-p")}, "helm": {given("-p")},
+	"docker": {given("-p")}, "podman": {given("-p")}, "nerdctl": {given("-p")}, "helm": {given("-p")}, "az": {given("-p")}, "oc": {given("-p")}, "cf": {given("-p")},
 }
 
 // byLogin are the programs whose options are so only with the command login, and
 // whose --user is who runs a program. Those in others have such options for
 // something else.
 var (
-	byLogin = []string{"docker", "podman", "nerdctl", "helm"}
+	byLogin = []string{"docker", "podman", "nerdctl", "helm", "az", "oc", "cf"}
 	others  = []string{"docker-compose", "kubectl", "sudo", "doas", "chroot", "setpriv", "runuser", "su", "systemd-run", "bwrap", "unshare", "install", "chown", "ssh", "scp", "sftp", "rsync"}
 	// anywhere are options of programs that nobody listed.
 	anywhere = []option{{"-u", ":", true, true, true}, {"--user", ":", true, true, true}, {"--proxy-user", ":", true, true, true}, {"--auth", ":", true, true, true}}
@@ -52,13 +57,25 @@ var (
 	switches = regexp.MustCompile(`^-[sSfLkvgGiIjJNOqRZ46#]+(u.*|U.*)$`)
 	// numbers are a user's and a group's, or two ports.
 	numbers = regexp.MustCompile(`^(?:[\d.]+:)?\d+:\d+(?:/(?:tcp|udp))?$`)
+	// aHeader is a word that is one which signs a request, and anyHeader one that
+	// is given as a header, with what of it is kept.
+	aHeader   = regexp.MustCompile(`(?i)^(?:-H|--?[a-z-]*header=|[a-z0-9_./:*-]*header=)?(?:(?:proxy-)?authorization:[ \t]*(?:(?:basic|bearer|token)[ \t]+)?|(?:set-)?cookie:[ \t]*[^\s=;]+=)`)
+	anyHeader = regexp.MustCompile(`(?i)^[a-z0-9-]*(?:` + secretName + `|-key|signature):[ \t]*`)
+	headers   = []string{"-H", "--header", "--headers"}
+	// variable is one that is called a key, in capitals.
+	variable = regexp.MustCompile(`^(?:[A-Z0-9_]*_)?KEY=`)
+	// taken are options and programs whose next argument is a name with its value.
+	taken = []string{"-e", "--env", "env", "export", "--build-arg", "--set", "--from-literal"}
+	// setting is the name of a setting that is a secret, behind a word of setters.
+	setting = regexp.MustCompile(`(?i)^[a-z0-9_./:-]*[_.:-]` + secretName + `$`)
+	setters = []string{"set", "config", "config:set", "--global", "--add", "--replace-all"}
 )
 
 // optionsOf are the options of a program that is called, among the words
 // up to the next program; known says that it is one that is listed.
 func optionsOf(called string, rest []word) (out []option, known bool) {
 	name := called
-	if strings.HasPrefix(called, "/") {
+	if strings.HasPrefix(called, "/") || strings.HasPrefix(called, ".") || strings.HasPrefix(called, "~/") {
 		name = path.Base(called)
 	} else if strings.Contains(called, "/") {
 		return nil, false
@@ -84,6 +101,7 @@ type word struct {
 	text       string
 	start, end int
 	ends       bool // a command ends before it
+	bare       bool // it is a shell's, and not quoted from its beginning on
 }
 
 // secretIn is where, in a word's text, the secret begins that an option gives;
@@ -98,14 +116,17 @@ func (o option) secretIn(value string) int {
 		at = i + len(o.after)
 	}
 	rest := value[at:]
+	if rest == "" && o.after == ":" && len(value) > 12 {
+		return 0 // a name without a password that is longer than people's is the secret
+	}
 	if rest == "" || strings.HasPrefix(rest, "//") || (o.after == "" || o.anywhere) && numbers.MatchString(value) {
 		return -1
 	}
 	return at
 }
 
-// secrets finds which words are secrets, by the options that they follow: for
-// each from where on.
+// secrets finds which words are secrets, by the options that they follow and by
+// what they are called: for each from where on.
 func secrets(words []word) map[int]int {
 	out := map[int]int{}
 	options := anywhere
@@ -118,38 +139,88 @@ func secrets(words []word) map[int]int {
 			options = got
 			continue
 		}
-		text, skipped := w.text, 0
-		if m := switches.FindStringSubmatchIndex(text); m != nil && slices.ContainsFunc(options, func(o option) bool { return o.name == "-U" && o.after == ":" }) {
-			text, skipped = "-"+text[m[2]:], m[2]-1
+		before := ""
+		if i > 0 && !w.ends {
+			before = words[i-1].text
 		}
-		for _, o := range options {
-			value, is := strings.CutPrefix(text, o.name)
-			if !is {
-				continue
-			}
-			if value == "" {
-				if o.apart && i+1 < len(words) && !words[i+1].ends {
-					if at := o.secretIn(words[i+1].text); at >= 0 {
-						out[i+1] = at
-						i++
-					}
-				}
-				break
-			}
-			at := len(o.name) + skipped
-			if strings.HasPrefix(o.name, "--") {
-				if value, is = strings.CutPrefix(value, "="); !is {
-					continue
-				}
-				at++
-			}
-			if s := o.secretIn(value); o.attached && s >= 0 {
-				out[i] = at + s
-			}
-			break
+		if at := w.called(before); at >= 0 {
+			out[i] = at
+			continue
+		}
+		var next *word
+		if i+1 < len(words) && !words[i+1].ends {
+			next = &words[i+1]
+		}
+		at, apart, is := w.given(options, next)
+		if !is && next != nil && !strings.HasPrefix(next.text, "-") && (i > 0 && named.MatchString(w.text) || slices.Contains(setters, before) && setting.MatchString(w.text)) {
+			at, apart = 0, true
+		}
+		switch {
+		case at >= 0 && apart:
+			out[i+1] = at
+			i++
+		case at >= 0:
+			out[i] = at
 		}
 	}
 	return out
+}
+
+// called is where the secret begins in a word that says itself that it is one,
+// before being the word before it; -1 if it does not.
+func (w word) called(before string) int {
+	if !strings.ContainsAny(w.text, ":=") {
+		return -1
+	}
+	at := -1
+	if m := aHeader.FindString(w.text); m != "" {
+		at = len(m)
+	} else if m := anyHeader.FindString(w.text); m != "" && slices.Contains(headers, before) {
+		at = len(m)
+	} else if m := variable.FindString(w.text); m != "" && !script(before) {
+		at = len(m)
+	} else if m := whole.FindStringSubmatchIndex(w.text); m != nil && (w.bare || slices.Contains(taken, before)) && !script(before) {
+		at = m[3]
+	}
+	if at >= 0 && (at == len(w.text) || w.text[at:] == "$") { // what a $ is of is behind it
+		return -1
+	}
+	return at
+}
+
+// given is where the secret begins that an option gives, in its own word or apart
+// from it in the next; -1 if there is none. is says that it is one of the options.
+func (w word) given(options []option, next *word) (at int, apart, is bool) {
+	text, skipped := w.text, 0
+	if m := switches.FindStringSubmatchIndex(text); m != nil && slices.ContainsFunc(options, func(o option) bool { return o.name == "-U" && o.after == ":" }) {
+		text, skipped = "-"+text[m[2]:], m[2]-1
+	}
+	for _, o := range options {
+		value, is := strings.CutPrefix(text, o.name)
+		if !is {
+			continue
+		}
+		if value == "" {
+			if o.apart && next != nil {
+				if at := o.secretIn(next.text); at >= 0 {
+					return at, true, true
+				}
+			}
+			return -1, false, false
+		}
+		at := len(o.name) + skipped
+		if strings.HasPrefix(o.name, "--") {
+			if value, is = strings.CutPrefix(value, "="); !is {
+				continue
+			}
+			at++
+		}
+		if s := o.secretIn(value); o.attached && s >= 0 {
+			return at + s, false, true
+		}
+		return -1, false, false
+	}
+	return -1, false, false
 }
 
 // byOption marks what options give that stand in arguments of their own.
@@ -168,10 +239,18 @@ func byOption(argv []string) []string {
 // deepest is how many texts within texts are looked at.
 const deepest = 4
 
+// What a quoted text says, and how it says that.
+var (
+	unquoted      = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\$`, `$`, "\\`", "`")
+	quoted        = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	unapostrophed = strings.NewReplacer(`'\''`, `'`)
+	apostrophed   = strings.NewReplacer(`'`, `'\''`)
+)
+
 // inText marks the same in a shell's text, and in the texts that it quotes.
 func inText(s string, depth int) string {
 	if depth == deepest || !strings.ContainsAny(s, " \t\n") {
-		return s
+		return inForm.ReplaceAllString(s, "${1}"+Mark)
 	}
 	words := lex(s)
 	found := secrets(words)
@@ -185,8 +264,17 @@ func inText(s string, depth int) string {
 			raw = marked(raw, at)
 		case strings.ContainsAny(w.text, " \t\n"):
 			if q := strings.IndexAny(raw, `"'`); q >= 0 && q < len(raw)-1 && raw[len(raw)-1] == raw[q] {
-				raw = raw[:q+1] + inText(raw[q+1:len(raw)-1], depth+1) + raw[len(raw)-1:]
+				out, back := unquoted, quoted
+				if raw[q] == '\'' {
+					out, back = unapostrophed, apostrophed
+				}
+				inner := out.Replace(raw[q+1 : len(raw)-1])
+				if marked := inText(inner, depth+1); marked != inner {
+					raw = raw[:q+1] + back.Replace(marked) + raw[len(raw)-1:]
+				}
 			}
+		default:
+			raw = inForm.ReplaceAllString(raw, "${1}"+Mark)
 		}
 		b.WriteString(s[done:w.start] + raw)
 		done = w.end
@@ -227,7 +315,7 @@ func lex(s string) []word {
 	start, open, ends := -1, byte(0), false
 	flush := func(end int) {
 		if start >= 0 {
-			out = append(out, word{text: b.String(), start: start, end: end, ends: ends})
+			out = append(out, word{text: b.String(), start: start, end: end, ends: ends, bare: s[start] != '"' && s[start] != '\''})
 			start, ends = -1, false
 			b.Reset()
 		}

@@ -23,7 +23,7 @@ const shortest = 6
 // keys of well-known services by their prefixes, private keys, and JSON web
 // tokens.
 var shaped = regexp.MustCompile(`(?i)(bearer\s+[a-z0-9._~+/=-]{8,}|\bsk-[a-z0-9*_-]{6,}|\bchoir_[a-z0-9_-]{16,}|\bgh[pousr]_[a-z0-9]{20,}|\bgithub_pat_[a-z0-9_]{20,}|` +
-	`\bglpat-[a-z0-9_-]{16,}|\bxox[abprs]-[a-z0-9-]{10,}|\bnpm_[a-z0-9]{30,}|\bpypi-[a-z0-9_-]{30,}|\bAKIA[0-9A-Z]{16}\b|\bAIza[a-z0-9_-]{30,}|` +
+	`\b[sr]k_(?:live|test)_[a-z0-9]{10,}|\bglpat-[a-z0-9_-]{16,}|\bxox[abprs]-[a-z0-9-]{10,}|\bnpm_[a-z0-9]{30,}|\bpypi-[a-z0-9_-]{30,}|\bAKIA[0-9A-Z]{16}\b|\bAIza[a-z0-9_-]{30,}|` +
 	`\beyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{8,}\.[a-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*)`)
 
 // Shaped removes what looks like a key.
@@ -46,7 +46,7 @@ func Spellings(secret string) []string {
 }
 
 // secretName finds words that name what follows them as a secret.
-const secretName = `(?:pass(?:word|wd|phrase)?|secret(?:[-_]?key)?|token|(?:api|access|private|signing|encryption|master)[-_]?key|auth(?:orization)?|credentials?|_pwd)`
+const secretName = `(?:pass(?:word|wd|phrase)?|secret(?:[-_]?key)?|token|(?:api|access|account|private|signing|encryption|master|shared|storage|subscription|deploy|license|hmac|webhook)[-_]?key|auth(?:orization)?|credentials?|_pwd)`
 
 // value is what a shell or JSON takes for one: quoted, or up to what can't be in it.
 const value = `((?:\$?"(?:[^"\\]|\\.)*"|\$?'[^']*')+|\\"(?:[^"\\]|\\\\(?:\\.)?|\\[^"\\])*\\"|["']?(?:[^\s"'&;,}|)\x60\\]|\\.)+)`
@@ -61,11 +61,18 @@ var (
 	named = regexp.MustCompile(`(?i)^--?[a-z0-9-]*` + secretName + `$`)
 	// inOption is the same within one argument, such as a shell's script.
 	inOption = regexp.MustCompile(`(?i)(\s--?[a-z0-9-]*` + secretName + `\s+)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'-](?:[^\s"'\\]|\\.)*)`)
-	// userinfo is the password of a URL, which may have an @ in it.
-	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/?#]+@`)
+	// userinfo is the password of a URL, which may have an @ in it, and unless it
+	// begins like a port what else a URL ends its host with.
+	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s/:@"'\[]*:)(?:[^\s/?#]+|\d*[^\s/?#\d@"'${][^\s/?#"']*[/?#][^\s"'@]*)@`)
+	// username is one that is a secret itself: no password follows it, or one that
+	// says so, or it is longer than people are called.
+	username = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(?:[^\s/?#@:"']{12,}(:(?:x-oauth-basic)?@)|[^\s/?#@:"']{20,}(@))`)
+	// inForm is a field of a form or of a URL's query, which has more in it than a
+	// shell's words.
+	inForm = regexp.MustCompile(`(?i)([?&](?:[a-z0-9_.\[\]-]*` + secretName + `|(?:x-amz-)?(?:signature|security-token)|sig)=)[^\s&"'#]+`)
 	// header is one that signs a request, whatever its scheme and that one's parts;
 	// in a text it ends with its quote or line.
-	header = regexp.MustCompile(`(?i)((?:^|[\s"'-])H?(?:(?:proxy-)?authorization:[ \t]*(?:(?:basic|bearer|token)[ \t]+)?|(?:set-)?cookie:[ \t]*[^\s"'=]+=))[^\s"'][^"'\r\n]*`)
+	header = regexp.MustCompile(`(?i)((?:^|[\s"'=-])H?(?:(?:proxy-)?authorization:[ \t]*(?:(?:basic|bearer|token)[ \t]+)?|(?:set-)?cookie:[ \t]*[^\s"'=]+=))[^\s"'](?:[^"'\r\n\\]|\\.|="[^"]*")*`)
 )
 
 // Args returns a command's arguments as they may be recorded: without the known
@@ -80,23 +87,12 @@ func Args(argv, secrets []string) []string {
 		spellings = append(spellings, Spellings(s)...)
 	}
 	out := make([]string, len(argv))
-	given := byOption(argv)
-	for i, a := range argv {
-		if given[i] != a {
-			out[i] = given[i]
-			for _, k := range spellings {
-				out[i] = strings.ReplaceAll(out[i], k, Mark)
-			}
-			continue
-		}
-		if i > 1 && named.MatchString(argv[i-1]) && !strings.HasPrefix(a, "-") {
-			out[i] = Mark
-			continue
-		}
+	for i, a := range byOption(argv) {
 		for _, k := range spellings {
 			a = strings.ReplaceAll(a, k, Mark)
 		}
 		a = inText(a, 0)
+		a = username.ReplaceAllString(a, "${1}"+Mark+"${2}${3}")
 		a = userinfo.ReplaceAllString(a, "${1}"+Mark+"@")
 		if i > 0 && !script(argv[i-1]) {
 			a = whole.ReplaceAllString(a, "${1}"+Mark)

@@ -49,6 +49,25 @@ func TestArgs(t *testing.T) {
 		{[]string{"sh", "-c", `curl -H "Authorization: Digest username=a, response=b" https://a.example`}, []string{"sh", "-c", `curl -H "Authorization: [key]" https://a.example`}},
 		{[]string{"docker", "run", "--user", "me:me", "-p", "80:80", "mysql"}, []string{"docker", "run", "--user", "me:me", "-p", "80:80", "mysql"}},
 		{[]string{"docker", "login", "-u", "me", "-p", "x"}, []string{"docker", "login", "-u", "me", "-p", "[key]"}},
+		{[]string{"curl", "-u", "abcdefghijklm:", "https://abcdefghijklm:@h.example", "https://abcdefghijklm:x-oauth-basic@h.example", "https://abcdefghijklmnopqrst@h.example/x", "https://me:@h.example"}, []string{"curl", "-u", "[key]", "https://[key]:@h.example", "https://[key]:x-oauth-basic@h.example", "https://[key]@h.example/x", "https://me:@h.example"}},
+		{[]string{"psql", "postgres://me:a/b?c@host/db", "http://h:8080/a@b", "http://h:$PORT/@a", "http://[::1]:80/@a"}, []string{"psql", "postgres://me:[key]@host/db", "http://h:8080/a@b", "http://h:$PORT/@a", "http://[::1]:80/@a"}},
+		{[]string{"wget", "--header=Authorization: ApiKey a", "--header=Cookie: sid=a; b=c"}, []string{"wget", "--header=Authorization: [key]", "--header=Cookie: sid=[key]"}},
+		{[]string{"git", "-c", "http.extraheader=AUTHORIZATION: ApiKey a", "fetch"}, []string{"git", "-c", "http.extraheader=AUTHORIZATION: [key]", "fetch"}},
+		{[]string{"curl", "-H", `Authorization: Digest username="a", response="b"`, "-H", `Cookie: a="b"; c="d"`, "-H", "X-Auth-Token: a b,c", "-H", "Accept: a b"}, []string{"curl", "-H", "Authorization: [key]", "-H", "Cookie: a=[key]", "-H", "X-Auth-Token: [key]", "-H", "Accept: a b"}},
+		{[]string{"sh", "-c", `curl -H 'Authorization: Digest username="a", response="b"' -H "X-Api-Key: a,b" c`}, []string{"sh", "-c", `curl -H 'Authorization: [key]' -H "X-Api-Key: [key]" c`}},
+		{[]string{"sh", "-c", `PASSWORD='it'\''s a' b; PASSWORD=c"d e" f; PASSWORD=g,h}i j; t --token $'k l' m; t --token 'n'\''o' p`}, []string{"sh", "-c", `PASSWORD=[key] b; PASSWORD=[key] f; PASSWORD=[key] j; t --token [key] m; t --token [key] p`}},
+		{[]string{"sh", "-c", `ssh h "PASSWORD=\"a b\" c \"$D\""; bash -c "curl -u \"me:a b\" c"; bash -c 'PASSWORD='\''a b'\'' c'`}, []string{"sh", "-c", `ssh h "PASSWORD=[key] c \"$D\""; bash -c "curl -u \"me:[key]\" c"; bash -c 'PASSWORD=[key] c'`}},
+		{[]string{"docker", "run", "-e", "PASSWORD=a b", "x"}, []string{"docker", "run", "-e", "PASSWORD=[key]", "x"}},
+		{[]string{"sh", "-c", `docker run -e "PASSWORD=a b" x`}, []string{"sh", "-c", `docker run -e "PASSWORD=[key]" x`}},
+		{[]string{"curl", "-d", "user=me&password=a,b;c&x=1", "https://h.example/a?sv=1&sig=b%2Fc&x=1"}, []string{"curl", "-d", "user=me&password=[key]&x=1", "https://h.example/a?sv=1&sig=[key]&x=1"}},
+		{[]string{"sh", "-c", `curl -d 'user=me&password=a;b&x=1' c`}, []string{"sh", "-c", `curl -d 'user=me&password=[key]&x=1' c`}},
+		{[]string{"env", "STRIPE_KEY=a", "KEY=b c", "make"}, []string{"env", "STRIPE_KEY=[key]", "KEY=[key]", "make"}},
+		{[]string{"sh", "-c", "KEY=a make; SOME_KEY=b make; monkey=c"}, []string{"sh", "-c", "KEY=[key] make; SOME_KEY=[key] make; monkey=c"}},
+		{[]string{"./bin/mysql", "-pabcd", "x"}, []string{"./bin/mysql", "-p[key]", "x"}},
+		{[]string{"ssh-keygen", "-N", "a b", "-f", "k"}, []string{"ssh-keygen", "-N", "[key]", "-f", "k"}},
+		{[]string{"openssl", "enc", "-k", "a", "-keyform", "pem"}, []string{"openssl", "enc", "-k", "[key]", "-keyform", "pem"}},
+		{[]string{"aws", "configure", "set", "aws_secret_access_key", "a"}, []string{"aws", "configure", "set", "aws_secret_access_key", "[key]"}},
+		{[]string{"tool", "--user", "password=a:b", "AccountName=a;AccountKey=b;x=y"}, []string{"tool", "--user", "password=[key]", "AccountName=a;AccountKey=[key];x=y"}},
 	} {
 		if got := redact.Args(c.in, []string{known, "abc"}); !slices.Equal(got, c.want) {
 			t.Errorf("%q became %q, want %q", c.in, got, c.want)
@@ -62,7 +81,9 @@ func TestWhatIsNoSecretStaysReadable(t *testing.T) {
 	plain := [][]string{{"ls", "-la"}, {"mkdir", "-p", "a/b"}, {"ssh", "-p", "22", "me@host"}, {"docker", "run", "-p", "80:80", "--user", "www:www", "img"}, {"sort", "-u", "a"},
 		{"curl", "-u", "me", "-sSL", "-o", "x:y", "https://a.example:8443/p@1?a=b#c"}, {"git", "push", "-u", "origin", "a:b"}, {"unzip", "-p", "a.zip", "b:c"}, {"mysql", "-u", "root", "-p", "shop"},
 		{"rsync", "me@host:/a:b", "."}, {"sudo", "-u", "me:me", "id"}, {"pip", "install", "a==1"}, {"git", "clone", "git@github.com:a/b.git"}, {"openssl", "rsa", "-passin", "env:X"},
-		{"python3", "-c", "print('a: b', 1)"}, {"docker", "run", "--name", "mysql", "-p3306:3306", "img"}, {"echo", "author: me", "cookie: a"}, {"7z", "x", "a.7z"}, {"tar", "-xzf", "a.tgz"}, {"chown", "me:me", "a"}}
+		{"python3", "-c", "print('a: b', 1)"}, {"docker", "run", "--name", "mysql", "-p3306:3306", "img"}, {"echo", "author: me", "cookie: a"}, {"7z", "x", "a.7z"}, {"tar", "-xzf", "a.tgz"}, {"chown", "me:me", "a"},
+		{"curl", "http://localhost:8080/@vite/client?x=1&y=2"}, {"curl", "http://localhost:$PORT/@vite/a"}, {"docker", "run", "-e", "A=b", "img"}, {"openssl", "req", "-keyout", "k.pem"}, {"git", "config", "--global", "user.name", "me"},
+		{"npm", "config", "set", "registry", "https://r.example/"}, {"az", "webapp", "create", "-p", "plan"}, {"grep", "-r", "secret", "a"}, {"ssh", "ssh://git@h.example/x"}, {"wget", "--header=Accept: a"}, {"make", "MONKEY=a", "PRIMARY=b"}}
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		argv := slices.Clone(plain[r.IntN(len(plain))])
@@ -80,7 +101,7 @@ func TestWhatIsNoSecretStaysReadable(t *testing.T) {
 func TestWhatAnOptionGivesIsNoWhere(t *testing.T) {
 	forms := [][]string{{"curl", "-u", "me:§"}, {"curl", "-ume:§"}, {"curl", "--user", "me:§"}, {"curl", "--user=me:§"}, {"curl", "-sSu", "me:§"}, {"curl", "-U", "me:§"}, {"mysql", "-p§"}, {"mysqldump", "-uroot", "-p§", "shop"},
 		{"sshpass", "-p", "§", "ssh", "h"}, {"sshpass", "-p§", "ssh", "h"}, {"redis-cli", "-a", "§"}, {"http", "-a", "me:§"}, {"zip", "-P", "§", "a.zip"}, {"curl", "-H", "Authorization: Bearer §"}, {"curl", "-H", "Authorization: §"},
-		{"Authorization: Basic §"}, {"lftp", "-u", "me,§"}, {"docker", "login", "-p", "§"}, {"ldapsearch", "-w", "§"}, {"tool", "--user", "me:§"}, {"git", "clone", "https://me:§@h.example/x"}}
+		{"Authorization: Basic §"}, {"lftp", "-u", "me,§"}, {"docker", "login", "-p", "§"}, {"ldapsearch", "-w", "§"}, {"tool", "--user", "me:§"}, {"ssh-keygen", "-N", "§"}, {"wget", "--header=Authorization: ApiKey §"}, {"wget", "--header=Cookie: a=§"}, {"curl", "-H", "X-Auth-Token: §"}, {"env", "PASSWORD=§"}, {"docker", "run", "-e", "API_KEY=§", "x"}, {"tool", "--password", "§"}, {"git", "clone", "https://me:§@h.example/x"}}
 	r := rand.New(rand.NewPCG(3, 4))
 	const letters, odd = "abcXYZ0189_+=", "!#$%&*()[]{};<>?,|~^ @/:-."
 	for range 4000 {
