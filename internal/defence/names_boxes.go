@@ -37,6 +37,7 @@ const (
 	BoxFiles         Name = "box.files"         // row 13: a box that opens nearly all files that the machine can is ended
 	BoxSockets       Name = "box.sockets"       // row 13: how much the kernel holds for a box's network sockets, where control groups count it apart
 	BoxAllSockets    Name = "box.all-sockets"   // row 13: a box that uses up the machine's memory for TCP or UDP is ended
+	BoxUnderWay      Name = "box.under-way"     // row 13: a box that leaves so many descriptors under way in sockets that no other can pass any is ended
 	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
 	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered
 	BoxMountTable    Name = "box.mounttable"    // row 17: the box's root is in no mount namespace, so no list of mounts has any

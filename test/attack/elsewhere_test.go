@@ -78,4 +78,5 @@ var otherDefences = []OneDefence{
 	{defence.BoxFiles, "internal/sandbox/local/shared_internal_test.go", "TestOneBoxOpensAllFiles"},
 	{defence.BoxSockets, "internal/sandbox/local/sockets_internal_test.go", "TestSocketsOfABoxAreBounded"},
 	{defence.BoxAllSockets, "internal/sandbox/local/sockets_internal_test.go", "TestOneBoxTakesTheMemoryOfSockets"},
+	{defence.BoxUnderWay, "internal/sandbox/local/underway_internal_test.go", "TestOneBoxPassesAllDescriptors"},
 }

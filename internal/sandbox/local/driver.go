@@ -94,8 +94,8 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 	if d.guard, err = newGuard(d); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	d.guard.start()
 	d.starter = newStarter()
+	d.guard.start()
 	return d, nil
 }
 
@@ -195,6 +195,7 @@ func (d *Driver) Close() error {
 	for _, c := range open {
 		errs = append(errs, c.Close())
 	}
+	errs = append(errs, d.guard.close())
 	d.starter.close()
-	return errors.Join(append(errs, d.guard.close())...)
+	return errors.Join(errs...)
 }

@@ -35,8 +35,19 @@ type shared struct {
 	off   defence.Name
 	limit int64
 	full  func(limit int64) bool
-	// held is how many a box may hold, for comparing boxes and with the limit.
-	held func(b *box) int64
+	// held is how many each box may hold, for comparing boxes and with the limit.
+	held func(boxes []*box) map[*box]int64
+}
+
+// ofEach makes of what one box holds what each does.
+func ofEach(held func(b *box) int64) func([]*box) map[*box]int64 {
+	return func(boxes []*box) map[*box]int64 {
+		out := make(map[*box]int64, len(boxes))
+		for _, b := range boxes {
+			out[b] = held(b)
+		}
+		return out
+	}
 }
 
 // guard ends boxes that use up what is shared, so that everybody else goes on. It can't
@@ -50,10 +61,12 @@ type guard struct {
 	epolls [room]int // that try to watch
 	events [room]int // these
 	others map[string]bool
+
+	flights flights
 }
 
 func newGuard(d *Driver) (*guard, error) {
-	g := &guard{d: d, others: map[string]bool{}}
+	g := &guard{d: d, others: map[string]bool{}, flights: flights{d: d}}
 	for i := range room {
 		var err, err2 error
 		g.epolls[i], err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -63,10 +76,11 @@ func newGuard(d *Driver) (*guard, error) {
 		}
 	}
 	g.shared = []*shared{
-		{"epoll watches", defence.BoxEpoll, int64(readInt("/proc/sys/fs/epoll/max_user_watches")), g.noWatches, watchesOf},
-		{"open files", defence.BoxFiles, int64(readInt("/proc/sys/fs/file-max")), nearlyNoFiles, filesOf},
-		{"memory for TCP", defence.BoxAllSockets, socketMemory("tcp"), noSocketMemory("tcp"), heldBySockets("tcp")},
-		{"memory for UDP", defence.BoxAllSockets, socketMemory("udp"), noSocketMemory("udp"), heldBySockets("udp")},
+		{"epoll watches", defence.BoxEpoll, int64(readInt("/proc/sys/fs/epoll/max_user_watches")), g.noWatches, ofEach(watchesOf)},
+		{"open files", defence.BoxFiles, int64(readInt("/proc/sys/fs/file-max")), nearlyNoFiles, ofEach(filesOf)},
+		{"memory for TCP", defence.BoxAllSockets, socketMemory("tcp"), noSocketMemory("tcp"), ofEach(heldBySockets("tcp"))},
+		{"memory for UDP", defence.BoxAllSockets, socketMemory("udp"), noSocketMemory("udp"), ofEach(heldBySockets("udp"))},
+		{"descriptors under way in sockets", defence.BoxUnderWay, mostUnderWay, g.flights.many, g.flights.held},
 	}
 	return g, nil
 }
@@ -80,6 +94,7 @@ func (g *guard) start() {
 func (g *guard) close() error {
 	g.stop()
 	g.runs.Wait()
+	g.flights.stop()
 	return g.release()
 }
 
@@ -130,8 +145,8 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 		n int64
 	}
 	var holders []holder
-	for _, b := range boxes {
-		if n := s.held(b); n >= s.limit/suspect {
+	for b, n := range s.held(boxes) {
+		if n >= s.limit/suspect {
 			holders = append(holders, holder{b, n})
 		}
 	}
@@ -222,7 +237,9 @@ func watchesOf(b *box) int64 {
 	each(b, func(table string) bool {
 		entries, err := os.ReadDir(table + "/fd")
 		if err != nil {
-			return true // ended, or not ours to read
+			slots := unseen(b, table, err)
+			n += slots / 2 * (slots / 2) // half of them watch the other half
+			return true
 		}
 		for _, e := range entries {
 			if looked++; looked > maxLooked || n > most/enough {
@@ -252,6 +269,7 @@ func filesOf(b *box) int64 {
 	each(b, func(table string) bool {
 		dir, err := os.Open(table + "/fd")
 		if err != nil {
+			n += unseen(b, table, err)
 			return true
 		}
 		defer dir.Close()
@@ -269,6 +287,25 @@ func filesOf(b *box) int64 {
 		}
 	})
 	return n
+}
+
+// unseen is how many descriptors a table may have that can't be looked at, for a process
+// can forbid that to others of its user. The guest does, and is ours.
+func unseen(b *box, table string, err error) int64 {
+	if !errors.Is(err, os.ErrPermission) || strings.HasPrefix(table, "/proc/"+strconv.Itoa(b.pid)+"/") {
+		return 0 // ended
+	}
+	data, err := os.ReadFile(table + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(line, "FDSize:"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64) // the kernel's own
+			return n
+		}
+	}
+	return 0
 }
 
 // each calls f with the directory in /proc of each table of descriptors in a box,

@@ -89,7 +89,7 @@ func TestOneBoxTakesTheMemoryOfSockets(t *testing.T) {
 			}
 			e := sandboxtest.NewEnv(t, d)
 			quiet := holding(t, e, "quiet", "sockets", kind, "1")
-			d.guard.shared = []*shared{{"memory for " + protocol, defence.BoxAllSockets, socketsHold(protocol) + some, noSocketMemory(protocol), heldBySockets(protocol)}}
+			d.guard.shared = []*shared{{"memory for " + protocol, defence.BoxAllSockets, socketsHold(protocol) + some, noSocketMemory(protocol), ofEach(heldBySockets(protocol))}}
 			d.guard.start()
 			greedy, g := e.Box(t, sandbox.BoxSpec{ID: "greedy"})
 			var eats sync.WaitGroup

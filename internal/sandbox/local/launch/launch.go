@@ -99,9 +99,16 @@ func Args(fd int, argv []string) []string {
 	return append([]string{"launch", strconv.Itoa(fd)}, argv...)
 }
 
-// Main builds the plan at descriptor args[0] and becomes args[1:]. It returns
-// only when it fails, with 125.
+// Main builds the plan at descriptor args[0] and becomes args[1:]; it returns
+// only when it fails, with 125. With UnderWay it answers until nobody asks.
 func Main(args []string) int {
+	if len(args) == 1 && args[0] == UnderWay {
+		if err := underWay(); err != nil {
+			fmt.Fprintln(os.Stderr, "choir launch:", err)
+			return 125
+		}
+		return 0
+	}
 	err := build(args)
 	if err == nil {
 		var env []string

@@ -108,31 +108,6 @@ func init() {
 		time.Sleep(time.Hour)
 		return nil
 	}
-	probes["under-way"] = func(args []string) error { // as many descriptors as may be under way, or just one
-		for i := 0; ; i++ {
-			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-			if err != nil {
-				return err
-			}
-			rights := make([]int, 200)
-			if arg(args, 0) == "one" {
-				rights = rights[:1]
-			}
-			if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(rights...), nil, 0); err != nil {
-				fmt.Println("holding", i, err)
-				if i == 0 {
-					return err
-				}
-				break
-			}
-			if arg(args, 0) == "one" {
-				fmt.Println("sent")
-				return nil
-			}
-		}
-		time.Sleep(time.Hour)
-		return nil
-	}
 	probes["pressure"] = func([]string) error { // be told when the machine's memory gets short
 		var got int
 		for _, of := range []string{"memory", "cpu", "io"} {
