@@ -17,6 +17,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
@@ -44,7 +45,7 @@ func openRecords(ctx context.Context, dir string) (_ *records, err error) {
 	if r.bus, err = bus.Open(ctx, bus.Options{Dir: filepath.Join(dir, "nats")}); err != nil {
 		return nil, err
 	}
-	blobs, err := blob.OpenDisk(filepath.Join(dir, "blobs"), blob.Quota{})
+	blobs, err := disk.Open(filepath.Join(dir, "blobs"), blob.Quota{})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/ledger"
@@ -106,7 +107,7 @@ func lengthen(ctx context.Context, data string, cid contract.CID, events int) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	blobs, err := blob.OpenDisk(filepath.Join(data, "blobs"), blob.Quota{})
+	blobs, err := disk.Open(filepath.Join(data, "blobs"), blob.Quota{})
 	if err != nil {
 		return err
 	}

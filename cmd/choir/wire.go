@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/desktop"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/computer"
@@ -96,7 +97,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 		return nil, stored{err}
 	}
 	p.own(nats.Close)
-	blobs, err := blob.OpenDisk(stores.blobs, blob.Quota{PerComputer: int64(cfg.Storage.BlobsQuotaMB) << 20})
+	blobs, err := disk.Open(stores.blobs, blob.Quota{PerComputer: int64(cfg.Storage.BlobsQuotaMB) << 20})
 	if err != nil {
 		return nil, stored{err}
 	}

@@ -33,7 +33,7 @@ type Options struct {
 	Config  config.Config
 	Version string
 	Bus     *bus.Bus
-	Blobs   *blob.Disk
+	Blobs   blob.Store
 	Vault   *vault.Vault
 	// Spending keeps what all computers' calls of models consumed.
 	Spending *identity.Store

@@ -16,6 +16,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
@@ -48,7 +49,7 @@ func putRefs(t *testing.T, v reflect.Value, name string, put func(name string) c
 func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	b, _ := newBus(t)
 	dir := t.TempDir()
-	blobs, err := blob.OpenDisk(filepath.Join(dir, "blobs"), blob.Quota{})
+	blobs, err := disk.Open(filepath.Join(dir, "blobs"), blob.Quota{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
@@ -38,7 +39,7 @@ type desk struct {
 	t      testing.TB
 	dir    string
 	bus    *bus.Bus
-	blobs  *blob.Disk
+	blobs  *disk.Store
 	engine *keeper.Engine
 	server *httptest.Server
 	busy   atomic.Bool
@@ -79,7 +80,7 @@ func (k toKeeper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func newBus(t testing.TB) (*bus.Bus, *blob.Disk) {
+func newBus(t testing.TB) (*bus.Bus, *disk.Store) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Fatal("these tests need git: install it with the system's package manager")
@@ -94,14 +95,14 @@ func newBus(t testing.TB) (*bus.Bus, *blob.Disk) {
 			t.Error(err)
 		}
 	})
-	blobs, err := blob.OpenDisk(filepath.Join(dir, "blobs"), blob.Quota{})
+	blobs, err := disk.Open(filepath.Join(dir, "blobs"), blob.Quota{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b, blobs
 }
 
-func newDesk(t testing.TB, b *bus.Bus, blobs *blob.Disk) *desk {
+func newDesk(t testing.TB, b *bus.Bus, blobs *disk.Store) *desk {
 	t.Helper()
 	d := &desk{t: t, dir: t.TempDir(), bus: b, blobs: blobs, beforeWrite: func() {}}
 	for _, name := range []string{"workspace/artifacts", "snapshots", "boxes"} {

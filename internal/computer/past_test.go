@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
@@ -19,7 +19,7 @@ import (
 )
 
 // recorded is a computer of a log and a state, without files.
-func recorded(t testing.TB, b *bus.Bus, blobs *blob.Disk) *Computer {
+func recorded(t testing.TB, b *bus.Bus, blobs *disk.Store) *Computer {
 	t.Helper()
 	c := &Computer{cid: contract.NewCID(), logger: slog.New(slog.DiscardHandler)}
 	var err error

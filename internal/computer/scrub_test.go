@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/workspace"
 )
@@ -38,7 +39,7 @@ func (d *desk) damageEvents() []contract.DamageFound {
 func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	b, _ := newBus(t)
 	dir := t.TempDir()
-	blobs, err := blob.OpenDisk(dir, blob.Quota{})
+	blobs, err := disk.Open(dir, blob.Quota{})
 	if err != nil {
 		t.Fatal(err)
 	}

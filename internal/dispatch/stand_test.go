@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch"
@@ -279,7 +280,7 @@ type house struct {
 	dir   string
 	bus   *bus.Bus
 	log   *ledger.Log
-	blobs *blob.Disk
+	blobs *disk.Store
 	boxes *boxes
 	ws    *folders
 	docs  *papers
@@ -300,7 +301,7 @@ func newHouse(t *testing.T) *house {
 	}
 	h.bus = b
 	t.Cleanup(func() { b.Close() })
-	h.blobs = must(blob.OpenDisk(filepath.Join(h.dir, "blobs"), blob.Quota{}))
+	h.blobs = must(disk.Open(filepath.Join(h.dir, "blobs"), blob.Quota{}))
 	h.ws = &folders{t: t, dir: filepath.Join(h.dir, "ws")}
 	put(h.ws.live(), "workspace/a.sh", []byte("echo one\n"))
 	put(h.ws.live(), "requirements.txt", nil) // all of it is one project

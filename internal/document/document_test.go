@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
@@ -38,7 +39,7 @@ func open(t testing.TB) (*document.Documents, *state.Store, *ledger.Log) {
 			t.Error(err)
 		}
 	})
-	blobs, err := blob.OpenDisk(filepath.Join(dir, "blobs"), blob.Quota{})
+	blobs, err := disk.Open(filepath.Join(dir, "blobs"), blob.Quota{})
 	if err != nil {
 		t.Fatal(err)
 	}

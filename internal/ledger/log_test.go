@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
@@ -238,7 +239,7 @@ func TestExpect(t *testing.T) {
 func TestLongDataTravelAsBlob(t *testing.T) {
 	dir := t.TempDir()
 	b := openBus(t, dir+"/nats")
-	blobs, err := blob.OpenDisk(dir+"/blobs", blob.Quota{})
+	blobs, err := disk.Open(dir+"/blobs", blob.Quota{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/state"
 )
 
@@ -16,7 +17,7 @@ import (
 // and what comes after it is projected.
 func TestALostBlobCostsItsEventOnly(t *testing.T) {
 	dir := t.TempDir()
-	blobs, err := blob.OpenDisk(dir, blob.Quota{})
+	blobs, err := disk.Open(dir, blob.Quota{})
 	if err != nil {
 		t.Fatal(err)
 	}

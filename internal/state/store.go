@@ -14,13 +14,14 @@ import (
 	"strings"
 	"sync"
 
-	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/fault"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
 )
 
-// Blobs is where data too large for an event are read from; *blob.Disk is one.
+// Blobs is where data too large for an event are read from; *disk.Store is one.
 // A reference that is not there must give a fault.NotFound error.
 type Blobs interface {
 	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)

@@ -22,6 +22,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/gateway"
@@ -338,7 +339,7 @@ func importedFile(t *testing.T, name, content string, entries ...tarEntry) Verdi
 // stored puts n pieces of size bytes into a store with room for two of 2 KiB.
 func stored(n, size int) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
-		d, err := blob.OpenDisk(t.TempDir(), blob.Quota{PerComputer: 4 << 10, PerBlob: 2 << 10})
+		d, err := disk.Open(t.TempDir(), blob.Quota{PerComputer: 4 << 10, PerBlob: 2 << 10})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package blob
+package disk
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
@@ -21,17 +22,11 @@ import (
 // tempDir holds what is being written, inside each computer's folder.
 const tempDir = ".tmp"
 
-// Quota bounds what one computer may keep, in bytes; zero is no bound.
-type Quota struct {
-	PerComputer int64
-	PerBlob     int64
-}
-
-// Disk keeps blobs as files DIR/{cid}/ab/{sha256}. Only one process may have a
-// directory open. Its methods may be called from many goroutines.
-type Disk struct {
+// Store keeps blobs as files DIR/{cid}/ab/{sha256}. Only one process may have a
+// directory open. It is a blob.Store.
+type Store struct {
 	dir   string
-	quota Quota
+	quota blob.Quota
 	step  func(point string) // test hook: called at each point a crash could leave a trace
 
 	mu        sync.Mutex
@@ -45,10 +40,10 @@ type computer struct {
 	used  int64      // stored and reserved bytes
 }
 
-// OpenDisk opens the store in dir, which it creates, and removes what an
+// Open opens the store in dir, which it creates, and removes what an
 // earlier process left half-written.
-func OpenDisk(dir string, quota Quota) (*Disk, error) {
-	const op = "blob.OpenDisk"
+func Open(dir string, quota blob.Quota) (*Store, error) {
+	const op = "disk.Open"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, diskFault(op, err)
 	}
@@ -61,18 +56,18 @@ func OpenDisk(dir string, quota Quota) (*Disk, error) {
 			return nil, diskFault(op, err)
 		}
 	}
-	return &Disk{dir: dir, quota: quota, step: func(string) {}, computers: map[contract.CID]*computer{}}, nil
+	return &Store{dir: dir, quota: quota, step: func(string) {}, computers: map[contract.CID]*computer{}}, nil
 }
 
-func (d *Disk) folder(cid contract.CID) string { return filepath.Join(d.dir, string(cid)) }
+func (d *Store) folder(cid contract.CID) string { return filepath.Join(d.dir, string(cid)) }
 
-func (d *Disk) path(cid contract.CID, ref contract.BlobRef) string {
+func (d *Store) path(cid contract.CID, ref contract.BlobRef) string {
 	hex := ref.Hex()
 	return filepath.Join(d.folder(cid), hex[:2], hex)
 }
 
 // computer returns a computer's entry with its usage counted.
-func (d *Disk) computer(cid contract.CID) (*computer, error) {
+func (d *Store) computer(cid contract.CID) (*computer, error) {
 	d.mu.Lock()
 	c := d.computers[cid]
 	if c == nil {
@@ -98,7 +93,7 @@ func (d *Disk) computer(cid contract.CID) (*computer, error) {
 }
 
 // each calls f for every blob of a computer.
-func (d *Disk) each(cid contract.CID, f func(contract.BlobRef, string, fs.FileInfo) error) error {
+func (d *Store) each(cid contract.CID, f func(contract.BlobRef, string, fs.FileInfo) error) error {
 	shards, err := os.ReadDir(d.folder(cid))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -134,11 +129,9 @@ func (d *Disk) each(cid contract.CID, f func(contract.BlobRef, string, fs.FileIn
 	return nil
 }
 
-// Put stores what r yields and returns its reference and size. When it returns,
-// content and directory entry are on disk. Content that is there already is
-// written anew, which repairs a damaged copy and starts its grace period again.
-// Errors: fault.Exhausted (quota), fault.DiskFull, and r's own.
-func (d *Disk) Put(ctx context.Context, cid contract.CID, r io.Reader) (_ contract.BlobRef, _ int64, err error) {
+// Put implements blob.Store. When it returns, content and directory entry are on
+// disk.
+func (d *Store) Put(ctx context.Context, cid contract.CID, r io.Reader) (_ contract.BlobRef, _ int64, err error) {
 	const op = "blob.Put"
 	if err := cid.Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
@@ -212,7 +205,7 @@ func (d *Disk) Put(ctx context.Context, cid contract.CID, r io.Reader) (_ contra
 // reservation counts a blob against its computer's quota while it is written.
 type reservation struct {
 	of    *computer
-	quota Quota
+	quota blob.Quota
 	size  int64
 }
 
@@ -251,8 +244,8 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// Stat returns a blob's size; fault.NotFound when it is not there.
-func (d *Disk) Stat(_ context.Context, cid contract.CID, ref contract.BlobRef) (int64, error) {
+// Stat implements blob.Store.
+func (d *Store) Stat(_ context.Context, cid contract.CID, ref contract.BlobRef) (int64, error) {
 	const op = "blob.Stat"
 	if err := errors.Join(cid.Validate(), ref.Validate()); err != nil {
 		return 0, fault.New(op, fault.Invalid, "", err)
@@ -264,8 +257,8 @@ func (d *Disk) Stat(_ context.Context, cid contract.CID, ref contract.BlobRef) (
 	return info.Size(), nil
 }
 
-// Usage returns how many bytes a computer keeps, or is about to.
-func (d *Disk) Usage(cid contract.CID) (int64, error) {
+// Usage implements blob.Store.
+func (d *Store) Usage(cid contract.CID) (int64, error) {
 	const op = "blob.Usage"
 	if err := cid.Validate(); err != nil {
 		return 0, fault.New(op, fault.Invalid, "", err)
@@ -279,11 +272,8 @@ func (d *Disk) Usage(cid contract.CID) (int64, error) {
 	return c.used, nil
 }
 
-// Collect removes the blobs of a computer for which live is false and which
-// were put longer than olderThan ago: a blob is on disk before the event that
-// names it, so a young one may be about to be named. It returns how many bytes
-// it freed.
-func (d *Disk) Collect(ctx context.Context, cid contract.CID, live func(contract.BlobRef) bool, olderThan time.Duration) (int64, error) {
+// Collect implements blob.Store, by the time of the files.
+func (d *Store) Collect(ctx context.Context, cid contract.CID, live func(contract.BlobRef) bool, olderThan time.Duration) (int64, error) {
 	const op = "blob.Collect"
 	if err := cid.Validate(); err != nil {
 		return 0, fault.New(op, fault.Invalid, "", err)
@@ -324,8 +314,8 @@ func (d *Disk) Collect(ctx context.Context, cid contract.CID, live func(contract
 	return freed, diskFault(op, err)
 }
 
-// Remove deletes all of a computer's blobs.
-func (d *Disk) Remove(_ context.Context, cid contract.CID) error {
+// Remove implements blob.Store.
+func (d *Store) Remove(_ context.Context, cid contract.CID) error {
 	const op = "blob.Remove"
 	if err := cid.Validate(); err != nil {
 		return fault.New(op, fault.Invalid, "", err)
@@ -379,4 +369,21 @@ func diskFault(op string, err error) error {
 		return fault.New(op, fault.NotFound, "", err)
 	}
 	return fault.Wrap(op, err)
+}
+
+// Open implements blob.Store.
+func (d *Store) Open(_ context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error) {
+	const op = "blob.Open"
+	if err := errors.Join(cid.Validate(), ref.Validate()); err != nil {
+		return nil, 0, fault.New(op, fault.Invalid, "", err)
+	}
+	f, err := os.Open(d.path(cid, ref))
+	if err != nil {
+		return nil, 0, diskFault(op, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(diskFault(op, err), f.Close())
+	}
+	return blob.Checked(f, ref, info.Size()), info.Size(), nil
 }

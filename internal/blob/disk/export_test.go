@@ -1,5 +1,5 @@
-package blob
+package disk
 
 // AtStep has f called at each point of a Put where a crash leaves another
 // trace: created, written, synced, renamed, done.
-func (d *Disk) AtStep(f func(point string)) { d.step = f }
+func (d *Store) AtStep(f func(point string)) { d.step = f }

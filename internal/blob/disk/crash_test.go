@@ -1,4 +1,4 @@
-package blob_test
+package disk_test
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/blobtest"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 	if len(orders) != 3 {
 		os.Exit(m.Run())
 	}
-	d, err := blob.OpenDisk(orders[0], blob.Quota{})
+	d, err := disk.Open(orders[0], blob.Quota{})
 	if err == nil {
 		d.AtStep(func(point string) {
 			if point == orders[2] {
@@ -69,7 +71,7 @@ func TestCrashLeavesWholeBlobsOrTemporaries(t *testing.T) {
 		if used, err := d.Usage(cid); err != nil || used != int64(want*len(crashContent)) {
 			t.Errorf("%s: usage %d, %v", point, used, err)
 		}
-		if got, err := get(d, cid, put(t, d, cid, crashContent)); err != nil || got != crashContent {
+		if got, err := blobtest.Get(d, cid, blobtest.Put(t, d, cid, crashContent)); err != nil || got != crashContent {
 			t.Errorf("%s: put again: %v", point, err)
 		}
 	}
@@ -81,7 +83,7 @@ func TestDiskFull(t *testing.T) {
 		return
 	}
 	d, cid := open(t, filepath.Join(dir, "blobs"), blob.Quota{}), contract.NewCID()
-	kept := put(t, d, cid, "small")
+	kept := blobtest.Put(t, d, cid, "small")
 	endless := io.LimitReader(zeros{}, 64<<20)
 	if _, _, err := d.Put(t.Context(), cid, endless); !fault.Is(err, fault.DiskFull) || fault.HintOf(err) == "" || !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("put on a full disk: %v", err)
@@ -89,13 +91,13 @@ func TestDiskFull(t *testing.T) {
 	if left := files(t, dir); len(left) != 1 {
 		t.Errorf("left behind: %v", left)
 	}
-	if got, err := get(d, cid, kept); err != nil || got != "small" {
+	if got, err := blobtest.Get(d, cid, kept); err != nil || got != "small" {
 		t.Errorf("what was there before: %v", err)
 	}
 	if used, err := d.Usage(cid); err != nil || used != 5 {
 		t.Errorf("usage %d, %v", used, err)
 	}
-	put(t, d, cid, strings.Repeat("x", 1<<20))
+	blobtest.Put(t, d, cid, strings.Repeat("x", 1<<20))
 }
 
 type zeros struct{}

@@ -1,0 +1,2 @@
+// Package disk keeps blobs in a directory of this machine.
+package disk
