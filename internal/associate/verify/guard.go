@@ -94,42 +94,89 @@ func (e Evidence) found(changes []contract.Change) []Guard {
 	return out
 }
 
-// hookDirs are what projects call the folder that their configuration names for
-// git's hooks.
-var hookDirs = []string{".husky", ".githooks"}
+var (
+	// hookDirs are what projects call the folder that their configuration names for
+	// git's hooks; it may have any name, so hookNames, what git looks for there,
+	// count anywhere.
+	hookDirs  = []string{".husky", ".githooks"}
+	hookNames = []string{"applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit",
+		"pre-rebase", "post-checkout", "post-merge", "pre-push", "post-rewrite", "pre-receive", "post-receive", "post-update", "proc-receive", "push-to-checkout",
+		"reference-transaction", "pre-auto-gc", "post-index-change", "sendemail-validate", "fsmonitor-watchman"}
+	// hookLists say to a tool which commands it runs as hooks.
+	hookLists = []string{"lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", "lefthook-local.yml", ".pre-commit-config.yaml", ".overcommit.yml", ".huskyrc", ".huskyrc.json"}
+)
+
+// isHook reports whether a path is, or says, what git runs.
+func isHook(p string) bool {
+	dirs, name := strings.Split(path.Dir(p), "/"), path.Base(p)
+	return slices.Contains(hookNames, name) || slices.Contains(hookLists, name) || slices.ContainsFunc(dirs, func(d string) bool { return slices.Contains(hookDirs, d) }) ||
+		slices.Contains(dirs, ".git") && slices.Contains(dirs, "hooks")
+}
 
 // Obeyed lists what a task changed of what git runs or obeys: of a repository's
 // own data, which its change names when it is that (a folder's ends in a slash);
-// of a bare repository; and hooks in a folder of the project.
+// of a bare repository; hooks, wherever they lie; and a configuration that another
+// may include.
 func Obeyed(base, change Facts, changes []contract.Change) []string {
 	var out []string
 	for _, c := range changes {
 		parts := strings.Split(c.Path, "/")
-		in := parts[len(parts)-1] != "" && slices.Contains(parts, ".git")
-		hook := slices.ContainsFunc(parts[:len(parts)-1], func(d string) bool { return slices.Contains(hookDirs, d) })
-		if in || hook || slices.Contains(base.Bare, c.Path) || slices.Contains(change.Bare, c.Path) {
+		name := parts[len(parts)-1]
+		in := name != "" && slices.Contains(parts, ".git")
+		if in || name != "" && isHook(c.Path) || name == ".gitconfig" || slices.Contains(base.Bare, c.Path) || slices.Contains(change.Bare, c.Path) {
 			out = append(out, c.Path)
 		}
 	}
 	return out
 }
 
-var aboutGit = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)\bhooks?\b|\.git/|\bgit[ -](?:config|hook|init|clone|remote|submodule|worktree)|\b(?:submodule|worktree|husky)s?\b`)
-})
+var (
+	aboutGit = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)\.git/|\.gitconfig\b|\bgit[ -](?:config|init|clone|remote|submodule|worktree)|\b(?:submodule|worktree)s?\b`)
+	})
+	aboutHooks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:hook|husky)s?\b`) })
+	// otherHooks are those of a program's code.
+	otherHooks = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\buse[A-Z]|(?i:\b(?:react|custom|state|effect|web|lifecycle)[ -]hooks?\b|\breact\b)`)
+	})
+	aboutGitsHooks = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)\b(?:git|commit|push|merge|checkout|rebase)['’]?s?[ -]hooks?\b|\bhusky\b`)
+	})
+)
 
 // unasked is the first path that git runs or obeys and whose change the user's
-// words do not ask for, by its name or as what it is.
+// words do not ask for: hooks by their name or as what they are, all else as
+// what is git's.
 func (e Evidence) unasked() string {
 	if aboutGit().MatchString(e.Words) {
 		return ""
 	}
+	hooks := aboutGitsHooks().MatchString(e.Words) || aboutHooks().MatchString(e.Words) && !otherHooks().MatchString(e.Words)
 	for _, p := range e.Obeyed {
-		if name := path.Base(p); name == "config" || !strings.Contains(e.Words, name) {
+		if !isHook(p) || !hooks && !hasWord(e.Words, path.Base(p)) {
 			return p
 		}
 	}
 	return ""
+}
+
+// hasWord reports whether a text names a file, and not one whose name is longer.
+func hasWord(text, name string) bool {
+	part := func(c byte) bool {
+		return c == '-' || c == '_' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
+	}
+	for at := 0; ; {
+		i := strings.Index(text[at:], name)
+		if i < 0 {
+			return false
+		}
+		at += i
+		end := at + len(name)
+		if (at == 0 || !part(text[at-1]) && text[at-1] != '.') && (end == len(text) || !part(text[end])) {
+			return true
+		}
+		at++
+	}
 }
 
 var (
@@ -147,7 +194,9 @@ var (
 	// configLike is how most other tools call theirs.
 	configLike = regexp.MustCompile(`^(?:[A-Za-z0-9_-]+\.config\.(?:js|mjs|cjs|ts|mts|cts|json)|\.[a-z-]+rc(?:\.(?:js|mjs|cjs|json|json5|ya?ml|toml))?)$`)
 	// Python takes these from the working folder before its own.
-	shadows  = []string{"unittest", "pytest", "_pytest", "sitecustomize", "usercustomize"}
+	shadows = []string{"unittest", "pytest", "_pytest", "sitecustomize", "usercustomize"}
+	// metadata are the names under which Python takes packages for installed.
+	metadata = []string{".egg-info", ".dist-info", ".egg", ".egg-link"}
 	compiled = []string{".so", ".pyd", ".pyc", ".pyo"}
 )
 
@@ -160,6 +209,8 @@ func guardKind(p string) GuardKind {
 		return GuardTool
 	case slices.Contains(parts, "__pycache__"), slices.Contains(compiled, path.Ext(name)) && isTestName(stem+".py"):
 		return GuardTool // Python takes them before the source
+	case slices.ContainsFunc(parts, func(d string) bool { return slices.Contains(metadata, path.Ext(d)) }):
+		return GuardTool // names plugins, which pytest loads from the folders that it imports from
 	case strings.HasSuffix(name, ".pth"), slices.Contains(shadows, stem) && (path.Ext(name) == ".py" || name == stem):
 		return GuardTool
 	case path.Ext(name) == ".py" && slices.ContainsFunc(parts[:len(parts)-1], func(d string) bool { return slices.Contains(shadows, d) }):
