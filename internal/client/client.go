@@ -15,6 +15,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -103,9 +104,6 @@ type request struct {
 	body    io.Reader
 	content string // its type
 }
-
-// at is a path of the client's computer.
-func (c *Client) at(path string) string { return "/computers/" + c.computer + path }
 
 // do sends a request and returns an answer of success; the caller closes it.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
@@ -217,6 +215,28 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		return false, fault.Wrap("client "+method+" "+path, transportError(ctx, c.base, err))
 	}
 	return res.Header.Get("Choir-More") == "true", nil
+}
+
+// Call asks the client's computer for what a method declares.
+func Call[In rpc.Asked, Out any](ctx context.Context, c *Client, m *rpc.Method[In, Out], in In) (out Out, err error) {
+	op := "client " + m.Name
+	call, err := m.Request(c.computer, in)
+	if err != nil {
+		return out, fault.New(op, fault.Invalid, "", err)
+	}
+	r := request{method: call.Verb, path: strings.TrimPrefix(call.Path, "/api"), query: call.Query}
+	if call.Body != nil {
+		r.body, r.content = bytes.NewReader(call.Body), "application/json"
+	}
+	res, err := c.do(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	if out, err = m.Read(res.Body, res.Header.Get("Choir-More") == "true"); err != nil {
+		return out, fault.Wrap(op, transportError(ctx, c.base, err))
+	}
+	return out, nil
 }
 
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {

@@ -10,23 +10,44 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
-	"strconv"
+	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
+// streaming is a call of what is bound by hand, or why there is none.
+type streaming struct {
+	rpc.Request
+	name string
+	err  error
+}
+
+func stream[In rpc.Asked](m *rpc.Method[In, rpc.None], c *Client, in In) streaming {
+	r, err := m.Request(c.computer, in)
+	return streaming{r, "client " + m.Name, err}
+}
+
+// stream sends a body, of nil none, and returns an answer of success; the caller
+// closes it.
+func (c *Client) stream(ctx context.Context, s streaming, body io.Reader, content string) (*http.Response, error) {
+	if s.err != nil {
+		return nil, fault.New(s.name, fault.Invalid, "", s.err)
+	}
+	return c.do(ctx, request{method: s.Verb, path: strings.TrimPrefix(s.Path, "/api"), query: s.Query, body: body, content: content})
+}
+
 // upload sends a stream and decodes the answer.
-func upload[T any](ctx context.Context, c *Client, r request) (out T, err error) {
-	res, err := c.do(ctx, r)
+func upload[T any](ctx context.Context, c *Client, s streaming, body io.Reader, content string) (out T, err error) {
+	res, err := c.stream(ctx, s, body, content)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&out); err != nil {
-		return out, fault.Wrap("client "+r.method+" "+r.path, transportError(ctx, c.base, err))
+		return out, fault.Wrap(s.name, transportError(ctx, c.base, err))
 	}
 	return out, nil
 }
@@ -45,16 +66,10 @@ type EventsOptions struct {
 // Events yields events of the log in order. After an error nothing follows.
 func (c *Client) Events(ctx context.Context, o EventsOptions) iter.Seq2[contract.Event, error] {
 	return func(yield func(contract.Event, error) bool) {
-		q := url.Values{"after": {strconv.FormatUint(o.After, 10)}, "limit": {strconv.Itoa(o.Limit)}, "follow": {strconv.FormatBool(o.Follow)}, "type": o.Types}
-		for name, value := range map[string]string{"run": o.Run, "task": o.Task, "subject": o.Subject} {
-			if value != "" {
-				q.Set(name, value)
-			}
-		}
 		// Leaving the loop must end the stream on the server too.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		res, err := c.do(ctx, request{method: http.MethodGet, path: c.at("/events"), query: q})
+		res, err := c.stream(ctx, stream(rpc.EventsRead, c, rpc.EventsRequest{After: o.After, Limit: o.Limit, Type: o.Types, Run: o.Run, Task: o.Task, Subject: o.Subject, Follow: o.Follow}), nil, "")
 		if err != nil {
 			yield(contract.Event{}, err)
 			return
@@ -97,7 +112,7 @@ func (c *Client) Exec(ctx context.Context, r view.ExecRequest, streams view.Exec
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	res, err := c.do(ctx, request{method: http.MethodPost, path: c.at("/exec"), body: body, content: "application/x-ndjson"})
+	res, err := c.stream(ctx, stream(rpc.ExecHTTP, c, rpc.Of{}), body, "application/x-ndjson")
 	if err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}

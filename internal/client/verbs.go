@@ -3,14 +3,15 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -36,13 +37,13 @@ func (c *Client) Computers(ctx context.Context) ([]view.Computer, error) {
 
 // Info returns the client's computer.
 func (c *Client) Info(ctx context.Context) (view.Computer, error) {
-	return get[view.Computer](ctx, c, c.at(""), nil)
+	return Call(ctx, c, rpc.ComputerGet, rpc.Of{})
 }
 
 // Wake tries again to wake the computer if it does not, and returns it once it
 // is awake, or says why it is not.
 func (c *Client) Wake(ctx context.Context, r view.WakeRequest) (view.Computer, error) {
-	if _, err := c.call(ctx, http.MethodPost, c.at("/wake"), nil, r, nil); err != nil {
+	if _, err := Call(ctx, c, rpc.ComputerWake, rpc.WakeRequest{Body: r}); err != nil {
 		return view.Computer{}, err
 	}
 	for {
@@ -69,7 +70,7 @@ func (c *Client) Wake(ctx context.Context, r view.WakeRequest) (view.Computer, e
 // Export writes a tar archive of the computer's files and events, also of one
 // that does not wake.
 func (c *Client) Export(ctx context.Context, w io.Writer) (int64, error) {
-	res, err := c.do(ctx, request{method: http.MethodGet, path: c.at("/export")})
+	res, err := c.stream(ctx, stream(rpc.ComputerExport, c, rpc.Of{}), nil, "")
 	if err != nil {
 		return 0, err
 	}
@@ -79,24 +80,26 @@ func (c *Client) Export(ctx context.Context, w io.Writer) (int64, error) {
 
 // Rename gives the computer another name.
 func (c *Client) Rename(ctx context.Context, name string) (view.Acted, error) {
-	return send[view.Acted](ctx, c, http.MethodPatch, c.at(""), nil, map[string]string{"name": name})
+	in := rpc.RenameRequest{}
+	in.Body.Name = name
+	return Call(ctx, c, rpc.ComputerRename, in)
 }
 
 // Prompt submits an intention. The answer names its run.
 func (c *Client) Prompt(ctx context.Context, p view.Prompt) (view.Acted, error) {
-	return send[view.Acted](ctx, c, http.MethodPost, c.at("/prompts"), nil, p)
+	return Call(ctx, c, rpc.PromptSubmit, rpc.PromptRequest{Body: p})
 }
 
 // Runs lists runs with Sequence < before (0: from the newest), newest first,
 // and says whether there are more.
 func (c *Client) Runs(ctx context.Context, before uint64, limit int) (runs []view.Run, more bool, err error) {
-	more, err = c.call(ctx, http.MethodGet, c.at("/runs"), paged(before, limit), nil, &runs)
-	return runs, more, err
+	l, err := Call(ctx, c, rpc.RunList, rpc.RunsRequest{Paged: rpc.Paged{Before: before, Limit: limit}})
+	return l.Items, l.More, err
 }
 
 // Run returns one run with its tasks.
 func (c *Client) Run(ctx context.Context, run string) (view.Run, error) {
-	return get[view.Run](ctx, c, c.at("/runs/"+url.PathEscape(run)), nil)
+	return Call(ctx, c, rpc.RunShow, rpc.ShowRunRequest{OnRun: rpc.OnRun{Run: run}})
 }
 
 // Wait returns the run as soon as it has ended or asks something, or when ctx
@@ -104,7 +107,7 @@ func (c *Client) Run(ctx context.Context, run string) (view.Run, error) {
 func (c *Client) Wait(ctx context.Context, run string) (view.Run, error) {
 	var last view.Run
 	for {
-		r, err := get[view.Run](ctx, c, c.at("/runs/"+url.PathEscape(run)), url.Values{"wait": {"60"}})
+		r, err := Call(ctx, c, rpc.RunShow, rpc.ShowRunRequest{OnRun: rpc.OnRun{Run: run}, Wait: 60})
 		if err != nil {
 			return last, err
 		}
@@ -117,126 +120,132 @@ func (c *Client) Wait(ctx context.Context, run string) (view.Run, error) {
 // Approvals lists what waits for a person, newest first, or with all what did,
 // and says whether there is more.
 func (c *Client) Approvals(ctx context.Context, all bool, before uint64, limit int) (list []view.Approval, more bool, err error) {
-	q := paged(before, limit)
-	if all {
-		q.Set("all", "true")
-	}
-	more, err = c.call(ctx, http.MethodGet, c.at("/approvals"), q, nil, &list)
-	return list, more, err
+	l, err := Call(ctx, c, rpc.ApprovalList, rpc.ApprovalsRequest{Paged: rpc.Paged{Before: before, Limit: limit}, All: all})
+	return l.Items, l.More, err
 }
 
 // Decide answers an approval; the digest is that of the act that was shown.
 func (c *Client) Decide(ctx context.Context, id string, d view.Decision) (view.Acted, error) {
-	return send[view.Acted](ctx, c, http.MethodPost, c.at("/approvals/"+url.PathEscape(id)), nil, d)
+	return Call(ctx, c, rpc.ApprovalAnswer, rpc.DecideRequest{Approval: id, Body: d})
 }
 
 // Egress sums up what passed the tunnels to each host, of a run or, when run is
 // empty, of all boxes.
 func (c *Client) Egress(ctx context.Context, run string) ([]view.Traffic, error) {
-	q := url.Values{}
-	if run != "" {
-		q.Set("run", run)
-	}
-	return get[[]view.Traffic](ctx, c, c.at("/egress"), q)
+	l, err := Call(ctx, c, rpc.EgressList, rpc.EgressRequest{Run: run})
+	return l.Items, err
 }
 
 // Command pauses, resumes or cancels a run.
 func (c *Client) Command(ctx context.Context, run string, cmd contract.RunCommand) (view.Acted, error) {
-	return send[view.Acted](ctx, c, http.MethodPost, c.at("/runs/"+url.PathEscape(run)+"/"+string(cmd)), nil, nil)
+	m := map[contract.RunCommand]*rpc.Method[rpc.OnRun, view.Acted]{
+		contract.CommandCancel: rpc.RunCancel, contract.CommandPause: rpc.RunPause, contract.CommandResume: rpc.RunResume,
+	}[cmd]
+	if m == nil {
+		return view.Acted{}, fault.New("client.Command", fault.Invalid, "", fmt.Errorf("%q is no command to a run", cmd))
+	}
+	return Call(ctx, c, m, rpc.OnRun{Run: run})
 }
 
 // Steer says something to a run.
 func (c *Client) Steer(ctx context.Context, run, text string) (view.Acted, error) {
-	return send[view.Acted](ctx, c, http.MethodPost, c.at("/runs/"+url.PathEscape(run)+"/steer"), nil, map[string]string{"text": text})
+	in := rpc.SteerRequest{OnRun: rpc.OnRun{Run: run}}
+	in.Body.Text = text
+	return Call(ctx, c, rpc.RunSteer, in)
 }
 
 // Answer answers a run's question.
 func (c *Client) Answer(ctx context.Context, run string, a view.Answer) (view.Acted, error) {
-	return send[view.Acted](ctx, c, http.MethodPost, c.at("/runs/"+url.PathEscape(run)+"/answer"), nil, a)
+	return Call(ctx, c, rpc.RunAnswer, rpc.AnswerRequest{OnRun: rpc.OnRun{Run: run}, Body: a})
 }
 
 // Document returns a revision of a living document; 0 is the newest.
 func (c *Client) Document(ctx context.Context, id string, revision int) (view.Document, error) {
-	return get[view.Document](ctx, c, c.at("/documents/"+url.PathEscape(id)), url.Values{"revision": {strconv.Itoa(revision)}})
+	return Call(ctx, c, rpc.DocumentGet, rpc.DocumentRequest{OnDocument: rpc.OnDocument{Document: id}, Revision: revision})
 }
 
 // Proposals lists a document's proposals with Sequence < before (0: from the
 // newest), newest first, without their text, and says whether there are more;
 // with all, those that were resolved, too.
 func (c *Client) Proposals(ctx context.Context, document string, all bool, before uint64, limit int) (list []view.Proposal, more bool, err error) {
-	q := paged(before, limit)
-	q.Set("all", strconv.FormatBool(all))
-	more, err = c.call(ctx, http.MethodGet, c.at("/documents/"+url.PathEscape(document)+"/proposals"), q, nil, &list)
-	return list, more, err
+	l, err := Call(ctx, c, rpc.ProposalList, rpc.ProposalsRequest{OnDocument: rpc.OnDocument{Document: document}, Paged: rpc.Paged{Before: before, Limit: limit}, All: all})
+	return l.Items, l.More, err
 }
 
 // Proposal returns one with its text and what accepting it would change.
 func (c *Client) Proposal(ctx context.Context, document, id string) (view.Proposal, error) {
-	return get[view.Proposal](ctx, c, c.at("/documents/"+url.PathEscape(document)+"/proposals/"+url.PathEscape(id)), nil)
+	return Call(ctx, c, rpc.ProposalGet, onProposal(document, id))
 }
 
 // Resolve accepts or dismisses a proposal.
 func (c *Client) Resolve(ctx context.Context, document, id string, accept bool) (view.Resolved, error) {
-	verb := "dismiss"
+	m := rpc.ProposalDismiss
 	if accept {
-		verb = "accept"
+		m = rpc.ProposalAccept
 	}
-	return send[view.Resolved](ctx, c, http.MethodPost, c.at("/documents/"+url.PathEscape(document)+"/proposals/"+url.PathEscape(id)+"/"+verb), nil, nil)
+	return Call(ctx, c, m, onProposal(document, id))
+}
+
+func onProposal(document, id string) rpc.OnProposal {
+	return rpc.OnProposal{OnDocument: rpc.OnDocument{Document: document}, Proposal: id}
 }
 
 // Checkpoints lists checkpoints with Sequence < before (0: from the newest),
 // newest first, and says whether there are more.
 func (c *Client) Checkpoints(ctx context.Context, before uint64, limit int) (list []view.Checkpoint, more bool, err error) {
-	more, err = c.call(ctx, http.MethodGet, c.at("/checkpoints"), paged(before, limit), nil, &list)
-	return list, more, err
+	l, err := Call(ctx, c, rpc.CheckpointList, rpc.CheckpointsRequest{Paged: rpc.Paged{Before: before, Limit: limit}})
+	return l.Items, l.More, err
 }
 
 // ShowCheckpoint returns the checkpoint whose id begins with id.
 func (c *Client) ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error) {
-	return send[view.Checkpoint](ctx, c, http.MethodGet, c.at("/checkpoints/"+url.PathEscape(id)), nil, nil)
+	return Call(ctx, c, rpc.CheckpointGet, rpc.ShowCheckpointRequest{ID: id})
 }
 
 // Checkpoint commits the workspace if it changed.
 func (c *Client) Checkpoint(ctx context.Context, message string) (view.Checkpointed, error) {
-	return send[view.Checkpointed](ctx, c, http.MethodPost, c.at("/checkpoints"), nil, map[string]string{"message": message})
+	in := rpc.CheckpointRequest{}
+	in.Body.Message = message
+	return Call(ctx, c, rpc.CheckpointCreate, in)
 }
 
 // Diff compares two checkpoints.
 func (c *Client) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error) {
-	return get[view.Diff](ctx, c, c.at("/diff"), url.Values{"from": {r.From}, "to": {r.To}, "path": {r.Path}})
+	return Call(ctx, c, rpc.CheckpointDiff, rpc.DiffRequest{DiffRequest: r})
 }
 
 // Restore goes back in time.
 func (c *Client) Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
-	return send[view.Restored](ctx, c, http.MethodPost, c.at("/restore"), nil, r)
+	return Call(ctx, c, rpc.CheckpointRestore, rpc.RestoreRequest{Body: r})
 }
 
 // Undo undoes the last restore, the undo too.
 func (c *Client) Undo(ctx context.Context, dryRun bool) (view.Restored, error) {
-	return send[view.Restored](ctx, c, http.MethodPost, c.at("/undo"), nil, map[string]bool{"dry_run": dryRun})
+	in := rpc.UndoRequest{}
+	in.Body.DryRun = dryRun
+	return Call(ctx, c, rpc.CheckpointUndo, in)
 }
 
 // Files lists a folder, or the one entry of a file.
 func (c *Client) Files(ctx context.Context, path string) ([]view.File, error) {
 	all := []view.File{}
 	for after := ""; ; {
-		var part []view.File
-		more, err := c.call(ctx, http.MethodGet, c.at("/files"), url.Values{"path": {path}, "after": {after}}, nil, &part)
+		part, err := Call(ctx, c, rpc.FilesList, rpc.FilesRequest{Path: path, After: after})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, part...)
-		if !more || len(part) == 0 {
+		all = append(all, part.Items...)
+		if !part.More || len(part.Items) == 0 {
 			return all, nil
 		}
-		after = part[len(part)-1].ID
+		after = part.Items[len(part.Items)-1].ID
 	}
 }
 
 // Get streams a file's content; the caller closes it. An error while reading
 // means that it is not whole.
 func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, int64, error) {
-	res, err := c.do(ctx, request{method: http.MethodGet, path: c.at("/content"), query: url.Values{"path": {path}}})
+	res, err := c.stream(ctx, stream(rpc.FilesGet, c, rpc.OnPath{Path: path}), nil, "")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -260,54 +269,49 @@ func (l *lossy) Read(p []byte) (int, error) {
 
 // Put replaces or makes a file.
 func (c *Client) Put(ctx context.Context, path string, content io.Reader) (view.File, error) {
-	return upload[view.File](ctx, c, request{
-		method: http.MethodPut, path: c.at("/content"), query: url.Values{"path": {path}}, body: content, content: "application/octet-stream",
-	})
+	return upload[view.File](ctx, c, stream(rpc.FilesPut, c, rpc.OnPath{Path: path}), content, "application/octet-stream")
 }
 
 // Remove removes a file, or a folder with recursive.
 func (c *Client) Remove(ctx context.Context, path string, recursive bool) error {
-	_, err := c.call(ctx, http.MethodDelete, c.at("/content"), url.Values{"path": {path}, "recursive": {strconv.FormatBool(recursive)}}, nil, nil)
+	_, err := Call(ctx, c, rpc.FilesRemove, rpc.RemoveRequest{OnPath: rpc.OnPath{Path: path}, Recursive: recursive})
 	return err
 }
 
 // Move gives a file or folder another name, where nothing is.
 func (c *Client) Move(ctx context.Context, from, to string) (view.File, error) {
-	return send[view.File](ctx, c, http.MethodPost, c.at("/files/move"), nil, view.MoveRequest{From: from, To: to})
+	return Call(ctx, c, rpc.FilesMove, rpc.MoveRequest{Body: view.MoveRequest{From: from, To: to}})
 }
 
 // Trash lists what was removed or overwritten in the last week, newest first.
 func (c *Client) Trash(ctx context.Context) ([]view.Trashed, error) {
 	all := []view.Trashed{}
 	for before := ""; ; {
-		var part []view.Trashed
-		more, err := c.call(ctx, http.MethodGet, c.at("/trash"), url.Values{"before": {before}}, nil, &part)
+		part, err := Call(ctx, c, rpc.TrashList, rpc.TrashRequest{Before: before})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, part...)
-		if !more || len(part) == 0 {
+		all = append(all, part.Items...)
+		if !part.More || len(part.Items) == 0 {
 			return all, nil
 		}
-		before = part[len(part)-1].ID
+		before = part.Items[len(part.Items)-1].ID
 	}
 }
 
 // PutBack brings something back from the trash, where it was when to is empty.
 func (c *Client) PutBack(ctx context.Context, id, to string) (view.File, error) {
-	return send[view.File](ctx, c, http.MethodPost, c.at("/trash/"+url.PathEscape(id)+"/put-back"), nil, view.PutBackRequest{To: to})
+	return Call(ctx, c, rpc.TrashPutBack, rpc.PutBackRequest{Entry: id, Body: view.PutBackRequest{To: to}})
 }
 
 // AddURL brings a repository into workspace/.
 func (c *Client) AddURL(ctx context.Context, r view.AddRequest) (view.Added, error) {
-	return send[view.Added](ctx, c, http.MethodPost, c.at("/add"), nil, r)
+	return Call(ctx, c, rpc.FilesAddURL, rpc.AddRequest{Body: r})
 }
 
 // AddTar brings a tar stream into workspace/{name}.
 func (c *Client) AddTar(ctx context.Context, name, origin string, tar io.Reader) (view.Added, error) {
-	return upload[view.Added](ctx, c, request{
-		method: http.MethodPost, path: c.at("/add/tar"), query: url.Values{"name": {name}, "origin": {origin}}, body: tar, content: "application/x-tar",
-	})
+	return upload[view.Added](ctx, c, stream(rpc.FilesAddTar, c, rpc.AddTarRequest{Name: name, Origin: origin}), tar, "application/x-tar")
 }
 
 // Secrets lists the names of the stored secrets.
@@ -339,7 +343,9 @@ func (c *Client) TestModel(ctx context.Context, model string) (view.ModelTest, e
 
 // Rebuild replays the log into a new state file; with check it only compares.
 func (c *Client) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) {
-	return send[view.Rebuilt](ctx, c, http.MethodPost, c.at("/rebuild"), nil, map[string]bool{"check": check})
+	in := rpc.RebuildRequest{}
+	in.Body.Check = check
+	return Call(ctx, c, rpc.ComputerRebuild, in)
 }
 
 // Doctor looks at what the machine provides.
@@ -349,7 +355,7 @@ func (c *Client) Doctor(ctx context.Context) ([]view.Finding, error) {
 
 // Frame is what the console shows around the desktop.
 func (c *Client) Frame(ctx context.Context) (view.Frame, error) {
-	return get[view.Frame](ctx, c, c.at("/frame"), nil)
+	return Call(ctx, c, rpc.FrameGet, rpc.Of{})
 }
 
 // Healthy waits until the control plane answers or ctx ends.
@@ -365,15 +371,4 @@ func (c *Client) Healthy(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-func paged(before uint64, limit int) url.Values {
-	q := url.Values{}
-	if before > 0 {
-		q.Set("before", strconv.FormatUint(before, 10))
-	}
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	return q
 }

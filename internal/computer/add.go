@@ -25,7 +25,7 @@ import (
 // addWall is how long bringing in one repository may take.
 const addWall = 15 * time.Minute
 
-// AddURL implements control.Files: a scratch box clones the repository through
+// AddURL answers rpc.FilesAddURL: a scratch box clones the repository through
 // egress, which lets it out to that one host, and hands it over as a tar
 // stream. The remote is recorded on the host, so that later tasks may fetch.
 func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (view.Added, error) {

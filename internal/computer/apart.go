@@ -146,7 +146,7 @@ func (v past) open(ctx context.Context, f func(context.Context, *Computer) error
 	})
 }
 
-// Checkpoints implements control.History.
+// Checkpoints answers rpc.CheckpointList.
 func (v past) Checkpoints(ctx context.Context, before uint64, limit int) (list []view.Checkpoint, more bool, err error) {
 	err = v.read(ctx, func(ctx context.Context, c *Computer) (err error) {
 		list, more, err = c.Checkpoints(ctx, before, limit)
@@ -155,7 +155,7 @@ func (v past) Checkpoints(ctx context.Context, before uint64, limit int) (list [
 	return list, more, err
 }
 
-// ShowCheckpoint implements control.History.
+// ShowCheckpoint answers rpc.CheckpointGet.
 func (v past) ShowCheckpoint(ctx context.Context, id string) (k view.Checkpoint, err error) {
 	err = v.read(ctx, func(ctx context.Context, c *Computer) (err error) {
 		k, err = c.ShowCheckpoint(ctx, id)
@@ -173,7 +173,7 @@ func (v past) Appended(ctx context.Context, since time.Time) (events int, bytes 
 	return events, bytes, err
 }
 
-// Checkpoint implements control.History.
+// Checkpoint answers rpc.CheckpointCreate.
 func (v past) Checkpoint(ctx context.Context, user, message string) (k view.Checkpointed, err error) {
 	err = v.open(ctx, func(ctx context.Context, c *Computer) error {
 		k, err = c.Checkpoint(ctx, user, message)
@@ -182,7 +182,7 @@ func (v past) Checkpoint(ctx context.Context, user, message string) (k view.Chec
 	return k, err
 }
 
-// Diff implements control.History.
+// Diff answers rpc.CheckpointDiff.
 func (v past) Diff(ctx context.Context, r view.DiffRequest) (d view.Diff, err error) {
 	err = v.open(ctx, func(ctx context.Context, c *Computer) error {
 		d, err = c.Diff(ctx, r)
@@ -191,7 +191,7 @@ func (v past) Diff(ctx context.Context, r view.DiffRequest) (d view.Diff, err er
 	return d, err
 }
 
-// Restore implements control.History. Once files went back, the computer is
+// Restore answers rpc.CheckpointRestore. Once files went back, the computer is
 // woken once more.
 func (v past) Restore(ctx context.Context, r view.RestoreRequest) (done view.Restored, err error) {
 	err = v.open(ctx, func(ctx context.Context, c *Computer) error {

@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Approvals implements control.Approvals.
+// Approvals answers rpc.ApprovalList.
 func (c *Computer) Approvals(ctx context.Context, all bool, before uint64, limit int) ([]view.Approval, bool, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, false, err
@@ -38,13 +38,13 @@ func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]vie
 	return out, nil
 }
 
-// Decide implements control.Approvals.
+// Decide answers rpc.ApprovalAnswer.
 func (c *Computer) Decide(ctx context.Context, user, id string, d view.Decision) (view.Acted, error) {
 	run, seq, err := c.runs.Decide(ctx, user, id, d.Digest, d.Answer)
 	return view.Acted{Run: run, Sequence: seq}, err
 }
 
-// Egress implements control.Network.
+// Egress answers rpc.EgressList.
 func (c *Computer) Egress(ctx context.Context, run string) ([]view.Traffic, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/internal/shell"
@@ -52,6 +53,7 @@ type Computer struct {
 
 	commands running // the user's own
 	scrub    scrub   // for damage
+	methods  rpc.Table
 }
 
 // wake opens a computer: it takes the log over, brings the state up to it,
@@ -103,6 +105,7 @@ func (h *Host) newComputer(ctx context.Context, cid contract.CID) *Computer {
 	c.services = c.newServices(ctx, serviceBackoff)
 	c.ctx = c.services.Context()
 	c.deps = newDependencies(c)
+	c.methods = c.bindMethods()
 	return c
 }
 
@@ -447,7 +450,7 @@ func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
 	return view.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.host.Config.Budget.CostUSD}, nil
 }
 
-// Rebuild implements control.Computer. Without check the state's content is
+// Rebuild answers rpc.ComputerRebuild. Without check the state's content is
 // replaced while it is in use, in one transaction.
 func (c *Computer) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) {
 	start := time.Now()

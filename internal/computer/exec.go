@@ -24,7 +24,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Exec implements control.Commands: the user's own hands, on the live tree,
+// Exec implements control.Streams: the user's own hands, on the live tree,
 // without a transaction but with checkpoints around it.
 func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO) (view.Exit, error) {
 	const op = "computer.Exec"
@@ -295,7 +295,7 @@ func (l *running) list() []view.RunningCommand {
 	return out
 }
 
-// StopCommand implements control.Commands.
+// StopCommand answers rpc.CommandStop.
 func (c *Computer) StopCommand(_ context.Context, id string) error {
 	c.commands.mu.Lock()
 	defer c.commands.mu.Unlock()

@@ -33,7 +33,7 @@ func base64Of(p wire.Path) string {
 	return base64.StdEncoding.EncodeToString([]byte(p))
 }
 
-// Checkpoints implements control.History.
+// Checkpoints answers rpc.CheckpointList.
 func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, false, err
@@ -41,7 +41,7 @@ func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([
 	return c.listCheckpoints(ctx, before, limit)
 }
 
-// Checkpoint implements control.History.
+// Checkpoint answers rpc.CheckpointCreate.
 func (c *Computer) Checkpoint(ctx context.Context, _, message string) (view.Checkpointed, error) {
 	c.mirror.Settle(ctx, document.ByUser(""), true)
 	k, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message})
@@ -84,7 +84,7 @@ func unkeptOf(l wire.LeftOut) view.Unkept {
 	return out
 }
 
-// Diff implements control.History.
+// Diff answers rpc.CheckpointDiff.
 func (c *Computer) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return view.Diff{}, err
@@ -119,7 +119,7 @@ func (c *Computer) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, err
 // emptyTree is git's id of the tree that holds nothing.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// Restore implements control.History.
+// Restore answers rpc.CheckpointRestore.
 func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return view.Restored{}, err
@@ -234,7 +234,7 @@ func fileOf(f wire.FileInfo) view.File {
 	return out
 }
 
-// ListFiles implements control.Files.
+// ListFiles implements control.Computer.
 func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([]view.File, error) {
 	dir := p
 	if dir == "" {
@@ -262,7 +262,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 	return out, nil
 }
 
-// OpenFile implements control.Files.
+// OpenFile implements control.Streams.
 func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.File, error) {
 	c.mirror.Freshen(ctx, p)
 	info, err := c.workspace.Stat(ctx, p)
@@ -281,7 +281,7 @@ func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.
 	return content, file, nil
 }
 
-// PutFile implements control.Files.
+// PutFile implements control.Streams.
 func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reader) (view.File, error) {
 	if err := c.host.reserve.Check("computer.PutFile"); err != nil {
 		return view.File{}, err
@@ -309,7 +309,7 @@ func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reade
 	return fileOf(written.FileInfo), nil
 }
 
-// RemoveFile implements control.Files. It goes to the trash.
+// RemoveFile answers rpc.FilesRemove. It goes to the trash.
 func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive bool) error {
 	info, err := c.workspace.Stat(ctx, p)
 	if err != nil {
@@ -326,14 +326,14 @@ func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive boo
 	return err
 }
 
-// MoveFile implements control.Files.
+// MoveFile answers rpc.FilesMove.
 func (c *Computer) MoveFile(ctx context.Context, user, from, to string) (view.File, error) {
 	return c.place(ctx, user, []string{from, to}, func() (string, error) {
 		return to, c.workspace.Move(ctx, from, to, workspace.Actor{User: user})
 	})
 }
 
-// PutBack implements control.Files.
+// PutBack answers rpc.TrashPutBack.
 func (c *Computer) PutBack(ctx context.Context, user, id, to string) (view.File, error) {
 	return c.place(ctx, user, []string{"artifacts"}, func() (string, error) {
 		d, err := c.workspace.Untrash(ctx, id, to, workspace.Actor{User: user})
@@ -367,7 +367,7 @@ func (c *Computer) place(ctx context.Context, user string, where []string, f fun
 	return fileOf(info), err
 }
 
-// Trash implements control.Files.
+// Trash answers rpc.TrashList.
 func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]view.Trashed, bool, error) {
 	r, err := c.workspace.Trash(ctx, before, limit)
 	if err != nil {
@@ -381,7 +381,7 @@ func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]view.
 	return out, r.More, nil
 }
 
-// AddTar implements control.Files.
+// AddTar implements control.Streams.
 func (c *Computer) AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (view.Added, error) {
 	if err := c.host.reserve.Check("computer.AddTar"); err != nil {
 		return view.Added{}, err

@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Act implements control.Log.
+// Act implements control.Computer.
 func (c *Computer) Act(ctx context.Context, a view.Action) (view.Acted, error) {
 	const op = "computer.Act"
 	info, ok := contract.Lookup(a.Type)
@@ -42,7 +42,7 @@ func (c *Computer) Act(ctx context.Context, a view.Action) (view.Acted, error) {
 	return view.Acted{Sequence: events[0].Sequence}, nil
 }
 
-// Events implements control.Log.
+// Events implements control.Streams.
 func (c *Computer) Events(ctx context.Context, q view.EventQuery) (view.EventPage, error) {
 	if q.Limit <= 0 || q.Limit > maxEvents {
 		q.Limit = maxEvents
@@ -109,12 +109,12 @@ func (c *Computer) past(ctx context.Context, q view.EventQuery) (view.EventPage,
 // maxEvents is how many events a page holds at most.
 const maxEvents = 500
 
-// Follow implements control.Log.
+// Follow implements control.Streams.
 func (c *Computer) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
 	return c.log.Follow(ctx, after)
 }
 
-// Appended implements control.Log. Data that stand in a blob count with its
+// Appended implements control.History. Data that stand in a blob count with its
 // size; one that is lost counts as the longest there can be.
 func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error) {
 	if err := c.caughtUp(ctx); err != nil {
@@ -137,5 +137,5 @@ func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, b
 	return got.Events, got.Bytes, nil
 }
 
-// Last implements control.Log.
+// Last implements control.Streams.
 func (c *Computer) Last() uint64 { return c.log.Last() }

@@ -11,7 +11,7 @@ import (
 // maxProposalDiff bounds the diff of a proposal that is shown, in bytes.
 const maxProposalDiff = 512 << 10
 
-// Proposals implements control.Documents.
+// Proposals answers rpc.ProposalList.
 func (c *Computer) Proposals(ctx context.Context, id string, all bool, before uint64, limit int) ([]view.Proposal, bool, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, false, err
@@ -34,7 +34,7 @@ func (c *Computer) Proposals(ctx context.Context, id string, all bool, before ui
 	return out, more, nil
 }
 
-// Proposal implements control.Documents.
+// Proposal answers rpc.ProposalGet.
 func (c *Computer) Proposal(ctx context.Context, id, proposal string) (view.Proposal, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return view.Proposal{}, err
@@ -63,7 +63,7 @@ func proposalOf(p state.Proposal) view.Proposal {
 	}
 }
 
-// Resolve implements control.Documents.
+// Resolve answers rpc.ProposalAccept and rpc.ProposalDismiss.
 func (c *Computer) Resolve(ctx context.Context, user, id, proposal string, accept bool) (view.Resolved, error) {
 	do := c.documents.Dismiss
 	if accept {

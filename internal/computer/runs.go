@@ -21,7 +21,7 @@ func (c *Computer) caughtUp(ctx context.Context) error {
 	return c.state.Wait(ctx, last)
 }
 
-// Runs implements control.Runs.
+// Runs answers rpc.RunList.
 func (c *Computer) Runs(ctx context.Context, before uint64, limit int) ([]view.Run, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (c *Computer) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run,
 	return out, nil
 }
 
-// Run implements control.Runs.
+// Run implements control.Computer.
 func (c *Computer) Run(ctx context.Context, id string) (view.Run, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return view.Run{}, err
@@ -85,7 +85,7 @@ func runOf(r state.Run) view.Run {
 	}
 }
 
-// Document implements control.Computer.
+// Document answers rpc.DocumentGet.
 func (c *Computer) Document(ctx context.Context, id string, revision int) (view.Document, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return view.Document{}, err
@@ -108,7 +108,7 @@ func documentOf(d state.Document) view.Document {
 	return view.Document{ID: d.ID, Title: d.Title, Path: d.Path, Revision: d.Revision, Author: d.Author, Time: when(d.Updated), Body: d.Body}
 }
 
-// Snapshot implements control.Computer. The state moves on while it is read,
+// Snapshot answers rpc.StateSnapshot. The state moves on while it is read,
 // so it is read again until no event was projected meanwhile.
 func (c *Computer) Snapshot(ctx context.Context) (view.Snapshot, error) {
 	const op, page = "computer.Snapshot", 50
@@ -128,10 +128,11 @@ func (c *Computer) Snapshot(ctx context.Context) (view.Snapshot, error) {
 }
 
 func (c *Computer) fillSnapshot(ctx context.Context, s *view.Snapshot, page int) error {
-	var err error
-	if s.Computer, err = c.Info(ctx); err != nil {
+	info, err := c.Info(ctx)
+	if err != nil {
 		return err
 	}
+	s.Computer = info.Head()
 	theme, err := c.state.Theme(ctx)
 	switch {
 	case err == nil:
@@ -144,20 +145,28 @@ func (c *Computer) fillSnapshot(ctx context.Context, s *view.Snapshot, page int)
 		return err
 	}
 	for _, w := range windows {
-		s.Windows = append(s.Windows, view.Window{ID: w.ID, App: w.App, Title: w.Title, Frame: w.Frame, State: w.State, Z: w.Z, Props: w.Props})
+		s.Windows = append(s.Windows, view.Window{Window: w.ID, App: w.App, Title: w.Title, Frame: w.Frame, State: w.State, Z: w.Z, Props: w.Props})
 	}
-	if s.Runs, err = c.listRuns(ctx, state.RunFilter{Limit: page}); err != nil {
+	runs, err := c.listRuns(ctx, state.RunFilter{Limit: page})
+	if err != nil {
 		return err
 	}
-	if s.Checkpoints, _, err = c.listCheckpoints(ctx, 0, page); err != nil {
+	for _, r := range runs {
+		s.Runs = append(s.Runs, r.Head())
+	}
+	checkpoints, _, err := c.listCheckpoints(ctx, 0, page)
+	if err != nil {
 		return err
+	}
+	for _, k := range checkpoints {
+		s.Checkpoints = append(s.Checkpoints, view.ByName[view.Checkpoint]{Of: k})
 	}
 	documents, err := c.state.Documents(ctx, page)
 	if err != nil {
 		return err
 	}
 	for _, d := range documents {
-		s.Documents = append(s.Documents, documentOf(d))
+		s.Documents = append(s.Documents, documentOf(d).Head())
 	}
 	return nil
 }
@@ -178,7 +187,7 @@ func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int
 	return out, more, nil
 }
 
-// ShowCheckpoint implements control.History.
+// ShowCheckpoint answers rpc.CheckpointGet.
 func (c *Computer) ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error) {
 	if err := c.caughtUp(ctx); err != nil {
 		return view.Checkpoint{}, err

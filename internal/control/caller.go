@@ -156,53 +156,14 @@ func address(r *http.Request) string {
 // only stands for "the one computer there is" in the API's paths.
 const only = "-"
 
-// computer returns the computer that a request names, awake, if it is the
-// caller's. Somebody else's answers as if it were not there.
-func (s *Server) computer(ctx context.Context, id string) (Computer, error) {
-	cid, err := s.named(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.o.Computers.Get(ctx, cid)
-	if err != nil {
-		return nil, err
-	}
-	return c, s.take(ctx, cid, s.flood.take)
-}
-
-// governed is computer for what its user stops it, decides and takes back with.
-// Nothing that others stored, a desktop's page least of all, stands in the way
-// of that: it counts against no bound but one of the caller's own.
-func (s *Server) governed(ctx context.Context, id string) (Computer, error) {
-	cid, err := s.named(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.o.Computers.Get(ctx, cid)
-	if err != nil {
-		return nil, err
-	}
-	return c, s.govern(ctx, cid)
-}
-
+// govern counts what a user stops, decides and takes back with. Nothing that
+// others stored, a desktop's page least of all, stands in the way of that: it
+// counts against no bound but one of the caller's own.
 func (s *Server) govern(ctx context.Context, cid contract.CID) error {
 	if defence.Off(defence.ClientGovern) {
 		return s.take(ctx, cid, s.flood.take)
 	}
 	return s.take(ctx, cid, s.flood.govern)
-}
-
-// history is governed for what is also asked of one that does not wake.
-func (s *Server) history(ctx context.Context, id string) (History, error) {
-	cid, err := s.named(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.o.Computers.History(ctx, cid)
-	if err != nil {
-		return nil, err
-	}
-	return c, s.govern(ctx, cid)
 }
 
 // named returns the id of the computer that a request names, awake or not.

@@ -1,6 +1,11 @@
 package control
 
-import "choir.dev/choiros/internal/view"
+import (
+	"maps"
+
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
+)
 
 // ProblemOf puts a refusal into HTTP.
 func ProblemOf(r view.Refusal) Problem { return newProblem(0, r).Problem }
@@ -14,4 +19,11 @@ func (s *Server) Streams() int {
 		n += len(set)
 	}
 	return n
+}
+
+// Own are the methods that are answered here.
+func (s *Server) Own() rpc.Table {
+	t := maps.Clone(s.own)
+	maps.Copy(t, s.services.Methods())
+	return t
 }

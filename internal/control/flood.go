@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 )
 
 // Appends bounds what clients may append to the log: what a browser, or a
@@ -217,7 +218,7 @@ func appends(r *http.Request) *appending {
 	if !unsafe(r) {
 		return nil
 	}
-	n := min(r.ContentLength, maxBody)
+	n := min(r.ContentLength, rpc.MaxBody)
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/content") || strings.HasSuffix(r.URL.Path, "/add/tar"):
 		n = 1 << 10

@@ -59,6 +59,9 @@ func newProblem(status int, r view.Refusal) *problem {
 	return &problem{Problem{Title: title, Status: status, Refusal: r}}
 }
 
+// retryAfter is what an answer that is worth another try says, in seconds.
+const retryAfter = "2"
+
 // problem is a Problem as an error that huma writes as it stands.
 type problem struct{ Problem }
 

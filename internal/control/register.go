@@ -9,24 +9,14 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"choir.dev/choiros/internal/rpc"
 )
 
 var (
 	errNone    = errors.New("there is no such computer")
 	errSeveral = errors.New("there are several computers")
 )
-
-// AtComputer is what every operation on a computer takes. It is exported, as
-// its like, because the API's description is made by reflection.
-type AtComputer struct {
-	Computer string `path:"computer" maxLength:"16" doc:"id, or - when there is only one"`
-}
-
-// Paged is what every list takes.
-type Paged struct {
-	Before uint64 `query:"before" doc:"only what is older than this sequence; 0: from the newest"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"100"`
-}
 
 // out is a JSON answer.
 type out[T any] struct{ Body T }
@@ -50,26 +40,29 @@ func route(method, path, id, summary string) huma.Operation {
 	tag := strings.SplitN(id, "-", 2)[0]
 	return huma.Operation{
 		Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{tag},
-		MaxBodyBytes:    maxBody,
+		MaxBodyBytes:    rpc.MaxBody,
 		BodyReadTimeout: -1, // see body
 	}
 }
 
-// register adds an operation whose errors become problems and which ends
-// within limit.
-func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.Duration, f func(context.Context, *I) (*O, error)) {
+// limitedTo has an operation end within limit, and describes its refusals.
+func limitedTo(op huma.Operation, limit time.Duration) huma.Operation {
 	op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity)
 	op.Middlewares = append(op.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
-		if limit > 0 {
-			_, w := humachi.Unwrap(ctx)
-			// Fails only on a connection that has gone.
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + writeIdle))
-			c, cancel := context.WithTimeout(ctx.Context(), limit)
-			defer cancel()
-			ctx = huma.WithContext(ctx, c)
-		}
-		next(ctx)
+		_, w := humachi.Unwrap(ctx)
+		// Fails only on a connection that has gone.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + writeIdle))
+		c, cancel := context.WithTimeout(ctx.Context(), limit)
+		defer cancel()
+		next(huma.WithContext(ctx, c))
 	})
+	return op
+}
+
+// register adds an operation on the control plane itself, whose errors become
+// problems and which ends within limit.
+func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.Duration, f func(context.Context, *I) (*O, error)) {
+	op = limitedTo(op, limit)
 	huma.Register(hapi, op, func(ctx context.Context, in *I) (*O, error) {
 		o, err := f(ctx, in)
 		if err != nil {
@@ -79,20 +72,25 @@ func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.
 	})
 }
 
-// streamed adds an operation that writes its answer itself.
-func streamed[I any](hapi huma.API, s *Server, op huma.Operation, contentType string, f func(w http.ResponseWriter, r *http.Request, in *I) error) {
-	if op.Responses == nil {
-		op.Responses = map[string]*huma.Response{"200": {
-			Description: "A stream.",
-			Content:     map[string]*huma.MediaType{contentType: {}},
-		}}
+// streamed binds a declared method by hand: f writes its answer itself. A
+// request's body is of the type content, when that is given.
+func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None], content, answer string, f func(w http.ResponseWriter, r *http.Request, in *I) error) {
+	d := m.About()
+	op := route(d.HTTP.Verb, rpc.Root+d.HTTP.Path, d.HTTP.ID, d.Summary)
+	op.Description = d.Detail
+	if content != "" {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{content: {}}}
 	}
+	op.Responses = map[string]*huma.Response{"200": {Description: "A stream.", Content: map[string]*huma.MediaType{answer: {}}}}
 	op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity)
 	huma.Register(hapi, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			r, w := humachi.Unwrap(hc)
 			tw := &touched{ResponseWriter: w}
-			err := f(tw, r, in)
+			err := m.Valid(*in)
+			if err == nil {
+				err = f(tw, r, in)
+			}
 			if err == nil || r.Context().Err() != nil {
 				return
 			}

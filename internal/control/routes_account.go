@@ -39,6 +39,13 @@ type signOutOut struct {
 	SiteData  string      `header:"Clear-Site-Data"`
 }
 
+func (s *Server) routeComputers(hapi huma.API) {
+	register(hapi, s, route(http.MethodGet, "/api/computers", "computers-list", "Your computers, oldest first"), requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[view.Computer], error) {
+		mine, err := s.computersOf(ctx, callerOf(ctx).user)
+		return listOf(mine, false), err
+	})
+}
+
 func (s *Server) routeAccount(hapi huma.API) {
 	register(hapi, s, route(http.MethodPost, "/api/claim", "account-claim", "Use a one-time link up and sign in"), requestTimeout, s.claim)
 	register(hapi, s, route(http.MethodGet, "/api/account", "account-get", "Who is signed in"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[view.Account], error) {

@@ -9,19 +9,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
-
-type eventsIn struct {
-	AtComputer
-	After   uint64   `query:"after" doc:"only events with a greater sequence"`
-	Limit   int      `query:"limit" minimum:"0" doc:"at most so many; 0: all there are"`
-	Type    []string `query:"type,explode" maxItems:"20" doc:"only these types"`
-	Run     string   `query:"run" maxLength:"64" doc:"only this run's"`
-	Task    string   `query:"task" maxLength:"64" doc:"only this task's"`
-	Subject string   `query:"subject" maxLength:"1024" doc:"only those about this"`
-	Follow  bool     `query:"follow" doc:"go on with what happens"`
-}
 
 // aliveEvery is how often a silent stream shows that it is open: an empty line,
 // which readers of NDJSON skip.
@@ -31,17 +21,11 @@ const aliveEvery = 15 * time.Second
 const readPage = 500
 
 func (s *Server) routeEvents(hapi huma.API) {
-	op := route(http.MethodGet, atComputer+"/events", "events-read", "The log as CloudEvents, one a line; empty lines mean nothing")
-	streamed(hapi, s, op, "application/x-ndjson", s.streamEvents)
+	streamed(hapi, s, rpc.EventsRead, "", "application/x-ndjson", s.streamEvents)
 }
 
-func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *eventsIn) error {
-	for _, t := range in.Type {
-		if _, ok := contract.Lookup(t); !ok {
-			return &contract.FieldError{Field: "type", Reason: "is not a known event type"}
-		}
-	}
-	c, err := s.computer(r.Context(), in.Computer)
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *rpc.EventsRequest) error {
+	c, err := s.at(r.Context(), rpc.EventsRead.About(), in.Computer)
 	if err != nil {
 		return err
 	}

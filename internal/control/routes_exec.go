@@ -12,19 +12,15 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
 func (s *Server) routeExec(hapi huma.API) {
-	op := route(http.MethodPost, atComputer+"/exec", "exec-run", "Run your own command on the live tree")
-	op.Description = "The body is one line of JSON (argv, cwd, stdin) and then, with stdin, the command's standard input. " +
-		"The answer is frames of one byte of kind, four bytes of length (big endian) and the payload: " +
-		"s started, o output, e errors, k alive, x exited, p problem. Leaving ends the command."
-	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/x-ndjson": {}}}
-	streamed(hapi, s, op, "application/vnd.choir.frames", s.exec)
+	streamed(hapi, s, rpc.ExecHTTP, "application/x-ndjson", "application/vnd.choir.frames", s.exec)
 }
 
-func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *AtComputer) error {
+func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *rpc.Of) error {
 	in2 := bufio.NewReaderSize(r.Body, 32<<10)
 	line, err := readLine(in2, view.MaxExecRequest)
 	if err != nil {
@@ -40,7 +36,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *AtComputer) er
 	if req, err = req.Valid(); err != nil {
 		return err
 	}
-	c, err := s.computer(r.Context(), in.Computer)
+	c, err := s.at(r.Context(), rpc.ExecHTTP.About(), in.Computer)
 	if err != nil {
 		return err
 	}

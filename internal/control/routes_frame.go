@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -36,44 +36,7 @@ func lookEvery(f view.Frame) time.Duration {
 }
 
 func (s *Server) routeFrame(hapi huma.API) {
-	register(hapi, s, route(http.MethodGet, atComputer+"/frame", "frame-get", "What the console shows around a desktop"), requestTimeout, func(ctx context.Context, in *AtComputer) (*out[view.Frame], error) {
-		c, err := s.computer(ctx, in.Computer)
-		if err != nil {
-			return nil, err
-		}
-		f, err := s.frame(ctx, c)
-		return &out[view.Frame]{f}, err
-	})
-	register(hapi, s, route(http.MethodPost, atComputer+"/commands/{command}/stop", "commands-stop", "Stop one of your own commands, whoever started it"), requestTimeout, func(ctx context.Context, in *struct {
-		AtComputer
-		Command string `path:"command" maxLength:"36"`
-	}) (*struct{}, error) {
-		c, err := s.governed(ctx, in.Computer)
-		if err != nil {
-			return nil, err
-		}
-		return nil, c.StopCommand(ctx, in.Command)
-	})
-	streamed(hapi, s, route(http.MethodGet, atComputer+"/frame/stream", "frame-stream", "The frame as server-sent events, whenever it changes"), "text/event-stream", s.streamFrame)
-	register(hapi, s, route(http.MethodPost, atComputer+"/ticket", "frame-ticket", "Let the console's page into the desktop"), requestTimeout, func(ctx context.Context, in *struct {
-		AtComputer
-		Generation int `query:"generation" minimum:"0" maximum:"1000000" doc:"which of the desktop's origins: the next one leaves a page that hangs, and what it stored, behind"`
-	}) (*out[view.Ticket], error) {
-		caller := callerOf(ctx)
-		if caller.session == nil {
-			return nil, fault.New("", fault.Denied, "Open the console in a browser.", errTokenTicket)
-		}
-		c, err := s.governed(ctx, in.Computer)
-		if err != nil {
-			return nil, err
-		}
-		info, err := s.info(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		ticket, err := s.o.Identity.NewTicket(ctx, caller.secret, info.ID)
-		return &out[view.Ticket]{view.Ticket{Action: s.hosts.desktop(labelOf(info.Handle, in.Generation)) + enterPath, Ticket: ticket}}, err
-	})
+	streamed(hapi, s, rpc.FrameStream, "", "text/event-stream", s.streamFrame)
 }
 
 func (s *Server) frame(ctx context.Context, c Computer) (view.Frame, error) {
@@ -109,8 +72,8 @@ func moves(e contract.Event) bool {
 	return false
 }
 
-func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, in *AtComputer) error {
-	c, err := s.computer(r.Context(), in.Computer)
+func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, in *rpc.Of) error {
+	c, err := s.at(r.Context(), rpc.FrameStream.About(), in.Computer)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -68,6 +69,7 @@ type Server struct {
 
 	desktops desktops
 	services *service.Services
+	own      rpc.Table // what is answered here
 
 	ctx    context.Context // ends when the server closes
 	cancel context.CancelFunc
@@ -83,7 +85,6 @@ const (
 	requestTimeout = time.Minute
 	longTimeout    = 15 * time.Minute // what copies, builds or replays
 	maxHeader      = 32 << 10         // but for cookies
-	maxBody        = 1 << 20          // JSON
 	defaultUpload  = 4 << 30          // an archive, which storage.add_mb bounds
 	maxFile        = 1 << 40          // a file, which storage.large_file_mb bounds
 	drainTime      = 5 * time.Second
@@ -281,8 +282,12 @@ func (s *Server) routes() error {
 	}
 	cfg.Security = []map[string][]string{{"token": {}}, {"session": {}}}
 	hapi := humachi.New(mux, cfg)
-	for _, register := range []func(huma.API){s.routeAccount, s.routeComputers, s.routeRepair, s.routeRuns, s.routeApprovals, s.routeEgress, s.routeEvents, s.routeDocuments, s.routeHistory, s.routeFiles, s.routeExec, s.routeFrame, s.routeSystem} {
+	for _, register := range []func(huma.API){s.routeAccount, s.routeComputers, s.routeEvents, s.routeFiles, s.routeExec, s.routeFrame, s.routeSystem} {
 		register(hapi)
+	}
+	s.own = s.ownMethods()
+	for _, m := range rpc.All() {
+		m.Mount(door{s, hapi})
 	}
 	mux.Get("/api/schemas/*", s.serveSchema)
 	mux.Get("/api/openapi.json", s.serveOpenAPI)

@@ -153,26 +153,101 @@ type Document struct {
 
 // Window is a window of the desktop as the log left it.
 type Window struct {
-	ID    string               `json:"id"`
-	App   string               `json:"app"`
-	Title string               `json:"title"`
-	Frame contract.Frame       `json:"frame"`
-	State contract.WindowState `json:"state"`
-	Z     int                  `json:"z"`
-	Props map[string]string    `json:"props"`
+	Window string               `json:"window"`
+	App    string               `json:"app"`
+	Title  string               `json:"title"`
+	Frame  contract.Frame       `json:"frame"`
+	State  contract.WindowState `json:"state"`
+	Z      int                  `json:"z"`
+	Props  map[string]string    `json:"props"`
+}
+
+// RunHead is what a list shows of a run.
+type RunHead struct {
+	Run        string                      `json:"run"`
+	Prompt     string                      `json:"prompt"`
+	Status     contract.RunStatus          `json:"status"`
+	Started    time.Time                   `json:"started"`
+	Ended      time.Time                   `json:"ended,omitzero"`
+	Summary    string                      `json:"summary"`
+	Verified   contract.VerificationStatus `json:"verified,omitempty"`
+	Checkpoint string                      `json:"checkpoint"`
+	Document   string                      `json:"document"`
+	Usage      contract.Usage              `json:"usage"`
+}
+
+// Head is what a list shows of the run.
+func (r Run) Head() RunHead {
+	return RunHead{r.ID, r.Prompt, r.Status, r.Started, r.Ended, r.Summary, r.Verified, r.Checkpoint, r.Document, r.Usage}
+}
+
+// DocumentHead is what a list shows of a document.
+type DocumentHead struct {
+	Document string    `json:"document"`
+	Title    string    `json:"title"`
+	Path     string    `json:"path"`
+	Revision int       `json:"revision"`
+	Time     time.Time `json:"time"`
+}
+
+// Head is what a list shows of the document.
+func (d Document) Head() DocumentHead {
+	return DocumentHead{d.ID, d.Title, d.Path, d.Revision, d.Time}
+}
+
+// ComputerHead is what its own desktop shows of a computer.
+type ComputerHead struct {
+	CID       contract.CID `json:"cid"`
+	Name      string       `json:"name"`
+	Created   time.Time    `json:"created"`
+	Driver    string       `json:"driver"`
+	Isolation string       `json:"isolation"`
+	Notes     []string     `json:"notes"`
+}
+
+// Head is what its own desktop shows of the computer.
+func (c Computer) Head() ComputerHead {
+	return ComputerHead{c.ID, c.Name, c.Created, c.Driver, c.Isolation, c.Notes}
 }
 
 // Snapshot is what the desktop's first paint needs. Sequence is the last event
 // it reflects, no more, no less. Runs, Checkpoints and Documents are the newest
 // 50, newest first.
 type Snapshot struct {
-	Sequence    uint64
-	Computer    Computer
-	Theme       *contract.Theme // nil until a valid one exists
-	Windows     []Window
-	Runs        []Run
-	Checkpoints []Checkpoint
-	Documents   []Document
+	Sequence    uint64               `json:"sequence"`
+	Computer    ComputerHead         `json:"computer"`
+	Theme       *contract.Theme      `json:"theme"` // null until a valid one exists
+	Windows     []Window             `json:"windows"`
+	Runs        []RunHead            `json:"runs"`
+	Checkpoints []ByName[Checkpoint] `json:"checkpoints"`
+	Documents   []DocumentHead       `json:"documents"`
+}
+
+// OutputChunk is a piece of a command's output; N is dense per command.
+type OutputChunk struct {
+	N      int64        `json:"n"`
+	Stream OutputStream `json:"stream"`
+	Text   string       `json:"text"`
+}
+
+// OutputStream is where a command wrote something.
+type OutputStream string
+
+// The streams.
+const (
+	Stdout OutputStream = "stdout"
+	Stderr OutputStream = "stderr"
+)
+
+// Output is what is kept of a command's output. ExitCode is given once it has
+// ended and nothing more is to come; with it Unkept, what the command left behind
+// that no checkpoint holds.
+type Output struct {
+	Chunks    []OutputChunk `json:"chunks"`
+	Running   bool          `json:"running"`
+	ExitCode  *int          `json:"exit_code,omitempty"`
+	Unkept    *Unkept       `json:"unkept,omitempty"`
+	Truncated bool          `json:"truncated"` // some was dropped that the asker has not had
 }
 
 // Provider is what the next prompt would use.

@@ -29,10 +29,10 @@ func (q EventQuery) Selects(e contract.Event) bool {
 
 // EventPage is one page of a query's answer, ascending.
 type EventPage struct {
-	Events []contract.Event
+	Events []contract.Event `json:"events"`
 	// Next is the After of the next page, which there is at once if More, and
 	// otherwise once something has happened.
-	Next uint64
-	More bool
-	Last uint64 // sequence of the log's newest event
+	Next uint64 `json:"next"`
+	More bool   `json:"more"`
+	Last uint64 `json:"last"` // sequence of the log's newest event
 }

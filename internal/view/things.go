@@ -55,7 +55,11 @@ type UnkeptPath struct {
 // DiffRequest compares two checkpoints. From "" is the parent of To; To "" is
 // the live tree. Both may be unambiguous prefixes of at least 7 digits. Path
 // narrows to a file or folder.
-type DiffRequest struct{ From, To, Path string }
+type DiffRequest struct {
+	From string `query:"from" maxLength:"64" doc:"empty: the parent of to"`
+	To   string `query:"to" maxLength:"64" doc:"empty: the live tree"`
+	Path string `query:"path" maxLength:"4096" doc:"only this file or folder"`
+}
 
 // Diff is what differs. Diff is unified, at most 512 KiB, cut when Truncated.
 type Diff struct {
@@ -92,6 +96,7 @@ type Restored struct {
 	Safety     string            `json:"safety,omitempty"`     // checkpoint of everything as it was
 	Checkpoint string            `json:"checkpoint,omitempty"` // the new commit
 	Sequence   uint64            `json:"sequence,omitempty"`
+	Truncated  bool              `json:"truncated,omitempty"` // whether changes is cut
 }
 
 // Kept is a path that a restore leaves as it is: what is there is in no

@@ -27,6 +27,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -233,11 +234,19 @@ func (p *played) Follow(ctx context.Context, _ uint64) iter.Seq2[contract.Event,
 	return func(func(contract.Event, error) bool) { <-ctx.Done() }
 }
 
-func (p *played) Decide(_ context.Context, _, _ string, d view.Decision) (view.Acted, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.decided = append(p.decided, d)
-	return view.Acted{}, nil
+// Methods are those that the rows ask for.
+func (p *played) Methods() rpc.Table {
+	t := rpc.Table{}
+	rpc.Bind(t, rpc.ApprovalAnswer, func(_ context.Context, _ rpc.Caller, in rpc.DecideRequest) (view.Acted, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.decided = append(p.decided, in.Body)
+		return view.Acted{}, nil
+	})
+	rpc.Bind(t, rpc.Action, func(ctx context.Context, _ rpc.Caller, _ rpc.ActionRequest) (view.Acted, error) {
+		return p.Act(ctx, view.Action{})
+	})
+	return t
 }
 
 func (p *played) decisions() []view.Decision {

@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
 )
@@ -43,12 +44,19 @@ type commands struct {
 
 func (cs *commands) init(s *Services) { cs.s, cs.by = s, map[contract.CID][]*command{} }
 
-// chunk is a piece of output; N is dense per command.
+// chunk is a piece of output.
 type chunk struct {
-	N      int64  `json:"n"`
-	Stream string `json:"stream"`
-	Text   string `json:"text"`
-	end    int64  // bytes of output up to here
+	view.OutputChunk
+	end int64 // bytes of output up to here
+}
+
+// methods are what this answers of the declared methods.
+func (cs *commands) methods() rpc.Table {
+	t := rpc.Table{}
+	rpc.Bind(t, rpc.ExecRun, cs.run)
+	rpc.Bind(t, rpc.ExecOutput, cs.output)
+	rpc.Bind(t, rpc.ExecStop, cs.stop)
+	return t
 }
 
 type command struct {
@@ -104,41 +112,31 @@ func (c *command) room(ctx context.Context) error {
 }
 
 // run starts a command and answers as soon as its start is in the log.
-func (cs *commands) run(ctx context.Context, c call) (any, error) {
-	var in struct {
-		ID   string   `json:"id"`
-		Argv []string `json:"argv"`
-		Cwd  string   `json:"cwd"`
-	}
-	if err := decode(c, &in); err != nil {
-		return nil, err
-	}
-	if in.ID == "" {
-		return nil, &contract.FieldError{Field: "id", Reason: "is required"}
-	}
-	req, err := view.ExecRequest{ID: in.ID, Argv: in.Argv, Cwd: in.Cwd, User: c.user}.Valid()
+func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest) (view.Started, error) {
+	var none view.Started
+	req, err := view.ExecRequest{ID: in.Body.ID, Argv: in.Body.Argv, Cwd: in.Body.Cwd, User: who.User}.Valid()
 	if err != nil {
-		return nil, err
+		return none, err
+	}
+	c, err := cs.s.o.Computer(ctx, who.Computer)
+	if err != nil {
+		return none, err
 	}
 	runCtx, cancel := context.WithCancel(cs.s.ctx)
 	cmd := newCommand(req.ID, cancel)
-	if err := cs.add(c.cid, cmd); err != nil {
+	if err := cs.add(who.Computer, cmd); err != nil {
 		cancel()
-		return nil, err
+		return none, err
 	}
-	type start struct {
-		command  string
-		sequence uint64
-	}
-	started := make(chan start, 1)
+	started := make(chan view.Started, 1)
 	ended := make(chan error, 1)
 	// The caller's own request is counted in the group, so it can't be at zero here.
 	cs.s.wg.Go(func() {
 		defer cancel()
-		out, errs := &output{cmd, "stdout", nil, runCtx, limiter()}, &output{cmd, "stderr", nil, runCtx, limiter()}
+		out, errs := &output{cmd, view.Stdout, nil, runCtx, limiter()}, &output{cmd, view.Stderr, nil, runCtx, limiter()}
 		var exit view.Exit
 		err := supervise.Safely(func() (err error) {
-			exit, err = c.c.Exec(runCtx, req, view.ExecIO{Stdout: out, Stderr: errs, Started: func(command string, sequence uint64) { started <- start{command, sequence} }})
+			exit, err = c.Exec(runCtx, req, view.ExecIO{Stdout: out, Stderr: errs, Started: func(command string, sequence uint64) { started <- view.Started{Command: command, Sequence: sequence} }})
 			return err
 		})
 		out.flush()
@@ -146,7 +144,7 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 		code := exit.Code
 		if err != nil {
 			code = -1
-			cs.s.log.Warn("a command's outcome is lost", "computer", c.cid, "command", cmd.id, "error", err, "stack", supervise.Stack(err))
+			cs.s.log.Warn("a command's outcome is lost", "computer", who.Computer, "command", cmd.id, "error", err, "stack", supervise.Stack(err))
 		}
 		cmd.mu.Lock()
 		cmd.running, cmd.exit = false, &code
@@ -159,27 +157,22 @@ func (cs *commands) run(ctx context.Context, c call) (any, error) {
 	})
 	select {
 	case st := <-started:
-		return answerStarted{st.command, st.sequence}, nil
+		return st, nil
 	case err := <-ended:
 		select {
 		case st := <-started: // both, in whatever order we saw them
-			return answerStarted{st.command, st.sequence}, nil
+			return st, nil
 		default:
 		}
-		cs.drop(c.cid, cmd)
+		cs.drop(who.Computer, cmd)
 		if err == nil {
 			err = errors.New("the command ended before it started")
 		}
-		return nil, err
+		return none, err
 	case <-ctx.Done():
 		cancel()
-		return nil, ctx.Err()
+		return none, ctx.Err()
 	}
-}
-
-type answerStarted struct {
-	Command  string `json:"command"`
-	Sequence uint64 `json:"sequence"`
 }
 
 func limiter() *rate.Limiter { return rate.NewLimiter(outputRate, outputRate) }
@@ -222,10 +215,10 @@ func (cs *commands) drop(cid contract.CID, cmd *command) {
 	cs.by[cid] = kept
 }
 
-func (cs *commands) find(c call, id string) (*command, error) {
+func (cs *commands) find(cid contract.CID, id string) (*command, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	for _, cmd := range cs.by[c.cid] {
+	for _, cmd := range cs.by[cid] {
 		if cmd.id == id {
 			return cmd, nil
 		}
@@ -242,24 +235,16 @@ func (c *command) active() bool {
 // output answers with what is kept of a command's output after a chunk, which
 // says that the asker has it so far: the command goes no further ahead of that
 // than its window. With wait it answers when there is something, or it has ended.
-func (cs *commands) output(ctx context.Context, c call) (any, error) {
-	var in struct {
-		Command string `json:"command"`
-		After   int64  `json:"after"`
-		Wait    bool   `json:"wait"`
-	}
-	if err := decode(c, &in); err != nil {
-		return nil, err
-	}
-	cmd, err := cs.find(c, in.Command)
+func (cs *commands) output(ctx context.Context, who rpc.Caller, in rpc.OutputRequest) (view.Output, error) {
+	cmd, err := cs.find(who.Computer, in.Body.Command)
 	if err != nil {
-		return nil, err
+		return view.Output{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, outputWait)
 	defer cancel()
 	for {
-		a, moved := cmd.after(in.After)
-		if len(a.Chunks) > 0 || !a.Running || !in.Wait {
+		a, moved := cmd.after(in.Body.After)
+		if len(a.Chunks) > 0 || !a.Running || !in.Body.Wait {
 			return a, nil
 		}
 		select {
@@ -270,18 +255,10 @@ func (cs *commands) output(ctx context.Context, c call) (any, error) {
 	}
 }
 
-type outputAnswer struct {
-	Chunks    []chunk      `json:"chunks"`
-	Running   bool         `json:"running"`
-	ExitCode  *int         `json:"exit_code,omitempty"`
-	Unkept    *view.Unkept `json:"unkept,omitempty"`
-	Truncated bool         `json:"truncated"`
-}
-
-func (c *command) after(n int64) (outputAnswer, <-chan struct{}) {
+func (c *command) after(n int64) (view.Output, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := outputAnswer{Chunks: []chunk{}, Running: c.running, ExitCode: c.exit, Unkept: c.unkept}
+	a := view.Output{Chunks: []view.OutputChunk{}, Running: c.running, ExitCode: c.exit, Unkept: c.unkept}
 	// Dropped without the asker having had it.
 	a.Truncated = c.dropped && len(c.chunks) > 0 && c.chunks[0].N > n+1
 	size := 0
@@ -295,33 +272,27 @@ func (c *command) after(n int64) (outputAnswer, <-chan struct{}) {
 			a.Running, a.ExitCode, a.Unkept = true, nil, nil
 			break
 		}
-		a.Chunks = append(a.Chunks, k)
+		a.Chunks = append(a.Chunks, k.OutputChunk)
 	}
 	c.readAt = time.Now()
 	c.stir()
 	return a, c.moved
 }
 
-func (cs *commands) stop(_ context.Context, c call) (any, error) {
-	var in struct {
-		Command string `json:"command"`
-	}
-	if err := decode(c, &in); err != nil {
-		return nil, err
-	}
-	cmd, err := cs.find(c, in.Command)
+func (cs *commands) stop(_ context.Context, who rpc.Caller, in rpc.StopRequest) (rpc.None, error) {
+	cmd, err := cs.find(who.Computer, in.Body.Command)
 	if err != nil {
-		return nil, err
+		return rpc.None{}, err
 	}
 	cmd.cancel()
-	return struct{}{}, nil
+	return rpc.None{}, nil
 }
 
 // output is one stream of a command. Text travels in whole characters; what is
 // not UTF-8 shows as replacement characters.
 type output struct {
 	cmd    *command
-	stream string
+	stream view.OutputStream
 	rest   []byte // the start of a character whose end has not come yet
 	ctx    context.Context
 	rate   *rate.Limiter // slows a command that floods
@@ -376,7 +347,7 @@ func (o *output) emit(p []byte) {
 	o.cmd.mu.Lock()
 	defer o.cmd.mu.Unlock()
 	o.cmd.sent += int64(len(text))
-	o.cmd.chunks = append(o.cmd.chunks, chunk{N: o.cmd.next, Stream: o.stream, Text: text, end: o.cmd.sent})
+	o.cmd.chunks = append(o.cmd.chunks, chunk{view.OutputChunk{N: o.cmd.next, Stream: o.stream, Text: text}, o.cmd.sent})
 	o.cmd.next++
 	o.cmd.size += len(text)
 	for o.cmd.size > keptOutput && len(o.cmd.chunks) > 1 {

@@ -54,17 +54,6 @@ func TestOldOutputIsDroppedAndSaidSo(t *testing.T) {
 	}
 }
 
-func TestAnswersFit(t *testing.T) {
-	big := make([]contract.Change, 20000)
-	for i := range big {
-		big[i] = contract.Change{Path: strings.Repeat("p", 100), Op: contract.ChangeModified}
-	}
-	list, cut, err := fit(big)
-	if err != nil || !cut || len(list) == 0 || len(list) == len(big) {
-		t.Errorf("%d, %v, %v", len(list), cut, err)
-	}
-}
-
 // 48: a command gets no further ahead of who reads it than its window, and goes
 // on when they have read, or have gone.
 func TestAttack48_OutputWaitsForItsReader(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
 )
@@ -27,23 +28,12 @@ type Bus interface {
 	Respond(msg *nats.Msg, payload []byte) error
 }
 
-// Computer is what the services need of a computer. Package control documents
-// the methods.
+// Computer is what the services need of a computer: what answers the methods
+// that package rpc declares for desktops, but for the commands they start.
+// Package control documents the rest.
 type Computer interface {
-	Info(ctx context.Context) (view.Computer, error)
-	Snapshot(ctx context.Context) (view.Snapshot, error)
-	Document(ctx context.Context, id string, revision int) (view.Document, error)
-	Proposals(ctx context.Context, document string, all bool, before uint64, limit int) ([]view.Proposal, bool, error)
-	Proposal(ctx context.Context, document, id string) (view.Proposal, error)
-	Resolve(ctx context.Context, user, document, id string, accept bool) (view.Resolved, error)
-	Act(ctx context.Context, a view.Action) (view.Acted, error)
-	Events(ctx context.Context, q view.EventQuery) (view.EventPage, error)
+	Methods() rpc.Table
 	Last() uint64
-	Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error)
-	Checkpoint(ctx context.Context, user, message string) (view.Checkpointed, error)
-	Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error)
-	ListFiles(ctx context.Context, path, after string, limit int) ([]view.File, error)
-	Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error)
 	Exec(ctx context.Context, r view.ExecRequest, io view.ExecIO) (view.Exit, error)
 }
 
@@ -61,16 +51,10 @@ type Options struct {
 
 // Limits.
 const (
-	maxAnswer   = 700 << 10 // below NATS' payload limit, with room for headers
-	maxRequest  = 256 << 10
-	atOnce      = 256 // requests under way, of all
-	atOnceEach  = 16  // of one session
-	quick       = 30 * time.Second
-	slow        = 15 * time.Minute // what commits, restores or compares
-	tickEvery   = time.Second
-	maxEvents   = 500
-	maxHistory  = 200
-	maxDiffText = 512 << 10
+	atOnce     = 256              // requests under way, of all
+	atOnceEach = 16               // of one session
+	quick      = 30 * time.Second // for what is quick over HTTP, too
+	tickEvery  = time.Second
 )
 
 // Services answers until Close.
@@ -83,6 +67,7 @@ type Services struct {
 	subs     []*nats.Subscription
 	requests chan *nats.Msg
 	commands commands
+	own      rpc.Table // what is answered here
 
 	mu      sync.Mutex
 	closed  bool
@@ -104,6 +89,7 @@ func Start(o Options) (*Services, error) {
 	s := &Services{o: o, log: o.Logger, requests: make(chan *nats.Msg, 4096), each: map[string]int{}, watched: map[contract.CID]*watch{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.commands.init(s)
+	s.own = s.commands.methods()
 	for _, subject := range []string{"user.*.action", "svc.*.>"} {
 		sub, err := o.Bus.Conn().ChanSubscribe(subject, s.requests)
 		if err != nil {
@@ -114,6 +100,9 @@ func Start(o Options) (*Services, error) {
 	s.wg.Go(s.receive)
 	return s, nil
 }
+
+// Methods are what is answered here of the declared methods.
+func (s *Services) Methods() rpc.Table { return s.own }
 
 // Close stops answering, ends the commands it started, and waits for both.
 func (s *Services) Close() error {
@@ -176,45 +165,35 @@ func (s *Services) dispatch(msg *nats.Msg) {
 				delete(s.each, principal)
 			}
 		}()
-		var v any
-		err := supervise.Safely(func() (err error) { v, err = s.handle(cid, principal, msg); return err })
+		var b []byte
+		err := supervise.Safely(func() (err error) { b, err = s.handle(cid, principal, msg); return err })
 		if stack := supervise.Stack(err); stack != "" {
 			// One request's fault must not end every computer.
 			s.log.Error("answering a request panicked", "computer", cid, "subject", msg.Subject, "error", err, "stack", stack)
 			err = fault.New("", fault.Internal, "The log of choir says more.", errors.New("something went wrong inside"))
 		}
-		s.answer(msg, v, err)
+		s.answer(msg, b, err)
 	}()
 }
 
-// call is one checked request.
-type call struct {
-	c    Computer
-	cid  contract.CID
-	user string
-	data []byte
-}
-
-// method answers one kind of request.
-type method struct {
-	limit   time.Duration
-	do      func(context.Context, call) (any, error)
-	appends bool // it stores something in the log
-}
-
-func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) (any, error) {
-	if len(msg.Data) > maxRequest {
-		return nil, fault.New("", fault.Invalid, "", fmt.Errorf("the request is %d bytes long; at most %d are allowed", len(msg.Data), maxRequest))
+func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) ([]byte, error) {
+	if len(msg.Data) > rpc.MaxBusRequest {
+		return nil, fault.New("", fault.Invalid, "", fmt.Errorf("the request is %d bytes long; at most %d are allowed", len(msg.Data), rpc.MaxBusRequest))
 	}
 	name := "action"
 	if rest, ok := strings.CutPrefix(msg.Subject, "svc."+string(cid)+"."); ok {
 		name = rest
 	}
-	m, ok := s.methods()[name]
+	m, ok := rpc.ByService(name)
 	if !ok {
 		return nil, fault.New("", fault.NotFound, "", fmt.Errorf("there is no service %.80q", name))
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, m.limit)
+	d := m.About()
+	limit := d.Limit
+	if limit == rpc.Quick {
+		limit = quick
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
 	user, err := s.o.User(ctx, cid, principal)
 	if err != nil {
@@ -224,26 +203,20 @@ func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) (an
 	if err != nil {
 		return nil, err
 	}
-	if m.appends {
+	if d.Effect == rpc.Stores || d.Effect == rpc.Governs {
 		if err := s.o.Take(ctx, principal, cid, int64(len(msg.Data))); err != nil {
 			return nil, err
 		}
 	}
-	data := msg.Data
-	if len(data) == 0 {
-		data = []byte("{}")
+	t := c.Methods()
+	if d.Host {
+		t = s.own
 	}
-	return m.do(ctx, call{c: c, cid: cid, user: user, data: data})
+	return m.Answer(ctx, t, rpc.Caller{Computer: cid, User: user}, msg.Data)
 }
 
-// answer encodes an answer or an error and sends it.
-func (s *Services) answer(msg *nats.Msg, v any, err error) {
-	var b []byte
-	if err == nil {
-		if b, err = json.Marshal(v); err == nil && len(b) > maxAnswer {
-			err = fault.New("", fault.Exhausted, "Ask for less at once.", fmt.Errorf("the answer would be %d bytes long; at most %d are allowed", len(b), maxAnswer))
-		}
-	}
+// answer sends an answer or an error.
+func (s *Services) answer(msg *nats.Msg, b []byte, err error) {
 	if err != nil {
 		b = s.refusal(msg.Subject, err)
 	}

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
+)
+
+var errNotConsole = errors.New("approvals are answered on the console, or by the owner's own program on this machine")
+
+const openConsole = "Open the console in a browser."
+
+// door lets callers of the declared methods in over HTTP.
+type door struct {
+	s   *Server
+	api huma.API
+}
+
+// API implements rpc.Door.
+func (d door) API() huma.API { return d.api }
+
+// Operation implements rpc.Door.
+func (d door) Operation(m rpc.Declared) huma.Operation {
+	op := route(m.HTTP.Verb, rpc.Root+m.HTTP.Path, m.HTTP.ID, m.Summary)
+	op.Description = m.Detail
+	return limitedTo(op, m.Limit)
+}
+
+// Reach implements rpc.Door.
+func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.Table, rpc.Caller, error) {
+	cid, err := d.s.reach(ctx, m, computer)
+	who := rpc.Caller{Computer: cid, User: callerOf(ctx).user}
+	if m.Host || err != nil {
+		return d.s.own, who, err
+	}
+	if m.Needs == rpc.History {
+		h, err := d.s.o.Computers.History(ctx, cid)
+		if err != nil {
+			return nil, who, err
+		}
+		return h.Methods(), who, nil
+	}
+	c, err := d.s.o.Computers.Get(ctx, cid)
+	if err != nil {
+		return nil, who, err
+	}
+	return c.Methods(), who, nil
+}
+
+// Refuse implements rpc.Door.
+func (d door) Refuse(m rpc.Declared, err error) error { return problemOf(d.s.log, m.HTTP.ID, err) }
+
+// reach returns the computer that a request names, if it is the caller's and
+// they may ask this of it, once it is as the method needs it; what is asked
+// counts by its effect. Somebody else's answers as if it were not there.
+func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (contract.CID, error) {
+	if err := may(ctx, m.Doors); err != nil {
+		return "", err
+	}
+	cid, err := s.named(ctx, computer)
+	if err != nil {
+		return "", err
+	}
+	switch m.Needs {
+	case rpc.Awake:
+		_, err = s.o.Computers.Get(ctx, cid)
+	case rpc.History:
+		_, err = s.o.Computers.History(ctx, cid)
+	}
+	if err != nil {
+		return cid, err
+	}
+	switch m.Effect {
+	case rpc.Stores:
+		return cid, s.take(ctx, cid, s.flood.take)
+	case rpc.Governs:
+		return cid, s.govern(ctx, cid)
+	}
+	return cid, nil
+}
+
+// at returns the computer that a method bound by hand is asked of, awake.
+func (s *Server) at(ctx context.Context, m rpc.Declared, computer string) (Computer, error) {
+	cid, err := s.reach(ctx, m, computer)
+	if err != nil {
+		return nil, err
+	}
+	return s.o.Computers.Get(ctx, cid)
+}
+
+// may refuses a caller who came in by another door than the method's. A grant of
+// power is a person's: of the console's session, which no desktop has, or of the
+// program whose token is in a file that only the owner reads.
+func may(ctx context.Context, doors rpc.Doors) error {
+	c, came := callerOf(ctx), rpc.Program
+	switch {
+	case c.session != nil:
+		came = rpc.Console
+	case c.machine:
+		came = rpc.Owner
+	}
+	if doors&came != 0 {
+		return nil
+	}
+	if doors == rpc.Console {
+		return fault.New("", fault.Denied, openConsole, errTokenTicket)
+	}
+	if defence.Off(defence.ApprovalConsole) {
+		return nil
+	}
+	return fault.New("", fault.Denied, openConsole, errNotConsole)
+}

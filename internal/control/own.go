@@ -1,0 +1,140 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
+)
+
+// ownMethods are those that the control plane answers over HTTP: what it adds
+// something to that a computer does not know, and what people say to a run.
+func (s *Server) ownMethods() rpc.Table {
+	t := rpc.Table{}
+	rpc.Bind(t, rpc.ComputerGet, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
+		c, err := s.o.Computers.Get(ctx, who.Computer)
+		if err != nil {
+			return view.Computer{}, err
+		}
+		return s.info(ctx, c)
+	})
+	rpc.Bind(t, rpc.ComputerRename, func(ctx context.Context, who rpc.Caller, in rpc.RenameRequest) (view.Acted, error) {
+		return s.act(ctx, who, view.Action{Type: "computer.renamed", Data: &contract.ComputerRenamed{Name: in.Body.Name}})
+	})
+	rpc.Bind(t, rpc.ComputerWake, func(ctx context.Context, who rpc.Caller, in rpc.WakeRequest) (rpc.None, error) {
+		return rpc.Done(s.o.Computers.Wake(ctx, who.Computer, in.Body))
+	})
+	rpc.Bind(t, rpc.ComputerRecover, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.None, error) {
+		return rpc.Done(s.o.Computers.Recover(ctx, who.Computer))
+	})
+	rpc.Bind(t, rpc.FrameGet, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Frame, error) {
+		c, err := s.o.Computers.Get(ctx, who.Computer)
+		if err != nil {
+			return view.Frame{}, err
+		}
+		return s.frame(ctx, c)
+	})
+	rpc.Bind(t, rpc.FrameTicket, s.ticket)
+	s.bindRuns(t)
+	return t
+}
+
+func (s *Server) bindRuns(t rpc.Table) {
+	rpc.Bind(t, rpc.PromptSubmit, func(ctx context.Context, who rpc.Caller, in rpc.PromptRequest) (view.Acted, error) {
+		p := in.Body
+		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget}})
+	})
+	rpc.Bind(t, rpc.RunShow, func(ctx context.Context, who rpc.Caller, in rpc.ShowRunRequest) (view.Run, error) {
+		c, err := s.o.Computers.Get(ctx, who.Computer)
+		if err != nil {
+			return view.Run{}, err
+		}
+		return s.awaitRun(ctx, c, in.Run, time.Duration(in.Wait)*time.Second)
+	})
+	for m, command := range map[*rpc.Method[rpc.OnRun, view.Acted]]contract.RunCommand{
+		rpc.RunCancel: contract.CommandCancel, rpc.RunPause: contract.CommandPause, rpc.RunResume: contract.CommandResume,
+	} {
+		rpc.Bind(t, m, func(ctx context.Context, who rpc.Caller, in rpc.OnRun) (view.Acted, error) {
+			return s.act(ctx, who, view.Action{Run: in.Run, Type: "run.commanded", Data: &contract.RunCommanded{Command: command}})
+		})
+	}
+	rpc.Bind(t, rpc.RunSteer, func(ctx context.Context, who rpc.Caller, in rpc.SteerRequest) (view.Acted, error) {
+		return s.act(ctx, who, view.Action{Run: in.Run, Type: "run.steered", Data: &contract.RunSteered{Text: in.Body.Text}})
+	})
+	rpc.Bind(t, rpc.RunAnswer, func(ctx context.Context, who rpc.Caller, in rpc.AnswerRequest) (view.Acted, error) {
+		return s.act(ctx, who, view.Action{Run: in.Run, Type: "question.answered", Data: &contract.QuestionAnswered{Question: in.Body.Question, Answer: in.Body.Answer}})
+	})
+}
+
+// act gives a computer one of its user's intentions.
+func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.Acted, error) {
+	if a.ID == "" {
+		a.ID = contract.NewID()
+	}
+	if err := a.Validate(); err != nil {
+		return view.Acted{}, err
+	}
+	c, err := s.o.Computers.Get(ctx, who.Computer)
+	if err != nil {
+		return view.Acted{}, err
+	}
+	a.User = who.User
+	return c.Act(ctx, a.About())
+}
+
+// ticket lets the console's page into the desktop.
+func (s *Server) ticket(ctx context.Context, who rpc.Caller, in rpc.TicketRequest) (view.Ticket, error) {
+	caller := callerOf(ctx)
+	if caller.session == nil {
+		return view.Ticket{}, fault.New("", fault.Denied, openConsole, errTokenTicket)
+	}
+	c, err := s.o.Computers.Get(ctx, who.Computer)
+	if err != nil {
+		return view.Ticket{}, err
+	}
+	info, err := s.info(ctx, c)
+	if err != nil {
+		return view.Ticket{}, err
+	}
+	ticket, err := s.o.Identity.NewTicket(ctx, caller.secret, info.ID)
+	return view.Ticket{Action: s.hosts.desktop(labelOf(info.Handle, in.Generation)) + enterPath, Ticket: ticket}, err
+}
+
+// awaitRun returns a run as soon as it has ended or asks something, or as it
+// stands after wait.
+func (s *Server) awaitRun(ctx context.Context, c Computer, id string, wait time.Duration) (view.Run, error) {
+	after := c.Last()
+	run, err := c.Run(ctx, id)
+	if err != nil || wait == 0 || settled(run) {
+		return run, err
+	}
+	ctx, release := s.attach(ctx, sessionID(callerOf(ctx)))
+	defer release()
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for e, err := range c.Follow(waiting, after) {
+		if err != nil {
+			if waiting.Err() != nil {
+				break
+			}
+			return view.Run{}, err
+		}
+		if e.Run != id {
+			continue
+		}
+		switch e.Type {
+		case "run.reported", "run.moved", "question.asked", "approval.requested":
+			if run, err = c.Run(ctx, id); err != nil || settled(run) {
+				return run, err
+			}
+		}
+	}
+	return c.Run(ctx, id)
+}
+
+func settled(r view.Run) bool {
+	return r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals) > 0
+}

@@ -1,0 +1,20 @@
+package control_test
+
+import (
+	"testing"
+
+	"choir.dev/choiros/internal/rpc"
+)
+
+// What is declared as the control plane's is answered by it, and nothing else.
+func TestOwnMethods(t *testing.T) {
+	own := open(t).srv.Own()
+	if missing := own.Unbound(func(d rpc.Declared) bool { return d.Host }); len(missing) > 0 {
+		t.Errorf("nothing answers %v", missing)
+	}
+	for _, m := range rpc.All() {
+		if d := m.About(); !d.Host && own[d.Name] != nil {
+			t.Errorf("%s is the computer's", d.Name)
+		}
+	}
+}

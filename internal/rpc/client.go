@@ -1,0 +1,73 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"reflect"
+	"strings"
+)
+
+// Request is a call over HTTP.
+type Request struct {
+	Verb, Path string // from the root
+	Query      url.Values
+	Body       []byte // JSON; nil: none
+}
+
+// Request puts a call to a computer into HTTP.
+func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
+	if m.HTTP.ID == "" {
+		return Request{}, fmt.Errorf("%s is not over HTTP", m.Name)
+	}
+	r := Request{Verb: m.HTTP.Verb, Path: strings.Replace(Root, "{computer}", url.PathEscape(computer), 1) + m.HTTP.Path, Query: url.Values{}}
+	v := reflect.ValueOf(in)
+	for i, path := range m.flat.paths {
+		field, sf := v.FieldByIndex(path), m.flat.t.Field(i)
+		name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
+		switch m.flat.locs[i] {
+		case "path":
+			r.Path = strings.Replace(r.Path, "{"+name+"}", url.PathEscape(field.String()), 1)
+		case "query":
+			if field.IsZero() {
+				break
+			}
+			if field.Kind() != reflect.Slice {
+				r.Query.Set(name, fmt.Sprint(field.Interface()))
+				break
+			}
+			for n := range field.Len() {
+				r.Query.Add(name, fmt.Sprint(field.Index(n).Interface()))
+			}
+		}
+	}
+	if !m.flat.body {
+		return r, nil
+	}
+	var err error
+	r.Body, err = json.Marshal(v.FieldByName("Body").Interface())
+	return r, err
+}
+
+type reader[Out any] func(body io.Reader, more bool) (Out, error)
+
+// Read reads an answer. more is what its header says of a list.
+func (m *Method[In, Out]) Read(body io.Reader, more bool) (Out, error) {
+	return m.read(io.LimitReader(body, maxClient), more)
+}
+
+func readOne[Out any](body io.Reader, _ bool) (out Out, err error) {
+	return out, json.NewDecoder(body).Decode(&out)
+}
+
+func readNone(body io.Reader, _ bool) (None, error) {
+	_, err := io.Copy(io.Discard, body)
+	return None{}, err
+}
+
+func readList[T any](body io.Reader, more bool) (List[T], error) {
+	out := List[T]{More: more}
+	err := json.NewDecoder(body).Decode(&out.Items)
+	return out, err
+}

@@ -1,0 +1,168 @@
+package rpc
+
+import (
+	"net/http"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+)
+
+func get(path, id string) Route  { return Route{http.MethodGet, path, id} }
+func post(path, id string) Route { return Route{http.MethodPost, path, id} }
+
+// Paged is what a list by sequence takes.
+type Paged struct {
+	Before uint64 `query:"before" doc:"only what is older than this sequence; 0: from the newest"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"100"`
+}
+
+// Of is a request that names the computer and no more.
+type Of struct{ At }
+
+// RenameRequest gives a computer another name.
+type RenameRequest struct {
+	At
+	Body struct {
+		Name string `json:"name" required:"true" minLength:"1" maxLength:"100"`
+	}
+}
+
+// RebuildRequest replays a log.
+type RebuildRequest struct {
+	At
+	Body struct {
+		Check bool `json:"check,omitempty" doc:"only compare"`
+	}
+}
+
+// WakeRequest is another try to wake a computer.
+type WakeRequest struct {
+	At
+	Body view.WakeRequest
+}
+
+// TicketRequest asks to be let into a desktop.
+type TicketRequest struct {
+	At
+	Generation int `query:"generation" minimum:"0" maximum:"1000000" doc:"which of the desktop's origins: the next one leaves a page that hangs, and what it stored, behind"`
+}
+
+// OnCommand names one of the user's own commands.
+type OnCommand struct {
+	At
+	Command string `path:"command" maxLength:"36"`
+}
+
+// LogRequest reads the log.
+type LogRequest struct {
+	At
+	After uint64 `query:"after"`
+	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
+}
+
+// EventsRequest streams the log.
+type EventsRequest struct {
+	At
+	After   uint64   `query:"after" doc:"only events with a greater sequence"`
+	Limit   int      `query:"limit" minimum:"0" doc:"at most so many; 0: all there are"`
+	Type    []string `query:"type,explode" maxItems:"20" doc:"only these types"`
+	Run     string   `query:"run" maxLength:"64" doc:"only this run's"`
+	Task    string   `query:"task" maxLength:"64" doc:"only this task's"`
+	Subject string   `query:"subject" maxLength:"1024" doc:"only those about this"`
+	Follow  bool     `query:"follow" doc:"go on with what happens"`
+}
+
+// Validate implements validation: a type that there is not would never come.
+func (r EventsRequest) Validate() error {
+	for _, t := range r.Type {
+		if _, ok := contract.Lookup(t); !ok {
+			return &contract.FieldError{Field: "type", Reason: "is not a known event type"}
+		}
+	}
+	return nil
+}
+
+// A computer, its log and what is shown around its desktop.
+var (
+	ComputerGet = single[Of, view.Computer](Declared{
+		Name: "computer.get", Summary: "One computer", HTTP: get("", "computers-get"), Doors: API, Host: true})
+	ComputerRename = single[RenameRequest, view.Acted](Declared{
+		Name: "computer.rename", Summary: "Give a computer another name; its desktop's address stays",
+		HTTP: Route{http.MethodPatch, "", "computers-rename"}, Doors: API, Effect: Stores, Host: true})
+	ComputerRebuild = single[RebuildRequest, view.Rebuilt](Declared{
+		Name: "computer.rebuild", Summary: "Replay the log into a new state file",
+		HTTP: post("/rebuild", "computers-rebuild"), Doors: API, Effect: Stores, Limit: Long})
+	ComputerWake = done[WakeRequest](Declared{
+		Name: "computer.wake", Summary: "Try again to wake a computer that did not wake",
+		HTTP: post("/wake", "computers-wake"), Doors: API, Effect: Stops, Needs: Known, Host: true})
+	ComputerRecover = done[Of](Declared{
+		Name: "computer.recover", Summary: "Bring back what is damaged from what else knows it; only what all share closes the others meanwhile",
+		HTTP: post("/recover", "computers-recover"), Doors: API, Effect: Stops, Needs: Known, Host: true})
+	ComputerExport = bytes[Of](Declared{
+		Name: "computer.export", Summary: "A tar archive of a computer's files and events, also of one that does not wake",
+		HTTP: get("/export", "computers-export"), Doors: API, Kind: Download, Needs: Known})
+
+	FrameGet = single[Of, view.Frame](Declared{
+		Name: "frame.get", Summary: "What the console shows around a desktop", HTTP: get("/frame", "frame-get"), Doors: API, Host: true})
+	FrameStream = bytes[Of](Declared{
+		Name: "frame.stream", Summary: "The frame as server-sent events, whenever it changes",
+		HTTP: get("/frame/stream", "frame-stream"), Doors: API, Kind: Stream})
+	FrameTicket = single[TicketRequest, view.Ticket](Declared{
+		Name: "frame.ticket", Summary: "Let the console's page into the desktop",
+		HTTP: post("/ticket", "frame-ticket"), Doors: Console, Effect: Governs, Host: true})
+
+	EventsRead = bytes[EventsRequest](Declared{
+		Name: "events.read", Summary: "The log as CloudEvents, one a line; empty lines mean nothing",
+		HTTP: get("/events", "events-read"), Doors: API, Kind: Stream})
+	LogRead = single[LogRequest, view.EventPage](Declared{
+		Name: "log.read", Summary: "Events with sequence > after, ascending", Doors: Desktop})
+	StateSnapshot = single[Of, view.Snapshot](Declared{
+		Name: "state.snapshot", Summary: "What the first paint needs, and nothing more", Doors: Desktop})
+)
+
+// ExecRequest starts a command whose output is asked for.
+type ExecRequest struct {
+	At
+	Body struct {
+		ID   string   `json:"id" minLength:"1" maxLength:"36"`
+		Argv []string `json:"argv"`
+		Cwd  string   `json:"cwd,omitempty" maxLength:"4096"`
+	}
+}
+
+// OutputRequest asks for what is kept of a command's output after a chunk.
+type OutputRequest struct {
+	At
+	Body struct {
+		Command string `json:"command"`
+		After   int64  `json:"after"`
+		Wait    bool   `json:"wait,omitempty" doc:"answer when there is some"`
+	}
+}
+
+// StopRequest names a command that a desktop started.
+type StopRequest struct {
+	At
+	Body struct {
+		Command string `json:"command"`
+	}
+}
+
+// The user's own commands.
+var (
+	CommandStop = done[OnCommand](Declared{
+		Name: "command.stop", Summary: "Stop one of your own commands, whoever started it",
+		HTTP: post("/commands/{command}/stop", "commands-stop"), Doors: API, Effect: Governs})
+	ExecHTTP = bytes[Of](Declared{
+		Name: "command.run", Summary: "Run your own command on the live tree",
+		Detail: "The body is one line of JSON (argv, cwd, stdin) and then, with stdin, the command's standard input. " +
+			"The answer is frames of one byte of kind, four bytes of length (big endian) and the payload: " +
+			"s started, o output, e errors, k alive, x exited, p problem. Leaving ends the command.",
+		HTTP: post("/exec", "exec-run"), Doors: API, Effect: Stores, Kind: Duplex})
+	ExecRun = single[ExecRequest, view.Started](Declared{
+		Name: "exec.run", Summary: "Run your own command; answered as soon as its start is in the log", Doors: Desktop, Effect: Stores, Host: true})
+	ExecOutput = single[OutputRequest, view.Output](Declared{
+		Name: "exec.output", Summary: "What is kept of a command's output after a chunk", Doors: Desktop, Host: true})
+	ExecStop = done[StopRequest](Declared{
+		Name: "exec.stop", Summary: "Stop a command that a desktop started", Doors: Desktop, Effect: Stops, Host: true})
+)

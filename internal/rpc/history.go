@@ -1,0 +1,103 @@
+package rpc
+
+import (
+	"choir.dev/choiros/internal/view"
+)
+
+// CheckpointsRequest lists checkpoints.
+type CheckpointsRequest struct {
+	At
+	Paged
+}
+
+// ShowCheckpointRequest asks for one.
+type ShowCheckpointRequest struct {
+	At
+	ID string `path:"checkpoint" maxLength:"64" doc:"its commit, or the first 7 digits of it or more"`
+}
+
+// Validate implements validation.
+func (r ShowCheckpointRequest) Validate() error { return view.ValidRevision("checkpoint", r.ID) }
+
+// CheckpointRequest makes one.
+type CheckpointRequest struct {
+	At
+	Body struct {
+		Message string `json:"message,omitempty" maxLength:"4096"`
+	}
+}
+
+// DiffRequest compares two.
+type DiffRequest struct {
+	At
+	view.DiffRequest
+}
+
+// RestoreRequest goes back.
+type RestoreRequest struct {
+	At
+	Body view.RestoreRequest
+}
+
+// Validate implements validation.
+func (r RestoreRequest) Validate() error { return r.Body.Validate() }
+
+// UndoRequest undoes the last restore.
+type UndoRequest struct {
+	At
+	Body struct {
+		DryRun bool `json:"dry_run,omitempty"`
+	}
+}
+
+// RewindRequest takes the desktop back.
+type RewindRequest struct {
+	At
+	Body struct {
+		To     string `json:"to,omitempty" maxLength:"64" doc:"empty: the last good one"`
+		DryRun bool   `json:"dry_run,omitempty"`
+		// Nobody pressed a button.
+		Unasked bool `json:"unasked,omitempty" doc:"only if the desktop is broken by a task's edits that no check has passed, and nothing else would be taken back"`
+	}
+}
+
+// shellPaths is what Rewind takes back: the desktop's source and its theme.
+var shellPaths = []string{"choiros", "artifacts/system/theme.json"}
+
+// Restore is the rewind as a restore to a checkpoint.
+func (r RewindRequest) Restore(to string) view.RestoreRequest {
+	return view.RestoreRequest{To: to, Paths: shellPaths, DryRun: r.Body.DryRun, Unasked: r.Body.Unasked}
+}
+
+// Validate implements validation.
+func (r RewindRequest) Validate() error {
+	if r.Body.To == "" {
+		return nil
+	}
+	return r.Restore(r.Body.To).Validate()
+}
+
+// Time travel.
+var (
+	CheckpointList = list[CheckpointsRequest, view.Checkpoint](Declared{
+		Name: "checkpoint.list", Summary: "Checkpoints, newest first",
+		HTTP: get("/checkpoints", "checkpoints-list"), Doors: API | Desktop, Needs: History, Noun: "checkpoints"})
+	CheckpointGet = single[ShowCheckpointRequest, view.Checkpoint](Declared{
+		Name: "checkpoint.get", Summary: "One checkpoint, and what is not in it",
+		HTTP: get("/checkpoints/{checkpoint}", "checkpoints-get"), Doors: API, Needs: History})
+	CheckpointCreate = single[CheckpointRequest, view.Checkpointed](Declared{
+		Name: "checkpoint.create", Summary: "Commit the workspace if it changed",
+		HTTP: post("/checkpoints", "checkpoints-create"), Doors: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
+	CheckpointDiff = single[DiffRequest, view.Diff](Declared{
+		Name: "checkpoint.diff", Summary: "What differs between two checkpoints",
+		HTTP: get("/diff", "checkpoints-diff"), Doors: API | Desktop, Needs: History, Limit: Long})
+	CheckpointRestore = single[RestoreRequest, view.Restored](Declared{
+		Name: "checkpoint.restore", Summary: "Go back to a checkpoint, to before a run, or to before the last restore",
+		HTTP: post("/restore", "checkpoints-restore"), Doors: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
+	CheckpointUndo = single[UndoRequest, view.Restored](Declared{
+		Name: "checkpoint.undo", Summary: "Undo the last restore, the undo too",
+		HTTP: post("/undo", "checkpoints-undo"), Doors: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
+	CheckpointRewind = single[RewindRequest, view.Restored](Declared{
+		Name: "checkpoint.rewind", Summary: "Take the desktop's source and theme back to the last good checkpoint",
+		HTTP: post("/rewind", "checkpoints-rewind"), Doors: API, Effect: Governs, Needs: History, Limit: Long})
+)

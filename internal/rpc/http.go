@@ -1,0 +1,82 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Door is what lets callers in over HTTP.
+type Door interface {
+	API() huma.API
+	// Operation describes a method's route and how it is limited.
+	Operation(Declared) huma.Operation
+	// Reach says who asks, whether they may, and what answers.
+	Reach(ctx context.Context, d Declared, computer string) (Table, Caller, error)
+	// Refuse puts an error into HTTP.
+	Refuse(d Declared, err error) error
+}
+
+type mount[In, Out any] func(Door, Declared, func(context.Context, In) (Out, error))
+
+// Mount adds the method's route. One that is not over HTTP has none.
+func (m *Method[In, Out]) Mount(door Door) {
+	if m.HTTP.ID == "" || m.mount == nil {
+		return
+	}
+	m.mount(door, m.Declared, func(ctx context.Context, in In) (out Out, err error) {
+		if err = validate(in); err == nil {
+			var t Table
+			var who Caller
+			if t, who, err = door.Reach(ctx, m.Declared, in.Named()); err == nil {
+				out, err = m.Ask(ctx, t, who, in)
+			}
+		}
+		if err != nil {
+			return out, door.Refuse(m.Declared, err)
+		}
+		return out, nil
+	})
+}
+
+// one is a JSON answer.
+type one[T any] struct{ Body T }
+
+// page is a JSON list; More says that an older page is worth asking for.
+type page[T any] struct {
+	More bool `header:"Choir-More" doc:"whether there is more"`
+	Body []T
+}
+
+func mountOne[In, Out any](door Door, d Declared, f func(context.Context, In) (Out, error)) {
+	huma.Register(door.API(), door.Operation(d), func(ctx context.Context, in *In) (*one[Out], error) {
+		out, err := f(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		return &one[Out]{out}, nil
+	})
+}
+
+func mountList[In, T any](door Door, d Declared, f func(context.Context, In) (List[T], error)) {
+	huma.Register(door.API(), door.Operation(d), func(ctx context.Context, in *In) (*page[T], error) {
+		l, err := f(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		if l.Items == nil {
+			l.Items = []T{}
+		}
+		return &page[T]{More: l.More, Body: l.Items}, nil
+	})
+}
+
+func mountNone[In any](door Door, d Declared, f func(context.Context, In) (None, error)) {
+	huma.Register(door.API(), door.Operation(d), func(ctx context.Context, in *In) (*struct{}, error) {
+		_, err := f(ctx, *in)
+		return nil, err
+	})
+}
+
+// Valid checks a request to a method that is bound by hand.
+func (m *Method[In, Out]) Valid(in In) error { return validate(in) }

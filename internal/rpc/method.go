@@ -1,0 +1,257 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Doors are those who may call a method.
+type Doors uint8
+
+// Who may call. A program holds a token; the machine's owner keeps another one
+// in a file; the console and a desktop are pages with a session of their own.
+const (
+	Program Doors = 1 << iota
+	Owner
+	Console
+	Desktop
+
+	// API is whoever may use HTTP, People who may decide what reaches beyond a
+	// computer: a person on the console, or the owner's own program.
+	API    = Program | Owner | Console
+	People = Owner | Console
+)
+
+// Effect is what a call does to the log, and so what it counts against.
+type Effect uint8
+
+// The effects.
+const (
+	Reads   Effect = iota // nothing
+	Stores                // a client has something stored
+	Governs               // a person stops, decides or takes back: over HTTP no page's flood stands in the way
+	Stops                 // something is changed, and nothing stored in the caller's name
+)
+
+// Kind is how a method's request and answer travel.
+type Kind uint8
+
+// The kinds. All but Call are bound by hand, for over HTTP alone they are a
+// stream of bytes one way or both; their declarations hold the rest.
+const (
+	Call     Kind = iota
+	Stream        // the answer goes on
+	Upload        // the request is bytes
+	Download      // the answer is bytes
+	Duplex        // both
+)
+
+// Needs is of what a method is asked.
+type Needs uint8
+
+// What is needed.
+const (
+	Awake   Needs = iota // of a computer that is awake
+	History              // also of one that does not wake, if its history can be opened
+	Known                // of one that is the caller's, whatever its state
+)
+
+// How long a call may take.
+const (
+	Quick = time.Minute
+	Long  = 15 * time.Minute // what copies, builds, compares or replays
+)
+
+// Bounds of what travels, in bytes. A method's own are tags of its types.
+const (
+	MaxBody       = 1 << 20   // a request over HTTP
+	MaxBusRequest = 256 << 10 // one on the bus
+	MaxBusAnswer  = 700 << 10 // below NATS' payload limit, with room for headers
+	maxClient     = 64 << 20  // an answer that the client reads
+)
+
+// Route is where a method is over HTTP, below /api/computers/{computer}. ID is
+// what generated clients call it.
+type Route struct{ Verb, Path, ID string }
+
+// Root is the path of a computer.
+const Root = "/api/computers/{computer}"
+
+// Declared is all that is known of a method but its types.
+type Declared struct {
+	// Name is its service and verb: its subject on the bus, and its name
+	// everywhere in this program.
+	Name    string
+	Summary string
+	Detail  string
+	HTTP    Route // none: only on the bus
+	Doors   Doors
+	Effect  Effect
+	Kind    Kind
+	Needs   Needs
+	Limit   time.Duration // 0: Quick
+	// Noun is what the bus calls the entries of a list.
+	Noun string
+	// Host says that the control plane answers it, not the computer.
+	Host bool
+}
+
+// Caller is who asks, and of which computer.
+type Caller struct {
+	Computer contract.CID
+	User     string
+}
+
+// At is the part of every request that names the computer. It is filled by the
+// door: on the bus the subject says it.
+type At struct {
+	Computer string `path:"computer" maxLength:"16" doc:"id, or - when there is only one"`
+}
+
+// Named returns the computer's name in the request's path.
+func (a At) Named() string { return a.Computer }
+
+// Asked is what every request is: it embeds At.
+type Asked interface{ Named() string }
+
+// None is an answer that says no more than that it was done.
+type None struct{}
+
+// List is a part of a list; More says that there is more to ask for.
+type List[T any] struct {
+	Items []T
+	More  bool
+}
+
+// Listed makes a list of what a function returned.
+func Listed[T any](items []T, more bool, err error) (List[T], error) {
+	return List[T]{items, more}, err
+}
+
+// Done is the answer of what answers nothing.
+func Done(err error) (None, error) { return None{}, err }
+
+// Method is a declaration with its types.
+type Method[In Asked, Out any] struct {
+	Declared
+	mount  mount[In, Out]
+	answer func(Declared, Out) ([]byte, error) // on the bus
+	read   reader[Out]
+	flat   *flat
+	item   reflect.Type // of a list
+}
+
+// Any is a method whatever its types.
+type Any interface {
+	About() Declared
+	// Asks and Answers are its request as it is on the bus, and its answer; of a
+	// list the entry.
+	Asks() reflect.Type
+	Answers() (t reflect.Type, list bool)
+	Mount(Door)
+	// Answer asks a table on behalf of the bus.
+	Answer(ctx context.Context, t Table, who Caller, data []byte) ([]byte, error)
+	bound(Table) bool
+}
+
+// About returns what is declared of the method.
+func (m *Method[In, Out]) About() Declared { return m.Declared }
+
+// Asks implements Any.
+func (m *Method[In, Out]) Asks() reflect.Type { return m.flat.t }
+
+// Answers implements Any.
+func (m *Method[In, Out]) Answers() (reflect.Type, bool) {
+	if m.item != nil {
+		return m.item, true
+	}
+	return reflect.TypeFor[Out](), false
+}
+
+var all []Any
+
+// All lists every method, in the order of their declaration.
+func All() []Any { return all }
+
+func add[In Asked, Out any](m *Method[In, Out]) *Method[In, Out] {
+	if m.Limit == 0 {
+		m.Limit = Quick
+	}
+	m.flat = flatten(reflect.TypeFor[In]())
+	all = append(all, m)
+	return m
+}
+
+// single declares a method that answers with one thing.
+func single[In Asked, Out any](d Declared) *Method[In, Out] {
+	return add(&Method[In, Out]{Declared: d, mount: mountOne[In, Out], answer: encode[Out], read: readOne[Out]})
+}
+
+// done declares a method that answers nothing.
+func done[In Asked](d Declared) *Method[In, None] {
+	return add(&Method[In, None]{Declared: d, mount: mountNone[In], answer: encode[None], read: readNone})
+}
+
+// list declares a method that answers with a part of a list.
+func list[In Asked, T any](d Declared) *Method[In, List[T]] {
+	return add(&Method[In, List[T]]{Declared: d, mount: mountList[In, T], answer: encodeList[T], read: readList[T], item: reflect.TypeFor[T]()})
+}
+
+// bytes declares a method that is bound by hand.
+func bytes[In Asked](d Declared) *Method[In, None] {
+	if d.Kind == Call {
+		panic("rpc: " + d.Name + " has no kind")
+	}
+	return add(&Method[In, None]{Declared: d})
+}
+
+// Table is what answers methods, by their names.
+type Table map[string]any
+
+// Bind has f answer a method.
+func Bind[In Asked, Out any](t Table, m *Method[In, Out], f func(context.Context, Caller, In) (Out, error)) {
+	if _, twice := t[m.Name]; twice {
+		panic("rpc: " + m.Name + " is bound twice")
+	}
+	t[m.Name] = f
+}
+
+func (m *Method[In, Out]) bound(t Table) bool {
+	_, ok := t[m.Name].(func(context.Context, Caller, In) (Out, error))
+	return ok
+}
+
+// Ask asks a table.
+func (m *Method[In, Out]) Ask(ctx context.Context, t Table, who Caller, in In) (Out, error) {
+	f, ok := t[m.Name].(func(context.Context, Caller, In) (Out, error))
+	if !ok {
+		var none Out
+		return none, fault.New("rpc."+m.Name, fault.Missing, "", fmt.Errorf("nothing answers %s here", m.Name))
+	}
+	return f(ctx, who, in)
+}
+
+// Unbound names the methods of those that are asked for which a table does not
+// answer.
+func (t Table) Unbound(asked func(Declared) bool) []string {
+	var out []string
+	for _, m := range all {
+		if d := m.About(); d.Kind == Call && asked(d) && !m.bound(t) {
+			out = append(out, d.Name)
+		}
+	}
+	return out
+}
+
+// validate checks a request's form, where it has one beyond its tags.
+func validate(in any) error {
+	if v, ok := in.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package rpc
+
+import (
+	"encoding/json"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+)
+
+// ActionRequest is a person's intention, as events say it.
+type ActionRequest struct {
+	At
+	Body struct {
+		Type    string          `json:"type"`
+		ID      string          `json:"id"`
+		Subject string          `json:"subject,omitempty"`
+		Run     string          `json:"run,omitempty"`
+		Data    json.RawMessage `json:"data"`
+	}
+}
+
+// Action reads the intention.
+func (r ActionRequest) Action(user string) (view.Action, error) {
+	in := r.Body
+	if info, ok := contract.Lookup(in.Type); !ok || !info.Browser {
+		return view.Action{}, &contract.FieldError{Field: "type", Reason: "is not something a desktop can say"}
+	}
+	data, err := contract.DecodeData(in.Type, in.Data)
+	if err != nil {
+		return view.Action{}, err
+	}
+	return view.Action{ID: in.ID, Type: in.Type, Subject: in.Subject, Run: in.Run, User: user, Data: data}, nil
+}
+
+// Validate implements validation.
+func (r ActionRequest) Validate() error {
+	a, err := r.Action("")
+	if err != nil {
+		return err
+	}
+	return a.Validate()
+}
+
+// PromptRequest is an intention in words.
+type PromptRequest struct {
+	At
+	Body view.Prompt
+}
+
+// RunsRequest lists runs.
+type RunsRequest struct {
+	At
+	Paged
+}
+
+// OnRun names a run.
+type OnRun struct {
+	At
+	Run string `path:"run" maxLength:"36"`
+}
+
+// Validate implements validation.
+func (r OnRun) Validate() error { return contract.ValidID("run", r.Run) }
+
+// ShowRunRequest asks for a run.
+type ShowRunRequest struct {
+	OnRun
+	Wait int `query:"wait" minimum:"0" maximum:"300" doc:"seconds to wait; then it is answered as it stands"`
+}
+
+// SteerRequest says something to a run.
+type SteerRequest struct {
+	OnRun
+	Body struct {
+		Text string `json:"text" required:"true" minLength:"1" maxLength:"32768"`
+	}
+}
+
+// AnswerRequest answers a run's question.
+type AnswerRequest struct {
+	OnRun
+	Body view.Answer
+}
+
+// RunEventsRequest reads a run's own events.
+type RunEventsRequest struct {
+	OnRun
+	After uint64 `query:"after"`
+	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
+}
+
+// UndoRunRequest goes back to before a run.
+type UndoRunRequest struct {
+	OnRun
+	Body struct {
+		DryRun bool `json:"dry_run,omitempty"`
+	}
+}
+
+// Runs, and what is said to them.
+var (
+	Action = single[ActionRequest, view.Acted](Declared{
+		Name: "action", Summary: "Say what a person wants; on the bus at user.{cid}.action", Doors: Desktop, Effect: Stores})
+	PromptSubmit = single[PromptRequest, view.Acted](Declared{
+		Name: "prompt.submit", Summary: "Submit an intention; it causes a run", HTTP: post("/prompts", "prompts-submit"), Doors: API, Effect: Stores, Host: true})
+	RunList = list[RunsRequest, view.Run](Declared{
+		Name: "run.list", Summary: "Runs, newest first", HTTP: get("/runs", "runs-list"), Doors: API, Noun: "runs"})
+	RunShow = single[ShowRunRequest, view.Run](Declared{
+		Name: "run.show", Summary: "One run with its tasks; with wait, as soon as it has ended or asks something",
+		HTTP: get("/runs/{run}", "runs-get"), Doors: API, Limit: Long, Host: true})
+	RunCancel = runCommand("cancel", "Cancel a run")
+	RunPause  = runCommand("pause", "Pause a run before its next step")
+	RunResume = runCommand("resume", "Let a paused run go on")
+	RunSteer  = single[SteerRequest, view.Acted](Declared{
+		Name: "run.steer", Summary: "Say something to a run while it goes on", HTTP: post("/runs/{run}/steer", "runs-steer"), Doors: API, Effect: Stores, Host: true})
+	RunAnswer = single[AnswerRequest, view.Acted](Declared{
+		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), Doors: API, Effect: Stores, Host: true})
+	RunGet = single[RunEventsRequest, view.EventPage](Declared{
+		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", Doors: Desktop})
+	RunUndo = single[UndoRunRequest, view.Restored](Declared{
+		Name: "run.undo", Summary: "Go back to before the run's first task, by a new commit", Doors: Desktop, Effect: Governs, Limit: Long})
+)
+
+func runCommand(verb, summary string) *Method[OnRun, view.Acted] {
+	return single[OnRun, view.Acted](Declared{
+		Name: "run." + verb, Summary: summary, HTTP: post("/runs/{run}/"+verb, "runs-"+verb), Doors: API, Effect: Governs, Host: true})
+}
+
+// ApprovalsRequest lists approvals.
+type ApprovalsRequest struct {
+	At
+	Paged
+	All bool `query:"all" doc:"answered ones too"`
+}
+
+// DecideRequest answers an approval.
+type DecideRequest struct {
+	At
+	Approval string `path:"approval" maxLength:"36"`
+	Body     view.Decision
+}
+
+// Validate implements validation.
+func (r DecideRequest) Validate() error { return contract.ValidID("approval", r.Approval) }
+
+// EgressRequest asks which hosts were reached.
+type EgressRequest struct {
+	At
+	Run string `query:"run" maxLength:"36" doc:"only this run's boxes"`
+}
+
+// Validate implements validation.
+func (r EgressRequest) Validate() error {
+	if r.Run == "" {
+		return nil
+	}
+	return contract.ValidID("run", r.Run)
+}
+
+// What reaches beyond the computer.
+var (
+	ApprovalList = list[ApprovalsRequest, view.Approval](Declared{
+		Name: "approval.list", Summary: "What waits for a person, newest first", HTTP: get("/approvals", "approvals-list"), Doors: API, Noun: "approvals"})
+	ApprovalAnswer = single[DecideRequest, view.Acted](Declared{
+		Name: "approval.answer", Summary: "Allow or deny it, once",
+		HTTP: post("/approvals/{approval}", "approvals-answer"), Doors: People, Effect: Governs})
+	EgressList = list[EgressRequest, view.Traffic](Declared{
+		Name: "egress.list", Summary: "Which hosts were reached and how many bytes passed, those of most bytes first",
+		HTTP: get("/egress", "egress-list"), Doors: API, Noun: "hosts"})
+)
