@@ -55,11 +55,11 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	}
 	for range 2 {
 		f := h.lookAtAccounts(t.Context())
-		if f.Status != "fail" || !strings.Contains(f.Detail, "control.sqlite is damaged") || !strings.Contains(f.Detail, ", since 2") || !strings.Contains(f.Hint, "choir recover") {
+		if f.Status != "fail" || !strings.HasPrefix(f.Detail, "control.sqlite: ") || !strings.Contains(f.Detail, ", since 2") || !strings.Contains(f.Hint, "choir recover") {
 			t.Errorf("a damaged file: %+v", f)
 		}
 	}
-	if got := strings.Join(h.notices(), "; "); !strings.Contains(got, "control.sqlite is damaged") || !strings.Contains(got, "choir recover") {
+	if got := strings.Join(h.notices(), "; "); !strings.Contains(got, "control.sqlite: ") || !strings.Contains(got, "choir recover") {
 		t.Errorf("the user is told %q", got)
 	}
 	if n := strings.Count(said.String(), "level=WARN"); n != 1 {

@@ -41,6 +41,12 @@ type saying struct {
 	safe    string
 }
 
+// told is what a program is told, which shows no page around it: that this is no
+// answer to what it asked for. The page asks as one, and compares.
+func (s *saying) told() string {
+	return "choir up runs and can't open what it has stored: " + s.problem.Detail
+}
+
 // fontFace is a rule of the console's style that loads another file, of which
 // there is none here.
 var fontFace = regexp.MustCompile(`@font-face *\{[^}]*\}`)
@@ -96,10 +102,8 @@ func (s *Stopped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Retry-After", retryAfter)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if where != placeConsole || !read || r.URL.Path == "/health" || strings.HasPrefix(r.URL.Path, "/api/") {
-		// A program shows no page around it, so it is told that this is no answer to
-		// what it asked for.
 		p := said.problem
-		p.Detail = "choir up runs and can't open what it has stored: " + p.Detail
+		p.Detail = said.told()
 		writeProblem(w, newProblem(http.StatusServiceUnavailable, p))
 		return
 	}
@@ -123,6 +127,7 @@ func (s *Stopped) writePage(w http.ResponseWriter, said *saying) {
 	_, _ = strings.NewReplacer( // the client has gone if this fails
 		noncePlaceholder, nonce,
 		"CHOIR_STYLE", string(bytes.TrimSpace(s.style)),
+		"CHOIR_TOLD", html.EscapeString(said.told()),
 		"CHOIR_DETAIL", html.EscapeString(said.problem.Detail),
 		"CHOIR_SAFE", html.EscapeString(said.safe),
 		"CHOIR_HINT", html.EscapeString(said.problem.Hint),

@@ -2,12 +2,49 @@ package control_test
 
 import (
 	"context"
+	"encoding/json"
+	"html"
 	"net"
+	"net/http/httptest"
+	"regexp"
 	"testing"
 
 	"choir.dev/choiros/console"
 	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/view"
 )
+
+// The page compares what it was made with to what it is told when it asks: were
+// those other words, it would load itself again and again.
+func TestTheStoppedPageKnowsWhatItIsTold(t *testing.T) {
+	t.Parallel()
+	page, err := control.NewStopped(control.StoppedOptions{Console: console.Files(), Host: "choir.localhost", Port: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) []byte {
+		t.Helper()
+		r := httptest.NewRequest("GET", "http://console.choir.localhost:1"+path, nil)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		if w.Code != 503 {
+			t.Fatalf("GET %s: %d", path, w.Code)
+		}
+		return w.Body.Bytes()
+	}
+	said := regexp.MustCompile(`data-told="([^"]*)"`)
+	for _, detail := range []string{"control.sqlite: file is not a database (26)", `"quoted" & <b>marked</b> 'twice'`} {
+		page.Say(view.Refusal{Code: "damaged", Detail: detail, Hint: "Run choir recover."}, "Everything.")
+		var told struct{ Detail string }
+		if err := json.Unmarshal(get("/health"), &told); err != nil || told.Detail == "" {
+			t.Fatalf("%+v %v", told, err)
+		}
+		m := said.FindSubmatch(get("/claim"))
+		if m == nil || html.UnescapeString(string(m[1])) != told.Detail {
+			t.Errorf("the page knows %q, and is told %q", m, told.Detail)
+		}
+	}
+}
 
 // TestWhoIsCutOffIsNoFailure: a connection on which nothing is asked, as browsers
 // open some ahead, keeps the page's end waiting and does not make it an error, for

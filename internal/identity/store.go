@@ -208,6 +208,15 @@ func check(ctx context.Context, db *sql.DB) error {
 // HintDamaged is what to do about a file of accounts that is damaged.
 const HintDamaged = "Run choir recover: it makes the file of accounts anew, keeps the old one aside and leaves the computers as they are; then sign in again with the link that choir up prints. Or restore the data directory from a backup."
 
+// DamageError says what is wrong with a file of accounts that does not hold
+// together. A start, a later look and a recovery say it in these words.
+type DamageError struct {
+	What error
+}
+
+func (e *DamageError) Error() string { return "control.sqlite: " + fault.Text(e.What) }
+func (e *DamageError) Unwrap() error { return e.What }
+
 // unreadable says what to do about a file that SQLite can't make sense of.
 func unreadable(err error) error {
 	var se *sqlite.Error
@@ -221,7 +230,7 @@ func unreadable(err error) error {
 	if !broken {
 		return err
 	}
-	return fault.New("", fault.Damaged, HintDamaged, fmt.Errorf("control.sqlite is damaged: %w", err))
+	return fault.New("", fault.Damaged, HintDamaged, &DamageError{err})
 }
 
 // QuickCheck looks through the open file: fault.Damaged when it does not hold

@@ -324,11 +324,12 @@ func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) err
 	}
 	if accounts && slices.Contains(parts, "control.sqlite") && !slices.Contains(missing, "control.sqlite") {
 		err := identity.Check(ctx, dir.Path("control.sqlite"))
-		if err != nil && !fault.Is(err, fault.Damaged) {
+		var damage *identity.DamageError
+		switch {
+		case errors.As(err, &damage):
+			r.Accounts = append(r.Accounts, bus.Damage{File: "control.sqlite", What: fault.Text(damage.What)})
+		case err != nil:
 			return err
-		}
-		if err != nil {
-			r.Accounts = append(r.Accounts, bus.Damage{File: "control.sqlite", What: strings.TrimPrefix(fault.Text(err), "control.sqlite is damaged: ")})
 		}
 	}
 	for _, p := range missing {

@@ -179,6 +179,11 @@ test('what is stored can not be opened', async (t) => {
     await g.all(page, null, `${theme}-stopped`)
   }
   g.clean(t)
+  // It asks whether there is something else to say, and stays as it is while there is not.
+  await page.evaluate(() => (window.stays = true))
+  for (let n = 0; n < 2; n++) await page.waitForResponse((r) => new URL(r.url()).pathname === '/health')
+  await page.getByRole('heading', { name: 'ChoirOS can’t open what it has stored.' }).waitFor()
+  assert.equal(await page.evaluate(() => window.stays), true, 'it loaded again although nothing else was said')
   writeFileSync(accounts, whole)
   await page.getByRole('heading', { name: /This computer is yours|You are not signed in/ }).waitFor({ timeout: 30_000 }) // by itself
   assert.deepEqual(faults.flat().filter((f) => !/status of 503/.test(f)), [])

@@ -1,0 +1,58 @@
+package recovery_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/recovery"
+)
+
+// What is wrong with the file of accounts is said in the same words by who looks
+// before a start, by who opens it, and by who looks again while it is open.
+func TestDamagedAccountsAreSaidInOneWay(t *testing.T) {
+	dir := fill(t)
+	file := dir.Path("control.sqlite")
+	store, err := identity.Open(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Owner(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(dir.Complete(), dir.Mark()); err != nil { // what is there is written down
+		t.Fatal(err)
+	}
+	if store, err = identity.Open(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range min(len(b), 16) { // not a database any more
+		b[i] ^= 0xff
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report := inspect(t, dir)
+	if len(report.Accounts) != 1 || report.Accounts[0].File != "control.sqlite" {
+		t.Fatalf("found %+v", report.Accounts)
+	}
+	want := fault.Text(recovery.Error([]bus.Damage{report.Accounts[0]}))
+	again := store.QuickCheck(t.Context())
+	_, opened := identity.Open(t.Context(), file)
+	for name, err := range map[string]error{"looked at again": again, "opened": opened} {
+		if got := fault.Text(err); got != want || !fault.Is(err, fault.Damaged) || fault.HintOf(err) != identity.HintDamaged {
+			t.Errorf("%s: %q (%v); before a start: %q", name, got, err, want)
+		}
+	}
+}
