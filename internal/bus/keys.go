@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 )
 
 // keys are the identities that outlive a process. What signs the credentials
@@ -41,6 +42,7 @@ func loadKeys(dir string) (keys, error) {
 		return keys{}, fault.Wrap("keys", err)
 	}
 	var k keys
+	var missing []newfile.Content
 	for _, want := range []struct {
 		file string
 		make func() (nkeys.KeyPair, error)
@@ -51,20 +53,28 @@ func loadKeys(dir string) (keys, error) {
 		{"system.nk", nkeys.CreateAccount, nkeys.PrefixByteAccount, &k.system},
 		{"account.nk", nkeys.CreateAccount, nkeys.PrefixByteAccount, &k.account},
 	} {
-		pair, err := loadKey(filepath.Join(dir, want.file), want.make, want.kind)
+		pair, err := loadKey(filepath.Join(dir, want.file), want.kind)
+		if errors.Is(err, fs.ErrNotExist) {
+			var seed []byte
+			pair, seed, err = newKey(want.make)
+			missing = append(missing, newfile.Content{Name: want.file, Bytes: seed})
+		}
 		if err != nil {
 			return keys{}, fault.Wrap("keys", err)
 		}
 		*want.into = pair
 	}
+	if len(missing) > 0 {
+		if err := newfile.Files(dir, missing...); err != nil {
+			return keys{}, fault.Wrap("write keys", err)
+		}
+	}
 	return k, nil
 }
 
-func loadKey(path string, create func() (nkeys.KeyPair, error), kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
+// loadKey reads a key that is there.
+func loadKey(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	pair, err := readKey(path, kind)
-	if errors.Is(err, fs.ErrNotExist) {
-		return makeKey(path, create)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,40 +101,17 @@ func readKey(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	return pair, nil
 }
 
-// makeKey writes a new seed so that a crash leaves the whole file or none.
-func makeKey(path string, create func() (nkeys.KeyPair, error)) (_ nkeys.KeyPair, err error) {
+// newKey draws a key, and what its file is to hold.
+func newKey(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, []byte, error) {
 	pair, err := create()
 	if err != nil {
-		return nil, fmt.Errorf("create key: %w", err)
+		return nil, nil, fmt.Errorf("create key: %w", err)
 	}
 	seed, err := pair.Seed()
 	if err != nil {
-		return nil, fmt.Errorf("read seed: %w", err)
+		return nil, nil, fmt.Errorf("read seed: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
-	if err != nil {
-		return nil, fault.Wrap("write key", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, werr := f.Write(append(seed, '\n'))
-	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
-		return nil, fault.Wrap("write key", err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return nil, fault.Wrap("write key", err)
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, fault.Wrap("write key", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return nil, fault.Wrap("write key", err)
-	}
-	return pair, nil
+	return pair, append(seed, '\n'), nil
 }
 
 // accounts makes the operator's claims and a resolver that holds both accounts.

@@ -35,7 +35,7 @@ func WriteRuntime(data string, r Runtime) error {
 	if err != nil {
 		return fault.Wrap("client.WriteRuntime", err)
 	}
-	return datadir.WriteFile(filepath.Join(data, runtimeFile), append(b, '\n'), 0o600)
+	return datadir.WritePassing(filepath.Join(data, runtimeFile), append(b, '\n'), 0o600)
 }
 
 // RemoveRuntime removes what WriteRuntime wrote.

@@ -273,6 +273,19 @@ func (d *Dir) Computers() ([]contract.CID, error) {
 // WriteFile replaces path atomically and durably: file and directory are
 // synced before it returns.
 func WriteFile(path string, b []byte, mode fs.FileMode) error {
+	if err := replaceFile(path, b, mode, (*os.File).Sync); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// WritePassing replaces path atomically for whoever reads it, but not durably:
+// what it says is of this process, or made anew when it does not hold together.
+func WritePassing(path string, b []byte, mode fs.FileMode) error {
+	return replaceFile(path, b, mode, func(*os.File) error { return nil })
+}
+
+func replaceFile(path string, b []byte, mode fs.FileMode, settle func(*os.File) error) error {
 	const op = "datadir.WriteFile"
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
 	if err != nil {
@@ -284,7 +297,7 @@ func WriteFile(path string, b []byte, mode fs.FileMode) error {
 		err = tmp.Chmod(mode)
 	}
 	if err == nil {
-		err = tmp.Sync()
+		err = settle(tmp)
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return diskError(op, path, err)
@@ -292,7 +305,7 @@ func WriteFile(path string, b []byte, mode fs.FileMode) error {
 	if err := os.Rename(tmp.Name(), path); err != nil {
 		return diskError(op, path, err)
 	}
-	return SyncDir(filepath.Dir(path))
+	return nil
 }
 
 // SyncDir makes the names in a directory durable.

@@ -17,6 +17,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 )
 
 // How long things last.
@@ -136,12 +137,15 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	// SQLite gives the files beside it the same mode: they are the owner's only.
-	f, err := os.OpenFile(abs, os.O_RDONLY|os.O_CREATE, 0o600)
-	if err != nil {
+	s := &Store{path: abs, now: time.Now}
+	for _, o := range opts {
+		o(s)
+	}
+	if err := newfile.SQLite(ctx, abs, s.lay); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+	// SQLite gives the files beside it the same mode: they are the owner's only.
+	if err := os.Chmod(abs, 0o600); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	// One connection: writes are rare, reads are microseconds, and a statement
@@ -152,14 +156,22 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 		return nil, fault.Wrap(op, err)
 	}
 	db.SetMaxOpenConns(1)
-	s := &Store{db: db, path: abs, now: time.Now}
-	for _, o := range opts {
-		o(s)
-	}
+	s.db = db
 	if err := s.begin(ctx); err != nil {
 		return nil, errors.Join(fault.Wrap(op, unreadable(err)), db.Close())
 	}
 	return s, nil
+}
+
+// lay lays out a new file, which has its owner from the first: without one it
+// would be taken for a file that has lost its accounts.
+func (s *Store) lay(ctx context.Context, db *sql.DB) error {
+	fresh := &Store{db: db, now: s.now}
+	if err := fresh.migrate(ctx); err != nil {
+		return err
+	}
+	_, err := fresh.Owner(ctx)
+	return err
 }
 
 // begin looks through what is there before it changes anything.

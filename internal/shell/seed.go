@@ -2,16 +2,14 @@ package shell
 
 import (
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sync/errgroup"
-
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 )
 
 // themePath is where the theme lives in a workspace.
@@ -66,8 +64,6 @@ func Seed(dir string, shell fs.FS) error {
 	}
 	// Embedded files are read-only; a computer's own are not. All of it is on disk
 	// before it has its name.
-	var syncs errgroup.Group
-	syncs.SetLimit(8)
 	err = filepath.WalkDir(tmp, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type()&fs.ModeSymlink != 0 {
 			return err
@@ -76,10 +72,12 @@ func Seed(dir string, shell fs.FS) error {
 		if d.IsDir() {
 			mode = 0o755
 		}
-		syncs.Go(func() error { return datadir.SyncDir(path) })
 		return os.Chmod(path, mode)
 	})
-	if err = errors.Join(err, syncs.Wait()); err != nil {
+	if err == nil {
+		err = newfile.Sync(tmp)
+	}
+	if err != nil {
 		return fault.Wrap(op, err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {

@@ -42,7 +42,7 @@ func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 	}
 	dir := t.TempDir()
 	trace := filepath.Join(t.TempDir(), "trace")
-	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-s", "4096", "-o", trace, "-e", "trace=write,openat,mkdirat,fsync,rename,renameat,renameat2",
+	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-s", "4096", "-o", trace, "-e", "trace=write,openat,mkdirat,fsync,syncfs,rename,renameat,renameat2",
 		os.Args[0], "-test.run=^TestSeedChild$")
 	cmd.Env = append(os.Environ(), "SHELL_SEED="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -84,6 +84,10 @@ func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 		case "fsync":
 			if p := fd.FindStringSubmatch(m[2]); p != nil {
 				synced[p[1]] = true
+			}
+		case "syncfs":
+			for p := range made {
+				synced[p] = true
 			}
 		default: // some rename
 			if !strings.Contains(m[2], tmp+`"`) {

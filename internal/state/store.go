@@ -19,6 +19,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 )
 
 // Blobs is where data too large for an event are read from; *disk.Store is one.
@@ -78,12 +79,8 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if _, err := os.Stat(filepath.Dir(abs)); err != nil {
 		return nil, fault.New(op, fault.NotFound, "Make the directory first.", err)
 	}
-	// SQLite gives the files beside it the same mode. Content is the owner's only.
-	f, err := os.OpenFile(abs, os.O_RDONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fault.Wrap(op, err)
-	}
-	if err := f.Close(); err != nil {
+	// Its name need not be durable: a state that is gone is replayed.
+	if err := newfile.SQLite(ctx, abs, s.begin); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	// The log is what acknowledged means; state may lose its last transactions
@@ -116,6 +113,19 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	s.read.SetMaxOpenConns(4)
 	s.read.SetMaxIdleConns(2)
 	return s, nil
+}
+
+// begin lays out an empty state.
+func (s *Store) begin(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	err = migrate(ctx, conn, s.schema)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, beginMeta)
+	}
+	return errors.Join(err, conn.Close())
 }
 
 // openError says what to do about a file that SQLite can't open.
@@ -211,6 +221,9 @@ func (s *Store) advance(seq uint64, stopped error) {
 	s.mu.Unlock()
 }
 
+// beginMeta is what an empty state says of itself.
+var beginMeta = "INSERT INTO meta (key, value) VALUES ('last_seq', '0'), ('projector', '" + strconv.Itoa(ProjectorVersion) + "')"
+
 // reset empties every table and starts again at sequence 0.
 func (s *Store) reset(ctx context.Context) error {
 	const op = "state.reset"
@@ -223,8 +236,7 @@ func (s *Store) reset(ctx context.Context) error {
 	for _, t := range tables {
 		script = append(script, "DELETE FROM "+quote(t))
 	}
-	script = append(script,
-		"INSERT INTO meta (key, value) VALUES ('last_seq', '0'), ('projector', '"+strconv.Itoa(ProjectorVersion)+"')")
+	script = append(script, beginMeta)
 	if _, err := s.write.conn.ExecContext(ctx, "BEGIN IMMEDIATE;\n"+strings.Join(script, ";\n")+";\nCOMMIT;"); err != nil {
 		return errors.Join(fault.Wrap(op, err), rollback(ctx, s.write.conn))
 	}

@@ -79,23 +79,20 @@ func KeyFromSystem(getenv func(string) string) (Key, error) {
 	return ParseKey(string(b))
 }
 
-// keyIn reads the master key in dir, and makes one if that is allowed: with
-// secrets there, a new key would lock them away for good.
-func keyIn(dir string, make bool) (Key, error) {
-	path := filepath.Join(dir, keyFile)
-	b, err := readPrivate(path, 4096)
-	if err == nil {
-		return ParseKey(string(b))
-	}
-	if !errors.Is(err, os.ErrNotExist) {
+// keyIn reads the master key in dir.
+func keyIn(dir string) (Key, error) {
+	b, err := readPrivate(filepath.Join(dir, keyFile), 4096)
+	if err != nil {
 		return Key{}, err
 	}
-	if !make {
-		return Key{}, fault.New("vault.Open", fault.Missing, "Restore "+keyFile+" from a backup, or give the key in "+EnvKey+".", errors.New("there are secrets, but their master key is gone"))
-	}
+	return ParseKey(string(b))
+}
+
+// newKey draws a master key, and what its file is to hold.
+func newKey() (Key, []byte, error) {
 	var k Key
 	if _, err := rand.Read(k.b[:]); err != nil {
-		return Key{}, err
+		return Key{}, nil, err
 	}
-	return k, replace(dir, keyFile, []byte(hex.EncodeToString(k.b[:])+"\n"))
+	return k, []byte(hex.EncodeToString(k.b[:]) + "\n"), nil
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 )
 
 const (
@@ -83,8 +84,19 @@ func OpenWithKey(dir string, key Key) (*Vault, error) {
 		return nil, fault.Wrap(op, err)
 	}
 	exists := err == nil
+	var fresh []newfile.Content
 	if key.zero() {
-		if key, err = keyIn(dir, !exists); err != nil {
+		key, err = keyIn(dir)
+		switch {
+		case errors.Is(err, os.ErrNotExist) && exists:
+			// A new key would lock what is there away for good.
+			err = fault.New("vault.Open", fault.Missing, "Restore "+keyFile+" from a backup, or give the key in "+EnvKey+".", errors.New("there are secrets, but their master key is gone"))
+		case errors.Is(err, os.ErrNotExist):
+			var text []byte
+			key, text, err = newKey()
+			fresh = append(fresh, newfile.Content{Name: keyFile, Bytes: text})
+		}
+		if err != nil {
 			return nil, fault.Wrap(op, err)
 		}
 	}
@@ -94,7 +106,10 @@ func OpenWithKey(dir string, key Key) (*Vault, error) {
 	}
 	v := &Vault{dir: dir, aead: aead}
 	if !exists {
-		return v, v.store(map[string]string{})
+		if v.sealed, err = v.seal(map[string]string{}); err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		return v, newfile.Files(dir, append(fresh, newfile.Content{Name: secretsFile, Bytes: v.sealed})...)
 	}
 	v.sealed = sealed
 	if _, err := v.open(); err != nil {
@@ -264,20 +279,28 @@ func (v *Vault) open() (map[string]string, error) {
 // store encrypts under a new nonce and replaces the file; the caller holds the
 // lock. What is in memory changes only when the file has.
 func (v *Vault) store(all map[string]string) error {
-	plain, err := json.Marshal(all)
+	out, err := v.seal(all)
 	if err != nil {
 		return err
 	}
-	out := make([]byte, len(magic)+v.aead.NonceSize(), len(magic)+v.aead.NonceSize()+len(plain)+v.aead.Overhead())
-	copy(out, magic)
-	nonce := out[len(magic):]
-	if _, err := rand.Read(nonce); err != nil {
-		return err
-	}
-	out = v.aead.Seal(out, nonce, plain, []byte(magic))
 	if err := replace(v.dir, secretsFile, out); err != nil {
 		return err
 	}
 	v.sealed = out
 	return nil
+}
+
+// seal encrypts what the vault holds.
+func (v *Vault) seal(all map[string]string) ([]byte, error) {
+	plain, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, len(magic)+v.aead.NonceSize(), len(magic)+v.aead.NonceSize()+len(plain)+v.aead.Overhead())
+	copy(out, magic)
+	nonce := out[len(magic):]
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, err
+	}
+	return v.aead.Seal(out, nonce, plain, []byte(magic)), nil
 }

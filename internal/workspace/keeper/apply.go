@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncAllAbove is how many files are synced one by one; beyond it the file
-// system is synced once instead.
-const syncAllAbove = 64
+// syncAllAbove is how many files and directories are synced one by one; beyond it
+// the file system is synced once instead, which waits for everybody's writes.
+const syncAllAbove = 24
 
 // finishPlan does what is left of a plan that has started. It may be called
 // again after any interruption.

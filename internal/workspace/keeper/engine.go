@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -222,7 +223,7 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, d := range []string{workDir, workDir + "/chunks", "info", "objects", "objects/info", "objects/pack", "hooks", "refs", "refs/heads"} {
+	for _, d := range gitDirs {
 		if err := plainDir(filepath.Join(e.gitDir, d)); err != nil {
 			return err
 		}
@@ -252,7 +253,7 @@ func (e *Engine) ownGitDir() error {
 			return err
 		}
 	}
-	for name, content := range map[string]string{"config": repoConfig, "info/attributes": infoAttributes, "HEAD": "ref: " + branch + "\n"} {
+	for name, content := range ownFiles {
 		if err := keepFile(filepath.Join(e.gitDir, name), content); err != nil {
 			return err
 		}
@@ -260,7 +261,14 @@ func (e *Engine) ownGitDir() error {
 	return e.keepHooks()
 }
 
-// initRepository makes .git in one step, so that a crash leaves none or a whole one.
+// gitDirs are what .git has before it is used.
+var gitDirs = []string{workDir, workDir + "/chunks", "info", "objects", "objects/info", "objects/pack", "hooks", "refs", "refs/heads", "refs/choir"}
+
+// ownFiles are files of .git that are the engine's.
+var ownFiles = map[string]string{"config": repoConfig, "info/attributes": infoAttributes, "HEAD": "ref: " + branch + "\n"}
+
+// initRepository makes .git in one step, so that a crash leaves none or a whole
+// one: all that the engine wants in it is there, and on disk, before it has its name.
 func (e *Engine) initRepository(ctx context.Context) error {
 	// Not a dot-name git knows, and never captured: it is gone before the first walk.
 	tmp := filepath.Join(e.opts.Root, ".git-new")
@@ -272,6 +280,21 @@ func (e *Engine) initRepository(ctx context.Context) error {
 	cmd.Env = append(gitEnv(tmp), "GIT_DIR="+tmp)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return gitError(ctx, []string{"init"}, string(out), err)
+	}
+	for _, d := range gitDirs {
+		if err := plainDir(filepath.Join(tmp, d)); err != nil {
+			return err
+		}
+	}
+	files := maps.Clone(ownFiles)
+	files["hooks/"+pushHook] = prePush
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(tmp, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := unix.Syncfs(e.rootFD); err != nil {
+		return fmt.Errorf("sync: %w", err)
 	}
 	if err := os.Rename(tmp, e.gitDir); err != nil {
 		return err

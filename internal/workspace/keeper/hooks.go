@@ -31,6 +31,9 @@ done
 exit 0
 `
 
+// pushHook is the name of the one hook there is.
+const pushHook = "pre-push"
+
 // keepHooks makes the hooks of stock git those that the keeper wants, whatever
 // was there. (The engine's own git runs none.)
 func (e *Engine) keepHooks() error {
@@ -39,16 +42,15 @@ func (e *Engine) keepHooks() error {
 	if err != nil {
 		return err
 	}
-	const name = "pre-push"
 	for _, en := range entries {
-		if en.Name() != name || !en.Type().IsRegular() {
+		if en.Name() != pushHook || !en.Type().IsRegular() {
 			if err := removeTree(filepath.Join(dir, en.Name())); err != nil {
 				return err
 			}
 		}
 	}
-	if err := keepFile(filepath.Join(dir, name), prePush); err != nil {
+	if err := keepFile(filepath.Join(dir, pushHook), prePush); err != nil {
 		return err
 	}
-	return os.Chmod(filepath.Join(dir, name), 0o755)
+	return os.Chmod(filepath.Join(dir, pushHook), 0o755)
 }

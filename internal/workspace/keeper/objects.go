@@ -23,6 +23,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // objectID returns the id git gives to an object.
@@ -141,7 +142,14 @@ func (e *Engine) settleAll(all []pendingObject) (err error) {
 	// All content first, then the syncs together: they share journal commits.
 	var g errgroup.Group
 	g.SetLimit(8)
+	// Very many are synced once, with their names: one that an end of the machine
+	// leaves torn under its name has nothing that refers to it yet, and is
+	// replaced when it is written again.
+	many := len(all) > syncAllAbove
 	for _, p := range all {
+		if many {
+			break
+		}
 		g.Go(func() error {
 			f, err := os.Open(p.tmp)
 			if err != nil {
@@ -155,10 +163,17 @@ func (e *Engine) settleAll(all []pendingObject) (err error) {
 	}
 	dirs := map[string]bool{}
 	for _, p := range all {
-		if err := e.settle(p.tmp, p.final); err != nil {
+		made, err := e.settle(p.tmp, p.final)
+		if err != nil {
 			return err
 		}
 		dirs[filepath.Dir(p.final)] = true
+		if made {
+			dirs[filepath.Join(e.gitDir, "objects")] = true
+		}
+	}
+	if many {
+		return unix.Syncfs(e.rootFD)
 	}
 	for d := range dirs {
 		if err := syncDir(d); err != nil {
@@ -169,16 +184,14 @@ func (e *Engine) settleAll(all []pendingObject) (err error) {
 }
 
 // settle gives an object its final name, unless it is there already; then what
-// is there must be the same, or SHA-1 was tricked into a collision.
-func (e *Engine) settle(tmp, final string) error {
-	if err := os.Mkdir(filepath.Dir(final), 0o755); err == nil {
-		if err := syncDir(filepath.Join(e.gitDir, "objects")); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, os.ErrExist) {
-		return err
+// is there must be the same, or SHA-1 was tricked into a collision. made says that
+// it has a new directory.
+func (e *Engine) settle(tmp, final string) (made bool, err error) {
+	err = os.Mkdir(filepath.Dir(final), 0o755)
+	if made = err == nil; err != nil && !errors.Is(err, os.ErrExist) {
+		return false, err
 	}
-	err := os.Link(tmp, final)
+	err = os.Link(tmp, final)
 	if errors.Is(err, os.ErrExist) {
 		same, cmpErr := sameInflated(tmp, final)
 		if cmpErr == nil && !same && !isItself(final) {
@@ -186,14 +199,14 @@ func (e *Engine) settle(tmp, final string) error {
 		}
 		if cmpErr != nil {
 			// Torn by an earlier crash of the machine, or damaged: ours is whole.
-			return os.Rename(tmp, final)
+			return made, os.Rename(tmp, final)
 		}
 		if !same {
-			return fault.New("keeper.write", fault.Invalid, "Two different files have the same SHA-1; remove the one that was made to collide.", fmt.Errorf("object %s collides", filepath.Base(final)))
+			return made, fault.New("keeper.write", fault.Invalid, "Two different files have the same SHA-1; remove the one that was made to collide.", fmt.Errorf("object %s collides", filepath.Base(final)))
 		}
 		err = nil
 	}
-	return errors.Join(err, os.Remove(tmp))
+	return made, errors.Join(err, os.Remove(tmp))
 }
 
 var errCut = errors.New("the object is not what its name says")

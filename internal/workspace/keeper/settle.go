@@ -23,10 +23,6 @@ import (
 // is told (Settle). Should it have happened all the same, as with a program
 // that was at work, the file is put back from the newest checkpoint (Heal).
 
-// syncEachUpTo is how many files and directories are synced one by one. Beyond
-// it the file system is synced once, which waits for everybody's writes.
-const syncEachUpTo = 300
-
 // syncPaths makes the files and links at paths, and their names, durable. What
 // is gone, or can't be opened, has nothing to be synced.
 func (e *Engine) syncPaths(paths []string) error {
@@ -36,7 +32,7 @@ func (e *Engine) syncPaths(paths []string) error {
 		for d := wire.ParentDir(p); d != "." && !all[d]; d = wire.ParentDir(d) {
 			all[d] = true
 		}
-		if len(all) > syncEachUpTo {
+		if len(all) > syncAllAbove {
 			return unix.Syncfs(e.rootFD)
 		}
 	}

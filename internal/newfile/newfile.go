@@ -1,0 +1,146 @@
+package newfile
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	_ "modernc.org/sqlite" // the driver
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// SQLite makes the database at path, in WAL mode and its owner's alone, unless
+// something is stored there. fill lays out what it begins with. Its name is
+// durable when the caller has synced the directory.
+func SQLite(ctx context.Context, path string, fill func(context.Context, *sql.DB) error) error {
+	const op = "newfile.SQLite"
+	st, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.Wrap(op, err)
+	}
+	if err == nil && st.Size() > 0 {
+		return nil
+	}
+	aside := path + ".new"
+	// What stands beside a database that is not there belongs to an earlier one.
+	for _, p := range []string{aside, aside + "-wal", aside + "-shm", aside + "-journal", path + "-wal", path + "-shm", path + "-journal"} {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fault.Wrap(op, err)
+		}
+	}
+	f, err := os.OpenFile(aside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	err = errors.Join(f.Chmod(0o600), build(ctx, aside, fill))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(aside, path)
+	}
+	if err != nil {
+		return errors.Join(fault.Wrap(op, err), os.Remove(aside))
+	}
+	return nil
+}
+
+// build fills a database that is thrown away if anything fails: it has no
+// journal, and nothing is synced.
+func build(ctx context.Context, path string, fill func(context.Context, *sql.DB) error) error {
+	q := url.Values{"_pragma": {"journal_mode(OFF)", "synchronous(OFF)", "foreign_keys(1)", "temp_store(MEMORY)"}}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	err = fill(ctx, db)
+	if err == nil {
+		var mode string
+		if err = db.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err == nil && mode != "wal" {
+			err = fmt.Errorf("SQLite goes on in journal mode %s", mode)
+		}
+	}
+	// The last to close it takes what is in the WAL into the file.
+	if err = errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	if st, err := os.Stat(path + "-wal"); err == nil && st.Size() > 0 {
+		return errors.New("SQLite left something beside the file")
+	}
+	return nil
+}
+
+// Content is a file to be made, by its name in a directory.
+type Content struct {
+	Name  string
+	Bytes []byte
+}
+
+// Files gives files of the owner's alone their content and names, in their order:
+// none has its name before all are on disk, and all names are durable when it
+// returns.
+func Files(dir string, files ...Content) (err error) {
+	const op = "newfile.Files"
+	var aside []string
+	defer func() {
+		for _, p := range aside {
+			if rerr := os.Remove(p); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+				err = errors.Join(err, rerr)
+			}
+		}
+	}()
+	for _, c := range files {
+		f, err := os.CreateTemp(dir, ".new-*") // 0600
+		if err != nil {
+			return fault.Wrap(op, err)
+		}
+		aside = append(aside, f.Name())
+		_, err = f.Write(c.Bytes)
+		if len(files) <= few {
+			err = errors.Join(err, f.Sync())
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	if len(files) > few {
+		if err := Sync(dir); err != nil {
+			return err
+		}
+	}
+	for i, c := range files {
+		if err := os.Rename(aside[i], filepath.Join(dir, c.Name)); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, errors.Join(d.Sync(), d.Close()))
+}
+
+// few is how many files are synced one by one.
+const few = 1
+
+// Sync makes all that was written to the file system of dir durable, with one
+// call for however many files. It waits for everybody's writes to it.
+func Sync(dir string) error {
+	const op = "newfile.Sync"
+	d, err := os.Open(dir)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := errors.Join(unix.Syncfs(int(d.Fd())), d.Close()); err != nil {
+		return fault.New(op, "", "", fmt.Errorf("sync %s: %w", dir, err))
+	}
+	return nil
+}
