@@ -23,6 +23,7 @@ const (
 	suspect     = 16                     // a box that holds less than one part in so many did not use it up
 	maxLooked   = 1 << 17                // descriptors that are looked at in one box; no honest one has so many
 	enough      = 8                      // one that holds more than one part in so many is not looked at further
+	unfound     = 20                     // looks in a row, after which it was none of the boxes
 	freeing     = time.Second            // for how long what an ended box held may still be held
 	room        = 8                      // squared: how many watches have to be left
 	watchBytes  = 128                    // of kernel memory that a watch takes at least
@@ -58,15 +59,15 @@ type guard struct {
 	shared []*shared
 	stop   context.CancelFunc
 	runs   sync.WaitGroup
-	epolls [room]int // that try to watch
-	events [room]int // these
-	others map[string]bool
+	epolls [room]int      // that try to watch
+	events [room]int      // these
+	others map[string]int // looks in a row in which none of the boxes used something up
 
 	flights flights
 }
 
 func newGuard(d *Driver) (*guard, error) {
-	g := &guard{d: d, others: map[string]bool{}, flights: flights{d: d}}
+	g := &guard{d: d, others: map[string]int{}, flights: flights{d: d}}
 	for i := range room {
 		var err, err2 error
 		g.epolls[i], err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -121,7 +122,7 @@ func (g *guard) run(ctx context.Context) {
 			if boxes := g.boxes(); len(boxes) > 0 && s.limit > 0 && s.full(s.limit) && !defence.Off(s.off) {
 				g.free(ctx, s, boxes)
 			} else {
-				g.others[s.name] = false
+				g.others[s.name] = 0
 			}
 		}
 	}
@@ -163,8 +164,9 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 		case <-time.After(10 * time.Second): // in the middle of a device's work; another may be the one
 		}
 	}
-	if len(holders) == 0 && !g.others[s.name] {
-		g.others[s.name] = true
+	if len(holders) > 0 {
+		g.others[s.name] = 0
+	} else if g.others[s.name]++; g.others[s.name] == unfound {
 		g.d.opts.Logger.Error("what all programs of this machine's user share is used up, by none of the boxes: new connections fail until another program ends", "what", s.name)
 	}
 }

@@ -1,7 +1,9 @@
 package local
 
 import (
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +19,8 @@ func TestOneBoxPassesAllDescriptors(t *testing.T) {
 		for kind, how := range map[string][]string{
 			"seen": {"under-way", "seen", "0"}, "hidden": {"under-way", "hidden", "12000"}, "unseen": {"unseen", "under-way", "seen", "0"},
 		} {
-			d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
+			var errs errorLog
+			d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelError}))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -32,6 +35,9 @@ func TestOneBoxPassesAllDescriptors(t *testing.T) {
 			sandboxtest.Eventually(t, 10*time.Second, "another box passes a descriptor", func() bool {
 				return sandboxtest.Run(t, g, sandboxtest.ProbeInside, "under-way", "one").Code == 0
 			})
+			if said := errs.said.Load(); said != nil {
+				t.Errorf("%s: choir's log blames others: %s", kind, *said)
+			}
 			if quiet.Err() != nil {
 				t.Errorf("%s: the other box ended: %v", kind, quiet.Err())
 			}
@@ -40,6 +46,15 @@ func TestOneBoxPassesAllDescriptors(t *testing.T) {
 			}
 		}
 	})
+}
+
+// errorLog keeps the last error that was logged.
+type errorLog struct{ said atomic.Pointer[string] }
+
+func (l *errorLog) Write(p []byte) (int, error) {
+	text := string(p)
+	l.said.Store(&text)
+	return len(p), nil
 }
 
 // TestWhatABoxLeavesUnderWay: descriptors under way are the box's that left them, also in
