@@ -19,6 +19,7 @@ func typescript(docs map[string]string) []byte {
 	for _, root := range roots() {
 		w.visit(reflect.TypeOf(root.value))
 	}
+	w.visit(reflect.TypeFor[contract.Role]()) // which events only have in their source
 	sort.Slice(w.types, func(i, j int) bool { return w.types[i].Name() < w.types[j].Name() })
 
 	w.line("// Generated from contract/ by go generate ./contract. Do not edit.")

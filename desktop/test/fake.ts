@@ -11,7 +11,7 @@ export function event(sequence: number, type = 'file.written', data: unknown = {
 }
 
 export const session = (lastSequence = 0): Session => ({
-  cid, name: 'Studio', user: 'u', nats: { url: '/_choir/nats', jwt: '', seed: '', inbox: '_INBOX.p' }, lastSequence, readOnly: false,
+  cid, name: 'Studio', user: 'u', nats: { url: '/_choir/nats', jwt: '', seed: '', inbox: '_INBOX.p', expires: '2026-01-02T03:04:05Z' }, lastSequence, readOnly: false,
   provider: { name: 'rehearsal', model: 'rehearsal', rehearsal: true },
 })
 
@@ -86,7 +86,7 @@ export class FakeHost {
     }
     if (subject.endsWith('.state.snapshot')) {
       this.snapshots++
-      const snapshot: Snapshot = { sequence: this.log.length, computer: { cid, name: 'Studio' }, theme: null, windows: [], runs: [], checkpoints: [], documents: [] }
+      const snapshot: Snapshot = { sequence: this.log.length, computer: { cid, name: 'Studio', created: '2026-03-14T09:12:00Z', driver: 'local', isolation: 'full', notes: [] }, theme: null, windows: [], runs: [], checkpoints: [], documents: [] }
       return snapshot
     }
     throw new HostError('not_found', subject)

@@ -6,7 +6,7 @@ import { useToasts } from '../src/stores/toasts'
 import { event } from './fake'
 
 const store = () => useProposals.getState()
-const of = (id: string): Proposal => ({ id, document: 'd', base: 1, author: 'associate', role: 'associate', time: '2026-03-14T09:12:00Z', status: 'open' })
+const of = (id: string): Proposal => ({ id, document: 'd', base: 1, author: 'associate', role: 'associate', time: '2026-03-14T09:12:00Z', sequence: 1, sha256: 's', status: 'open' })
 const body = { author: 'associate', base: 1, sha256: 's', body: 'b' }
 
 describe('proposals', () => {

@@ -59,7 +59,7 @@ func (c *Computer) Proposal(ctx context.Context, id, proposal string) (view.Prop
 func proposalOf(p state.Proposal) view.Proposal {
 	return view.Proposal{
 		ID: p.ID, Document: p.Document, Base: p.Base, Author: p.Author, Role: p.Role, Run: p.Run, Task: p.Task, Time: when(p.Time), Sequence: p.Seq,
-		SHA256: p.SHA256, Status: p.Status, By: p.By, Revision: p.Revision, Successor: p.Successor, Resolved: when(p.Resolved), Body: p.Body,
+		SHA256: p.SHA256, Status: view.ProposalStatus(p.Status), By: p.By, Revision: p.Revision, Successor: p.Successor, Resolved: when(p.Resolved), Body: p.Body,
 	}
 }
 

@@ -203,47 +203,28 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// sessionAnswer is what the desktop connects with.
-type sessionAnswer struct {
-	CID          string        `json:"cid"`
-	Name         string        `json:"name"`
-	User         string        `json:"user"`
-	NATS         natsAnswer    `json:"nats"`
-	LastSequence uint64        `json:"lastSequence"`
-	ReadOnly     bool          `json:"readOnly"`
-	Provider     view.Provider `json:"provider"`
-}
-
-type natsAnswer struct {
-	URL     string    `json:"url"`
-	JWT     string    `json:"jwt"`
-	Seed    string    `json:"seed"`
-	Inbox   string    `json:"inbox"`
-	Expires time.Time `json:"expires"`
-}
-
 func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit) {
-	answer, err := func() (sessionAnswer, error) {
+	answer, err := func() (view.Session, error) {
 		c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
 		if err != nil {
-			return sessionAnswer{}, err
+			return view.Session{}, err
 		}
 		info, err := c.Info(r.Context())
 		if err != nil {
-			return sessionAnswer{}, err
+			return view.Session{}, err
 		}
 		provider, err := c.Provider(r.Context())
 		if err != nil {
-			return sessionAnswer{}, err
+			return view.Session{}, err
 		}
 		ttl := min(mintTTL, v.session.Expires.Sub(s.o.Now()))
 		cred, err := s.o.Bus.Mint(v.place.Computer, v.session.ID, ttl)
 		if err != nil {
-			return sessionAnswer{}, err
+			return view.Session{}, err
 		}
-		return sessionAnswer{
-			CID: string(v.place.Computer), Name: info.Name, User: v.session.User, LastSequence: c.Last(), Provider: provider,
-			NATS: natsAnswer{URL: ownPrefix + "nats", JWT: cred.JWT, Seed: cred.Seed, Inbox: cred.Inbox, Expires: cred.Expires},
+		return view.Session{
+			CID: v.place.Computer, Name: info.Name, User: v.session.User, LastSequence: c.Last(), Provider: provider,
+			NATS: view.SessionBus{URL: ownPrefix + "nats", JWT: cred.JWT, Seed: cred.Seed, Inbox: cred.Inbox, Expires: cred.Expires},
 		}, nil
 	}()
 	if err != nil {

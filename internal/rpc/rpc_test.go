@@ -121,6 +121,28 @@ func TestAnswersOnTheBusFit(t *testing.T) {
 	}
 }
 
+// A list that is empty is one all the same: what is generated for the desktop says so.
+func TestNoListIsNull(t *testing.T) {
+	table := rpc.Table{}
+	rpc.Bind(table, rpc.LogRead, func(context.Context, rpc.Caller, rpc.LogRequest) (p view.EventPage, _ error) { return p, nil })
+	rpc.Bind(table, rpc.StateSnapshot, func(context.Context, rpc.Caller, rpc.Of) (view.Snapshot, error) {
+		return view.Snapshot{Theme: &contract.Theme{Colors: map[string]string{}}, Windows: []view.Window{{}}}, nil
+	})
+	rpc.Bind(table, rpc.CheckpointCreate, func(context.Context, rpc.Caller, rpc.CheckpointRequest) (k view.Checkpointed, _ error) { return k, nil })
+	rpc.Bind(table, rpc.CheckpointDiff, func(context.Context, rpc.Caller, rpc.DiffRequest) (d view.Diff, _ error) { return d, nil })
+	rpc.Bind(table, rpc.CheckpointUndo, func(context.Context, rpc.Caller, rpc.UndoRequest) (r view.Restored, _ error) { return r, nil })
+	rpc.Bind(table, rpc.ProposalList, func(context.Context, rpc.Caller, rpc.ProposalsRequest) (l rpc.List[view.Proposal], _ error) {
+		return l, nil
+	})
+	for m, body := range map[rpc.Any]string{
+		rpc.LogRead: "", rpc.StateSnapshot: "", rpc.CheckpointCreate: "", rpc.CheckpointDiff: "", rpc.CheckpointUndo: "", rpc.ProposalList: `{"document":"` + contract.NewID() + `"}`,
+	} {
+		if b, err := m.Answer(t.Context(), table, rpc.Caller{}, []byte(body)); err != nil || strings.Contains(string(b), "null") {
+			t.Errorf("%s: %s, %v", m.About().Name, b, err)
+		}
+	}
+}
+
 // A call that the client makes is the route that is declared.
 func TestRequestsOverHTTP(t *testing.T) {
 	r, err := rpc.CheckpointDiff.Request("-", rpc.DiffRequest{DiffRequest: view.DiffRequest{From: "a b"}})

@@ -259,6 +259,26 @@ type Provider struct {
 	BudgetUSD float64 `json:"budgetUSD,omitempty"`
 }
 
+// Session is what a desktop's page connects with.
+type Session struct {
+	CID          contract.CID `json:"cid"`
+	Name         string       `json:"name"`
+	User         string       `json:"user"`
+	NATS         SessionBus   `json:"nats"`
+	LastSequence uint64       `json:"lastSequence"`
+	ReadOnly     bool         `json:"readOnly"`
+	Provider     Provider     `json:"provider"`
+}
+
+// SessionBus is where and as whom a desktop's page speaks on the bus.
+type SessionBus struct {
+	URL     string    `json:"url"`
+	JWT     string    `json:"jwt"`
+	Seed    string    `json:"seed"`
+	Inbox   string    `json:"inbox"`
+	Expires time.Time `json:"expires"`
+}
+
 // Frame is what the console shows around a desktop.
 type Frame struct {
 	Computer   Computer         `json:"computer"`

@@ -21,7 +21,7 @@ type Proposal struct {
 	Time      time.Time        `json:"time"`
 	Sequence  uint64           `json:"sequence"` // of its event; pages go by it
 	SHA256    contract.BlobRef `json:"sha256"`   // of Body
-	Status    string           `json:"status" doc:"open, accepted, dismissed or superseded"`
+	Status    ProposalStatus   `json:"status"`
 	By        string           `json:"by,omitempty" doc:"who resolved it"`
 	Revision  int              `json:"revision,omitempty" doc:"that holds it, once it is accepted"`
 	Successor string           `json:"successor,omitempty" doc:"the proposal that it made way for"`
@@ -33,6 +33,17 @@ type Proposal struct {
 	Truncated bool   `json:"truncated,omitempty" doc:"whether diff is cut"`
 	Body      string `json:"body,omitempty" doc:"the whole document as proposed"`
 }
+
+// ProposalStatus is what became of a proposal.
+type ProposalStatus string
+
+// What becomes of a proposal.
+const (
+	ProposalOpen       ProposalStatus = "open"
+	ProposalAccepted   ProposalStatus = "accepted"
+	ProposalDismissed  ProposalStatus = "dismissed"
+	ProposalSuperseded ProposalStatus = "superseded"
+)
 
 // Resolved is how a proposal ended.
 type Resolved struct {

@@ -110,8 +110,20 @@ func (p Proposal) Fit(max int) (Proposal, error) {
 func (r Restored) Fit(max int) (Restored, error) {
 	changes, cut, err := Fit(r.Changes, max)
 	r.Changes, r.Truncated = changes, cut
-	r.Kept = r.Kept[:min(len(r.Kept), shownKept)]
+	r.Kept, r.Unkept = some(r.Kept[:min(len(r.Kept), shownKept)]), r.Unkept.whole()
 	return r, err
+}
+
+// Fit returns what was made of it.
+func (k Checkpointed) Fit(int) (Checkpointed, error) {
+	k.Unkept = k.Unkept.whole()
+	return k, nil
+}
+
+// whole has a list, if an empty one.
+func (u Unkept) whole() Unkept {
+	u.Paths = some(u.Paths)
+	return u
 }
 
 // Fit returns as much of the page as fits; whoever reads asks for the rest.

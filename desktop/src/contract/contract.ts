@@ -42,6 +42,9 @@ export type Resolution = 'accepted' | 'dismissed' | 'superseded'
 /** ResultStatus is how a task ended. */
 export type ResultStatus = 'ok' | 'failed' | 'needs_input' | 'cancelled' | 'refused'
 
+/** Role is the part of a computer that speaks, the last element of an event's source and a token of its NATS subject. */
+export type Role = 'user' | 'director' | 'associate' | 'system'
+
 /** RunCommand is what a user tells a run to do. */
 export type RunCommand = 'pause' | 'resume' | 'cancel'
 

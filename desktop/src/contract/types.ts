@@ -1,13 +1,12 @@
-import type { CheckpointKind, Event, EventData, EventType, VerificationStatus } from './contract'
+import type { CheckpointKind, Event, EventData, EventType, Role, VerificationStatus } from './contract'
 
 // The contract under the names the shell uses; contract.ts is generated.
 
 export type {
   ActionType, AssociateResult, Change, Check, CheckpointKind, Citation, Command, Event, EventType, Frame, PlanItem, PlanStatus, Question,
-  Resolution, ResultStatus, RunStatus, RunStood, Theme, Usage, Verification, WindowState,
+  Resolution, ResultStatus, Role, RunStatus, RunStood, Theme, Usage, Verification, WindowState,
 } from './contract'
 
-export type Role = 'user' | 'director' | 'associate' | 'system'
 export type Verified = VerificationStatus
 export type Payloads = EventData
 

@@ -1,6 +1,6 @@
 import type { ActionType, Payloads } from '../contract/types'
 import { newID } from '../contract/id'
-import { HostError } from './protocol'
+import { HostError, type Services } from './protocol'
 
 export interface Action<T extends ActionType = ActionType> {
   type: T
@@ -10,10 +10,7 @@ export interface Action<T extends ActionType = ActionType> {
   subject?: string
 }
 
-export interface Acknowledged {
-  sequence: number
-  run?: string
-}
+export type Acknowledged = Services['action'][1]
 
 /** An action on its way, as it is kept and shown. */
 export interface Queued {

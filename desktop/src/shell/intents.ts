@@ -108,9 +108,9 @@ async function ended(command: string): Promise<void> {
 
 export async function makeCheckpoint(message: string): Promise<void> {
   const { created, commit, unkept } = await ask('checkpoint.create', { message: message || 'Checkpoint by hand' }, 60_000)
-  const left = unkept?.files ?? 0
+  const left = unkept.files
   if (!created) useToasts.getState().say('plain', 'Nothing has changed', `The last checkpoint, ${short(commit)}, still holds everything${left > 0 ? ` but ${count(left, 'file')}` : ''}.`)
-  else if (left > 0) useToasts.getState().say('warn', `${count(left, 'file')} ${left === 1 ? 'is' : 'are'} not in it`, unkept!.paths.filter((p) => !p.ignored).slice(0, 3).map((p) => `${p.path} ${p.reason}`).join('; '))
+  else if (left > 0) useToasts.getState().say('warn', `${count(left, 'file')} ${left === 1 ? 'is' : 'are'} not in it`, unkept.paths.filter((p) => !p.ignored).slice(0, 3).map((p) => `${p.path} ${p.reason}`).join('; '))
 }
 
 export interface ShellCommand extends SlashCommand {

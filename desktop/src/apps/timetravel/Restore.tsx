@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'react'
 import { Undo2 } from 'lucide-react'
-import type { Checkpoint, Restored, RestorePlan } from '../../link/protocol'
+import type { Checkpoint, Restored } from '../../link/protocol'
 import parts from '../../parts/parts.module.css'
 import { ask, tell } from '../../shell/intents'
 import { useToasts } from '../../stores/toasts'
@@ -11,7 +11,7 @@ import { restoreWords } from './words'
 /** Where a restore goes: to a checkpoint, to before a run's work, or to before the last restore. */
 export type Target = { checkpoint: Checkpoint } | { run: string } | 'last'
 
-function look(target: Target, dry_run: boolean): Promise<RestorePlan | Restored> {
+function look(target: Target, dry_run: boolean): Promise<Restored> {
   const patience = dry_run ? 60_000 : 120_000
   if (target === 'last') return ask('checkpoint.undo', { dry_run }, patience)
   if ('run' in target) return ask('run.undo', { run: target.run, dry_run }, patience)
@@ -26,7 +26,7 @@ function heading(target: Target): string {
 
 /** Says what going back would do, and does it only then. Give it a key per target. */
 export function Restore({ target, close }: { target: Target; close: (done: boolean) => void }) {
-  const [plan, setPlan] = useState<RestorePlan | null>(null)
+  const [plan, setPlan] = useState<Restored | null>(null)
   const [fault, setFault] = useState('')
   const [busy, setBusy] = useState(false)
   const first = useRef(target)
@@ -34,7 +34,7 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
   useEffect(() => {
     let stop = false
     look(first.current, true).then(
-      (p) => !stop && setPlan(p as RestorePlan),
+      (p) => !stop && setPlan(p),
       (e: unknown) => !stop && setFault(e instanceof Error ? e.message : String(e)),
     )
     return () => {
@@ -46,7 +46,7 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
     setBusy(true)
     try {
       const done = await look(target, false)
-      if (done.kept?.length) useToasts.getState().say('warn', `${count(done.kept.length, 'path')} stayed as ${done.kept.length === 1 ? 'it is' : 'they are'}`, done.kept.slice(0, 3).map((k) => `${k.path}: ${k.reason}`).join('; '))
+      if (done.kept.length > 0) useToasts.getState().say('warn', `${count(done.kept.length, 'path')} stayed as ${done.kept.length === 1 ? 'it is' : 'they are'}`, done.kept.slice(0, 3).map((k) => `${k.path}: ${k.reason}`).join('; '))
       close(true)
     } catch (e) {
       tell(e)
@@ -62,7 +62,7 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
         {!plan && !fault && <p>Looking at what would change…</p>}
         {plan && (
           <ul>
-            {restoreWords(plan.changes, plan.kept ?? [], plan.unkept).map((w) => (
+            {restoreWords(plan.changes, plan.kept, plan.unkept).map((w) => (
               <li key={w}>{w}</li>
             ))}
           </ul>

@@ -1,0 +1,339 @@
+// Generated from internal/rpc by go generate ./internal/rpc. Do not edit.
+
+import type { Change, CheckpointKind, Event, Frame, Resolution, Role, RunStatus, Theme, Usage, VerificationStatus, WindowState } from '../contract/contract'
+
+/** EventPage is one page of a query's answer, ascending. */
+export interface EventPage {
+  events: Event[]
+  /** Next is the After of the next page, which there is at once if More, and otherwise once something has happened. */
+  next: number
+  more: boolean
+  /** sequence of the log's newest event */
+  last: number
+}
+
+/** Snapshot is what the desktop's first paint needs. Sequence is the last event it reflects, no more, no less. Runs, Checkpoints and Documents are the newest 50, newest first. */
+export interface Snapshot {
+  sequence: number
+  computer: ComputerHead
+  /** null until a valid one exists */
+  theme: Theme | null
+  windows: Window[]
+  runs: RunHead[]
+  checkpoints: Checkpoint[]
+  documents: DocumentHead[]
+}
+
+/** Started says that a command's start is in the log. */
+export interface Started {
+  command: string
+  sequence: number
+}
+
+/** Output is what is kept of a command's output. ExitCode is given once it has ended and nothing more is to come; with it Unkept, what the command left behind that no checkpoint holds. */
+export interface Output {
+  chunks: OutputChunk[]
+  running: boolean
+  exit_code?: number
+  unkept?: Unkept
+  /** some was dropped that the asker has not had */
+  truncated: boolean
+}
+
+/** Document is one revision of a living document. */
+export interface Document {
+  document: string
+  title: string
+  path: string
+  revision: number
+  author: string
+  time: string
+  /** Markdown; empty in lists */
+  body: string
+}
+
+/** Proposal is a change to a document that was not made, because it touches what somebody else wrote since its base; a user accepts or dismisses it. On, Overlaps and Diff say what accepting would do while it is open, where one proposal is asked for; so does Body. */
+export interface Proposal {
+  id: string
+  document: string
+  /** the revision it was made from; 0: none of them */
+  base: number
+  author: string
+  role: Role
+  run?: string
+  task?: string
+  time: string
+  /** of its event; pages go by it */
+  sequence: number
+  /** of Body */
+  sha256: string
+  status: ProposalStatus
+  /** who resolved it */
+  by?: string
+  /** that holds it, once it is accepted */
+  revision?: number
+  /** the proposal that it made way for */
+  successor?: string
+  resolved?: string
+  /** the revision that diff is from */
+  on?: number
+  /** in how many places it takes the place of what was written since its base */
+  overlaps?: number
+  /** unified, at most 512 KiB */
+  diff?: string
+  /** whether diff is cut */
+  truncated?: boolean
+  /** the whole document as proposed */
+  body?: string
+}
+
+/** Resolved is how a proposal ended. */
+export interface Resolved {
+  /** the proposal */
+  id: string
+  resolution: Resolution
+  /** that holds it, once it is accepted */
+  revision?: number
+  sequence: number
+}
+
+/** File is one entry of the workspace. */
+export interface File {
+  /** its path, relative to the workspace's root */
+  id: string
+  kind: FileKind
+  size: number
+  /** such as 0644 */
+  mode: string
+  modified: string
+  /** of a symlink */
+  target?: string
+  /** Unkept says why no checkpoint holds it, "is a socket"; Beneath counts such paths in a folder. */
+  unkept?: string
+  unkept_beneath?: number
+}
+
+/** Checkpoint is a commit of the workspace. */
+export interface Checkpoint {
+  /** the commit */
+  commit: string
+  parent?: string
+  tree: string
+  kind: CheckpointKind
+  message: string
+  verified: VerificationStatus
+  files: number
+  /** the first of what could not be taken, and why */
+  skipped?: string[]
+  /** how many files that is altogether */
+  left?: number
+  /** the first of what .gitignore files keep out */
+  ignored?: string[]
+  /** how many files and folders that is altogether */
+  outside?: number
+  /** last sequence projected before it */
+  seq: number
+  /** of its event; pages go by it */
+  sequence: number
+  time: string
+  author: Role
+  run?: string
+  task?: string
+}
+
+/** Checkpointed answers a request for a checkpoint. Created is false when nothing had changed; ID is then the newest there is. */
+export interface Checkpointed {
+  commit: string
+  sequence: number
+  created: boolean
+  unkept: Unkept
+}
+
+/** Diff is what differs. Diff is unified, at most 512 KiB, cut when Truncated. */
+export interface Diff {
+  from: string
+  to: string
+  changes: Change[]
+  diff: string
+  truncated: boolean
+}
+
+/** Restored is what a restore did, or with DryRun what it would change. */
+export interface Restored {
+  to: string
+  dry_run: boolean
+  changes: Change[]
+  /** what stays as it is all the same */
+  kept: Kept[]
+  /** what no checkpoint has, and so stays as it is */
+  unkept: Unkept
+  /** checkpoint of everything as it was */
+  safety?: string
+  /** the new commit */
+  checkpoint?: string
+  sequence?: number
+  /** whether changes is cut */
+  truncated?: boolean
+}
+
+/** Acted is the answer to an action: the sequence of its event, on disk, and for a prompt the run that it causes. */
+export interface Acted {
+  run?: string
+  sequence: number
+}
+
+/** Session is what a desktop's page connects with. */
+export interface Session {
+  cid: string
+  name: string
+  user: string
+  nats: SessionBus
+  lastSequence: number
+  readOnly: boolean
+  provider: Provider
+}
+
+/** ComputerHead is what its own desktop shows of a computer. */
+export interface ComputerHead {
+  cid: string
+  name: string
+  created: string
+  driver: string
+  isolation: string
+  notes: string[]
+}
+
+/** Window is a window of the desktop as the log left it. */
+export interface Window {
+  window: string
+  app: string
+  title: string
+  frame: Frame
+  state: WindowState
+  z: number
+  props: Record<string, string>
+}
+
+/** RunHead is what a list shows of a run. */
+export interface RunHead {
+  run: string
+  prompt: string
+  status: RunStatus
+  started: string
+  ended?: string
+  summary: string
+  verified?: VerificationStatus
+  checkpoint: string
+  document: string
+  usage: Usage
+}
+
+/** DocumentHead is what a list shows of a document. */
+export interface DocumentHead {
+  document: string
+  title: string
+  path: string
+  revision: number
+  time: string
+}
+
+/** OutputChunk is a piece of a command's output; N is dense per command. */
+export interface OutputChunk {
+  n: number
+  stream: OutputStream
+  text: string
+}
+
+/** Unkept is what no checkpoint holds as it is. */
+export interface Unkept {
+  /** how many could not be taken */
+  files: number
+  /** how many files and folders .gitignore files keep out */
+  ignored: number
+  /** the first of both */
+  paths: UnkeptPath[]
+}
+
+/** ProposalStatus is what became of a proposal. */
+export type ProposalStatus = 'open' | 'accepted' | 'dismissed' | 'superseded'
+
+/** FileKind says what a directory entry is. */
+export type FileKind = 'file' | 'dir' | 'symlink' | 'other'
+
+/** Kept is a path that a restore leaves as it is: what is there is in no checkpoint, or was written in the very moment. */
+export interface Kept {
+  path: string
+  reason: string
+}
+
+/** SessionBus is where and as whom a desktop's page speaks on the bus. */
+export interface SessionBus {
+  url: string
+  jwt: string
+  seed: string
+  inbox: string
+  expires: string
+}
+
+/** Provider is what the next prompt would use. */
+export interface Provider {
+  name: string
+  model: string
+  rehearsal: boolean
+  network?: string
+  budgetUSD?: number
+}
+
+/** OutputStream is where a command wrote something. */
+export type OutputStream = 'stdout' | 'stderr'
+
+/** UnkeptPath is a path that no checkpoint holds, and why. Reason goes on where the path ends: "is a socket". */
+export interface UnkeptPath {
+  path: string
+  reason: string
+  ignored?: boolean
+}
+
+/** Every service: its request and its answer. */
+export interface Services {
+  /** Events with sequence > after, ascending */
+  'log.read': [{ after?: number; limit?: number }, EventPage]
+  /** What the first paint needs, and nothing more */
+  'state.snapshot': [Record<string, never>, Snapshot]
+  /** Run your own command; answered as soon as its start is in the log */
+  'exec.run': [{ id: string; argv: string[]; cwd?: string }, Started]
+  /** What is kept of a command's output after a chunk */
+  'exec.output': [{ command: string; after: number; wait?: boolean }, Output]
+  /** Stop a command that a desktop started */
+  'exec.stop': [{ command: string }, Record<string, never>]
+  /** One revision of a living document */
+  'document.get': [{ document: string; revision?: number }, Document]
+  /** Changes that wait for you, newest first, without their text */
+  'proposal.list': [{ document: string; before?: number; limit?: number; all?: boolean }, { proposals: Proposal[]; more: boolean }]
+  /** One proposed change, and what accepting it would do */
+  'proposal.get': [{ document: string; proposal: string }, Proposal]
+  /** Merge a proposed change into the document; where both changed the same lines, it wins */
+  'proposal.accept': [{ document: string; proposal: string }, Resolved]
+  /** Decide against a proposed change */
+  'proposal.dismiss': [{ document: string; proposal: string }, Resolved]
+  /** A folder's entries by name, or the one entry of a file */
+  'files.list': [{ path?: string; after?: string; limit?: number }, { files: File[]; more: boolean }]
+  /** Checkpoints, newest first */
+  'checkpoint.list': [{ before?: number; limit?: number }, { checkpoints: Checkpoint[]; more: boolean }]
+  /** Commit the workspace if it changed */
+  'checkpoint.create': [{ message?: string }, Checkpointed]
+  /** What differs between two checkpoints */
+  'checkpoint.diff': [{ from?: string; to?: string; path?: string }, Diff]
+  /** Go back to a checkpoint, to before a run, or to before the last restore */
+  'checkpoint.restore': [{ to?: string; run?: string; undo?: boolean; paths?: string[]; dry_run?: boolean }, Restored]
+  /** Undo the last restore, the undo too */
+  'checkpoint.undo': [{ dry_run?: boolean }, Restored]
+  /** Say what a person wants; on the bus at user.{cid}.action */
+  'action': [{ type: string; id: string; subject?: string; run?: string; data: unknown }, Acted]
+  /** A run's own events, ascending from sequence > after */
+  'run.get': [{ run: string; after?: number; limit?: number }, EventPage]
+  /** Go back to before the run's first task, by a new commit */
+  'run.undo': [{ run: string; dry_run?: boolean }, Restored]
+}
+
+export type Service = keyof Services
