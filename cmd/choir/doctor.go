@@ -15,10 +15,10 @@ import (
 
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/fleet"
 	"choir.dev/choiros/internal/guest/image"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
@@ -183,7 +183,7 @@ func spaceOf(ctx context.Context, data string) (view.Finding, error) {
 	if err != nil {
 		return view.Finding{}, err
 	}
-	return computer.Space(ctx, data, free)
+	return fleet.Space(ctx, data, free)
 }
 
 // ask has the control plane that uses a data directory say what it found there.

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/fleet"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/view"
 )
@@ -124,7 +124,7 @@ func openAnnounced(ctx context.Context, cfg config.Config, ln net.Listener, logg
 }
 
 // serve serves until ctx ends, or it is to be started anew, and closes p.
-func serve(ctx context.Context, p *plane, ln net.Listener, line upLine, o voice) (again *computer.Restart, err error) {
+func serve(ctx context.Context, p *plane, ln net.Listener, line upLine, o voice) (again *fleet.Restart, err error) {
 	defer func() { err = errors.Join(err, p.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -22,6 +22,7 @@ import (
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/fleet"
 	"choir.dev/choiros/internal/guest/image"
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/process"
@@ -38,16 +39,16 @@ type plane struct {
 	cfg      config.Config
 	dir      *datadir.Dir
 	identity *identity.Store
-	host     *computer.Host
+	fleet    *fleet.Fleet
 	server   *control.Server
-	keys     string                // directory of the keys
-	restart  chan computer.Restart // asked for while it serves; one is enough
-	opened   []func() error        // what Close ends, in the order it was opened
+	keys     string             // directory of the keys
+	restart  chan fleet.Restart // asked for while it serves; one is enough
+	opened   []func() error     // what Close ends, in the order it was opened
 }
 
 // openPlane opens every part; on an error it closes those it had opened.
 func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, o voice) (_ *plane, err error) {
-	p := &plane{cfg: cfg, restart: make(chan computer.Restart, 1)}
+	p := &plane{cfg: cfg, restart: make(chan fleet.Restart, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -105,13 +106,13 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err != nil {
 		return nil, stored{err}
 	}
-	if p.host, err = computer.NewHost(computer.Options{
+	if p.fleet, err = fleet.New(fleet.Options{
 		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Spending: p.identity, Driver: driver,
 		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger, Report: report,
 		Said: func(cid contract.CID, name string, state view.ComputerState, err error) {
 			o.computer(string(cid), name, state, err)
 		},
-		Restart: func(r computer.Restart) {
+		Restart: func(r fleet.Restart) {
 			select {
 			case p.restart <- r:
 			default: // one is under way
@@ -120,15 +121,15 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}); err != nil {
 		return nil, err
 	}
-	p.own(p.host.Close)
-	if err := p.host.Open(ctx); err != nil {
+	p.own(p.fleet.Close)
+	if err := p.fleet.Open(ctx); err != nil {
 		return nil, stored{err}
 	}
 	if err := p.adopt(ctx); err != nil {
 		return nil, stored{err}
 	}
 	p.server, err = control.New(control.Options{
-		Identity: p.identity, Computers: p.host, System: p.host, Bus: nats, Console: console.Files(),
+		Identity: p.identity, Computers: p.fleet, System: p.fleet, Bus: nats, Console: console.Files(),
 		Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Version: version, Logger: logger, Appends: appends(cfg.Budget), AddBytes: int64(cfg.Storage.AddMB) << 20,
 	})
 	if err != nil {
@@ -195,7 +196,7 @@ func (p *plane) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	computers, err := p.host.List(ctx)
+	computers, err := p.fleet.List(ctx)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 	if u.User != nil {
 		return view.Added{}, fault.New(op, fault.Invalid, "Clone it yourself and add the folder.", errors.New("the URL holds credentials"))
 	}
-	if err := c.host.reserve.Check(op); err != nil {
+	if err := c.machine.Reserve.Check(op); err != nil {
 		return view.Added{}, err
 	}
 	name := r.Name
@@ -63,11 +63,11 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 	}
 	defer c.discard("boxes/" + id)
 	limits := c.limits()
-	limits.DiskBytes, limits.WallTime = int64(c.host.Config.Storage.AddMB)<<20, addWall
+	limits.DiskBytes, limits.WallTime = int64(c.machine.Config.Storage.AddMB)<<20, addWall
 	box, err := c.box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxScratch, Root: "/clone", Proxy: true, Limits: limits,
 		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []string{empty}}},
-		Handler: c.host.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxScratch},
+		Handler: c.machine.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxScratch},
 			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{host.String()}}, nil, host),
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *Computer) tooLargeToAdd(box sandbox.Box, err error) error {
 	if !fault.Is(err, fault.Unavailable) || !boxEnded(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
 		return err
 	}
-	if free, ferr := c.host.Dir.Free(); ferr == nil && scarceRoom(free) {
+	if free, ferr := c.machine.Dir.Free(); ferr == nil && free.Scarce() {
 		return fault.New("", fault.DiskFull, fault.FreeSpace, errors.New("the disk is nearly full; nothing of it was brought in"))
 	}
 	return c.largerThanAdd()
@@ -124,7 +124,7 @@ func (c *Computer) tooLargeToAdd(box sandbox.Box, err error) error {
 
 func (c *Computer) largerThanAdd() error {
 	return fault.New("", fault.Exhausted, "Raise storage.add_mb, or clone it yourself and add it in several smaller folders.",
-		fmt.Errorf("it has more than %d MiB, or very many files; nothing of it was brought in", c.host.Config.Storage.AddMB))
+		fmt.Errorf("it has more than %d MiB, or very many files; nothing of it was brought in", c.machine.Config.Storage.AddMB))
 }
 
 // tooLargeFile says that git met a file larger than all of it may be, which the box

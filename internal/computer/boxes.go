@@ -22,8 +22,8 @@ import (
 // box opens a box and keeps the log's account of it.
 func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
 	env := map[string]string{}
-	if c.host.Path != "" {
-		env["PATH"] = c.host.Path
+	if c.machine.Path != "" {
+		env["PATH"] = c.machine.Path
 	}
 	if slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool { return m.Target == homeInside }) {
 		env["GOTMPDIR"] = homeInside // what Go links does not fit into memory either
@@ -32,7 +32,7 @@ func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, 
 	spec.Env = env
 	start := time.Now()
 	var b sandbox.Box
-	err := c.host.reserve.Spaced(ctx, func() (err error) { b, err = c.boxes.Box(ctx, spec); return err })
+	err := c.machine.Reserve.Spaced(ctx, func() (err error) { b, err = c.boxes.Box(ctx, spec); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (c *Computer) box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, 
 	}
 	c.once("the watch of a box", func(ctx context.Context) error {
 		<-b.Done() // Close kills every box, so this ends before the computer has closed
-		c.host.proxy.CloseBox(spec.ID)
-		c.host.watch.Delete(spec.ID)
+		c.machine.Proxy.CloseBox(spec.ID)
+		c.machine.watch.Delete(spec.ID)
 		c.living.remove(b)
 		closed := contract.BoxClosed{Box: spec.ID, Kind: spec.Kind, DurationMS: time.Since(start).Milliseconds()}
 		var ended *sandbox.Ended
@@ -183,7 +183,7 @@ func (c *Computer) gitMount() sandbox.Mount {
 // they are installed first when they are missing; where that fails, and without
 // wait, they are left out.
 func (c *Computer) shellModules(ctx context.Context, wait bool) ([]sandbox.Mount, error) {
-	tree, ok := c.host.modules.Ready()
+	tree, ok := c.machine.Modules.Ready()
 	if !ok && wait {
 		var err error
 		tree, err = c.shell.Modules(ctx)

@@ -29,9 +29,9 @@ import (
 
 // Computer is one awake computer.
 type Computer struct {
-	host   *Host
-	cid    contract.CID
-	logger *slog.Logger
+	machine *Machine
+	cid     contract.CID
+	logger  *slog.Logger
 
 	log       *ledger.Log
 	state     *state.Store
@@ -56,52 +56,86 @@ type Computer struct {
 	methods  rpc.Table
 }
 
-// wake opens a computer: it takes the log over, brings the state up to it,
+// Waking says how a computer is opened.
+type Waking struct {
+	Name string // of one that is made anew
+	// WithoutTasks opens it without what tasks left; runs that were interrupted
+	// are cancelled.
+	WithoutTasks bool
+	// Opened is told of the computer once its log is its own, and of nil when it
+	// failed after all: its runs meter and ask for the network before it is awake.
+	Opened func(*Computer)
+}
+
+// Wake opens a computer: it takes the log over, brings the state up to it,
 // starts the keeper, repairs what a crash left, and resumes open runs. A
-// computer without a log is made anew under the given name.
-func (h *Host) wake(ctx context.Context, p *place, req view.WakeRequest) (_ *Computer, err error) {
-	cid := p.cid
-	c := h.newComputer(ctx, cid)
-	awake := false
+// computer without a log is made anew.
+func (m *Machine) Wake(ctx context.Context, cid contract.CID, w Waking) (*Computer, error) {
+	return m.open(ctx, cid, w, func(c *Computer) (err error) {
+		if w.WithoutTasks {
+			if err := c.setAside(); err != nil {
+				return err
+			}
+		}
+		if err := c.openHistory(ctx, w); err != nil {
+			return err
+		}
+		if c.runs, err = c.newDispatcher(); err != nil {
+			return err
+		}
+		if w.WithoutTasks {
+			if err := c.giveUpTasks(ctx); err != nil {
+				return err
+			}
+		}
+		if err := c.runs.Recover(ctx); err != nil {
+			return err
+		}
+		c.own("dev server", c.shell.Serve)
+		c.own("desktop builds", c.shell.Builds)
+		c.own("theme", c.shell.WatchTheme)
+		c.own("mirroring documents", c.mirror.Run)
+		c.own("maintenance", c.maintain)
+		c.own("scrub", c.keepScrubbing)
+		return nil
+	})
+}
+
+// OpenHistory opens a computer's files and history, and nothing else of it.
+func (m *Machine) OpenHistory(ctx context.Context, cid contract.CID, w Waking) (*Computer, error) {
+	return m.open(ctx, cid, w, func(c *Computer) error { return c.openHistory(ctx, w) })
+}
+
+// OpenState opens a computer's log and its state, which is brought up to it, and
+// nothing else. Nothing is written to the log.
+func (m *Machine) OpenState(ctx context.Context, cid contract.CID) (*Computer, error) {
+	return m.open(ctx, cid, Waking{}, func(c *Computer) error { return c.openState(ctx) })
+}
+
+// open does what of opening a computer is asked for, and closes it again when
+// that fails or panics.
+func (m *Machine) open(ctx context.Context, cid contract.CID, w Waking, do func(*Computer) error) (_ *Computer, err error) {
+	c := m.newComputer(ctx, cid)
+	opened := false
 	defer func() {
-		if !awake { // it failed, or panicked
-			h.opened(p, nil)
-			err = fault.Wrap("wake "+string(cid), errors.Join(err, c.Close()))
+		if opened {
+			return
 		}
+		if w.Opened != nil {
+			w.Opened(nil)
+		}
+		err = fault.Wrap("wake "+string(cid), errors.Join(err, c.Close()))
 	}()
-	if req.WithoutTasks {
-		if err := c.setAside(); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.openHistory(ctx, p); err != nil {
+	if err := do(c); err != nil {
 		return nil, err
 	}
-	c.shell = c.openShell()
-	if c.runs, err = c.newDispatcher(); err != nil {
-		return nil, err
-	}
-	if req.WithoutTasks {
-		if err := c.giveUpTasks(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.runs.Recover(ctx); err != nil {
-		return nil, err
-	}
-	c.own("dev server", c.shell.Serve)
-	c.own("desktop builds", c.shell.Builds)
-	c.own("theme", c.shell.WatchTheme)
-	c.own("mirroring documents", c.mirror.Run)
-	c.own("maintenance", c.maintain)
-	c.own("scrub", c.keepScrubbing)
-	awake = true
+	opened = true
 	return c, nil
 }
 
 // newComputer is a computer of which nothing is open yet.
-func (h *Host) newComputer(ctx context.Context, cid contract.CID) *Computer {
-	c := &Computer{host: h, cid: cid, logger: h.Logger.With("computer", string(cid)), snaps: snapshots{uses: map[string]int{}}}
+func (m *Machine) newComputer(ctx context.Context, cid contract.CID) *Computer {
+	c := &Computer{machine: m, cid: cid, logger: m.Logger.With("computer", string(cid)), snaps: snapshots{uses: map[string]int{}}}
 	c.services = c.newServices(ctx, serviceBackoff)
 	c.ctx = c.services.Context()
 	c.deps = newDependencies(c)
@@ -109,26 +143,33 @@ func (h *Host) newComputer(ctx context.Context, cid contract.CID) *Computer {
 	return c
 }
 
+// CID names the computer.
+func (c *Computer) CID() contract.CID { return c.cid }
+
+// Log is the computer's log.
+func (c *Computer) Log() *ledger.Log { return c.log }
+
 // openHistory opens what a computer's files, documents and checkpoints need,
 // after it has been held against what else knows of it.
-func (c *Computer) openHistory(ctx context.Context, p *place) (err error) {
-	h, cid := c.host, c.cid
+func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	if err := c.openFiles(); err != nil {
 		return err
 	}
 	if err := c.openState(ctx); err != nil {
 		return err
 	}
-	if c.boxes, err = h.Driver.Open(ctx, sandbox.ComputerSpec{CID: cid, Dir: c.path()}); err != nil {
+	if c.boxes, err = c.machine.Driver.Open(ctx, sandbox.ComputerSpec{CID: c.cid, Dir: c.path()}); err != nil {
 		return err
 	}
 	if err := c.compareHistory(ctx); err != nil {
 		return err
 	}
-	if err := c.claim(ctx, p.name); err != nil {
+	if err := c.claim(ctx, w.Name); err != nil {
 		return err
 	}
-	h.opened(p, c)
+	if w.Opened != nil {
+		w.Opened(c)
+	}
 	c.own("projection", c.project)
 	c.documents = document.New(c.log, c.state)
 	if err := c.caughtUp(ctx); err != nil {
@@ -148,7 +189,11 @@ func (c *Computer) openHistory(ctx context.Context, p *place) (err error) {
 		return err
 	}
 	c.own("following revisions", c.mirror.Follow)
-	return c.openWorkspace(ctx)
+	if err := c.openWorkspace(ctx); err != nil {
+		return err
+	}
+	c.shell = c.openShell()
+	return nil
 }
 
 // openFiles opens the computer's directory, beneath which the host looks at
@@ -175,11 +220,10 @@ func (c *Computer) openFiles() (err error) {
 // openState opens the log, without taking it over, and the state, and brings it
 // up to the log.
 func (c *Computer) openState(ctx context.Context) (err error) {
-	h := c.host
 	if c.state, err = c.openStateFile(ctx); err != nil {
 		return err
 	}
-	if c.log, err = ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: h.Blobs, Index: c.state, Health: h.Bus.Health, Unread: h.Bus.Unread, Full: h.reserve.Full,
+	if c.log, err = ledger.Open(ctx, c.machine.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: c.machine.Blobs, Index: c.state, Health: c.machine.Bus.Health, Unread: c.machine.Bus.Unread, Full: c.machine.Reserve.Full,
 		Head: c.path("log.head"), Trouble: func(err error) { c.logger.Warn("the log's head could not be written", "error", err) }}); err != nil {
 		return err
 	}
@@ -191,7 +235,7 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 func (c *Computer) openStateFile(ctx context.Context) (*state.Store, error) {
 	path := c.path("state.sqlite")
 	open := func() (*state.Store, error) {
-		s, err := state.Open(ctx, path, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
+		s, err := state.Open(ctx, path, state.WithBlobs(c.machine.Blobs), state.WithLogger(c.logger))
 		if err != nil {
 			return nil, err
 		}
@@ -229,14 +273,14 @@ func (c *Computer) claim(ctx context.Context, name string) error {
 			return err
 		}
 		drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.created",
-			Data: contract.ComputerCreated{Name: name, Driver: c.host.Driver.Name()}})
+			Data: contract.ComputerCreated{Name: name, Driver: c.machine.Driver.Name()}})
 	}
 	var notes []string
 	for _, f := range c.boxes.Notes() {
 		notes = append(notes, f.Text)
 	}
 	drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.woken", Data: contract.ComputerWoken{
-		Version: c.host.Version, Driver: c.host.Driver.Name(), Isolation: isolation(c.host.Driver.Name()), Notes: notes,
+		Version: c.machine.Version, Driver: c.machine.Driver.Name(), Isolation: Isolation(c.machine.Driver.Name()), Notes: notes,
 	}})
 	_, err := c.log.Append(ctx, drafts...)
 	return err
@@ -250,7 +294,7 @@ func (c *Computer) project(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if fault.Is(err, fault.DiskFull) && c.host.reserve.Full(ctx) {
+		if fault.Is(err, fault.DiskFull) && c.machine.Reserve.Full(ctx) {
 			continue // there is room again
 		}
 		return err
@@ -270,7 +314,7 @@ func (c *Computer) projectRest() {
 	}
 }
 
-func isolation(driver string) string {
+func Isolation(driver string) string {
 	if driver == "local" {
 		return "bubblewrap: own namespaces, seccomp, no network card"
 	}
@@ -315,7 +359,7 @@ func (c *Computer) tidy(ctx context.Context, grace time.Duration) error {
 	if err != nil {
 		return err
 	}
-	freed, err := c.host.Blobs.Collect(ctx, c.cid, func(r contract.BlobRef) bool { return refs[r] != 0 }, grace)
+	freed, err := c.machine.Blobs.Collect(ctx, c.cid, func(r contract.BlobRef) bool { return refs[r] != 0 }, grace)
 	if freed > 0 {
 		c.logger.Info("blobs were collected", "bytes", freed)
 	}
@@ -337,8 +381,8 @@ func (c *Computer) Close() error {
 	if c.boxes != nil {
 		errs = append(errs, c.boxes.Close())
 	}
-	if c.host.proxy != nil {
-		c.host.proxy.CloseComputer(c.cid)
+	if c.machine.Proxy != nil {
+		c.machine.Proxy.CloseComputer(c.cid)
 	}
 	if c.log != nil {
 		c.countAsleep()
@@ -359,11 +403,11 @@ func (c *Computer) Close() error {
 }
 
 // path joins names to the computer's directory.
-func (c *Computer) path(names ...string) string { return c.host.Dir.Computer(c.cid, names...) }
+func (c *Computer) path(names ...string) string { return c.machine.Dir.Computer(c.cid, names...) }
 
 // limits are what the configuration gives a box.
 func (c *Computer) limits() sandbox.Limits {
-	r := c.host.Config.Runtime
+	r := c.machine.Config.Runtime
 	return sandbox.Limits{
 		MemoryBytes: int64(r.MemoryMB) << 20, Pids: r.Pids, CPUPercent: r.CPU,
 		DiskBytes: int64(r.DiskMB) << 20, DiskInodes: int64(r.DiskFiles), DiskFree: datadir.DiskFloor,
@@ -389,7 +433,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	}
 	return view.Computer{
 		ID: c.cid, Name: row.Name, State: state, Created: when(row.Created), Driver: row.Driver, Isolation: row.Isolation,
-		Notes: slices.Concat(row.Notes, c.troubles(), c.wounds(), c.host.notices()), Sequence: c.log.Last(),
+		Notes: slices.Concat(row.Notes, c.troubles(), c.Wounds(), c.machine.Notices()), Sequence: c.log.Last(),
 	}, nil
 }
 
@@ -443,11 +487,11 @@ func (c *Computer) Frame(ctx context.Context) (view.Frame, error) {
 
 // Provider implements control.Desktop.
 func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
-	provider, model, err := c.host.resolveModel(ctx, "")
+	provider, model, err := c.machine.Gateway.Resolve(ctx, "")
 	if err != nil {
 		return view.Provider{}, err
 	}
-	return view.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.host.Config.Budget.CostUSD}, nil
+	return view.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.machine.Config.Budget.CostUSD}, nil
 }
 
 // Rebuild answers rpc.ComputerRebuild. Without check the state's content is
@@ -484,4 +528,21 @@ func orNothing(s string) string {
 		return "nothing"
 	}
 	return s
+}
+
+// countWait is how long a computer that falls asleep may take to be counted; the
+// rest is counted when somebody asks.
+const countWait = 5 * time.Second
+
+// countAsleep counts what is left of a log that is about to be closed, so that
+// its computer can be damaged later without a doubt about what it spent.
+func (c *Computer) countAsleep() {
+	if c.machine.Count == nil || c.log.Last() == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), countWait)
+	defer cancel()
+	if err := c.machine.Count(ctx, c.log); err != nil {
+		c.logger.Warn("what was spent is not counted to the log's end; it is when somebody asks", "error", err)
+	}
 }

@@ -242,7 +242,7 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.
 	return key, got, false, nil
 }
 
-func (d *dependencies) quota() int64 { return int64(d.c.host.Config.Storage.DependenciesMB) << 20 }
+func (d *dependencies) quota() int64 { return int64(d.c.machine.Config.Storage.DependenciesMB) << 20 }
 
 // entry reads what is there under a key.
 func (d *dependencies) entry(key string) (got installed, err error) {

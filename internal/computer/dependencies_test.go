@@ -31,7 +31,7 @@ func keptDependencies(t *testing.T, cid contract.CID) *dependencies {
 	}
 	t.Cleanup(func() { dir.Close() })
 	c := &Computer{cid: cid, logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		host: &Host{Options: Options{Dir: dir, Config: config.Default()}}}
+		machine: &Machine{Dir: dir, Config: config.Default()}}
 	if err := os.MkdirAll(c.path(), 0o700); err != nil {
 		t.Fatal(err)
 	}

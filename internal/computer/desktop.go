@@ -25,22 +25,22 @@ func (c *Computer) openShell() *shell.Shell {
 			}
 			return c.verifyMounts(ctx, mine, commit)
 		},
-		Modules: c.host.modules, Build: c.host.Build, RenderDir: c.host.Dir.Path("cache", "render"),
-		Silence: times(c.host.Config).Silence, Logger: c.logger,
+		Modules: c.machine.Modules, Build: c.machine.Build, RenderDir: c.machine.Dir.Path("cache", "render"),
+		Silence: times(c.machine.Config).Silence, Logger: c.logger,
 	})
 }
 
 // registries is the way out of a box of the host's own that fills caches: what
 // this machine's package managers use, wherever they are.
 func (c *Computer) registries(ctx context.Context, box string) http.Handler {
-	rules, err := c.host.policy.Registries(ctx)
-	return c.host.proxy.Handler(egress.Scope{CID: c.cid, Box: box, Kind: contract.BoxScratch},
+	rules, err := c.machine.Policy.Registries(ctx)
+	return c.machine.Proxy.Handler(egress.Scope{CID: c.cid, Box: box, Kind: contract.BoxScratch},
 		egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true})
 }
 
 // noWatches says what to do about watchers of files when none are left.
 func (c *Computer) noWatches(ctx context.Context) string {
-	for _, f := range c.host.Driver.Doctor(ctx) {
+	for _, f := range c.machine.Driver.Doctor(ctx) {
 		if f.ID == sandbox.NoWatches {
 			return f.Hint
 		}

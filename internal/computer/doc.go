@@ -1,4 +1,5 @@
-// Package computer holds one awake computer: it owns the log, the state, the
-// keeper's box, the desktop's box and the dispatcher, and puts them behind the
-// interface that the control plane serves. Host holds all of them on a machine.
+// Package computer is one awake computer: it owns the log, the state, the keeper's
+// box, the shell and the dispatcher, and puts them behind the interface that the
+// control plane serves. Machine is what it shares with the others of its machine;
+// it knows none of them.
 package computer

@@ -178,7 +178,7 @@ func boxEnded(b sandbox.Box) bool {
 
 // openTerminal opens a box on the live tree with the default network policy.
 func (c *Computer) openTerminal(ctx context.Context, id string) (sandbox.Box, error) {
-	handler := c.host.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxTerminal},
+	handler := c.machine.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxTerminal},
 		contract.EgressSpec{Profile: contract.EgressDefault}, nil)
 	// What is in the way there, such as a link, is the user's to see and remove:
 	// the terminal then goes without the dependencies.
@@ -224,13 +224,13 @@ func (c *Computer) remotes(ctx context.Context) ([]string, error) {
 // recordable are a command's arguments as the log may hold them: whoever reads
 // the log, agents in boxes among them, must not read a secret.
 func (c *Computer) recordable(ctx context.Context, argv []string) ([]string, error) {
-	known, err := c.host.Vault.Values(ctx)
+	known, err := c.machine.Secrets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Keys of models may come from the environment instead.
 	for _, name := range []string{gateway.KeyAnthropic, gateway.KeyOpenAI} {
-		if v := c.host.Getenv(name); v != "" {
+		if v := c.machine.Getenv(name); v != "" {
 			known = append(known, v)
 		}
 	}

@@ -62,7 +62,7 @@ func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, er
 
 // checkpointAround makes the checkpoint before or after something.
 func (c *Computer) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) (k workspace.Checkpoint, err error) {
-	err = c.host.reserve.Spaced(ctx, func() (err error) {
+	err = c.machine.Reserve.Spaced(ctx, func() (err error) {
 		k, err = c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: contract.Clip(message, 200)})
 		return err
 	})
@@ -283,7 +283,7 @@ func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.
 
 // PutFile implements control.Streams.
 func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reader) (view.File, error) {
-	if err := c.host.reserve.Check("computer.PutFile"); err != nil {
+	if err := c.machine.Reserve.Check("computer.PutFile"); err != nil {
 		return view.File{}, err
 	}
 	if dir := path.Dir(p); dir != "." {
@@ -344,7 +344,7 @@ func (c *Computer) PutBack(ctx context.Context, user, id, to string) (view.File,
 // place has something appear where nothing was. Where documents may be among it,
 // or among what it leaves, they are settled before and taken in after.
 func (c *Computer) place(ctx context.Context, user string, where []string, f func() (string, error)) (view.File, error) {
-	if err := c.host.reserve.Check("computer.place"); err != nil {
+	if err := c.machine.Reserve.Check("computer.place"); err != nil {
 		return view.File{}, err
 	}
 	var at string
@@ -383,7 +383,7 @@ func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]view.
 
 // AddTar implements control.Streams.
 func (c *Computer) AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (view.Added, error) {
-	if err := c.host.reserve.Check("computer.AddTar"); err != nil {
+	if err := c.machine.Reserve.Check("computer.AddTar"); err != nil {
 		return view.Added{}, err
 	}
 	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, User: user}, tar)

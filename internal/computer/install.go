@@ -40,7 +40,7 @@ func (c *Computer) toolchain(tool lockfile.Tool) (string, error) {
 	var out strings.Builder
 	for _, program := range toolPrograms[tool] {
 		found := false
-		for _, dir := range filepath.SplitList(cmp.Or(c.host.Path, usual)) {
+		for _, dir := range filepath.SplitList(cmp.Or(c.machine.Path, usual)) {
 			at, err := filepath.EvalSymlinks(filepath.Join(dir, program))
 			if err != nil {
 				continue
@@ -110,10 +110,10 @@ func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.L
 			{Source: filepath.Join(root, "home"), Target: homeInside, Mode: sandbox.ReadWrite},
 		}}
 	spec.Limits.WallTime, spec.Limits.DiskPaths = installWall, []string{root}
-	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, int64(c.host.Config.Storage.DependenciesMB)<<20)
+	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, int64(c.machine.Config.Storage.DependenciesMB)<<20)
 	var mu sync.Mutex
 	var denied []string
-	spec.Handler = c.host.egressHandler(ctx, c, egress.Scope{CID: c.cid, Run: r.Run, Task: r.Task, Box: spec.ID, Kind: spec.Kind},
+	spec.Handler = c.machine.egressHandler(ctx, c, egress.Scope{CID: c.cid, Run: r.Run, Task: r.Task, Box: spec.ID, Kind: spec.Kind},
 		contract.EgressSpec{Profile: contract.EgressDefault}, func(hostport string, allowed bool) {
 			mu.Lock()
 			defer mu.Unlock()

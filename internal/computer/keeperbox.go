@@ -62,9 +62,9 @@ func (k *keeperBox) current(ctx context.Context) (wire.Keeper, error) {
 			{Source: k.c.path("snapshots"), Target: "/snapshots", Mode: sandbox.ReadWrite},
 			{Source: k.c.path("boxes"), Target: "/uppers", Mode: sandbox.ReadOnly},
 		},
-		Env:    wire.Limits{LargestFile: int64(k.c.host.Config.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.host.Config.Storage.LargeFilesMB) << 20, Files: k.c.host.Config.Storage.Files}.Env(),
+		Env:    wire.Limits{LargestFile: int64(k.c.machine.Config.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.machine.Config.Storage.LargeFilesMB) << 20, Files: k.c.machine.Config.Storage.Files}.Env(),
 		Lock:   k.c.path("keeper.lock"),
-		Limits: sandbox.Limits{MemoryBytes: int64(k.c.host.Config.Runtime.MemoryMB) << 20, Pids: k.c.host.Config.Runtime.Pids},
+		Limits: sandbox.Limits{MemoryBytes: int64(k.c.machine.Config.Runtime.MemoryMB) << 20, Pids: k.c.machine.Config.Runtime.Pids},
 	})
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (c *Computer) seedWorkspace() error {
 	if there { // it got its name before somebody died, who knows how shortly
 		return fault.Wrap("computer.seedWorkspace", datadir.SyncDir(c.path()))
 	}
-	return shell.Seed(c.path("workspace"), c.host.Source)
+	return shell.Seed(c.path("workspace"), c.machine.Source)
 }
 
 // openWorkspace opens the tree behind the keeper.
@@ -128,7 +128,7 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 	if err := c.seedWorkspace(); err != nil {
 		return err
 	}
-	git := c.host.Config.Git
+	git := c.machine.Config.Git
 	var err error
 	c.workspace, err = workspace.Open(ctx, workspace.Options{
 		CID: c.cid, Keeper: c.keeper, Log: c.log, Dir: c.path(), Seq: c.mirror.Seq,

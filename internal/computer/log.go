@@ -125,7 +125,7 @@ func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, b
 		return 0, 0, err
 	}
 	for ref, n := range got.Blobs {
-		size, err := c.host.Blobs.Stat(ctx, c.cid, ref)
+		size, err := c.machine.Blobs.Stat(ctx, c.cid, ref)
 		if fault.Is(err, fault.NotFound) {
 			size, err = contract.MaxTurn, nil
 		}

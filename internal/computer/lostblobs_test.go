@@ -53,7 +53,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Computer{cid: contract.NewCID(), logger: slog.New(slog.DiscardHandler), host: &Host{Options: Options{Blobs: blobs}}}
+	c := &Computer{cid: contract.NewCID(), logger: slog.New(slog.DiscardHandler), machine: &Machine{Blobs: blobs}}
 	if c.log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.cid}); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			return c.wounds()
+			return c.Wounds()
 		}
 		wounds := scrub()
 		switch {

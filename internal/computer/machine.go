@@ -2,115 +2,71 @@ package computer
 
 import (
 	"context"
-	"slices"
+	"io/fs"
+	"log/slog"
+	"net/http"
 	"sync"
-	"time"
 
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
-	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/shell"
 )
 
-// What all computers of a machine share is looked after here: how much space is
-// left, and whether the file of accounts holds together.
-const (
-	spaceEvery    = time.Minute
-	accountsEvery = time.Hour
-)
+// Machine is what the computers of one machine share. It is filled before the
+// first of them is opened and not changed afterwards.
+type Machine struct {
+	Dir     *datadir.Dir
+	Config  config.Config
+	Version string
+	Bus     *bus.Bus
+	Blobs   blob.Store
+	Driver  sandbox.Driver
+	Source  fs.FS  // the shell's source: the base of a new computer
+	Build   fs.FS  // its build: what paints first
+	Path    string // what boxes have in PATH; empty: the guest's default
+	Getenv  func(string) string
+	Logger  *slog.Logger
 
-// upkeep is what was last seen of it.
-type upkeep struct {
-	mu       sync.Mutex
-	space    view.Finding
-	accounts view.Finding
-	since    map[string]time.Time // by finding: since when it is not fine
-	done     sync.WaitGroup
+	Gateway *gateway.Gateway
+	Proxy   *egress.Proxy
+	Policy  *egress.Sources
+	Modules *shell.Modules
+	Reserve *datadir.Reserve
+
+	// Secrets lists the values of secrets, which no text may hold.
+	Secrets func(ctx context.Context) ([]string, error)
+	// Count brings the sum of what was spent up to the end of a log. Nil: nobody
+	// counts.
+	Count func(ctx context.Context, log *ledger.Log) error
+	// Fell is told that a computer's own services go on failing.
+	Fell func(c *Computer, err error)
+	// Notices are what every computer's user is told of the machine.
+	Notices func() []string
+
+	warmth warmth
+	watch  sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
 }
 
-// lookAfter looks at once, and again until the host closes.
-func (h *Host) lookAfter() {
-	h.upkeep.done.Go(func() {
-		space, accounts := time.NewTicker(spaceEvery), time.NewTicker(accountsEvery)
-		defer space.Stop()
-		defer accounts.Stop()
-		h.lookAtSpace()
-		for {
-			select {
-			case <-h.ctx.Done():
-				return
-			case <-space.C:
-				h.lookAtSpace()
-			case <-accounts.C:
-				h.lookAtAccounts(h.ctx)
-			}
-		}
-	})
+// Decided tells whoever runs a box of a decision of the network policy about it.
+func (m *Machine) Decided(box, hostport string, allowed bool) {
+	if f, ok := m.watch.Load(box); ok {
+		f.(func(string, bool))(hostport, allowed)
+	}
 }
 
-// spaceLeft says whether what is free is enough; what takes the others,
-// which takes a while to count, is said by doctor.
-func spaceLeft(free datadir.Room) view.Finding {
-	f := view.Finding{ID: "space", Status: "ok", Detail: freeText(free)}
-	if scarceRoom(free) {
-		f.Status, f.Hint = "warn", "Free some on the disk that holds the data directory; `choir doctor` says what takes it."
+// egressHandler makes a box's way out. A policy that can't be loaded denies.
+func (m *Machine) egressHandler(ctx context.Context, c *Computer, s egress.Scope, spec contract.EgressSpec, decided func(string, bool), approved ...egress.Rule) http.Handler {
+	sources := *m.Policy
+	sources.Remotes = c.remotes
+	if decided != nil {
+		m.watch.Store(s.Box, decided)
 	}
-	return f
-}
-
-func (h *Host) lookAtSpace() {
-	free, err := h.Dir.Free()
-	f := spaceLeft(free)
-	if err != nil {
-		f = view.Finding{ID: "space", Status: "warn", Detail: "how much space is free for the data directory is not known: " + fault.Text(err)}
-	}
-	h.noticed(&h.upkeep.space, f)
-}
-
-// lookAtAccounts has SQLite look through the file of accounts. What is damaged in
-// it no other copy holds.
-func (h *Host) lookAtAccounts(ctx context.Context) view.Finding {
-	f := view.Finding{ID: "accounts", Status: "ok", Detail: "control.sqlite is whole"}
-	err := h.Spending.QuickCheck(ctx)
-	if ctx.Err() != nil {
-		return f // nobody waits for it any more
-	}
-	if err != nil {
-		f = view.Finding{ID: "accounts", Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)}
-	}
-	return h.noticed(&h.upkeep.accounts, f)
-}
-
-// noticed keeps a finding, tells a change of it in the program's log, and adds
-// since when it is not fine.
-func (h *Host) noticed(last *view.Finding, f view.Finding) view.Finding {
-	u := &h.upkeep
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if f.Status == "ok" {
-		delete(u.since, f.ID)
-	} else {
-		if _, known := u.since[f.ID]; !known {
-			if u.since == nil {
-				u.since = map[string]time.Time{}
-			}
-			u.since[f.ID] = time.Now()
-			h.Logger.Warn("something is not as it should be", "what", f.ID, "detail", f.Detail, "hint", f.Hint)
-		}
-		f.Detail += ", since " + u.since[f.ID].UTC().Format("2006-01-02 15:04")
-	}
-	*last = f
-	return f
-}
-
-// notices are what every computer's user is told of the machine.
-func (h *Host) notices() []string {
-	h.upkeep.mu.Lock()
-	defer h.upkeep.mu.Unlock()
-	var out []string
-	for _, f := range []view.Finding{h.upkeep.space, h.upkeep.accounts} {
-		if f.Status != "" && f.Status != "ok" {
-			out = append(out, f.Detail+". "+f.Hint)
-		}
-	}
-	return slices.Clip(out)
+	return m.Proxy.Handler(s, sources.Policy(ctx, spec, approved...))
 }

@@ -16,7 +16,7 @@ func (c *Computer) Methods() rpc.Table { return c.methods }
 
 func (c *Computer) bindMethods() rpc.Table {
 	t := rpc.Table{}
-	bindHistory(t, c, func(ctx context.Context) (string, error) {
+	BindHistory(t, c, func(ctx context.Context) (string, error) {
 		f, err := c.Frame(ctx)
 		return f.Desktop.LastGood, err
 	})
@@ -109,9 +109,9 @@ func (c *Computer) bindFiles(t rpc.Table) {
 	})
 }
 
-// history is time travel, of a computer that is awake or of one that does not
+// History is time travel, of a computer that is awake or of one that does not
 // wake.
-type history interface {
+type History interface {
 	Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error)
 	ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error)
 	Checkpoint(ctx context.Context, user, message string) (view.Checkpointed, error)
@@ -119,9 +119,9 @@ type history interface {
 	Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error)
 }
 
-// bindHistory binds time travel; good is the last checkpoint that is known to be
+// BindHistory binds time travel; good is the last checkpoint that is known to be
 // good, or why nobody can say.
-func bindHistory(t rpc.Table, h history, good func(context.Context) (string, error)) {
+func BindHistory(t rpc.Table, h History, good func(context.Context) (string, error)) {
 	rpc.Bind(t, rpc.CheckpointList, func(ctx context.Context, _ rpc.Caller, in rpc.CheckpointsRequest) (rpc.List[view.Checkpoint], error) {
 		return rpc.Listed(h.Checkpoints(ctx, in.Before, in.Limit))
 	})
@@ -157,18 +157,4 @@ func bindHistory(t rpc.Table, h history, good func(context.Context) (string, err
 		}
 		return restore(ctx, who, in.Restore(to))
 	})
-}
-
-// Methods implements control.History.
-func (v past) Methods() rpc.Table {
-	t := rpc.Table{}
-	bindHistory(t, v, func(ctx context.Context) (string, error) {
-		c, err := v.h.Get(ctx, v.p.cid) // why it is not awake
-		if err != nil {
-			return "", err
-		}
-		f, err := c.Frame(ctx)
-		return f.Desktop.LastGood, err
-	})
-	return t
 }

@@ -20,7 +20,7 @@ func TestAHistoryThatIsNoFileIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	c := &Computer{host: &Host{Options: Options{Dir: dir}}, cid: contract.NewCID()}
+	c := &Computer{machine: &Machine{Dir: dir}, cid: contract.NewCID()}
 	git := c.path("workspace", ".git")
 	for _, name := range []string{"refs/heads/main", "packed-refs", "objects/pack/a.idx"} {
 		at := filepath.Join(git, name)

@@ -16,8 +16,11 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// ofHistory marks damage of the history: recovering from it may give it up, which
-// no other damage is a reason for.
+// HurtHistory reports whether an error is damage of the history: recovering from
+// it may give it up, which no other damage is a reason for.
+func HurtHistory(err error) bool { return errors.As(err, new(ofHistory)) }
+
+// ofHistory marks damage of the history.
 type ofHistory struct{ error }
 
 func (e ofHistory) Unwrap() error { return e.error }

@@ -19,19 +19,19 @@ import (
 
 // newDispatcher puts the dispatcher on the computer's other parts.
 func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
-	b := c.host.Config.Budget
+	b := c.machine.Config.Budget
 	return dispatch.New(dispatch.Options{
-		CID: c.cid, Log: c.log, Blobs: c.host.Blobs, Boxes: taskBoxes{c}, Workspace: &runWorkspace{c}, Documents: runDocuments{c},
+		CID: c.cid, Log: c.log, Blobs: c.machine.Blobs, Boxes: taskBoxes{c}, Workspace: &runWorkspace{c}, Documents: runDocuments{c},
 		Models: runModels{c}, Egress: c.runEgress, Beyond: c.beyond, Logger: c.logger,
 		Publish: func(_ context.Context, subject string, data []byte) error {
-			return c.host.Bus.Conn().Publish(subject, data)
+			return c.machine.Bus.Conn().Publish(subject, data)
 		},
 		Past:    runPast{c},
 		Render:  c.shell,
 		Install: c.deps,
 		Budget:  contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:   b.Turns,
-		Times:   times(c.host.Config),
+		Times:   times(c.machine.Config),
 	})
 }
 
@@ -77,12 +77,12 @@ func (c *Computer) runEgress(s dispatch.EgressScope, spec contract.EgressSpec, d
 	if err != nil {
 		return nil, err
 	}
-	return c.host.egressHandler(c.ctx, c, egress.Scope{CID: c.cid, Run: s.Run, Task: s.Task, Box: s.Box, Kind: s.Kind}, spec, decided, approved...), nil
+	return c.machine.egressHandler(c.ctx, c, egress.Scope{CID: c.cid, Run: s.Run, Task: s.Task, Box: s.Box, Kind: s.Kind}, spec, decided, approved...), nil
 }
 
 // beyond lists what a task wants beyond what the computer was granted.
 func (c *Computer) beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
-	sources := *c.host.policy
+	sources := *c.machine.Policy
 	sources.Remotes = c.remotes
 	return sources.Beyond(ctx, spec)
 }
@@ -91,16 +91,16 @@ func (c *Computer) beyond(ctx context.Context, spec contract.EgressSpec) ([]stri
 type runModels struct{ c *Computer }
 
 func (m runModels) Handler(s dispatch.ModelScope) http.Handler {
-	return m.c.host.gateway.Handler(gateway.Scope{
+	return m.c.machine.Gateway.Handler(gateway.Scope{
 		CID: m.c.cid, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Budget: s.Budget, TaskBudget: s.TaskBudget,
 	})
 }
 
 // Forget implements dispatch.Models.
-func (m runModels) Forget(run string) { m.c.host.gateway.Forget(m.c.cid, run) }
+func (m runModels) Forget(run string) { m.c.machine.Gateway.Forget(m.c.cid, run) }
 
 func (m runModels) Resolve(ctx context.Context, _ contract.Role, model string) (provider, name string, err error) {
-	return m.c.host.resolveModel(ctx, model)
+	return m.c.machine.Gateway.Resolve(ctx, model)
 }
 
 // runDocuments keeps the runs' living documents.

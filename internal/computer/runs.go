@@ -214,3 +214,21 @@ func when(s string) time.Time {
 	}
 	return t
 }
+
+// SpentOn says what a run's calls of models consumed so far.
+func (c *Computer) SpentOn(ctx context.Context, run string) (contract.Usage, error) {
+	if err := c.caughtUp(ctx); err != nil {
+		return contract.Usage{}, err
+	}
+	sums, err := c.state.Usage(ctx, state.UsageFilter{Run: run})
+	if err != nil {
+		return contract.Usage{}, err
+	}
+	var out contract.Usage
+	for _, u := range sums {
+		out.TokensIn += u.TokensIn
+		out.TokensOut += u.TokensOut
+		out.CostUSD += u.CostUSD
+	}
+	return out, nil
+}

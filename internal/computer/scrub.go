@@ -107,8 +107,8 @@ func (c *Computer) scrubTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	free, err := c.host.Dir.Free()
-	if err != nil || free.Bytes < spaceLow+2*st.Size() {
+	free, err := c.machine.Dir.Free()
+	if err != nil || free.Bytes < datadir.SpaceLow+2*st.Size() {
 		return err // the space is told where it is looked after
 	}
 	report, err := c.checkState(ctx, slowly{c.log, func() bool { return c.runs != nil && c.runs.Busy() }, &c.scrub.hurry})
@@ -137,7 +137,7 @@ func (c *Computer) scrubTables(ctx context.Context) error {
 func (c *Computer) checkState(ctx context.Context, log state.Log) (state.Report, error) {
 	c.scrub.checking.Lock()
 	defer c.scrub.checking.Unlock()
-	return state.Check(ctx, c.state.Path(), log, state.WithBlobs(c.host.Blobs), state.WithLogger(c.logger))
+	return state.Check(ctx, c.state.Path(), log, state.WithBlobs(c.machine.Blobs), state.WithLogger(c.logger))
 }
 
 // slowly is a log that is read with pauses, and not while a run works; in no time
@@ -310,12 +310,12 @@ func (c *Computer) storeFound(ctx context.Context, f workspace.Found) (bool, err
 	if err != nil {
 		return false, err
 	}
-	ref, _, err := c.host.Blobs.Put(ctx, c.cid, r)
+	ref, _, err := c.machine.Blobs.Put(ctx, c.cid, r)
 	return ref == f.Ref, errors.Join(err, r.Close())
 }
 
 func (c *Computer) readBlob(ctx context.Context, ref contract.BlobRef) error {
-	r, _, err := c.host.Blobs.Open(ctx, c.cid, ref)
+	r, _, err := c.machine.Blobs.Open(ctx, c.cid, ref)
 	if err != nil {
 		return err
 	}
@@ -374,8 +374,8 @@ func (c *Computer) whole(part string) {
 	delete(c.scrub.found, part)
 }
 
-// wounds says what is damaged: which file, since when, what to do.
-func (c *Computer) wounds() []string {
+// Wounds says what is damaged: which file, since when, what to do.
+func (c *Computer) Wounds() []string {
 	c.scrub.mu.Lock()
 	defer c.scrub.mu.Unlock()
 	var out []string

@@ -54,7 +54,7 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d.host = &Host{Options: Options{Blobs: blobs, Dir: data}}
+	d.machine = &Machine{Blobs: blobs, Dir: data}
 	if err := os.MkdirAll(d.path(), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 		}
 	}
 	scrub()
-	if got := d.damageEvents(); len(got) != 0 || len(d.wounds()) != 0 {
-		t.Fatalf("a whole computer: %+v, %q", got, d.wounds())
+	if got := d.damageEvents(); len(got) != 0 || len(d.Wounds()) != 0 {
+		t.Fatalf("a whole computer: %+v, %q", got, d.Wounds())
 	}
 	db, err := sql.Open("sqlite", d.state.Path())
 	if err != nil {
@@ -95,8 +95,8 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 		t.Fatalf("a row that was changed: %+v", got)
 	}
 	scrub()
-	if got := d.damageEvents(); len(got) != 1 || len(d.wounds()) != 0 {
-		t.Fatalf("after it was healed: %+v, %q", got, d.wounds())
+	if got := d.damageEvents(); len(got) != 1 || len(d.Wounds()) != 0 {
+		t.Fatalf("after it was healed: %+v, %q", got, d.Wounds())
 	}
 	refs, err := d.state.NeededBlobs(t.Context())
 	if err != nil || len(refs) == 0 {
@@ -121,14 +121,14 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	if got := d.damageEvents(); len(got) != 2 || !strings.Contains(got[1].Part, filepath.Base(lost)) || got[1].Healed != "" {
 		t.Errorf("a blob that is gone: %+v", got)
 	}
-	if got := d.wounds(); len(got) != 1 || !strings.Contains(got[0], "damaged since") || !strings.Contains(got[0], "it is gone") {
+	if got := d.Wounds(); len(got) != 1 || !strings.Contains(got[0], "damaged since") || !strings.Contains(got[0], "it is gone") {
 		t.Errorf("the user is told %q", got)
 	}
 	if err := os.WriteFile(lost, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	scrub()
-	if got := d.wounds(); len(got) != 0 {
+	if got := d.Wounds(); len(got) != 0 {
 		t.Errorf("after it is back the user is told %q", got)
 	}
 	// A row of another table is compared with the log once a day, whoever wakes it.
@@ -154,8 +154,8 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 		if got := d.damageEvents(); len(got) != 5+n || got[4+n].Healed != where {
 			t.Errorf("with a copy in %s: %+v", where, got)
 		}
-		if got, err := os.ReadFile(lost); err != nil || !bytes.Equal(got, content) || len(d.wounds()) > 0 {
-			t.Errorf("with a copy in %s it holds %d bytes, %v; the user is told %q", where, len(got), err, d.wounds())
+		if got, err := os.ReadFile(lost); err != nil || !bytes.Equal(got, content) || len(d.Wounds()) > 0 {
+			t.Errorf("with a copy in %s it holds %d bytes, %v; the user is told %q", where, len(got), err, d.Wounds())
 		}
 	}
 	d.setAside(t)
@@ -224,7 +224,7 @@ func (d *desk) setAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := d.damageEvents()[before:]; len(got) != 1 || !strings.Contains(got[0].What, "publish task-1 ") || !strings.Contains(got[0].Healed, "trash") || len(d.wounds()) != 0 {
-		t.Errorf("a record that was set aside: %+v, %q", got, d.wounds())
+	if got := d.damageEvents()[before:]; len(got) != 1 || !strings.Contains(got[0].What, "publish task-1 ") || !strings.Contains(got[0].Healed, "trash") || len(d.Wounds()) != 0 {
+		t.Errorf("a record that was set aside: %+v, %q", got, d.Wounds())
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -58,32 +56,25 @@ func TestAServiceThatPanicsStartsAgain(t *testing.T) {
 	d.settle()
 }
 
-// What goes on failing puts its computer to sleep, which says why; another one
-// of the same machine stays awake.
-func TestAComputerFallsAlone(t *testing.T) {
+// What goes on failing is told to who holds the computers, once, and of this one;
+// another one of the same machine goes on.
+func TestWhatGoesOnFailingIsToldOfItsComputer(t *testing.T) {
 	d, other := open(t), open(t)
-	h := &Host{places: map[contract.CID]*place{
-		d.cid: {cid: d.cid, c: d.Computer, state: view.StateAwake}, other.cid: {cid: other.cid, c: other.Computer, state: view.StateAwake},
-	}, order: []contract.CID{d.cid, other.cid}}
-	d.host, other.host = h, h
-	d.own("a broken service", func(context.Context) error { return errors.New("broken for good") })
-	choirtest.Eventually(t, 30*time.Second, "the computer is put to sleep", func() bool { _, err := h.get(d.cid); return err != nil })
-	_, err := h.get(d.cid)
-	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "a broken service failed 10 times in a row: broken for good") {
-		t.Errorf("it says %v", err)
+	type fall struct {
+		c   *Computer
+		err error
 	}
-	h.falls.Wait()
-	if c, err := h.get(other.cid); err != nil || c.ctx.Err() != nil {
-		t.Errorf("the other one suffers: %v", err)
+	falls := make(chan fall, 10)
+	m := &Machine{Fell: func(c *Computer, err error) { falls <- fall{c, err} }}
+	d.machine, other.machine = m, m
+	d.own("a broken service", func(context.Context) error { return errors.New("broken for good") })
+	got := <-falls
+	if got.c != d.Computer || !strings.Contains(got.err.Error(), "a broken service failed 10 times in a row: broken for good") {
+		t.Errorf("of %s it is told: %v", got.c.cid, got.err)
 	}
 	other.create("still awake")
 	other.settle()
-	// And it can be woken again.
-	d.server.Close()
-	if err := d.engine.Close(); err != nil {
-		t.Fatal(err)
+	if len(falls) > 0 || other.ctx.Err() != nil {
+		t.Errorf("the other one suffers: %v", other.ctx.Err())
 	}
-	d.start()
-	d.create("awake again")
-	d.settle()
 }

@@ -12,7 +12,7 @@ import (
 
 func TestTidyDropsOnlyBlobsThatNothingRefersTo(t *testing.T) {
 	d := open(t)
-	d.host = &Host{Options: Options{Blobs: d.blobs}}
+	d.machine = &Machine{Blobs: d.blobs}
 	ctx := t.Context()
 	orphan, _, err := d.blobs.Put(ctx, d.cid, strings.NewReader("nobody's"))
 	if err != nil {
@@ -59,7 +59,7 @@ func TestTidyDropsOnlyBlobsThatNothingRefersTo(t *testing.T) {
 // log holds, in bytes and not letters, with data in blobs at their size.
 func TestADaysBytesAreExact(t *testing.T) {
 	d := open(t)
-	d.host = &Host{Options: Options{Blobs: d.blobs}}
+	d.machine = &Machine{Blobs: d.blobs}
 	ctx := t.Context()
 	d.create("mine\n")
 	d.settle()

@@ -89,7 +89,7 @@ func (w *warmth) final() (string, error) {
 
 // warm builds that HOME when it is not there. Without it checks only take longer.
 func (c *Computer) warm(ctx context.Context) (err error) {
-	w := &c.host.warmth
+	w := &c.machine.warmth
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	final, err := w.final()
@@ -101,7 +101,7 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 	}
 	caller := ctx
 	defer func() { w.not = err != nil && caller.Err() == nil }()
-	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.host.Path, "/go/bin") {
+	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.machine.Path, "/go/bin") {
 		return nil
 	}
 	if err := w.sweep(ctx); err != nil { // what a death left of an earlier try

@@ -323,6 +323,26 @@ type Room struct {
 	Files int64 // how many can be made; math.MaxInt64 where the disk sets no bound
 }
 
+const (
+	// SpaceLow is how little free space, in bytes, is worth a warning.
+	SpaceLow = 1 << 30
+	// FilesLow is the same of files: a disk can have no room for one more and
+	// space all the same.
+	FilesLow = 10_000
+)
+
+// Scarce reports whether what is free is worth a warning.
+func (r Room) Scarce() bool { return r.Bytes < SpaceLow || r.Files < FilesLow }
+
+// String says what is free, and how many files where those are few.
+func (r Room) String() string {
+	text := fmt.Sprintf("%d MB are free for the data directory", r.Bytes>>20)
+	if r.Files < FilesLow {
+		text += fmt.Sprintf(", and only %d files can be made", r.Files)
+	}
+	return text
+}
+
 // Free returns what is free on the directory's disk.
 func (d *Dir) Free() (Room, error) { return FreeAt(d.path) }
 

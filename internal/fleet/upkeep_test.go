@@ -1,4 +1,4 @@
-package computer
+package fleet
 
 import (
 	"bytes"
@@ -36,9 +36,9 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	}
 	defer accounts.Close()
 	var said bytes.Buffer
-	h := &Host{Options: Options{Dir: dir, Spending: accounts, Logger: slog.New(slog.NewTextHandler(&said, nil))}}
-	h.ctx, h.cancel = context.WithCancel(t.Context())
-	if f := h.lookAtAccounts(t.Context()); f.Status != "ok" {
+	fl := &Fleet{Options: Options{Dir: dir, Spending: accounts, Logger: slog.New(slog.NewTextHandler(&said, nil))}}
+	fl.ctx, fl.cancel = context.WithCancel(t.Context())
+	if f := fl.lookAtAccounts(t.Context()); f.Status != "ok" {
 		t.Errorf("a whole file: %+v", f)
 	}
 	name := dir.Path("control.sqlite")
@@ -54,12 +54,12 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		f := h.lookAtAccounts(t.Context())
+		f := fl.lookAtAccounts(t.Context())
 		if f.Status != "fail" || !strings.HasPrefix(f.Detail, "control.sqlite: ") || !strings.Contains(f.Detail, ", since 2") || !strings.Contains(f.Hint, "choir recover") {
 			t.Errorf("a damaged file: %+v", f)
 		}
 	}
-	if got := strings.Join(h.notices(), "; "); !strings.Contains(got, "control.sqlite: ") || !strings.Contains(got, "choir recover") {
+	if got := strings.Join(fl.notices(), "; "); !strings.Contains(got, "control.sqlite: ") || !strings.Contains(got, "choir recover") {
 		t.Errorf("the user is told %q", got)
 	}
 	if n := strings.Count(said.String(), "level=WARN"); n != 1 {
@@ -68,16 +68,16 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	if err := os.WriteFile(name, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := h.lookAtAccounts(t.Context()); f.Status != "ok" || len(h.notices()) > 0 {
-		t.Errorf("a whole file again: %+v; %q", f, h.notices())
+	if f := fl.lookAtAccounts(t.Context()); f.Status != "ok" || len(fl.notices()) > 0 {
+		t.Errorf("a whole file again: %+v; %q", f, fl.notices())
 	}
 
-	f := h.noticed(&h.upkeep.space, spaceLeft(datadir.Room{Bytes: 100 << 20, Files: 1 << 20}))
-	if got := strings.Join(h.notices(), "; "); f.Status != "warn" || !strings.Contains(got, "100 MB are free for the data directory, since 2") || !strings.Contains(got, "Free some on") {
+	f := fl.noticed(&fl.upkeep.space, spaceLeft(datadir.Room{Bytes: 100 << 20, Files: 1 << 20}))
+	if got := strings.Join(fl.notices(), "; "); f.Status != "warn" || !strings.Contains(got, "100 MB are free for the data directory, since 2") || !strings.Contains(got, "Free some on") {
 		t.Errorf("a full disk: %+v; %q", f, got)
 	}
-	if f := h.noticed(&h.upkeep.space, spaceLeft(datadir.Room{Bytes: 100 << 30, Files: 1 << 20})); f.Status != "ok" || len(h.notices()) > 0 {
-		t.Errorf("a disk with space: %+v; %q", f, h.notices())
+	if f := fl.noticed(&fl.upkeep.space, spaceLeft(datadir.Room{Bytes: 100 << 30, Files: 1 << 20})); f.Status != "ok" || len(fl.notices()) > 0 {
+		t.Errorf("a disk with space: %+v; %q", f, fl.notices())
 	}
 
 	// A disk can have space and no room for one more file.
@@ -96,10 +96,10 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	}
 
 	// It is looked at without being asked, and ends with its host.
-	h.lookAfter()
-	h.cancel()
-	h.upkeep.done.Wait()
-	if h.upkeep.space.Status == "" {
+	fl.lookAfter()
+	fl.cancel()
+	fl.upkeep.done.Wait()
+	if fl.upkeep.space.Status == "" {
 		t.Error("nobody looked at the space")
 	}
 }

@@ -1,4 +1,4 @@
-package computer
+package fleet
 
 import (
 	"cmp"
@@ -18,32 +18,16 @@ import (
 )
 
 const (
-	// spaceLow is how little free space is worth a warning.
-	spaceLow = 1 << 30
-	// filesLow is the same of files: a disk can have no room for one more and
-	// space all the same.
-	filesLow  = 10_000
 	spaceWait = 10 * time.Second // for measuring
 	spaceMost = 8                // parts that are named
 )
-
-// freeText says what is free, and how many files where those are few.
-func freeText(free datadir.Room) string {
-	text := fmt.Sprintf("%d MB are free for the data directory", free.Bytes>>20)
-	if free.Files < filesLow {
-		text += fmt.Sprintf(", and only %d files can be made", free.Files)
-	}
-	return text
-}
-
-func scarceRoom(free datadir.Room) bool { return free.Bytes < spaceLow || free.Files < filesLow }
 
 // Space says how much is free for a data directory, and which of its parts take
 // most: the log, blobs, caches, what recoveries kept aside, and of each computer
 // its files with their history and trash, snapshots, what boxes wrote, and what was installed for checks.
 func Space(ctx context.Context, data string, free datadir.Room) (view.Finding, error) {
-	f := view.Finding{ID: "space", Status: "ok", Detail: freeText(free)}
-	if !scarceRoom(free) {
+	f := view.Finding{ID: "space", Status: "ok", Detail: free.String()}
+	if !free.Scarce() {
 		return f, nil
 	}
 	f.Status = "warn"
@@ -88,12 +72,12 @@ func Space(ctx context.Context, data string, free datadir.Room) (view.Finding, e
 		if err != nil && !errors.Is(err, hostfs.ErrMoved) {
 			return f, err
 		}
-		if t.Bytes >= 1<<20 || free.Files < filesLow && t.Inodes > 0 {
+		if t.Bytes >= 1<<20 || free.Files < datadir.FilesLow && t.Inodes > 0 {
 			parts = append(parts, part{name, t.Bytes, t.Inodes})
 		}
 	}
 	slices.SortFunc(parts, func(a, b part) int {
-		if free.Files < filesLow {
+		if free.Files < datadir.FilesLow {
 			return cmp.Compare(b.files, a.files)
 		}
 		return cmp.Compare(b.size, a.size)
@@ -101,7 +85,7 @@ func Space(ctx context.Context, data string, free datadir.Room) (view.Finding, e
 	var most []string
 	for _, p := range parts[:min(len(parts), spaceMost)] {
 		text := fmt.Sprintf("%s %d MB", p.name, p.size>>20)
-		if free.Files < filesLow {
+		if free.Files < datadir.FilesLow {
 			text += fmt.Sprintf(" in %d files", p.files)
 		}
 		most = append(most, text)

@@ -1,4 +1,4 @@
-package computer
+package fleet
 
 import (
 	"context"
@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -23,31 +25,31 @@ const (
 )
 
 // retry has a place that failed tried again after a while: what kept it from
-// waking may pass by itself. h.mu is held.
-func (h *Host) retry(p *place) {
-	if p.next = (time.Time{}); h.closed.Load() || p.tries >= h.Config.Runtime.WakeTries {
+// waking may pass by itself. fl.mu is held.
+func (fl *Fleet) retry(p *place) {
+	if p.next = (time.Time{}); fl.closed.Load() || p.tries >= fl.Config.Runtime.WakeTries {
 		return
 	}
 	wait := min(wakeAgain<<min(p.tries, 20), wakeMost)
 	p.tries++
 	p.next = time.Now().Add(wait)
 	round := p.round
-	h.waking.Go(func() {
+	fl.waking.Go(func() {
 		for timer := time.NewTimer(wait); ; timer.Reset(time.Second) {
 			select {
-			case <-h.ctx.Done():
+			case <-fl.ctx.Done():
 				timer.Stop()
 				return
 			case <-timer.C:
 			}
-			h.mu.Lock()
+			fl.mu.Lock()
 			mine, busy := p.round == round && p.state == view.StateFailed, p.apart != nil || p.closing != nil
-			h.mu.Unlock()
+			fl.mu.Unlock()
 			if !mine {
 				return
 			}
 			if !busy {
-				h.begin(p, view.WakeRequest{}, nil)
+				fl.begin(p, view.WakeRequest{}, nil)
 				return
 			}
 		}
@@ -56,21 +58,21 @@ func (h *Host) retry(p *place) {
 
 // History implements control.Computers: the history of a computer that is awake,
 // or of one that does not wake and whose history can be opened by itself.
-func (h *Host) History(ctx context.Context, cid contract.CID) (control.History, error) {
+func (fl *Fleet) History(ctx context.Context, cid contract.CID) (control.History, error) {
 	ctx, cancel := context.WithTimeout(ctx, wakeWait)
 	defer cancel()
 	for {
-		c, err := h.Get(ctx, cid)
+		c, err := fl.Get(ctx, cid)
 		if err == nil {
 			return c, nil
 		}
-		h.mu.Lock()
-		p := h.places[cid]
+		fl.mu.Lock()
+		p := fl.places[cid]
 		failed, waking := p != nil && p.state == view.StateFailed, p != nil && p.state == view.StateWaking
-		h.mu.Unlock()
+		fl.mu.Unlock()
 		switch {
 		case failed:
-			return past{h, p}, nil
+			return past{fl, p}, nil
 		case !waking || ctx.Err() != nil:
 			return nil, err
 		}
@@ -82,39 +84,53 @@ func (h *Host) History(ctx context.Context, cid contract.CID) (control.History, 
 // opens what it needs and closes it again; none of the computer's runs goes on,
 // and nobody looks at its desktop meanwhile.
 type past struct {
-	h *Host
-	p *place
+	fl *Fleet
+	p  *place
+}
+
+// Methods implements control.History.
+func (v past) Methods() rpc.Table {
+	t := rpc.Table{}
+	computer.BindHistory(t, v, func(ctx context.Context) (string, error) {
+		c, err := v.fl.Get(ctx, v.p.cid) // why it is not awake
+		if err != nil {
+			return "", err
+		}
+		f, err := c.Frame(ctx)
+		return f.Desktop.LastGood, err
+	})
+	return t
 }
 
 // apart calls f while nobody wakes the place, once who else does so is through.
 func (v past) apart(ctx context.Context, f func(context.Context) error) error {
-	h, p := v.h, v.p
-	h.mu.Lock()
+	fl, p := v.fl, v.p
+	fl.mu.Lock()
 	for p.apart != nil {
 		through := p.apart
-		h.mu.Unlock()
+		fl.mu.Unlock()
 		select {
 		case <-through:
 		case <-ctx.Done():
 			return fault.Wrap("computer.History", context.Cause(ctx))
 		}
-		h.mu.Lock()
+		fl.mu.Lock()
 	}
-	if h.closed.Load() || p.state != view.StateFailed || p.closing != nil {
-		h.mu.Unlock()
+	if fl.closed.Load() || p.state != view.StateFailed || p.closing != nil {
+		fl.mu.Unlock()
 		return fault.New("computer.History", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is just being woken or put to sleep", p.name))
 	}
 	through := make(chan struct{})
 	p.apart = through
-	h.falls.Add(1)
-	h.mu.Unlock()
-	defer h.falls.Done()
+	fl.falls.Add(1)
+	fl.mu.Unlock()
+	defer fl.falls.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(h.ctx, cancel)()
+	defer context.AfterFunc(fl.ctx, cancel)()
 	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
+		fl.mu.Lock()
+		defer fl.mu.Unlock()
 		p.apart, p.c = nil, nil
 		close(through)
 	}()
@@ -123,32 +139,32 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 
 // read calls f with what the computer's state says, which is up to its log.
 // Nothing is written to the log.
-func (v past) read(ctx context.Context, f func(context.Context, *Computer) error) error {
+func (v past) read(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
 	return v.apart(ctx, func(ctx context.Context) (err error) {
-		c := v.h.newComputer(ctx, v.p.cid)
-		defer func() { err = errors.Join(err, c.Close()) }()
-		if err := c.openState(ctx); err != nil {
+		c, err := v.fl.machine.OpenState(ctx, v.p.cid)
+		if err != nil {
 			return fmt.Errorf("its log and state can't be opened either: %w", err)
 		}
+		defer func() { err = errors.Join(err, c.Close()) }()
 		return f(ctx, c)
 	})
 }
 
 // open calls f with the computer's files and history, and nothing else of it.
-func (v past) open(ctx context.Context, f func(context.Context, *Computer) error) error {
+func (v past) open(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
 	return v.apart(ctx, func(ctx context.Context) (err error) {
-		c := v.h.newComputer(ctx, v.p.cid)
-		defer func() { err = errors.Join(err, c.Close()) }()
-		if err := c.openHistory(ctx, v.p); err != nil {
+		c, err := v.fl.machine.OpenHistory(ctx, v.p.cid, computer.Waking{Name: v.p.name, Opened: func(c *computer.Computer) { v.fl.opened(v.p, c) }})
+		if err != nil {
 			return fmt.Errorf("its files and checkpoints can't be opened either: %w", err)
 		}
+		defer func() { err = errors.Join(err, c.Close()) }()
 		return f(ctx, c)
 	})
 }
 
 // Checkpoints answers rpc.CheckpointList.
 func (v past) Checkpoints(ctx context.Context, before uint64, limit int) (list []view.Checkpoint, more bool, err error) {
-	err = v.read(ctx, func(ctx context.Context, c *Computer) (err error) {
+	err = v.read(ctx, func(ctx context.Context, c *computer.Computer) (err error) {
 		list, more, err = c.Checkpoints(ctx, before, limit)
 		return err
 	})
@@ -157,7 +173,7 @@ func (v past) Checkpoints(ctx context.Context, before uint64, limit int) (list [
 
 // ShowCheckpoint answers rpc.CheckpointGet.
 func (v past) ShowCheckpoint(ctx context.Context, id string) (k view.Checkpoint, err error) {
-	err = v.read(ctx, func(ctx context.Context, c *Computer) (err error) {
+	err = v.read(ctx, func(ctx context.Context, c *computer.Computer) (err error) {
 		k, err = c.ShowCheckpoint(ctx, id)
 		return err
 	})
@@ -166,7 +182,7 @@ func (v past) ShowCheckpoint(ctx context.Context, id string) (k view.Checkpoint,
 
 // Appended implements control.History.
 func (v past) Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error) {
-	err = v.read(ctx, func(ctx context.Context, c *Computer) (err error) {
+	err = v.read(ctx, func(ctx context.Context, c *computer.Computer) (err error) {
 		events, bytes, err = c.Appended(ctx, since)
 		return err
 	})
@@ -175,7 +191,7 @@ func (v past) Appended(ctx context.Context, since time.Time) (events int, bytes 
 
 // Checkpoint answers rpc.CheckpointCreate.
 func (v past) Checkpoint(ctx context.Context, user, message string) (k view.Checkpointed, err error) {
-	err = v.open(ctx, func(ctx context.Context, c *Computer) error {
+	err = v.open(ctx, func(ctx context.Context, c *computer.Computer) error {
 		k, err = c.Checkpoint(ctx, user, message)
 		return err
 	})
@@ -184,7 +200,7 @@ func (v past) Checkpoint(ctx context.Context, user, message string) (k view.Chec
 
 // Diff answers rpc.CheckpointDiff.
 func (v past) Diff(ctx context.Context, r view.DiffRequest) (d view.Diff, err error) {
-	err = v.open(ctx, func(ctx context.Context, c *Computer) error {
+	err = v.open(ctx, func(ctx context.Context, c *computer.Computer) error {
 		d, err = c.Diff(ctx, r)
 		return err
 	})
@@ -194,12 +210,12 @@ func (v past) Diff(ctx context.Context, r view.DiffRequest) (d view.Diff, err er
 // Restore answers rpc.CheckpointRestore. Once files went back, the computer is
 // woken once more.
 func (v past) Restore(ctx context.Context, r view.RestoreRequest) (done view.Restored, err error) {
-	err = v.open(ctx, func(ctx context.Context, c *Computer) error {
+	err = v.open(ctx, func(ctx context.Context, c *computer.Computer) error {
 		done, err = c.Restore(ctx, r)
 		return err
 	})
 	if err == nil && !r.DryRun {
-		err = v.h.Wake(ctx, v.p.cid, view.WakeRequest{})
+		err = v.fl.Wake(ctx, v.p.cid, view.WakeRequest{})
 	}
 	return done, err
 }

@@ -1,4 +1,4 @@
-package computer
+package fleet
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/fault"
 
 	"choir.dev/choiros/contract"
@@ -21,8 +22,8 @@ func hostPort(d contract.EgressDecided) string {
 }
 
 // Secrets implements control.System.
-func (h *Host) Secrets(ctx context.Context) ([]view.Secret, error) {
-	names, err := h.Vault.List(ctx)
+func (fl *Fleet) Secrets(ctx context.Context) ([]view.Secret, error) {
+	names, err := fl.Vault.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -35,34 +36,34 @@ func (h *Host) Secrets(ctx context.Context) ([]view.Secret, error) {
 
 // SetSecret implements control.System. That it was set is in the log of every
 // computer; its value is in none.
-func (h *Host) SetSecret(ctx context.Context, user, name, value string) error {
-	if err := h.Vault.Set(ctx, name, value); err != nil {
+func (fl *Fleet) SetSecret(ctx context.Context, user, name, value string) error {
+	if err := fl.Vault.Set(ctx, name, value); err != nil {
 		return err
 	}
-	return h.tell(ctx, user, "secret.set", contract.SecretSet{Name: name})
+	return fl.tell(ctx, user, "secret.set", contract.SecretSet{Name: name})
 }
 
 // RemoveSecret implements control.System.
-func (h *Host) RemoveSecret(ctx context.Context, user, name string) error {
-	if err := h.Vault.Remove(ctx, name); err != nil {
+func (fl *Fleet) RemoveSecret(ctx context.Context, user, name string) error {
+	if err := fl.Vault.Remove(ctx, name); err != nil {
 		return err
 	}
-	return h.tell(ctx, user, "secret.removed", contract.SecretRemoved{Name: name})
+	return fl.tell(ctx, user, "secret.removed", contract.SecretRemoved{Name: name})
 }
 
-func (h *Host) tell(ctx context.Context, user, eventType string, data contract.Payload) error {
-	h.mu.Lock()
-	order := append([]contract.CID(nil), h.order...)
-	h.mu.Unlock()
+func (fl *Fleet) tell(ctx context.Context, user, eventType string, data contract.Payload) error {
+	fl.mu.Lock()
+	order := append([]contract.CID(nil), fl.order...)
+	fl.mu.Unlock()
 	for _, cid := range order {
-		c, err := h.get(cid)
+		c, err := fl.get(cid)
 		if fault.Is(err, fault.Unavailable) {
 			continue // it does not wake: its log can't be told
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := c.log.Append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Data: data}); err != nil {
+		if _, err := c.Log().Append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Data: data}); err != nil {
 			return err
 		}
 	}
@@ -70,9 +71,9 @@ func (h *Host) tell(ctx context.Context, user, eventType string, data contract.P
 }
 
 // Models implements control.System.
-func (h *Host) Models(ctx context.Context) ([]view.Model, error) {
+func (fl *Fleet) Models(ctx context.Context) ([]view.Model, error) {
 	var out []view.Model
-	for _, m := range h.gateway.Models(ctx) {
+	for _, m := range fl.machine.Gateway.Models(ctx) {
 		model := view.Model{ID: m.Name, Provider: m.Provider, Default: m.Default, Available: m.Configured, PriceIn: m.PriceIn, PriceOut: m.PriceOut}
 		if m.Provider == "rehearsal" {
 			model.Note = "plays documented plans; understands nothing"
@@ -83,11 +84,11 @@ func (h *Host) Models(ctx context.Context) ([]view.Model, error) {
 }
 
 // TestModel implements control.System.
-func (h *Host) TestModel(ctx context.Context, model string) (view.ModelTest, error) {
-	if err := h.reserve.Check("computer.TestModel"); err != nil {
+func (fl *Fleet) TestModel(ctx context.Context, model string) (view.ModelTest, error) {
+	if err := fl.machine.Reserve.Check("computer.TestModel"); err != nil {
 		return view.ModelTest{}, err // what it consumes could not be recorded
 	}
-	r := h.gateway.Test(ctx, model)
+	r := fl.machine.Gateway.Test(ctx, model)
 	out := view.ModelTest{ID: r.Model, OK: r.OK, DurationMS: r.LatencyMS, Usage: r.Usage, Error: r.Error}
 	if !r.OK && r.Code != "budget" { // which says itself how it is raised
 		out.Hint = "Check the key with choir secrets ls and the base URL in the configuration."
@@ -96,32 +97,32 @@ func (h *Host) TestModel(ctx context.Context, model string) (view.ModelTest, err
 }
 
 // Doctor implements control.System.
-func (h *Host) Doctor(ctx context.Context) ([]view.Finding, error) {
-	out := []view.Finding{{ID: "isolation", Status: "ok", Detail: isolation(h.Driver.Name())}}
-	for _, f := range h.Driver.Doctor(ctx) {
+func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
+	out := []view.Finding{{ID: "isolation", Status: "ok", Detail: computer.Isolation(fl.Driver.Name())}}
+	for _, f := range fl.Driver.Doctor(ctx) {
 		status := "warn"
 		if f.Severity == sandbox.Fatal {
 			status = "fail"
 		}
 		out = append(out, view.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
 	}
-	h.mu.Lock()
-	order := append([]contract.CID(nil), h.order...)
-	h.mu.Unlock()
+	fl.mu.Lock()
+	order := append([]contract.CID(nil), fl.order...)
+	fl.mu.Unlock()
 	for _, cid := range order {
-		c, err := h.get(cid)
+		c, err := fl.get(cid)
 		if err != nil {
 			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)})
 			continue
 		}
-		for _, text := range c.wounds() {
+		for _, text := range c.Wounds() {
 			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "fail", Detail: text})
 		}
 	}
-	free, err := h.Dir.Free()
+	free, err := fl.Dir.Free()
 	if err != nil {
 		return nil, err
 	}
-	space, err := Space(ctx, h.Dir.Path(), free)
-	return append(out, space, h.lookAtAccounts(ctx)), err
+	space, err := Space(ctx, fl.Dir.Path(), free)
+	return append(out, space, fl.lookAtAccounts(ctx)), err
 }

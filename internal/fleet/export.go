@@ -1,4 +1,4 @@
-package computer
+package fleet
 
 import (
 	"archive/tar"
@@ -22,19 +22,19 @@ import (
 // Export implements control.Computers: files/ as they lie in the workspace, its
 // history included, and events.jsonl with every event that can be read. Nothing
 // is opened for it, so it works when nothing else does.
-func (h *Host) Export(ctx context.Context, cid contract.CID, w io.Writer) error {
+func (fl *Fleet) Export(ctx context.Context, cid contract.CID, w io.Writer) error {
 	const op = "computer.Export"
-	h.mu.Lock()
-	p := h.places[cid]
-	h.mu.Unlock()
+	fl.mu.Lock()
+	p := fl.places[cid]
+	fl.mu.Unlock()
 	if p == nil {
 		return noComputer(op, cid)
 	}
 	out := tar.NewWriter(w)
-	if err := h.exportEvents(ctx, cid, out); err != nil {
+	if err := fl.exportEvents(ctx, cid, out); err != nil {
 		return fault.Wrap(op, err)
 	}
-	if err := exportFiles(ctx, h.Dir.Computer(cid, "workspace"), out); err != nil {
+	if err := exportFiles(ctx, fl.Dir.Computer(cid, "workspace"), out); err != nil {
 		return fault.Wrap(op, err)
 	}
 	return fault.Wrap(op, out.Close())
@@ -42,9 +42,9 @@ func (h *Host) Export(ctx context.Context, cid contract.CID, w io.Writer) error 
 
 // exportEvents writes the events twice over the store's files: once for the
 // size that stands before them.
-func (h *Host) exportEvents(ctx context.Context, cid contract.CID, out *tar.Writer) error {
+func (fl *Fleet) exportEvents(ctx context.Context, cid contract.CID, out *tar.Writer) error {
 	each := func(f func([]byte) error) error {
-		_, err := bus.ReadStore(ctx, h.Dir.Path("nats"), cid, func(m bus.Message) error {
+		_, err := bus.ReadStore(ctx, fl.Dir.Path("nats"), cid, func(m bus.Message) error {
 			if ledger.IsOf(m, cid) {
 				return f(m.Data)
 			}

@@ -1,4 +1,4 @@
-package computer
+package fleet
 
 import (
 	"errors"
@@ -10,43 +10,56 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/identity"
-	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/recovery"
-	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 )
 
-// purse is a host with logs, but no computers that run.
+// purse is a fleet with logs, but no computers that run.
 type purse struct {
-	*Host
+	*Fleet
 	t *testing.T
 }
 
 func newPurse(t *testing.T) *purse {
 	t.Helper()
-	b, blobs := newBus(t)
 	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dir.Close() })
+	b, err := bus.Open(t.Context(), bus.Options{Dir: dir.Path("nats"), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	blobs, err := disk.Open(dir.Path("blobs"), blob.Quota{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	room, err := datadir.OpenReserve(dir, 0, b.Health, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(room.Close)
-	p := &purse{t: t, Host: &Host{Options: Options{Dir: dir, Bus: b, Blobs: blobs, Logger: slog.New(slog.DiscardHandler),
-		Report: &recovery.Report{Computers: map[contract.CID][]bus.Damage{}}}, reserve: room}}
+	p := &purse{t: t, Fleet: &Fleet{Options: Options{Dir: dir, Bus: b, Blobs: blobs, Logger: slog.New(slog.DiscardHandler),
+		Report: &recovery.Report{Computers: map[contract.CID][]bus.Damage{}}}, machine: &computer.Machine{Reserve: room}}}
 	p.reopen()
 	return p
 }
 
-// reopen is what a restart leaves of the host.
+// reopen is what a restart leaves of the fleet.
 func (p *purse) reopen() {
 	p.t.Helper()
 	store, err := identity.Open(p.t.Context(), p.Dir.Path("control.sqlite"))
@@ -54,7 +67,9 @@ func (p *purse) reopen() {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { _ = store.Close() })
-	p.Host = &Host{Options: p.Options, reserve: p.reserve, places: p.places, order: p.order, counted: map[contract.CID]bool{}}
+	p.Fleet = &Fleet{Options: p.Options, places: p.places, order: p.order, counted: map[contract.CID]bool{}, machine: &computer.Machine{
+		Dir: p.Dir, Bus: p.Bus, Blobs: p.Blobs, Logger: p.Logger, Reserve: p.machine.Reserve,
+	}}
 	p.Spending = store
 	if p.places == nil {
 		p.places = map[contract.CID]*place{}
@@ -62,38 +77,38 @@ func (p *purse) reopen() {
 }
 
 // computer makes one whose log is open.
-func (p *purse) computer(name string) *Computer {
+func (p *purse) computer(name string) *computer.Computer {
 	p.t.Helper()
-	c := &Computer{host: p.Host, cid: contract.NewCID(), logger: p.Logger}
-	if err := os.MkdirAll(p.Dir.Computer(c.cid), 0o700); err != nil {
+	cid := contract.NewCID()
+	if err := os.MkdirAll(p.Dir.Computer(cid), 0o700); err != nil {
 		p.t.Fatal(err)
 	}
-	p.places[c.cid] = &place{cid: c.cid, name: name, state: view.StateAwake, c: c}
-	p.order = append(p.order, c.cid)
-	p.open(c)
-	return c
+	p.places[cid] = &place{cid: cid, name: name, state: view.StateAwake}
+	p.order = append(p.order, cid)
+	return p.open(cid)
 }
 
-func (p *purse) open(c *Computer) {
+func (p *purse) open(cid contract.CID) *computer.Computer {
 	p.t.Helper()
-	log, err := ledger.Open(p.t.Context(), p.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: p.Blobs, Head: p.Dir.Computer(c.cid, "log.head")})
+	c, err := p.machine.OpenState(p.t.Context(), cid)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.t.Cleanup(func() { _ = log.Close() })
-	c.log = log
+	p.t.Cleanup(func() { _ = c.Close() })
+	p.places[cid].c = c
+	return c
 }
 
-// sleep closes a computer's log; counted says whether there was time to count.
-func (p *purse) sleep(c *Computer, counted bool) {
+// sleep closes a computer; counted says whether there was time to count.
+func (p *purse) sleep(c *computer.Computer, counted bool) {
 	p.t.Helper()
-	if counted {
-		c.countAsleep()
+	if p.machine.Count = nil; counted {
+		p.machine.Count = p.count
 	}
-	if err := c.log.Close(); err != nil {
+	if err := c.Close(); err != nil {
 		p.t.Fatal(err)
 	}
-	p.places[c.cid].c, p.places[c.cid].state = nil, view.StateAsleep
+	p.places[c.CID()].c, p.places[c.CID()].state = nil, view.StateAsleep
 }
 
 func metered(tokens int64) contract.UsageMetered {
@@ -102,9 +117,9 @@ func metered(tokens int64) contract.UsageMetered {
 }
 
 // log appends what a call consumed to the log alone, as a crash would leave it.
-func (p *purse) log(c *Computer, at time.Time, m contract.UsageMetered) {
+func (p *purse) log(c *computer.Computer, at time.Time, m contract.UsageMetered) {
 	p.t.Helper()
-	if _, err := c.log.Append(p.t.Context(), contract.Draft{ID: contract.DeriveID(m.Call, "usage"), Role: contract.RoleSystem, Type: "usage.metered", Time: at, Data: m}); err != nil {
+	if _, err := c.Log().Append(p.t.Context(), contract.Draft{ID: contract.DeriveID(m.Call, "usage"), Role: contract.RoleSystem, Type: "usage.metered", Time: at, Data: m}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -127,7 +142,7 @@ func TestWhatIsSpentCountsWhoeverSleeps(t *testing.T) {
 	now := time.Now()
 	today, yesterday := now.UTC().Format(time.DateOnly), now.Add(-24*time.Hour).UTC().Format(time.DateOnly)
 	a, b := p.computer("A"), p.computer("B")
-	if err := p.meter(t.Context(), gateway.Scope{CID: a.cid}, metered(1)); err != nil {
+	if err := p.meter(t.Context(), gateway.Scope{CID: a.CID()}, metered(1)); err != nil {
 		t.Fatal(err)
 	}
 	p.log(a, now, metered(10)) // nobody came to count it
@@ -139,8 +154,8 @@ func TestWhatIsSpentCountsWhoeverSleeps(t *testing.T) {
 		p.want(what+", today", "", today, 1011)
 		p.want(what+", yesterday", "", yesterday, 100)
 		p.want(what+", ever", "", "", 1111)
-		p.want(what+", of A", a.cid, "", 111)
-		p.want(what+", of B today", b.cid, today, 1000)
+		p.want(what+", of A", a.CID(), "", 111)
+		p.want(what+", of B today", b.CID(), today, 1000)
 	}
 	all("A is asleep")
 	all("asked again")
@@ -157,9 +172,9 @@ func TestWhatIsSpentCountsWhoeverSleeps(t *testing.T) {
 	}
 	p.reopen()
 	p.want("a test of a model, after a restart", "", today, 11_011)
-	p.want("a test is no computer's", a.cid, "", 111)
+	p.want("a test is no computer's", a.CID(), "", 111)
 
-	delete(p.places, a.cid) // deleted, with its log
+	delete(p.places, a.CID()) // deleted, with its log
 	p.order = p.order[1:]
 	p.want("A is deleted", "", today, 11_011)
 }
@@ -173,10 +188,10 @@ func TestALogThatWasRecoveredIsCountedOnce(t *testing.T) {
 	p.want("before", "", "", 1)
 	p.log(a, time.Now(), metered(10))
 	for what, at := range map[string]identity.Counted{
-		"it ends earlier":       {Sequence: 99, Link: contract.FirstLink(a.cid)},
-		"it holds other events": {Sequence: 2, Link: contract.FirstLink(a.cid)},
+		"it ends earlier":       {Sequence: 99, Link: contract.FirstLink(a.CID())},
+		"it holds other events": {Sequence: 2, Link: contract.FirstLink(a.CID())},
 	} {
-		if err := p.Spending.Count(t.Context(), a.cid, at, nil); err != nil {
+		if err := p.Spending.Count(t.Context(), a.CID(), at, nil); err != nil {
 			t.Fatal(err)
 		}
 		p.reopen()
@@ -191,42 +206,46 @@ func TestUnknownSpendingIsNotNothing(t *testing.T) {
 	a := p.computer("Ann's")
 	p.log(a, time.Now(), metered(5))
 	p.sleep(a, true)
-	damaged := &recovery.Report{Computers: map[contract.CID][]bus.Damage{a.cid: {{File: "nats", What: "it is broken"}}}}
+	damaged := &recovery.Report{Computers: map[contract.CID][]bus.Damage{a.CID(): {{File: "nats", What: "it is broken"}}}}
 	whole := p.Report
 	p.Report = damaged
 	p.want("it was counted to its end", "", "", 5)
 
 	p.Report = whole
-	p.open(a)
+	a = p.open(a.CID())
 	p.log(a, time.Now(), metered(50))
 	p.sleep(a, false)
+	stateFile := p.Dir.Computer(a.CID(), "state.sqlite")
+	if err := os.Remove(stateFile); err != nil {
+		t.Fatal(err)
+	}
 	p.Report = damaged
 	_, err := p.spentIn(t.Context(), "", "")
-	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "what Ann's ("+string(a.cid)+") has spent is not known") || !strings.Contains(err.Error(), "choir recover") {
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "what Ann's ("+string(a.CID())+") has spent is not known") || !strings.Contains(err.Error(), "choir recover") {
 		t.Errorf("a log that can't be read: %v", err)
 	}
-	db, err := state.Open(t.Context(), p.Dir.Computer(a.cid, "state.sqlite"))
+	a = p.open(a.CID())
+	p.sleep(a, false)
+	older, err := os.ReadFile(stateFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.open(a)
-	if err := errors.Join(db.Recover(t.Context(), a.log), db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	p.sleep(a, false)
 	p.want("its state reaches to the log's end", "", "", 55)
 	p.Report = whole
 	p.want("it can be read again", "", "", 55)
-	p.open(a)
+	a = p.open(a.CID())
 	p.log(a, time.Now(), metered(500))
 	p.sleep(a, false)
+	if err := os.WriteFile(stateFile, older, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p.Report = damaged
 	if _, err := p.spentIn(t.Context(), "", ""); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the log had 3") {
 		t.Errorf("its state ends before the log did: %v", err)
 	}
 	p.Report = whole
 	p.want("it can be read again after all", "", "", 555)
-	if err := os.Remove(p.Dir.Computer(a.cid, "log.head")); err != nil {
+	if err := os.Remove(p.Dir.Computer(a.CID(), "log.head")); err != nil {
 		t.Fatal(err)
 	}
 	p.Report = damaged

@@ -1,11 +1,10 @@
-package computer
+package fleet
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -14,22 +13,18 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// countWait is how long a computer that falls asleep may take to be counted; the
-// rest is counted when somebody asks.
-const countWait = 5 * time.Second
-
 // count brings the machine's sum up to the end of a computer's log. The log is
 // the truth: calls are counted in its order, each once.
-func (h *Host) count(ctx context.Context, log *ledger.Log) error {
+func (fl *Fleet) count(ctx context.Context, log *ledger.Log) error {
 	const op = "computer.count"
-	h.counting.Lock()
-	defer h.counting.Unlock()
+	fl.counting.Lock()
+	defer fl.counting.Unlock()
 	cid := log.CID()
-	at, err := h.Spending.Counted(ctx, cid)
+	at, err := fl.Spending.Counted(ctx, cid)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	if !h.counted[cid] {
+	if !fl.counted[cid] {
 		same, err := counts(ctx, log, at)
 		if err != nil {
 			return fault.Wrap(op, err)
@@ -44,14 +39,14 @@ func (h *Host) count(ctx context.Context, log *ledger.Log) error {
 			return fault.Wrap(op, err)
 		}
 		if len(events) == 0 {
-			h.counted[cid] = true
+			fl.counted[cid] = true
 			return nil
 		}
 		calls, to, err := callsOf(ctx, log, events)
 		if err != nil {
 			return fault.Wrap(op, err)
 		}
-		if err := h.reserve.Spaced(ctx, func() error { return h.Spending.Count(ctx, cid, to, calls) }); err != nil {
+		if err := fl.machine.Reserve.Spaced(ctx, func() error { return fl.Spending.Count(ctx, cid, to, calls) }); err != nil {
 			return fault.Wrap(op, err)
 		}
 		at = to
@@ -92,62 +87,49 @@ func callsOf(ctx context.Context, log *ledger.Log, events []contract.Event) (cal
 	return calls, identity.Counted{Sequence: last.Sequence, Link: contract.LinkOf(b)}, err
 }
 
-// countAsleep counts what is left of a log that is about to be closed, so that
-// its computer can be damaged later without a doubt about what it spent.
-func (c *Computer) countAsleep() {
-	if c.host.Spending == nil || c.log.Last() == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), countWait)
-	defer cancel()
-	if err := c.host.count(ctx, c.log); err != nil {
-		c.logger.Warn("what was spent is not counted to the log's end; it is when somebody asks", "error", err)
-	}
-}
-
 // spentIn says what a computer's calls consumed or, when cid is empty, those of
 // all computers, be they awake or not, and tests of models; on a day or ever.
-func (h *Host) spentIn(ctx context.Context, cid contract.CID, day string) (contract.Usage, error) {
+func (fl *Fleet) spentIn(ctx context.Context, cid contract.CID, day string) (contract.Usage, error) {
 	cids := []contract.CID{cid}
 	if cid == "" {
-		h.mu.Lock()
-		cids = append([]contract.CID(nil), h.order...)
-		h.mu.Unlock()
+		fl.mu.Lock()
+		cids = append([]contract.CID(nil), fl.order...)
+		fl.mu.Unlock()
 	}
 	for _, cid := range cids {
-		if err := h.countOf(ctx, cid); err != nil {
+		if err := fl.countOf(ctx, cid); err != nil {
 			return contract.Usage{}, err
 		}
 	}
-	return h.Spending.Spent(ctx, cid, day)
+	return fl.Spending.Spent(ctx, cid, day)
 }
 
 // countOf counts what a computer's log holds, whether it is awake or not. When
 // the log can't be read, either all of it was counted or its state knows the
 // rest; otherwise nobody knows.
-func (h *Host) countOf(ctx context.Context, cid contract.CID) error {
-	if c, err := h.get(cid); err == nil {
-		return h.count(ctx, c.log)
+func (fl *Fleet) countOf(ctx context.Context, cid contract.CID) error {
+	if c, err := fl.get(cid); err == nil {
+		return fl.count(ctx, c.Log())
 	}
-	err := h.countUnopened(ctx, cid)
+	err := fl.countUnopened(ctx, cid)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	whole, werr := h.countedWhole(ctx, cid)
+	whole, werr := fl.countedWhole(ctx, cid)
 	if whole || werr != nil {
 		return werr
 	}
-	if serr := h.countState(ctx, cid); serr != nil {
+	if serr := fl.countState(ctx, cid); serr != nil {
 		return fault.New("", fault.Unavailable, "", fmt.Errorf("what %s (%s) has spent is not known, for neither its log (%s) nor its state (%s) can be read to the end. "+
-			"Recover it with choir recover, or set the budget to 0, which is none", h.nameOf(cid), cid, fault.Text(err), fault.Text(serr)))
+			"Recover it with choir recover, or set the budget to 0, which is none", fl.nameOf(cid), cid, fault.Text(err), fault.Text(serr)))
 	}
 	return nil
 }
 
-func (h *Host) nameOf(cid contract.CID) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if p := h.places[cid]; p != nil {
+func (fl *Fleet) nameOf(cid contract.CID) string {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	if p := fl.places[cid]; p != nil {
 		return p.name
 	}
 	return "a computer"
@@ -155,45 +137,45 @@ func (h *Host) nameOf(cid contract.CID) string {
 
 // countUnopened reads the log of a computer that is not awake. Nothing is
 // claimed, so whoever wakes it is not disturbed.
-func (h *Host) countUnopened(ctx context.Context, cid contract.CID) error {
-	if err := h.logRefusal(cid); err != nil {
+func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
+	if err := fl.logRefusal(cid); err != nil {
 		return err // the server does not have it
 	}
-	log, err := ledger.Open(ctx, h.Bus.JetStream(), ledger.Options{CID: cid, Blobs: h.Blobs, Health: h.Bus.Health, Unread: h.Bus.Unread})
+	log, err := ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Health: fl.Bus.Health, Unread: fl.Bus.Unread})
 	if err != nil {
 		return err
 	}
-	if head, err := ledger.ReadHead(h.Dir.Computer(cid, "log.head")); err == nil && head.Sequence > log.Last() {
+	if head, err := ledger.ReadHead(fl.Dir.Computer(cid, "log.head")); err == nil && head.Sequence > log.Last() {
 		return errors.Join(fault.New("", fault.Damaged, "", fmt.Errorf("it ends at event %d; it had %d", log.Last(), head.Sequence)), log.Close())
 	}
-	return errors.Join(h.count(ctx, log), log.Close())
+	return errors.Join(fl.count(ctx, log), log.Close())
 }
 
 // countedWhole says whether a log that can't be read was counted to its end, as
 // its head tells it.
-func (h *Host) countedWhole(ctx context.Context, cid contract.CID) (bool, error) {
-	head, err := ledger.ReadHead(h.Dir.Computer(cid, "log.head"))
+func (fl *Fleet) countedWhole(ctx context.Context, cid contract.CID) (bool, error) {
+	head, err := ledger.ReadHead(fl.Dir.Computer(cid, "log.head"))
 	if errors.Is(err, fs.ErrNotExist) || fault.Is(err, fault.Damaged) {
 		return false, nil // nobody knows where it ends
 	}
 	if err != nil {
 		return false, err
 	}
-	at, err := h.Spending.Counted(ctx, cid)
+	at, err := fl.Spending.Counted(ctx, cid)
 	return err == nil && at.Sequence == head.Sequence && at.Link == head.Link, err
 }
 
 // countState counts the rows of a computer's state, if they reach to the log's
 // end as its head tells it.
-func (h *Host) countState(ctx context.Context, cid contract.CID) error {
-	head, err := ledger.ReadHead(h.Dir.Computer(cid, "log.head"))
+func (fl *Fleet) countState(ctx context.Context, cid contract.CID) error {
+	head, err := ledger.ReadHead(fl.Dir.Computer(cid, "log.head"))
 	if err != nil {
 		return err
 	}
 	var calls []identity.Call
 	var to identity.Counted
 	reached := false
-	err = state.ReadRows(ctx, h.Dir.Computer(cid, "state.sqlite"), func(e contract.Event, _ []byte) error {
+	err = state.ReadRows(ctx, fl.Dir.Computer(cid, "state.sqlite"), func(e contract.Event, _ []byte) error {
 		b, err := contract.Stored(e)
 		if err != nil {
 			return err
@@ -217,7 +199,7 @@ func (h *Host) countState(ctx context.Context, cid contract.CID) error {
 	if err != nil {
 		return err
 	}
-	return h.reserve.Spaced(ctx, func() error { return h.Spending.Count(ctx, cid, to, calls) })
+	return fl.machine.Reserve.Spaced(ctx, func() error { return fl.Spending.Count(ctx, cid, to, calls) })
 }
 
 func callOf(e contract.Event, p contract.Payload) (identity.Call, error) {

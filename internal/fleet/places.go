@@ -1,14 +1,16 @@
-package computer
+package fleet
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -20,13 +22,13 @@ type place struct {
 	cid   contract.CID
 	name  string // as far as it is known before it wakes
 	state view.ComputerState
-	c     *Computer // from when its log is open; only a place that is awake gives it out
-	err   error     // why it does not wake, or was put to sleep
+	c     *computer.Computer // from when its log is open; only a place that is awake gives it out
+	err   error              // why it does not wake, or was put to sleep
 	// failed is why its newest recovery did not succeed.
 	failed error
 	ended  chan struct{}
 	// closing is the computer while it falls asleep: its boxes' last words still count.
-	closing *Computer
+	closing *computer.Computer
 	apart   chan struct{} // its history is open by itself, while it does not wake, until this is closed
 	round   int           // counts its wakings
 	tries   int           // how often it was tried again by itself
@@ -40,107 +42,109 @@ const wakeWait = 45 * time.Second
 // Open begins to wake every computer of the data directory, each by itself, and
 // returns at once; without one it makes the first. What keeps one from waking is
 // that one's trouble.
-func (h *Host) Open(ctx context.Context) error {
-	cids := make([]contract.CID, 0, len(h.Report.Computers))
-	for cid := range h.Report.Computers {
+func (fl *Fleet) Open(ctx context.Context) error {
+	cids := make([]contract.CID, 0, len(fl.Report.Computers))
+	for cid := range fl.Report.Computers {
 		cids = append(cids, cid)
 	}
 	slices.Sort(cids)
-	fresh := len(cids) == 0 && h.Report.Usable()
+	fresh := len(cids) == 0 && fl.Report.Usable()
 	if fresh {
 		cids = append(cids, contract.NewCID())
 	}
-	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	h.lookAfter()
+	fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	fl.lookAfter()
 	for _, cid := range cids {
-		p := &place{cid: cid, name: h.Report.Names[cid], state: view.StateAsleep}
+		p := &place{cid: cid, name: fl.Report.Names[cid], state: view.StateAsleep}
 		if p.name == "" {
 			p.name = "Choir"
 		}
-		h.mu.Lock()
-		h.places[cid] = p
-		h.order = append(h.order, cid)
-		h.mu.Unlock()
-		if err := h.Report.Refusal(cid); err != nil {
-			h.settle(p, nil, err)
+		fl.mu.Lock()
+		fl.places[cid] = p
+		fl.order = append(fl.order, cid)
+		fl.mu.Unlock()
+		if err := fl.Report.Refusal(cid); err != nil {
+			fl.settle(p, nil, err)
 			continue
 		}
-		h.begin(p, view.WakeRequest{}, nil)
+		fl.begin(p, view.WakeRequest{}, nil)
 	}
 	return nil
 }
 
 // begin wakes a place in a goroutine of its own, unless it is awake or waking.
 // What is given is done first, while nobody has the computer open.
-func (h *Host) begin(p *place, req view.WakeRequest, first func(context.Context) error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed.Load() || p.state == view.StateWaking || p.state == view.StateAwake || p.closing != nil || p.apart != nil {
+func (fl *Fleet) begin(p *place, req view.WakeRequest, first func(context.Context) error) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	if fl.closed.Load() || p.state == view.StateWaking || p.state == view.StateAwake || p.closing != nil || p.apart != nil {
 		return // on its way, one way or the other
 	}
 	p.round++
 	p.state, p.err, p.ended = view.StateWaking, nil, make(chan struct{})
-	h.waking.Go(func() {
-		c, err := h.wakeAlone(p, req, first)
-		h.settle(p, c, err)
+	fl.waking.Go(func() {
+		c, err := fl.wakeAlone(p, req, first)
+		fl.settle(p, c, err)
 	})
 }
 
 // wakeAlone wakes a computer; a panic on the way is that computer's failure.
-func (h *Host) wakeAlone(p *place, req view.WakeRequest, first func(context.Context) error) (c *Computer, err error) {
+func (fl *Fleet) wakeAlone(p *place, req view.WakeRequest, first func(context.Context) error) (c *computer.Computer, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
-			h.Logger.Error("waking a computer panicked", "computer", string(p.cid), "panic", broken, "stack", string(debug.Stack()))
+			fl.Logger.Error("waking a computer panicked", "computer", string(p.cid), "panic", broken, "stack", string(debug.Stack()))
 			c, err = nil, fault.New("", fault.Unavailable, "Try again, or open it without what its tasks left; the server's log has the details.", fmt.Errorf("something failed inside while it woke: %v", broken))
 		}
 	}()
 	if first != nil {
-		if err := first(h.ctx); err != nil {
+		if err := first(fl.ctx); err != nil {
 			return nil, err
 		}
 	}
-	return h.wake(h.ctx, p, req)
+	return fl.machine.Wake(fl.ctx, p.cid, computer.Waking{
+		Name: p.name, WithoutTasks: req.WithoutTasks, Opened: func(c *computer.Computer) { fl.opened(p, c) },
+	})
 }
 
 // settle records how waking ended, and what a computer that is awake has.
-func (h *Host) settle(p *place, c *Computer, err error) {
-	name, state, err := h.record(p, c, err)
-	h.say(p.cid, name, state, err)
+func (fl *Fleet) settle(p *place, c *computer.Computer, err error) {
+	name, state, err := fl.record(p, c, err)
+	fl.say(p.cid, name, state, err)
 }
 
 // say tells whoever wants to know how a computer is. The lock is not held: it may
 // take a while.
-func (h *Host) say(cid contract.CID, name string, state view.ComputerState, err error) {
-	if h.Said != nil && h.ctx.Err() == nil {
-		h.Said(cid, name, state, err)
+func (fl *Fleet) say(cid contract.CID, name string, state view.ComputerState, err error) {
+	if fl.Said != nil && fl.ctx.Err() == nil {
+		fl.Said(cid, name, state, err)
 	}
 }
 
-func (h *Host) record(p *place, c *Computer, err error) (string, view.ComputerState, error) {
+func (fl *Fleet) record(p *place, c *computer.Computer, err error) (string, view.ComputerState, error) {
 	if c != nil {
-		if merr := h.mark(p.cid); merr != nil {
-			h.Logger.Warn("what the data directory has could not be written down", "error", merr)
+		if merr := fl.mark(p.cid); merr != nil {
+			fl.Logger.Warn("what the data directory has could not be written down", "error", merr)
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
 	if c != nil && p.err != nil {
 		// Its services gave up while it woke.
-		h.falls.Go(func() { h.lay(c) })
+		fl.falls.Go(func() { fl.lay(c) })
 		c, err, p.closing = nil, p.err, c
 	}
 	p.c, p.err = c, err
 	switch {
 	case err == nil:
 		p.state, p.since = view.StateAwake, time.Now()
-	case fault.Is(err, fault.Damaged), h.refused(p.cid):
+	case fault.Is(err, fault.Damaged), fl.refused(p.cid):
 		p.state = view.StateDamaged
 	default:
 		p.state = view.StateFailed
-		h.retry(p)
+		fl.retry(p)
 	}
-	if err != nil && h.ctx.Err() == nil {
-		h.Logger.Error("a computer does not wake", "computer", string(p.cid), "error", err)
+	if err != nil && fl.ctx.Err() == nil {
+		fl.Logger.Error("a computer does not wake", "computer", string(p.cid), "error", err)
 	}
 	if p.ended != nil {
 		close(p.ended)
@@ -149,32 +153,32 @@ func (h *Host) record(p *place, c *Computer, err error) (string, view.ComputerSt
 }
 
 // mark writes down what a computer that is awake has.
-func (h *Host) mark(cid contract.CID) error {
-	return h.Dir.Mark(cid)
+func (fl *Fleet) mark(cid contract.CID) error {
+	return fl.Dir.Mark(cid)
 }
 
 // opened makes a computer that is still waking known to what it has begun
 // itself: its runs meter and ask for the network before it is awake.
-func (h *Host) opened(p *place, c *Computer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (fl *Fleet) opened(p *place, c *computer.Computer) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
 	p.c = c
 }
 
 // Get implements control.Computers. It waits for a computer that is waking.
-func (h *Host) Get(ctx context.Context, cid contract.CID) (control.Computer, error) {
-	const op = "computer.Get"
+func (fl *Fleet) Get(ctx context.Context, cid contract.CID) (control.Computer, error) {
+	const op = "fleet.Get"
 	ctx, cancel := context.WithTimeout(ctx, wakeWait)
 	defer cancel()
 	for {
-		h.mu.Lock()
-		p := h.places[cid]
+		fl.mu.Lock()
+		p := fl.places[cid]
 		if p == nil {
-			h.mu.Unlock()
+			fl.mu.Unlock()
 			return nil, noComputer(op, cid)
 		}
 		state, c, err, ended := p.state, p.c, p.err, p.ended
-		h.mu.Unlock()
+		fl.mu.Unlock()
 		switch {
 		case state == view.StateAwake:
 			return c, nil
@@ -196,33 +200,33 @@ func noComputer(op string, cid contract.CID) error {
 }
 
 // get returns a computer that is awake, or so far on its way that its log is open.
-func (h *Host) get(cid contract.CID) (*Computer, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := h.places[cid]
+func (fl *Fleet) get(cid contract.CID) (*computer.Computer, error) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	p := fl.places[cid]
 	switch {
 	case p == nil:
-		return nil, noComputer("computer.Get", cid)
+		return nil, noComputer("fleet.Get", cid)
 	case p.c != nil:
 		return p.c, nil
 	case p.err != nil:
-		return nil, fault.New("computer.Get", fault.Unavailable, fault.HintOf(p.err), fmt.Errorf("%s is not awake: %w", cid, p.err))
+		return nil, fault.New("fleet.Get", fault.Unavailable, fault.HintOf(p.err), fmt.Errorf("%s is not awake: %w", cid, p.err))
 	}
-	return nil, fault.New("computer.Get", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is not awake", cid))
+	return nil, fault.New("fleet.Get", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is not awake", cid))
 }
 
 // List implements control.Computers.
-func (h *Host) List(ctx context.Context) ([]view.Computer, error) {
-	h.mu.Lock()
-	places := make([]place, 0, len(h.order))
-	for _, cid := range h.order {
-		places = append(places, *h.places[cid])
+func (fl *Fleet) List(ctx context.Context) ([]view.Computer, error) {
+	fl.mu.Lock()
+	places := make([]place, 0, len(fl.order))
+	for _, cid := range fl.order {
+		places = append(places, *fl.places[cid])
 	}
-	h.mu.Unlock()
+	fl.mu.Unlock()
 	var out []view.Computer
 	for _, p := range places {
 		if p.state != view.StateAwake {
-			out = append(out, view.Computer{ID: p.cid, Name: p.name, State: p.state, Driver: h.Driver.Name(), Trouble: h.trouble(p)})
+			out = append(out, view.Computer{ID: p.cid, Name: p.name, State: p.state, Driver: fl.Driver.Name(), Trouble: fl.trouble(p)})
 			continue
 		}
 		info, err := p.c.Info(ctx)
@@ -236,12 +240,12 @@ func (h *Host) List(ctx context.Context) ([]view.Computer, error) {
 
 // trouble says why a computer does not wake, what of it is safe, and what can be
 // done.
-func (h *Host) trouble(p place) *view.Trouble {
+func (fl *Fleet) trouble(p place) *view.Trouble {
 	if p.err == nil {
 		return nil
 	}
 	t := &view.Trouble{Code: string(fault.CodeOf(p.err)), Reason: fault.Text(p.err), Hint: fault.HintOf(p.err), Actions: []view.Repair{view.RepairRetry, view.RepairExport}}
-	if h.hurt(p, t) {
+	if fl.hurt(p, t) {
 		return t
 	}
 	t.Safe = "Everything that was acknowledged is in the log; files and checkpoints are as they were."
@@ -256,102 +260,107 @@ func (h *Host) trouble(p place) *view.Trouble {
 }
 
 // Wake implements control.Computers: another try, of a computer that did not wake.
-func (h *Host) Wake(ctx context.Context, cid contract.CID, req view.WakeRequest) error {
-	h.mu.Lock()
-	p := h.places[cid]
-	h.mu.Unlock()
+func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeRequest) error {
+	fl.mu.Lock()
+	p := fl.places[cid]
+	fl.mu.Unlock()
 	if p == nil {
-		return noComputer("computer.Wake", cid)
+		return noComputer("fleet.Wake", cid)
 	}
-	if !h.Report.Usable() {
+	if !fl.Report.Usable() {
 		// The store was not opened at all: what is damaged is looked at again with
 		// everything closed.
-		return h.again(Restart{})
+		return fl.again(Restart{})
 	}
-	h.mu.Lock()
+	fl.mu.Lock()
 	p.tries = 0
-	h.mu.Unlock()
-	h.begin(p, req, func(ctx context.Context) error { return h.look(ctx, p) })
+	fl.mu.Unlock()
+	fl.begin(p, req, func(ctx context.Context) error { return fl.look(ctx, p) })
 	return nil
 }
 
-func (h *Host) again(r Restart) error {
-	if h.Restart == nil {
-		return fault.New("computer.Restart", fault.Missing, "Stop choir up and start it again.", errors.New("this control plane can't start itself anew"))
+func (fl *Fleet) again(r Restart) error {
+	if fl.Restart == nil {
+		return fault.New("fleet.Restart", fault.Missing, "Stop choir up and start it again.", errors.New("this control plane can't start itself anew"))
 	}
-	h.Restart(r)
+	fl.Restart(r)
 	return nil
 }
 
 // fell puts a computer to sleep whose own services go on failing. The others
 // are not touched; this one says why until it is woken again.
-func (h *Host) fell(c *Computer, err error) {
+func (fl *Fleet) fell(c *computer.Computer, err error) {
 	err = fault.New("", fault.Unavailable, "Try again, which wakes it; the server's log says more.", fmt.Errorf("it was put to sleep: %w", err))
-	h.mu.Lock()
-	p := h.places[c.cid]
-	if h.closed.Load() || p == nil || p.c != c || p.apart != nil {
-		h.mu.Unlock()
+	fl.mu.Lock()
+	p := fl.places[c.CID()]
+	if fl.closed.Load() || p == nil || p.c != c || p.apart != nil {
+		fl.mu.Unlock()
 		return // it is being closed anyway, or by whom it was opened
 	}
 	if p.err = err; p.state == view.StateWaking {
-		h.mu.Unlock()
+		fl.mu.Unlock()
 		return // settle sees it
 	}
-	h.falls.Add(1)
-	defer h.falls.Done()
+	fl.falls.Add(1)
+	defer fl.falls.Done()
 	p.c, p.closing, p.state = nil, c, view.StateFailed
 	if time.Since(p.since) > wakeSteady {
 		p.tries = 0
 	}
-	h.retry(p)
+	fl.retry(p)
 	name, state := p.name, p.state
-	h.mu.Unlock()
-	c.logger.Error("the computer is put to sleep", "because", err)
-	h.say(c.cid, name, state, err)
-	h.lay(c)
+	fl.mu.Unlock()
+	fl.log(c).Error("the computer is put to sleep", "because", err)
+	fl.say(c.CID(), name, state, err)
+	fl.lay(c)
 }
 
 // lay closes a computer that is not to be awake any more.
-func (h *Host) lay(c *Computer) {
+func (fl *Fleet) lay(c *computer.Computer) {
 	if err := c.Close(); err != nil {
-		c.logger.Error("it did not fall asleep in order", "error", err)
+		fl.log(c).Error("it did not fall asleep in order", "error", err)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if p := h.places[c.cid]; p.closing == c {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	if p := fl.places[c.CID()]; p.closing == c {
 		p.closing = nil
 	}
 }
 
 // Close puts every computer to sleep and ends what the host started.
-func (h *Host) Close() error {
-	h.mu.Lock() // nobody is between asking whether it is closed and beginning something
-	closed := h.closed.Swap(true)
-	h.mu.Unlock()
+func (fl *Fleet) Close() error {
+	fl.mu.Lock() // nobody is between asking whether it is closed and beginning something
+	closed := fl.closed.Swap(true)
+	fl.mu.Unlock()
 	if closed {
 		return nil
 	}
-	if h.cancel != nil {
-		h.cancel()
+	if fl.cancel != nil {
+		fl.cancel()
 	}
-	h.waking.Wait()
-	h.upkeep.done.Wait()
-	h.mu.Lock()
-	var awake []*Computer
-	for _, p := range h.places {
+	fl.waking.Wait()
+	fl.upkeep.done.Wait()
+	fl.mu.Lock()
+	var awake []*computer.Computer
+	for _, p := range fl.places {
 		if p.state == view.StateAwake {
 			awake = append(awake, p.c)
 			p.closing = p.c
 		}
 		p.c, p.state = nil, view.StateAsleep
 	}
-	h.mu.Unlock()
-	h.falls.Wait()
+	fl.mu.Unlock()
+	fl.falls.Wait()
 	var errs []error
 	for _, c := range awake {
-		errs = append(errs, c.Close(), h.mark(c.cid))
+		errs = append(errs, c.Close(), fl.mark(c.CID()))
 	}
-	h.reserve.Close()
-	errs = append(errs, h.gateway.Close())
-	return errors.Join(append(errs, h.proxy.Close())...)
+	fl.machine.Reserve.Close()
+	errs = append(errs, fl.machine.Gateway.Close())
+	return errors.Join(append(errs, fl.machine.Proxy.Close())...)
+}
+
+// log is the program's log as far as it is about a computer.
+func (fl *Fleet) log(c *computer.Computer) *slog.Logger {
+	return fl.Logger.With("computer", string(c.CID()))
 }

@@ -1,4 +1,4 @@
-package computer
+package fleet
 
 import (
 	"archive/tar"

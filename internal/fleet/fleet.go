@@ -1,0 +1,180 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/recovery"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/shell"
+	"choir.dev/choiros/internal/vault"
+	"choir.dev/choiros/internal/view"
+)
+
+// Options are the parts a Fleet stands on. It owns none of them but what it
+// starts itself.
+type Options struct {
+	Dir     *datadir.Dir
+	Config  config.Config
+	Version string
+	Bus     *bus.Bus
+	Blobs   blob.Store
+	Vault   *vault.Vault
+	// Spending keeps what all computers' calls of models consumed.
+	Spending *identity.Store
+	Driver   sandbox.Driver
+	Source   fs.FS  // the shell's source: the base of a new computer
+	Build    fs.FS  // its build: what paints first
+	Path     string // what boxes have in PATH; empty: the guest's default
+	Getenv   func(string) string
+	Logger   *slog.Logger
+	// Report says what of the data directory is damaged. If the store is, Bus is
+	// not on it, and no computer is woken.
+	Report *recovery.Report
+	// Restart closes the control plane and starts it anew; it returns at once.
+	// Nil: it can't.
+	Restart func(Restart)
+	// Said is told how each waking of a computer ended, and that one was put to
+	// sleep. Nil: nobody is.
+	Said func(cid contract.CID, name string, state view.ComputerState, err error)
+}
+
+// Fleet holds the computers of one machine.
+type Fleet struct {
+	Options
+	machine *computer.Machine
+
+	upkeep upkeep
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	waking sync.WaitGroup
+
+	mu     sync.Mutex
+	places map[contract.CID]*place
+	order  []contract.CID
+	falls  sync.WaitGroup
+	closed atomic.Bool
+
+	damage sync.RWMutex // guards what the report says of computers
+
+	counting sync.Mutex            // held by who counts what was spent
+	counted  map[contract.CID]bool // whose log is the one that was counted before
+}
+
+// New prepares the parts that all computers share. Open wakes them.
+func New(opts Options) (*Fleet, error) {
+	const op = "fleet.New"
+	fl := &Fleet{Options: opts, places: map[contract.CID]*place{}, counted: map[contract.CID]bool{}}
+	private, err := opts.Config.Egress.PrivateAddrs()
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	extra, err := egress.ParseRules(opts.Config.Egress.Allow)
+	if err != nil {
+		return nil, fault.New(op, fault.Invalid, "Correct egress.allow; write each entry as host:port or *.suffix:port.", err)
+	}
+	fl.machine = &computer.Machine{
+		Dir: opts.Dir, Config: opts.Config, Version: opts.Version, Bus: opts.Bus, Blobs: opts.Blobs, Driver: opts.Driver,
+		Source: opts.Source, Build: opts.Build, Path: opts.Path, Getenv: opts.Getenv, Logger: opts.Logger,
+		Modules: &shell.Modules{Dir: opts.Dir.Path("cache", "node_modules"), Source: opts.Source},
+		Policy:  &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
+		Secrets: opts.Vault.Values, Count: fl.count, Fell: fl.fell, Notices: fl.notices,
+	}
+	if fl.machine.Gateway, err = gateway.New(gateway.Options{
+		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
+		Default: opts.Config.Models.Default, AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL,
+		OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL, Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
+		Meter: fl.meter, Spent: fl.spent, Sum: fl.spentIn, Bounds: bounds(opts.Config.Budget), Logger: opts.Logger,
+	}); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if fl.machine.Proxy, err = egress.NewProxy(egress.Options{Decide: fl.decide, Meter: fl.meterEgress, AllowPrivate: private, Logger: opts.Logger}); err != nil {
+		return nil, fault.Wrap(op, errors.Join(err, fl.machine.Gateway.Close()))
+	}
+	if fl.machine.Reserve, err = datadir.OpenReserve(opts.Dir, int64(opts.Config.Storage.ReserveMB)<<20, opts.Bus.Health, opts.Logger); err != nil {
+		return nil, errors.Join(err, fl.machine.Proxy.Close(), fl.machine.Gateway.Close())
+	}
+	return fl, nil
+}
+
+// meter records what a model call consumed in the computer's log, and counts it
+// for the whole machine. What only the log has, after a crash in between, is
+// counted before anything is spent again.
+func (fl *Fleet) meter(ctx context.Context, s gateway.Scope, m contract.UsageMetered) error {
+	if s.CID == "" {
+		call := identity.Call{ID: m.Call, At: time.Now(), Usage: m.Usage}
+		return fl.machine.Reserve.Spaced(ctx, func() error { return fl.Spending.Spend(ctx, call) })
+	}
+	c, err := fl.get(s.CID)
+	if err != nil {
+		return err
+	}
+	if _, err = c.Log().Append(ctx, contract.Draft{
+		ID: contract.DeriveID(m.Call, "usage"), Role: contract.RoleSystem, Type: "usage.metered", Run: s.Run, Task: s.Task, Data: m,
+	}); err != nil {
+		return err
+	}
+	return fl.count(ctx, c.Log())
+}
+
+// decide records a decision of the network policy before a byte passes.
+func (fl *Fleet) decide(ctx context.Context, s egress.Scope, allowed bool, d contract.EgressDecided) error {
+	c, err := fl.recording(s.CID)
+	if err != nil {
+		return err
+	}
+	eventType := "egress.denied"
+	if allowed {
+		eventType = "egress.allowed"
+	}
+	if _, err := c.Log().Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Run: s.Run, Task: s.Task, Data: d}); err != nil {
+		return err
+	}
+	fl.machine.Decided(s.Box, hostPort(d), allowed)
+	return nil
+}
+
+// meterEgress records what has passed a tunnel.
+func (fl *Fleet) meterEgress(ctx context.Context, s egress.Scope, t egress.Traffic) error {
+	c, err := fl.recording(s.CID)
+	if err != nil {
+		return err
+	}
+	_, err = c.Log().Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "egress.metered", Run: s.Run, Task: s.Task, Data: contract.EgressMetered{
+		Tunnel: t.Tunnel, Box: s.Box, Kind: s.Kind, Host: t.Target.Host, Port: int(t.Target.Port),
+		Sent: t.Sent, Received: t.Received, WallMS: t.Duration.Milliseconds(), Ended: t.Ended,
+	}})
+	return err
+}
+
+// recording returns a computer whose boxes may still have something to record:
+// one that is awake or on its way to sleep.
+func (fl *Fleet) recording(cid contract.CID) (*computer.Computer, error) {
+	fl.mu.Lock()
+	p := fl.places[cid]
+	var closing *computer.Computer
+	if p != nil {
+		closing = p.closing
+	}
+	fl.mu.Unlock()
+	if closing != nil {
+		return closing, nil
+	}
+	return fl.get(cid)
+}
