@@ -6,7 +6,7 @@ import os
 import sys
 
 report, want = sys.argv[1], sys.argv[2:]
-start = ([w[3:] for w in want if w.startswith("in:")] or ["."])[0]  # the package, where that is not all
+start = (["." + os.sep + w[3:] for w in want if w.startswith("in:")] or ["."])[0]  # the package, where that is not all, and no option
 also = [os.path.abspath(w[5:]) for w in want if w.startswith("from:")] + [os.path.abspath(start)]
 sys.path[:] = [p for p in sys.path if p not in ("", os.getcwd())]
 try:

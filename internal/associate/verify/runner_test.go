@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -257,6 +258,44 @@ func TestPackagesOfPython(t *testing.T) {
 				t.Errorf("%d tests ran, not %d", ran, c.ran)
 			}
 		})
+	}
+}
+
+// TestAFolderIsNoOptionOfPytest: whatever a project calls its folders, pytest, for
+// which one stands here that says what it is given, takes them for folders.
+func TestAFolderIsNoOptionOfPytest(t *testing.T) {
+	root := tree(t, map[string]string{"-kno/__init__.py": "", "-kno/test_a.py": "", "-kno/a.py": ""})
+	f, err := verify.Gather(root, []string{"-kno/a.py"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, own := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(lib, "pytest.py"), []byte("def main(args, plugins):\n    print(*args, sep='\\n')\n    return 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	plan, _ := verify.Plan(f, contract.VerifySmoke)
+	for _, k := range plan {
+		if k.Runner != verify.Python {
+			continue
+		}
+		argv, env, err := verify.Prepare(k.Runner, k.Argv, own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+		cmd.Dir, cmd.Env = filepath.Join(root.Name(), k.Cwd), append(append(os.Environ(), env...), "PYTHONPATH="+lib)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		ran++
+		if lines := strings.Split(strings.TrimSpace(string(out)), "\n"); !slices.Contains(lines, "./-kno") {
+			t.Errorf("pytest is given %q", lines)
+		}
+	}
+	if ran == 0 {
+		t.Errorf("no tests are run: %+v", plan)
 	}
 }
 
