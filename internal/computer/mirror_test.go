@@ -28,7 +28,7 @@ import (
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -40,7 +40,7 @@ type desk struct {
 	dir    string
 	bus    *bus.Bus
 	blobs  *disk.Store
-	engine *keeper.Engine
+	engine *engine.Engine
 	server *httptest.Server
 	busy   atomic.Bool
 	dies   atomic.Bool // before the system's file.written is appended
@@ -144,9 +144,9 @@ func (d *desk) start() {
 	})
 	check(err)
 	c.own("revisions", c.mirror.Follow)
-	d.engine, err = keeper.Open(d.t.Context(), keeper.Options{Root: filepath.Join(d.dir, "workspace"), Snapshots: filepath.Join(d.dir, "snapshots"), Uppers: filepath.Join(d.dir, "boxes")})
+	d.engine, err = engine.Open(d.t.Context(), engine.Options{Root: filepath.Join(d.dir, "workspace"), Snapshots: filepath.Join(d.dir, "snapshots"), Uppers: filepath.Join(d.dir, "boxes")})
 	check(err)
-	d.server = httptest.NewServer(keeper.Handler(d.engine))
+	d.server = httptest.NewServer(engine.Handler(d.engine))
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
 		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Dir: d.dir, Seq: c.mirror.Seq, AutoInterval: -1,
 	})

@@ -26,7 +26,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -55,7 +55,7 @@ func serveKeeper(raw string) error {
 		return err
 	}
 	var seen atomic.Int32
-	e, err := keeper.Open(context.Background(), keeper.Options{
+	e, err := engine.Open(context.Background(), engine.Options{
 		Root: filepath.Join(s.Dir, "workspace"), Snapshots: filepath.Join(s.Dir, "snapshots"), Uppers: filepath.Join(s.Dir, "boxes"),
 		Crash: func(point string) {
 			if point == s.Point && seen.Add(1) == s.Nth {
@@ -71,7 +71,7 @@ func serveKeeper(raw string) error {
 	if err != nil {
 		return err
 	}
-	return http.Serve(l, keeper.Handler(e))
+	return http.Serve(l, engine.Handler(e))
 }
 
 // mortal is a workspace whose keeper is a process that can be killed.

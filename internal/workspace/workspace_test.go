@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -100,7 +100,7 @@ type host struct {
 	t      testing.TB
 	dir    string
 	log    *log
-	engine *keeper.Engine
+	engine *engine.Engine
 	server *httptest.Server
 	wrap   func(wire.Keeper) wire.Keeper // what is between the two, when set
 }
@@ -126,11 +126,11 @@ func newHost(t testing.TB) *host {
 func (h *host) start() {
 	h.t.Helper()
 	var err error
-	h.engine, err = keeper.Open(h.t.Context(), keeper.Options{Root: filepath.Join(h.dir, "workspace"), Snapshots: filepath.Join(h.dir, "snapshots"), Uppers: filepath.Join(h.dir, "boxes")})
+	h.engine, err = engine.Open(h.t.Context(), engine.Options{Root: filepath.Join(h.dir, "workspace"), Snapshots: filepath.Join(h.dir, "snapshots"), Uppers: filepath.Join(h.dir, "boxes")})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.server = httptest.NewServer(keeper.Handler(h.engine))
+	h.server = httptest.NewServer(engine.Handler(h.engine))
 	k := wire.NewClient(toServer{h.server})
 	if h.wrap != nil {
 		k = h.wrap(k)

@@ -43,7 +43,7 @@ var elsewhere = []Elsewhere{
 	{41, "every target, in every kind of tree", "internal/sandbox/local/swap_internal_test.go", "TestTargetsThatAreLinks", "the same defence, in many places"},
 	{43, "a chain of 22,000 folders is removed, also by the next process", "internal/sandbox/local/hostfs/remove_test.go", "TestRemoveDeep", "the same defence, at a depth that takes half a minute"},
 	{43, "what can't be read, lies too deep or changes keeps nothing else out of an archive of the computer", "internal/fleet/export_test.go", "TestAttack43_NothingKeepsTheRestOutOfAnArchive", "what is tried is that it goes on, which is no check"},
-	{43, "ten thousand names, or names that are no text, hide a file from the lists or keep a list from ending", "internal/workspace/keeper/list_test.go", "TestAttack43_NoNameHidesAnother", "what is tried is an order, which is no check"},
+	{43, "ten thousand names, or names that are no text, hide a file from the lists or keep a list from ending", "internal/workspace/keeper/engine/list_test.go", "TestAttack43_NoNameHidesAnother", "what is tried is an order, which is no check"},
 	{43, "what can't be removed is in nobody's way", "internal/sandbox/local/hostfs/remove_test.go", "TestWhatCanNotBeRemovedIsTold", "it takes another user's files"},
 	{7, "what passes a tunnel is on record", "internal/egress/meter_test.go", "TestWhatPassesATunnelIsOnRecord", "the channel to an allowed host can't be closed, only kept narrow and seen"},
 	{42, "only what a person allowed on the console is reached, by one task", "test/e2e/approvals_test.go", "TestApprovals", "what is tried is that it goes on with the answer; without one, or denied, the matrix tries it"},

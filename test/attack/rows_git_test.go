@@ -12,7 +12,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -105,15 +105,15 @@ func spoiled(spoil func(t *testing.T, git, canary string)) func(*testing.T) Verd
 
 // reopened makes a history, has it changed while nobody has it open, and opens
 // it again.
-func reopened(t *testing.T, dir string, change func(git string)) *keeper.Engine {
+func reopened(t *testing.T, dir string, change func(git string)) *engine.Engine {
 	t.Helper()
-	o := keeper.Options{Root: filepath.Join(dir, "live"), Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers")}
+	o := engine.Options{Root: filepath.Join(dir, "live"), Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers")}
 	for _, d := range []string{o.Root, o.Snapshots, o.Uppers} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	e, err := keeper.Open(t.Context(), o)
+	e, err := engine.Open(t.Context(), o)
 	if err == nil {
 		put(t, o.Root, "workspace/file", "one\n")
 		_, err = e.Checkpoint(t.Context(), wire.CheckpointRequest{})
@@ -123,7 +123,7 @@ func reopened(t *testing.T, dir string, change func(git string)) *keeper.Engine 
 		t.Fatal(err)
 	}
 	change(filepath.Join(o.Root, ".git"))
-	if e, err = keeper.Open(t.Context(), o); err != nil {
+	if e, err = engine.Open(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -135,7 +135,7 @@ func reopened(t *testing.T, dir string, change func(git string)) *keeper.Engine 
 }
 
 // worked has a keeper do what it does in a day; what fails is told.
-func worked(t *testing.T, e *keeper.Engine, root string) error {
+func worked(t *testing.T, e *engine.Engine, root string) error {
 	t.Helper()
 	was := e.Head()
 	put(t, root, "workspace/file", "two\n")
@@ -158,13 +158,13 @@ func TestRow12TheKeepersGit(t *testing.T) {
 	asked, tool := filepath.Join(dir, "asked"), filepath.Join(dir, "git")
 	write(t, tool, "#!/bin/sh\nfor a; do case $a in -c) skip=1;; *) [ -n \"$skip\" ] && skip= || { echo \"$a $GIT_DIR\" >> '"+asked+"'; break; };; esac; done\nexec git \"$@\"\n", 0o755)
 	root := filepath.Join(dir, "live")
-	o := keeper.Options{Root: root, Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers"), Git: tool}
+	o := engine.Options{Root: root, Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers"), Git: tool}
 	for _, d := range []string{o.Root, o.Snapshots, o.Uppers} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	e, err := keeper.Open(t.Context(), o)
+	e, err := engine.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,8 +208,8 @@ func TestRow12TheKeepersGit(t *testing.T) {
 // gitVerbs are the commands of git that the keeper's source names.
 func gitVerbs(t *testing.T) []string {
 	t.Helper()
-	call := regexp.MustCompile(`(?:e\.git\(ctx, [^,]+, |e\.command\((?:ctx|context\.Background\(\)), |e\.gitLine\(ctx, |e\.gitUpTo\(ctx, [^"]*|args :?= \[\]string\{|append\(append\(\[\]string\{)"([a-z][a-z-]+)"`)
-	files, err := filepath.Glob(filepath.Join(choirtest.Root(), "internal/workspace/keeper/*.go"))
+	call := regexp.MustCompile(`(?:\b[gG]it\(ctx, [^,]+, |\bcommand\((?:ctx|context\.Background\(\)), |\b[gG]itLine\(ctx, |\bgitUpTo\(ctx, [^"]*|args :?= \[\]string\{|append\(append\(\[\]string\{)"([a-z][a-z-]+)"`)
+	files, err := filepath.Glob(filepath.Join(choirtest.Root(), "internal/workspace/keeper/*/*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/defence"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -95,16 +95,16 @@ var keeperRows = []Row{
 }
 
 // newKeeper is an engine on a tree of its own.
-func newKeeper(t *testing.T) (*keeper.Engine, string) {
+func newKeeper(t *testing.T) (*engine.Engine, string) {
 	t.Helper()
 	dir := t.TempDir()
-	o := keeper.Options{Root: filepath.Join(dir, "live"), Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers")}
+	o := engine.Options{Root: filepath.Join(dir, "live"), Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers")}
 	for _, d := range []string{o.Root, o.Snapshots, o.Uppers} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	e, err := keeper.Open(t.Context(), o)
+	e, err := engine.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

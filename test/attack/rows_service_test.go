@@ -28,7 +28,7 @@ import (
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/vault"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -261,17 +261,17 @@ func link(kind byte, name, target string) tarEntry {
 }
 
 // tree is a keeper on a tree of its own, beside which lies a secret.
-func tree(t *testing.T) (e *keeper.Engine, dir string) {
+func tree(t *testing.T) (e *engine.Engine, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	opts := keeper.Options{Root: filepath.Join(dir, "live"), Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers")}
+	opts := engine.Options{Root: filepath.Join(dir, "live"), Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers")}
 	opts.Limits.NewBytes, opts.Limits.Files = 8<<10, 40
 	for _, d := range []string{opts.Root, opts.Snapshots, opts.Uppers} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	e, err := keeper.Open(t.Context(), opts)
+	e, err := engine.Open(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/tool/boxtools"
-	"choir.dev/choiros/internal/workspace/keeper"
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -36,11 +36,11 @@ func serve(ctx context.Context, in guest.Inside) (http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		engine, err := keeper.Open(ctx, keeper.Options{Root: in.Root, Snapshots: "/snapshots", Uppers: "/uppers", Limits: limits, Crash: crash.At})
+		e, err := engine.Open(ctx, engine.Options{Root: in.Root, Snapshots: "/snapshots", Uppers: "/uppers", Limits: limits, Crash: crash.At})
 		if err != nil {
 			return nil, err
 		}
-		return keeper.Handler(engine), nil
+		return engine.Handler(e), nil
 	case contract.BoxTask, contract.BoxVerify:
 		env := make([]string, 0, len(in.Runner.Env))
 		for k, v := range in.Runner.Env {

@@ -18,6 +18,7 @@ type Limits struct {
 	WalkEntries int   // most directory entries looked at; 3,000,000, and four times Files at least, when 0
 }
 
+// WithDefaults are the limits with what is 0 at its default.
 func (l Limits) WithDefaults() Limits {
 	if l.FileBytes <= 0 {
 		l.FileBytes = 100 << 20

@@ -1,0 +1,171 @@
+package disk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
+)
+
+// maxJSON bounds a file that the keeper keeps about its own work.
+const maxJSON = 256 << 20
+
+// BadFile is a file of the keeper's own that does not hold what it wrote.
+type BadFile struct {
+	File string
+	Err  error
+}
+
+// Error implements error.
+func (u *BadFile) Error() string { return u.File + ": " + u.Err.Error() }
+
+// Unwrap is what it was noticed by.
+func (u *BadFile) Unwrap() error { return u.Err }
+
+// ReadJSON reads a file that the keeper wrote. What is there in its place is
+// unreadable, and waited for by nobody.
+func ReadJSON(name string, v any) error {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return &BadFile{filepath.Base(name), errors.New("it is no file")}
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read from
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxJSON {
+		return &BadFile{filepath.Base(name), errors.New("it is no file, or too long a one")}
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, maxJSON))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return &BadFile{File: filepath.Base(name), Err: err}
+	}
+	return nil
+}
+
+// IgnoreGone is an error that is not about a file that is not there.
+func IgnoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// PlainDir makes sure that dir is a real directory.
+func PlainDir(dir string) error {
+	st, err := os.Lstat(dir)
+	if err == nil && st.IsDir() {
+		return nil
+	}
+	if err == nil {
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Mkdir(dir, 0o755)
+}
+
+// KeepFile makes sure that a file is regular and holds content.
+func KeepFile(name, content string) error {
+	if st, err := os.Lstat(name); err == nil && st.Mode().IsRegular() && st.Size() == int64(len(content)) {
+		if got, err := os.ReadFile(name); err == nil && string(got) == content {
+			return nil
+		}
+	}
+	return WriteDurably(name, []byte(content))
+}
+
+// WriteDurably replaces a file of the engine's own, all or nothing.
+func WriteDurably(name string, content []byte) error {
+	return WriteDurablyBy(name+".tmp-choir", name, content)
+}
+
+// WriteDurablyBy is WriteDurably by way of the temporary name tmp.
+func WriteDurablyBy(tmp, name string, content []byte) error {
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	if err := os.Rename(tmp, name); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(name))
+}
+
+// Lock opens a file and takes its lock. Errors: fault.InUse when another has it.
+func Lock(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		err = fault.New("", fault.InUse, "Another keeper works on this computer; end it first.", fmt.Errorf("lock %s: %w", name, err))
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// RemoveIfThere removes a file, which need not be there.
+func RemoveIfThere(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Exists reports whether there is something under a name.
+func Exists(name string) (bool, error) {
+	_, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// RemoveTree removes whatever is at name, an absolute path of the engine's own:
+// also what is deep, or closed by its modes.
+func RemoveTree(name string) error {
+	d, err := hostfs.Open(filepath.Dir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.RemoveAll(context.Background(), filepath.Base(name)), d.Close())
+}
+
+// SyncAllAbove is how many files and directories are synced one by one; beyond it
+// the file system is synced once instead, which waits for everybody's writes.
+const SyncAllAbove = 24
+
+// SyncAll makes all that is on a directory's file system durable.
+func SyncAll(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(d.Fd())), d.Close())
+}

@@ -1,0 +1,440 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sys/unix"
+)
+
+// finishPlan does what is left of a plan that has started. It may be called
+// again after any interruption.
+func (e *Engine) finishPlan(ctx context.Context, id string) (wire.Applied, error) {
+	if r, done, err := e.loadResult(id); err != nil || done {
+		return r.Applied, err
+	}
+	p, err := e.loadPlan(id)
+	if err != nil {
+		return wire.Applied{}, err
+	}
+	if e.head != p.From && e.head != p.Commit {
+		return wire.Applied{}, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, e.head})
+	}
+	if err := e.stage(ctx, p); err != nil {
+		return wire.Applied{}, err
+	}
+	a := applier{e: e, p: p, needed: map[string]bool{}, seen: map[string]gitstore.Entry{}}
+	target, err := e.store.ReadTree(ctx, p.Tree, true)
+	if err != nil {
+		return wire.Applied{}, err
+	}
+	a.needed = gitstore.Directories(target)
+	for path, en := range target {
+		if en.Mode == wire.ModeEmptyDir {
+			a.needed[path] = true
+		}
+	}
+	for n, s := range p.Ops {
+		if err := ctx.Err(); err != nil {
+			return wire.Applied{}, err
+		}
+		err := a.step(ctx, n, s)
+		if disk.IsDenied(err) && !defence.Off(defence.KeeperDeniedPaths) {
+			err = a.denied(n, s)
+		}
+		if err != nil {
+			return wire.Applied{}, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
+		}
+		e.crash("apply.step")
+	}
+	if err := e.syncParents(p); err != nil {
+		return wire.Applied{}, err
+	}
+	e.crash("apply.placed")
+	c, err := e.store.Commit(ctx, p.Commit)
+	if err != nil {
+		return wire.Applied{}, err
+	}
+	if e.head == p.From && p.From != p.Commit {
+		if err := e.advance(c); err != nil {
+			return wire.Applied{}, err
+		}
+		for _, s := range p.Ops {
+			if s.To.Exists() {
+				e.tracked.set(string(s.Path), tracked{Entry: s.To})
+			} else {
+				e.tracked.delete(string(s.Path))
+			}
+		}
+	}
+	if p.Mark != "" {
+		if err := e.store.ForceRef(ctx, liveRef(p.Task), p.Mark); err != nil {
+			return wire.Applied{}, err
+		}
+	}
+	r := result{
+		Applied: wire.Applied{Publish: p.ID, Kind: p.Kind, Base: p.Base, Live: p.Live, Paths: len(p.Ops), Commit: c, Conflicts: append(p.Conflicts, a.conflicts...)},
+		Seen:    a.seen, Since: e.opts.Now().Unix(),
+	}
+	if err := e.saveResult(id, r); err != nil {
+		return wire.Applied{}, err
+	}
+	e.crash("apply.done")
+	return r.Applied, nil
+}
+
+// stage writes every file the plan puts in place under aside/, durably, before
+// the first is moved: a crash of the machine then never leaves half a file.
+func (e *Engine) stage(ctx context.Context, p plan) error {
+	if done, err := disk.Exists(e.planDir(p.ID, "staged")); err != nil || done {
+		return err
+	}
+	if err := disk.RemoveTree(e.planDir(p.ID, "aside")); err != nil {
+		return err
+	}
+	if err := os.Mkdir(e.planDir(p.ID, "aside"), 0o755); err != nil {
+		return err
+	}
+	writes := 0
+	for _, s := range p.Ops {
+		if s.To.ID != "" {
+			writes++
+		}
+	}
+	for n, s := range p.Ops {
+		if s.To.ID == "" {
+			continue
+		}
+		if err := e.materializeAt(ctx, e.aside(p.ID, n), s.To, s.Path, writes <= disk.SyncAllAbove); err != nil {
+			return err
+		}
+		e.crash("apply.staging")
+	}
+	if writes > disk.SyncAllAbove {
+		if err := unix.Syncfs(e.rootFD); err != nil {
+			return fmt.Errorf("sync: %w", err)
+		}
+	}
+	if err := disk.SyncDir(e.planDir(p.ID, "aside")); err != nil {
+		return err
+	}
+	return e.mark(p.ID, "staged")
+}
+
+func (e *Engine) syncParents(p plan) error {
+	dirs := map[string]bool{}
+	for _, s := range p.Ops {
+		dirs[wire.ParentDir(string(s.Path))] = true
+	}
+	if len(dirs) > disk.SyncAllAbove {
+		return unix.Syncfs(e.rootFD)
+	}
+	for d := range dirs {
+		if err := disk.SyncDirAt(e.rootFD, d); err != nil && !disk.IsGone(err) && !disk.IsDenied(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+type applier struct {
+	e         *Engine
+	p         plan
+	needed    map[string]bool // directories the target has
+	conflicts []wire.Conflict
+	seen      map[string]gitstore.Entry
+}
+
+func (a *applier) conflict(p wire.Path, reason string) {
+	a.conflicts = append(a.conflicts, wire.Conflict{Path: p, Reason: reason})
+}
+
+// step does one step, from whatever point an earlier try left it at.
+func (a *applier) step(ctx context.Context, n int, s step) error {
+	p := string(s.Path)
+	if err := wire.CheckPath(p, false); err != nil {
+		return fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(p), err))
+	}
+	if s.From.Mode == wire.ModeEmptyDir && s.To.Mode != wire.ModeEmptyDir {
+		if s.To.Exists() || !a.needed[p] {
+			a.removeDir(p)
+		}
+		s.From = gitstore.None
+		if !s.To.Exists() {
+			return nil
+		}
+	}
+	if s.To.Mode == wire.ModeEmptyDir {
+		if s.From.Exists() {
+			if err := a.remove(ctx, n, s); err != nil {
+				return err
+			}
+		}
+		fd, err := disk.MakeDirs(a.e.rootFD, p)
+		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EEXIST) {
+			return nil // the user has a file there: that is what a directory gives way to
+		}
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	}
+	if !s.To.Exists() {
+		return a.remove(ctx, n, s)
+	}
+	return a.place(ctx, n, s)
+}
+
+// denied is a step that permissions keep from being done: the path stays as it
+// is, which is told. What was moved aside by then is kept.
+func (a *applier) denied(n int, s step) error {
+	a.conflict(s.Path, "its permissions, or those of its folder, keep it from being changed")
+	aside := a.e.aside(a.p.ID, n)
+	there, err := disk.Exists(aside)
+	if err != nil || !there {
+		return err
+	}
+	return a.e.discard(aside, s.Path, s.To)
+}
+
+// removeDir removes an empty directory and its parents that became empty.
+func (a *applier) removeDir(p string) {
+	for ; p != "." && !a.needed[p]; p = wire.ParentDir(p) {
+		dir, err := disk.OpenDir(a.e.rootFD, wire.ParentDir(p))
+		if err != nil {
+			return
+		}
+		err = unix.Unlinkat(dir, path.Base(p), unix.AT_REMOVEDIR)
+		unix.Close(dir)
+		if err != nil {
+			return // not empty: the user has something there
+		}
+	}
+}
+
+// remove moves a file out of the tree, if it is what was expected.
+func (a *applier) remove(ctx context.Context, n int, s step) error {
+	aside := a.e.aside(a.p.ID, n)
+	p := string(s.Path)
+	dir, err := disk.OpenDir(a.e.rootFD, wire.ParentDir(p))
+	if err != nil {
+		if disk.IsGone(err) {
+			return nil
+		}
+		return err
+	}
+	defer unix.Close(dir)
+	name := path.Base(p)
+	moved, err := disk.Exists(aside)
+	if err != nil {
+		return err
+	}
+	if !moved {
+		st, err := disk.Lstat(dir, name)
+		if err != nil {
+			if disk.IsGone(err) {
+				return nil
+			}
+			return err
+		}
+		if !st.IsRegular() && !st.IsSymlink() {
+			a.conflict(s.Path, "became a "+st.Kind())
+			return nil
+		}
+		if err := disk.RenameAt(dir, name, unix.AT_FDCWD, aside, unix.RENAME_NOREPLACE); err != nil {
+			if disk.IsGone(err) {
+				return nil
+			}
+			return err
+		}
+		a.e.crash("apply.moved")
+	}
+	got, other, err := a.e.store.EntryAt(unix.AT_FDCWD, aside, s.From)
+	if err != nil {
+		return err
+	}
+	if !other && got == s.From {
+		a.seen[strconv.Itoa(n)] = got
+		a.removeDir(wire.ParentDir(p))
+		return nil
+	}
+	a.conflict(s.Path, "was changed while it was being removed")
+	err = disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		return a.keep(ctx, n, s.Path, got) // and there is a still newer one, which stays
+	}
+	return err
+}
+
+// place puts a staged file at its path by exchange, compares what it displaced
+// with what was expected there, and merges or gives way when the user was faster.
+func (a *applier) place(ctx context.Context, n int, s step) error {
+	aside := a.e.aside(a.p.ID, n)
+	staged, err := disk.Exists(aside)
+	if err != nil {
+		return err
+	}
+	if !staged {
+		return nil // in place since an earlier try; what the user did since is the user's
+	}
+	p := string(s.Path)
+	dir, err := disk.MakeDirs(a.e.rootFD, wire.ParentDir(p))
+	if err != nil {
+		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+			a.conflict(s.Path, "its directory is a file or a link now")
+			return a.e.discard(aside, s.Path, s.To)
+		}
+		return err
+	}
+	defer unix.Close(dir)
+	name := path.Base(p)
+	mine, other, err := a.e.store.EntryAt(unix.AT_FDCWD, aside, s.To)
+	if err != nil {
+		return err
+	}
+	if !other && mine == s.To {
+		cur, occupied, err := a.e.store.EntryAt(dir, name, s.From, s.To)
+		switch {
+		case err != nil:
+			return err
+		case occupied:
+			a.conflict(s.Path, "is a directory or no file now")
+			return a.e.discard(aside, s.Path, s.To)
+		case cur == s.To:
+			return a.e.discard(aside, s.Path, s.To)
+		}
+		if !s.From.Exists() {
+			err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_NOREPLACE)
+			if errors.Is(err, unix.EEXIST) {
+				a.conflict(s.Path, "was made meanwhile")
+				return a.e.discard(aside, s.Path, s.To)
+			}
+			return err
+		}
+		switch err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); {
+		case disk.IsGone(err):
+			a.conflict(s.Path, "was removed meanwhile")
+			return a.e.discard(aside, s.Path, s.To)
+		case err != nil:
+			return err
+		}
+		a.e.crash("apply.exchanged")
+	}
+	return a.displaced(ctx, n, s, dir, name)
+}
+
+// displaced looks at what an exchange moved aside.
+func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name string) error {
+	aside := a.e.aside(a.p.ID, n)
+	got, other, err := a.e.store.EntryAt(unix.AT_FDCWD, aside, s.From)
+	if err != nil {
+		return err
+	}
+	if !other && got == s.From {
+		a.seen[strconv.Itoa(n)] = got
+		return nil
+	}
+	if !other {
+		done, ok, err := a.e.catchUp(ctx, s.From, s.To, aside, a.e.planDir(a.p.ID, fmt.Sprintf("caught-%d", n)), dir, name)
+		if err != nil {
+			return err
+		}
+		if ok {
+			a.seen[strconv.Itoa(n)] = done
+			return nil
+		}
+		// The user was faster. Their version is stored first of all.
+		if got, err = a.e.store.StoreFile(ctx, aside); err != nil {
+			return err
+		}
+		merged, ok, err := a.e.store.MergeEntries(ctx, s.From, got, s.To)
+		if err != nil {
+			return err
+		}
+		if ok {
+			// The merge has every line of it, but is not it.
+			if err := a.e.keepEntry(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), s.Path, got); err != nil {
+				return err
+			}
+			done, err := a.e.exchangeMerged(ctx, s.Path, dir, s.To, merged)
+			if err != nil {
+				return err
+			}
+			if done {
+				a.seen[strconv.Itoa(n)] = got
+				return nil
+			}
+		}
+	}
+	a.conflict(s.Path, "was changed in the very moment")
+	if err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil {
+		if disk.IsGone(err) { // removed after we placed ours: that is newer
+			return a.keep(ctx, n, s.Path, got)
+		}
+		return err
+	}
+	back, other, err := a.e.store.EntryAt(unix.AT_FDCWD, aside, s.To)
+	if err != nil {
+		return err
+	}
+	if !other && back == s.To {
+		return a.e.discard(aside, s.Path, s.To)
+	}
+	// Something newer than what we put back came out: it belongs there.
+	if err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil && !disk.IsGone(err) {
+		return err
+	}
+	return a.keep(ctx, n, s.Path, got)
+}
+
+// keep stores a version of the user's that is not in the tree any more. What is
+// no file goes to the trash whole.
+func (a *applier) keep(ctx context.Context, n int, p wire.Path, en gitstore.Entry) error {
+	aside := a.e.aside(a.p.ID, n)
+	st, err := disk.Lstat(unix.AT_FDCWD, aside)
+	if err != nil {
+		return err
+	}
+	if !st.IsRegular() && !st.IsSymlink() {
+		_, err := a.e.toTrash(unix.AT_FDCWD, aside, trashMeta{Trashed: wire.Trashed{Path: p}, Op: "merge"})
+		return err
+	}
+	a.seen[strconv.Itoa(n)] = en
+	_, err = a.e.keepVersion(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), p, aside)
+	return err
+}
+
+// exchangeMerged puts merged where want, which is held elsewhere, is expected.
+// It reports false when the user was there first again; then everything is as
+// before.
+func (e *Engine) exchangeMerged(ctx context.Context, p wire.Path, dir int, want, merged gitstore.Entry) (bool, error) {
+	name := path.Base(string(p))
+	if cur, _, err := e.store.EntryAt(dir, name, merged); err != nil || cur == merged {
+		return err == nil, err
+	}
+	tmp := e.store.Work("incoming-" + token())
+	if err := e.store.Materialize(ctx, tmp, merged, true); err != nil {
+		return false, errors.Join(err, disk.RemoveIfThere(tmp))
+	}
+	t, err := e.intend(tmp, trashMeta{Trashed: wire.Trashed{Path: p}, Op: "merge", New: merged})
+	if err != nil {
+		return false, errors.Join(err, disk.RemoveIfThere(tmp))
+	}
+	took, was, err := e.swap(t, dir, name, false)
+	if err != nil {
+		return false, err
+	}
+	if took && was == want {
+		return true, e.dropEntry(t, want)
+	}
+	return false, e.takeBack(t, dir, name)
+}

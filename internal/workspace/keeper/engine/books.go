@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// movedOn says that a plan is not about the history as it stands.
+type movedOn struct{ id, from, head string }
+
+func (m *movedOn) Error() string {
+	return fmt.Sprintf("publish %s was prepared on %s, but the newest checkpoint is %s", m.id, m.from, m.head)
+}
+
+// setAside takes a plan out of the way that can't be gone on with: its files say
+// nothing that can be followed, or it is one that was done and of which only the
+// result is gone. What it had displaced goes to the trash. It returns any other
+// error.
+func (e *Engine) setAside(ctx context.Context, id string, err error) error {
+	var book *disk.BadFile
+	var moved *movedOn
+	if !errors.As(err, &book) && !errors.As(err, &moved) {
+		return err
+	}
+	p, perr := e.loadPlan(id)
+	if perr != nil && !errors.As(perr, &book) {
+		return perr
+	}
+	if err := e.trashAside(id, p.Ops); err != nil {
+		return err
+	}
+	to := e.store.Work("unreadable", id+"-"+strconv.FormatInt(e.opts.Now().UnixNano(), 10))
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(e.planDir(id), to); err != nil {
+		return err
+	}
+	e.opts.Logger.ErrorContext(ctx, "the record of a publish can't be followed; it is set aside, and what it displaced is in the trash", "publish", id, "at", to, "error", err)
+	return errors.Join(disk.SyncDir(filepath.Dir(to)), disk.SyncDir(e.store.Work("publish")), disk.SyncDir(e.store.Work()))
+}
+
+// setAsides lists the records that were set aside, newest first.
+func (e *Engine) setAsides() ([]wire.Aside, error) {
+	entries, err := os.ReadDir(e.store.Work("unreadable"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	when := func(a wire.Aside) string { return a.Name[len(a.Publish):] } // nanoseconds, of one length until 2286
+	var out []wire.Aside
+	for _, en := range entries {
+		if i := strings.LastIndexByte(en.Name(), '-'); i > 0 {
+			out = append(out, wire.Aside{Name: en.Name(), Publish: en.Name()[:i]})
+		}
+	}
+	slices.SortFunc(out, func(a, b wire.Aside) int { return strings.Compare(when(b), when(a)) })
+	return out[:min(len(out), maxSkips)], nil
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sys/unix"
+)
+
+// Options say where an engine works and within what bounds.
+type Options struct {
+	Root      string // the live tree; .git is made in it
+	Snapshots string // immutable checkouts, one directory per commit
+	Uppers    string // what tasks wrote: {task's path}/…, read-only
+	Limits    wire.Limits
+	Git       string           // git program; "git" when empty
+	Now       func() time.Time // time.Now when nil
+	Logger    *slog.Logger     // discards when nil
+	Crash     func(point string)
+}
+
+// maxSkips is how many skipped paths are listed.
+const maxSkips = 200
+
+// Engine works on one tree. Its methods may be called concurrently; those that
+// change the tree or its history take turns.
+type Engine struct {
+	opts   Options
+	store  *gitstore.Store
+	rootFD int
+	lock   *os.File
+
+	end    ending // how the engine before this one ended, until Heal has looked
+	parted bool   // it said goodbye
+
+	mu      sync.Mutex // one change at a time; guards what follows
+	head    string     // newest commit, "" before the first
+	tree    string     // its tree
+	tracked *index
+	lumps   map[string]*lump // directories that were too much, as they were seen last
+	looks   uint64           // how many looks at the tree there were
+	damaged *damagedHead     // the newest commit can't be read
+
+	slowIgnores map[slowIgnore]bool
+	doubted     map[string]doubt // new files that a power cut may have emptied
+	puts        []put            // that no checkpoint has met yet, oldest first
+	keptPuts    []wire.Commit    // that were made of such, and nobody has heard of
+	trashAge    trashAge
+
+	left atomic.Pointer[left] // what the newest look at the live tree left out
+
+	snapMu sync.Mutex // one snapshot at a time
+
+	settling  sync.Mutex           // one upper at a time
+	settledAt map[string]time.Time // by upper: what was written before is durable
+
+	scrubMu sync.Mutex // one slice at a time
+	scrub   *scrubPass
+
+	collectMu sync.Mutex // one collection at a time
+	collected collected
+}
+
+// tracked is a captured path: what HEAD holds, and the file state in which it
+// was seen to hold that. A zero stat means it must be hashed to know.
+type tracked struct {
+	gitstore.Entry
+	stat disk.Stat
+}
+
+// Open opens the engine on a live tree, making the repository if there is
+// none, and takes it for itself until Close.
+func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
+	const op = "keeper.Open"
+	if opts.Git == "" {
+		opts.Git = "git"
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts.Limits = opts.Limits.WithDefaults()
+	root, err := filepath.Abs(opts.Root)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	opts.Root = root
+	e := &Engine{opts: opts, rootFD: -1, slowIgnores: map[slowIgnore]bool{}, settledAt: map[string]time.Time{}}
+	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
+	defer func() {
+		if err != nil {
+			err = errors.Join(fault.Wrap(op, err), e.Close())
+		}
+	}()
+	if e.rootFD, err = unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	if err := e.prepareGitDir(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.begun(); err != nil {
+		return nil, err
+	}
+	if e.end != endClean {
+		if err := e.store.Chunks.SyncNames(); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(e.loadTrashAge(), e.recoverTrash(), e.loadPuts()); err != nil {
+		return nil, err
+	}
+	if err := e.loadHead(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.healNewest(ctx); err != nil {
+		return nil, err
+	}
+	if e.end == endUnknown && e.head == "" && e.damaged == nil {
+		e.end = endClean // it is new
+	}
+	if e.end != endUnknown { // else what was not synced may be other than it was
+		e.loadStats()
+	}
+	return e, e.loadDoubts()
+}
+
+// Close ends the engine and its helper processes.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	if e.tracked != nil {
+		errs = append(errs, e.goodbye(context.Background()))
+		e.tracked = nil
+	}
+	errs = append(errs, e.store.Close())
+	if e.lock != nil {
+		errs = append(errs, process.Unlock(e.lock))
+		e.lock = nil
+	}
+	if e.rootFD >= 0 {
+		errs = append(errs, unix.Close(e.rootFD))
+		e.rootFD = -1
+	}
+	return fault.Wrap("keeper.Close", errors.Join(errs...))
+}
+
+func (e *Engine) crash(point string) {
+	if e.opts.Crash != nil {
+		e.opts.Crash(point)
+	}
+}
+
+// prepareGitDir makes .git what the engine relies on, whatever it was before:
+// an imported or restored one could hold configuration, alternates or grafts
+// of somebody else's choice.
+func (e *Engine) prepareGitDir(ctx context.Context) error {
+	fresh, err := e.store.Prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if e.lock, err = disk.Lock(e.store.Work("lock")); err != nil {
+		return err
+	}
+	if fresh || !defence.Off(defence.GitOwn) {
+		if err := e.store.Own(); err != nil {
+			return err
+		}
+	}
+	if err := e.judgeDeeds(); err != nil { // before what tells is cleared away
+		return err
+	}
+	return e.store.RemoveStale()
+}

@@ -1,0 +1,387 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sys/unix"
+)
+
+const maxList = 10_000
+
+func badPath(p string, root bool) error {
+	if err := wire.CheckPath(p, root); err != nil {
+		return fault.New("", fault.Invalid, "Name a path relative to the workspace's root.", fmt.Errorf("path %q %w", wire.Short(p), err))
+	}
+	return nil
+}
+
+// fileError gives the errors of file operations their code, and says which path it
+// is about, as whoever asked named it: the operating system names its last part,
+// or the first that is missing.
+func fileError(op, p string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if fault.CodeOf(err) != fault.Internal {
+		return fault.Wrap(op, err) // somebody has put it into words
+	}
+	of := func(code fault.Code, hint, format string) error {
+		return fault.New(op, code, hint, worded{fmt.Sprintf(format, wire.Path(p).Shown()), err})
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return of(fault.NotFound, "`choir files ls` lists what there is.", "there is no file or folder %q")
+	case errors.Is(err, unix.ENOTEMPTY):
+		return of(fault.Conflict, "Choose another name, or remove what is there.", "the folder %q is not empty")
+	case errors.Is(err, fs.ErrExist):
+		return of(fault.Conflict, "Choose another name, or remove what is there.", "there is something at %q already")
+	case errors.Is(err, unix.EISDIR):
+		return of(fault.Conflict, "Choose another name, or remove what is there.", "%q is a folder")
+	case errors.Is(err, unix.ENOTDIR):
+		return of(fault.Conflict, "Choose another name, or remove what is there.", "a part of %q is no folder")
+	case disk.IsDenied(err):
+		return of(fault.Denied, "Its folder, or the file itself, is closed by its permissions; `chmod -R u+rwX` opens it.", "%q is closed")
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return of(fault.Denied, "Name the file itself, not a link to it.", "%q leads through a link")
+	}
+	return fault.Wrap(op, err)
+}
+
+// worded is an error in other words than its own.
+type worded struct {
+	text string
+	err  error
+}
+
+func (w worded) Error() string { return w.text }
+func (w worded) Unwrap() error { return w.err }
+
+func info(dirfd int, name, p string) (wire.FileInfo, error) {
+	st, err := disk.Lstat(dirfd, name)
+	if err != nil {
+		return wire.FileInfo{}, err
+	}
+	fi := wire.FileInfo{Path: wire.Path(p), Kind: st.Kind(), Size: st.Size, Exec: st.IsRegular() && st.Mode&0o100 != 0, Time: st.ModTime().UnixMilli()}
+	if st.IsSymlink() {
+		target, err := disk.ReadlinkAt(dirfd, name)
+		if err != nil {
+			return wire.FileInfo{}, err
+		}
+		fi.Target = wire.Path(target)
+	}
+	return fi, nil
+}
+
+// Files lists a directory of the live tree, at most 10,000 entries at a time;
+// more says how many there are beyond. The root's .git is not listed. They are
+// sorted by their names as people are shown them, by which the next are asked
+// for: names that look the same to people are never parted by a limit.
+func (e *Engine) Files(ctx context.Context, req wire.FilesRequest) (files []wire.FileInfo, more int, err error) {
+	const op = "keeper.Files"
+	dir := string(req.Path)
+	limit := req.Limit
+	if limit <= 0 || limit > maxList {
+		limit = maxList
+	}
+	if err := badPath(dir, true); err != nil {
+		return nil, 0, fault.Wrap(op, err)
+	}
+	fd, err := disk.OpenDir(e.rootFD, dir)
+	if err != nil {
+		return nil, 0, fileError(op, dir, err)
+	}
+	f := os.NewFile(uintptr(fd), dir)
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, 0, fileError(op, dir, err)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(wire.Path(a).Shown(), wire.Path(b).Shown()), cmp.Compare(a, b))
+	})
+	files = []wire.FileInfo{}
+	last := ""
+	for _, name := range names {
+		shown := wire.Path(name).Shown()
+		if dir == "." && name == ".git" || req.After != "" && shown <= req.After {
+			continue
+		}
+		if len(files) >= maxList || len(files) >= limit && shown != last {
+			more++
+			continue
+		}
+		last = shown
+		fi, err := info(fd, name, wire.JoinPath(dir, name))
+		if disk.IsGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, 0, fileError(op, dir, err)
+		}
+		files = append(files, fi)
+	}
+	e.markUnkept(ctx, dir, files)
+	return files, more, nil
+}
+
+// Stat describes one path of the live tree; links are not followed.
+func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
+	const op = "keeper.Stat"
+	if err := badPath(p, true); err != nil {
+		return wire.FileInfo{}, fault.Wrap(op, err)
+	}
+	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	if err != nil {
+		return wire.FileInfo{}, fileError(op, p, err)
+	}
+	defer unix.Close(dir)
+	fi, err := info(dir, path.Base(p), p)
+	if err == nil && (fi.Kind == "file" || fi.Kind == "symlink") {
+		var en gitstore.Entry
+		was := e.lastSeen(p)
+		if st, serr := disk.Lstat(dir, path.Base(p)); serr == nil && st == was.stat {
+			en = was.Entry
+		} else {
+			en, _, err = e.store.EntryAt(dir, path.Base(p), was.Entry)
+		}
+		fi.ID = en.ID
+	}
+	if err != nil || p == "." {
+		return fi, fileError(op, p, err)
+	}
+	marked := []wire.FileInfo{fi}
+	e.markUnkept(ctx, wire.ParentDir(p), marked)
+	return marked[0], nil
+}
+
+// lastSeen is what was captured of a path, unless a change is under way.
+func (e *Engine) lastSeen(p string) tracked {
+	if !e.mu.TryLock() {
+		return tracked{}
+	}
+	defer e.mu.Unlock()
+	return e.tracked.at(p)
+}
+
+// Read opens a file of the live tree. A link is followed as long as it stays
+// in the tree.
+func (e *Engine) Read(_ context.Context, p string) (*os.File, wire.FileInfo, error) {
+	const op = "keeper.Read"
+	if err := badPath(p, false); err != nil {
+		return nil, wire.FileInfo{}, fault.Wrap(op, err)
+	}
+	root, err := os.OpenRoot(e.opts.Root)
+	if err != nil {
+		return nil, wire.FileInfo{}, fault.Wrap(op, err)
+	}
+	defer root.Close()
+	f, err := root.OpenFile(filepath.FromSlash(p), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), "escapes") {
+			return nil, wire.FileInfo{}, fault.New(op, fault.Denied, "It is a link that leads out of the workspace.", err)
+		}
+		return nil, wire.FileInfo{}, fileError(op, p, err)
+	}
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		if err == nil {
+			err = fault.New(op, fault.Invalid, "Name a file.", fmt.Errorf("%q is not a file", wire.Short(p)))
+		}
+		return nil, wire.FileInfo{}, errors.Join(err, f.Close())
+	}
+	return f, wire.FileInfo{Path: wire.Path(p), Kind: "file", Size: st.Size(), Exec: st.Mode()&0o100 != 0, Time: st.ModTime().UnixMilli()}, nil
+}
+
+// Write replaces a file of the live tree, all or nothing. What was there goes
+// to the trash.
+func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Reader) (wire.Written, error) {
+	const op = "keeper.Write"
+	if err := badPath(string(req.Path), false); err != nil {
+		return wire.Written{}, fault.Wrap(op, err)
+	}
+	tmp := e.store.Work("incoming-" + token())
+	sum, err := receive(tmp, content, e.opts.Limits.LargestFile, req.Exec)
+	var large *gitstore.Manifest
+	if err == nil {
+		large, err = e.chunkAhead(ctx, tmp)
+	}
+	if err != nil {
+		return wire.Written{}, fileError(op, string(req.Path), errors.Join(err, disk.RemoveIfThere(tmp)))
+	}
+	w, err := e.replaceFile(ctx, req, tmp, sum, large)
+	w.SHA256 = sum
+	if err = errors.Join(err, disk.RemoveIfThere(tmp)); err != nil {
+		return w, fileError(op, string(req.Path), err)
+	}
+	marked := []wire.FileInfo{w.FileInfo}
+	e.markUnkept(ctx, wire.ParentDir(string(req.Path)), marked)
+	w.FileInfo = marked[0]
+	return w, nil
+}
+
+func (e *Engine) replaceFile(ctx context.Context, req wire.WriteRequest, tmp, sum string, large *gitstore.Manifest) (wire.Written, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.putFile(ctx, req, tmp, sum, large)
+}
+
+func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum string, large *gitstore.Manifest) (wire.Written, error) {
+	if err := e.rollForward(ctx); err != nil {
+		return wire.Written{}, err
+	}
+	p := string(req.Path)
+	dir, err := disk.MakeDirs(e.rootFD, wire.ParentDir(p))
+	if err != nil {
+		return wire.Written{}, err
+	}
+	defer unix.Close(dir)
+	name := path.Base(p)
+	if err := e.mayPut(dir, name, req); err != nil {
+		return wire.Written{}, err
+	}
+	st, err := disk.Lstat(unix.AT_FDCWD, file)
+	if err != nil {
+		return wire.Written{}, err
+	}
+	// Its bytes are in the object database too, so that a program that writes
+	// over the file before the next checkpoint leaves this version to be found.
+	now, err := e.storeReceived(ctx, file, st, large)
+	if err != nil {
+		return wire.Written{}, err
+	}
+	t, err := e.intend(file, trashMeta{
+		Trashed: wire.Trashed{Path: req.Path}, Op: "write", New: now, Size: st.Size, SHA256: sum, Role: req.Role, User: req.User, Host: true,
+	})
+	if err != nil {
+		return wire.Written{}, err
+	}
+	w := wire.Written{Op: t.ID, At: t.At}
+	took, was, err := e.swap(t, dir, name, true)
+	if err != nil {
+		if now, other, cerr := e.store.EntryAt(unix.AT_FDCWD, e.trash(t.ID, "content")); cerr == nil && !other && now == t.New {
+			err = errors.Join(err, disk.RemoveTree(e.trash(t.ID))) // nothing was exchanged
+		}
+		return w, err
+	}
+	if !took || req.If == "none" && was.Exists() || req.If != "" && req.If != "none" && was.ID != req.If {
+		return w, errors.Join(changedMeanwhile(p), e.takeBack(t, dir, name))
+	}
+	e.puts = append(e.puts, putOf(t))
+	if displaced, err := disk.Exists(e.trash(t.ID, "content")); err != nil {
+		return w, err
+	} else if displaced {
+		w.Trash = t.ID
+	}
+	if err := unix.Fsync(dir); err != nil {
+		return w, err
+	}
+	if w.FileInfo, err = info(dir, name, p); err == nil {
+		w.ID = now.ID
+	}
+	return w, errors.Join(err, e.emptyTrash())
+}
+
+// chunkAhead keeps the chunks of a file of the engine's own, if it is a large
+// one, before the lock is taken: others need not wait for that.
+func (e *Engine) chunkAhead(ctx context.Context, file string) (*gitstore.Manifest, error) {
+	r, st, err := disk.OpenContent(unix.AT_FDCWD, file, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if !e.store.Chunked(st) {
+		return nil, nil
+	}
+	return e.store.Chunks.Add(ctx, r, st.Size)
+}
+
+// storeReceived stores a received file, or the manifest of its chunks.
+func (e *Engine) storeReceived(ctx context.Context, file string, st disk.Stat, large *gitstore.Manifest) (gitstore.Entry, error) {
+	if large == nil {
+		return e.store.StoreFile(ctx, file)
+	}
+	// A collection may have been faster: nothing named these chunks until now.
+	for _, c := range large.Chunks {
+		if there, err := e.store.Chunks.Use(c.Name(), int64(c.Len)); err != nil {
+			return gitstore.None, err
+		} else if !there {
+			return e.store.StoreFile(ctx, file)
+		}
+	}
+	ids, err := e.store.Write(ctx, []gitstore.Object{{Kind: "blob", Content: large.Encode()}})
+	if err != nil {
+		return gitstore.None, err
+	}
+	return gitstore.Entry{Mode: st.GitMode(), ID: ids[0], Chunked: true}, nil
+}
+
+// mayPut looks, before anything is moved, whether a file may go to a name.
+func (e *Engine) mayPut(dir int, name string, req wire.WriteRequest) error {
+	p := string(req.Path)
+	st, err := disk.Lstat(dir, name)
+	switch {
+	case disk.IsGone(err):
+		if req.If != "" && req.If != "none" {
+			return changedMeanwhile(p)
+		}
+		return nil
+	case err != nil:
+		return err
+	case st.IsDir():
+		return &os.PathError{Op: "write", Path: p, Err: unix.EISDIR}
+	case req.If == "none":
+		return changedMeanwhile(p)
+	case req.If != "":
+		was, _, err := e.store.EntryAt(dir, name, e.tracked.at(p).Entry)
+		if err == nil && was.ID != req.If {
+			err = changedMeanwhile(p)
+		}
+		return err
+	}
+	return nil
+}
+
+func changedMeanwhile(p string) error {
+	return fault.New("", fault.Conflict, "Read it again and decide what to keep.", fmt.Errorf("%q changed meanwhile", wire.Short(p)))
+}
+
+// Mkdir makes a directory, and its parents. No event is made of it: the next
+// checkpoint holds it.
+func (e *Engine) Mkdir(_ context.Context, p string) error {
+	const op = "keeper.Mkdir"
+	if err := badPath(p, false); err != nil {
+		return fault.Wrap(op, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.parted {
+		return fault.Wrap(op, e.whole())
+	}
+	fd, err := disk.MakeDirs(e.rootFD, p)
+	if err != nil {
+		return fileError(op, p, err)
+	}
+	return fault.Wrap(op, unix.Close(fd))
+}
+
+func token() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,196 @@
+package engine_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// ended closes the engine and makes it look as if it had ended in some way.
+func (c *computer) ended(t *testing.T, how string) {
+	t.Helper()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Engine = nil
+	if got := c.read(".git/choir/open"); got != "closed "+strings.TrimSpace(string(boot)) {
+		t.Fatalf("it said goodbye with %q", got)
+	}
+	switch how {
+	case "goodbye":
+	case "goodbye, then another boot":
+		c.write(".git/choir/open", "closed another boot")
+	case "killed":
+		c.write(".git/choir/open", strings.TrimSpace(string(boot)))
+	case "power cut":
+		c.write(".git/choir/open", "another boot")
+	case "nobody knows":
+		if err := os.Remove(c.path(".git/choir/open")); err != nil {
+			t.Fatal(err)
+		}
+	case "an empty note":
+		c.write(".git/choir/open", "")
+	default:
+		t.Fatalf("there is no end %q", how)
+	}
+}
+
+// TestWhichEndIsLookedInto: after a goodbye nothing is taken for damage, but for
+// what nobody does on purpose when the machine ended later; and what is not known
+// to be a goodbye is none.
+func TestWhichEndIsLookedInto(t *testing.T) {
+	text := strings.Repeat("a line of somebody's work\n", 1000)
+	for how, want := range map[string]string{
+		"goodbye":                    "",
+		"goodbye, then another boot": "zeroed",
+		"killed":                     "emptied zeroed",
+		"power cut":                  "emptied zeroed; new/empty new/zeroes",
+		"nobody knows":               "emptied zeroed; new/empty new/zeroes",
+		"an empty note":              "emptied zeroed; new/empty new/zeroes",
+	} {
+		t.Run(how, func(t *testing.T) {
+			c := open(t)
+			c.write("emptied", "work\n")
+			c.write("zeroed", text)
+			c.checkpoint("whole")
+			c.ended(t, how)
+			c.write("emptied", "")
+			c.write("zeroed", strings.Repeat("\x00", len(text)))
+			c.write("new/empty", "")
+			c.write("new/zeroes", "\x00\x00\x00")
+			c.write("new/text", "text\n")
+			c.reopen()
+			h, err := c.Heal(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var healed, doubted []string
+			for _, f := range h.Healed {
+				healed = append(healed, string(f.Path))
+			}
+			for _, f := range h.Doubted {
+				doubted = append(doubted, string(f.Path))
+			}
+			got := strings.TrimSuffix(strings.Join(healed, " ")+"; "+strings.Join(doubted, " "), "; ")
+			if got != want {
+				t.Errorf("put back and doubted: %q; want %q", got, want)
+			}
+			if again, err := c.Heal(t.Context()); err != nil || len(again.Healed)+len(again.Doubted) > 0 {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// TestWhatAPowerCutEmptiedIsNobodysWork: new files without content are in no
+// checkpoint and named in each, also by a later engine, until somebody touches
+// them. What was acknowledged, or is older than what a cut can have emptied, is
+// what it is.
+func TestWhatAPowerCutEmptiedIsNobodysWork(t *testing.T) {
+	c := open(t)
+	c.write("first", "first\n")
+	c.checkpoint("whole")
+	c.write("command/empty", "")
+	c.write("command/zeroes", "\x00\x00")
+	if err := c.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "put"}, strings.NewReader("")); err != nil {
+		t.Fatal(err)
+	}
+	archive, err := smallArchive("empty", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	brought, err := c.Import(t.Context(), wire.ImportRequest{Path: "workspace/new"}, archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Told(t.Context(), []string{brought.ID}); err != nil {
+		t.Fatal(err)
+	}
+	c.ended(t, "power cut")
+	for _, p := range []string{"cut/written", "cut/touched", "cut/left", "cut/removed"} {
+		c.write(p, "")
+	}
+	c.reopen()
+	if _, err := c.Heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	holds := func(k wire.CheckpointReply, want ...string) {
+		t.Helper()
+		got := strings.Fields(stockGit(t, c.opts.Root, "ls-tree", "-r", "--name-only", k.Commit.Commit))
+		want = append(want, "first", "command/empty", "command/zeroes", "put", "workspace/new/empty")
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("the checkpoint holds %v; want %v", got, want)
+		}
+	}
+	first := c.checkpoint("after the cut")
+	holds(first)
+	if len(first.Left) != 4 || !strings.Contains(first.Left[0].Reason, "touch it") || len(first.Skipped) != 4 {
+		t.Errorf("left out: %+v; the commit says %v", first.Left, first.Skipped)
+	}
+	c.reopen()
+	holds(c.checkpoint("a later engine"))
+	c.write("cut/written", "at last\n")
+	if err := os.Chtimes(c.path("cut/touched"), time.Now(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(c.path("cut/removed")); err != nil {
+		t.Fatal(err)
+	}
+	k := c.checkpoint("touched")
+	holds(k, "cut/written", "cut/touched")
+	if len(k.Left) != 1 || k.Left[0].Path != "cut/left" {
+		t.Errorf("left out: %+v", k.Left)
+	}
+	c.write("cut/removed", "")
+	holds(c.checkpoint("another of the name"), "cut/written", "cut/touched", "cut/removed")
+}
+
+// TestAfterGoodbyeNothingChanges: what was not synced could not be told from what
+// was.
+func TestAfterGoodbyeNothingChanges(t *testing.T) {
+	c := open(t)
+	c.write("a", "a\n")
+	c.checkpoint("a")
+	if err := c.Goodbye(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, put := c.Write(t.Context(), wire.WriteRequest{Path: "b"}, strings.NewReader("b"))
+	_, move := c.Move(t.Context(), wire.MoveRequest{From: "a", To: "b"})
+	_, removed := c.Remove(t.Context(), wire.RemoveRequest{Path: "a"})
+	_, saved := c.Checkpoint(t.Context(), wire.CheckpointRequest{Force: true})
+	for name, err := range map[string]error{"put": put, "move": move, "removal": removed, "checkpoint": saved, "folder": c.Mkdir(t.Context(), "d")} {
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.Goodbye(t.Context()); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
+// TestAnEndBeforeTheLookIsNoGoodbye: the next engine still has to look.
+func TestAnEndBeforeTheLookIsNoGoodbye(t *testing.T) {
+	c := open(t)
+	c.write("a", "a\n")
+	c.checkpoint("a")
+	c.ended(t, "power cut")
+	c.write("a", "")
+	c.reopen()
+	c.reopen()
+	if h, err := c.Heal(t.Context()); err != nil || len(h.Healed) != 1 {
+		t.Errorf("%+v, %v", h, err)
+	}
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// guard drops candidates that break a limit; what was captured before keeps its
+// last captured content. When there are too many new files it is the largest
+// heaps that are left out, so that a stray node_modules never crowds out work.
+func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
+	lim := e.opts.Limits
+	leave := func(c candidate, reason string) {
+		cap.skipped = append(cap.skipped, wire.Skip{Path: wire.Path(c.path), Reason: reason})
+		if c.prev.Exists() {
+			c.prev.stat = disk.Stat{}
+			cap.tracked[c.path] = c.prev
+			cap.held++
+		}
+	}
+	kept := cands[:0]
+	var bytes int64
+	fresh, news := 0, 0
+	for _, c := range cands {
+		if c.stat.IsRegular() && c.stat.Size > lim.LargestFile {
+			leave(c, fmt.Sprintf("has %d bytes; at most %d are captured", c.stat.Size, lim.LargestFile))
+			continue
+		}
+		if !c.prev.Exists() {
+			fresh++
+			news++
+		}
+		bytes += e.newBytes(c)
+		kept = append(kept, c)
+	}
+	var lumps []*lump
+	if cap.scan != nil {
+		lumps = cap.scan.known
+	}
+	for _, l := range lumps {
+		fresh, bytes = fresh+l.files, bytes+l.bytes
+	}
+	room := max(0, lim.Files-cap.held-(len(kept)-news))
+	if fresh <= room && bytes <= lim.NewBytes {
+		return kept
+	}
+	heaps := map[string]*heap{}
+	heapAt := func(p string) *heap {
+		name := heapOf(p)
+		h := heaps[name]
+		if h == nil {
+			h = &heap{name: name}
+			heaps[name] = h
+		}
+		return h
+	}
+	for _, l := range lumps {
+		heapAt(l.dir+"/.").add(l.files, l.bytes, true)
+	}
+	for _, c := range kept {
+		heapAt(c.path).add(1, e.newBytes(c), !c.prev.Exists())
+	}
+	order := make([]*heap, 0, len(heaps))
+	for _, h := range heaps {
+		order = append(order, h)
+	}
+	largest := func(key func(*heap) int64) []*heap {
+		slices.SortFunc(order, func(a, b *heap) int {
+			return cmp.Or(cmp.Compare(key(b), key(a)), strings.Compare(a.name, b.name))
+		})
+		return order
+	}
+	// Of too many files the new ones are left out, of too many bytes all that changed.
+	cap.tooMany = map[string]bool{}
+	for _, h := range largest(func(h *heap) int64 { return int64(h.fresh) }) {
+		if fresh <= room {
+			break
+		}
+		if h.fresh > 0 {
+			cap.tooMany[h.name] = true
+			fresh, bytes = fresh-h.fresh, bytes-h.freshBytes
+			h.bytes -= h.freshBytes
+			cap.leaveHeap(h, h.fresh, fmt.Sprintf("%d new files", h.fresh), fmt.Sprintf(", or raise storage.files, which is %d", lim.Files))
+		}
+	}
+	tooLarge := map[string]bool{}
+	for _, h := range largest(func(h *heap) int64 { return h.bytes }) {
+		if bytes <= lim.NewBytes {
+			break
+		}
+		tooLarge[h.name] = true
+		bytes -= h.bytes
+		if !cap.tooMany[h.name] {
+			cap.leaveHeap(h, h.files, fmt.Sprintf("%d files of %d bytes that are new or changed", h.files, h.bytes), "")
+		}
+	}
+	out := kept[:0]
+	for _, c := range kept {
+		name := heapOf(c.path)
+		if !tooLarge[name] && (c.prev.Exists() || !cap.tooMany[name]) {
+			out = append(out, c)
+			continue
+		}
+		cap.drop(c.path)
+		if c.prev.Exists() {
+			c.prev.stat = disk.Stat{}
+			cap.tracked[c.path] = c.prev
+		}
+	}
+	return out
+}
+
+// leaveHeap leaves files of a heap out; or says what else helps.
+func (cap *capture) leaveHeap(h *heap, files int, what, or string) {
+	cap.skipped = append(cap.skipped, wire.Skip{
+		Path: wire.Path(h.name), Files: files,
+		Reason: fmt.Sprintf("holds %s, more than one checkpoint takes: remove them, have a .gitignore name them%s", what, or),
+	})
+}
+
+// newBytes is what a candidate counts for. Of a large file nobody knows yet how
+// much is new; it is bounded by what chunks may take in all.
+func (e *Engine) newBytes(c candidate) int64 {
+	if e.store.Chunked(c.stat) || c.stat.IsDir() {
+		return 0
+	}
+	return c.stat.Size
+}
+
+type heap struct {
+	name              string
+	files, fresh      int   // that changed, and of them new ones
+	bytes, freshBytes int64 // of them
+}
+
+func (h *heap) add(files int, bytes int64, fresh bool) {
+	h.files, h.bytes = h.files+files, h.bytes+bytes
+	if fresh {
+		h.fresh, h.freshBytes = h.fresh+files, h.freshBytes+bytes
+	}
+}
+
+// heapOf names the heap a path belongs to: the outermost directory that a
+// package manager or build fills, else the directory it is in.
+func heapOf(p string) string {
+	for i, part := range strings.Split(p, "/") {
+		switch part {
+		case "node_modules", "vendor", "target", "dist", "build", "__pycache__", ".venv", "venv", ".cache", ".npm", ".cargo", ".gradle":
+			return strings.Join(strings.Split(p, "/")[:i+1], "/")
+		}
+	}
+	return wire.ParentDir(p)
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"slices"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sys/unix"
+)
+
+// A tree may hold far more files than a checkpoint takes. What was left out for
+// that is not looked at file by file again and again: of a directory of such a
+// heap it is remembered how many files it had, for as long as the directory's own
+// times stand still. Its files' contents make no difference, for none is captured.
+
+// lump is a directory of a heap that was too much, in which nothing is captured.
+type lump struct {
+	dir   string
+	stat  disk.Stat // of the directory
+	rules []slowIgnore
+	subs  []string // the directories in it
+	files int
+	bytes int64
+	names []string // of its files, as far as they were listed
+}
+
+// minLump is how many files a directory has at least that is worth remembering.
+const minLump = 32
+
+// maxLumps bounds how many are remembered.
+const maxLumps = 100_000
+
+// rulesOf names the ignore files that have a say.
+func rulesOf(sets []ignoreSet) []slowIgnore {
+	out := make([]slowIgnore, len(sets))
+	for i, s := range sets {
+		out[i] = s.slow
+	}
+	return out
+}
+
+// skipLump passes over a directory whose files were left out, if it is as it was.
+func (w *walker) skipLump(fd int, d *walkDir) bool {
+	l := w.lumps[d.dir]
+	if l == nil || d.was != nil || d.inGit || d.inIgnored {
+		return false
+	}
+	st, err := disk.Fstat(fd)
+	if err != nil || st != l.stat || !slices.Equal(rulesOf(d.sets), l.rules) {
+		return false
+	}
+	for _, name := range l.subs {
+		p := wire.JoinPath(d.dir, name)
+		w.dir(fd, d, p, name, ignoredBy(d.sets, p, true, false), false)
+	}
+	w.known = append(w.known, l)
+	return true
+}
+
+// plain notes a directory that could be remembered, should its files be too much:
+// one with nothing but new files, and directories, that are not ignored.
+func (w *walker) plain(d *walkDir, before disk.Stat, entries []disk.DirEntry, from int) {
+	fresh := w.fresh[from:]
+	if d.was != nil || d.inGit || d.inIgnored || len(fresh) < minLump || len(w.plains) >= maxLumps {
+		return
+	}
+	l := &lump{dir: d.dir, stat: before, files: len(fresh)}
+	for _, en := range entries {
+		switch en.Kind {
+		case unix.DT_DIR:
+			l.subs = append(l.subs, en.Name)
+		case unix.DT_REG, unix.DT_LNK:
+		default:
+			return
+		}
+		if en.Name == ".git" || en.Name == ".gitignore" {
+			return
+		}
+	}
+	if len(l.subs)+len(fresh) != len(entries) {
+		return // some are ignored, or went away
+	}
+	for _, s := range fresh {
+		l.bytes += s.stat.Size
+	}
+	l.rules = rulesOf(d.sets)
+	w.plains = append(w.plains, l)
+}
+
+// remember keeps the lumps of heaps that were left out, and reports whether one
+// that was passed over would have been taken: then it must be looked at.
+func (e *Engine) remember(cap *capture, now int64) (again bool) {
+	sc := cap.scan
+	lumps := make(map[string]*lump, len(sc.known))
+	for _, l := range sc.plains {
+		if cap.tooMany[heapOf(l.dir+"/.")] && l.stat.Ctime <= now-racyWindow {
+			lumps[l.dir] = l
+		}
+	}
+	for _, p := range cap.dropped {
+		if l := lumps[wire.ParentDir(p)]; l != nil && len(l.names) < l.files {
+			l.names = append(l.names, p)
+		}
+	}
+	for _, l := range sc.known {
+		if !cap.tooMany[heapOf(l.dir+"/.")] {
+			e.lumps = nil
+			return true
+		}
+		lumps[l.dir] = l
+		cap.drop(l.names...)
+	}
+	e.lumps = lumps
+	return false
+}
+
+// drop lists paths that were left out.
+func (cap *capture) drop(paths ...string) {
+	cap.dropped = append(cap.dropped, paths[:min(len(paths), max(0, maxListed-len(cap.dropped)))]...)
+}

@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// maxRequest bounds a JSON request, in bytes.
+const maxRequest = 4 << 20
+
+// Handler serves an engine under /keeper/: POST /keeper/{verb} takes and gives
+// JSON; POST /keeper/stream/{verb}?q={JSON} takes or gives raw bytes.
+func Handler(e *Engine) http.Handler {
+	mux := http.NewServeMux()
+	call(mux, "checkpoint", e.Checkpoint)
+	call(mux, "list", e.List)
+	call(mux, "diff", e.Diff)
+	call(mux, "restore", e.Restore)
+	call(mux, "prepare", e.Prepare)
+	call(mux, "tree", e.Tree)
+	call(mux, "status", func(ctx context.Context, _ wire.Done) (wire.StatusReply, error) { return e.Status(ctx) })
+	call(mux, "begin", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Begin(ctx, r.ID) })
+	call(mux, "apply", func(ctx context.Context, r wire.IDRequest) (wire.ApplyReply, error) { return e.Apply(ctx, r.ID) })
+	call(mux, "abandon", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) {
+		return wire.Done{}, e.Abandon(ctx, r.ID)
+	})
+	call(mux, "unlogged", func(ctx context.Context, _ wire.Done) ([]wire.Applied, error) { return e.Unlogged(ctx) })
+	call(mux, "logged", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) {
+		return wire.Done{}, e.Logged(ctx, r.ID)
+	})
+	call(mux, "invert", e.Invert)
+	call(mux, "drop", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Drop(ctx, r.ID) })
+	call(mux, "mark", func(ctx context.Context, r wire.CommitRequest) (wire.Done, error) {
+		return wire.Done{}, e.MarkLogged(ctx, r.Commit)
+	})
+	call(mux, "unmarked", func(ctx context.Context, _ wire.Done) ([]wire.Commit, error) { return e.Unmarked(ctx) })
+	call(mux, "snapshot", func(ctx context.Context, r wire.CommitRequest) (wire.SnapshotReply, error) {
+		return e.Snapshot(ctx, r.Commit)
+	})
+	call(mux, "object", e.Object)
+	call(mux, "release", func(_ context.Context, r wire.KeepRequest) (wire.Done, error) {
+		return wire.Done{}, e.ReleaseSnapshots(r.Keep)
+	})
+	call(mux, "maintain", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Maintain(ctx) })
+	call(mux, "collect", func(ctx context.Context, _ wire.Done) (wire.CollectReply, error) { return e.Collect(ctx) })
+	call(mux, "files", func(ctx context.Context, r wire.FilesRequest) (wire.FilesReply, error) {
+		files, more, err := e.Files(ctx, r)
+		return wire.FilesReply{Files: files, More: more}, err
+	})
+	call(mux, "stat", func(ctx context.Context, r wire.PathRequest) (wire.FileInfo, error) {
+		return e.Stat(ctx, string(r.Path))
+	})
+	call(mux, "mkdir", func(ctx context.Context, r wire.PathRequest) (wire.Done, error) {
+		return wire.Done{}, e.Mkdir(ctx, string(r.Path))
+	})
+	call(mux, "move", e.Move)
+	call(mux, "remove", e.Remove)
+	call(mux, "scrub", e.Scrub)
+	call(mux, "find", e.Find)
+	call(mux, "repair", e.Repair)
+	call(mux, "settle-upper", func(ctx context.Context, r wire.UpperRequest) (wire.Done, error) {
+		return wire.Done{}, e.SettleUpper(ctx, r)
+	})
+	call(mux, "settle", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Settle(ctx) })
+	call(mux, "goodbye", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Goodbye(ctx) })
+	call(mux, "heal", func(ctx context.Context, _ wire.Done) (wire.HealReply, error) { return e.Heal(ctx) })
+	call(mux, "untold", func(ctx context.Context, _ wire.Done) ([]wire.Deed, error) { return e.Untold(ctx) })
+	call(mux, "told", func(ctx context.Context, r wire.IDsRequest) (wire.Done, error) {
+		return wire.Done{}, e.Told(ctx, r.IDs)
+	})
+	call(mux, "untrash", e.Untrash)
+	call(mux, "trash", e.Trash)
+	upload(mux, "write", func(ctx context.Context, r wire.WriteRequest, body io.Reader) (wire.Written, error) {
+		return e.Write(ctx, r, body)
+	})
+	upload(mux, "import", func(ctx context.Context, r wire.ImportRequest, body io.Reader) (wire.Deed, error) {
+		return e.Import(ctx, r, body)
+	})
+	mux.HandleFunc("POST /keeper/stream/found", func(w http.ResponseWriter, r *http.Request) {
+		var at wire.Found
+		err := decode([]byte(r.URL.Query().Get("q")), &at)
+		if err == nil {
+			err = e.serveFound(r.Context(), w, at)
+		}
+		if err != nil {
+			fail(w, err)
+		}
+	})
+	mux.HandleFunc("POST /keeper/stream/read", func(w http.ResponseWriter, r *http.Request) {
+		var req wire.ReadRequest
+		err := decode([]byte(r.URL.Query().Get("q")), &req)
+		if err == nil {
+			err = e.serveRead(r.Context(), w, req)
+		}
+		if err != nil {
+			fail(w, err)
+		}
+	})
+	return mux
+}
+
+// decode decodes exactly one JSON value without unknown fields.
+func decode(raw []byte, v any) error {
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	if err := decodeStrict(raw, v); err != nil {
+		return fault.New("keeper", fault.Invalid, "", fmt.Errorf("request: %w", err))
+	}
+	return nil
+}
+
+func call[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In) (Out, error)) {
+	mux.HandleFunc("POST /keeper/"+verb, func(w http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err != nil {
+			fail(w, fault.New("keeper", fault.Invalid, "", err))
+			return
+		}
+		var in In
+		if err := decode(raw, &in); err != nil {
+			fail(w, err)
+			return
+		}
+		out, err := f(r.Context(), in)
+		answer(w, out, err)
+	})
+}
+
+func upload[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In, io.Reader) (Out, error)) {
+	mux.HandleFunc("POST /keeper/stream/"+verb, func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if err := decode([]byte(r.URL.Query().Get("q")), &in); err != nil {
+			fail(w, err)
+			return
+		}
+		out, err := f(r.Context(), in, r.Body)
+		answer(w, out, err)
+	})
+}
+
+func answer(w http.ResponseWriter, out any, err error) {
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(raw) // the other side is gone, and will ask again
+}
+
+var statuses = map[fault.Code]int{
+	fault.Invalid: 400, fault.Denied: 403, fault.NotFound: 404, fault.Conflict: 409, fault.InUse: 409,
+	fault.Exhausted: 413, fault.DiskFull: 507, fault.Unavailable: 503, fault.Missing: 503, fault.Timeout: 504, fault.Cancelled: 499,
+}
+
+func fail(w http.ResponseWriter, err error) {
+	code := fault.CodeOf(err)
+	status, ok := statuses[code]
+	if !ok {
+		status = http.StatusInternalServerError
+	}
+	raw, merr := json.Marshal(wire.Error{Code: code, Message: fault.Answer(err), Hint: fault.HintOf(err)})
+	if merr != nil {
+		raw = []byte(`{"code":"internal","message":"the error can't be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(raw) // likewise
+}
+
+// serveRead streams a file. The size of the whole is in X-Choir-Size.
+func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.ReadRequest) error {
+	if req.Offset < 0 || req.Limit < 0 {
+		return fault.New("keeper.Read", fault.Invalid, "", errors.New("offset and limit can't be negative"))
+	}
+	if req.Commit != "" {
+		en, size, err := e.Show(ctx, req.Commit, string(req.Path), 0, io.Discard)
+		if err != nil {
+			return err
+		}
+		readHeaders(w, size, en.Mode)
+		limit := req.Limit
+		if limit == 0 {
+			limit = -1
+		}
+		_, err = e.store.ReadContent(ctx, en, req.Offset, limit, w)
+		return ignoreAfterStart(err)
+	}
+	f, fi, err := e.Read(ctx, string(req.Path))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	mode := wire.ModeFile
+	if fi.Exec {
+		mode = wire.ModeExec
+	}
+	readHeaders(w, fi.Size, mode)
+	n := max(0, fi.Size-req.Offset)
+	if req.Limit > 0 {
+		n = min(n, req.Limit)
+	}
+	_, err = io.Copy(w, io.NewSectionReader(f, req.Offset, n))
+	return ignoreAfterStart(err)
+}
+
+// ignoreAfterStart turns an error in the middle of a stream into its sudden
+// end, which is all HTTP can say by then.
+func ignoreAfterStart(err error) error {
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+func readHeaders(w http.ResponseWriter, size int64, mode wire.Mode) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("X-Choir-Size", strconv.FormatInt(size, 10))
+	w.Header().Set("X-Choir-Mode", string(mode))
+}

@@ -1,0 +1,55 @@
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// TestAttack43_NoNameHidesAnother: a folder is listed whole, page by page, by
+// the names that people are shown and ask for, however many there are and
+// whatever bytes they have.
+func TestAttack43_NoNameHidesAnother(t *testing.T) {
+	c := open(t)
+	dir := c.path("workspace/many")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i := range 10_060 {
+		want = append(want, fmt.Sprintf("a%05d", i))
+	}
+	for i := range 40 { // shown alike, one after the other and between others
+		want = append(want, fmt.Sprintf("\xff%02d", i), fmt.Sprintf("\xfe%02d", i%20), fmt.Sprintf("é%d", i), fmt.Sprintf("~%d", i))
+	}
+	slices.Sort(want)
+	want = slices.Compact(want)
+	for _, name := range want {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []int{0, 997} {
+		var got []string
+		after, pages := "", 0
+		for more := 1; more > 0; pages++ {
+			files, left, err := c.Files(t.Context(), wire.FilesRequest{Path: "workspace/many", After: after, Limit: limit})
+			if err != nil || len(files) == 0 || pages > 20 {
+				t.Fatalf("page %d has %d: %v", pages, len(files), err)
+			}
+			for _, f := range files {
+				got = append(got, path.Base(string(f.Path)))
+			}
+			after, more = path.Base(files[len(files)-1].Path.Shown()), left
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("by %d: %d of %d are listed, on %d pages", limit, len(got), len(want), pages)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Object returns the git id of what a commit holds at a path, a tree's for a
+// directory: two commits that hold the same there give the same id.
+func (e *Engine) Object(ctx context.Context, req wire.ObjectRequest) (wire.IDRequest, error) {
+	const op = "keeper.Object"
+	if err := badPath(string(req.Path), false); err != nil {
+		return wire.IDRequest{}, fault.Wrap(op, err)
+	}
+	commit := e.Head()
+	if req.Commit != "" {
+		var err error
+		if commit, err = e.store.Resolve(ctx, req.Commit); err != nil {
+			return wire.IDRequest{}, fault.Wrap(op, err)
+		}
+	}
+	if commit == "" {
+		return wire.IDRequest{}, fault.New(op, fault.NotFound, "", errors.New("there is no checkpoint yet"))
+	}
+	for _, p := range gitstore.EscapedPaths(string(req.Path)) {
+		if id, err := e.store.NameOf(ctx, commit+":"+p); err != nil || id != "" {
+			return wire.IDRequest{ID: id}, fault.Wrap(op, err)
+		}
+	}
+	return wire.IDRequest{}, fault.New(op, fault.NotFound, "", fmt.Errorf("checkpoint %s has no %q", wire.Short(commit), req.Path.Shown()))
+}

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sys/unix"
+)
+
+// Why a path can't be as a restore wants it. Nothing that no checkpoint holds is
+// ever replaced.
+const (
+	inTheWay     = "a file that no checkpoint holds is in its place"
+	inTheWayDir  = "a folder with files that no checkpoint holds is in its place"
+	inTheWayPath = "a file that no checkpoint holds is in the place of its folder"
+	inTheWayMode = "its permissions, or those of its folder, keep it from being changed"
+)
+
+// obstacles foresees, for a dry run, which paths of want would stay as they are.
+func (e *Engine) obstacles(ctx context.Context, live, want gitstore.Tree) ([]wire.Conflict, error) {
+	var out []wire.Conflict
+	for _, s := range stepsBetween(live, want) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if !s.To.Exists() || s.To.Mode == wire.ModeEmptyDir {
+			continue
+		}
+		reason, err := e.obstacle(live, string(s.Path))
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			out = append(out, wire.Conflict{Path: s.Path, Reason: reason})
+		}
+	}
+	return out, nil
+}
+
+// obstacle says what stands where a file is to be, beyond what the live tree holds.
+func (e *Engine) obstacle(live gitstore.Tree, p string) (string, error) {
+	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
+			if live[d].Exists() {
+				return "", nil // it goes first
+			}
+		}
+		return inTheWayPath, nil
+	}
+	if disk.IsGone(err) {
+		return "", nil
+	}
+	if disk.IsDenied(err) {
+		return inTheWayMode, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(dir)
+	if err := unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, 0); disk.IsDenied(err) {
+		return inTheWayMode, nil
+	}
+	st, err := disk.Lstat(dir, path.Base(p))
+	switch {
+	case disk.IsGone(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	case !st.IsDir():
+		if live[p].Exists() && live[p].Mode != wire.ModeEmptyDir {
+			return "", nil
+		}
+		return inTheWay, nil
+	}
+	foreign, err := e.holdsForeign(p, live)
+	if foreign {
+		return inTheWayDir, err
+	}
+	return "", err
+}
+
+// holdsForeign reports whether a folder holds a file that the live tree does not.
+func (e *Engine) holdsForeign(folder string, live gitstore.Tree) (bool, error) {
+	queue := []string{folder}
+	for len(queue) > 0 {
+		p := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		if len(p) > wire.MaxTreePath {
+			return true, nil
+		}
+		fd, err := disk.OpenDir(e.rootFD, p)
+		if err != nil {
+			if disk.IsGone(err) {
+				continue
+			}
+			return true, nil //nolint:nilerr // what can't be looked into stays as well
+		}
+		f := os.NewFile(uintptr(fd), p)
+		entries, err := f.ReadDir(-1)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return false, err
+		}
+		for _, en := range entries {
+			q := p + "/" + en.Name()
+			if en.IsDir() {
+				queue = append(queue, q)
+			} else if !live[q].Exists() {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// A plan is a journalled change of the live tree from one commit to another,
+// path by path. Its directory under .git/choir/publish/{id}/ holds
+//
+//	plan.json     what is to be done (never changes)
+//	started       from here on it is rolled forward, whatever happens
+//	staged        every file to be put in place is whole, and durable, in aside/
+//	aside/{n}     before its turn the file to put in place, after it what was there
+//	result.json   done: conflicts, and what is known of the files in aside/
+type plan struct {
+	ID     string `json:"id"`
+	Kind   string `json:"kind"` // publish, restore, invert
+	From   string `json:"from"` // HEAD, and the live tree, when it was made
+	Commit string `json:"commit"`
+	Tree   string `json:"tree"`
+	Base   string `json:"base,omitempty"`
+	Live   bool   `json:"live,omitempty"`
+	Task   string `json:"task,omitempty"`
+	Mark   string `json:"mark,omitempty"` // live publishing: the tree that is now published
+	Ops    []step `json:"ops"`
+	// Conflicts found when it was made; those paths are not in Ops.
+	Conflicts []wire.Conflict `json:"conflicts,omitempty"`
+}
+
+type step struct {
+	Path wire.Path      `json:"path"`
+	From gitstore.Entry `json:"from"`
+	To   gitstore.Entry `json:"to"`
+}
+
+type result struct {
+	wire.Applied
+	// Seen is, by step, the content of aside/{n} when it was last looked at.
+	Seen  map[string]gitstore.Entry `json:"seen,omitempty"`
+	Since int64                     `json:"since"`          // Unix seconds
+	Told  bool                      `json:"told,omitempty"` // the host has logged it
+}
+
+var planID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`) })
+
+func checkPlanID(id string) error {
+	if !planID().MatchString(id) {
+		return fault.New("", fault.Invalid, "", fmt.Errorf("publish id %q must be letters, digits, - and _", wire.Short(id)))
+	}
+	return nil
+}
+
+func (e *Engine) planDir(id string, elem ...string) string {
+	return e.store.Work(append([]string{"publish", id}, elem...)...)
+}
+
+func (e *Engine) aside(id string, n int) string { return e.planDir(id, "aside", strconv.Itoa(n)) }
+
+// savePlan makes a plan durable; an earlier one of the same id that did not
+// start is replaced.
+func (e *Engine) savePlan(p plan) error {
+	if err := e.clearPlan(p.ID); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(e.planDir(p.ID, "aside"), 0o755); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := disk.WriteDurably(e.planDir(p.ID, "plan.json"), raw); err != nil {
+		return err
+	}
+	return errors.Join(disk.SyncDir(e.store.Work("publish")), disk.SyncDir(e.store.Work()))
+}
+
+// clearPlan makes room for a plan. What a finished one of the same id displaced,
+// and a program may still write to, goes to the trash.
+func (e *Engine) clearPlan(id string) error {
+	r, done, err := e.loadResult(id)
+	if err != nil {
+		return err
+	}
+	if done && len(r.Seen) > 0 {
+		old, err := e.loadPlan(id)
+		if err != nil {
+			return err
+		}
+		for key, seen := range r.Seen {
+			n, err := strconv.Atoi(key)
+			if err != nil || n < 0 || n >= len(old.Ops) {
+				return fmt.Errorf("result names step %q", key)
+			}
+			if there, err := disk.Exists(e.aside(id, n)); err != nil {
+				return err
+			} else if !there {
+				continue
+			}
+			if err := e.discard(e.aside(id, n), old.Ops[n].Path, seen); err != nil {
+				return err
+			}
+		}
+	}
+	return disk.RemoveTree(e.planDir(id))
+}
+
+func (e *Engine) loadPlan(id string) (plan, error) {
+	var p plan
+	return p, disk.ReadJSON(e.planDir(id, "plan.json"), &p)
+}
+
+func (e *Engine) loadResult(id string) (result, bool, error) {
+	var r result
+	err := disk.ReadJSON(e.planDir(id, "result.json"), &r)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	return r, err == nil, err
+}
+
+func (e *Engine) saveResult(id string, r result) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return disk.WriteDurably(e.planDir(id, "result.json"), raw)
+}
+
+func (e *Engine) mark(id, name string) error { return disk.WriteDurably(e.planDir(id, name), nil) }
+
+// plans lists the ids of all plans that are kept.
+func (e *Engine) plans() ([]string, error) {
+	entries, err := os.ReadDir(e.store.Work("publish"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var ids []string
+	for _, en := range entries {
+		if !en.IsDir() {
+			continue
+		}
+		if ok, xerr := disk.Exists(e.planDir(en.Name(), "plan.json")); xerr != nil {
+			return nil, xerr
+		} else if ok {
+			ids = append(ids, en.Name())
+		}
+	}
+	return ids, err
+}
+
+// pending lists plans that have started and are not finished.
+func (e *Engine) pending(ctx context.Context) ([]string, error) {
+	ids, err := e.plans()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, id := range ids {
+		started, err := disk.Exists(e.planDir(id, "started"))
+		if err != nil {
+			return nil, err
+		}
+		_, done, err := e.loadResult(id)
+		if err != nil {
+			if err := e.setAside(ctx, id, err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if started && !done {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// rollForward finishes every plan that has started.
+func (e *Engine) rollForward(ctx context.Context) error {
+	if err := e.whole(); err != nil {
+		return err
+	}
+	ids, err := e.pending(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		_, err := e.finishPlan(ctx, id)
+		if err != nil {
+			err = e.setAside(ctx, id, err)
+		}
+		if err != nil {
+			return fmt.Errorf("roll publish %s forward: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// orderSteps puts steps in the order in which a half-done plan is least
+// surprising: what must make room goes first; a nested repository gets its
+// objects before the refs that name them, and loses them after.
+func orderSteps(steps []step) {
+	added, deleted := map[string]bool{}, map[string]bool{}
+	for _, s := range steps {
+		if s.To.Exists() {
+			added[string(s.Path)] = true
+		} else {
+			deleted[string(s.Path)] = true
+		}
+	}
+	blocks := map[wire.Path]bool{}
+	for _, s := range steps {
+		for d := wire.ParentDir(string(s.Path)); d != "."; d = wire.ParentDir(d) {
+			if s.To.Exists() && deleted[d] {
+				blocks[wire.Path(d)] = true
+			}
+			if !s.To.Exists() && added[d] {
+				blocks[s.Path] = true
+			}
+		}
+	}
+	rank := func(s step) int {
+		switch {
+		case blocks[s.Path]:
+			return 0
+		case s.To.Exists() && gitstore.IsRepositoryObject(string(s.Path)):
+			return 1
+		case s.To.Exists():
+			return 2
+		case !gitstore.IsRepositoryObject(string(s.Path)):
+			return 3
+		}
+		return 4
+	}
+	slices.SortStableFunc(steps, func(a, b step) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		if rank(a) == 0 || rank(a) > 2 { // deletions: deepest first
+			return gitstore.ComparePaths(string(b.Path), string(a.Path))
+		}
+		return gitstore.ComparePaths(string(a.Path), string(b.Path))
+	})
+}
+
+// stepsBetween plans the way from one tree to another.
+func stepsBetween(from, to gitstore.Tree) []step {
+	var steps []step
+	for _, c := range gitstore.DiffTrees(from, to) {
+		steps = append(steps, step{wire.Path(c.Path), c.From, c.To})
+	}
+	orderSteps(steps)
+	return steps
+}

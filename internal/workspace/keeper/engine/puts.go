@@ -1,0 +1,359 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sys/unix"
+)
+
+// A put is acknowledged long before the checkpoint that holds it, and a program
+// that is at work in the tree may write over the file in between, or remove it.
+// So each put's entry in the trash bears the mark uncaptured until a look at the
+// tree for a checkpoint has met what was put. What it does not meet, and is not in
+// the trash as something that was displaced or removed by hand, becomes a
+// checkpoint of its own, before the one of what the program left there.
+
+// put is one that no checkpoint has met yet.
+type put struct {
+	id   string // of its entry in the trash
+	path string
+	size int64
+	at   int64 // Unix milliseconds
+	gitstore.Entry
+}
+
+const uncapturedMark = "uncaptured"
+
+// loadPuts finds the puts of which an engine before this one saw no capture.
+func (e *Engine) loadPuts() error {
+	entries, err := os.ReadDir(e.trash())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, en := range entries { // sorted by time
+		marked, err := disk.Exists(e.trash(en.Name(), uncapturedMark))
+		if err != nil {
+			return err
+		}
+		if !marked {
+			continue
+		}
+		m, err := e.entry(en.Name())
+		var no unix.Errno
+		if errors.As(err, &no) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err != nil || !m.New.Exists() || wire.CheckPath(string(m.Path), false) != nil {
+			continue // it never became durable, or is damaged: then nobody can say what was put
+		}
+		m.ID = en.Name()
+		e.puts = append(e.puts, putOf(m))
+	}
+	return nil
+}
+
+func putOf(m trashMeta) put {
+	return put{id: m.ID, path: string(m.Path), size: m.Size, at: m.At, Entry: m.New}
+}
+
+// captured takes the mark from a put. It is not synced: one that is met again is
+// found in the history.
+func (e *Engine) captured(id string) error { return disk.RemoveIfThere(e.trash(id, uncapturedMark)) }
+
+// putsKept says that everything that was put is held now, and returns the
+// checkpoints that were made for it and nobody has heard of.
+func (e *Engine) putsKept() []wire.Commit {
+	for _, p := range e.puts {
+		if err := e.captured(p.id); err != nil {
+			e.opts.Logger.Warn("a put that a checkpoint holds is looked for once more at the next start", "entry", p.id, "error", err)
+		}
+	}
+	made := e.keptPuts
+	e.puts, e.keptPuts = nil, nil
+	return made
+}
+
+// captureWithPuts looks at the live tree, and keeps what was put and is not met
+// there. After that HEAD is another one, and it looks again.
+func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func() error) (*capture, error) {
+	cap, err := e.capture(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	missed, err := e.missed(ctx, cap)
+	if err != nil || len(missed) == 0 {
+		return cap, err
+	}
+	if err := e.keepPuts(ctx, missed, note, flush); err != nil {
+		return nil, err
+	}
+	return e.capture(ctx, true)
+}
+
+// missed returns the puts whose content a capture did not meet and nothing else
+// holds, in the order in which they were made. There may be many: what can hold
+// them is gone through once, and not for each.
+func (e *Engine) missed(ctx context.Context, cap *capture) ([]put, error) {
+	if len(e.puts) == 0 {
+		return nil, nil
+	}
+	met := make(map[gitstore.Entry]bool, len(cap.changes))
+	for _, c := range cap.changes {
+		met[c.To.Holds()] = true
+	}
+	gone := make(map[string]bool, len(cap.gone))
+	for _, p := range cap.gone {
+		gone[p] = true
+	}
+	var out []put
+	for _, p := range e.puts {
+		was := e.tracked.at(p.path).Entry
+		found := was
+		if t, ok := cap.tracked[p.path]; ok {
+			found = t.Entry
+		} else if gone[p.path] {
+			found = gitstore.None
+		}
+		if met[p.Holds()] || found.Holds() == p.Holds() || was.Holds() == p.Holds() {
+			continue
+		}
+		ignored, err := e.isIgnored(p.path)
+		if err != nil {
+			return nil, err
+		}
+		if !ignored { // else it went where nothing is held
+			out = append(out, p)
+		}
+	}
+	for _, without := range []func(context.Context, []put) ([]put, error){e.notInTrash, e.notInHistory} {
+		var err error
+		if out, err = without(ctx, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// notInTrash returns the puts whose content no later entry of the trash holds for
+// good.
+func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
+	if len(puts) == 0 {
+		return nil, nil
+	}
+	first := puts[0].id
+	likely := map[int64][]gitstore.Entry{}
+	sought := map[gitstore.Entry]bool{}
+	for _, p := range puts {
+		first = min(first, p.id)
+		if !sought[p.Holds()] {
+			sought[p.Holds()] = true
+			likely[p.size] = append(likely[p.size], p.Entry)
+		}
+	}
+	entries, err := os.ReadDir(e.trash())
+	if err != nil {
+		return nil, err
+	}
+	last := map[gitstore.Entry]string{} // the last entry that holds it
+	for _, en := range entries {        // sorted by time
+		if en.Name() <= first {
+			continue
+		}
+		content := e.trash(en.Name(), "content")
+		st, err := disk.Lstat(unix.AT_FDCWD, content)
+		if err != nil || !st.IsRegular() || likely[st.Size] == nil {
+			if err := disk.IgnoreUnreachable(err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if reached, err := stillReached(content); err != nil {
+			return nil, err
+		} else if reached {
+			continue // what it holds now says nothing of later
+		}
+		was, _, err := e.store.EntryAt(unix.AT_FDCWD, content, likely[st.Size]...)
+		if err != nil {
+			return nil, err
+		}
+		last[was.Holds()] = en.Name()
+	}
+	return slices.DeleteFunc(puts, func(p put) bool { return last[p.Holds()] > p.id }), nil
+}
+
+// stillReached reports whether a program can write to a file of the trash: it has it
+// open, if only for reading, for /proc opens it anew, or another name of it.
+func stillReached(name string) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		return false, disk.IgnoreUnreachable(err)
+	}
+	quiet, err := noOther(name, unix.F_WRLCK)
+	return !quiet || st.Nlink > 1, err
+}
+
+// maxSought is how many objects git is asked for at once.
+const maxSought = 1000
+
+// notInHistory returns the puts that no checkpoint has met: one may have been met
+// by an engine whose word of it was lost.
+func (e *Engine) notInHistory(ctx context.Context, puts []put) ([]put, error) {
+	if e.head == "" {
+		return puts, nil
+	}
+	last := map[string]int64{} // when the last commit with the object was made, in Unix seconds
+	for some := range slices.Chunk(puts, maxSought) {
+		first := slices.MinFunc(some, func(a, b put) int { return cmp.Compare(a.at, b.at) })
+		args := []string{"log", "--raw", "--no-abbrev", "--format=%ct", "--no-renames", "--since=" + first.since().UTC().Format(time.RFC3339)}
+		for _, p := range some {
+			args = append(args, "--find-object="+p.ID)
+		}
+		out, err := e.store.Git(ctx, nil, append(args, e.head, "--")...)
+		if err != nil {
+			return nil, err
+		}
+		var at int64
+		for line := range strings.Lines(string(out)) {
+			if t, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil {
+				at = t
+			} else if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(line, ":") {
+				last[f[2]], last[f[3]] = max(last[f[2]], at), max(last[f[3]], at)
+			}
+		}
+	}
+	return slices.DeleteFunc(puts, func(p put) bool { t, ok := last[p.ID]; return ok && t >= p.since().Unix() }), nil
+}
+
+// since is the time from which on a commit can have met a put.
+func (p put) since() time.Time { return time.UnixMilli(p.at).Add(-time.Minute) }
+
+// isIgnored reports whether no checkpoint takes a path because it is ignored.
+func (e *Engine) isIgnored(p string) (bool, error) {
+	l := e.left.Load()
+	if e.tracked.at(p).Exists() || l == nil {
+		return false, nil
+	}
+	in, err := e.placeOf(wire.ParentDir(p), l)
+	if disk.IsGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return false, nil // its folder is gone, and nobody can say any more
+	}
+	return err == nil && in.unkept(p, false, l) != "", err
+}
+
+// keepPuts makes checkpoints of HEAD with what was put: as few as hold each
+// content that was put to a path in an order of its own.
+func (e *Engine) keepPuts(ctx context.Context, puts []put, note wire.Note, flush func() error) error {
+	for len(puts) > 0 {
+		group := &capture{tracked: map[string]tracked{}}
+		folders := map[string]bool{}
+		n := 0
+		for n < len(puts) && group.takes(folders, puts[n].path) {
+			group.tracked[puts[n].path] = tracked{Entry: puts[n].Entry}
+			n++
+		}
+		if err := e.keepGroup(ctx, group, puts[:n], note, flush); err != nil {
+			return err
+		}
+		puts = puts[n:]
+	}
+	return nil
+}
+
+// takes reports whether a file fits with those that a capture has already, whose
+// folders are given, and adds its own to these.
+func (cap *capture) takes(folders map[string]bool, p string) bool {
+	if _, has := cap.tracked[p]; has || folders[p] {
+		return false
+	}
+	for dir := wire.ParentDir(p); dir != "."; dir = wire.ParentDir(dir) {
+		if _, has := cap.tracked[dir]; has {
+			return false
+		}
+	}
+	for dir := wire.ParentDir(p); dir != "." && !folders[dir]; dir = wire.ParentDir(dir) {
+		folders[dir] = true
+	}
+	return true
+}
+
+func (e *Engine) keepGroup(ctx context.Context, group *capture, puts []put, note wire.Note, flush func() error) (err error) {
+	// What was put is a file: no file is around it, and nothing beneath it.
+	for _, p := range puts {
+		for dir := wire.ParentDir(p.path); dir != "."; dir = wire.ParentDir(dir) {
+			if e.tracked.at(dir).Exists() {
+				group.gone = append(group.gone, dir)
+			}
+		}
+		if f := e.tracked.folder(p.path); f != nil {
+			f.each(p.path, func(q string, _ *leaf) bool { group.gone = append(group.gone, q); return true })
+		}
+	}
+	undo := e.tracked.take(group)
+	defer func() {
+		if err != nil {
+			undo()
+		}
+	}()
+	tree, err := e.tracked.write(ctx, e.store)
+	if err != nil {
+		return err
+	}
+	kept := wire.Note{Kind: "auto", Message: putsMessage(puts), Seq: note.Seq, Run: note.Run, Task: note.Task, Files: len(puts), NotIn: e.notInNow()}
+	at := puts[len(puts)-1].at
+	if e.head == "" {
+		kept.Kind = "initial"
+	} else {
+		head, err := e.store.Commit(ctx, e.head)
+		if err != nil {
+			return err
+		}
+		at = max(at, head.At, head.Time*1000)
+	}
+	c, err := e.store.MakeCommit(ctx, tree, e.head, kept, at)
+	if err == nil {
+		err = flush()
+	}
+	if err != nil {
+		return err
+	}
+	e.crash("puts.written")
+	if err := e.advance(c); err != nil {
+		return err
+	}
+	e.keptPuts = append(e.keptPuts, c)
+	return nil
+}
+
+// maxPutsNamed is how many paths a checkpoint of puts names.
+const maxPutsNamed = 20
+
+func putsMessage(puts []put) string {
+	if len(puts) == 1 {
+		return shownPath(wire.Path(puts[0].path)) + " as it was put, before a program changed or removed it"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d files as they were put, before a program changed or removed them\n\n", len(puts))
+	for i, p := range puts {
+		if i == maxPutsNamed {
+			fmt.Fprintf(&b, "and %d more\n", len(puts)-i)
+			break
+		}
+		b.WriteString(shownPath(wire.Path(p.path)) + "\n")
+	}
+	return b.String()
+}

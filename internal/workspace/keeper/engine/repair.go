@@ -1,0 +1,339 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sys/unix"
+)
+
+// damagedRefs is where the newest commit of a damaged history is kept.
+const damagedRefs = "refs/choir/damaged/"
+
+// damagedHead is a newest checkpoint that can't be read: what the branch named
+// (""; it names nothing) and the newest checkpoint that is whole.
+type damagedHead struct {
+	broken string
+	whole  string
+	reason string
+}
+
+// fault says what is the matter. Until Repair, nothing but reading live files
+// works: whatever else was done would build on what is not there.
+func (d *damagedHead) fault() error {
+	last := "no checkpoint before it can be read either"
+	if d.whole != "" {
+		last = "the last whole one is " + d.whole
+	}
+	return fault.New("", fault.Damaged, "The files are as they were. Repair goes on from the last whole checkpoint with the files as they are, and keeps what is damaged.",
+		fmt.Errorf("the newest checkpoint %s %s; %s", d.broken, d.reason, last))
+}
+
+// whole reports a damaged history, and an engine that has said goodbye.
+func (e *Engine) whole() error {
+	if e.parted {
+		return fault.New("", fault.Unavailable, "Wake the computer.", errors.New("the keeper has said goodbye"))
+	}
+	if e.damaged == nil {
+		return nil
+	}
+	return e.damaged.fault()
+}
+
+// loadHead reads the newest commit and what it holds. A commit or tree of it
+// that is damaged leaves the engine open for nothing but repair.
+func (e *Engine) loadHead(ctx context.Context) error {
+	e.head, e.tree, e.tracked, e.damaged = "", "", newIndex(nil), nil
+	id, err := e.store.GitLine(ctx, "for-each-ref", "--format=%(objectname)", gitstore.Main)
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		// No history yet; or one whose newest name is gone, which is no beginning.
+		began, err := e.hasBegun(ctx)
+		if err != nil || !began || defence.Off(defence.HistoryBegun) {
+			return err
+		}
+	}
+	reason := "is not named by anything"
+	if gitstore.IsHex(id) && len(id) == 40 {
+		tree, t, why, err := e.readCheckpoint(ctx, id)
+		if err != nil {
+			return err
+		}
+		if reason = why; reason == "" || defence.Off(defence.HistoryWhole) {
+			e.head, e.tree, e.tracked = id, tree, newIndex(t)
+			return nil
+		}
+	}
+	d := &damagedHead{broken: id, reason: reason}
+	if d.whole, err = e.lastWhole(ctx, id); err != nil {
+		return err
+	}
+	e.damaged = d
+	e.opts.Logger.ErrorContext(ctx, "the newest checkpoint is damaged", "commit", id, "reason", reason, "last whole", d.whole)
+	return nil
+}
+
+// hasBegun reports whether there was a history: the branch's file, or a ref of
+// the engine's own, is there.
+func (e *Engine) hasBegun(ctx context.Context) (bool, error) {
+	if there, err := e.store.HasRefFile(gitstore.Main); err != nil || there {
+		return there, err
+	}
+	out, err := e.store.GitLine(ctx, "for-each-ref", "--count=1", "--format=%(refname)", "refs/choir/")
+	return out != "", err
+}
+
+// readCheckpoint reads a commit and its tree. What can't be read gives a reason.
+func (e *Engine) readCheckpoint(ctx context.Context, id string) (tree string, t gitstore.Tree, reason string, err error) {
+	content, _, reason, err := e.store.Check(ctx, id, "commit")
+	if err != nil || reason != "" {
+		return "", nil, reason, err
+	}
+	tree, _ = gitstore.CommitNames(content)
+	t, err = e.store.ReadTree(ctx, tree, true)
+	if err == nil {
+		return tree, t, "", nil
+	}
+	e.store.ForgetTrees()
+	if ctx.Err() != nil {
+		return "", nil, "", ctx.Err()
+	}
+	if _, _, reason, cerr := e.store.Check(ctx, tree, "tree"); cerr != nil || reason != "" {
+		return "", nil, "has a tree that " + reason, cerr
+	}
+	return "", nil, "has a folder that can't be read", nil
+}
+
+// lastWhole finds the newest checkpoint that can be read, "" when there is none:
+// by the parents of the broken one, and where that trail ends among all commits
+// that are stored.
+func (e *Engine) lastWhole(ctx context.Context, broken string) (string, error) {
+	const far = 1000
+	for id, n := broken, 0; gitstore.IsHex(id) && n < far; n++ {
+		content, _, reason, err := e.store.Check(ctx, id, "commit")
+		if err != nil {
+			return "", err
+		}
+		if reason != "" {
+			break
+		}
+		if id != broken {
+			if _, _, reason, err := e.readCheckpoint(ctx, id); err != nil || reason == "" {
+				return id, err
+			}
+		}
+		_, parents := gitstore.CommitNames(content)
+		if len(parents) == 0 {
+			return "", nil
+		}
+		id = parents[0]
+	}
+	list, err := e.storedCheckpoints(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range list[:min(len(list), far)] {
+		if c.Commit == broken {
+			continue
+		}
+		if _, _, reason, err := e.readCheckpoint(ctx, c.Commit); err != nil || reason == "" {
+			return c.Commit, err
+		}
+	}
+	return "", nil
+}
+
+// storedCheckpoints lists the checkpoints among all stored commits, newest
+// first, without those that were prepared and never came into the history.
+func (e *Engine) storedCheckpoints(ctx context.Context) ([]wire.Commit, error) {
+	out, err := e.store.Git(ctx, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)")
+	if err != nil && len(out) == 0 {
+		return nil, err
+	}
+	var list []wire.Commit
+	for line := range strings.Lines(string(out)) {
+		id, ok := strings.CutPrefix(strings.TrimSpace(line), "commit ")
+		if !ok {
+			continue
+		}
+		content, _, reason, err := e.store.Check(ctx, id, "commit")
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			continue
+		}
+		_, message, _ := strings.Cut(string(content), "\n\n")
+		c := wire.Commit{Commit: id, Note: gitstore.DecodeNote(message)}
+		if c.Kind == "" || c.Kind == "kept" {
+			continue
+		}
+		if c.Publish != "" {
+			if done, err := disk.Exists(e.planDir(c.Publish, "result.json")); err != nil || !done {
+				continue
+			}
+		}
+		if c.At == 0 {
+			c.At = commitTime(string(content)) * 1000
+		}
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b wire.Commit) int { return int(b.At - a.At) })
+	return list, nil
+}
+
+func commitTime(content string) int64 {
+	for line := range strings.Lines(content) {
+		if rest, ok := strings.CutPrefix(line, "committer "); ok {
+			if f := strings.Fields(rest); len(f) > 1 {
+				n, _ := strconv.ParseInt(f[len(f)-2], 10, 64) // 0: the oldest
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// Repair goes on after the newest checkpoint was found damaged: on the last
+// whole one, with the live tree as it is. What is damaged stays where it is, and
+// a ref keeps its name.
+func (e *Engine) Repair(ctx context.Context, req wire.RepairRequest) (wire.RepairReply, error) {
+	const op = "keeper.Repair"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d := e.damaged
+	if d == nil {
+		return wire.RepairReply{}, nil
+	}
+	reply := wire.RepairReply{Broken: d.broken, Reason: d.reason, From: d.whole}
+	if err := e.keepDamaged(ctx, d.broken); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	if err := e.letGo(ctx, d.whole); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	// The last step that only a repair makes: whoever is killed before it repairs
+	// again, and whoever is killed after it goes on as after any other kill.
+	if d.whole != "" {
+		if err := e.store.MoveMain(d.whole); err != nil {
+			return reply, fault.Wrap(op, err)
+		}
+	} else if err := e.store.RemoveRefFile(gitstore.Main); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	e.crash("repair.moved")
+	if err := e.loadHead(ctx); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	if d.whole == "" {
+		e.damaged = nil // refs of the old history are there; it begins anew
+	}
+	if err := e.whole(); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	c, err := e.checkpoint(ctx, wire.CheckpointRequest{Force: true, Note: wire.Note{Kind: "auto", Seq: req.Seq, Message: fmt.Sprintf(
+		"The newest checkpoint %.12s %s: this goes on from %.12s with the files as they are", d.broken, d.reason, d.whole)}})
+	if err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	reply.Checkpoint = &c
+	return reply, nil
+}
+
+// keepDamaged keeps the name of what is damaged: as a file, by which the host
+// knows a history that was repaired from an older copy (see DamagedFile), and as
+// a ref where git can name it.
+func (e *Engine) keepDamaged(ctx context.Context, id string) error {
+	name := "head-" + token()
+	if gitstore.IsHex(id) && len(id) == 40 {
+		name = filepath.Base(wire.DamagedFile(id))
+		if err := e.store.ForceRef(ctx, damagedRefs+id[:12], id); err != nil {
+			e.opts.Logger.WarnContext(ctx, "git can't name what is damaged; a file keeps its name", "commit", id, "error", err)
+		}
+	}
+	if err := os.MkdirAll(e.store.Work("damaged"), 0o755); err != nil {
+		return err
+	}
+	return disk.WriteDurably(e.store.Work("damaged", name), []byte(id+"\n"))
+}
+
+// letGo ends what was built on a damaged checkpoint, so that the last whole one
+// can be gone on from.
+func (e *Engine) letGo(ctx context.Context, whole string) error {
+	id, err := e.store.NameOf(ctx, loggedRef)
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		if _, _, reason, err := e.store.Check(ctx, id, "commit"); err != nil {
+			return err
+		} else if reason != "" {
+			if err := e.store.RemoveRefFile(loggedRef); err != nil {
+				return err
+			}
+			if whole != "" {
+				if err := e.store.ForceRef(ctx, loggedRef, whole); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return e.endLostPlans(ctx, whole)
+}
+
+// endLostPlans ends plans that were made from a checkpoint that will not be the
+// newest any more. What they moved aside goes to the trash.
+func (e *Engine) endLostPlans(ctx context.Context, newest string) error {
+	ids, err := e.pending(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		p, err := e.loadPlan(id)
+		if err != nil {
+			return err
+		}
+		if p.From == newest || p.Commit == newest {
+			continue
+		}
+		if err := e.trashAside(id, p.Ops); err != nil {
+			return err
+		}
+		if err := disk.RemoveTree(e.planDir(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trashAside moves what a plan moved aside to the trash.
+func (e *Engine) trashAside(id string, ops []step) error {
+	entries, err := os.ReadDir(e.planDir(id, "aside"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, en := range entries {
+		at := wire.Path("recovered/" + en.Name())
+		if n, err := strconv.Atoi(en.Name()); err == nil && n >= 0 && n < len(ops) {
+			at = ops[n].Path
+		}
+		if _, err := e.toTrash(unix.AT_FDCWD, e.planDir(id, "aside", en.Name()), trashMeta{Trashed: wire.Trashed{Path: at}, Op: "merge"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

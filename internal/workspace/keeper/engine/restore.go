@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Restore makes a checkpoint of everything, then moves the live tree to where
+// it was, as a new commit. History is never rewritten, so a restore can be
+// undone, and the undo too.
+func (e *Engine) Restore(ctx context.Context, req wire.RestoreRequest) (wire.RestoreReply, error) {
+	const op = "keeper.Restore"
+	if err := checkPaths(req.Paths); err != nil {
+		return wire.RestoreReply{}, fault.Wrap(op, err)
+	}
+	for _, p := range req.Keep {
+		if err := wire.CheckPath(string(p), false); err != nil {
+			return wire.RestoreReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(string(p)), err))
+		}
+	}
+	if !req.DryRun {
+		if err := checkPlanID(req.ID); err != nil {
+			return wire.RestoreReply{}, fault.Wrap(op, err)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	reply, err := e.restore(ctx, req)
+	return reply, fault.Wrap(op, err)
+}
+
+func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.RestoreReply, error) {
+	if err := e.rollForward(ctx); err != nil {
+		return wire.RestoreReply{}, err
+	}
+	if req.Undo {
+		last, err := e.lastRestore(ctx)
+		if err != nil {
+			return wire.RestoreReply{}, err
+		}
+		req.To, req.Paths = last.Safety, last.Paths
+	} else if req.To == "" {
+		return wire.RestoreReply{}, fault.New("", fault.Invalid, "`choir checkpoints` lists what there is.", fmt.Errorf("no checkpoint is named"))
+	}
+	to, err := e.store.Resolve(ctx, req.To)
+	if err != nil {
+		return wire.RestoreReply{}, err
+	}
+	toTree, err := e.treeish(ctx, to, "")
+	if err != nil {
+		return wire.RestoreReply{}, err
+	}
+	reply := wire.RestoreReply{To: to, Paths: req.Paths, Undo: req.Undo}
+	target, err := e.store.ReadTree(ctx, toTree, true)
+	if err != nil {
+		return wire.RestoreReply{}, err
+	}
+	if req.DryRun {
+		cap, err := e.capture(ctx, true)
+		if err != nil {
+			return wire.RestoreReply{}, err
+		}
+		reply.LeftOut = cap.leftOut("")
+		undo := e.tracked.take(cap)
+		live := e.headTree()
+		undo()
+		want := restoreTarget(live, target, req.Paths, req.Keep)
+		if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
+			return wire.RestoreReply{}, err
+		}
+		reply.Conflicts, err = e.obstacles(ctx, live, want)
+		return reply, err
+	}
+	safety := req.Note
+	safety.Kind, safety.Message, safety.Verified = "safety", "Before going back to "+to[:12], "unknown"
+	s, err := e.checkpoint(ctx, wire.CheckpointRequest{Note: safety})
+	if err != nil {
+		return wire.RestoreReply{}, err
+	}
+	reply.Safety, reply.LeftOut = &s, s.LeftOut
+	e.crash("restore.safe")
+	live := e.headTree()
+	want := restoreTarget(live, target, req.Paths, req.Keep)
+	if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
+		return wire.RestoreReply{}, err
+	}
+	tree, err := e.store.WriteTree(ctx, want)
+	if err != nil {
+		return wire.RestoreReply{}, err
+	}
+	steps := stepsBetween(live, want)
+	if err := e.stepsAllThere(ctx, steps); err != nil {
+		return wire.RestoreReply{}, err
+	}
+	note := req.Note
+	note.Kind, note.Files, note.NotIn = "restore", len(steps), e.notInNow()
+	if note.Message == "" {
+		note.Message = "Back to " + to[:12]
+		if req.Undo {
+			note.Message = "Undo: " + note.Message
+		}
+	}
+	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: req.Paths, Undo: req.Undo, User: gitstore.OneLine(req.User), Cause: req.Cause}
+	c, err := e.makeCommit(ctx, tree, e.head, note)
+	if err != nil {
+		return wire.RestoreReply{}, err
+	}
+	if err := e.store.ForceRef(ctx, publishRef(req.ID), c.Commit); err != nil {
+		return wire.RestoreReply{}, err
+	}
+	if err := e.savePlan(plan{ID: req.ID, Kind: "restore", From: e.head, Commit: c.Commit, Tree: tree, Base: e.head, Ops: steps}); err != nil {
+		return wire.RestoreReply{}, err
+	}
+	applied, err := e.apply(ctx, req.ID)
+	reply.Applied = &applied
+	return reply, err
+}
+
+// restoreTarget is the live tree with paths as target has them; or, without
+// paths, the target with the files in keep as the live tree has them.
+func restoreTarget(live, target gitstore.Tree, paths, keep []wire.Path) gitstore.Tree {
+	if len(paths) == 0 {
+		return keepFiles(target, live, keep)
+	}
+	out := overlayPaths(live, target, paths)
+	for p := range target {
+		// A restored path outranks a file where its directory must be.
+		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
+			if _, clash := out[d]; clash && out[p].Exists() {
+				delete(out, d)
+			}
+		}
+	}
+	dirs := gitstore.Directories(out)
+	for p := range out {
+		if dirs[p] {
+			delete(out, p)
+		}
+	}
+	return out
+}
+
+// keepFiles is a tree with those of the files that live has as live has them.
+// They outrank what stands in their way.
+func keepFiles(tree, live gitstore.Tree, files []wire.Path) gitstore.Tree {
+	kept := gitstore.Tree{}
+	for _, p := range files {
+		if en := live[string(p)]; en.IsRegular() {
+			kept[string(p)] = en
+		}
+	}
+	if len(kept) == 0 {
+		return tree
+	}
+	dirs := gitstore.Directories(kept)
+	out := make(gitstore.Tree, len(tree))
+	for p, en := range tree {
+		if dirs[p] {
+			continue // a file, or an empty directory, where a kept file's directory is
+		}
+		below := false
+		for d := wire.ParentDir(p); d != "." && !below; d = wire.ParentDir(d) {
+			_, below = kept[d]
+		}
+		if !below {
+			out[p] = en
+		}
+	}
+	maps.Copy(out, kept)
+	return out
+}
+
+func (e *Engine) restoreChanges(ctx context.Context, reply *wire.RestoreReply, live, want gitstore.Tree) error {
+	a, err := e.store.WriteTree(ctx, live)
+	if err != nil {
+		return err
+	}
+	b, err := e.store.WriteTree(ctx, want)
+	if err != nil {
+		return err
+	}
+	d, err := e.store.Diff(ctx, a, b, wire.DiffRequest{MaxBytes: -1})
+	reply.Changes = d.Changes
+	return err
+}
+
+// lastRestore finds the newest restore in the history.
+func (e *Engine) lastRestore(ctx context.Context) (wire.Restore, error) {
+	if e.head != "" {
+		commits, err := e.store.LogMatching(ctx, 1, "^Choir-Restore: ", gitstore.Main)
+		if err != nil {
+			return wire.Restore{}, err
+		}
+		for _, c := range commits {
+			if c.Restore != nil {
+				return *c.Restore, nil
+			}
+		}
+	}
+	return wire.Restore{}, fault.New("", fault.NotFound, "`choir checkpoints` lists what you can restore.", fmt.Errorf("nothing was restored yet, so there is nothing to undo"))
+}

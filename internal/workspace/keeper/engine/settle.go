@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// What a program writes is in memory until it is synced, and a machine that
+// loses power leaves such a file empty, or full of zeroes. So what a checkpoint
+// captures is synced before it counts, and what a command wrote before its end
+// is told (Settle). Should it have happened all the same, as with a program
+// that was at work, the file is put back from the newest checkpoint (Heal).
+
+// syncPaths makes the files and links at paths, and their names, durable. What
+// is gone, or can't be opened, has nothing to be synced.
+func (e *Engine) syncPaths(paths []string) error {
+	all := map[string]bool{}
+	for _, p := range paths {
+		all[p] = true
+		for d := wire.ParentDir(p); d != "." && !all[d]; d = wire.ParentDir(d) {
+			all[d] = true
+		}
+		if len(all) > disk.SyncAllAbove {
+			return unix.Syncfs(e.rootFD)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	all["."] = true
+	var g errgroup.Group
+	g.SetLimit(8)
+	for p := range all {
+		g.Go(func() error { return disk.SyncBeneath(e.rootFD, p) })
+	}
+	return g.Wait()
+}
+
+// settled is written when what a program emptied, or made empty, was synced: it
+// is meant to be so, as long as no newer checkpoint says more.
+type settled struct {
+	Head  string      `json:"head"`
+	Empty []wire.Path `json:"empty"`
+}
+
+// Settle makes everything that was written since the newest checkpoint, and
+// that the next would capture, durable.
+func (e *Engine) Settle(ctx context.Context) error {
+	const op = "keeper.Settle"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.crash("settling")
+	return fault.Wrap(op, e.settleTree(ctx))
+}
+
+func (e *Engine) settleTree(ctx context.Context) error {
+	now, err := e.fileClock()
+	if err != nil {
+		return err
+	}
+	cap, cands, err := e.look(ctx, now, false)
+	if err != nil {
+		return err
+	}
+	s := settled{Head: e.head}
+	for _, c := range cands {
+		if _, doubted := e.doubted[c.path]; doubted || !c.stat.IsRegular() || c.prev.ID == gitstore.EmptyBlob {
+			continue
+		}
+		fate := fateEmptied
+		if c.stat.Size > 0 {
+			if fate, err = e.fateOf(c.path, nil); err != nil {
+				return err
+			}
+		}
+		if fate != "" {
+			s.Empty = append(s.Empty, wire.Path(c.path))
+		}
+	}
+	paths := cap.touched // of what was removed, the name must be gone for good
+	if err := e.syncPaths(paths); err != nil || len(s.Empty) == 0 {
+		return err
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return disk.WriteDurably(e.store.Work("settled.json"), raw)
+}
+
+// What an end without a goodbye can make of a file that was never synced.
+const (
+	fateEmptied = "was emptied"
+	fateZeroed  = "was filled with zeroes"
+	fateTorn    = "ends in zeroes"
+)
+
+// fateOf says what looks wrong with a live file, "" when nothing does. was is
+// what it held before; a file that had zeroes then may have them now.
+func (e *Engine) fateOf(p string, was []byte) (string, error) {
+	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	if err != nil {
+		return "", disk.IgnoreUnreachable(err)
+	}
+	defer unix.Close(dir)
+	r, st, err := disk.OpenContent(dir, path.Base(p), -1)
+	if err != nil {
+		return "", disk.IgnoreUnreachable(err)
+	}
+	defer r.Close()
+	if !st.IsRegular() {
+		return "", nil
+	}
+	if st.Size == 0 {
+		return fateEmptied, nil
+	}
+	const block = 4096
+	buf := make([]byte, 64<<10)
+	var at, zeroesFrom int64 // everything from zeroesFrom on is zero
+	for {
+		n, err := io.ReadFull(r, buf)
+		for i := n - 1; i >= 0; i-- {
+			if buf[i] != 0 {
+				zeroesFrom = at + int64(i) + 1
+				break
+			}
+		}
+		if zeroesFrom > 0 && was == nil {
+			return "", nil // all of it was asked for
+		}
+		at += int64(n)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case at == 0:
+		return fateEmptied, nil
+	case zeroesFrom == 0:
+		return fateZeroed, nil
+	case was != nil && !slices.Contains(was, 0) && (zeroesFrom+block-1)/block*block < at:
+		return fateTorn, nil
+	}
+	return "", nil
+}
+
+// Heal puts files back that an end without a goodbye emptied or filled with
+// zeroes. It does so once after an opening that found such an end, and only
+// while no program is at work in the tree.
+func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
+	const op = "keeper.Heal"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.whole(); err != nil {
+		return wire.HealReply{}, fault.Wrap(op, err)
+	}
+	if e.end == endClean || e.head == "" {
+		e.end = endClean
+		return wire.HealReply{}, nil
+	}
+	if err := e.rollForward(ctx); err != nil {
+		return wire.HealReply{}, fault.Wrap(op, err)
+	}
+	reply := wire.HealReply{Checkpoint: e.head}
+	meant, err := e.meantEmpty(ctx)
+	if err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	cap, err := e.capture(ctx, false)
+	if err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	for p, t := range cap.tracked {
+		if e.tracked.at(p).Entry == t.Entry {
+			e.tracked.set(p, t) // the next checkpoint need not look again
+		}
+	}
+	if reply.Doubted, err = e.doubt(ctx, cap, meant); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	for _, c := range cap.changes {
+		if !c.From.IsRegular() || !c.To.IsRegular() || c.From.Holds() == c.To.Holds() || beneathAny(c.Path, meant) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return reply, fault.Wrap(op, err)
+		}
+		h, lost, err := e.healFile(ctx, c.Path, e.tracked.at(c.Path))
+		switch {
+		case err != nil:
+			return reply, fault.Wrap(op, err)
+		case h.Reason == "":
+		case lost:
+			reply.Lost = append(reply.Lost, h)
+		default:
+			reply.Healed = append(reply.Healed, h)
+		}
+	}
+	byPath := func(a, b wire.Healed) int { return strings.Compare(string(a.Path), string(b.Path)) }
+	slices.SortFunc(reply.Healed, byPath)
+	slices.SortFunc(reply.Lost, byPath)
+	e.end = endClean
+	return reply, nil
+}
+
+// healFile puts one file back if it looks as no program left it.
+func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h wire.Healed, lost bool, err error) {
+	st, err := e.lstat(p)
+	if err != nil {
+		return h, false, disk.IgnoreUnreachable(err)
+	}
+	if !st.IsRegular() {
+		return h, false, nil
+	}
+	h.Path = wire.Path(p)
+	if h.Reason, err = e.fateOf(p, nil); err != nil {
+		return h, false, err
+	}
+	was, ok, berr := e.store.SmallContent(ctx, t.Entry)
+	if h.Reason == fateEmptied && e.end == endApart {
+		h.Reason = "" // whoever emptied it while nobody was at work meant it
+		return h, false, nil
+	}
+	if h.Reason == "" && berr == nil && ok && st.Size > 4096 {
+		h.Reason, err = e.fateOf(p, was)
+	}
+	if err != nil || h.Reason == "" {
+		return h, false, err
+	}
+	if h.Reason == fateZeroed && berr == nil && ok && len(strings.Trim(string(was), "\x00")) == 0 {
+		h.Reason = "" // it was zeroes before
+		return h, false, nil
+	}
+	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	if err != nil {
+		return h, false, err
+	}
+	defer unix.Close(dir)
+	tmp := e.store.Work("incoming-" + token())
+	if err := e.store.Materialize(ctx, tmp, t.Entry, true); err != nil {
+		return h, true, disk.RemoveIfThere(tmp) // the copy is damaged as well: that is said
+	}
+	m, err := e.intend(tmp, trashMeta{Trashed: wire.Trashed{Path: wire.Path(p)}, Op: "heal", New: t.Entry})
+	if err != nil {
+		return h, false, err
+	}
+	if _, _, err := e.swap(m, dir, path.Base(p), false); err != nil {
+		return h, false, err
+	}
+	h.Trash = m.ID
+	return h, false, errors.Join(e.told(m.ID), unix.Fsync(dir))
+}
+
+// meantEmpty are the files that somebody acknowledged emptied, or made empty,
+// since HEAD, and folders in which all of them are.
+func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	var s settled
+	if err := disk.ReadJSON(e.store.Work("settled.json"), &s); err == nil && s.Head == e.head {
+		for _, p := range s.Empty {
+			out[string(p)] = true
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		e.opts.Logger.WarnContext(ctx, "the list of what was meant to be empty can't be read", "error", err)
+	}
+	head, err := e.store.Commit(ctx, e.head)
+	if err != nil {
+		return nil, err
+	}
+	// What was brought in was synced before it had its name.
+	err = e.eachIntent(func(in intent) error {
+		if in.Import != nil {
+			out[string(in.Path)] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(e.trash())
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	for _, en := range entries {
+		if m, err := e.entry(en.Name()); err == nil && m.Op == "write" && m.At >= head.Time*1000 {
+			out[string(m.Path)] = true
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"bytes"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"crypto/sha256"
+	"encoding/json"
+	"os"
+)
+
+// What the engine knows of files it has hashed is kept between starts, so that
+// waking a computer does not read it whole. It only ever saves work: a lost or
+// damaged file means that everything is hashed once.
+
+type savedStat struct {
+	Path    wire.Path
+	ID      string
+	Chunked bool `json:",omitempty"`
+	Stat    disk.Stat
+}
+
+const statsVersion = "choir stats 2\n"
+
+// saveStats is called with the lock held, when the engine closes.
+func (e *Engine) saveStats() error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	for p, t := range e.tracked.all() {
+		if t.stat == (disk.Stat{}) {
+			continue
+		}
+		if err := enc.Encode(savedStat{wire.Path(p), t.ID, t.Chunked, t.stat}); err != nil {
+			return err
+		}
+	}
+	sum := sha256.Sum256(buf.Bytes())
+	return disk.WriteDurably(e.store.Work("stats"), append(append([]byte(statsVersion), sum[:]...), buf.Bytes()...))
+}
+
+func (e *Engine) loadStats() {
+	raw, err := os.ReadFile(e.store.Work("stats"))
+	n := len(statsVersion)
+	if err != nil || len(raw) < n+sha256.Size || string(raw[:n]) != statsVersion {
+		return
+	}
+	body := raw[n+sha256.Size:]
+	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], raw[n:n+sha256.Size]) {
+		return
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	for {
+		var s savedStat
+		if dec.Decode(&s) != nil {
+			return
+		}
+		if t := e.tracked.leaf(string(s.Path)); t != nil && t.ID == s.ID && t.Chunked == s.Chunked && t.Mode == s.Stat.GitMode() {
+			t.stat = s.Stat
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Invert prepares the inversion of everything a task published live. What the
+// user changed in the same places since stays, as a conflict.
+func (e *Engine) Invert(ctx context.Context, req wire.InvertRequest) (wire.PrepareReply, error) {
+	const op = "keeper.Invert"
+	if err := errors.Join(checkPlanID(req.ID), checkPlanID(req.Task)); err != nil {
+		return wire.PrepareReply{}, fault.Wrap(op, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	published, err := e.store.TreeOf(ctx, liveRef(req.Task))
+	if err != nil {
+		return wire.PrepareReply{}, fault.Wrap(op, err)
+	}
+	if published == "" {
+		return wire.PrepareReply{ID: req.ID, Changed: []wire.Path{}, Nothing: true}, nil
+	}
+	req.Note.Kind = "auto"
+	reply, err := e.prepare(ctx, wire.PrepareRequest{ID: req.ID, Base: published, Tree: req.Base, Kind: "invert", Note: req.Note})
+	return reply, fault.Wrap(op, err)
+}
+
+// Drop forgets a task's overlay tree and live publishing.
+func (e *Engine) Drop(ctx context.Context, task string) error {
+	const op = "keeper.Drop"
+	if err := checkPlanID(task); err != nil {
+		return fault.Wrap(op, err)
+	}
+	e.forgetUpper(task)
+	return fault.Wrap(op, errors.Join(e.store.DeleteRef(ctx, taskRef(task)), e.store.DeleteRef(ctx, liveRef(task))))
+}
+
+// loggedRef names the newest checkpoint that the host has in its log.
+const loggedRef = "refs/choir/logged"
+
+// MarkLogged says that every checkpoint up to commit is in the host's log.
+func (e *Engine) MarkLogged(ctx context.Context, commit string) error {
+	id, err := e.store.Resolve(ctx, commit)
+	if err != nil {
+		return fault.Wrap("keeper.MarkLogged", err)
+	}
+	return fault.Wrap("keeper.MarkLogged", e.store.ForceRef(ctx, loggedRef, id))
+}
+
+// Unmarked lists the checkpoints after the last one marked, oldest first.
+func (e *Engine) Unmarked(ctx context.Context) ([]wire.Commit, error) {
+	const op = "keeper.Unmarked"
+	if err := e.readable(); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if e.Head() == "" {
+		return []wire.Commit{}, nil
+	}
+	revs := []string{gitstore.Main}
+	id, err := e.store.NameOf(ctx, loggedRef)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	if id != "" {
+		revs = append(revs, "^"+id)
+	}
+	out, err := e.store.Log(ctx, 1_000_000, revs...)
+	slices.Reverse(out)
+	return out, fault.Wrap(op, err)
+}
+
+// Maintain packs loose objects, so that a history of many checkpoints stays
+// small and fast. Nothing is ever pruned.
+func (e *Engine) Maintain(ctx context.Context) error {
+	const op = "keeper.Maintain"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	// Of its own lock git says nothing, and packs nothing.
+	if err := e.store.Unlock("objects/maintenance", "objects/pack/multi-pack-index", "index"); err != nil {
+		return fault.Wrap(op, err)
+	}
+	for _, task := range []string{"loose-objects", "incremental-repack"} {
+		if _, err := e.store.Git(ctx, nil, "-c", "core.multiPackIndex=true", "maintenance", "run", "--quiet", "--task="+task); err != nil {
+			return fault.Wrap(op, errors.Join(err, e.store.RemoveAll(gitstore.TornPacks)))
+		}
+	}
+	// The index is for people's own `git status` in a terminal.
+	if e.head != "" {
+		if _, err := e.store.Git(ctx, nil, "read-tree", e.head); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+	return fault.Wrap(op, e.saveStats())
+}
+
+func decodeStrict(raw []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("bytes follow the request")
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package gitstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+)
+
+// What stands for a file's content in a tree: its blob, or, where it is large,
+// the blob of the manifest of its chunks. Which of the two follows from the
+// file's size alone, so that the same bytes always give the same entry.
+
+// Chunked reports whether a file is kept as chunks.
+func (s *Store) Chunked(st disk.Stat) bool {
+	return st.IsRegular() && st.Size > s.fileBytes
+}
+
+// Holds is an entry without its mode: two files hold the same when it is equal.
+func (en Entry) Holds() Entry { return Entry{ID: en.ID, Chunked: en.Chunked} }
+
+// HashEntry returns the entry of what r reads, and stores nothing.
+func (s *Store) HashEntry(r io.Reader, st disk.Stat) (Entry, error) {
+	if s.Chunked(st) {
+		m, err := Cut(context.Background(), r, st.Size, nil)
+		if err != nil {
+			return None, err
+		}
+		return Entry{Mode: st.GitMode(), ID: objectID("blob", m.Encode()), Chunked: true}, nil
+	}
+	size := st.Size
+	if l, ok := r.(disk.LinkReader); ok {
+		size = int64(l.Len())
+	}
+	h := newObjectHash("blob", size)
+	if err := copyExactly(h, r, size); err != nil {
+		return None, err
+	}
+	return Entry{Mode: st.GitMode(), ID: hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// IsOneOf reports whether a large file that r reads is one of likely, and which.
+// That takes a fraction of what cutting it takes: its manifest has the SHA-256 of
+// the whole. It is asked only where one of them has the file's size.
+func (s *Store) IsOneOf(r io.Reader, st disk.Stat, likely []Entry) (Entry, bool, error) {
+	if !s.Chunked(st) {
+		return None, false, nil
+	}
+	sums := map[[sha256.Size]byte]string{}
+	for _, en := range likely {
+		if !en.Chunked {
+			continue
+		}
+		m, err := s.Manifest(context.Background(), en.ID)
+		if err != nil {
+			continue // a scrub tells of it
+		}
+		if m.Size == st.Size {
+			sums[m.Sum] = en.ID
+		}
+	}
+	if len(sums) == 0 {
+		return None, false, nil
+	}
+	h := sha256.New()
+	if err := copyExactly(h, r, st.Size); err != nil {
+		return None, false, err
+	}
+	id, is := sums[[sha256.Size]byte(h.Sum(nil))]
+	return Entry{Mode: st.GitMode(), ID: id, Chunked: is}, is, nil
+}
+
+// ContentObject is the object that stands for a file. Its chunks, if it is
+// large, are stored when its turn comes, and so are on disk before it is. en
+// gets what is known of the file by then, and with the object's id is its entry.
+// Why a file could not be read or kept goes to refused, and the object is left
+// out; without refused it is an error.
+func (s *Store) ContentObject(ctx context.Context, en *Entry, refused *error, open func() (io.ReadCloser, disk.Stat, error)) Object {
+	fail := func(err error) (io.ReadCloser, int64, error) {
+		if refused != nil && ctx.Err() == nil && !fault.NoSpace(err) {
+			*refused, err = err, disk.ErrGone
+		}
+		return nil, 0, err
+	}
+	return Object{Kind: "blob", source: func() (io.ReadCloser, int64, error) {
+		r, st, err := open()
+		if err != nil {
+			return fail(err)
+		}
+		*en = Entry{Mode: st.GitMode(), Chunked: s.Chunked(st)}
+		if l, ok := r.(disk.LinkReader); ok {
+			return r, int64(l.Len()), nil
+		}
+		if !en.Chunked {
+			return r, st.Size, nil
+		}
+		m, err := s.Chunks.Add(ctx, r, st.Size)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return fail(err)
+		}
+		raw := m.Encode()
+		return io.NopCloser(strings.NewReader(string(raw))), int64(len(raw)), nil
+	}}
+}
+
+// Manifest reads the manifest of a chunked entry.
+func (s *Store) Manifest(ctx context.Context, id string) (*Manifest, error) {
+	raw, err := s.Blob(ctx, id, MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	m, err := DecodeManifest(raw)
+	if err != nil {
+		return nil, fault.New("keeper.manifest", fault.Damaged, "", err)
+	}
+	return m, nil
+}
+
+// ReadContent streams the content of an entry to w: from skip on, at most max
+// bytes when max is not negative. It returns the size of the whole.
+func (s *Store) ReadContent(ctx context.Context, en Entry, skip, max int64, w io.Writer) (int64, error) {
+	if !en.Chunked {
+		if skip > 0 {
+			w = &window{w: w, skip: skip, left: max, all: max < 0}
+			max = -1
+		}
+		_, size, err := s.reads.read(ctx, en.ID, max, w)
+		return size, err
+	}
+	m, err := s.Manifest(ctx, en.ID)
+	if err != nil {
+		return 0, err
+	}
+	return m.Size, s.Chunks.copyTo(ctx, m, skip, max, w)
+}
+
+// SmallContent reads an entry that can be merged; false means it is too large.
+func (s *Store) SmallContent(ctx context.Context, en Entry) ([]byte, bool, error) {
+	if en.Chunked {
+		return nil, false, nil
+	}
+	b, err := s.Blob(ctx, en.ID, MaxMerge)
+	if fault.Is(err, fault.Exhausted) {
+		return nil, false, nil
+	}
+	return b, err == nil, err
+}

@@ -1,0 +1,142 @@
+package gitstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// MaxIndex bounds a nested repository's index that is read, in bytes.
+const MaxIndex = 64 << 20
+
+// maxIndexNames bounds the names of one index, in bytes: version 4 shares
+// prefixes, so that 64 bytes of an index can stand for a name of kilobytes.
+const maxIndexNames = 2 * MaxIndex
+
+// maxTracked bounds the paths and directories noted of all nested repositories
+// of a tree. A name of many short components counts for each of them.
+const maxTracked = 2_000_000
+
+var errIndex = errors.New("not a git index")
+
+// parseIndex lists the paths in a git index of version 2, 3 or 4. A nested
+// repository may track what its own .gitignore names; what it tracks is
+// captured. The index is hostile: only its names are read, within its bounds.
+func parseIndex(b []byte) ([]string, error) {
+	if len(b) < 12 || string(b[:4]) != "DIRC" {
+		return nil, errIndex
+	}
+	version, count := binary.BigEndian.Uint32(b[4:]), int(binary.BigEndian.Uint32(b[8:]))
+	if version < 2 || version > 4 || count > len(b)/62 {
+		return nil, errIndex
+	}
+	names := make([]string, 0, count)
+	last, total := "", 0
+	for pos := 12; len(names) < count; {
+		const fixed = 62 // stat data, id and flags
+		if len(b)-pos < fixed+1 {
+			return nil, errIndex
+		}
+		start := pos
+		extended := binary.BigEndian.Uint16(b[pos+60:])&0x4000 != 0
+		pos += fixed
+		if extended {
+			pos += 2
+		}
+		if version == 4 {
+			strip, n := offsetVarint(b[min(pos, len(b)):])
+			if n == 0 || strip > uint64(len(last)) {
+				return nil, errIndex
+			}
+			pos += n
+			end := strings.IndexByte(string(b[pos:min(len(b), pos+wire.MaxPath+1)]), 0)
+			if end < 0 || len(last)+end > 2*wire.MaxPath {
+				return nil, errIndex
+			}
+			last = last[:len(last)-int(strip)] + string(b[pos:pos+end])
+			pos += end + 1
+		} else {
+			if pos > len(b) {
+				return nil, errIndex
+			}
+			end := strings.IndexByte(string(b[pos:min(len(b), pos+wire.MaxPath+1)]), 0)
+			if end < 0 {
+				return nil, errIndex
+			}
+			last = string(b[pos : pos+end])
+			pos = start + (pos+end-start+8)&^7
+		}
+		if total += len(last); total > maxIndexNames {
+			return nil, errIndex
+		}
+		names = append(names, last)
+	}
+	return names, nil
+}
+
+// offsetVarint reads git's offset encoding and returns its length, 0 when damaged.
+func offsetVarint(b []byte) (uint64, int) {
+	var v uint64
+	for i, c := range b {
+		if i == 9 {
+			break
+		}
+		v = v<<7 | uint64(c&0x7f)
+		if c&0x80 == 0 {
+			return v, i + 1
+		}
+		v++
+	}
+	return 0, 0
+}
+
+// IndexAt returns the content of the index of the repository in a directory,
+// or nil when there is none to read.
+func IndexAt(dirfd int) []byte {
+	fd, err := disk.OpenBeneath(dirfd, ".git/index", unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), "index")
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > MaxIndex {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(f, MaxIndex))
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// RepoPaths is what nested repositories track, and the directories of it.
+type RepoPaths struct{ Paths, Dirs map[string]bool }
+
+// Add notes what the repository in dir tracks. A damaged index tracks nothing,
+// and what is beyond maxTracked is not noted.
+func (r *RepoPaths) Add(dir string, index []byte) {
+	names, err := parseIndex(index)
+	if err != nil {
+		return
+	}
+	if r.Paths == nil {
+		r.Paths, r.Dirs = map[string]bool{}, map[string]bool{}
+	}
+	for _, n := range names {
+		if len(r.Paths)+len(r.Dirs)+strings.Count(n, "/") >= maxTracked {
+			return
+		}
+		p := wire.JoinPath(dir, n)
+		r.Paths[p] = true
+		for d := wire.ParentDir(p); d != "." && !r.Dirs[d]; d = wire.ParentDir(d) {
+			r.Dirs[d] = true
+		}
+	}
+}

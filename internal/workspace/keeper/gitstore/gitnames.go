@@ -1,0 +1,126 @@
+package gitstore
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// What git's fsck refuses in a tree, which is what servers refuse in a push. It
+// looks at names as HFS+ and NTFS would read them; so do these, to the letter.
+
+// gitFile is a file that git reads by itself; short is the beginning of the name
+// that NTFS makes up for it when the usual ones are taken.
+type gitFile struct{ name, short string }
+
+var readByGit = []gitFile{{"gitmodules", "gi7eba"}, {"gitattributes", "gi7d29"}, {"gitignore", "gi250a"}, {"mailmap", "maba30"}}
+
+// mayBeSpecial reports whether a name is worth a closer look.
+func mayBeSpecial(name string) bool {
+	switch name[0] {
+	case '.', 'g', 'G', 'm', 'M':
+		return true
+	}
+	return name[0] >= 0x80 || strings.IndexByte(name, '\\') >= 0
+}
+
+// refusedName reports whether git refuses a name of that kind. A .gitmodules is
+// refused by what it says, so it is never left to git.
+func refusedName(name string, kind nameKind) bool {
+	if hfsDot(name, "git") || ntfsDotGit(name) {
+		return true
+	}
+	for i := range len(name) {
+		if name[i] == '\\' && (ntfsDotGit(name[i+1:]) || ntfsDot(name[i+1:], readByGit[0])) {
+			return true
+		}
+	}
+	for i, f := range readByGit {
+		if (i == 0 || kind != nameFile) && (hfsDot(name, f.name) || ntfsDot(name, f)) {
+			return true
+		}
+	}
+	return false
+}
+
+// hfsDot reports whether HFS+ takes a name for "."+want: it ignores case and
+// some characters without width. To git, a byte that is no UTF-8 ends the name.
+func hfsDot(name, want string) bool {
+	next := func() (r rune) {
+		for name != "" {
+			r, n := utf8.DecodeRuneInString(name)
+			if r == utf8.RuneError && n < 2 {
+				name = ""
+				return 0
+			}
+			name = name[n:]
+			switch {
+			case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
+				continue
+			}
+			return r
+		}
+		return 0
+	}
+	if next() != '.' {
+		return false
+	}
+	for i := range len(want) {
+		r := next()
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		if r != rune(want[i]) {
+			return false
+		}
+	}
+	return next() == 0
+}
+
+// ntfsDotGit reports whether NTFS takes a name for .git.
+func ntfsDotGit(name string) bool {
+	rest := ""
+	switch {
+	case len(name) >= 4 && strings.EqualFold(name[:4], ".git"):
+		rest = name[4:]
+	case len(name) >= 5 && strings.EqualFold(name[:5], "git~1"):
+		rest = name[5:]
+	default:
+		return false
+	}
+	rest = strings.TrimLeft(rest, ". ")
+	return rest == "" || rest[0] == '\\' || rest[0] == ':'
+}
+
+// ntfsDot reports whether NTFS takes a name for one of the files git reads.
+func ntfsDot(name string, f gitFile) bool {
+	ends := func(rest string) bool {
+		rest = strings.TrimLeft(rest, ". ")
+		return rest == "" || rest[0] == ':'
+	}
+	if n := len(f.name) + 1; len(name) >= n && strings.EqualFold(name[:n], "."+f.name) {
+		return ends(name[n:])
+	}
+	if len(name) >= 8 && strings.EqualFold(name[:6], f.name[:6]) && name[6] == '~' && name[7] >= '1' && name[7] <= '4' {
+		return ends(name[8:])
+	}
+	tilde := false
+	i := 0
+	for ; i < 8; i++ {
+		switch {
+		case i >= len(name):
+			return false
+		case tilde:
+			if name[i] < '0' || name[i] > '9' {
+				return false
+			}
+		case name[i] == '~':
+			if i++; i >= len(name) || name[i] < '1' || name[i] > '9' {
+				return false
+			}
+			tilde = true
+		case i >= 6 || name[i]|0x20 != f.short[i] && name[i] != f.short[i]:
+			return false
+		}
+	}
+	return ends(name[min(i, len(name)):])
+}

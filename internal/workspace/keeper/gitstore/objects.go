@@ -1,0 +1,548 @@
+package gitstore
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// objectID returns the id git gives to an object.
+func objectID(kind string, content []byte) string {
+	h := newObjectHash(kind, int64(len(content)))
+	h.Write(content)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func newObjectHash(kind string, size int64) hash.Hash {
+	h := sha1.New()
+	fmt.Fprintf(h, "%s %d\x00", kind, size)
+	return h
+}
+
+// Object is one object to be written: content, or a source read when its turn
+// comes (a source must deliver exactly size bytes).
+type Object struct {
+	Kind    string
+	Content []byte
+	source  func() (io.ReadCloser, int64, error)
+}
+
+func (o Object) open() (io.ReadCloser, int64, error) {
+	if o.source != nil {
+		return o.source()
+	}
+	return io.NopCloser(bytes.NewReader(o.Content)), int64(len(o.Content)), nil
+}
+
+// looseLimit is how many objects of one call are written as files of their
+// own; more become a pack, which costs one sync instead of one each.
+const looseLimit = 48
+
+// Write writes objects durably and returns their ids, in order. An
+// object whose source fails with errGone has the id "" and is left out.
+func (s *Store) Write(ctx context.Context, objects []Object) ([]string, error) {
+	if len(objects) == 0 {
+		return nil, nil
+	}
+	if len(objects) > looseLimit {
+		return s.writePack(ctx, objects)
+	}
+	return s.writeLoose(ctx, objects)
+}
+
+// pendingObject is an object whose content is written but not yet synced.
+type pendingObject struct{ tmp, final string }
+
+// Together runs f, and syncs all the loose objects it writes at once, at
+// flush: a blob, its trees and its commit then share journal commits. Until
+// then they can't be read.
+func (s *Store) Together(f func(flush func() error) error) error {
+	batch := []pendingObject{}
+	s.batch = &batch
+	defer func() { s.batch = nil }()
+	err := f(func() error {
+		all := batch
+		batch = batch[:0]
+		return s.settleAll(all)
+	})
+	if err != nil {
+		for _, p := range batch {
+			err = errors.Join(err, disk.RemoveIfThere(p.tmp))
+		}
+		s.known = map[string]bool{} // some of them may never have been written
+	}
+	return err
+}
+
+func (s *Store) writeLoose(ctx context.Context, objects []Object) (ids []string, err error) {
+	var all []pendingObject
+	defer func() {
+		if err != nil {
+			for _, p := range all {
+				err = errors.Join(err, disk.RemoveIfThere(p.tmp))
+			}
+		}
+	}()
+	ids = make([]string, len(objects))
+	for i, o := range objects {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		id, tmp, err := s.deflate(o)
+		if errors.Is(err, disk.ErrGone) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		ids[i] = id
+		all = append(all, pendingObject{tmp, filepath.Join(s.gitDir, "objects", id[:2], id[2:])})
+	}
+	if s.batch != nil {
+		*s.batch = append(*s.batch, all...)
+		return ids, nil
+	}
+	return ids, s.settleAll(all)
+}
+
+// settleAll makes written objects durable under their names. When it fails,
+// nothing of them stays beside.
+func (s *Store) settleAll(all []pendingObject) (err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range all {
+				err = errors.Join(err, disk.RemoveIfThere(p.tmp))
+			}
+		}
+	}()
+	// All content first, then the syncs together: they share journal commits.
+	var g errgroup.Group
+	g.SetLimit(8)
+	// Very many are synced once, with their names: one that an end of the machine
+	// leaves torn under its name has nothing that refers to it yet, and is
+	// replaced when it is written again.
+	many := len(all) > disk.SyncAllAbove
+	for _, p := range all {
+		if many {
+			break
+		}
+		g.Go(func() error {
+			f, err := os.Open(p.tmp)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Sync(), f.Close())
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	dirs := map[string]bool{}
+	for _, p := range all {
+		made, err := s.settle(p.tmp, p.final)
+		if err != nil {
+			return err
+		}
+		dirs[filepath.Dir(p.final)] = true
+		if made {
+			dirs[filepath.Join(s.gitDir, "objects")] = true
+		}
+	}
+	if many {
+		return disk.SyncAll(s.root)
+	}
+	for d := range dirs {
+		if err := disk.SyncDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle gives an object its final name, unless it is there already; then what
+// is there must be the same, or SHA-1 was tricked into a collision. made says that
+// it has a new directory.
+func (s *Store) settle(tmp, final string) (made bool, err error) {
+	err = os.Mkdir(filepath.Dir(final), 0o755)
+	if made = err == nil; err != nil && !errors.Is(err, os.ErrExist) {
+		return false, err
+	}
+	err = os.Link(tmp, final)
+	if errors.Is(err, os.ErrExist) {
+		same, cmpErr := sameInflated(tmp, final)
+		if cmpErr == nil && !same && !isItself(final) {
+			cmpErr = errCut
+		}
+		if cmpErr != nil {
+			// Torn by an earlier crash of the machine, or damaged: ours is whole.
+			return made, os.Rename(tmp, final)
+		}
+		if !same {
+			return made, fault.New("keeper.write", fault.Invalid, "Two different files have the same SHA-1; remove the one that was made to collide.", fmt.Errorf("object %s collides", filepath.Base(final)))
+		}
+		err = nil
+	}
+	return made, errors.Join(err, os.Remove(tmp))
+}
+
+var errCut = errors.New("the object is not what its name says")
+
+// isItself says whether a file of the object store holds what its name says.
+func isItself(name string) bool {
+	r, err := openInflated(name)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	sum := sha1.New()
+	if _, err := io.Copy(sum, r); err != nil {
+		return false
+	}
+	return hex.EncodeToString(sum.Sum(nil)) == filepath.Base(filepath.Dir(name))+filepath.Base(name)
+}
+
+func sameInflated(a, b string) (bool, error) {
+	ra, err := openInflated(a)
+	if err != nil {
+		return false, err
+	}
+	defer ra.Close()
+	rb, err := openInflated(b)
+	if err != nil {
+		return false, err
+	}
+	defer rb.Close()
+	return sameContent(ra, rb)
+}
+
+func sameContent(a, b io.Reader) (bool, error) {
+	var ba, bb [32 << 10]byte
+	for {
+		na, ea := io.ReadFull(a, ba[:])
+		nb, eb := io.ReadFull(b, bb[:])
+		for _, err := range []error{ea, eb} {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return false, err
+			}
+		}
+		if !bytes.Equal(ba[:na], bb[:nb]) {
+			return false, nil
+		}
+		if ea != nil || eb != nil {
+			return ea != nil && eb != nil, nil
+		}
+	}
+}
+
+type inflated struct {
+	io.ReadCloser
+	f *os.File
+}
+
+func (i inflated) Close() error { return errors.Join(i.ReadCloser.Close(), i.f.Close()) }
+
+func openInflated(name string) (io.ReadCloser, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	z, err := zlib.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return inflated{z, f}, nil
+}
+
+// deflaters are kept from object to object: making one costs more than writing
+// a small object with it.
+var deflaters = sync.Pool{New: func() any {
+	z, err := zlib.NewWriterLevel(nil, zlib.BestSpeed)
+	if err != nil {
+		panic(err) // a level that zlib doesn't have
+	}
+	return z
+}}
+
+// deflate writes one object to a temporary file and returns its id.
+func (s *Store) deflate(o Object) (id, tmp string, err error) {
+	r, size, err := o.open()
+	if err != nil {
+		return "", "", err
+	}
+	defer r.Close()
+	f, err := os.CreateTemp(filepath.Join(s.gitDir, "objects"), "tmp_obj_choir_")
+	if err != nil {
+		return "", "", err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	buf := bufio.NewWriterSize(f, 32<<10)
+	z := deflaters.Get().(*zlib.Writer)
+	defer deflaters.Put(z)
+	z.Reset(buf)
+	h := sha1.New()
+	w := io.MultiWriter(h, z)
+	fmt.Fprintf(w, "%s %d\x00", o.Kind, size)
+	if err := copyExactly(w, r, size); err != nil {
+		return "", "", err
+	}
+	if err := errors.Join(z.Close(), buf.Flush(), f.Chmod(0o444)); err != nil {
+		return "", "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), f.Name(), nil
+}
+
+// copyExactly copies size bytes; a source that ends early or goes on is one
+// that is being written to.
+func copyExactly(w io.Writer, r io.Reader, size int64) error {
+	n, err := io.Copy(w, io.LimitReader(r, size))
+	if err != nil {
+		return err
+	}
+	if n != size {
+		return disk.ErrGone
+	}
+	return nil
+}
+
+var packKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3}
+
+// writePack streams objects as one pack into git index-pack, which checks and
+// syncs it.
+func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, failed error) {
+	cmd := s.command(ctx, "index-pack", "--stdin")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &Head{Max: 16 << 10, To: &stderr}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ids, werr := streamPack(ctx, stdin, objects)
+	werr = errors.Join(werr, stdin.Close())
+	if err := cmd.Wait(); err != nil {
+		defer func() { failed = errors.Join(failed, s.RemoveAll(TornPacks)) }()
+		if werr != nil && !errors.Is(werr, os.ErrClosed) && !errors.Is(werr, syscall.EPIPE) && stderr.Len() == 0 {
+			return nil, werr
+		}
+		return nil, s.gitFailed(ctx, []string{"index-pack"}, stderr.String(), err)
+	}
+	if werr != nil {
+		return nil, werr
+	}
+	return ids, disk.SyncDir(filepath.Join(s.gitDir, "objects", "pack"))
+}
+
+func streamPack(ctx context.Context, dst io.Writer, objects []Object) ([]string, error) {
+	sum := sha1.New()
+	buf := bufio.NewWriterSize(io.MultiWriter(dst, sum), 64<<10)
+	var head [12]byte
+	copy(head[:], "PACK")
+	binary.BigEndian.PutUint32(head[4:], 2)
+	binary.BigEndian.PutUint32(head[8:], uint32(len(objects)))
+	buf.Write(head[:])
+	z := deflaters.Get().(*zlib.Writer)
+	defer deflaters.Put(z)
+	ids := make([]string, len(objects))
+	for i, o := range objects {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		// The count is promised in the header and the size in front of the
+		// bytes, so a file that vanished or is being written to leaves
+		// something that nobody will name.
+		r, size, err := o.open()
+		if errors.Is(err, disk.ErrGone) {
+			r, size = io.NopCloser(strings.NewReader("")), 0
+		} else if err != nil {
+			return nil, err
+		}
+		gone := errors.Is(err, disk.ErrGone)
+		writePackHeader(buf, packKinds[o.Kind], size)
+		z.Reset(buf)
+		h := newObjectHash(o.Kind, size)
+		w := io.MultiWriter(h, z)
+		n, err := io.Copy(w, io.LimitReader(r, size))
+		if err = errors.Join(err, r.Close()); err != nil {
+			return nil, err
+		}
+		if n < size {
+			gone = true
+			if _, err := io.CopyN(w, zeroes{}, size-n); err != nil {
+				return nil, err
+			}
+		}
+		if err := z.Close(); err != nil {
+			return nil, err
+		}
+		if !gone {
+			ids[i] = hex.EncodeToString(h.Sum(nil))
+		}
+	}
+	if err := buf.Flush(); err != nil {
+		return nil, err
+	}
+	_, err := dst.Write(sum.Sum(nil))
+	return ids, err
+}
+
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func writePackHeader(w *bufio.Writer, kind byte, size int64) {
+	c := kind<<4 | byte(size&0x0f)
+	for size >>= 4; size > 0; size >>= 7 {
+		w.WriteByte(c | 0x80)
+		c = byte(size & 0x7f)
+	}
+	w.WriteByte(c)
+}
+
+// reader reads objects through one long-lived `git cat-file --batch`.
+type reader struct {
+	s   *Store
+	mu  sync.Mutex
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func (r *reader) start() error {
+	cmd := r.s.command(context.Background(), "cat-file", "--batch")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return gitError(context.Background(), []string{"cat-file"}, "", err)
+	}
+	r.cmd, r.in, r.out = cmd, in, bufio.NewReaderSize(out, 64<<10)
+	return nil
+}
+
+func (r *reader) stop() error {
+	if r.cmd == nil {
+		return nil
+	}
+	err := r.in.Close()
+	if kerr := r.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
+		err = errors.Join(err, kerr)
+	}
+	_ = r.cmd.Wait() // it was killed: that is its status
+	r.cmd = nil
+	return err
+}
+
+func (r *reader) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stop()
+}
+
+// read streams one object to w and returns its kind and size. Content beyond
+// max (when max >= 0) is not delivered; the returned size is the whole.
+func (r *reader) read(ctx context.Context, id string, max int64, w io.Writer) (kind string, size int64, err error) {
+	return r.readWith(ctx, id, max, w, nil)
+}
+
+// readWith is read; begin, when not nil, hears of kind and size before the bytes.
+func (r *reader) readWith(ctx context.Context, id string, max int64, w io.Writer, begin func(kind string, size int64)) (kind string, size int64, err error) {
+	const op = "keeper.read"
+	if !IsHex(id) {
+		return "", 0, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", wire.Short(id)))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", 0, err
+	}
+	if r.cmd == nil {
+		if err := r.start(); err != nil {
+			return "", 0, fault.Wrap(op, err)
+		}
+	}
+	defer func() {
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			err = errors.Join(err, r.stop()) // out of step with the process: start anew
+		}
+	}()
+	if _, err := io.WriteString(r.in, id+"\n"); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	line, err := r.out.ReadString('\n')
+	if err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	fields := strings.Fields(line)
+	if len(fields) == 2 && fields[1] == "missing" {
+		return "", 0, fault.New(op, fault.NotFound, "", fmt.Errorf("object %s is missing", id))
+	}
+	if len(fields) != 3 {
+		return "", 0, fault.New(op, fault.Internal, "", fmt.Errorf("git cat-file answered %q", wire.Short(line)))
+	}
+	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	if begin != nil {
+		begin(fields[1], size)
+	}
+	deliver := size
+	if max >= 0 {
+		deliver = min(size, max)
+	}
+	if _, err := io.CopyN(w, r.out, deliver); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	if _, err := io.CopyN(io.Discard, r.out, size-deliver+1); err != nil {
+		return "", 0, fault.Wrap(op, err)
+	}
+	return fields[1], size, nil
+}
+
+// Blob returns a whole blob of at most max bytes.
+func (s *Store) Blob(ctx context.Context, id string, max int64) ([]byte, error) {
+	var buf bytes.Buffer
+	kind, size, err := s.reads.read(ctx, id, max, &buf)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "blob" {
+		return nil, fault.New("keeper.blob", fault.Invalid, "", fmt.Errorf("object %s is a %s", id, kind))
+	}
+	if size > max {
+		return nil, fault.New("keeper.blob", fault.Exhausted, "", fmt.Errorf("object %s has %d bytes; at most %d are read at once", id, size, max))
+	}
+	return buf.Bytes(), nil
+}

@@ -1,0 +1,121 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Main is the history of the live tree.
+const Main = "refs/heads/main"
+
+// MoveMain points the branch at a commit, durably. The engine is its only
+// writer and knows where it stood.
+func (s *Store) MoveMain(id string) error { return s.writeRef(Main, id) }
+
+// writeRef points a ref at an object that is there, durably. Git's own command
+// does not say what a write failed for. What it is written to first has the name
+// of git's lock: nobody takes that for a ref, and one that stays is removed.
+func (s *Store) writeRef(ref, id string) error {
+	s.refs.Lock()
+	defer s.refs.Unlock()
+	name := filepath.Join(s.gitDir, filepath.FromSlash(ref))
+	dir := s.gitDir
+	for part := range strings.SplitSeq(path.Dir(ref), "/") {
+		at := filepath.Join(dir, part)
+		if st, err := os.Lstat(at); err != nil || !st.IsDir() {
+			if err := disk.PlainDir(at); err != nil {
+				return err
+			}
+			if err := disk.SyncDir(dir); err != nil {
+				return errors.Join(err, disk.RemoveIfThere(at)) // it is made again, and synced
+			}
+		}
+		dir = at
+	}
+	if err := errors.Join(s.Unlock(ref), removeEmpty(name)); err != nil {
+		return err
+	}
+	return disk.WriteDurablyBy(name+".lock", name, []byte(id+"\n"))
+}
+
+// removeEmpty removes a folder that has nothing but folders in it, as git does
+// where a ref is to be; anything else stays.
+func removeEmpty(dir string) error {
+	if st, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
+		return nil
+	}
+	found, err := os.ReadDir(dir)
+	for _, f := range found {
+		err = errors.Join(err, removeEmpty(filepath.Join(dir, f.Name())))
+	}
+	return errors.Join(err, os.Remove(dir))
+}
+
+// Unlock removes the locks that a git left on files of .git when it was killed, as
+// at a context's end. Nobody else works there, and the caller waits for its own.
+func (s *Store) Unlock(files ...string) error {
+	for _, f := range files {
+		if err := disk.RemoveIfThere(filepath.Join(s.gitDir, filepath.FromSlash(f)+".lock")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForceRef points a ref of the engine's own at a commit, which has to be whole.
+func (s *Store) ForceRef(ctx context.Context, ref, id string) error {
+	if _, _, reason, err := s.Check(ctx, id, "commit"); err != nil {
+		return err
+	} else if reason != "" {
+		return fmt.Errorf("commit %s, for %s, %s", wire.Short(id), ref, reason)
+	}
+	return s.writeRef(ref, id)
+}
+
+// DeleteRef removes a ref if it is there. Git takes the folder away that it was
+// the last one in.
+func (s *Store) DeleteRef(ctx context.Context, ref string) error {
+	s.refs.Lock()
+	defer s.refs.Unlock()
+	if err := s.Unlock(ref, "packed-refs"); err != nil {
+		return err
+	}
+	_, err := s.Git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
+	return err
+}
+
+// Resolve returns the whole id of a commit named by id, or by a prefix of at
+// least 7 digits, or "HEAD".
+func (s *Store) Resolve(ctx context.Context, name string) (string, error) {
+	const op = "keeper.resolve"
+	if name == "" || name == "HEAD" {
+		name = Main
+	} else if !IsHex(name) || len(name) < 7 || len(name) > 40 {
+		return "", fault.New(op, fault.Invalid, "Name a checkpoint by its commit id; `choir checkpoints` lists them.", fmt.Errorf("%q is not a commit id", wire.Short(name)))
+	}
+	id, err := s.NameOf(ctx, name+"^{commit}")
+	if err == nil && id == "" {
+		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", wire.Short(name)))
+	}
+	return id, fault.Wrap(op, err)
+}
+
+// IsHex reports whether a text is digits of a lower-case hexadecimal number.
+func IsHex(s string) bool {
+	for i := range len(s) {
+		if (s[i] < '0' || s[i] > '9') && (s[i] < 'a' || s[i] > 'f') {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,168 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+)
+
+// workDir holds the engine's own files, under .git.
+const workDir = "choir"
+
+// repoConfig is the repository's own configuration, for stock tools that open
+// it; the engine itself is governed by gitConfig.
+const repoConfig = `[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = false
+	fsmonitor = false
+	symlinks = true
+	quotePath = false
+	protectNTFS = false
+	fsync = all
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[receive]
+	denyCurrentBranch = refuse
+`
+
+// infoAttributes outrank every .gitattributes of the tree: bytes stay bytes
+// for stock tools too. (The engine reads no attributes.)
+const infoAttributes = "* -text -eol -ident -filter -working-tree-encoding -export-subst\n"
+
+// Work is the path of one of the engine's own files, under .git/choir.
+func (s *Store) Work(elem ...string) string {
+	return filepath.Join(append([]string{s.gitDir, workDir}, elem...)...)
+}
+
+// Prepare makes the repository if there is none, and the folders of it that are
+// relied on. It says whether the repository is new.
+func (s *Store) Prepare(ctx context.Context) (fresh bool, err error) {
+	st, err := os.Lstat(s.gitDir)
+	fresh = errors.Is(err, fs.ErrNotExist)
+	switch {
+	case fresh:
+	case err != nil:
+		return false, err
+	case !st.IsDir():
+		return false, fault.New("", fault.Invalid, "Move the file .git out of the workspace's root; the computer keeps its history there.", errors.New(".git is not a directory"))
+	}
+	if fresh {
+		if err := s.initRepository(ctx); err != nil {
+			return false, err
+		}
+	}
+	for _, d := range gitDirs {
+		if err := disk.PlainDir(filepath.Join(s.gitDir, d)); err != nil {
+			return false, err
+		}
+	}
+	return fresh, nil
+}
+
+// Own takes out of .git what would have git look elsewhere, and makes its
+// configuration, attributes, branch and hooks the engine's.
+func (s *Store) Own() error {
+	for _, f := range []string{
+		"objects/info/alternates", "objects/info/http-alternates", "objects/info/commit-graph", "info/grafts", "info/sparse-checkout",
+		"info/exclude", "shallow", "commondir", "config.worktree", "index.lock", "HEAD.lock", "packed-refs.lock", "config.lock",
+	} {
+		if err := os.RemoveAll(filepath.Join(s.gitDir, f)); err != nil {
+			return err
+		}
+	}
+	for name, content := range ownFiles {
+		if err := disk.KeepFile(filepath.Join(s.gitDir, name), content); err != nil {
+			return err
+		}
+	}
+	return s.keepHooks()
+}
+
+// gitDirs are what .git has before it is used.
+var gitDirs = []string{workDir, workDir + "/chunks", "info", "objects", "objects/info", "objects/pack", "hooks", "refs", "refs/heads", "refs/choir"}
+
+// ownFiles are files of .git that are the engine's.
+var ownFiles = map[string]string{"config": repoConfig, "info/attributes": infoAttributes, "HEAD": "ref: " + Main + "\n"}
+
+// initRepository makes .git in one step, so that a crash leaves none or a whole
+// one: all that the engine wants in it is there, and on disk, before it has its name.
+func (s *Store) initRepository(ctx context.Context) error {
+	// Not a dot-name git knows, and never captured: it is gone before the first walk.
+	tmp := filepath.Join(s.root, ".git-new")
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	cmd := s.command(ctx, "init", "--quiet", "--template=", "--object-format=sha1", "--bare", tmp)
+	cmd.Dir = s.root
+	cmd.Env = append(gitEnv(tmp), "GIT_DIR="+tmp)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return gitError(ctx, []string{"init"}, string(out), err)
+	}
+	for _, d := range gitDirs {
+		if err := disk.PlainDir(filepath.Join(tmp, d)); err != nil {
+			return err
+		}
+	}
+	files := maps.Clone(ownFiles)
+	files["hooks/"+pushHook] = prePush
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(tmp, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := disk.SyncAll(s.root); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	if err := os.Rename(tmp, s.gitDir); err != nil {
+		return err
+	}
+	return disk.SyncDir(s.root)
+}
+
+// RemoveStale removes what a killed process left half done in .git.
+func (s *Store) RemoveStale() error {
+	err := filepath.WalkDir(filepath.Join(s.gitDir, "refs"), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(p, ".lock") {
+			return os.Remove(p)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, glob := range []string{"objects/??/tmp_obj_*", TornPacks, "objects/tmp_*", "choir/tmp-merge-*", "choir/tmp-import-*", "choir/tmp-disk-*", "choir/incoming-*", "choir/chunks/tmp-*"} {
+		if err := s.RemoveAll(glob); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveAll removes what a pattern matches in .git.
+func (s *Store) RemoveAll(glob string) error {
+	found, err := filepath.Glob(filepath.Join(s.gitDir, glob))
+	if err != nil {
+		return err
+	}
+	for _, p := range found {
+		if err := disk.RemoveTree(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TornPacks are what git leaves of a pack that it could not write: as much as the
+// disk held.
+const TornPacks = "objects/pack/tmp_*"

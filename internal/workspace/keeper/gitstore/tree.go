@@ -1,0 +1,332 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Entry is one captured path: its mode and the id of its blob ("" for an empty
+// directory). Of a large file, which is kept as chunks, it is the id of their
+// manifest: only this says so, never what a blob holds.
+type Entry struct {
+	Mode    wire.Mode `json:"mode"`
+	ID      string    `json:"id,omitempty"`
+	Chunked bool      `json:"chunked,omitempty"`
+}
+
+// None is the entry of a path that isn't there.
+var None Entry
+
+// Exists reports whether there is something at the path.
+func (en Entry) Exists() bool { return en.Mode != "" }
+
+// IsRegular reports whether it is a file.
+func (en Entry) IsRegular() bool { return en.Mode == wire.ModeFile || en.Mode == wire.ModeExec }
+
+// Tree is everything a commit holds, by the paths the live tree has.
+type Tree map[string]Entry
+
+// EmptyBlob is the id of the blob without content.
+const EmptyBlob = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+
+// ReadTree loads a tree, and remembers its directories as written when known
+// is set. Entries that only a foreign tool can have put there (gitlinks) are
+// refused rather than lost.
+func (s *Store) ReadTree(ctx context.Context, tree string, known bool) (Tree, error) {
+	out, err := s.Git(ctx, nil, "ls-tree", "-r", "-t", "-z", "--full-tree", tree)
+	if err != nil {
+		return nil, err
+	}
+	t := make(Tree, bytes.Count(out, []byte{0}))
+	if known {
+		s.known[tree] = true
+	}
+	for line := range bytes.SplitSeq(out, []byte{0}) {
+		if len(line) == 0 {
+			continue
+		}
+		mode, id, name, err := parseTreeLine(line)
+		if err != nil {
+			return nil, err
+		}
+		switch mode {
+		case "040000":
+			if known {
+				s.known[id] = true
+			}
+			continue
+		case string(wire.ModeFile), string(wire.ModeExec), string(wire.ModeSymlink):
+		default:
+			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s of mode %s", tree, wire.Short(name), mode))
+		}
+		p, kind := unescapePath(name)
+		if kind == pathEmpty {
+			if p != "" {
+				t[p] = Entry{Mode: wire.ModeEmptyDir}
+			}
+			continue
+		}
+		en := Entry{Mode: wire.Mode(mode), ID: id, Chunked: kind == pathChunked}
+		if _, twice := t[p]; twice || en.Chunked && !en.IsRegular() {
+			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s, which is no large file", tree, wire.Short(name)))
+		}
+		t[p] = en
+	}
+	return t, nil
+}
+
+// parseTreeLine parses "mode type id\tname".
+func parseTreeLine(line []byte) (mode, id, name string, err error) {
+	meta, rest, ok := bytes.Cut(line, []byte{'\t'})
+	f := strings.Fields(string(meta))
+	if !ok || len(f) != 3 {
+		return "", "", "", fmt.Errorf("git ls-tree answered %q", wire.Short(string(line)))
+	}
+	return f[0], f[2], string(rest), nil
+}
+
+// TreeItem is one entry of a directory being written.
+type TreeItem struct {
+	Name string // as in the commit
+	Mode string
+	ID   string
+}
+
+// WriteTree writes a tree and every directory of it that isn't known, and
+// returns its id.
+func (s *Store) WriteTree(ctx context.Context, t Tree) (string, error) {
+	paths := make([]string, 0, len(t))
+	for p := range t {
+		paths = append(paths, p)
+	}
+	slices.SortFunc(paths, ComparePaths)
+	b := s.Builder()
+	b.t = t
+	root, rest := b.build(paths, "")
+	if len(rest) > 0 {
+		return "", fault.New("keeper.writeTree", fault.Internal, "", fmt.Errorf("path %q does not fit", wire.Short(rest[0])))
+	}
+	return root, s.WriteBuilt(ctx, b)
+}
+
+// Builder returns what trees that aren't there yet are made with.
+func (s *Store) Builder() *Builder { return &Builder{known: s.known} }
+
+// WriteBuilt writes what a builder made.
+func (s *Store) WriteBuilt(ctx context.Context, b *Builder) error {
+	if b.err != nil {
+		return fault.New("keeper.writeTree", fault.Internal, "", b.err)
+	}
+	ids, err := s.Write(ctx, b.out)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		s.known[id] = true
+	}
+	return nil
+}
+
+// Builder makes the objects of trees that are not known yet.
+type Builder struct {
+	t     Tree
+	known map[string]bool
+	out   []Object
+	made  map[string]bool
+	err   error
+}
+
+// ComparePaths sorts so that what is in a directory stands together.
+func ComparePaths(a, b string) int {
+	for i := 0; i < len(a) && i < len(b); i++ {
+		ca, cb := a[i], b[i]
+		if ca == cb {
+			continue
+		}
+		if ca == '/' {
+			return -1
+		}
+		if cb == '/' {
+			return 1
+		}
+		return int(ca) - int(cb)
+	}
+	return len(a) - len(b)
+}
+
+// build makes the tree of the directory prefix ("" or "a/b/") from the sorted
+// paths that begin with it, and returns what follows them.
+func (b *Builder) build(paths []string, prefix string) (string, []string) {
+	var items []TreeItem
+	for len(paths) > 0 && strings.HasPrefix(paths[0], prefix) {
+		p := paths[0]
+		name, _, sub := strings.Cut(p[len(prefix):], "/")
+		if sub {
+			var id string
+			id, paths = b.build(paths, p[:len(prefix)+len(name)+1])
+			items = append(items, DirItem(name, id))
+			continue
+		}
+		paths = paths[1:]
+		en := b.t[p]
+		if len(paths) > 0 && strings.HasPrefix(paths[0], p+"/") {
+			if en.Mode != wire.ModeEmptyDir {
+				b.Clash(p)
+			}
+			continue // it isn't empty after all
+		}
+		items = append(items, b.Item(name, en))
+	}
+	return b.Add(items), paths
+}
+
+// Item is one entry as it stands in its directory.
+func (b *Builder) Item(name string, en Entry) TreeItem {
+	switch {
+	case en.Mode == wire.ModeEmptyDir:
+		return TreeItem{escapeName(name, nameDir), "40000", b.Add([]TreeItem{{EmptyMarker, string(wire.ModeFile), EmptyBlob}})}
+	case en.Chunked:
+		return TreeItem{escapeChunked(name), string(en.Mode), en.ID}
+	}
+	return TreeItem{escapeName(name, nameKindOf(en.Mode)), string(en.Mode), en.ID}
+}
+
+// DirItem is a folder as it stands in the one that holds it.
+func DirItem(name, tree string) TreeItem { return TreeItem{escapeName(name, nameDir), "40000", tree} }
+
+// IsKnown reports whether a tree is there already.
+func (b *Builder) IsKnown(tree string) bool { return b.known[tree] }
+
+// Clash notes that a name is a file's and a folder's.
+func (b *Builder) Clash(p string) {
+	if b.err == nil {
+		b.err = fmt.Errorf("%q is a file and a directory", wire.Short(p))
+	}
+}
+
+// Add encodes one directory and returns its id.
+func (b *Builder) Add(items []TreeItem) string {
+	slices.SortFunc(items, func(x, y TreeItem) int {
+		nx, ny := x.Name, y.Name
+		if x.Mode == "40000" {
+			nx += "/"
+		}
+		if y.Mode == "40000" {
+			ny += "/"
+		}
+		return strings.Compare(nx, ny)
+	})
+	var buf bytes.Buffer
+	for _, it := range items {
+		raw, err := hex.DecodeString(it.ID)
+		if err != nil || len(raw) != 20 || it.Name == "" {
+			b.err = fmt.Errorf("entry %q has the id %q", wire.Short(it.Name), wire.Short(it.ID))
+			return ""
+		}
+		buf.WriteString(it.Mode)
+		buf.WriteByte(' ')
+		buf.WriteString(it.Name)
+		buf.WriteByte(0)
+		buf.Write(raw)
+		if it.Name == EmptyMarker && !b.known[EmptyBlob] && !b.made[EmptyBlob] {
+			b.emit(Object{Kind: "blob"}, EmptyBlob)
+		}
+	}
+	id := objectID("tree", buf.Bytes())
+	if !b.known[id] && !b.made[id] {
+		b.emit(Object{Kind: "tree", Content: buf.Bytes()}, id)
+	}
+	return id
+}
+
+func (b *Builder) emit(o Object, id string) {
+	if b.made == nil {
+		b.made = map[string]bool{}
+	}
+	b.made[id] = true
+	b.out = append(b.out, o)
+}
+
+// Change is one path that differs between two trees.
+type Change struct {
+	Path     string
+	From, To Entry
+}
+
+// DiffTrees lists what differs, sorted by path.
+func DiffTrees(from, to Tree) []Change {
+	var out []Change
+	for p, a := range from {
+		if b := to[p]; a != b {
+			out = append(out, Change{p, a, b})
+		}
+	}
+	for p, b := range to {
+		if _, ok := from[p]; !ok {
+			out = append(out, Change{p, None, b})
+		}
+	}
+	slices.SortFunc(out, func(x, y Change) int { return ComparePaths(x.Path, y.Path) })
+	return out
+}
+
+// Within reports whether p is one of paths or under one; no paths means all.
+func Within(p string, paths []string) bool {
+	if len(paths) == 0 {
+		return true
+	}
+	for _, q := range paths {
+		if q == "." || p == q || strings.HasPrefix(p, q+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// commitInfo is what a commit says beside its tree.
+type commitInfo struct {
+	tree    string
+	parents []string
+	message string
+	when    int64 // Unix seconds
+}
+
+const identity = "Choir <choir@computer.invalid>"
+
+// writeCommit writes a commit object; no ref names it yet.
+func (s *Store) writeCommit(ctx context.Context, c commitInfo) (string, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "tree %s\n", c.tree)
+	for _, p := range c.parents {
+		fmt.Fprintf(&b, "parent %s\n", p)
+	}
+	fmt.Fprintf(&b, "author %s %d +0000\ncommitter %s %d +0000\n\n%s", identity, c.when, identity, c.when, c.message)
+	ids, err := s.Write(ctx, []Object{{Kind: "commit", Content: b.Bytes()}})
+	if err != nil {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+// ReplaceTree writes the directory whose tree is id anew, if t has it.
+func (s *Store) ReplaceTree(t Tree, id string) (bool, error) {
+	b := Builder{t: t, known: map[string]bool{}}
+	paths := slices.SortedFunc(maps.Keys(t), ComparePaths)
+	if _, rest := b.build(paths, ""); len(rest) > 0 || b.err != nil {
+		return false, b.err
+	}
+	for _, o := range b.out {
+		if o.Kind == "tree" && objectID("tree", o.Content) == id {
+			return true, s.Replace(o, id)
+		}
+	}
+	return false, nil
+}
