@@ -234,6 +234,7 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 		var follow sync.WaitGroup
 		follow.Go(func() { r.follow(following) })
 		d.own(r)
+		r.drops.Wait() // every task has ended, so none begins another
 		r.doc.close()
 		d.mu.Lock()
 		delete(d.runs, s.ID)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -182,6 +184,29 @@ func TestInvalidTasksAreRefusedWithFieldAndReason(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsForWhatATaskLeft has the removal of a task's overlay take until
+// the user has the report: neither the Director nor the user waits for it, but
+// who puts the computer to sleep does.
+func TestNobodyWaitsForWhatATaskLeft(t *testing.T) {
+	h := newHouse(t)
+	reported := make(chan struct{})
+	release := sync.OnceFunc(func() { close(reported) })
+	defer release()
+	h.ws.drop = func() { <-reported }
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(edit("c1"))
+	rep := h.report(h.submit("make it say two"))
+	if rep.Status != contract.RunDone || !h.d.Busy() {
+		t.Errorf("%+v; busy %v while an overlay is being removed", rep, h.d.Busy())
+	}
+	release()
+	h.sleep()
+	left, err := os.ReadDir(filepath.Join(h.ws.dir, "boxes"))
+	if h.ws.dropped != 1 || err == nil && len(left) > 0 {
+		t.Errorf("%d overlays were removed when the computer slept; %v are left", h.ws.dropped, left)
+	}
+}
+
 func TestInspectMayOnlyRead(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(m{"kind": "inspect", "goal": "look", "tools": []string{"read"}})
@@ -198,6 +223,7 @@ func TestInspectMayOnlyRead(t *testing.T) {
 	if rep := h.report(h.submit("look")); rep.Status != contract.RunDone {
 		t.Fatalf("%+v", rep)
 	}
+	h.quiet()
 	if !strings.Contains(answer, "no tool") || h.ws.dropped != 1 {
 		t.Errorf("%q, dropped %d", answer, h.ws.dropped)
 	}

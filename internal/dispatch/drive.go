@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
 )
 
 // interrupted is why an attempt that can't be resumed ends.
@@ -38,7 +39,13 @@ func (a *attempt) drive(ctx context.Context) error {
 		}
 		if step == machine.NothingTo {
 			crash.At("dispatch.task.finished")
-			a.discard()
+			// Its result is known: nobody waits for what it leaves to be gone but
+			// who lets the run go.
+			a.r.drops.Go(func() {
+				if err := supervise.Safely(func() error { a.discard(); return nil }); err != nil {
+					a.r.d.log.Error("what an ended task left could not be removed", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err, "stack", supervise.Stack(err))
+				}
+			})
 			return nil
 		}
 		if a.r.closing() {

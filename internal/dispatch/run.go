@@ -28,6 +28,7 @@ type run struct {
 	cancel context.CancelCauseFunc
 	doc    *paper
 	tasks  sync.WaitGroup // goroutines that work on tasks
+	drops  sync.WaitGroup // overlays of ended attempts that are being removed
 	place  hold           // among the runs that go on
 	// Its clock: how long it had worked when this process took it up, and when
 	// that was; and how long before that nobody had.

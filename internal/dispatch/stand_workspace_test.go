@@ -29,6 +29,7 @@ type folders struct {
 	n                                     int
 	race                                  func() // called when a publish begins
 	back                                  func() // called when something is taken back
+	drop                                  func() // called when an overlay is let go of
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
 	keeps                                 []dispatch.Kept // what taking back says it left
@@ -190,6 +191,9 @@ func (w *folders) Invert(ctx context.Context, o dispatch.Overlay) (_ []dispatch.
 }
 
 func (w *folders) Drop(_ context.Context, o dispatch.Overlay, _ bool) error {
+	if w.drop != nil {
+		w.drop()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dropped++
