@@ -69,7 +69,7 @@ var besideRows = []Row{
 		`Target:/computer/p/node_modules Mode:rw .*`, defence.CacheThrown),
 	beside(45, "a page that floods the log takes pause and stop out of its user's hands", "control", "TestAttack45_AFloodTakesNothingOutOfItsUsersHands/a_minute",
 		`/pause: .*"status":429.*`, defence.ClientGovern),
-	beside(46, "a page of the shell ends the program that looks at it, and has painted by that", "computer", "TestAttack46_WhoEndsTheCheckHasNotPassedIt",
+	beside(46, "a page of the shell ends the program that looks at it, and has painted by that", "shell", "TestAttack46_WhoEndsTheCheckHasNotPassedIt",
 		`a page that ended the check came to 0`, defence.CheckRendered),
 	beside(47, "a page that is broken by itself has the desktop called broken for everyone", "control", "TestAttack47_APageSpeaksForItself",
 		`one page speaks for all: .*`, defence.PageAlone),

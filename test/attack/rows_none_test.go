@@ -86,7 +86,7 @@ var inapplicable = []Inapplicable{
 	{26, "there is no terminal in the desktop: commands' output is shown as text (row 25)", func(t *testing.T) {
 		absent(t, "the desktop has a terminal", `xterm|hterm|ghostty|libvterm|node-pty`, "desktop/src", "desktop/package.json", "console")
 		unnamed(t, "a terminal", `pty|terminal`)
-		absent(t, "the control plane opens terminals", `guest\.PTYRequest`, "internal/control", "internal/computer", "cmd")
+		absent(t, "the control plane opens terminals", `guest\.PTYRequest`, "internal/control", "internal/computer", "internal/fleet", "internal/shell", "cmd")
 	}},
 	{29, "there are no passkeys, mails or OAuth yet: sign-in is a claim link on the machine itself (see row 24)", func(t *testing.T) {
 		unnamed(t, "another way to sign in", `passkey|webauthn|oauth|oidc|mail|password|otp|recovery|github|sign-?in|login`)
@@ -121,7 +121,7 @@ var inapplicable = []Inapplicable{
 		unnamed(t, "attestation", `attest|enclave|quote`)
 		// The configuration has names for its servers; nothing asks for them.
 		absent(t, "attestation", `(?i)attestation[^S_]|enclave|sev-snp|go-sev-guest|go-tdx-guest`, "internal", "cmd", "contract")
-		absent(t, "attestation", `\bTee\.`, "internal/computer", "internal/control", "internal/sandbox", "internal/vault", "cmd")
+		absent(t, "attestation", `\bTee\.`, "internal/computer", "internal/fleet", "internal/shell", "internal/control", "internal/sandbox", "internal/vault", "cmd")
 	}},
 	{40, "releases are not published yet", func(t *testing.T) {
 		for _, p := range []string{".github", ".goreleaser.yml", ".goreleaser.yaml"} {
