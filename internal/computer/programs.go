@@ -67,6 +67,6 @@ const homeInside = "/home/choir"
 // homeMount is where a box's HOME is: on disk, under its disk limit, and gone
 // with the box. Builds and their caches need more than fits into memory.
 func (c *Computer) homeMount() (sandbox.Mount, error) {
-	lower, err := c.machine.warmth.home()
+	lower, err := c.machine.warmHome()
 	return sandbox.Mount{Target: homeInside, Mode: sandbox.Overlay, Lower: []string{lower}}, err
 }

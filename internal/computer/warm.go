@@ -23,7 +23,6 @@ import (
 // has a box. Nothing of a workspace is ever built or run in it, so no tree can
 // leave anything there for the checks of another.
 type warmth struct {
-	dir string // DATA/cache
 	mu  sync.Mutex
 	not bool // it was tried and does not work; the next start tries again
 }
@@ -61,19 +60,22 @@ END
 go test ./...
 `
 
-// home is the newest warm HOME, or an empty one.
-func (w *warmth) home() (string, error) {
-	if final, err := w.final(); err == nil {
+// warmDir is where the warm HOMEs are.
+func (m *Machine) warmDir() string { return m.Dir.Path("cache") }
+
+// warmHome is the newest warm HOME, or an empty one.
+func (m *Machine) warmHome() (string, error) {
+	if final, err := m.finalHome(); err == nil {
 		if info, err := os.Lstat(final); err == nil && info.IsDir() {
 			return final, nil
 		}
 	}
-	empty := filepath.Join(w.dir, "home")
+	empty := filepath.Join(m.warmDir(), "home")
 	return empty, os.MkdirAll(empty, 0o755)
 }
 
-// final is where the HOME for this machine's Go is or will be.
-func (w *warmth) final() (string, error) {
+// finalHome is where the HOME for this machine's Go is or will be.
+func (m *Machine) finalHome() (string, error) {
 	for _, root := range []string{"/usr/local/go", "/usr/lib/go"} {
 		b, err := os.ReadFile(filepath.Join(root, "VERSION"))
 		if err != nil {
@@ -81,7 +83,7 @@ func (w *warmth) final() (string, error) {
 		}
 		version, _, _ := strings.Cut(string(b), "\n")
 		if version = strings.TrimSpace(version); version != "" && filepath.Base(version) == version && len(version) < 40 {
-			return filepath.Join(w.dir, "home-"+version), nil
+			return filepath.Join(m.warmDir(), "home-"+version), nil
 		}
 	}
 	return "", fs.ErrNotExist
@@ -92,7 +94,7 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 	w := &c.machine.warmth
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	final, err := w.final()
+	final, err := c.machine.finalHome()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // there is no Go, or not where its version is known
 	}
@@ -104,10 +106,10 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.machine.Path, "/go/bin") {
 		return nil
 	}
-	if err := w.sweep(ctx); err != nil { // what a death left of an earlier try
+	if err := c.machine.sweepWarm(ctx); err != nil { // what a death left of an earlier try
 		return err
 	}
-	tmp, err := os.MkdirTemp(w.dir, warming+"*")
+	tmp, err := os.MkdirTemp(c.machine.warmDir(), warming+"*")
 	if err != nil {
 		return err
 	}
@@ -136,8 +138,8 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 // warming is what a HOME is called until it is whole.
 const warming = ".warm-"
 
-func (w *warmth) sweep(ctx context.Context) error {
-	dir, err := hostfs.Open(w.dir)
+func (m *Machine) sweepWarm(ctx context.Context) error {
+	dir, err := hostfs.Open(m.warmDir())
 	if err != nil {
 		return err
 	}
