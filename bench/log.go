@@ -102,7 +102,7 @@ func appends(ctx context.Context, e *env) (_ []Result, err error) {
 		return nil, err
 	}
 	other := contract.NewCID()
-	if err := bus.EnsureStream(ctx, r.bus.JetStream(), other); err != nil {
+	if err := bus.EnsureStream(ctx, r.bus.JetStream(), other, 1); err != nil {
 		return nil, err
 	}
 	subject := contract.SubjectLog(other, contract.RoleUser, "prompt.submitted")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 
+	"choir.dev/choiros/internal/bus/embedded"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
@@ -45,9 +46,9 @@ func (b *Bus) Serve(ctx context.Context, conn net.Conn) error {
 	b.mu.Unlock()
 	defer b.bridges.Done()
 
-	inner, err := b.server().InProcessConn()
+	inner, err := b.on.Client()
 	if err != nil {
-		return errors.Join(fault.New(op, fault.Unavailable, "Try again.", err), conn.Close())
+		return errors.Join(fault.Wrap(op, err), conn.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -63,7 +64,7 @@ func (b *Bus) Serve(ctx context.Context, conn net.Conn) error {
 		_, err := io.Copy(deadlineWriter{conn}, inner)
 		down <- err
 	}()
-	f := &filter{bus: b, in: bufio.NewReaderSize(conn, maxSubscription+2), out: bufio.NewWriterSize(inner, 32<<10), conn: conn}
+	f := &filter{bus: b, in: bufio.NewReaderSize(conn, embedded.MaxLine+2), out: bufio.NewWriterSize(inner, 32<<10), conn: conn}
 	upErr := f.run()
 	if fault.Is(upErr, fault.Denied) {
 		// Best effort: the client learns why; what counts is that it is cut off.
@@ -123,7 +124,7 @@ func (f *filter) run() error {
 	for {
 		line, err := f.in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return denied("a protocol line is longer than %d bytes", maxSubscription)
+			return denied("a protocol line is longer than %d bytes", embedded.MaxLine)
 		}
 		if err != nil {
 			return err

@@ -5,75 +5,85 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"os"
+	"net"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
-	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus/embedded"
+	"choir.dev/choiros/internal/bus/external"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/process"
 )
 
-// Limits of the server and its stream.
-const (
-	maxPayload      = 1 << 20   // bytes of one message, headers included
-	maxStoredEvent  = 160 << 10 // contract.MaxEvent and the appender's headers
-	maxSubscription = 4096      // bytes of one protocol line
-	readyTimeout    = 30 * time.Second
-)
+// maxStoredEvent bounds a message of a stream, in bytes: contract.MaxEvent and the
+// appender's headers.
+const maxStoredEvent = 160 << 10
 
-// Options says where the bus keeps its files.
+// Options say which server the bus is on: one of its own on Dir, or the one at
+// URL.
 type Options struct {
-	Dir     string           // JetStream's store; created when missing
-	KeysDir string           // operator and account keys; empty: "keys" beside Dir's content
-	Logger  *slog.Logger     // nil: discard
-	Now     func() time.Time // by which credentials expire; nil: time.Now
+	Dir     string // JetStream's store; created when missing
+	KeysDir string // operator and account keys; empty: "keys" beside Dir's content
+
+	// URL is a server with JetStream that somebody else runs, instead of one on
+	// Dir: nats://… on this machine, tls://… elsewhere, several of one cluster with
+	// commas. See package external for what can't be done there.
+	URL         string
+	Credentials string // file with the credentials for URL; empty: those in it
+
+	// Replicas is how many servers keep each log; 0 is 1. A server of its own
+	// keeps one.
+	Replicas int
+
+	Logger *slog.Logger     // nil: discard
+	Now    func() time.Time // by which credentials expire; nil: time.Now
 }
 
-// Bus is an open server with its stream. Close it to stop everything it started.
+// backend is a NATS server with JetStream, wherever it runs. What one can't do is
+// an error with a hint, never a guess.
+type backend interface {
+	// Dial connects the control plane.
+	Dial(...nats.Option) (*nats.Conn, error)
+	// Client is a new connection for the protocol of one client.
+	Client() (net.Conn, error)
+	// Sign makes credentials of a user's claims, Revoke ends those of users.
+	Sign(*jwt.UserClaims) (string, error)
+	Revoke(now time.Time, users []string) error
+	// Files says why the logs are no files of this machine's.
+	Files() error
+	// Health says why nothing is stored now, Unread how many reads failed
+	// without the reader being told.
+	Health() error
+	Unread() (uint64, error)
+	Close() error
+}
+
+// Bus is an open bus. Close it to stop everything it started.
 type Bus struct {
 	log      *slog.Logger
 	now      func() time.Time
-	dir      string
-	lock     *os.File
-	options  *server.Options
-	resolver *server.MemAccResolver
-	account  string
-	operator nkeys.KeyPair
-	signer   nkeys.KeyPair // signs user JWTs; of this process only
+	on       backend
+	replicas int
 	nc       *nats.Conn
 	js       jetstream.JetStream
 
-	health    sync.Mutex     // guards the next four
-	srv       *server.Server // replaced after its store failed
-	broken    error          // why the store takes nothing, nil when it does
-	unread    uint64         // reads of blocks that failed
-	unreadWhy error          // why the last of them did
-	heal      chan struct{}  // wakes the healer
-
 	mu       sync.Mutex
-	claims   *jwt.AccountClaims
 	grants   map[string][]grant // by principal
 	attached map[string]int     // open bridges by principal
 	closed   bool
 
 	bridges sync.WaitGroup
-	healer  sync.WaitGroup
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
 
-// Open starts the server on opts.Dir. What its store holds must be whole: see
-// ReadStore.
+// Open starts a server on opts.Dir, or connects to the one at opts.URL. What a
+// directory's store holds must be whole: see ReadStore.
 // fault.InUse says that another process holds the directory.
 func Open(ctx context.Context, opts Options) (*Bus, error) {
 	const op = "bus.Open"
@@ -83,19 +93,19 @@ func Open(ctx context.Context, opts Options) (*Bus, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.KeysDir == "" {
-		opts.KeysDir = filepath.Join(opts.Dir, "keys")
+	if opts.Replicas == 0 {
+		opts.Replicas = 1
 	}
-	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
-		return nil, fault.Wrap(op, err)
+	if err := opts.check(); err != nil {
+		return nil, fault.New(op, fault.Invalid, "Give a directory, or the URL of a server.", err)
 	}
-	lock, err := lockDir(opts.Dir)
+	on, err := opts.open(ctx)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	b := &Bus{log: opts.Logger, now: opts.Now, dir: opts.Dir, lock: lock, heal: make(chan struct{}, 1), grants: map[string][]grant{}, attached: map[string]int{}}
+	b := &Bus{log: opts.Logger, now: opts.Now, on: on, replicas: opts.Replicas, grants: map[string][]grant{}, attached: map[string]int{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	if err := b.start(ctx, opts); err != nil {
+	if err := b.connect(ctx); err != nil {
 		if cerr := b.Close(); cerr != nil {
 			return nil, fault.New(op, fault.CodeOf(err), fault.HintOf(err), errors.Join(err, cerr))
 		}
@@ -104,78 +114,34 @@ func Open(ctx context.Context, opts Options) (*Bus, error) {
 	return b, nil
 }
 
-func (b *Bus) start(ctx context.Context, opts Options) error {
-	keys, err := loadKeys(opts.KeysDir)
-	if err != nil {
-		return err
+func (o Options) check() error {
+	switch {
+	case o.URL == "" && o.Dir == "":
+		return errors.New("neither a directory nor a URL is given")
+	case o.URL != "" && (o.Dir != "" || o.KeysDir != ""):
+		return errors.New("a directory and a URL are given; the log is in one place")
+	case o.URL == "" && o.Credentials != "":
+		return errors.New("credentials are for the server at a URL")
+	case o.Replicas < 1 || o.Replicas > 5:
+		return fmt.Errorf("replicas: is %d; 1 to 5 servers keep a log", o.Replicas)
+	case o.URL == "" && o.Replicas > 1:
+		return fmt.Errorf("replicas: is %d; a server of its own keeps one", o.Replicas)
 	}
-	b.operator = keys.operator
-	if b.signer, err = nkeys.CreateAccount(); err != nil {
-		return fmt.Errorf("create signing key: %w", err)
-	}
-	operatorClaims, resolver, err := b.accounts(keys)
-	if err != nil {
-		return err
-	}
-	b.resolver = resolver
-	systemID, err := keys.system.PublicKey()
-	if err != nil {
-		return fmt.Errorf("read system key: %w", err)
-	}
-	b.options = &server.Options{
-		ServerName:       "choir",
-		DontListen:       true,
-		NoSigs:           true,
-		NoLog:            true,
-		TrustedOperators: []*jwt.OperatorClaims{operatorClaims},
-		SystemAccount:    systemID,
-		AccountResolver:  resolver,
-		MaxPayload:       maxPayload,
-		MaxControlLine:   maxSubscription,
-		MaxPending:       16 << 20, // a slower reader than that is cut off and reads the log again
-		WriteDeadline:    10 * time.Second,
-		MaxConn:          20000,
-		JetStream:        true,
-		StoreDir:         opts.Dir,
-		SyncAlways:       true,
-		// Not what the server would choose: a share of the space free at start.
-		JetStreamMaxMemory:     64 << 20,
-		JetStreamMaxStore:      math.MaxInt64 / 2,
-		DisableJetStreamBanner: true,
-		JetStreamLimits: server.JSLimitOpts{
-			MaxBatchInflightPerStream: 1000,
-			MaxBatchInflightTotal:     2000,
-		},
-	}
-	wait := readyTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline))
-	}
-	if err := b.startServer(wait); err != nil {
-		return err
-	}
-	b.healer.Go(b.keepHealthy)
-	return b.connect()
+	return nil
 }
 
-func (b *Bus) connect() error {
-	user, err := nkeys.CreateUser()
-	if err != nil {
-		return fmt.Errorf("create control key: %w", err)
+func (o Options) open(ctx context.Context) (backend, error) {
+	if o.URL != "" {
+		return external.Open(external.Options{URL: o.URL, Credentials: o.Credentials, Largest: maxStoredEvent})
 	}
-	public, err := user.PublicKey()
-	if err != nil {
-		return fmt.Errorf("read control key: %w", err)
+	if o.KeysDir == "" {
+		o.KeysDir = filepath.Join(o.Dir, "keys")
 	}
-	uc := jwt.NewUserClaims(public)
-	uc.Name = "control"
-	uc.IssuerAccount = b.account
-	token, err := uc.Encode(b.signer)
-	if err != nil {
-		return fmt.Errorf("sign control credentials: %w", err)
-	}
-	b.nc, err = nats.Connect("", nats.InProcessServer(provider{b}), nats.Name("control"),
-		nats.UserJWT(func() (string, error) { return token, nil }, user.Sign),
+	return embedded.Open(ctx, embedded.Options{Dir: o.Dir, KeysDir: o.KeysDir, Logger: o.Logger, Longest: MaxTTL})
+}
+
+func (b *Bus) connect(ctx context.Context) (err error) {
+	b.nc, err = b.on.Dial(nats.Name("control"),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.Timeout(10*time.Second),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
@@ -185,10 +151,13 @@ func (b *Bus) connect() error {
 			b.log.Warn("bus connection", "error", err, "subject", subject)
 		}))
 	if err != nil {
-		return fmt.Errorf("connect in process: %w", err)
+		return err
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
+	}
+	if _, err := b.js.AccountInfo(ctx); err != nil {
+		return fault.New("jetstream", fault.Missing, "Give a server with JetStream, and credentials that may use it.", err)
 	}
 	return nil
 }
@@ -196,7 +165,7 @@ func (b *Bus) connect() error {
 // StreamConfig is the stream that holds a computer's log: one each, so that its
 // files are damaged, set aside and made again without touching another's. It
 // expires nothing and captures nothing that a client may publish.
-func StreamConfig(cid contract.CID) jetstream.StreamConfig {
+func StreamConfig(cid contract.CID, replicas int) jetstream.StreamConfig {
 	subjects := contract.SubjectLogAll(cid)
 	return jetstream.StreamConfig{
 		Name:        contract.StreamLog(cid),
@@ -207,7 +176,7 @@ func StreamConfig(cid contract.CID) jetstream.StreamConfig {
 		MaxMsgs:     -1, MaxBytes: -1, MaxMsgsPerSubject: -1,
 		MaxMsgSize: maxStoredEvent,
 		Discard:    jetstream.DiscardNew,
-		Replicas:   1,
+		Replicas:   max(1, replicas),
 		Duplicates: time.Second, // message ids only chain the messages of one try
 		DenyDelete: true,        // a computer is deleted with its stream
 		RePublish:  &jetstream.RePublish{Source: subjects, Destination: contract.SubjectLive(cid)},
@@ -217,9 +186,10 @@ func StreamConfig(cid contract.CID) jetstream.StreamConfig {
 	}
 }
 
-// EnsureStream makes the stream of a computer's log unless it is there.
-func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID) error {
-	if _, err := js.CreateOrUpdateStream(ctx, StreamConfig(cid)); err != nil {
+// EnsureStream makes the stream of a computer's log unless it is there, kept by so
+// many servers (Bus.Replicas).
+func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID, replicas int) error {
+	if _, err := js.CreateOrUpdateStream(ctx, StreamConfig(cid, replicas)); err != nil {
 		return fmt.Errorf("make the stream %s: %w", contract.StreamLog(cid), err)
 	}
 	return nil
@@ -238,6 +208,24 @@ func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
 // Conn returns the control plane's connection, which may do anything.
 func (b *Bus) Conn() *nats.Conn { return b.nc }
 
+// Replicas is how many servers keep each log.
+func (b *Bus) Replicas() int { return b.replicas }
+
+// Files returns nil when the logs are files in the directory that the bus was opened
+// on, for ReadStore; otherwise whoever would read them must not take what is not
+// there for an empty log.
+func (b *Bus) Files() error { return b.on.Files() }
+
+// Health returns nil while events are stored; fault.DiskFull or fault.Unavailable
+// says that they are not, and that appends will fail.
+func (b *Bus) Health() error { return b.on.Health() }
+
+// Unread counts the reads that failed because a block of a stream could not be
+// opened or read, and says why the last one did. The server answers them as if
+// there were no such message: an answer of that kind counts only if the number
+// is after it what it was before.
+func (b *Bus) Unread() (uint64, error) { return b.on.Unread() }
+
 // JetStream returns JetStream over the control plane's connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
@@ -253,32 +241,8 @@ func (b *Bus) Close() error {
 	b.mu.Unlock()
 	b.cancel()
 	b.bridges.Wait()
-	b.healer.Wait()
 	if b.nc != nil {
 		b.nc.Close()
 	}
-	if srv := b.server(); srv != nil {
-		srv.Shutdown()
-		srv.WaitForShutdown()
-	}
-	if err := process.Unlock(b.lock); err != nil {
-		return fault.Wrap("bus.Close", err)
-	}
-	return nil
-}
-
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "bus.lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fault.Wrap("lock", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		closeErr := f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fault.New("lock", fault.InUse, "Stop the other process, or use another data directory.",
-				errors.Join(fmt.Errorf("%s is held by another process", dir), closeErr))
-		}
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), closeErr)
-	}
-	return f, nil
+	return fault.Wrap("bus.Close", b.on.Close())
 }

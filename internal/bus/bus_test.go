@@ -311,7 +311,7 @@ func TestReplySubjectsAreTheClientsOwn(t *testing.T) {
 func ensure(t testing.TB, b *bus.Bus, cids ...contract.CID) {
 	t.Helper()
 	for _, cid := range cids {
-		if err := bus.EnsureStream(t.Context(), b.JetStream(), cid); err != nil {
+		if err := bus.EnsureStream(t.Context(), b.JetStream(), cid, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -534,12 +534,5 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if err := os.Remove(filepath.Join(dir, "nats", "bus.lock")); errors.Is(err, fs.ErrNotExist) {
 		t.Error("the lock is not where it is expected")
-	}
-}
-
-func TestServerListensNowhere(t *testing.T) {
-	b := open(t, t.TempDir())
-	if addr := b.ListenAddr(); addr != nil {
-		t.Errorf("the server listens on %v", addr)
 	}
 }

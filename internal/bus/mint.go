@@ -75,7 +75,6 @@ func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Crede
 	inbox := contract.InboxPrefix(principal)
 	uc := jwt.NewUserClaims(public)
 	uc.Name = principal
-	uc.IssuerAccount = b.account
 	uc.Expires = expires.Unix()
 	if !defence.Off(defence.BusPayload) {
 		uc.Limits.Payload = clientPayload
@@ -85,7 +84,7 @@ func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Crede
 		uc.Permissions.Pub.Allow.Add(contract.SubjectAction(cid), contract.SubjectServiceAll(cid))
 		uc.Permissions.Sub.Allow.Add(contract.SubjectLive(cid), contract.SubjectResult(cid, "*"), inbox+".>")
 	}
-	token, err := uc.Encode(b.signer)
+	token, err := b.on.Sign(uc)
 	if err != nil {
 		return Credentials{}, fault.Wrap(op, err)
 	}
@@ -116,7 +115,7 @@ func (b *Bus) record(principal string, g grant) error {
 	return nil
 }
 
-// sweep forgets what has expired: grants, and revocations of expired users.
+// sweep forgets the grants that have expired.
 func (b *Bus) sweep(now time.Time) {
 	for p, list := range b.grants {
 		list = slices.DeleteFunc(list, func(g grant) bool { return !g.expires.After(now) })
@@ -124,11 +123,6 @@ func (b *Bus) sweep(now time.Time) {
 			delete(b.grants, p)
 		} else {
 			b.grants[p] = list
-		}
-	}
-	for user, at := range b.claims.Revocations {
-		if now.Sub(time.Unix(at, 0)) > MaxTTL+time.Minute {
-			delete(b.claims.Revocations, user)
 		}
 	}
 }
@@ -146,31 +140,11 @@ func (b *Bus) Revoke(principal string) error {
 	delete(b.grants, principal)
 	now := b.now()
 	b.sweep(now)
+	var users []string
 	for _, g := range list {
-		if defence.Off(defence.BusRevoked) {
-			break
-		}
-		// A second ahead: issue times are whole seconds, and the key is used once.
-		b.claims.RevokeAt(g.user, now.Add(time.Second))
+		users = append(users, g.user)
 	}
-	token, err := b.claims.Encode(b.operator)
-	if err != nil {
-		return fault.Wrap(op, err)
-	}
-	if err := b.resolver.Store(b.account, token); err != nil {
-		return fault.Wrap(op, err)
-	}
-	srv := b.server()
-	acc, err := srv.LookupAccount(b.account)
-	if err != nil {
-		return fault.Wrap(op, err)
-	}
-	decoded, err := jwt.DecodeAccountClaims(token)
-	if err != nil {
-		return fault.Wrap(op, err)
-	}
-	srv.UpdateAccountClaims(acc, decoded)
-	return nil
+	return fault.Wrap(op, b.on.Revoke(now, users))
 }
 
 // owner returns the computer that principal holds live credentials for.

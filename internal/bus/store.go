@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/minio/highwayhash"
-	"github.com/nats-io/nkeys"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -169,16 +168,6 @@ func StoreAccounts(dir string) ([]string, error) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
-}
-
-// Account is the account whose key a directory holds. Its errors are those of a
-// key that can't be read.
-func Account(keysDir string) (string, error) {
-	pair, err := readKey(filepath.Join(keysDir, "account.nk"), nkeys.PrefixByteAccount)
-	if err != nil {
-		return "", fault.Wrap("bus.Account", err)
-	}
-	return pair.PublicKey()
 }
 
 type block struct {

@@ -43,6 +43,9 @@ func (fl *Fleet) Export(ctx context.Context, cid contract.CID, w io.Writer) erro
 // exportEvents writes the events twice over the store's files: once for the
 // size that stands before them.
 func (fl *Fleet) exportEvents(ctx context.Context, cid contract.CID, out *tar.Writer) error {
+	if err := fl.Bus.Files(); err != nil {
+		return err
+	}
 	each := func(f func([]byte) error) error {
 		_, err := bus.ReadStore(ctx, fl.Dir.Path("nats"), cid, func(m bus.Message) error {
 			if ledger.IsOf(m, cid) {

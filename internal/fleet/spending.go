@@ -141,7 +141,7 @@ func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
 	if err := fl.logRefusal(cid); err != nil {
 		return err // the server does not have it
 	}
-	log, err := ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Health: fl.Bus.Health, Unread: fl.Bus.Unread})
+	log, err := ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Replicas: fl.Bus.Replicas(), Health: fl.Bus.Health, Unread: fl.Bus.Unread})
 	if err != nil {
 		return err
 	}

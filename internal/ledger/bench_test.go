@@ -32,7 +32,7 @@ func BenchmarkAppend(b *testing.B) {
 				b.Fatal(err)
 			}
 			bare := contract.NewCID()
-			if err := bus.EnsureStream(b.Context(), bu.JetStream(), bare); err != nil {
+			if err := bus.EnsureStream(b.Context(), bu.JetStream(), bare, 1); err != nil {
 				b.Fatal(err)
 			}
 			subject := contract.SubjectLog(bare, contract.RoleUser, "prompt.submitted")

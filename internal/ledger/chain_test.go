@@ -63,7 +63,7 @@ func TestEveryEventCarriesTheLinkOfTheOneBefore(t *testing.T) {
 func TestAnOldLogGoesOnWithAChain(t *testing.T) {
 	cid := contract.NewCID()
 	b := openBus(t, t.TempDir())
-	if err := bus.EnsureStream(t.Context(), b.JetStream(), cid); err != nil {
+	if err := bus.EnsureStream(t.Context(), b.JetStream(), cid, 1); err != nil {
 		t.Fatal(err)
 	}
 	old := func(seq uint64) []byte {

@@ -43,6 +43,8 @@ type Options struct {
 	Blobs Blobs            // nil: data beyond contract.MaxInlineData are refused
 	Index Index            // nil: Open scans the whole log and keeps its ids in memory
 	Now   func() time.Time // nil: time.Now
+	// Replicas is how many servers keep the log (bus.Replicas); 0 is 1.
+	Replicas int
 	// Health says why the store takes no events now (bus.Health), so that an
 	// append need not wait for an answer that will not come. Nil: never asked.
 	Health func() error
@@ -166,7 +168,7 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 		}
 		l.head = head
 	}
-	if err := bus.EnsureStream(ctx, js, l.cid); err != nil {
+	if err := bus.EnsureStream(ctx, js, l.cid, opts.Replicas); err != nil {
 		if why := l.health(); why != nil {
 			err = errors.Join(why, err)
 		} else {

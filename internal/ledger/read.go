@@ -142,6 +142,17 @@ func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int
 	if err != nil {
 		return nil, err
 	}
+	if len(page) == 0 {
+		// Pages come from any server that keeps the log, and one may be behind.
+		// What is missing is for the leader to say.
+		s, found, err := l.next(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			page = []stored{s}
+		}
+	}
 	for i, s := range page {
 		if want := after + 1 + uint64(i); s.event.Sequence != want {
 			return nil, broken("event %d follows where %d belongs", s.event.Sequence, want)

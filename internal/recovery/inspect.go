@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/bus/embedded"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
@@ -426,7 +427,7 @@ func (r *Report) compare(cid contract.CID, s *ledger.Survey, k known) bool {
 // account holds the store's account against the key, and looks whether the others
 // are keys.
 func (r *Report) account(dir *datadir.Dir) error {
-	damaged, err := bus.DamagedKeys(dir.Path("keys"))
+	damaged, err := embedded.DamagedKeys(dir.Path("keys"))
 	if err != nil {
 		return err
 	}
@@ -449,7 +450,7 @@ func (r *Report) account(dir *datadir.Dir) error {
 		}
 		return nil
 	}
-	key, err := bus.Account(dir.Path("keys"))
+	key, err := embedded.Account(dir.Path("keys"))
 	switch {
 	case defence.Off(defence.StoreAccount):
 	case errors.Is(err, fs.ErrNotExist):

@@ -67,6 +67,11 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 	if o.Bus != nil && len(o.Only) != 1 {
 		return nil, fault.New(op, fault.Internal, "", errors.New("one at a time while the others are awake"))
 	}
+	if o.Bus != nil {
+		if err := o.Bus.Files(); err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+	}
 	begun, err := o.goOn()
 	if err != nil {
 		return nil, fault.Wrap(op, err)

@@ -1,4 +1,4 @@
-package bus
+package embedded
 
 import (
 	"errors"
@@ -27,13 +27,13 @@ const (
 
 // Health returns nil while the store takes events; fault.DiskFull or
 // fault.Unavailable says that it does not, and that appends will fail.
-func (b *Bus) Health() error {
-	b.health.Lock()
-	defer b.health.Unlock()
-	return b.broken
+func (s *Server) Health() error {
+	s.health.Lock()
+	defer s.health.Unlock()
+	return s.broken
 }
 
-func (b *Bus) storeFailed(text string) {
+func (s *Server) storeFailed(text string) {
 	// Not where on the machine it is: whoever writes to the log is told this.
 	code, hint, why := fault.Unavailable, "Look at the disk that holds the data directory.", text
 	if i := strings.LastIndex(text, ": "); i >= 0 {
@@ -46,11 +46,11 @@ func (b *Bus) storeFailed(text string) {
 		hint, why = fault.Unwritable, "the disk that holds the data directory can only be read"
 	}
 	text = "the log takes no more: " + why
-	b.health.Lock()
-	b.broken = fault.New("store", code, hint, errors.New(text))
-	b.health.Unlock()
+	s.health.Lock()
+	s.broken = fault.New("store", code, hint, errors.New(text))
+	s.health.Unlock()
 	select {
-	case b.heal <- struct{}{}:
+	case s.heal <- struct{}{}:
 	default:
 	}
 }
@@ -59,13 +59,13 @@ func (b *Bus) storeFailed(text string) {
 // opened or read, and says why the last one did. The server answers them as if
 // there were no such message: an answer of that kind counts only if the number
 // is after it what it was before.
-func (b *Bus) Unread() (uint64, error) {
-	b.health.Lock()
-	defer b.health.Unlock()
-	return b.unread, b.unreadWhy
+func (s *Server) Unread() (uint64, error) {
+	s.health.Lock()
+	defer s.health.Unlock()
+	return s.unread, s.unreadWhy
 }
 
-func (b *Bus) blockUnread(text string) {
+func (s *Server) blockUnread(text string) {
 	why := text
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		why = text[i+2:] // without the path
@@ -76,36 +76,36 @@ func (b *Bus) blockUnread(text string) {
 			err = errno // which has a hint of its own
 		}
 	}
-	b.health.Lock()
-	defer b.health.Unlock()
-	b.unread++
-	b.unreadWhy = fmt.Errorf("the log's store can't be read now: %w", err)
+	s.health.Lock()
+	defer s.health.Unlock()
+	s.unread++
+	s.unreadWhy = fmt.Errorf("the log's store can't be read now: %w", err)
 }
 
-func (b *Bus) server() *server.Server {
-	b.health.Lock()
-	defer b.health.Unlock()
-	return b.srv
+func (s *Server) server() *server.Server {
+	s.health.Lock()
+	defer s.health.Unlock()
+	return s.srv
 }
 
 // provider dials whichever server runs now.
-type provider struct{ bus *Bus }
+type provider struct{ of *Server }
 
 // InProcessConn implements nats.InProcessConnProvider.
-func (p provider) InProcessConn() (net.Conn, error) { return p.bus.server().InProcessConn() }
+func (p provider) InProcessConn() (net.Conn, error) { return p.of.server().InProcessConn() }
 
-func (b *Bus) startServer(wait time.Duration) error {
-	if err := syncStore(filepath.Join(b.dir, "jetstream")); err != nil {
+func (s *Server) startServer(wait time.Duration) error {
+	if err := syncStore(filepath.Join(s.dir, "jetstream")); err != nil {
 		return fault.Wrap("sync store", err)
 	}
-	srv, err := server.NewServer(b.options.Clone())
+	srv, err := server.NewServer(s.options.Clone())
 	if err != nil {
 		return fmt.Errorf("configure server: %w", err)
 	}
-	srv.SetLoggerV2(serverLog{b.log, b.storeFailed, b.blockUnread}, false, false, false)
-	b.health.Lock()
-	b.srv = srv
-	b.health.Unlock()
+	srv.SetLoggerV2(serverLog{s.log, s.storeFailed, s.blockUnread}, false, false, false)
+	s.health.Lock()
+	s.srv = srv
+	s.health.Unlock()
 	srv.Start()
 	if !srv.ReadyForConnections(wait) {
 		return fault.New("start server", fault.Unavailable, "Look at the log for what the server says about its store.", errors.New("server is not ready"))
@@ -115,33 +115,33 @@ func (b *Bus) startServer(wait time.Duration) error {
 
 // keepHealthy starts the server anew after its store has failed, once the disk
 // has space. Connections break and come back; what was acknowledged is there.
-func (b *Bus) keepHealthy() {
+func (s *Server) keepHealthy() {
 	for {
 		select {
-		case <-b.ctx.Done():
+		case <-s.ctx.Done():
 			return
-		case <-b.heal:
+		case <-s.heal:
 		}
-		for b.Health() != nil {
+		for s.Health() != nil {
 			select {
-			case <-b.ctx.Done():
+			case <-s.ctx.Done():
 				return
 			case <-time.After(healEvery):
 			}
-			if free, err := freeSpace(b.dir); err != nil || free < healSpace || !writable(b.dir) {
+			if free, err := freeSpace(s.dir); err != nil || free < healSpace || !writable(s.dir) {
 				continue
 			}
-			old := b.server()
+			old := s.server()
 			old.Shutdown()
 			old.WaitForShutdown()
-			b.health.Lock()
-			b.broken = nil // what the new server reports counts
-			b.health.Unlock()
-			if err := b.startServer(readyTimeout); err != nil {
-				b.storeFailed(err.Error())
+			s.health.Lock()
+			s.broken = nil // what the new server reports counts
+			s.health.Unlock()
+			if err := s.startServer(readyTimeout); err != nil {
+				s.storeFailed(err.Error())
 				continue
 			}
-			b.log.Info("the log's store was started anew")
+			s.log.Info("the log's store was started anew")
 		}
 	}
 }

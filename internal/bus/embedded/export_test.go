@@ -1,6 +1,6 @@
-package bus
+package embedded
 
 import "net"
 
 // ListenAddr is the server's address, nil when it listens on no port.
-func (b *Bus) ListenAddr() net.Addr { return b.server().Addr() }
+func (s *Server) ListenAddr() net.Addr { return s.server().Addr() }

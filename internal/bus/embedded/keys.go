@@ -1,4 +1,4 @@
-package bus
+package embedded
 
 import (
 	"bytes"
@@ -35,6 +35,16 @@ func DamagedKeys(dir string) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// Account is the account whose key a directory holds. Its errors are those of a
+// key that can't be read.
+func Account(keysDir string) (string, error) {
+	pair, err := readKey(filepath.Join(keysDir, "account.nk"), nkeys.PrefixByteAccount)
+	if err != nil {
+		return "", fault.Wrap("bus.Account", err)
+	}
+	return pair.PublicKey()
 }
 
 func loadKeys(dir string) (keys, error) {
@@ -115,7 +125,7 @@ func newKey(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, []byte, error)
 }
 
 // accounts makes the operator's claims and a resolver that holds both accounts.
-func (b *Bus) accounts(k keys) (*jwt.OperatorClaims, *server.MemAccResolver, error) {
+func (s *Server) accounts(k keys) (*jwt.OperatorClaims, *server.MemAccResolver, error) {
 	var ids [3]string
 	for i, pair := range []nkeys.KeyPair{k.operator, k.system, k.account} {
 		id, err := pair.PublicKey()
@@ -124,8 +134,8 @@ func (b *Bus) accounts(k keys) (*jwt.OperatorClaims, *server.MemAccResolver, err
 		}
 		ids[i] = id
 	}
-	b.account = ids[2]
-	signer, err := b.signer.PublicKey()
+	s.account = ids[2]
+	signer, err := s.signer.PublicKey()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read signing key: %w", err)
 	}
@@ -141,14 +151,14 @@ func (b *Bus) accounts(k keys) (*jwt.OperatorClaims, *server.MemAccResolver, err
 	}
 	sys := jwt.NewAccountClaims(ids[1])
 	sys.Name = "SYSTEM"
-	b.claims = jwt.NewAccountClaims(ids[2])
-	b.claims.Name = "CHOIR"
-	b.claims.SigningKeys.Add(signer)
-	b.claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
+	s.claims = jwt.NewAccountClaims(ids[2])
+	s.claims.Name = "CHOIR"
+	s.claims.SigningKeys.Add(signer)
+	s.claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
 		MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
 	}
 	resolver := &server.MemAccResolver{}
-	for _, ac := range []*jwt.AccountClaims{sys, b.claims} {
+	for _, ac := range []*jwt.AccountClaims{sys, s.claims} {
 		token, err := ac.Encode(k.operator)
 		if err != nil {
 			return nil, nil, fmt.Errorf("sign account %s: %w", ac.Name, err)
