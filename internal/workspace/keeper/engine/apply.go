@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -70,9 +71,9 @@ func (e *Engine) finishPlan(ctx context.Context, id string) (wire.Applied, error
 		}
 		for _, s := range p.Ops {
 			if s.To.Exists() {
-				e.tracked.set(string(s.Path), tracked{Entry: s.To})
+				e.look.Index.Set(string(s.Path), scan.Tracked{Entry: s.To})
 			} else {
-				e.tracked.delete(string(s.Path))
+				e.look.Index.Delete(string(s.Path))
 			}
 		}
 	}
@@ -120,7 +121,7 @@ func (e *Engine) stage(ctx context.Context, p plan) error {
 		e.crash("apply.staging")
 	}
 	if writes > disk.SyncAllAbove {
-		if err := unix.Syncfs(e.rootFD); err != nil {
+		if err := unix.Syncfs(e.look.Root); err != nil {
 			return fmt.Errorf("sync: %w", err)
 		}
 	}
@@ -136,10 +137,10 @@ func (e *Engine) syncParents(p plan) error {
 		dirs[wire.ParentDir(string(s.Path))] = true
 	}
 	if len(dirs) > disk.SyncAllAbove {
-		return unix.Syncfs(e.rootFD)
+		return unix.Syncfs(e.look.Root)
 	}
 	for d := range dirs {
-		if err := disk.SyncDirAt(e.rootFD, d); err != nil && !disk.IsGone(err) && !disk.IsDenied(err) {
+		if err := disk.SyncDirAt(e.look.Root, d); err != nil && !disk.IsGone(err) && !disk.IsDenied(err) {
 			return err
 		}
 	}
@@ -179,7 +180,7 @@ func (a *applier) step(ctx context.Context, n int, s step) error {
 				return err
 			}
 		}
-		fd, err := disk.MakeDirs(a.e.rootFD, p)
+		fd, err := disk.MakeDirs(a.e.look.Root, p)
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EEXIST) {
 			return nil // the user has a file there: that is what a directory gives way to
 		}
@@ -209,7 +210,7 @@ func (a *applier) denied(n int, s step) error {
 // removeDir removes an empty directory and its parents that became empty.
 func (a *applier) removeDir(p string) {
 	for ; p != "." && !a.needed[p]; p = wire.ParentDir(p) {
-		dir, err := disk.OpenDir(a.e.rootFD, wire.ParentDir(p))
+		dir, err := disk.OpenDir(a.e.look.Root, wire.ParentDir(p))
 		if err != nil {
 			return
 		}
@@ -225,7 +226,7 @@ func (a *applier) removeDir(p string) {
 func (a *applier) remove(ctx context.Context, n int, s step) error {
 	aside := a.e.aside(a.p.ID, n)
 	p := string(s.Path)
-	dir, err := disk.OpenDir(a.e.rootFD, wire.ParentDir(p))
+	dir, err := disk.OpenDir(a.e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		if disk.IsGone(err) {
 			return nil
@@ -287,7 +288,7 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 		return nil // in place since an earlier try; what the user did since is the user's
 	}
 	p := string(s.Path)
-	dir, err := disk.MakeDirs(a.e.rootFD, wire.ParentDir(p))
+	dir, err := disk.MakeDirs(a.e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			a.conflict(s.Path, "its directory is a file or a link now")

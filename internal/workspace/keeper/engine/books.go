@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -67,5 +68,5 @@ func (e *Engine) setAsides() ([]wire.Aside, error) {
 		}
 	}
 	slices.SortFunc(out, func(a, b wire.Aside) int { return strings.Compare(when(b), when(a)) })
-	return out[:min(len(out), maxSkips)], nil
+	return out[:min(len(out), scan.MaxSkips)], nil
 }

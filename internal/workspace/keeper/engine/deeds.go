@@ -182,7 +182,7 @@ func (e *Engine) inodeOf(p string) (inode, error) {
 	if err := wire.CheckPath(p, false); err != nil {
 		return inode{}, err
 	}
-	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return inode{}, disk.IgnoreUnreachable(err)
 	}
@@ -216,7 +216,7 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Deed, err
 	if err := e.rollForward(ctx); err != nil {
 		return wire.Deed{}, fault.Wrap(op, err)
 	}
-	a, err := disk.OpenDir(e.rootFD, wire.ParentDir(from))
+	a, err := disk.OpenDir(e.look.Root, wire.ParentDir(from))
 	if err != nil {
 		return wire.Deed{}, fileError(op, from, err)
 	}
@@ -229,7 +229,7 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Deed, err
 	if in.Was, err = inodeAt(a, path.Base(from)); err != nil {
 		return wire.Deed{}, fileError(op, from, err)
 	}
-	b, err := disk.MakeDirs(e.rootFD, wire.ParentDir(to))
+	b, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
 	if err != nil {
 		return wire.Deed{}, fileError(op, to, err)
 	}
@@ -277,7 +277,7 @@ func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Dee
 	if err != nil {
 		return wire.Deed{}, fileError(op, to, err)
 	}
-	dir, err := disk.MakeDirs(e.rootFD, wire.ParentDir(to))
+	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
 	if err != nil {
 		return wire.Deed{}, fileError(op, to, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -38,19 +39,19 @@ const maxDoubted = 10_000
 // doubt finds, after an end of the machine without a goodbye, the new files that
 // it may have emptied: in the state in which they are nobody has acknowledged
 // them, and they were made shortly before the last trace of life.
-func (e *Engine) doubt(ctx context.Context, cap *capture, meant map[string]bool) ([]wire.Healed, error) {
+func (e *Engine) doubt(ctx context.Context, cap *scan.Capture, meant map[string]bool) ([]wire.Healed, error) {
 	if e.end != endUnknown {
 		return nil, nil
 	}
 	var last int64
-	for _, l := range e.tracked.all() {
-		last = max(last, l.stat.Ctime)
+	for _, l := range e.look.Index.All() {
+		last = max(last, l.Stat.Ctime)
 	}
-	for _, t := range cap.tracked {
-		last = max(last, t.stat.Ctime)
+	for _, t := range cap.Tracked {
+		last = max(last, t.Stat.Ctime)
 	}
-	for _, c := range cap.changes {
-		if st, err := e.lstat(c.Path); err == nil {
+	for _, c := range cap.Changes {
+		if st, err := e.look.Lstat(c.Path); err == nil {
 			last = max(last, st.Ctime)
 		}
 	}
@@ -60,14 +61,14 @@ func (e *Engine) doubt(ctx context.Context, cap *capture, meant map[string]bool)
 	}
 	last = max(last, head.Time*1e9)
 	var out []wire.Healed
-	for _, c := range cap.changes {
+	for _, c := range cap.Changes {
 		if c.From.Exists() || !c.To.IsRegular() || beneathAny(c.Path, meant) || len(e.doubted) >= maxDoubted {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		st, err := e.lstat(c.Path)
+		st, err := e.look.Lstat(c.Path)
 		if err != nil || !st.IsRegular() || st.Ctime < max(last-cutWindow, head.Time*1e9) {
 			if err := disk.IgnoreUnreachable(err); err != nil {
 				return nil, err
@@ -102,24 +103,24 @@ func beneathAny(p string, paths map[string]bool) bool {
 }
 
 // withoutDoubted leaves out what is doubted, as long as nobody has touched it.
-func (e *Engine) withoutDoubted(cap *capture, cands []candidate, write bool) ([]candidate, error) {
+func (e *Engine) withoutDoubted(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
 	if len(e.doubted) == 0 {
 		return cands, nil
 	}
 	still := map[string]doubt{}
 	kept := cands[:0]
 	for _, c := range cands {
-		d, ok := e.doubted[c.path]
-		if !ok || c.prev.Exists() || c.stat != d.Stat {
+		d, ok := e.doubted[c.Path]
+		if !ok || c.Prev.Exists() || c.Stat != d.Stat {
 			kept = append(kept, c)
 			continue
 		}
-		still[c.path] = d
+		still[c.Path] = d
 		what := "is empty"
 		if d.Reason != fateEmptied {
 			what = "is full of zeroes"
 		}
-		cap.skipped = append(cap.skipped, wire.Skip{Path: d.Path, Reason: fmt.Sprintf("%s since the machine stopped without a goodbye: write it again, or touch it if that is how it should be", what)})
+		cap.Skipped = append(cap.Skipped, wire.Skip{Path: d.Path, Reason: fmt.Sprintf("%s since the machine stopped without a goodbye: write it again, or touch it if that is how it should be", what)})
 	}
 	if !write || len(still) == len(e.doubted) {
 		return kept, nil

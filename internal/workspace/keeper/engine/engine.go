@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/internal/defence"
@@ -15,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -31,35 +31,26 @@ type Options struct {
 	Crash     func(point string)
 }
 
-// maxSkips is how many skipped paths are listed.
-const maxSkips = 200
-
 // Engine works on one tree. Its methods may be called concurrently; those that
 // change the tree or its history take turns.
 type Engine struct {
-	opts   Options
-	store  *gitstore.Store
-	rootFD int
-	lock   *os.File
+	opts  Options
+	store *gitstore.Store
+	look  *scan.Scanner
+	lock  *os.File
 
 	end    ending // how the engine before this one ended, until Heal has looked
 	parted bool   // it said goodbye
 
-	mu      sync.Mutex // one change at a time; guards what follows
-	head    string     // newest commit, "" before the first
-	tree    string     // its tree
-	tracked *index
-	lumps   map[string]*lump // directories that were too much, as they were seen last
-	looks   uint64           // how many looks at the tree there were
-	damaged *damagedHead     // the newest commit can't be read
+	mu      sync.Mutex   // one change at a time; guards what follows
+	head    string       // newest commit, "" before the first
+	tree    string       // its tree
+	damaged *damagedHead // the newest commit can't be read
 
-	slowIgnores map[slowIgnore]bool
-	doubted     map[string]doubt // new files that a power cut may have emptied
-	puts        []put            // that no checkpoint has met yet, oldest first
-	keptPuts    []wire.Commit    // that were made of such, and nobody has heard of
-	trashAge    trashAge
-
-	left atomic.Pointer[left] // what the newest look at the live tree left out
+	doubted  map[string]doubt // new files that a power cut may have emptied
+	puts     []put            // that no checkpoint has met yet, oldest first
+	keptPuts []wire.Commit    // that were made of such, and nobody has heard of
+	trashAge trashAge
 
 	snapMu sync.Mutex // one snapshot at a time
 
@@ -71,13 +62,6 @@ type Engine struct {
 
 	collectMu sync.Mutex // one collection at a time
 	collected collected
-}
-
-// tracked is a captured path: what HEAD holds, and the file state in which it
-// was seen to hold that. A zero stat means it must be hashed to know.
-type tracked struct {
-	gitstore.Entry
-	stat disk.Stat
 }
 
 // Open opens the engine on a live tree, making the repository if there is
@@ -99,14 +83,15 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 		return nil, fault.Wrap(op, err)
 	}
 	opts.Root = root
-	e := &Engine{opts: opts, rootFD: -1, slowIgnores: map[slowIgnore]bool{}, settledAt: map[string]time.Time{}}
+	e := &Engine{opts: opts, settledAt: map[string]time.Time{}}
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
+	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: e.withoutDoubted})
 	defer func() {
 		if err != nil {
 			err = errors.Join(fault.Wrap(op, err), e.Close())
 		}
 	}()
-	if e.rootFD, err = unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+	if e.look.Root, err = unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	if err := e.prepareGitDir(ctx); err != nil {
@@ -143,18 +128,18 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var errs []error
-	if e.tracked != nil {
+	if e.look.Index != nil {
 		errs = append(errs, e.goodbye(context.Background()))
-		e.tracked = nil
+		e.look.Index = nil
 	}
 	errs = append(errs, e.store.Close())
 	if e.lock != nil {
 		errs = append(errs, process.Unlock(e.lock))
 		e.lock = nil
 	}
-	if e.rootFD >= 0 {
-		errs = append(errs, unix.Close(e.rootFD))
-		e.rootFD = -1
+	if e.look.Root >= 0 {
+		errs = append(errs, unix.Close(e.look.Root))
+		e.look.Root = -1
 	}
 	return fault.Wrap("keeper.Close", errors.Join(errs...))
 }

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -102,7 +103,7 @@ func (e *Engine) Files(ctx context.Context, req wire.FilesRequest) (files []wire
 	if err := badPath(dir, true); err != nil {
 		return nil, 0, fault.Wrap(op, err)
 	}
-	fd, err := disk.OpenDir(e.rootFD, dir)
+	fd, err := disk.OpenDir(e.look.Root, dir)
 	if err != nil {
 		return nil, 0, fileError(op, dir, err)
 	}
@@ -146,7 +147,7 @@ func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	if err := badPath(p, true); err != nil {
 		return wire.FileInfo{}, fault.Wrap(op, err)
 	}
-	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return wire.FileInfo{}, fileError(op, p, err)
 	}
@@ -155,7 +156,7 @@ func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	if err == nil && (fi.Kind == "file" || fi.Kind == "symlink") {
 		var en gitstore.Entry
 		was := e.lastSeen(p)
-		if st, serr := disk.Lstat(dir, path.Base(p)); serr == nil && st == was.stat {
+		if st, serr := disk.Lstat(dir, path.Base(p)); serr == nil && st == was.Stat {
 			en = was.Entry
 		} else {
 			en, _, err = e.store.EntryAt(dir, path.Base(p), was.Entry)
@@ -171,12 +172,12 @@ func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 }
 
 // lastSeen is what was captured of a path, unless a change is under way.
-func (e *Engine) lastSeen(p string) tracked {
+func (e *Engine) lastSeen(p string) scan.Tracked {
 	if !e.mu.TryLock() {
-		return tracked{}
+		return scan.Tracked{}
 	}
 	defer e.mu.Unlock()
-	return e.tracked.at(p)
+	return e.look.Index.At(p)
 }
 
 // Read opens a file of the live tree. A link is followed as long as it stays
@@ -246,7 +247,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		return wire.Written{}, err
 	}
 	p := string(req.Path)
-	dir, err := disk.MakeDirs(e.rootFD, wire.ParentDir(p))
+	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return wire.Written{}, err
 	}
@@ -348,7 +349,7 @@ func (e *Engine) mayPut(dir int, name string, req wire.WriteRequest) error {
 	case req.If == "none":
 		return changedMeanwhile(p)
 	case req.If != "":
-		was, _, err := e.store.EntryAt(dir, name, e.tracked.at(p).Entry)
+		was, _, err := e.store.EntryAt(dir, name, e.look.Index.At(p).Entry)
 		if err == nil && was.ID != req.If {
 			err = changedMeanwhile(p)
 		}
@@ -373,7 +374,7 @@ func (e *Engine) Mkdir(_ context.Context, p string) error {
 	if e.parted {
 		return fault.Wrap(op, e.whole())
 	}
-	fd, err := disk.MakeDirs(e.rootFD, p)
+	fd, err := disk.MakeDirs(e.look.Root, p)
 	if err != nil {
 		return fileError(op, p, err)
 	}

@@ -121,8 +121,8 @@ func (s *search) file(ctx context.Context, rootfd int, p string, at wire.Found) 
 
 func (e *Engine) findLive(ctx context.Context, s *search) error {
 	e.mu.Lock()
-	paths := make([]string, 0, e.tracked.n)
-	for p, t := range e.tracked.all() {
+	paths := make([]string, 0, e.look.Index.N)
+	for p, t := range e.look.Index.All() {
 		if t.IsRegular() && !t.Chunked { // its manifest is in the history
 			paths = append(paths, p)
 		}
@@ -130,7 +130,7 @@ func (e *Engine) findLive(ctx context.Context, s *search) error {
 	e.mu.Unlock()
 	slices.Sort(paths)
 	for _, p := range paths {
-		if err := s.file(ctx, e.rootFD, p, wire.Found{Path: wire.Path(p)}); err != nil {
+		if err := s.file(ctx, e.look.Root, p, wire.Found{Path: wire.Path(p)}); err != nil {
 			return err
 		}
 	}
@@ -200,7 +200,7 @@ func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at wire.
 		_, err := e.store.ReadContent(ctx, gitstore.Entry{ID: at.Object, Chunked: at.Chunked}, 0, -1, w)
 		return ignoreAfterStart(err)
 	}
-	root, p, asked := e.rootFD, string(at.Path), string(at.Path)
+	root, p, asked := e.look.Root, string(at.Path), string(at.Path)
 	if at.Trash != "" {
 		if err := checkPlanID(at.Trash); err != nil {
 			return fault.Wrap(op, err)

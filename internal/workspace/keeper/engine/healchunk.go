@@ -52,7 +52,7 @@ func chunkReason(err error) string {
 // away, and a scrub comes by later. Chunks are looked for, not read.
 func (e *Engine) healNewest(ctx context.Context) error {
 	healed, missing := 0, 0
-	for p, t := range e.tracked.all() {
+	for p, t := range e.look.Index.All() {
 		if !t.Chunked {
 			continue
 		}

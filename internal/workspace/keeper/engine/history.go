@@ -113,12 +113,12 @@ func (e *Engine) treeish(ctx context.Context, name, fallback string) (string, er
 func (e *Engine) liveTree(ctx context.Context) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	cap, err := e.capture(ctx, true)
+	cap, err := e.look.Capture(ctx, true)
 	if err != nil {
 		return "", err
 	}
-	defer e.tracked.take(cap)()
-	return e.tracked.write(ctx, e.store)
+	defer e.look.Index.Take(cap)()
+	return e.look.Index.Write(ctx, e.store)
 }
 
 // Show streams a file as it was in a commit and returns its mode and size. At
@@ -148,14 +148,14 @@ func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 	const op = "keeper.Status"
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	cap, err := e.capture(ctx, false)
+	cap, err := e.look.Capture(ctx, false)
 	if err != nil {
 		return wire.StatusReply{}, fault.Wrap(op, err)
 	}
-	reply := wire.StatusReply{Head: e.head, Tree: e.tree, Changes: []wire.Change{}, Left: cap.skipped}
-	for i, c := range cap.changes {
+	reply := wire.StatusReply{Head: e.head, Tree: e.tree, Changes: []wire.Change{}, Left: cap.Skipped}
+	for i, c := range cap.Changes {
 		if len(reply.Changes) == gitstore.MaxChanges {
-			reply.More = len(cap.changes) - i
+			reply.More = len(cap.Changes) - i
 			break
 		}
 		what := "modified"
@@ -169,10 +169,10 @@ func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 		}
 		reply.Changes = append(reply.Changes, wire.Change{Path: wire.Path(c.Path), Op: what})
 	}
-	for _, p := range cap.ignored {
+	for _, p := range cap.Ignored {
 		reply.Ignored = append(reply.Ignored, wire.Path(p))
 	}
-	for _, p := range cap.nested {
+	for _, p := range cap.Nested {
 		reply.Repositories = append(reply.Repositories, wire.Path(p))
 	}
 	slices.Sort(reply.Ignored)

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -69,7 +70,7 @@ func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.R
 }
 
 func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) error {
-	if err := unix.Syncfs(e.rootFD); err != nil {
+	if err := unix.Syncfs(e.look.Root); err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}
 	e.mu.Lock()
@@ -77,7 +78,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) err
 	if err := e.rollForward(ctx); err != nil {
 		return err
 	}
-	dir, err := disk.MakeDirs(e.rootFD, wire.ParentDir(p))
+	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (e *Engine) unpackEntry(root int, name string, h *tar.Header, content io.Re
 	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeSymlink && h.Typeflag != tar.TypeLink {
 		if h.Typeflag != tar.TypeXGlobalHeader {
 			im.Skipped++
-			if im.Total++; len(im.Left) < maxSkips {
+			if im.Total++; len(im.Left) < scan.MaxSkips {
 				im.Left = append(im.Left, wire.Skip{Path: wire.Path(wire.JoinPath(string(im.Path), name)), Reason: "is a " + tarKind(h.Typeflag) + ", and was not brought in"})
 			}
 		}

@@ -44,7 +44,7 @@ func (e *Engine) obstacles(ctx context.Context, live, want gitstore.Tree) ([]wir
 
 // obstacle says what stands where a file is to be, beyond what the live tree holds.
 func (e *Engine) obstacle(live gitstore.Tree, p string) (string, error) {
-	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
 			if live[d].Exists() {
@@ -94,7 +94,7 @@ func (e *Engine) holdsForeign(folder string, live gitstore.Tree) (bool, error) {
 		if len(p) > wire.MaxTreePath {
 			return true, nil
 		}
-		fd, err := disk.OpenDir(e.rootFD, p)
+		fd, err := disk.OpenDir(e.look.Root, p)
 		if err != nil {
 			if disk.IsGone(err) {
 				continue

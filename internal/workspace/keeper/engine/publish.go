@@ -114,7 +114,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	if note.Kind == "" {
 		note.Kind = "task"
 	}
-	note.Publish, note.Files, note.NotIn = req.ID, len(steps), e.notInNow()
+	note.Publish, note.Files, note.NotIn = req.ID, len(steps), e.look.NotInNow()
 	if note.Verified, err = e.verified(ctx, note.Verified, req.Task); err != nil {
 		return reply, err
 	}
@@ -159,7 +159,7 @@ func describe(req wire.PrepareRequest) string {
 }
 
 // headTree is HEAD's tree, from what the engine knows.
-func (e *Engine) headTree() gitstore.Tree { return e.tracked.entries() }
+func (e *Engine) headTree() gitstore.Tree { return e.look.Index.Entries() }
 
 func (e *Engine) treeishLocked(ctx context.Context, name string) (string, error) {
 	if name == "" {
@@ -415,7 +415,7 @@ func (e *Engine) lateWrite(ctx context.Context, name string, p wire.Path, seen g
 
 // bringBack merges a late version into the live file, or appends what it has more.
 func (e *Engine) bringBack(ctx context.Context, name string, p wire.Path, seen, late gitstore.Entry) error {
-	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(string(p)))
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(string(p)))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -90,8 +91,8 @@ func (e *Engine) putsKept() []wire.Commit {
 
 // captureWithPuts looks at the live tree, and keeps what was put and is not met
 // there. After that HEAD is another one, and it looks again.
-func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func() error) (*capture, error) {
-	cap, err := e.capture(ctx, true)
+func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func() error) (*scan.Capture, error) {
+	cap, err := e.look.Capture(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -102,29 +103,29 @@ func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func
 	if err := e.keepPuts(ctx, missed, note, flush); err != nil {
 		return nil, err
 	}
-	return e.capture(ctx, true)
+	return e.look.Capture(ctx, true)
 }
 
 // missed returns the puts whose content a capture did not meet and nothing else
 // holds, in the order in which they were made. There may be many: what can hold
 // them is gone through once, and not for each.
-func (e *Engine) missed(ctx context.Context, cap *capture) ([]put, error) {
+func (e *Engine) missed(ctx context.Context, cap *scan.Capture) ([]put, error) {
 	if len(e.puts) == 0 {
 		return nil, nil
 	}
-	met := make(map[gitstore.Entry]bool, len(cap.changes))
-	for _, c := range cap.changes {
+	met := make(map[gitstore.Entry]bool, len(cap.Changes))
+	for _, c := range cap.Changes {
 		met[c.To.Holds()] = true
 	}
-	gone := make(map[string]bool, len(cap.gone))
-	for _, p := range cap.gone {
+	gone := make(map[string]bool, len(cap.Gone))
+	for _, p := range cap.Gone {
 		gone[p] = true
 	}
 	var out []put
 	for _, p := range e.puts {
-		was := e.tracked.at(p.path).Entry
+		was := e.look.Index.At(p.path).Entry
 		found := was
-		if t, ok := cap.tracked[p.path]; ok {
+		if t, ok := cap.Tracked[p.path]; ok {
 			found = t.Entry
 		} else if gone[p.path] {
 			found = gitstore.None
@@ -244,26 +245,26 @@ func (p put) since() time.Time { return time.UnixMilli(p.at).Add(-time.Minute) }
 
 // isIgnored reports whether no checkpoint takes a path because it is ignored.
 func (e *Engine) isIgnored(p string) (bool, error) {
-	l := e.left.Load()
-	if e.tracked.at(p).Exists() || l == nil {
+	l := e.look.Left.Load()
+	if e.look.Index.At(p).Exists() || l == nil {
 		return false, nil
 	}
-	in, err := e.placeOf(wire.ParentDir(p), l)
+	in, err := e.look.PlaceOf(wire.ParentDir(p), l)
 	if disk.IsGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return false, nil // its folder is gone, and nobody can say any more
 	}
-	return err == nil && in.unkept(p, false, l) != "", err
+	return err == nil && in.Unkept(p, false, l) != "", err
 }
 
 // keepPuts makes checkpoints of HEAD with what was put: as few as hold each
 // content that was put to a path in an order of its own.
 func (e *Engine) keepPuts(ctx context.Context, puts []put, note wire.Note, flush func() error) error {
 	for len(puts) > 0 {
-		group := &capture{tracked: map[string]tracked{}}
+		group := &scan.Capture{Tracked: map[string]scan.Tracked{}}
 		folders := map[string]bool{}
 		n := 0
-		for n < len(puts) && group.takes(folders, puts[n].path) {
-			group.tracked[puts[n].path] = tracked{Entry: puts[n].Entry}
+		for n < len(puts) && group.Takes(folders, puts[n].path) {
+			group.Tracked[puts[n].path] = scan.Tracked{Entry: puts[n].Entry}
 			n++
 		}
 		if err := e.keepGroup(ctx, group, puts[:n], note, flush); err != nil {
@@ -274,46 +275,29 @@ func (e *Engine) keepPuts(ctx context.Context, puts []put, note wire.Note, flush
 	return nil
 }
 
-// takes reports whether a file fits with those that a capture has already, whose
-// folders are given, and adds its own to these.
-func (cap *capture) takes(folders map[string]bool, p string) bool {
-	if _, has := cap.tracked[p]; has || folders[p] {
-		return false
-	}
-	for dir := wire.ParentDir(p); dir != "."; dir = wire.ParentDir(dir) {
-		if _, has := cap.tracked[dir]; has {
-			return false
-		}
-	}
-	for dir := wire.ParentDir(p); dir != "." && !folders[dir]; dir = wire.ParentDir(dir) {
-		folders[dir] = true
-	}
-	return true
-}
-
-func (e *Engine) keepGroup(ctx context.Context, group *capture, puts []put, note wire.Note, flush func() error) (err error) {
+func (e *Engine) keepGroup(ctx context.Context, group *scan.Capture, puts []put, note wire.Note, flush func() error) (err error) {
 	// What was put is a file: no file is around it, and nothing beneath it.
 	for _, p := range puts {
 		for dir := wire.ParentDir(p.path); dir != "."; dir = wire.ParentDir(dir) {
-			if e.tracked.at(dir).Exists() {
-				group.gone = append(group.gone, dir)
+			if e.look.Index.At(dir).Exists() {
+				group.Gone = append(group.Gone, dir)
 			}
 		}
-		if f := e.tracked.folder(p.path); f != nil {
-			f.each(p.path, func(q string, _ *leaf) bool { group.gone = append(group.gone, q); return true })
+		if f := e.look.Index.Folder(p.path); f != nil {
+			f.Each(p.path, func(q string, _ *scan.Leaf) bool { group.Gone = append(group.Gone, q); return true })
 		}
 	}
-	undo := e.tracked.take(group)
+	undo := e.look.Index.Take(group)
 	defer func() {
 		if err != nil {
 			undo()
 		}
 	}()
-	tree, err := e.tracked.write(ctx, e.store)
+	tree, err := e.look.Index.Write(ctx, e.store)
 	if err != nil {
 		return err
 	}
-	kept := wire.Note{Kind: "auto", Message: putsMessage(puts), Seq: note.Seq, Run: note.Run, Task: note.Task, Files: len(puts), NotIn: e.notInNow()}
+	kept := wire.Note{Kind: "auto", Message: putsMessage(puts), Seq: note.Seq, Run: note.Run, Task: note.Task, Files: len(puts), NotIn: e.look.NotInNow()}
 	at := puts[len(puts)-1].at
 	if e.head == "" {
 		kept.Kind = "initial"
@@ -344,7 +328,7 @@ const maxPutsNamed = 20
 
 func putsMessage(puts []put) string {
 	if len(puts) == 1 {
-		return shownPath(wire.Path(puts[0].path)) + " as it was put, before a program changed or removed it"
+		return scan.ShownPath(wire.Path(puts[0].path)) + " as it was put, before a program changed or removed it"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d files as they were put, before a program changed or removed them\n\n", len(puts))
@@ -353,7 +337,7 @@ func putsMessage(puts []put) string {
 			fmt.Fprintf(&b, "and %d more\n", len(puts)-i)
 			break
 		}
-		b.WriteString(shownPath(wire.Path(p.path)) + "\n")
+		b.WriteString(scan.ShownPath(wire.Path(p.path)) + "\n")
 	}
 	return b.String()
 }

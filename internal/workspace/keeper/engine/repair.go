@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +56,7 @@ func (e *Engine) whole() error {
 // loadHead reads the newest commit and what it holds. A commit or tree of it
 // that is damaged leaves the engine open for nothing but repair.
 func (e *Engine) loadHead(ctx context.Context) error {
-	e.head, e.tree, e.tracked, e.damaged = "", "", newIndex(nil), nil
+	e.head, e.tree, e.look.Index, e.damaged = "", "", scan.NewIndex(nil), nil
 	id, err := e.store.GitLine(ctx, "for-each-ref", "--format=%(objectname)", gitstore.Main)
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (e *Engine) loadHead(ctx context.Context) error {
 			return err
 		}
 		if reason = why; reason == "" || defence.Off(defence.HistoryWhole) {
-			e.head, e.tree, e.tracked = id, tree, newIndex(t)
+			e.head, e.tree, e.look.Index = id, tree, scan.NewIndex(t)
 			return nil
 		}
 	}

@@ -61,12 +61,12 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		return wire.RestoreReply{}, err
 	}
 	if req.DryRun {
-		cap, err := e.capture(ctx, true)
+		cap, err := e.look.Capture(ctx, true)
 		if err != nil {
 			return wire.RestoreReply{}, err
 		}
-		reply.LeftOut = cap.leftOut("")
-		undo := e.tracked.take(cap)
+		reply.LeftOut = cap.LeftOut("")
+		undo := e.look.Index.Take(cap)
 		live := e.headTree()
 		undo()
 		want := restoreTarget(live, target, req.Paths, req.Keep)
@@ -98,7 +98,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		return wire.RestoreReply{}, err
 	}
 	note := req.Note
-	note.Kind, note.Files, note.NotIn = "restore", len(steps), e.notInNow()
+	note.Kind, note.Files, note.NotIn = "restore", len(steps), e.look.NotInNow()
 	if note.Message == "" {
 		note.Message = "Back to " + to[:12]
 		if req.Undo {

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -95,7 +96,7 @@ func (e *Engine) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.ScrubRe
 		}
 		switch {
 		case d == nil:
-		case len(reply.Damaged) < maxSkips:
+		case len(reply.Damaged) < scan.MaxSkips:
 			reply.Damaged = append(reply.Damaged, *d)
 		default:
 			reply.More++

@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -35,7 +36,7 @@ func (e *Engine) syncPaths(paths []string) error {
 			all[d] = true
 		}
 		if len(all) > disk.SyncAllAbove {
-			return unix.Syncfs(e.rootFD)
+			return unix.Syncfs(e.look.Root)
 		}
 	}
 	if len(all) == 0 {
@@ -45,7 +46,7 @@ func (e *Engine) syncPaths(paths []string) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	for p := range all {
-		g.Go(func() error { return disk.SyncBeneath(e.rootFD, p) })
+		g.Go(func() error { return disk.SyncBeneath(e.look.Root, p) })
 	}
 	return g.Wait()
 }
@@ -68,30 +69,30 @@ func (e *Engine) Settle(ctx context.Context) error {
 }
 
 func (e *Engine) settleTree(ctx context.Context) error {
-	now, err := e.fileClock()
+	now, err := e.look.FileClock()
 	if err != nil {
 		return err
 	}
-	cap, cands, err := e.look(ctx, now, false)
+	cap, cands, err := e.look.Look(ctx, now, false)
 	if err != nil {
 		return err
 	}
 	s := settled{Head: e.head}
 	for _, c := range cands {
-		if _, doubted := e.doubted[c.path]; doubted || !c.stat.IsRegular() || c.prev.ID == gitstore.EmptyBlob {
+		if _, doubted := e.doubted[c.Path]; doubted || !c.Stat.IsRegular() || c.Prev.ID == gitstore.EmptyBlob {
 			continue
 		}
 		fate := fateEmptied
-		if c.stat.Size > 0 {
-			if fate, err = e.fateOf(c.path, nil); err != nil {
+		if c.Stat.Size > 0 {
+			if fate, err = e.fateOf(c.Path, nil); err != nil {
 				return err
 			}
 		}
 		if fate != "" {
-			s.Empty = append(s.Empty, wire.Path(c.path))
+			s.Empty = append(s.Empty, wire.Path(c.Path))
 		}
 	}
-	paths := cap.touched // of what was removed, the name must be gone for good
+	paths := cap.Touched // of what was removed, the name must be gone for good
 	if err := e.syncPaths(paths); err != nil || len(s.Empty) == 0 {
 		return err
 	}
@@ -112,7 +113,7 @@ const (
 // fateOf says what looks wrong with a live file, "" when nothing does. was is
 // what it held before; a file that had zeroes then may have them now.
 func (e *Engine) fateOf(p string, was []byte) (string, error) {
-	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return "", disk.IgnoreUnreachable(err)
 	}
@@ -183,26 +184,26 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	if err != nil {
 		return reply, fault.Wrap(op, err)
 	}
-	cap, err := e.capture(ctx, false)
+	cap, err := e.look.Capture(ctx, false)
 	if err != nil {
 		return reply, fault.Wrap(op, err)
 	}
-	for p, t := range cap.tracked {
-		if e.tracked.at(p).Entry == t.Entry {
-			e.tracked.set(p, t) // the next checkpoint need not look again
+	for p, t := range cap.Tracked {
+		if e.look.Index.At(p).Entry == t.Entry {
+			e.look.Index.Set(p, t) // the next checkpoint need not look again
 		}
 	}
 	if reply.Doubted, err = e.doubt(ctx, cap, meant); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
-	for _, c := range cap.changes {
+	for _, c := range cap.Changes {
 		if !c.From.IsRegular() || !c.To.IsRegular() || c.From.Holds() == c.To.Holds() || beneathAny(c.Path, meant) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return reply, fault.Wrap(op, err)
 		}
-		h, lost, err := e.healFile(ctx, c.Path, e.tracked.at(c.Path))
+		h, lost, err := e.healFile(ctx, c.Path, e.look.Index.At(c.Path))
 		switch {
 		case err != nil:
 			return reply, fault.Wrap(op, err)
@@ -221,8 +222,8 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 }
 
 // healFile puts one file back if it looks as no program left it.
-func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h wire.Healed, lost bool, err error) {
-	st, err := e.lstat(p)
+func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire.Healed, lost bool, err error) {
+	st, err := e.look.Lstat(p)
 	if err != nil {
 		return h, false, disk.IgnoreUnreachable(err)
 	}
@@ -248,7 +249,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t tracked) (h wire.Heal
 		h.Reason = "" // it was zeroes before
 		return h, false, nil
 	}
-	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return h, false, err
 	}

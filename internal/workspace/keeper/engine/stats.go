@@ -26,11 +26,11 @@ const statsVersion = "choir stats 2\n"
 func (e *Engine) saveStats() error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	for p, t := range e.tracked.all() {
-		if t.stat == (disk.Stat{}) {
+	for p, t := range e.look.Index.All() {
+		if t.Stat == (disk.Stat{}) {
 			continue
 		}
-		if err := enc.Encode(savedStat{wire.Path(p), t.ID, t.Chunked, t.stat}); err != nil {
+		if err := enc.Encode(savedStat{wire.Path(p), t.ID, t.Chunked, t.Stat}); err != nil {
 			return err
 		}
 	}
@@ -54,8 +54,8 @@ func (e *Engine) loadStats() {
 		if dec.Decode(&s) != nil {
 			return
 		}
-		if t := e.tracked.leaf(string(s.Path)); t != nil && t.ID == s.ID && t.Chunked == s.Chunked && t.Mode == s.Stat.GitMode() {
-			t.stat = s.Stat
+		if t := e.look.Index.Leaf(string(s.Path)); t != nil && t.ID == s.ID && t.Chunked == s.Chunked && t.Mode == s.Stat.GitMode() {
+			t.Stat = s.Stat
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (e *Engine) swap(m trashMeta, dir int, name string, fresh bool) (took bool,
 		}
 		if err == nil {
 			e.crash("trash.exchanged")
-			was, _, err = e.store.EntryAt(unix.AT_FDCWD, content, e.tracked.at(string(m.Path)).Entry)
+			was, _, err = e.store.EntryAt(unix.AT_FDCWD, content, e.look.Index.At(string(m.Path)).Entry)
 		}
 	}
 	if err != nil {
@@ -212,7 +212,7 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 	if err := e.rollForward(ctx); err != nil {
 		return wire.Removed{}, fault.Wrap(op, err)
 	}
-	dir, err := disk.OpenDir(e.rootFD, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)
 	}

@@ -1,11 +1,12 @@
-package engine
+package scan
 
 import (
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // A tree may hold far more files than a checkpoint takes. What was left out for
@@ -81,7 +82,7 @@ func (w *walker) plain(d *walkDir, before disk.Stat, entries []disk.DirEntry, fr
 		return // some are ignored, or went away
 	}
 	for _, s := range fresh {
-		l.bytes += s.stat.Size
+		l.bytes += s.Stat.Size
 	}
 	l.rules = rulesOf(d.sets)
 	w.plains = append(w.plains, l)
@@ -89,8 +90,8 @@ func (w *walker) plain(d *walkDir, before disk.Stat, entries []disk.DirEntry, fr
 
 // remember keeps the lumps of heaps that were left out, and reports whether one
 // that was passed over would have been taken: then it must be looked at.
-func (e *Engine) remember(cap *capture, now int64) (again bool) {
-	sc := cap.scan
+func (s *Scanner) remember(cap *Capture, now int64) (again bool) {
+	sc := cap.Scan
 	lumps := make(map[string]*lump, len(sc.known))
 	for _, l := range sc.plains {
 		if cap.tooMany[heapOf(l.dir+"/.")] && l.stat.Ctime <= now-racyWindow {
@@ -104,17 +105,17 @@ func (e *Engine) remember(cap *capture, now int64) (again bool) {
 	}
 	for _, l := range sc.known {
 		if !cap.tooMany[heapOf(l.dir+"/.")] {
-			e.lumps = nil
+			s.lumps = nil
 			return true
 		}
 		lumps[l.dir] = l
 		cap.drop(l.names...)
 	}
-	e.lumps = lumps
+	s.lumps = lumps
 	return false
 }
 
 // drop lists paths that were left out.
-func (cap *capture) drop(paths ...string) {
+func (cap *Capture) drop(paths ...string) {
 	cap.dropped = append(cap.dropped, paths[:min(len(paths), max(0, maxListed-len(cap.dropped)))]...)
 }

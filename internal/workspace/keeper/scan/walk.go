@@ -1,4 +1,4 @@
-package engine
+package scan
 
 import (
 	"context"
@@ -9,21 +9,22 @@ import (
 	"path"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
-// scan is what one walk over a tree saw.
-type scan struct {
-	fresh   []sight  // files, links and empty directories that are not as they were captured
-	same    int      // those that are
-	looked  int      // names in the directories that were read
-	ignored []string // directories left out because they are ignored
-	outside outside  // what is in no checkpoint because it is ignored
+// Walk is what one walk over a tree saw.
+type Walk struct {
+	fresh   []Candidate // files, links and empty directories that are not as they were captured
+	same    int         // those that are
+	Looked  int         // names in the directories that were read
+	ignored []string    // directories left out because they are ignored
+	outside outside     // what is in no checkpoint because it is ignored
 	skipped []wire.Skip
 	kept    map[string]bool // directories that could not be read: what they held stays captured
 	more    int             // left out beyond skipped
@@ -32,15 +33,8 @@ type scan struct {
 	plains  []*lump         // and those that might be the next time
 }
 
-// sight is a file, link or empty directory that differs from what was captured.
-type sight struct {
-	path string
-	stat disk.Stat
-	prev tracked
-}
-
 // keeps reports whether a path is in a directory that could not be read.
-func (s *scan) keeps(p string) bool {
+func (s *Walk) keeps(p string) bool {
 	for ; p != "."; p = wire.ParentDir(p) {
 		if s.kept[p] {
 			return true
@@ -54,7 +48,7 @@ type walker struct {
 	max     int // entries that are looked at
 	share   int // of them in one directory
 	limit   int // of them left
-	tracked *index
+	tracked *Index
 	look    uint64 // its number
 	lumps   map[string]*lump
 	queue   []walkDir // directories that hold something captured
@@ -62,16 +56,16 @@ type walker struct {
 	later   []walkDir // nested repositories' objects: read after their refs, so that every object a captured ref names is captured too
 	repos   gitstore.RepoPaths
 	ignores ignoreFiles
-	scan
+	Walk
 }
 
 // scanTree walks the live tree.
-func (e *Engine) scanTree(ctx context.Context) (*scan, error) {
-	if err := e.whole(); err != nil {
+func (s *Scanner) scanTree(ctx context.Context) (*Walk, error) {
+	if err := s.may(); err != nil {
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		sc, again, err := e.scanOnce(ctx, try == 2)
+		sc, again, err := s.scanOnce(ctx, try == 2)
 		if err != nil || !again || try == 2 {
 			return sc, fault.Wrap("keeper.scan", err)
 		}
@@ -80,30 +74,30 @@ func (e *Engine) scanTree(ctx context.Context) (*scan, error) {
 
 // scanOnce walks the live tree, and says whether an ignore file had a say for a
 // while and then lost it.
-func (e *Engine) scanOnce(ctx context.Context, last bool) (*scan, bool, error) {
-	e.looks++
+func (s *Scanner) scanOnce(ctx context.Context, last bool) (*Walk, bool, error) {
+	s.looks++
 	w := &walker{
-		ignores: ignoreFiles{slow: e.slowIgnores, none: last},
-		ctx:     ctx, max: e.opts.Limits.WalkEntries, share: max(1, e.opts.Limits.WalkEntries/3), limit: e.opts.Limits.WalkEntries, tracked: e.tracked, look: e.looks, lumps: e.lumps,
+		ignores: ignoreFiles{slow: s.slowIgnores, none: last},
+		ctx:     ctx, max: s.limits.WalkEntries, share: max(1, s.limits.WalkEntries/3), limit: s.limits.WalkEntries, tracked: s.Index, look: s.looks, lumps: s.lumps,
 	}
-	err := w.run(e.rootFD)
-	return &w.scan, w.ignores.over(e.slowIgnores), err
+	err := w.run(s.Root)
+	return &w.Walk, w.ignores.over(s.slowIgnores), err
 }
 
 // missing are the captured paths that the newest look did not meet.
-func (e *Engine) missing(sc *scan) []string {
+func (s *Scanner) missing(sc *Walk) []string {
 	met := sc.same
 	for _, s := range sc.fresh {
-		if s.prev.Exists() {
+		if s.Prev.Exists() {
 			met++
 		}
 	}
-	if met == e.tracked.n {
+	if met == s.Index.N {
 		return nil
 	}
 	var out []string
-	for p, l := range e.tracked.all() {
-		if l.seen != e.looks && (len(sc.kept) == 0 || !sc.keeps(p)) {
+	for p, l := range s.Index.All() {
+		if l.seen != s.looks && (len(sc.kept) == 0 || !sc.keeps(p)) {
 			out = append(out, p)
 		}
 	}
@@ -133,7 +127,7 @@ func readIgnoreAt(dirfd int) ([]byte, error) {
 // that a deep tree takes no more descriptors, and no deeper stack, than a flat one.
 type walkDir struct {
 	dir              string
-	was              *folder // what was captured of it; nil when nothing was
+	was              *Folder // what was captured of it; nil when nothing was
 	sets             []ignoreSet
 	inIgnored, inGit bool
 }
@@ -216,7 +210,7 @@ func (w *walker) walk(rootfd int, d walkDir) error {
 		return err
 	}
 	if len(entries) == 0 && d.dir != "." {
-		w.see(d.dir, before, w.tracked.leaf(d.dir))
+		w.see(d.dir, before, w.tracked.Leaf(d.dir))
 		return nil
 	}
 	if !d.inGit {
@@ -247,7 +241,7 @@ func (w *walker) names(fd int, d *walkDir) (_ []disk.DirEntry, ok bool, err erro
 		return nil, false, err
 	}
 	w.limit -= min(len(entries), share)
-	w.looked += len(entries)
+	w.Looked += len(entries)
 	if len(entries) > share {
 		w.keep(d.dir, fmt.Sprintf("is not looked into: there are more than %d files and folders", w.max))
 		return nil, false, nil
@@ -278,19 +272,19 @@ func (w *walker) rules(fd int, d *walkDir, entries []disk.DirEntry) {
 
 // see notes a file, link or empty directory that is kept; l is what was captured
 // of it.
-func (w *walker) see(p string, st disk.Stat, l *leaf) {
-	var prev tracked
+func (w *walker) see(p string, st disk.Stat, l *Leaf) {
+	var prev Tracked
 	if l != nil {
 		if l.seen == w.look { // named twice, as while it is renamed
 			return
 		}
-		prev, l.seen = l.tracked, w.look
-		if prev.stat == st && !st.IsDir() || st.IsDir() && prev.Mode == wire.ModeEmptyDir {
+		prev, l.seen = l.Tracked, w.look
+		if prev.Stat == st && !st.IsDir() || st.IsDir() && prev.Mode == wire.ModeEmptyDir {
 			w.same++
 			return
 		}
 	}
-	w.fresh = append(w.fresh, sight{p, st, prev})
+	w.fresh = append(w.fresh, Candidate{p, st, prev})
 }
 
 func (w *walker) entry(fd int, d *walkDir, en disk.DirEntry) error {

@@ -1,24 +1,25 @@
-package engine
+package scan
 
 import (
-	"choir.dev/choiros/internal/workspace/keeper/disk"
-	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // guard drops candidates that break a limit; what was captured before keeps its
 // last captured content. When there are too many new files it is the largest
 // heaps that are left out, so that a stray node_modules never crowds out work.
-func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
-	lim := e.opts.Limits
-	leave := func(c candidate, reason string) {
-		cap.skipped = append(cap.skipped, wire.Skip{Path: wire.Path(c.path), Reason: reason})
-		if c.prev.Exists() {
-			c.prev.stat = disk.Stat{}
-			cap.tracked[c.path] = c.prev
+func (s *Scanner) guard(cap *Capture, cands []Candidate) []Candidate {
+	lim := s.limits
+	leave := func(c Candidate, reason string) {
+		cap.Skipped = append(cap.Skipped, wire.Skip{Path: wire.Path(c.Path), Reason: reason})
+		if c.Prev.Exists() {
+			c.Prev.Stat = disk.Stat{}
+			cap.Tracked[c.Path] = c.Prev
 			cap.held++
 		}
 	}
@@ -26,20 +27,20 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	var bytes int64
 	fresh, news := 0, 0
 	for _, c := range cands {
-		if c.stat.IsRegular() && c.stat.Size > lim.LargestFile {
-			leave(c, fmt.Sprintf("has %d bytes; at most %d are captured", c.stat.Size, lim.LargestFile))
+		if c.Stat.IsRegular() && c.Stat.Size > lim.LargestFile {
+			leave(c, fmt.Sprintf("has %d bytes; at most %d are captured", c.Stat.Size, lim.LargestFile))
 			continue
 		}
-		if !c.prev.Exists() {
+		if !c.Prev.Exists() {
 			fresh++
 			news++
 		}
-		bytes += e.newBytes(c)
+		bytes += s.newBytes(c)
 		kept = append(kept, c)
 	}
 	var lumps []*lump
-	if cap.scan != nil {
-		lumps = cap.scan.known
+	if cap.Scan != nil {
+		lumps = cap.Scan.known
 	}
 	for _, l := range lumps {
 		fresh, bytes = fresh+l.files, bytes+l.bytes
@@ -48,6 +49,19 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	if fresh <= room && bytes <= lim.NewBytes {
 		return kept
 	}
+	return s.leaveHeaps(cap, kept, lumps, load{fresh, room, bytes})
+}
+
+// load is what there is too much of.
+type load struct {
+	fresh int // new files
+	room  int // for so many
+	bytes int64
+}
+
+// leaveHeaps leaves the largest heaps out until the others fit.
+func (s *Scanner) leaveHeaps(cap *Capture, kept []Candidate, lumps []*lump, l load) []Candidate {
+	lim, fresh, room, bytes := s.limits, l.fresh, l.room, l.bytes
 	heaps := map[string]*heap{}
 	heapAt := func(p string) *heap {
 		name := heapOf(p)
@@ -62,7 +76,7 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 		heapAt(l.dir+"/.").add(l.files, l.bytes, true)
 	}
 	for _, c := range kept {
-		heapAt(c.path).add(1, e.newBytes(c), !c.prev.Exists())
+		heapAt(c.Path).add(1, s.newBytes(c), !c.Prev.Exists())
 	}
 	order := make([]*heap, 0, len(heaps))
 	for _, h := range heaps {
@@ -100,23 +114,23 @@ func (e *Engine) guard(cap *capture, cands []candidate) []candidate {
 	}
 	out := kept[:0]
 	for _, c := range kept {
-		name := heapOf(c.path)
-		if !tooLarge[name] && (c.prev.Exists() || !cap.tooMany[name]) {
+		name := heapOf(c.Path)
+		if !tooLarge[name] && (c.Prev.Exists() || !cap.tooMany[name]) {
 			out = append(out, c)
 			continue
 		}
-		cap.drop(c.path)
-		if c.prev.Exists() {
-			c.prev.stat = disk.Stat{}
-			cap.tracked[c.path] = c.prev
+		cap.drop(c.Path)
+		if c.Prev.Exists() {
+			c.Prev.Stat = disk.Stat{}
+			cap.Tracked[c.Path] = c.Prev
 		}
 	}
 	return out
 }
 
 // leaveHeap leaves files of a heap out; or says what else helps.
-func (cap *capture) leaveHeap(h *heap, files int, what, or string) {
-	cap.skipped = append(cap.skipped, wire.Skip{
+func (cap *Capture) leaveHeap(h *heap, files int, what, or string) {
+	cap.Skipped = append(cap.Skipped, wire.Skip{
 		Path: wire.Path(h.name), Files: files,
 		Reason: fmt.Sprintf("holds %s, more than one checkpoint takes: remove them, have a .gitignore name them%s", what, or),
 	})
@@ -124,11 +138,11 @@ func (cap *capture) leaveHeap(h *heap, files int, what, or string) {
 
 // newBytes is what a candidate counts for. Of a large file nobody knows yet how
 // much is new; it is bounded by what chunks may take in all.
-func (e *Engine) newBytes(c candidate) int64 {
-	if e.store.Chunked(c.stat) || c.stat.IsDir() {
+func (s *Scanner) newBytes(c Candidate) int64 {
+	if s.store.Chunked(c.Stat) || c.Stat.IsDir() {
 		return 0
 	}
-	return c.stat.Size
+	return c.Stat.Size
 }
 
 type heap struct {

@@ -1,0 +1,249 @@
+package scan
+
+import (
+	"context"
+	"iter"
+	"strings"
+
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Index is what HEAD holds, folder by folder, as the live tree is laid out: a look
+// at the tree goes along it, and what a commit must write anew is what changed.
+type Index struct {
+	root Folder
+	N    int // paths
+}
+
+// Folder is a directory of the index. A path may be a file and a folder for as
+// long as one takes the other's place.
+type Folder struct {
+	files map[string]*Leaf // files, links and empty directories, by name
+	subs  map[string]*Folder
+	tree  string // its tree in a commit; "" when it changed since that was known
+}
+
+// Leaf is a captured path. seen is the look at the tree that met it last.
+type Leaf struct {
+	Tracked
+	seen uint64
+}
+
+// NewIndex is the index of a tree of which no file was looked at yet.
+func NewIndex(t gitstore.Tree) *Index {
+	x := &Index{}
+	for p, en := range t {
+		x.Set(p, Tracked{Entry: en})
+	}
+	return x
+}
+
+func splitPath(p string) (dir, name string) {
+	if i := strings.LastIndexByte(p, '/'); i >= 0 {
+		return p[:i], p[i+1:]
+	}
+	return ".", p
+}
+
+// Folder returns a directory that holds something captured, or nil.
+func (x *Index) Folder(dir string) *Folder {
+	at := &x.root
+	if dir == "." {
+		return at
+	}
+	for rest := dir; at != nil; {
+		name, more, deeper := strings.Cut(rest, "/")
+		at = at.subs[name]
+		if !deeper {
+			return at
+		}
+		rest = more
+	}
+	return nil
+}
+
+func (f *Folder) leaf(name string) *Leaf {
+	if f == nil {
+		return nil
+	}
+	return f.files[name]
+}
+
+func (f *Folder) sub(name string) *Folder {
+	if f == nil {
+		return nil
+	}
+	return f.subs[name]
+}
+
+// Leaf is the captured path p, nil when there is none.
+func (x *Index) Leaf(p string) *Leaf {
+	dir, name := splitPath(p)
+	return x.Folder(dir).leaf(name)
+}
+
+// At is what was captured of a path; the zero value when nothing was.
+func (x *Index) At(p string) Tracked {
+	if x == nil { // before anything could be read
+		return Tracked{}
+	}
+	if l := x.Leaf(p); l != nil {
+		return l.Tracked
+	}
+	return Tracked{}
+}
+
+// Set makes p what t says. A new state of the same content changes no tree.
+func (x *Index) Set(p string, t Tracked) {
+	if l := x.Leaf(p); l != nil && l.Entry == t.Entry {
+		l.Tracked = t
+		return
+	}
+	dir, name := splitPath(p)
+	at := &x.root
+	at.tree = ""
+	if dir != "." {
+		for part := range strings.SplitSeq(dir, "/") {
+			next := at.subs[part]
+			if next == nil {
+				if at.subs == nil {
+					at.subs = map[string]*Folder{}
+				}
+				next = &Folder{}
+				at.subs[part] = next
+			}
+			next.tree = ""
+			at = next
+		}
+	}
+	if l := at.files[name]; l != nil {
+		l.Tracked = t
+		return
+	}
+	if at.files == nil {
+		at.files = map[string]*Leaf{}
+	}
+	at.files[name] = &Leaf{Tracked: t}
+	x.N++
+}
+
+// Delete forgets a path, and the folders that held nothing else.
+func (x *Index) Delete(p string) {
+	way := []*Folder{&x.root}
+	dir, name := splitPath(p)
+	var parts []string
+	if dir != "." {
+		parts = strings.Split(dir, "/")
+	}
+	for _, part := range parts {
+		next := way[len(way)-1].subs[part]
+		if next == nil {
+			return
+		}
+		way = append(way, next)
+	}
+	last := way[len(way)-1]
+	if last.files[name] == nil {
+		return
+	}
+	delete(last.files, name)
+	x.N--
+	for i := len(way) - 1; i >= 0; i-- {
+		way[i].tree = ""
+		if i > 0 && len(way[i].files) == 0 && len(way[i].subs) == 0 {
+			delete(way[i-1].subs, parts[i-1])
+		}
+	}
+}
+
+// All are the captured paths, in no order. They must not change meanwhile.
+func (x *Index) All() iter.Seq2[string, *Leaf] {
+	return func(yield func(string, *Leaf) bool) {
+		if x != nil {
+			x.root.Each(".", yield)
+		}
+	}
+}
+
+// Each visits every captured path in a folder and below it, until visit says no.
+func (f *Folder) Each(dir string, yield func(string, *Leaf) bool) bool {
+	for name, l := range f.files {
+		if !yield(wire.JoinPath(dir, name), l) {
+			return false
+		}
+	}
+	for name, sub := range f.subs {
+		if !sub.Each(wire.JoinPath(dir, name), yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// Entries is the index as a tree.
+func (x *Index) Entries() gitstore.Tree {
+	if x == nil {
+		return gitstore.Tree{}
+	}
+	t := make(gitstore.Tree, x.N)
+	for p, l := range x.All() {
+		t[p] = l.Entry
+	}
+	return t
+}
+
+// Take makes the index what a capture saw, and returns what undoes that: HEAD
+// does not hold it before there is a commit.
+func (x *Index) Take(cap *Capture) (undo func()) {
+	old := make(map[string]Tracked, len(cap.Tracked)+len(cap.Gone))
+	for p := range cap.Tracked {
+		old[p] = x.At(p)
+	}
+	for _, p := range cap.Gone {
+		old[p] = x.At(p)
+	}
+	for p, t := range cap.Tracked {
+		x.Set(p, t)
+	}
+	for _, p := range cap.Gone {
+		x.Delete(p)
+	}
+	return func() {
+		for p, t := range old {
+			if t.Exists() {
+				x.Set(p, t)
+			} else {
+				x.Delete(p)
+			}
+		}
+	}
+}
+
+// build makes the tree of a folder, and of those in it that changed.
+func (f *Folder) build(b *gitstore.Builder) string {
+	if f.tree != "" && b.IsKnown(f.tree) {
+		return f.tree
+	}
+	items := make([]gitstore.TreeItem, 0, len(f.files)+len(f.subs))
+	for name, sub := range f.subs {
+		items = append(items, gitstore.DirItem(name, sub.build(b)))
+	}
+	for name, l := range f.files {
+		if f.subs[name] == nil {
+			items = append(items, b.Item(name, l.Entry))
+		} else if l.Mode != wire.ModeEmptyDir {
+			b.Clash(name)
+		}
+	}
+	f.tree = b.Add(items)
+	return f.tree
+}
+
+// Write writes the tree that the index stands for: the directories of it that
+// changed since they were written.
+func (x *Index) Write(ctx context.Context, s *gitstore.Store) (string, error) {
+	b := s.Builder()
+	root := x.root.build(b)
+	return root, s.WriteBuilt(ctx, b)
+}

@@ -1,0 +1,49 @@
+package scan
+
+import (
+	"sync/atomic"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// ScannerOptions say what a scanner works with.
+type ScannerOptions struct {
+	Store  *gitstore.Store
+	Limits wire.Limits
+	// May says why the tree may not be looked at now, nil when it may.
+	May func() error
+	// Without leaves out of what was seen what is nobody's work, for good when
+	// write is set.
+	Without func(cap *Capture, cands []Candidate, write bool) ([]Candidate, error)
+}
+
+// Scanner looks at one live tree and finds what differs from what is captured.
+// One look is taken at a time, and the index changes in no look.
+type Scanner struct {
+	Root    int // the live tree
+	store   *gitstore.Store
+	limits  wire.Limits
+	may     func() error
+	without func(cap *Capture, cands []Candidate, write bool) ([]Candidate, error)
+
+	Index *Index
+	lumps map[string]*lump // directories that were too much, as they were seen last
+	looks uint64           // how many looks at the tree there were
+
+	slowIgnores map[slowIgnore]bool
+	Left        atomic.Pointer[Left] // what the newest look at the live tree left out
+}
+
+// NewScanner returns a scanner that has no tree yet.
+func NewScanner(o ScannerOptions) *Scanner {
+	return &Scanner{Root: -1, store: o.Store, limits: o.Limits, may: o.May, without: o.Without, slowIgnores: map[slowIgnore]bool{}}
+}
+
+// Tracked is a captured path: what HEAD holds, and the file state in which it
+// was seen to hold that. A zero stat means it must be hashed to know.
+type Tracked struct {
+	gitstore.Entry
+	Stat disk.Stat
+}
