@@ -60,8 +60,8 @@ func (e *env) plot(c Curve, name string, x int, took time.Duration) {
 
 // The picture's measures, in its own units.
 const (
-	width, height            = 720, 400
-	left, right, top, bottom = 64, 210, 44, 48
+	width, height            = 760, 400
+	left, right, top, bottom = 64, 240, 44, 48
 )
 
 // SVG draws the curve with logarithmic axes: what costs the same however much

@@ -49,7 +49,7 @@ func trees(ctx context.Context, e *env) ([]Result, error) {
 		for _, c := range []struct {
 			name string
 			s    sample
-		}{{"prompt", t.prompt}, {"prompt beside an open terminal", t.watched}, {"choir exec -- true", t.command}, {"checkpoint", t.checkpoint}, {"git add, commit", t.git}} {
+		}{{"prompt", t.prompt}, {"prompt beside a terminal", t.watched}, {"choir exec -- true", t.command}, {"checkpoint", t.checkpoint}, {"git add, commit", t.git}} {
 			e.plot(curveFiles, c.name, files, c.s.p50())
 		}
 		if files > treeSizes[0] {
