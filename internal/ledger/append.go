@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/nats-io/nats.go"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 )
@@ -194,11 +196,10 @@ func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
 func (l *Log) run() {
 	defer close(l.done)
 	defer l.stop(errClosed())
-	var carried *request
 	for {
 		group := make([]*request, 0, 16)
-		if carried != nil {
-			group, carried = append(group, carried), nil
+		if l.carried != nil {
+			group, l.carried = append(group, l.carried), nil
 		} else {
 			select {
 			case r := <-l.queue:
@@ -214,7 +215,7 @@ func (l *Log) run() {
 			select {
 			case r := <-l.queue:
 				if count+len(r.items) > groupCount || size+r.size > groupBytes {
-					carried = r
+					l.carried = r
 					break gather
 				}
 				group, count, size = append(group, r), count+len(r.items), size+r.size
@@ -225,8 +226,8 @@ func (l *Log) run() {
 		l.commit(group)
 		l.committing.Unlock()
 		if l.ctx.Err() != nil {
-			if carried != nil {
-				carried.done <- result{err: errClosed()}
+			if l.carried != nil {
+				l.carried.done <- result{err: errClosed()}
 			}
 			return
 		}
@@ -240,7 +241,17 @@ type plan struct {
 	events  []contract.Event
 	ids     map[key]int // index in events
 	subject map[string]uint64
-	digests [][sha256.Size]byte // of events, once digest was called
+	digests [][sha256.Size]byte // of the first events, as far as digest was called
+	last    uint64              // the log's last sequence when it was made
+	size    int                 // of the requests
+
+	messages []*nats.Msg   // of the first events, as far as stamp was called
+	link     contract.Link // of the newest message
+	batch    string        // the atomic batch's id; empty: the messages are pipelined
+	chain    string        // what the messages' ids begin with; empty: none has one
+	asked    []string      // where answers are waited for
+	stored   int           // how many events are acknowledged and taken in
+	broken   error         // why what was acknowledged could not be taken in
 }
 
 // several says whether a call has more than one event to store, so that the
@@ -263,9 +274,8 @@ func (p *plan) several() bool {
 
 // digest takes the events' digests, which are for later appends to look at.
 func (p *plan) digest() {
-	p.digests = make([][sha256.Size]byte, len(p.events))
-	for i, e := range p.events {
-		p.digests[i] = contract.Digest(e)
+	for _, e := range p.events[len(p.digests):] {
+		p.digests = append(p.digests, contract.Digest(e))
 	}
 }
 
@@ -278,26 +288,46 @@ type answer struct {
 // plan decides each request of a group in turn; refused and already stored ones
 // are answered at once. last is the log's last sequence.
 func (l *Log) plan(ctx context.Context, group []*request, last uint64) *plan {
-	p := &plan{ids: map[key]int{}, subject: map[string]uint64{}}
+	p := &plan{ids: map[key]int{}, subject: map[string]uint64{}, last: last}
 	for _, r := range group {
-		count := len(p.events)
 		answers, undo, err := l.place(ctx, p, r, last)
 		if err != nil {
 			undo()
 			r.done <- result{err: err}
 			continue
 		}
-		if len(p.events) == count && !slices.ContainsFunc(answers, func(a answer) bool { return a.at >= 0 }) {
-			events := make([]contract.Event, len(answers))
-			for i, a := range answers {
-				events[i] = a.event
-			}
-			r.done <- result{events: events}
-			continue
-		}
-		p.open, p.answers = append(p.open, r), append(p.answers, answers)
+		p.await(r, answers)
 	}
 	return p
+}
+
+// await notes what a placed request waits for; one whose events are all stored
+// already is answered.
+func (p *plan) await(r *request, answers []answer) {
+	if slices.ContainsFunc(answers, func(a answer) bool { return a.at >= 0 }) {
+		p.open, p.answers, p.size = append(p.open, r), append(p.answers, answers), p.size+r.size
+		return
+	}
+	r.done <- result{events: p.eventsOf(answers)}
+}
+
+func (p *plan) eventsOf(answers []answer) []contract.Event {
+	events := make([]contract.Event, len(answers))
+	for i, a := range answers {
+		if a.at >= 0 {
+			a.event = p.events[a.at]
+		}
+		events[i] = a.event
+	}
+	return events
+}
+
+// answer answers the requests whose events are all stored, from the first on.
+func (p *plan) answer() {
+	for len(p.open) > 0 && !slices.ContainsFunc(p.answers[0], func(a answer) bool { return a.at >= p.stored }) {
+		p.open[0].done <- result{events: p.eventsOf(p.answers[0])}
+		p.open, p.answers = p.open[1:], p.answers[1:]
+	}
 }
 
 // place adds one request's events to the plan; undo takes them out again.

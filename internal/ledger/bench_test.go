@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,62 @@ func appendOne(b *testing.B, l *ledger.Log, each int) {
 		drafts[i] = benchDraft()
 	}
 	mustAppend(b, l, drafts...)
+}
+
+// BenchmarkTogether reports appends of several callers at once against as many
+// publishers at once on the same server, and against one caller of ours, all
+// taking turns.
+func BenchmarkTogether(b *testing.B) {
+	for _, callers := range []int{2, 4, 8, 16} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			bu := openBus(b, b.TempDir())
+			l := openLog(b, bu, ledger.Options{CID: contract.NewCID()})
+			body, err := contract.MarshalEvent(mustAppend(b, l, benchDraft())[0])
+			if err != nil {
+				b.Fatal(err)
+			}
+			bare := contract.NewCID()
+			if err := bus.EnsureStream(b.Context(), bu.JetStream(), bare, 1); err != nil {
+				b.Fatal(err)
+			}
+			subject := contract.SubjectLog(bare, contract.RoleUser, "prompt.submitted")
+			publish := func() error { _, err := bu.JetStream().Publish(b.Context(), subject, body); return err }
+			ours := func() error { _, err := l.Append(b.Context(), benchDraft()); return err }
+			const turn = 64
+			var raw, together, alone time.Duration
+			n := 0
+			for b.Loop() {
+				alone += timed(b, 1, turn, ours)
+				raw += timed(b, callers, turn, publish)
+				together += timed(b, callers, turn, ours)
+				n += turn
+			}
+			b.ReportMetric(raw.Seconds()/together.Seconds(), "x/raw")
+			b.ReportMetric(alone.Seconds()/together.Seconds(), "x/alone")
+			b.ReportMetric(float64(n)/together.Seconds(), "events/s")
+		})
+	}
+}
+
+// timed has callers do something n times in all.
+func timed(b *testing.B, callers, n int, do func() error) time.Duration {
+	b.Helper()
+	var g errgroup.Group
+	start := time.Now()
+	for c := range callers {
+		g.Go(func() error {
+			for i := c; i < n; i += callers {
+				if err := do(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(start)
 }
 
 // appendAll makes n appends from callers goroutines.

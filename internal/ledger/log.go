@@ -110,6 +110,8 @@ type Log struct {
 	doubt      bool // the last publish's outcome is not known
 	claimed    bool // an event of this epoch is stored
 	try        uint64
+	crowded    bool             // the newest group was large enough for a batch
+	carried    *request         // the committer's: what the next group begins with
 	inbox      string           // acknowledgements arrive under it
 	acks       chan *nats.Msg   // room for a whole group
 	lost       chan nats.Status // the connection went away, and acknowledgements with it
@@ -121,6 +123,7 @@ type Log struct {
 	bookmarks map[uint64]uint64 // sequence → stream position, of events read lately
 	changed   chan struct{}     // closed and renewed when last moves or stopped is set
 	stopped   error             // why no event will follow
+	sent      uint64            // the newest sequence that was published
 	under     chan struct{}     // closed once it is known what became of what was published; nil: nothing is under way
 	yield     time.Time         // until when a claim is waited for
 }
@@ -253,12 +256,21 @@ func (l *Log) Last() uint64 { return l.end().event.Sequence }
 // Last. What an append has given up as unknown is not waited for.
 func (l *Log) Settled(ctx context.Context) (uint64, error) {
 	l.mu.Lock()
-	under := l.under
+	under, sent := l.under, l.sent
 	l.mu.Unlock()
-	if under != nil {
+	for under != nil {
+		l.mu.Lock()
+		last, changed := l.newest.event.Sequence, l.changed
+		l.mu.Unlock()
+		if last >= sent { // what came to be under way since is not asked for
+			break
+		}
 		select {
 		case <-under:
+			under = nil
+		case <-changed:
 		case <-l.done: // nobody is left to learn of it
+			under = nil
 		case <-ctx.Done():
 			return 0, fault.Wrap("ledger.Settled", ctx.Err())
 		}
@@ -266,10 +278,12 @@ func (l *Log) Settled(ctx context.Context) (uint64, error) {
 	return l.Last(), nil
 }
 
-// publishing says that from now on more may be seen than is acknowledged.
-func (l *Log) publishing() {
+// publishing says that from now on more may be seen than is acknowledged, up to a
+// sequence.
+func (l *Log) publishing(upTo uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sent = upTo
 	if l.under == nil {
 		l.under = make(chan struct{})
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
-	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
@@ -64,26 +62,21 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 	if len(p.open) == 0 {
 		return true
 	}
-	messages, err := l.encode(p, end, 0)
-	if err != nil {
+	if err := l.encode(p, end, 0, false); err != nil {
 		req.done <- result{err: err}
 		return true
 	}
-	positions, err := l.publish(ctx, p, messages)
+	err := l.publish(ctx, p, nil)
 	l.doubt = err != nil
-	if len(positions) > 0 {
-		if err := l.accept(p, messages, positions); err != nil {
-			l.stop(err)
-			l.settle()
-			req.done <- result{err: err}
-			return true
-		}
+	if p.broken != nil {
+		l.settle()
+		req.done <- result{err: p.broken}
+		return true
 	}
 	if err != nil {
 		return false // the committer looks what is stored
 	}
 	l.settle()
-	answerAll(p)
 	return true
 }
 
@@ -122,23 +115,23 @@ func (l *Log) commit(group []*request) {
 			return
 		}
 		group = p.open
-		messages, err := l.encode(p, end, misses)
-		if err != nil {
+		if err := l.encode(p, end, misses, true); err != nil {
 			// Another group may do without whatever can't be encoded.
 			fail(group, err)
 			return
 		}
-		positions, perr := l.publish(ctx, p, messages)
+		joining := l.queue
+		if p.batch != "" || l.crowded || l.carried != nil { // many callers are served better by batches
+			joining = nil
+		}
+		perr := l.publish(ctx, p, joining)
+		group, l.crowded = p.open, len(p.events) >= batchCount && p.batch != ""
 		l.doubt = perr != nil
-		if len(positions) > 0 {
-			if err := l.accept(p, messages, positions); err != nil {
-				l.stop(err)
-				fail(group, err)
-				return
-			}
+		if p.broken != nil {
+			fail(group, p.broken)
+			return
 		}
 		if perr == nil {
-			answerAll(p)
 			return
 		}
 		grown, err := l.refresh(ctx)
@@ -153,7 +146,7 @@ func (l *Log) commit(group []*request) {
 		if conflict {
 			misses++
 		}
-		if refused != nil && !conflict && !grown && len(positions) == 0 && refused.Code != 503 && err == nil {
+		if refused != nil && !conflict && !grown && p.stored == 0 && refused.Code != 503 && err == nil {
 			fail(group, refusal(perr))
 			return
 		}
@@ -161,7 +154,7 @@ func (l *Log) commit(group []*request) {
 			fail(group, fault.New("", fault.CodeOf(sick), fault.HintOf(sick), fmt.Errorf("the outcome is unknown: %w", sick)))
 			return
 		}
-		if grown || len(positions) > 0 {
+		if grown || p.stored > 0 {
 			pause = 0 // it moves
 		}
 		if l.ctx.Err() != nil || !awake.Pause(ctx, pause) {
@@ -189,19 +182,6 @@ func fail(group []*request, err error) {
 	}
 }
 
-func answerAll(p *plan) {
-	for i, r := range p.open {
-		events := make([]contract.Event, len(p.answers[i]))
-		for j, a := range p.answers[i] {
-			if a.at >= 0 {
-				a.event = p.events[a.at]
-			}
-			events[j] = a.event
-		}
-		r.done <- result{events: events}
-	}
-}
-
 // refusal gives the server's plain no its code.
 func refusal(err error) error {
 	if text := err.Error(); strings.Contains(text, "no space left") || strings.Contains(text, "resource") || strings.Contains(text, "quota") {
@@ -216,128 +196,58 @@ func refusal(err error) error {
 // others got in between too often, is an atomic batch: the server stores all of
 // it or nothing, also when it is killed in the middle. In any other each message
 // is stored only right behind the one before it, so that none can be stored when
-// an earlier one was not.
-func (l *Log) encode(p *plan, end stored, misses int) ([]*nats.Msg, error) {
-	events, batch := p.events, ""
-	if (len(events) >= batchCount || p.several() || (len(events) > 1 && misses >= batchMisses)) && !defence.Off(defence.LogBatch) {
-		batch = contract.NewID()
-	}
+// an earlier one was not; joined says that others may come behind the last.
+func (l *Log) encode(p *plan, end stored, misses int, joined bool) error {
+	n := len(p.events)
 	l.try++
-	out := make([]*nats.Msg, len(events))
-	link := end.link
-	for i := range events {
-		events[i].Prev = link
-		e := events[i]
+	switch {
+	case (n >= batchCount || p.several() || (n > 1 && misses >= batchMisses)) && !defence.Off(defence.LogBatch):
+		p.batch = contract.NewID()
+	case n > 1 || joined:
+		// Unlike positions, which could come true by accident, an id is of one try.
+		p.chain = l.owner + "." + strconv.FormatUint(l.try, 10) + "."
+	}
+	p.link = end.link
+	if err := l.stamp(p); err != nil {
+		return err
+	}
+	p.messages[0].Header["Nats-Expected-Last-Subject-Sequence"] = []string{strconv.FormatUint(end.position, 10)}
+	p.messages[0].Header["Nats-Expected-Last-Subject-Sequence-Subject"] = []string{l.filter}
+	return nil
+}
+
+// stamp makes the messages of the plan's events that have none yet.
+func (l *Log) stamp(p *plan) error {
+	for i := len(p.messages); i < len(p.events); i++ {
+		p.events[i].Prev = p.link
+		e := p.events[i]
 		data, err := contract.Stored(e) // validated by prepare
 		if err != nil {
-			return nil, fault.New("", fault.Invalid, "", err)
+			return fault.New("", fault.Invalid, "", err)
 		}
-		link = contract.LinkOf(data)
+		p.link = contract.LinkOf(data)
 		h := nats.Header{ownerHeader: {l.owner}}
-		if i == 0 {
-			h["Nats-Expected-Last-Subject-Sequence"] = []string{strconv.FormatUint(end.position, 10)}
-			h["Nats-Expected-Last-Subject-Sequence-Subject"] = []string{l.filter}
-		}
-		if batch == "" && len(events) > 1 {
-			// Unlike positions, which could come true by accident, an id is of one try.
-			id := l.owner + "." + strconv.FormatUint(l.try, 10) + "."
-			h["Nats-Msg-Id"] = []string{id + strconv.Itoa(i)}
+		if p.chain != "" {
+			h["Nats-Msg-Id"] = []string{p.chain + strconv.Itoa(i)}
 			if i > 0 {
-				h["Nats-Expected-Last-Msg-Id"] = []string{id + strconv.Itoa(i-1)}
+				h["Nats-Expected-Last-Msg-Id"] = []string{p.chain + strconv.Itoa(i-1)}
 			}
 		}
 		m := &nats.Msg{Subject: contract.SubjectLog(l.cid, e.Role(), e.Type), Header: h, Data: data}
-		if batch != "" {
-			h["Nats-Batch-Id"] = []string{batch}
+		last := i == len(p.events)-1
+		if p.batch != "" {
+			h["Nats-Batch-Id"] = []string{p.batch}
 			h["Nats-Batch-Sequence"] = []string{strconv.Itoa(i + 1)}
-			if i == len(events)-1 {
+			if last {
 				h["Nats-Batch-Commit"] = []string{"1"}
 			}
 		}
-		if batch == "" || i == len(events)-1 {
+		if p.batch == "" || last {
 			m.Reply = l.inbox + "." + strconv.FormatUint(l.try, 10) + "." + strconv.Itoa(i)
 		}
-		out[i] = m
+		p.messages = append(p.messages, m)
 	}
-	return out, nil
-}
-
-// publish sends a group and waits for its acknowledgements, which the server
-// gives once the messages are synced. It returns the stream positions of the
-// messages that are stored for certain, from the first on, and why the rest is
-// not, or not known to be.
-func (l *Log) publish(ctx context.Context, p *plan, messages []*nats.Msg) ([]uint64, error) {
-	if err := l.health(); err != nil {
-		return nil, err
-	}
-	for len(l.lost) > 0 { // earlier losses
-		<-l.lost
-	}
-	l.step("stamped")
-	l.publishing()
-	var asked []string
-	for _, m := range messages {
-		if err := l.nc.PublishMsg(m); err != nil {
-			return nil, err
-		}
-		if m.Reply != "" {
-			asked = append(asked, m.Reply)
-		}
-	}
-	l.step("sent")
-	crash.At("ledger.sent")
-	p.digest() // while the disk is at work
-	check := time.NewTicker(healthEvery)
-	defer check.Stop()
-	giveUp := awake.Now() + ackTimeout
-	var positions []uint64
-	var failed error
-	for len(asked) > 0 {
-		var reply *nats.Msg
-		select {
-		case reply = <-l.acks:
-		case <-l.lost:
-			return positions, errors.New("no acknowledgement: the connection was lost")
-		case <-check.C:
-			if err := l.health(); err != nil {
-				return positions, err
-			}
-			if awake.Now() > giveUp {
-				return positions, fmt.Errorf("no acknowledgement: %w", context.DeadlineExceeded)
-			}
-			continue
-		case <-ctx.Done():
-			return positions, fmt.Errorf("no acknowledgement: %w", ctx.Err())
-		}
-		// An answer to an earlier try says nothing about this one.
-		if i := slices.Index(asked, reply.Subject); i >= 0 {
-			asked = slices.Delete(asked, i, i+1)
-		} else {
-			continue
-		}
-		ack, err := decodeAck(reply)
-		switch {
-		case err != nil:
-			if failed == nil {
-				failed = err
-			}
-		case failed != nil:
-			// A later message can't be stored when an earlier one is not.
-			failed = errors.Join(failed, fmt.Errorf("odd acknowledgement: %.200s", reply.Data))
-		case ack.Count > 0:
-			if ack.Count != len(messages) {
-				return nil, fmt.Errorf("odd acknowledgement: %.200s", reply.Data)
-			}
-			for i := range messages {
-				positions = append(positions, ack.Seq-uint64(len(messages)-1-i))
-			}
-		default:
-			positions = append(positions, ack.Seq)
-		}
-	}
-	l.step("acknowledged")
-	crash.At("ledger.acknowledged")
-	return positions, failed
+	return nil
 }
 
 type ack struct {
@@ -360,22 +270,6 @@ func decodeAck(m *nats.Msg) (ack, error) {
 		return ack{}, fmt.Errorf("odd acknowledgement: %.200s", m.Data)
 	}
 	return a, nil
-}
-
-// accept takes in what the server has acknowledged.
-func (l *Log) accept(p *plan, messages []*nats.Msg, positions []uint64) error {
-	fresh := make([]stored, len(positions))
-	for i, position := range positions {
-		e := p.events[i]
-		if err := l.tail.add(e, p.digests[i]); err != nil {
-			return err
-		}
-		fresh[i] = stored{event: e, position: position, link: contract.LinkOf(messages[i].Data), size: len(messages[i].Data), owner: l.owner}
-	}
-	l.claimed = true
-	l.advance(fresh)
-	l.step("accepted")
-	return nil
 }
 
 // refresh reads what the stream holds behind the known end and takes it in;

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,10 +64,12 @@ func TestSettledHoldsWhatCouldBeSeen(t *testing.T) {
 // the committer was told of it or not.
 func TestSettledDoesNotWaitForWhatWasGivenUp(t *testing.T) {
 	b := openBus(t, t.TempDir())
-	leave := func() {}
+	var leave atomic.Pointer[context.CancelFunc] // the committer tries again by itself
 	l := openLog(t, b, ledger.Options{CID: contract.NewCID()}.AtStep(func(point string) {
 		if point == "stamped" {
-			leave()
+			if f := leave.Load(); f != nil {
+				(*f)()
+			}
 		}
 	}))
 	settled := func() uint64 {
@@ -81,7 +84,7 @@ func TestSettledDoesNotWaitForWhatWasGivenUp(t *testing.T) {
 	left := 0
 	for range 40 {
 		ctx, cancel := context.WithCancel(t.Context())
-		leave = cancel
+		leave.Store(&cancel)
 		if _, err := l.Append(ctx, prompt("given up")); err != nil {
 			left++
 		}
@@ -91,7 +94,7 @@ func TestSettledDoesNotWaitForWhatWasGivenUp(t *testing.T) {
 	if left == 0 {
 		t.Error("every append was answered before its caller had left")
 	}
-	leave = func() {}
+	leave.Store(nil)
 	events := mustAppend(t, l, prompt("whole"))
 	if last := settled(); last != events[0].Sequence {
 		t.Errorf("settled at %d; want %d", last, events[0].Sequence)
