@@ -190,33 +190,6 @@ func decodeProblem(status int, b []byte) error {
 	return fault.New("", fault.Code(e.Code), e.Hint, e)
 }
 
-// call sends in as JSON (nil: nothing) and decodes the answer into out (nil: none
-// is expected). more says that a list goes on.
-func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) (more bool, err error) {
-	r := request{method: method, path: path, query: query}
-	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
-			return false, fault.New("client "+method+" "+path, fault.Invalid, "", err)
-		}
-		r.body, r.content = bytes.NewReader(b), "application/json"
-	}
-	res, err := c.do(ctx, r)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	if out == nil {
-		_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
-	} else {
-		err = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out)
-	}
-	if err != nil {
-		return false, fault.Wrap("client "+method+" "+path, transportError(ctx, c.base, err))
-	}
-	return res.Header.Get("Choir-More") == "true", nil
-}
-
 // Call asks the client's computer for what a method declares.
 func Call[In rpc.Asked, Out any](ctx context.Context, c *Client, m *rpc.Method[In, Out], in In) (out Out, err error) {
 	op := "client " + m.Name
@@ -237,16 +210,4 @@ func Call[In rpc.Asked, Out any](ctx context.Context, c *Client, m *rpc.Method[I
 		return out, fault.Wrap(op, transportError(ctx, c.base, err))
 	}
 	return out, nil
-}
-
-func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
-	var out T
-	_, err := c.call(ctx, http.MethodGet, path, query, nil, &out)
-	return out, err
-}
-
-func send[T any](ctx context.Context, c *Client, method, path string, query url.Values, in any) (T, error) {
-	var out T
-	_, err := c.call(ctx, method, path, query, in, &out)
-	return out, err
 }

@@ -2,11 +2,11 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -16,23 +16,32 @@ import (
 )
 
 // Health asks whether the control plane is up. It needs no token.
-func (c *Client) Health(ctx context.Context) (view.Health, error) {
-	return get[view.Health](ctx, c, healthPath, nil)
+func (c *Client) Health(ctx context.Context) (h view.Health, err error) {
+	res, err := c.do(ctx, request{method: http.MethodGet, path: healthPath})
+	if err != nil {
+		return h, err
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&h); err != nil {
+		return h, fault.Wrap("client.Health", transportError(ctx, c.base, err))
+	}
+	return h, nil
 }
 
 // Account says whose token this is.
 func (c *Client) Account(ctx context.Context) (view.Account, error) {
-	return get[view.Account](ctx, c, "/account", nil)
+	return Call(ctx, c, rpc.AccountGet, rpc.Nothing{})
 }
 
 // Link makes a one-time sign-in link for a browser.
 func (c *Client) Link(ctx context.Context) (view.Link, error) {
-	return send[view.Link](ctx, c, http.MethodPost, "/links", nil, nil)
+	return Call(ctx, c, rpc.AccountLink, rpc.Nothing{})
 }
 
 // Computers lists the account's computers, oldest first.
 func (c *Client) Computers(ctx context.Context) ([]view.Computer, error) {
-	return get[[]view.Computer](ctx, c, "/computers", nil)
+	l, err := Call(ctx, c, rpc.ComputerList, rpc.Nothing{})
+	return l.Items, err
 }
 
 // Info returns the client's computer.
@@ -316,29 +325,35 @@ func (c *Client) AddTar(ctx context.Context, name, origin string, tar io.Reader)
 
 // Secrets lists the names of the stored secrets.
 func (c *Client) Secrets(ctx context.Context) ([]view.Secret, error) {
-	return get[[]view.Secret](ctx, c, "/secrets", nil)
+	l, err := Call(ctx, c, rpc.SecretList, rpc.Nothing{})
+	return l.Items, err
 }
 
 // SetSecret stores a secret.
 func (c *Client) SetSecret(ctx context.Context, name, value string) error {
-	_, err := c.call(ctx, http.MethodPut, "/secrets/"+url.PathEscape(name), nil, map[string]string{"value": value}, nil)
+	in := rpc.SetSecretRequest{OnSecret: rpc.OnSecret{Name: name}}
+	in.Body.Value = value
+	_, err := Call(ctx, c, rpc.SecretSet, in)
 	return err
 }
 
 // RemoveSecret removes a secret.
 func (c *Client) RemoveSecret(ctx context.Context, name string) error {
-	_, err := c.call(ctx, http.MethodDelete, "/secrets/"+url.PathEscape(name), nil, nil, nil)
+	_, err := Call(ctx, c, rpc.SecretRemove, rpc.OnSecret{Name: name})
 	return err
 }
 
 // Models lists what can be asked for.
 func (c *Client) Models(ctx context.Context) ([]view.Model, error) {
-	return get[[]view.Model](ctx, c, "/models", nil)
+	l, err := Call(ctx, c, rpc.ModelList, rpc.Nothing{})
+	return l.Items, err
 }
 
 // TestModel asks a model for a word; "" is the default.
 func (c *Client) TestModel(ctx context.Context, model string) (view.ModelTest, error) {
-	return send[view.ModelTest](ctx, c, http.MethodPost, "/models/test", nil, map[string]string{"model": model})
+	in := rpc.TestModelRequest{}
+	in.Body.Model = model
+	return Call(ctx, c, rpc.ModelTest, in)
 }
 
 // Rebuild replays the log into a new state file; with check it only compares.
@@ -350,7 +365,8 @@ func (c *Client) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) 
 
 // Doctor looks at what the machine provides.
 func (c *Client) Doctor(ctx context.Context) ([]view.Finding, error) {
-	return get[[]view.Finding](ctx, c, "/doctor", nil)
+	l, err := Call(ctx, c, rpc.Doctor, rpc.Nothing{})
+	return l.Items, err
 }
 
 // Frame is what the console shows around the desktop.

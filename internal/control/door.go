@@ -12,7 +12,10 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-var errNotConsole = errors.New("approvals are answered on the console, or by the owner's own program on this machine")
+var (
+	errNotConsole = errors.New("approvals are answered on the console, or by the owner's own program on this machine")
+	errNoLinks    = errors.New("only the owner's own program on this machine can make sign-in links")
+)
 
 const openConsole = "Open the console in a browser."
 
@@ -27,7 +30,7 @@ func (d door) API() huma.API { return d.api }
 
 // Operation implements rpc.Door.
 func (d door) Operation(m rpc.Declared) huma.Operation {
-	op := route(m.HTTP.Verb, rpc.Root+m.HTTP.Path, m.HTTP.ID, m.Summary)
+	op := route(m.HTTP.Verb, m.Address(), m.HTTP.ID, m.Summary)
 	op.Description = m.Detail
 	return limitedTo(op, m.Limit)
 }
@@ -62,6 +65,9 @@ func (d door) Refuse(m rpc.Declared, err error) error { return problemOf(d.s.log
 func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (contract.CID, error) {
 	if err := may(ctx, m.Doors); err != nil {
 		return "", err
+	}
+	if m.Needs == rpc.Plane {
+		return "", nil
 	}
 	cid, err := s.named(ctx, computer)
 	if err != nil {
@@ -108,11 +114,17 @@ func may(ctx context.Context, doors rpc.Doors) error {
 	if doors&came != 0 {
 		return nil
 	}
-	if doors == rpc.Console {
+	switch {
+	case doors == rpc.Console:
 		return fault.New("", fault.Denied, openConsole, errTokenTicket)
+	case doors == rpc.Owner && came == rpc.Console:
+		return fault.New("", fault.Denied, "Run choir up again: it prints a link.", errNoLinks)
 	}
 	if defence.Off(defence.ApprovalConsole) {
 		return nil
+	}
+	if doors == rpc.Owner {
+		return fault.New("", fault.Denied, "Run choir up again: it prints a link.", errNoLinks)
 	}
 	return fault.New("", fault.Denied, openConsole, errNotConsole)
 }

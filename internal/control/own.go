@@ -39,7 +39,48 @@ func (s *Server) ownMethods() rpc.Table {
 	})
 	rpc.Bind(t, rpc.FrameTicket, s.ticket)
 	s.bindRuns(t)
+	s.bindPlane(t)
 	return t
+}
+
+// bindPlane binds what is asked of no computer.
+func (s *Server) bindPlane(t rpc.Table) {
+	rpc.Bind(t, rpc.ComputerList, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Computer], error) {
+		mine, err := s.computersOf(ctx, who.User)
+		return rpc.Listed(mine, false, err)
+	})
+	rpc.Bind(t, rpc.AccountGet, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Account, error) {
+		u, err := s.o.Identity.User(ctx, who.User)
+		return view.Account{ID: u.ID, Name: u.Name, Claimed: u.Claimed, Created: u.Created}, err
+	})
+	rpc.Bind(t, rpc.AccountLink, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Link, error) {
+		token, expires, err := s.o.Identity.NewLink(ctx, who.User)
+		if err != nil {
+			return view.Link{}, err
+		}
+		return view.Link{URL: s.ClaimURL(token), Expires: expires}, nil
+	})
+	rpc.Bind(t, rpc.SecretList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Secret], error) {
+		list, err := s.o.System.Secrets(ctx)
+		return rpc.Listed(list, false, err)
+	})
+	rpc.Bind(t, rpc.SecretSet, func(ctx context.Context, who rpc.Caller, in rpc.SetSecretRequest) (rpc.None, error) {
+		return rpc.Done(s.o.System.SetSecret(ctx, who.User, in.Name, in.Body.Value))
+	})
+	rpc.Bind(t, rpc.SecretRemove, func(ctx context.Context, who rpc.Caller, in rpc.OnSecret) (rpc.None, error) {
+		return rpc.Done(s.o.System.RemoveSecret(ctx, who.User, in.Name))
+	})
+	rpc.Bind(t, rpc.ModelList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Model], error) {
+		list, err := s.o.System.Models(ctx)
+		return rpc.Listed(list, false, err)
+	})
+	rpc.Bind(t, rpc.ModelTest, func(ctx context.Context, _ rpc.Caller, in rpc.TestModelRequest) (view.ModelTest, error) {
+		return s.o.System.TestModel(ctx, in.Body.Model)
+	})
+	rpc.Bind(t, rpc.Doctor, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Finding], error) {
+		list, err := s.o.System.Doctor(ctx)
+		return rpc.Listed(list, false, err)
+	})
 }
 
 func (s *Server) bindRuns(t rpc.Table) {

@@ -18,22 +18,6 @@ var (
 	errSeveral = errors.New("there are several computers")
 )
 
-// out is a JSON answer.
-type out[T any] struct{ Body T }
-
-// outPage is a JSON list; More says that an older page is worth asking for.
-type outPage[T any] struct {
-	More bool `header:"Choir-More" doc:"whether there is more"`
-	Body []T
-}
-
-func listOf[T any](items []T, more bool) *outPage[T] {
-	if items == nil {
-		items = []T{}
-	}
-	return &outPage[T]{Body: items, More: more}
-}
-
 // route describes one operation. id is in kebab case: its last path segments
 // and verb are what generated clients call it.
 func route(method, path, id, summary string) huma.Operation {
@@ -76,7 +60,7 @@ func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.
 // request's body is of the type content, when that is given.
 func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None], content, answer string, f func(w http.ResponseWriter, r *http.Request, in *I) error) {
 	d := m.About()
-	op := route(d.HTTP.Verb, rpc.Root+d.HTTP.Path, d.HTTP.ID, d.Summary)
+	op := route(d.HTTP.Verb, d.Address(), d.HTTP.ID, d.Summary)
 	op.Description = d.Detail
 	if content != "" {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{content: {}}}

@@ -39,30 +39,8 @@ type signOutOut struct {
 	SiteData  string      `header:"Clear-Site-Data"`
 }
 
-func (s *Server) routeComputers(hapi huma.API) {
-	register(hapi, s, route(http.MethodGet, "/api/computers", "computers-list", "Your computers, oldest first"), requestTimeout, func(ctx context.Context, _ *struct{}) (*outPage[view.Computer], error) {
-		mine, err := s.computersOf(ctx, callerOf(ctx).user)
-		return listOf(mine, false), err
-	})
-}
-
 func (s *Server) routeAccount(hapi huma.API) {
 	register(hapi, s, route(http.MethodPost, "/api/claim", "account-claim", "Use a one-time link up and sign in"), requestTimeout, s.claim)
-	register(hapi, s, route(http.MethodGet, "/api/account", "account-get", "Who is signed in"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[view.Account], error) {
-		u, err := s.o.Identity.User(ctx, callerOf(ctx).user)
-		return &out[view.Account]{view.Account{ID: u.ID, Name: u.Name, Claimed: u.Claimed, Created: u.Created}}, err
-	})
-	register(hapi, s, route(http.MethodPost, "/api/links", "account-link", "Make a one-time sign-in link; for programs only"), requestTimeout, func(ctx context.Context, _ *struct{}) (*out[view.Link], error) {
-		c := callerOf(ctx)
-		if c.session != nil || !c.machine && !defence.Off(defence.ApprovalConsole) {
-			return nil, fault.New("", fault.Denied, "Run choir up again: it prints a link.", errors.New("only the owner's own program on this machine can make sign-in links"))
-		}
-		token, expires, err := s.o.Identity.NewLink(ctx, c.user)
-		if err != nil {
-			return nil, err
-		}
-		return &out[view.Link]{view.Link{URL: s.ClaimURL(token), Expires: expires}}, nil
-	})
 	register(hapi, s, route(http.MethodPost, "/api/signout", "account-sign-out", "End this session, or with everywhere all of the account's"), requestTimeout, func(ctx context.Context, in *struct {
 		Everywhere bool `query:"everywhere"`
 	}) (*signOutOut, error) {

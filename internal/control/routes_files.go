@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -100,5 +101,15 @@ func tooLargeTo(err error, what, hint string) error {
 	if errors.Is(err, errTooLarge) {
 		return refusal(http.StatusRequestEntityTooLarge, fault.Exhausted, what, hint)
 	}
+	return err
+}
+
+func writeJSON(w http.ResponseWriter, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(b)
 	return err
 }

@@ -282,7 +282,7 @@ func (s *Server) routes() error {
 	}
 	cfg.Security = []map[string][]string{{"token": {}}, {"session": {}}}
 	hapi := humachi.New(mux, cfg)
-	for _, register := range []func(huma.API){s.routeAccount, s.routeComputers, s.routeEvents, s.routeFiles, s.routeExec, s.routeFrame, s.routeSystem} {
+	for _, register := range []func(huma.API){s.routeAccount, s.routeEvents, s.routeFiles, s.routeExec, s.routeFrame} {
 		register(hapi)
 	}
 	s.own = s.ownMethods()

@@ -21,7 +21,7 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 	if m.HTTP.ID == "" {
 		return Request{}, fmt.Errorf("%s is not over HTTP", m.Name)
 	}
-	r := Request{Verb: m.HTTP.Verb, Path: strings.Replace(Root, "{computer}", url.PathEscape(computer), 1) + m.HTTP.Path, Query: url.Values{}}
+	r := Request{Verb: m.HTTP.Verb, Path: strings.Replace(m.Address(), "{computer}", url.PathEscape(computer), 1), Query: url.Values{}}
 	v := reflect.ValueOf(in)
 	for i, path := range m.flat.paths {
 		field, sf := v.FieldByIndex(path), m.flat.t.Field(i)

@@ -1,4 +1,5 @@
-// Package rpc is the registry of what can be asked of a computer. A method is
+// Package rpc is the registry of what can be asked of a computer, and of the
+// control plane itself. A method is
 // declared once: its name, what it takes and answers with, how large that may be,
 // who may call it and whether it only reads. Its HTTP route and description, its
 // service on the bus, its call in the Go client and the desktop's TypeScript come

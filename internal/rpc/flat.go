@@ -38,7 +38,7 @@ func flatten(in reflect.Type) *flat {
 			sf := t.Field(i)
 			at := append(append([]int{}, path...), i)
 			switch {
-			case sf.Type == atType:
+			case sf.Type == atType, sf.Type == reflect.TypeFor[Itself]():
 			case sf.Anonymous:
 				walk(sf.Type, at, body)
 			case !body && sf.Name == "Body":

@@ -59,6 +59,7 @@ const (
 	Awake   Needs = iota // of a computer that is awake
 	History              // also of one that does not wake, if its history can be opened
 	Known                // of one that is the caller's, whatever its state
+	Plane                // of no computer: of the control plane itself
 )
 
 // How long a call may take.
@@ -75,12 +76,15 @@ const (
 	maxClient     = 64 << 20  // an answer that the client reads
 )
 
-// Route is where a method is over HTTP, below /api/computers/{computer}. ID is
-// what generated clients call it.
+// Route is where a method is over HTTP, below /api/computers/{computer}, or of
+// the control plane's below /api. ID is what generated clients call it.
 type Route struct{ Verb, Path, ID string }
 
-// Root is the path of a computer.
-const Root = "/api/computers/{computer}"
+// Where methods are.
+const (
+	root     = "/api"
+	computer = root + "/computers/{computer}"
+)
 
 // Declared is all that is known of a method but its types.
 type Declared struct {
@@ -101,6 +105,14 @@ type Declared struct {
 	Host bool
 }
 
+// Address is the method's whole path.
+func (d Declared) Address() string {
+	if d.Needs == Plane {
+		return root + d.HTTP.Path
+	}
+	return computer + d.HTTP.Path
+}
+
 // Caller is who asks, and of which computer.
 type Caller struct {
 	Computer contract.CID
@@ -116,7 +128,13 @@ type At struct {
 // Named returns the computer's name in the request's path.
 func (a At) Named() string { return a.Computer }
 
-// Asked is what every request is: it embeds At.
+// Itself stands where a request of the control plane names no computer.
+type Itself struct{}
+
+// Named returns no computer.
+func (Itself) Named() string { return "" }
+
+// Asked is what every request is: it embeds At, or Itself.
 type Asked interface{ Named() string }
 
 // None is an answer that says no more than that it was done.

@@ -1,0 +1,74 @@
+package rpc
+
+import (
+	"net/http"
+	"regexp"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+)
+
+// Nothing is a request of the control plane that says no more.
+type Nothing struct{ Itself }
+
+var secretName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,99}$`)
+
+// OnSecret names a secret.
+type OnSecret struct {
+	Itself
+	Name string `path:"name" maxLength:"100"`
+}
+
+// Validate implements validation.
+func (r OnSecret) Validate() error {
+	if !secretName.MatchString(r.Name) {
+		return &contract.FieldError{Field: "name", Reason: "must be a letter and then letters, digits, _ . or -"}
+	}
+	return nil
+}
+
+// SetSecretRequest stores a secret.
+type SetSecretRequest struct {
+	OnSecret
+	Body struct {
+		Value string `json:"value" required:"true" minLength:"1" maxLength:"65536"`
+	}
+}
+
+// TestModelRequest asks a model for a word.
+type TestModelRequest struct {
+	Itself
+	Body struct {
+		Model string `json:"model,omitempty" maxLength:"200" doc:"empty: the default"`
+	}
+}
+
+// The control plane itself. Signing in and out are not here: they set cookies.
+var (
+	ComputerList = list[Nothing, view.Computer](Declared{
+		Name: "computer.list", Summary: "Your computers, oldest first",
+		HTTP: get("/computers", "computers-list"), Doors: API, Needs: Plane, Host: true, Noun: "computers"})
+	AccountGet = single[Nothing, view.Account](Declared{
+		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), Doors: API, Needs: Plane, Host: true})
+	AccountLink = single[Nothing, view.Link](Declared{
+		Name: "account.link", Summary: "Make a one-time sign-in link; for programs only",
+		HTTP: post("/links", "account-link"), Doors: Owner, Effect: Stops, Needs: Plane, Host: true})
+	SecretList = list[Nothing, view.Secret](Declared{
+		Name: "secret.list", Summary: "Names of the stored secrets",
+		HTTP: get("/secrets", "secrets-list"), Doors: API, Needs: Plane, Host: true, Noun: "secrets"})
+	SecretSet = done[SetSecretRequest](Declared{
+		Name: "secret.set", Summary: "Store a secret; nothing returns it",
+		HTTP: Route{http.MethodPut, "/secrets/{name}", "secrets-set"}, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+	SecretRemove = done[OnSecret](Declared{
+		Name: "secret.remove", Summary: "Remove a secret",
+		HTTP: Route{http.MethodDelete, "/secrets/{name}", "secrets-remove"}, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+	ModelList = list[Nothing, view.Model](Declared{
+		Name: "model.list", Summary: "Models that can be asked for",
+		HTTP: get("/models", "models-list"), Doors: API, Needs: Plane, Host: true, Noun: "models"})
+	ModelTest = single[TestModelRequest, view.ModelTest](Declared{
+		Name: "model.test", Summary: "Ask a model for a word",
+		HTTP: post("/models/test", "models-test"), Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
+	Doctor = list[Nothing, view.Finding](Declared{
+		Name: "system.doctor", Summary: "What the machine provides, and what is missing",
+		HTTP: get("/doctor", "system-doctor"), Doors: API, Needs: Plane, Host: true, Limit: 2 * Quick, Noun: "findings"})
+)
