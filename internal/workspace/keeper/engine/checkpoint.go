@@ -15,7 +15,7 @@ import (
 func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.rollForward(ctx); err != nil {
+	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.CheckpointReply{}, fault.Wrap("keeper.Checkpoint", err)
 	}
 	reply, err := e.checkpoint(ctx, req)
@@ -23,7 +23,7 @@ func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 }
 
 func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
-	if err := e.lookAtDisplaced(ctx); err != nil {
+	if err := e.moves.LookAtDisplaced(ctx); err != nil {
 		return wire.CheckpointReply{}, err
 	}
 	var reply wire.CheckpointReply
@@ -43,8 +43,8 @@ func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequ
 	if err := e.syncPaths(cap.Touched); err != nil {
 		return wire.CheckpointReply{}, err
 	}
-	if len(cap.Changes) == 0 && !req.Force && e.head != "" {
-		c, err := e.store.Commit(ctx, e.head)
+	if len(cap.Changes) == 0 && !req.Force && e.moves.Head != "" {
+		c, err := e.store.Commit(ctx, e.moves.Head)
 		// A file that can't be taken is news for whoever looks at the history.
 		if err != nil || cap.SameLeft(c.NotIn) {
 			e.look.Index.Take(cap)
@@ -70,10 +70,10 @@ func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequ
 	if req.Verified, err = e.verified(ctx, req.Verified, ""); err != nil {
 		return wire.CheckpointReply{}, err
 	}
-	if req.Kind == "" || e.head == "" {
-		req.Kind = map[bool]string{true: "initial", false: "auto"}[e.head == ""]
+	if req.Kind == "" || e.moves.Head == "" {
+		req.Kind = map[bool]string{true: "initial", false: "auto"}[e.moves.Head == ""]
 	}
-	c, err := e.makeCommit(ctx, tree, e.head, req.Note)
+	c, err := e.moves.MakeCommit(ctx, tree, e.moves.Head, req.Note)
 	if err != nil {
 		return wire.CheckpointReply{}, err
 	}
@@ -81,22 +81,8 @@ func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequ
 		return wire.CheckpointReply{}, err
 	}
 	e.crash("commit.written")
-	if err := e.advance(c); err != nil {
+	if err := e.moves.Advance(c); err != nil {
 		return wire.CheckpointReply{}, err
 	}
 	return wire.CheckpointReply{Commit: c, Created: true, Puts: e.putsKept(), Looked: cap.Scan.Looked, LeftOut: cap.LeftOut(string(req.Under))}, nil
-}
-
-// advance moves HEAD to a commit on top of it.
-func (e *Engine) advance(c wire.Commit) error {
-	if err := e.store.MoveMain(c.Commit); err != nil {
-		return err
-	}
-	e.head, e.tree = c.Commit, c.Tree
-	e.crash("commit.done")
-	return nil
-}
-
-func (e *Engine) makeCommit(ctx context.Context, tree, parent string, note wire.Note) (wire.Commit, error) {
-	return e.store.MakeCommit(ctx, tree, parent, note, e.opts.Now().UnixMilli())
 }

@@ -180,12 +180,12 @@ func (e *Engine) manifestsElsewhere(found map[string]struct{}) error {
 			found[en.ID] = struct{}{}
 		}
 	}
-	ids, err := e.plans()
+	ids, err := e.moves.Plans()
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		p, err := e.loadPlan(id)
+		p, err := e.moves.LoadPlan(id)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it was let go of
 		}
@@ -196,7 +196,7 @@ func (e *Engine) manifestsElsewhere(found map[string]struct{}) error {
 			add(s.From)
 			add(s.To)
 		}
-		r, _, err := e.loadResult(id)
+		r, _, err := e.moves.LoadResult(id)
 		if err != nil {
 			return err
 		}
@@ -204,12 +204,12 @@ func (e *Engine) manifestsElsewhere(found map[string]struct{}) error {
 			add(en)
 		}
 	}
-	entries, err := os.ReadDir(e.trash())
+	entries, err := os.ReadDir(e.moves.Trash())
 	if err != nil {
 		return disk.IgnoreGone(err)
 	}
 	for _, en := range entries {
-		m, err := e.entry(en.Name())
+		m, err := e.moves.Entry(en.Name())
 		if err := disk.IgnoreGone(err); err != nil {
 			return fmt.Errorf("entry %s of the trash: %w", en.Name(), err)
 		}

@@ -55,7 +55,7 @@ func (e *Engine) doubt(ctx context.Context, cap *scan.Capture, meant map[string]
 			last = max(last, st.Ctime)
 		}
 	}
-	head, err := e.store.Commit(ctx, e.head)
+	head, err := e.store.Commit(ctx, e.moves.Head)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
@@ -37,20 +38,18 @@ type Engine struct {
 	opts  Options
 	store *gitstore.Store
 	look  *scan.Scanner
+	moves *publish.Mover
 	lock  *os.File
 
 	end    ending // how the engine before this one ended, until Heal has looked
 	parted bool   // it said goodbye
 
 	mu      sync.Mutex   // one change at a time; guards what follows
-	head    string       // newest commit, "" before the first
-	tree    string       // its tree
 	damaged *damagedHead // the newest commit can't be read
 
 	doubted  map[string]doubt // new files that a power cut may have emptied
 	puts     []put            // that no checkpoint has met yet, oldest first
 	keptPuts []wire.Commit    // that were made of such, and nobody has heard of
-	trashAge trashAge
 
 	snapMu sync.Mutex // one snapshot at a time
 
@@ -86,6 +85,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	e := &Engine{opts: opts, settledAt: map[string]time.Time{}}
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
 	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: e.withoutDoubted})
+	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.healEntry})
 	defer func() {
 		if err != nil {
 			err = errors.Join(fault.Wrap(op, err), e.Close())
@@ -105,7 +105,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(e.loadTrashAge(), e.recoverTrash(), e.loadPuts()); err != nil {
+	if err := errors.Join(e.moves.LoadTrashAge(), e.moves.RecoverTrash(), e.loadPuts()); err != nil {
 		return nil, err
 	}
 	if err := e.loadHead(ctx); err != nil {
@@ -114,7 +114,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.healNewest(ctx); err != nil {
 		return nil, err
 	}
-	if e.end == endUnknown && e.head == "" && e.damaged == nil {
+	if e.end == endUnknown && e.moves.Head == "" && e.damaged == nil {
 		e.end = endClean // it is new
 	}
 	if e.end != endUnknown { // else what was not synced may be other than it was
@@ -166,7 +166,7 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.judgeDeeds(); err != nil { // before what tells is cleared away
+	if err := e.moves.JudgeDeeds(); err != nil { // before what tells is cleared away
 		return err
 	}
 	return e.store.RemoveStale()

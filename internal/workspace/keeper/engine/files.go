@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
@@ -216,7 +215,7 @@ func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Re
 	if err := badPath(string(req.Path), false); err != nil {
 		return wire.Written{}, fault.Wrap(op, err)
 	}
-	tmp := e.store.Work("incoming-" + token())
+	tmp := e.store.Work("incoming-" + publish.Token())
 	sum, err := receive(tmp, content, e.opts.Limits.LargestFile, req.Exec)
 	var large *gitstore.Manifest
 	if err == nil {
@@ -243,7 +242,7 @@ func (e *Engine) replaceFile(ctx context.Context, req wire.WriteRequest, tmp, su
 }
 
 func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum string, large *gitstore.Manifest) (wire.Written, error) {
-	if err := e.rollForward(ctx); err != nil {
+	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.Written{}, err
 	}
 	p := string(req.Path)
@@ -266,25 +265,25 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	if err != nil {
 		return wire.Written{}, err
 	}
-	t, err := e.intend(file, trashMeta{
+	t, err := e.moves.Intend(file, publish.TrashEntry{
 		Trashed: wire.Trashed{Path: req.Path}, Op: "write", New: now, Size: st.Size, SHA256: sum, Role: req.Role, User: req.User, Host: true,
 	})
 	if err != nil {
 		return wire.Written{}, err
 	}
 	w := wire.Written{Op: t.ID, At: t.At}
-	took, was, err := e.swap(t, dir, name, true)
+	took, was, err := e.moves.Swap(t, dir, name, true)
 	if err != nil {
-		if now, other, cerr := e.store.EntryAt(unix.AT_FDCWD, e.trash(t.ID, "content")); cerr == nil && !other && now == t.New {
-			err = errors.Join(err, disk.RemoveTree(e.trash(t.ID))) // nothing was exchanged
+		if now, other, cerr := e.store.EntryAt(unix.AT_FDCWD, e.moves.Trash(t.ID, "content")); cerr == nil && !other && now == t.New {
+			err = errors.Join(err, disk.RemoveTree(e.moves.Trash(t.ID))) // nothing was exchanged
 		}
 		return w, err
 	}
 	if !took || req.If == "none" && was.Exists() || req.If != "" && req.If != "none" && was.ID != req.If {
-		return w, errors.Join(changedMeanwhile(p), e.takeBack(t, dir, name))
+		return w, errors.Join(changedMeanwhile(p), e.moves.TakeBack(t, dir, name))
 	}
 	e.puts = append(e.puts, putOf(t))
-	if displaced, err := disk.Exists(e.trash(t.ID, "content")); err != nil {
+	if displaced, err := disk.Exists(e.moves.Trash(t.ID, "content")); err != nil {
 		return w, err
 	} else if displaced {
 		w.Trash = t.ID
@@ -295,7 +294,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	if w.FileInfo, err = info(dir, name, p); err == nil {
 		w.ID = now.ID
 	}
-	return w, errors.Join(err, e.emptyTrash())
+	return w, errors.Join(err, e.moves.EmptyTrash())
 }
 
 // chunkAhead keeps the chunks of a file of the engine's own, if it is a large
@@ -379,10 +378,4 @@ func (e *Engine) Mkdir(_ context.Context, p string) error {
 		return fileError(op, p, err)
 	}
 	return fault.Wrap(op, unix.Close(fd))
-}
-
-func token() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails since Go 1.24
-	return hex.EncodeToString(b[:])
 }

@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -138,7 +139,7 @@ func (e *Engine) findLive(ctx context.Context, s *search) error {
 }
 
 func (e *Engine) findTrash(ctx context.Context, s *search) error {
-	contents, err := filepath.Glob(e.trash("*", "content"))
+	contents, err := filepath.Glob(e.moves.Trash("*", "content"))
 	if err != nil {
 		return err
 	}
@@ -202,10 +203,10 @@ func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at wire.
 	}
 	root, p, asked := e.look.Root, string(at.Path), string(at.Path)
 	if at.Trash != "" {
-		if err := checkPlanID(at.Trash); err != nil {
+		if err := publish.CheckPlanID(at.Trash); err != nil {
 			return fault.Wrap(op, err)
 		}
-		root, p, asked = unix.AT_FDCWD, e.trash(at.Trash, "content"), at.Trash
+		root, p, asked = unix.AT_FDCWD, e.moves.Trash(at.Trash, "content"), at.Trash
 	} else if err := badPath(p, false); err != nil {
 		return fault.Wrap(op, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -137,22 +138,6 @@ func (e *Engine) chunkFrom(c gitstore.ChunkRef, root, p string, at int64) (bool,
 	return true, e.store.Chunks.Replace(c, b)
 }
 
-// materializeAt is materialize of what was at a path; what is damaged of it is
-// made again if another copy has it.
-func (e *Engine) materializeAt(ctx context.Context, name string, en gitstore.Entry, p wire.Path, sync bool) error {
-	err := e.store.Materialize(ctx, name, en, sync)
-	if err == nil || ctx.Err() != nil || fault.NoSpace(err) {
-		return err
-	}
-	if from, herr := e.healEntry(ctx, en, string(p)); herr != nil || from == "" {
-		return fmt.Errorf("%s: %w", p.Shown(), errors.Join(err, herr))
-	}
-	if err := disk.RemoveIfThere(name); err != nil {
-		return err
-	}
-	return e.store.Materialize(ctx, name, en, sync)
-}
-
 // errFound ends a search.
 var errFound = errors.New("found")
 
@@ -226,7 +211,7 @@ func (e *Engine) allThere(ctx context.Context, en gitstore.Entry, p wire.Path) e
 }
 
 // stepsAllThere is allThere of what the steps of a plan put in place.
-func (e *Engine) stepsAllThere(ctx context.Context, steps []step) error {
+func (e *Engine) stepsAllThere(ctx context.Context, steps []publish.Step) error {
 	for _, s := range steps {
 		if err := e.allThere(ctx, s.To, s.Path); err != nil {
 			return err

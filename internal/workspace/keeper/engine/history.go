@@ -55,7 +55,7 @@ func (e *Engine) readable() error {
 func (e *Engine) Head() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.head
+	return e.moves.Head
 }
 
 // Diff says what differs between two states.
@@ -152,7 +152,7 @@ func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 	if err != nil {
 		return wire.StatusReply{}, fault.Wrap(op, err)
 	}
-	reply := wire.StatusReply{Head: e.head, Tree: e.tree, Changes: []wire.Change{}, Left: cap.Skipped}
+	reply := wire.StatusReply{Head: e.moves.Head, Tree: e.moves.Tree, Changes: []wire.Change{}, Left: cap.Skipped}
 	for i, c := range cap.Changes {
 		if len(reply.Changes) == gitstore.MaxChanges {
 			reply.More = len(cap.Changes) - i
@@ -177,6 +177,6 @@ func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 	}
 	slices.Sort(reply.Ignored)
 	slices.Sort(reply.Repositories)
-	reply.Pending, err = e.pending(ctx)
+	reply.Pending, err = e.moves.Pending(ctx)
 	return reply, fault.Wrap(op, err)
 }

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
@@ -52,12 +53,12 @@ func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.R
 	if !strings.HasPrefix(string(req.Path), "workspace/") {
 		return wire.Deed{}, fault.New(op, fault.Invalid, "Add it under workspace/.", fmt.Errorf("%q is not under workspace/", req.Path.Shown()))
 	}
-	tmp := e.store.Work("tmp-import-" + token())
+	tmp := e.store.Work("tmp-import-" + publish.Token())
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		return wire.Deed{}, fileError(op, string(req.Path), err)
 	}
 	im := wire.Imported{Path: req.Path, Origin: req.Origin, Remote: req.Remote}
-	in := intent{Deed: wire.Deed{Op: "import", Path: req.Path, Role: req.Role, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
+	in := publish.Intent{Deed: wire.Deed{Op: "import", Path: req.Path, Role: req.Role, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
 	err := e.unpack(ctx, tmp, stream, &im)
 	if err == nil {
 		im.Commit = repositoryHead(tmp)
@@ -69,13 +70,13 @@ func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.R
 	return in.Deed, nil
 }
 
-func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) error {
+func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *publish.Intent) error {
 	if err := unix.Syncfs(e.look.Root); err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.rollForward(ctx); err != nil {
+	if err := e.moves.RollForward(ctx); err != nil {
 		return err
 	}
 	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
@@ -83,7 +84,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *intent) err
 		return err
 	}
 	defer unix.Close(dir)
-	err = e.carryOut(in, func() error {
+	err = e.moves.CarryOut(in, func() error {
 		err := disk.RenameAt(unix.AT_FDCWD, tmp, dir, path.Base(p), unix.RENAME_NOREPLACE)
 		if errors.Is(err, fs.ErrExist) { // the name of our own is nobody's business
 			return fault.New("", fault.Conflict, "Choose another name, or remove what is there.", fmt.Errorf("%s is there already", wire.Path(p).Shown()))

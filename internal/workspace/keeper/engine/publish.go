@@ -6,20 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
-	"strconv"
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
-
-func publishRef(id string) string { return "refs/choir/publish/" + id }
-func taskRef(id string) string    { return "refs/choir/task/" + id }
-func liveRef(task string) string  { return "refs/choir/live/" + task }
 
 // Prepare commits the live tree as it is, merges, and journals what is to be
 // done. Nothing in the live tree changes. Preparing an id again replaces what
@@ -33,18 +27,18 @@ func (e *Engine) Prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 
 func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.PrepareReply, error) {
 	reply := wire.PrepareReply{ID: req.ID, Changed: []wire.Path{}}
-	if err := errors.Join(checkPlanID(req.ID), checkPaths(req.Paths)); err != nil {
+	if err := errors.Join(publish.CheckPlanID(req.ID), checkPaths(req.Paths)); err != nil {
 		return reply, err
 	}
 	if req.Live || req.Task != "" {
-		if err := checkPlanID(req.Task); err != nil {
+		if err := publish.CheckPlanID(req.Task); err != nil {
 			return reply, err
 		}
 	}
-	if err := e.rollForward(ctx); err != nil {
+	if err := e.moves.RollForward(ctx); err != nil {
 		return reply, err
 	}
-	if r, done, err := e.loadResult(req.ID); err != nil {
+	if r, done, err := e.moves.LoadResult(req.ID); err != nil {
 		return reply, err
 	} else if done {
 		reply.Done, reply.Commit, reply.Tree, reply.Conflicts, reply.CommitNote = true, r.Commit.Commit, r.Commit.Tree, r.Conflicts, r.Commit
@@ -60,7 +54,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	trees := map[string]gitstore.Tree{}
 	for name, rev := range map[string]string{"base": req.Base, "theirs": req.Tree} {
 		if name == "base" && req.Task != "" {
-			live, err := e.store.TreeOf(ctx, liveRef(req.Task))
+			live, err := e.store.TreeOf(ctx, publish.LiveRef(req.Task))
 			if err != nil {
 				return reply, err
 			}
@@ -82,7 +76,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	if err != nil {
 		return reply, err
 	}
-	steps := stepsBetween(ours, merged)
+	steps := publish.StepsBetween(ours, merged)
 	if err := e.stepsAllThere(ctx, steps); err != nil {
 		return reply, err
 	}
@@ -98,8 +92,8 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 		return reply, err
 	}
 	reply.Identical = reply.Tree == theirsID
-	p := plan{
-		ID: req.ID, Kind: req.Kind, From: e.head, Commit: e.head, Tree: reply.Tree, Base: e.head, Live: req.Live, Task: req.Task, Ops: steps, Conflicts: conflicts,
+	p := publish.Plan{
+		ID: req.ID, Kind: req.Kind, From: e.moves.Head, Commit: e.moves.Head, Tree: reply.Tree, Base: e.moves.Head, Live: req.Live, Task: req.Task, Ops: steps, Conflicts: conflicts,
 	}
 	if p.Kind == "" {
 		p.Kind = "publish"
@@ -121,31 +115,31 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	reply.Nothing = len(steps) == 0
 	if reply.Nothing && note.Verified != "pass" {
 		// Nothing to write down either.
-		if reply.CommitNote, err = e.store.Commit(ctx, e.head); err != nil {
+		if reply.CommitNote, err = e.store.Commit(ctx, e.moves.Head); err != nil {
 			return reply, err
 		}
-	} else if reply.CommitNote, err = e.makeCommit(ctx, reply.Tree, e.head, note); err != nil {
+	} else if reply.CommitNote, err = e.moves.MakeCommit(ctx, reply.Tree, e.moves.Head, note); err != nil {
 		return reply, err
 	}
 	reply.Commit, p.Commit = reply.CommitNote.Commit, reply.CommitNote.Commit
-	if err := e.store.ForceRef(ctx, publishRef(req.ID), reply.Commit); err != nil {
+	if err := e.store.ForceRef(ctx, publish.PublishRef(req.ID), reply.Commit); err != nil {
 		return reply, err
 	}
 	if req.Live || len(conflicts) > 0 {
 		// What the task had is kept: for the next live publish, or to look at.
-		c, err := e.makeCommit(ctx, theirsID, p.Base, wire.Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
+		c, err := e.moves.MakeCommit(ctx, theirsID, p.Base, wire.Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
 		if err != nil {
 			return reply, err
 		}
 		if req.Live {
 			p.Mark = c.Commit
 		}
-		if err := e.store.ForceRef(ctx, taskRef(req.ID), c.Commit); err != nil {
+		if err := e.store.ForceRef(ctx, publish.TaskRef(req.ID), c.Commit); err != nil {
 			return reply, err
 		}
 	}
 	e.crash("publish.merged")
-	return reply, e.savePlan(p)
+	return reply, e.moves.SavePlan(p)
 }
 
 func describe(req wire.PrepareRequest) string {
@@ -197,23 +191,23 @@ func (e *Engine) Begin(ctx context.Context, id string) error {
 }
 
 func (e *Engine) begin(id string) error {
-	if err := checkPlanID(id); err != nil {
+	if err := publish.CheckPlanID(id); err != nil {
 		return err
 	}
-	p, err := e.loadPlan(id)
+	p, err := e.moves.LoadPlan(id)
 	if errors.Is(err, os.ErrNotExist) {
 		return fault.New("", fault.NotFound, "Prepare it first.", fmt.Errorf("nothing is prepared under %s", id))
 	}
 	if err != nil {
 		return err
 	}
-	if started, err := disk.Exists(e.planDir(id, "started")); err != nil || started {
+	if started, err := disk.Exists(e.moves.PlanDir(id, "started")); err != nil || started {
 		return err
 	}
-	if p.From != e.head {
-		return fault.New("", fault.Conflict, "Prepare it again.", fmt.Errorf("publish %s was prepared on %s, but the newest checkpoint is %s", id, p.From, e.head))
+	if p.From != e.moves.Head {
+		return fault.New("", fault.Conflict, "Prepare it again.", fmt.Errorf("publish %s was prepared on %s, but the newest checkpoint is %s", id, p.From, e.moves.Head))
 	}
-	if err := e.mark(id, "started"); err != nil {
+	if err := e.moves.Mark(id, "started"); err != nil {
 		return err
 	}
 	e.crash("publish.started")
@@ -234,7 +228,7 @@ func (e *Engine) apply(ctx context.Context, id string) (wire.ApplyReply, error) 
 	}
 	// It is decided: a caller that goes away must not leave half of it in the tree.
 	ctx = context.WithoutCancel(ctx)
-	a, err := e.finishPlan(ctx, id)
+	a, err := e.moves.FinishPlan(ctx, id)
 	if err != nil {
 		return wire.ApplyReply{}, err
 	}
@@ -252,20 +246,20 @@ func (e *Engine) apply(ctx context.Context, id string) (wire.ApplyReply, error) 
 // Abandon drops a plan that did not begin.
 func (e *Engine) Abandon(ctx context.Context, id string) error {
 	const op = "keeper.Abandon"
-	if err := checkPlanID(id); err != nil {
+	if err := publish.CheckPlanID(id); err != nil {
 		return fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if started, err := disk.Exists(e.planDir(id, "started")); err != nil {
+	if started, err := disk.Exists(e.moves.PlanDir(id, "started")); err != nil {
 		return fault.Wrap(op, err)
 	} else if started {
 		return fault.New(op, fault.Conflict, "Apply it, then restore what was before.", fmt.Errorf("publish %s has begun", id))
 	}
-	if err := e.store.DeleteRef(ctx, publishRef(id)); err != nil {
+	if err := e.store.DeleteRef(ctx, publish.PublishRef(id)); err != nil {
 		return fault.Wrap(op, err)
 	}
-	return fault.Wrap(op, disk.RemoveTree(e.planDir(id)))
+	return fault.Wrap(op, disk.RemoveTree(e.moves.PlanDir(id)))
 }
 
 // Unlogged returns every finished plan that the host has not said it logged,
@@ -274,16 +268,16 @@ func (e *Engine) Unlogged(ctx context.Context) ([]wire.Applied, error) {
 	const op = "keeper.Unlogged"
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.rollForward(ctx); err != nil {
+	if err := e.moves.RollForward(ctx); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	ids, err := e.plans()
+	ids, err := e.moves.Plans()
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	out := []wire.Applied{}
 	for _, id := range ids {
-		r, done, err := e.loadResult(id)
+		r, done, err := e.moves.LoadResult(id)
 		if err != nil {
 			return nil, fault.Wrap(op, err)
 		}
@@ -297,166 +291,17 @@ func (e *Engine) Unlogged(ctx context.Context) ([]wire.Applied, error) {
 // Logged says that the host has a finished plan in its log.
 func (e *Engine) Logged(ctx context.Context, id string) error {
 	const op = "keeper.Logged"
-	if err := checkPlanID(id); err != nil {
+	if err := publish.CheckPlanID(id); err != nil {
 		return fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, done, err := e.loadResult(id)
+	r, done, err := e.moves.LoadResult(id)
 	if err != nil || !done || r.Told {
 		return fault.Wrap(op, err)
 	}
 	r.Told = true
-	return fault.Wrap(op, e.saveResult(id, r))
-}
-
-// lookAtDisplaced looks again at the files that plans moved aside. A program
-// that had one open may have written to it since: that is the user's newest
-// word, and is merged into the live file, or kept under refs/choir/kept/. A
-// file nobody has open for writing any more is removed.
-func (e *Engine) lookAtDisplaced(ctx context.Context) error {
-	ids, err := e.plans()
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		r, done, err := e.loadResult(id)
-		if err == nil && done {
-			err = e.lookAtPlan(ctx, id, r)
-		} else if err == nil {
-			err = e.forgetOld(ctx, id)
-		}
-		if err != nil {
-			err = e.setAside(ctx, id, err)
-		}
-		if err != nil {
-			return fmt.Errorf("look at what publish %s displaced: %w", id, err)
-		}
-	}
-	return nil
-}
-
-// forgetOld drops a plan that was prepared long ago and never began.
-func (e *Engine) forgetOld(ctx context.Context, id string) error {
-	started, err := disk.Exists(e.planDir(id, "started"))
-	if err != nil || started {
-		return err
-	}
-	st, err := os.Lstat(e.planDir(id, "plan.json"))
-	if err != nil || e.opts.Now().Unix()-st.ModTime().Unix() < keepResults {
-		return err
-	}
-	return errors.Join(e.store.DeleteRef(ctx, publishRef(id)), e.store.DeleteRef(ctx, taskRef(id)), disk.RemoveTree(e.planDir(id)))
-}
-
-// keepResults is for how long a finished plan's result is remembered, so that
-// applying it again is recognised, in seconds.
-const keepResults = 24 * 3600
-
-func (e *Engine) lookAtPlan(ctx context.Context, id string, r result) error {
-	if len(r.Seen) == 0 {
-		if r.Told && e.opts.Now().Unix()-r.Since > keepResults {
-			return errors.Join(e.store.DeleteRef(ctx, publishRef(id)), disk.RemoveTree(e.planDir(id)))
-		}
-		return nil
-	}
-	p, err := e.loadPlan(id)
-	if err != nil {
-		return err
-	}
-	changed := false
-	for key, seen := range r.Seen {
-		n, err := strconv.Atoi(key)
-		if err != nil || n < 0 || n >= len(p.Ops) {
-			return &disk.BadFile{File: "result.json", Err: fmt.Errorf("it names step %q", key)}
-		}
-		file := e.aside(id, n)
-		quiet, err := noWriter(file)
-		if err != nil {
-			return err
-		}
-		now, other, err := e.store.EntryAt(unix.AT_FDCWD, file, seen)
-		if err != nil {
-			return err
-		}
-		if now.Exists() && !other && now.Holds() != seen.Holds() {
-			// What counts as seen is what was stored: it may be a word further.
-			if r.Seen[key], err = e.lateWrite(ctx, fmt.Sprintf("%s-%d", id, n), p.Ops[n].Path, seen, file); err != nil {
-				return err
-			}
-			changed = true
-		}
-		if quiet && !other {
-			if err := disk.RemoveIfThere(file); err != nil {
-				return err
-			}
-			delete(r.Seen, key)
-			changed = true
-		}
-	}
-	if !changed {
-		return nil
-	}
-	return e.saveResult(id, r)
-}
-
-// lateWrite brings what was written to a displaced file back, and returns it.
-func (e *Engine) lateWrite(ctx context.Context, name string, p wire.Path, seen gitstore.Entry, file string) (gitstore.Entry, error) {
-	late, err := e.keepVersion(ctx, name, p, file)
-	if err != nil {
-		return gitstore.None, err
-	}
-	err = e.bringBack(ctx, name, p, seen, late)
-	if disk.IsGone(err) || disk.IsDenied(err) {
-		err = nil // there is no way back into the tree, but it is kept
-	}
-	return late, err
-}
-
-// bringBack merges a late version into the live file, or appends what it has more.
-func (e *Engine) bringBack(ctx context.Context, name string, p wire.Path, seen, late gitstore.Entry) error {
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(string(p)))
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	base := path.Base(string(p))
-	cur, err := e.store.StoreEntryAt(ctx, dir, base)
-	if err != nil || !cur.Exists() {
-		return err
-	}
-	merged, ok, err := e.store.MergeEntries(ctx, seen, cur, late)
-	if err != nil || ok && merged == cur {
-		return err
-	}
-	if ok {
-		if err := e.keepEntry(ctx, name, p, cur); err != nil {
-			return err
-		}
-		if done, err := e.exchangeMerged(ctx, p, dir, cur, merged); err != nil || done {
-			return err
-		}
-	}
-	return e.appendLate(ctx, seen, late, dir, base)
-}
-
-// noWriter reports whether nobody has a file open for writing. Where the file
-// system has no leases, a file counts as quiet.
-func noWriter(name string) (bool, error) { return noOther(name, unix.F_RDLCK) }
-
-// noOther reports whether a lease on a file is to be had: F_RDLCK where nobody has
-// it open for writing, F_WRLCK where nobody has it open at all.
-func noOther(name string, lease int) (bool, error) {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return true, nil //nolint:nilerr // a link, or gone: nothing can be open on it
-	}
-	defer unix.Close(fd)
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease)
-	if errors.Is(err, unix.EAGAIN) {
-		return false, nil
-	}
-	return true, nil
+	return fault.Wrap(op, e.moves.SaveResult(id, r))
 }
 
 // verified returns what a commit may say of itself: while some task's live
@@ -470,7 +315,7 @@ func (e *Engine) verified(ctx context.Context, claim, task string) (string, erro
 		return "", err
 	}
 	for ref := range strings.FieldsSeq(string(out)) {
-		if ref != liveRef(task) {
+		if ref != publish.LiveRef(task) {
 			return "unknown", nil
 		}
 	}

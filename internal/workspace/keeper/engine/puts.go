@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
@@ -35,11 +36,9 @@ type put struct {
 	gitstore.Entry
 }
 
-const uncapturedMark = "uncaptured"
-
 // loadPuts finds the puts of which an engine before this one saw no capture.
 func (e *Engine) loadPuts() error {
-	entries, err := os.ReadDir(e.trash())
+	entries, err := os.ReadDir(e.moves.Trash())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -47,14 +46,14 @@ func (e *Engine) loadPuts() error {
 		return err
 	}
 	for _, en := range entries { // sorted by time
-		marked, err := disk.Exists(e.trash(en.Name(), uncapturedMark))
+		marked, err := disk.Exists(e.moves.Trash(en.Name(), publish.UncapturedMark))
 		if err != nil {
 			return err
 		}
 		if !marked {
 			continue
 		}
-		m, err := e.entry(en.Name())
+		m, err := e.moves.Entry(en.Name())
 		var no unix.Errno
 		if errors.As(err, &no) && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -68,19 +67,15 @@ func (e *Engine) loadPuts() error {
 	return nil
 }
 
-func putOf(m trashMeta) put {
+func putOf(m publish.TrashEntry) put {
 	return put{id: m.ID, path: string(m.Path), size: m.Size, at: m.At, Entry: m.New}
 }
-
-// captured takes the mark from a put. It is not synced: one that is met again is
-// found in the history.
-func (e *Engine) captured(id string) error { return disk.RemoveIfThere(e.trash(id, uncapturedMark)) }
 
 // putsKept says that everything that was put is held now, and returns the
 // checkpoints that were made for it and nobody has heard of.
 func (e *Engine) putsKept() []wire.Commit {
 	for _, p := range e.puts {
-		if err := e.captured(p.id); err != nil {
+		if err := e.moves.Captured(p.id); err != nil {
 			e.opts.Logger.Warn("a put that a checkpoint holds is looked for once more at the next start", "entry", p.id, "error", err)
 		}
 	}
@@ -166,7 +161,7 @@ func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 			likely[p.size] = append(likely[p.size], p.Entry)
 		}
 	}
-	entries, err := os.ReadDir(e.trash())
+	entries, err := os.ReadDir(e.moves.Trash())
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +170,7 @@ func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 		if en.Name() <= first {
 			continue
 		}
-		content := e.trash(en.Name(), "content")
+		content := e.moves.Trash(en.Name(), "content")
 		st, err := disk.Lstat(unix.AT_FDCWD, content)
 		if err != nil || !st.IsRegular() || likely[st.Size] == nil {
 			if err := disk.IgnoreUnreachable(err); err != nil {
@@ -204,7 +199,7 @@ func stillReached(name string) (bool, error) {
 	if err := unix.Lstat(name, &st); err != nil {
 		return false, disk.IgnoreUnreachable(err)
 	}
-	quiet, err := noOther(name, unix.F_WRLCK)
+	quiet, err := publish.NoOther(name, unix.F_WRLCK)
 	return !quiet || st.Nlink > 1, err
 }
 
@@ -214,7 +209,7 @@ const maxSought = 1000
 // notInHistory returns the puts that no checkpoint has met: one may have been met
 // by an engine whose word of it was lost.
 func (e *Engine) notInHistory(ctx context.Context, puts []put) ([]put, error) {
-	if e.head == "" {
+	if e.moves.Head == "" {
 		return puts, nil
 	}
 	last := map[string]int64{} // when the last commit with the object was made, in Unix seconds
@@ -224,7 +219,7 @@ func (e *Engine) notInHistory(ctx context.Context, puts []put) ([]put, error) {
 		for _, p := range some {
 			args = append(args, "--find-object="+p.ID)
 		}
-		out, err := e.store.Git(ctx, nil, append(args, e.head, "--")...)
+		out, err := e.store.Git(ctx, nil, append(args, e.moves.Head, "--")...)
 		if err != nil {
 			return nil, err
 		}
@@ -299,16 +294,16 @@ func (e *Engine) keepGroup(ctx context.Context, group *scan.Capture, puts []put,
 	}
 	kept := wire.Note{Kind: "auto", Message: putsMessage(puts), Seq: note.Seq, Run: note.Run, Task: note.Task, Files: len(puts), NotIn: e.look.NotInNow()}
 	at := puts[len(puts)-1].at
-	if e.head == "" {
+	if e.moves.Head == "" {
 		kept.Kind = "initial"
 	} else {
-		head, err := e.store.Commit(ctx, e.head)
+		head, err := e.store.Commit(ctx, e.moves.Head)
 		if err != nil {
 			return err
 		}
 		at = max(at, head.At, head.Time*1000)
 	}
-	c, err := e.store.MakeCommit(ctx, tree, e.head, kept, at)
+	c, err := e.store.MakeCommit(ctx, tree, e.moves.Head, kept, at)
 	if err == nil {
 		err = flush()
 	}
@@ -316,7 +311,7 @@ func (e *Engine) keepGroup(ctx context.Context, group *scan.Capture, puts []put,
 		return err
 	}
 	e.crash("puts.written")
-	if err := e.advance(c); err != nil {
+	if err := e.moves.Advance(c); err != nil {
 		return err
 	}
 	e.keptPuts = append(e.keptPuts, c)

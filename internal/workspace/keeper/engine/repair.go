@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,9 +14,9 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // damagedRefs is where the newest commit of a damaged history is kept.
@@ -56,7 +55,7 @@ func (e *Engine) whole() error {
 // loadHead reads the newest commit and what it holds. A commit or tree of it
 // that is damaged leaves the engine open for nothing but repair.
 func (e *Engine) loadHead(ctx context.Context) error {
-	e.head, e.tree, e.look.Index, e.damaged = "", "", scan.NewIndex(nil), nil
+	e.moves.Head, e.moves.Tree, e.look.Index, e.damaged = "", "", scan.NewIndex(nil), nil
 	id, err := e.store.GitLine(ctx, "for-each-ref", "--format=%(objectname)", gitstore.Main)
 	if err != nil {
 		return err
@@ -75,7 +74,7 @@ func (e *Engine) loadHead(ctx context.Context) error {
 			return err
 		}
 		if reason = why; reason == "" || defence.Off(defence.HistoryWhole) {
-			e.head, e.tree, e.look.Index = id, tree, scan.NewIndex(t)
+			e.moves.Head, e.moves.Tree, e.look.Index = id, tree, scan.NewIndex(t)
 			return nil
 		}
 	}
@@ -184,7 +183,7 @@ func (e *Engine) storedCheckpoints(ctx context.Context) ([]wire.Commit, error) {
 			continue
 		}
 		if c.Publish != "" {
-			if done, err := disk.Exists(e.planDir(c.Publish, "result.json")); err != nil || !done {
+			if done, err := disk.Exists(e.moves.PlanDir(c.Publish, "result.json")); err != nil || !done {
 				continue
 			}
 		}
@@ -259,7 +258,7 @@ func (e *Engine) Repair(ctx context.Context, req wire.RepairRequest) (wire.Repai
 // knows a history that was repaired from an older copy (see DamagedFile), and as
 // a ref where git can name it.
 func (e *Engine) keepDamaged(ctx context.Context, id string) error {
-	name := "head-" + token()
+	name := "head-" + publish.Token()
 	if gitstore.IsHex(id) && len(id) == 40 {
 		name = filepath.Base(wire.DamagedFile(id))
 		if err := e.store.ForceRef(ctx, damagedRefs+id[:12], id); err != nil {
@@ -299,40 +298,22 @@ func (e *Engine) letGo(ctx context.Context, whole string) error {
 // endLostPlans ends plans that were made from a checkpoint that will not be the
 // newest any more. What they moved aside goes to the trash.
 func (e *Engine) endLostPlans(ctx context.Context, newest string) error {
-	ids, err := e.pending(ctx)
+	ids, err := e.moves.Pending(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		p, err := e.loadPlan(id)
+		p, err := e.moves.LoadPlan(id)
 		if err != nil {
 			return err
 		}
 		if p.From == newest || p.Commit == newest {
 			continue
 		}
-		if err := e.trashAside(id, p.Ops); err != nil {
+		if err := e.moves.TrashAside(id, p.Ops); err != nil {
 			return err
 		}
-		if err := disk.RemoveTree(e.planDir(id)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// trashAside moves what a plan moved aside to the trash.
-func (e *Engine) trashAside(id string, ops []step) error {
-	entries, err := os.ReadDir(e.planDir(id, "aside"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, en := range entries {
-		at := wire.Path("recovered/" + en.Name())
-		if n, err := strconv.Atoi(en.Name()); err == nil && n >= 0 && n < len(ops) {
-			at = ops[n].Path
-		}
-		if _, err := e.toTrash(unix.AT_FDCWD, e.planDir(id, "aside", en.Name()), trashMeta{Trashed: wire.Trashed{Path: at}, Op: "merge"}); err != nil {
+		if err := disk.RemoveTree(e.moves.PlanDir(id)); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -24,7 +25,7 @@ func (e *Engine) Restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		}
 	}
 	if !req.DryRun {
-		if err := checkPlanID(req.ID); err != nil {
+		if err := publish.CheckPlanID(req.ID); err != nil {
 			return wire.RestoreReply{}, fault.Wrap(op, err)
 		}
 	}
@@ -35,7 +36,7 @@ func (e *Engine) Restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 }
 
 func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.RestoreReply, error) {
-	if err := e.rollForward(ctx); err != nil {
+	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.RestoreReply{}, err
 	}
 	if req.Undo {
@@ -73,7 +74,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
 			return wire.RestoreReply{}, err
 		}
-		reply.Conflicts, err = e.obstacles(ctx, live, want)
+		reply.Conflicts, err = e.moves.Obstacles(ctx, live, want)
 		return reply, err
 	}
 	safety := req.Note
@@ -93,7 +94,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
-	steps := stepsBetween(live, want)
+	steps := publish.StepsBetween(live, want)
 	if err := e.stepsAllThere(ctx, steps); err != nil {
 		return wire.RestoreReply{}, err
 	}
@@ -106,14 +107,14 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		}
 	}
 	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: req.Paths, Undo: req.Undo, User: gitstore.OneLine(req.User), Cause: req.Cause}
-	c, err := e.makeCommit(ctx, tree, e.head, note)
+	c, err := e.moves.MakeCommit(ctx, tree, e.moves.Head, note)
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
-	if err := e.store.ForceRef(ctx, publishRef(req.ID), c.Commit); err != nil {
+	if err := e.store.ForceRef(ctx, publish.PublishRef(req.ID), c.Commit); err != nil {
 		return wire.RestoreReply{}, err
 	}
-	if err := e.savePlan(plan{ID: req.ID, Kind: "restore", From: e.head, Commit: c.Commit, Tree: tree, Base: e.head, Ops: steps}); err != nil {
+	if err := e.moves.SavePlan(publish.Plan{ID: req.ID, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: tree, Base: e.moves.Head, Ops: steps}); err != nil {
 		return wire.RestoreReply{}, err
 	}
 	applied, err := e.apply(ctx, req.ID)
@@ -191,7 +192,7 @@ func (e *Engine) restoreChanges(ctx context.Context, reply *wire.RestoreReply, l
 
 // lastRestore finds the newest restore in the history.
 func (e *Engine) lastRestore(ctx context.Context) (wire.Restore, error) {
-	if e.head != "" {
+	if e.moves.Head != "" {
 		commits, err := e.store.LogMatching(ctx, 1, "^Choir-Restore: ", gitstore.Main)
 		if err != nil {
 			return wire.Restore{}, err

@@ -102,7 +102,7 @@ func (e *Engine) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.ScrubRe
 			reply.More++
 		}
 	}
-	aside, err := e.setAsides()
+	aside, err := e.moves.SetAsides()
 	if err != nil {
 		return reply, fault.Wrap(op, err)
 	}
@@ -245,7 +245,7 @@ func (e *Engine) healBlob(ctx context.Context, want gitstore.Entry, p string) (s
 func (e *Engine) eachCopy(ctx context.Context, p string, try func(root, p string) (bool, error)) (string, error) {
 	type place struct{ name, root, path string }
 	places := []place{{"the live file", e.opts.Root, p}}
-	for glob, name := range map[string]string{filepath.Join(e.opts.Snapshots, "*"): "a snapshot", e.trash("*"): "the trash"} {
+	for glob, name := range map[string]string{filepath.Join(e.opts.Snapshots, "*"): "a snapshot", e.moves.Trash("*"): "the trash"} {
 		dirs, err := filepath.Glob(glob)
 		if err != nil {
 			return "", err

@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sync/errgroup"
@@ -77,7 +78,7 @@ func (e *Engine) settleTree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := settled{Head: e.head}
+	s := settled{Head: e.moves.Head}
 	for _, c := range cands {
 		if _, doubted := e.doubted[c.Path]; doubted || !c.Stat.IsRegular() || c.Prev.ID == gitstore.EmptyBlob {
 			continue
@@ -172,14 +173,14 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	if err := e.whole(); err != nil {
 		return wire.HealReply{}, fault.Wrap(op, err)
 	}
-	if e.end == endClean || e.head == "" {
+	if e.end == endClean || e.moves.Head == "" {
 		e.end = endClean
 		return wire.HealReply{}, nil
 	}
-	if err := e.rollForward(ctx); err != nil {
+	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.HealReply{}, fault.Wrap(op, err)
 	}
-	reply := wire.HealReply{Checkpoint: e.head}
+	reply := wire.HealReply{Checkpoint: e.moves.Head}
 	meant, err := e.meantEmpty(ctx)
 	if err != nil {
 		return reply, fault.Wrap(op, err)
@@ -254,19 +255,19 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, err
 	}
 	defer unix.Close(dir)
-	tmp := e.store.Work("incoming-" + token())
+	tmp := e.store.Work("incoming-" + publish.Token())
 	if err := e.store.Materialize(ctx, tmp, t.Entry, true); err != nil {
 		return h, true, disk.RemoveIfThere(tmp) // the copy is damaged as well: that is said
 	}
-	m, err := e.intend(tmp, trashMeta{Trashed: wire.Trashed{Path: wire.Path(p)}, Op: "heal", New: t.Entry})
+	m, err := e.moves.Intend(tmp, publish.TrashEntry{Trashed: wire.Trashed{Path: wire.Path(p)}, Op: "heal", New: t.Entry})
 	if err != nil {
 		return h, false, err
 	}
-	if _, _, err := e.swap(m, dir, path.Base(p), false); err != nil {
+	if _, _, err := e.moves.Swap(m, dir, path.Base(p), false); err != nil {
 		return h, false, err
 	}
 	h.Trash = m.ID
-	return h, false, errors.Join(e.told(m.ID), unix.Fsync(dir))
+	return h, false, errors.Join(e.moves.Told(m.ID), unix.Fsync(dir))
 }
 
 // meantEmpty are the files that somebody acknowledged emptied, or made empty,
@@ -274,19 +275,19 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	var s settled
-	if err := disk.ReadJSON(e.store.Work("settled.json"), &s); err == nil && s.Head == e.head {
+	if err := disk.ReadJSON(e.store.Work("settled.json"), &s); err == nil && s.Head == e.moves.Head {
 		for _, p := range s.Empty {
 			out[string(p)] = true
 		}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		e.opts.Logger.WarnContext(ctx, "the list of what was meant to be empty can't be read", "error", err)
 	}
-	head, err := e.store.Commit(ctx, e.head)
+	head, err := e.store.Commit(ctx, e.moves.Head)
 	if err != nil {
 		return nil, err
 	}
 	// What was brought in was synced before it had its name.
-	err = e.eachIntent(func(in intent) error {
+	err = e.moves.EachIntent(func(in publish.Intent) error {
 		if in.Import != nil {
 			out[string(in.Path)] = true
 		}
@@ -295,12 +296,12 @@ func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(e.trash())
+	entries, err := os.ReadDir(e.moves.Trash())
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
 	for _, en := range entries {
-		if m, err := e.entry(en.Name()); err == nil && m.Op == "write" && m.At >= head.Time*1000 {
+		if m, err := e.moves.Entry(en.Name()); err == nil && m.Op == "write" && m.At >= head.Time*1000 {
 			out[string(m.Path)] = true
 		}
 	}

@@ -184,7 +184,7 @@ func (b *snapshotBuilder) build(ctx context.Context, want gitstore.Tree) error {
 			continue
 		}
 		file := filepath.Join(b.tmp, filepath.FromSlash(p))
-		if err := b.e.materializeAt(ctx, file, en, wire.Path(p), false); err != nil {
+		if err := b.e.moves.MaterializeAt(ctx, file, en, wire.Path(p), false); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -17,12 +18,12 @@ import (
 // user changed in the same places since stays, as a conflict.
 func (e *Engine) Invert(ctx context.Context, req wire.InvertRequest) (wire.PrepareReply, error) {
 	const op = "keeper.Invert"
-	if err := errors.Join(checkPlanID(req.ID), checkPlanID(req.Task)); err != nil {
+	if err := errors.Join(publish.CheckPlanID(req.ID), publish.CheckPlanID(req.Task)); err != nil {
 		return wire.PrepareReply{}, fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	published, err := e.store.TreeOf(ctx, liveRef(req.Task))
+	published, err := e.store.TreeOf(ctx, publish.LiveRef(req.Task))
 	if err != nil {
 		return wire.PrepareReply{}, fault.Wrap(op, err)
 	}
@@ -37,11 +38,11 @@ func (e *Engine) Invert(ctx context.Context, req wire.InvertRequest) (wire.Prepa
 // Drop forgets a task's overlay tree and live publishing.
 func (e *Engine) Drop(ctx context.Context, task string) error {
 	const op = "keeper.Drop"
-	if err := checkPlanID(task); err != nil {
+	if err := publish.CheckPlanID(task); err != nil {
 		return fault.Wrap(op, err)
 	}
 	e.forgetUpper(task)
-	return fault.Wrap(op, errors.Join(e.store.DeleteRef(ctx, taskRef(task)), e.store.DeleteRef(ctx, liveRef(task))))
+	return fault.Wrap(op, errors.Join(e.store.DeleteRef(ctx, publish.TaskRef(task)), e.store.DeleteRef(ctx, publish.LiveRef(task))))
 }
 
 // loggedRef names the newest checkpoint that the host has in its log.
@@ -94,8 +95,8 @@ func (e *Engine) Maintain(ctx context.Context) error {
 		}
 	}
 	// The index is for people's own `git status` in a terminal.
-	if e.head != "" {
-		if _, err := e.store.Git(ctx, nil, "read-tree", e.head); err != nil {
+	if e.moves.Head != "" {
+		if _, err := e.store.Git(ctx, nil, "read-tree", e.moves.Head); err != nil {
 			return fault.Wrap(op, err)
 		}
 	}

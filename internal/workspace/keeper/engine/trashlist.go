@@ -24,7 +24,7 @@ func (e *Engine) Trash(ctx context.Context, req wire.TrashRequest) (wire.TrashRe
 	}
 	e.mu.Lock() // so that none is half there
 	defer e.mu.Unlock()
-	entries, err := os.ReadDir(e.trash())
+	entries, err := os.ReadDir(e.moves.Trash())
 	if errors.Is(err, fs.ErrNotExist) {
 		return reply, nil
 	}
@@ -58,11 +58,11 @@ func (e *Engine) Trash(ctx context.Context, req wire.TrashRequest) (wire.TrashRe
 // trashItem describes an entry. One whose record can't be read, or of which
 // nothing can come back, is none.
 func (e *Engine) trashItem(id string) (wire.TrashItem, bool, error) {
-	m, err := e.entry(id)
+	m, err := e.moves.Entry(id)
 	if err != nil {
 		return wire.TrashItem{}, false, nil //nolint:nilerr // it never became durable, or is damaged: a scrub tells of it
 	}
-	st, err := disk.Lstat(unix.AT_FDCWD, e.trash(id, "content"))
+	st, err := disk.Lstat(unix.AT_FDCWD, e.moves.Trash(id, "content"))
 	if disk.IsGone(err) {
 		return wire.TrashItem{}, false, nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +16,7 @@ import (
 // devices and sockets are left out and listed, and so is a .git at its root.
 func (e *Engine) Tree(ctx context.Context, req wire.TreeRequest) (wire.TreeReply, error) {
 	const op = "keeper.Tree"
-	if err := checkPlanID(req.ID); err != nil {
+	if err := publish.CheckPlanID(req.ID); err != nil {
 		return wire.TreeReply{}, fault.Wrap(op, err)
 	}
 	if err := wire.CheckPath(req.Upper, false); err != nil {
@@ -66,11 +67,11 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	if note.Message == "" {
 		note.Message = "The task's own tree"
 	}
-	c, err := e.makeCommit(ctx, tree, base, note)
+	c, err := e.moves.MakeCommit(ctx, tree, base, note)
 	if err != nil {
 		return wire.TreeReply{}, err
 	}
-	if err := e.store.ForceRef(ctx, taskRef(req.ID), c.Commit); err != nil {
+	if err := e.store.ForceRef(ctx, publish.TaskRef(req.ID), c.Commit); err != nil {
 		return wire.TreeReply{}, err
 	}
 	d, err := e.store.Diff(ctx, baseID, tree, wire.DiffRequest{MaxBytes: -1})

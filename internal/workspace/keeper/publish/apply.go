@@ -1,4 +1,4 @@
-package engine
+package publish
 
 import (
 	"context"
@@ -8,33 +8,34 @@ import (
 	"path"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
-// finishPlan does what is left of a plan that has started. It may be called
+// FinishPlan does what is left of a plan that has started. It may be called
 // again after any interruption.
-func (e *Engine) finishPlan(ctx context.Context, id string) (wire.Applied, error) {
-	if r, done, err := e.loadResult(id); err != nil || done {
+func (mv *Mover) FinishPlan(ctx context.Context, id string) (wire.Applied, error) {
+	if r, done, err := mv.LoadResult(id); err != nil || done {
 		return r.Applied, err
 	}
-	p, err := e.loadPlan(id)
+	p, err := mv.LoadPlan(id)
 	if err != nil {
 		return wire.Applied{}, err
 	}
-	if e.head != p.From && e.head != p.Commit {
-		return wire.Applied{}, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, e.head})
+	if mv.Head != p.From && mv.Head != p.Commit {
+		return wire.Applied{}, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, mv.Head})
 	}
-	if err := e.stage(ctx, p); err != nil {
+	if err := mv.stage(ctx, p); err != nil {
 		return wire.Applied{}, err
 	}
-	a := applier{e: e, p: p, needed: map[string]bool{}, seen: map[string]gitstore.Entry{}}
-	target, err := e.store.ReadTree(ctx, p.Tree, true)
+	a := applier{mv: mv, p: p, needed: map[string]bool{}, seen: map[string]gitstore.Entry{}}
+	target, err := mv.store.ReadTree(ctx, p.Tree, true)
 	if err != nil {
 		return wire.Applied{}, err
 	}
@@ -55,54 +56,54 @@ func (e *Engine) finishPlan(ctx context.Context, id string) (wire.Applied, error
 		if err != nil {
 			return wire.Applied{}, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
 		}
-		e.crash("apply.step")
+		mv.crash("apply.step")
 	}
-	if err := e.syncParents(p); err != nil {
+	if err := mv.syncParents(p); err != nil {
 		return wire.Applied{}, err
 	}
-	e.crash("apply.placed")
-	c, err := e.store.Commit(ctx, p.Commit)
+	mv.crash("apply.placed")
+	c, err := mv.store.Commit(ctx, p.Commit)
 	if err != nil {
 		return wire.Applied{}, err
 	}
-	if e.head == p.From && p.From != p.Commit {
-		if err := e.advance(c); err != nil {
+	if mv.Head == p.From && p.From != p.Commit {
+		if err := mv.Advance(c); err != nil {
 			return wire.Applied{}, err
 		}
 		for _, s := range p.Ops {
 			if s.To.Exists() {
-				e.look.Index.Set(string(s.Path), scan.Tracked{Entry: s.To})
+				mv.look.Index.Set(string(s.Path), scan.Tracked{Entry: s.To})
 			} else {
-				e.look.Index.Delete(string(s.Path))
+				mv.look.Index.Delete(string(s.Path))
 			}
 		}
 	}
 	if p.Mark != "" {
-		if err := e.store.ForceRef(ctx, liveRef(p.Task), p.Mark); err != nil {
+		if err := mv.store.ForceRef(ctx, LiveRef(p.Task), p.Mark); err != nil {
 			return wire.Applied{}, err
 		}
 	}
-	r := result{
+	r := Result{
 		Applied: wire.Applied{Publish: p.ID, Kind: p.Kind, Base: p.Base, Live: p.Live, Paths: len(p.Ops), Commit: c, Conflicts: append(p.Conflicts, a.conflicts...)},
-		Seen:    a.seen, Since: e.opts.Now().Unix(),
+		Seen:    a.seen, Since: mv.now().Unix(),
 	}
-	if err := e.saveResult(id, r); err != nil {
+	if err := mv.SaveResult(id, r); err != nil {
 		return wire.Applied{}, err
 	}
-	e.crash("apply.done")
+	mv.crash("apply.done")
 	return r.Applied, nil
 }
 
 // stage writes every file the plan puts in place under aside/, durably, before
 // the first is moved: a crash of the machine then never leaves half a file.
-func (e *Engine) stage(ctx context.Context, p plan) error {
-	if done, err := disk.Exists(e.planDir(p.ID, "staged")); err != nil || done {
+func (mv *Mover) stage(ctx context.Context, p Plan) error {
+	if done, err := disk.Exists(mv.PlanDir(p.ID, "staged")); err != nil || done {
 		return err
 	}
-	if err := disk.RemoveTree(e.planDir(p.ID, "aside")); err != nil {
+	if err := disk.RemoveTree(mv.PlanDir(p.ID, "aside")); err != nil {
 		return err
 	}
-	if err := os.Mkdir(e.planDir(p.ID, "aside"), 0o755); err != nil {
+	if err := os.Mkdir(mv.PlanDir(p.ID, "aside"), 0o755); err != nil {
 		return err
 	}
 	writes := 0
@@ -115,32 +116,32 @@ func (e *Engine) stage(ctx context.Context, p plan) error {
 		if s.To.ID == "" {
 			continue
 		}
-		if err := e.materializeAt(ctx, e.aside(p.ID, n), s.To, s.Path, writes <= disk.SyncAllAbove); err != nil {
+		if err := mv.MaterializeAt(ctx, mv.aside(p.ID, n), s.To, s.Path, writes <= disk.SyncAllAbove); err != nil {
 			return err
 		}
-		e.crash("apply.staging")
+		mv.crash("apply.staging")
 	}
 	if writes > disk.SyncAllAbove {
-		if err := unix.Syncfs(e.look.Root); err != nil {
+		if err := unix.Syncfs(mv.look.Root); err != nil {
 			return fmt.Errorf("sync: %w", err)
 		}
 	}
-	if err := disk.SyncDir(e.planDir(p.ID, "aside")); err != nil {
+	if err := disk.SyncDir(mv.PlanDir(p.ID, "aside")); err != nil {
 		return err
 	}
-	return e.mark(p.ID, "staged")
+	return mv.Mark(p.ID, "staged")
 }
 
-func (e *Engine) syncParents(p plan) error {
+func (mv *Mover) syncParents(p Plan) error {
 	dirs := map[string]bool{}
 	for _, s := range p.Ops {
 		dirs[wire.ParentDir(string(s.Path))] = true
 	}
 	if len(dirs) > disk.SyncAllAbove {
-		return unix.Syncfs(e.look.Root)
+		return unix.Syncfs(mv.look.Root)
 	}
 	for d := range dirs {
-		if err := disk.SyncDirAt(e.look.Root, d); err != nil && !disk.IsGone(err) && !disk.IsDenied(err) {
+		if err := disk.SyncDirAt(mv.look.Root, d); err != nil && !disk.IsGone(err) && !disk.IsDenied(err) {
 			return err
 		}
 	}
@@ -148,8 +149,8 @@ func (e *Engine) syncParents(p plan) error {
 }
 
 type applier struct {
-	e         *Engine
-	p         plan
+	mv        *Mover
+	p         Plan
 	needed    map[string]bool // directories the target has
 	conflicts []wire.Conflict
 	seen      map[string]gitstore.Entry
@@ -160,7 +161,7 @@ func (a *applier) conflict(p wire.Path, reason string) {
 }
 
 // step does one step, from whatever point an earlier try left it at.
-func (a *applier) step(ctx context.Context, n int, s step) error {
+func (a *applier) step(ctx context.Context, n int, s Step) error {
 	p := string(s.Path)
 	if err := wire.CheckPath(p, false); err != nil {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(p), err))
@@ -180,7 +181,7 @@ func (a *applier) step(ctx context.Context, n int, s step) error {
 				return err
 			}
 		}
-		fd, err := disk.MakeDirs(a.e.look.Root, p)
+		fd, err := disk.MakeDirs(a.mv.look.Root, p)
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EEXIST) {
 			return nil // the user has a file there: that is what a directory gives way to
 		}
@@ -197,20 +198,20 @@ func (a *applier) step(ctx context.Context, n int, s step) error {
 
 // denied is a step that permissions keep from being done: the path stays as it
 // is, which is told. What was moved aside by then is kept.
-func (a *applier) denied(n int, s step) error {
+func (a *applier) denied(n int, s Step) error {
 	a.conflict(s.Path, "its permissions, or those of its folder, keep it from being changed")
-	aside := a.e.aside(a.p.ID, n)
+	aside := a.mv.aside(a.p.ID, n)
 	there, err := disk.Exists(aside)
 	if err != nil || !there {
 		return err
 	}
-	return a.e.discard(aside, s.Path, s.To)
+	return a.mv.discard(aside, s.Path, s.To)
 }
 
 // removeDir removes an empty directory and its parents that became empty.
 func (a *applier) removeDir(p string) {
 	for ; p != "." && !a.needed[p]; p = wire.ParentDir(p) {
-		dir, err := disk.OpenDir(a.e.look.Root, wire.ParentDir(p))
+		dir, err := disk.OpenDir(a.mv.look.Root, wire.ParentDir(p))
 		if err != nil {
 			return
 		}
@@ -223,10 +224,10 @@ func (a *applier) removeDir(p string) {
 }
 
 // remove moves a file out of the tree, if it is what was expected.
-func (a *applier) remove(ctx context.Context, n int, s step) error {
-	aside := a.e.aside(a.p.ID, n)
+func (a *applier) remove(ctx context.Context, n int, s Step) error {
+	aside := a.mv.aside(a.p.ID, n)
 	p := string(s.Path)
-	dir, err := disk.OpenDir(a.e.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(a.mv.look.Root, wire.ParentDir(p))
 	if err != nil {
 		if disk.IsGone(err) {
 			return nil
@@ -257,9 +258,9 @@ func (a *applier) remove(ctx context.Context, n int, s step) error {
 			}
 			return err
 		}
-		a.e.crash("apply.moved")
+		a.mv.crash("apply.moved")
 	}
-	got, other, err := a.e.store.EntryAt(unix.AT_FDCWD, aside, s.From)
+	got, other, err := a.mv.store.EntryAt(unix.AT_FDCWD, aside, s.From)
 	if err != nil {
 		return err
 	}
@@ -278,8 +279,8 @@ func (a *applier) remove(ctx context.Context, n int, s step) error {
 
 // place puts a staged file at its path by exchange, compares what it displaced
 // with what was expected there, and merges or gives way when the user was faster.
-func (a *applier) place(ctx context.Context, n int, s step) error {
-	aside := a.e.aside(a.p.ID, n)
+func (a *applier) place(ctx context.Context, n int, s Step) error {
+	aside := a.mv.aside(a.p.ID, n)
 	staged, err := disk.Exists(aside)
 	if err != nil {
 		return err
@@ -288,55 +289,55 @@ func (a *applier) place(ctx context.Context, n int, s step) error {
 		return nil // in place since an earlier try; what the user did since is the user's
 	}
 	p := string(s.Path)
-	dir, err := disk.MakeDirs(a.e.look.Root, wire.ParentDir(p))
+	dir, err := disk.MakeDirs(a.mv.look.Root, wire.ParentDir(p))
 	if err != nil {
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			a.conflict(s.Path, "its directory is a file or a link now")
-			return a.e.discard(aside, s.Path, s.To)
+			return a.mv.discard(aside, s.Path, s.To)
 		}
 		return err
 	}
 	defer unix.Close(dir)
 	name := path.Base(p)
-	mine, other, err := a.e.store.EntryAt(unix.AT_FDCWD, aside, s.To)
+	mine, other, err := a.mv.store.EntryAt(unix.AT_FDCWD, aside, s.To)
 	if err != nil {
 		return err
 	}
 	if !other && mine == s.To {
-		cur, occupied, err := a.e.store.EntryAt(dir, name, s.From, s.To)
+		cur, occupied, err := a.mv.store.EntryAt(dir, name, s.From, s.To)
 		switch {
 		case err != nil:
 			return err
 		case occupied:
 			a.conflict(s.Path, "is a directory or no file now")
-			return a.e.discard(aside, s.Path, s.To)
+			return a.mv.discard(aside, s.Path, s.To)
 		case cur == s.To:
-			return a.e.discard(aside, s.Path, s.To)
+			return a.mv.discard(aside, s.Path, s.To)
 		}
 		if !s.From.Exists() {
 			err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_NOREPLACE)
 			if errors.Is(err, unix.EEXIST) {
 				a.conflict(s.Path, "was made meanwhile")
-				return a.e.discard(aside, s.Path, s.To)
+				return a.mv.discard(aside, s.Path, s.To)
 			}
 			return err
 		}
 		switch err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); {
 		case disk.IsGone(err):
 			a.conflict(s.Path, "was removed meanwhile")
-			return a.e.discard(aside, s.Path, s.To)
+			return a.mv.discard(aside, s.Path, s.To)
 		case err != nil:
 			return err
 		}
-		a.e.crash("apply.exchanged")
+		a.mv.crash("apply.exchanged")
 	}
 	return a.displaced(ctx, n, s, dir, name)
 }
 
 // displaced looks at what an exchange moved aside.
-func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name string) error {
-	aside := a.e.aside(a.p.ID, n)
-	got, other, err := a.e.store.EntryAt(unix.AT_FDCWD, aside, s.From)
+func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name string) error {
+	aside := a.mv.aside(a.p.ID, n)
+	got, other, err := a.mv.store.EntryAt(unix.AT_FDCWD, aside, s.From)
 	if err != nil {
 		return err
 	}
@@ -345,7 +346,7 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 		return nil
 	}
 	if !other {
-		done, ok, err := a.e.catchUp(ctx, s.From, s.To, aside, a.e.planDir(a.p.ID, fmt.Sprintf("caught-%d", n)), dir, name)
+		done, ok, err := a.mv.catchUp(ctx, s.From, s.To, aside, a.mv.PlanDir(a.p.ID, fmt.Sprintf("caught-%d", n)), dir, name)
 		if err != nil {
 			return err
 		}
@@ -354,19 +355,19 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 			return nil
 		}
 		// The user was faster. Their version is stored first of all.
-		if got, err = a.e.store.StoreFile(ctx, aside); err != nil {
+		if got, err = a.mv.store.StoreFile(ctx, aside); err != nil {
 			return err
 		}
-		merged, ok, err := a.e.store.MergeEntries(ctx, s.From, got, s.To)
+		merged, ok, err := a.mv.store.MergeEntries(ctx, s.From, got, s.To)
 		if err != nil {
 			return err
 		}
 		if ok {
 			// The merge has every line of it, but is not it.
-			if err := a.e.keepEntry(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), s.Path, got); err != nil {
+			if err := a.mv.keepEntry(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), s.Path, got); err != nil {
 				return err
 			}
-			done, err := a.e.exchangeMerged(ctx, s.Path, dir, s.To, merged)
+			done, err := a.mv.exchangeMerged(ctx, s.Path, dir, s.To, merged)
 			if err != nil {
 				return err
 			}
@@ -383,12 +384,12 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 		}
 		return err
 	}
-	back, other, err := a.e.store.EntryAt(unix.AT_FDCWD, aside, s.To)
+	back, other, err := a.mv.store.EntryAt(unix.AT_FDCWD, aside, s.To)
 	if err != nil {
 		return err
 	}
 	if !other && back == s.To {
-		return a.e.discard(aside, s.Path, s.To)
+		return a.mv.discard(aside, s.Path, s.To)
 	}
 	// Something newer than what we put back came out: it belongs there.
 	if err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil && !disk.IsGone(err) {
@@ -400,42 +401,42 @@ func (a *applier) displaced(ctx context.Context, n int, s step, dir int, name st
 // keep stores a version of the user's that is not in the tree any more. What is
 // no file goes to the trash whole.
 func (a *applier) keep(ctx context.Context, n int, p wire.Path, en gitstore.Entry) error {
-	aside := a.e.aside(a.p.ID, n)
+	aside := a.mv.aside(a.p.ID, n)
 	st, err := disk.Lstat(unix.AT_FDCWD, aside)
 	if err != nil {
 		return err
 	}
 	if !st.IsRegular() && !st.IsSymlink() {
-		_, err := a.e.toTrash(unix.AT_FDCWD, aside, trashMeta{Trashed: wire.Trashed{Path: p}, Op: "merge"})
+		_, err := a.mv.ToTrash(unix.AT_FDCWD, aside, TrashEntry{Trashed: wire.Trashed{Path: p}, Op: "merge"})
 		return err
 	}
 	a.seen[strconv.Itoa(n)] = en
-	_, err = a.e.keepVersion(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), p, aside)
+	_, err = a.mv.keepVersion(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), p, aside)
 	return err
 }
 
 // exchangeMerged puts merged where want, which is held elsewhere, is expected.
 // It reports false when the user was there first again; then everything is as
 // before.
-func (e *Engine) exchangeMerged(ctx context.Context, p wire.Path, dir int, want, merged gitstore.Entry) (bool, error) {
+func (mv *Mover) exchangeMerged(ctx context.Context, p wire.Path, dir int, want, merged gitstore.Entry) (bool, error) {
 	name := path.Base(string(p))
-	if cur, _, err := e.store.EntryAt(dir, name, merged); err != nil || cur == merged {
+	if cur, _, err := mv.store.EntryAt(dir, name, merged); err != nil || cur == merged {
 		return err == nil, err
 	}
-	tmp := e.store.Work("incoming-" + token())
-	if err := e.store.Materialize(ctx, tmp, merged, true); err != nil {
+	tmp := mv.store.Work("incoming-" + Token())
+	if err := mv.store.Materialize(ctx, tmp, merged, true); err != nil {
 		return false, errors.Join(err, disk.RemoveIfThere(tmp))
 	}
-	t, err := e.intend(tmp, trashMeta{Trashed: wire.Trashed{Path: p}, Op: "merge", New: merged})
+	t, err := mv.Intend(tmp, TrashEntry{Trashed: wire.Trashed{Path: p}, Op: "merge", New: merged})
 	if err != nil {
 		return false, errors.Join(err, disk.RemoveIfThere(tmp))
 	}
-	took, was, err := e.swap(t, dir, name, false)
+	took, was, err := mv.Swap(t, dir, name, false)
 	if err != nil {
 		return false, err
 	}
 	if took && was == want {
-		return true, e.dropEntry(t, want)
+		return true, mv.dropEntry(t, want)
 	}
-	return false, e.takeBack(t, dir, name)
+	return false, mv.TakeBack(t, dir, name)
 }

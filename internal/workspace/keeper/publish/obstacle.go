@@ -1,4 +1,4 @@
-package engine
+package publish
 
 import (
 	"context"
@@ -6,10 +6,11 @@ import (
 	"os"
 	"path"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // Why a path can't be as a restore wants it. Nothing that no checkpoint holds is
@@ -21,17 +22,17 @@ const (
 	inTheWayMode = "its permissions, or those of its folder, keep it from being changed"
 )
 
-// obstacles foresees, for a dry run, which paths of want would stay as they are.
-func (e *Engine) obstacles(ctx context.Context, live, want gitstore.Tree) ([]wire.Conflict, error) {
+// Obstacles foresees, for a dry run, which paths of want would stay as they are.
+func (mv *Mover) Obstacles(ctx context.Context, live, want gitstore.Tree) ([]wire.Conflict, error) {
 	var out []wire.Conflict
-	for _, s := range stepsBetween(live, want) {
+	for _, s := range StepsBetween(live, want) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		if !s.To.Exists() || s.To.Mode == wire.ModeEmptyDir {
 			continue
 		}
-		reason, err := e.obstacle(live, string(s.Path))
+		reason, err := mv.obstacle(live, string(s.Path))
 		if err != nil {
 			return nil, err
 		}
@@ -43,8 +44,8 @@ func (e *Engine) obstacles(ctx context.Context, live, want gitstore.Tree) ([]wir
 }
 
 // obstacle says what stands where a file is to be, beyond what the live tree holds.
-func (e *Engine) obstacle(live gitstore.Tree, p string) (string, error) {
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
+func (mv *Mover) obstacle(live gitstore.Tree, p string) (string, error) {
+	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
 			if live[d].Exists() {
@@ -78,7 +79,7 @@ func (e *Engine) obstacle(live gitstore.Tree, p string) (string, error) {
 		}
 		return inTheWay, nil
 	}
-	foreign, err := e.holdsForeign(p, live)
+	foreign, err := mv.holdsForeign(p, live)
 	if foreign {
 		return inTheWayDir, err
 	}
@@ -86,7 +87,7 @@ func (e *Engine) obstacle(live gitstore.Tree, p string) (string, error) {
 }
 
 // holdsForeign reports whether a folder holds a file that the live tree does not.
-func (e *Engine) holdsForeign(folder string, live gitstore.Tree) (bool, error) {
+func (mv *Mover) holdsForeign(folder string, live gitstore.Tree) (bool, error) {
 	queue := []string{folder}
 	for len(queue) > 0 {
 		p := queue[len(queue)-1]
@@ -94,7 +95,7 @@ func (e *Engine) holdsForeign(folder string, live gitstore.Tree) (bool, error) {
 		if len(p) > wire.MaxTreePath {
 			return true, nil
 		}
-		fd, err := disk.OpenDir(e.look.Root, p)
+		fd, err := disk.OpenDir(mv.look.Root, p)
 		if err != nil {
 			if disk.IsGone(err) {
 				continue

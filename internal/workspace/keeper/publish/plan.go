@@ -1,4 +1,4 @@
-package engine
+package publish
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 //	staged        every file to be put in place is whole, and durable, in aside/
 //	aside/{n}     before its turn the file to put in place, after it what was there
 //	result.json   done: conflicts, and what is known of the files in aside/
-type plan struct {
+type Plan struct {
 	ID     string `json:"id"`
 	Kind   string `json:"kind"` // publish, restore, invert
 	From   string `json:"from"` // HEAD, and the live tree, when it was made
@@ -36,18 +36,20 @@ type plan struct {
 	Live   bool   `json:"live,omitempty"`
 	Task   string `json:"task,omitempty"`
 	Mark   string `json:"mark,omitempty"` // live publishing: the tree that is now published
-	Ops    []step `json:"ops"`
+	Ops    []Step `json:"ops"`
 	// Conflicts found when it was made; those paths are not in Ops.
 	Conflicts []wire.Conflict `json:"conflicts,omitempty"`
 }
 
-type step struct {
+// Step is one path of a plan: what is expected there, and what is to be.
+type Step struct {
 	Path wire.Path      `json:"path"`
 	From gitstore.Entry `json:"from"`
 	To   gitstore.Entry `json:"to"`
 }
 
-type result struct {
+// Result is what became of a plan, and what is known of the files that it moved aside.
+type Result struct {
 	wire.Applied
 	// Seen is, by step, the content of aside/{n} when it was last looked at.
 	Seen  map[string]gitstore.Entry `json:"seen,omitempty"`
@@ -57,47 +59,49 @@ type result struct {
 
 var planID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`) })
 
-func checkPlanID(id string) error {
+// CheckPlanID checks an id that came from outside and becomes a name of a file.
+func CheckPlanID(id string) error {
 	if !planID().MatchString(id) {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("publish id %q must be letters, digits, - and _", wire.Short(id)))
 	}
 	return nil
 }
 
-func (e *Engine) planDir(id string, elem ...string) string {
-	return e.store.Work(append([]string{"publish", id}, elem...)...)
+// PlanDir is the path of a plan's directory, or of something in it.
+func (mv *Mover) PlanDir(id string, elem ...string) string {
+	return mv.store.Work(append([]string{"publish", id}, elem...)...)
 }
 
-func (e *Engine) aside(id string, n int) string { return e.planDir(id, "aside", strconv.Itoa(n)) }
+func (mv *Mover) aside(id string, n int) string { return mv.PlanDir(id, "aside", strconv.Itoa(n)) }
 
-// savePlan makes a plan durable; an earlier one of the same id that did not
+// SavePlan makes a plan durable; an earlier one of the same id that did not
 // start is replaced.
-func (e *Engine) savePlan(p plan) error {
-	if err := e.clearPlan(p.ID); err != nil {
+func (mv *Mover) SavePlan(p Plan) error {
+	if err := mv.clearPlan(p.ID); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(e.planDir(p.ID, "aside"), 0o755); err != nil {
+	if err := os.MkdirAll(mv.PlanDir(p.ID, "aside"), 0o755); err != nil {
 		return err
 	}
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	if err := disk.WriteDurably(e.planDir(p.ID, "plan.json"), raw); err != nil {
+	if err := disk.WriteDurably(mv.PlanDir(p.ID, "plan.json"), raw); err != nil {
 		return err
 	}
-	return errors.Join(disk.SyncDir(e.store.Work("publish")), disk.SyncDir(e.store.Work()))
+	return errors.Join(disk.SyncDir(mv.store.Work("publish")), disk.SyncDir(mv.store.Work()))
 }
 
 // clearPlan makes room for a plan. What a finished one of the same id displaced,
 // and a program may still write to, goes to the trash.
-func (e *Engine) clearPlan(id string) error {
-	r, done, err := e.loadResult(id)
+func (mv *Mover) clearPlan(id string) error {
+	r, done, err := mv.LoadResult(id)
 	if err != nil {
 		return err
 	}
 	if done && len(r.Seen) > 0 {
-		old, err := e.loadPlan(id)
+		old, err := mv.LoadPlan(id)
 		if err != nil {
 			return err
 		}
@@ -106,46 +110,50 @@ func (e *Engine) clearPlan(id string) error {
 			if err != nil || n < 0 || n >= len(old.Ops) {
 				return fmt.Errorf("result names step %q", key)
 			}
-			if there, err := disk.Exists(e.aside(id, n)); err != nil {
+			if there, err := disk.Exists(mv.aside(id, n)); err != nil {
 				return err
 			} else if !there {
 				continue
 			}
-			if err := e.discard(e.aside(id, n), old.Ops[n].Path, seen); err != nil {
+			if err := mv.discard(mv.aside(id, n), old.Ops[n].Path, seen); err != nil {
 				return err
 			}
 		}
 	}
-	return disk.RemoveTree(e.planDir(id))
+	return disk.RemoveTree(mv.PlanDir(id))
 }
 
-func (e *Engine) loadPlan(id string) (plan, error) {
-	var p plan
-	return p, disk.ReadJSON(e.planDir(id, "plan.json"), &p)
+// LoadPlan reads a plan.
+func (mv *Mover) LoadPlan(id string) (Plan, error) {
+	var p Plan
+	return p, disk.ReadJSON(mv.PlanDir(id, "plan.json"), &p)
 }
 
-func (e *Engine) loadResult(id string) (result, bool, error) {
-	var r result
-	err := disk.ReadJSON(e.planDir(id, "result.json"), &r)
+// LoadResult reads what became of a plan, false when it is not done.
+func (mv *Mover) LoadResult(id string) (Result, bool, error) {
+	var r Result
+	err := disk.ReadJSON(mv.PlanDir(id, "result.json"), &r)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
 	return r, err == nil, err
 }
 
-func (e *Engine) saveResult(id string, r result) error {
+// SaveResult makes what became of a plan durable.
+func (mv *Mover) SaveResult(id string, r Result) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return disk.WriteDurably(e.planDir(id, "result.json"), raw)
+	return disk.WriteDurably(mv.PlanDir(id, "result.json"), raw)
 }
 
-func (e *Engine) mark(id, name string) error { return disk.WriteDurably(e.planDir(id, name), nil) }
+// Mark notes, durably, that a plan has come to a point.
+func (mv *Mover) Mark(id, name string) error { return disk.WriteDurably(mv.PlanDir(id, name), nil) }
 
-// plans lists the ids of all plans that are kept.
-func (e *Engine) plans() ([]string, error) {
-	entries, err := os.ReadDir(e.store.Work("publish"))
+// Plans lists the ids of all plans that are kept.
+func (mv *Mover) Plans() ([]string, error) {
+	entries, err := os.ReadDir(mv.store.Work("publish"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -154,7 +162,7 @@ func (e *Engine) plans() ([]string, error) {
 		if !en.IsDir() {
 			continue
 		}
-		if ok, xerr := disk.Exists(e.planDir(en.Name(), "plan.json")); xerr != nil {
+		if ok, xerr := disk.Exists(mv.PlanDir(en.Name(), "plan.json")); xerr != nil {
 			return nil, xerr
 		} else if ok {
 			ids = append(ids, en.Name())
@@ -163,21 +171,21 @@ func (e *Engine) plans() ([]string, error) {
 	return ids, err
 }
 
-// pending lists plans that have started and are not finished.
-func (e *Engine) pending(ctx context.Context) ([]string, error) {
-	ids, err := e.plans()
+// Pending lists plans that have started and are not finished.
+func (mv *Mover) Pending(ctx context.Context) ([]string, error) {
+	ids, err := mv.Plans()
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, id := range ids {
-		started, err := disk.Exists(e.planDir(id, "started"))
+		started, err := disk.Exists(mv.PlanDir(id, "started"))
 		if err != nil {
 			return nil, err
 		}
-		_, done, err := e.loadResult(id)
+		_, done, err := mv.LoadResult(id)
 		if err != nil {
-			if err := e.setAside(ctx, id, err); err != nil {
+			if err := mv.setAside(ctx, id, err); err != nil {
 				return nil, err
 			}
 			continue
@@ -189,19 +197,19 @@ func (e *Engine) pending(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// rollForward finishes every plan that has started.
-func (e *Engine) rollForward(ctx context.Context) error {
-	if err := e.whole(); err != nil {
+// RollForward finishes every plan that has started.
+func (mv *Mover) RollForward(ctx context.Context) error {
+	if err := mv.may(); err != nil {
 		return err
 	}
-	ids, err := e.pending(ctx)
+	ids, err := mv.Pending(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		_, err := e.finishPlan(ctx, id)
+		_, err := mv.FinishPlan(ctx, id)
 		if err != nil {
-			err = e.setAside(ctx, id, err)
+			err = mv.setAside(ctx, id, err)
 		}
 		if err != nil {
 			return fmt.Errorf("roll publish %s forward: %w", id, err)
@@ -213,7 +221,7 @@ func (e *Engine) rollForward(ctx context.Context) error {
 // orderSteps puts steps in the order in which a half-done plan is least
 // surprising: what must make room goes first; a nested repository gets its
 // objects before the refs that name them, and loses them after.
-func orderSteps(steps []step) {
+func orderSteps(steps []Step) {
 	added, deleted := map[string]bool{}, map[string]bool{}
 	for _, s := range steps {
 		if s.To.Exists() {
@@ -233,7 +241,7 @@ func orderSteps(steps []step) {
 			}
 		}
 	}
-	rank := func(s step) int {
+	rank := func(s Step) int {
 		switch {
 		case blocks[s.Path]:
 			return 0
@@ -246,7 +254,7 @@ func orderSteps(steps []step) {
 		}
 		return 4
 	}
-	slices.SortStableFunc(steps, func(a, b step) int {
+	slices.SortStableFunc(steps, func(a, b Step) int {
 		if d := rank(a) - rank(b); d != 0 {
 			return d
 		}
@@ -257,11 +265,11 @@ func orderSteps(steps []step) {
 	})
 }
 
-// stepsBetween plans the way from one tree to another.
-func stepsBetween(from, to gitstore.Tree) []step {
-	var steps []step
+// StepsBetween plans the way from one tree to another.
+func StepsBetween(from, to gitstore.Tree) []Step {
+	var steps []Step
 	for _, c := range gitstore.DiffTrees(from, to) {
-		steps = append(steps, step{wire.Path(c.Path), c.From, c.To})
+		steps = append(steps, Step{wire.Path(c.Path), c.From, c.To})
 	}
 	orderSteps(steps)
 	return steps

@@ -1,4 +1,4 @@
-package engine
+package publish
 
 import (
 	"bytes"
@@ -10,10 +10,11 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // Programs that add to the end of a file, such as those that write logs, may
@@ -29,7 +30,7 @@ import (
 // it had; done is the displaced file's content that has been accounted for.
 // marker remembers that it was done. A crash in between, and only that, doubles
 // what was appended.
-func (e *Engine) catchUp(ctx context.Context, was, placed gitstore.Entry, displaced, marker string, dir int, name string) (done gitstore.Entry, ok bool, err error) {
+func (mv *Mover) catchUp(ctx context.Context, was, placed gitstore.Entry, displaced, marker string, dir int, name string) (done gitstore.Entry, ok bool, err error) {
 	if b, err := os.ReadFile(marker); err == nil {
 		return done, true, json.Unmarshal(b, &done)
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -38,11 +39,11 @@ func (e *Engine) catchUp(ctx context.Context, was, placed gitstore.Entry, displa
 	if !was.IsRegular() || !placed.IsRegular() {
 		return gitstore.None, false, nil
 	}
-	before, ok, err := e.store.SmallContent(ctx, was)
+	before, ok, err := mv.store.SmallContent(ctx, was)
 	if err != nil || !ok {
 		return gitstore.None, false, err
 	}
-	after, ok, err := e.store.SmallContent(ctx, placed)
+	after, ok, err := mv.store.SmallContent(ctx, placed)
 	if err != nil || !ok || !sameEnd(before, after) {
 		return gitstore.None, false, err
 	}
@@ -53,7 +54,7 @@ func (e *Engine) catchUp(ctx context.Context, was, placed gitstore.Entry, displa
 	if ok, err := appendAt(dir, name, content[len(before):]); err != nil || !ok {
 		return gitstore.None, false, err
 	}
-	ids, err := e.store.Write(ctx, []gitstore.Object{{Kind: "blob", Content: content}})
+	ids, err := mv.store.Write(ctx, []gitstore.Object{{Kind: "blob", Content: content}})
 	if err != nil {
 		return gitstore.None, false, err
 	}
@@ -68,15 +69,15 @@ func (e *Engine) catchUp(ctx context.Context, was, placed gitstore.Entry, displa
 // appendLate appends to the live file whole lines that a program, which still
 // has the displaced file open, added to that one since it was seen. What is
 // more than that, or too large, is in its kept version.
-func (e *Engine) appendLate(ctx context.Context, seen, late gitstore.Entry, dir int, name string) error {
+func (mv *Mover) appendLate(ctx context.Context, seen, late gitstore.Entry, dir int, name string) error {
 	if !seen.IsRegular() || !late.IsRegular() {
 		return nil
 	}
-	before, ok, err := e.store.SmallContent(ctx, seen)
+	before, ok, err := mv.store.SmallContent(ctx, seen)
 	if err != nil || !ok || len(before) > 0 && before[len(before)-1] != '\n' {
 		return err
 	}
-	now, ok, err := e.store.SmallContent(ctx, late)
+	now, ok, err := mv.store.SmallContent(ctx, late)
 	if err != nil || !ok || len(now) == len(before) || !bytes.HasPrefix(now, before) {
 		return err
 	}

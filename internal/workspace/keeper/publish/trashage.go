@@ -1,12 +1,13 @@
-package engine
+package publish
 
 import (
-	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"time"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
 )
 
 // trashFor is for how long the trash keeps things, by its own age.
@@ -29,46 +30,46 @@ const betweenEngines = 24 * time.Hour
 // keepAgeEach is after how much of its age it is kept, and the trash looked at.
 const keepAgeEach = time.Hour
 
-// loadTrashAge goes on from where the engine before this one was. What can't be read
+// LoadTrashAge goes on from where the engine before this one was. What can't be read
 // makes the trash younger than it is, and what is in it stays longer.
-func (e *Engine) loadTrashAge() error {
-	now := e.opts.Now()
-	err := disk.ReadJSON(e.store.Work("trash-age.json"), &e.trashAge)
+func (mv *Mover) LoadTrashAge() error {
+	now := mv.now()
+	err := disk.ReadJSON(mv.store.Work("trash-age.json"), &mv.trashAge)
 	if err != nil && !isNoBook(err) {
 		return err
 	}
-	if err != nil || e.trashAge.Age < 0 {
-		e.trashAge = trashAge{Wall: now.UnixMilli()}
+	if err != nil || mv.trashAge.Age < 0 {
+		mv.trashAge = trashAge{Wall: now.UnixMilli()}
 	}
-	gap := time.Duration(now.UnixMilli()-e.trashAge.Wall) * time.Millisecond
-	e.trashAge.Age += min(max(gap, 0), betweenEngines)
-	e.trashAge.at = now
+	gap := time.Duration(now.UnixMilli()-mv.trashAge.Wall) * time.Millisecond
+	mv.trashAge.Age += min(max(gap, 0), betweenEngines)
+	mv.trashAge.at = now
 	return nil
 }
 
 func (a *trashAge) now(t time.Time) time.Duration { return a.Age + max(0, t.Sub(a.at)) }
 
-// emptyTrash removes what is older than trashFor.
-func (e *Engine) emptyTrash() error {
-	t := e.opts.Now()
-	now := e.trashAge.now(t)
-	if e.trashAge.looked && now-e.trashAge.Age < keepAgeEach {
+// EmptyTrash removes what is older than trashFor.
+func (mv *Mover) EmptyTrash() error {
+	t := mv.now()
+	now := mv.trashAge.now(t)
+	if mv.trashAge.looked && now-mv.trashAge.Age < keepAgeEach {
 		return nil
 	}
-	e.trashAge = trashAge{Age: now, Wall: t.UnixMilli(), at: t, looked: true}
-	raw, err := json.Marshal(e.trashAge)
+	mv.trashAge = trashAge{Age: now, Wall: t.UnixMilli(), at: t, looked: true}
+	raw, err := json.Marshal(mv.trashAge)
 	if err != nil {
 		return err
 	}
-	if err := disk.WriteDurably(e.store.Work("trash-age.json"), raw); err != nil {
+	if err := disk.WriteDurably(mv.store.Work("trash-age.json"), raw); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(e.trash())
+	entries, err := os.ReadDir(mv.Trash())
 	if err != nil {
 		return err
 	}
 	for _, en := range entries {
-		m, err := e.entry(en.Name())
+		m, err := mv.Entry(en.Name())
 		if err != nil && !isNoBook(err) {
 			return err
 		}
@@ -80,9 +81,9 @@ func (e *Engine) emptyTrash() error {
 			// which stays a little longer.
 			return nil
 		}
-		if err := disk.RemoveTree(e.trash(en.Name())); err != nil {
+		if err := disk.RemoveTree(mv.Trash(en.Name())); err != nil {
 			// It stays in nobody's way, and is tried again.
-			e.opts.Logger.Warn("an old entry of the trash was not removed", "entry", en.Name(), "error", err)
+			mv.logger.Warn("an old entry of the trash was not removed", "entry", en.Name(), "error", err)
 		}
 	}
 	return nil

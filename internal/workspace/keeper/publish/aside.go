@@ -1,4 +1,4 @@
-package engine
+package publish
 
 import (
 	"context"
@@ -19,41 +19,42 @@ import (
 // movedOn says that a plan is not about the history as it stands.
 type movedOn struct{ id, from, head string }
 
+// Error implements error.
 func (m *movedOn) Error() string {
 	return fmt.Sprintf("publish %s was prepared on %s, but the newest checkpoint is %s", m.id, m.from, m.head)
 }
 
 // setAside takes a plan out of the way that can't be gone on with: its files say
 // nothing that can be followed, or it is one that was done and of which only the
-// result is gone. What it had displaced goes to the trash. It returns any other
+// Result is gone. What it had displaced goes to the trash. It returns any other
 // error.
-func (e *Engine) setAside(ctx context.Context, id string, err error) error {
+func (mv *Mover) setAside(ctx context.Context, id string, err error) error {
 	var book *disk.BadFile
 	var moved *movedOn
 	if !errors.As(err, &book) && !errors.As(err, &moved) {
 		return err
 	}
-	p, perr := e.loadPlan(id)
+	p, perr := mv.LoadPlan(id)
 	if perr != nil && !errors.As(perr, &book) {
 		return perr
 	}
-	if err := e.trashAside(id, p.Ops); err != nil {
+	if err := mv.TrashAside(id, p.Ops); err != nil {
 		return err
 	}
-	to := e.store.Work("unreadable", id+"-"+strconv.FormatInt(e.opts.Now().UnixNano(), 10))
+	to := mv.store.Work("unreadable", id+"-"+strconv.FormatInt(mv.now().UnixNano(), 10))
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	if err := os.Rename(e.planDir(id), to); err != nil {
+	if err := os.Rename(mv.PlanDir(id), to); err != nil {
 		return err
 	}
-	e.opts.Logger.ErrorContext(ctx, "the record of a publish can't be followed; it is set aside, and what it displaced is in the trash", "publish", id, "at", to, "error", err)
-	return errors.Join(disk.SyncDir(filepath.Dir(to)), disk.SyncDir(e.store.Work("publish")), disk.SyncDir(e.store.Work()))
+	mv.logger.ErrorContext(ctx, "the record of a publish can't be followed; it is set aside, and what it displaced is in the trash", "publish", id, "at", to, "error", err)
+	return errors.Join(disk.SyncDir(filepath.Dir(to)), disk.SyncDir(mv.store.Work("publish")), disk.SyncDir(mv.store.Work()))
 }
 
-// setAsides lists the records that were set aside, newest first.
-func (e *Engine) setAsides() ([]wire.Aside, error) {
-	entries, err := os.ReadDir(e.store.Work("unreadable"))
+// SetAsides lists the records that were set aside, newest first.
+func (mv *Mover) SetAsides() ([]wire.Aside, error) {
+	entries, err := os.ReadDir(mv.store.Work("unreadable"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -1,0 +1,172 @@
+package publish
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// A change that the host makes an event of has an intent, durable before it
+// takes effect, so that what took effect is told however soon somebody died
+// after it. A put's and a removal's intent is their entry in the trash; that of
+// a move, of what comes back from the trash and of what is imported is a file of
+// its own, .git/choir/deeds/{id}.json. Making a folder is none: it has no event.
+
+// Intent is a deed that is about to be done, and what tells afterwards whether
+// it was: Content, a file or folder of the engine's own in .git/choir that went
+// to its place, is gone; or what had a name (Was) has another one now.
+type Intent struct {
+	wire.Deed
+	Content string `json:"content,omitempty"`
+	Was     Inode  `json:"was,omitzero"`
+}
+
+// Inode is what a file or folder keeps when it is renamed and shares with
+// nothing that is made later.
+type Inode struct {
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+	Born int64  `json:"born,omitempty"` // ns; 0 where the file system doesn't say
+}
+
+// InodeAt is the inode of a name in a directory.
+func InodeAt(dirfd int, name string) (Inode, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(dirfd, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
+		return Inode{}, &os.PathError{Op: "statx", Path: name, Err: err}
+	}
+	id := Inode{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		id.Born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+	}
+	return id, nil
+}
+
+func (mv *Mover) deed(id string) string { return mv.store.Work("deeds", id+".json") }
+
+// newID names a deed or an entry of the trash so that they sort by time.
+func (mv *Mover) newID() (id string, at int64) {
+	now := mv.now().UTC()
+	return fmt.Sprintf("%s-%09d-%s", now.Format(trashTime), now.Nanosecond(), Token()), now.UnixMilli()
+}
+
+// Mean makes an intent durable.
+func (mv *Mover) Mean(in *Intent) error {
+	in.ID, in.At = mv.newID()
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	if err := disk.PlainDir(mv.store.Work("deeds")); err != nil {
+		return err
+	}
+	if err := errors.Join(disk.WriteDurably(mv.deed(in.ID), raw), disk.SyncDir(mv.store.Work())); err != nil {
+		return errors.Join(err, mv.Forget(in.ID))
+	}
+	mv.crash("deed.meant")
+	return nil
+}
+
+// Forget removes an intent: it was told, or came to nothing. It is not synced:
+// being told again is harmless, and what came to nothing is seen to have.
+func (mv *Mover) Forget(id string) error { return disk.RemoveIfThere(mv.deed(id)) }
+
+// EachIntent visits the intents of changes that the host may not have heard of.
+func (mv *Mover) EachIntent(visit func(Intent) error) error {
+	files, err := filepath.Glob(mv.store.Work("deeds", "*.json"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		var in Intent
+		if err := disk.ReadJSON(file, &in); err != nil || in.ID != strings.TrimSuffix(filepath.Base(file), ".json") {
+			// Never durable, so nothing was done; or damaged, and then nobody can
+			// say any more what was: the files are what they are all the same.
+			mv.logger.Warn("the record of a change can't be read", "file", file, "error", err)
+			if err := disk.RemoveIfThere(file); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := visit(in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// JudgeDeeds forgets what a death kept from being done. It comes before anything
+// that could change what tells.
+func (mv *Mover) JudgeDeeds() error {
+	return mv.EachIntent(func(in Intent) error {
+		done, err := mv.done(in)
+		if err != nil || done {
+			return err
+		}
+		return mv.Forget(in.ID)
+	})
+}
+
+// done reports whether a deed was done.
+func (mv *Mover) done(in Intent) (bool, error) {
+	if in.Content != "" {
+		there, err := disk.Exists(mv.store.Work(filepath.FromSlash(in.Content)))
+		return !there, err
+	}
+	from, err := mv.inodeOf(string(in.From))
+	if err != nil || from == in.Was {
+		return false, err
+	}
+	to, err := mv.inodeOf(string(in.Path))
+	if err != nil || to == in.Was {
+		return err == nil, err
+	}
+	// Somebody has been there since, such as an editor that saves by renaming:
+	// it was moved if the one name is gone and the other taken.
+	return from == Inode{} && to != Inode{}, nil
+}
+
+// inodeOf is the inode of what has a name in the live tree, or none.
+func (mv *Mover) inodeOf(p string) (Inode, error) {
+	if err := wire.CheckPath(p, false); err != nil {
+		return Inode{}, err
+	}
+	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
+	if err != nil {
+		return Inode{}, disk.IgnoreUnreachable(err)
+	}
+	defer unix.Close(dir)
+	id, err := InodeAt(dir, path.Base(p))
+	return id, disk.IgnoreUnreachable(err)
+}
+
+// CarryOut does what was meant, which is one rename, and forgets the intent when
+// it did not take place.
+func (mv *Mover) CarryOut(in *Intent, rename func() error) error {
+	if err := mv.Mean(in); err != nil {
+		return err
+	}
+	if err := rename(); err != nil {
+		return errors.Join(err, mv.Forget(in.ID))
+	}
+	mv.crash("deed.done")
+	return nil
+}
+
+// Token is a name that nobody else has.
+func Token() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,165 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// LookAtDisplaced looks again at the files that plans moved aside. A program
+// that had one open may have written to it since: that is the user's newest
+// word, and is merged into the live file, or kept under refs/choir/kept/. A
+// file nobody has open for writing any more is removed.
+func (mv *Mover) LookAtDisplaced(ctx context.Context) error {
+	ids, err := mv.Plans()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		r, done, err := mv.LoadResult(id)
+		if err == nil && done {
+			err = mv.lookAtPlan(ctx, id, r)
+		} else if err == nil {
+			err = mv.forgetOld(ctx, id)
+		}
+		if err != nil {
+			err = mv.setAside(ctx, id, err)
+		}
+		if err != nil {
+			return fmt.Errorf("look at what publish %s displaced: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// forgetOld drops a plan that was prepared long ago and never began.
+func (mv *Mover) forgetOld(ctx context.Context, id string) error {
+	started, err := disk.Exists(mv.PlanDir(id, "started"))
+	if err != nil || started {
+		return err
+	}
+	st, err := os.Lstat(mv.PlanDir(id, "plan.json"))
+	if err != nil || mv.now().Unix()-st.ModTime().Unix() < keepResults {
+		return err
+	}
+	return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), mv.store.DeleteRef(ctx, TaskRef(id)), disk.RemoveTree(mv.PlanDir(id)))
+}
+
+// keepResults is for how long a finished plan's result is remembered, so that
+// applying it again is recognised, in seconds.
+const keepResults = 24 * 3600
+
+func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
+	if len(r.Seen) == 0 {
+		if r.Told && mv.now().Unix()-r.Since > keepResults {
+			return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), disk.RemoveTree(mv.PlanDir(id)))
+		}
+		return nil
+	}
+	p, err := mv.LoadPlan(id)
+	if err != nil {
+		return err
+	}
+	changed := false
+	for key, seen := range r.Seen {
+		n, err := strconv.Atoi(key)
+		if err != nil || n < 0 || n >= len(p.Ops) {
+			return &disk.BadFile{File: "result.json", Err: fmt.Errorf("it names step %q", key)}
+		}
+		file := mv.aside(id, n)
+		quiet, err := noWriter(file)
+		if err != nil {
+			return err
+		}
+		now, other, err := mv.store.EntryAt(unix.AT_FDCWD, file, seen)
+		if err != nil {
+			return err
+		}
+		if now.Exists() && !other && now.Holds() != seen.Holds() {
+			// What counts as seen is what was stored: it may be a word further.
+			if r.Seen[key], err = mv.lateWrite(ctx, fmt.Sprintf("%s-%d", id, n), p.Ops[n].Path, seen, file); err != nil {
+				return err
+			}
+			changed = true
+		}
+		if quiet && !other {
+			if err := disk.RemoveIfThere(file); err != nil {
+				return err
+			}
+			delete(r.Seen, key)
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return mv.SaveResult(id, r)
+}
+
+// lateWrite brings what was written to a displaced file back, and returns it.
+func (mv *Mover) lateWrite(ctx context.Context, name string, p wire.Path, seen gitstore.Entry, file string) (gitstore.Entry, error) {
+	late, err := mv.keepVersion(ctx, name, p, file)
+	if err != nil {
+		return gitstore.None, err
+	}
+	err = mv.bringBack(ctx, name, p, seen, late)
+	if disk.IsGone(err) || disk.IsDenied(err) {
+		err = nil // there is no way back into the tree, but it is kept
+	}
+	return late, err
+}
+
+// bringBack merges a late version into the live file, or appends what it has more.
+func (mv *Mover) bringBack(ctx context.Context, name string, p wire.Path, seen, late gitstore.Entry) error {
+	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(string(p)))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	base := path.Base(string(p))
+	cur, err := mv.store.StoreEntryAt(ctx, dir, base)
+	if err != nil || !cur.Exists() {
+		return err
+	}
+	merged, ok, err := mv.store.MergeEntries(ctx, seen, cur, late)
+	if err != nil || ok && merged == cur {
+		return err
+	}
+	if ok {
+		if err := mv.keepEntry(ctx, name, p, cur); err != nil {
+			return err
+		}
+		if done, err := mv.exchangeMerged(ctx, p, dir, cur, merged); err != nil || done {
+			return err
+		}
+	}
+	return mv.appendLate(ctx, seen, late, dir, base)
+}
+
+// noWriter reports whether nobody has a file open for writing. Where the file
+// system has no leases, a file counts as quiet.
+func noWriter(name string) (bool, error) { return NoOther(name, unix.F_RDLCK) }
+
+// NoOther reports whether a lease on a file is to be had: F_RDLCK where nobody has
+// it open for writing, F_WRLCK where nobody has it open at all.
+func NoOther(name string, lease int) (bool, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true, nil //nolint:nilerr // a link, or gone: nothing can be open on it
+	}
+	defer unix.Close(fd)
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease)
+	if errors.Is(err, unix.EAGAIN) {
+		return false, nil
+	}
+	return true, nil
+}

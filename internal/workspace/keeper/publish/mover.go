@@ -1,0 +1,83 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// MoverOptions say what a mover works with.
+type MoverOptions struct {
+	Store  *gitstore.Store
+	Look   *scan.Scanner
+	Now    func() time.Time
+	Logger *slog.Logger
+	Crash  func(point string)
+	// May says why the tree may not be changed now, nil when it may.
+	May func() error
+	// Heal makes again what of an entry is damaged and says from where, "" when no
+	// other copy has it.
+	Heal func(ctx context.Context, en gitstore.Entry, p string) (string, error)
+}
+
+// Mover moves files of one live tree, each move journalled before it is made. Its
+// caller sees to it that one change is under way at a time.
+type Mover struct {
+	store  *gitstore.Store
+	look   *scan.Scanner
+	now    func() time.Time
+	logger *slog.Logger
+	crash  func(point string)
+	may    func() error
+	heal   func(ctx context.Context, en gitstore.Entry, p string) (string, error)
+
+	// Head is the newest commit, "" before the first, and Tree its tree: what the
+	// next plan is made on, and what a finished one moves.
+	Head, Tree string
+
+	trashAge trashAge
+}
+
+// NewMover returns the mover of a tree.
+func NewMover(o MoverOptions) *Mover {
+	return &Mover{store: o.Store, look: o.Look, now: o.Now, logger: o.Logger, crash: o.Crash, may: o.May, heal: o.Heal}
+}
+
+// Advance moves HEAD to a commit on top of it.
+func (mv *Mover) Advance(c wire.Commit) error {
+	if err := mv.store.MoveMain(c.Commit); err != nil {
+		return err
+	}
+	mv.Head, mv.Tree = c.Commit, c.Tree
+	mv.crash("commit.done")
+	return nil
+}
+
+// MakeCommit makes a commit of what is so now; no ref names it yet.
+func (mv *Mover) MakeCommit(ctx context.Context, tree, parent string, note wire.Note) (wire.Commit, error) {
+	return mv.store.MakeCommit(ctx, tree, parent, note, mv.now().UnixMilli())
+}
+
+// MaterializeAt is materialize of what was at a path; what is damaged of it is
+// made again if another copy has it.
+func (mv *Mover) MaterializeAt(ctx context.Context, name string, en gitstore.Entry, p wire.Path, sync bool) error {
+	err := mv.store.Materialize(ctx, name, en, sync)
+	if err == nil || ctx.Err() != nil || fault.NoSpace(err) {
+		return err
+	}
+	if from, herr := mv.heal(ctx, en, string(p)); herr != nil || from == "" {
+		return fmt.Errorf("%s: %w", p.Shown(), errors.Join(err, herr))
+	}
+	if err := disk.RemoveIfThere(name); err != nil {
+		return err
+	}
+	return mv.store.Materialize(ctx, name, en, sync)
+}

@@ -1,0 +1,314 @@
+package publish
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// The trash, .git/choir/trash/{id}/, holds what was displaced or removed:
+//
+//	meta.json  what it is and where it was; durable before anything is moved
+//	content    the file or directory itself
+//	told       the host has it in its log, or need not
+//	uncaptured what was put in its place is in no checkpoint yet
+//
+// A file that is to take another's place is first of all put into an entry of
+// its own, and then exchanged with the other. From that moment on content is
+// what was displaced, which is somebody's acknowledged work: no death, however
+// late, leaves it in a place that a start clears away.
+
+// UncapturedMark is the mark of a put that no checkpoint has met yet.
+const UncapturedMark = "uncaptured"
+
+// Captured takes the mark from a put. It is not synced: one that is met again is
+// found in the history.
+func (mv *Mover) Captured(id string) error { return disk.RemoveIfThere(mv.Trash(id, UncapturedMark)) }
+
+// TrashAside moves what a plan moved aside to the trash.
+func (mv *Mover) TrashAside(id string, ops []Step) error {
+	entries, err := os.ReadDir(mv.PlanDir(id, "aside"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, en := range entries {
+		at := wire.Path("recovered/" + en.Name())
+		if n, err := strconv.Atoi(en.Name()); err == nil && n >= 0 && n < len(ops) {
+			at = ops[n].Path
+		}
+		if _, err := mv.ToTrash(unix.AT_FDCWD, mv.PlanDir(id, "aside", en.Name()), TrashEntry{Trashed: wire.Trashed{Path: at}, Op: "merge"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TrashEntry is what is known of an entry.
+type TrashEntry struct {
+	wire.Trashed
+	At  int64  `json:"at,omitempty"`  // Unix milliseconds
+	Age int64  `json:"age,omitempty"` // of the trash then, see trashAge
+	Op  string `json:"op,omitempty"`  // write, remove, merge, heal
+	// New is what takes content's place in the live tree. While content is
+	// still this, nothing has happened. Its bytes are in the object database.
+	New    gitstore.Entry `json:"new,omitzero"`
+	Size   int64          `json:"size,omitempty"`
+	SHA256 string         `json:"sha256,omitempty"`
+	Role   string         `json:"role,omitempty"`
+	User   string         `json:"user,omitempty"`
+	Host   bool           `json:"host,omitempty"` // the host appends an event of it
+}
+
+// Trash is the path of the trash, or of something in it.
+func (mv *Mover) Trash(elem ...string) string {
+	return mv.store.Work(append([]string{"trash"}, elem...)...)
+}
+
+// trashTime begins every entry's id, so that entries sort by time.
+const trashTime = "20060102T150405"
+
+// makeEntry makes an entry durable and returns what is known of it. file, when
+// not empty, is a file of the engine's own that becomes its content.
+func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
+	m.ID, m.At = mv.newID()
+	m.Time, m.Age = m.At/1000, mv.trashAge.now(mv.now()).Milliseconds()
+	if err := disk.PlainDir(mv.Trash()); err != nil {
+		return m, err
+	}
+	if err := os.Mkdir(mv.Trash(m.ID), 0o755); err != nil {
+		return m, err
+	}
+	if file != "" {
+		if err := os.Rename(file, mv.Trash(m.ID, "content")); err != nil {
+			return m, errors.Join(err, disk.RemoveTree(mv.Trash(m.ID)))
+		}
+	}
+	raw, err := json.Marshal(m)
+	if err == nil && m.Op == "write" {
+		err = os.WriteFile(mv.Trash(m.ID, UncapturedMark), nil, 0o644) // durable with the record
+	}
+	if err == nil {
+		err = errors.Join(disk.WriteDurably(mv.Trash(m.ID, "meta.json"), raw), disk.SyncDir(mv.Trash()), disk.SyncDir(mv.store.Work()))
+	}
+	if err != nil {
+		// Nothing was exchanged yet: content, if there is any, is the new file.
+		return m, errors.Join(err, disk.RemoveTree(mv.Trash(m.ID)))
+	}
+	return m, nil
+}
+
+// Intend makes an entry of a file that is to be exchanged with a live one.
+func (mv *Mover) Intend(file string, m TrashEntry) (TrashEntry, error) {
+	m, err := mv.makeEntry(file, m)
+	if err == nil {
+		mv.crash("trash.intended")
+	}
+	return m, err
+}
+
+// Swap exchanges an entry's content with what name is in dir, and returns what
+// was displaced (none when it isn't a file). Where nothing is, it goes there if
+// fresh says so; it reports false when nothing took place.
+func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool, was gitstore.Entry, err error) {
+	content := mv.Trash(m.ID, "content")
+	if fresh {
+		err = disk.RenameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_NOREPLACE)
+	}
+	if !fresh || errors.Is(err, unix.EEXIST) {
+		err = disk.RenameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
+		if disk.IsGone(err) {
+			return false, gitstore.None, nil
+		}
+		if err == nil {
+			mv.crash("trash.exchanged")
+			was, _, err = mv.store.EntryAt(unix.AT_FDCWD, content, mv.look.Index.At(string(m.Path)).Entry)
+		}
+	}
+	if err != nil {
+		return false, gitstore.None, err
+	}
+	return true, was, disk.SyncDir(mv.Trash(m.ID))
+}
+
+// TakeBack undoes a swap. What is newer than what it put in place stays there,
+// and what can't go back stays in the entry.
+func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
+	content := mv.Trash(m.ID, "content")
+	there, err := disk.Exists(content)
+	if err != nil {
+		return err
+	}
+	if !there { // nothing was displaced: what was put there goes out again
+		err = disk.RenameAt(dir, name, unix.AT_FDCWD, content, unix.RENAME_NOREPLACE)
+	} else if cur, _, cerr := mv.store.EntryAt(unix.AT_FDCWD, content, m.New); cerr != nil || cur == m.New {
+		err = cerr // it was not swapped, or for the same
+	} else {
+		err = disk.RenameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
+	}
+	if err != nil && !disk.IsGone(err) {
+		return err
+	}
+	out, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, m.New)
+	if err != nil {
+		return err
+	}
+	if !other && (out == m.New || !out.Exists()) {
+		return errors.Join(unix.Fsync(dir), mv.dropEntry(m, m.New))
+	}
+	// Somebody's newer file came out: it belongs there, and what it gave way to
+	// is in the entry. Where the live file is gone, that is the newer word.
+	err = disk.RenameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
+	if disk.IsGone(err) {
+		err = nil
+	}
+	return errors.Join(err, unix.Fsync(dir), mv.Captured(m.ID), disk.SyncDir(mv.Trash(m.ID)))
+}
+
+// dropEntry forgets an entry whose content is want, which is held elsewhere, if
+// nobody can write to it any more; otherwise the entry stays.
+func (mv *Mover) dropEntry(m TrashEntry, want gitstore.Entry) error {
+	content := mv.Trash(m.ID, "content")
+	quiet, err := noWriter(content)
+	if err != nil {
+		return err
+	}
+	now, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, want)
+	if err != nil {
+		return err
+	}
+	if !quiet || other || now.Exists() && now != want {
+		return errors.Join(mv.Told(m.ID), mv.Captured(m.ID))
+	}
+	return disk.RemoveTree(mv.Trash(m.ID))
+}
+
+// discard removes a file of the engine's own whose content is want, which is
+// held elsewhere. A file that is anything else by now, or that somebody may
+// still write to, goes to the trash.
+func (mv *Mover) discard(file string, p wire.Path, want gitstore.Entry) error {
+	quiet, err := noWriter(file)
+	if err != nil {
+		return err
+	}
+	now, other, err := mv.store.EntryAt(unix.AT_FDCWD, file, want)
+	if err != nil {
+		return err
+	}
+	if !other && (quiet && now == want || !now.Exists()) {
+		return disk.RemoveIfThere(file)
+	}
+	_, err = mv.ToTrash(unix.AT_FDCWD, file, TrashEntry{Trashed: wire.Trashed{Path: p}, Op: "merge"})
+	return err
+}
+
+// ToTrash moves a file or directory to the trash.
+func (mv *Mover) ToTrash(dirfd int, name string, m TrashEntry) (wire.Trashed, error) {
+	m, err := mv.makeEntry("", m)
+	if err != nil {
+		return wire.Trashed{}, err
+	}
+	if err := disk.MoveTo(dirfd, name, unix.AT_FDCWD, mv.Trash(m.ID, "content")); err != nil {
+		return wire.Trashed{}, errors.Join(err, disk.RemoveTree(mv.Trash(m.ID)))
+	}
+	mv.crash("trash.moved")
+	return m.Trashed, errors.Join(disk.SyncDir(mv.Trash(m.ID)), mv.EmptyTrash())
+}
+
+// Entry reads what is known of an entry.
+func (mv *Mover) Entry(id string) (TrashEntry, error) {
+	var m TrashEntry
+	err := disk.ReadJSON(mv.Trash(id, "meta.json"), &m)
+	return m, err
+}
+
+// Told notes that nobody need be told of an entry any more. It is not synced:
+// being told again is harmless.
+func (mv *Mover) Told(id string) error {
+	return os.WriteFile(mv.Trash(id, "told"), nil, 0o644)
+}
+
+// UntoldEntries visits every entry of the trash that is not told, and says
+// whether what it stands for took effect.
+func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) error {
+	entries, err := os.ReadDir(mv.Trash())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, en := range entries {
+		if told, err := disk.Exists(mv.Trash(en.Name(), "told")); err != nil || told || !en.IsDir() {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		m, err := mv.Entry(en.Name())
+		if err != nil {
+			// Its record never became durable, so nothing was exchanged yet; or
+			// it is damaged, and what it holds stays all the same.
+			continue
+		}
+		m.ID = en.Name()
+		there, err := disk.Exists(mv.Trash(m.ID, "content"))
+		if err != nil {
+			return err
+		}
+		happened := there
+		if m.New.Exists() && there {
+			now, other, err := mv.store.EntryAt(unix.AT_FDCWD, mv.Trash(m.ID, "content"), m.New)
+			if err != nil {
+				return err
+			}
+			happened = other || now != m.New
+		} else if m.New.Exists() {
+			happened = true // it went where nothing was
+		}
+		if err := visit(m, happened); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RecoverTrash drops the entries of exchanges that a death kept from happening,
+// and brings what an earlier version left exchanged outside the trash into it.
+func (mv *Mover) RecoverTrash() error {
+	err := mv.UntoldEntries(func(m TrashEntry, happened bool) error {
+		if happened {
+			return nil
+		}
+		return disk.RemoveTree(mv.Trash(m.ID))
+	})
+	if err != nil {
+		return err
+	}
+	var stray []string
+	for _, glob := range []string{"tmp-write-*", "tmp-late-*", "publish/*/aside/*m"} {
+		found, err := filepath.Glob(mv.store.Work(glob))
+		if err != nil {
+			return err
+		}
+		stray = append(stray, found...)
+	}
+	slices.Sort(stray)
+	for _, file := range stray {
+		name := strings.TrimPrefix(file, mv.store.Work()+"/")
+		if _, err := mv.ToTrash(unix.AT_FDCWD, file, TrashEntry{Trashed: wire.Trashed{Path: wire.Path("recovered/" + strings.ReplaceAll(name, "/", "-"))}, Op: "merge"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
