@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,26 +74,34 @@ func TestAnEventThatCantBeReadIsNotMissing(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := bus.Open(t.Context(), bus.Options{Dir: dir}) // it has read no block
-	if err != nil {
-		t.Fatal(err)
+	// A server whose index was not written in time reads all blocks as it opens, and
+	// has them in memory; one that is opened after it has read none.
+	for tries := 1; ; tries++ {
+		var err error
+		if b, err = bus.Open(t.Context(), bus.Options{Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+		if l, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Index: covered(last), Unread: b.Unread}); err != nil {
+			t.Fatal(err)
+		}
+		var page []contract.Event
+		withoutDescriptors(t, func() { page, err = l.Read(t.Context(), last/4, 1) })
+		if err == nil && tries < 10 {
+			if err := errors.Join(l.Close(), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if !fault.Is(err, fault.Unavailable) || fault.HintOf(err) != fault.HintOf(unix.EMFILE) || !strings.Contains(fault.Text(err), unix.EMFILE.Error()) {
+			t.Errorf("behind event %d it reads %d events, %v", last/4, len(page), err)
+		}
+		break
 	}
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	if l, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Index: covered(last), Unread: b.Unread}); err != nil {
-		t.Fatal(err)
-	}
-	withoutDescriptors(t, func() {
-		for _, after := range []uint64{last / 2} {
-			page, err := l.Read(t.Context(), after, 1)
-			if !fault.Is(err, fault.Unavailable) || fault.HintOf(err) != fault.HintOf(unix.EMFILE) || !strings.Contains(fault.Text(err), unix.EMFILE.Error()) {
-				t.Errorf("behind event %d it reads %v, %v", after, page, err)
-			}
-		}
-	})
 	if page, err := l.Read(t.Context(), 0, 1); err != nil || len(page) != 1 || page[0].Sequence != 1 {
 		t.Errorf("afterwards it reads %v, %v", page, err)
 	}
