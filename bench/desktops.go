@@ -119,13 +119,15 @@ func (c *audience) join(ctx context.Context, n int) error {
 	d := c.d
 	for i := range n {
 		if i%ofSession == ofSession-1 {
-			var err error
-			if d, err = d.enter(ctx); err != nil {
+			again, err := c.d.enter(ctx)
+			if err != nil {
 				return errors.Join(err, g.Wait())
 			}
+			d = again
 		}
+		mine := d
 		g.Go(func() (err error) {
-			if conns[i], err = d.live(ctx); err != nil {
+			if conns[i], err = mine.live(ctx); err != nil {
 				return err
 			}
 			if _, err = conns[i].Subscribe("live."+string(c.d.cid)+".>", c.hear); err != nil {
