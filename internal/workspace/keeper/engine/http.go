@@ -51,6 +51,14 @@ func Handler(e *Engine) http.Handler {
 	})
 	call(mux, "maintain", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Maintain(ctx) })
 	call(mux, "collect", func(ctx context.Context, _ wire.Done) (wire.CollectReply, error) { return e.Collect(ctx) })
+	handleFiles(mux, e)
+	handleCare(mux, e)
+	handleStreams(mux, e)
+	return mux
+}
+
+// handleFiles serves the live tree's files.
+func handleFiles(mux *http.ServeMux, e *Engine) {
 	call(mux, "files", func(ctx context.Context, r wire.FilesRequest) (wire.FilesReply, error) {
 		files, more, err := e.Files(ctx, r)
 		return wire.FilesReply{Files: files, More: more}, err
@@ -63,6 +71,16 @@ func Handler(e *Engine) http.Handler {
 	})
 	call(mux, "move", e.Move)
 	call(mux, "remove", e.Remove)
+	call(mux, "untold", func(ctx context.Context, _ wire.Done) ([]wire.Deed, error) { return e.Untold(ctx) })
+	call(mux, "told", func(ctx context.Context, r wire.IDsRequest) (wire.Done, error) {
+		return wire.Done{}, e.Told(ctx, r.IDs)
+	})
+	call(mux, "untrash", e.Untrash)
+	call(mux, "trash", e.Trash)
+}
+
+// handleCare serves what keeps the tree and its history whole.
+func handleCare(mux *http.ServeMux, e *Engine) {
 	call(mux, "scrub", e.Scrub)
 	call(mux, "find", e.Find)
 	call(mux, "repair", e.Repair)
@@ -72,12 +90,10 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "settle", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Settle(ctx) })
 	call(mux, "goodbye", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Goodbye(ctx) })
 	call(mux, "heal", func(ctx context.Context, _ wire.Done) (wire.HealReply, error) { return e.Heal(ctx) })
-	call(mux, "untold", func(ctx context.Context, _ wire.Done) ([]wire.Deed, error) { return e.Untold(ctx) })
-	call(mux, "told", func(ctx context.Context, r wire.IDsRequest) (wire.Done, error) {
-		return wire.Done{}, e.Told(ctx, r.IDs)
-	})
-	call(mux, "untrash", e.Untrash)
-	call(mux, "trash", e.Trash)
+}
+
+// handleStreams serves what takes or gives raw bytes.
+func handleStreams(mux *http.ServeMux, e *Engine) {
 	upload(mux, "write", func(ctx context.Context, r wire.WriteRequest, body io.Reader) (wire.Written, error) {
 		return e.Write(ctx, r, body)
 	})
@@ -104,7 +120,6 @@ func Handler(e *Engine) http.Handler {
 			fail(w, err)
 		}
 	})
-	return mux
 }
 
 // decode decodes exactly one JSON value without unknown fields.

@@ -62,19 +62,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		return wire.RestoreReply{}, err
 	}
 	if req.DryRun {
-		cap, err := e.look.Capture(ctx, true)
-		if err != nil {
-			return wire.RestoreReply{}, err
-		}
-		reply.LeftOut = cap.LeftOut("")
-		undo := e.look.Index.Take(cap)
-		live := e.headTree()
-		undo()
-		want := restoreTarget(live, target, req.Paths, req.Keep)
-		if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
-			return wire.RestoreReply{}, err
-		}
-		reply.Conflicts, err = e.moves.Obstacles(ctx, live, want)
+		err := e.foresee(ctx, &reply, target, req)
 		return reply, err
 	}
 	safety := req.Note
@@ -120,6 +108,24 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	applied, err := e.apply(ctx, req.ID)
 	reply.Applied = &applied
 	return reply, err
+}
+
+// foresee says what a restore would do, and changes nothing.
+func (e *Engine) foresee(ctx context.Context, reply *wire.RestoreReply, target gitstore.Tree, req wire.RestoreRequest) error {
+	cap, err := e.look.Capture(ctx, true)
+	if err != nil {
+		return err
+	}
+	reply.LeftOut = cap.LeftOut("")
+	undo := e.look.Index.Take(cap)
+	live := e.headTree()
+	undo()
+	want := restoreTarget(live, target, req.Paths, req.Keep)
+	if err := e.restoreChanges(ctx, reply, live, want); err != nil {
+		return err
+	}
+	reply.Conflicts, err = e.moves.Obstacles(ctx, live, want)
+	return err
 }
 
 // restoreTarget is the live tree with paths as target has them; or, without
