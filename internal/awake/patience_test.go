@@ -16,9 +16,9 @@ import (
 // wall are the functions of what a task works with that wait by the clock of the
 // wall, and why a time in which choir stood still may end that wait.
 var wall = map[string]string{
-	"computer/places.go Get":           "a request's: who asks has a clock of their own",
-	"computer/apart.go History":        "a request's",
-	"computer/spending.go countAsleep": "what is not counted now is when somebody asks",
+	"fleet/places.go Get":              "a request's: who asks has a clock of their own",
+	"fleet/apart.go History":           "a request's",
+	"computer/computer.go countAsleep": "what is not counted now is when somebody asks",
 	"computer/computer.go projectRest": "what is not projected now is at the next wake",
 }
 
@@ -26,7 +26,7 @@ var wall = map[string]string{
 // an installation, is given up because choir stood still meanwhile.
 func TestWhatATaskWaitsForIsTimeInWhichItRan(t *testing.T) {
 	found := map[string]string{}
-	for _, dir := range []string{"computer", "dispatch", "harness", "associate", "sandbox/local"} {
+	for _, dir := range []string{"fleet", "computer", "shell", "document", "dispatch", "harness", "associate", "sandbox/local"} {
 		err := filepath.WalkDir(filepath.Join("..", filepath.FromSlash(dir)), func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				return err
