@@ -106,12 +106,24 @@ func (p Proposal) Fit(max int) (Proposal, error) {
 	return p, err
 }
 
-// Fit cuts what was restored or would be; what stays is shown in its first.
+// Fit cuts what was restored or would be; what stays is shown in its first. The
+// changes get what the rest leaves: a restore that was done has an answer,
+// whatever lies beside it.
 func (r Restored) Fit(max int) (Restored, error) {
-	changes, cut, err := Fit(r.Changes, max)
-	r.Changes, r.Truncated = changes, cut
-	r.Kept, r.Unkept = some(r.Kept[:min(len(r.Kept), shownKept)]), r.Unkept.whole()
-	return r, err
+	rest := r
+	rest.Changes, rest.Kept, rest.Unkept = nil, some(r.Kept[:min(len(r.Kept), shownKept)]), r.Unkept.whole()
+	for {
+		b, err := json.Marshal(rest)
+		if err != nil {
+			return r, err
+		}
+		if len(b) > max/2 && len(rest.Kept)+len(rest.Unkept.Paths) > 0 {
+			rest.Kept, rest.Unkept.Paths = half(rest.Kept), half(rest.Unkept.Paths)
+			continue
+		}
+		rest.Changes, rest.Truncated, err = Fit(r.Changes, max-len(b))
+		return rest, err
+	}
 }
 
 // Fit returns what was made of it.

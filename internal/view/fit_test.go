@@ -41,6 +41,25 @@ func TestAnswersFit(t *testing.T) {
 	if n := size(r, err); n > most || !r.Truncated || len(r.Kept) != 50 {
 		t.Errorf("a restore of %d bytes, %d kept", n, len(r.Kept))
 	}
+	// What stays beside it is long too: a restore that was done must not be answered
+	// as if it had not been, for being too long.
+	long := view.Restored{Changes: changes, Kept: make([]view.Kept, 50), Unkept: view.Unkept{Paths: make([]view.UnkeptPath, 100)}}
+	for i := range long.Kept {
+		long.Kept[i] = view.Kept{Path: strings.Repeat("k", 4096), Reason: "is in no checkpoint"}
+	}
+	for i := range long.Unkept.Paths {
+		long.Unkept.Paths[i] = view.UnkeptPath{Path: strings.Repeat("u", 1000), Reason: "is a socket"}
+	}
+	r, err = long.Fit(most)
+	if n := size(r, err); n > most || !r.Truncated || len(r.Changes) == 0 || len(r.Kept) != 50 || len(r.Unkept.Paths) != 100 {
+		t.Errorf("a restore of %d bytes, %d changes, %d kept, %d not", n, len(r.Changes), len(r.Kept), len(r.Unkept.Paths))
+	}
+	for i := range long.Kept {
+		long.Kept[i].Path = strings.Repeat("\x01", 4096) // six bytes of JSON each
+	}
+	if r, err = long.Fit(most); size(r, err) > most || len(r.Changes) == 0 || len(r.Kept) == 0 {
+		t.Errorf("a restore of %d bytes, %d changes, %d kept", size(r, nil), len(r.Changes), len(r.Kept))
+	}
 	run := view.RunHead{Prompt: strings.Repeat("p", 32<<10)}
 	s := view.Snapshot{}
 	for range 50 {
