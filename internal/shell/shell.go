@@ -129,5 +129,11 @@ func (s *Shell) note(ctx context.Context, eventType string, data contract.Payloa
 	return err
 }
 
-// caughtUp waits until the state holds all of the log.
-func (s *Shell) caughtUp(ctx context.Context) error { return s.state.Wait(ctx, s.log.Last()) }
+// caughtUp waits until the state holds all of the log, with what could be seen of it.
+func (s *Shell) caughtUp(ctx context.Context) error {
+	last, err := s.log.Settled(ctx)
+	if err != nil {
+		return err
+	}
+	return s.state.Wait(ctx, last)
+}
