@@ -2,6 +2,7 @@ package boxtools_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -76,5 +77,34 @@ func TestACheckRunsWithWhatTheBaseJudgesBy(t *testing.T) {
 		if res, err := b.Call(t.Context(), "check", args, ""); err != nil || res.OK {
 			t.Errorf("%s was put back: %+v %v", bad, res, err)
 		}
+	}
+}
+
+// Which tests ran is told of as many as are kept, however long that is: a green
+// suite must not fail for having many tests. What a person reads of it is cut.
+func TestACheckTellsOfManyTests(t *testing.T) {
+	tree := t.TempDir()
+	const tests = 9000
+	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo '{"Action":"output","Package":"example.test/a/package/with/a/name","Output":"--- PASS: TestOfSomething\\n"}'
+		echo '{"Action":"pass","Package":"example.test/a/package/with/a/name","Test":"TestOfSomethingWithALongNameNumber'$i'"}'; done`, tests)
+	args, err := json.Marshal(map[string]any{"argv": []string{"sh", "-c", script}, "cwd": ".", "runner": verify.GoTest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := boxtools.New(boxtools.Options{Root: tree, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	res, err := b.Call(t.Context(), boxtools.Check, args, "")
+	if err != nil || !res.OK || res.Command.ExitCode != 0 {
+		t.Fatalf("%v %+v", err, res.Command)
+	}
+	var count verify.Count
+	if err := json.Unmarshal(res.Data, &count); err != nil || count.Check() != nil || count.Passed != tests || len(count.Tests) != tests {
+		t.Errorf("%d passed, %d are told, %v", count.Passed, len(count.Tests), err)
+	}
+	if len(res.Output) > boxtools.MaxOutput {
+		t.Errorf("a person is to read %d bytes", len(res.Output))
 	}
 }

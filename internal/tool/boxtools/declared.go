@@ -58,7 +58,8 @@ var (
 	large   = tool.Limits{In: maxArgs, Out: MaxOutput, Time: 5 * time.Minute}
 	command = tool.Limits{In: 512 << 10, Out: MaxOutput, Time: 11 * time.Minute}
 	day     = tool.Limits{In: maxArgs, Out: MaxOutput, Time: 24*time.Hour + time.Minute} // who asks watches its time
-	survey  = tool.Limits{In: maxArgs, Out: 3 << 20, Time: 10 * time.Minute}
+	survey  = tool.Limits{In: maxArgs, Out: maxData, Time: 10 * time.Minute}
+	counted = tool.Limits{In: maxArgs, Out: maxData, Time: day.Time} // it tells which tests ran
 )
 
 const (
@@ -125,7 +126,7 @@ var table = sync.OnceValue(func() []declared {
 			Description: "What the projects around the given paths are made of.",
 			Schema: tool.Object(`"paths":{"type":"array","maxItems":5000,"items":{"type":"string","maxLength":16384}},
 			"base":{"type":"boolean","description":"as the commit the task started from has them"},`+restoreProperty, "paths")}, (*Box).facts),
-		with(tool.Tool{Name: Check, Effects: commands, Limits: day, Callers: checker,
+		with(tool.Tool{Name: Check, Effects: commands, Limits: counted, Callers: checker,
 			Description: "Run one check of a verification and count its tests.",
 			Schema:      tool.Object(argvProperty+","+cwdProperty+","+longTime+`,"runner":{"type":"string","maxLength":64},`+restoreProperty, "argv", "runner")}, (*Box).check),
 		with(tool.Tool{Name: CheckTheme, Effects: reads, Limits: small, Callers: checker,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/associate/verify"
+	"choir.dev/choiros/internal/harness"
 )
 
 type factsArgs struct {
@@ -88,7 +89,8 @@ func (b *Box) check(ctx context.Context, a checkArgs) (Result, error) {
 		count = out.Count(own).Within(b.dir)
 	}
 	data, err := json.Marshal(count)
-	return Result{OK: err == nil, Output: describe(cmd, why), Truncated: cmd.Truncated, Command: &cmd, Data: data}, err
+	said := describe(cmd, why)
+	return Result{OK: err == nil, Output: harness.Clip(said, MaxOutput), Truncated: cmd.Truncated || len(said) > MaxOutput, Command: &cmd, Data: data}, err
 }
 
 // restore makes paths of the tree what they are in the base: a file, a link, or

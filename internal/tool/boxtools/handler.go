@@ -46,6 +46,7 @@ const HeaderBase = "Choir-Base"
 // Limits of what the tools give back or touch.
 const (
 	MaxOutput   = 64 << 10  // a result's Output
+	maxData     = 3 << 20   // what is told the host alone: facts, and which tests ran
 	maxArgs     = 2 << 20   // a call's arguments
 	maxStream   = 256 << 10 // each of a command's stdout and stderr, head and tail
 	maxFile     = 8 << 20   // a file that is read whole or edited
