@@ -11,7 +11,7 @@ import (
 
 // Approvals answers rpc.ApprovalList.
 func (c *Computer) Approvals(ctx context.Context, all bool, before uint64, limit int) ([]view.Approval, bool, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, false, err
 	}
 	list, err := c.approvals(ctx, state.ApprovalFilter{Open: !all, Before: before, Limit: min(limit+1, state.MaxPage)})
@@ -46,7 +46,7 @@ func (c *Computer) Decide(ctx context.Context, user, id string, d view.Decision)
 
 // Egress answers rpc.EgressList.
 func (c *Computer) Egress(ctx context.Context, run string) ([]view.Traffic, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, err
 	}
 	rows, err := c.state.Traffic(ctx, run)

@@ -172,7 +172,7 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	}
 	c.own("projection", c.project)
 	c.documents = document.New(c.log, c.state)
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return err
 	}
 	if err := c.closeCommands(ctx); err != nil {
@@ -352,7 +352,7 @@ func (c *Computer) tidy(ctx context.Context, grace time.Duration) error {
 	if err := c.workspace.Maintain(ctx); err != nil {
 		return err
 	}
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return err
 	}
 	refs, err := c.state.BlobRefs(ctx)
@@ -441,7 +441,7 @@ var openRuns = state.RunFilter{Open: true, Limit: 50}
 
 // Frame implements control.Computer.
 func (c *Computer) Frame(ctx context.Context) (view.Frame, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Frame{}, err
 	}
 	var f view.Frame
@@ -498,7 +498,7 @@ func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
 // replaced while it is in use, in one transaction.
 func (c *Computer) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) {
 	start := time.Now()
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Rebuilt{}, err
 	}
 	var report state.Report

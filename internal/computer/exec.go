@@ -161,7 +161,7 @@ func (c *Computer) closeCommands(ctx context.Context) error {
 				return fault.Wrap(op, err)
 			}
 		}
-		if err := c.caughtUp(ctx); err != nil {
+		if err := c.state.CaughtUp(ctx, c.log); err != nil {
 			return fault.Wrap(op, err)
 		}
 	}

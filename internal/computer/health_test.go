@@ -101,7 +101,7 @@ func (d *shellDesk) beat(broken bool) {
 
 func (d *shellDesk) wantStatus(broken bool, run, good string) {
 	d.t.Helper()
-	d.fatal(d.caughtUp(d.t.Context()))
+	d.fatal(d.state.CaughtUp(d.t.Context(), d.log))
 	s, err := d.Computer.shell.Status(d.t.Context())
 	d.fatal(err)
 	if s.Broken != broken || s.Run != run || s.LastGood != good {

@@ -35,7 +35,7 @@ func base64Of(p wire.Path) string {
 
 // Checkpoints answers rpc.CheckpointList.
 func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, false, err
 	}
 	return c.listCheckpoints(ctx, before, limit)
@@ -53,7 +53,7 @@ func (c *Computer) Checkpoint(ctx context.Context, _, message string) (view.Chec
 }
 
 func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return 0, err
 	}
 	row, err := c.state.Checkpoint(ctx, commit)
@@ -86,7 +86,7 @@ func unkeptOf(l wire.LeftOut) view.Unkept {
 
 // Diff answers rpc.CheckpointDiff.
 func (c *Computer) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Diff{}, err
 	}
 	req := wire.DiffRequest{A: r.From, B: r.To, MaxBytes: maxDiff}
@@ -121,7 +121,7 @@ const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 // Restore answers rpc.CheckpointRestore.
 func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Restored{}, err
 	}
 	req := workspace.RestoreRequest{To: r.To, Paths: r.Paths, DryRun: r.DryRun, User: r.User}

@@ -117,7 +117,7 @@ func (c *Computer) Follow(ctx context.Context, after uint64) iter.Seq2[contract.
 // Appended implements control.History. Data that stand in a blob count with its
 // size; one that is lost counts as the longest there can be.
 func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return 0, 0, err
 	}
 	got, err := c.state.Appended(ctx, since)

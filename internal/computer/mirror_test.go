@@ -137,7 +137,7 @@ func (d *desk) start() {
 	_, err = c.log.Append(d.t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "computer.woken", Data: contract.ComputerWoken{Version: "0", Driver: "local", Isolation: "none"}})
 	check(err)
 	c.own("projection", func(ctx context.Context) error { return c.state.Project(ctx, c.log) })
-	check(c.caughtUp(d.t.Context()))
+	check(c.state.CaughtUp(d.t.Context(), c.log))
 	c.documents = document.New(c.log, c.state)
 	c.mirror, err = mirror.New(d.t.Context(), mirror.Options{
 		Log: c.log, State: c.state, Documents: c.documents, Busy: d.busy.Load, Ended: func() bool { return c.ctx.Err() != nil }, Logger: c.logger,
@@ -195,7 +195,7 @@ func (d *desk) byHand(text string) {
 
 func (d *desk) head() document.Revision {
 	d.t.Helper()
-	if err := d.caughtUp(d.t.Context()); err != nil {
+	if err := d.state.CaughtUp(d.t.Context(), d.log); err != nil {
 		d.t.Fatal(err)
 	}
 	r, err := d.documents.Get(d.t.Context(), d.id)

@@ -13,7 +13,7 @@ const maxProposalDiff = 512 << 10
 
 // Proposals answers rpc.ProposalList.
 func (c *Computer) Proposals(ctx context.Context, id string, all bool, before uint64, limit int) ([]view.Proposal, bool, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, false, err
 	}
 	if _, err := c.documents.Get(ctx, id); err != nil {
@@ -36,7 +36,7 @@ func (c *Computer) Proposals(ctx context.Context, id string, all bool, before ui
 
 // Proposal answers rpc.ProposalGet.
 func (c *Computer) Proposal(ctx context.Context, id, proposal string) (view.Proposal, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Proposal{}, err
 	}
 	p, err := c.documents.Proposal(ctx, id, proposal)

@@ -70,7 +70,7 @@ func TestAttack49_AnotherHistoryIsNotTakenForWhole(t *testing.T) {
 	first := d.checkpoint(contract.CheckpointInitial)
 	d.byUser("two\n")
 	d.checkpoint(contract.CheckpointManual)
-	d.fatal(d.caughtUp(t.Context()))
+	d.fatal(d.state.CaughtUp(t.Context(), d.log))
 	branch := func(c *Computer) string { return c.path("workspace", ".git", "refs", "heads", "main") }
 	for name, damage := range map[string]func(c *Computer) error{
 		"an older history":              func(c *Computer) error { return os.WriteFile(branch(c), []byte(first+"\n"), 0o644) },

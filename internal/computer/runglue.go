@@ -46,7 +46,7 @@ type runPast struct{ c *Computer }
 
 // Unfinished implements dispatch.Past.
 func (p runPast) Unfinished(ctx context.Context) ([]string, error) {
-	if err := p.c.caughtUp(ctx); err != nil {
+	if err := p.c.state.CaughtUp(ctx, p.c.log); err != nil {
 		return nil, err
 	}
 	var out []string
@@ -120,7 +120,7 @@ func (d runDocuments) StartRun(ctx context.Context, id, run, title, path string,
 }
 
 func (d runDocuments) Get(ctx context.Context, id string) (dispatch.Document, error) {
-	if err := d.c.caughtUp(ctx); err != nil {
+	if err := d.c.state.CaughtUp(ctx, d.c.log); err != nil {
 		return dispatch.Document{}, err
 	}
 	r, err := d.c.documents.Get(ctx, id)

@@ -10,20 +10,9 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// caughtUp waits until the state reflects everything that was acknowledged, or
-// could be seen live, before the call: one reads one's own writes, and whoever
-// asks for more about an event is not answered from before it.
-func (c *Computer) caughtUp(ctx context.Context) error {
-	last, err := c.log.Settled(ctx)
-	if err != nil {
-		return err
-	}
-	return c.state.Wait(ctx, last)
-}
-
 // Runs answers rpc.RunList.
 func (c *Computer) Runs(ctx context.Context, before uint64, limit int) ([]view.Run, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, err
 	}
 	return c.listRuns(ctx, state.RunFilter{Before: before, Limit: limit})
@@ -43,7 +32,7 @@ func (c *Computer) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run,
 
 // Run implements control.Computer.
 func (c *Computer) Run(ctx context.Context, id string) (view.Run, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Run{}, err
 	}
 	r, err := c.state.Run(ctx, id)
@@ -87,7 +76,7 @@ func runOf(r state.Run) view.Run {
 
 // Document answers rpc.DocumentGet.
 func (c *Computer) Document(ctx context.Context, id string, revision int) (view.Document, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Document{}, err
 	}
 	if revision > 0 {
@@ -113,7 +102,7 @@ func documentOf(d state.Document) view.Document {
 func (c *Computer) Snapshot(ctx context.Context) (view.Snapshot, error) {
 	const op, page = "computer.Snapshot", 50
 	for range 50 {
-		if err := c.caughtUp(ctx); err != nil {
+		if err := c.state.CaughtUp(ctx, c.log); err != nil {
 			return view.Snapshot{}, err
 		}
 		s := view.Snapshot{Sequence: c.state.Last()}
@@ -189,7 +178,7 @@ func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int
 
 // ShowCheckpoint answers rpc.CheckpointGet.
 func (c *Computer) ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Checkpoint{}, err
 	}
 	k, err := c.state.Checkpoint(ctx, id)
@@ -217,7 +206,7 @@ func when(s string) time.Time {
 
 // SpentOn says what a run's calls of models consumed so far.
 func (c *Computer) SpentOn(ctx context.Context, run string) (contract.Usage, error) {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return contract.Usage{}, err
 	}
 	sums, err := c.state.Usage(ctx, state.UsageFilter{Run: run})

@@ -97,7 +97,7 @@ func (w *runWorkspace) PublishLive(ctx context.Context, o dispatch.Overlay) (int
 // tookBack reports whether the shell was restored since the task first
 // published an edit to it.
 func (w *runWorkspace) tookBack(ctx context.Context, task string) (bool, error) {
-	if err := w.c.caughtUp(ctx); err != nil {
+	if err := w.c.state.CaughtUp(ctx, w.c.log); err != nil {
 		return false, err
 	}
 	publishes, err := w.c.state.Publishes(ctx, task, false)

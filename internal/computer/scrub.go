@@ -72,7 +72,7 @@ func (c *Computer) keepScrubbing(ctx context.Context) error {
 // scrubSlice looks through a part of the log, the state, the blobs and the
 // history. What another copy holds is healed; the rest is named.
 func (c *Computer) scrubSlice(ctx context.Context) error {
-	if err := c.caughtUp(ctx); err != nil {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return err
 	}
 	return errors.Join(c.scrubState(ctx), c.scrubLog(ctx), c.scrubBlobs(ctx), c.scrubHistory(ctx), c.scrubTables(ctx))

@@ -64,7 +64,7 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	d.settle()
 	scrub := func() {
 		t.Helper()
-		if err := d.caughtUp(t.Context()); err != nil {
+		if err := d.state.CaughtUp(t.Context(), d.log); err != nil {
 			t.Fatal(err)
 		}
 		d.scrub.after, d.scrub.link, d.scrub.ref = 0, "", ""

@@ -25,7 +25,7 @@ type Log interface {
 
 // State is where documents are read from; *state.Store is one.
 type State interface {
-	Wait(ctx context.Context, minSeq uint64) error
+	CaughtUp(ctx context.Context, log state.Settler) error
 	Document(ctx context.Context, id string) (state.Document, error)
 	DocumentAt(ctx context.Context, path string) (string, error)
 	Revision(ctx context.Context, document string, revision int) (state.Revision, error)
@@ -100,7 +100,7 @@ func (d *Documents) Create(ctx context.Context, id, title, at, body string, by A
 	const op = "document.Create"
 	d.paths.Lock()
 	defer d.paths.Unlock()
-	if err := d.caughtUp(ctx); err != nil {
+	if err := d.state.CaughtUp(ctx, d.log); err != nil {
 		return Revision{}, fault.Wrap(op, err)
 	}
 	switch old, err := d.state.Revision(ctx, id, 1); {
@@ -156,7 +156,7 @@ func (d *Documents) Revise(ctx context.Context, id string, base int, body string
 		if !fault.Is(err, fault.Conflict) {
 			return rev, fault.Wrap(op, err)
 		}
-		if err := d.caughtUp(ctx); err != nil {
+		if err := d.state.CaughtUp(ctx, d.log); err != nil {
 			return Revision{}, fault.Wrap(op, err)
 		}
 	}
@@ -242,19 +242,9 @@ func tooLong(op string, n int) error {
 	return fault.New(op, fault.Exhausted, "Split the document.", fmt.Errorf("the body is %d bytes long; at most %d are allowed", n, MaxBody))
 }
 
-// caughtUp waits until everything that is in the log, or could be seen of it, is
-// projected.
-func (d *Documents) caughtUp(ctx context.Context) error {
-	last, err := d.log.Settled(ctx)
-	if err != nil {
-		return err
-	}
-	return d.state.Wait(ctx, last)
-}
-
 // fresh is Get once everything in the log is projected.
 func (d *Documents) fresh(ctx context.Context, id string) (Revision, error) {
-	if err := d.caughtUp(ctx); err != nil {
+	if err := d.state.CaughtUp(ctx, d.log); err != nil {
 		return Revision{}, err
 	}
 	return d.Get(ctx, id)

@@ -94,7 +94,7 @@ func proposalsOf(document string) string { return "proposals/" + document }
 
 // makeWay resolves the open proposals that a newer one takes the place of.
 func (d *Documents) makeWay(ctx context.Context, newest state.Proposal) error {
-	if err := d.caughtUp(ctx); err != nil {
+	if err := d.state.CaughtUp(ctx, d.log); err != nil {
 		return err
 	}
 	open, err := d.state.Proposals(ctx, state.ProposalFilter{Document: newest.Document, Open: true, Before: newest.Seq, Limit: state.MaxPage})
@@ -271,7 +271,7 @@ func ended(p state.Proposal, wanted contract.Resolution) (Resolved, error) {
 }
 
 func (d *Documents) freshProposal(ctx context.Context, document, id string) (state.Proposal, error) {
-	if err := d.caughtUp(ctx); err != nil {
+	if err := d.state.CaughtUp(ctx, d.log); err != nil {
 		return state.Proposal{}, err
 	}
 	return d.state.Proposal(ctx, document, id)
@@ -281,7 +281,7 @@ func (d *Documents) freshProposal(ctx context.Context, document, id string) (sta
 // crash came.
 func (d *Documents) Recover(ctx context.Context) error {
 	const op = "document.Recover"
-	if err := d.caughtUp(ctx); err != nil {
+	if err := d.state.CaughtUp(ctx, d.log); err != nil {
 		return fault.Wrap(op, err)
 	}
 	for before := uint64(0); ; {

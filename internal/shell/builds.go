@@ -56,7 +56,7 @@ func (b *builds) run(ctx context.Context) error {
 // ensure builds the shell of the newest checkpoint that is verified or that a
 // restore brought back, unless its build is kept.
 func (b *builds) ensure(ctx context.Context) error {
-	if err := b.s.caughtUp(ctx); err != nil {
+	if err := b.s.state.CaughtUp(ctx, b.s.log); err != nil {
 		return err
 	}
 	checkpoints, err := b.s.state.Checkpoints(ctx, 0, 50)

@@ -103,7 +103,7 @@ func (s *Shell) showedWell(ctx context.Context, b view.Heartbeat) error {
 	if b.Mode != view.ModeLive || b.Page == "" {
 		return nil
 	}
-	if err := s.caughtUp(ctx); err != nil {
+	if err := s.state.CaughtUp(ctx, s.log); err != nil {
 		return err
 	}
 	newest, err := s.state.Checkpoints(ctx, 0, 1)
@@ -174,7 +174,7 @@ func (s *Shell) wasWell(shell string) bool {
 
 // judge finds out whose edit broke the desktop and where it can go back to.
 func (s *Shell) judge(ctx context.Context, b *brokenPage) error {
-	if err := s.caughtUp(ctx); err != nil {
+	if err := s.state.CaughtUp(ctx, s.log); err != nil {
 		return err
 	}
 	edit, err := s.taskShell(ctx)

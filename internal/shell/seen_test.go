@@ -76,7 +76,7 @@ func TestTheShellIsJudgedByWhatCouldBeSeen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.caughtUp(t.Context()); err != nil {
+		if err := s.state.CaughtUp(t.Context(), s.log); err != nil {
 			t.Fatal(err)
 		}
 		if last := store.Last(); last < e.Sequence {

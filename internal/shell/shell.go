@@ -128,12 +128,3 @@ func (s *Shell) note(ctx context.Context, eventType string, data contract.Payloa
 	_, err := s.log.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Data: data})
 	return err
 }
-
-// caughtUp waits until the state holds all of the log, with what could be seen of it.
-func (s *Shell) caughtUp(ctx context.Context) error {
-	last, err := s.log.Settled(ctx)
-	if err != nil {
-		return err
-	}
-	return s.state.Wait(ctx, last)
-}

@@ -65,7 +65,7 @@ func (s *Shell) deliverTheme(ctx context.Context, seen contract.BlobRef) (contra
 		}
 		return ref, s.note(ctx, "theme.refused", refused)
 	}
-	if err := s.caughtUp(ctx); err != nil {
+	if err := s.state.CaughtUp(ctx, s.log); err != nil {
 		return seen, err
 	}
 	have, err := s.state.Theme(ctx)

@@ -191,6 +191,23 @@ func (s *Store) Last() uint64 {
 	return s.lastSeq
 }
 
+// Settler says how far a log goes with what could be seen of it until now;
+// *ledger.Log is one.
+type Settler interface {
+	Settled(ctx context.Context) (uint64, error)
+}
+
+// CaughtUp waits until the state reflects everything that was acknowledged, or
+// could be seen live, before the call: one reads one's own writes, and whoever
+// asks for more about an event is not answered from before it.
+func (s *Store) CaughtUp(ctx context.Context, log Settler) error {
+	last, err := log.Settled(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Wait(ctx, last)
+}
+
 // Wait returns when everything up to minSeq is projected, so that one reads
 // one's own writes. It fails when ctx ends or projection has stopped.
 func (s *Store) Wait(ctx context.Context, minSeq uint64) error {

@@ -238,19 +238,10 @@ func (m *Mirror) Freshen(ctx context.Context, p string) {
 
 // documentAt is the document of a path; fault.NotFound when there is none.
 func (m *Mirror) documentAt(ctx context.Context, p string) (string, error) {
-	if err := m.caughtUp(ctx); err != nil {
+	if err := m.state.CaughtUp(ctx, m.log); err != nil {
 		return "", err
 	}
 	return m.state.DocumentAt(ctx, p)
-}
-
-// caughtUp waits until the state holds all of the log, with what could be seen of it.
-func (m *Mirror) caughtUp(ctx context.Context) error {
-	last, err := m.log.Settled(ctx)
-	if err != nil {
-		return err
-	}
-	return m.state.Wait(ctx, last)
 }
 
 // Mirrors reports whether a path can be a document's.
@@ -351,7 +342,7 @@ func (m *Mirror) Files(ctx context.Context) (paths []string, err error) {
 // is a file that can't follow its document.
 func (h Held) Files(ctx context.Context) (paths []string, err error) {
 	m := h.m
-	if err := m.caughtUp(ctx); err != nil {
+	if err := m.state.CaughtUp(ctx, m.log); err != nil {
 		return nil, err
 	}
 	for size, after := 0, ""; ; {

@@ -35,7 +35,7 @@ func (m *Mirror) bring(ctx context.Context, id string, by document.Author, write
 // step does one thing to a document or its file; again says that there may be
 // more to do.
 func (m *Mirror) step(ctx context.Context, id string, by document.Author, write bool) (again bool, err error) {
-	if err := m.caughtUp(ctx); err != nil {
+	if err := m.state.CaughtUp(ctx, m.log); err != nil {
 		return false, err
 	}
 	known, err := m.state.Mirrored(ctx, id)
