@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"choir.dev/choiros/contract"
@@ -76,6 +77,17 @@ func (w *runWorkspace) Reopen(ctx context.Context, t dispatch.TaskRef, base stri
 }
 
 func overlayID(t dispatch.TaskRef) string { return fmt.Sprintf("%s-%d", t.Task, t.Attempt) }
+
+// isOverlayID says whether a name is one that overlayID gives: others have boxes
+// beside them.
+func isOverlayID(id string) bool {
+	i := strings.LastIndexByte(id, '-')
+	if i < 0 || contract.ValidID("task", id[:i]) != nil {
+		return false
+	}
+	n, err := strconv.Atoi(id[i+1:])
+	return err == nil && n > 0
+}
 
 // PublishLive implements dispatch.Workspace. Once somebody has taken back what
 // the task had published so far, the rest waits for its end.
@@ -246,6 +258,15 @@ func (w *runWorkspace) Drop(ctx context.Context, o dispatch.Overlay, keep bool) 
 		}
 	}
 	return w.c.workspace.Drop(ctx, mine.Overlay)
+}
+
+// Sweep implements dispatch.Workspace.
+func (w *runWorkspace) Sweep(ctx context.Context, but []dispatch.TaskRef) error {
+	kept := map[string]bool{}
+	for _, t := range but {
+		kept[overlayID(t)] = true
+	}
+	return w.c.workspace.DropAll(ctx, func(id string) bool { return isOverlayID(id) && !kept[id] })
 }
 
 // Git implements dispatch.Workspace.

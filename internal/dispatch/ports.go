@@ -198,6 +198,9 @@ type Workspace interface {
 	// Drop removes the overlay; keep leaves its tree behind a ref to look at.
 	// Safe to call again.
 	Drop(ctx context.Context, o Overlay, keep bool) error
+	// Sweep removes every overlay but those of the attempts named: what is left of
+	// ended ones whose Drop nobody lived to do. No attempt is at work.
+	Sweep(ctx context.Context, but []TaskRef) error
 	// Git does one operation on the history.
 	Git(ctx context.Context, r GitRequest) (GitReply, error)
 	// ReadFile reads a file of the live tree, at most max bytes.

@@ -26,8 +26,33 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
+	var open []*interruptedRun
+	var kept []TaskRef
+	known := true // whose every overlay is
 	for _, id := range runs {
-		if err := d.resume(ctx, id); err != nil {
+		s, err := d.unended(ctx, id)
+		if err != nil {
+			return fault.Wrap(op, err)
+		}
+		if s == nil {
+			known = false
+			continue
+		}
+		known = known && len(s.lost) == 0
+		open = append(open, s)
+		for _, t := range s.story.Tasks {
+			kept = append(kept, TaskRef{Run: id, Task: t.Request.ID, Attempt: max(t.Now.Number, 1)})
+		}
+	}
+	// A run's report and a task's next attempt wait for no overlay to be removed,
+	// so that a death may leave those of attempts that nobody takes up.
+	if known {
+		if err := d.o.Workspace.Sweep(ctx, kept); err != nil {
+			d.log.Warn("what ended tasks left could not be removed; it takes up space", "error", err)
+		}
+	}
+	for _, s := range open {
+		if _, err := d.launch(s); err != nil {
 			return fault.Wrap(op, err)
 		}
 	}

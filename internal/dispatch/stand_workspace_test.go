@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ type folders struct {
 	race                                  func() // called when a publish begins
 	back                                  func() // called when something is taken back
 	drop                                  func() // called when an overlay is let go of
+	swept                                 func(but []dispatch.TaskRef)
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
 	keeps                                 []dispatch.Kept // what taking back says it left
@@ -198,6 +200,25 @@ func (w *folders) Drop(_ context.Context, o dispatch.Overlay, _ bool) error {
 	defer w.mu.Unlock()
 	w.dropped++
 	return os.RemoveAll(o.(*overlay).dir)
+}
+
+func (w *folders) Sweep(_ context.Context, but []dispatch.TaskRef) error {
+	if w.swept != nil {
+		w.swept(but)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	entries, err := os.ReadDir(filepath.Join(w.dir, "boxes"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(w.dir, "boxes", e.Name())
+		if !slices.ContainsFunc(but, func(t dispatch.TaskRef) bool { return w.path(t) == path }) {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
 }
 
 func (w *folders) Git(_ context.Context, r dispatch.GitRequest) (dispatch.GitReply, error) {

@@ -390,6 +390,25 @@ func (w *Workspace) Drop(ctx context.Context, o Overlay) error {
 	return fault.Wrap(op, errors.Join(err, w.removeOverlay(o.ID), w.sweep(ctx)))
 }
 
+// DropAll lets go of the overlays that are there and whose ids are chosen.
+func (w *Workspace) DropAll(ctx context.Context, chosen func(id string) bool) error {
+	const op = "workspace.DropAll"
+	entries, err := w.files.ReadDir("boxes")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if e.IsDir() && chosen(e.Name()) {
+			errs = append(errs, w.Drop(ctx, Overlay{ID: e.Name()}))
+		}
+	}
+	return fault.Wrap(op, errors.Join(errs...))
+}
+
 // removing is where overlays that are let go of wait for their removal, in the
 // computer's directory.
 const removing = "removing/overlays"

@@ -586,3 +586,21 @@ func TestWhatAFailedCallMadeIsInTheLog(t *testing.T) {
 		}
 	}
 }
+
+// Overlays that nobody lived to let go of are let go of by name; the others stay.
+func TestOverlaysAreDroppedByName(t *testing.T) {
+	h := newHost(t)
+	for _, id := range []string{"task-1", "task-2", "other"} {
+		if _, err := h.Begin(t.Context(), id, ""); err != nil {
+			t.Fatal(err)
+		}
+		h.write("boxes/"+id+"/upper/file", id)
+	}
+	if err := h.DropAll(t.Context(), func(id string) bool { return strings.HasPrefix(id, "task-") }); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(filepath.Join(h.dir, "boxes"))
+	if err != nil || len(left) != 1 || left[0].Name() != "other" {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
