@@ -136,26 +136,7 @@ func (s *Store) settleAll(all []pendingObject) (err error) {
 			}
 		}
 	}()
-	// All content first, then the syncs together: they share journal commits.
-	var g errgroup.Group
-	g.SetLimit(8)
-	// Very many are synced once, with their names: one that an end of the machine
-	// leaves torn under its name has nothing that refers to it yet, and is
-	// replaced when it is written again.
-	many := len(all) > disk.SyncAllAbove
-	for _, p := range all {
-		if many {
-			break
-		}
-		g.Go(func() error {
-			f, err := os.Open(p.tmp)
-			if err != nil {
-				return err
-			}
-			return errors.Join(f.Sync(), f.Close())
-		})
-	}
-	if err := g.Wait(); err != nil {
+	if err := s.syncContent(all); err != nil {
 		return err
 	}
 	dirs := map[string]bool{}
@@ -169,7 +150,7 @@ func (s *Store) settleAll(all []pendingObject) (err error) {
 			dirs[filepath.Join(s.gitDir, "objects")] = true
 		}
 	}
-	if many {
+	if len(dirs) > disk.SyncAllAbove {
 		return disk.SyncAll(s.root)
 	}
 	for d := range dirs {
@@ -178,6 +159,27 @@ func (s *Store) settleAll(all []pendingObject) (err error) {
 		}
 	}
 	return nil
+}
+
+// syncContent makes what was written durable before it has its names: git packs
+// nothing beside an object that is torn, and one that is there is taken for kept.
+func (s *Store) syncContent(all []pendingObject) error {
+	if len(all) > disk.SyncAllAbove {
+		return disk.SyncAll(s.root)
+	}
+	// The syncs together: they share journal commits.
+	var g errgroup.Group
+	g.SetLimit(8)
+	for _, p := range all {
+		g.Go(func() error {
+			f, err := os.Open(p.tmp)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Sync(), f.Close())
+		})
+	}
+	return g.Wait()
 }
 
 // settle gives an object its final name, unless it is there already; then what
