@@ -149,11 +149,13 @@ func (p *plan) heard(reply *nats.Msg, positions []uint64) ([]uint64, error) {
 	switch {
 	case err != nil:
 		return positions, err
-	case i > 0: // the server answers in the order in which it stores
-		return positions, fmt.Errorf("odd acknowledgement: %.200s before an earlier one", reply.Data)
-	case ack.Count > 0 && ack.Count != len(p.messages):
+	case p.batch != "" && ack.Count != len(p.messages):
 		return positions, fmt.Errorf("odd acknowledgement: %.200s", reply.Data)
-	case ack.Count > 0:
+	case p.batch == "" && (ack.Count > 0 || reply.Subject != p.messages[p.stored+len(positions)].Reply):
+		// The server answers in the order in which it stores, and stores none behind
+		// one that it refused.
+		return positions, fmt.Errorf("odd acknowledgement: %.200s without an earlier one", reply.Data)
+	case p.batch != "":
 		for n := range ack.Count {
 			positions = append(positions, ack.Seq-uint64(ack.Count-1-n))
 		}

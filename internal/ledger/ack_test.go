@@ -1,0 +1,48 @@
+package ledger
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// An acknowledgement counts for the message that it answers and no other: not for
+// one that was refused before it, nor one of a batch for less than all of it.
+func TestAnAcknowledgementIsOfItsOwnMessage(t *testing.T) {
+	published := func(batch string) *plan {
+		p := &plan{batch: batch}
+		for _, reply := range []string{"in.1.0", "in.1.1", "in.1.2"} {
+			p.messages = append(p.messages, &nats.Msg{Reply: reply})
+			p.asked = append(p.asked, reply)
+		}
+		return p
+	}
+	answer := func(subject string, a ack) *nats.Msg {
+		data, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &nats.Msg{Subject: subject, Data: data}
+	}
+	p := published("")
+	positions, err := p.heard(answer("in.1.0", ack{Seq: 6}), nil)
+	if err != nil || len(positions) != 1 {
+		t.Fatalf("%v, %v", positions, err)
+	}
+	if _, err := p.heard(answer("in.1.1", ack{Error: &apiError{Code: 400}}), positions); err == nil {
+		t.Fatal("a refusal counts")
+	}
+	if got, err := p.heard(answer("in.1.2", ack{Seq: 7}), positions); err == nil || len(got) != 1 {
+		t.Errorf("the third's position %v counts for the second, which was refused", got)
+	}
+	p = published("b")
+	p.asked = p.asked[2:]
+	if got, err := p.heard(answer("in.1.2", ack{Seq: 7}), nil); err == nil {
+		t.Errorf("a batch of three is stored at %v", got)
+	}
+	p.asked = []string{"in.1.2"}
+	if got, err := p.heard(answer("in.1.2", ack{Seq: 7, Count: 3}), nil); err != nil || len(got) != 3 || got[0] != 5 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
