@@ -150,7 +150,7 @@ func (s *Store) settleAll(all []pendingObject) (err error) {
 			dirs[filepath.Join(s.gitDir, "objects")] = true
 		}
 	}
-	if len(dirs) > disk.SyncAllAbove {
+	if len(all) > disk.SyncAllAbove {
 		return disk.SyncAll(s.root)
 	}
 	for d := range dirs {
