@@ -157,9 +157,13 @@ func RemoveTree(name string) error {
 	return errors.Join(d.RemoveAll(context.Background(), filepath.Base(name)), d.Close())
 }
 
-// SyncAllAbove is how many files and directories are synced one by one; beyond it
-// the file system is synced once instead, which waits for everybody's writes.
-const SyncAllAbove = 24
+// How many files and directories are synced one by one; beyond it the file system
+// is synced once instead, which waits for everybody's writes.
+const (
+	SyncEachUpTo = 300 // of what was written in the computer
+	SyncAllAbove = 64  // of what a plan of the keeper's own writes
+	SyncEachNew  = 24  // of what a new history begins with: nobody is at work there yet
+)
 
 // SyncAll makes all that is on a directory's file system durable.
 func SyncAll(dir string) error {

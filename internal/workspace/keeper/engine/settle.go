@@ -36,7 +36,7 @@ func (e *Engine) syncPaths(paths []string) error {
 		for d := wire.ParentDir(p); d != "." && !all[d]; d = wire.ParentDir(d) {
 			all[d] = true
 		}
-		if len(all) > disk.SyncAllAbove {
+		if len(all) > e.store.SyncEach() {
 			return unix.Syncfs(e.look.Root)
 		}
 	}

@@ -108,7 +108,7 @@ func (e *Engine) writtenSince(ctx context.Context, root int, since time.Time) (p
 		if err := f.Close(); err != nil {
 			return nil, false, err
 		}
-		if seen += len(names); len(paths) > disk.SyncAllAbove || seen > e.opts.Limits.WalkEntries {
+		if seen += len(names); len(paths) > disk.SyncEachUpTo || seen > e.opts.Limits.WalkEntries {
 			return nil, true, nil
 		}
 	}

@@ -150,7 +150,7 @@ func (s *Store) settleAll(all []pendingObject) (err error) {
 			dirs[filepath.Join(s.gitDir, "objects")] = true
 		}
 	}
-	if len(all) > disk.SyncAllAbove {
+	if len(all) > s.SyncEach() {
 		return disk.SyncAll(s.root)
 	}
 	for d := range dirs {
@@ -164,7 +164,7 @@ func (s *Store) settleAll(all []pendingObject) (err error) {
 // syncContent makes what was written durable before it has its names: git packs
 // nothing beside an object that is torn, and one that is there is taken for kept.
 func (s *Store) syncContent(all []pendingObject) error {
-	if len(all) > disk.SyncAllAbove {
+	if len(all) > s.SyncEach() {
 		return disk.SyncAll(s.root)
 	}
 	// The syncs together: they share journal commits.
@@ -547,4 +547,13 @@ func (s *Store) Blob(ctx context.Context, id string, max int64) ([]byte, error) 
 		return nil, fault.New("keeper.blob", fault.Exhausted, "", fmt.Errorf("object %s has %d bytes; at most %d are read at once", id, size, max))
 	}
 	return buf.Bytes(), nil
+}
+
+// SyncEach is how many files are synced one by one: fewer while a new history has
+// no commit, for nothing that is written beside them would be waited for.
+func (s *Store) SyncEach() int {
+	if s.begins.Load() {
+		return disk.SyncEachNew
+	}
+	return disk.SyncEachUpTo
 }

@@ -55,7 +55,7 @@ func TestWriteManyChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	var objects []gitstore.Object
-	for n := range 2 * disk.SyncAllAbove { // so that their folders are many too
+	for n := range 2 * disk.SyncEachNew {
 		objects = append(objects, gitstore.Object{Kind: "blob", Content: fmt.Append(nil, n)})
 	}
 	if _, err := s.Write(t.Context(), objects); err != nil {

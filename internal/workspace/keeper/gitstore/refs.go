@@ -45,7 +45,11 @@ func (s *Store) writeRef(ref, id string) error {
 	if err := errors.Join(s.Unlock(ref), removeEmpty(name)); err != nil {
 		return err
 	}
-	return disk.WriteDurablyBy(name+".lock", name, []byte(id+"\n"))
+	if err := disk.WriteDurablyBy(name+".lock", name, []byte(id+"\n")); err != nil {
+		return err
+	}
+	s.begins.Store(false)
+	return nil
 }
 
 // removeEmpty removes a folder that has nothing but folders in it, as git does

@@ -127,6 +127,7 @@ func (s *Store) initRepository(ctx context.Context) error {
 	if err := os.Rename(tmp, s.gitDir); err != nil {
 		return err
 	}
+	s.begins.Store(true)
 	return disk.SyncDir(s.root)
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -30,7 +31,8 @@ type Store struct {
 	known map[string]bool // trees that exist
 	batch *[]pendingObject
 
-	refs sync.Mutex // one change of the refs at a time
+	refs   sync.Mutex  // one change of the refs at a time
+	begins atomic.Bool // the history was made by this process and has no commit yet
 
 	reads  *reader
 	Chunks *Chunks
