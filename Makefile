@@ -104,6 +104,7 @@ lint-go:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'gofmt: run make fmt'; exit 1; }
 	go vet ./...
 	go tool -modfile=tools/go.mod staticcheck ./...
+	go test -run '^TestThePageIsWhatIsDeclared$$' ./cmd/choir # else: make generate
 
 lint-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm run lint && npm run typecheck

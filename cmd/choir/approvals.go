@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
@@ -18,11 +18,13 @@ import (
 // than 20 can be open.
 const maxListed = 100
 
-func approvalsCmd() *cobra.Command {
+func approvalsVerb() verb {
 	var all bool
 	var limit int
-	cmd := verb("approvals", "List what waits for your answer", exactly(0),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+	return verb{
+		use: "approvals", short: "List what waits for your answer", args: exactly(0), json: []view.Approval{},
+		examples: []string{"choir approvals", "choir approvals --all --limit 0"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
 			got, err := client.Every(ctx, limit, func(a view.Approval) uint64 { return a.Sequence }, func(ctx context.Context, before uint64, n int) ([]view.Approval, bool, error) {
 				return c.Approvals(ctx, all, before, n)
 			})
@@ -34,10 +36,12 @@ func approvalsCmd() *cobra.Command {
 					printApproval(w, a)
 				}
 			})
-		})
-	cmd.Flags().BoolVar(&all, "all", false, "answered ones too")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&all, "all", false, "answered ones too")
+			f.IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
+		},
+	}
 }
 
 func printApproval(w io.Writer, a view.Approval) {
@@ -60,10 +64,12 @@ func act(a view.Approval) contract.Act {
 	return contract.Act{Kind: a.Kind, Run: a.Run, Host: a.Host, Port: a.Port}
 }
 
-func approveCmd() *cobra.Command {
+func approveVerb() verb {
 	var run, deny bool
-	cmd := verb("approve ID", "Allow what an approval asks for, once; or for its run; or deny it", exactly(1),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+	return verb{
+		use: "approve ID", short: "Allow what an approval asks for, once; or for its run; or deny it", args: exactly(1), json: view.Acted{},
+		examples: []string{"choir approve ID", "choir approve ID --run", "choir approve ID --deny"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			answer := contract.ApprovalOnce
 			switch {
 			case run && deny:
@@ -93,8 +99,10 @@ func approveCmd() *cobra.Command {
 				return t.show(acted, func(w io.Writer) { row(w, string(answer), act(a).Target(), "run "+a.Run) })
 			}
 			return fault.New("approve", fault.NotFound, "List what waits with: choir approvals", fmt.Errorf("no approval %q waits", oneLine(args[0], 60)))
-		})
-	cmd.Flags().BoolVar(&run, "run", false, "allow it to every task of the run")
-	cmd.Flags().BoolVar(&deny, "deny", false, "deny it")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&run, "run", false, "allow it to every task of the run")
+			f.BoolVar(&deny, "deny", false, "deny it")
+		},
+	}
 }

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/bench"
 	"choir.dev/choiros/internal/config"
@@ -15,67 +16,75 @@ import (
 	"choir.dev/choiros/internal/guest/image"
 )
 
-// benchCmd measures this binary on this machine. It needs no running control
+// benchVerb measures this binary on this machine. It needs no running control
 // plane: what it needs it starts itself, on scratch data.
-func benchCmd() *cobra.Command {
-	var t talk
+func benchVerb() verb {
 	var dir, file string
-	cmd := &cobra.Command{Use: "bench [NAME]", Short: "Measure this binary on this machine, against the raw tools", Args: between(0, -1)}
-	cmd.Long = cmd.Short + ". NAME is one or more of:\n"
-	for _, r := range bench.Rows() {
-		cmd.Long += fmt.Sprintf("\n  %-12s %s", r.Name, r.About)
-	}
-	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
-	cmd.Flags().StringVar(&dir, "dir", "", "where to write scratch data; default: beside the default data directory, on the same disk")
-	cmd.Flags().StringVar(&file, "write", "", "put the table and the curves between the marks of this page too")
-	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		if file != "" && len(names) > 0 {
-			return fault.New("bench", fault.Invalid, "Leave the names away, or --write.", errors.New("a page tells of a whole run"))
-		}
-		cfg, err := config.Load(config.Sources{Environ: os.Environ()})
-		if err != nil {
-			return err
-		}
-		if dir == "" {
-			dir = filepath.Dir(cfg.Server.Data)
-		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fault.New("bench", fault.Invalid, "Choose another place with --dir.", err)
-		}
-		if dir, err = filepath.Abs(dir); err != nil {
-			return err
-		}
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		scratch, err := os.MkdirTemp(dir, "choir-bench-guest-")
-		if err != nil {
-			return fault.New("bench", fault.Invalid, "Choose another place with --dir.", err)
-		}
-		defer os.RemoveAll(scratch)
-		guest, err := image.Path(scratch)
-		if err != nil {
-			return err
-		}
-		report, err := bench.Run(cmd.Context(), bench.Options{Binary: self, Version: version, Guest: guest, Dir: dir, Progress: os.Stderr,
-			Modules: []string{filepath.Join(cfg.Server.Data, "cache", "node_modules"), filepath.Join(filepath.Dir(self), "cache", "node_modules")},
-		}, names...)
-		if err != nil {
-			return err
-		}
-		if file != "" {
-			if err := report.WritePage(file); err != nil {
+	return verb{
+		use: "bench [NAME]", short: "Measure this binary on this machine, against the raw tools", args: between(0, -1), json: bench.Report{},
+		long:     benchRows(),
+		examples: []string{"choir bench", "choir bench prompt exec --json"},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&dir, "dir", "", "where to write scratch data; default: beside the default data directory, on the same disk")
+			f.StringVar(&file, "write", "", "put the table and the curves between the marks of this page too")
+		},
+		does: func(ctx context.Context, t *talk, names []string) error {
+			if file != "" && len(names) > 0 {
+				return fault.New("bench", fault.Invalid, "Leave the names away, or --write.", errors.New("a page tells of a whole run"))
+			}
+			cfg, err := config.Load(config.Sources{Environ: os.Environ()})
+			if err != nil {
 				return err
 			}
-		}
-		if err := t.show(report, func(w io.Writer) { fmt.Fprint(w, report.Markdown()) }); err != nil {
-			return err
-		}
-		if report.Failed() {
-			return exitError(exitFailed)
-		}
-		return nil
+			if dir == "" {
+				dir = filepath.Dir(cfg.Server.Data)
+			}
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return fault.New("bench", fault.Invalid, "Choose another place with --dir.", err)
+			}
+			if dir, err = filepath.Abs(dir); err != nil {
+				return err
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			scratch, err := os.MkdirTemp(dir, "choir-bench-guest-")
+			if err != nil {
+				return fault.New("bench", fault.Invalid, "Choose another place with --dir.", err)
+			}
+			defer os.RemoveAll(scratch)
+			guest, err := image.Path(scratch)
+			if err != nil {
+				return err
+			}
+			report, err := bench.Run(ctx, bench.Options{Binary: self, Version: version, Guest: guest, Dir: dir, Progress: os.Stderr,
+				Modules: []string{filepath.Join(cfg.Server.Data, "cache", "node_modules"), filepath.Join(filepath.Dir(self), "cache", "node_modules")},
+			}, names...)
+			if err != nil {
+				return err
+			}
+			if file != "" {
+				if err := report.WritePage(file); err != nil {
+					return err
+				}
+			}
+			if err := t.show(report, func(w io.Writer) { fmt.Fprint(w, report.Markdown()) }); err != nil {
+				return err
+			}
+			if report.Failed() {
+				return exitError(exitFailed)
+			}
+			return nil
+		},
 	}
-	return cmd
+}
+
+// benchRows says what can be measured.
+func benchRows() string {
+	text := "NAME is one or more of:\n"
+	for _, r := range bench.Rows() {
+		text += fmt.Sprintf("\n  %-12s %s", r.Name, r.About)
+	}
+	return text
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/client"
@@ -26,69 +26,85 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-func versionCmd() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: exactly(0), RunE: func(*cobra.Command, []string) error {
-		if asJSON {
-			return printJSON(map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
-		}
-		_, err := fmt.Printf("choir %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-		return err
-	}}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+// about is what version --json prints.
+type about struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
 }
 
-// doctorCmd looks at this machine, whether or not a control plane runs.
-func doctorCmd() *cobra.Command {
-	t := &talk{}
-	cmd := &cobra.Command{Use: "doctor", Short: "Say what this machine provides and what is missing", Args: exactly(0)}
-	var data string
-	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
-	cmd.Flags().StringVar(&data, "data", "", "data directory to look through; empty: the configured one")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var findings []view.Finding
-		for _, tool := range []struct{ name, need, hint string }{
-			{"git", "checkpoints", "Install git 2.38 or newer."},
-			{"node", "the live desktop", "Install Node.js 20.19 or newer; without it the kept build is served and can't be rewritten live."},
-			{"npm", "the live desktop", "It comes with Node.js."},
-		} {
-			f := view.Finding{ID: tool.name, Status: "ok"}
-			out, err := exec.CommandContext(cmd.Context(), tool.name, "--version").Output()
-			f.Detail = strings.TrimSpace(string(out))
-			if err != nil {
-				f.Status, f.Detail, f.Hint = "fail", "not found; needed for "+tool.need, tool.hint
+func versionLine() string {
+	return fmt.Sprintf("choir %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func versionVerb() verb {
+	return verb{
+		use: "version", short: "Print the version", args: exactly(0), json: about{},
+		examples: []string{"choir version", "choir version --json"},
+		does: func(_ context.Context, t *talk, _ []string) error {
+			if t.json {
+				return printJSON(about{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			findings = append(findings, f)
-		}
-		boxes, err := isolation(cmd.Context())
-		if err != nil {
+			_, err := fmt.Print(versionLine())
 			return err
-		}
-		findings = append(findings, boxes...)
-		t.data = data
-		stored, err := examine(cmd.Context(), t)
-		if err != nil {
-			return err
-		}
-		findings = append(findings, stored...)
-		failed := false
-		if err := t.show(findings, func(w io.Writer) {
-			for _, f := range findings {
-				row(w, map[string]string{"ok": "✓", "warn": "!", "fail": "✕"}[f.Status], f.ID, f.Detail, f.Hint)
-			}
-		}); err != nil {
-			return err
-		}
-		for _, f := range findings {
-			failed = failed || f.Status == "fail"
-		}
-		if failed {
-			return exitError(exitFailed)
-		}
-		return nil
+		},
 	}
-	return cmd
+}
+
+// doctorVerb looks at this machine, whether or not a control plane runs.
+func doctorVerb() verb {
+	var data string
+	return verb{
+		use: "doctor", short: "Say what this machine provides and what is missing", args: exactly(0), json: []view.Finding{},
+		long: `It looks through the data directory as well, and writes nothing to what that holds. It ends
+with 1 when something is missing or damaged.`,
+		examples: []string{"choir doctor", "choir doctor --data ~/choir-data --json"},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&data, "data", "", "data directory to look through; empty: the configured one")
+		},
+		does: func(ctx context.Context, t *talk, _ []string) error {
+			var findings []view.Finding
+			for _, tool := range []struct{ name, need, hint string }{
+				{"git", "checkpoints", "Install git 2.38 or newer."},
+				{"node", "the live desktop", "Install Node.js 20.19 or newer; without it the kept build is served and can't be rewritten live."},
+				{"npm", "the live desktop", "It comes with Node.js."},
+			} {
+				f := view.Finding{ID: tool.name, Status: "ok"}
+				out, err := exec.CommandContext(ctx, tool.name, "--version").Output()
+				f.Detail = strings.TrimSpace(string(out))
+				if err != nil {
+					f.Status, f.Detail, f.Hint = "fail", "not found; needed for "+tool.need, tool.hint
+				}
+				findings = append(findings, f)
+			}
+			boxes, err := isolation(ctx)
+			if err != nil {
+				return err
+			}
+			findings = append(findings, boxes...)
+			t.data = data
+			stored, err := examine(ctx, t)
+			if err != nil {
+				return err
+			}
+			findings = append(findings, stored...)
+			failed := false
+			if err := t.show(findings, func(w io.Writer) {
+				for _, f := range findings {
+					row(w, map[string]string{"ok": "✓", "warn": "!", "fail": "✕"}[f.Status], f.ID, f.Detail, f.Hint)
+				}
+			}); err != nil {
+				return err
+			}
+			for _, f := range findings {
+				failed = failed || f.Status == "fail"
+			}
+			if failed {
+				return exitError(exitFailed)
+			}
+			return nil
+		},
+	}
 }
 
 // isolation tries whether boxes can be isolated. On a full disk it is not tried:

@@ -4,15 +4,18 @@ import (
 	"context"
 	"io"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/view"
 )
 
-func egressCmd() *cobra.Command {
+func egressVerb() verb {
 	var run string
-	cmd := verb("egress", "Which hosts boxes reached, and how many bytes passed", exactly(0),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+	return verb{
+		use: "egress", short: "Which hosts boxes reached, and how many bytes passed", args: exactly(0), json: []view.Traffic{},
+		examples: []string{"choir egress", "choir egress --run RUN --json"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
 			got, err := c.Egress(ctx, run)
 			if err != nil {
 				return err
@@ -23,7 +26,9 @@ func egressCmd() *cobra.Command {
 					row(w, oneLine(h.ID, 300), h.Tunnels, h.Sent, h.Received)
 				}
 			})
-		})
-	cmd.Flags().StringVar(&run, "run", "", "only this run's boxes")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&run, "run", "", "only this run's boxes")
+		},
+	}
 }

@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/view"
 )
 
-func checkpointsCmd() *cobra.Command {
+func checkpointsVerb() verb {
 	var limit int
-	cmd := verb("checkpoints", "List checkpoints, newest first", exactly(0),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+	return verb{
+		use: "checkpoints", short: "List checkpoints, newest first", args: exactly(0), json: []view.Checkpoint{},
+		examples: []string{"choir checkpoints", "choir checkpoints --limit 0 --json"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
 			all, err := client.Every(ctx, limit, func(k view.Checkpoint) uint64 { return k.Sequence }, c.Checkpoints)
 			if err != nil {
 				return err
@@ -25,31 +27,11 @@ func checkpointsCmd() *cobra.Command {
 					row(w, short(k.ID), mark(k.Verified), ago(k.Time), k.Kind, fmt.Sprintf("%d files", k.Files), oneLine(k.Message, 70), notInIt(k))
 				}
 			})
-		})
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many; 0: all")
-	cmd.AddCommand(verb("show ID", "Show one checkpoint, and what is not in it", exactly(1),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
-			k, err := c.ShowCheckpoint(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return t.show(k, func(w io.Writer) {
-				row(w, "checkpoint", k.ID)
-				row(w, "made", ago(k.Time), k.Kind, mark(k.Verified))
-				row(w, "changed", fmt.Sprintf("%d files", k.Files))
-				row(w, "message", oneLine(k.Message, 300))
-				for _, s := range k.Skipped {
-					row(w, "not in it", oneLine(s, 300))
-				}
-				for _, p := range k.Ignored {
-					row(w, "not in it", oneLine(p, 300)+": ignored by .gitignore")
-				}
-				if shown := len(k.Skipped) + len(k.Ignored); k.Left+k.Outside > shown {
-					row(w, "not in it", fmt.Sprintf("%d files and %d ignored ones altogether", k.Left, k.Outside))
-				}
-			})
-		}))
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.IntVar(&limit, "limit", 50, "how many; 0: all")
+		},
+	}
 }
 
 // notInIt says in a few words what a checkpoint does not hold.
@@ -77,10 +59,12 @@ func printUnkept(w io.Writer, u view.Unkept) {
 	}
 }
 
-func checkpointCmd() *cobra.Command {
+func checkpointVerb() verb {
 	var message string
-	cmd := verb("checkpoint", "Make a checkpoint of everything as it is", exactly(0),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+	return verb{
+		use: "checkpoint", short: "Make a checkpoint of everything as it is", args: exactly(0), json: view.Checkpointed{},
+		examples: []string{"choir checkpoint -m \"before the move\""},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
 			k, err := c.Checkpoint(ctx, message)
 			if err != nil {
 				return err
@@ -93,15 +77,19 @@ func checkpointCmd() *cobra.Command {
 				}
 				printUnkept(w, k.Unkept)
 			})
-		})
-	cmd.Flags().StringVarP(&message, "message", "m", "Checkpoint", "what it is")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVarP(&message, "message", "m", "Checkpoint", "what it is")
+		},
+	}
 }
 
-func diffCmd() *cobra.Command {
+func diffVerb() verb {
 	var path string
-	cmd := verb("diff A [B]", "Compare two checkpoints, or one with the live files", between(1, 2),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+	return verb{
+		use: "diff A [B]", short: "Compare two checkpoints, or one with the live files", args: between(1, 2), json: view.Diff{},
+		examples: []string{"choir diff 1a2b3c", "choir diff 1a2b3c 4d5e6f --path workspace/project"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			r := view.DiffRequest{From: args[0], Path: path}
 			if len(args) == 2 {
 				r.To = args[1]
@@ -116,39 +104,49 @@ func diffCmd() *cobra.Command {
 					fmt.Fprintln(w, "… cut; narrow it with --path")
 				}
 			})
-		})
-	cmd.Flags().StringVar(&path, "path", "", "only this file or folder")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&path, "path", "", "only this file or folder")
+		},
+	}
 }
 
-func restoreCmd() *cobra.Command {
+func restoreVerb() verb {
 	var paths []string
 	var dry bool
-	cmd := verb("restore ID", "Go back to a checkpoint, by a new one", exactly(1),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+	return verb{
+		use: "restore ID", short: "Go back to a checkpoint, by a new one", args: exactly(1), json: view.Restored{},
+		examples: []string{"choir restore 1a2b3c --dry-run", "choir restore 1a2b3c --path workspace/project/main.go"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			r, err := c.Restore(ctx, view.RestoreRequest{To: args[0], Paths: paths, DryRun: dry})
 			if err != nil {
 				return err
 			}
 			return t.show(r, func(w io.Writer) { printRestored(w, r) })
-		})
-	cmd.Flags().StringArrayVar(&paths, "path", nil, "only this file or folder; may be given several times")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would change")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.StringArrayVar(&paths, "path", nil, "only this file or folder; may be given several times")
+			f.BoolVar(&dry, "dry-run", false, "only say what would change")
+		},
+	}
 }
 
-func undoCmd() *cobra.Command {
+func undoVerb() verb {
 	var dry bool
-	cmd := verb("undo", "Undo the last restore; an undo can be undone the same way", exactly(0),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+	return verb{
+		use: "undo", short: "Undo the last restore; an undo can be undone the same way", args: exactly(0), json: view.Restored{},
+		examples: []string{"choir undo --dry-run", "choir undo"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
 			r, err := c.Undo(ctx, dry)
 			if err != nil {
 				return err
 			}
 			return t.show(r, func(w io.Writer) { printRestored(w, r) })
-		})
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would change")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&dry, "dry-run", false, "only say what would change")
+		},
+	}
 }
 
 func printRestored(w io.Writer, r view.Restored) {
@@ -176,10 +174,12 @@ func printRestored(w io.Writer, r view.Restored) {
 	row(w, "before, kept as", r.Safety)
 }
 
-func rebuildCmd() *cobra.Command {
+func rebuildVerb() verb {
 	var check bool
-	cmd := verb("rebuild", "Replay the log into a new state file", exactly(0),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+	return verb{
+		use: "rebuild", short: "Replay the log into a new state file", args: exactly(0), json: view.Rebuilt{},
+		examples: []string{"choir rebuild --check", "choir rebuild"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
 			r, err := c.Rebuild(ctx, check)
 			if err != nil {
 				return err
@@ -199,7 +199,9 @@ func rebuildCmd() *cobra.Command {
 				return exitError(exitFailed)
 			}
 			return nil
-		})
-	cmd.Flags().BoolVar(&check, "check", false, "only compare; exits with 1 when they differ")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&check, "check", false, "only compare; exits with 1 when they differ")
+		},
+	}
 }

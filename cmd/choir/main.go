@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -79,38 +77,13 @@ func sentence(err error) string {
 	return plain(text)
 }
 
-func newRoot() *cobra.Command {
-	root := group("choir", "ChoirOS, the automatic computer")
-	root.SilenceErrors, root.SilenceUsage = true, true
-	root.AddCommand(upCmd(), promptCmd(), execCmd(), runsCmd(), runCmd(), approvalsCmd(), approveCmd(), egressCmd(), eventsCmd(), checkpointsCmd(), checkpointCmd(),
-		diffCmd(), restoreCmd(), undoCmd(), filesCmd(), addCmd(), secretsCmd(), modelsCmd(), rebuildCmd(), wakeCmd(), exportCmd(), recoverCmd(), benchCmd(), doctorCmd(), versionCmd())
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	return root
-}
-
-// group is a command that only holds others.
-func group(use, short string) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no verb %q; %s --help lists them", args[0], cmd.CommandPath())}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-}
-
-// exactly and between check the number of arguments as a usage error.
-func exactly(n int) cobra.PositionalArgs { return between(n, n) }
-
-func between(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least || (most >= 0 && len(args) > most) {
-			return usageError{fmt.Errorf("usage: %s", cmd.UseLine())}
-		}
-		return nil
+// topics is every verb, in the order in which help lists them.
+func topics() []topic {
+	return []topic{
+		{"Working", []verb{promptVerb(), runsVerb(), runVerb(), approvalsVerb(), approveVerb(), execVerb()}},
+		{"Files", []verb{filesVerb(), addVerb(), exportVerb()}},
+		{"Going back", []verb{checkpointsVerb(), checkpointVerb(), diffVerb(), restoreVerb(), undoVerb()}},
+		{"Looking", []verb{eventsVerb(), egressVerb(), modelsVerb(), secretsVerb()}},
+		{"This machine", []verb{upVerb(), wakeVerb(), rebuildVerb(), doctorVerb(), recoverVerb(), benchVerb(), completionVerb(), manVerb(), versionVerb()}},
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/config"
@@ -15,44 +15,46 @@ import (
 	"choir.dev/choiros/internal/recovery"
 )
 
-// recoverCmd works on the data directory itself: where it is needed, nothing
+// recoverVerb works on the data directory itself: where it is needed, nothing
 // else may have it open.
-func recoverCmd() *cobra.Command {
+func recoverVerb() verb {
 	var data, file string
 	var histories, only []string
-	t := &talk{}
-	cmd := &cobra.Command{Use: "recover", Short: "Bring back what is damaged of a data directory from what else knows it", Args: exactly(0)}
-	cmd.Long = `Recover brings back what is damaged of a data directory: a log from its files and
-the state's copy, the state from the log. What can't be had is said, and the old is
-kept under aside/ in the data directory. Stop choir up first, or use the console.`
-	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
-	cmd.Flags().StringVar(&data, "data", "", "data directory")
-	cmd.Flags().StringVar(&file, "config", "", "configuration file")
-	cmd.Flags().StringArrayVar(&histories, "history", nil, "computer whose history of checkpoints can't be used")
-	cmd.Flags().StringArrayVar(&only, "computer", nil, "computer to recover; else all that are damaged")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		flags := map[string]any{}
-		if cmd.Flags().Changed("data") {
-			flags["server.data"] = data
-		}
-		cfg, err := config.Load(config.Sources{File: file, Environ: os.Environ(), Flags: flags})
-		if err != nil {
-			return err
-		}
-		o := recovery.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-		if o.Histories, err = computers(histories); err != nil {
-			return err
-		}
-		if o.Only, err = computers(only); err != nil {
-			return err
-		}
-		r, err := recoverData(cmd.Context(), cfg, o)
-		if err != nil {
-			return err
-		}
-		return t.show(r, func(w io.Writer) { printRecovered(w, r) })
+	return verb{
+		use: "recover", short: "Bring back what is damaged of a data directory from what else knows it", args: exactly(0), json: recovery.Result{},
+		long: `A log comes back from its files and the state's copy, the state from the log. What can't
+be had is said, and the old is kept under aside/ in the data directory. Stop choir up
+first, or use the console.`,
+		examples: []string{"choir recover", "choir recover --data ~/choir-data --json"},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&data, "data", "", "data directory")
+			f.StringVar(&file, "config", "", "configuration file")
+			f.StringArrayVar(&histories, "history", nil, "computer whose history of checkpoints can't be used")
+			f.StringArrayVar(&only, "computer", nil, "computer to recover; else all that are damaged")
+		},
+		does: func(ctx context.Context, t *talk, _ []string) error {
+			flags := map[string]any{}
+			if t.given("data") {
+				flags["server.data"] = data
+			}
+			cfg, err := config.Load(config.Sources{File: file, Environ: os.Environ(), Flags: flags})
+			if err != nil {
+				return err
+			}
+			o := recovery.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+			if o.Histories, err = computers(histories); err != nil {
+				return err
+			}
+			if o.Only, err = computers(only); err != nil {
+				return err
+			}
+			r, err := recoverData(ctx, cfg, o)
+			if err != nil {
+				return err
+			}
+			return t.show(r, func(w io.Writer) { printRecovered(w, r) })
+		},
 	}
-	return cmd
 }
 
 func computers(ids []string) ([]contract.CID, error) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
@@ -64,12 +64,14 @@ func verdict(v contract.VerificationStatus) string {
 	return string(v)
 }
 
-func promptCmd() *cobra.Command {
+func promptVerb() verb {
 	var wait bool
 	var timeout time.Duration
 	var model string
-	cmd := verb("prompt TEXT", "Say what you want; the Director plans it and the Associate does it", between(1, -1),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+	return verb{
+		use: "prompt TEXT", short: "Say what you want; the Director plans it and the Associate does it", args: between(1, -1), json: promptResult{},
+		examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\""},
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			acted, err := c.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model})
 			if err != nil {
 				return err
@@ -99,11 +101,13 @@ func promptCmd() *cobra.Command {
 				fmt.Fprintf(os.Stderr, "choir: the run goes on; look at it with: choir runs %s\n", run.ID)
 			}
 			return exitError(exitFailed)
-		})
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long --wait waits; the run itself goes on")
-	cmd.Flags().StringVar(&model, "model", "", "provider/model or an alias")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
+			f.DurationVar(&timeout, "timeout", 30*time.Minute, "how long --wait waits; the run itself goes on")
+			f.StringVar(&model, "model", "", "provider/model or an alias")
+		},
+	}
 }
 
 func printRun(w io.Writer, r view.Run) {
@@ -149,10 +153,12 @@ func mark(v contract.VerificationStatus) string {
 	return "?"
 }
 
-func runsCmd() *cobra.Command {
+func runsVerb() verb {
 	var limit int
-	cmd := verb("runs [ID]", "List runs, or show one", between(0, 1),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+	return verb{
+		use: "runs [ID]", short: "List runs, or show one", args: between(0, 1), json: []view.Run{},
+		examples: []string{"choir runs", "choir runs RUN --json"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				run, err := c.Run(ctx, args[0])
 				if err != nil {
@@ -169,47 +175,60 @@ func runsCmd() *cobra.Command {
 					row(w, r.ID, r.Status, mark(r.Verified), ago(r.Started), oneLine(r.Prompt, 70))
 				}
 			})
-		})
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
+		},
+	}
 }
 
-func runCmd() *cobra.Command {
-	cmd := group("run", "Cancel, pause, resume, steer or answer a run")
+func runVerb() verb {
+	v := verb{use: "run", short: "Cancel, pause, resume, steer or answer a run"}
 	for _, command := range []contract.RunCommand{contract.CommandCancel, contract.CommandPause, contract.CommandResume} {
-		cmd.AddCommand(verb(string(command)+" ID", strings.ToUpper(string(command)[:1])+string(command)[1:]+" a run", exactly(1),
-			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+		v.verbs = append(v.verbs, verb{
+			use: string(command) + " ID", short: strings.ToUpper(string(command)[:1]) + string(command)[1:] + " a run", args: exactly(1), json: view.Acted{},
+			examples: []string{"choir run " + string(command) + " RUN"},
+			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 				acted, err := c.Command(ctx, args[0], command)
 				if err != nil {
 					return err
 				}
 				return t.show(acted, func(w io.Writer) { row(w, command, args[0]) })
-			}))
+			},
+		})
 	}
-	cmd.AddCommand(
-		verb("steer ID TEXT", "Say something to a run", between(2, -1),
-			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+	v.verbs = append(v.verbs,
+		verb{
+			use: "steer ID TEXT", short: "Say something to a run", args: between(2, -1), json: view.Acted{},
+			examples: []string{"choir run steer RUN \"leave the tests as they are\""},
+			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 				acted, err := c.Steer(ctx, args[0], strings.Join(args[1:], " "))
 				if err != nil {
 					return err
 				}
 				return t.show(acted, func(w io.Writer) { row(w, "steered", args[0]) })
-			}),
-		verb("answer ID QUESTION TEXT", "Answer a run's question", between(3, -1),
-			func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+			},
+		},
+		verb{
+			use: "answer ID QUESTION TEXT", short: "Answer a run's question", args: between(3, -1), json: view.Acted{},
+			examples: []string{"choir run answer RUN QUESTION \"the second one\""},
+			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 				acted, err := c.Answer(ctx, args[0], view.Answer{Question: args[1], Answer: strings.Join(args[2:], " ")})
 				if err != nil {
 					return err
 				}
 				return t.show(acted, func(w io.Writer) { row(w, "answered", args[0]) })
-			}))
-	return cmd
+			},
+		})
+	return v
 }
 
-func eventsCmd() *cobra.Command {
+func eventsVerb() verb {
 	var o client.EventsOptions
-	cmd := verb("events", "Print the log as NDJSON CloudEvents", exactly(0),
-		func(ctx context.Context, _ *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+	return verb{
+		use: "events", short: "Print the log as NDJSON CloudEvents", args: exactly(0), raw: "a JSON object a line, always",
+		examples: []string{"choir events --type com.example.done", "choir events --follow --run RUN"},
+		asks: func(ctx context.Context, _ *talk, c *client.Client, _ []string) error {
 			for e, err := range c.Events(ctx, o) {
 				if err != nil {
 					if ctx.Err() != nil {
@@ -226,13 +245,15 @@ func eventsCmd() *cobra.Command {
 				}
 			}
 			return nil
-		})
-	cmd.Flags().Uint64Var(&o.After, "after", 0, "only events after this sequence")
-	cmd.Flags().BoolVar(&o.Follow, "follow", false, "go on as events happen")
-	cmd.Flags().StringSliceVar(&o.Types, "type", nil, "only these types")
-	cmd.Flags().StringVar(&o.Run, "run", "", "only a run's")
-	cmd.Flags().StringVar(&o.Task, "task", "", "only a task's")
-	cmd.Flags().StringVar(&o.Subject, "subject", "", "only those about this")
-	cmd.Flags().IntVar(&o.Limit, "limit", 0, "at most so many; 0: all")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.Uint64Var(&o.After, "after", 0, "only events after this sequence")
+			f.BoolVar(&o.Follow, "follow", false, "go on as events happen")
+			f.StringSliceVar(&o.Types, "type", nil, "only these types")
+			f.StringVar(&o.Run, "run", "", "only a run's")
+			f.StringVar(&o.Task, "task", "", "only a task's")
+			f.StringVar(&o.Subject, "subject", "", "only those about this")
+			f.IntVar(&o.Limit, "limit", 0, "at most so many; 0: all")
+		},
+	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,20 +16,16 @@ import (
 	"choir.dev/choiros/internal/config"
 )
 
-// talk is what the verbs that talk to a running control plane share.
+// talk is what a verb was called with, and how it answers.
 type talk struct {
+	cmd      *cobra.Command
 	json     bool
 	computer string
 	data     string
 }
 
-// flags adds the flags of every such verb.
-func (t *talk) flags(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&t.json, "json", false, "print JSON")
-	cmd.Flags().StringVar(&t.computer, "computer", "", "computer id, where there are several")
-	cmd.Flags().StringVar(&t.data, "data", "", "data directory of the running instance")
-	return cmd
-}
+// given says whether a flag was given.
+func (t *talk) given(flag string) bool { return t.cmd.Flags().Changed(flag) }
 
 // dial makes a client for CHOIR_URL and CHOIR_TOKEN, else for the instance on
 // the data directory.
@@ -44,21 +39,6 @@ func (t *talk) dial() (*client.Client, error) {
 		data = c.Server.Data
 	}
 	return client.Discover(os.Getenv, data, t.computer)
-}
-
-// verb makes a command whose body gets a client.
-func verb(use, short string, args cobra.PositionalArgs, body func(ctx context.Context, t *talk, c *client.Client, cmd *cobra.Command, args []string) error) *cobra.Command {
-	t := &talk{}
-	cmd := &cobra.Command{Use: use, Short: short, Args: args}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := t.dial()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return body(cmd.Context(), t, c, cmd, args)
-	}
-	return t.flags(cmd)
 }
 
 // show prints v as JSON, or calls text.

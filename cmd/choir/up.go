@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
@@ -29,17 +29,27 @@ type upLine struct {
 	Stopped *view.Refusal `json:"stopped,omitempty"`
 }
 
-func upCmd() *cobra.Command {
+func upVerb() verb {
 	var data, listen, file string
-	var noOpen, asJSON, verbose bool
-	cmd := &cobra.Command{
-		Use: "up", Short: "Start everything on this machine and print a link", Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	var noOpen, verbose bool
+	return verb{
+		use: "up", short: "Start everything on this machine and print a link", args: exactly(0), json: upLine{},
+		long: `It runs until it is interrupted. With --json it prints one line of JSON when healthy, or
+one with stopped in it when what is stored can't be opened; logs go to standard error.`,
+		examples: []string{"choir up", "choir up --data ~/choir-data --listen 127.0.0.1:7800 --no-open"},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&data, "data", "", "data directory")
+			f.StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
+			f.StringVar(&file, "config", "", "configuration file")
+			f.BoolVar(&noOpen, "no-open", false, "do not open a browser")
+			f.BoolVarP(&verbose, "verbose", "v", false, "log more")
+		},
+		does: func(ctx context.Context, t *talk, _ []string) error {
 			flags := map[string]any{}
-			if cmd.Flags().Changed("data") {
+			if t.given("data") {
 				flags["server.data"] = data
 			}
-			if cmd.Flags().Changed("listen") {
+			if t.given("listen") {
 				flags["server.listen"] = listen
 			}
 			cfg, err := config.Load(config.Sources{File: file, Environ: os.Environ(), Flags: flags})
@@ -53,20 +63,13 @@ func upCmd() *cobra.Command {
 			logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			opened := func() {}
 			defer func() { opened() }()
-			return up(cmd.Context(), cfg, logger, newVoice(asJSON, func(line upLine) {
+			return up(ctx, cfg, logger, newVoice(t.json, func(line upLine) {
 				if !noOpen {
 					opened = openBrowser(cfg.Server.Data, line.ClaimURL, logger)
 				}
 			}))
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "", "data directory")
-	cmd.Flags().StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
-	cmd.Flags().StringVar(&file, "config", "", "configuration file")
-	cmd.Flags().BoolVar(&noOpen, "no-open", false, "do not open a browser")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON when healthy, or with stopped in it when what is stored can't be opened; logs go to stderr")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log more")
-	return cmd
 }
 
 // up runs the control plane until ctx ends. While what is stored can't be opened

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
@@ -17,10 +17,12 @@ import (
 
 // wakeCmd is for a computer that does not wake: checkpoints, diff, restore and
 // export work on one as well.
-func wakeCmd() *cobra.Command {
+func wakeVerb() verb {
 	var without bool
-	cmd := verb("wake", "Say whether the computer is awake; if not, why, and try again", exactly(0),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, _ []string) error {
+	return verb{
+		use: "wake", short: "Say whether the computer is awake; if not, why, and try again", args: exactly(0), json: view.Computer{},
+		examples: []string{"choir wake", "choir wake --without-tasks"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
 			info, err := c.Wake(ctx, view.WakeRequest{WithoutTasks: without})
 			if err != nil {
 				return err
@@ -32,9 +34,11 @@ func wakeCmd() *cobra.Command {
 				return exitError(exitFailed)
 			}
 			return nil
-		})
-	cmd.Flags().BoolVar(&without, "without-tasks", false, "open it without what interrupted tasks left, and give their runs up")
-	return cmd
+		},
+		flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&without, "without-tasks", false, "open it without what interrupted tasks left, and give their runs up")
+		},
+	}
 }
 
 func printWoken(w io.Writer, c view.Computer) {
@@ -63,9 +67,17 @@ func printWoken(w io.Writer, c view.Computer) {
 	}
 }
 
-func exportCmd() *cobra.Command {
-	return verb("export FILE", "Write the computer's files and events to a tar archive, also of one that does not wake; - is standard output", exactly(1),
-		func(ctx context.Context, t *talk, c *client.Client, _ *cobra.Command, args []string) error {
+// exported is what export says of a file that it wrote.
+type exported struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+}
+
+func exportVerb() verb {
+	return verb{
+		use: "export FILE", short: "Write the computer's files and events to a tar archive, also of one that does not wake; - is standard output", args: exactly(1), json: exported{},
+		examples: []string{"choir export computer.tar", "choir export - | gzip >computer.tar.gz"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			if args[0] == "-" {
 				if t.json {
 					return usageError{errors.New("with --json the archive goes to a file, for standard output has the answer: choir export FILE --json")}
@@ -88,9 +100,7 @@ func exportCmd() *cobra.Command {
 			if err = errors.Join(err, f.Close()); err != nil {
 				return errors.Join(err, os.Remove(args[0]))
 			}
-			return t.show(struct {
-				Path string `json:"path"`
-				Size int64  `json:"size"`
-			}{args[0], n}, func(w io.Writer) { row(w, "exported", oneLine(args[0], 200), fmt.Sprintf("%d bytes", n)) })
-		})
+			return t.show(exported{args[0], n}, func(w io.Writer) { row(w, "exported", oneLine(args[0], 200), fmt.Sprintf("%d bytes", n)) })
+		},
+	}
 }

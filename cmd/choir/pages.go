@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// walk calls visit for every verb, those behind others too; name is all words of
+// its name.
+func walk(verbs []verb, before string, visit func(name string, v verb)) {
+	for _, v := range verbs {
+		name := before + " " + v.name()
+		visit(name, v)
+		walk(v.verbs, name, visit)
+	}
+}
+
+func (v verb) name() string { name, _, _ := strings.Cut(v.use, " "); return name }
+
+// acts says whether the verb does something itself.
+func (v verb) acts() bool { return v.asks != nil || v.does != nil }
+
+// options is the flags that only this verb has, as help shows them.
+func (v verb) options() string {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.SortFlags = true
+	if v.flags != nil {
+		v.flags(f)
+	}
+	return f.FlagUsages()
+}
+
+// answers says what --json prints.
+func (v verb) answers() string {
+	if v.json == nil {
+		return v.raw
+	}
+	return members(reflect.TypeOf(v.json), 3)
+}
+
+// members spells the shape of what is printed as JSON: the names of an object's
+// members in braces, what there can be several of in brackets.
+func members(t reflect.Type, depth int) string {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return members(t.Elem(), depth)
+	case t == reflect.TypeFor[time.Time](), t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return ""
+	case t.Kind() == reflect.Slice:
+		return "[" + members(t.Elem(), depth) + "]"
+	case t.Kind() == reflect.Map:
+		return "{name: " + members(t.Elem(), depth) + "}"
+	case t.Kind() != reflect.Struct || depth == 0:
+		return ""
+	}
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "-" || len(f.Index) > 1 && name == "" {
+			continue
+		}
+		if f.Anonymous && name == "" {
+			continue // its fields are among the visible ones
+		}
+		if name == "" {
+			name = f.Name
+		}
+		if inner := members(f.Type, depth-1); inner != "" && inner != "[]" {
+			name += ": " + inner
+		}
+		names = append(names, name)
+	}
+	return "{" + strings.Join(names, ", ") + "}"
+}
+
+// commonWords are what holds for every verb; %s is the mark of a verbatim word.
+const commonWords = `Every verb has %[1]s--json%[1]s. Those that talk to a running control plane have %[1]s--data DIR%[1]s, which says
+which one, and %[1]s--computer ID%[1]s, where there are several computers; %[1]sCHOIR_URL%[1]s and %[1]sCHOIR_TOKEN%[1]s
+name one elsewhere.`
+
+// exits is what the exit codes mean, as pairs of a code and its meaning.
+var exits = [][2]string{
+	{"0", "done"},
+	{"1", "failed, which standard error says"},
+	{"2", "called with something that is no verb, flag or value it knows"},
+	{"3", "the control plane can't be reached, or was lost"},
+	{"4", "a run waits for an answer"},
+}
+
+// writePage writes docs/cli.md.
+func writePage(w io.Writer) {
+	fmt.Fprintf(w, "# The command line\n\nMade of the declarations in `cmd/choir`; `TestThePageIsWhatIsDeclared` fails when it is not what they say.\n\n")
+	fmt.Fprintf(w, commonWords+"\n\n| exit code | |\n|---|---|\n", "`")
+	for _, e := range exits {
+		fmt.Fprintf(w, "| %s | %s |\n", e[0], e[1])
+	}
+	fmt.Fprint(w, "\n`{…}` below is the members of what `--json` prints, `[…]` that there can be several.\n")
+	for _, topic := range topics() {
+		fmt.Fprintf(w, "\n## %s\n", topic.name)
+		walk(topic.verbs, "choir", func(name string, v verb) {
+			if !v.acts() {
+				return
+			}
+			fmt.Fprintf(w, "\n### %s%s\n\n%s.", name, strings.TrimPrefix(v.use, v.name()), strings.ReplaceAll(v.short, "|", "\\|"))
+			if v.long != "" {
+				fmt.Fprintf(w, "\n%s", v.long)
+			}
+			fmt.Fprintln(w)
+			if o := v.options(); o != "" {
+				fmt.Fprintf(w, "\n```\n%s```\n", o)
+			}
+			if v.json == nil {
+				fmt.Fprintf(w, "\nIt prints %s.\n", v.raw)
+			} else {
+				fmt.Fprintf(w, "\n`--json`: `%s`\n", v.answers())
+			}
+			fmt.Fprint(w, "\n```sh\n"+strings.Join(v.examples, "\n")+"\n```\n")
+		})
+	}
+}
+
+// writeManual writes the manual page of one verb, or of choir itself where name
+// is "choir", in the language of man(7).
+func writeManual(w io.Writer, name string, v verb) {
+	text := func(s string) string {
+		s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+		for _, c := range []string{".", "'"} { // would be a request at the beginning of a line
+			s = strings.ReplaceAll("\n"+s, "\n"+c, "\n\\&"+c)[1:]
+		}
+		return s
+	}
+	fmt.Fprintf(w, ".TH %s 1 \"\" \"choir %s\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(strings.ReplaceAll(name, " ", `\-`)), text(version), text(strings.ReplaceAll(name, " ", "-")), text(v.short))
+	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n%s\n.SH DESCRIPTION\n%s.\n", text(name), text(strings.TrimPrefix(strings.TrimPrefix(v.use, v.name()), " ")), text(v.short))
+	verbatim := func(s string) { fmt.Fprintf(w, ".nf\n%s\n.fi\n", text(strings.TrimRight(s, "\n"))) }
+	if v.long != "" {
+		fmt.Fprint(w, ".PP\n")
+		verbatim(v.long)
+	}
+	if o := v.options(); o != "" {
+		fmt.Fprint(w, ".SH OPTIONS\n")
+		verbatim(o)
+	}
+	if len(v.verbs) > 0 {
+		fmt.Fprint(w, ".SH VERBS\n")
+		for _, inner := range v.verbs {
+			fmt.Fprintf(w, ".TP\n.B %s\n%s.\n", text(name+" "+inner.use), text(inner.short))
+		}
+	}
+	if v.acts() {
+		fmt.Fprintf(w, ".SH JSON\n%s\n", text(v.answers()))
+		fmt.Fprint(w, ".SH EXAMPLES\n")
+		verbatim(strings.Join(v.examples, "\n"))
+	}
+	fmt.Fprintf(w, ".SH ALL VERBS\n%s\n.SH EXIT STATUS\n", text(fmt.Sprintf(commonWords, "")))
+	for _, e := range exits {
+		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", e[0], text(e[1]))
+	}
+	if name != "choir" {
+		fmt.Fprint(w, ".SH SEE ALSO\n.BR choir (1)\n")
+	}
+}
+
+// written is what man --json prints.
+type written struct {
+	Paths []string `json:"paths"`
+}
+
+func manVerb() verb {
+	return verb{
+		use: "man [DIR]", short: "Write the manual pages into DIR, or choir's own to standard output", args: between(0, 1), json: written{},
+		examples: []string{"choir man ~/.local/share/man/man1", "choir man | man -l -"},
+		does: func(_ context.Context, t *talk, args []string) error {
+			all := verb{use: "choir", short: "ChoirOS, the automatic computer"}
+			for _, topic := range topics() {
+				all.verbs = append(all.verbs, topic.verbs...)
+			}
+			if len(args) == 0 {
+				if t.json {
+					return usageError{fmt.Errorf("with --json the pages go into a folder: choir man DIR --json")}
+				}
+				writeManual(os.Stdout, "choir", all)
+				return nil
+			}
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return fault.New("man", fault.Invalid, "Choose another folder.", err)
+			}
+			var out written
+			var failed error
+			walk([]verb{all}, "", func(name string, v verb) {
+				name = strings.TrimSpace(name)
+				var page strings.Builder
+				writeManual(&page, name, v)
+				path := filepath.Join(args[0], strings.ReplaceAll(name, " ", "-")+".1")
+				if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil && failed == nil {
+					failed = err
+				}
+				out.Paths = append(out.Paths, path)
+			})
+			if failed != nil {
+				return failed
+			}
+			return t.show(out, func(w io.Writer) { row(w, fmt.Sprintf("wrote %d pages to %s", len(out.Paths), args[0])) })
+		},
+	}
+}
+
+func completionVerb() verb {
+	return verb{
+		use: "completion SHELL", short: "Print what makes bash, zsh or fish complete choir's verbs and flags", args: exactly(1), raw: "a script for the shell",
+		examples: []string{"choir completion bash >~/.local/share/bash-completion/completions/choir", "choir completion fish | source"},
+		does: func(_ context.Context, t *talk, args []string) error {
+			root := t.cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(os.Stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(os.Stdout)
+			case "fish":
+				return root.GenFishCompletion(os.Stdout, true)
+			}
+			return usageError{fmt.Errorf("there are completions for bash, zsh and fish, and none for %q", oneLine(args[0], 40))}
+		},
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+//go:generate env CHOIR_CLI_WRITE=1 go test -count=1 -run ^TestThePageIsWhatIsDeclared$ .
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"choir.dev/choiros/internal/client"
+)
+
+// verb declares one verb of the command line, once: its help, docs/cli.md, the
+// completions and the manual pages come from it.
+type verb struct {
+	use   string // its name, then its arguments as help shows them
+	short string // one line, without its full stop
+	long  string // what short leaves open, in whole sentences
+	// examples are whole command lines.
+	examples []string
+	args     arguments
+	// json is a value of what --json prints, from which the pages tell its
+	// members; raw says what is printed instead of JSON, whether or not --json is
+	// given. One of the two is there unless the verb only holds others.
+	json any
+	raw  string
+	// flags adds what it has beside the flags of all.
+	flags func(*pflag.FlagSet)
+	// Of the three one is there: asks talks to a running control plane, does
+	// needs none, verbs are further ones behind its name. A verb may have asks
+	// beside verbs, for where none of them is named.
+	asks  func(ctx context.Context, t *talk, c *client.Client, args []string) error
+	does  func(ctx context.Context, t *talk, args []string) error
+	verbs []verb
+}
+
+// topic is verbs that belong together, as help and the pages list them.
+type topic struct {
+	name  string
+	verbs []verb
+}
+
+// arguments bounds how many there are; most < 0: any number.
+type arguments struct{ least, most int }
+
+func exactly(n int) arguments           { return arguments{n, n} }
+func between(least, most int) arguments { return arguments{least, most} }
+
+// check refuses a wrong number as a mistake in how the verb was called.
+func (a arguments) check(cmd *cobra.Command, args []string) error {
+	if len(args) < a.least || (a.most >= 0 && len(args) > a.most) {
+		return usageError{fmt.Errorf("usage: %s", cmd.UseLine())}
+	}
+	return nil
+}
+
+// newRoot makes the command line of what is declared.
+func newRoot() *cobra.Command {
+	root := holder("choir", "ChoirOS, the automatic computer")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = version
+	root.SetVersionTemplate(versionLine())
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	for _, topic := range topics() {
+		root.AddGroup(&cobra.Group{ID: topic.name, Title: topic.name + ":"})
+		for _, v := range topic.verbs {
+			cmd := v.command()
+			cmd.GroupID = topic.name
+			root.AddCommand(cmd)
+		}
+	}
+	return root
+}
+
+// holder is a command that only holds others.
+func holder(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("there is no verb %q; %s --help lists them", args[0], cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
+// command makes the command that v declares.
+func (v verb) command() *cobra.Command {
+	cmd := holder(v.use, v.short)
+	if v.long != "" {
+		cmd.Long = v.short + ".\n\n" + v.long
+	}
+	if len(v.examples) > 0 {
+		cmd.Example = "  " + strings.Join(v.examples, "\n  ")
+	}
+	for _, inner := range v.verbs {
+		cmd.AddCommand(inner.command())
+	}
+	if v.asks == nil && v.does == nil {
+		return cmd
+	}
+	t := &talk{cmd: cmd}
+	cmd.Args = v.args.check
+	if v.flags != nil {
+		v.flags(cmd.Flags())
+	}
+	cmd.Flags().BoolVar(&t.json, "json", false, v.says())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.does(cmd.Context(), t, args) }
+	if v.asks != nil {
+		cmd.Flags().StringVar(&t.computer, "computer", "", "computer id, where there are several")
+		cmd.Flags().StringVar(&t.data, "data", "", "data directory of the running instance")
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			c, err := t.dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return v.asks(cmd.Context(), t, c, args)
+		}
+	}
+	return cmd
+}
+
+// says is what --json does.
+func (v verb) says() string {
+	if v.json == nil {
+		return "changes nothing here: it prints " + v.raw
+	}
+	return "print JSON"
+}
