@@ -84,6 +84,6 @@ func topics() []topic {
 		{"Files", []verb{filesVerb(), addVerb(), exportVerb()}},
 		{"Going back", []verb{checkpointsVerb(), checkpointVerb(), diffVerb(), restoreVerb(), undoVerb()}},
 		{"Looking", []verb{eventsVerb(), egressVerb(), modelsVerb(), secretsVerb()}},
-		{"This machine", []verb{upVerb(), wakeVerb(), rebuildVerb(), doctorVerb(), recoverVerb(), benchVerb(), completionVerb(), manVerb(), versionVerb()}},
+		{"This machine", []verb{upVerb(), computersVerb(), wakeVerb(), rebuildVerb(), doctorVerb(), recoverVerb(), benchVerb(), completionVerb(), manVerb(), versionVerb()}},
 	}
 }

@@ -205,6 +205,15 @@ func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
 	return err == nil, fault.Wrap("bus.Serves", err)
 }
 
+// Remove deletes a computer's log, should there be one.
+func (b *Bus) Remove(ctx context.Context, cid contract.CID) error {
+	err := b.js.DeleteStream(ctx, contract.StreamLog(cid))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	return fault.Wrap("bus.Remove", err)
+}
+
 // Conn returns the control plane's connection, which may do anything.
 func (b *Bus) Conn() *nats.Conn { return b.nc }
 

@@ -45,7 +45,7 @@ func New(base, token, computer string) (*Client, error) {
 	if computer == "" {
 		computer = Only
 	} else if err := contract.CID(computer).Validate(); err != nil && computer != Only {
-		return nil, fault.New(op, fault.Invalid, "List them with choir doctor or on the console.", err)
+		return nil, fault.New(op, fault.Invalid, "List them with choir computers, or on the console.", err)
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	t := &http.Transport{

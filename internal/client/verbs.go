@@ -44,6 +44,14 @@ func (c *Client) Computers(ctx context.Context) ([]view.Computer, error) {
 	return l.Items, err
 }
 
+// Create makes a computer and returns it once it is awake. id may be empty; the
+// same one again is the same computer.
+func (c *Client) Create(ctx context.Context, id contract.CID, name string) (view.Computer, error) {
+	in := rpc.CreateRequest{}
+	in.Body.ID, in.Body.Name = id, name
+	return Call(ctx, c, rpc.ComputerCreate, in)
+}
+
 // Info returns the client's computer.
 func (c *Client) Info(ctx context.Context) (view.Computer, error) {
 	return Call(ctx, c, rpc.ComputerGet, rpc.Of{})

@@ -17,6 +17,9 @@ import (
 type Computers interface {
 	// List returns every computer, oldest first.
 	List(ctx context.Context) ([]view.Computer, error)
+	// Create makes a computer and waits until it is awake. One that is there already
+	// is returned as it is.
+	Create(ctx context.Context, cid contract.CID, name string) (view.Computer, error)
 	// Get returns one, awake; it waits for one that is waking, for a while.
 	// fault.NotFound when there is none, fault.Unavailable while it is not awake
 	// yet, fault.Damaged and others when it does not wake.

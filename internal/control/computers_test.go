@@ -63,6 +63,20 @@ func (m *memory) Get(_ context.Context, cid contract.CID) (control.Computer, err
 	return nil, fault.New("memory.Get", fault.NotFound, "", errors.New("there is no such computer"))
 }
 
+func (m *memory) Create(_ context.Context, cid contract.CID, name string) (view.Computer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.list {
+		if c.cid == cid {
+			return c.info(), nil
+		}
+	}
+	c := newMachine(name)
+	c.cid = cid
+	m.list = append(m.list, c)
+	return c.info(), nil
+}
+
 func (m *memory) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
 
 func (m *memory) Recover(context.Context, contract.CID) error { return nil }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -49,6 +50,7 @@ func (s *Server) bindPlane(t rpc.Table) {
 		mine, err := s.computersOf(ctx, who.User)
 		return rpc.Listed(mine, false, err)
 	})
+	rpc.Bind(t, rpc.ComputerCreate, s.create)
 	rpc.Bind(t, rpc.AccountGet, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Account, error) {
 		u, err := s.o.Identity.User(ctx, who.User)
 		return view.Account{ID: u.ID, Name: u.Name, Claimed: u.Claimed, Created: u.Created}, err
@@ -124,6 +126,30 @@ func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.A
 	}
 	a.User = who.User
 	return c.Act(ctx, a.About())
+}
+
+// create makes a computer of the caller's. Whose it is stands written down before
+// it is there, so that nobody else is taken for its owner.
+func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateRequest) (view.Computer, error) {
+	cid := in.Body.ID
+	if cid == "" {
+		cid = contract.NewCID()
+	}
+	if err := (contract.ComputerRenamed{Name: in.Body.Name}).Validate(); err != nil {
+		return view.Computer{}, err
+	}
+	p, err := s.o.Identity.Adopt(ctx, cid, who.User, in.Body.Name)
+	if err != nil {
+		return view.Computer{}, err
+	}
+	if p.Owner != who.User {
+		return view.Computer{}, fault.New("", fault.Conflict, "Draw another id, or leave it out.", errors.New("this id is taken"))
+	}
+	c, err := s.o.Computers.Create(ctx, cid, in.Body.Name)
+	if err != nil {
+		return view.Computer{}, err
+	}
+	return s.placed(c, p), nil
 }
 
 // ticket lets the console's page into the desktop.

@@ -21,6 +21,43 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// A computer is made once, however often it is asked for, and is its maker's;
+// what names no computer then says that there are several.
+func TestComputersAreMade(t *testing.T) {
+	w := open(t)
+	c, ctx := w.client(), within(t)
+	cid := contract.NewCID()
+	first, err := c.Create(ctx, cid, "Two")
+	if err != nil || first.ID != cid || first.Name != "Two" || first.Handle != "two" {
+		t.Fatalf("made: %+v, %v", first, err)
+	}
+	if again, err := c.Create(ctx, cid, "Two"); err != nil || again.ID != cid || again.Handle != first.Handle {
+		t.Errorf("asked again: %+v, %v", again, err)
+	}
+	other, err := c.Create(ctx, "", "Two")
+	if err != nil || other.ID == cid || other.Handle == first.Handle {
+		t.Errorf("another of that name: %+v, %v", other, err)
+	}
+	list, err := c.Computers(ctx)
+	if err != nil || len(list) != 3 {
+		t.Fatalf("listed: %+v, %v", list, err)
+	}
+	if _, err := c.Info(ctx); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "several") {
+		t.Errorf("without a name: %v", err)
+	}
+	if info, err := c.Computer(cid).Info(ctx); err != nil || info.ID != cid {
+		t.Errorf("by its name: %+v, %v", info, err)
+	}
+	for _, id := range []contract.CID{"../../../../etcx", "short"} {
+		if _, err := c.Create(ctx, id, "Mine"); !fault.Is(err, fault.Invalid) {
+			t.Errorf("with the id %q: %v", id, err)
+		}
+	}
+	if _, err := c.Create(ctx, "", strings.Repeat("x", 101)); !fault.Is(err, fault.Invalid) {
+		t.Errorf("with a name that is too long: %v", err)
+	}
+}
+
 func TestEveryVerbThroughTheClient(t *testing.T) {
 	w := open(t)
 	c, ctx := w.client(), within(t)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,13 @@ import (
 // place is one computer of the machine, awake or not. What is in it is guarded
 // by the host's lock.
 type place struct {
-	cid   contract.CID
-	name  string // as far as it is known before it wakes
-	state view.ComputerState
-	c     *computer.Computer // from when its log is open; only a place that is awake gives it out
-	err   error              // why it does not wake, or was put to sleep
+	cid  contract.CID
+	name string // as far as it is known before it wakes
+	// created is when its log began, zero where that is not known.
+	created time.Time
+	state   view.ComputerState
+	c       *computer.Computer // from when its log is open; only a place that is awake gives it out
+	err     error              // why it does not wake, or was put to sleep
 	// failed is why its newest recovery did not succeed.
 	failed error
 	ended  chan struct{}
@@ -47,7 +50,9 @@ func (fl *Fleet) Open(ctx context.Context) error {
 	for cid := range fl.Report.Computers {
 		cids = append(cids, cid)
 	}
-	slices.Sort(cids)
+	slices.SortFunc(cids, func(a, b contract.CID) int {
+		return cmp.Or(fl.Report.Created[a].Compare(fl.Report.Created[b]), cmp.Compare(a, b))
+	})
 	fresh := len(cids) == 0 && fl.Report.Usable()
 	if fresh {
 		cids = append(cids, contract.NewCID())
@@ -55,7 +60,7 @@ func (fl *Fleet) Open(ctx context.Context) error {
 	fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	fl.lookAfter()
 	for _, cid := range cids {
-		p := &place{cid: cid, name: fl.Report.Names[cid], state: view.StateAsleep}
+		p := &place{cid: cid, name: fl.Report.Names[cid], created: fl.Report.Created[cid], state: view.StateAsleep}
 		if p.name == "" {
 			p.name = "Choir"
 		}
@@ -225,17 +230,33 @@ func (fl *Fleet) List(ctx context.Context) ([]view.Computer, error) {
 	fl.mu.Unlock()
 	var out []view.Computer
 	for _, p := range places {
-		if p.state != view.StateAwake {
-			out = append(out, view.Computer{ID: p.cid, Name: p.name, State: p.state, Driver: fl.Driver.Name(), Trouble: fl.trouble(p)})
-			continue
-		}
-		info, err := p.c.Info(ctx)
+		info, err := fl.show(ctx, p)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, info)
 	}
 	return out, nil
+}
+
+// listed is one computer as List shows it.
+func (fl *Fleet) listed(ctx context.Context, cid contract.CID) (view.Computer, error) {
+	fl.mu.Lock()
+	p := fl.places[cid]
+	if p == nil {
+		fl.mu.Unlock()
+		return view.Computer{}, noComputer("fleet.List", cid)
+	}
+	at := *p
+	fl.mu.Unlock()
+	return fl.show(ctx, at)
+}
+
+func (fl *Fleet) show(ctx context.Context, p place) (view.Computer, error) {
+	if p.state == view.StateAwake {
+		return p.c.Info(ctx)
+	}
+	return view.Computer{ID: p.cid, Name: p.name, State: p.state, Created: p.created, Driver: fl.Driver.Name(), Trouble: fl.trouble(p)}, nil
 }
 
 // trouble says why a computer does not wake, what of it is safe, and what can be

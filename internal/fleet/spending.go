@@ -141,7 +141,7 @@ func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
 	if err := fl.logRefusal(cid); err != nil {
 		return err // the server does not have it
 	}
-	log, err := ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Replicas: fl.Bus.Replicas(), Health: fl.Bus.Health, Unread: fl.Bus.Unread})
+	log, err := fl.readLog(ctx, cid)
 	if err != nil {
 		return err
 	}
@@ -149,6 +149,11 @@ func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
 		return errors.Join(fault.New("", fault.Damaged, "", fmt.Errorf("it ends at event %d; it had %d", log.Last(), head.Sequence)), log.Close())
 	}
 	return errors.Join(fl.count(ctx, log), log.Close())
+}
+
+// readLog opens a log that is only read: nothing is claimed.
+func (fl *Fleet) readLog(ctx context.Context, cid contract.CID) (*ledger.Log, error) {
+	return ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Replicas: fl.Bus.Replicas(), Health: fl.Bus.Health, Unread: fl.Bus.Unread})
 }
 
 // countedWhole says whether a log that can't be read was counted to its end, as

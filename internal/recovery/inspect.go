@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
@@ -34,6 +35,8 @@ type Report struct {
 	Computers map[contract.CID][]bus.Damage
 	// Names are the computers' names as far as they can be read.
 	Names map[contract.CID]string
+	// Created is when they were made, as far as that can be read.
+	Created map[contract.CID]time.Time
 
 	// Unfinished is why a recovery that was begun is not at its end, by whose it is;
 	// of "" is that of what all share.
@@ -101,7 +104,7 @@ func (r *Report) Set(cid contract.CID, of *Report) {
 		r.Unfinished[cid] = err
 	}
 	if name := of.Names[cid]; name != "" {
-		r.Names[cid] = name
+		r.Names[cid], r.Created[cid] = name, of.Created[cid]
 	}
 }
 
@@ -279,7 +282,7 @@ func (r *Report) logs(ctx context.Context, dir *datadir.Dir, only contract.CID) 
 }
 
 func newReport() *Report {
-	return &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}, seen: map[contract.CID]uint64{}, begun: map[contract.CID]bool{}, Unfinished: map[contract.CID]error{}}
+	return &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}, Created: map[contract.CID]time.Time{}, seen: map[contract.CID]uint64{}, begun: map[contract.CID]bool{}, Unfinished: map[contract.CID]error{}}
 }
 
 // old says that a store of before each log had its own stream can't be used as
@@ -387,7 +390,7 @@ func (r *Report) know(ctx context.Context, dir *datadir.Dir, cid contract.CID) (
 	if err != nil || defence.Off(defence.LogEvidence) {
 		k.evidence = state.Evidence{}
 	}
-	r.Names[cid] = k.evidence.Name
+	r.Names[cid], r.Created[cid] = k.evidence.Name, k.evidence.Created
 	return k, nil
 }
 

@@ -43,11 +43,31 @@ type TestModelRequest struct {
 	}
 }
 
+// CreateRequest makes a computer.
+type CreateRequest struct {
+	Itself
+	Body struct {
+		ID   contract.CID `json:"id,omitempty" doc:"16 lower-case letters and digits drawn by the sender; the same id again is the same computer" maxLength:"16"`
+		Name string       `json:"name" required:"true" minLength:"1" maxLength:"100"`
+	}
+}
+
+// Validate implements validation.
+func (r CreateRequest) Validate() error {
+	if r.Body.ID == "" {
+		return nil
+	}
+	return r.Body.ID.Validate()
+}
+
 // The control plane itself. Signing in and out are not here: they set cookies.
 var (
 	ComputerList = list[Nothing, view.Computer](Declared{
 		Name: "computer.list", Summary: "Your computers, oldest first",
 		HTTP: get("/computers", "computers-list"), Doors: API, Needs: Plane, Host: true, Noun: "computers"})
+	ComputerCreate = single[CreateRequest, view.Computer](Declared{
+		Name: "computer.create", Summary: "Make a computer; answered once it is awake",
+		HTTP: post("/computers", "computers-create"), Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
 	AccountGet = single[Nothing, view.Account](Declared{
 		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), Doors: API, Needs: Plane, Host: true})
 	AccountLink = single[Nothing, view.Link](Declared{

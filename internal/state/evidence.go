@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -23,7 +24,8 @@ type Evidence struct {
 	Digest [32]byte // contract.Digest of that event
 	// Checkpoint is the newest checkpoint's commit, "" when there is none.
 	Checkpoint string
-	Name       string // the computer's
+	Name       string    // the computer's
+	Created    time.Time // when it was made
 }
 
 // ReadEvidence reads a state file that nobody has open. fs.ErrNotExist is in
@@ -56,8 +58,15 @@ func ReadEvidence(ctx context.Context, path string) (e Evidence, err error) {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return e, unreadable(op, path, err)
 	}
-	err = db.QueryRowContext(ctx, "SELECT name FROM computer LIMIT 1").Scan(&e.Name)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	var created string
+	err = db.QueryRowContext(ctx, "SELECT name, created FROM computer LIMIT 1").Scan(&e.Name, &created)
+	if errors.Is(err, sql.ErrNoRows) {
+		return e, nil
+	}
+	if err == nil {
+		e.Created, err = time.Parse(time.RFC3339Nano, created)
+	}
+	if err != nil {
 		return e, unreadable(op, path, err)
 	}
 	return e, nil

@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
+)
+
+// maxComputers is how many computers a machine has at most: each has a log of its
+// own, which the store knows also while it sleeps.
+const maxComputers = 1000
+
+// Create implements control.Computers: it makes a computer and waits until it is
+// awake. One that is there already is returned as it is, so that a request whose
+// answer was lost can be sent again. A computer is made when its first event is on
+// disk; of one that fails before that nothing is kept.
+func (fl *Fleet) Create(ctx context.Context, cid contract.CID, name string) (view.Computer, error) {
+	const op = "fleet.Create"
+	if err := fl.makable(cid, name); err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	p, fresh, err := fl.place(cid, name)
+	if err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	if fresh {
+		fl.begin(p, view.WakeRequest{}, nil)
+	}
+	if err := fl.ended(ctx, p); err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	if fresh && fl.failing(p) {
+		if err := fl.unmade(ctx, p); err != nil {
+			return view.Computer{}, fault.Wrap(op, err)
+		}
+	}
+	return fl.listed(ctx, cid)
+}
+
+// makable says why no computer can be made, or is nil.
+func (fl *Fleet) makable(cid contract.CID, name string) error {
+	if err := cid.Validate(); err != nil {
+		return err
+	}
+	if err := (contract.ComputerRenamed{Name: name}).Validate(); err != nil {
+		return err
+	}
+	if !fl.Report.Usable() {
+		return fault.New("", fault.Unavailable, "Recover what is damaged first.", errors.New("what all computers share is damaged, so none can be made"))
+	}
+	return fl.machine.Reserve.Check("")
+}
+
+// place returns the place of a computer, a new one if there is none.
+func (fl *Fleet) place(cid contract.CID, name string) (p *place, fresh bool, err error) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	if p := fl.places[cid]; p != nil {
+		return p, false, nil
+	}
+	if fl.closed.Load() {
+		return nil, false, fault.New("", fault.Unavailable, "Try again in a moment.", errors.New("choir is being stopped"))
+	}
+	if len(fl.places) >= maxComputers {
+		return nil, false, fault.New("", fault.Exhausted, "Remove one that is not needed any more.", fmt.Errorf("there are %d computers, which is the most that one machine has", len(fl.places)))
+	}
+	p = &place{cid: cid, name: name, state: view.StateAsleep}
+	fl.places[cid], fl.order = p, append(fl.order, cid)
+	return p, true, nil
+}
+
+// ended waits until a computer that is waking is awake, or is known not to wake.
+func (fl *Fleet) ended(ctx context.Context, p *place) error {
+	fl.mu.Lock()
+	waking, ended := p.state == view.StateWaking, p.ended
+	fl.mu.Unlock()
+	if !waking {
+		return nil
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fault.New("", fault.Unavailable, "Ask for it again; it goes on being made.", fmt.Errorf("%s is still being made", p.name))
+	}
+}
+
+func (fl *Fleet) failing(p *place) bool {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	return p.err != nil
+}
+
+// unmade says why a computer that is new came to nothing, and forgets it; nil: it
+// has begun, awake or not.
+func (fl *Fleet) unmade(ctx context.Context, p *place) error {
+	last, err := fl.lastUnopened(ctx, p.cid)
+	fl.mu.Lock()
+	why := p.err
+	if err != nil || last > 0 || why == nil || p.state == view.StateWaking {
+		fl.mu.Unlock()
+		return nil
+	}
+	p.round++ // nobody tries it again
+	delete(fl.places, p.cid)
+	fl.order = slices.DeleteFunc(fl.order, func(cid contract.CID) bool { return cid == p.cid })
+	fl.mu.Unlock()
+	// No box of it ever ran, so nobody but this process wrote what is removed.
+	if err := errors.Join(fl.Bus.Remove(ctx, p.cid), os.RemoveAll(fl.Dir.Computer(p.cid))); err != nil {
+		return errors.Join(why, fmt.Errorf("and what was begun of it could not be removed: %w", err))
+	}
+	return why
+}
+
+// lastUnopened is the newest sequence of the log of a computer that nobody has open.
+func (fl *Fleet) lastUnopened(ctx context.Context, cid contract.CID) (uint64, error) {
+	log, err := fl.readLog(ctx, cid)
+	if err != nil {
+		return 0, err
+	}
+	return log.Last(), log.Close()
+}
