@@ -33,7 +33,7 @@ func files(ctx context.Context, e *env) (_ []Result, err error) {
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	put := func(ctx context.Context, i int) error {
-		_, err := w.api.Put(ctx, "workspace/put.txt", strings.NewReader(text8(i)))
+		_, err := w.api.Put(ctx, view.Put{Path: "workspace/put.txt"}, strings.NewReader(text8(i)))
 		return err
 	}
 	if err := put(ctx, -1); err != nil {
@@ -90,7 +90,7 @@ func (w *world) cat(ctx context.Context, size int64) (_ []Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = w.api.Put(ctx, "workspace/large.bin", io.NopCloser(f))
+	_, err = w.api.Put(ctx, view.Put{Path: "workspace/large.bin"}, io.NopCloser(f))
 	if err = errors.Join(err, f.Close(), w.e.quiet(ctx, w.PID)); err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func documents(ctx context.Context, e *env) (_ []Result, err error) {
 		Note:    "A put of the document's file, with which the API writes a revision; there is no other verb for it. It is a revision, in the log and in the file, when it is acknowledged.",
 		RawWhat: "one write and fsync on this disk", Raw: func(context.Context, int) error { return w.sync.sync() },
 		Do: func(ctx context.Context, i int) error {
-			_, err := w.api.Put(ctx, doc.Path, bytes.NewReader([]byte("# Notes\n\n"+text8(i))))
+			_, err := w.api.Put(ctx, view.Put{Path: doc.Path}, bytes.NewReader([]byte("# Notes\n\n"+text8(i))))
 			return err
 		}})
 	if err != nil {

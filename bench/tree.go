@@ -142,7 +142,7 @@ func (w *world) checkpoints(ctx context.Context, t *inTree, least int) error {
 	}
 	change := func(ctx context.Context, i int) error {
 		text, n := fmt.Sprintf("change %d\n", i), name((i+2)*37%t.files)
-		_, err := w.api.Put(ctx, n, bytes.NewReader([]byte(text)))
+		_, err := w.api.Put(ctx, view.Put{Path: n}, bytes.NewReader([]byte(text)))
 		return errors.Join(err, write(raw, n, text))
 	}
 	if err := change(ctx, -1); err != nil {

@@ -36,12 +36,14 @@ type (
 	// FileWritten is a file that was made or changed, coalesced per path.
 	FileWritten struct {
 		Path   string  `json:"path" v:"required,path"`
+		Raw    string  `json:"path_base64,omitempty" v:"max=5464"` // when it is no UTF-8
 		Size   int64   `json:"size" v:"min=0"`
 		SHA256 BlobRef `json:"sha256,omitempty" blob:"elsewhere"`
 	}
 	// FileRemoved is a file that is gone.
 	FileRemoved struct {
 		Path string `json:"path" v:"required,path"`
+		Raw  string `json:"path_base64,omitempty" v:"max=5464"` // when it is no UTF-8
 	}
 	// RepositoryAdded says that choir add brought something into workspace/.
 	RepositoryAdded struct {

@@ -31,7 +31,11 @@ func addVerb() verb {
 				return err
 			}
 			return t.show(added, func(w io.Writer) {
-				row(w, "added", added.ID, fmt.Sprintf("%d files, %d bytes", added.Files, added.Bytes))
+				what := fmt.Sprintf("%d files, %d bytes", added.Files, added.Bytes)
+				if added.Skipped > 0 {
+					what += fmt.Sprintf("; %d left out", added.Skipped)
+				}
+				row(w, "added", added.ID, what)
 				printUnkept(w, added.Unkept)
 			})
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,7 @@ func filesVerb() verb {
 			use: "put LOCAL PATH", short: "Copy a file to the computer; LOCAL - is standard input", args: exactly(2), json: view.File{},
 			examples: []string{"choir files put notes.md workspace/notes.md", "date | choir files put - workspace/date.txt"},
 			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+				put := view.Put{Path: args[1]}
 				in := io.Reader(os.Stdin)
 				if args[0] != "-" {
 					f, err := os.Open(args[0])
@@ -79,9 +81,16 @@ func filesVerb() verb {
 						return err
 					}
 					defer f.Close()
-					in = f
+					st, err := f.Stat()
+					if err != nil {
+						return err
+					}
+					in, put.Mode = f, view.ModeFile
+					if st.Mode()&0o100 != 0 {
+						put.Mode = view.ModeExecutable
+					}
 				}
-				file, err := c.Put(ctx, args[1], in)
+				file, err := c.Put(ctx, put, in)
 				if err != nil {
 					return err
 				}
@@ -150,7 +159,7 @@ func getFile(ctx context.Context, t *talk, c *client.Client, args []string) erro
 	if len(args) == 2 {
 		local = args[1]
 	}
-	r, size, err := c.Get(ctx, args[0])
+	r, file, err := c.Get(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -160,13 +169,17 @@ func getFile(ctx context.Context, t *talk, c *client.Client, args []string) erro
 		return err
 	}
 	_, err = io.Copy(f, r)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+	mode := fs.FileMode(0o644)
+	if file.Mode == view.ModeExecutable {
+		mode = 0o755
+	}
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	if err := os.Rename(f.Name(), local); err != nil {
 		return err
 	}
-	return t.show(got{args[0], local, size}, func(w io.Writer) { row(w, "got", local, fmt.Sprintf("%d bytes", size)) })
+	return t.show(got{args[0], local, file.Size}, func(w io.Writer) { row(w, "got", local, fmt.Sprintf("%d bytes", file.Size)) })
 }
 
 func rmVerb() verb {

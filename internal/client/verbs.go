@@ -260,13 +260,14 @@ func (c *Client) Files(ctx context.Context, path string) ([]view.File, error) {
 }
 
 // Get streams a file's content; the caller closes it. An error while reading
-// means that it is not whole.
-func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, int64, error) {
+// means that it is not whole. Of the file its size and mode are told.
+func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, view.File, error) {
 	res, err := c.stream(ctx, stream(rpc.FilesGet, c, rpc.OnPath{Path: path}), nil, "")
 	if err != nil {
-		return nil, 0, err
+		return nil, view.File{}, err
 	}
-	return &lossy{res.Body, ctx, c.base}, res.ContentLength, nil
+	f := view.File{ID: path, Kind: view.FileRegular, Size: res.ContentLength, Mode: res.Header.Get("Choir-Mode")}
+	return &lossy{res.Body, ctx, c.base}, f, nil
 }
 
 // lossy codes the errors of a body that was cut off.
@@ -285,8 +286,8 @@ func (l *lossy) Read(p []byte) (int, error) {
 }
 
 // Put replaces or makes a file.
-func (c *Client) Put(ctx context.Context, path string, content io.Reader) (view.File, error) {
-	return upload[view.File](ctx, c, stream(rpc.FilesPut, c, rpc.OnPath{Path: path}), content, "application/octet-stream")
+func (c *Client) Put(ctx context.Context, put view.Put, content io.Reader) (view.File, error) {
+	return upload[view.File](ctx, c, stream(rpc.FilesPut, c, rpc.PutRequest{OnPath: rpc.OnPath{Path: put.Path}, Mode: put.Mode}), content, "application/octet-stream")
 }
 
 // Remove removes a file, or a folder with recursive.

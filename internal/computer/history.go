@@ -219,12 +219,12 @@ func (c *Computer) beforeRun(ctx context.Context, run string) (string, error) {
 }
 
 func fileOf(f wire.FileInfo) view.File {
-	out := view.File{ID: f.Path.Shown(), Kind: view.FileOther, Size: f.Size, Mode: "0644", Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown(), Unkept: f.Unkept, Beneath: f.Beneath}
+	out := view.File{ID: f.Path.Shown(), Kind: view.FileOther, Size: f.Size, Mode: view.ModeFile, Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown(), Unkept: f.Unkept, Beneath: f.Beneath}
 	switch f.Kind {
 	case "file":
 		out.Kind = view.FileRegular
 		if f.Exec {
-			out.Mode = "0755"
+			out.Mode = view.ModeExecutable
 		}
 	case "dir":
 		out.Kind, out.Mode = view.FileDir, "0755"
@@ -282,18 +282,19 @@ func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.
 }
 
 // PutFile implements control.Streams.
-func (c *Computer) PutFile(ctx context.Context, user, p string, content io.Reader) (view.File, error) {
+func (c *Computer) PutFile(ctx context.Context, user string, put view.Put, content io.Reader) (view.File, error) {
 	if err := c.machine.Reserve.Check("computer.PutFile"); err != nil {
 		return view.File{}, err
 	}
-	if dir := path.Dir(p); dir != "." {
-		if err := c.workspace.Mkdir(ctx, dir); err != nil {
-			return view.File{}, err
-		}
+	p := put.Path
+	opts := workspace.WriteOptions{By: workspace.Actor{User: user}}
+	if put.Mode != "" {
+		exec := put.Mode == view.ModeExecutable
+		opts.Exec = &exec
 	}
 	var written wire.Written
 	write := func(mirror.Held) (paths []string, by document.Author, err error) {
-		written, err = c.workspace.Write(ctx, p, content, workspace.WriteOptions{By: workspace.Actor{User: user}})
+		written, err = c.workspace.Write(ctx, p, content, opts)
 		return []string{p}, document.ByUser(user), err
 	}
 	var err error

@@ -81,7 +81,7 @@ type Streams interface {
 	// OpenFile returns a regular file's content and entry.
 	OpenFile(ctx context.Context, path string) (io.ReadCloser, view.File, error)
 	// PutFile replaces or makes a file, folders included, all or nothing.
-	PutFile(ctx context.Context, user, path string, content io.Reader) (view.File, error)
+	PutFile(ctx context.Context, user string, put view.Put, content io.Reader) (view.File, error)
 	// AddTar unpacks an untrusted tar stream into workspace/{name} in a scratch
 	// box and publishes it. origin is what the sender called it.
 	AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (view.Added, error)

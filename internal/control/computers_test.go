@@ -376,15 +376,15 @@ func (m *machine) OpenFile(_ context.Context, path string) (io.ReadCloser, view.
 	return io.NopCloser(bytes.NewReader(b)), view.File{ID: path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
-func (m *machine) PutFile(_ context.Context, user, path string, content io.Reader) (view.File, error) {
+func (m *machine) PutFile(_ context.Context, user string, put view.Put, content io.Reader) (view.File, error) {
 	b, err := io.ReadAll(content)
 	if err != nil {
 		return view.File{}, fault.Wrap("memory.PutFile", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.files[path] = b
-	return view.File{ID: path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
+	m.files[put.Path] = b
+	return view.File{ID: put.Path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
 func (m *machine) RemoveFile(_ context.Context, user, path string, recursive bool) error {

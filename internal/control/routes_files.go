@@ -16,16 +16,17 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
 )
 
 func (s *Server) routeFiles(hapi huma.API) {
 	streamed(hapi, s, rpc.FilesGet, "", "application/octet-stream", s.getFile)
-	streamed(hapi, s, rpc.FilesPut, "application/octet-stream", "application/json", func(w http.ResponseWriter, r *http.Request, in *rpc.OnPath) error {
+	streamed(hapi, s, rpc.FilesPut, "application/octet-stream", "application/json", func(w http.ResponseWriter, r *http.Request, in *rpc.PutRequest) error {
 		c, err := s.at(r.Context(), rpc.FilesPut.About(), in.Computer)
 		if err != nil {
 			return err
 		}
-		f, err := c.PutFile(r.Context(), callerOf(r.Context()).user, in.Path, &limited{r.Body, maxFile})
+		f, err := c.PutFile(r.Context(), callerOf(r.Context()).user, view.Put{Path: in.Path, Mode: in.Mode}, &limited{r.Body, maxFile})
 		if err != nil {
 			return tooLarge(err)
 		}

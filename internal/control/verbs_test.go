@@ -102,12 +102,12 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := c.Put(ctx, "workspace/a b.txt", strings.NewReader("hello")); err != nil {
+	if _, err := c.Put(ctx, view.Put{Path: "workspace/a b.txt"}, strings.NewReader("hello")); err != nil {
 		t.Fatal(err)
 	}
-	rc, size, err := c.Get(ctx, "workspace/a b.txt")
-	if err != nil || size != 5 {
-		t.Fatalf("get: %d, %v", size, err)
+	rc, got, err := c.Get(ctx, "workspace/a b.txt")
+	if err != nil || got.Size != 5 {
+		t.Fatalf("get: %+v, %v", got, err)
 	}
 	b, err := io.ReadAll(rc)
 	check(t, rc.Close())

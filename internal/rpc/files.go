@@ -33,6 +33,12 @@ type OnPath struct {
 // Validate implements validation.
 func (r OnPath) Validate() error { return contract.ValidPath("path", r.Path) }
 
+// PutRequest says where a file goes.
+type PutRequest struct {
+	OnPath
+	Mode string `query:"mode" pattern:"^(0644|0755)?$" doc:"empty: that of the file it replaces, 0644 where nothing is"`
+}
+
 // RemoveRequest removes a file or folder.
 type RemoveRequest struct {
 	OnPath
@@ -98,7 +104,7 @@ var (
 		HTTP: get("/files", "files-list"), Doors: API | Desktop, Noun: "files"})
 	FilesGet = bytes[OnPath](Declared{
 		Name: "files.get", Summary: "A file's content", HTTP: get("/content", "files-get"), Doors: API, Kind: Download})
-	FilesPut = bytes[OnPath](Declared{
+	FilesPut = bytes[PutRequest](Declared{
 		Name: "files.put", Summary: "Replace or make a file",
 		HTTP: Route{http.MethodPut, "/content", "files-put"}, Doors: API, Effect: Stores, Kind: Upload})
 	FilesRemove = done[RemoveRequest](Declared{

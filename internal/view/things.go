@@ -131,6 +131,16 @@ type File struct {
 	Beneath int    `json:"unkept_beneath,omitempty"`
 }
 
+// The modes that a file has here.
+const (
+	ModeFile       = "0644"
+	ModeExecutable = "0755"
+)
+
+// Put says where a file goes. Mode is one of the two; empty: that of the file
+// that it replaces.
+type Put struct{ Path, Mode string }
+
 // MoveRequest gives a file or folder another name, where nothing is yet.
 type MoveRequest struct {
 	From string `json:"from" minLength:"1" maxLength:"4096"`

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -120,6 +121,67 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestAnyNameIsToldAndHoldsNothingUp puts, moves and removes files of names that
+// are no line of text, and such that no file can have: the former have events
+// like any other, the latter are refused before anything is made of them.
+func TestAnyNameIsToldAndHoldsNothingUp(t *testing.T) {
+	h := newHost(t)
+	ctx := t.Context()
+	deep := "workspace" + strings.Repeat("/"+strings.Repeat("d", 250), 12)
+	for _, p := range []string{"workspace/a\x01\nb", "workspace/ ", "workspace/\xff\xfe", "workspace/\u2028", deep + "/f"} {
+		to := p + "2"
+		h.log.reset()
+		if _, err := h.Write(ctx, p, strings.NewReader("x"), workspace.WriteOptions{}); err != nil {
+			t.Fatalf("write %q: %v", p, err)
+		}
+		if err := h.Move(ctx, p, to, workspace.Actor{}); err != nil {
+			t.Fatalf("move %q: %v", p, err)
+		}
+		if _, err := h.Remove(ctx, to, workspace.Actor{}); err != nil {
+			t.Fatalf("remove %q: %v", to, err)
+		}
+		var told []string
+		for _, e := range h.log.all() {
+			told = append(told, e.Type+" "+e.Subject)
+		}
+		want := []string{"file.written " + contract.FileSubject(p), "file.removed " + contract.FileSubject(p), "file.written " + contract.FileSubject(to), "file.removed " + contract.FileSubject(to)}
+		if !slices.Equal(told, want) {
+			t.Errorf("%q: told %q; want %q", p, told, want)
+		}
+	}
+	long := strings.Repeat("n", 256)
+	for _, p := range []string{"workspace/made/" + long, "workspace/" + long + "/f", deep + "/" + strings.Repeat("e/", 300) + "f"} {
+		if _, err := h.Write(ctx, p, strings.NewReader("x"), workspace.WriteOptions{}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("write %q: %v; want it refused", p, err)
+		}
+		if _, err := h.Remove(ctx, p, workspace.Actor{}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("remove %q: %v; want it refused", p, err)
+		}
+	}
+	for _, p := range []string{"workspace/made", deep + "/e"} {
+		if _, err := h.Stat(ctx, p); !fault.Is(err, fault.NotFound) {
+			t.Errorf("what was refused has made %q: %v", p, err)
+		}
+	}
+	if _, err := h.Write(ctx, "workspace/next", strings.NewReader("x"), workspace.WriteOptions{}); err != nil {
+		t.Errorf("the next put: %v", err)
+	}
+}
+
+// TestTheExecutableBitIsKept: a put says whether a file is executable, and one
+// that does not leaves that as it is.
+func TestTheExecutableBitIsKept(t *testing.T) {
+	h := newHost(t)
+	ctx := t.Context()
+	yes, no := true, false
+	for i, step := range []struct{ exec, want *bool }{{nil, &no}, {&yes, &yes}, {nil, &yes}, {&no, &no}, {nil, &no}} {
+		wr, err := h.Write(ctx, "workspace/tool", strings.NewReader(strings.Repeat("x", i)), workspace.WriteOptions{Exec: step.exec})
+		if err != nil || wr.Exec != *step.want {
+			t.Errorf("step %d: executable %v, %v; want %v", i, wr.Exec, err, *step.want)
 		}
 	}
 }

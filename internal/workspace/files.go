@@ -73,10 +73,11 @@ func (w *Workspace) ReadAll(ctx context.Context, commit, p string, max int) ([]b
 	return b, fault.Wrap("workspace.ReadAll", err)
 }
 
-// WriteOptions say how a file is written. If is the blob id that must be there
-// ("none": nothing may be), so that nobody's newer edit is overwritten.
+// WriteOptions say how a file is written. Exec is whether it is executable; nil:
+// as what it replaces. If is the blob id that must be there ("none": nothing may
+// be), so that nobody's newer edit is overwritten.
 type WriteOptions struct {
-	Exec bool
+	Exec *bool
 	If   string
 	By   Actor
 }
@@ -139,8 +140,7 @@ func (w *Workspace) tell(ctx context.Context, deeds ...wire.Deed) error {
 	return nil
 }
 
-// deedDrafts are the events of a deed; what the contract can't carry (a path
-// that is not UTF-8) is not announced, and in the next checkpoint all the same.
+// deedDrafts are the events of a deed, whatever name a file has.
 func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
 	if d.ID == "" {
 		return nil
@@ -151,22 +151,24 @@ func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
 			out = append(out, w.deedDraft(d, eventType, string(at), data))
 		}
 	}
-	written := contract.FileWritten{Path: string(d.Path), Size: max(0, d.Size)}
+	shown, raw := contract.FilePath(string(d.Path))
+	written := contract.FileWritten{Path: shown, Raw: raw, Size: max(0, d.Size)}
 	if ref := contract.BlobRef("sha256:" + d.SHA256); ref.Validate() == nil {
 		written.SHA256 = ref
 	}
 	switch d.Op {
 	case "remove":
-		add("file.removed", d.Path, contract.FileRemoved{Path: string(d.Path)})
+		add("file.removed", d.Path, contract.FileRemoved{Path: shown, Raw: raw})
 	case "move":
-		add("file.removed", d.From, contract.FileRemoved{Path: string(d.From)})
+		from, fromRaw := contract.FilePath(string(d.From))
+		add("file.removed", d.From, contract.FileRemoved{Path: from, Raw: fromRaw})
 		add("file.written", d.Path, written)
 	case "write", "untrash":
 		add("file.written", d.Path, written)
 	case "import":
 		if im := d.Import; im != nil {
 			add("repository.added", d.Path, contract.RepositoryAdded{
-				Path: string(d.Path), Origin: im.Origin, Remote: im.Remote, Commit: im.Commit,
+				Path: shown, Origin: im.Origin, Remote: im.Remote, Commit: im.Commit,
 				Files: max(0, im.Files), Bytes: max(0, im.Bytes), Skipped: max(0, im.Skipped),
 			})
 		}
@@ -177,7 +179,7 @@ func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
 func (w *Workspace) deedDraft(d wire.Deed, eventType, p string, data contract.Payload) contract.Draft {
 	draft := contract.Draft{
 		ID:   contract.DeriveID(string(w.opts.CID)+"\x00"+d.ID, eventType),
-		Role: contract.RoleUser, User: d.User, Subject: "file/" + p, Time: time.UnixMilli(d.At).UTC(), Type: eventType, Data: data,
+		Role: contract.RoleUser, User: d.User, Subject: contract.FileSubject(p), Time: time.UnixMilli(d.At).UTC(), Type: eventType, Data: data,
 	}
 	if contract.Role(d.Role) == contract.RoleSystem && d.Op != "import" {
 		draft.Role = contract.RoleSystem

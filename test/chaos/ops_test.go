@@ -21,7 +21,7 @@ import (
 func (w *world) put(ctx context.Context, path, content string) error {
 	w.tree.maybe(path, content)
 	sum := sha256.Sum256([]byte(content))
-	if _, err := w.c.Put(ctx, path, strings.NewReader(content)); err != nil {
+	if _, err := w.c.Put(ctx, view.Put{Path: path}, strings.NewReader(content)); err != nil {
 		return err
 	}
 	w.tree.is(path, content)

@@ -15,6 +15,27 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
+// anyName puts a file whose name is no line of text, and a program, and gets both
+// back: the name holds nothing up, and the program stays one.
+func anyName(t *testing.T, in *choirtest.Instance) {
+	t.Helper()
+	local := filepath.Join(t.TempDir(), "tool")
+	if err := os.WriteFile(local, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	odd := "workspace/a\x01\nb"
+	in.Must(t, "files", "put", local, odd)
+	in.Must(t, "files", "get", odd, local+"2")
+	if st, err := os.Stat(local + "2"); err != nil || st.Mode().Perm() != 0o755 {
+		t.Errorf("what came back: %v, %v; want a program", st, err)
+	}
+	in.Must(t, "files", "rm", odd)
+	told := eventsOf(t, in, "file.removed")
+	if last := told[len(told)-1]; last.Subject != contract.FileSubject(odd) {
+		t.Errorf("the removal has the subject %q", last.Subject)
+	}
+}
+
 type checkpoint struct {
 	ID       string `json:"id"`
 	Kind     string `json:"kind"`
@@ -118,6 +139,7 @@ func TestFilesAndTimeTravel(t *testing.T) {
 	}
 
 	moveAndTrash(t, in)
+	anyName(t, in)
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -430,11 +430,15 @@ export interface Event {
 /** FileRemoved is a file that is gone. */
 export interface FileRemoved {
   path: string
+  /** when it is no UTF-8 */
+  path_base64?: string
 }
 
 /** FileWritten is a file that was made or changed, coalesced per path. */
 export interface FileWritten {
   path: string
+  /** when it is no UTF-8 */
+  path_base64?: string
   size: number
   sha256?: string
 }

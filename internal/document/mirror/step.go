@@ -157,7 +157,7 @@ func (m *Mirror) put(ctx context.Context, head document.Revision, expected strin
 // mark says in the log that a revision is in its file, where it was found.
 func (m *Mirror) mark(ctx context.Context, r document.Revision) error {
 	_, err := m.log.Append(ctx, contract.Draft{
-		Role: contract.RoleSystem, Type: "file.written", Subject: "file/" + r.Path,
+		Role: contract.RoleSystem, Type: "file.written", Subject: contract.FileSubject(r.Path),
 		Data: contract.FileWritten{Path: r.Path, Size: int64(len(r.Body)), SHA256: r.SHA256},
 	})
 	return err

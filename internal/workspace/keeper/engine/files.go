@@ -13,19 +13,24 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 const maxList = 10_000
 
 func badPath(p string, root bool) error {
-	if err := wire.CheckPath(p, root); err != nil {
+	err := wire.CheckPath(p, root)
+	if err == nil {
+		err = wire.CheckNames(p)
+	}
+	if err != nil {
 		return fault.New("", fault.Invalid, "Name a path relative to the workspace's root.", fmt.Errorf("path %q %w", wire.Short(p), err))
 	}
 	return nil
@@ -216,7 +221,7 @@ func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Re
 		return wire.Written{}, fault.Wrap(op, err)
 	}
 	tmp := e.store.Work("incoming-" + publish.Token())
-	sum, err := receive(tmp, content, e.opts.Limits.LargestFile, req.Exec)
+	sum, err := receive(tmp, content, e.opts.Limits.LargestFile)
 	var large *gitstore.Manifest
 	if err == nil {
 		large, err = e.chunkAhead(ctx, tmp)
@@ -246,13 +251,16 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		return wire.Written{}, err
 	}
 	p := string(req.Path)
+	if err := e.mayPut(req); err != nil {
+		return wire.Written{}, err
+	}
 	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return wire.Written{}, err
 	}
 	defer unix.Close(dir)
 	name := path.Base(p)
-	if err := e.mayPut(dir, name, req); err != nil {
+	if err := makeExecutable(file, dir, name, req.Exec); err != nil {
 		return wire.Written{}, err
 	}
 	st, err := disk.Lstat(unix.AT_FDCWD, file)
@@ -331,10 +339,37 @@ func (e *Engine) storeReceived(ctx context.Context, file string, st disk.Stat, l
 	return gitstore.Entry{Mode: st.GitMode(), ID: ids[0], Chunked: true}, nil
 }
 
-// mayPut looks, before anything is moved, whether a file may go to a name.
-func (e *Engine) mayPut(dir int, name string, req wire.WriteRequest) error {
+// makeExecutable gives a received file the mode that it is to have; when nobody
+// says which, that of the file it is about to replace.
+func makeExecutable(file string, dir int, name string, exec *bool) error {
+	if exec == nil {
+		st, err := disk.Lstat(dir, name)
+		if err != nil && !disk.IsGone(err) {
+			return err
+		}
+		was := err == nil && st.IsRegular() && st.Mode&0o100 != 0
+		exec = &was
+	}
+	if !*exec {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(0o755), f.Sync(), f.Close())
+}
+
+// mayPut looks, before anything is made or moved, whether a file may go to a name.
+func (e *Engine) mayPut(req wire.WriteRequest) error {
 	p := string(req.Path)
-	st, err := disk.Lstat(dir, name)
+	name := path.Base(p)
+	var st disk.Stat
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
+	if err == nil {
+		defer unix.Close(dir)
+		st, err = disk.Lstat(dir, name)
+	}
 	switch {
 	case disk.IsGone(err):
 		if req.If != "" && req.If != "none" {

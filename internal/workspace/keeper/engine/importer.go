@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
@@ -21,16 +23,12 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // receive writes a stream of at most max bytes to a new file, durably, and
 // returns its SHA-256 in hex.
-func receive(name string, content io.Reader, max int64, exec bool) (string, error) {
-	perm := fs.FileMode(0o644)
-	if exec {
-		perm = 0o755
-	}
+func receive(name string, content io.Reader, max int64) (string, error) {
+	const perm = fs.FileMode(0o644)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, perm)
 	if err != nil {
 		return "", err

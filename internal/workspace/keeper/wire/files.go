@@ -16,12 +16,13 @@ type FileInfo struct {
 	Beneath int    `json:"beneath,omitempty"`
 }
 
-// WriteRequest says where a file goes. If, when set, is the blob id that must
+// WriteRequest says where a file goes, and whether it is executable: as what it
+// replaces when Exec is nil. If, when set, is the blob id that must
 // be there, or "none" when nothing may be. Role and User are whose hand it was,
 // for an event that a crash kept from being appended.
 type WriteRequest struct {
 	Path Path   `json:"path"`
-	Exec bool   `json:"exec,omitempty"`
+	Exec *bool  `json:"exec,omitempty"`
 	If   string `json:"if,omitempty"`
 	Role string `json:"role,omitempty"`
 	User string `json:"user,omitempty"`

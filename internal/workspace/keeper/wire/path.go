@@ -72,6 +72,19 @@ func CheckPath(p string, root bool) error {
 	return nil
 }
 
+// MaxName bounds one name in a path, in bytes: no file system here takes more.
+const MaxName = 255
+
+// CheckNames checks that each name in a path is one that a file can have.
+func CheckNames(p string) error {
+	for name := range strings.SplitSeq(p, "/") {
+		if len(name) > MaxName {
+			return fmt.Errorf("has a name of %d bytes; at most %d are allowed", len(name), MaxName)
+		}
+	}
+	return nil
+}
+
 // ParentDir is the folder that a path is in, "." for one in the root.
 func ParentDir(p string) string {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
