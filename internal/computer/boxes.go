@@ -152,7 +152,7 @@ func (t taskBoxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Bo
 				c.logger.Warn("Go's own library could not be built ahead; its checks take longer", "error", err)
 			}
 		}
-		mounts, release, err := c.verifyMounts(ctx, o, r.Commit)
+		mounts, release, err := c.verifyMounts(ctx, o, r.Commit, r.Shell)
 		if err != nil {
 			return nil, err
 		}

@@ -23,7 +23,7 @@ func (c *Computer) openShell() *shell.Shell {
 			if err != nil {
 				return nil, nil, err
 			}
-			return c.verifyMounts(ctx, mine, commit)
+			return c.verifyMounts(ctx, mine, commit, true)
 		},
 		Modules: c.machine.Modules, Build: c.machine.Build, RenderDir: c.machine.Dir.Path("cache", "render"),
 		Silence: times(c.machine.Config).Silence, Logger: c.logger,

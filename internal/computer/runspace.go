@@ -376,8 +376,9 @@ func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount,
 // verifyMounts is a check's view: the commit to verify with a throwaway upper,
 // the base the task started from beside it, and the user's own ignored
 // directories, throwaway as well. What the task put into ignored directories is
-// not there: it is not published, so nothing may depend on it.
-func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string) ([]sandbox.Mount, func(), error) {
+// not there: it is not published, so nothing may depend on it. shell says that it
+// waits for the shell's dependencies.
+func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string, shell bool) ([]sandbox.Mount, func(), error) {
 	dir, release, err := c.snapshot(ctx, commit)
 	if err != nil {
 		return nil, nil, err
@@ -387,7 +388,7 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string) 
 		{Source: o.Lower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
 	}
 	mounts = append(mounts, usersOwn(o.Ignored)...)
-	modules, err := c.shellModules(ctx, true)
+	modules, err := c.shellModules(ctx, shell)
 	if err != nil {
 		release()
 		return nil, nil, err

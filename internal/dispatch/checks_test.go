@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
 )
 
 // TestACheckWhoseBoxDiesIsMadeAgain: what fails is not published because the box
@@ -52,6 +53,42 @@ func TestACheckWhoseBoxDiesIsMadeAgain(t *testing.T) {
 			}
 			if c.most > 3 && died > 3*10 {
 				t.Error(fmt.Sprint("it was tried for ever: ", died))
+			}
+		})
+	}
+}
+
+// TestOnlyChecksOfTheShellWaitForItsDependencies: they are installed when a build
+// needs them, and no other check, nor the look at what there is, waits for that.
+func TestOnlyChecksOfTheShellWaitForItsDependencies(t *testing.T) {
+	for name, c := range map[string]struct {
+		part  contract.Part
+		waits bool
+	}{
+		"a script of no project": {edit("c1"), false},
+		"the desktop's source":   {use("c1", "write", m{"path": "choiros/package.json", "content": `{"scripts":{"build":"true"}}`}), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.model.director = plan(agentTask)
+			h.model.associate = steps(c.part)
+			var mu sync.Mutex
+			boxes, waited := 0, 0
+			h.boxes.break_ = func(r dispatch.BoxRequest) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if r.Kind == contract.BoxVerify {
+					boxes++
+				}
+				if r.Shell {
+					waited++
+				}
+				return nil
+			}
+			h.report(h.submit("go"))
+			if boxes < 2 || (waited > 0) != c.waits {
+				t.Errorf("%d of %d boxes wait for the shell's dependencies", waited, boxes)
 			}
 		})
 	}

@@ -121,27 +121,27 @@ func (a *attempt) transition(eventType string, role contract.Role, p contract.Pa
 		Subject: machine.Subject(a.ref.Task, a.ref.Attempt), Task: a.ref.Task, Data: p, Expect: &contract.Expect{Last: a.now.Last}}, nil
 }
 
-// record appends drafts although the run was cancelled, trying again while it
-// is not known whether they are stored.
-func (a *attempt) record(drafts ...contract.Draft) error {
+// record appends a draft although the run was cancelled, trying again while it
+// is not known whether it is stored.
+func (a *attempt) record(draft contract.Draft) error {
 	ctx, cancel := a.cleanUp()
 	defer cancel()
 	for try := 1; ; try++ {
-		_, err := a.r.append(ctx, drafts...)
+		_, err := a.r.append(ctx, draft)
 		if !fault.Is(err, fault.Unavailable) || try == maxAttempts || a.r.closing() {
 			return fault.Wrap("dispatch.record", err)
 		}
 	}
 }
 
-// move appends a transition, behind what else happened with it.
-func (a *attempt) move(p *contract.AttemptMoved, with ...contract.Draft) error {
+// move appends a transition.
+func (a *attempt) move(p *contract.AttemptMoved) error {
 	p.Attempt = a.ref.Attempt
 	d, err := a.transition("attempt.moved", contract.RoleSystem, p)
 	if err != nil {
 		return err
 	}
-	return a.record(append(with, d)...)
+	return a.record(d)
 }
 
 // finished appends the attempt's one result.
@@ -293,8 +293,7 @@ func scope(m Merged) []string {
 	return m.Scope
 }
 
-// verifyNow checks the merge. What the checks found is in the log with the
-// transition, or neither is.
+// verifyNow checks the merge. The transition holds what the checks found.
 func (a *attempt) verifyNow(ctx context.Context) error {
 	m, err := a.theMerge(ctx)
 	if err != nil {
@@ -313,17 +312,23 @@ func (a *attempt) verifyNow(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := a.move(&contract.AttemptMoved{State: contract.AttemptVerified, Verification: &v, Scope: scope(m)}, contract.Draft{Role: contract.RoleSystem,
-		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, a.now.Moves)),
-		Type: "verification.finished", Subject: a.ref.Task, Task: a.ref.Task, Data: &contract.VerificationFinished{Attempt: a.ref.Attempt, Verification: v}}); err != nil {
+	if err := a.move(&contract.AttemptMoved{State: contract.AttemptVerified, Verification: &v, Scope: scope(m)}); err != nil {
 		return err
 	}
 	crash.At("dispatch.task.verified")
 	return nil
 }
 
-// decide goes on by what the checks found: what failed is never published.
+// decide says what the checks found and goes on by it: what failed is never
+// published. What it says is the transition's own, under an id of its own, so that
+// a repeat after a crash says the same and the two need no batch.
 func (a *attempt) decide() error {
+	if err := a.record(contract.Draft{Role: contract.RoleSystem,
+		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, a.now.Moves-1)),
+		Type: "verification.finished", Subject: a.ref.Task, Task: a.ref.Task,
+		Data: &contract.VerificationFinished{Attempt: a.ref.Attempt, Verification: *a.now.Verification}}); err != nil {
+		return err
+	}
 	res := *a.now.Result
 	res.Verification = *a.now.Verification
 	if res.Verification.Status == contract.VerificationFail {

@@ -53,6 +53,9 @@ type BoxRequest struct {
 	Commit string
 	// Go says that a check with Go's own tools is to run in it.
 	Go bool
+	// Shell says that a check which may need the shell's dependencies is to run in
+	// it, so that it is worth waiting for them. Those that are there are in any.
+	Shell bool
 	// Dependencies are what was installed for the check.
 	Dependencies []Dependencies
 	// Handler serves what the box asks of the host, CONNECT included; nil

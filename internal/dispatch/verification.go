@@ -184,7 +184,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	}
 	args, err := json.Marshal(in)
 	if err == nil {
-		err = a.inVerifyBox(ctx, BoxRequest{Commit: commit, Go: c.Runner == verify.GoTest, Dependencies: deps}, func(b Box) error {
+		err = a.inVerifyBox(ctx, BoxRequest{Commit: commit, Go: c.Runner == verify.GoTest, Shell: c.OfShell(), Dependencies: deps}, func(b Box) error {
 			res, err := a.checkBox(ctx, b, name, args)
 			switch {
 			case err != nil:

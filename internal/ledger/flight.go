@@ -51,7 +51,7 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 		}
 		select {
 		case r := <-open:
-			if len(r.items) > 1 { // it is stored whole or not at all, which takes a batch
+			if r.whole() || len(p.events)+len(r.items) > groupCount { // the first takes a batch
 				l.carried, joining = r, nil
 			} else if err := l.join(ctx, p, r); err != nil {
 				return err
@@ -113,7 +113,7 @@ func (l *Log) send(p *plan, from int) error {
 	return nil
 }
 
-// join sends a call of one event behind what is under way. A call that is refused
+// join sends a call that takes no batch behind what is under way. A call that is refused
 // is answered; the error is that it could not be sent.
 func (l *Log) join(ctx context.Context, p *plan, r *request) error {
 	from := len(p.events)

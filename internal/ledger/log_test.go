@@ -265,3 +265,47 @@ func TestLongDataTravelAsBlob(t *testing.T) {
 		t.Errorf("without blobs: %v", err)
 	}
 }
+
+// AppendEach leaves what is stored of an earlier call as it is and adds the rest,
+// needs an id of each draft for that, and stages no batch.
+func TestAppendEachAddsTheRest(t *testing.T) {
+	cid := contract.NewCID()
+	b := openBus(t, t.TempDir())
+	l := openLog(t, b, ledger.Options{CID: cid})
+	var drafts []contract.Draft
+	for i := range 3 {
+		d := renamed(fmt.Sprintf("name %d", i), "")
+		d.ID = contract.DeriveID("appended", fmt.Sprint(i))
+		drafts = append(drafts, d)
+	}
+	first := mustAppend(t, l, drafts[0])
+	for range 2 {
+		events, err := l.AppendEach(t.Context(), drafts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) != 3 || events[0].Sequence != first[0].Sequence || events[1].Sequence != 2 || events[2].Sequence != 3 {
+			t.Errorf("AppendEach returned %+v", events)
+		}
+	}
+	if all := wholeLog(t, l); len(all) != 3 {
+		t.Errorf("the log has %d events", len(all))
+	}
+	if events, err := l.AppendEach(t.Context(), renamed("a", ""), renamed("b", "")); !fault.Is(err, fault.Invalid) {
+		t.Errorf("drafts without ids: %v, %v", events, err)
+	}
+	stream, err := b.JetStream().Stream(t.Context(), bus.StreamConfig(cid, 1).Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for position := uint64(1); position <= 3; position++ {
+		m, err := stream.GetMsg(t.Context(), position)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batch := m.Header.Get("Nats-Batch-Id"); batch != "" {
+			t.Errorf("message %d is of batch %s", position, batch)
+		}
+	}
+	checkChain(t, cid, wholeLog(t, l))
+}

@@ -69,7 +69,7 @@ func (w *Workspace) appendCheckpoints(ctx context.Context, commits []wire.Commit
 	for i, c := range commits {
 		drafts[i] = w.checkpointDraft(c)
 	}
-	_, err := w.opts.Log.Append(ctx, drafts...)
+	_, err := w.opts.Log.AppendEach(ctx, drafts...)
 	return err
 }
 

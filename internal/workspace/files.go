@@ -127,7 +127,7 @@ func (w *Workspace) tell(ctx context.Context, deeds ...wire.Deed) error {
 			drafts = append(drafts, w.deedDrafts(d)...)
 		}
 		if len(drafts) > 0 {
-			if _, err := w.opts.Log.Append(ctx, drafts...); err != nil {
+			if _, err := w.opts.Log.AppendEach(ctx, drafts...); err != nil {
 				return err
 			}
 		}

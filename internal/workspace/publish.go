@@ -487,7 +487,7 @@ func (w *Workspace) logApplied(ctx context.Context, a wire.Applied) error {
 			Data: contract.PublishFinished{Publish: a.Publish, Commit: c.Commit, Conflicts: shown(a.Conflicts), Inverted: a.Kind == "invert"},
 		})
 	}
-	if _, err := w.opts.Log.Append(ctx, drafts...); err != nil {
+	if _, err := w.opts.Log.AppendEach(ctx, drafts...); err != nil {
 		return err
 	}
 	crash.At("workspace.publish.recorded")

@@ -20,6 +20,9 @@ import (
 // the same content, is a no-op.
 type Log interface {
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
+	// AppendEach may store the first of them without the rest if it does not
+	// return, and adds the rest when it is called again.
+	AppendEach(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 }
 
 // Options say what a workspace works with.

@@ -32,6 +32,10 @@ type log struct {
 	fail   func(contract.Draft) error
 }
 
+func (l *log) AppendEach(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	return l.Append(ctx, drafts...)
+}
+
 func (l *log) Append(_ context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

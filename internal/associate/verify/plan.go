@@ -29,6 +29,16 @@ type Check struct {
 	Enough bool
 }
 
+// OfShell says whether a check may need the desktop's dependencies: it runs in the
+// desktop's source or above it. Whether a file can be parsed needs none.
+func (c Check) OfShell() bool {
+	switch {
+	case c.Theme != "", c.Group == noProject:
+		return false
+	}
+	return c.Cwd == "." || c.Cwd == ShellDir || strings.HasPrefix(c.Cwd, ShellDir+"/")
+}
+
 // maxChecks bounds one verification.
 const maxChecks = 24
 
