@@ -11,6 +11,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
+// fewCommits is how many are read one by one, without a git of their own.
+const fewCommits = 20
+
 // List returns checkpoints, newest first.
 func (e *Engine) List(ctx context.Context, req wire.ListRequest) ([]wire.Commit, error) {
 	const op = "keeper.List"
@@ -31,6 +34,13 @@ func (e *Engine) List(ctx context.Context, req wire.ListRequest) ([]wire.Commit,
 		}
 	} else if e.Head() == "" {
 		return []wire.Commit{}, nil
+	}
+	if req.Until == "" && req.Limit <= fewCommits {
+		if from == gitstore.Main {
+			from = e.Head()
+		}
+		out, err := e.store.Line(ctx, from, req.Limit)
+		return out, fault.Wrap(op, err)
 	}
 	args := []string{from}
 	if req.Until != "" {
@@ -106,7 +116,7 @@ func (e *Engine) treeish(ctx context.Context, name, fallback string) (string, er
 	if err != nil {
 		return "", err
 	}
-	return e.store.GitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", id+"^{tree}")
+	return e.store.NameOf(ctx, id+"^{tree}")
 }
 
 // liveTree writes the live tree's content as objects, without a commit.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -27,10 +26,8 @@ func (e *Engine) Object(ctx context.Context, req wire.ObjectRequest) (wire.IDReq
 	if commit == "" {
 		return wire.IDRequest{}, fault.New(op, fault.NotFound, "", errors.New("there is no checkpoint yet"))
 	}
-	for _, p := range gitstore.EscapedPaths(string(req.Path)) {
-		if id, err := e.store.NameOf(ctx, commit+":"+p); err != nil || id != "" {
-			return wire.IDRequest{ID: id}, fault.Wrap(op, err)
-		}
+	if id, err := e.store.ObjectAt(ctx, commit, string(req.Path)); err != nil || id != "" {
+		return wire.IDRequest{ID: id}, fault.Wrap(op, err)
 	}
 	return wire.IDRequest{}, fault.New(op, fault.NotFound, "", fmt.Errorf("checkpoint %s has no %q", wire.Short(commit), req.Path.Shown()))
 }

@@ -310,11 +310,11 @@ func (e *Engine) verified(ctx context.Context, claim, task string) (string, erro
 	if claim != "pass" {
 		return claim, nil
 	}
-	out, err := e.store.Git(ctx, nil, "for-each-ref", "--format=%(refname)", "refs/choir/live/")
+	live, err := e.store.Refs(ctx, publish.LiveRefs)
 	if err != nil {
 		return "", err
 	}
-	for ref := range strings.FieldsSeq(string(out)) {
+	for _, ref := range live {
 		if ref != publish.LiveRef(task) {
 			return "unknown", nil
 		}

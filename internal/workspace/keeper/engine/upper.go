@@ -74,6 +74,6 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	if err := e.store.ForceRef(ctx, publish.TaskRef(req.ID), c.Commit); err != nil {
 		return wire.TreeReply{}, err
 	}
-	d, err := e.store.Diff(ctx, baseID, tree, wire.DiffRequest{MaxBytes: -1})
+	d, err := e.store.Changes(ctx, baseID, tree)
 	return wire.TreeReply{Commit: c.Commit, Tree: tree, Base: base, Changes: d.Changes, More: d.More, Left: skipped}, err
 }

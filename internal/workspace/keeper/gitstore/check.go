@@ -38,9 +38,6 @@ func (s *Store) Check(ctx context.Context, id, kind string) (content []byte, siz
 	case ctx.Err() != nil:
 		return nil, 0, "", ctx.Err()
 	case fault.Is(err, fault.NotFound):
-		if there, err := disk.Exists(filepath.Join(s.gitDir, "objects", id[:2], id[2:])); err == nil && there {
-			return nil, 0, "can't be read", nil // git calls it missing
-		}
 		return nil, 0, "is missing", nil
 	case fault.Is(err, fault.Missing): // git itself
 		return nil, 0, "", err
@@ -50,6 +47,14 @@ func (s *Store) Check(ctx context.Context, id, kind string) (content []byte, siz
 		return nil, size, "is other than its name", nil
 	}
 	return buf.Bytes(), size, "", nil
+}
+
+// hasLoose reports whether there is a file of an object's name, whatever it holds.
+func (s *Store) hasLoose(id string) (bool, error) {
+	if len(id) != 40 {
+		return false, nil
+	}
+	return disk.Exists(filepath.Join(s.gitDir, "objects", id[:2], id[2:]))
 }
 
 // objectSum hashes an object as it is read.
@@ -82,19 +87,10 @@ func CommitNames(content []byte) (tree string, parents []string) {
 	return tree, parents
 }
 
-// TreeNames returns the entries of a tree object.
+// TreeNames returns the entries of a tree object, as far as it is one.
 func TreeNames(content []byte) []TreeItem {
-	var out []TreeItem
-	for len(content) > 0 {
-		meta, rest, ok := bytes.Cut(content, []byte{0})
-		if !ok || len(rest) < 20 {
-			return out
-		}
-		mode, name, _ := strings.Cut(string(meta), " ")
-		out = append(out, TreeItem{Name: name, Mode: mode, ID: hex.EncodeToString(rest[:20])})
-		content = rest[20:]
-	}
-	return out
+	items, _ := treeItems("", structure{kindTree, content})
+	return items
 }
 
 // Replace writes an object that is damaged or missing. What is there under
@@ -121,6 +117,6 @@ func (s *Store) Replace(o Object, id string) error {
 	if err := s.settleAll([]pendingObject{{tmp, final}}); err != nil {
 		return err
 	}
-	// The long-lived process may remember what it could not read.
-	return s.reads.close()
+	// The long-lived processes may remember what they could not read.
+	return s.Close()
 }

@@ -1,12 +1,12 @@
 package gitstore
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -43,34 +43,107 @@ func plainDiff() []string {
 	return append(args, "--no-ext-diff", "--no-textconv")
 }
 
-// Diff says what differs between two commits or trees.
+// Diff says what differs between two trees.
 func (s *Store) Diff(ctx context.Context, a, b string, req wire.DiffRequest) (wire.DiffReply, error) {
-	base := append(plainDiff(), "-z", "--full-index", "--ignore-submodules=none")
-	raw, err := s.Git(ctx, nil, append(append(slices.Clone(base), "--raw", "--numstat", a, b), pathspecs(req.Paths, true)...)...)
-	if err != nil {
-		return wire.DiffReply{}, err
-	}
-	reply, err := parseDiff(raw, req.Metadata)
-	if err != nil || req.MaxBytes < 0 || len(reply.Changes) == 0 {
-		return reply, err
+	d, err := s.list(ctx, a, b, req)
+	if err != nil || len(d.reply.Changes) == 0 {
+		return d.reply, err
 	}
 	if req.MaxBytes == 0 {
 		req.MaxBytes = 1 << 20
 	}
-	args := append(plainDiff(), "-p", a, b)
-	text, truncated, err := s.gitUpTo(ctx, min(req.MaxBytes, 64<<20), append(args, pathspecs(req.Paths, req.Metadata)...)...)
-	if err != nil {
-		return wire.DiffReply{}, err
-	}
-	reply.Diff, reply.Truncated = strings.ToValidUTF8(string(text), "\uFFFD"), truncated
-	return reply, nil
+	text, truncated, err := s.diffText(ctx, a, b, req, d.lines)
+	d.reply.Diff, d.reply.Truncated = strings.ToValidUTF8(string(text), "\uFFFD"), truncated
+	return d.reply, err
 }
 
-// gitUpTo runs a git command and returns at most max bytes of its output.
-func (s *Store) gitUpTo(ctx context.Context, max int, args ...string) ([]byte, bool, error) {
+// Changes says which paths differ between two trees, and looks into no file.
+func (s *Store) Changes(ctx context.Context, a, b string) (wire.DiffReply, error) {
+	d, err := s.list(ctx, a, b, wire.DiffRequest{})
+	return d.reply, err
+}
+
+// changeList makes changes of paths as they stand in commits.
+type changeList struct {
+	reply    wire.DiffReply
+	metadata bool
+	byName   map[string]int // as it stands in the commit
+	byPath   map[string]int
+	repos    map[wire.Path]bool
+}
+
+func (s *Store) list(ctx context.Context, a, b string, req wire.DiffRequest) (*changeList, error) {
+	d := &changeList{
+		reply: wire.DiffReply{Changes: []wire.Change{}}, metadata: req.Metadata,
+		byName: map[string]int{}, byPath: map[string]int{}, repos: map[wire.Path]bool{},
+	}
+	var paths []string
+	for _, p := range req.Paths {
+		if p == "." {
+			paths = nil
+			break
+		}
+		paths = append(paths, EscapedPaths(string(p))...)
+	}
+	return d, s.differ(ctx, a, b, paths, d.add)
+}
+
+func (d *changeList) add(name string, from, to TreeItem) error {
+	p, kind := unescapePath(name)
+	op := "modified"
+	switch {
+	case from.Mode == "":
+		op = "added"
+	case to.Mode == "":
+		op = "deleted"
+	case from.ID == to.ID && Entry{Mode: wire.Mode(from.Mode)}.IsRegular() && Entry{Mode: wire.Mode(to.Mode)}.IsRegular():
+		op = "mode"
+	}
+	if git, ok := inNestedGit(p); ok && !d.metadata {
+		inside := strings.TrimPrefix(p[len(git):], "/")
+		if repo := wire.Path(wire.ParentDir(git)); !d.repos[repo] && inside != "index" {
+			d.repos[repo] = true
+			d.reply.Repositories = append(d.reply.Repositories, repo)
+		}
+		if gitObeys(inside) && len(d.reply.Obeyed) < maxObeyed {
+			d.reply.Obeyed = append(d.reply.Obeyed, wire.Change{Path: wire.Path(p), Op: op, Added: -1, Removed: -1})
+		}
+		return nil
+	}
+	if kind == pathEmpty {
+		p += "/"
+	}
+	if at, ok := d.byPath[p]; ok { // it is a large file now, or was one
+		d.reply.Changes[at] = wire.Change{Path: wire.Path(p), Op: "modified", Added: -1, Removed: -1}
+		return nil
+	}
+	if len(d.reply.Changes) == MaxChanges {
+		d.reply.More++
+		return nil
+	}
+	d.byName[name], d.byPath[p] = len(d.reply.Changes), len(d.reply.Changes)
+	d.reply.Changes = append(d.reply.Changes, wire.Change{Path: wire.Path(p), Op: op})
+	return nil
+}
+
+// lines notes how many lines of a file were added and removed, -1 of what is
+// no text.
+func (d *changeList) lines(name string, added, removed int) {
+	if at, ok := d.byName[name]; ok && d.reply.Changes[at].Added >= 0 {
+		d.reply.Changes[at].Added, d.reply.Changes[at].Removed = added, removed
+	}
+}
+
+// diffText has git compare what is in files: how many lines differ and, unless
+// req.MaxBytes is negative, which, as at most so many bytes of a patch.
+func (s *Store) diffText(ctx context.Context, a, b string, req wire.DiffRequest, lines func(name string, added, removed int)) (_ []byte, truncated bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := s.command(ctx, args...)
+	args := append(plainDiff(), "--numstat")
+	if req.MaxBytes > 0 {
+		args = append(args, "-p")
+	}
+	cmd := s.command(ctx, append(append(args, a, b), pathspecs(req.Paths, req.Metadata)...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, false, err
@@ -80,106 +153,136 @@ func (s *Store) gitUpTo(ctx context.Context, max int, args ...string) ([]byte, b
 	if err := cmd.Start(); err != nil {
 		return nil, false, gitError(ctx, args, "", err)
 	}
-	text, rerr := io.ReadAll(io.LimitReader(out, int64(max)+1))
+	from := bufio.NewReaderSize(out, 64<<10)
+	rerr := readLineCounts(from, lines)
+	max := min(max(req.MaxBytes, 0), 64<<20)
+	var text []byte
+	if rerr == nil {
+		text, rerr = io.ReadAll(io.LimitReader(from, int64(max)+1))
+	}
 	if len(text) > max {
 		cancel()
 		_ = cmd.Wait() // we ended it
 		cut := bytes.LastIndexByte(text[:max], '\n') + 1
 		return text[:cut], true, nil
 	}
+	if rerr != nil && !errors.Is(rerr, io.EOF) {
+		cancel()
+	}
 	if err := cmd.Wait(); err != nil {
-		return nil, false, gitError(ctx, args, stderr.String(), err)
+		return nil, false, gitError(ctx, args, stderr.String(), errors.Join(err, rerr))
+	}
+	if errors.Is(rerr, io.EOF) {
+		rerr = nil
 	}
 	return text, false, rerr
 }
 
-// parseDiff reads `diff-tree -z --raw --numstat`.
-func parseDiff(raw []byte, metadata bool) (wire.DiffReply, error) {
-	reply := wire.DiffReply{Changes: []wire.Change{}}
-	fields := strings.Split(string(raw), "\x00")
-	index := map[string]int{}
-	byPath := map[string]int{}
-	repos := map[wire.Path]bool{}
-	for i := 0; i < len(fields)-1; {
-		f := fields[i]
-		if strings.HasPrefix(f, ":") {
-			meta := strings.Fields(f[1:])
-			if len(meta) != 5 || i+1 >= len(fields) {
-				return reply, fmt.Errorf("git diff-tree answered %q", wire.Short(f))
+// readLineCounts reads lines of "added TAB removed TAB name", up to the empty
+// one before a patch.
+func readLineCounts(from *bufio.Reader, visit func(name string, added, removed int)) error {
+	for {
+		line, err := from.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) { // the name is longer than any of ours
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = from.ReadSlice('\n')
 			}
-			name := fields[i+1]
-			i += 2
-			p, kind := unescapePath(name)
-			op := map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'T': "modified"}[meta[4][0]]
-			if meta[4][0] == 'M' && meta[2] == meta[3] {
-				op = "mode"
-			}
-			if git, ok := inNestedGit(p); ok && !metadata {
-				inside := strings.TrimPrefix(p[len(git):], "/")
-				if repo := wire.Path(wire.ParentDir(git)); !repos[repo] && inside != "index" {
-					repos[repo] = true
-					reply.Repositories = append(reply.Repositories, repo)
-				}
-				if gitObeys(inside) && len(reply.Obeyed) < maxObeyed {
-					reply.Obeyed = append(reply.Obeyed, wire.Change{Path: wire.Path(p), Op: op, Added: -1, Removed: -1})
-				}
+			if err == nil {
 				continue
 			}
-			if kind == pathEmpty {
-				p += "/"
-			}
-			if at, ok := byPath[p]; ok { // it is a large file now, or was one
-				reply.Changes[at] = wire.Change{Path: wire.Path(p), Op: "modified", Added: -1, Removed: -1}
-				continue
-			}
-			if len(reply.Changes) == MaxChanges {
-				reply.More++
-				continue
-			}
-			index[name], byPath[p] = len(reply.Changes), len(reply.Changes)
-			reply.Changes = append(reply.Changes, wire.Change{Path: wire.Path(p), Op: op})
+		}
+		if err != nil || len(line) == 1 {
+			return err
+		}
+		part := strings.SplitN(strings.TrimSuffix(string(line), "\n"), "\t", 3)
+		if len(part) != 3 {
+			return fmt.Errorf("git diff-tree answered %q", wire.Short(string(line)))
+		}
+		name, err := unquoteName(part[2])
+		if err != nil {
+			return err
+		}
+		if part[0] == "-" {
+			visit(name, -1, -1)
+			continue
+		}
+		added, errA := strconv.Atoi(part[0])
+		removed, errR := strconv.Atoi(part[1])
+		if err := errors.Join(errA, errR); err != nil {
+			return err
+		}
+		visit(name, added, removed)
+	}
+}
+
+// unquoteName reads a name as git prints it: in quotes, as C has them, where it
+// holds a quote, a backslash or a control character.
+func unquoteName(s string) (string, error) {
+	in, ok := strings.CutPrefix(s, `"`)
+	if !ok {
+		return s, nil
+	}
+	in, ok = strings.CutSuffix(in, `"`)
+	out := make([]byte, 0, len(in))
+	for i := 0; i < len(in) && ok; i++ {
+		if in[i] != '\\' {
+			out = append(out, in[i])
 			continue
 		}
 		i++
-		part := strings.SplitN(f, "\t", 3)
-		if len(part) != 3 {
-			return reply, fmt.Errorf("git diff-tree answered %q", wire.Short(f))
-		}
-		at, ok := index[part[2]]
-		if !ok || reply.Changes[at].Added < 0 {
+		if at := strings.IndexByte(`abtnvfr"\`, at0(in, i)); at >= 0 {
+			out = append(out, "\a\b\t\n\v\f\r\"\\"[at])
 			continue
 		}
-		if part[0] == "-" {
-			reply.Changes[at].Added, reply.Changes[at].Removed = -1, -1
-			continue
-		}
-		var errA, errR error
-		reply.Changes[at].Added, errA = strconv.Atoi(part[0])
-		reply.Changes[at].Removed, errR = strconv.Atoi(part[1])
-		if err := errors.Join(errA, errR); err != nil {
-			return reply, err
+		code, err := strconv.ParseUint(in[min(i, len(in)):min(i+3, len(in))], 8, 8)
+		if ok = err == nil; ok {
+			out = append(out, byte(code))
+			i += 2
 		}
 	}
-	return reply, nil
+	if !ok {
+		return "", fmt.Errorf("git quoted a name as %q", wire.Short(s))
+	}
+	return string(out), nil
+}
+
+// at0 is a byte of a text, 0 beyond its end.
+func at0(s string, i int) byte {
+	if i >= len(s) {
+		return 0
+	}
+	return s[i]
 }
 
 // Lookup returns one path's entry in a tree.
 func (s *Store) Lookup(ctx context.Context, tree, p string) (Entry, error) {
 	for _, q := range EscapedPaths(p) {
-		cmd := s.command(ctx, "ls-tree", "-z", "--full-tree", tree, "--", q)
-		cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=1")
-		out, err := cmd.Output()
+		it, ok, err := s.itemAt(ctx, tree, q)
 		if err != nil {
-			return None, gitError(ctx, []string{"ls-tree"}, "", err)
+			return None, err
 		}
-		if out = bytes.TrimSuffix(out, []byte{0}); len(out) > 0 {
-			mode, id, _, err := parseTreeLine(out)
-			if err != nil || mode == "040000" {
-				return None, err
+		if ok {
+			if it.Mode == modeFolder {
+				return None, nil
 			}
 			_, kind := unescapePath(q)
-			return Entry{Mode: wire.Mode(mode), ID: id, Chunked: kind == pathChunked}, nil
+			return Entry{Mode: wire.Mode(it.Mode), ID: it.ID, Chunked: kind == pathChunked}, nil
 		}
 	}
 	return None, nil
+}
+
+// ObjectAt is the id of what a commit holds at a path, a tree's for a folder; ""
+// when it holds nothing there.
+func (s *Store) ObjectAt(ctx context.Context, commit, p string) (string, error) {
+	c, err := s.rawCommit(ctx, commit)
+	if err != nil {
+		return "", err
+	}
+	for _, q := range EscapedPaths(p) {
+		if it, ok, err := s.itemAt(ctx, c.tree, q); err != nil || ok {
+			return it.ID, err
+		}
+	}
+	return "", nil
 }

@@ -136,6 +136,13 @@ func (s *Store) tryDisk() error {
 // NameOf is the object that a revision names, "" when there is none. That git
 // could not look is an error, and not a missing one.
 func (s *Store) NameOf(ctx context.Context, rev string) (string, error) {
+	for _, kind := range []string{kindCommit, kindTree} {
+		if full, ok := strings.CutSuffix(rev, "^{"+kind+"}"); ok && IsHex(full) && len(full) == 40 {
+			if id, ok, err := s.nameOfFull(ctx, full, kind); ok {
+				return id, err
+			}
+		}
+	}
 	id, err := s.GitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 {
@@ -153,22 +160,12 @@ func (s *Store) GitLine(ctx context.Context, args ...string) (string, error) {
 // TreeOf is the tree that a ref points to, "" when there is no such ref. One
 // that can't be read, as after a bad disk, is an error and not a missing one.
 func (s *Store) TreeOf(ctx context.Context, ref string) (string, error) {
-	args := []string{"for-each-ref", "--format=%(refname) %(objectname)", ref}
-	cmd := s.command(ctx, args...)
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &Head{Max: 64 << 10, To: &out}, &Head{Max: 16 << 10, To: &stderr}
-	if err := cmd.Run(); err != nil {
-		return "", gitError(ctx, args, stderr.String(), err)
+	id, err := s.Ref(ctx, ref)
+	if err != nil || id == "" {
+		return "", err
 	}
-	for line := range strings.Lines(out.String()) {
-		if name, id, _ := strings.Cut(strings.TrimSpace(line), " "); name == ref {
-			return s.GitLine(ctx, "rev-parse", "--verify", "--end-of-options", id+"^{tree}")
-		}
-	}
-	if stderr.Len() > 0 { // git only warns of a ref that it can't read
-		return "", gitError(ctx, args, stderr.String(), errors.New("the ref can't be read"))
-	}
-	return "", nil
+	c, err := s.rawCommit(ctx, id)
+	return c.tree, err
 }
 
 func gitError(ctx context.Context, args []string, stderr string, err error) error {

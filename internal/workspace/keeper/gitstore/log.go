@@ -26,26 +26,42 @@ func (s *Store) MakeCommit(ctx context.Context, tree, parent string, note wire.N
 
 // Parent is the commit before another, "" for the first.
 func (s *Store) Parent(ctx context.Context, id string) (string, error) {
-	out, err := s.Log(ctx, 1, id)
-	if err != nil || len(out) == 0 {
-		return "", err
-	}
-	return out[0].Parent, nil
+	c, err := s.Commit(ctx, id)
+	return c.Parent, err
 }
 
 // Commit is one commit. Errors: fault.NotFound.
 func (s *Store) Commit(ctx context.Context, id string) (wire.Commit, error) {
-	out, err := s.Log(ctx, 1, id)
-	if err == nil && len(out) != 1 {
+	raw, err := s.rawCommit(ctx, id)
+	if fault.Is(err, fault.NotFound) {
 		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", wire.Short(id)))
 	}
 	if err != nil {
 		return wire.Commit{}, err
 	}
-	return out[0], nil
+	c := wire.Commit{Commit: id, Tree: raw.tree, Time: raw.when, Note: DecodeNote(raw.message)}
+	if len(raw.parents) > 0 {
+		c.Parent = raw.parents[0]
+	}
+	return c, nil
 }
 
-// Log lists commits along the first parents, the newest first.
+// Line lists at most limit commits along the first parents, the newest first.
+func (s *Store) Line(ctx context.Context, from string, limit int) ([]wire.Commit, error) {
+	out := []wire.Commit{}
+	for id := from; id != "" && len(out) < limit; {
+		c, err := s.Commit(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+		id = c.Parent
+	}
+	return out, nil
+}
+
+// Log lists commits along the first parents, the newest first, as many as there
+// are: git reads them faster than they can be asked for one by one.
 func (s *Store) Log(ctx context.Context, limit int, revs ...string) ([]wire.Commit, error) {
 	return s.LogMatching(ctx, limit, "", revs...)
 }

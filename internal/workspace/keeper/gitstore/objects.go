@@ -13,9 +13,7 @@ import (
 	"hash"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,7 +22,6 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
-	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // objectID returns the id git gives to an object.
@@ -426,111 +423,6 @@ func writePackHeader(w *bufio.Writer, kind byte, size int64) {
 		c = byte(size & 0x7f)
 	}
 	w.WriteByte(c)
-}
-
-// reader reads objects through one long-lived `git cat-file --batch`.
-type reader struct {
-	s   *Store
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func (r *reader) start() error {
-	cmd := r.s.command(context.Background(), "cat-file", "--batch")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return gitError(context.Background(), []string{"cat-file"}, "", err)
-	}
-	r.cmd, r.in, r.out = cmd, in, bufio.NewReaderSize(out, 64<<10)
-	return nil
-}
-
-func (r *reader) stop() error {
-	if r.cmd == nil {
-		return nil
-	}
-	err := r.in.Close()
-	if kerr := r.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
-		err = errors.Join(err, kerr)
-	}
-	_ = r.cmd.Wait() // it was killed: that is its status
-	r.cmd = nil
-	return err
-}
-
-func (r *reader) close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stop()
-}
-
-// read streams one object to w and returns its kind and size. Content beyond
-// max (when max >= 0) is not delivered; the returned size is the whole.
-func (r *reader) read(ctx context.Context, id string, max int64, w io.Writer) (kind string, size int64, err error) {
-	return r.readWith(ctx, id, max, w, nil)
-}
-
-// readWith is read; begin, when not nil, hears of kind and size before the bytes.
-func (r *reader) readWith(ctx context.Context, id string, max int64, w io.Writer, begin func(kind string, size int64)) (kind string, size int64, err error) {
-	const op = "keeper.read"
-	if !IsHex(id) {
-		return "", 0, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", wire.Short(id)))
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return "", 0, err
-	}
-	if r.cmd == nil {
-		if err := r.start(); err != nil {
-			return "", 0, fault.Wrap(op, err)
-		}
-	}
-	defer func() {
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			err = errors.Join(err, r.stop()) // out of step with the process: start anew
-		}
-	}()
-	if _, err := io.WriteString(r.in, id+"\n"); err != nil {
-		return "", 0, fault.Wrap(op, err)
-	}
-	line, err := r.out.ReadString('\n')
-	if err != nil {
-		return "", 0, fault.Wrap(op, err)
-	}
-	fields := strings.Fields(line)
-	if len(fields) == 2 && fields[1] == "missing" {
-		return "", 0, fault.New(op, fault.NotFound, "", fmt.Errorf("object %s is missing", id))
-	}
-	if len(fields) != 3 {
-		return "", 0, fault.New(op, fault.Internal, "", fmt.Errorf("git cat-file answered %q", wire.Short(line)))
-	}
-	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
-		return "", 0, fault.Wrap(op, err)
-	}
-	if begin != nil {
-		begin(fields[1], size)
-	}
-	deliver := size
-	if max >= 0 {
-		deliver = min(size, max)
-	}
-	if _, err := io.CopyN(w, r.out, deliver); err != nil {
-		return "", 0, fault.Wrap(op, err)
-	}
-	if _, err := io.CopyN(io.Discard, r.out, size-deliver+1); err != nil {
-		return "", 0, fault.Wrap(op, err)
-	}
-	return fields[1], size, nil
 }
 
 // Blob returns a whole blob of at most max bytes.

@@ -1,14 +1,18 @@
 package gitstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
@@ -86,16 +90,85 @@ func (s *Store) ForceRef(ctx context.Context, ref, id string) error {
 	return s.writeRef(ref, id)
 }
 
-// DeleteRef removes a ref if it is there. Git takes the folder away that it was
-// the last one in.
+// DeleteRef removes a ref if it is there. The folder stays, for the next one in it.
 func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 	s.refs.Lock()
 	defer s.refs.Unlock()
 	if err := s.Unlock(ref, "packed-refs"); err != nil {
 		return err
 	}
-	_, err := s.Git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
-	return err
+	if packed, err := s.anyPacked(); err != nil {
+		return err
+	} else if packed {
+		_, err := s.Git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
+		return err
+	}
+	return disk.RemoveIfThere(filepath.Join(s.gitDir, filepath.FromSlash(ref)))
+}
+
+// anyPacked reports whether there are refs that are no files of their own. The
+// keeper packs none, but a history that was brought along may have some.
+func (s *Store) anyPacked() (bool, error) { return disk.Exists(filepath.Join(s.gitDir, "packed-refs")) }
+
+// Ref is what a ref names, "" when there is no such ref. One that can't be read,
+// as after a bad disk, is an error and not a missing one.
+func (s *Store) Ref(ctx context.Context, ref string) (string, error) {
+	f, err := os.OpenFile(filepath.Join(s.gitDir, filepath.FromSlash(ref)), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		raw, rerr := io.ReadAll(io.LimitReader(f, 64))
+		if err := errors.Join(rerr, f.Close()); err == nil {
+			if id := strings.TrimSuffix(string(raw), "\n"); IsHex(id) && len(id) == 40 {
+				return id, nil
+			}
+		}
+	} else if errors.Is(err, fs.ErrNotExist) {
+		if packed, err := s.anyPacked(); err != nil || !packed {
+			return "", err
+		}
+	}
+	return s.refByGit(ctx, ref) // packed, a ref to another, or damaged
+}
+
+func (s *Store) refByGit(ctx context.Context, ref string) (string, error) {
+	args := []string{"for-each-ref", "--format=%(refname) %(objectname)", ref}
+	cmd := s.command(ctx, args...)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &Head{Max: 64 << 10, To: &out}, &Head{Max: 16 << 10, To: &stderr}
+	if err := cmd.Run(); err != nil {
+		return "", gitError(ctx, args, stderr.String(), err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if name, id, _ := strings.Cut(strings.TrimSpace(line), " "); name == ref {
+			return id, nil
+		}
+	}
+	if stderr.Len() > 0 { // git only warns of a ref that it can't read
+		return "", gitError(ctx, args, stderr.String(), errors.New("the ref can't be read"))
+	}
+	return "", nil
+}
+
+// Refs lists the names of refs in a folder of them.
+func (s *Store) Refs(ctx context.Context, folder string) ([]string, error) {
+	packed, err := s.anyPacked()
+	if err != nil {
+		return nil, err
+	}
+	if packed {
+		out, err := s.Git(ctx, nil, "for-each-ref", "--format=%(refname)", folder+"/")
+		return strings.Fields(string(out)), err
+	}
+	found, err := os.ReadDir(filepath.Join(s.gitDir, filepath.FromSlash(folder)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var refs []string
+	for _, f := range found {
+		if !f.IsDir() && !strings.HasSuffix(f.Name(), ".lock") {
+			refs = append(refs, folder+"/"+f.Name())
+		}
+	}
+	return refs, err
 }
 
 // Resolve returns the whole id of a commit named by id, or by a prefix of at
@@ -103,7 +176,11 @@ func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 func (s *Store) Resolve(ctx context.Context, name string) (string, error) {
 	const op = "keeper.resolve"
 	if name == "" || name == "HEAD" {
-		name = Main
+		id, err := s.Ref(ctx, Main)
+		if err == nil && id == "" {
+			err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", errors.New("there is no checkpoint yet"))
+		}
+		return id, fault.Wrap(op, err)
 	} else if !IsHex(name) || len(name) < 7 || len(name) > 40 {
 		return "", fault.New(op, fault.Invalid, "Name a checkpoint by its commit id; `choir checkpoints` lists them.", fmt.Errorf("%q is not a commit id", wire.Short(name)))
 	}

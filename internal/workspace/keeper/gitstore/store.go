@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"context"
+	"errors"
 	"io"
 	"path/filepath"
 	"sync"
@@ -34,20 +35,22 @@ type Store struct {
 	refs   sync.Mutex  // one change of the refs at a time
 	begins atomic.Bool // the history was made by this process and has no commit yet
 
-	reads  *reader
+	reads  *reader // of content
+	names  *reader // of commits and trees
+	memory memory
 	Chunks *Chunks
 }
 
 // NewStore returns the store of a tree. It opens nothing yet.
 func NewStore(o StoreOptions) *Store {
 	s := &Store{root: o.Root, gitDir: filepath.Join(o.Root, ".git"), program: o.Git, fileBytes: o.Limits.FileBytes, known: map[string]bool{}}
-	s.reads = &reader{s: s}
+	s.reads, s.names = &reader{s: s}, &reader{s: s}
 	s.Chunks = &Chunks{dir: s.Work("chunks"), max: o.Limits.ChunkBytes, crash: o.Crash}
 	return s
 }
 
-// Close ends the helper process.
-func (s *Store) Close() error { return s.reads.close() }
+// Close ends the helper processes.
+func (s *Store) Close() error { return errors.Join(s.reads.close(), s.names.close()) }
 
 // Read streams one object to w and returns its kind and size. Content beyond max
 // (when max >= 0) is not delivered; the returned size is the whole.

@@ -38,59 +38,54 @@ type Tree map[string]Entry
 const EmptyBlob = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 
 // ReadTree loads a tree, and remembers its directories as written when known
-// is set. Entries that only a foreign tool can have put there (gitlinks) are
-// refused rather than lost.
+// is set.
 func (s *Store) ReadTree(ctx context.Context, tree string, known bool) (Tree, error) {
-	out, err := s.Git(ctx, nil, "ls-tree", "-r", "-t", "-z", "--full-tree", tree)
-	if err != nil {
-		return nil, err
-	}
-	t := make(Tree, bytes.Count(out, []byte{0}))
+	t := Tree{}
 	if known {
 		s.known[tree] = true
 	}
-	for line := range bytes.SplitSeq(out, []byte{0}) {
-		if len(line) == 0 {
-			continue
-		}
-		mode, id, name, err := parseTreeLine(line)
-		if err != nil {
-			return nil, err
-		}
-		switch mode {
-		case "040000":
+	err := s.walkTree(ctx, tree, func(name string, it TreeItem) error {
+		if it.Mode == modeFolder {
 			if known {
-				s.known[id] = true
+				s.known[it.ID] = true
 			}
-			continue
-		case string(wire.ModeFile), string(wire.ModeExec), string(wire.ModeSymlink):
-		default:
-			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s of mode %s", tree, wire.Short(name), mode))
+			return nil
 		}
-		p, kind := unescapePath(name)
-		if kind == pathEmpty {
-			if p != "" {
-				t[p] = Entry{Mode: wire.ModeEmptyDir}
-			}
-			continue
+		p, en, err := entryOf(tree, name, it)
+		if err != nil || p == "" {
+			return err
 		}
-		en := Entry{Mode: wire.Mode(mode), ID: id, Chunked: kind == pathChunked}
-		if _, twice := t[p]; twice || en.Chunked && !en.IsRegular() {
-			return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s, which is no large file", tree, wire.Short(name)))
+		if _, twice := t[p]; twice && en.Mode != wire.ModeEmptyDir {
+			return notOurs(tree, name, "which stands there twice")
 		}
 		t[p] = en
-	}
-	return t, nil
+		return nil
+	})
+	return t, err
 }
 
-// parseTreeLine parses "mode type id\tname".
-func parseTreeLine(line []byte) (mode, id, name string, err error) {
-	meta, rest, ok := bytes.Cut(line, []byte{'\t'})
-	f := strings.Fields(string(meta))
-	if !ok || len(f) != 3 {
-		return "", "", "", fmt.Errorf("git ls-tree answered %q", wire.Short(string(line)))
+// entryOf is what an entry of a commit stands for, and its path; "" where that is
+// the tree itself, being empty. Entries that only a foreign tool can have put
+// there (submodules) are refused rather than lost.
+func entryOf(tree, name string, it TreeItem) (string, Entry, error) {
+	switch it.Mode {
+	case string(wire.ModeFile), string(wire.ModeExec), string(wire.ModeSymlink):
+	default:
+		return "", None, notOurs(tree, name, "of mode "+it.Mode)
 	}
-	return f[0], f[2], string(rest), nil
+	p, kind := unescapePath(name)
+	if kind == pathEmpty {
+		return p, Entry{Mode: wire.ModeEmptyDir}, nil
+	}
+	en := Entry{Mode: wire.Mode(it.Mode), ID: it.ID, Chunked: kind == pathChunked}
+	if en.Chunked && !en.IsRegular() {
+		return "", None, notOurs(tree, name, "which is no large file")
+	}
+	return p, en, nil
+}
+
+func notOurs(tree, name, what string) error {
+	return fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("tree %s holds %s, %s", tree, wire.Short(name), what))
 }
 
 // TreeItem is one entry of a directory being written.
@@ -192,7 +187,7 @@ func (b *Builder) build(paths []string, prefix string) (string, []string) {
 func (b *Builder) Item(name string, en Entry) TreeItem {
 	switch {
 	case en.Mode == wire.ModeEmptyDir:
-		return TreeItem{escapeName(name, nameDir), "40000", b.Add([]TreeItem{{EmptyMarker, string(wire.ModeFile), EmptyBlob}})}
+		return TreeItem{escapeName(name, nameDir), modeFolder, b.Add([]TreeItem{{EmptyMarker, string(wire.ModeFile), EmptyBlob}})}
 	case en.Chunked:
 		return TreeItem{escapeChunked(name), string(en.Mode), en.ID}
 	}
@@ -200,7 +195,9 @@ func (b *Builder) Item(name string, en Entry) TreeItem {
 }
 
 // DirItem is a folder as it stands in the one that holds it.
-func DirItem(name, tree string) TreeItem { return TreeItem{escapeName(name, nameDir), "40000", tree} }
+func DirItem(name, tree string) TreeItem {
+	return TreeItem{escapeName(name, nameDir), modeFolder, tree}
+}
 
 // IsKnown reports whether a tree is there already.
 func (b *Builder) IsKnown(tree string) bool { return b.known[tree] }
@@ -214,16 +211,7 @@ func (b *Builder) Clash(p string) {
 
 // Add encodes one directory and returns its id.
 func (b *Builder) Add(items []TreeItem) string {
-	slices.SortFunc(items, func(x, y TreeItem) int {
-		nx, ny := x.Name, y.Name
-		if x.Mode == "40000" {
-			nx += "/"
-		}
-		if y.Mode == "40000" {
-			ny += "/"
-		}
-		return strings.Compare(nx, ny)
-	})
+	slices.SortFunc(items, compareItems)
 	var buf bytes.Buffer
 	for _, it := range items {
 		raw, err := hex.DecodeString(it.ID)
