@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -100,6 +101,11 @@ func diffVerb() verb {
 			}
 			return t.show(d, func(w io.Writer) {
 				fmt.Fprint(w, plain(d.Diff))
+				for _, ch := range d.Changes { // which is no text
+					if strings.HasSuffix(ch.Path, "/.git/") {
+						row(w, string(ch.Op), oneLine(ch.Path, 200), "a repository's own data")
+					}
+				}
 				if d.Truncated {
 					fmt.Fprintln(w, "… cut; narrow it with --path")
 				}

@@ -113,7 +113,7 @@ func (c *Computer) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, err
 		req.A = emptyTree // the initial checkpoint has no parent
 	}
 	d, err := c.workspace.Diff(ctx, req)
-	return view.Diff{From: req.A, To: req.B, Changes: changesOf(d.Changes), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
+	return view.Diff{From: req.A, To: req.B, Changes: changesOf(withRepositories(d)), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
 }
 
 // emptyTree is git's id of the tree that holds nothing.
@@ -151,7 +151,7 @@ func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Res
 	if err != nil {
 		return view.Restored{}, err
 	}
-	out := view.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(done.Changes), Kept: keptOf(done.Conflicts), Unkept: unkeptOf(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint}
+	out := view.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(withRepositories(done.DiffReply)), Truncated: done.More > 0, Kept: keptOf(done.Conflicts), Unkept: unkeptOf(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint}
 	if r.DryRun {
 		return out, nil
 	}

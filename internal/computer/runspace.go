@@ -418,13 +418,14 @@ func usersOwn(ignored []workspace.IgnoredDir) []sandbox.Mount {
 	return out
 }
 
-// withRepositories are a task's changes with those of nested repositories' own
+// withRepositories are changes with those of nested repositories' own
 // data: each as one, and by itself what git runs or obeys there. A task that only
 // commits in one changed something as well.
 func withRepositories(d wire.DiffReply) []wire.Change {
 	out := slices.Clone(d.Changes)
 	for _, repo := range d.Repositories {
-		out = append(out, wire.Change{Path: repo + "/.git/", Op: string(contract.ChangeModified), Added: -1, Removed: -1})
+		repo.Path += "/.git/"
+		out = append(out, repo)
 	}
 	return append(out, d.Obeyed...)
 }

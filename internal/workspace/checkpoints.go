@@ -206,12 +206,12 @@ type RestoreRequest struct {
 
 // Restored is what a restore did, or with DryRun would do.
 type Restored struct {
-	To         string
-	Safety     string // checkpoint of everything as it was before
-	Checkpoint string // the new one
-	Changes    []wire.Change
-	Conflicts  []wire.Conflict // paths that stay as they are: what is there is in no checkpoint, or newer
-	LeftOut    wire.LeftOut    // what no checkpoint has, and stays as it is
+	To             string
+	Safety         string          // checkpoint of everything as it was before
+	Checkpoint     string          // the new one
+	wire.DiffReply                 // what changes
+	Conflicts      []wire.Conflict // paths that stay as they are: what is there is in no checkpoint, or newer
+	LeftOut        wire.LeftOut    // what no checkpoint has, and stays as it is
 }
 
 // Restore brings the workspace, or paths of it, back to a checkpoint, as a new
@@ -248,11 +248,11 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 		return Restored{}, err
 	}
 	crash.At("workspace.restore.applied")
-	out := Restored{To: reply.To, Changes: reply.Changes, Conflicts: reply.Conflicts, LeftOut: reply.LeftOut}
+	out := Restored{To: reply.To, DiffReply: reply.DiffReply, Conflicts: reply.Conflicts, LeftOut: reply.LeftOut}
 	if req.DryRun || reply.Applied == nil || reply.Safety == nil {
 		return out, nil
 	}
-	out.Safety, out.Checkpoint, out.Conflicts = reply.Safety.Commit.Commit, reply.Applied.Commit.Commit, reply.Applied.Conflicts
+	out.Safety, out.Checkpoint, out.Conflicts = reply.Safety.Commit.Commit, reply.Applied.Commit.Commit, reply.Conflicts
 	if _, err := w.logCheckpoint(ctx, *reply.Safety); err != nil {
 		return out, err
 	}

@@ -36,6 +36,30 @@ func anyName(t *testing.T, in *choirtest.Instance) {
 	}
 }
 
+// nestedPreview commits in a repository inside the workspace: what differs, and
+// what going back would change and changes, names it.
+func nestedPreview(t *testing.T, in *choirtest.Instance) {
+	t.Helper()
+	commit := " && git -c user.name=n -c user.email=n@n commit -q --allow-empty -m "
+	in.Must(t, "exec", "--", "sh", "-c", "git init -q workspace/nest && cd workspace/nest"+commit+"one")
+	var made checkpoint
+	in.JSON(t, &made, "checkpoint", "-m", "one commit")
+	in.Must(t, "exec", "--", "sh", "-c", "cd workspace/nest"+commit+"two")
+	const repository = "workspace/nest/.git/"
+	if said := in.Must(t, "diff", made.ID); !strings.Contains(said, repository) {
+		t.Errorf("the difference does not name the repository:\n%s", said)
+	}
+	var dry, back restored
+	in.JSON(t, &dry, "restore", made.ID, "--dry-run")
+	in.JSON(t, &back, "restore", made.ID)
+	if len(dry.Changes) != 1 || dry.Changes[0].Path != repository || !slices.Equal(dry.Changes, back.Changes) {
+		t.Errorf("the dry run says %+v, the restore %+v", dry.Changes, back.Changes)
+	}
+	if log := in.Must(t, "exec", "--", "git", "-C", "workspace/nest", "log", "--format=%s"); strings.TrimSpace(log) != "one" {
+		t.Errorf("after going back the repository's log is %q", log)
+	}
+}
+
 type checkpoint struct {
 	ID       string `json:"id"`
 	Kind     string `json:"kind"`
@@ -140,6 +164,7 @@ func TestFilesAndTimeTravel(t *testing.T) {
 
 	moveAndTrash(t, in)
 	anyName(t, in)
+	nestedPreview(t, in)
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

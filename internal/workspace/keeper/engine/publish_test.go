@@ -292,8 +292,8 @@ func TestADiffSaysWhatGitObeys(t *testing.T) {
 	if want := "added .git/hooks/pre-push|added .git/info/attributes|added .git/modules/m/config|added sub/.git|deleted .git/hooks/pre-commit|modified .git/config"; strings.Join(got, "|") != want {
 		t.Errorf("obeyed: %q", got)
 	}
-	if !slices.Equal(d.Repositories, []wire.Path{"workspace/repo", "workspace/repo/sub"}) || len(d.Changes) != 1 {
-		t.Errorf("repositories %q, changes %v", d.Repositories, d.Changes)
+	if !slices.Equal(d.Repositories, []wire.Change{{Path: "workspace/repo", Op: "modified", Added: -1, Removed: -1}, {Path: "workspace/repo/sub", Op: "added", Added: -1, Removed: -1}}) || len(d.Changes) != 1 {
+		t.Errorf("repositories %v, changes %v", d.Repositories, d.Changes)
 	}
 }
 

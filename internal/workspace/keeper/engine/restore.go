@@ -62,7 +62,18 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		return wire.RestoreReply{}, err
 	}
 	if req.DryRun {
-		err := e.foresee(ctx, &reply, target, req)
+		cap, err := e.look.Capture(ctx, true)
+		if err != nil {
+			return wire.RestoreReply{}, err
+		}
+		reply.LeftOut = cap.LeftOut("")
+		defer e.look.Index.Take(cap)()
+		way, err := e.planRestore(ctx, &reply, target, req)
+		if err != nil {
+			return wire.RestoreReply{}, err
+		}
+		stay, err := e.moves.Obstacles(ctx, e.headTree(), way.steps)
+		reply.Stay(stay)
 		return reply, err
 	}
 	safety := req.Note
@@ -73,21 +84,12 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	}
 	reply.Safety, reply.LeftOut = &s, s.LeftOut
 	e.crash("restore.safe")
-	live := e.headTree()
-	want := restoreTarget(live, target, req.Paths, req.Keep)
-	if err := e.restoreChanges(ctx, &reply, live, want); err != nil {
-		return wire.RestoreReply{}, err
-	}
-	tree, err := e.store.WriteTree(ctx, want)
+	way, err := e.planRestore(ctx, &reply, target, req)
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
-	steps := publish.StepsBetween(live, want)
-	if err := e.stepsAllThere(ctx, steps); err != nil {
-		return wire.RestoreReply{}, err
-	}
 	note := req.Note
-	note.Kind, note.Files, note.NotIn = "restore", len(steps), e.look.NotInNow()
+	note.Kind, note.Files, note.NotIn = "restore", len(way.steps), e.look.NotInNow()
 	if note.Message == "" {
 		note.Message = "Back to " + to[:12]
 		if req.Undo {
@@ -95,37 +97,47 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		}
 	}
 	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: req.Paths, Undo: req.Undo, User: gitstore.OneLine(req.User), Cause: req.Cause}
-	c, err := e.moves.MakeCommit(ctx, tree, e.moves.Head, note)
+	c, err := e.moves.MakeCommit(ctx, way.tree, e.moves.Head, note)
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
 	if err := e.store.ForceRef(ctx, publish.PublishRef(req.ID), c.Commit); err != nil {
 		return wire.RestoreReply{}, err
 	}
-	if err := e.moves.SavePlan(publish.Plan{ID: req.ID, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: tree, Base: e.moves.Head, Ops: steps}); err != nil {
+	if err := e.moves.SavePlan(publish.Plan{ID: req.ID, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: way.tree, Base: e.moves.Head, Ops: way.steps}); err != nil {
 		return wire.RestoreReply{}, err
 	}
 	applied, err := e.apply(ctx, req.ID)
 	reply.Applied = &applied
+	reply.Stay(applied.Conflicts)
 	return reply, err
 }
 
-// foresee says what a restore would do, and changes nothing.
-func (e *Engine) foresee(ctx context.Context, reply *wire.RestoreReply, target gitstore.Tree, req wire.RestoreRequest) error {
-	cap, err := e.look.Capture(ctx, true)
-	if err != nil {
-		return err
-	}
-	reply.LeftOut = cap.LeftOut("")
-	undo := e.look.Index.Take(cap)
+// way is how a restore goes from the live tree to the one that is wanted.
+type way struct {
+	steps []publish.Step
+	tree  string // the wanted one
+}
+
+// planRestore plans a restore from what is captured now, and says in reply what
+// it changes. A dry run and the restore itself do what it says.
+func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, target gitstore.Tree, req wire.RestoreRequest) (way, error) {
 	live := e.headTree()
-	undo()
 	want := restoreTarget(live, target, req.Paths, req.Keep)
-	if err := e.restoreChanges(ctx, reply, live, want); err != nil {
-		return err
+	a, err := e.store.WriteTree(ctx, live)
+	if err != nil {
+		return way{}, err
 	}
-	reply.Conflicts, err = e.moves.Obstacles(ctx, live, want)
-	return err
+	b, err := e.store.WriteTree(ctx, want)
+	if err != nil {
+		return way{}, err
+	}
+	w := way{steps: publish.StepsBetween(live, want), tree: b}
+	if err := e.stepsAllThere(ctx, w.steps); err != nil {
+		return way{}, err
+	}
+	reply.DiffReply, err = e.store.Diff(ctx, a, b, wire.DiffRequest{MaxBytes: -1, Index: true})
+	return w, err
 }
 
 // restoreTarget is the live tree with paths as target has them; or, without
@@ -180,20 +192,6 @@ func keepFiles(tree, live gitstore.Tree, files []wire.Path) gitstore.Tree {
 	}
 	maps.Copy(out, kept)
 	return out
-}
-
-func (e *Engine) restoreChanges(ctx context.Context, reply *wire.RestoreReply, live, want gitstore.Tree) error {
-	a, err := e.store.WriteTree(ctx, live)
-	if err != nil {
-		return err
-	}
-	b, err := e.store.WriteTree(ctx, want)
-	if err != nil {
-		return err
-	}
-	d, err := e.store.Diff(ctx, a, b, wire.DiffRequest{MaxBytes: -1})
-	reply.Changes = d.Changes
-	return err
 }
 
 // lastRestore finds the newest restore in the history.

@@ -67,15 +67,16 @@ func (s *Store) Changes(ctx context.Context, a, b string) (wire.DiffReply, error
 type changeList struct {
 	reply    wire.DiffReply
 	metadata bool
+	index    bool
 	byName   map[string]int // as it stands in the commit
 	byPath   map[string]int
-	repos    map[wire.Path]bool
+	repos    map[wire.Path]int
 }
 
 func (s *Store) list(ctx context.Context, a, b string, req wire.DiffRequest) (*changeList, error) {
 	d := &changeList{
-		reply: wire.DiffReply{Changes: []wire.Change{}}, metadata: req.Metadata,
-		byName: map[string]int{}, byPath: map[string]int{}, repos: map[wire.Path]bool{},
+		reply: wire.DiffReply{Changes: []wire.Change{}}, metadata: req.Metadata, index: req.Index,
+		byName: map[string]int{}, byPath: map[string]int{}, repos: map[wire.Path]int{},
 	}
 	var paths []string
 	for _, p := range req.Paths {
@@ -101,9 +102,17 @@ func (d *changeList) add(name string, from, to TreeItem) error {
 	}
 	if git, ok := inNestedGit(p); ok && !d.metadata {
 		inside := strings.TrimPrefix(p[len(git):], "/")
-		if repo := wire.Path(wire.ParentDir(git)); !d.repos[repo] && inside != "index" {
-			d.repos[repo] = true
-			d.reply.Repositories = append(d.reply.Repositories, repo)
+		if inside != "index" || d.index {
+			repo := wire.Path(wire.ParentDir(git))
+			at, known := d.repos[repo]
+			if !known {
+				at = len(d.reply.Repositories)
+				d.repos[repo] = at
+				d.reply.Repositories = append(d.reply.Repositories, wire.Change{Path: repo, Op: "modified", Added: -1, Removed: -1})
+			}
+			if inside == "" || inside == "HEAD" { // what makes it a repository
+				d.reply.Repositories[at].Op = op
+			}
 		}
 		if gitObeys(inside) && len(d.reply.Obeyed) < maxObeyed {
 			d.reply.Obeyed = append(d.reply.Obeyed, wire.Change{Path: wire.Path(p), Op: op, Added: -1, Removed: -1})

@@ -22,10 +22,10 @@ const (
 	inTheWayMode = "its permissions, or those of its folder, keep it from being changed"
 )
 
-// Obstacles foresees, for a dry run, which paths of want would stay as they are.
-func (mv *Mover) Obstacles(ctx context.Context, live, want gitstore.Tree) ([]wire.Conflict, error) {
+// Obstacles foresees which of the steps from the live tree will leave a path as it is.
+func (mv *Mover) Obstacles(ctx context.Context, live gitstore.Tree, steps []Step) ([]wire.Conflict, error) {
 	var out []wire.Conflict
-	for _, s := range StepsBetween(live, want) {
+	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

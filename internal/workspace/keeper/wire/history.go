@@ -1,6 +1,9 @@
 package wire
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Skip is a path that was left out of a checkpoint, and why.
 type Skip struct {
@@ -71,18 +74,28 @@ type RestoreRequest struct {
 	Note Note   `json:"note"`
 }
 
-// RestoreReply is what a restore did, or with DryRun would do.
+// RestoreReply is what a restore did, or with DryRun would do; one plan is told of
+// and carried out.
 type RestoreReply struct {
-	To      string           `json:"to"`
-	Paths   []Path           `json:"paths,omitempty"`
-	Undo    bool             `json:"undo,omitempty"`
-	Safety  *CheckpointReply `json:"safety,omitempty"`
-	Changes []Change         `json:"changes"`
-	// Conflicts are paths that a dry run foresees to stay as they are; what
-	// stayed is in Applied.
+	To        string           `json:"to"`
+	Paths     []Path           `json:"paths,omitempty"`
+	Undo      bool             `json:"undo,omitempty"`
+	Safety    *CheckpointReply `json:"safety,omitempty"`
+	DiffReply                  // what changes, without text; and does not stay as it is
+	// Conflicts are paths that stay as they are, or would.
 	Conflicts []Conflict  `json:"conflicts,omitempty"`
 	LeftOut               // what no checkpoint has, and stays as it is
 	Applied   *ApplyReply `json:"applied,omitempty"`
+}
+
+// Stay says which paths stay as they are: they are no changes.
+func (r *RestoreReply) Stay(conflicts []Conflict) {
+	r.Conflicts = conflicts
+	stays := make(map[Path]bool, len(conflicts))
+	for _, c := range conflicts {
+		stays[c.Path] = true
+	}
+	r.Changes = slices.DeleteFunc(r.Changes, func(c Change) bool { return stays[c.Path] })
 }
 
 // LeftOut is what was left out of a checkpoint: what could not be taken, and
@@ -209,6 +222,7 @@ type DiffRequest struct {
 	Paths    []Path `json:"paths,omitempty"`
 	MaxBytes int    `json:"max_bytes,omitempty"`
 	Metadata bool   `json:"metadata,omitempty"` // also what is inside nested repositories' .git
+	Index    bool   `json:"index,omitempty"`    // also nested repositories of which only the index differs
 }
 
 // DiffReply is what differs. Repositories lists nested repositories whose own
@@ -216,7 +230,7 @@ type DiffRequest struct {
 // 200, what of it git runs or obeys. Paths in the unified diff are as in commits.
 type DiffReply struct {
 	Changes      []Change `json:"changes"`
-	Repositories []Path   `json:"repositories,omitempty"`
+	Repositories []Change `json:"repositories,omitempty"`
 	Obeyed       []Change `json:"obeyed,omitempty"`
 	Diff         string   `json:"diff,omitempty"` // invalid UTF-8 replaced
 	Truncated    bool     `json:"truncated,omitempty"`

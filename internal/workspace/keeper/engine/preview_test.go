@@ -1,0 +1,151 @@
+package engine_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// TestAPreviewSaysWhatARestoreDoes makes random histories, with nested
+// repositories, ignored files and things that change their kind, and goes to
+// random places in them. What a dry run says is what the restore says it did,
+// and what is other in the files afterwards; and a dry run changes none.
+func TestAPreviewSaysWhatARestoreDoes(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("CHOIR_LOOK_SEED"); s != "" {
+		if _, err := fmt.Sscan(s, &seed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("CHOIR_LOOK_SEED=%d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	c := open(t)
+	for i := range 20 {
+		c.write(fmt.Sprintf("workspace/d%d/f%d", i%5, i), fmt.Sprint(i))
+	}
+	made := []string{c.checkpoint("first").Commit.Commit}
+	nested := 0
+	for step := range 12 {
+		for range 1 + rnd.IntN(5) {
+			edit(t, c, rnd)
+		}
+		nestedEdit(t, c, rnd)
+		if rnd.IntN(3) > 0 { // else the restore itself finds what was edited
+			made = append(made, c.checkpoint(fmt.Sprint(step)).Commit.Commit)
+		}
+		nestedEdit(t, c, rnd)
+		req := wire.RestoreRequest{ID: fmt.Sprintf("r%d", step), To: made[max(rnd.IntN(len(made)), rnd.IntN(len(made)))]}
+		switch rnd.IntN(4) {
+		case 0:
+			req.Paths = []wire.Path{wire.Path(fmt.Sprintf("workspace/d%d", rnd.IntN(8))), "workspace/n0"}
+		case 1:
+			req.Paths = []wire.Path{wire.Path(fmt.Sprintf("workspace/d%d/f%d", rnd.IntN(8), rnd.IntN(40)))}
+		case 2:
+			req.Keep = []wire.Path{wire.Path(fmt.Sprintf("workspace/d%d/f%d", rnd.IntN(8), rnd.IntN(40)))}
+		}
+		before := leaves(t, c.opts.Root)
+		dry := req
+		dry.DryRun = true
+		said := c.restore(dry)
+		if now := leaves(t, c.opts.Root); !maps.Equal(before, now) {
+			t.Fatalf("step %d: a dry run changed %q", step, changed(before, now))
+		}
+		did := c.restore(req)
+		if a, b := fmt.Sprint(said.DiffReply, said.Conflicts), fmt.Sprint(did.DiffReply, did.Conflicts); a != b {
+			t.Fatalf("step %d: the dry run says\n%s\nthe restore\n%s", step, a, b)
+		}
+		if a, b := tellsOf(said), changed(before, leaves(t, c.opts.Root)); !slices.Equal(a, b) {
+			t.Fatalf("step %d: the dry run tells of\n%q\nother in the files is\n%q", step, a, b)
+		}
+		nested += len(said.Repositories)
+	}
+	if nested == 0 {
+		t.Error("no restore changed a nested repository")
+	}
+}
+
+// nestedEdit makes a nested repository, commits in one, stages in it, or removes it.
+func nestedEdit(t *testing.T, c *computer, rnd *rand.Rand) {
+	t.Helper()
+	dir := c.path(fmt.Sprintf("workspace/n%d", rnd.IntN(2)))
+	git := func(args ...string) {
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=n@n", "-c", "init.defaultBranch=main", "-c", "safe.directory=*"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil {
+		writeFile(t, filepath.Join(dir, "a.txt"), "a\n")
+		git("init", "-q", "--template=")
+	}
+	switch rnd.IntN(6) {
+	case 0:
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	case 1:
+		writeFile(t, filepath.Join(dir, "staged.txt"), fmt.Sprint(rnd.Int()))
+		git("add", "-A")
+	case 2, 3: // its index alone
+		git("rm", "-rq", "--cached", "--ignore-unmatch", ".")
+	default:
+		writeFile(t, filepath.Join(dir, "a.txt"), fmt.Sprint(rnd.Int()))
+		git("add", "-A")
+		git("commit", "-qm", fmt.Sprint(rnd.Int()))
+	}
+}
+
+// tellsOf is what a restore says that it changes, nested repositories by their folder.
+func tellsOf(r wire.RestoreReply) []string {
+	var out []string
+	for _, ch := range r.Changes {
+		out = append(out, strings.TrimSuffix(string(ch.Path), "/"))
+	}
+	for _, ch := range r.Repositories {
+		out = append(out, string(ch.Path)+"/.git")
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// leaves is a picture without the folders that hold something.
+func leaves(t *testing.T, root string) map[string]string {
+	t.Helper()
+	all := picture(t, root)
+	for p := range maps.Clone(all) {
+		for dir := filepath.Dir(p); dir != "."; dir = filepath.Dir(dir) {
+			delete(all, dir)
+		}
+	}
+	delete(all, ".")
+	return all
+}
+
+// changed is what differs between two pictures: files, links and empty folders,
+// and nested repositories' own data as one.
+func changed(a, b map[string]string) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	var out []string
+	for p := range all {
+		if a[p] == b[p] {
+			continue
+		}
+		if i := strings.Index(p+"/", "/.git/"); i >= 0 {
+			p = p[:i] + "/.git"
+		}
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
