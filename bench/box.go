@@ -60,7 +60,7 @@ func (g *ground) box(ctx context.Context, kind contract.BoxKind, mounts ...sandb
 }
 
 func (g *ground) tree() sandbox.Mount {
-	return sandbox.Mount{Source: g.live, Target: "/computer", Mode: sandbox.ReadWrite}
+	return sandbox.Mount{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}
 }
 
 // boxes starts boxes in turns with bubblewrap alone: with the same view, and
@@ -77,7 +77,7 @@ func boxes(ctx context.Context, e *env) (_ []Result, err error) {
 		"--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv",
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", g.live, "/computer", "/bin/true"}
-	overlay := sandbox.Mount{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{g.live}}
+	overlay := sandbox.Mount{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}
 	layers, err := newLayers(e.dir, g.live)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 		return nil, stored{err}
 	}
 	boxPath, shown := computer.Programs(os.Getenv("PATH"), cfg.Runtime)
-	driver, err := local.New(ctx, local.Options{Guest: guestBinary, Dir: p.dir.Path("cache", "boxes"), ReadOnly: shown, CAFile: cfg.Egress.CAFile, Logger: logger})
+	driver, err := local.New(ctx, local.Options{Guest: guestBinary, Dir: p.dir.Path("cache", "boxes"), Shared: p.dir.Path("cache"), ReadOnly: shown, CAFile: cfg.Egress.CAFile, Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -57,16 +57,16 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 	ctx, cancel := awake.WithTimeout(ctx, addWall)
 	defer cancel()
 	id := "add-" + contract.NewID()
-	empty := c.path("boxes", id)
-	if err := c.files.Mkdir("boxes/"+id, 0o755); err != nil {
+	empty := sandbox.Output(id)
+	if err := c.boxes.Volumes().Make(ctx, empty); err != nil {
 		return view.Added{}, fault.Wrap(op, err)
 	}
-	defer c.discard("boxes/" + id)
+	defer c.discard(ctx, empty)
 	limits := c.limits()
 	limits.DiskBytes, limits.WallTime = int64(c.machine.Config.Storage.AddMB)<<20, addWall
 	box, err := c.box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxScratch, Root: "/clone", Proxy: true, Limits: limits,
-		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []string{empty}}},
+		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []sandbox.Volume{empty}}},
 		Handler: c.machine.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxScratch},
 			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{host.String()}}, nil, host),
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -111,9 +110,9 @@ func (c *Computer) note(ctx context.Context, eventType string, data contract.Pay
 }
 
 // discard takes away what no longer belongs to anybody. It is removed later.
-func (c *Computer) discard(name string) {
-	if err := c.remover.Take(c.files, name); err != nil {
-		c.logger.Warn("what is no longer needed could not be moved aside", "name", name, "error", err)
+func (c *Computer) discard(ctx context.Context, v sandbox.Volume) {
+	if err := c.boxes.Volumes().Discard(context.WithoutCancel(ctx), v); err != nil {
+		c.logger.Warn("what is no longer needed could not be moved aside", "volume", v.String(), "error", err)
 	}
 }
 
@@ -141,7 +140,7 @@ func (t taskBoxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Bo
 		if err != nil {
 			return nil, err
 		}
-		spec.Mounts, spec.Lock = mounts, filepath.Join(filepath.Dir(o.Upper), "lock")
+		spec.Mounts, spec.Lock = mounts, o.Upper
 	case contract.BoxVerify:
 		o, ok := r.Overlay.(*overlay)
 		if !ok {
@@ -176,14 +175,14 @@ func (t taskBoxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Bo
 
 // gitMount shows the history, read-only.
 func (c *Computer) gitMount() sandbox.Mount {
-	return sandbox.Mount{Source: c.path("workspace", ".git"), Target: "/computer/.git", Mode: sandbox.ReadOnly}
+	return sandbox.Mount{Source: sandbox.Live(".git"), Target: "/computer/.git", Mode: sandbox.ReadOnly}
 }
 
 // shellModules shows the shell's dependencies where it expects them. With wait
 // they are installed first when they are missing; where that fails, and without
 // wait, they are left out.
 func (c *Computer) shellModules(ctx context.Context, wait bool) ([]sandbox.Mount, error) {
-	tree, ok := c.machine.Modules.Ready()
+	tree, ok := c.machine.Modules.Ready(ctx, c.boxes.Volumes())
 	if !ok && wait {
 		var err error
 		tree, err = c.shell.Modules(ctx)

@@ -19,7 +19,6 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/sandbox"
-	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/supervise"
@@ -43,8 +42,6 @@ type Computer struct {
 	mirror    *mirror.Mirror
 	runs      *dispatch.Dispatcher
 	shell     *shell.Shell
-	files     *hostfs.Dir     // the directory
-	remover   *hostfs.Remover // of what builds leave
 	snaps     snapshots
 	deps      *dependencies
 
@@ -152,13 +149,16 @@ func (c *Computer) Log() *ledger.Log { return c.log }
 // openHistory opens what a computer's files, documents and checkpoints need,
 // after it has been held against what else knows of it.
 func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
-	if err := c.openFiles(); err != nil {
+	if err := os.MkdirAll(c.path(), 0o700); err != nil {
 		return err
 	}
 	if err := c.openState(ctx); err != nil {
 		return err
 	}
-	if c.boxes, err = c.machine.Driver.Open(ctx, sandbox.ComputerSpec{CID: c.cid, Dir: c.path()}); err != nil {
+	if c.boxes, err = c.machine.Driver.Open(ctx, sandbox.ComputerSpec{CID: c.cid, Dir: c.path(), Caches: []string{dependenciesDir, shell.BuildsDir}}); err != nil {
+		return err
+	}
+	if err := c.deps.sweep(ctx); err != nil {
 		return err
 	}
 	if err := c.compareHistory(ctx); err != nil {
@@ -194,27 +194,6 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	}
 	c.shell = c.openShell()
 	return nil
-}
-
-// openFiles opens the computer's directory, beneath which the host looks at
-// what boxes write.
-func (c *Computer) openFiles() (err error) {
-	if err := os.MkdirAll(c.path(), 0o700); err != nil {
-		return err
-	}
-	if c.files, err = hostfs.Open(c.path()); err != nil {
-		return err
-	}
-	if err := c.files.Mkdir("boxes", 0o700); err != nil {
-		return err
-	}
-	c.remover, err = hostfs.NewRemover(c.files, "removing/builds", func(err error) {
-		c.logger.Warn("what a build left was not removed", "error", err)
-	})
-	if err != nil {
-		return err
-	}
-	return c.deps.sweep()
 }
 
 // openState opens the log, without taking it over, and the state, and brings it
@@ -269,7 +248,7 @@ func (c *Computer) claim(ctx context.Context, name string) error {
 	var drafts []contract.Draft
 	if c.log.Last() == 0 {
 		// A computer is there when its first event is, and then with its files.
-		if err := c.seedWorkspace(); err != nil {
+		if err := c.seedWorkspace(ctx); err != nil {
 			return err
 		}
 		drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.created",
@@ -392,12 +371,6 @@ func (c *Computer) Close() error {
 	c.services.Close()
 	if c.state != nil {
 		errs = append(errs, c.state.Close())
-	}
-	if c.remover != nil {
-		errs = append(errs, c.remover.Close())
-	}
-	if c.files != nil {
-		errs = append(errs, c.files.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -9,25 +9,19 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
-	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lockfile"
 	"choir.dev/choiros/internal/sandbox"
-	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
 // dependencies keeps what lock files name, installed for one computer's checks:
@@ -78,24 +72,24 @@ func newDependencies(c *Computer) *dependencies {
 }
 
 // sweep takes away what was begun and not ended by an earlier process.
-func (d *dependencies) sweep() error {
-	entries, err := d.c.files.ReadDir(dependenciesDir)
+func (d *dependencies) sweep(ctx context.Context) error {
+	list, err := d.volumes().List(ctx, sandbox.Cache(dependenciesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), filling) {
-			err = errors.Join(err, d.c.remover.Take(d.c.files, path.Join(dependenciesDir, e.Name())))
+	for _, e := range list {
+		if strings.HasPrefix(e.Name, filling) {
+			err = errors.Join(err, d.volumes().Discard(ctx, tree(e.Name)))
 		}
 	}
 	return err
 }
 
-// dir is where a computer keeps a tree. It is the computer's own: what the
-// packages of one leave there is seen by no other.
-func (d *dependencies) dir(names ...string) string {
-	return d.c.path(append([]string{dependenciesDir}, names...)...)
-}
+func (d *dependencies) volumes() sandbox.Volumes { return d.c.boxes.Volumes() }
+
+// tree is where a computer keeps what is installed under a key. It is the
+// computer's own: what the packages of one leave there is seen by no other.
+func tree(key string) sandbox.Volume { return sandbox.Cache(path.Join(dependenciesDir, key)) }
 
 // held are the trees that a verification's checks see.
 type held struct {
@@ -140,7 +134,7 @@ func (d *dependencies) Install(ctx context.Context, r dispatch.LockRequest) (dis
 			in.Hosts = got.Hosts
 		}
 		said, keys = append(said, in), append(keys, in.Key)
-		out.add(d, in.Key, want.Tool, got)
+		out.add(in.Key, want.Tool, got)
 	}
 	out.release = sync.OnceFunc(func() {
 		d.mu.Lock()
@@ -173,15 +167,15 @@ func (d *dependencies) reader(ctx context.Context, r dispatch.LockRequest) lockf
 
 // add shows a tree to checks. Trees of one tool lie over each other: what they
 // hold is named by version.
-func (h *held) add(d *dependencies, key string, tool lockfile.Tool, got installed) {
+func (h *held) add(key string, tool lockfile.Tool, got installed) {
 	for _, m := range got.Mounts {
-		lower := d.dir(key, filepath.FromSlash(m.Source))
+		lower := tree(key).At(m.Source)
 		at := slices.IndexFunc(h.mounts, func(o sandbox.Mount) bool { return o.Target == m.Target })
 		if at >= 0 {
 			h.mounts[at].Lower = append(h.mounts[at].Lower, lower)
 			continue
 		}
-		mount := sandbox.Mount{Target: m.Target, Mode: sandbox.Overlay, Lower: []string{lower}, Optional: tool == lockfile.NPM}
+		mount := sandbox.Mount{Target: m.Target, Mode: sandbox.Overlay, Lower: []sandbox.Volume{lower}, Optional: tool == lockfile.NPM}
 		if defence.Off(defence.CacheThrown) {
 			mount = sandbox.Mount{Source: lower, Target: m.Target, Mode: sandbox.ReadWrite, Optional: true}
 		}
@@ -207,7 +201,7 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.
 		return "", got, false, err
 	}
 	key = string(lock.Tool) + "-" + lock.Sum(chain)
-	if got, err := d.hold(key); err == nil {
+	if got, err := d.hold(ctx, key); err == nil {
 		return key, got, true, nil
 	}
 	select {
@@ -216,7 +210,7 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.
 	case <-ctx.Done():
 		return key, got, false, context.Cause(ctx)
 	}
-	if got, err := d.hold(key); err == nil { // somebody installed it meanwhile
+	if got, err := d.hold(ctx, key); err == nil { // somebody installed it meanwhile
 		return key, got, true, nil
 	}
 	if err := d.lately(key); err != nil {
@@ -226,7 +220,7 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.
 		return key, got, false, err
 	}
 	if got, err = d.fill(ctx, key, lock, r); err == nil {
-		got, err = d.hold(key)
+		got, err = d.hold(ctx, key)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -245,9 +239,12 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.
 func (d *dependencies) quota() int64 { return int64(d.c.machine.Config.Storage.DependenciesMB) << 20 }
 
 // entry reads what is there under a key.
-func (d *dependencies) entry(key string) (got installed, err error) {
-	name := d.dir(key, entryFile)
-	b, err := os.ReadFile(name)
+func (d *dependencies) entry(ctx context.Context, key string) (got installed, err error) {
+	files, err := d.volumes().Files(ctx, tree(key))
+	if err != nil {
+		return got, err
+	}
+	b, err := fs.ReadFile(files, entryFile)
 	if err != nil {
 		return got, err
 	}
@@ -255,20 +252,19 @@ func (d *dependencies) entry(key string) (got installed, err error) {
 		return got, err
 	}
 	for _, m := range got.Mounts {
-		there, err := d.c.files.Exists(path.Join(dependenciesDir, key, m.Source))
+		there, err := d.volumes().Exists(ctx, tree(key).At(m.Source))
 		if err != nil || !there {
 			return got, errors.Join(err, fs.ErrNotExist)
 		}
 	}
-	now := time.Now()
-	return got, os.Chtimes(name, now, now) // the ones not used for longest go first
+	return got, d.volumes().Touch(ctx, tree(key)) // the ones not used for longest go first
 }
 
 // hold returns a tree that is there, which stays until it is released.
-func (d *dependencies) hold(key string) (installed, error) {
+func (d *dependencies) hold(ctx context.Context, key string) (installed, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	got, err := d.entry(key)
+	got, err := d.entry(ctx, key)
 	if err == nil {
 		d.uses[key]++
 	}
@@ -286,43 +282,40 @@ func (d *dependencies) lately(key string) error {
 // room removes what was not used for longest until no more than most bytes are
 // there. What is in use stays.
 func (d *dependencies) room(ctx context.Context, most int64) error {
-	list, err := d.c.files.ReadDir(dependenciesDir)
+	list, err := d.volumes().List(ctx, sandbox.Cache(dependenciesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	type tree struct {
+	type kept struct {
 		key   string
 		bytes int64
 		used  time.Time
 	}
-	var trees []tree
+	var trees []kept
 	var sum int64
 	for _, e := range list {
-		if strings.HasPrefix(e.Name(), filling) || ctx.Err() != nil {
+		if strings.HasPrefix(e.Name, filling) || ctx.Err() != nil {
 			continue
 		}
-		t := tree{key: e.Name()}
-		if b, err := os.ReadFile(d.dir(t.key, entryFile)); err == nil {
+		t := kept{key: e.Name, used: e.Used}
+		if files, err := d.volumes().Files(ctx, tree(t.key)); err == nil {
 			var got installed
-			if json.Unmarshal(b, &got) == nil {
+			if b, err := fs.ReadFile(files, entryFile); err == nil && json.Unmarshal(b, &got) == nil {
 				t.bytes = got.Bytes
-			}
-			if info, err := os.Lstat(d.dir(t.key, entryFile)); err == nil {
-				t.used = info.ModTime()
 			}
 		}
 		sum, trees = sum+t.bytes, append(trees, t)
 	}
 	left := len(trees)
-	slices.SortFunc(trees, func(a, b tree) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.key, b.key)) })
+	slices.SortFunc(trees, func(a, b kept) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.key, b.key)) })
 	for _, t := range trees {
 		if sum <= most && left <= maxTrees {
 			break
 		}
-		gone, err := d.drop(t.key)
+		gone, err := d.drop(ctx, t.key)
 		if err != nil {
 			return err
 		}
@@ -334,41 +327,39 @@ func (d *dependencies) room(ctx context.Context, most int64) error {
 }
 
 // drop takes a tree away unless somebody uses it.
-func (d *dependencies) drop(key string) (bool, error) {
+func (d *dependencies) drop(ctx context.Context, key string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.uses[key] > 0 {
 		return false, nil
 	}
-	return true, d.c.remover.Take(d.c.files, path.Join(dependenciesDir, key))
+	return true, d.volumes().Discard(ctx, tree(key))
 }
 
 // fill installs a lock into a tree of its own and keeps it when it is whole.
 func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock, r dispatch.LockRequest) (got installed, err error) {
 	const op = "computer.dependencies"
-	tmp := path.Join(dependenciesDir, filling+key)
+	tmp := tree(filling + key)
 	defer func() {
 		if err != nil {
-			err = fault.Wrap(op, errors.Join(err, ignoreGone(d.c.remover.Take(d.c.files, tmp))))
+			err = fault.Wrap(op, errors.Join(err, d.volumes().Discard(context.WithoutCancel(ctx), tmp)))
 		}
 	}()
 	for _, sub := range []string{"src", "out", "home"} {
-		if err := d.c.files.Mkdir(path.Join(tmp, sub), 0o755); err != nil {
+		if err := d.volumes().Make(ctx, tmp.At(sub)); err != nil {
 			return got, err
 		}
 	}
-	root := d.dir(filling + key)
 	for p, b := range lock.Files {
-		name := filepath.Join(root, "src", filepath.FromSlash(p))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, b, 0o644)); err != nil {
+		if err := d.volumes().Put(ctx, tmp.At("src"), p, b, 0o644); err != nil {
 			return got, err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(root, "src", filepath.FromSlash(lock.Dir)), 0o755); err != nil {
+	if err := d.volumes().Make(ctx, tmp.At("src").At(lock.Dir)); err != nil {
 		return got, err
 	}
 	got = installed{Packages: lock.Packages}
-	if got.Hosts, got.Note, err = d.c.installLock(ctx, root, lock, r); err != nil {
+	if got.Hosts, got.Note, err = d.c.installLock(ctx, tmp, lock, r); err != nil {
 		return got, err
 	}
 	// From here on no box writes there.
@@ -377,7 +368,7 @@ func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock,
 		drop = []string{"home", "out"}
 		for _, f := range lock.Folders {
 			m := installedMount{Source: path.Join("src", f, "node_modules"), Target: path.Join("/computer", f, "node_modules")}
-			there, err := d.c.files.Exists(path.Join(tmp, m.Source))
+			there, err := d.volumes().Exists(ctx, tmp.At(m.Source))
 			if err != nil {
 				return got, err
 			}
@@ -392,59 +383,28 @@ func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock,
 		return got, fault.New("", fault.Unavailable, "", fmt.Errorf("%s left nothing", lock.Tool))
 	}
 	for _, sub := range drop {
-		if err := d.c.remover.Take(d.c.files, path.Join(tmp, sub)); err != nil {
+		if err := d.volumes().Discard(ctx, tmp.At(sub)); err != nil {
 			return got, err
 		}
 	}
-	return got, d.keep(ctx, key, tmp, &got)
-}
-
-// syncTree puts what was written beneath a directory on disk, with all else of
-// its file system: packages are many small files.
-func syncTree(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
-}
-
-func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return got, d.keep(ctx, tmp, tree(key), &got)
 }
 
 // keep gives a tree its name once all of it is on disk.
-func (d *dependencies) keep(ctx context.Context, key, tmp string, got *installed) error {
-	dir, err := d.c.files.Dir(tmp)
+func (d *dependencies) keep(ctx context.Context, tmp, final sandbox.Volume, got *installed) error {
+	size, err := d.volumes().Size(ctx, tmp)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	var tally hostfs.Tally
-	if err := tally.Add(ctx, dir); err != nil {
-		return err
-	}
-	got.Bytes = tally.Bytes
+	got.Bytes = size.Bytes
 	b, err := json.Marshal(got)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(d.dir(filling+key, entryFile), b, 0o600); err != nil {
+	if err := d.volumes().Put(ctx, tmp, entryFile, b, 0o600); err != nil {
 		return err
 	}
-	if err := syncTree(d.dir()); err != nil {
-		return fmt.Errorf("sync what was installed: %w", err)
-	}
-	if err := ignoreGone(d.c.remover.Take(d.c.files, path.Join(dependenciesDir, key))); err != nil { // it was not whole
-		return err
-	}
-	if err := d.c.files.Rename(tmp, path.Join(dependenciesDir, key)); err != nil {
-		return err
-	}
-	return datadir.SyncDir(d.dir())
+	return d.volumes().Keep(ctx, tmp, final)
 }
 
 // withDependencies adds to a check's box what was installed for it, in the place

@@ -18,7 +18,6 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/lockfile"
 	"choir.dev/choiros/internal/sandbox"
-	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -35,15 +34,20 @@ func keptDependencies(t *testing.T, cid contract.CID) *dependencies {
 	if err := os.MkdirAll(c.path(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if c.files, err = hostfs.Open(c.path()); err != nil {
-		t.Fatal(err)
-	}
-	if c.remover, err = hostfs.NewRemover(c.files, "removing/builds", func(err error) { t.Error(err) }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.remover.Close(); c.files.Close() })
+	volumes := openVolumes(t, c.path())
+	c.boxes = volumes
+	t.Cleanup(func() {
+		if err := volumes.v.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	c.deps = newDependencies(c)
 	return c.deps
+}
+
+// dir is where what is installed under a key lies, all of it without one.
+func (d *dependencies) dir(names ...string) string {
+	return d.c.path(append([]string{dependenciesDir}, names...)...)
 }
 
 func (d *dependencies) lay(t *testing.T, key string, bytes int64, used time.Time, mounts ...installedMount) {
@@ -63,7 +67,7 @@ func (d *dependencies) lay(t *testing.T, key string, bytes int64, used time.Time
 	if err := os.WriteFile(d.dir(key, entryFile), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(d.dir(key, entryFile), used, used); err != nil {
+	if err := os.Chtimes(d.dir(key), used, used); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -88,20 +92,20 @@ func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 	d := keptDependencies(t, "cid-one")
 	h := &held{env: map[string]string{}}
 	npm := installedMount{Source: "src/p/node_modules", Target: "/computer/p/node_modules"}
-	h.add(d, "npm-1", lockfile.NPM, installed{Mounts: []installedMount{npm}})
-	h.add(d, "go-1", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
-	h.add(d, "go-2", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
-	users := sandbox.Mount{Target: npm.Target, Mode: sandbox.Overlay, Lower: []string{"/data/live"}}
+	h.add("npm-1", lockfile.NPM, installed{Mounts: []installedMount{npm}})
+	h.add("go-1", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
+	h.add("go-2", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
+	users := sandbox.Mount{Target: npm.Target, Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("p/node_modules")}}
 	mounts, env := withDependencies([]sandbox.Mount{users}, []dispatch.Dependencies{h})
 	if len(mounts) != 2 || mounts[0].Target != npm.Target || len(mounts[1].Lower) != 2 || env["GOMODCACHE"] != mounts[1].Target || env["GOPROXY"] != "off" {
 		t.Fatalf("%+v, %v", mounts, env)
 	}
 	for _, m := range mounts {
-		if m.Mode != sandbox.Overlay || m.Upper != "" || m.Source != "" {
+		if m.Mode != sandbox.Overlay || !m.Upper.IsZero() || !m.Source.IsZero() {
 			t.Errorf("a check writes into what was installed: %+v", m)
 		}
 		for _, l := range m.Lower {
-			if !strings.HasPrefix(l, d.c.path("dependencies")+"/") || !strings.Contains(l, "cid-one") {
+			if at := d.c.boxes.(onlyVolumes).at(t, l); !strings.HasPrefix(at, d.dir()+"/") || !strings.Contains(at, "cid-one") {
 				t.Errorf("%s is not this computer's", l)
 			}
 		}
@@ -117,16 +121,16 @@ func TestWhatWasInstalledIsBounded(t *testing.T) {
 	for i, key := range []string{"go-oldest", "go-old", "go-new"} {
 		d.lay(t, key, 100, now.Add(time.Duration(i)*time.Second), at)
 	}
-	if _, err := d.hold("go-oldest"); err != nil {
+	if _, err := d.hold(t.Context(), "go-oldest"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(d.dir("go-oldest", entryFile), now, now); err != nil {
+	if err := os.Chtimes(d.dir("go-oldest"), now, now); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.room(context.Background(), 200); err != nil || !slices.Equal(d.keys(t), []string{"go-new", "go-oldest"}) {
 		t.Errorf("%v: %v", d.keys(t), err)
 	}
-	if _, err := d.entry("go-new"); err != nil {
+	if _, err := d.entry(t.Context(), "go-new"); err != nil {
 		t.Error(err)
 	}
 	outside := t.TempDir()
@@ -136,17 +140,17 @@ func TestWhatWasInstalledIsBounded(t *testing.T) {
 	if err := os.Symlink(outside, d.dir("go-new", "out")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.entry("go-new"); err == nil {
+	if _, err := d.entry(t.Context(), "go-new"); err == nil {
 		t.Error("a link is taken for what was installed")
 	}
 	if err := os.MkdirAll(filepath.Join(d.dir(filling+"go-x"), "src"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.sweep(); err != nil || !slices.Equal(d.keys(t), []string{"go-new", "go-oldest"}) {
+	if err := d.sweep(t.Context()); err != nil || !slices.Equal(d.keys(t), []string{"go-new", "go-oldest"}) {
 		t.Errorf("%v: %v", d.keys(t), err)
 	}
 	choirtest.Eventually(t, 10*time.Second, "what went is removed", func() bool {
-		list, err := os.ReadDir(d.c.path("removing", "builds"))
+		list, err := os.ReadDir(d.c.path("removing", "boxes"))
 		return err == nil && len(list) == 0
 	})
 }

@@ -16,7 +16,7 @@ import (
 // openShell makes the desktop of an open computer.
 func (c *Computer) openShell() *shell.Shell {
 	return shell.New(shell.Options{
-		Log: c.log, State: c.state, Workspace: c.workspace, Files: c.files, Remover: c.remover, Path: c.path, Discard: c.discard,
+		Log: c.log, State: c.state, Workspace: c.workspace, Volumes: c.boxes.Volumes(),
 		Box: c.box, Limits: c.limits, Registries: c.registries, Snapshot: c.snapshot, NoWatches: c.noWatches,
 		VerifyMounts: func(ctx context.Context, o dispatch.Overlay, commit string) ([]sandbox.Mount, func(), error) {
 			mine, err := asOverlay(o)
@@ -25,7 +25,7 @@ func (c *Computer) openShell() *shell.Shell {
 			}
 			return c.verifyMounts(ctx, mine, commit, true)
 		},
-		Modules: c.machine.Modules, Build: c.machine.Build, RenderDir: c.machine.Dir.Path("cache", "render"),
+		Modules: c.machine.Modules, Build: c.machine.Build,
 		Silence: times(c.machine.Config).Silence, Logger: c.logger,
 	})
 }

@@ -186,20 +186,20 @@ func (c *Computer) openTerminal(ctx context.Context, id string) (sandbox.Box, er
 		return nil, err
 	}
 	mounts := []sandbox.Mount{
-		{Source: c.path("workspace"), Target: "/computer", Mode: sandbox.ReadWrite},
+		{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite},
 		c.gitMount(),
 	}
 	modules, err := c.shellModules(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	at, err := c.homeMount()
+	at, err := c.homeMount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	modules = append(modules, at)
 	limits := c.limits()
-	limits.DiskPaths = []string{c.path("workspace")}
+	limits.Counted = []sandbox.Volume{sandbox.Live("")}
 	return c.box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxTerminal, Root: "/computer", Mounts: append(mounts, modules...),
 		Handler: handler, Proxy: true, Limits: limits,

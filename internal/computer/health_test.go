@@ -77,7 +77,7 @@ func (d *shellDesk) begin() *overlay {
 // edit is a tool call of a task that edits the shell.
 func (d *shellDesk) edit(o *overlay, text string) (published int) {
 	d.t.Helper()
-	d.write(o.Upper, text)
+	d.write(d.volumes.at(d.t, o.Upper), text)
 	n, err := d.runs.PublishLive(d.t.Context(), o)
 	d.fatal(err)
 	return n
@@ -194,7 +194,7 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 	}
 
 	d.back(view.RestoreRequest{To: first})
-	d.fatal(os.WriteFile(filepath.Join(o.Upper, "choiros/src/more.ts"), []byte("more\n"), 0o644))
+	d.fatal(os.WriteFile(filepath.Join(d.volumes.at(d.t, o.Upper), "choiros/src/more.ts"), []byte("more\n"), 0o644))
 	if n := d.edit(o, "broken still\n"); n != 0 || d.source() != "one\n" {
 		t.Errorf("%d paths were published again, the shell is %q", n, d.source())
 	}

@@ -77,7 +77,7 @@ const (
 // manifests and nothing else of the workspace, and reaches what any task of this
 // computer is granted without asking. Nothing of what it fetches is run in it:
 // the packages' own scripts have another box, without a network.
-func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.Lock, r dispatch.LockRequest) (hosts []string, note string, err error) {
+func (c *Computer) installLock(ctx context.Context, root sandbox.Volume, lock lockfile.Lock, r dispatch.LockRequest) (hosts []string, note string, err error) {
 	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, fault.New("", fault.Timeout, "", fmt.Errorf("it was not installed within %s", installWall)))
 	defer cancel()
 	env, err := egress.Configured(ctx, string(lock.Tool))
@@ -91,7 +91,7 @@ func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.L
 	if lock.Tool == lockfile.Cargo { // checks find the crates by it too
 		config, err := egress.CargoConfig()
 		if err == nil {
-			err = os.WriteFile(filepath.Join(root, "out", "config.toml"), config, 0o644)
+			err = c.boxes.Volumes().Put(ctx, root, "out/config.toml", config, 0o644)
 		}
 		if err != nil {
 			return nil, "", err
@@ -105,11 +105,11 @@ func (c *Computer) installLock(ctx context.Context, root string, lock lockfile.L
 	}
 	spec := sandbox.BoxSpec{ID: "install-" + contract.NewID()[:12], Kind: contract.BoxScratch, Root: installInside, Limits: c.limits(), Env: all, Proxy: true,
 		Mounts: []sandbox.Mount{
-			{Source: filepath.Join(root, "src"), Target: installInside, Mode: sandbox.ReadWrite},
-			{Source: filepath.Join(root, "out"), Target: inside(lock.Tool), Mode: sandbox.ReadWrite},
-			{Source: filepath.Join(root, "home"), Target: homeInside, Mode: sandbox.ReadWrite},
+			{Source: root.At("src"), Target: installInside, Mode: sandbox.ReadWrite},
+			{Source: root.At("out"), Target: inside(lock.Tool), Mode: sandbox.ReadWrite},
+			{Source: root.At("home"), Target: homeInside, Mode: sandbox.ReadWrite},
 		}}
-	spec.Limits.WallTime, spec.Limits.DiskPaths = installWall, []string{root}
+	spec.Limits.WallTime, spec.Limits.Counted = installWall, []sandbox.Volume{root}
 	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, int64(c.machine.Config.Storage.DependenciesMB)<<20)
 	var mu sync.Mutex
 	var denied []string

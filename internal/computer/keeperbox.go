@@ -49,21 +49,16 @@ func (k *keeperBox) current(ctx context.Context) (wire.Keeper, error) {
 	if k.c.ctx.Err() != nil {
 		return nil, fault.New("computer.keeper", fault.Unavailable, "The computer is going to sleep.", nil)
 	}
-	for _, dir := range []string{"snapshots", "boxes"} {
-		if err := k.c.files.Mkdir(dir, 0o755); err != nil {
-			return nil, fault.Wrap("computer.keeper", err)
-		}
-	}
 	k.count++
 	box, err := k.c.box(ctx, sandbox.BoxSpec{
 		ID: fmt.Sprintf("keeper-%d", k.count), Kind: contract.BoxKeeper, Root: "/computer",
 		Mounts: []sandbox.Mount{
-			{Source: k.c.path("workspace"), Target: "/computer", Mode: sandbox.ReadWrite},
-			{Source: k.c.path("snapshots"), Target: "/snapshots", Mode: sandbox.ReadWrite},
-			{Source: k.c.path("boxes"), Target: "/uppers", Mode: sandbox.ReadOnly},
+			{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite},
+			{Source: sandbox.Snapshot(""), Target: "/snapshots", Mode: sandbox.ReadWrite},
+			{Source: sandbox.Written(""), Target: "/uppers", Mode: sandbox.ReadOnly},
 		},
 		Env:    wire.Limits{LargestFile: int64(k.c.machine.Config.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.machine.Config.Storage.LargeFilesMB) << 20, Files: k.c.machine.Config.Storage.Files}.Env(),
-		Lock:   k.c.path("keeper.lock"),
+		Lock:   sandbox.Live(""),
 		Limits: sandbox.Limits{MemoryBytes: int64(k.c.machine.Config.Runtime.MemoryMB) << 20, Pids: k.c.machine.Config.Runtime.Pids},
 	})
 	if err != nil {
@@ -112,8 +107,8 @@ func (k *keeperBox) Stream(ctx context.Context, verb string, query any, body io.
 }
 
 // seedWorkspace makes a new computer's tree, wholly on disk when it returns.
-func (c *Computer) seedWorkspace() error {
-	there, err := c.files.Exists("workspace")
+func (c *Computer) seedWorkspace(ctx context.Context) error {
+	there, err := c.boxes.Volumes().Exists(ctx, sandbox.Live(""))
 	if err != nil {
 		return fault.Wrap("computer.seedWorkspace", err)
 	}
@@ -125,13 +120,13 @@ func (c *Computer) seedWorkspace() error {
 
 // openWorkspace opens the tree behind the keeper.
 func (c *Computer) openWorkspace(ctx context.Context) error {
-	if err := c.seedWorkspace(); err != nil {
+	if err := c.seedWorkspace(ctx); err != nil {
 		return err
 	}
 	git := c.machine.Config.Git
 	var err error
 	c.workspace, err = workspace.Open(ctx, workspace.Options{
-		CID: c.cid, Keeper: c.keeper, Log: c.log, Dir: c.path(), Seq: c.mirror.Seq,
+		CID: c.cid, Keeper: c.keeper, Log: c.log, Volumes: c.boxes.Volumes(), Seq: c.mirror.Seq,
 		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Logger: c.logger,
 	})
 	if fault.Is(err, fault.Internal) {
@@ -150,15 +145,15 @@ type snapshots struct {
 	uses map[string]int
 }
 
-// snapshot checks a commit out; release lets it go.
-func (c *Computer) snapshot(ctx context.Context, commit string) (dir string, release func(), err error) {
+// snapshot checks a commit out, in layers; release lets it go.
+func (c *Computer) snapshot(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error) {
 	c.snaps.mu.Lock()
 	defer c.snaps.mu.Unlock()
-	if dir, err = c.workspace.Snapshot(ctx, commit); err != nil {
-		return "", nil, err
+	if layers, err = c.workspace.Snapshot(ctx, commit); err != nil {
+		return nil, nil, err
 	}
 	c.snaps.uses[commit]++
-	return dir, sync.OnceFunc(func() {
+	return layers, sync.OnceFunc(func() {
 		c.snaps.mu.Lock()
 		defer c.snaps.mu.Unlock()
 		if c.snaps.uses[commit]--; c.snaps.uses[commit] > 0 {

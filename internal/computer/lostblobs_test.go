@@ -63,7 +63,9 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.state.Close() })
 
-	if c.workspace, err = workspace.Open(t.Context(), workspace.Options{CID: c.cid, Keeper: noFiles{}, Log: c.log, Dir: t.TempDir(), AutoInterval: -1}); err != nil {
+	volumes := openVolumes(t, t.TempDir())
+	t.Cleanup(func() { _ = volumes.v.Close() })
+	if c.workspace, err = workspace.Open(t.Context(), workspace.Options{CID: c.cid, Keeper: noFiles{}, Log: c.log, Volumes: volumes.v, AutoInterval: -1}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

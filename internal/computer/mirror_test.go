@@ -36,15 +36,16 @@ import (
 // keeper, but no boxes.
 type desk struct {
 	*Computer
-	t      testing.TB
-	dir    string
-	bus    *bus.Bus
-	blobs  *disk.Store
-	engine *engine.Engine
-	server *httptest.Server
-	busy   atomic.Bool
-	dies   atomic.Bool // before the system's file.written is appended
-	id     string
+	t       testing.TB
+	dir     string
+	bus     *bus.Bus
+	blobs   *disk.Store
+	engine  *engine.Engine
+	server  *httptest.Server
+	volumes onlyVolumes
+	busy    atomic.Bool
+	dies    atomic.Bool // before the system's file.written is appended
+	id      string
 
 	beforeWrite func()
 }
@@ -147,12 +148,14 @@ func (d *desk) start() {
 	d.engine, err = engine.Open(d.t.Context(), engine.Options{Root: filepath.Join(d.dir, "workspace"), Snapshots: filepath.Join(d.dir, "snapshots"), Uppers: filepath.Join(d.dir, "boxes")})
 	check(err)
 	d.server = httptest.NewServer(engine.Handler(d.engine))
+	d.volumes = openVolumes(d.t, d.dir)
+	c.boxes = d.volumes
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
-		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Dir: d.dir, Seq: c.mirror.Seq, AutoInterval: -1,
+		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Volumes: d.volumes.v, Seq: c.mirror.Seq, AutoInterval: -1,
 	})
 	check(err)
 	c.mirror.Attach(c.workspace)
-	c.shell = shell.New(shell.Options{Log: c.log, State: c.state, Workspace: c.workspace, Logger: c.logger})
+	c.shell = shell.New(shell.Options{Log: c.log, State: c.state, Workspace: c.workspace, Volumes: d.volumes.v, Logger: c.logger})
 }
 
 func (d *desk) end() {
@@ -161,7 +164,7 @@ func (d *desk) end() {
 	err := errors.Join(d.workspace.Close(), d.log.Close())
 	d.services.Close()
 	d.server.Close()
-	if err = errors.Join(err, d.state.Close(), d.engine.Close()); err != nil {
+	if err = errors.Join(err, d.state.Close(), d.engine.Close(), d.volumes.v.Close()); err != nil {
 		d.t.Error(err)
 	}
 }

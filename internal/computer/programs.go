@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"context"
 	"os"
 	"path"
 	"path/filepath"
@@ -66,7 +67,7 @@ const homeInside = "/home/choir"
 
 // homeMount is where a box's HOME is: on disk, under its disk limit, and gone
 // with the box. Builds and their caches need more than fits into memory.
-func (c *Computer) homeMount() (sandbox.Mount, error) {
-	lower, err := c.machine.warmHome()
-	return sandbox.Mount{Target: homeInside, Mode: sandbox.Overlay, Lower: []string{lower}}, err
+func (c *Computer) homeMount(ctx context.Context) (sandbox.Mount, error) {
+	lower, err := warmHome(ctx, c.boxes.Volumes())
+	return sandbox.Mount{Target: homeInside, Mode: sandbox.Overlay, Lower: []sandbox.Volume{lower}}, err
 }

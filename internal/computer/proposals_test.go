@@ -39,7 +39,7 @@ func (d *desk) begin(name string) *task {
 // write is what the task's programs write.
 func (k *task) write(p, text string) {
 	k.d.t.Helper()
-	file := filepath.Join(k.o.(*overlay).Upper, filepath.FromSlash(p))
+	file := filepath.Join(k.d.volumes.at(k.d.t, k.o.(*overlay).Upper), filepath.FromSlash(p))
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
 		k.d.t.Fatal(err)
 	}

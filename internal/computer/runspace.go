@@ -66,7 +66,7 @@ func (w *runWorkspace) Begin(ctx context.Context, t dispatch.TaskRef, base strin
 // Reopen implements dispatch.Workspace. An attempt whose tree is gone must not
 // go on in an empty one.
 func (w *runWorkspace) Reopen(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
-	there, err := w.c.files.Exists("boxes/" + overlayID(t) + "/upper")
+	there, err := w.c.boxes.Volumes().Exists(ctx, sandbox.Written(overlayID(t)))
 	if err != nil {
 		return nil, fault.Wrap("computer.Reopen", err)
 	}
@@ -154,7 +154,7 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 	if err != nil {
 		return dispatch.Merged{}, err
 	}
-	if out.Installed, err = w.c.workspace.Installed(mine.Overlay, diff.Changes); err != nil {
+	if out.Installed, err = w.c.workspace.Installed(ctx, mine.Overlay, diff.Changes); err != nil {
 		return dispatch.Merged{}, err
 	}
 	slices.SortStableFunc(tree.Left, func(a, b wire.Skip) int { return b.Files - a.Files }) // what stands for most comes first
@@ -356,20 +356,20 @@ func (w *runWorkspace) Artifact(ctx context.Context, commit, p string) (io.ReadC
 // directories overlaid from live, and the shell's dependencies.
 func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount, error) {
 	mounts := []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{o.Lower}, Upper: o.Upper, Work: o.Work},
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: o.Lower, Upper: o.Upper},
 		c.gitMount(),
 	}
 	for _, ig := range o.Ignored {
 		if ig.Path == shell.ModulesPath {
 			continue
 		}
-		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: []string{ig.Lower}, Upper: ig.Upper, Work: ig.Work, Optional: true})
+		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: []sandbox.Volume{ig.Lower}, Upper: ig.Upper, Optional: true})
 	}
 	modules, err := c.shellModules(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	at, err := c.homeMount()
+	at, err := c.homeMount(ctx)
 	return append(append(mounts, modules...), at), err
 }
 
@@ -379,13 +379,13 @@ func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount,
 // not there: it is not published, so nothing may depend on it. shell says that it
 // waits for the shell's dependencies.
 func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string, shell bool) ([]sandbox.Mount, func(), error) {
-	dir, release, err := c.snapshot(ctx, commit)
+	layers, release, err := c.snapshot(ctx, commit)
 	if err != nil {
 		return nil, nil, err
 	}
 	mounts := []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{dir}}, c.gitMount(),
-		{Source: o.Lower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: layers}, c.gitMount(),
+		baseMount(o.Lower),
 	}
 	mounts = append(mounts, usersOwn(o.Ignored)...)
 	modules, err := c.shellModules(ctx, shell)
@@ -393,12 +393,21 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string, 
 		release()
 		return nil, nil, err
 	}
-	at, err := c.homeMount()
+	at, err := c.homeMount(ctx)
 	if err != nil {
 		release()
 		return nil, nil, err
 	}
 	return append(append(mounts, modules...), at), release, nil
+}
+
+// baseMount shows what a task started from, read-only: several layers only lie
+// over each other as an overlay.
+func baseMount(layers []sandbox.Volume) sandbox.Mount {
+	if len(layers) == 1 {
+		return sandbox.Mount{Source: layers[0], Target: contract.BaseInBox, Mode: sandbox.ReadOnly}
+	}
+	return sandbox.Mount{Target: contract.BaseInBox, Mode: sandbox.Overlay, Lower: layers}
 }
 
 // usersOwn are the ignored directories of a check's box: as the user has them,
@@ -409,9 +418,9 @@ func usersOwn(ignored []workspace.IgnoredDir) []sandbox.Mount {
 		if ig.Path == shell.ModulesPath {
 			continue
 		}
-		lower := []string{ig.Lower}
+		lower := []sandbox.Volume{ig.Lower}
 		if defence.Off(defence.CheckDependencies) {
-			lower = []string{ig.Upper, ig.Lower}
+			lower = []sandbox.Volume{ig.Upper, ig.Lower}
 		}
 		out = append(out, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: lower, Optional: true})
 	}

@@ -2,7 +2,6 @@ package computer
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"choir.dev/choiros/contract"
@@ -17,17 +16,17 @@ import (
 // its own layer of them is in none.
 func TestAChecksBoxHasNothingThatTheTaskInstalled(t *testing.T) {
 	ignored := []workspace.IgnoredDir{
-		{Path: "workspace/p/node_modules", Lower: "/data/workspace/workspace/p/node_modules", Upper: "/data/boxes/t-1/ignored/a/upper", Work: "/data/boxes/t-1/ignored/a/work"},
-		{Path: shell.ModulesPath, Lower: "/data/workspace/choiros/node_modules", Upper: "/data/boxes/t-1/ignored/b/upper", Work: "/data/boxes/t-1/ignored/b/work"},
+		{Path: "workspace/p/node_modules", Lower: sandbox.Live("workspace/p/node_modules"), Upper: sandbox.Written("t-1").At("ignored/a")},
+		{Path: shell.ModulesPath, Lower: sandbox.Live("choiros/node_modules"), Upper: sandbox.Written("t-1").At("ignored/b")},
 	}
 	mounts := usersOwn(ignored)
-	if len(mounts) != 1 || mounts[0].Target != "/computer/workspace/p/node_modules" || mounts[0].Mode != sandbox.Overlay || !slices.Equal(mounts[0].Lower, []string{ignored[0].Lower}) {
+	if len(mounts) != 1 || mounts[0].Target != "/computer/workspace/p/node_modules" || mounts[0].Mode != sandbox.Overlay || !slices.Equal(mounts[0].Lower, []sandbox.Volume{ignored[0].Lower}) {
 		t.Fatalf("%+v", mounts)
 	}
 	for _, m := range mounts {
-		for _, dir := range append(slices.Clone(m.Lower), m.Source, m.Upper, m.Work) {
-			if strings.HasPrefix(dir, "/data/boxes/t-1/") {
-				t.Errorf("the check's box sees %s, which the task wrote", dir)
+		for _, v := range append(slices.Clone(m.Lower), m.Source, m.Upper) {
+			if v.Kind == sandbox.VolumeOverlay {
+				t.Errorf("the check's box sees %s, which the task wrote", v)
 			}
 		}
 	}

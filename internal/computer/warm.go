@@ -15,7 +15,6 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
-	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
 // warmth keeps a HOME in which Go has built its own library once: a box whose
@@ -60,22 +59,19 @@ END
 go test ./...
 `
 
-// warmDir is where the warm HOMEs are.
-func (m *Machine) warmDir() string { return m.Dir.Path("cache") }
-
-// warmHome is the newest warm HOME, or an empty one.
-func (m *Machine) warmHome() (string, error) {
-	if final, err := m.finalHome(); err == nil {
-		if info, err := os.Lstat(final); err == nil && info.IsDir() {
+// warmHome is the HOME that is warm for this machine's Go, or an empty one.
+func warmHome(ctx context.Context, v sandbox.Volumes) (sandbox.Volume, error) {
+	if final, err := finalHome(); err == nil {
+		if there, err := v.Exists(ctx, final); err == nil && there {
 			return final, nil
 		}
 	}
-	empty := filepath.Join(m.warmDir(), "home")
-	return empty, os.MkdirAll(empty, 0o755)
+	empty := sandbox.SharedCache("home")
+	return empty, v.Make(ctx, empty)
 }
 
-// finalHome is where the HOME for this machine's Go is or will be.
-func (m *Machine) finalHome() (string, error) {
+// finalHome is what the HOME for this machine's Go is or will be.
+func finalHome() (sandbox.Volume, error) {
 	for _, root := range []string{"/usr/local/go", "/usr/lib/go"} {
 		b, err := os.ReadFile(filepath.Join(root, "VERSION"))
 		if err != nil {
@@ -83,10 +79,12 @@ func (m *Machine) finalHome() (string, error) {
 		}
 		version, _, _ := strings.Cut(string(b), "\n")
 		if version = strings.TrimSpace(version); version != "" && filepath.Base(version) == version && len(version) < 40 {
-			return filepath.Join(m.warmDir(), "home-"+version), nil
+			if home := sandbox.SharedCache("home-" + version); home.Validate() == nil {
+				return home, nil
+			}
 		}
 	}
-	return "", fs.ErrNotExist
+	return sandbox.Volume{}, fs.ErrNotExist
 }
 
 // warm builds that HOME when it is not there. Without it checks only take longer.
@@ -94,32 +92,27 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 	w := &c.machine.warmth
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	final, err := c.machine.finalHome()
+	final, err := finalHome()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // there is no Go, or not where its version is known
 	}
-	if _, err := os.Lstat(final); err == nil || w.not {
-		return nil
+	volumes := c.boxes.Volumes()
+	if there, err := volumes.Exists(ctx, final); err != nil || there || w.not {
+		return err
 	}
 	caller := ctx
 	defer func() { w.not = err != nil && caller.Err() == nil }()
 	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.machine.Path, "/go/bin") {
 		return nil
 	}
-	if err := c.machine.sweepWarm(ctx); err != nil { // what a death left of an earlier try
-		return err
-	}
-	tmp, err := os.MkdirTemp(c.machine.warmDir(), warming+"*")
-	if err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
+	tmp := sandbox.SharedCache(warming)
+	if err := errors.Join(volumes.Discard(ctx, tmp), volumes.Make(ctx, tmp)); err != nil { // of what a death left of an earlier try
 		return err
 	}
 	ctx, cancel := awake.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	limits := c.limits()
-	limits.DiskPaths = []string{tmp}
+	limits.Counted = []sandbox.Volume{tmp}
 	b, err := c.box(ctx, sandbox.BoxSpec{ID: "warm-" + contract.NewID()[:8], Kind: contract.BoxScratch, Limits: limits,
 		Mounts: []sandbox.Mount{{Source: tmp, Target: homeInside, Mode: sandbox.ReadWrite}}})
 	if err != nil {
@@ -132,23 +125,8 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 	if exit.Code != 0 {
 		return fault.New("computer.warm", fault.Unavailable, "", errors.New("go test: "+contract.Clip(string(said), 500)))
 	}
-	return os.Rename(tmp, final)
+	return volumes.Keep(ctx, tmp, final)
 }
 
 // warming is what a HOME is called until it is whole.
-const warming = ".warm-"
-
-func (m *Machine) sweepWarm(ctx context.Context) error {
-	dir, err := hostfs.Open(m.warmDir())
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(".")
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), warming) {
-			err = errors.Join(err, dir.RemoveAll(ctx, e.Name()))
-		}
-	}
-	return err
-}
+const warming = ".warm"

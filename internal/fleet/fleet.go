@@ -92,7 +92,7 @@ func New(opts Options) (*Fleet, error) {
 	fl.machine = &computer.Machine{
 		Dir: opts.Dir, Config: opts.Config, Version: opts.Version, Bus: opts.Bus, Blobs: opts.Blobs, Driver: opts.Driver,
 		Source: opts.Source, Build: opts.Build, Path: opts.Path, Getenv: opts.Getenv, Logger: opts.Logger,
-		Modules: &shell.Modules{Dir: opts.Dir.Path("cache", "node_modules"), Source: opts.Source},
+		Modules: &shell.Modules{Source: opts.Source},
 		Policy:  &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
 		Secrets: opts.Vault.Values, Count: fl.count, Fell: fl.fell, Notices: fl.notices,
 	}

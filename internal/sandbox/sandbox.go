@@ -28,6 +28,8 @@ type Driver interface {
 type ComputerSpec struct {
 	CID contract.CID
 	Dir string
+	// Caches are the names with which its VolumeCache may begin.
+	Caches []string
 }
 
 // Computer makes the boxes of one computer.
@@ -36,6 +38,8 @@ type Computer interface {
 	// fault.InUse (an id or lock that is held), fault.Invalid, fault.Missing,
 	// fault.Timeout.
 	Box(ctx context.Context, spec BoxSpec) (Box, error)
+	// Volumes are the trees that its boxes see.
+	Volumes() Volumes
 	// Boxes lists those that live.
 	Boxes() []Box
 	// Notes says which limits this machine can't enforce for these boxes.
@@ -82,9 +86,9 @@ type BoxSpec struct {
 	// Proxy starts the loopback proxy, which turns HTTP CONNECT and SOCKS5 into
 	// CONNECT requests to Handler. Without it nothing in the box can ask.
 	Proxy bool
-	// Lock names a file on the host that the box holds locked while anything of
-	// it lives, in addition to its own.
-	Lock   string
+	// Lock names a volume, Live or an overlay, of which one box at most is the
+	// holder: another that asks for it is refused while anything of the first lives.
+	Lock   Volume
 	Limits Limits
 	// TetherLimits bound what the guest can make the host hold.
 	TetherLimits tether.Limits
@@ -97,19 +101,21 @@ type Mode string
 const (
 	ReadOnly  Mode = "ro"
 	ReadWrite Mode = "rw"
-	Overlay   Mode = "overlay" // Lower (topmost first), Upper, Work; whiteouts as overlayfs with userxattr leaves them
+	Overlay   Mode = "overlay" // Lower (topmost first), Upper; whiteouts as overlayfs with userxattr leaves them
 	Tmpfs     Mode = "tmpfs"   // SizeBytes
 )
 
-// Mount puts a host path, an overlay or an empty tmpfs at Target, an absolute
-// path in the box. Mounts are made in order; a later one may lie in an earlier.
-// An Overlay without Upper gets a throwaway one that ends with the box.
+// Mount puts a volume, an overlay of several or an empty tmpfs at Target, an
+// absolute path in the box. Mounts are made in order; a later one may lie in an
+// earlier. An Overlay whose Upper (of kind VolumeOverlay) is zero gets a throwaway
+// one that ends with the box.
 type Mount struct {
-	Source, Target string
-	Mode           Mode
-	Lower          []string
-	Upper, Work    string
-	SizeBytes      int64
+	Target    string
+	Mode      Mode
+	Source    Volume
+	Lower     []Volume
+	Upper     Volume
+	SizeBytes int64
 	// Optional leaves a mount out whose Source is not there or is a link, and
 	// one inside another mount whose Target has a link on its way. An Overlay
 	// goes without such a Lower as long as there is another.
@@ -124,11 +130,11 @@ type Limits struct {
 	CPUPercent  int   // 100 is one core
 	TmpBytes    int64 // size of /tmp
 	// DiskBytes and DiskInodes bound what lies in writable places: every
-	// throwaway upper, every Upper, and DiskPaths. They count growth since the
+	// throwaway upper, every Upper, and Counted. They count growth since the
 	// box began.
 	DiskBytes  int64
 	DiskInodes int64
-	DiskPaths  []string
+	Counted    []Volume
 	// DiskFree ends a box that has grown when less than this is free where its
 	// writable places are, before the disk is full for everyone.
 	DiskFree int64

@@ -71,13 +71,19 @@ func (b *builds) ensure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if kept, err := b.s.opts.Files.Exists("builds/" + tree); kept || err != nil {
+		if kept, err := b.s.opts.Volumes.Exists(ctx, build(tree)); kept || err != nil {
 			return err
 		}
 		return b.build(ctx, k.ID, tree)
 	}
 	return nil
 }
+
+// BuildsDir is the cache in which a computer keeps builds of its shell.
+const BuildsDir = "builds"
+
+// build is the kept build of a tree of the shell.
+func build(tree string) sandbox.Volume { return sandbox.Cache(BuildsDir + "/" + tree) }
 
 // build builds choiros/ of a commit in a box without network, on a throwaway
 // copy, and keeps what it leaves.
@@ -96,19 +102,23 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	}
 	defer release()
 	id := "build-" + tree[:12]
-	out := "boxes/" + id
-	if err := errors.Join(b.s.opts.Remover.Take(b.s.opts.Files, out), b.s.opts.Files.Mkdir(out+"/dist", 0o755)); err != nil {
+	out := sandbox.Output(id)
+	if err := errors.Join(b.s.opts.Volumes.Discard(ctx, out), b.s.opts.Volumes.Make(ctx, out)); err != nil {
 		return fault.Wrap(op, err)
 	}
-	defer b.s.opts.Discard(out)
+	defer func() {
+		if err := b.s.opts.Volumes.Discard(context.WithoutCancel(ctx), out); err != nil {
+			b.s.logger.Warn("what a build left could not be moved aside", "volume", out.String(), "error", err)
+		}
+	}()
 	limits := b.s.opts.Limits()
-	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = buildBytes, buildFiles, []string{b.s.opts.Path(out)}, buildWall
+	limits.DiskBytes, limits.DiskInodes, limits.Counted, limits.WallTime = buildBytes, buildFiles, []sandbox.Volume{out}, buildWall
 	box, err := b.s.opts.Box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxVerify, Root: "/computer/choiros",
 		Mounts: []sandbox.Mount{
-			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{snapshot}},
+			{Target: "/computer", Mode: sandbox.Overlay, Lower: snapshot},
 			{Source: modules, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
-			{Source: b.s.opts.Path(out, "dist"), Target: "/out", Mode: sandbox.ReadWrite},
+			{Source: out, Target: "/out", Mode: sandbox.ReadWrite},
 		},
 		Limits: limits,
 	})
@@ -123,7 +133,7 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	if err = errors.Join(err, box.Kill()); err != nil {
 		return fault.Wrap(op, err)
 	}
-	files, bytes, err := b.keep(out+"/dist", tree)
+	files, bytes, err := b.keep(ctx, out, tree)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
@@ -139,21 +149,15 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 
 // keep moves what a build left to where builds are kept, if it is what a build
 // may be.
-func (b *builds) keep(dist, tree string) (files int, bytes int64, err error) {
-	left, err := b.s.opts.Files.FS(dist)
+func (b *builds) keep(ctx context.Context, dist sandbox.Volume, tree string) (files int, bytes int64, err error) {
+	left, err := b.s.opts.Volumes.Files(ctx, dist)
 	if err != nil {
 		return 0, 0, err
 	}
 	if files, bytes, err = measure(left); err != nil {
 		return 0, 0, err
 	}
-	if err := b.s.opts.Files.Mkdir("builds", 0o700); err != nil {
-		return 0, 0, err
-	}
-	if err := b.s.opts.Files.Rename(dist, "builds/"+tree); err != nil {
-		return 0, 0, err
-	}
-	return files, bytes, b.s.opts.Files.Sync("builds")
+	return files, bytes, b.s.opts.Volumes.Keep(ctx, dist, build(tree))
 }
 
 // measure counts what a build left. Untrusted code wrote it, so only folders
@@ -191,14 +195,14 @@ func (b *builds) sweep(ctx context.Context) error {
 	for _, k := range kept {
 		keep[k.Tree] = true
 	}
-	entries, err := b.s.opts.Files.ReadDir("builds")
+	list, err := b.s.opts.Volumes.List(ctx, sandbox.Cache(BuildsDir))
 	if err != nil {
 		return fault.Wrap("shell.builds", err)
 	}
 	var errs []error
-	for _, e := range entries {
-		if len(kept) == buildsKept && !keep[e.Name()] {
-			errs = append(errs, b.s.opts.Remover.Take(b.s.opts.Files, "builds/"+e.Name()))
+	for _, e := range list {
+		if len(kept) == buildsKept && !keep[e.Name] {
+			errs = append(errs, b.s.opts.Volumes.Discard(ctx, build(e.Name)))
 		}
 	}
 	return errors.Join(errs...)
@@ -209,7 +213,7 @@ func (b *builds) sweep(ctx context.Context) error {
 func (s *Shell) Build(ctx context.Context) (fs.FS, error) {
 	tree, err := s.workspace.ObjectID(ctx, "", "choiros")
 	if err == nil {
-		if f, err := s.opts.Files.FS("builds/" + tree); err == nil {
+		if f, err := s.opts.Volumes.Files(ctx, build(tree)); err == nil {
 			return f, nil
 		}
 	} else if !fault.Is(err, fault.NotFound) {
@@ -220,7 +224,7 @@ func (s *Shell) Build(ctx context.Context) (fs.FS, error) {
 		return nil, err
 	}
 	for _, k := range kept {
-		if f, err := s.opts.Files.FS("builds/" + k.Tree); err == nil {
+		if f, err := s.opts.Volumes.Files(ctx, build(k.Tree)); err == nil {
 			return f, nil
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -20,18 +19,15 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
-	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
 // Modules keeps the shell's dependencies, one tree per lock file, filled from
 // the lock file that came with the binary. Boxes see it read-only; a computer's
 // install scripts never write it.
 type Modules struct {
-	Dir    string // DATA/cache/node_modules
-	Source fs.FS  // the shell's source
+	Source fs.FS // the shell's source
 
 	mu     sync.Mutex
-	swept  bool // what an earlier process began to fill is gone
 	failed error
 	again  time.Time // until then failed is the answer
 }
@@ -41,42 +37,43 @@ const (
 	installAgain = time.Minute // so long nobody waits for what has just failed
 	installBytes = 1 << 30
 	installFiles = 200_000
-	filling      = ".fill-" // begins the name of a tree that is not whole yet
+	modulesCache = "node_modules"
+	filling      = ".fill" // begins the name of a tree that is not whole yet
 )
 
 // Ready returns the tree if it is there, without waiting for one to be made.
-func (m *Modules) Ready() (string, bool) {
+func (m *Modules) Ready(ctx context.Context, v sandbox.Volumes) (sandbox.Volume, bool) {
 	final, err := m.final()
 	if err != nil {
-		return "", false
+		return sandbox.Volume{}, false
 	}
-	tree := filepath.Join(final, "node_modules")
-	_, err = os.Stat(tree)
-	return tree, err == nil
+	tree := final.At("node_modules")
+	there, err := v.Exists(ctx, tree)
+	return tree, err == nil && there
 }
 
-// final is where the tree for the shipped lock file is or will be.
-func (m *Modules) final() (string, error) {
+// final is what the tree for the shipped lock file is or will be.
+func (m *Modules) final() (sandbox.Volume, error) {
 	lock, err := fs.ReadFile(m.Source, "package-lock.json")
 	if err != nil {
-		return "", fault.Wrap("shell.Modules", err)
+		return sandbox.Volume{}, fault.Wrap("shell.Modules", err)
 	}
 	sum := sha256.Sum256(lock)
-	return filepath.Join(m.Dir, hex.EncodeToString(sum[:8])), nil
+	return sandbox.SharedCache(modulesCache + "/" + hex.EncodeToString(sum[:8])), nil
 }
 
 // Modules returns the tree for the shipped lock file, installing it first when
 // it is not there: once for all computers, in a box of the computer that asks
 // first. Errors: fault.Missing without npm, fault.Unavailable when it failed.
-func (s *Shell) Modules(ctx context.Context) (string, error) {
+func (s *Shell) Modules(ctx context.Context) (sandbox.Volume, error) {
 	m := s.opts.Modules
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if tree, ok := m.Ready(); ok {
+	if tree, ok := m.Ready(ctx, s.opts.Volumes); ok {
 		return tree, nil
 	}
 	if m.failed != nil && time.Now().Before(m.again) {
-		return "", m.failed
+		return sandbox.Volume{}, m.failed
 	}
 	tree, err := s.fillModules(ctx)
 	if m.failed = nil; err != nil && ctx.Err() == nil {
@@ -85,100 +82,77 @@ func (s *Shell) Modules(ctx context.Context) (string, error) {
 	return tree, err
 }
 
-func (s *Shell) fillModules(ctx context.Context) (string, error) {
+func (s *Shell) fillModules(ctx context.Context) (_ sandbox.Volume, err error) {
 	const op = "shell.Modules"
 	m := s.opts.Modules
 	final, err := m.final()
 	if err != nil {
-		return "", err
+		return sandbox.Volume{}, err
 	}
 	if err := sandbox.Program("npm", "Install Node.js 20.19 or newer with npm; until then the kept build of the desktop is served."); err != nil {
-		return "", fault.Wrap(op, err)
+		return sandbox.Volume{}, fault.Wrap(op, err)
 	}
-	tmp, err := m.begin(ctx)
-	if err != nil {
-		return "", fault.Wrap(op, err)
+	tmp := sandbox.SharedCache(modulesCache + "/" + filling)
+	defer func() {
+		if err != nil {
+			err = fault.Wrap(op, errors.Join(err, s.opts.Volumes.Discard(context.WithoutCancel(ctx), tmp)))
+		}
+	}()
+	if err := s.beginModules(ctx, tmp); err != nil {
+		return sandbox.Volume{}, err
 	}
 	if err := s.install(ctx, tmp); err != nil {
-		return "", fault.Wrap(op, errors.Join(err, m.sweep(context.WithoutCancel(ctx))))
+		return sandbox.Volume{}, err
 	}
 	// A box wrote it, which is gone by now: what is mounted must be a folder of its.
-	if err := holdsModules(tmp); err != nil {
-		return "", fault.Wrap(op, errors.Join(err, m.sweep(context.WithoutCancel(ctx))))
-	}
-	if err := os.Rename(tmp, final); err != nil {
-		return "", fault.Wrap(op, err)
-	}
-	return filepath.Join(final, "node_modules"), nil
-}
-
-func holdsModules(dir string) error {
-	d, err := hostfs.Open(dir)
-	if err != nil {
-		return err
-	}
-	there, err := d.Exists("node_modules")
+	there, err := s.opts.Volumes.Exists(ctx, tmp.At("node_modules"))
 	if err == nil && !there {
 		err = errors.New("npm ci left no node_modules")
 	}
-	return errors.Join(err, d.Close())
+	if err != nil {
+		return sandbox.Volume{}, err
+	}
+	return final.At("node_modules"), s.opts.Volumes.Keep(ctx, tmp, final)
 }
 
-// begin makes the directory that is filled.
-func (m *Modules) begin(ctx context.Context) (string, error) {
-	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
-		return "", err
+// beginModules makes the volume that is filled, and removes those that were not
+// filled to the end.
+func (s *Shell) beginModules(ctx context.Context, tmp sandbox.Volume) error {
+	list, err := s.opts.Volumes.List(ctx, sandbox.SharedCache(modulesCache))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if !m.swept {
-		if err := m.sweep(ctx); err != nil {
-			return "", err
+	for _, e := range list {
+		if strings.HasPrefix(e.Name, filling) {
+			if err := s.opts.Volumes.Discard(ctx, sandbox.SharedCache(modulesCache+"/"+e.Name)); err != nil {
+				return err
+			}
 		}
-		m.swept = true
 	}
-	tmp, err := os.MkdirTemp(m.Dir, filling+"*")
-	if err != nil {
-		return "", err
+	if err := s.opts.Volumes.Make(ctx, tmp); err != nil {
+		return err
 	}
 	for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
-		b, err := fs.ReadFile(m.Source, name)
+		b, err := fs.ReadFile(s.opts.Modules.Source, name)
+		if err == nil {
+			err = s.opts.Volumes.Put(ctx, tmp, name, b, 0o644)
+		}
 		if err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(tmp, name), b, 0o644); err != nil {
-			return "", err
+			return err
 		}
 	}
-	return tmp, os.Chmod(tmp, 0o755)
-}
-
-// sweep removes trees that were not filled to the end.
-func (m *Modules) sweep(ctx context.Context) error {
-	dir, err := hostfs.Open(m.Dir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(".")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), filling) {
-			err = errors.Join(err, dir.RemoveAll(ctx, e.Name()))
-		}
-	}
-	return err
+	return nil
 }
 
 // install runs npm ci in a box that reaches the registries and nothing else. It
 // ends with its box, so a choir that is killed leaves none behind and the next
 // one begins anew.
-func (s *Shell) install(ctx context.Context, dir string) error {
+func (s *Shell) install(ctx context.Context, dir sandbox.Volume) error {
 	ctx, cancel := awake.WithTimeout(ctx, installWall)
 	defer cancel()
 	id := "install"
 	limits := s.opts.Limits()
-	limits.DiskBytes, limits.DiskInodes, limits.DiskPaths, limits.WallTime = installBytes, installFiles, []string{dir}, installWall
+	limits.DiskBytes, limits.DiskInodes, limits.Counted, limits.WallTime = installBytes, installFiles, []sandbox.Volume{dir}, installWall
 	env := map[string]string{"npm_config_cache": "/install/.cache", "npm_config_fetch_timeout": "20000",
 		"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
 	if own, err := egress.Configured(ctx, "npm"); err == nil {

@@ -3,14 +3,13 @@ package shell
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
-	"os"
-	"path/filepath"
+	"errors"
 	"strings"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
@@ -41,15 +40,9 @@ func (s *Shell) Render(ctx context.Context, o dispatch.Overlay, commit string) (
 	if words := s.brokenShell(tree); words != "" {
 		return contract.Command{Argv: []string{"desktop"}, ExitCode: 1, Stderr: "The desktop that was open broke with this source. " + words + "\n"}, nil
 	}
-	dir := s.opts.RenderDir
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	script, err := s.renderVolume(ctx)
+	if err != nil {
 		return contract.Command{}, fault.Wrap("shell.Render", err)
-	}
-	script := filepath.Join(dir, "render.mjs")
-	if have, err := os.ReadFile(script); err != nil || string(have) != string(renderScript) {
-		if err := datadir.WriteFile(script, renderScript, 0o644); err != nil {
-			return contract.Command{}, err
-		}
 	}
 	mounts, release, err := s.opts.VerifyMounts(ctx, o, commit)
 	if err != nil {
@@ -58,7 +51,7 @@ func (s *Shell) Render(ctx context.Context, o dispatch.Overlay, commit string) (
 	defer release()
 	box, err := s.opts.Box(ctx, sandbox.BoxSpec{
 		ID: "render-" + contract.NewID(), Kind: contract.BoxVerify, Root: "/computer/choiros", Limits: s.opts.Limits(),
-		Mounts: append(mounts, sandbox.Mount{Source: dir, Target: "/render", Mode: sandbox.ReadOnly}),
+		Mounts: append(mounts, sandbox.Mount{Source: script, Target: "/render", Mode: sandbox.ReadOnly}),
 	})
 	if err != nil {
 		return contract.Command{}, err
@@ -78,6 +71,21 @@ func (s *Shell) Render(ctx context.Context, o dispatch.Overlay, commit string) (
 		return contract.Command{}, fault.Wrap("shell.Render", err)
 	}
 	return rendered(contract.Command{Argv: argv, ExitCode: exit.Code, DurationMS: exit.DurationMS, Stdout: out.String(), Stderr: errOut.String()}, word), nil
+}
+
+// renderVolume holds the script, under a name that says which one it is.
+func (s *Shell) renderVolume(ctx context.Context) (sandbox.Volume, error) {
+	sum := sha256.Sum256(renderScript)
+	name := "render/" + hex.EncodeToString(sum[:8])
+	v := sandbox.SharedCache(name)
+	if there, err := s.opts.Volumes.Exists(ctx, v); err != nil || there {
+		return v, err
+	}
+	tmp := sandbox.SharedCache(name + "-" + contract.NewID()) // another computer may do the same now
+	if err := errors.Join(s.opts.Volumes.Make(ctx, tmp), s.opts.Volumes.Put(ctx, tmp, "render.mjs", renderScript, 0o644)); err != nil {
+		return v, err
+	}
+	return v, s.opts.Volumes.Keep(ctx, tmp, v)
 }
 
 func newWord() string {

@@ -11,7 +11,6 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
-	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 )
@@ -21,10 +20,7 @@ type Options struct {
 	Log       *ledger.Log
 	State     *state.Store
 	Workspace *workspace.Workspace
-	Files     *hostfs.Dir     // the computer's directory
-	Remover   *hostfs.Remover // of what builds leave
-	Path      func(names ...string) string
-	Discard   func(name string) // takes away what no longer belongs to anybody
+	Volumes   sandbox.Volumes
 
 	// Box opens a box and keeps the log's account of it; Limits are what the
 	// configuration gives it.
@@ -34,17 +30,16 @@ type Options struct {
 	Registries func(ctx context.Context, box string) http.Handler
 	// Snapshot checks a commit out; VerifyMounts shows a task's work on one as
 	// checks see it. Both until release is called.
-	Snapshot     func(ctx context.Context, commit string) (dir string, release func(), err error)
+	Snapshot     func(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error)
 	VerifyMounts func(ctx context.Context, o dispatch.Overlay, commit string) (mounts []sandbox.Mount, release func(), err error)
 	// NoWatches says what to do about watchers of files that can't be had; "" when
 	// they can.
 	NoWatches func(ctx context.Context) string
 
-	Modules   *Modules      // of all computers
-	Build     fs.FS         // of the shell that came with the program
-	RenderDir string        // holds the script that opens it without a browser
-	Silence   time.Duration // so long its dev server may be silent
-	Logger    *slog.Logger
+	Modules *Modules      // of all computers
+	Build   fs.FS         // of the shell that came with the program
+	Silence time.Duration // so long its dev server may be silent
+	Logger  *slog.Logger
 }
 
 // Shell is the desktop of one awake computer.
@@ -107,7 +102,7 @@ func (s *Shell) openBox(ctx context.Context) (sandbox.Box, error) {
 	return s.opts.Box(ctx, sandbox.BoxSpec{
 		ID: "desktop", Kind: contract.BoxDesktop, Root: "/computer/choiros",
 		Mounts: []sandbox.Mount{
-			{Source: s.opts.Path("workspace", "choiros"), Target: "/computer/choiros", Mode: sandbox.ReadOnly},
+			{Source: sandbox.Live("choiros"), Target: "/computer/choiros", Mode: sandbox.ReadOnly},
 			{Source: tree, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
 		},
 		Limits: s.opts.Limits(),

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -15,17 +14,17 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Overlay is a task's own view of the workspace: an immutable lower, and what
-// the task writes above it. Directories are paths on the host.
+// Overlay is a task's own view of the workspace: an immutable checkout in
+// layers, and what the task writes above it.
 type Overlay struct {
 	ID    string // names it to the keeper; usually {task}-{attempt}
-	Base  string // commit the lower is a checkout of
-	Lower string
-	Upper string
-	Work  string
+	Base  string // commit the lower layers are a checkout of
+	Lower []sandbox.Volume
+	Upper sandbox.Volume
 	// Ignored directories (node_modules, caches) are overlaid from the live
 	// tree, each on its own, and never published. Their paths were real
 	// directories when they were listed; whoever mounts them must follow no link.
@@ -35,9 +34,8 @@ type Overlay struct {
 // IgnoredDir is one ignored directory of an overlay.
 type IgnoredDir struct {
 	Path  string // relative to the workspace's root
-	Lower string
-	Upper string
-	Work  string
+	Lower sandbox.Volume
+	Upper sandbox.Volume
 }
 
 // maxIgnored bounds how many ignored directories are overlaid.
@@ -71,12 +69,8 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 	if err := w.opts.Keeper.Call(ctx, "status", wire.Done{}, &st); err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
-	dir := path.Join("boxes", id)
-	o := Overlay{
-		ID: id, Base: snap.Commit, Lower: w.onHost("snapshots", snap.Dir),
-		Upper: w.onHost(dir, "upper"), Work: w.onHost(dir, "work"),
-	}
-	dirs := []string{path.Join(dir, "upper"), path.Join(dir, "work")}
+	o := Overlay{ID: id, Base: snap.Commit, Lower: []sandbox.Volume{sandbox.Snapshot(snap.Dir)}, Upper: sandbox.Written(id)}
+	written := []sandbox.Volume{o.Upper}
 	for i, p := range st.Ignored {
 		if i == maxIgnored {
 			break
@@ -84,14 +78,11 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 		if contract.ValidPath("ignored", string(p)) != nil {
 			continue
 		}
-		at := path.Join(dir, "ignored", ignoredKey(string(p)))
-		o.Ignored = append(o.Ignored, IgnoredDir{
-			Path: string(p), Lower: w.onHost("workspace", string(p)), Upper: w.onHost(at, "upper"), Work: w.onHost(at, "work"),
-		})
-		dirs = append(dirs, path.Join(at, "upper"), path.Join(at, "work"))
+		ig := IgnoredDir{Path: string(p), Lower: sandbox.Live(string(p)), Upper: o.Upper.At(ignoredPart(string(p)))}
+		o.Ignored, written = append(o.Ignored, ig), append(written, ig.Upper)
 	}
-	for _, d := range dirs {
-		if err := w.files.Mkdir(d, 0o755); err != nil {
+	for _, v := range written {
+		if err := w.opts.Volumes.Make(ctx, v); err != nil {
 			return Overlay{}, fault.Wrap(op, err)
 		}
 	}
@@ -108,9 +99,10 @@ const maxBeside = 500
 // Installed lists the ignored directories into which a task has put something,
 // and what it installed beside the paths it changed where the user has nothing.
 // None of it is published.
-func (w *Workspace) Installed(o Overlay, changed []wire.Change) ([]string, error) {
-	var out []string
-	upper := path.Join("boxes", o.ID, "upper")
+func (w *Workspace) Installed(ctx context.Context, o Overlay, changed []wire.Change) ([]string, error) {
+	const op = "workspace.Installed"
+	ask := wire.FilledRequest{ID: o.ID}
+	var named []string // what each folder that is asked for is to the user
 	seen, published := map[string]bool{}, map[string]bool{}
 	for _, c := range changed {
 		for dir := path.Dir(string(c.Path)); !published[dir] && dir != "."; dir = path.Dir(dir) {
@@ -122,52 +114,54 @@ func (w *Workspace) Installed(o Overlay, changed []wire.Change) ([]string, error
 			seen[dir] = true
 			for _, name := range toolDirs {
 				at := path.Join(dir, name)
-				// What is no folder, such as a link, holds nothing that was installed.
-				if entries, err := w.files.ReadDir(path.Join(upper, at)); err == nil && len(entries) > 0 && !published[at] {
-					out = append(out, at)
+				if !published[at] {
+					ask.Folders, named = append(ask.Folders, wire.Path(path.Join("upper", at))), append(named, at)
 				}
 			}
 		}
 	}
 	for _, ig := range o.Ignored {
-		entries, err := w.files.ReadDir(path.Join("boxes", o.ID, "ignored", ignoredKey(ig.Path), "upper"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fault.Wrap("workspace.Installed", err)
+		ask.Folders, named = append(ask.Folders, wire.Path(path.Join(ignoredPart(ig.Path), "upper"))), append(named, ig.Path)
+	}
+	if len(ask.Folders) == 0 {
+		return nil, nil
+	}
+	var reply wire.FilledReply
+	if err := w.opts.Keeper.Call(ctx, "filled", ask, &reply); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	var out []string
+	for _, i := range reply.Filled {
+		if i < 0 || i >= len(named) {
+			return nil, fault.New(op, fault.Internal, "", fmt.Errorf("the keeper was not asked for folder %d", i))
 		}
-		if len(entries) > 0 {
-			out = append(out, ig.Path)
-		}
+		out = append(out, named[i])
 	}
 	return out, nil
 }
 
-// ignoredKey names an ignored directory's own layers. It depends on nothing but
+// ignoredPart names an ignored directory's own layer. It depends on nothing but
 // its path: others come and go while a task works.
-func ignoredKey(p string) string {
+func ignoredPart(p string) string {
 	sum := sha256.Sum256([]byte(p))
-	return hex.EncodeToString(sum[:16])
-}
-
-// onHost joins names to the computer's directory, for whoever makes mounts.
-func (w *Workspace) onHost(names ...string) string {
-	return filepath.Join(append([]string{w.opts.Dir}, names...)...)
+	return "ignored/" + hex.EncodeToString(sum[:16])
 }
 
 // Snapshot checks a commit out (such as a merged tree that must be verified) and
-// returns its directory on the host. It stays until Release.
-func (w *Workspace) Snapshot(ctx context.Context, commit string) (string, error) {
+// returns its layers, topmost first. It stays until Release.
+func (w *Workspace) Snapshot(ctx context.Context, commit string) ([]sandbox.Volume, error) {
 	const op = "workspace.Snapshot"
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var snap wire.SnapshotReply
 	if err := w.opts.Keeper.Call(ctx, "snapshot", wire.CommitRequest{Commit: commit}, &snap); err != nil {
-		return "", fault.Wrap(op, err)
+		return nil, fault.Wrap(op, err)
 	}
 	if filepath.Base(snap.Dir) != snap.Dir || snap.Dir != snap.Commit {
-		return "", fault.New(op, fault.Internal, "", fmt.Errorf("the keeper named the snapshot %q", snap.Dir))
+		return nil, fault.New(op, fault.Internal, "", fmt.Errorf("the keeper named the snapshot %q", snap.Dir))
 	}
 	w.overlays["snapshot:"+snap.Commit] = snap.Commit
-	return w.onHost("snapshots", snap.Dir), nil
+	return []sandbox.Volume{sandbox.Snapshot(snap.Dir)}, nil
 }
 
 // Release lets go of a commit's snapshot and removes every snapshot that no
@@ -387,36 +381,29 @@ func (w *Workspace) Drop(ctx context.Context, o Overlay) error {
 	delete(w.overlays, "live:"+o.ID)
 	err := w.opts.Keeper.Call(ctx, "drop", wire.IDRequest{ID: o.ID}, nil)
 	crash.At("workspace.overlay.dropped")
-	return fault.Wrap(op, errors.Join(err, w.removeOverlay(o.ID), w.sweep(ctx)))
+	return fault.Wrap(op, errors.Join(err, w.removeOverlay(ctx, o.ID), w.sweep(ctx)))
 }
 
 // DropAll lets go of the overlays that are there and whose ids are chosen.
 func (w *Workspace) DropAll(ctx context.Context, chosen func(id string) bool) error {
 	const op = "workspace.DropAll"
-	entries, err := w.files.ReadDir("boxes")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	list, err := w.opts.Volumes.List(ctx, sandbox.Written(""))
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
 	var errs []error
-	for _, e := range entries {
-		if e.IsDir() && chosen(e.Name()) {
-			errs = append(errs, w.Drop(ctx, Overlay{ID: e.Name()}))
+	for _, e := range list {
+		if chosen(e.Name) {
+			errs = append(errs, w.Drop(ctx, Overlay{ID: e.Name}))
 		}
 	}
 	return fault.Wrap(op, errors.Join(errs...))
 }
 
-// removing is where overlays that are let go of wait for their removal, in the
-// computer's directory.
-const removing = "removing/overlays"
-
 // removeOverlay takes an overlay's files away at once, whatever is in them, so
 // that one with its own name is always whole.
-func (w *Workspace) removeOverlay(id string) error {
-	err := w.remover.Take(w.files, path.Join("boxes", id))
+func (w *Workspace) removeOverlay(ctx context.Context, id string) error {
+	err := w.opts.Volumes.Discard(ctx, sandbox.Written(id))
 	crash.At("workspace.overlay.renamed")
 	return err
 }

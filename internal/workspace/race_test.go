@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -82,7 +84,17 @@ type mortal struct {
 	started int
 	cmd     *exec.Cmd
 	died    chan struct{}
+	volumes *local.Volumes
 	*workspace.Workspace
+}
+
+func (m *mortal) at(v sandbox.Volume) string {
+	m.t.Helper()
+	p, err := m.volumes.Path(v)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return p
 }
 
 // start starts a keeper and opens the workspace behind it, which finishes what
@@ -128,8 +140,18 @@ func (m *mortal) start(ctx context.Context, point string, nth int32) error {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", spec.Socket)
 	}}
+	if m.volumes == nil {
+		if m.volumes, err = local.OpenVolumes(local.VolumesOptions{Dir: m.dir}); err != nil {
+			return err
+		}
+		m.t.Cleanup(func() {
+			if err := m.volumes.Close(); err != nil {
+				m.t.Error(err)
+			}
+		})
+	}
 	m.Workspace, err = workspace.Open(ctx, workspace.Options{
-		CID: cid, Keeper: wire.NewClient(rt), Log: m.log, Dir: m.dir, AutoInterval: -1, AutoTasks: -1,
+		CID: cid, Keeper: wire.NewClient(rt), Log: m.log, Volumes: m.volumes, AutoInterval: -1, AutoTasks: -1,
 	})
 	if err != nil {
 		m.Workspace = nil
@@ -404,17 +426,17 @@ func raceTask(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 	if err != nil {
 		return err
 	}
-	was, err := os.ReadFile(filepath.Join(o.Lower, p))
+	was, err := os.ReadFile(filepath.Join(m.at(o.Lower[0]), p))
 	if err != nil {
 		was = []byte(raceText("nothing"))
 	}
 	line := "<task " + name + ">\n"
 	lines := strings.SplitAfter(strings.TrimSuffix(string(was), "\n"), "\n")
 	lines[len(lines)-1] = line
-	if err := os.MkdirAll(filepath.Join(o.Upper, "workspace"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(m.at(o.Upper), "workspace"), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(o.Upper, p), []byte(strings.Join(lines, "")), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(m.at(o.Upper), p), []byte(strings.Join(lines, "")), 0o644); err != nil {
 		return err
 	}
 	tree, err := m.Tree(ctx, o, "a task", "", "")

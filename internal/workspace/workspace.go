@@ -12,7 +12,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -30,9 +30,8 @@ type Options struct {
 	CID    contract.CID
 	Keeper wire.Keeper
 	Log    Log
-	// Dir is the computer's directory on the host; overlays are made in its
-	// boxes/, snapshots are in its snapshots/ and the live tree in workspace/.
-	Dir string
+	// Volumes are the computer's; overlays are made in them.
+	Volumes sandbox.Volumes
 	// Seq returns the last sequence that is projected and mirrored; 0 when nil.
 	Seq func() uint64
 	Now func() time.Time
@@ -51,10 +50,6 @@ type Workspace struct {
 	turn  chan struct{} // held by whoever changes something
 	tasks int           // finished since the last checkpoint
 
-	files   *hostfs.Dir // the computer's directory
-	remover *hostfs.Remover
-	letGo   func() error // of both
-
 	unlogged int  // checkpoints logged since the keeper was told
 	behind   bool // something failed since the log was told all that the keeper did
 
@@ -72,8 +67,8 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	if err := opts.CID.Validate(); err != nil {
 		return nil, fault.New(op, fault.Invalid, "", err)
 	}
-	if opts.Keeper == nil || opts.Log == nil {
-		return nil, fault.New(op, fault.Internal, "", errors.New("a keeper and a log are required"))
+	if opts.Keeper == nil || opts.Log == nil || opts.Volumes == nil {
+		return nil, fault.New(op, fault.Internal, "", errors.New("a keeper, a log and the computer's volumes are required"))
 	}
 	if opts.Seq == nil {
 		opts.Seq = func() uint64 { return 0 }
@@ -91,18 +86,8 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 		opts.AutoInterval = 5 * time.Minute
 	}
 	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), overlays: map[string]string{}}
-	var err error
-	if w.files, err = hostfs.Open(opts.Dir); err != nil {
-		return nil, fault.Wrap(op, err)
-	}
-	if w.remover, err = hostfs.NewRemover(w.files, removing, func(err error) {
-		opts.Logger.Warn("what a task left was not removed", "computer", opts.CID, "error", err)
-	}); err != nil {
-		return nil, fault.Wrap(op, errors.Join(err, w.files.Close()))
-	}
-	w.letGo = sync.OnceValue(func() error { return errors.Join(w.remover.Close(), w.files.Close()) })
 	if err := w.recover(ctx, true); err != nil {
-		return nil, fault.Wrap(op, errors.Join(err, w.letGo()))
+		return nil, fault.Wrap(op, err)
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.stop = stop
@@ -124,7 +109,7 @@ func (w *Workspace) Close() error {
 	if err := w.goodbye(ctx); err != nil {
 		w.opts.Logger.Info("the keeper said no goodbye; the files are looked at when the computer wakes", "computer", w.opts.CID, "error", err)
 	}
-	return w.letGo()
+	return nil
 }
 
 // partingTime bounds how long a keeper may take for its goodbye.

@@ -16,6 +16,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -101,12 +103,13 @@ func (l *log) reset() { l.mu.Lock(); l.events = nil; l.mu.Unlock() }
 // host is a workspace over a real engine behind real HTTP.
 type host struct {
 	*workspace.Workspace
-	t      testing.TB
-	dir    string
-	log    *log
-	engine *engine.Engine
-	server *httptest.Server
-	wrap   func(wire.Keeper) wire.Keeper // what is between the two, when set
+	t       testing.TB
+	dir     string
+	log     *log
+	engine  *engine.Engine
+	server  *httptest.Server
+	volumes *local.Volumes
+	wrap    func(wire.Keeper) wire.Keeper // what is between the two, when set
 }
 
 func newHost(t testing.TB) *host {
@@ -139,8 +142,11 @@ func (h *host) start() {
 	if h.wrap != nil {
 		k = h.wrap(k)
 	}
+	if h.volumes, err = local.OpenVolumes(local.VolumesOptions{Dir: h.dir}); err != nil {
+		h.t.Fatal(err)
+	}
 	h.Workspace, err = workspace.Open(h.t.Context(), workspace.Options{
-		CID: cid, Keeper: k, Log: h.log, Dir: h.dir, Seq: func() uint64 { return 7 }, AutoInterval: -1,
+		CID: cid, Keeper: k, Log: h.log, Volumes: h.volumes, Seq: func() uint64 { return 7 }, AutoInterval: -1,
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -153,10 +159,23 @@ func (h *host) end() {
 			h.t.Error(err)
 		}
 	}
+	if err := h.volumes.Close(); err != nil {
+		h.t.Error(err)
+	}
 	h.server.Close()
 	if err := h.engine.Close(); err != nil {
 		h.t.Error(err)
 	}
+}
+
+// at is where a volume lies.
+func (h *host) at(v sandbox.Volume) string {
+	h.t.Helper()
+	p, err := h.volumes.Path(v)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return p
 }
 
 func (h *host) restart() { h.t.Helper(); h.end(); h.start() }
@@ -198,28 +217,28 @@ func TestWhatATaskInstalledIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.Installed(o, nil); err != nil || len(got) != 0 {
+	if got, err := h.Installed(t.Context(), o, nil); err != nil || len(got) != 0 {
 		t.Fatalf("before: %v, %v", got, err)
 	}
 	for _, ig := range o.Ignored {
 		if ig.Path == "workspace/q/node_modules" {
-			write(t, filepath.Join(ig.Upper, "b/index.js"), "task's\n")
+			write(t, filepath.Join(h.at(ig.Upper), "b/index.js"), "task's\n")
 		}
 	}
-	if got, err := h.Installed(o, nil); err != nil || len(got) != 1 || got[0] != "workspace/q/node_modules" {
+	if got, err := h.Installed(t.Context(), o, nil); err != nil || len(got) != 1 || got[0] != "workspace/q/node_modules" {
 		t.Fatalf("%v, %v", got, err)
 	}
 	// Where the user has nothing, it is a folder like any other that is not published.
-	write(t, filepath.Join(o.Upper, "workspace/new/node_modules/b/index.js"), "task's\n")
-	write(t, filepath.Join(o.Upper, "workspace/kept/vendor/b/b.go"), "package b\n")
-	if err := os.MkdirAll(filepath.Join(o.Upper, "workspace/new/sub"), 0o755); err != nil {
+	write(t, filepath.Join(h.at(o.Upper), "workspace/new/node_modules/b/index.js"), "task's\n")
+	write(t, filepath.Join(h.at(o.Upper), "workspace/kept/vendor/b/b.go"), "package b\n")
+	if err := os.MkdirAll(filepath.Join(h.at(o.Upper), "workspace/new/sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("/etc", filepath.Join(o.Upper, "workspace/new/sub/node_modules")); err != nil {
+	if err := os.Symlink("/etc", filepath.Join(h.at(o.Upper), "workspace/new/sub/node_modules")); err != nil {
 		t.Fatal(err)
 	}
 	changed := []wire.Change{{Path: "workspace/new/package.json"}, {Path: "workspace/new/sub/a.js"}, {Path: "workspace/kept/vendor/b/b.go"}}
-	if got, err := h.Installed(o, changed); err != nil || !slices.Equal(got, []string{"workspace/new/node_modules", "workspace/q/node_modules"}) {
+	if got, err := h.Installed(t.Context(), o, changed); err != nil || !slices.Equal(got, []string{"workspace/new/node_modules", "workspace/q/node_modules"}) {
 		t.Fatalf("%v, %v", got, err)
 	}
 }
@@ -244,7 +263,7 @@ func TestAVerificationHoldsWithinItsScope(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			write(t, filepath.Join(o.Upper, "workspace/p/a"), "task\n")
+			write(t, filepath.Join(h.at(o.Upper), "workspace/p/a"), "task\n")
 			tree, err := h.Tree(t.Context(), o, "work", "", "")
 			if err != nil {
 				t.Fatal(err)
@@ -276,10 +295,10 @@ func TestATaskFromBeginToPublish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(filepath.Join(o.Lower, "workspace/a")); err != nil || string(b) != "a\n" {
+	if b, err := os.ReadFile(filepath.Join(h.at(o.Lower[0]), "workspace/a")); err != nil || string(b) != "a\n" {
 		t.Fatalf("lower holds %q, %v", b, err)
 	}
-	write(t, filepath.Join(o.Upper, "workspace/a"), "task\n")
+	write(t, filepath.Join(h.at(o.Upper), "workspace/a"), "task\n")
 	tree, err := h.Tree(ctx, o, "work", "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -291,13 +310,14 @@ func TestATaskFromBeginToPublish(t *testing.T) {
 	if err != nil || p.Reverify == "" || h.live("workspace/a") != "a\n" {
 		t.Fatalf("the merge is not what was verified, yet: %+v, %v", p, err)
 	}
-	dir, err := h.Snapshot(ctx, p.Reverify)
+	layers, err := h.Snapshot(ctx, p.Reverify)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, "workspace/user")); err != nil || string(b) != "user\n" {
+	if b, err := os.ReadFile(filepath.Join(h.at(layers[0]), "workspace/user")); err != nil || string(b) != "user\n" {
 		t.Fatalf("the tree to verify lacks the user's file: %q, %v", b, err)
 	}
+	toVerify := p.Reverify
 	req.VerifiedTree = p.MergedTree
 	p, err = h.Publish(ctx, req)
 	if err != nil || p.Commit == "" || h.live("workspace/a")+h.live("workspace/user") != "task\nuser\n" {
@@ -320,7 +340,7 @@ func TestATaskFromBeginToPublish(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(h.dir, "boxes")); err != nil || len(left) > 0 {
 		t.Errorf("overlays left: %v, %v", left, err)
 	}
-	if err := h.Release(ctx, filepath.Base(dir)); err != nil {
+	if err := h.Release(ctx, toVerify); err != nil {
 		t.Error(err)
 	}
 	left, err := os.ReadDir(filepath.Join(h.dir, "snapshots"))
@@ -355,7 +375,7 @@ func TestIgnoredDirectoriesKeepTheirLayers(t *testing.T) {
 	if got := layers(after, "workspace/b/node_modules"); got != b {
 		t.Errorf("b's layers were %+v and are %+v", b, got)
 	}
-	if a := layers(after, "workspace/a.d/node_modules"); a.Upper == b.Upper || a.Work == b.Work {
+	if a := layers(after, "workspace/a.d/node_modules"); a.Upper == b.Upper {
 		t.Errorf("a got b's layers: %+v", a)
 	}
 }
@@ -476,7 +496,7 @@ func TestTheLogCatchesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(o.Upper, "workspace/a"), "task\n")
+		write(t, filepath.Join(h.at(o.Upper), "workspace/a"), "task\n")
 		tree, err := h.Tree(ctx, o, "work", "", "")
 		if err != nil {
 			t.Fatal(err)

@@ -146,7 +146,7 @@ func TestRow13Exhaustion(t *testing.T) {
 			}
 		})
 		t.Run("disk", func(t *testing.T) {
-			b, g := e.Box(t, sandbox.BoxSpec{Mounts: []sandbox.Mount{e.LiveMount()}, Limits: sandbox.Limits{DiskBytes: 32 << 20, DiskPaths: []string{e.Live}}})
+			b, g := e.Box(t, sandbox.BoxSpec{Mounts: []sandbox.Mount{e.LiveMount()}, Limits: sandbox.Limits{DiskBytes: 32 << 20, Counted: []sandbox.Volume{sandbox.Live("")}}})
 			if r := sandboxtest.Run(t, g, sandboxtest.ProbeInside, "fill", "/computer/one", "64"); r.Code == 0 {
 				t.Error("one file was larger than all that may be written")
 			}
@@ -156,7 +156,7 @@ func TestRow13Exhaustion(t *testing.T) {
 			}
 		})
 		t.Run("unlinked", func(t *testing.T) {
-			b, g := e.Box(t, sandbox.BoxSpec{Mounts: []sandbox.Mount{e.LiveMount()}, Limits: sandbox.Limits{DiskBytes: 32 << 20, DiskPaths: []string{e.Live}}})
+			b, g := e.Box(t, sandbox.BoxSpec{Mounts: []sandbox.Mount{e.LiveMount()}, Limits: sandbox.Limits{DiskBytes: 32 << 20, Counted: []sandbox.Volume{sandbox.Live("")}}})
 			go func() {
 				_, _ = sandboxtest.TryRun(t, g, guest.ExecRequest{Argv: []string{sandboxtest.ProbeInside, "fill-unlinked", "/computer", "96"}})
 			}()
@@ -165,7 +165,7 @@ func TestRow13Exhaustion(t *testing.T) {
 			}
 		})
 		t.Run("inodes", func(t *testing.T) {
-			b, g := e.Box(t, sandbox.BoxSpec{Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}}}, Limits: sandbox.Limits{DiskInodes: 1000}})
+			b, g := e.Box(t, sandbox.BoxSpec{Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}}, Limits: sandbox.Limits{DiskInodes: 1000}})
 			_, err := sandboxtest.TryRun(t, g, guest.ExecRequest{Argv: []string{"sh", "-c", sandboxtest.ProbeInside + " inodes /computer 4000; sleep 600"}})
 			if ended := sandboxtest.AwaitEnd(t, b, 20*time.Second); ended.Reason != sandbox.DiskFull {
 				t.Errorf("the box ended with %v (%v)", ended, err)

@@ -91,7 +91,7 @@ func filled(limits sandbox.Limits, script string) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		e := newEnv(t, sandboxtest.BareGuest(t))
 		limits := limits
-		limits.DiskPaths = []string{e.Live}
+		limits.Counted = []sandbox.Volume{sandbox.Live("")}
 		b, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{e.LiveMount()}, Limits: limits})
 		r, err := sandboxtest.TryRun(t, g, guest.ExecRequest{Argv: []string{"sh", "-c", strings.ReplaceAll(script, "PROBE", sandboxtest.ProbeInside)}})
 		select {

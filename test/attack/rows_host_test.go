@@ -66,9 +66,10 @@ func linkedLayer(t *testing.T) Verdict {
 	if err := os.Symlink(keyring(t), filepath.Join(e.Live, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
+	mkdir(t, e.Dir, "snapshots/c")
 	return seen(t, e, sandbox.BoxSpec{ID: "verify", Kind: contract.BoxVerify, Mounts: []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{mkdir(t, e.Dir, "snapshots/c")}},
-		{Target: "/computer/node_modules", Mode: sandbox.Overlay, Lower: []string{filepath.Join(e.Live, "node_modules")}},
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Snapshot("c")}},
+		{Target: "/computer/node_modules", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("node_modules")}},
 	}}, "/computer/node_modules")
 }
 
@@ -98,7 +99,7 @@ func exchangedSource(t *testing.T) Verdict {
 	var v Verdict
 	for i := 0; i < 60 && !v.Worked; i++ {
 		v = seen(t, e, sandbox.BoxSpec{ID: fmt.Sprint("desktop", i), Kind: contract.BoxDesktop, Mounts: []sandbox.Mount{
-			{Source: at, Target: "/computer", Mode: sandbox.ReadOnly},
+			{Source: sandbox.Live("choiros"), Target: "/computer", Mode: sandbox.ReadOnly},
 		}}, "/computer")
 	}
 	close(stop)
@@ -116,8 +117,8 @@ func linkedTarget(t *testing.T) Verdict {
 		t.Fatal(err)
 	}
 	v := seen(t, e, sandbox.BoxSpec{ID: "task", Kind: contract.BoxTask, Mounts: []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{snapshot}},
-		{Source: e.Live, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Snapshot("c")}},
+		{Source: sandbox.Live(""), Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly},
 	}}, "/computer")
 	made, err := os.ReadDir(place)
 	if err != nil {
@@ -136,7 +137,7 @@ func coveredGuest(t *testing.T) Verdict {
 		t.Fatal(err)
 	}
 	v := seen(t, e, sandbox.BoxSpec{ID: "task", Kind: contract.BoxTask, Mounts: []sandbox.Mount{
-		{Source: at, Target: "/var/run/choir", Mode: sandbox.ReadOnly},
+		{Source: sandbox.Live("run"), Target: "/var/run/choir", Mode: sandbox.ReadOnly},
 	}}, "/computer")
 	return Verdict{strings.Contains(log.String(), "instead of the guest"), v.Evidence + "\n" + log.String()}
 }
@@ -144,7 +145,7 @@ func coveredGuest(t *testing.T) Verdict {
 // unremovable: a box leaves folders that nobody may enter, and ends.
 func unremovable(t *testing.T) Verdict {
 	e := newEnv(t, sandboxtest.BareGuest(t))
-	b, g := e.Box(t, sandbox.BoxSpec{ID: "task", Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}}}})
+	b, g := e.Box(t, sandbox.BoxSpec{ID: "task", Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}}})
 	if r := sandboxtest.Run(t, g, sandboxtest.ProbeInside, "closed", "/computer"); r.Code != 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -193,7 +194,7 @@ func unmeasurable(t *testing.T) Verdict {
 		}
 	})
 	b, g := e.Box(t, sandbox.BoxSpec{ID: "terminal", Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{e.LiveMount()},
-		Limits: sandbox.Limits{DiskInodes: 10_000, DiskPaths: []string{e.Live}}})
+		Limits: sandbox.Limits{DiskInodes: 10_000, Counted: []sandbox.Volume{sandbox.Live("")}}})
 	v := Verdict{false, "it is measured, and goes on"}
 	i := 0
 	sandboxtest.Eventually(t, 20*time.Second, "the box is measured or ended", func() bool {
@@ -238,7 +239,7 @@ func inOwn(argv ...string) func(*testing.T) Verdict {
 func inTree(argv ...string) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		e := newEnv(t, sandboxtest.BareGuest(t))
-		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}}}})
+		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}}})
 		return probed(t, g, argv...)
 	}
 }

@@ -153,7 +153,7 @@ func TestAddURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, "a repository that is too large", r, 1, "more than 4 MiB", "nothing of it was brought in", "storage.add_mb")
-	if left, _ := filepath.Glob(filepath.Join(in.Data, "computers", "*", "boxes", "add-*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(in.Data, "computers", "*", "boxes", "*add-*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	usable(t, in)

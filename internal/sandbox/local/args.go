@@ -66,9 +66,6 @@ func checkSpec(spec sandbox.BoxSpec) error {
 	if spec.Root != "" && (!path.IsAbs(spec.Root) || path.Clean(spec.Root) != spec.Root) {
 		return fmt.Errorf("the root %q is no clean absolute path", spec.Root)
 	}
-	if spec.Lock != "" && !filepath.IsAbs(spec.Lock) {
-		return errors.New("the lock is no absolute path")
-	}
 	for _, m := range spec.Mounts {
 		if err := checkMount(m); err != nil {
 			return fmt.Errorf("mount on %q: %w", m.Target, err)
@@ -91,26 +88,17 @@ func checkMount(m sandbox.Mount) error {
 			return errors.New("this place is not a box's to choose")
 		}
 	}
-	sources := []string{m.Source}
 	switch m.Mode {
-	case sandbox.ReadOnly, sandbox.ReadWrite:
-	case sandbox.Tmpfs:
-		sources = nil
+	case sandbox.ReadOnly, sandbox.ReadWrite, sandbox.Tmpfs:
 	case sandbox.Overlay:
-		if len(m.Lower) == 0 || (m.Upper == "") != (m.Work == "") {
-			return errors.New("an overlay needs lower directories, and upper and work together or neither")
+		if len(m.Lower) == 0 {
+			return errors.New("an overlay needs lower volumes")
 		}
-		sources = m.Lower
-		if m.Upper != "" {
-			sources = append(append([]string{}, m.Lower...), m.Upper, m.Work)
+		if !m.Upper.IsZero() && (m.Upper.Kind != sandbox.VolumeOverlay || m.Upper.Name == "") {
+			return fmt.Errorf("%s is no upper of an overlay", m.Upper)
 		}
 	default:
 		return fmt.Errorf("unknown mode %q", m.Mode)
-	}
-	for _, s := range sources {
-		if !filepath.IsAbs(s) || strings.IndexByte(s, 0) >= 0 || filepath.Clean(s) != s {
-			return fmt.Errorf("%q is no clean absolute path", s)
-		}
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func BenchmarkBoxStartOverlay(b *testing.B) {
 	e := sandboxtest.NewEnv(b, open(b))
 	for i := range b.N {
 		box, err := e.Computer.Box(b.Context(), sandbox.BoxSpec{ID: fmt.Sprint("b", i), Kind: contract.BoxTask,
-			Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}}}})
+			Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}}})
 		if err != nil {
 			b.Fatal(err)
 		}

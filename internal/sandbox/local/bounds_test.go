@@ -18,7 +18,7 @@ func boxesOf(t *testing.T) (of map[string]*guest.Client) {
 	e := sandboxtest.NewEnv(t, open(t))
 	of = map[string]*guest.Client{}
 	for name, spec := range map[string]sandbox.BoxSpec{
-		"tree":  {Kind: contract.BoxTask, Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}}}},
+		"tree":  {Kind: contract.BoxTask, Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}}},
 		"plain": {Kind: contract.BoxScratch, Mounts: []sandbox.Mount{e.LiveMount()}},
 		"own":   {Kind: contract.BoxAssociate, Mounts: []sandbox.Mount{e.LiveMount()}},
 	} {
@@ -104,12 +104,12 @@ func TestMountinfo(t *testing.T) {
 		e := sandboxtest.NewEnv(t, open(t))
 		for name, spec := range map[string]sandbox.BoxSpec{
 			"tree": {Kind: contract.BoxTask, Mounts: []sandbox.Mount{
-				{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}},
-				{Target: "/computer/in", Mode: sandbox.Overlay, Lower: []string{e.Live}},
-				{Source: e.Live, Target: "/bound", Mode: sandbox.ReadOnly},
+				{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}},
+				{Target: "/computer/in", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}},
+				{Source: sandbox.Live(""), Target: "/bound", Mode: sandbox.ReadOnly},
 			}},
-			"plain": {Kind: contract.BoxScratch, Mounts: []sandbox.Mount{{Source: e.Live, Target: "/bound", Mode: sandbox.ReadOnly}}},
-			"own":   {Kind: contract.BoxAssociate, Mounts: []sandbox.Mount{{Source: e.Live, Target: "/bound", Mode: sandbox.ReadOnly}}},
+			"plain": {Kind: contract.BoxScratch, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/bound", Mode: sandbox.ReadOnly}}},
+			"own":   {Kind: contract.BoxAssociate, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/bound", Mode: sandbox.ReadOnly}}},
 		} {
 			spec.ID = name
 			_, g := e.Box(t, spec)

@@ -36,6 +36,7 @@ type box struct {
 	c      *computer
 	spec   sandbox.BoxSpec
 	limits sandbox.Limits
+	mounts []mount
 	dir    string // the box's directory; run is in it
 	run    string
 	begin  time.Time
@@ -65,6 +66,9 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 		dir: filepath.Join(c.dir, spec.ID),
 	}
 	b.run = filepath.Join(b.dir, runDir)
+	if b.mounts, err = c.volumes.mounts(spec.Mounts); err != nil {
+		return nil, err
+	}
 	var files []*os.File // this process's copies of what the box inherits
 	defer func() {
 		for _, f := range files {
@@ -83,8 +87,12 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 		return err
 	})
 	locks := []string{filepath.Join(b.run, lockName)}
-	if spec.Lock != "" {
-		locks = append(locks, spec.Lock)
+	if !spec.Lock.IsZero() {
+		lock, err := c.volumes.lock(spec.Lock)
+		if err != nil {
+			return nil, err
+		}
+		locks = append(locks, lock)
 	}
 	var lockFiles []*os.File
 	for _, l := range locks {
@@ -105,7 +113,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	}
 	b.cleanup = append(b.cleanup, b.group.remove)
 
-	o := &opening{c: c, run: path.Join("boxes", spec.ID, runDir), next: lockFD + len(lockFiles)}
+	o := &opening{c: c, mounts: b.mounts, run: path.Join("boxes", spec.ID, runDir), next: lockFD + len(lockFiles)}
 	defer o.close()
 	argv, launcher, err := o.command(spec, b.limits)
 	if err != nil {

@@ -24,6 +24,7 @@ type computer struct {
 	spec    sandbox.ComputerSpec
 	dir     string      // the computer's boxes/
 	root    *hostfs.Dir // the computer's directory
+	volumes *Volumes
 	remover *hostfs.Remover
 	prefix  string // of its boxes' cgroups
 
@@ -92,6 +93,9 @@ func (c *computer) list() []*box {
 	return out
 }
 
+// Volumes implements sandbox.Computer.
+func (c *computer) Volumes() sandbox.Volumes { return c.volumes }
+
 // Boxes implements sandbox.Computer.
 func (c *computer) Boxes() []sandbox.Box {
 	var out []sandbox.Box
@@ -155,15 +159,8 @@ func (c *computer) Close() error {
 
 // release lets the computer's directory go.
 func (c *computer) release() error {
-	var err error
-	if c.remover != nil {
-		err = c.remover.Close()
-	}
-	return errors.Join(err, c.root.Close())
+	return c.volumes.Close()
 }
-
-// removing is where what is no longer needed goes, in the computer's directory.
-const removing = "removing/boxes"
 
 // take opens the computer's directory, and ends and removes what an earlier
 // process left in it.
@@ -171,22 +168,18 @@ func (c *computer) take(ctx context.Context) (err error) {
 	if err := os.MkdirAll(c.spec.Dir, 0o700); err != nil {
 		return err
 	}
-	if c.root, err = hostfs.Open(c.spec.Dir); err != nil {
+	c.volumes, err = openVolumes(VolumesOptions{Dir: c.spec.Dir, Caches: c.spec.Caches, Told: func(err error) {
+		c.d.opts.Logger.Warn("what boxes left was not removed", "computer", c.spec.CID, "error", err)
+	}}, c.d.shared)
+	if err != nil {
 		return err
 	}
+	c.root, c.remover = c.volumes.root.dir, c.volumes.root.remover
 	defer func() {
 		if err != nil {
 			err = also(err, c.release())
 		}
 	}()
-	if err := c.root.Mkdir("boxes", 0o700); err != nil {
-		return err
-	}
-	if c.remover, err = hostfs.NewRemover(c.root, removing, func(err error) {
-		c.d.opts.Logger.Warn("what boxes left was not removed", "computer", c.spec.CID, "error", err)
-	}); err != nil {
-		return err
-	}
 	return c.sweep(ctx)
 }
 

@@ -32,11 +32,21 @@ func controlPlane(dir, guestPath, probe string) error {
 	if err != nil {
 		return err
 	}
-	live := sandbox.Mount{Source: filepath.Join(dir, "live"), Target: "/computer", Mode: sandbox.ReadWrite}
-	over := sandbox.Mount{Target: "/over", Mode: sandbox.Overlay, Lower: []string{filepath.Join(dir, "live")}}
-	tool := sandbox.Mount{Source: probe, Target: sandboxtest.ProbeInside, Mode: sandbox.ReadOnly}
+	program, err := os.ReadFile(probe)
+	if err == nil {
+		err = c.Volumes().Put(ctx, sandbox.Output("probe"), "probe", program, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	live := sandbox.Mount{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}
+	over := sandbox.Mount{Target: "/over", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}
+	tool := sandbox.Mount{Source: sandbox.Output("probe").At("probe"), Target: sandboxtest.ProbeInside, Mode: sandbox.ReadOnly}
 	for i, mounts := range [][]sandbox.Mount{{tool, live}, {tool, live, over}} {
-		b, err := c.Box(ctx, sandbox.BoxSpec{ID: fmt.Sprint("orphan", i), Kind: contract.BoxTask, Mounts: mounts, Lock: filepath.Join(dir, fmt.Sprint("tree", i))})
+		if err := c.Volumes().Make(ctx, sandbox.Written(fmt.Sprint("tree", i))); err != nil {
+			return err
+		}
+		b, err := c.Box(ctx, sandbox.BoxSpec{ID: fmt.Sprint("orphan", i), Kind: contract.BoxTask, Mounts: mounts, Lock: sandbox.Written(fmt.Sprint("tree", i))})
 		if err != nil {
 			return err
 		}
@@ -53,7 +63,7 @@ func controlPlane(dir, guestPath, probe string) error {
 // next one finds their locks free, removes what they left, and takes their names.
 func TestControlPlaneKilled(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "live"), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "workspace"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
@@ -72,7 +82,7 @@ func TestControlPlaneKilled(t *testing.T) {
 	beats := func() string {
 		var s string
 		for _, n := range []string{"beat0", "beat1"} {
-			data, _ := os.ReadFile(filepath.Join(dir, "live", n))
+			data, _ := os.ReadFile(filepath.Join(dir, "workspace", n))
 			s += string(data) + "\n"
 		}
 		return s
@@ -99,14 +109,14 @@ func TestControlPlaneKilled(t *testing.T) {
 	if beats() != last {
 		t.Error("something in the boxes outlived their control plane")
 	}
-	if left, _ := os.ReadDir(filepath.Join(dir, "boxes")); len(left) != 0 {
-		t.Errorf("the sweep left %v", left)
+	if left, _ := os.ReadDir(filepath.Join(dir, "boxes")); len(left) != 2 || left[0].Name() != "tree0" || left[1].Name() != "tree1" {
+		t.Errorf("the sweep left %v, where only what tasks wrote stays", left)
 	}
 	if left, _ := filepath.Glob("/sys/fs/cgroup/*/choir.*.orphan*"); len(left) != 0 {
 		t.Errorf("the sweep left %v", left)
 	}
 	for i := range 2 {
-		b, err := c.Box(t.Context(), sandbox.BoxSpec{ID: fmt.Sprint("orphan", i), Kind: contract.BoxTask, Lock: filepath.Join(dir, fmt.Sprint("tree", i))})
+		b, err := c.Box(t.Context(), sandbox.BoxSpec{ID: fmt.Sprint("orphan", i), Kind: contract.BoxTask, Lock: sandbox.Written(fmt.Sprint("tree", i))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,8 +43,15 @@ type sampler struct {
 // newSampler opens the places that are measured: what the driver keeps for the
 // box, every upper, and those that the limits name.
 func newSampler(b *box) (*sampler, error) {
-	paths := append([]string{b.run}, b.limits.DiskPaths...)
-	for _, m := range b.spec.Mounts {
+	paths := []string{b.run}
+	for _, v := range b.limits.Counted {
+		at, err := b.c.volumes.Path(v)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, at)
+	}
+	for _, m := range b.mounts {
 		if m.Mode == sandbox.Overlay && m.Upper != "" {
 			paths = append(paths, m.Upper)
 		}

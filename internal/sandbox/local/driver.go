@@ -28,6 +28,9 @@ type Options struct {
 	Guest string
 	// Dir is a directory of the driver's own, for what all boxes share.
 	Dir string
+	// Shared is the directory of the volumes that all computers share; empty:
+	// there are none.
+	Shared string
 	// Bubblewrap is the bwrap binary; empty: found in PATH.
 	Bubblewrap string
 	// ReadOnly lists further host directories that every box sees at the same
@@ -45,6 +48,7 @@ type Driver struct {
 	cgroups *cgroups
 	starter *starter
 	guard   *guard
+	shared  *place // nil: there is none
 	etc     string
 	layout  []string // arguments that are the same for every box
 	opened  func()   // in tests: after what a box mounts was opened, before it is mounted
@@ -89,9 +93,19 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 	if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return nil, fault.New(op, fault.Missing, "Use Linux 5.11 or newer.", fmt.Errorf("keep descriptors out of boxes: %w", err))
 	}
+	if o.Shared != "" {
+		if d.shared, err = openShared(o.Shared, func(err error) {
+			o.Logger.Warn("what all computers shared was not removed", "error", err)
+		}); err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+	}
 	d.layout = d.commonArgs()
 	d.cgroups = detectCgroups("/proc/self/mountinfo", "/proc/self/cgroup")
 	if d.guard, err = newGuard(d); err != nil {
+		if d.shared != nil {
+			err = errors.Join(err, d.shared.close())
+		}
 		return nil, fault.Wrap(op, err)
 	}
 	d.starter = newStarter()
@@ -197,5 +211,8 @@ func (d *Driver) Close() error {
 	}
 	errs = append(errs, d.guard.close())
 	d.starter.close()
+	if d.shared != nil {
+		errs = append(errs, d.shared.close())
+	}
 	return errors.Join(errs...)
 }

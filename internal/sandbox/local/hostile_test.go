@@ -20,15 +20,12 @@ func TestHostileTreesHoldNothingUp(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		d := open(t)
 		e := sandboxtest.NewEnv(t, d)
-		upper := filepath.Join(e.Dir, "boxes", "t1", "upper")
-		for _, dir := range []string{upper, filepath.Join(e.Dir, "boxes", "t1", "work")} {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+		if err := e.Computer.Volumes().Make(t.Context(), sandbox.Written("t1")); err != nil {
+			t.Fatal(err)
 		}
 		spec := sandbox.BoxSpec{ID: "t1", Kind: contract.BoxTask, Limits: sandbox.Limits{DiskBytes: 1 << 30, DiskInodes: 100_000}, Mounts: []sandbox.Mount{
-			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{e.Live}, Upper: upper, Work: filepath.Join(e.Dir, "boxes", "t1", "work")},
-			{Target: "/scrap", Mode: sandbox.Overlay, Lower: []string{e.Live}},
+			{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}, Upper: sandbox.Written("t1")},
+			{Target: "/scrap", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}},
 		}}
 		for round := range 2 { // the second time it begins with what the first left
 			b, g := e.Box(t, spec)

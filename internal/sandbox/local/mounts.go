@@ -27,9 +27,10 @@ import (
 // bubblewrap gets the descriptors, and the launcher, which must open them again
 // in its own namespace, learns which files they have to be.
 type opening struct {
-	c    *computer
-	run  string // the box's run directory, relative to the computer's
-	next int    // number that the next descriptor will have in bubblewrap
+	c      *computer
+	run    string // the box's run directory, relative to the computer's
+	mounts []mount
+	next   int // number that the next descriptor will have in bubblewrap
 
 	held   []*os.File // until the box has started, so that no number is used again
 	passed []*os.File // to bubblewrap, from the first next on
@@ -52,7 +53,7 @@ var errAbsent = errors.New("it is not there")
 func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []string, launcher bool, err error) {
 	d := o.c.d
 	planFD := o.next
-	trees := grouped(spec.Mounts)
+	trees := grouped(o.mounts)
 	launcher = !ownProgram(spec.Kind) || slices.ContainsFunc(trees, func(t tree) bool { return t.built })
 	if launcher {
 		o.next++ // for the plan
@@ -131,12 +132,12 @@ func counts() map[string]int {
 
 // tree is a mount with those that lie in it.
 type tree struct {
-	mounts []sandbox.Mount
+	mounts []mount
 	built  bool // by the launcher: bubblewrap would look targets in it up by name, or can't mount it
 }
 
 // grouped sorts mounts into trees, keeping their order.
-func grouped(mounts []sandbox.Mount) []tree {
+func grouped(mounts []mount) []tree {
 	var out []tree
 next:
 	for _, m := range mounts {
@@ -146,13 +147,13 @@ next:
 				continue next
 			}
 		}
-		out = append(out, tree{mounts: []sandbox.Mount{m}, built: m.Mode == sandbox.Overlay})
+		out = append(out, tree{mounts: []mount{m}, built: m.Mode == sandbox.Overlay})
 	}
 	return out
 }
 
 // plain has bubblewrap make a mount.
-func (o *opening) plain(m sandbox.Mount) error {
+func (o *opening) plain(m mount) error {
 	if m.Mode == sandbox.Tmpfs {
 		o.args = append(o.args, "--size", strconv.FormatInt(tmpfsBytes(m), 10), "--perms", "0755", "--tmpfs", m.Target)
 		return nil
@@ -179,7 +180,7 @@ func (o *opening) plain(m sandbox.Mount) error {
 	return nil
 }
 
-func tmpfsBytes(m sandbox.Mount) int64 {
+func tmpfsBytes(m mount) int64 {
 	if m.SizeBytes <= 0 {
 		return 64 << 20
 	}
@@ -191,7 +192,7 @@ func leftOut(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, hostfs.ErrLink) || errors.Is(err, errAbsent)
 }
 
-func mountError(m sandbox.Mount, err error) error {
+func mountError(m mount, err error) error {
 	if errors.Is(err, hostfs.ErrLink) {
 		return fault.New("", fault.Denied, "Replace the link by what it points to.", fmt.Errorf("mount on %s: %w", m.Target, err))
 	}
@@ -231,7 +232,7 @@ func (o *opening) tree(i int, t tree) error {
 }
 
 // launched opens what a mount is made of and describes it to the launcher.
-func (o *opening) launched(name string, m sandbox.Mount, places []string) (launch.Mount, error) {
+func (o *opening) launched(name string, m mount, places []string) (launch.Mount, error) {
 	out := launch.Mount{Kind: launch.Bind, ReadOnly: m.Mode == sandbox.ReadOnly, Optional: m.Optional}
 	switch m.Mode {
 	case sandbox.Tmpfs:
@@ -249,7 +250,7 @@ func (o *opening) launched(name string, m sandbox.Mount, places []string) (launc
 // overlay opens the layers of an overlay and makes those that are the driver's:
 // a throwaway upper, and a lowest layer with the places of later mounts, so that
 // making them leaves no trace in the upper.
-func (o *opening) overlay(out *launch.Mount, name string, m sandbox.Mount, places []string) error {
+func (o *opening) overlay(out *launch.Mount, name string, m mount, places []string) error {
 	var layers []*os.File
 	for _, l := range m.Lower {
 		p, f, err := o.place(l)
@@ -349,7 +350,7 @@ func directory(f *os.File, name string) error {
 }
 
 // below lists, relative to mount i, where later mounts lie in it.
-func below(mounts []sandbox.Mount, i int) []string {
+func below(mounts []mount, i int) []string {
 	var out []string
 	for _, m := range mounts[i+1:] {
 		if rel, ok := strings.CutPrefix(m.Target, mounts[i].Target+"/"); ok {

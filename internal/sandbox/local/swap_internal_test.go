@@ -33,18 +33,19 @@ const secret = "SECRET-THAT-NO-BOX-SEES"
 
 func newSwapped(t *testing.T) *swapped {
 	t.Helper()
-	d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
+	data := t.TempDir()
+	d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir(), Shared: filepath.Join(data, "cache")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &swapped{t: t, d: d, dir: t.TempDir()}
+	s := &swapped{t: t, d: d, dir: data}
 	s.keys = filepath.Join(s.dir, "keys")
 	s.make("../../keys/master", secret)
 	s.make("../../cache/modules/m", "m")
 	for _, f := range []string{
 		"workspace/choiros/node_modules/live", "workspace/choiros/page", "workspace/.git/HEAD", "workspace/app/node_modules/dep",
 		"snapshots/c1/choiros/page", "snapshots/c1/app/page",
-		"boxes/t1/upper/new", "boxes/t1/ignored/h/upper/dep2", "boxes/build/dist/old",
+		"boxes/t1/upper/new", "boxes/t1/ignored/h/upper/dep2",
 	} {
 		s.make(f, "plain")
 	}
@@ -56,6 +57,7 @@ func newSwapped(t *testing.T) *swapped {
 	if s.c, err = d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: s.path("")}); err != nil {
 		t.Fatal(err)
 	}
+	s.make("boxes/.out-build/dist/old", "plain") // opening takes outputs away
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -76,38 +78,38 @@ func (s *swapped) make(name, content string) {
 
 // specs are the boxes of every kind that has a tree, mounted as a computer does.
 func (s *swapped) specs() map[string]sandbox.BoxSpec {
-	modules := sandbox.Mount{Source: filepath.Join(s.dir, "cache/modules"), Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly}
-	git := sandbox.Mount{Source: s.path("workspace/.git"), Target: "/computer/.git", Mode: sandbox.ReadOnly}
+	modules := sandbox.Mount{Source: sandbox.SharedCache("modules"), Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly}
+	git := sandbox.Mount{Source: sandbox.Live(".git"), Target: "/computer/.git", Mode: sandbox.ReadOnly}
 	return map[string]sandbox.BoxSpec{
 		"keeper": {Kind: contract.BoxKeeper, Mounts: []sandbox.Mount{
-			{Source: s.path("workspace"), Target: "/computer", Mode: sandbox.ReadWrite},
-			{Source: s.path("snapshots"), Target: "/snapshots", Mode: sandbox.ReadWrite},
-			{Source: s.path("boxes"), Target: "/uppers", Mode: sandbox.ReadOnly},
+			{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite},
+			{Source: sandbox.Snapshot(""), Target: "/snapshots", Mode: sandbox.ReadWrite},
+			{Source: sandbox.Written(""), Target: "/uppers", Mode: sandbox.ReadOnly},
 		}},
 		"desktop": {Kind: contract.BoxDesktop, Mounts: []sandbox.Mount{
-			{Source: s.path("workspace/choiros"), Target: "/computer/choiros", Mode: sandbox.ReadOnly}, modules,
+			{Source: sandbox.Live("choiros"), Target: "/computer/choiros", Mode: sandbox.ReadOnly}, modules,
 		}},
 		"terminal": {Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{
-			{Source: s.path("workspace"), Target: "/computer", Mode: sandbox.ReadWrite}, git, modules,
+			{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}, git, modules,
 		}},
 		"task": {Kind: contract.BoxTask, Mounts: []sandbox.Mount{
-			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{s.path("snapshots/c1")}, Upper: s.path("boxes/t1/upper"), Work: s.path("boxes/t1/work")},
+			{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Snapshot("c1")}, Upper: sandbox.Written("t1")},
 			git,
-			{Target: "/computer/app/node_modules", Mode: sandbox.Overlay, Lower: []string{s.path("workspace/app/node_modules")},
-				Upper: s.path("boxes/t1/ignored/h/upper"), Work: s.path("boxes/t1/ignored/h/work"), Optional: true},
+			{Target: "/computer/app/node_modules", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("app/node_modules")},
+				Upper: sandbox.Written("t1").At("ignored/h"), Optional: true},
 			modules,
 		}},
 		"verify": {Kind: contract.BoxVerify, Mounts: []sandbox.Mount{
-			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{s.path("snapshots/c1")}}, git,
-			{Target: "/computer/app/node_modules", Mode: sandbox.Overlay, Lower: []string{s.path("boxes/t1/ignored/h/upper"), s.path("workspace/app/node_modules")}, Optional: true},
+			{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Snapshot("c1")}}, git,
+			{Target: "/computer/app/node_modules", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Written("t1").At("ignored/h"), sandbox.Live("app/node_modules")}, Optional: true},
 			modules,
 		}},
 		"build": {Kind: contract.BoxVerify, Mounts: []sandbox.Mount{
-			{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{s.path("snapshots/c1")}}, modules,
-			{Source: s.path("boxes/build/dist"), Target: "/out", Mode: sandbox.ReadWrite},
+			{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Snapshot("c1")}}, modules,
+			{Source: sandbox.Output("build").At("dist"), Target: "/out", Mode: sandbox.ReadWrite},
 		}},
 		"scratch": {Kind: contract.BoxScratch, Mounts: []sandbox.Mount{
-			{Target: "/clone", Mode: sandbox.Overlay, Lower: []string{s.path("snapshots/c1/app")}},
+			{Target: "/clone", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Snapshot("c1").At("app")}},
 		}},
 	}
 }
@@ -116,7 +118,11 @@ func (s *swapped) specs() map[string]sandbox.BoxSpec {
 // dependencies lies outside of the computer, and a box has made it.
 func (s *swapped) sources(spec sandbox.BoxSpec) []string {
 	var out []string
-	for _, m := range spec.Mounts {
+	mounts, err := s.c.(*computer).volumes.mounts(spec.Mounts)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, m := range mounts {
 		for _, p := range append([]string{m.Source, m.Upper, m.Work}, m.Lower...) {
 			if p != "" {
 				out = append(out, p)
@@ -211,7 +217,7 @@ func TestSourcesSwappedAllTheTime(t *testing.T) {
 	specs := s.specs()
 	for kind, p := range map[string]string{
 		"desktop": "workspace/choiros", "terminal": "workspace/.git", "task": "workspace/app/node_modules",
-		"verify": "boxes/t1/ignored/h/upper", "build": "boxes/build/dist", "keeper": "snapshots",
+		"verify": "boxes/t1/ignored/h/upper", "build": "boxes/.out-build/dist", "keeper": "snapshots",
 	} {
 		p = s.path(p)
 		if err := os.Symlink(s.keys, p+".link"); err != nil {
@@ -294,7 +300,7 @@ func TestNothingCoversTheGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := s.c.Box(t.Context(), sandbox.BoxSpec{ID: "covered", Kind: contract.BoxTask, Mounts: []sandbox.Mount{
-		{Source: s.path("snapshots/run"), Target: "/var/run/choir", Mode: sandbox.ReadOnly},
+		{Source: sandbox.Snapshot("run"), Target: "/var/run/choir", Mode: sandbox.ReadOnly},
 	}})
 	if err == nil {
 		err = b.Kill()

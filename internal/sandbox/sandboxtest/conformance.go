@@ -30,7 +30,7 @@ func Conformance(t *testing.T, open func(t *testing.T) sandbox.Driver) {
 	}{
 		{"Exec", testExec}, {"ExecLimits", testExecLimits}, {"ExecCancel", testExecCancel}, {"Stdin", testStdin},
 		{"PTY", testPTY}, {"Forward", testForward}, {"Files", testFiles}, {"Calls", testCalls}, {"Proxy", testProxy},
-		{"Empty", testEmpty}, {"Mounts", testMounts}, {"Overlay", testOverlay}, {"Identity", testIdentity},
+		{"Empty", testEmpty}, {"Volumes", testVolumes}, {"Mounts", testMounts}, {"Overlay", testOverlay}, {"Identity", testIdentity},
 		{"Kill", testKill}, {"Pause", testPause}, {"WallTime", testWallTime}, {"Orphans", testOrphans}, {"BadSpecs", testBadSpecs},
 	}
 	for _, tt := range tests {
@@ -336,7 +336,10 @@ func testProxy(t *testing.T, e *Env) {
 
 // testIdentity: ids and locks are exclusive while a box lives, and free after.
 func testIdentity(t *testing.T, e *Env) {
-	lock := filepath.Join(e.Dir, "tree.lock")
+	lock := sandbox.Written("tree")
+	if err := e.Computer.Volumes().Make(t.Context(), lock); err != nil {
+		t.Fatal(err)
+	}
 	b, _ := e.Box(t, sandbox.BoxSpec{ID: "first", Lock: lock})
 	if _, err := e.Computer.Box(t.Context(), sandbox.BoxSpec{ID: "first", Kind: contract.BoxTask}); !fault.Is(err, fault.InUse) {
 		t.Errorf("a second box of the same id: %v", err)
@@ -457,28 +460,33 @@ func testOrphans(t *testing.T, e *Env) {
 }
 
 func testBadSpecs(t *testing.T, e *Env) {
-	task := contract.BoxTask
+	task, live := contract.BoxTask, sandbox.Live("")
 	for name, spec := range map[string]sandbox.BoxSpec{
 		"no id":           {Kind: task},
 		"id with slash":   {ID: "a/b", Kind: task},
 		"id with dots":    {ID: "..", Kind: task},
 		"no kind":         {ID: "x"},
 		"unknown kind":    {ID: "x", Kind: "root"},
-		"over usr":        {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: e.Live, Target: "/usr", Mode: sandbox.ReadWrite}}},
-		"inside proc":     {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: e.Live, Target: "/proc/x", Mode: sandbox.ReadWrite}}},
-		"relative source": {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: "x", Target: "/x", Mode: sandbox.ReadOnly}}},
-		"dots in target":  {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: e.Live, Target: "/x/../usr", Mode: sandbox.ReadOnly}}},
-		"no mode":         {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: e.Live, Target: "/x"}}},
-		"upper, no work":  {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Target: "/x", Mode: sandbox.Overlay, Lower: []string{e.Live}, Upper: e.Dir}}},
+		"over usr":        {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: live, Target: "/usr", Mode: sandbox.ReadWrite}}},
+		"inside proc":     {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: live, Target: "/proc/x", Mode: sandbox.ReadWrite}}},
+		"no volume":       {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Target: "/x", Mode: sandbox.ReadOnly}}},
+		"foreign cache":   {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: sandbox.Cache("workspace/x"), Target: "/x", Mode: sandbox.ReadOnly}}},
+		"path outside":    {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: sandbox.Volume{Kind: sandbox.VolumeLive, Path: "../x"}, Target: "/x", Mode: sandbox.ReadOnly}}},
+		"name outside":    {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: sandbox.Snapshot(".."), Target: "/x", Mode: sandbox.ReadOnly}}},
+		"dots in target":  {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: live, Target: "/x/../usr", Mode: sandbox.ReadOnly}}},
+		"no mode":         {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: live, Target: "/x"}}},
+		"upper of others": {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Target: "/x", Mode: sandbox.Overlay, Lower: []sandbox.Volume{live}, Upper: live}}},
+		"all the uppers":  {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Target: "/x", Mode: sandbox.Overlay, Lower: []sandbox.Volume{live}, Upper: sandbox.Written("")}}},
+		"no such holder":  {ID: "x", Kind: task, Lock: sandbox.Snapshot("x")},
 	} {
 		if _, err := e.Computer.Box(t.Context(), spec); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: got %v, want invalid", name, err)
 		}
 	}
-	if _, err := e.Computer.Box(t.Context(), sandbox.BoxSpec{ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: filepath.Join(e.Dir, "absent"), Target: "/x", Mode: sandbox.ReadOnly}}}); err == nil {
+	if _, err := e.Computer.Box(t.Context(), sandbox.BoxSpec{ID: "x", Kind: task, Mounts: []sandbox.Mount{{Source: sandbox.Live("absent"), Target: "/x", Mode: sandbox.ReadOnly}}}); err == nil {
 		t.Error("a box with a mount that isn't there was opened")
 	}
-	if left, _ := os.ReadDir(filepath.Join(e.Dir, "boxes")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(e.Dir, "boxes", "[^.]*")); len(left) != 0 {
 		t.Errorf("boxes that weren't opened left %v", left)
 	}
 }

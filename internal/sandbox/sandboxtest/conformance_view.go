@@ -48,9 +48,9 @@ func testMounts(t *testing.T, e *Env) {
 	}
 	_, g := e.Box(t, sandbox.BoxSpec{Mounts: []sandbox.Mount{
 		e.LiveMount(),
-		{Source: filepath.Join(e.Live, "in"), Target: "/computer/in", Mode: sandbox.ReadOnly},
+		{Source: sandbox.Live("in"), Target: "/computer/in", Mode: sandbox.ReadOnly},
 		{Target: "/computer/scrap", Mode: sandbox.Tmpfs, SizeBytes: 1 << 20},
-		{Source: filepath.Join(e.Dir, "absent"), Target: "/absent", Mode: sandbox.ReadOnly, Optional: true},
+		{Source: sandbox.Snapshot("absent"), Target: "/absent", Mode: sandbox.ReadOnly, Optional: true},
 	}})
 	if r := Run(t, g, "sh", "-c", "echo hi > new && cat new"); r.Out != "hi\n" {
 		t.Errorf("%+v", r)
@@ -74,7 +74,11 @@ func testOverlay(t *testing.T, e *Env) {
 		}
 		return d
 	}
-	lower, upper, work, modules := dir("snap:shot,1"), dir("upper"), dir("work"), dir("modules")
+	above := sandbox.Written("above")
+	if err := e.Computer.Volumes().Make(t.Context(), above); err != nil {
+		t.Fatal(err)
+	}
+	lower, upper, modules := dir("workspace/snap:shot,1"), dir("boxes/above/upper"), dir("snapshots/modules")
 	for name, text := range map[string]string{"keep": "k", "change": "old", "drop": "d", "gone/a": "a"} {
 		path := filepath.Join(lower, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -85,8 +89,8 @@ func testOverlay(t *testing.T, e *Env) {
 		}
 	}
 	mounts := []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{lower}, Upper: upper, Work: work},
-		{Target: "/computer/app/node_modules", Mode: sandbox.Overlay, Lower: []string{modules}},
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("snap:shot,1")}, Upper: above},
+		{Target: "/computer/app/node_modules", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Snapshot("modules")}},
 	}
 	b, g := e.Box(t, sandbox.BoxSpec{Mounts: mounts})
 	r := Run(t, g, "sh", "-c", "cat keep change && echo new > change && rm -r drop gone && mkdir gone && echo b > gone/b && echo m > app/node_modules/m")
@@ -119,7 +123,7 @@ func testOverlay(t *testing.T, e *Env) {
 	// A box on top of that result, with a throwaway upper: sees it, changes nothing.
 	before := list(t, upper)
 	_, g = e.Box(t, sandbox.BoxSpec{ID: "verify", Kind: contract.BoxVerify, Mounts: []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: []string{upper, lower}},
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{above, sandbox.Live("snap:shot,1")}},
 	}})
 	r = Run(t, g, "sh", "-c", "cat change; ls; ls gone; echo v > change; rm keep")
 	if r.Out != "new\nchange\ngone\nkeep\nb\n" || r.Code != 0 {

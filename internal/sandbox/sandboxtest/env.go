@@ -22,23 +22,30 @@ type Env struct {
 	Driver   sandbox.Driver
 	Computer sandbox.Computer
 	Dir      string // the computer's directory
-	Live     string // a workspace tree on the host
-	probe    string
+	Live     string // the computer's files on the host
+	probe    sandbox.Volume
 }
 
 // NewEnv opens a computer that is closed at the test's end.
 func NewEnv(t testing.TB, d sandbox.Driver) *Env {
 	t.Helper()
 	dir := t.TempDir()
-	e := &Env{Driver: d, Dir: dir, Live: filepath.Join(dir, "workspace"), probe: Probe(t)}
+	e := &Env{Driver: d, Dir: dir, Live: filepath.Join(dir, "workspace"), probe: sandbox.Output("probe")}
 	if err := os.MkdirAll(e.Live, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c, err := d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: dir})
+	c, err := d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: dir, Caches: []string{"kept"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.Computer = c
+	program, err := os.ReadFile(Probe(t))
+	if err == nil {
+		err = c.Volumes().Put(t.Context(), e.probe, "probe", program, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close the computer: %v", err)
@@ -58,7 +65,7 @@ func (e *Env) Box(t testing.TB, spec sandbox.BoxSpec) (sandbox.Box, *guest.Clien
 	if spec.Kind == "" {
 		spec.Kind = contract.BoxTask
 	}
-	spec.Mounts = append([]sandbox.Mount{{Source: e.probe, Target: ProbeInside, Mode: sandbox.ReadOnly}}, spec.Mounts...)
+	spec.Mounts = append([]sandbox.Mount{{Source: e.probe.At("probe"), Target: ProbeInside, Mode: sandbox.ReadOnly}}, spec.Mounts...)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	b, err := e.Computer.Box(ctx, spec)
@@ -75,7 +82,7 @@ func (e *Env) Box(t testing.TB, spec sandbox.BoxSpec) (sandbox.Box, *guest.Clien
 
 // LiveMount puts the live tree at /computer.
 func (e *Env) LiveMount() sandbox.Mount {
-	return sandbox.Mount{Source: e.Live, Target: "/computer", Mode: sandbox.ReadWrite}
+	return sandbox.Mount{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}
 }
 
 // Result is what a command said and how it ended.

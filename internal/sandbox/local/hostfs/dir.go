@@ -299,3 +299,31 @@ func Identify(f *os.File) (ID, error) {
 	}
 	return ID{uint64(st.Dev), st.Ino}, nil
 }
+
+// WriteFile writes a file, and makes the folders above it.
+func (d *Dir) WriteFile(name string, content []byte, mode fs.FileMode) error {
+	if err := check(name); err != nil {
+		return err
+	}
+	if dir := path.Dir(name); dir != "." {
+		if err := d.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	f, err := d.beneath(name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, uint32(mode.Perm()))
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}
+
+// SyncFS makes all that was written beneath name durable, with all else of its
+// file system.
+func (d *Dir) SyncFS(name string) error {
+	f, err := d.beneath(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+}

@@ -26,6 +26,7 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "restore", e.Restore)
 	call(mux, "prepare", e.Prepare)
 	call(mux, "tree", e.Tree)
+	call(mux, "filled", e.Filled)
 	call(mux, "status", func(ctx context.Context, _ wire.Done) (wire.StatusReply, error) { return e.Status(ctx) })
 	call(mux, "begin", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Begin(ctx, r.ID) })
 	call(mux, "apply", func(ctx context.Context, r wire.IDRequest) (wire.ApplyReply, error) { return e.Apply(ctx, r.ID) })

@@ -28,6 +28,21 @@ type TreeReply struct {
 	Left    []Skip   `json:"left,omitempty"`
 }
 
+// MaxFilled bounds how many folders one FilledRequest asks about.
+const MaxFilled = 4096
+
+// FilledRequest asks which of the Folders, paths in what the boxes of a task
+// wrote (ID names it), hold anything.
+type FilledRequest struct {
+	ID      string `json:"id"`
+	Folders []Path `json:"folders"`
+}
+
+// FilledReply lists them, as indices into Folders.
+type FilledReply struct {
+	Filled []int `json:"filled,omitempty"`
+}
+
 // PrepareRequest asks for a three-way merge of Tree, which was made from Base,
 // into the live tree as it is now. With Paths only changes under them count.
 // Live publishing remembers per Task what of its tree was published; it, and

@@ -1,0 +1,40 @@
+package computer
+
+import (
+	"path/filepath"
+	"testing"
+
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local"
+	"choir.dev/choiros/internal/shell"
+)
+
+// onlyVolumes is a computer of the driver that has no boxes, only what they see.
+type onlyVolumes struct {
+	sandbox.Computer
+	v *local.Volumes
+}
+
+func (o onlyVolumes) Volumes() sandbox.Volumes { return o.v }
+
+// openVolumes opens the volumes of a directory; whoever asks closes them.
+func openVolumes(t testing.TB, dir string) onlyVolumes {
+	t.Helper()
+	v, err := local.OpenVolumes(local.VolumesOptions{
+		Dir: dir, Shared: filepath.Join(dir, "shared"), Caches: []string{dependenciesDir, shell.BuildsDir}, Told: func(err error) { t.Error(err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return onlyVolumes{v: v}
+}
+
+// at is where a volume lies.
+func (o onlyVolumes) at(t testing.TB, v sandbox.Volume) string {
+	t.Helper()
+	p, err := o.v.Path(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,451 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
+)
+
+// VolumesOptions say where volumes lie on this host.
+type VolumesOptions struct {
+	Dir    string   // of the computer: DATA/computers/{cid}
+	Shared string   // of what all computers share; empty: there is none
+	Caches []string // with which names of a VolumeCache begin
+	Told   func(error)
+}
+
+// Volumes keeps a computer's volumes as folders of its directory:
+//
+//	workspace/                    Live
+//	snapshots/{name}/             Snapshot
+//	boxes/{name}/{path}/upper     Written, with work/ beside it
+//	boxes/.out-{name}/            Output
+//	{name}/                       Cache
+//
+// SharedCache lies in a directory of its own.
+type Volumes struct {
+	opts   VolumesOptions
+	root   place
+	shared *place
+	own    bool // of the shared place
+}
+
+// place is a directory in which volumes lie, and what removes them from it.
+type place struct {
+	path    string
+	dir     *hostfs.Dir
+	remover *hostfs.Remover
+}
+
+func (p *place) close() error {
+	var err error
+	if p.remover != nil {
+		err = p.remover.Close()
+	}
+	return errors.Join(err, p.dir.Close())
+}
+
+func openPlace(path, removing string, told func(error)) (p place, err error) {
+	p.path = path
+	if p.dir, err = hostfs.Open(path); err != nil {
+		return p, err
+	}
+	if p.remover, err = hostfs.NewRemover(p.dir, removing, told); err != nil {
+		return p, errors.Join(err, p.dir.Close())
+	}
+	return p, nil
+}
+
+// outputs begins the names of outputs among the boxes: none of a box or an
+// overlay begins so.
+const outputs = ".out-"
+
+// removing is where what is no longer needed goes, in the computer's directory;
+// what an earlier version had on its way out lies in the others.
+const (
+	removing        = "removing/boxes"
+	removingShared  = ".removing"
+	boxesDir        = "boxes"
+	overlayUpper    = "upper"
+	overlayWork     = "work"
+	removingEarlier = "removing/overlays removing/builds"
+)
+
+// OpenVolumes opens the volumes of a computer of which no box lives: what was
+// Output is gone. Open does it for a computer that has boxes.
+func OpenVolumes(o VolumesOptions) (*Volumes, error) {
+	if o.Shared == "" {
+		return openVolumes(o, nil)
+	}
+	shared, err := openShared(o.Shared, o.Told)
+	if err != nil {
+		return nil, err
+	}
+	v, err := openVolumes(o, shared)
+	if err != nil {
+		return nil, errors.Join(err, shared.close())
+	}
+	v.own = true
+	return v, nil
+}
+
+func openShared(path string, told func(error)) (*place, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, err
+	}
+	p, err := openPlace(path, removingShared, told)
+	return &p, err
+}
+
+func openVolumes(o VolumesOptions, shared *place) (*Volumes, error) {
+	root, err := openPlace(o.Dir, removing, o.Told)
+	if err != nil {
+		return nil, err
+	}
+	v := &Volumes{opts: o, root: root, shared: shared}
+	if err := v.begin(); err != nil {
+		return nil, errors.Join(err, v.Close())
+	}
+	return v, nil
+}
+
+// begin takes away what an earlier process was not to leave, and makes the
+// places in which the keeper works.
+func (v *Volumes) begin() error {
+	for _, name := range []string{boxesDir, "snapshots"} {
+		mode := fs.FileMode(0o755)
+		if name == boxesDir {
+			mode = 0o700
+		}
+		if err := v.root.dir.Mkdir(name, mode); err != nil {
+			return err
+		}
+	}
+	entries, err := v.root.dir.ReadDir(boxesDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), outputs) {
+			err = errors.Join(err, v.root.remover.Take(v.root.dir, path.Join(boxesDir, e.Name())))
+		}
+	}
+	for name := range strings.FieldsSeq(removingEarlier) {
+		err = errors.Join(err, gone(v.root.remover.Take(v.root.dir, name)))
+	}
+	return err
+}
+
+// gone is an error but that something is not there.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Close stops the removals, where they are, and lets the directories go.
+func (v *Volumes) Close() error {
+	var err error
+	if v.own {
+		err = v.shared.close()
+	}
+	return errors.Join(err, v.root.close())
+}
+
+// at says in which place a volume lies, and where there. whole is the folder that
+// holds all of it; of an overlay that has layers of parts and the work beside them.
+func (v *Volumes) at(vol sandbox.Volume) (in *place, whole, tree string, err error) {
+	if err := vol.Validate(); err != nil {
+		return nil, "", "", fault.New("", fault.Invalid, "", err)
+	}
+	plain := !strings.Contains(vol.Name, "/")
+	in = &v.root
+	switch vol.Kind {
+	case sandbox.VolumeLive:
+		whole = "workspace"
+		tree = path.Join(whole, vol.Path)
+		return in, tree, tree, nil
+	case sandbox.VolumeSnapshot:
+		whole = path.Join("snapshots", vol.Name)
+	case sandbox.VolumeOverlay:
+		if vol.Name == "" {
+			if plain = vol.Path == ""; plain {
+				return in, boxesDir, boxesDir, nil
+			}
+			break
+		}
+		whole = path.Join(boxesDir, vol.Name, vol.Path)
+		if plain && vol.Name[0] != '.' {
+			return in, whole, path.Join(whole, overlayUpper), nil
+		}
+		plain = false
+	case sandbox.VolumeOutput:
+		whole = path.Join(boxesDir, outputs+vol.Name)
+	case sandbox.VolumeCache:
+		first, _, _ := strings.Cut(vol.Name, "/")
+		plain, whole = slices.Contains(v.opts.Caches, first), vol.Name
+	case sandbox.VolumeShared:
+		if in, plain, whole = v.shared, v.shared != nil, vol.Name; strings.HasPrefix(whole, removingShared) {
+			plain = false
+		}
+	}
+	if !plain {
+		return nil, "", "", fault.New("", fault.Invalid, "", fmt.Errorf("%s is no volume of this computer", vol))
+	}
+	tree = path.Join(whole, vol.Path)
+	if vol.Path != "" {
+		whole = tree
+	}
+	return in, whole, tree, nil
+}
+
+// Path is where a volume's tree lies on this host, for those who make mounts and
+// for tests. Boxes may write on the way there.
+func (v *Volumes) Path(vol sandbox.Volume) (string, error) {
+	in, _, tree, err := v.at(vol)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(in.path, filepath.FromSlash(tree)), nil
+}
+
+// denied says what to do about a link where a folder should be.
+func denied(vol sandbox.Volume, err error) error {
+	if errors.Is(err, hostfs.ErrLink) {
+		return fault.New("", fault.Denied, "Replace the link by what it points to.", fmt.Errorf("%s: %w", vol, err))
+	}
+	return err
+}
+
+// Make implements sandbox.Volumes.
+func (v *Volumes) Make(_ context.Context, vol sandbox.Volume) error {
+	const op = "sandbox/local.Make"
+	in, whole, tree, err := v.at(vol)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	err = in.dir.Mkdir(tree, 0o755)
+	if err == nil && vol.Kind == sandbox.VolumeOverlay && vol.Name != "" {
+		err = in.dir.Mkdir(path.Join(whole, overlayWork), 0o755)
+	}
+	return fault.Wrap(op, denied(vol, err))
+}
+
+// Exists implements sandbox.Volumes.
+func (v *Volumes) Exists(_ context.Context, vol sandbox.Volume) (bool, error) {
+	const op = "sandbox/local.Exists"
+	in, _, tree, err := v.at(vol)
+	if err != nil {
+		return false, fault.Wrap(op, err)
+	}
+	there, err := in.dir.Exists(tree)
+	return there, fault.Wrap(op, denied(vol, err))
+}
+
+// List implements sandbox.Volumes.
+func (v *Volumes) List(_ context.Context, vol sandbox.Volume) ([]sandbox.Listed, error) {
+	const op = "sandbox/local.List"
+	dir, prefix := "", ""
+	in := &v.root
+	if vol.Kind == sandbox.VolumeOutput && vol == (sandbox.Volume{Kind: sandbox.VolumeOutput}) {
+		dir, prefix = boxesDir, outputs
+	} else {
+		var err error
+		if in, dir, _, err = v.at(vol); err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+	}
+	tree, err := in.dir.FS(dir)
+	if err != nil {
+		return nil, fault.Wrap(op, denied(vol, err))
+	}
+	entries, err := fs.ReadDir(tree, ".")
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	var out []sandbox.Listed
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(e.Name(), prefix)
+		if !ok || !e.IsDir() || prefix == "" && strings.HasPrefix(name, outputs) {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		out = append(out, sandbox.Listed{Name: name, Used: info.ModTime()})
+	}
+	return out, nil
+}
+
+// Put implements sandbox.Volumes.
+func (v *Volumes) Put(_ context.Context, vol sandbox.Volume, name string, content []byte, mode fs.FileMode) error {
+	const op = "sandbox/local.Put"
+	in, _, tree, err := v.at(vol)
+	if err == nil && (!fs.ValidPath(name) || name == ".") {
+		err = fault.New("", fault.Invalid, "", fmt.Errorf("%.200q is no name of a file", name))
+	}
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, denied(vol, in.dir.WriteFile(path.Join(tree, name), content, mode)))
+}
+
+// Files implements sandbox.Volumes.
+func (v *Volumes) Files(_ context.Context, vol sandbox.Volume) (fs.FS, error) {
+	const op = "sandbox/local.Files"
+	switch vol.Kind {
+	case sandbox.VolumeOutput, sandbox.VolumeCache, sandbox.VolumeShared:
+	default:
+		return nil, fault.New(op, fault.Invalid, "", fmt.Errorf("%s is for its keeper to read", vol))
+	}
+	in, _, tree, err := v.at(vol)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	files, err := in.dir.FS(tree)
+	return files, fault.Wrap(op, denied(vol, err))
+}
+
+// Size implements sandbox.Volumes.
+func (v *Volumes) Size(ctx context.Context, vol sandbox.Volume) (sandbox.Size, error) {
+	const op = "sandbox/local.Size"
+	in, whole, _, err := v.at(vol)
+	if err != nil {
+		return sandbox.Size{}, fault.Wrap(op, err)
+	}
+	dir, err := in.dir.Dir(whole)
+	if err != nil {
+		return sandbox.Size{}, fault.Wrap(op, denied(vol, err))
+	}
+	defer dir.Close()
+	var tally hostfs.Tally
+	err = tally.Add(ctx, dir)
+	return sandbox.Size{Bytes: tally.Bytes, Files: tally.Inodes}, fault.Wrap(op, err)
+}
+
+// Touch implements sandbox.Volumes.
+func (v *Volumes) Touch(_ context.Context, vol sandbox.Volume) error {
+	const op = "sandbox/local.Touch"
+	in, whole, _, err := v.at(vol)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	dir, err := in.dir.Dir(whole)
+	if err != nil {
+		return fault.Wrap(op, denied(vol, err))
+	}
+	defer dir.Close()
+	now := unix.NsecToTimespec(time.Now().UnixNano())
+	return fault.Wrap(op, unix.UtimesNanoAt(int(dir.File().Fd()), ".", []unix.Timespec{now, now}, 0))
+}
+
+// Keep implements sandbox.Volumes.
+func (v *Volumes) Keep(ctx context.Context, from, to sandbox.Volume) error {
+	const op = "sandbox/local.Keep"
+	in, source, _, err := v.at(from)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	there, target, _, err := v.at(to)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	if in.path != there.path {
+		return fault.New(op, fault.Invalid, "", fmt.Errorf("%s can't become %s", from, to))
+	}
+	if err := in.dir.SyncFS(source); err != nil { // many small files, as a rule
+		return fault.Wrap(op, denied(from, err))
+	}
+	if err := in.dir.Mkdir(path.Dir(target), 0o755); err != nil {
+		return fault.Wrap(op, denied(to, err))
+	}
+	if err := v.Discard(ctx, to); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := in.dir.Rename(source, target); err != nil {
+		return fault.Wrap(op, denied(from, err))
+	}
+	return fault.Wrap(op, in.dir.Sync(path.Dir(target)))
+}
+
+// Discard implements sandbox.Volumes.
+func (v *Volumes) Discard(_ context.Context, vol sandbox.Volume) error {
+	const op = "sandbox/local.Discard"
+	in, whole, _, err := v.at(vol)
+	if err == nil && (vol.Kind == sandbox.VolumeLive || vol.Name == "") {
+		err = fault.New("", fault.Invalid, "", fmt.Errorf("%s is not discarded", vol))
+	}
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, gone(in.remover.Take(in.dir, whole)))
+}
+
+// lock is the file that the holder of a volume has locked.
+func (v *Volumes) lock(vol sandbox.Volume) (string, error) {
+	in, whole, _, err := v.at(vol)
+	switch {
+	case err != nil:
+		return "", err
+	case vol == sandbox.Live(""):
+		return filepath.Join(in.path, "keeper.lock"), nil
+	case vol.Kind == sandbox.VolumeOverlay && vol.Name != "" && vol.Path == "":
+		return filepath.Join(in.path, filepath.FromSlash(whole), "lock"), nil
+	}
+	return "", fault.New("", fault.Invalid, "", fmt.Errorf("%s has no holder", vol))
+}
+
+// mount is a sandbox.Mount with paths of this host.
+type mount struct {
+	Source, Target string
+	Mode           sandbox.Mode
+	Lower          []string
+	Upper, Work    string
+	SizeBytes      int64
+	Optional       bool
+}
+
+// mounts finds what a box's mounts are made of.
+func (v *Volumes) mounts(list []sandbox.Mount) ([]mount, error) {
+	out := make([]mount, 0, len(list))
+	for _, m := range list {
+		made := mount{Target: m.Target, Mode: m.Mode, SizeBytes: m.SizeBytes, Optional: m.Optional}
+		var err error
+		switch m.Mode {
+		case sandbox.ReadOnly, sandbox.ReadWrite:
+			made.Source, err = v.Path(m.Source)
+		case sandbox.Overlay:
+			for _, l := range m.Lower {
+				at, lerr := v.Path(l)
+				made.Lower, err = append(made.Lower, at), errors.Join(err, lerr)
+			}
+			if err == nil && !m.Upper.IsZero() {
+				made.Upper, err = v.Path(m.Upper)
+				made.Work = filepath.Join(filepath.Dir(made.Upper), overlayWork)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("mount on %q: %w", m.Target, err)
+		}
+		out = append(out, made)
+	}
+	return out, nil
+}
