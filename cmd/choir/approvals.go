@@ -25,7 +25,7 @@ func approvalsVerb() verb {
 		use: "approvals", short: "List what waits for your answer", args: exactly(0), json: []view.Approval{},
 		examples: []string{"choir approvals", "choir approvals --all --limit 0"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
-			got, err := client.Every(ctx, limit, func(a view.Approval) uint64 { return a.Sequence }, func(ctx context.Context, before uint64, n int) ([]view.Approval, bool, error) {
+			got, err := every(ctx, limit, func(a view.Approval) uint64 { return a.Sequence }, func(ctx context.Context, before uint64, n int) ([]view.Approval, bool, error) {
 				return c.Approvals(ctx, all, before, n)
 			})
 			if err != nil {

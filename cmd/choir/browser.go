@@ -21,7 +21,7 @@ const openFile = "open.html"
 // file that leads there. The function that is returned removes it and waits.
 func openBrowser(data, link string, logger *slog.Logger) (done func()) {
 	done = func() {}
-	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+	if !hasDisplay() {
 		return done
 	}
 	opener, err := exec.LookPath("xdg-open")
@@ -57,3 +57,6 @@ func openBrowser(data, link string, logger *slog.Logger) (done func()) {
 		<-ended
 	}
 }
+
+// hasDisplay says whether a browser could show itself.
+func hasDisplay() bool { return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" }

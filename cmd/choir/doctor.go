@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
@@ -53,15 +51,11 @@ func versionVerb() verb {
 
 // doctorVerb looks at this machine, whether or not a control plane runs.
 func doctorVerb() verb {
-	var data string
 	return verb{
-		use: "doctor", short: "Say what this machine provides and what is missing", args: exactly(0), json: []view.Finding{},
+		use: "doctor", short: "Say what this machine provides and what is missing", args: exactly(0), json: []view.Finding{}, data: true,
 		long: `It looks through the data directory as well, and writes nothing to what that holds. It ends
 with 1 when something is missing or damaged.`,
 		examples: []string{"choir doctor", "choir doctor --data ~/choir-data --json"},
-		flags: func(f *pflag.FlagSet) {
-			f.StringVar(&data, "data", "", "data directory to look through; empty: the configured one")
-		},
 		does: func(ctx context.Context, t *talk, _ []string) error {
 			var findings []view.Finding
 			for _, tool := range []struct{ name, need, hint string }{
@@ -82,7 +76,6 @@ with 1 when something is missing or damaged.`,
 				return err
 			}
 			findings = append(findings, boxes...)
-			t.data = data
 			stored, err := examine(ctx, t)
 			if err != nil {
 				return err
@@ -136,12 +129,8 @@ func isolation(ctx context.Context) (findings []view.Finding, err error) {
 // examine looks through a data directory that nobody has open, and writes
 // nothing to what it holds; one that is in use is asked for what it has seen.
 func examine(ctx context.Context, t *talk) ([]view.Finding, error) {
-	flags := map[string]any{}
 	named := t.data != ""
-	if named {
-		flags["server.data"] = t.data
-	}
-	cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: flags})
+	cfg, err := config.Load(t.sources("", nil))
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func checkpointsVerb() verb {
 		use: "checkpoints", short: "List checkpoints, newest first", args: exactly(0), json: []view.Checkpoint{},
 		examples: []string{"choir checkpoints", "choir checkpoints --limit 0 --json"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
-			all, err := client.Every(ctx, limit, func(k view.Checkpoint) uint64 { return k.Sequence }, c.Checkpoints)
+			all, err := every(ctx, limit, func(k view.Checkpoint) uint64 { return k.Sequence }, c.Checkpoints)
 			if err != nil {
 				return err
 			}
@@ -32,6 +32,33 @@ func checkpointsVerb() verb {
 		flags: func(f *pflag.FlagSet) {
 			f.IntVar(&limit, "limit", 50, "how many; 0: all")
 		},
+		verbs: []verb{{
+			use: "show ID", short: "Show one checkpoint, and what is not in it", args: exactly(1), json: view.Checkpoint{},
+			examples: []string{"choir checkpoints show 1a2b3c4"},
+			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+				k, err := c.ShowCheckpoint(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return t.show(k, func(w io.Writer) { printCheckpoint(w, k) })
+			},
+		}},
+	}
+}
+
+func printCheckpoint(w io.Writer, k view.Checkpoint) {
+	row(w, "checkpoint", k.ID)
+	row(w, "made", ago(k.Time), k.Kind, mark(k.Verified))
+	row(w, "changed", fmt.Sprintf("%d files", k.Files))
+	row(w, "message", oneLine(k.Message, 300))
+	for _, s := range k.Skipped {
+		row(w, "not in it", oneLine(s, 300))
+	}
+	for _, p := range k.Ignored {
+		row(w, "not in it", oneLine(p, 300)+": ignored by .gitignore")
+	}
+	if shown := len(k.Skipped) + len(k.Ignored); k.Left+k.Outside > shown {
+		row(w, "not in it", fmt.Sprintf("%d files and %d ignored ones altogether", k.Left, k.Outside))
 	}
 }
 
@@ -89,7 +116,7 @@ func diffVerb() verb {
 	var path string
 	return verb{
 		use: "diff A [B]", short: "Compare two checkpoints, or one with the live files", args: between(1, 2), json: view.Diff{},
-		examples: []string{"choir diff 1a2b3c", "choir diff 1a2b3c 4d5e6f --path workspace/project"},
+		examples: []string{"choir diff 1a2b3c4", "choir diff 1a2b3c4 4d5e6f7 --path workspace/project"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			r := view.DiffRequest{From: args[0], Path: path}
 			if len(args) == 2 {
@@ -122,7 +149,7 @@ func restoreVerb() verb {
 	var dry bool
 	return verb{
 		use: "restore ID", short: "Go back to a checkpoint, by a new one", args: exactly(1), json: view.Restored{},
-		examples: []string{"choir restore 1a2b3c --dry-run", "choir restore 1a2b3c --path workspace/project/main.go"},
+		examples: []string{"choir restore 1a2b3c4 --dry-run", "choir restore 1a2b3c4 --path workspace/project/main.go"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			r, err := c.Restore(ctx, view.RestoreRequest{To: args[0], Paths: paths, DryRun: dry})
 			if err != nil {

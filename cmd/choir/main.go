@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"choir.dev/choiros/internal/fault"
 )
@@ -24,13 +22,15 @@ const (
 	exitUsage       = 2
 	exitUnreachable = 3
 	exitNeedsInput  = 4
+	exitGoesOn      = 5
+	exitSignal      = 128 // and the signal's number, as shells have it
 )
 
 func main() {
 	asGuest(os.Args)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, signals := listenToSignals(context.Background())
 	code := run(ctx, os.Args[1:])
-	stop()
+	signals.close()
 	os.Exit(code)
 }
 
@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	var code exitError
 	var usage usageError
+	var by interrupted
 	switch {
 	case err == nil:
 		return exitDone
@@ -57,8 +58,14 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintf(os.Stderr, "choir: %s\n", plain(err.Error()))
 		return exitUsage
 	}
+	if errors.As(err, &by) || errors.As(context.Cause(ctx), &by) && errors.Is(err, context.Canceled) {
+		fmt.Fprintf(os.Stderr, "choir: %s\n", plain(by.Error()))
+		return exitSignal + int(by.signal)
+	}
 	fmt.Fprintf(os.Stderr, "choir: %s\n", sentence(err))
 	switch fault.CodeOf(err) {
+	case fault.Invalid:
+		return exitUsage
 	case fault.Unreachable:
 		return exitUnreachable
 	case fault.NeedsInput:
@@ -80,10 +87,10 @@ func sentence(err error) string {
 // topics is every verb, in the order in which help lists them.
 func topics() []topic {
 	return []topic{
-		{"Working", []verb{promptVerb(), runsVerb(), runVerb(), approvalsVerb(), approveVerb(), execVerb()}},
-		{"Files", []verb{filesVerb(), addVerb(), exportVerb()}},
+		{"Working", []verb{promptVerb(), waitVerb(), answerVerb(), runsVerb(), runVerb(), approvalsVerb(), approveVerb(), execVerb()}},
+		{"Files", []verb{filesVerb(), addVerb(), proposalsVerb(), exportVerb()}},
 		{"Going back", []verb{checkpointsVerb(), checkpointVerb(), diffVerb(), restoreVerb(), undoVerb()}},
 		{"Looking", []verb{eventsVerb(), egressVerb(), modelsVerb(), secretsVerb()}},
-		{"This machine", []verb{upVerb(), computersVerb(), wakeVerb(), rebuildVerb(), doctorVerb(), recoverVerb(), benchVerb(), completionVerb(), manVerb(), versionVerb()}},
+		{"This machine", []verb{upVerb(), statusVerb(), openVerb(), logsVerb(), stopVerb(), configVerb(), computersVerb(), wakeVerb(), rebuildVerb(), doctorVerb(), recoverVerb(), benchVerb(), completionVerb(), manVerb(), versionVerb()}},
 	}
 }

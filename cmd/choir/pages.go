@@ -84,9 +84,9 @@ func members(t reflect.Type, depth int) string {
 }
 
 // commonWords are what holds for every verb; %s is the mark of a verbatim word.
-const commonWords = `Every verb has %[1]s--json%[1]s. Those that talk to a running control plane have %[1]s--data DIR%[1]s, which says
-which one, and %[1]s--computer ID%[1]s, where there are several computers; %[1]sCHOIR_URL%[1]s and %[1]sCHOIR_TOKEN%[1]s
-name one elsewhere.`
+const commonWords = `Every verb has %[1]s--json%[1]s, and those about what is stored or runs have %[1]s--data DIR%[1]s, which says where.
+Those that talk to a running control plane have %[1]s--computer ID%[1]s, for where there are several computers;
+%[1]sCHOIR_URL%[1]s and %[1]sCHOIR_TOKEN%[1]s name one elsewhere.`
 
 // exits is what the exit codes mean, as pairs of a code and its meaning.
 var exits = [][2]string{
@@ -95,6 +95,8 @@ var exits = [][2]string{
 	{"2", "called with something that is no verb, flag or value it knows"},
 	{"3", "the control plane can't be reached, or was lost"},
 	{"4", "a run waits for an answer"},
+	{"5", "a run still goes on, though the time to wait for it is over"},
+	{"128 + n", "ended by signal n, 130 by Ctrl-C"},
 }
 
 // writePage writes docs/cli.md.

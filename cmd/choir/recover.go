@@ -18,26 +18,21 @@ import (
 // recoverVerb works on the data directory itself: where it is needed, nothing
 // else may have it open.
 func recoverVerb() verb {
-	var data, file string
+	var file string
 	var histories, only []string
 	return verb{
-		use: "recover", short: "Bring back what is damaged of a data directory from what else knows it", args: exactly(0), json: recovery.Result{},
+		use: "recover", short: "Bring back what is damaged of a data directory from what else knows it", args: exactly(0), json: recovery.Result{}, data: true,
 		long: `A log comes back from its files and the state's copy, the state from the log. What can't
 be had is said, and the old is kept under aside/ in the data directory. Stop choir up
 first, or use the console.`,
 		examples: []string{"choir recover", "choir recover --data ~/choir-data --json"},
 		flags: func(f *pflag.FlagSet) {
-			f.StringVar(&data, "data", "", "data directory")
 			f.StringVar(&file, "config", "", "configuration file")
 			f.StringArrayVar(&histories, "history", nil, "computer whose history of checkpoints can't be used")
 			f.StringArrayVar(&only, "computer", nil, "computer to recover; else all that are damaged")
 		},
 		does: func(ctx context.Context, t *talk, _ []string) error {
-			flags := map[string]any{}
-			if t.given("data") {
-				flags["server.data"] = data
-			}
-			cfg, err := config.Load(config.Sources{File: file, Environ: os.Environ(), Flags: flags})
+			cfg, err := config.Load(t.sources(file, nil))
 			if err != nil {
 				return err
 			}

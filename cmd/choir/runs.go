@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// promptResult is the stable shape of `choir prompt --json`.
+// promptResult is the stable shape of `choir prompt --json` and `choir wait --json`.
 type promptResult struct {
 	Run        string       `json:"run"`
 	Status     string       `json:"status"`
@@ -27,6 +28,9 @@ type promptResult struct {
 	Tasks      []promptTask `json:"tasks"`
 	Checkpoint string       `json:"checkpoint"`
 	CostUSD    float64      `json:"cost_usd"`
+	// Questions and Approvals are what it waits for.
+	Questions []contract.Question `json:"questions"`
+	Approvals []view.Approval     `json:"approvals"`
 }
 
 type promptTask struct {
@@ -43,8 +47,8 @@ type promptTask struct {
 }
 
 func resultOf(r view.Run) promptResult {
-	out := promptResult{Run: r.ID, Status: string(r.Status), Verified: verdict(r.Verified), Summary: r.Summary, Document: r.Document,
-		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}}
+	out := promptResult{Run: r.ID, Status: cmp.Or(string(r.Status), "unknown"), Verified: verdict(r.Verified), Summary: r.Summary, Document: r.Document,
+		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}, Questions: list(r.Questions), Approvals: list(r.Approvals)}
 	for _, t := range r.Tasks {
 		p := promptTask{ID: t.ID, Kind: string(t.Kind), Goal: t.Goal, Status: t.Status, Verification: string(t.Verification), Said: []string{}}
 		if t.Result != nil {
@@ -70,10 +74,20 @@ func promptVerb() verb {
 	var model string
 	return verb{
 		use: "prompt TEXT", short: "Say what you want; the Director plans it and the Associate does it", args: between(1, -1), json: promptResult{},
+		long: `With --wait it ends with 0 when the run is done, 1 when it failed, 4 when it waits for an
+answer and 5 when it still goes on. Whenever it ends before the run does it says which
+one that is, and choir wait goes on waiting.`,
 		examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\""},
 		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
-			acted, err := c.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model})
+			if timeout <= 0 {
+				return usageError{errors.New("--timeout is a time of more than 0, such as 5m")}
+			}
+			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model}
+			acted, err := c.Prompt(ctx, asked)
 			if err != nil {
+				if client.Lost(err) || ctx.Err() != nil {
+					fmt.Fprintf(os.Stderr, "choir: whether it was taken is not known; if it was, this tells of it: choir runs %s\n", contract.DeriveID(asked.ID, "run"))
+				}
 				return err
 			}
 			if !wait {
@@ -83,24 +97,7 @@ func promptVerb() verb {
 				}
 				return t.show(resultOf(run), func(w io.Writer) { row(w, "run", acted.Run, run.Status) })
 			}
-			wctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			run, err := c.Wait(wctx, acted.Run)
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				return err
-			}
-			if err := t.show(resultOf(run), func(w io.Writer) { printRun(w, run) }); err != nil {
-				return err
-			}
-			switch {
-			case run.Status == contract.RunDone:
-				return nil
-			case run.Status == contract.RunWaiting:
-				return exitError(exitNeedsInput)
-			case !run.Status.Ended():
-				fmt.Fprintf(os.Stderr, "choir: the run goes on; look at it with: choir runs %s\n", run.ID)
-			}
-			return exitError(exitFailed)
+			return await(ctx, t, c, acted.Run, timeout)
 		},
 		flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
@@ -166,7 +163,7 @@ func runsVerb() verb {
 				}
 				return t.show(run, func(w io.Writer) { printRun(w, run) })
 			}
-			runs, err := client.Every(ctx, limit, func(r view.Run) uint64 { return r.Sequence }, c.Runs)
+			runs, err := every(ctx, limit, func(r view.Run) uint64 { return r.Sequence }, c.Runs)
 			if err != nil {
 				return err
 			}
@@ -183,7 +180,7 @@ func runsVerb() verb {
 }
 
 func runVerb() verb {
-	v := verb{use: "run", short: "Cancel, pause, resume, steer or answer a run"}
+	v := verb{use: "run", short: "Cancel, pause, resume or steer a run"}
 	for _, command := range []contract.RunCommand{contract.CommandCancel, contract.CommandPause, contract.CommandResume} {
 		v.verbs = append(v.verbs, verb{
 			use: string(command) + " ID", short: strings.ToUpper(string(command)[:1]) + string(command)[1:] + " a run", args: exactly(1), json: view.Acted{},
@@ -209,17 +206,7 @@ func runVerb() verb {
 				return t.show(acted, func(w io.Writer) { row(w, "steered", args[0]) })
 			},
 		},
-		verb{
-			use: "answer ID QUESTION TEXT", short: "Answer a run's question", args: between(3, -1), json: view.Acted{},
-			examples: []string{"choir run answer RUN QUESTION \"the second one\""},
-			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
-				acted, err := c.Answer(ctx, args[0], view.Answer{Question: args[1], Answer: strings.Join(args[2:], " ")})
-				if err != nil {
-					return err
-				}
-				return t.show(acted, func(w io.Writer) { row(w, "answered", args[0]) })
-			},
-		})
+	)
 	return v
 }
 
@@ -229,11 +216,11 @@ func eventsVerb() verb {
 		use: "events", short: "Print the log as NDJSON CloudEvents", args: exactly(0), raw: "a JSON object a line, always",
 		examples: []string{"choir events --type com.example.done", "choir events --follow --run RUN"},
 		asks: func(ctx context.Context, _ *talk, c *client.Client, _ []string) error {
+			if o.Limit < 0 {
+				return usageError{errors.New("--limit is a number of at least 0, where 0 is all")}
+			}
 			for e, err := range c.Events(ctx, o) {
 				if err != nil {
-					if ctx.Err() != nil {
-						return nil // interrupted while following
-					}
 					return err
 				}
 				b, err := contract.MarshalEvent(e)

@@ -169,7 +169,7 @@ func fingerprint(data string) string {
 			fmt.Fprintln(&out, err)
 		}
 		for _, e := range entries {
-			if slices.Contains([]string{"choir.lock", "cache", "reserve", "runtime.json", "control.sqlite-shm"}, e.Name()) {
+			if slices.Contains([]string{"choir.lock", "cache", "reserve", logDir, "runtime.json", "control.sqlite-shm"}, e.Name()) {
 				continue
 			}
 			info, err := e.Info()

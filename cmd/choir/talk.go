@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,16 +29,38 @@ type talk struct {
 // given says whether a flag was given.
 func (t *talk) given(flag string) bool { return t.cmd.Flags().Changed(flag) }
 
+// directory is the data directory of the running instance.
+func (t *talk) directory() (string, error) {
+	if t.data != "" {
+		return config.Path(os.Environ(), t.data)
+	}
+	c, err := config.Load(config.Sources{Environ: os.Environ()})
+	return c.Server.Data, err
+}
+
+// sources are where the configuration comes from, with the flags that were given.
+func (t *talk) sources(file string, flags map[string]string) config.Sources {
+	src := config.Sources{File: file, Environ: os.Environ(), Flags: map[string]any{}}
+	if t.given("data") {
+		src.Flags["server.data"] = t.data
+	}
+	for key, value := range flags {
+		if t.given(key[strings.LastIndex(key, ".")+1:]) {
+			src.Flags[key] = value
+		}
+	}
+	return src
+}
+
 // dial makes a client for CHOIR_URL and CHOIR_TOKEN, else for the instance on
 // the data directory.
 func (t *talk) dial() (*client.Client, error) {
-	data := t.data
-	if data == "" && os.Getenv("CHOIR_URL") == "" {
-		c, err := config.Load(config.Sources{Environ: os.Environ()})
-		if err != nil {
+	data := ""
+	if t.data != "" || os.Getenv("CHOIR_URL") == "" {
+		var err error
+		if data, err = t.directory(); err != nil {
 			return nil, err
 		}
-		data = c.Server.Data
 	}
 	return client.Discover(os.Getenv, data, t.computer)
 }
@@ -108,4 +132,12 @@ func row(w io.Writer, cells ...any) {
 		fmt.Fprint(w, oneLine(fmt.Sprint(c), maxCell))
 	}
 	fmt.Fprintln(w)
+}
+
+// every goes through a list page by page until there are limit items; 0 is all.
+func every[T any](ctx context.Context, limit int, sequence func(T) uint64, page func(ctx context.Context, before uint64, n int) ([]T, bool, error)) ([]T, error) {
+	if limit < 0 {
+		return nil, usageError{errors.New("--limit is a number of at least 0, where 0 is all")}
+	}
+	return client.Every(ctx, limit, sequence, page)
 }

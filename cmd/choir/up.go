@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 
 	"github.com/spf13/pflag"
 
@@ -30,29 +29,21 @@ type upLine struct {
 }
 
 func upVerb() verb {
-	var data, listen, file string
+	var listen, file string
 	var noOpen, verbose bool
 	return verb{
-		use: "up", short: "Start everything on this machine and print a link", args: exactly(0), json: upLine{},
+		use: "up", short: "Start everything on this machine and print a link", args: exactly(0), json: upLine{}, data: true,
 		long: `It runs until it is interrupted. With --json it prints one line of JSON when healthy, or
 one with stopped in it when what is stored can't be opened; logs go to standard error.`,
 		examples: []string{"choir up", "choir up --data ~/choir-data --listen 127.0.0.1:7800 --no-open"},
 		flags: func(f *pflag.FlagSet) {
-			f.StringVar(&data, "data", "", "data directory")
 			f.StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
 			f.StringVar(&file, "config", "", "configuration file")
 			f.BoolVar(&noOpen, "no-open", false, "do not open a browser")
 			f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 		},
 		does: func(ctx context.Context, t *talk, _ []string) error {
-			flags := map[string]any{}
-			if t.given("data") {
-				flags["server.data"] = data
-			}
-			if t.given("listen") {
-				flags["server.listen"] = listen
-			}
-			cfg, err := config.Load(config.Sources{File: file, Environ: os.Environ(), Flags: flags})
+			cfg, err := config.Load(t.sources(file, map[string]string{"server.listen": listen}))
 			if err != nil {
 				return err
 			}
@@ -60,10 +51,11 @@ one with stopped in it when what is stored can't be opened; logs go to standard 
 			if verbose {
 				level = slog.LevelDebug
 			}
-			logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			keeper := &logKeeper{}
+			logger := keeper.logger(level)
 			opened := func() {}
 			defer func() { opened() }()
-			return up(ctx, cfg, logger, newVoice(t.json, func(line upLine) {
+			return up(ctx, cfg, logger, newVoice(t.json, keeper, func(line upLine) {
 				if !noOpen {
 					opened = openBrowser(cfg.Server.Data, line.ClaimURL, logger)
 				}

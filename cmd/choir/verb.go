@@ -27,6 +27,8 @@ type verb struct {
 	// given. One of the two is there unless the verb only holds others.
 	json any
 	raw  string
+	// data says that a verb that asks nobody is about a data directory.
+	data bool
 	// flags adds what it has beside the flags of all.
 	flags func(*pflag.FlagSet)
 	// Of the three one is there: asks talks to a running control plane, does
@@ -112,9 +114,11 @@ func (v verb) command() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&t.json, "json", false, v.says())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.does(cmd.Context(), t, args) }
+	if v.asks != nil || v.data {
+		cmd.Flags().StringVar(&t.data, "data", "", "data directory; else the configured one")
+	}
 	if v.asks != nil {
 		cmd.Flags().StringVar(&t.computer, "computer", "", "computer id, where there are several")
-		cmd.Flags().StringVar(&t.data, "data", "", "data directory of the running instance")
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			c, err := t.dial()
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 type voice struct {
 	json bool
 	open func(upLine) // shows the link to a person
+	log  *logKeeper   // keeps what is logged, once there is a data directory
 	s    *spoken
 }
 
@@ -25,8 +26,8 @@ type spoken struct {
 	about map[string]string // by computer: its trouble that was said last
 }
 
-func newVoice(json bool, open func(upLine)) voice {
-	return voice{json: json, open: open, s: &spoken{about: map[string]string{}}}
+func newVoice(json bool, log *logKeeper, open func(upLine)) voice {
+	return voice{json: json, open: open, log: log, s: &spoken{about: map[string]string{}}}
 }
 
 // ready says, once, that everything is up.

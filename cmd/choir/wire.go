@@ -65,6 +65,10 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 		return nil, ofStored(cfg.Server.Data, err)
 	}
 	p.own(p.dir.Close)
+	if err := o.log.attach(cfg.Server.Data); err != nil {
+		logger.WarnContext(ctx, "choir logs won't have what is logged now", "error", err)
+	}
+	p.own(o.log.close)
 	// Before anything is opened: the parts repair themselves by cutting off.
 	report, err := look(ctx, p.dir, logger)
 	if err != nil {

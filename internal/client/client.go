@@ -151,6 +151,13 @@ func transportError(ctx context.Context, base string, err error) error {
 	return fault.New("", fault.Unreachable, "See whether choir up still runs, then try again.", fmt.Errorf("the connection to %s was lost: %w", base, err))
 }
 
+// Lost says of an error that the request was sent and no whole answer came, so
+// that nobody knows what came of it.
+func Lost(err error) bool {
+	var oe *net.OpError
+	return fault.Is(err, fault.Unreachable) && !(errors.As(err, &oe) && oe.Op == "dial")
+}
+
 // Error is a refusal by the control plane.
 type Error struct {
 	Title string `json:"title"`

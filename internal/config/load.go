@@ -1,12 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -34,36 +37,85 @@ var alias = map[string]string{
 	"ANTHROPIC_BASE_URL": "models.anthropic_base_url", "OPENAI_BASE_URL": "models.openai_base_url",
 }
 
+// fileVariable names the file, as --config does.
+const fileVariable = "CHOIR_CONFIG"
+
 // notKeys are CHOIR_* variables that are not configuration: they tell the
-// command line where a running instance is.
-var notKeys = []string{"CHOIR_URL", "CHOIR_TOKEN", "CHOIR_CONFIG", "CHOIR_MASTER_KEY", "CHOIR_MASTER_KEY_FILE"}
+// command line where a running instance is, and the vault its master key.
+var notKeys = []string{"CHOIR_URL", "CHOIR_TOKEN", fileVariable, "CHOIR_VAULT_KEY", "CHOIR_VAULT_KEY_FILE"}
 
 // Load reads, merges and checks the configuration.
 func Load(src Sources) (Config, error) {
-	const op = "config.Load"
-	keys := Keys()
-	k := koanf.New(".")
-	path, err := findFile(src)
+	c, _, err := load(src)
+	return c, err
+}
+
+// Setting is the value of one key and where it is from: default, a file's path, a
+// variable's name or a flag.
+type Setting struct {
+	Key    string `json:"key"`
+	Value  any    `json:"value"`
+	Source string `json:"source"`
+}
+
+// Settings is Load, told key by key.
+func Settings(src Sources) ([]Setting, error) {
+	c, from, err := load(src)
 	if err != nil {
-		return Config{}, err
+		return nil, err
 	}
-	if path != "" {
-		if err := k.Load(file.Provider(path), toml.Parser()); err != nil {
-			return Config{}, fault.New(op, fault.Invalid, "Correct "+path+" or name another file with --config.", err)
-		}
-		for _, key := range k.Keys() {
-			if !slices.Contains(keys, key) {
-				return Config{}, unknownKey(key, keys, path)
+	var out []Setting
+	for _, key := range Keys() {
+		out = append(out, Setting{Key: key, Value: c.value(key), Source: cmp.Or(from[key], "default")})
+	}
+	return out, nil
+}
+
+// value is what a key of Keys is set to.
+func (c Config) value(key string) any {
+	v := reflect.ValueOf(c)
+	for name := range strings.SplitSeq(key, ".") {
+		for i := range v.NumField() {
+			if v.Type().Field(i).Tag.Get("koanf") == name {
+				v = v.Field(i)
+				break
 			}
 		}
 	}
-	env, err := fromEnviron(src.Environ, keys)
+	return v.Interface()
+}
+
+// load also says where each key that has no default value is from.
+func load(src Sources) (_ Config, from map[string]string, err error) {
+	const op = "config.Load"
+	keys := Keys()
+	from = map[string]string{}
+	k := koanf.New(".")
+	path, err := findFile(src)
 	if err != nil {
-		return Config{}, err
+		return Config{}, nil, err
+	}
+	if path != "" {
+		if err := k.Load(file.Provider(path), toml.Parser()); err != nil {
+			return Config{}, nil, fault.New(op, fault.Invalid, "Correct "+path+" or name another file with --config.", err)
+		}
+		for _, key := range k.Keys() {
+			if !slices.Contains(keys, key) {
+				return Config{}, nil, unknownKey(key, keys, path)
+			}
+			from[key] = path
+		}
+	}
+	env, err := fromEnviron(src.Environ, keys, from)
+	if err != nil {
+		return Config{}, nil, err
+	}
+	for key := range src.Flags {
+		from[key] = "--" + key[strings.LastIndex(key, ".")+1:]
 	}
 	for _, m := range []map[string]any{env, src.Flags} {
 		if err := k.Load(confmap.Provider(m, "."), nil); err != nil {
-			return Config{}, fault.Wrap(op, err)
+			return Config{}, nil, fault.Wrap(op, err)
 		}
 	}
 	c := Default()
@@ -72,28 +124,88 @@ func Load(src Sources) (Config, error) {
 		DecodeHook: mapstructure.StringToSliceHookFunc(","),
 	}}
 	if err := k.UnmarshalWithConf("", &c, conf); err != nil {
-		return Config{}, fault.New(op, fault.Invalid, "Correct the value; docs/configuration.md lists every key with its type.", err)
+		return Config{}, nil, fault.New(op, fault.Invalid, "Correct the value; docs/configuration.md lists every key with its type.", err)
 	}
 	if c.Server.Data == "" {
-		c.Server.Data = defaultData(src.Environ)
+		if c.Server.Data, err = defaultData(src.Environ); err != nil {
+			return Config{}, nil, err
+		}
+	}
+	if err := c.expand(src.Environ); err != nil {
+		return Config{}, nil, err
 	}
 	if c.Server.Data, err = filepath.Abs(c.Server.Data); err != nil {
-		return Config{}, fault.Wrap(op, err)
+		return Config{}, nil, fault.Wrap(op, err)
 	}
 	if err := c.validate(); err != nil {
-		return Config{}, fault.New(op, fault.Invalid, "Correct the value; docs/configuration.md lists every key with its type.", err)
+		return Config{}, nil, fault.New(op, fault.Invalid, "Correct the value; docs/configuration.md lists every key with its type.", err)
 	}
-	return c, nil
+	return c, from, nil
+}
+
+// expand replaces the ~ that a path begins with: a shell does that only to words
+// of its own, and a folder called ~ in the working directory is never meant.
+func (c *Config) expand(environ []string) error {
+	paths := map[string]*string{
+		"server.data": &c.Server.Data, "models.catalogue": &c.Models.Catalogue, "models.plans": &c.Models.Plans, "egress.ca_file": &c.Egress.CAFile,
+	}
+	for i := range c.Runtime.Path {
+		paths["runtime.path"+strconv.Itoa(i)] = &c.Runtime.Path[i]
+	}
+	for i := range c.Runtime.ReadOnly {
+		paths["runtime.read_only"+strconv.Itoa(i)] = &c.Runtime.ReadOnly[i]
+	}
+	for key, path := range paths {
+		var err error
+		if *path, err = Path(environ, *path); err != nil {
+			return fault.New("config.Load", fault.Invalid, fault.HintOf(err), &KeyError{strings.TrimRight(key, "0123456789"), err.Error()})
+		}
+	}
+	return nil
+}
+
+// Path is a path that a person wrote, with the ~ that it may begin with replaced
+// by the home directory.
+func Path(environ []string, path string) (string, error) {
+	if !strings.HasPrefix(path, "~") {
+		return path, nil
+	}
+	name, rest, _ := strings.Cut(path, "/")
+	if name != "~" {
+		return "", fault.New("config.Path", fault.Invalid, "Write the whole path, or ./"+path+" for what is called so.", fmt.Errorf("%q begins with another user's home", path))
+	}
+	home, err := home(environ)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, rest), nil
+}
+
+// home is the user's home directory. Without one nothing is kept in the working
+// directory instead.
+func home(environ []string) (string, error) {
+	if h := lookup(environ, "HOME"); filepath.IsAbs(h) {
+		return filepath.Clean(h), nil
+	}
+	return "", fault.New("config.Load", fault.Invalid, "Set HOME, or name the data directory with --data or CHOIR_DATA.", errors.New("HOME is not set to an absolute path, so there is no place for choir's data"))
 }
 
 func findFile(src Sources) (string, error) {
-	if src.File != "" {
-		if _, err := os.Stat(src.File); err != nil {
-			return "", fault.New("config.Load", fault.NotFound, "Check the path given with --config.", err)
+	if named := cmp.Or(src.File, lookup(src.Environ, fileVariable)); named != "" {
+		path, err := Path(src.Environ, named)
+		if err != nil {
+			return "", err
 		}
-		return src.File, nil
+		if _, err := os.Stat(path); err != nil {
+			return "", fault.New("config.Load", fault.NotFound, "Check the path given with --config or "+fileVariable+".", err)
+		}
+		return path, nil
 	}
-	for _, p := range []string{filepath.Join(configHome(src.Environ), "choir", "config.toml"), "/etc/choir/config.toml"} {
+	places := []string{"/etc/choir/config.toml"}
+	if dir := configHome(src.Environ); dir != "" {
+		places = []string{filepath.Join(dir, "choir", "config.toml"), places[0]}
+	}
+	for _, p := range places {
 		_, err := os.Stat(p)
 		if err == nil {
 			return p, nil
@@ -105,7 +217,7 @@ func findFile(src Sources) (string, error) {
 	return "", nil
 }
 
-func fromEnviron(environ []string, keys []string) (map[string]any, error) {
+func fromEnviron(environ []string, keys []string, from map[string]string) (map[string]any, error) {
 	byName := map[string]string{}
 	for _, key := range keys {
 		byName["CHOIR_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))] = key
@@ -120,6 +232,7 @@ func fromEnviron(environ []string, keys []string) (map[string]any, error) {
 		switch {
 		case known && value != "":
 			out[key] = value
+			from[key] = name
 		case !known && strings.HasPrefix(name, "CHOIR_") && !slices.Contains(notKeys, name):
 			names := make([]string, 0, len(byName))
 			for n := range byName {
@@ -190,17 +303,26 @@ func lookup(environ []string, name string) string {
 	return ""
 }
 
+// configHome is "" where there is none.
 func configHome(environ []string) string {
 	if d := lookup(environ, "XDG_CONFIG_HOME"); filepath.IsAbs(d) {
 		return d
 	}
-	return filepath.Join(lookup(environ, "HOME"), ".config")
+	h, err := home(environ)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(h, ".config")
 }
 
 // defaultData is $XDG_DATA_HOME/choir, else ~/.local/share/choir.
-func defaultData(environ []string) string {
+func defaultData(environ []string) (string, error) {
 	if d := lookup(environ, "XDG_DATA_HOME"); filepath.IsAbs(d) {
-		return filepath.Join(d, "choir")
+		return filepath.Join(d, "choir"), nil
 	}
-	return filepath.Join(lookup(environ, "HOME"), ".local", "share", "choir")
+	h, err := home(environ)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(h, ".local", "share", "choir"), nil
 }

@@ -3,6 +3,8 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -106,5 +108,88 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		if !strings.Contains(string(doc), "`"+key+"`") && (section != "budget" || !strings.Contains(string(doc), "`."+name+"`")) {
 			t.Errorf("docs/configuration.md does not list %s", key)
 		}
+	}
+}
+
+// TestEveryDocumentedVariableIsKnown: a variable that a page tells of is taken.
+func TestEveryDocumentedVariableIsKnown(t *testing.T) {
+	t.Parallel()
+	told := map[string]bool{}
+	for _, page := range []string{"../../README.md", "../../docs/configuration.md", "../../docs/vault.md", "../../docs/models.md", "../../docs/api.md", "../../docs/cli.md"} {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile("`(CHOIR_[A-Z_]*[A-Z])").FindAllStringSubmatch(string(b), -1) {
+			told[name[1]] = true
+		}
+	}
+	if !told["CHOIR_VAULT_KEY"] || !told["CHOIR_VAULT_KEY_FILE"] || !told["CHOIR_CONFIG"] {
+		t.Fatalf("the pages tell of %v", told)
+	}
+	for name := range told {
+		// Its value may be wrong for it; that it is unknown is said in other words.
+		if _, err := config.Load(config.Sources{Environ: []string{"HOME=/home/u", name + "=/dev/null"}}); err != nil && strings.Contains(err.Error(), "is not a known key") {
+			t.Errorf("a page tells of %s: %v", name, err)
+		}
+	}
+}
+
+// TestNoPathLandsInTheWorkingDirectory: without a home, and where a path begins
+// with one.
+func TestNoPathLandsInTheWorkingDirectory(t *testing.T) {
+	for _, environ := range [][]string{nil, {"HOME="}, {"HOME=home"}} {
+		if c, err := config.Load(config.Sources{Environ: environ}); !fault.Is(err, fault.Invalid) || fault.HintOf(err) == "" {
+			t.Errorf("with %q the data directory is %q: %v", environ, c.Server.Data, err)
+		}
+		// A file in the working directory is not configuration.
+		t.Chdir(t.TempDir())
+		if err := os.MkdirAll(".config/choir", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(".config/choir/config.toml", []byte("[git]\nauto_commit_interval = 7\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := config.Load(config.Sources{Environ: append(environ, "CHOIR_DATA=/d")}); err != nil || c.Git.AutoCommitInterval == 7 {
+			t.Errorf("with %q: %+v, %v", environ, c.Git, err)
+		}
+	}
+	for given, want := range map[string]string{"~": "/home/u", "~/d/e": "/home/u/d/e", "/d/~": "/d/~", "~other/d": "", "~d": ""} {
+		c, err := config.Load(config.Sources{Environ: []string{"HOME=/home/u", "CHOIR_DATA=" + given}})
+		if want == "" && !fault.Is(err, fault.Invalid) || want != "" && (err != nil || c.Server.Data != want) {
+			t.Errorf("the data directory %q is %q, %v; want %q", given, c.Server.Data, err, want)
+		}
+	}
+	c, err := config.Load(config.Sources{Environ: []string{"HOME=/home/u", "CHOIR_MODELS_PLANS=~/plans", "CHOIR_EGRESS_CA_FILE=~/ca.pem", "CHOIR_RUNTIME_PATH=~/bin,/opt/bin"}})
+	if err != nil || c.Models.Plans != "/home/u/plans" || c.Egress.CAFile != "/home/u/ca.pem" || c.Runtime.Path[0] != "/home/u/bin" {
+		t.Errorf("%+v %+v %+v: %v", c.Models, c.Egress, c.Runtime, err)
+	}
+}
+
+// TestSettingsSayWhereTheyAreFrom: each key's value is told with its source.
+func TestSettingsSayWhereTheyAreFrom(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(file, []byte("[git]\nauto_commit_interval = 7\n[runtime]\npids = 9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := config.Settings(config.Sources{Environ: []string{"HOME=/home/u", "CHOIR_CONFIG=" + file, "CHOIR_MODEL=m", "CHOIR_RUNTIME_PIDS=10"}, Flags: map[string]any{"server.listen": "127.0.0.1:1"}})
+	if err != nil || len(settings) != len(config.Keys()) {
+		t.Fatalf("%d settings of %d: %v", len(settings), len(config.Keys()), err)
+	}
+	want := map[string]config.Setting{
+		"git.auto_commit_interval": {Value: 7, Source: file}, "runtime.pids": {Value: 10, Source: "CHOIR_RUNTIME_PIDS"},
+		"models.default": {Value: "m", Source: "CHOIR_MODEL"}, "server.listen": {Value: "127.0.0.1:1", Source: "--listen"},
+		"server.data": {Value: "/home/u/.local/share/choir", Source: "default"}, "runtime.memory_mb": {Value: 2048, Source: "default"},
+	}
+	for _, s := range settings {
+		w, ok := want[s.Key]
+		if w.Key = s.Key; ok && !reflect.DeepEqual(s, w) {
+			t.Errorf("got %+v, want %+v", s, w)
+		}
+		delete(want, s.Key)
+	}
+	if len(want) > 0 {
+		t.Errorf("nothing tells of %v", want)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
-	"choir.dev/choiros/test/modelserver"
 )
 
 // What is wrong with a request is refused at the boundary with field and
@@ -243,20 +242,4 @@ func TestBadStateFile(t *testing.T) {
 		t.Errorf("the state did not come back: %+v", all)
 	}
 	usable(t, in)
-}
-
-// A run that asks something ends `choir prompt --wait` with the code for that.
-func TestNeedsInput(t *testing.T) {
-	t.Parallel()
-	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: turnsOf("director", "",
-		modelserver.Turn{Calls: call("ask_user", object{"text": "Which one?", "choices": []string{"a", "b"}, "deadline_s": 600})},
-		report("done", "asked"))})
-	p := prompt(t, in, "ask me")
-	if p.code != 4 || p.Status != string(contract.RunWaiting) {
-		t.Errorf("exit code %d, status %s; want 4 and %s", p.code, p.Status, contract.RunWaiting)
-	}
-	in.Must(t, "run", "cancel", p.Run)
-	if r := ended(t, in, p.Run); r.Status != contract.RunCancelled {
-		t.Errorf("cancelled, the run is %s", r.Status)
-	}
 }

@@ -37,7 +37,7 @@ func TestBadConfiguration(t *testing.T) {
 		}
 		data := filepath.Join(dir, "data")
 		r := choir(t, c.env, "up", "--config", file, "--data", data, "--no-open", "--json")
-		refused(t, name, r, 1, c.words...)
+		refused(t, name, r, 2, c.words...)
 		if left, _ := filepath.Glob(filepath.Join(data, "computers", "*")); len(left) != 0 {
 			t.Errorf("%s: a computer was begun: %v", name, left)
 		}
@@ -63,5 +63,5 @@ func TestBadUsage(t *testing.T) {
 		refused(t, args[0], choir(t, nobody, args...), 3, "choir up")
 	}
 	refused(t, "no instance", choir(t, nil, "runs"), 3, "choir up")
-	refused(t, "a URL that is none", choir(t, []string{"CHOIR_URL=nonsense"}, "runs"), 1, "nonsense")
+	refused(t, "a URL that is none", choir(t, []string{"CHOIR_URL=nonsense"}, "runs"), 2, "nonsense")
 }

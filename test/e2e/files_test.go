@@ -295,7 +295,9 @@ func TestExitCodes(t *testing.T) {
 		{2, []string{"restore", "--no-such-flag"}},
 		{2, []string{"no-such-verb"}},
 		{1, []string{"restore", "0123456789012345678901234567890123456789"}},
-		{1, []string{"runs", "no-such-run"}},
+		{2, []string{"runs", "no-such-run"}},
+		{1, []string{"runs", "01234567-89ab-7cde-8f01-23456789abcd"}},
+		{2, []string{"runs", "--limit", "-1"}},
 		{2, []string{"export", "-", "--json"}},
 	} {
 		r, err := in.Run(ctx, tc.args...)
@@ -303,7 +305,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("choir %v: %v, code %d (%s); want %d", tc.args, err, r.Code, r.Stderr, tc.want)
 		}
 	}
-	if r, err := in.Run(ctx, "checkpoints", "show", "none"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "7 of its hex digits") {
+	if r, err := in.Run(ctx, "checkpoints", "show", "none"); err != nil || r.Code != 2 || !strings.Contains(r.Stderr, "7 of its hex digits") {
 		t.Errorf("what is no checkpoint: %v, %+v", err, r)
 	}
 	in.Stop(t)

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
+	"choir.dev/choiros/internal/view"
+)
+
+// standing is what status --json prints.
+type standing struct {
+	URL       string          `json:"url"`
+	Version   string          `json:"version"`
+	PID       int             `json:"pid,omitempty"`
+	Data      string          `json:"data,omitempty"`
+	Computers []view.Computer `json:"computers"`
+}
+
+func statusVerb() verb {
+	return verb{
+		use: "status", short: "Say whether a control plane runs, where, and how its computers are", args: exactly(0), json: standing{},
+		long:     "It ends with 3 when none runs, and with 1 when a computer is in trouble.",
+		examples: []string{"choir status", "choir status --json --data ~/choir-data"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
+			health, err := c.Health(ctx)
+			if err != nil {
+				return err
+			}
+			s := standing{URL: c.Base(), Version: health.Version}
+			// Of one elsewhere only its address is known.
+			if data, err := t.directory(); err != nil {
+				return err
+			} else if r, err := client.ReadRuntime(data); err == nil && r.URL == c.Base() {
+				s.PID, s.Data = r.PID, data
+			}
+			if s.Computers, err = c.Computers(ctx); err != nil {
+				return err
+			}
+			s.Computers = list(s.Computers)
+			if err := t.show(s, func(w io.Writer) {
+				row(w, "up", s.URL)
+				row(w, "version", s.Version)
+				if s.PID > 0 {
+					row(w, "process", s.PID)
+					row(w, "data", s.Data)
+				}
+				for _, c := range s.Computers {
+					row(w, "computer", c.ID, oneLine(c.Name, 80), string(c.State), trouble(c))
+				}
+			}); err != nil {
+				return err
+			}
+			for _, c := range s.Computers {
+				if c.Trouble != nil {
+					return exitError(exitFailed)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func trouble(c view.Computer) string {
+	if c.Trouble == nil {
+		return ""
+	}
+	return oneLine(c.Trouble.Reason, 300)
+}
+
+// ended tells what stop did.
+type ended struct {
+	PID  int    `json:"pid"`
+	Data string `json:"data"`
+}
+
+func stopVerb() verb {
+	var timeout time.Duration
+	return verb{
+		use: "stop", short: "Stop the control plane of this machine, and wait until it has ended", args: exactly(0), json: ended{}, data: true,
+		long: `What is under way is recorded and goes on with the next choir up. It stops what has the
+data directory; one elsewhere, which CHOIR_URL names, is stopped there.`,
+		examples: []string{"choir stop", "choir stop --data ~/choir-data --timeout 5m"},
+		flags: func(f *pflag.FlagSet) {
+			f.DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait; it is not killed then")
+		},
+		does: func(ctx context.Context, t *talk, _ []string) error {
+			if timeout <= 0 {
+				return usageError{errors.New("--timeout is a time of more than 0, such as 5m")}
+			}
+			data, err := t.directory()
+			if err != nil {
+				return err
+			}
+			pid, err := stop(ctx, data, timeout)
+			if err != nil {
+				return err
+			}
+			return t.show(ended{pid, data}, func(w io.Writer) { row(w, "stopped", pid, data) })
+		},
+	}
+}
+
+// stop asks the process that has a data directory to end, and waits for that. It
+// is held by a descriptor meanwhile: its number may be another's by now.
+func stop(ctx context.Context, data string, timeout time.Duration) (pid int, err error) {
+	const op = "stop"
+	r, err := client.ReadRuntime(data)
+	if err != nil {
+		return 0, err
+	}
+	fd, err := unix.PidfdOpen(r.PID, 0)
+	if err != nil {
+		return 0, fault.Wrap(op, err)
+	}
+	defer unix.Close(fd)
+	if process.Living(r.Process) != r.PID && !defence.Off(defence.RuntimeProcess) {
+		return 0, fault.New(op, fault.Unreachable, "", fmt.Errorf("the control plane of %s has ended", data))
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
+		return 0, fault.New(op, fault.Denied, "Run this as the user who started choir up.", err)
+	}
+	for over := time.Now().Add(timeout); ; {
+		left := time.Until(over)
+		if left <= 0 {
+			return 0, fault.New(op, fault.Timeout, "Look at what it says with choir logs, and wait longer with --timeout.", fmt.Errorf("process %d still ends", r.PID))
+		}
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		// Short, so that a signal to this process is seen.
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(min(left, 100*time.Millisecond).Milliseconds())+1)
+		switch {
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return 0, fault.Wrap(op, err)
+		case n > 0:
+			return r.PID, nil
+		}
+	}
+}
+
+func openVerb() verb {
+	return verb{
+		use: "open", short: "Open the console in a browser, signed in, or print the link where there is none", args: exactly(0), json: view.Link{},
+		long: `The link signs in once. With --json, or without a display, it is printed and no browser is
+opened.`,
+		examples: []string{"choir open", "choir open --json"},
+		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
+			link, err := c.Link(ctx)
+			if err != nil {
+				return err
+			}
+			if t.json || !hasDisplay() {
+				return t.show(link, func(w io.Writer) { fmt.Fprintln(w, link.URL) })
+			}
+			data, err := t.directory()
+			if err != nil {
+				return err
+			}
+			done := openBrowser(data, link.URL, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+			defer done()
+			select { // the browser is to read the file with the link before that goes
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(openFor):
+				return nil
+			}
+		},
+	}
+}
+
+// openFor is how long the file that leads a browser to the console stays.
+const openFor = 5 * time.Second
+
+func configVerb() verb {
+	var listen, file string
+	show := verb{
+		use: "show", short: "Show every key's value and where it is from", args: exactly(0), json: []config.Setting{}, data: true,
+		long:     "It reads what choir up would read now, not what one that runs has read.",
+		examples: []string{"choir config show", "choir config show --config ./config.toml --json"},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
+			f.StringVar(&file, "config", "", "configuration file")
+		},
+		does: func(_ context.Context, t *talk, _ []string) error {
+			settings, err := config.Settings(t.sources(file, map[string]string{"server.listen": listen}))
+			if err != nil {
+				return err
+			}
+			return t.show(settings, func(w io.Writer) {
+				for _, s := range settings {
+					row(w, s.Key, s.Value, s.Source)
+				}
+			})
+		},
+	}
+	return verb{use: "config", short: "Show the configuration", verbs: []verb{show}}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
+)
+
+// errWaited is why waiting for a run ended, where nothing else did.
+var errWaited = errors.New("the time to wait is over")
+
+func waitVerb() verb {
+	var timeout time.Duration
+	return verb{
+		use: "wait RUN", short: "Wait until a run has ended or asks something", args: exactly(1), json: promptResult{},
+		long: `It ends with 0 when the run is done, 1 when it failed, 4 when it waits for an answer and 5
+when it still goes on.`,
+		examples: []string{"choir wait RUN", "choir wait RUN --timeout 1h --json"},
+		flags: func(f *pflag.FlagSet) {
+			f.DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait; the run itself goes on")
+		},
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+			if timeout <= 0 {
+				return usageError{errors.New("--timeout is a time of more than 0, such as 5m")}
+			}
+			if err := contract.ValidID("run", args[0]); err != nil {
+				return usageError{err}
+			}
+			return await(ctx, t, c, args[0], timeout)
+		},
+	}
+}
+
+// await waits for a run and shows it. Where it comes back before the run has
+// ended, it says which run that is and how to go on waiting.
+func await(ctx context.Context, t *talk, c *client.Client, id string, timeout time.Duration) error {
+	wctx, cancel := context.WithTimeoutCause(ctx, timeout, errWaited)
+	defer cancel()
+	run, err := c.Wait(wctx, id)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
+		return err
+	}
+	run.ID = id // where nothing was heard of it yet
+	if err == nil || t.json || errors.Is(err, errWaited) && run.Status != "" {
+		if err := t.show(resultOf(run), func(w io.Writer) { printRun(w, run) }); err != nil {
+			return err
+		}
+	}
+	switch {
+	case err == nil && run.Status == contract.RunDone:
+		return nil
+	case err == nil && run.Status == contract.RunWaiting:
+		for _, q := range run.Questions {
+			fmt.Fprintf(os.Stderr, "choir: it asks: %s\nchoir: answer with: choir answer %s --question %s TEXT\n", oneLine(q.Text, 1000), run.ID, oneLine(q.ID, 128))
+		}
+		for _, a := range run.Approvals {
+			fmt.Fprintf(os.Stderr, "choir: it asks for a connection to %s\nchoir: answer with: choir approve %s\n", oneLine(act(a).Target(), 300), a.ID)
+		}
+		return exitError(exitNeedsInput)
+	case err == nil:
+		return exitError(exitFailed)
+	case fault.Is(err, fault.Unreachable):
+		fmt.Fprintf(os.Stderr, "choir: the run %s is in the log; once choir up runs, go on with: choir wait %s\n", id, id)
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "choir: the run %s goes on; wait for it with: choir wait %s\n", id, id)
+	if errors.Is(err, errWaited) {
+		return exitError(exitGoesOn)
+	}
+	return err
+}
+
+func answerVerb() verb {
+	var question string
+	return verb{
+		use: "answer RUN TEXT", short: "Answer what a run asks", args: between(2, -1), json: view.Acted{},
+		examples: []string{`choir answer RUN "the second one"`, "choir answer RUN --question QUESTION yes"},
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&question, "question", "", "which question; needed where there are several")
+		},
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+			id := question
+			if id == "" {
+				run, err := c.Run(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				switch len(run.Questions) {
+				case 0:
+					return fault.New("answer", fault.Conflict, "See what it does with: choir runs "+run.ID, errors.New("the run asks nothing"))
+				case 1:
+					id = run.Questions[0].ID
+				default:
+					return usageError{fmt.Errorf("the run asks %d things; say which with --question: choir runs %s lists them", len(run.Questions), run.ID)}
+				}
+			}
+			acted, err := c.Answer(ctx, args[0], view.Answer{Question: id, Answer: strings.Join(args[1:], " ")})
+			if err != nil {
+				return err
+			}
+			return t.show(acted, func(w io.Writer) { row(w, "answered", args[0]) })
+		},
+	}
+}
