@@ -167,6 +167,11 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 	return out, nil
 }
 
+// Beside implements dispatch.Workspace.
+func (w *runWorkspace) Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
+	return w.c.workspace.Beside(ctx, commits, paths, names)
+}
+
 // Publish implements dispatch.Workspace.
 func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispatch.Merged, verified contract.VerificationStatus, force bool) (dispatch.Published, error) {
 	mine, err := asOverlay(o)

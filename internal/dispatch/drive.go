@@ -182,13 +182,15 @@ func (a *attempt) workOn(ctx context.Context) error {
 	if resume && (a.task.Kind != contract.KindAgent || a.now.Starts >= maxStarts) {
 		return fault.New("", fault.Unavailable, "", firstError(a.lost, errors.New(interrupted)))
 	}
+	loop := a.openLoop(ctx)
 	if err := a.open(ctx, resume); err != nil {
+		loop.close()
 		if fault.Is(err, fault.NotFound) {
 			return fault.New("", fault.Unavailable, "", err) // another attempt has a tree of its own
 		}
 		return err
 	}
-	draft, err := a.converse(ctx, resume)
+	draft, err := a.converse(ctx, resume, loop)
 	a.stop(nil)
 	switch {
 	case err == nil:

@@ -191,6 +191,9 @@ type Workspace interface {
 	PublishLive(ctx context.Context, o Overlay) (paths int, err error)
 	// Merge commits the task's tree and merges it. The task's box is dead.
 	Merge(ctx context.Context, o Overlay) (Merged, error)
+	// Beside says which of paths are files in each of commits; nil when that is not
+	// all there is to say: one of names lies in their folders or above, say.
+	Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error)
 	// Publish applies m and checkpoints. Unless force is set, fault.Conflict
 	// says that the live tree changed so that the result would not be m.Tree
 	// under m.Scope; nothing was applied then.

@@ -245,15 +245,23 @@ func (r *run) drive() error {
 	if r.s.Report != nil {
 		return nil
 	}
+	box := r.directorBox()
 	if r.ctx.Err() == nil {
+		r.mu.Lock()
+		fresh := !r.s.Started && !r.s.Paused // else it may have to wait for long
+		r.mu.Unlock()
+		if fresh {
+			box.begin()
+		}
 		if err := r.open(); err != nil && r.ctx.Err() == nil {
+			box.close()
 			return err
 		}
 	}
 	var rep director.Report
 	for opening := 1; r.ctx.Err() == nil; opening++ {
 		var err error
-		rep, err = r.direct()
+		rep, err = r.direct(box)
 		if err == nil || r.ctx.Err() != nil {
 			break
 		}
@@ -261,7 +269,9 @@ func (r *run) drive() error {
 			return fmt.Errorf("the Director's box failed %d times: %w", opening, err)
 		}
 		r.d.log.Warn("a Director's box failed; opening another", "run", r.s.ID, "error", err)
+		box = r.directorBox()
 	}
+	box.close()
 	if errors.Is(context.Cause(r.ctx), errClosing) {
 		r.endTasks(errClosing)
 		return nil
@@ -323,10 +333,11 @@ func (r *run) open() error {
 	return r.settle(r.ctx)
 }
 
-// direct opens a Director's box, hands it the run and waits for its report.
-func (r *run) direct() (director.Report, error) {
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(nil)
+// direct hands the run to a Director's box once that is open, and waits for its
+// report. The box is gone when it returns.
+func (r *run) direct(b *directorBox) (director.Report, error) {
+	defer b.close()
+	ctx := b.ctx
 	// Tasks that a Director before this one began end first: it then reads in
 	// its context what came of them.
 	err := r.until(ctx, func(s *story.Run) bool {
@@ -343,13 +354,10 @@ func (r *run) direct() (director.Report, error) {
 	if err != nil {
 		return director.Report{}, err
 	}
-	api, requests := &directorAPI{r: r}, newGate(ctx)
-	box, err := r.d.o.Boxes.Open(ctx, BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.ID, Handler: requests.guard(api.handler())})
+	box, err := b.wait()
 	if err != nil {
-		requests.end()
 		return director.Report{}, err
 	}
-	defer requests.shut(func() { r.kill(box) })
 	r.mu.Lock()
 	m := director.Message{Run: r.s.ID, Prompt: r.s.Prompt.Text, Model: r.s.Prompt.Model, Budget: r.budget(), Tools: r.d.tools.For(tool.Director),
 		MaxTurns: r.d.o.Turns, Turns: resumableRun(r.s), Beat: int(r.d.o.Times.Beat / time.Millisecond)}

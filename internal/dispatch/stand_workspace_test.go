@@ -129,6 +129,22 @@ func (w *folders) PublishLive(_ context.Context, o dispatch.Overlay) (_ int, err
 	return n, nil
 }
 
+func (w *folders) Beside(_ context.Context, commits, paths, names []string) ([][]bool, error) {
+	out := make([][]bool, len(commits))
+	for i, commit := range commits {
+		for _, p := range paths {
+			for at := range files(filepath.Join(w.dir, "commits", commit)) {
+				if dir := filepath.Dir(at); slices.Contains(names, filepath.Base(at)) && (dir == "." || strings.HasPrefix(p, dir+"/")) {
+					return nil, nil
+				}
+			}
+			_, err := os.Stat(filepath.Join(w.dir, "commits", commit, p))
+			out[i] = append(out[i], err == nil)
+		}
+	}
+	return out, nil
+}
+
 func (w *folders) Merge(_ context.Context, o dispatch.Overlay) (_ dispatch.Merged, err error) {
 	defer caught(&err)
 	w.mu.Lock()

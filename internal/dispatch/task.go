@@ -204,8 +204,10 @@ func (r *run) attempt(id string, n int) error {
 	return a.drive(r.ctx)
 }
 
-// converse opens the boxes, says so in the log, and lets the loop work.
-func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, error) {
+// converse opens the boxes, of which the loop's may be open already, says so in the
+// log, and lets the loop work.
+func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (associate.Draft, error) {
+	defer opens.close()
 	r, o := a.r, a.r.d.o
 	a.waited = r.waited() // while a person is asked, the task's clock stands
 	note := ""
@@ -226,12 +228,10 @@ func (a *attempt) converse(ctx context.Context, resume bool) (associate.Draft, e
 			return associate.Draft{}, err
 		}
 	}
-	a.fence = newFence()
-	loop, err := o.Boxes.Open(ctx, BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task, Handler: a.requests.guard(a.handler())})
+	loop, err := opens.wait()
 	if err != nil {
 		return associate.Draft{}, err
 	}
-	defer r.kill(loop)
 	sum := sha256.Sum256([]byte(a.fence))
 	box := loop.ID()
 	if a.box != nil {
@@ -340,12 +340,13 @@ func firstError(errs ...error) error {
 // token any more, nothing of the task runs, and no call is under way.
 func (a *attempt) stop(loop Box) {
 	a.requests.shut(func() {
-		if a.box != nil {
-			a.r.kill(a.box)
+		var kills sync.WaitGroup
+		for _, b := range []Box{a.box, loop} {
+			if b != nil {
+				kills.Go(func() { a.r.kill(b) })
+			}
 		}
-		if loop != nil {
-			a.r.kill(loop)
-		}
+		kills.Wait()
 	})
 }
 

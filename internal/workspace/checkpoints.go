@@ -272,3 +272,21 @@ func (w *Workspace) ObjectID(ctx context.Context, commit, p string) (string, err
 	err := w.opts.Keeper.Call(ctx, "object", wire.ObjectRequest{Commit: commit, Path: wire.Path(p)}, &reply)
 	return reply.ID, fault.Wrap("workspace.ObjectID", err)
 }
+
+// Beside says which of paths are files in each of commits; nil when that is not all
+// there is to say: one of names lies in their folders or above, say, or there are
+// too many.
+func (w *Workspace) Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
+	if len(paths) > wire.MaxBeside {
+		return nil, nil
+	}
+	req := wire.BesideRequest{Commits: commits, Names: names}
+	for _, p := range paths {
+		req.Paths = append(req.Paths, wire.Path(p))
+	}
+	var reply wire.BesideReply
+	if err := w.opts.Keeper.Call(ctx, "beside", req, &reply); err != nil || !reply.Plain {
+		return nil, fault.Wrap("workspace.Beside", err)
+	}
+	return reply.There, nil
+}

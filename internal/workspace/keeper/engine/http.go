@@ -47,6 +47,7 @@ func Handler(e *Engine) http.Handler {
 		return e.Snapshot(ctx, r.Commit)
 	})
 	call(mux, "object", e.Object)
+	call(mux, "beside", e.Beside)
 	call(mux, "release", func(_ context.Context, r wire.KeepRequest) (wire.Done, error) {
 		return wire.Done{}, e.ReleaseSnapshots(r.Keep)
 	})

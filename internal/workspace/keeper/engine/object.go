@@ -31,3 +31,27 @@ func (e *Engine) Object(ctx context.Context, req wire.ObjectRequest) (wire.IDReq
 	}
 	return wire.IDRequest{}, fault.New(op, fault.NotFound, "", fmt.Errorf("checkpoint %s has no %q", wire.Short(commit), req.Path.Shown()))
 }
+
+// Beside answers wire.BesideRequest.
+func (e *Engine) Beside(ctx context.Context, req wire.BesideRequest) (wire.BesideReply, error) {
+	const op = "keeper.Beside"
+	if len(req.Commits) > wire.MaxBeside || len(req.Paths) > wire.MaxBeside || len(req.Names) > wire.MaxBeside {
+		return wire.BesideReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("at most %d of each can be asked for", wire.MaxBeside))
+	}
+	paths := make([]string, len(req.Paths))
+	for i, p := range req.Paths {
+		if err := badPath(string(p), false); err != nil {
+			return wire.BesideReply{}, fault.Wrap(op, err)
+		}
+		paths[i] = string(p)
+	}
+	out := wire.BesideReply{Plain: true}
+	for _, commit := range req.Commits {
+		there, plain, err := e.store.Beside(ctx, commit, paths, req.Names)
+		if err != nil || !plain {
+			return wire.BesideReply{}, err
+		}
+		out.There = append(out.There, there)
+	}
+	return out, nil
+}

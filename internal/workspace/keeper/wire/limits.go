@@ -18,6 +18,9 @@ type Limits struct {
 	WalkEntries int   // most directory entries looked at; 3,000,000, and four times Files at least, when 0
 }
 
+// MaxBeside bounds each list of a BesideRequest.
+const MaxBeside = 64
+
 // WithDefaults are the limits with what is 0 at its default.
 func (l Limits) WithDefaults() Limits {
 	if l.FileBytes <= 0 {

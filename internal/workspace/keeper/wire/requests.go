@@ -51,6 +51,19 @@ type (
 		Offset int64  `json:"offset,omitempty"`
 		Limit  int64  `json:"limit,omitempty"`
 	}
+	// BesideRequest asks which of Paths are files in each of Commits, at most
+	// MaxBeside of them, and whether one of Names lies in their folders or above.
+	BesideRequest struct {
+		Commits []string `json:"commits"`
+		Paths   []Path   `json:"paths"`
+		Names   []string `json:"names"`
+	}
+	// BesideReply is the answer, by commit and path; without Plain there is more to
+	// say than that, and nothing of it is said.
+	BesideReply struct {
+		Plain bool     `json:"plain"`
+		There [][]bool `json:"there,omitempty"`
+	}
 	// Done is an empty reply.
 	Done struct{}
 )

@@ -1,0 +1,83 @@
+package dispatch
+
+import (
+	"context"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/supervise"
+)
+
+// opening is a box that is opened while something else is done first. It is used by
+// one goroutine, which closes it.
+type opening struct {
+	r     *run
+	ctx   context.Context
+	req   BoxRequest
+	begun bool
+	done  chan struct{} // closed when it is known what came of it
+	box   Box
+	err   error
+}
+
+// begin starts opening it. Nobody in it is told anything before wait has returned it.
+func (o *opening) begin() {
+	if o.begun {
+		return
+	}
+	o.begun, o.done = true, make(chan struct{})
+	go func() { // ends with Open, which close waits for
+		defer close(o.done)
+		o.err = supervise.Safely(func() (err error) { o.box, err = o.r.d.o.Boxes.Open(o.ctx, o.req); return err })
+	}()
+}
+
+// wait returns the box once it is open.
+func (o *opening) wait() (Box, error) {
+	o.begin()
+	<-o.done
+	return o.box, o.err
+}
+
+// close ends the box if it was opened. It may be called again.
+func (o *opening) close() {
+	if !o.begun {
+		return
+	}
+	if <-o.done; o.box != nil {
+		o.r.kill(o.box)
+	}
+}
+
+// openLoop begins to open the box of the attempt's loop, while its tree is made.
+// One that may have to wait for a person holds no box meanwhile.
+func (a *attempt) openLoop(ctx context.Context) *opening {
+	a.fence = newFence()
+	o := &opening{r: a.r, ctx: ctx, req: BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
+		Handler: a.requests.guard(a.handler())}}
+	if a.task.Egress.Profile != contract.EgressCustom {
+		o.begin()
+	}
+	return o
+}
+
+// directorBox is a Director's box and what it may ask.
+type directorBox struct {
+	opening
+	cancel   context.CancelCauseFunc
+	requests *gate
+	api      *directorAPI
+}
+
+func (r *run) directorBox() *directorBox {
+	b := &directorBox{api: &directorAPI{r: r}}
+	b.r = r
+	b.ctx, b.cancel = context.WithCancelCause(r.ctx)
+	b.requests = newGate(b.ctx)
+	b.req = BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.ID, Handler: b.requests.guard(b.api.handler())}
+	return b
+}
+
+func (b *directorBox) close() {
+	b.requests.shut(b.opening.close)
+	b.cancel(nil)
+}

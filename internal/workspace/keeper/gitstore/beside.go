@@ -1,0 +1,110 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// What is read to answer Beside, beyond which it says that it does not know.
+const (
+	besideTreeBytes = 256 << 10
+	besideTrees     = 200
+)
+
+// Beside says which of paths are files in a commit, and whether that is all there
+// is to say: plain is false where one of names lies in a path's folder or above it,
+// where a path is something else than a file, and where too much would have to be read.
+func (s *Store) Beside(ctx context.Context, commit string, paths, names []string) (there []bool, plain bool, err error) {
+	var raw bytes.Buffer
+	kind, size, err := s.reads.read(ctx, commit, besideTreeBytes, &raw)
+	if err != nil {
+		return nil, false, fault.Wrap("keeper.Beside", err)
+	}
+	line, _, _ := strings.Cut(raw.String(), "\n")
+	root, ok := strings.CutPrefix(line, "tree ")
+	if kind != "commit" || size > besideTreeBytes || !ok || !IsHex(root) {
+		return nil, false, fault.New("keeper.Beside", fault.Invalid, "", fmt.Errorf("%s is no commit", wire.Short(commit)))
+	}
+	b := beside{s: s, names: names, seen: map[string]map[string]TreeItem{}, plain: true}
+	there = make([]bool, len(paths))
+	for i, p := range paths {
+		if there[i], err = b.file(ctx, root, p); err != nil || !b.plain {
+			return nil, false, fault.Wrap("keeper.Beside", err)
+		}
+	}
+	return there, true, nil
+}
+
+// beside are the folders of a commit that were read.
+type beside struct {
+	s     *Store
+	names []string
+	seen  map[string]map[string]TreeItem
+	plain bool
+}
+
+// file says whether a path is a file below a tree.
+func (b *beside) file(ctx context.Context, tree, p string) (bool, error) {
+	for {
+		items, err := b.folder(ctx, tree)
+		if err != nil || !b.plain {
+			return false, err
+		}
+		name, rest, deeper := strings.Cut(p, "/")
+		item, ok := items[name]
+		isTree := item.Mode == "40000"
+		switch {
+		case !ok:
+			return false, nil
+		case deeper != isTree, !deeper && item.Mode != string(wire.ModeFile) && item.Mode != string(wire.ModeExec):
+			b.plain = false
+			return false, nil
+		case !deeper:
+			return true, nil
+		}
+		tree, p = item.ID, rest
+	}
+}
+
+// folder reads a tree, once.
+func (b *beside) folder(ctx context.Context, id string) (map[string]TreeItem, error) {
+	if items, ok := b.seen[id]; ok {
+		return items, nil
+	}
+	if len(b.seen) == besideTrees {
+		b.plain = false
+		return nil, nil
+	}
+	var raw bytes.Buffer
+	kind, size, err := b.s.reads.read(ctx, id, besideTreeBytes, &raw)
+	if err != nil {
+		return nil, err
+	}
+	if size > besideTreeBytes {
+		b.plain = false
+		return nil, nil
+	}
+	items := map[string]TreeItem{}
+	for rest := raw.Bytes(); len(rest) > 0; {
+		head, tail, ok := bytes.Cut(rest, []byte{0})
+		mode, name, named := strings.Cut(string(head), " ")
+		if kind != "tree" || !ok || !named || len(tail) < 20 {
+			return nil, fault.New("", fault.Damaged, "", fmt.Errorf("object %s is no tree", id))
+		}
+		name, _ = UnescapeFile(name)
+		if slices.Contains(b.names, name) {
+			b.plain = false
+		}
+		items[name] = TreeItem{Name: name, Mode: mode, ID: hex.EncodeToString(tail[:20])}
+		rest = tail[20:]
+	}
+	b.seen[id] = items
+	return items, nil
+}
