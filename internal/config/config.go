@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -193,9 +194,12 @@ func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
 
 // validate checks every value that a later part would otherwise trip over.
 func (c Config) validate() error {
-	bad := func(key, format string, args ...any) error {
-		return &KeyError{key, fmt.Sprintf(format, args...)}
-	}
+	return cmp.Or(c.validateServer(), c.validateRuntime(), c.validateCounts(), c.validateBounds(), c.validateAmounts(), c.validateAddresses())
+}
+
+func bad(key, format string, args ...any) error { return &KeyError{key, fmt.Sprintf(format, args...)} }
+
+func (c Config) validateServer() error {
 	addr, err := netip.ParseAddrPort(c.Server.Listen)
 	switch {
 	case err != nil:
@@ -205,6 +209,10 @@ func (c Config) validate() error {
 	case c.Server.Host == "" || strings.ContainsAny(c.Server.Host, "/: "):
 		return bad("server.host", "is %q; it must be a host name", c.Server.Host)
 	}
+	return nil
+}
+
+func (c Config) validateRuntime() error {
 	switch c.Runtime.Mode {
 	case "local":
 	case "container", "microvm", "tee":
@@ -222,6 +230,11 @@ func (c Config) validate() error {
 	if c.Storage.BlobsURL != "" {
 		return bad("storage.blobs_url", "is %q; this version keeps blobs in the data directory, leave it empty", c.Storage.BlobsURL)
 	}
+	return nil
+}
+
+// validateCounts holds what has to be more than nothing to that.
+func (c Config) validateCounts() error {
 	for key, v := range map[string]int{
 		"runtime.memory_mb": c.Runtime.MemoryMB, "runtime.pids": c.Runtime.Pids, "runtime.cpu": c.Runtime.CPU,
 		"runtime.disk_mb": c.Runtime.DiskMB, "runtime.disk_files": c.Runtime.DiskFiles,
@@ -236,6 +249,10 @@ func (c Config) validate() error {
 			return bad(key, "is %d; it must be more than 0", v)
 		}
 	}
+	return nil
+}
+
+func (c Config) validateBounds() error {
 	if w := c.Approvals.WaitS; w < minWaitS || w > maxWaitS {
 		return bad("approvals.wait_s", "is %d; it must be from %d to %d", w, minWaitS, maxWaitS)
 	}
@@ -251,6 +268,11 @@ func (c Config) validate() error {
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)
 	}
+	return nil
+}
+
+// validateAmounts holds sums of money and tokens to what can be compared.
+func (c Config) validateAmounts() error {
 	for key, v := range map[string]float64{
 		"budget.cost_usd": c.Budget.CostUSD, "budget.day_cost_usd": c.Budget.DayCostUSD, "budget.computer_cost_usd": c.Budget.ComputerCostUSD,
 		"budget.owner_cost_usd": c.Budget.OwnerCostUSD, "budget.day_tokens": float64(c.Budget.DayTokens),
@@ -260,6 +282,10 @@ func (c Config) validate() error {
 			return bad(key, "is %v; it must be from 0 (no limit) to 1e12", v)
 		}
 	}
+	return nil
+}
+
+func (c Config) validateAddresses() error {
 	for key, v := range map[string]string{
 		"models.anthropic_base_url": c.Models.AnthropicBaseURL, "models.openai_base_url": c.Models.OpenAIBaseURL,
 		"tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,

@@ -88,106 +88,138 @@ type Request struct {
 // Collect gathers the evidence on a change. What checks there are, and with
 // what they run, is decided by what the base has.
 func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
-	e := Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed, Left: r.Left}
-	var held Facts
-	var restore, paths []string
+	c := &collector{bench: b, r: r, of: contract.LockOfBase, mayChange: true}
+	e := &c.e
+	*e = Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed, Left: r.Left}
 	if e.Profile != contract.VerifyNone {
-		paths = []string{}
-		size := 0
-		for _, c := range r.Changes {
-			if c.PathBase64 != "" || len(paths) == maxPaths || len(c.Path) >= 4096 || size > maxPathBytes {
-				e.Cut = true
-				continue
-			}
-			paths, size = append(paths, c.Path), size+len(c.Path)+8
-		}
-		var err error
-		if e.Base, e.Facts, err = b.Look(ctx, paths); err != nil {
-			return e, err
-		}
-		held, e.Guards = e.Facts, Guards(e.Base, e.Facts, r.Changes)
-		for _, g := range e.Guards {
-			restore = append(restore, g.Path)
-		}
-		if len(restore) > 0 {
-			if held, err = b.Restored(ctx, paths, restore); err != nil {
-				return e, err
-			}
+		if err := c.look(ctx); err != nil {
+			return *e, err
 		}
 	}
 	e.Obeyed = Obeyed(e.Base, e.Facts, r.Changes)
-	install := func(locks []Lock, of contract.LockOf, base bool, restore []string) bool {
-		if len(locks) == 0 {
-			return false
-		}
-		got := b.Install(ctx, locks, of, base, restore)
-		for _, i := range got {
-			if !slices.ContainsFunc(e.Locked, func(k contract.Installation) bool {
-				return k.Lock == i.Lock && k.Of == i.Of && k.Key == i.Key && k.Problem == i.Problem
-			}) {
-				e.Locked = append(e.Locked, i)
-			}
-		}
-		return slices.ContainsFunc(got, func(i contract.Installation) bool { return i.Problem == "" })
-	}
-	// What the task wants installed is installed only if changing that is what
-	// the user asked for; else its checks have what the base's locks say.
-	of, mayChange := contract.LockOfBase, true
-	run := func(plan []Check, cut bool, restore []string) []Ran {
-		e.Cut = e.Cut || cut
-		var out []Ran
-		for _, c := range plan {
-			got := b.Run(ctx, c, false, restore)
-			if mayChange && got.missing() != "" && install(stale(held, c.Cwd), of, false, restore) {
-				got = b.Run(ctx, c, false, restore) // what is live is not what the lock says
-			}
-			out = append(out, got)
-			if got.Failed() || ctx.Err() != nil {
-				break // one failure decides, the rest would only cost time
-			}
-		}
-		return out
-	}
-	plan, cut := Plan(held, e.Profile)
+	plan, cut := Plan(c.held, e.Profile)
 	if len(plan) > 0 {
-		install(wanted(held, held), of, false, restore)
+		c.install(ctx, wanted(c.held, c.held), false, c.restore)
 	}
-	e.Held = run(plan, cut, restore)
+	e.Held = c.run(ctx, plan, cut, c.restore)
 	if len(e.Guards) > 0 {
 		plan, cut = Plan(e.Facts, e.Profile)
 		if relocked(e.Guards) {
-			if of, mayChange = contract.LockOfChange, granted(e.Guards, e.Words) || defence.Off(defence.LockBase); mayChange {
-				install(wanted(e.Facts, e.Facts), of, false, nil)
+			c.of, c.mayChange = contract.LockOfChange, granted(e.Guards, e.Words) || defence.Off(defence.LockBase)
+			if c.mayChange {
+				c.install(ctx, wanted(e.Facts, e.Facts), false, nil)
 			}
 		}
-		e.After = run(plan, cut, nil)
+		e.After = c.run(ctx, plan, cut, nil)
 	}
-	e.Sent = run(Commands(r.Spec), false, nil)
+	e.Sent = c.run(ctx, Commands(r.Spec), false, nil)
 	before := e.compare()
+	c.of = contract.LockOfBase
 	if len(before) > 0 {
-		install(wanted(e.Base, held), contract.LockOfBase, true, nil)
+		c.install(ctx, wanted(e.Base, c.held), true, nil)
 	}
-	for _, c := range before {
-		e.Before = append(e.Before, b.Run(ctx, c, true, nil))
+	for _, check := range before {
+		e.Before = append(e.Before, b.Run(ctx, check, true, nil))
 	}
-	// Tests are not only what is called so: what the base's runner found tests in
-	// judges as well, and is put back like the rest.
 	if found := e.found(r.Changes); len(found) > 0 && !defence.Off(defence.CheckFound) {
-		if len(e.Guards) == 0 {
-			e.After = e.Held // nothing was put back
+		if err := c.judgeAgain(ctx, found); err != nil {
+			return *e, err
 		}
-		e.Guards = append(e.Guards, found...)
-		for _, g := range found {
-			restore = append(restore, g.Path)
-		}
-		var err error
-		if held, err = b.Restored(ctx, paths, restore); err != nil {
-			return e, err
-		}
-		of, mayChange = contract.LockOfBase, true
-		plan, cut = Plan(held, e.Profile)
-		install(wanted(held, held), of, false, restore)
-		e.Held = run(plan, cut, restore)
 	}
-	return e, nil
+	return *e, nil
+}
+
+// collector gathers the evidence on one change.
+type collector struct {
+	bench Bench
+	r     Request
+	e     Evidence
+
+	held           Facts    // of the change, with what judges it put back
+	restore, paths []string // what is put back; what changed, as far as it is looked at
+	// What the task wants installed is installed only if changing that is what
+	// the user asked for; else its checks have what the base's locks say.
+	of        contract.LockOf
+	mayChange bool
+}
+
+// look learns what the base and the change have, and what of the change judges it.
+func (c *collector) look(ctx context.Context) (err error) {
+	e := &c.e
+	c.paths = []string{}
+	size := 0
+	for _, ch := range c.r.Changes {
+		if ch.PathBase64 != "" || len(c.paths) == maxPaths || len(ch.Path) >= 4096 || size > maxPathBytes {
+			e.Cut = true
+			continue
+		}
+		c.paths, size = append(c.paths, ch.Path), size+len(ch.Path)+8
+	}
+	if e.Base, e.Facts, err = c.bench.Look(ctx, c.paths); err != nil {
+		return err
+	}
+	c.held, e.Guards = e.Facts, Guards(e.Base, e.Facts, c.r.Changes)
+	return c.putBack(ctx, e.Guards)
+}
+
+// putBack has what judges the change put back as the base has it.
+func (c *collector) putBack(ctx context.Context, guards []Guard) (err error) {
+	for _, g := range guards {
+		c.restore = append(c.restore, g.Path)
+	}
+	if len(guards) > 0 {
+		c.held, err = c.bench.Restored(ctx, c.paths, c.restore)
+	}
+	return err
+}
+
+// install installs locks and says whether anything came of it.
+func (c *collector) install(ctx context.Context, locks []Lock, base bool, restore []string) bool {
+	if len(locks) == 0 {
+		return false
+	}
+	got := c.bench.Install(ctx, locks, c.of, base, restore)
+	for _, i := range got {
+		if !slices.ContainsFunc(c.e.Locked, func(k contract.Installation) bool {
+			return k.Lock == i.Lock && k.Of == i.Of && k.Key == i.Key && k.Problem == i.Problem
+		}) {
+			c.e.Locked = append(c.e.Locked, i)
+		}
+	}
+	return slices.ContainsFunc(got, func(i contract.Installation) bool { return i.Problem == "" })
+}
+
+// run runs checks until one fails.
+func (c *collector) run(ctx context.Context, plan []Check, cut bool, restore []string) []Ran {
+	c.e.Cut = c.e.Cut || cut
+	var out []Ran
+	for _, check := range plan {
+		got := c.bench.Run(ctx, check, false, restore)
+		if c.mayChange && got.missing() != "" && c.install(ctx, stale(c.held, check.Cwd), false, restore) {
+			got = c.bench.Run(ctx, check, false, restore) // what is live is not what the lock says
+		}
+		out = append(out, got)
+		if got.Failed() || ctx.Err() != nil {
+			break // one failure decides, the rest would only cost time
+		}
+	}
+	return out
+}
+
+// judgeAgain runs the checks once more with further files put back. Tests are not
+// only what is called so: what the base's runner found tests in judges as well.
+func (c *collector) judgeAgain(ctx context.Context, found []Guard) error {
+	e := &c.e
+	if len(e.Guards) == 0 {
+		e.After = e.Held // nothing was put back
+	}
+	e.Guards = append(e.Guards, found...)
+	if err := c.putBack(ctx, found); err != nil {
+		return err
+	}
+	c.of, c.mayChange = contract.LockOfBase, true
+	plan, cut := Plan(c.held, e.Profile)
+	c.install(ctx, wanted(c.held, c.held), false, c.restore)
+	e.Held = c.run(ctx, plan, cut, c.restore)
+	return nil
 }

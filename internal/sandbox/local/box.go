@@ -69,51 +69,17 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if b.mounts, err = c.volumes.mounts(spec.Mounts); err != nil {
 		return nil, err
 	}
-	var files []*os.File // this process's copies of what the box inherits
+	var locks []*os.File
 	defer func() {
-		for _, f := range files {
-			_ = f.Close()
-		}
+		closeAll(locks)
 		if err != nil {
 			err = also(err, b.abandon())
 		}
 	}()
-	if err := c.root.Mkdir(path.Join("boxes", spec.ID, runDir), 0o700); err != nil {
+	if locks, err = b.prepare(); err != nil {
 		return nil, err
 	}
-	b.cleanup = append(b.cleanup, func() error {
-		err := c.remover.Take(c.root, path.Join("boxes", spec.ID, runDir))
-		_ = os.Remove(b.dir) // only if nothing else is in it
-		return err
-	})
-	locks := []string{filepath.Join(b.run, lockName)}
-	if !spec.Lock.IsZero() {
-		lock, err := c.volumes.lock(spec.Lock)
-		if err != nil {
-			return nil, err
-		}
-		locks = append(locks, lock)
-	}
-	var lockFiles []*os.File
-	for _, l := range locks {
-		f, err := lockFile(l)
-		if err != nil {
-			if len(files) == 0 {
-				b.cleanup = nil // it is another's
-			}
-			return nil, err
-		}
-		files, lockFiles = append(files, f), append(lockFiles, f)
-	}
-	if err := writeOwner(b.run); err != nil {
-		return nil, err
-	}
-	if b.group, err = c.d.cgroups.make(c.prefix+spec.ID, b.limits); err != nil {
-		return nil, err
-	}
-	b.cleanup = append(b.cleanup, b.group.remove)
-
-	o := &opening{c: c, mounts: b.mounts, run: path.Join("boxes", spec.ID, runDir), next: lockFD + len(lockFiles)}
+	o := &opening{c: c, mounts: b.mounts, run: path.Join(boxesDir, spec.ID, runDir), next: lockFD + len(locks)}
 	defer o.close()
 	argv, launcher, err := o.command(spec, b.limits)
 	if err != nil {
@@ -128,90 +94,173 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if c.d.opened != nil {
 		c.d.opened()
 	}
-	near, far, err := socketPair()
+	p, err := newPipes(launcher)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, far)
-	specR, specW, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, near.Close())
+	b.cmd = boxCommand(argv, launcher, slices.Concat(p.inherited(), locks, o.passed), p.saidW)
+	if err := b.start(ctx, p, locks); err != nil {
+		return nil, err
 	}
-	files = append(files, specR)
-	infoR, infoW, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, near.Close(), specW.Close())
-	}
-	defer infoR.Close()
-	files = append(files, infoW)
-	filter, err := filterFile(launcher)
-	if err != nil {
-		return nil, errors.Join(err, near.Close(), specW.Close())
-	}
-	files = append(files, filter)
-	saidR, saidW, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, near.Close(), specW.Close())
-	}
-	files = append(files, saidW)
+	return b, nil
+}
 
-	b.cmd = &exec.Cmd{
-		Path: argv[0], Args: argv, Dir: "/", Env: []string{},
-		ExtraFiles:  slices.Concat([]*os.File{far, specR, filter, infoW}, lockFiles, o.passed),
-		SysProcAttr: &syscall.SysProcAttr{},
-		Stderr:      saidW,
+// prepare makes the box's directory, takes the locks that it holds, and makes its
+// cgroup.
+func (b *box) prepare() (locks []*os.File, err error) {
+	c := b.c
+	run := path.Join(boxesDir, b.spec.ID, runDir)
+	if err := c.root.Mkdir(run, 0o700); err != nil {
+		return nil, err
 	}
+	b.cleanup = append(b.cleanup, func() error {
+		err := c.remover.Take(c.root, run)
+		_ = os.Remove(b.dir) // only if nothing else is in it
+		return err
+	})
+	names := []string{filepath.Join(b.run, lockName)}
+	if !b.spec.Lock.IsZero() {
+		lock, err := c.volumes.lock(b.spec.Lock)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, lock)
+	}
+	for _, name := range names {
+		f, err := lockFile(name)
+		if err != nil {
+			if len(locks) == 0 {
+				b.cleanup = nil // it is another's
+			}
+			return locks, err
+		}
+		locks = append(locks, f)
+	}
+	if err := writeOwner(b.run); err != nil {
+		return locks, err
+	}
+	if b.group, err = c.d.cgroups.make(c.prefix+b.spec.ID, b.limits); err != nil {
+		return locks, err
+	}
+	b.cleanup = append(b.cleanup, b.group.remove)
+	return locks, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// pipes connect a box that starts: the tether, the spec, what bubblewrap reports,
+// the filter, and what is said on stderr.
+type pipes struct {
+	near         net.Conn
+	far, filter  *os.File
+	specR, specW *os.File
+	infoR, infoW *os.File
+	saidR, saidW *os.File
+}
+
+func newPipes(launcher bool) (_ *pipes, err error) {
+	p := &pipes{}
+	defer func() {
+		if err != nil {
+			p.closeInherited()
+			p.closeOwn()
+		}
+	}()
+	if p.near, p.far, err = socketPair(); err != nil {
+		return nil, err
+	}
+	for _, ends := range [][2]**os.File{{&p.specR, &p.specW}, {&p.infoR, &p.infoW}, {&p.saidR, &p.saidW}} {
+		if *ends[0], *ends[1], err = os.Pipe(); err != nil {
+			return nil, err
+		}
+	}
+	p.filter, err = filterFile(launcher)
+	return p, err
+}
+
+// inherited are the ends that the guest has, in the order of their numbers, but
+// for stderr.
+func (p *pipes) inherited() []*os.File { return []*os.File{p.far, p.specR, p.filter, p.infoW} }
+
+// closeInherited closes this process's copies of them.
+func (p *pipes) closeInherited() { closeAll(append(p.inherited(), p.saidW)) }
+
+// closeOwn closes the ends that stay here, of a box that did not start.
+func (p *pipes) closeOwn() {
+	if p.near != nil {
+		_ = p.near.Close()
+	}
+	closeAll([]*os.File{p.specW, p.infoR, p.saidR})
+}
+
+// boxCommand is what starts a box.
+func boxCommand(argv []string, launcher bool, inherited []*os.File, stderr *os.File) *exec.Cmd {
+	cmd := &exec.Cmd{Path: argv[0], Args: argv, Dir: "/", Env: []string{}, ExtraFiles: inherited, SysProcAttr: &syscall.SysProcAttr{}, Stderr: stderr}
 	if launcher {
-		b.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
-		b.cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		b.cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	}
 	if defence.Off(defence.BoxEnvironment) {
-		b.cmd.Env = os.Environ()
+		cmd.Env = os.Environ()
 	} else if launcher {
-		b.cmd.Env = defence.LauncherEnv()
+		cmd.Env = defence.LauncherEnv()
 	}
+	return cmd
+}
+
+// start starts the box's process and waits until its guest answers. The locks
+// are the box's alone once it has begun.
+func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
+	defer p.closeInherited()
+	c, spec := b.c, b.spec
 	token := tether.NewToken()
 	given, err := json.Marshal(guest.Spec{
 		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, FileBytes: b.limits.DiskBytes, Processes: b.limits.Pids,
 	})
+	if err == nil {
+		if err = c.d.starter.start(b.cmd, b.group); err != nil {
+			err = b.unstarted(fmt.Errorf("start bubblewrap: %w", err), "")
+		}
+	}
 	if err != nil {
-		return nil, errors.Join(err, near.Close(), specW.Close(), saidR.Close())
-	}
-	if err := c.d.starter.start(b.cmd, b.group); err != nil {
 		b.cmd = nil
-		return nil, errors.Join(b.unstarted(fmt.Errorf("start bubblewrap: %w", err), ""), near.Close(), specW.Close(), saidR.Close())
+		p.closeOwn()
+		return err
 	}
-	for _, f := range files { // the box has its own; the locks are now its alone
-		_ = f.Close()
-	}
-	files = nil
-	b.owned.Go(func() { b.reap(saidR) })
-
+	p.closeInherited() // what the guest gives up shows as its end
+	closeAll(locks)
+	b.owned.Go(func() { b.reap(p.saidR) })
 	// The spec may be larger than a pipe holds, so it is written while the guest
 	// is awaited; both end when the box does.
 	b.owned.Go(func() {
-		_, _ = specW.Write(given) // a guest that doesn't read it fails the handshake
-		_ = specW.Close()
+		_, _ = p.specW.Write(given) // a guest that doesn't read it fails the handshake
+		_ = p.specW.Close()
 	})
 	b.owned.Go(func() {
 		<-b.done
-		_ = specW.Close()
+		_ = p.specW.Close()
 	})
-	if err := b.identify(ctx, infoR); err != nil {
-		return nil, also(b.explain(err), near.Close())
+	err = b.identify(ctx, p.infoR)
+	_ = p.infoR.Close()
+	if err != nil {
+		return also(b.explain(err), p.near.Close())
 	}
-	session, err := tether.Accept(ctx, near, tether.Options{
+	session, err := tether.Accept(ctx, p.near, tether.Options{
 		Token: token, Handler: spec.Handler, Limits: spec.TetherLimits, Logger: c.d.opts.Logger,
 	})
 	if err != nil {
-		return nil, b.explain(err)
+		return b.explain(err)
 	}
 	b.mu.Lock()
 	b.session = session
 	b.mu.Unlock()
 	b.watch()
-	return b, nil
+	return nil
 }
 
 func (b *box) root() string {

@@ -15,71 +15,83 @@ import (
 )
 
 func init() {
-	probes["interfaces"] = func([]string) error {
-		all, err := net.Interfaces()
-		for _, i := range all {
-			fmt.Println(i.Name)
-		}
-		return err
-	}
-	probes["dial"] = func(args []string) error { // network address
-		conn, err := net.DialTimeout(arg(args, 0), arg(args, 1), 3*time.Second)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		if arg(args, 0) == "udp" {
-			if _, err := conn.Write([]byte("probe")); err != nil {
-				return err
-			}
-			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
-			var b [16]byte
-			if _, err := conn.Read(b[:]); err != nil {
-				return err
-			}
-		}
-		fmt.Println("connected")
-		return nil
-	}
-	probes["resolve"] = func(args []string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		defer cancel()
-		r := net.Resolver{PreferGo: true}
-		if server := arg(args, 1); server != "" {
-			r.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-				var d net.Dialer
-				return d.DialContext(ctx, network, server)
-			}
-		}
-		addrs, err := r.LookupHost(ctx, arg(args, 0))
-		fmt.Println(addrs)
-		return err
-	}
+	probes["interfaces"] = probeInterfaces
+	probes["dial"] = probeDial
+	probes["resolve"] = probeResolve
 	probes["connect"] = connect
 	probes["socks"] = socks
 	probes["serve"] = serve
-	probes["get"] = func(args []string) error { // plain HTTP through a proxy: proxy url
-		conn, err := net.DialTimeout("tcp", arg(args, 0), 3*time.Second)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", arg(args, 1))
-		line, err := bufio.NewReader(conn).ReadString('\n')
-		fmt.Print(line)
-		if err == nil && !strings.Contains(line, " 200 ") {
-			err = errors.New("not 200")
-		}
+	probes["get"] = probeGet
+	probes["abstract"] = probeAbstract
+}
+
+func probeInterfaces([]string) error {
+	all, err := net.Interfaces()
+	for _, i := range all {
+		fmt.Println(i.Name)
+	}
+	return err
+}
+
+// probeDial: network address.
+func probeDial(args []string) error {
+	conn, err := net.DialTimeout(arg(args, 0), arg(args, 1), 3*time.Second)
+	if err != nil {
 		return err
 	}
-	probes["abstract"] = func(args []string) error {
-		conn, err := net.DialTimeout("unix", "@"+arg(args, 0), time.Second)
-		if err != nil {
+	defer conn.Close()
+	if arg(args, 0) == "udp" {
+		if _, err := conn.Write([]byte("probe")); err != nil {
 			return err
 		}
-		fmt.Println("connected")
-		return conn.Close()
+		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		var b [16]byte
+		if _, err := conn.Read(b[:]); err != nil {
+			return err
+		}
 	}
+	fmt.Println("connected")
+	return nil
+}
+
+func probeResolve(args []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	r := net.Resolver{PreferGo: true}
+	if server := arg(args, 1); server != "" {
+		r.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, server)
+		}
+	}
+	addrs, err := r.LookupHost(ctx, arg(args, 0))
+	fmt.Println(addrs)
+	return err
+}
+
+// probeGet: plain HTTP through a proxy: proxy url.
+func probeGet(args []string) error {
+	conn, err := net.DialTimeout("tcp", arg(args, 0), 3*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", arg(args, 1))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	fmt.Print(line)
+	if err == nil && !strings.Contains(line, " 200 ") {
+		err = errors.New("not 200")
+	}
+	return err
+}
+
+func probeAbstract(args []string) error {
+	conn, err := net.DialTimeout("unix", "@"+arg(args, 0), time.Second)
+	if err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	return conn.Close()
 }
 
 // unquote lets a test pass bytes that an argument can't hold.

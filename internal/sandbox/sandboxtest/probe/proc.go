@@ -19,153 +19,182 @@ import (
 func init() {
 	probes["mem-read"] = func(args []string) error { return mem(arg(args, 0), false) }
 	probes["mem-write"] = func(args []string) error { return mem(arg(args, 0), true) }
-	probes["getfd"] = func(args []string) error { // pid: take its descriptors
-		pid, err := strconv.Atoi(arg(args, 0))
-		if err != nil {
-			return err
-		}
-		p, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			return err
-		}
-		for fd := range 64 {
-			if _, gerr := unix.PidfdGetfd(p, fd, 0); gerr == nil {
-				fmt.Println("took", fd)
-				return nil
-			} else {
-				err = gerr
-			}
-		}
-		return err
-	}
-	probes["fd-open"] = func(args []string) error { // pid: open its descriptors through /proc
-		links, err := filepath.Glob("/proc/" + arg(args, 0) + "/fd/*")
-		if err != nil || len(links) == 0 {
-			return errors.New("nothing to see")
-		}
-		for _, l := range links {
-			if target, rerr := os.Readlink(l); rerr == nil {
-				fmt.Println(target)
-				return nil
-			} else {
-				err = rerr
-			}
-		}
-		return err
-	}
-	probes["ptrace"] = func(args []string) error {
-		pid, err := strconv.Atoi(arg(args, 0))
-		if err != nil {
-			return err
-		}
-		// Seizing doesn't stop the process; it is let go when this one ends.
-		if _, _, errno := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0); errno != 0 {
-			return errno
-		}
-		fmt.Println("attached")
-		return nil
-	}
-	probes["vm-read"] = func(args []string) error {
-		pid, err := strconv.Atoi(arg(args, 0))
-		if err != nil {
-			return err
-		}
-		at, err := mapped(arg(args, 0))
-		if err != nil {
-			at = 0x400000
-		}
-		buf := make([]byte, 16)
-		local := []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}}
-		n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(buf)}}, 0)
-		fmt.Println("read", n)
-		return err
-	}
-	probes["environ"] = func(args []string) error {
-		data, err := os.ReadFile("/proc/" + arg(args, 0) + "/environ")
-		fmt.Printf("%q\n", data)
-		return err
-	}
-	probes["read"] = func(args []string) error {
-		data, err := os.ReadFile(arg(args, 0))
-		if err == nil && len(data) == 0 {
-			return errors.New("empty")
-		}
-		fmt.Printf("%.200q\n", data)
-		return err
-	}
-	probes["write"] = func(args []string) error {
-		f, err := os.OpenFile(arg(args, 0), os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteString(arg(args, 1))
-		fmt.Println("wrote")
-		return errors.Join(err, f.Close())
-	}
-	probes["fds"] = func([]string) error { // descriptors above stderr that were inherited
-		var got []string
-		for fd := 3; fd < 1024; fd++ {
-			flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-			if err == nil && flags&unix.FD_CLOEXEC == 0 {
-				target, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-				got = append(got, fmt.Sprintf("%d=%s", fd, target))
-			}
-		}
-		if len(got) == 0 {
-			return errors.New("none")
-		}
-		fmt.Println(strings.Join(got, " "))
-		return nil
-	}
-	probes["kernel-files"] = func([]string) error { // files of the kernel's own that could be written
-		var got []string
-		_ = filepath.WalkDir("/proc", func(path string, d os.DirEntry, err error) error {
-			if err != nil {
-				return nil
-			}
-			// Those of processes are their own; pressure files take a trigger each.
-			if d.IsDir() && (path == "/proc/self" || path == "/proc/thread-self" || path == "/proc/pressure" || len(path) > 6 && path[6] >= '0' && path[6] <= '9') {
-				return filepath.SkipDir
-			}
-			if d.Type().IsRegular() {
-				if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err == nil {
-					got = append(got, path)
-					_ = unix.Close(fd)
-				}
-			}
-			return nil
-		})
-		if len(got) == 0 {
-			return errors.New("none")
-		}
-		fmt.Println(len(got), got[:min(len(got), 8)])
-		return nil
-	}
-	probes["signal"] = func(args []string) error {
-		pid, _ := strconv.Atoi(arg(args, 0))
-		for s := 1; s <= 64; s++ {
-			if s != int(syscall.SIGSTOP) {
-				_ = syscall.Kill(pid, syscall.Signal(s))
-			}
-		}
-		fmt.Println("sent")
-		return nil
-	}
+	probes["getfd"] = probeGetfd
+	probes["fd-open"] = probeFdOpen
+	probes["ptrace"] = probePtrace
+	probes["vm-read"] = probeVmRead
+	probes["environ"] = probeEnviron
+	probes["read"] = probeRead
+	probes["write"] = probeWrite
+	probes["fds"] = probeFds
+	probes["kernel-files"] = probeKernelFiles
+	probes["signal"] = probeSignal
 	probes["daemon"] = daemon
-	probes["heart"] = func(args []string) error { // beats into a file for ever
-		for {
-			if err := os.WriteFile(arg(args, 0), []byte(time.Now().Format(time.RFC3339Nano)), 0o644); err != nil {
-				return err
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
-	probes["sleep"] = func(args []string) error {
-		d, err := time.ParseDuration(arg(args, 0))
-		time.Sleep(d)
+	probes["heart"] = probeHeart
+	probes["sleep"] = probeSleep
+	probes["syscall"] = call
+}
+
+// probeGetfd: pid: take its descriptors.
+func probeGetfd(args []string) error {
+	pid, err := strconv.Atoi(arg(args, 0))
+	if err != nil {
 		return err
 	}
-	probes["syscall"] = call
+	p, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	for fd := range 64 {
+		if _, gerr := unix.PidfdGetfd(p, fd, 0); gerr == nil {
+			fmt.Println("took", fd)
+			return nil
+		} else {
+			err = gerr
+		}
+	}
+	return err
+}
+
+// probeFdOpen: pid: open its descriptors through /proc.
+func probeFdOpen(args []string) error {
+	links, err := filepath.Glob("/proc/" + arg(args, 0) + "/fd/*")
+	if err != nil || len(links) == 0 {
+		return errors.New("nothing to see")
+	}
+	for _, l := range links {
+		if target, rerr := os.Readlink(l); rerr == nil {
+			fmt.Println(target)
+			return nil
+		} else {
+			err = rerr
+		}
+	}
+	return err
+}
+
+func probePtrace(args []string) error {
+	pid, err := strconv.Atoi(arg(args, 0))
+	if err != nil {
+		return err
+	}
+	// Seizing doesn't stop the process; it is let go when this one ends.
+	if _, _, errno := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	fmt.Println("attached")
+	return nil
+}
+
+func probeVmRead(args []string) error {
+	pid, err := strconv.Atoi(arg(args, 0))
+	if err != nil {
+		return err
+	}
+	at, err := mapped(arg(args, 0))
+	if err != nil {
+		at = 0x400000
+	}
+	buf := make([]byte, 16)
+	local := []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}}
+	n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(buf)}}, 0)
+	fmt.Println("read", n)
+	return err
+}
+
+func probeEnviron(args []string) error {
+	data, err := os.ReadFile("/proc/" + arg(args, 0) + "/environ")
+	fmt.Printf("%q\n", data)
+	return err
+}
+
+func probeRead(args []string) error {
+	data, err := os.ReadFile(arg(args, 0))
+	if err == nil && len(data) == 0 {
+		return errors.New("empty")
+	}
+	fmt.Printf("%.200q\n", data)
+	return err
+}
+
+func probeWrite(args []string) error {
+	f, err := os.OpenFile(arg(args, 0), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(arg(args, 1))
+	fmt.Println("wrote")
+	return errors.Join(err, f.Close())
+}
+
+// probeFds: descriptors above stderr that were inherited.
+func probeFds([]string) error {
+	var got []string
+	for fd := 3; fd < 1024; fd++ {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
+			target, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+			got = append(got, fmt.Sprintf("%d=%s", fd, target))
+		}
+	}
+	if len(got) == 0 {
+		return errors.New("none")
+	}
+	fmt.Println(strings.Join(got, " "))
+	return nil
+}
+
+// probeKernelFiles: files of the kernel's own that could be written.
+func probeKernelFiles([]string) error {
+	var got []string
+	_ = filepath.WalkDir("/proc", func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		// Those of processes are their own; pressure files take a trigger each.
+		if d.IsDir() && (path == "/proc/self" || path == "/proc/thread-self" || path == "/proc/pressure" || len(path) > 6 && path[6] >= '0' && path[6] <= '9') {
+			return filepath.SkipDir
+		}
+		if d.Type().IsRegular() {
+			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err == nil {
+				got = append(got, path)
+				_ = unix.Close(fd)
+			}
+		}
+		return nil
+	})
+	if len(got) == 0 {
+		return errors.New("none")
+	}
+	fmt.Println(len(got), got[:min(len(got), 8)])
+	return nil
+}
+
+func probeSignal(args []string) error {
+	pid, _ := strconv.Atoi(arg(args, 0))
+	for s := 1; s <= 64; s++ {
+		if s != int(syscall.SIGSTOP) {
+			_ = syscall.Kill(pid, syscall.Signal(s))
+		}
+	}
+	fmt.Println("sent")
+	return nil
+}
+
+// probeHeart: beats into a file for ever.
+func probeHeart(args []string) error {
+	for {
+		if err := os.WriteFile(arg(args, 0), []byte(time.Now().Format(time.RFC3339Nano)), 0o644); err != nil {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func probeSleep(args []string) error {
+	d, err := time.ParseDuration(arg(args, 0))
+	time.Sleep(d)
+	return err
 }
 
 // daemon leaves a process behind in a session of its own, twice removed.
@@ -237,6 +266,10 @@ func call(args []string) error {
 		a = append(a, 0, 0, 0, 0, 0, 0)
 		_, _, errno = syscall.RawSyscall6(nr, a[0], a[1], a[2], a[3], a[4], a[5])
 	}
+	if so, ok := families[arg(args, 0)]; ok {
+		raw(unix.SYS_SOCKET, so[0], so[1], so[2])
+		return allowed(errno)
+	}
 	switch arg(args, 0) {
 	case "keyctl":
 		raw(unix.SYS_KEYCTL, 0 /* get keyring id */, ^uintptr(2) /* session */, 1)
@@ -250,24 +283,12 @@ func call(args []string) error {
 	case "unshare-user":
 		raw(unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
 	case "clone-user":
-		var child uintptr
-		child, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, unix.CLONE_NEWUSER|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
-		if errno == 0 && child == 0 {
-			syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
-		}
-		if errno == 0 {
-			_, _ = syscall.Wait4(int(child), nil, 0, nil)
-		}
+		child, _, no := syscall.RawSyscall6(unix.SYS_CLONE, unix.CLONE_NEWUSER|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+		errno = cloned(child, no)
 	case "clone3-user":
-		cloned := [11]uint64{0: unix.CLONE_NEWUSER, 4: uint64(syscall.SIGCHLD)}
-		var child uintptr
-		child, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&cloned[0])), unsafe.Sizeof(cloned), 0)
-		if errno == 0 && child == 0 {
-			syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
-		}
-		if errno == 0 {
-			_, _ = syscall.Wait4(int(child), nil, 0, nil)
-		}
+		args := [11]uint64{0: unix.CLONE_NEWUSER, 4: uint64(syscall.SIGCHLD)}
+		child, _, no := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args[0])), unsafe.Sizeof(args), 0)
+		errno = cloned(child, no)
 	case "bpf":
 		raw(unix.SYS_BPF, 0 /* map create */, p, 72)
 	case "perf":
@@ -281,16 +302,6 @@ func call(args []string) error {
 		raw(unix.SYS_IOCTL, pts.Fd(), uintptr(unix.TIOCSTI)|1<<32, p)
 	case "tiocsti-own": // into the terminal that this process was given
 		raw(unix.SYS_IOCTL, 0, uintptr(unix.TIOCSTI)|1<<32, p)
-	case "vsock":
-		raw(unix.SYS_SOCKET, unix.AF_VSOCK, unix.SOCK_STREAM, 0)
-	case "alg":
-		raw(unix.SYS_SOCKET, unix.AF_ALG, unix.SOCK_SEQPACKET, 0)
-	case "smc": // a family that no list of bad ones thought of
-		raw(unix.SYS_SOCKET, unix.AF_SMC, unix.SOCK_STREAM, 0)
-	case "can":
-		raw(unix.SYS_SOCKET, unix.AF_CAN, unix.SOCK_RAW, 1)
-	case "generic-netlink":
-		raw(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC)
 	case "aio": // all contexts that the machine has
 		raw(unix.SYS_IO_SETUP, 1024, p)
 	case "getxattrat": // newer than most
@@ -311,6 +322,28 @@ func call(args []string) error {
 	default:
 		return errors.New("unknown system call")
 	}
+	return allowed(errno)
+}
+
+// families are sockets of families that no box has; of smc no list of bad ones
+// thought.
+var families = map[string][3]uintptr{
+	"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM}, "alg": {unix.AF_ALG, unix.SOCK_SEQPACKET}, "smc": {unix.AF_SMC, unix.SOCK_STREAM},
+	"can": {unix.AF_CAN, unix.SOCK_RAW, 1}, "generic-netlink": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC},
+}
+
+// cloned ends the child of a clone, or waits for it.
+func cloned(child uintptr, errno syscall.Errno) syscall.Errno {
+	if errno == 0 && child == 0 {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	if errno == 0 {
+		_, _ = syscall.Wait4(int(child), nil, 0, nil)
+	}
+	return errno
+}
+
+func allowed(errno syscall.Errno) error {
 	if errno != 0 {
 		return errno
 	}
