@@ -390,7 +390,7 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string, 
 	}
 	mounts := []sandbox.Mount{
 		{Target: "/computer", Mode: sandbox.Overlay, Lower: layers}, c.gitMount(),
-		baseMount(o.Lower),
+		{Lower: o.Lower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
 	}
 	mounts = append(mounts, usersOwn(o.Ignored)...)
 	modules, err := c.shellModules(ctx, shell)
@@ -404,15 +404,6 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string, 
 		return nil, nil, err
 	}
 	return append(append(mounts, modules...), at), release, nil
-}
-
-// baseMount shows what a task started from, read-only: several layers only lie
-// over each other as an overlay.
-func baseMount(layers []sandbox.Volume) sandbox.Mount {
-	if len(layers) == 1 {
-		return sandbox.Mount{Source: layers[0], Target: contract.BaseInBox, Mode: sandbox.ReadOnly}
-	}
-	return sandbox.Mount{Target: contract.BaseInBox, Mode: sandbox.Overlay, Lower: layers}
 }
 
 // usersOwn are the ignored directories of a check's box: as the user has them,

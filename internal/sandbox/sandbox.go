@@ -99,7 +99,7 @@ type Mode string
 
 // Modes of a mount.
 const (
-	ReadOnly  Mode = "ro"
+	ReadOnly  Mode = "ro" // Source, or the merged view of Lower
 	ReadWrite Mode = "rw"
 	Overlay   Mode = "overlay" // Lower (topmost first), Upper; whiteouts as overlayfs with userxattr leaves them
 	Tmpfs     Mode = "tmpfs"   // SizeBytes

@@ -28,7 +28,7 @@ type Options struct {
 	Limits func() sandbox.Limits
 	// Registries is the way out of the box that installs the shell's dependencies.
 	Registries func(ctx context.Context, box string) http.Handler
-	// Snapshot checks a commit out; VerifyMounts shows a task's work on one as
+	// Snapshot checks a commit out, in layers; VerifyMounts shows a task's work on one as
 	// checks see it. Both until release is called.
 	Snapshot     func(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error)
 	VerifyMounts func(ctx context.Context, o dispatch.Overlay, commit string) (mounts []sandbox.Mount, release func(), err error)

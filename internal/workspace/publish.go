@@ -43,7 +43,7 @@ const maxIgnored = 64
 
 // Begin makes the overlay of a task from a checkpoint (the newest when base is
 // empty). Calling it again with the same id gives the same overlay as it stands.
-func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error) {
+func (w *Workspace) Begin(ctx context.Context, id, base string) (_ Overlay, err error) {
 	const op = "workspace.Begin"
 	if id == "" || filepath.Base(id) != id || strings.HasPrefix(id, ".") {
 		return Overlay{}, fault.New(op, fault.Invalid, "", fmt.Errorf("overlay id %q is not a plain name", id))
@@ -58,18 +58,22 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 	// The mutex holds sweeping off until the new overlay counts.
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var snap wire.SnapshotReply
-	if err := w.opts.Keeper.Call(ctx, "snapshot", wire.CommitRequest{Commit: base}, &snap); err != nil {
-		return Overlay{}, fault.Wrap(op, err)
+	if _, again := w.held[id]; !again {
+		defer func() {
+			if err != nil {
+				delete(w.held, id) // nobody was given them
+			}
+		}()
 	}
-	if filepath.Base(snap.Dir) != snap.Dir || snap.Dir != snap.Commit {
-		return Overlay{}, fault.New(op, fault.Internal, "", fmt.Errorf("the keeper named the snapshot %q", snap.Dir))
+	snap, lower, err := w.layers(ctx, base, id)
+	if err != nil {
+		return Overlay{}, fault.Wrap(op, err)
 	}
 	var st wire.StatusReply
 	if err := w.opts.Keeper.Call(ctx, "status", wire.Done{}, &st); err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
-	o := Overlay{ID: id, Base: snap.Commit, Lower: []sandbox.Volume{sandbox.Snapshot(snap.Dir)}, Upper: sandbox.Written(id)}
+	o := Overlay{ID: id, Base: snap.Commit, Lower: lower, Upper: sandbox.Written(id)}
 	written := []sandbox.Volume{o.Upper}
 	for i, p := range st.Ignored {
 		if i == maxIgnored {
@@ -86,8 +90,33 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error)
 			return Overlay{}, fault.Wrap(op, err)
 		}
 	}
-	w.overlays[id] = o.Base
 	return o, nil
+}
+
+// layers has a commit checked out for a user of it, who has its layers until he
+// is forgotten, and returns them, the topmost first. It is called with mu held,
+// so that nothing is swept before they count.
+func (w *Workspace) layers(ctx context.Context, commit, user string) (wire.SnapshotReply, []sandbox.Volume, error) {
+	var snap wire.SnapshotReply
+	if err := w.opts.Keeper.Call(ctx, "snapshot", wire.CommitRequest{Commit: commit}, &snap); err != nil {
+		return snap, nil, err
+	}
+	if len(snap.Layers) == 0 || len(snap.Layers) > wire.MaxLayers || slices.ContainsFunc(snap.Layers, func(l string) bool { return !isLayer(l) }) {
+		return snap, nil, fault.New("", fault.Internal, "", fmt.Errorf("the keeper named the layers %.200q", snap.Layers))
+	}
+	var out []sandbox.Volume
+	for _, l := range snap.Layers {
+		out = append(out, sandbox.Snapshot(l))
+		// One that has the commit already keeps what it was given before.
+		if !slices.Contains(w.held[user], l) {
+			w.held[user] = append(w.held[user], l)
+		}
+	}
+	return snap, out, nil
+}
+
+func isLayer(name string) bool {
+	return len(name) == 40 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
 // toolDirs are where package managers put what they install.
@@ -148,45 +177,31 @@ func ignoredPart(p string) string {
 }
 
 // Snapshot checks a commit out (such as a merged tree that must be verified) and
-// returns its layers, topmost first. It stays until Release.
+// returns its layers the topmost first. They stay until Release.
 func (w *Workspace) Snapshot(ctx context.Context, commit string) ([]sandbox.Volume, error) {
-	const op = "workspace.Snapshot"
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var snap wire.SnapshotReply
-	if err := w.opts.Keeper.Call(ctx, "snapshot", wire.CommitRequest{Commit: commit}, &snap); err != nil {
-		return nil, fault.Wrap(op, err)
-	}
-	if filepath.Base(snap.Dir) != snap.Dir || snap.Dir != snap.Commit {
-		return nil, fault.New(op, fault.Internal, "", fmt.Errorf("the keeper named the snapshot %q", snap.Dir))
-	}
-	w.overlays["snapshot:"+snap.Commit] = snap.Commit
-	return []sandbox.Volume{sandbox.Snapshot(snap.Dir)}, nil
+	_, layers, err := w.layers(ctx, commit, "snapshot:"+commit)
+	return layers, fault.Wrap("workspace.Snapshot", err)
 }
 
-// Release lets go of a commit's snapshot and removes every snapshot that no
-// overlay needs.
+// Release lets go of a commit's snapshot and removes every layer that nobody
+// needs.
 func (w *Workspace) Release(ctx context.Context, commit string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.overlays, "snapshot:"+commit)
+	delete(w.held, "snapshot:"+commit)
 	return fault.Wrap("workspace.Release", w.sweep(ctx))
 }
 
+// sweep removes the layers that nobody has. The keeper keeps the newest
+// snapshot's by itself.
 func (w *Workspace) sweep(ctx context.Context) error {
 	keep := []string{}
-	for _, base := range w.overlays {
-		keep = append(keep, base)
+	for _, layers := range w.held {
+		keep = append(keep, layers...)
 	}
-	// The newest stays too: the next task starts from it, or links from it.
-	var list []wire.Commit
-	if err := w.opts.Keeper.Call(ctx, "list", wire.ListRequest{Limit: 1}, &list); err != nil {
-		return err
-	}
-	for _, c := range list {
-		keep = append(keep, c.Commit)
-	}
-	return w.opts.Keeper.Call(ctx, "release", wire.KeepRequest{Keep: keep}, nil)
+	return w.opts.Keeper.Call(ctx, "release", wire.KeepRequest{Layers: keep}, nil)
 }
 
 // Tree has the keeper read what a task wrote, as a commit on its base.
@@ -259,7 +274,7 @@ func (w *Workspace) PublishLive(ctx context.Context, id string, o Overlay, run, 
 		return Published{ID: id}, nil
 	}
 	w.mu.Lock()
-	w.overlays["live:"+o.ID] = o.Base
+	w.live[o.ID] = true
 	w.mu.Unlock()
 	p, err := w.publish(ctx, "prepare", wire.PrepareRequest{
 		ID: id, Base: o.Base, Tree: tree.Commit, Paths: LivePaths, Live: true, Task: o.ID,
@@ -271,8 +286,7 @@ func (w *Workspace) PublishLive(ctx context.Context, id string, o Overlay, run, 
 func (w *Workspace) isLive(overlay string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, ok := w.overlays["live:"+overlay]
-	return ok
+	return w.live[overlay]
 }
 
 // Invert takes a task's live edits back, such as when it failed.
@@ -377,8 +391,8 @@ func (w *Workspace) Drop(ctx context.Context, o Overlay) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.overlays, o.ID)
-	delete(w.overlays, "live:"+o.ID)
+	delete(w.held, o.ID)
+	delete(w.live, o.ID)
 	err := w.opts.Keeper.Call(ctx, "drop", wire.IDRequest{ID: o.ID}, nil)
 	crash.At("workspace.overlay.dropped")
 	return fault.Wrap(op, errors.Join(err, w.removeOverlay(ctx, o.ID), w.sweep(ctx)))

@@ -426,7 +426,7 @@ func raceTask(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 	if err != nil {
 		return err
 	}
-	was, err := os.ReadFile(filepath.Join(m.at(o.Lower[0]), p))
+	was, err := os.ReadFile(inLayers(m.at, o.Lower, p))
 	if err != nil {
 		was = []byte(raceText("nothing"))
 	}

@@ -53,8 +53,9 @@ type Workspace struct {
 	unlogged int  // checkpoints logged since the keeper was told
 	behind   bool // something failed since the log was told all that the keeper did
 
-	mu       sync.Mutex
-	overlays map[string]string // overlay id → base commit
+	mu   sync.Mutex
+	held map[string][]string // the layers that overlays and snapshots have, by whose they are
+	live map[string]bool     // overlays that published something while their task worked
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -85,7 +86,7 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	if opts.AutoInterval == 0 {
 		opts.AutoInterval = 5 * time.Minute
 	}
-	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), overlays: map[string]string{}}
+	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), held: map[string][]string{}, live: map[string]bool{}}
 	if err := w.recover(ctx, true); err != nil {
 		return nil, fault.Wrap(op, err)
 	}

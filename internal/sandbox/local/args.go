@@ -89,7 +89,14 @@ func checkMount(m sandbox.Mount) error {
 		}
 	}
 	switch m.Mode {
-	case sandbox.ReadOnly, sandbox.ReadWrite, sandbox.Tmpfs:
+	case sandbox.ReadOnly:
+		if len(m.Lower) > 0 && !m.Source.IsZero() {
+			return errors.New("a mount has a source or layers, and not both")
+		}
+	case sandbox.ReadWrite, sandbox.Tmpfs:
+		if len(m.Lower) > 0 {
+			return errors.New("layers are not written to")
+		}
 	case sandbox.Overlay:
 		if len(m.Lower) == 0 {
 			return errors.New("an overlay needs lower volumes")

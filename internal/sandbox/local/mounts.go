@@ -147,10 +147,13 @@ next:
 				continue next
 			}
 		}
-		out = append(out, tree{mounts: []mount{m}, built: m.Mode == sandbox.Overlay})
+		out = append(out, tree{mounts: []mount{m}, built: m.Mode == sandbox.Overlay || layered(m)})
 	}
 	return out
 }
+
+// layered says whether a mount shows what layers come to, and is not written to.
+func layered(m mount) bool { return m.Mode == sandbox.ReadOnly && len(m.Lower) > 0 }
 
 // plain has bubblewrap make a mount.
 func (o *opening) plain(m mount) error {
@@ -240,17 +243,24 @@ func (o *opening) launched(name string, m mount, places []string) (launch.Mount,
 		return out, nil
 	case sandbox.Overlay:
 		out.Kind = launch.Overlay
-		return out, o.overlay(&out, name, m, places)
+		if err := o.layers(&out, name, m, places); err != nil {
+			return out, err
+		}
+		return out, o.upper(&out, name, m)
+	}
+	if layered(m) {
+		out.Kind = launch.Overlay
+		return out, o.layers(&out, name, m, places)
 	}
 	p, _, err := o.place(m.Source)
 	out.Layers = []launch.Place{p}
 	return out, err
 }
 
-// overlay opens the layers of an overlay and makes those that are the driver's:
-// a throwaway upper, and a lowest layer with the places of later mounts, so that
-// making them leaves no trace in the upper.
-func (o *opening) overlay(out *launch.Mount, name string, m mount, places []string) error {
+// layers opens the layers of an overlay. Where later mounts want a place that
+// they don't show, a layer of the driver's over them has it, so that making it
+// leaves no trace in the upper.
+func (o *opening) layers(out *launch.Mount, name string, m mount, places []string) error {
 	var layers []*os.File
 	for _, l := range m.Lower {
 		p, f, err := o.place(l)
@@ -268,22 +278,30 @@ func (o *opening) overlay(out *launch.Mount, name string, m mount, places []stri
 	if len(layers) == 0 {
 		return errAbsent
 	}
-	own := path.Join(o.run, "o"+name)
+	own := path.Join(o.run, "o"+name, "places")
 	for _, p := range places {
-		if !placeIn(layers, p) {
-			if err := o.c.root.Mkdir(path.Join(own, "places", p), 0o755); err != nil {
-				return fmt.Errorf("prepare an overlay: %w", err)
-			}
+		there, err := placeIn(layers, p)
+		if err == nil && !there {
+			err = o.c.root.Mkdir(path.Join(own, p), 0o755)
+		}
+		if err != nil {
+			return fmt.Errorf("prepare an overlay: %w", err)
 		}
 	}
-	skeleton, _, err := o.place(filepath.Join(o.c.spec.Dir, own, "places"))
-	if err == nil {
-		out.Layers = append(out.Layers, skeleton)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	skeleton, _, err := o.place(filepath.Join(o.c.spec.Dir, own))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
+	// It lies on top: what a layer has a whiteout for is seen in none below it.
+	out.Layers = append([]launch.Place{skeleton}, out.Layers...)
+	return err
+}
+
+// upper opens what an overlay writes to, and makes it where it is the driver's.
+func (o *opening) upper(out *launch.Mount, name string, m mount) error {
 	upper, work := m.Upper, m.Work
 	if upper == "" {
+		own := path.Join(o.run, "o"+name)
 		upper, work = filepath.Join(o.c.spec.Dir, own, "upper"), filepath.Join(o.c.spec.Dir, own, "work")
 		for _, dir := range []string{"upper", "work"} {
 			if err := o.c.root.Mkdir(path.Join(own, dir), 0o755); err != nil {
@@ -361,13 +379,35 @@ func below(mounts []mount, i int) []string {
 	return out
 }
 
-// placeIn reports whether any layer already has something at p, or a link on
-// the way there.
-func placeIn(layers []*os.File, p string) bool {
-	for _, l := range layers {
-		if !errors.Is(hostfs.Look(l, p), fs.ErrNotExist) {
-			return true
+// placeIn reports whether layers show something at p, or a link or file on the
+// way there.
+func placeIn(layers []*os.File, p string) (bool, error) {
+	at := ""
+	for name := range strings.SplitSeq(p, "/") {
+		at = path.Join(at, name)
+		var shown []*os.File // those whose directory is seen here
+	layers:
+		for _, l := range layers {
+			kind, err := hostfs.KindAt(l, at)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				continue
+			case err != nil:
+				return false, err
+			case kind == hostfs.Other && len(shown) == 0:
+				return true, nil
+			case kind == hostfs.Other || kind == hostfs.Whiteout:
+				break layers
+			}
+			shown = append(shown, l)
+			if kind == hostfs.Opaque {
+				break
+			}
 		}
+		if len(shown) == 0 {
+			return false, nil
+		}
+		layers = shown
 	}
-	return false
+	return true, nil
 }

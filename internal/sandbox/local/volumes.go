@@ -429,14 +429,16 @@ func (v *Volumes) mounts(list []sandbox.Mount) ([]mount, error) {
 	for _, m := range list {
 		made := mount{Target: m.Target, Mode: m.Mode, SizeBytes: m.SizeBytes, Optional: m.Optional}
 		var err error
+		for _, l := range m.Lower {
+			at, lerr := v.Path(l)
+			made.Lower, err = append(made.Lower, at), errors.Join(err, lerr)
+		}
 		switch m.Mode {
 		case sandbox.ReadOnly, sandbox.ReadWrite:
-			made.Source, err = v.Path(m.Source)
-		case sandbox.Overlay:
-			for _, l := range m.Lower {
-				at, lerr := v.Path(l)
-				made.Lower, err = append(made.Lower, at), errors.Join(err, lerr)
+			if len(m.Lower) == 0 {
+				made.Source, err = v.Path(m.Source)
 			}
+		case sandbox.Overlay:
 			if err == nil && !m.Upper.IsZero() {
 				made.Upper, err = v.Path(m.Upper)
 				made.Work = filepath.Join(filepath.Dir(made.Upper), overlayWork)

@@ -30,7 +30,7 @@ func Conformance(t *testing.T, open func(t *testing.T) sandbox.Driver) {
 	}{
 		{"Exec", testExec}, {"ExecLimits", testExecLimits}, {"ExecCancel", testExecCancel}, {"Stdin", testStdin},
 		{"PTY", testPTY}, {"Forward", testForward}, {"Files", testFiles}, {"Calls", testCalls}, {"Proxy", testProxy},
-		{"Empty", testEmpty}, {"Volumes", testVolumes}, {"Mounts", testMounts}, {"Overlay", testOverlay}, {"Identity", testIdentity},
+		{"Empty", testEmpty}, {"Volumes", testVolumes}, {"Mounts", testMounts}, {"Overlay", testOverlay}, {"Layers", testLayers}, {"Identity", testIdentity},
 		{"Kill", testKill}, {"Pause", testPause}, {"WallTime", testWallTime}, {"Orphans", testOrphans}, {"BadSpecs", testBadSpecs},
 	}
 	for _, tt := range tests {
@@ -478,6 +478,7 @@ func testBadSpecs(t *testing.T, e *Env) {
 		"upper of others": {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Target: "/x", Mode: sandbox.Overlay, Lower: []sandbox.Volume{live}, Upper: live}}},
 		"all the uppers":  {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Target: "/x", Mode: sandbox.Overlay, Lower: []sandbox.Volume{live}, Upper: sandbox.Written("")}}},
 		"no such holder":  {ID: "x", Kind: task, Lock: sandbox.Snapshot("x")},
+		"two sources":     {ID: "x", Kind: task, Mounts: []sandbox.Mount{{Target: "/x", Mode: sandbox.ReadOnly, Source: live, Lower: []sandbox.Volume{live}}}},
 	} {
 		if _, err := e.Computer.Box(t.Context(), spec); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: got %v, want invalid", name, err)

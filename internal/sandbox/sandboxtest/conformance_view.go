@@ -1,12 +1,15 @@
 package sandboxtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/sandbox"
@@ -131,6 +134,58 @@ func testOverlay(t *testing.T, e *Env) {
 	}
 	if after := list(t, upper); after != before {
 		t.Errorf("the upper layer changed under a throwaway one:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// testLayers shows what several layers come to: beneath an upper, where a later
+// mount has its place in spite of a whiteout, and read-only.
+func testLayers(t *testing.T, e *Env) {
+	layer := func(name string, files map[string]string) string {
+		dir := filepath.Join(e.Dir, "snapshots", name)
+		for name, text := range files {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			err := os.WriteFile(path, []byte(text), 0o644)
+			if text == "gone" {
+				err = errors.Join(os.Remove(path), unix.Mknod(path, unix.S_IFCHR, 0))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	whole := layer("whole", map[string]string{"a": "a0", "b": "b0", "vendor/x": "x0", "p/q/r": "r0", "link/f": "f0"})
+	middle := layer("middle", map[string]string{"a": "a1", "vendor": "gone", "p/q": "gone"})
+	top := layer("top", map[string]string{"b": "gone", "p/new": "new"})
+	layer("modules", map[string]string{"m": "m"})
+	modules := sandbox.Snapshot("modules")
+	if err := errors.Join(os.RemoveAll(filepath.Join(whole, "link")), os.Symlink("p", filepath.Join(whole, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	lower, before := []sandbox.Volume{sandbox.Snapshot("top"), sandbox.Snapshot("middle"), sandbox.Snapshot("whole")}, list(t, top)+list(t, middle)+list(t, whole)
+	b, g := e.Box(t, sandbox.BoxSpec{Kind: contract.BoxVerify, Mounts: []sandbox.Mount{
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: lower},
+		{Source: modules, Target: "/computer/vendor", Mode: sandbox.ReadOnly},
+		{Source: modules, Target: "/computer/p/q", Mode: sandbox.ReadOnly},
+		{Source: modules, Target: "/computer/link/x", Mode: sandbox.ReadOnly, Optional: true},
+		{Target: "/base", Mode: sandbox.ReadOnly, Lower: lower},
+		{Target: "/one", Mode: sandbox.ReadOnly, Lower: lower[2:]},
+	}})
+	r := Run(t, g, "sh", "-c", "cd /computer && find . | sort | tr '\n' ' '; cat a; cd /base && find . | sort | tr '\n' ' '; cat a /one/a /one/b")
+	if want := ". ./a ./link ./p ./p/new ./p/q ./p/q/m ./vendor ./vendor/m a1. ./a ./link ./p ./p/new a1a0b0"; r.Out != want || r.Code != 0 {
+		t.Errorf("the box sees %+v\nwant %s", r, want)
+	}
+	if r := Run(t, g, "sh", "-c", "echo > /computer/a; echo > /computer/p/z; rm /base/a || echo > /base/x || echo > /one/x"); r.Code == 0 {
+		t.Error("layers that are shown read-only were written to")
+	}
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if after := list(t, top) + list(t, middle) + list(t, whole); after != before {
+		t.Errorf("the layers changed:\n%s\nbefore:\n%s", after, before)
 	}
 }
 

@@ -108,14 +108,43 @@ func Source(path string) (*os.File, error) {
 	return parent.Path(filepath.Base(path))
 }
 
-// Look says whether something is at name beneath an open directory: nil,
-// fs.ErrNotExist, or ErrLink.
-func Look(dir *os.File, name string) error {
+// Kind is what a layer of an overlay has at a name.
+type Kind int
+
+// Kinds.
+const (
+	Other    Kind = iota // a file or a link
+	Folder               // a directory, seen together with those below it
+	Opaque               // one that hides those below it
+	Whiteout             // nothing, whatever the layers below have
+)
+
+// KindAt says what is at name beneath an open directory; fs.ErrNotExist when
+// nothing is.
+func KindAt(dir *os.File, name string) (Kind, error) {
 	f, err := (&Dir{dir}).beneath(name, unix.O_PATH, 0)
-	if err != nil {
-		return err
+	if errors.Is(err, ErrLink) {
+		return Other, nil
 	}
-	return f.Close()
+	if err != nil {
+		return Other, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return Other, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0:
+		return Whiteout, nil
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return Other, nil
+	}
+	var mark [2]byte
+	if n, err := unix.Getxattr(proc(int(f.Fd())), "user.overlay.opaque", mark[:]); err == nil && n == 1 && mark[0] == 'y' {
+		return Opaque, nil
+	}
+	return Folder, nil
 }
 
 // Holds reports whether f lies in d at this moment, by whatever name it was

@@ -50,7 +50,7 @@ type Kind string
 // Kinds of mounts.
 const (
 	Bind    Kind = "bind"    // Layers[0]
-	Overlay Kind = "overlay" // Layers, topmost first; Upper, Work
+	Overlay Kind = "overlay" // Layers, topmost first; Upper, Work, unless it is read-only
 	Tmpfs   Kind = "tmpfs"   // Bytes
 )
 
@@ -287,8 +287,16 @@ func bind(from, at *os.File, readonly bool) error {
 // overlay names its layers by descriptor, so that the names, which every
 // process of the box can read in mountinfo, say nothing of the host.
 func (b builder) overlay(m Mount, at *os.File, flags uintptr) error {
-	if len(m.Layers) == 0 || m.Upper == nil || m.Work == nil {
+	if len(m.Layers) == 0 || (m.Upper == nil || m.Work == nil) && !m.ReadOnly {
 		return errors.New("an overlay needs lower, upper and work directories")
+	}
+	if m.ReadOnly && len(m.Layers) == 1 { // overlayfs wants two
+		from, err := b.open(m.Layers[0])
+		if err != nil {
+			return err
+		}
+		defer from.Close()
+		return bind(from, at, true)
 	}
 	var lower []string
 	for _, l := range m.Layers {
@@ -298,6 +306,10 @@ func (b builder) overlay(m Mount, at *os.File, flags uintptr) error {
 		}
 		defer f.Close()
 		lower = append(lower, proc(f))
+	}
+	layers := "userxattr,lowerdir=" + strings.Join(lower, ":")
+	if m.ReadOnly {
+		return unix.Mount("overlay", proc(at), "overlay", flags|unix.MS_RDONLY, layers)
 	}
 	upper, err := b.open(*m.Upper)
 	if err != nil {
@@ -310,7 +322,7 @@ func (b builder) overlay(m Mount, at *os.File, flags uintptr) error {
 	}
 	defer work.Close()
 	return unix.Mount("overlay", proc(at), "overlay", flags,
-		"userxattr,lowerdir="+strings.Join(lower, ":")+",upperdir="+proc(upper)+",workdir="+proc(work))
+		layers+",upperdir="+proc(upper)+",workdir="+proc(work))
 }
 
 // open opens a place again and insists on the file that the host has opened.

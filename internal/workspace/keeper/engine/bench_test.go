@@ -98,7 +98,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		if err := c.ReleaseSnapshots([]string{next.Commit.Commit}); err != nil {
+		if err := c.ReleaseSnapshots(b.Context(), nil); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()

@@ -317,7 +317,7 @@ func TestDeepAndLongTrees(t *testing.T) {
 	if c.read(deepest)+c.read(long) != "the task's\nthe task's\n" {
 		t.Error("what is deep, or long, did not come back")
 	}
-	if err := c.ReleaseSnapshots(nil); err != nil {
+	if err := c.ReleaseSnapshots(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	removed, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "deep"})

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -23,6 +22,13 @@ import (
 func TestMain(m *testing.M) {
 	if spec := os.Getenv("KEEPER_CHILD"); spec != "" {
 		if err := child(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if dir := os.Getenv("KEEPER_PICTURE"); dir != "" {
+		if err := printPicture(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -217,7 +223,7 @@ func killAt(t *testing.T, do, point string, nth int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := picture(t, filepath.Join(c.opts.Snapshots, s.Dir))
+		got := c.merged(s.Layers)
 		if got["workspace/f5"] != "file old 5\n" || got["workspace/repo/.git/HEAD"] != "file ref: refs/heads/main\n" {
 			t.Errorf("snapshot = %v", got)
 		}

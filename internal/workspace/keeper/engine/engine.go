@@ -23,7 +23,7 @@ import (
 // Options say where an engine works and within what bounds.
 type Options struct {
 	Root      string // the live tree; .git is made in it
-	Snapshots string // immutable checkouts, one directory per commit
+	Snapshots string // immutable checkouts, in layers
 	Uppers    string // what tasks wrote: {task's path}/…, read-only
 	Limits    wire.Limits
 	Git       string           // git program; "git" when empty
@@ -51,7 +51,9 @@ type Engine struct {
 	puts     []put            // that no checkpoint has met yet, oldest first
 	keptPuts []wire.Commit    // that were made of such, and nobody has heard of
 
-	snapMu sync.Mutex // one snapshot at a time
+	snapMu  sync.Mutex       // one snapshot at a time; guards what follows
+	layered map[string]layer // by name; nil before anybody looked
+	newest  string           // the top layer of the snapshot that was asked for last
 
 	settling  sync.Mutex           // one upper at a time
 	settledAt map[string]time.Time // by upper: what was written before is durable

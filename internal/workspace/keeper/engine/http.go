@@ -48,8 +48,8 @@ func Handler(e *Engine) http.Handler {
 	})
 	call(mux, "object", e.Object)
 	call(mux, "beside", e.Beside)
-	call(mux, "release", func(_ context.Context, r wire.KeepRequest) (wire.Done, error) {
-		return wire.Done{}, e.ReleaseSnapshots(r.Keep)
+	call(mux, "release", func(ctx context.Context, r wire.KeepRequest) (wire.Done, error) {
+		return wire.Done{}, e.ReleaseSnapshots(ctx, r.Layers)
 	})
 	call(mux, "maintain", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Maintain(ctx) })
 	call(mux, "collect", func(ctx context.Context, _ wire.Done) (wire.CollectReply, error) { return e.Collect(ctx) })

@@ -115,7 +115,7 @@ func TestTreeFromARealOverlay(t *testing.T) {
 	}
 	script := fmt.Sprintf(`set -e; mount -t overlay overlay -o lowerdir=%s,upperdir=%s,workdir=%s,userxattr %s; cd %[4]s
 echo new > workspace/edit; rm workspace/gone; rm -r workspace/dir; mkdir workspace/dir; echo c > workspace/dir/c; mkdir workspace/empty; chmod +x workspace/edit; ln -s ../.. workspace/up`,
-		filepath.Join(c.opts.Snapshots, snap.Dir), k.path("."), work, mnt)
+		strings.Join(c.layerDirs(snap.Layers), ":"), k.path("."), work, mnt)
 	if out, err := exec.CommandContext(t.Context(), "unshare", "-Urm", "sh", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("an overlay in a user namespace needs unshare (util-linux) and Linux 5.11: %v\n%s", err, out)
 	}

@@ -128,6 +128,14 @@ func (c *computer) restore(req wire.RestoreRequest) wire.RestoreReply {
 // picture is everything in a tree but the root's .git: kind, executable bit, bytes.
 func picture(t testing.TB, root string) map[string]string {
 	t.Helper()
+	out, err := pictureOf(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func pictureOf(root string) (map[string]string, error) {
 	out := map[string]string{}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -164,10 +172,7 @@ func picture(t testing.TB, root string) map[string]string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return out, err
 }
 
 func samePicture(t testing.TB, got, want map[string]string) {

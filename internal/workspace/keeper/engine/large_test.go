@@ -237,7 +237,7 @@ func TestTasksAndLargeFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(c.opts.Snapshots, s.Dir, "workspace/b"))
+	b, err := os.ReadFile(c.inLayers(s.Layers, "workspace/b"))
 	if err != nil || string(b) != noise(4, 3<<20) {
 		t.Errorf("the task's version is not kept: %v", err)
 	}

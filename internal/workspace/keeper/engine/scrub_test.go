@@ -174,7 +174,7 @@ func TestASnapshotHealsWhatItNeeds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b, err := os.ReadFile(filepath.Join(c.opts.Snapshots, s.Dir, "workspace/a")); err != nil || string(b) != "a\n" {
+			if b, err := os.ReadFile(c.inLayers(s.Layers, "workspace/a")); err != nil || string(b) != "a\n" {
 				t.Errorf("the snapshot holds %q, %v", b, err)
 			}
 		})

@@ -80,27 +80,31 @@ func (e *Engine) Unmarked(ctx context.Context) ([]wire.Commit, error) {
 }
 
 // Maintain packs loose objects, so that a history of many checkpoints stays
-// small and fast. Nothing is ever pruned.
+// small and fast, and makes the newest snapshot's layers few. Nothing is ever pruned.
 func (e *Engine) Maintain(ctx context.Context) error {
 	const op = "keeper.Maintain"
+	return fault.Wrap(op, errors.Join(e.maintain(ctx), e.squash(ctx)))
+}
+
+func (e *Engine) maintain(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	// Of its own lock git says nothing, and packs nothing.
 	if err := e.store.Unlock("objects/maintenance", "objects/pack/multi-pack-index", "index"); err != nil {
-		return fault.Wrap(op, err)
+		return err
 	}
 	for _, task := range []string{"loose-objects", "incremental-repack"} {
 		if _, err := e.store.Git(ctx, nil, "-c", "core.multiPackIndex=true", "maintenance", "run", "--quiet", "--task="+task); err != nil {
-			return fault.Wrap(op, errors.Join(err, e.store.RemoveAll(gitstore.TornPacks)))
+			return errors.Join(err, e.store.RemoveAll(gitstore.TornPacks))
 		}
 	}
 	// The index is for people's own `git status` in a terminal.
 	if e.moves.Head != "" {
 		if _, err := e.store.Git(ctx, nil, "read-tree", e.moves.Head); err != nil {
-			return fault.Wrap(op, err)
+			return err
 		}
 	}
-	return fault.Wrap(op, e.saveStats())
+	return e.saveStats()
 }
 
 func decodeStrict(raw []byte, v any) error {

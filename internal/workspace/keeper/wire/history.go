@@ -169,11 +169,15 @@ func (l LeftOut) Since(before LeftOut) LeftOut {
 	return out
 }
 
-// SnapshotReply names a snapshot's directory among the computer's snapshots.
+// MaxLayers bounds how many layers a snapshot has.
+const MaxLayers = 8
+
+// SnapshotReply names a snapshot's layers, directories among the computer's
+// snapshots: the topmost first, as an overlay takes them.
 type SnapshotReply struct {
-	Commit string `json:"commit"`
-	Tree   string `json:"tree"`
-	Dir    string `json:"dir"`
+	Commit string   `json:"commit"`
+	Tree   string   `json:"tree"`
+	Layers []string `json:"layers"`
 }
 
 // CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.

@@ -34,9 +34,9 @@ type (
 		After string `json:"after,omitempty"`
 		Limit int    `json:"limit,omitempty"`
 	}
-	// KeepRequest lists the commits whose snapshots stay.
+	// KeepRequest lists the layers that stay.
 	KeepRequest struct {
-		Keep []string `json:"keep"`
+		Layers []string `json:"layers"`
 	}
 	// FilesReply is a directory's content; More counts what was left out.
 	FilesReply struct {

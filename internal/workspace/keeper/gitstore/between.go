@@ -1,0 +1,110 @@
+package gitstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Step is one path of what makes a tree of another: the file or link that is
+// there then, a directory (wire.ModeEmptyDir) where none was, or nothing any
+// more (None), which stands for all that was beneath as well.
+type Step struct {
+	Path  string
+	Entry Entry
+}
+
+// Between lists what makes the tree to of the tree from (of none when that is
+// empty), each directory's files together and a directory before what is in it.
+// It reads the directories that differ and no others.
+func (s *Store) Between(ctx context.Context, from, to string) ([]Step, error) {
+	c := comparer{s: s, ctx: ctx}
+	if from == to {
+		return nil, nil
+	}
+	if err := c.compare(".", from, to); err != nil {
+		return nil, fault.Wrap("keeper.between", err)
+	}
+	return c.steps, nil
+}
+
+type comparer struct {
+	s     *Store
+	ctx   context.Context
+	steps []Step
+}
+
+// child is one name of a directory: a file or link, or a directory by its tree.
+type child struct {
+	entry Entry
+	dir   string
+}
+
+func (c *comparer) compare(at, from, to string) error {
+	was, err := c.read(from)
+	if err != nil {
+		return err
+	}
+	is, err := c.read(to)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if _, there := is[name]; !there {
+			c.steps = append(c.steps, Step{Path: wire.JoinPath(at, name)})
+		}
+	}
+	names := slices.Sorted(maps.Keys(is))
+	for _, name := range names {
+		if n := is[name]; n.dir == "" && n != was[name] {
+			c.steps = append(c.steps, Step{Path: wire.JoinPath(at, name), Entry: n.entry})
+		}
+	}
+	for _, name := range names {
+		n, before := is[name], was[name].dir
+		if n.dir == "" || n.dir == before {
+			continue
+		}
+		p := wire.JoinPath(at, name)
+		if before == "" {
+			c.steps = append(c.steps, Step{Path: p, Entry: Entry{Mode: wire.ModeEmptyDir}})
+		}
+		if err := c.compare(p, before, n.dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads one directory, by the names that the live tree has. The marker of an
+// empty one is no name.
+func (c *comparer) read(tree string) (map[string]child, error) {
+	if tree == "" {
+		return nil, nil
+	}
+	items, err := c.s.tree(c.ctx, tree)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]child, len(items))
+	for _, it := range items {
+		name, n := UnescapeName(it.Name), child{dir: it.ID}
+		if it.Mode != modeFolder {
+			n.dir = ""
+			if name, n.entry, err = entryOf(tree, it.Name, it); err != nil {
+				return nil, err
+			}
+			if n.entry.Mode == wire.ModeEmptyDir {
+				continue
+			}
+		}
+		if _, twice := out[name]; twice {
+			return nil, notOurs(tree, it.Name, "which stands there twice")
+		}
+		out[name] = n
+	}
+	return out, nil
+}
