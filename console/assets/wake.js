@@ -5,6 +5,7 @@ import { api, at } from './api.js'
 
 const $ = (id) => document.getElementById(id)
 const every = 1000 // ms between two looks
+const soon = 100 // while it wakes, which takes no longer than a few of these
 const titles = { waking: 'Waking up…', asleep: 'Asleep', damaged: 'Something is damaged', failed: 'It does not wake' }
 
 let turn = 0 // the newest call; an older one gives up
@@ -26,8 +27,10 @@ export async function awake(id, first, { setState, note }) {
     if (computer) {
       setState(computer.state)
       show(computer)
+      // Whoever looks at a computer that only sleeps asks for it.
+      if (computer.state === 'asleep' && !computer.trouble) await api('POST', at(id, '/wake'), {}).catch(() => undefined) // the next look says how it is
     }
-    await new Promise((r) => setTimeout(r, computer ? every : 0))
+    await new Promise((r) => setTimeout(r, computer ? (computer.trouble ? every : soon) : 0))
     try {
       computer = (await api('GET', '/api/computers')).find((c) => c.id === id)
       if (!computer) throw new Error('This computer is gone.')

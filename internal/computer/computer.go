@@ -401,7 +401,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	if len(open) > 0 {
 		state = view.StateWorking
 	}
-	if c.shell.Broken() {
+	if c.shell != nil && c.shell.Broken() { // of one whose history alone is open nobody sees the desktop
 		state = view.StateBroken
 	}
 	return view.Computer{

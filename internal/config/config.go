@@ -40,6 +40,7 @@ type Runtime struct {
 	DiskMB    int    `koanf:"disk_mb"`    // what one box may write
 	DiskFiles int    `koanf:"disk_files"` // how many files one box may make
 	WakeTries int    `koanf:"wake_tries"` // how often a computer that does not wake is tried again by itself
+	SleepS    int    `koanf:"sleep_s"`    // a computer of which nothing is asked for so long, and that does nothing, is put to sleep; 0: never
 	SilenceS  int    `koanf:"silence_s"`  // a box that gives no sign of life for so long stands still, and is replaced
 	// Path are directories that boxes have in PATH before the machine's, and
 	// ReadOnly further ones that they see; both at the same place, read-only.
@@ -130,6 +131,9 @@ const minWaitS, maxWaitS = 10, 24 * 60 * 60
 // maxWakeTries bounds Runtime.WakeTries.
 const maxWakeTries = 100
 
+// maxSleepS bounds Runtime.SleepS: what sleeps after a longer time may as well never.
+const maxSleepS = 30 * 24 * 60 * 60
+
 // maxFiles bounds Storage.Files: the keeper knows each of them by name.
 const maxFiles = 2_000_000
 
@@ -141,7 +145,7 @@ const minSilenceS, maxSilenceS = 2, 600
 func Default() Config {
 	return Config{
 		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
-		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6, SilenceS: 20},
+		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6, SleepS: 1800, SilenceS: 20},
 		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, AddMB: 4096, Files: 200_000, DependenciesMB: 4096},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
 		Approvals: Approvals{WaitS: 300},
@@ -149,6 +153,9 @@ func Default() Config {
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
 }
+
+// SleepAfter is Runtime.SleepS as a duration.
+func (r Runtime) SleepAfter() time.Duration { return time.Duration(r.SleepS) * time.Second }
 
 // AutoCommitEvery is Git.AutoCommitInterval as a duration.
 func (g Git) AutoCommitEvery() time.Duration {
@@ -258,6 +265,9 @@ func (c Config) validateBounds() error {
 	}
 	if w := c.Runtime.WakeTries; w < 0 || w > maxWakeTries {
 		return bad("runtime.wake_tries", "is %d; it must be from 0 (not by itself) to %d", w, maxWakeTries)
+	}
+	if w := c.Runtime.SleepS; w < 0 || w > maxSleepS {
+		return bad("runtime.sleep_s", "is %d; it must be from 0 (never) to %d", w, maxSleepS)
 	}
 	if n := c.Storage.Files; n > maxFiles {
 		return bad("storage.files", "is %d; it must be at most %d, for the keeper holds all of them in its memory", n, maxFiles)

@@ -235,6 +235,11 @@ func (s *Server) placed(c view.Computer, p identity.Place) view.Computer {
 // info returns a computer's description with where its desktop is.
 func (s *Server) info(ctx context.Context, c Computer) (view.Computer, error) {
 	info, err := c.Info(ctx)
+	return s.located(ctx, info, err)
+}
+
+// located adds to a computer's description where its desktop is.
+func (s *Server) located(ctx context.Context, info view.Computer, err error) (view.Computer, error) {
 	if err != nil {
 		return view.Computer{}, err
 	}

@@ -20,14 +20,19 @@ type Computers interface {
 	// Create makes a computer and waits until it is awake. One that is there already
 	// is returned as it is.
 	Create(ctx context.Context, cid contract.CID, name string) (view.Computer, error)
-	// Get returns one, awake; it waits for one that is waking, for a while.
-	// fault.NotFound when there is none, fault.Unavailable while it is not awake
-	// yet, fault.Damaged and others when it does not wake.
+	// Asleep describes a computer that is asleep, without waking it; false: it is not.
+	Asleep(ctx context.Context, cid contract.CID) (view.Computer, bool, error)
+	// Get returns one, awake, which it stays until ctx has ended: one that is asleep
+	// is woken, and one that is waking is waited for, for a while. fault.NotFound when
+	// there is none, fault.Unavailable while it is not awake yet, fault.Damaged and
+	// others when it does not wake.
 	Get(ctx context.Context, cid contract.CID) (Computer, error)
 	// History returns a computer's history, also of one that does not wake and
-	// is not damaged. It waits as Get does.
+	// is not damaged, and of one that is asleep, which stays so unless more than its
+	// log is needed. It waits as Get does.
 	History(ctx context.Context, cid contract.CID) (History, error)
-	// Wake tries again to wake a computer that did not wake. It returns at once.
+	// Wake wakes a computer that is asleep, or tries again to wake one that did not
+	// wake. It returns at once.
 	Wake(ctx context.Context, cid contract.CID, r view.WakeRequest) error
 	// Recover brings back what is damaged of a computer from what else knows it. It
 	// returns at once; the others stay awake unless what all share is damaged.
@@ -60,19 +65,19 @@ type Computer interface {
 	Desktop
 }
 
-// History is what can be asked also of a computer that does not wake.
+// History is what can be asked also of a computer that does not wake, or is asleep.
 type History interface {
 	// Methods are what answers the declared methods.
 	Methods() rpc.Table
 	// Appended counts what was appended in a user's name since then.
 	Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error)
+	// Events returns a page of the log, ascending; its Next goes on.
+	Events(ctx context.Context, q view.EventQuery) (view.EventPage, error)
 }
 
 // Streams are what goes on, or is bytes. Paths are relative to the workspace's
 // root and in contract.ValidPath's form.
 type Streams interface {
-	// Events returns a page of the log, ascending; its Next goes on.
-	Events(ctx context.Context, q view.EventQuery) (view.EventPage, error)
 	// Follow yields every event with sequence > after, without gaps, until ctx
 	// ends or an error was yielded.
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]

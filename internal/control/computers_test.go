@@ -77,6 +77,20 @@ func (m *memory) Create(_ context.Context, cid contract.CID, name string) (view.
 	return c.info(), nil
 }
 
+// Asleep says of a machine that sleeps how it is.
+func (m *memory) Asleep(_ context.Context, cid contract.CID) (view.Computer, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.list {
+		if c.cid == cid && c.asleep {
+			info := c.info()
+			info.State = view.StateAsleep
+			return info, true, nil
+		}
+	}
+	return view.Computer{}, false, nil
+}
+
 func (m *memory) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
 
 func (m *memory) Recover(context.Context, contract.CID) error { return nil }
@@ -88,7 +102,8 @@ func (m *memory) Export(_ context.Context, cid contract.CID, w io.Writer) error 
 
 // machine is one computer in memory.
 type machine struct {
-	cid contract.CID
+	cid    contract.CID
+	asleep bool // as the tests say; asking for it does not change that
 
 	mu       sync.Mutex
 	name     string

@@ -238,7 +238,11 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit)
 // desktopBus carries the desktop's NATS connection. Session, Origin and Host
 // have been checked; the bus checks the credentials.
 func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
-	c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
+	// The request's own context ends when the connection is taken over; the computer
+	// stays awake as long as this desktop is connected.
+	ctx, release := s.attach(s.ctx, v.session.ID)
+	defer release()
+	c, err := s.o.Computers.Get(ctx, v.place.Computer)
 	if err != nil {
 		writeProblem(w, problemOf(s.log, "desktop bus", err))
 		return
@@ -253,9 +257,6 @@ func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	defer s.wg.Done()
-	// The request's own context ends when the connection is taken over.
-	ctx, release := s.attach(s.ctx, v.session.ID)
-	defer release()
 	defer c.Look(ctx)()
 	defer s.services.Watch(v.place.Computer)()
 	if err := s.o.Bus.Serve(ctx, websocket.NetConn(ctx, ws, websocket.MessageBinary)); err != nil {

@@ -16,6 +16,9 @@ import (
 func (s *Server) ownMethods() rpc.Table {
 	t := rpc.Table{}
 	rpc.Bind(t, rpc.ComputerGet, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
+		if info, asleep, err := s.o.Computers.Asleep(ctx, who.Computer); asleep || err != nil {
+			return s.located(ctx, info, err)
+		}
 		c, err := s.o.Computers.Get(ctx, who.Computer)
 		if err != nil {
 			return view.Computer{}, err

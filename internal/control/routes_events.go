@@ -25,7 +25,20 @@ func (s *Server) routeEvents(hapi huma.API) {
 }
 
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *rpc.EventsRequest) error {
-	c, err := s.at(r.Context(), rpc.EventsRead.About(), in.Computer)
+	cid, err := s.reach(r.Context(), rpc.EventsRead.About(), in.Computer)
+	if err != nil {
+		return err
+	}
+	// What has happened a computer is not woken for; what will happen it is.
+	var log History
+	if !in.Follow {
+		log, err = s.o.Computers.History(r.Context(), cid)
+	}
+	var c Computer
+	if in.Follow {
+		c, err = s.o.Computers.Get(r.Context(), cid)
+		log = c
+	}
 	if err != nil {
 		return err
 	}
@@ -48,7 +61,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *rpc.Ev
 		if in.Limit > 0 {
 			q.Limit = min(q.Limit, in.Limit-sent)
 		}
-		page, err := c.Events(ctx, q)
+		page, err := log.Events(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -59,6 +72,12 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *rpc.Ev
 		}
 		if q.After = page.Next; !page.More {
 			break
+		}
+		if c == nil { // all of a long log is not read by opening it again and again
+			if c, err = s.o.Computers.Get(ctx, cid); err != nil {
+				return err
+			}
+			log = c
 		}
 	}
 	if err := lines.flush(); err != nil || !in.Follow {

@@ -315,6 +315,14 @@ func (d *Dispatcher) Answer(ctx context.Context, user, runID, questionID, answer
 	return seq, fault.Wrap(op, err)
 }
 
+// Open reports whether any run has not ended, be it that it goes on or that it waits
+// for its user, whose answer may have a deadline.
+func (d *Dispatcher) Open() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.runs) > 0
+}
+
 // Busy reports whether any run goes on, or is about to. One that only waits for
 // its user, to answer or to allow something, does not.
 func (d *Dispatcher) Busy() bool {

@@ -56,33 +56,41 @@ func (fl *Fleet) retry(p *place) {
 	})
 }
 
-// History implements control.Computers: the history of a computer that is awake,
-// or of one that does not wake and whose history can be opened by itself.
+// History implements control.Computers: the history of a computer that is awake, or
+// of one that is asleep or does not wake and whose log and history can be opened by
+// themselves.
 func (fl *Fleet) History(ctx context.Context, cid contract.CID) (control.History, error) {
-	ctx, cancel := context.WithTimeout(ctx, wakeWait)
+	waits, cancel := context.WithTimeout(ctx, wakeWait)
 	defer cancel()
 	for {
-		c, err := fl.Get(ctx, cid)
+		fl.mu.Lock()
+		p := fl.places[cid]
+		asleep := p != nil && p.state == view.StateAsleep && p.err == nil && !fl.closed.Load()
+		fl.mu.Unlock()
+		if asleep {
+			return past{fl, p}, nil
+		}
+		c, err := fl.awake(ctx, cid)
 		if err == nil {
 			return c, nil
 		}
 		fl.mu.Lock()
-		p := fl.places[cid]
 		failed, waking := p != nil && p.state == view.StateFailed, p != nil && p.state == view.StateWaking
 		fl.mu.Unlock()
 		switch {
 		case failed:
 			return past{fl, p}, nil
-		case !waking || ctx.Err() != nil:
+		case !waking || waits.Err() != nil:
 			return nil, err
 		}
 		// It is just tried again.
 	}
 }
 
-// past is the history of a computer that does not wake. Each of its methods
-// opens what it needs and closes it again; none of the computer's runs goes on,
-// and nobody looks at its desktop meanwhile.
+// past is the history of a computer that is not awake. Each of its methods opens what
+// it needs and closes it again; none of the computer's runs goes on, and nobody looks
+// at its desktop meanwhile. What needs more than its log and state wakes a computer
+// that only sleeps.
 type past struct {
 	fl *Fleet
 	p  *place
@@ -102,23 +110,38 @@ func (v past) Methods() rpc.Table {
 	return t
 }
 
-// apart calls f while nobody wakes the place, once who else does so is through.
+// errWoken is that a computer is awake, or on its way, that was to be opened apart.
+var errWoken = errors.New("it is just being woken")
+
+// asleep says whether the computer only sleeps, and would wake.
+func (v past) asleep() bool {
+	v.fl.mu.Lock()
+	defer v.fl.mu.Unlock()
+	return v.p.err == nil
+}
+
+// apart calls f while nobody wakes the place, once who else does so is through, and
+// once it has fallen asleep.
 func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 	fl, p := v.fl, v.p
 	fl.mu.Lock()
-	for p.apart != nil {
-		through := p.apart
+	for p.state != view.StateWaking {
+		busy, _ := p.busy()
+		if busy == nil {
+			break
+		}
 		fl.mu.Unlock()
 		select {
-		case <-through:
+		case <-busy:
 		case <-ctx.Done():
 			return fault.Wrap("computer.History", context.Cause(ctx))
 		}
 		fl.mu.Lock()
 	}
-	if fl.closed.Load() || p.state != view.StateFailed || p.closing != nil {
+	if fl.closed.Load() || p.state != view.StateFailed && p.state != view.StateAsleep {
+		name := p.name
 		fl.mu.Unlock()
-		return fault.New("computer.History", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is just being woken or put to sleep", p.name))
+		return fault.New("computer.History", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s: %w", name, errWoken))
 	}
 	through := make(chan struct{})
 	p.apart = through
@@ -137,10 +160,9 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// read calls f with what the computer's state says, which is up to its log.
-// Nothing is written to the log.
+// read calls f with the computer's log, and with its state, which is up to it.
 func (v past) read(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
-	return v.apart(ctx, func(ctx context.Context) (err error) {
+	err := v.apart(ctx, func(ctx context.Context) (err error) {
 		c, err := v.fl.machine.OpenState(ctx, v.p.cid)
 		if err != nil {
 			return fmt.Errorf("its log and state can't be opened either: %w", err)
@@ -148,10 +170,27 @@ func (v past) read(ctx context.Context, f func(context.Context, *computer.Comput
 		defer func() { err = errors.Join(err, c.Close()) }()
 		return f(ctx, c)
 	})
+	if errors.Is(err, errWoken) && v.asleep() {
+		return v.awake(ctx, f)
+	}
+	return err
 }
 
-// open calls f with the computer's files and history, and nothing else of it.
+// awake calls f with the computer, which is woken.
+func (v past) awake(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
+	c, err := v.fl.awake(ctx, v.p.cid)
+	if err != nil {
+		return err
+	}
+	return f(ctx, c)
+}
+
+// open calls f with the computer's files and history, and nothing else of it. One that
+// only sleeps is woken for it.
 func (v past) open(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
+	if v.asleep() {
+		return v.awake(ctx, f)
+	}
 	return v.apart(ctx, func(ctx context.Context) (err error) {
 		c, err := v.fl.machine.OpenHistory(ctx, v.p.cid, computer.Waking{Name: v.p.name, Opened: func(c *computer.Computer) { v.fl.opened(v.p, c) }})
 		if err != nil {
@@ -187,6 +226,15 @@ func (v past) Appended(ctx context.Context, since time.Time) (events int, bytes 
 		return err
 	})
 	return events, bytes, err
+}
+
+// Events implements control.History.
+func (v past) Events(ctx context.Context, q view.EventQuery) (page view.EventPage, err error) {
+	err = v.read(ctx, func(ctx context.Context, c *computer.Computer) (err error) {
+		page, err = c.Events(ctx, q)
+		return err
+	})
+	return page, err
 }
 
 // Checkpoint answers rpc.CheckpointCreate.

@@ -58,6 +58,8 @@ type Options struct {
 type Fleet struct {
 	Options
 	machine *computer.Machine
+	// wake is the machine's, but in tests.
+	wake func(context.Context, contract.CID, computer.Waking) (*computer.Computer, error)
 
 	upkeep upkeep
 
@@ -96,6 +98,7 @@ func New(opts Options) (*Fleet, error) {
 		Policy:  &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
 		Secrets: opts.Vault.Values, Count: fl.count, Fell: fl.fell, Notices: fl.notices,
 	}
+	fl.wake = fl.machine.Wake
 	if fl.machine.Gateway, err = gateway.New(gateway.Options{
 		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
 		Default: opts.Config.Models.Default, AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL,

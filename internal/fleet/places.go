@@ -12,7 +12,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer"
-	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
@@ -24,6 +23,7 @@ type place struct {
 	name string // as far as it is known before it wakes
 	// created is when its log began, zero where that is not known.
 	created time.Time
+	last    uint64 // the newest event of its log, as far as it was read before it was opened
 	state   view.ComputerState
 	c       *computer.Computer // from when its log is open; only a place that is awake gives it out
 	err     error              // why it does not wake, or was put to sleep
@@ -32,19 +32,24 @@ type place struct {
 	ended  chan struct{}
 	// closing is the computer while it falls asleep: its boxes' last words still count.
 	closing *computer.Computer
-	apart   chan struct{} // its history is open by itself, while it does not wake, until this is closed
+	laid    chan struct{} // closed once it has fallen asleep
+	apart   chan struct{} // its log or history is open by itself, while it is not awake, until this is closed
 	round   int           // counts its wakings
 	tries   int           // how often it was tried again by itself
 	next    time.Time     // when it is tried again; zero: not by itself
 	since   time.Time     // it is awake
+	uses    int           // how many have asked for it and are not done
+	used    time.Time     // when the last of them was done, or it was last busy by itself
+	known   view.Computer // what was to be said of it when it fell asleep
 }
 
 // wakeWait is how long somebody who asks for a computer waits while it wakes.
 const wakeWait = 45 * time.Second
 
-// Open begins to wake every computer of the data directory, each by itself, and
-// returns at once; without one it makes the first. What keeps one from waking is
-// that one's trouble.
+// Open takes up the computers of the data directory, and returns at once; without
+// one it makes the first. Those that have something unfinished, or of which nobody
+// knows whether they have, begin to wake, each by itself; the others sleep until
+// somebody asks for them. What keeps one from waking is that one's trouble.
 func (fl *Fleet) Open(ctx context.Context) error {
 	cids := make([]contract.CID, 0, len(fl.Report.Computers))
 	for cid := range fl.Report.Computers {
@@ -60,7 +65,7 @@ func (fl *Fleet) Open(ctx context.Context) error {
 	fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	fl.lookAfter()
 	for _, cid := range cids {
-		p := &place{cid: cid, name: fl.Report.Names[cid], created: fl.Report.Created[cid], state: view.StateAsleep}
+		p := &place{cid: cid, name: fl.Report.Names[cid], created: fl.Report.Created[cid], last: fl.Report.Last(cid), state: view.StateAsleep}
 		if p.name == "" {
 			p.name = "Choir"
 		}
@@ -72,8 +77,12 @@ func (fl *Fleet) Open(ctx context.Context) error {
 			fl.settle(p, nil, err)
 			continue
 		}
-		fl.begin(p, view.WakeRequest{}, nil)
+		// Whoever starts a machine of one computer is about to ask for it.
+		if fresh || len(cids) == 1 || fl.Report.Open[cid] {
+			fl.begin(p, view.WakeRequest{}, nil)
+		}
 	}
+	fl.keepIdleAsleep(fl.Config.Runtime.SleepAfter())
 	return nil
 }
 
@@ -106,7 +115,7 @@ func (fl *Fleet) wakeAlone(p *place, req view.WakeRequest, first func(context.Co
 			return nil, err
 		}
 	}
-	return fl.machine.Wake(fl.ctx, p.cid, computer.Waking{
+	return fl.wake(fl.ctx, p.cid, computer.Waking{
 		Name: p.name, WithoutTasks: req.WithoutTasks, Opened: func(c *computer.Computer) { fl.opened(p, c) },
 	})
 }
@@ -135,13 +144,15 @@ func (fl *Fleet) record(p *place, c *computer.Computer, err error) (string, view
 	defer fl.mu.Unlock()
 	if c != nil && p.err != nil {
 		// Its services gave up while it woke.
+		p.close(c)
 		fl.falls.Go(func() { fl.lay(c) })
-		c, err, p.closing = nil, p.err, c
+		c, err = nil, p.err
 	}
 	p.c, p.err = c, err
 	switch {
 	case err == nil:
 		p.state, p.since = view.StateAwake, time.Now()
+		p.used = p.since
 	case fault.Is(err, fault.Damaged), fl.refused(p.cid):
 		p.state = view.StateDamaged
 	default:
@@ -168,36 +179,6 @@ func (fl *Fleet) opened(p *place, c *computer.Computer) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	p.c = c
-}
-
-// Get implements control.Computers. It waits for a computer that is waking.
-func (fl *Fleet) Get(ctx context.Context, cid contract.CID) (control.Computer, error) {
-	const op = "fleet.Get"
-	ctx, cancel := context.WithTimeout(ctx, wakeWait)
-	defer cancel()
-	for {
-		fl.mu.Lock()
-		p := fl.places[cid]
-		if p == nil {
-			fl.mu.Unlock()
-			return nil, noComputer(op, cid)
-		}
-		state, c, err, ended := p.state, p.c, p.err, p.ended
-		fl.mu.Unlock()
-		switch {
-		case state == view.StateAwake:
-			return c, nil
-		case state != view.StateWaking && err != nil:
-			return nil, fault.New(op, fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%s does not wake: %s", p.name, fault.Text(err)))
-		case state != view.StateWaking:
-			return nil, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is asleep", p.name))
-		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return nil, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is waking", p.name))
-		}
-	}
 }
 
 func noComputer(op string, cid contract.CID) error {
@@ -256,7 +237,10 @@ func (fl *Fleet) show(ctx context.Context, p place) (view.Computer, error) {
 	if p.state == view.StateAwake {
 		return p.c.Info(ctx)
 	}
-	return view.Computer{ID: p.cid, Name: p.name, State: p.state, Created: p.created, Driver: fl.Driver.Name(), Trouble: fl.trouble(p)}, nil
+	if p.state == view.StateAsleep && p.known.ID != "" {
+		return p.known, nil
+	}
+	return view.Computer{ID: p.cid, Name: p.name, State: p.state, Created: p.created, Driver: fl.Driver.Name(), Sequence: p.last, Trouble: fl.trouble(p)}, nil
 }
 
 // trouble says why a computer does not wake, what of it is safe, and what can be
@@ -280,7 +264,8 @@ func (fl *Fleet) trouble(p place) *view.Trouble {
 	return t
 }
 
-// Wake implements control.Computers: another try, of a computer that did not wake.
+// Wake implements control.Computers: another try, of a computer that did not wake, or
+// the first of one that is asleep.
 func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeRequest) error {
 	fl.mu.Lock()
 	p := fl.places[cid]
@@ -295,7 +280,18 @@ func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeReques
 	}
 	fl.mu.Lock()
 	p.tries = 0
+	asleep := p.state == view.StateAsleep
+	busy, what := p.busy()
 	fl.mu.Unlock()
+	if asleep && busy != nil { // on its way there
+		waits, cancel := context.WithTimeout(ctx, wakeWait)
+		defer cancel()
+		select {
+		case <-busy:
+		case <-waits.Done():
+			return fault.New("fleet.Wake", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s %s", p.name, what))
+		}
+	}
 	fl.begin(p, req, func(ctx context.Context) error { return fl.look(ctx, p) })
 	return nil
 }
@@ -324,7 +320,8 @@ func (fl *Fleet) fell(c *computer.Computer, err error) {
 	}
 	fl.falls.Add(1)
 	defer fl.falls.Done()
-	p.c, p.closing, p.state = nil, c, view.StateFailed
+	p.c, p.state = nil, view.StateFailed
+	p.close(c)
 	if time.Since(p.since) > wakeSteady {
 		p.tries = 0
 	}
@@ -336,16 +333,20 @@ func (fl *Fleet) fell(c *computer.Computer, err error) {
 	fl.lay(c)
 }
 
-// lay closes a computer that is not to be awake any more.
-func (fl *Fleet) lay(c *computer.Computer) {
-	if err := c.Close(); err != nil {
+// lay closes a computer that is not to be awake any more, and says whether that went
+// in order.
+func (fl *Fleet) lay(c *computer.Computer) bool {
+	err := c.Close()
+	if err != nil {
 		fl.log(c).Error("it did not fall asleep in order", "error", err)
 	}
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	if p := fl.places[c.CID()]; p.closing == c {
 		p.closing = nil
+		close(p.laid)
 	}
+	return err == nil
 }
 
 // Close puts every computer to sleep and ends what the host started.
@@ -366,7 +367,7 @@ func (fl *Fleet) Close() error {
 	for _, p := range fl.places {
 		if p.state == view.StateAwake {
 			awake = append(awake, p.c)
-			p.closing = p.c
+			p.close(p.c)
 		}
 		p.c, p.state = nil, view.StateAsleep
 	}

@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 )
 
 // count brings the machine's sum up to the end of a computer's log. The log is
@@ -111,6 +112,9 @@ func (fl *Fleet) countOf(ctx context.Context, cid contract.CID) error {
 	if c, err := fl.get(cid); err == nil {
 		return fl.count(ctx, c.Log())
 	}
+	if whole, err := fl.countedAsleep(ctx, cid); whole || err != nil {
+		return err
+	}
 	err := fl.countUnopened(ctx, cid)
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -154,6 +158,20 @@ func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
 // readLog opens a log that is only read: nothing is claimed.
 func (fl *Fleet) readLog(ctx context.Context, cid contract.CID) (*ledger.Log, error) {
 	return ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Replicas: fl.Bus.Replicas(), Health: fl.Bus.Health, Unread: fl.Bus.Unread})
+}
+
+// countedAsleep says whether a computer that sleeps was counted to its end, as it is
+// when it falls asleep: then nobody has to open its log to know. Who wrote to it since
+// has told its head.
+func (fl *Fleet) countedAsleep(ctx context.Context, cid contract.CID) (bool, error) {
+	fl.mu.Lock()
+	p := fl.places[cid]
+	asleep := p != nil && p.state == view.StateAsleep && p.err == nil && p.known.ID != "" && p.closing == nil && p.apart == nil
+	fl.mu.Unlock()
+	if !asleep {
+		return false, nil
+	}
+	return fl.countedWhole(ctx, cid)
 }
 
 // countedWhole says whether a log that can't be read was counted to its end, as

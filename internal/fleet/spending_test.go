@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -68,8 +69,11 @@ func (p *purse) reopen() {
 	}
 	p.t.Cleanup(func() { _ = store.Close() })
 	p.Fleet = &Fleet{Options: p.Options, places: p.places, order: p.order, counted: map[contract.CID]bool{}, machine: &computer.Machine{
-		Dir: p.Dir, Bus: p.Bus, Blobs: p.Blobs, Logger: p.Logger, Reserve: p.machine.Reserve,
+		Dir: p.Dir, Bus: p.Bus, Blobs: p.Blobs, Logger: p.Logger, Reserve: p.machine.Reserve, Notices: func() []string { return nil },
 	}}
+	p.Fleet.wake = func(ctx context.Context, cid contract.CID, _ computer.Waking) (*computer.Computer, error) {
+		return p.machine.OpenState(ctx, cid)
+	}
 	p.Spending = store
 	if p.places == nil {
 		p.places = map[contract.CID]*place{}

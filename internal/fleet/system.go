@@ -51,19 +51,37 @@ func (fl *Fleet) RemoveSecret(ctx context.Context, user, name string) error {
 	return fl.tell(ctx, user, "secret.removed", contract.SecretRemoved{Name: name})
 }
 
+// tell writes the same in every computer's log. One that is asleep is not woken for
+// it: its log is opened by itself.
 func (fl *Fleet) tell(ctx context.Context, user, eventType string, data contract.Payload) error {
 	fl.mu.Lock()
-	order := append([]contract.CID(nil), fl.order...)
+	places := make([]*place, 0, len(fl.order))
+	asleep := map[*place]bool{}
+	for _, cid := range fl.order {
+		p := fl.places[cid]
+		places = append(places, p)
+		asleep[p] = p.state == view.StateAsleep && p.err == nil
+	}
 	fl.mu.Unlock()
-	for _, cid := range order {
-		c, err := fl.get(cid)
+	write := func(ctx context.Context, c *computer.Computer) error {
+		_, err := c.Log().Append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Data: data})
+		return err
+	}
+	for _, p := range places {
+		if asleep[p] {
+			if err := (past{fl, p}).read(ctx, write); err != nil {
+				return err
+			}
+			continue
+		}
+		c, err := fl.get(p.cid)
 		if fault.Is(err, fault.Unavailable) {
 			continue // it does not wake: its log can't be told
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = write(ctx, c)
 		}
-		if _, err := c.Log().Append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Data: data}); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -107,7 +125,12 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 		out = append(out, view.Finding{ID: f.ID, Status: status, Detail: f.Text, Hint: f.Hint})
 	}
 	fl.mu.Lock()
-	order := append([]contract.CID(nil), fl.order...)
+	var order []contract.CID
+	for _, cid := range fl.order {
+		if p := fl.places[cid]; p.state != view.StateAsleep || p.err != nil {
+			order = append(order, cid) // what sleeps is looked at when it wakes
+		}
+	}
 	fl.mu.Unlock()
 	for _, cid := range order {
 		c, err := fl.get(cid)

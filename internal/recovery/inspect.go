@@ -38,6 +38,10 @@ type Report struct {
 	// Created is when they were made, as far as that can be read.
 	Created map[contract.CID]time.Time
 
+	// Open says of which computers it is known that something has not ended, or not
+	// known that all has.
+	Open map[contract.CID]bool
+
 	// Unfinished is why a recovery that was begun is not at its end, by whose it is;
 	// of "" is that of what all share.
 	Unfinished map[contract.CID]error
@@ -107,6 +111,9 @@ func (r *Report) Set(cid contract.CID, of *Report) {
 		r.Names[cid], r.Created[cid] = name, of.Created[cid]
 	}
 }
+
+// Last is the newest sequence that a readable record of a computer's log has.
+func (r *Report) Last(cid contract.CID) uint64 { return r.seen[cid] }
 
 // Of is what keeps a computer from waking.
 func (r *Report) Of(cid contract.CID) []bus.Damage {
@@ -256,6 +263,8 @@ func (r *Report) logs(ctx context.Context, dir *datadir.Dir, only contract.CID) 
 	whole, all := map[contract.CID]bool{}, true
 	for cid, k := range facts {
 		whole[cid] = r.compare(cid, logs[cid], k)
+		// A log of which the state is no whole copy may hold anything behind it.
+		r.Open[cid] = k.evidence.Open || logs[cid] == nil || logs[cid].End.Sequence != k.evidence.Last
 		all = all && whole[cid]
 	}
 	for cid, s := range logs {
@@ -282,7 +291,7 @@ func (r *Report) logs(ctx context.Context, dir *datadir.Dir, only contract.CID) 
 }
 
 func newReport() *Report {
-	return &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}, Created: map[contract.CID]time.Time{}, seen: map[contract.CID]uint64{}, begun: map[contract.CID]bool{}, Unfinished: map[contract.CID]error{}}
+	return &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}, Created: map[contract.CID]time.Time{}, Open: map[contract.CID]bool{}, seen: map[contract.CID]uint64{}, begun: map[contract.CID]bool{}, Unfinished: map[contract.CID]error{}}
 }
 
 // old says that a store of before each log had its own stream can't be used as

@@ -85,7 +85,7 @@ func (r EventsRequest) Validate() error {
 // A computer, its log and what is shown around its desktop.
 var (
 	ComputerGet = single[Of, view.Computer](Declared{
-		Name: "computer.get", Summary: "One computer", HTTP: get("", "computers-get"), Doors: API, Host: true})
+		Name: "computer.get", Summary: "One computer, which is not woken for it", HTTP: get("", "computers-get"), Doors: API, Needs: Known, Host: true})
 	ComputerRename = single[RenameRequest, view.Acted](Declared{
 		Name: "computer.rename", Summary: "Give a computer another name; its desktop's address stays",
 		HTTP: Route{http.MethodPatch, "", "computers-rename"}, Doors: API, Effect: Stores, Host: true})
@@ -93,7 +93,7 @@ var (
 		Name: "computer.rebuild", Summary: "Replay the log into a new state file",
 		HTTP: post("/rebuild", "computers-rebuild"), Doors: API, Effect: Stores, Limit: Long})
 	ComputerWake = done[WakeRequest](Declared{
-		Name: "computer.wake", Summary: "Try again to wake a computer that did not wake",
+		Name: "computer.wake", Summary: "Wake a computer that is asleep, or try again one that did not wake",
 		HTTP: post("/wake", "computers-wake"), Doors: API, Effect: Stops, Needs: Known, Host: true})
 	ComputerRecover = done[Of](Declared{
 		Name: "computer.recover", Summary: "Bring back what is damaged from what else knows it; only what all share closes the others meanwhile",
@@ -113,7 +113,7 @@ var (
 
 	EventsRead = bytes[EventsRequest](Declared{
 		Name: "events.read", Summary: "The log as CloudEvents, one a line; empty lines mean nothing",
-		HTTP: get("/events", "events-read"), Doors: API, Kind: Stream})
+		HTTP: get("/events", "events-read"), Doors: API, Kind: Stream, Needs: History})
 	LogRead = single[LogRequest, view.EventPage](Declared{
 		Name: "log.read", Summary: "Events with sequence > after, ascending", Doors: Desktop})
 	StateSnapshot = single[Of, view.Snapshot](Declared{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -29,6 +30,7 @@ const (
 type builds struct {
 	s    *Shell
 	want chan struct{}
+	busy atomic.Bool // one is being made, or it is found out whether one has to be
 }
 
 // poke says that the shell may have changed.
@@ -47,7 +49,10 @@ func (b *builds) run(ctx context.Context) error {
 			return nil
 		case <-b.want:
 		}
-		if err := b.ensure(ctx); err != nil && ctx.Err() == nil {
+		b.busy.Store(true)
+		err := b.ensure(ctx)
+		b.busy.Store(false)
+		if err != nil && ctx.Err() == nil {
 			b.s.logger.Warn("the desktop could not be built", "error", err)
 		}
 	}

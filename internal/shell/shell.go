@@ -76,6 +76,12 @@ func (s *Shell) Builds(ctx context.Context) error { return s.builds.run(ctx) }
 // Look says that somebody looks at the desktop until release is called.
 func (s *Shell) Look() (release func()) { return s.server.look() }
 
+// Idle reports whether nobody looks at the desktop and no build of it is made or
+// about to be.
+func (s *Shell) Idle() bool {
+	return s.server.unwatched() > 0 && len(s.builds.want) == 0 && !s.builds.busy.Load()
+}
+
 // Live reaches the dev server; fault.Unavailable while there is none.
 func (s *Shell) Live() (http.RoundTripper, error) { return s.server.transport() }
 

@@ -26,6 +26,7 @@ type Evidence struct {
 	Checkpoint string
 	Name       string    // the computer's
 	Created    time.Time // when it was made
+	Open       bool      // a run of it has not ended, as far as was projected
 }
 
 // ReadEvidence reads a state file that nobody has open. fs.ErrNotExist is in
@@ -60,16 +61,22 @@ func ReadEvidence(ctx context.Context, path string) (e Evidence, err error) {
 	}
 	var created string
 	err = db.QueryRowContext(ctx, "SELECT name, created FROM computer LIMIT 1").Scan(&e.Name, &created)
-	if errors.Is(err, sql.ErrNoRows) {
-		return e, nil
-	}
-	if err == nil {
-		e.Created, err = time.Parse(time.RFC3339Nano, created)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return e, unreadable(op, path, err)
 	}
-	return e, nil
+	e.Created, _ = time.Parse(time.RFC3339Nano, created) // it only orders a list
+	e.Open, err = openRuns(ctx, db)
+	return e, err
+}
+
+// openRuns reports whether a run has not ended. Of a file that does not tell, which
+// an earlier version may have written, that is so.
+func openRuns(ctx context.Context, db *sql.DB) (open bool, err error) {
+	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM runs WHERE status NOT IN ('done', 'failed', 'cancelled'))").Scan(&open)
+	if ctx.Err() != nil {
+		return true, fault.Wrap("state.ReadEvidence", err)
+	}
+	return open || err != nil, nil
 }
 
 // ReadRows calls each with every event that a state file holds, in order: as

@@ -352,6 +352,10 @@ func (c playedComputers) Create(ctx context.Context, cid contract.CID, _ string)
 	return p.Info(ctx)
 }
 
+func (playedComputers) Asleep(context.Context, contract.CID) (view.Computer, bool, error) {
+	return view.Computer{}, false, nil
+}
+
 func (playedComputers) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
 
 func (playedComputers) Recover(context.Context, contract.CID) error { return nil }

@@ -40,7 +40,7 @@ type Computer interface {
 // Options say what the services answer with.
 type Options struct {
 	Bus Bus
-	// Computer returns an awake computer.
+	// Computer returns a computer, awake until ctx has ended.
 	Computer func(ctx context.Context, cid contract.CID) (Computer, error)
 	// User returns the account behind a principal whose session is still open.
 	User func(ctx context.Context, cid contract.CID, principal string) (string, error)
@@ -276,16 +276,25 @@ func (s *Services) Watch(cid contract.CID) (release func()) {
 	})
 }
 
+// tell publishes a computer's last sequence. The computer is held for no longer.
+func (s *Services) tell(ctx context.Context, cid contract.CID) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c, err := s.o.Computer(ctx, cid)
+	if err != nil {
+		return
+	}
+	body := fmt.Sprintf(`{"sequence":%d}`, c.Last())
+	if err := s.o.Bus.Conn().Publish(contract.SubjectTick(cid), []byte(body)); err != nil {
+		s.log.Warn("a tick was not published", "computer", cid, "error", err)
+	}
+}
+
 func (s *Services) tick(ctx context.Context, cid contract.CID) {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
 	for {
-		if c, err := s.o.Computer(ctx, cid); err == nil {
-			body := fmt.Sprintf(`{"sequence":%d}`, c.Last())
-			if err := s.o.Bus.Conn().Publish(contract.SubjectTick(cid), []byte(body)); err != nil {
-				s.log.Warn("a tick was not published", "computer", cid, "error", err)
-			}
-		}
+		s.tell(ctx, cid)
 		select {
 		case <-ctx.Done():
 			return

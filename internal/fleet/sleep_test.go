@@ -1,0 +1,241 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
+)
+
+// sleeper is a fleet whose computers have a log and a state, and nothing else.
+type sleeper struct {
+	*purse
+	wakes atomic.Int64
+	fails atomic.Pointer[contract.CID] // which one does not wake
+}
+
+func newSleeper(t *testing.T) *sleeper {
+	t.Helper()
+	s := &sleeper{purse: newPurse(t)}
+	s.ctx, s.cancel = context.WithCancel(t.Context())
+	s.Driver = asleep{}
+	open := s.wake
+	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.Waking) (*computer.Computer, error) {
+		s.wakes.Add(1)
+		if f := s.fails.Load(); f != nil && *f == cid {
+			return nil, fault.New("", fault.Unavailable, "Do this.", errors.New("the tree is odd"))
+		}
+		return open(ctx, cid, w)
+	}
+	return s
+}
+
+// made makes a computer that sleeps.
+func (s *sleeper) made(name string) contract.CID {
+	s.t.Helper()
+	c := s.computer(name)
+	if _, err := c.Log().Append(s.t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "computer.created", Data: contract.ComputerCreated{Name: name, Driver: "test"}}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.sleep(c, false)
+	return c.CID()
+}
+
+func opened() contract.Draft {
+	return contract.Draft{ID: contract.NewID(), Role: contract.RoleSystem, Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}
+}
+
+// TestASleepThatRacesWithRequestsLosesNothing: computers are put to sleep whenever
+// nobody asks for anything, while many ask; each gets the computer awake, for as long
+// as it needs it, and what was acknowledged is in the log.
+func TestASleepThatRacesWithRequestsLosesNothing(t *testing.T) {
+	s := newSleeper(t)
+	cids := []contract.CID{s.made("A"), s.made("B")}
+	var asking sync.WaitGroup
+	acked := make([][]string, 8)
+	for i := range acked {
+		asking.Go(func() {
+			for n := range 15 {
+				err := func() error {
+					ctx, done := context.WithCancel(t.Context())
+					defer done()
+					c, err := s.Get(ctx, cids[(i+n)%2])
+					if err != nil {
+						return err
+					}
+					for range 3 {
+						events, err := c.(*computer.Computer).Log().Append(ctx, opened())
+						if err != nil {
+							return err
+						}
+						acked[i] = append(acked[i], events[0].ID)
+					}
+					return nil
+				}()
+				if err != nil {
+					t.Errorf("caller %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { asking.Wait(); close(ended) }()
+	for going := true; going; {
+		select {
+		case <-ended:
+			going = false
+		default:
+		}
+		s.layIdle(t.Context(), 0)
+	}
+	if n := s.wakes.Load(); n < 4 {
+		t.Errorf("it was woken %d times only: nothing raced", n)
+	}
+	have := map[string]bool{}
+	for _, cid := range cids {
+		ctx, done := context.WithCancel(t.Context())
+		c, err := s.Get(ctx, cid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := c.(*computer.Computer).Log().Read(ctx, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			have[e.ID] = true
+		}
+		done()
+	}
+	for i, ids := range acked {
+		for _, id := range ids {
+			if !have[id] {
+				t.Errorf("what caller %d was told is stored is not: %s", i, id)
+			}
+		}
+	}
+	if err := s.laidAll(cids...); err != nil {
+		t.Error(err)
+	}
+}
+
+// laidAll puts computers to sleep, once their callers are done.
+func (s *sleeper) laidAll(cids ...contract.CID) error {
+	for range 10_000 {
+		s.layIdle(s.t.Context(), 0)
+		s.falls.Wait()
+		awake := ""
+		for _, cid := range cids {
+			if _, asleep, err := s.Asleep(s.t.Context(), cid); err != nil {
+				return err
+			} else if !asleep {
+				awake = string(cid)
+			}
+		}
+		if awake == "" {
+			return nil
+		}
+	}
+	return errors.New("a computer that nobody uses does not fall asleep")
+}
+
+// TestWhoAsksTogetherWakesOnce: many who ask for a computer that sleeps get the one
+// that one waking brings. One that does not wake tells all of them, and the other is
+// awake meanwhile.
+func TestWhoAsksTogetherWakesOnce(t *testing.T) {
+	s := newSleeper(t)
+	a, b := s.made("A"), s.made("B")
+	ask := func(cid contract.CID) []error {
+		errs := make([]error, 16)
+		var all sync.WaitGroup
+		for i := range errs {
+			all.Go(func() { _, errs[i] = s.Get(t.Context(), cid) })
+		}
+		all.Wait()
+		return errs
+	}
+	if err := errors.Join(ask(a)...); err != nil || s.wakes.Load() != 1 {
+		t.Errorf("woken %d times, %v", s.wakes.Load(), err)
+	}
+	s.fails.Store(&b)
+	for _, err := range ask(b) {
+		if !fault.Is(err, fault.Unavailable) || !strings.Contains(fmt.Sprint(err), "the tree is odd") || fault.HintOf(err) != "Do this." {
+			t.Errorf("who waited hears %v", err)
+		}
+	}
+	if s.wakes.Load() != 2 {
+		t.Errorf("woken %d times", s.wakes.Load())
+	}
+	if err := errors.Join(ask(a)...); err != nil {
+		t.Errorf("the other one: %v", err)
+	}
+}
+
+// TestACallerKeepsItAwake: a computer does not fall asleep under who has it, however
+// long that takes, and does when the last of them is done.
+func TestACallerKeepsItAwake(t *testing.T) {
+	s := newSleeper(t)
+	cid := s.made("A")
+	one, done := context.WithCancel(t.Context())
+	two, doneToo := context.WithCancel(t.Context())
+	for _, ctx := range []context.Context{one, two} {
+		if _, err := s.Get(ctx, cid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done()
+	for range 50 {
+		s.layIdle(t.Context(), 0)
+	}
+	if _, asleep, err := s.Asleep(t.Context(), cid); asleep || err != nil {
+		t.Errorf("it fell asleep under its caller: %v", err)
+	}
+	doneToo()
+	if err := s.laidAll(cid); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatHasHappenedIsReadAsleep: the log and the list of checkpoints of a computer
+// that sleeps are answered without waking it, and so is what is told to all.
+func TestWhatHasHappenedIsReadAsleep(t *testing.T) {
+	s := newSleeper(t)
+	cid := s.made("Quiet")
+	h, err := s.History(t.Context(), cid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.tell(t.Context(), "ann", "secret.set", contract.SecretSet{Name: "KEY"}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := h.Events(t.Context(), view.EventQuery{})
+	if err != nil || len(page.Events) != 2 || page.Events[1].Type != "secret.set" {
+		t.Errorf("its log: %+v, %v", page, err)
+	}
+	if _, _, err := h.(past).Checkpoints(t.Context(), 0, 10); err != nil {
+		t.Errorf("its checkpoints: %v", err)
+	}
+	if n := s.wakes.Load(); n != 0 {
+		t.Errorf("it was woken %d times for that", n)
+	}
+	list, err := s.List(t.Context())
+	if err != nil || len(list) != 1 || list[0].State != view.StateAsleep || list[0].Name != "Quiet" || list[0].Trouble != nil {
+		t.Errorf("listed: %+v, %v", list, err)
+	}
+	// Once it is awake its history is the computer's own.
+	if _, err := s.Get(t.Context(), cid); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := h.Events(t.Context(), view.EventQuery{}); err != nil || len(page.Events) != 2 {
+		t.Errorf("its log, awake: %+v, %v", page, err)
+	}
+}
