@@ -37,11 +37,19 @@ const (
 
 // Accounts and sessions (internal/identity).
 const (
-	IdentityUsed   Name = "identity.used"   // row 24: a link that was used is refused
-	IdentityForget Name = "identity.forget" // row 24: a claim removes the account's links
-	IdentityTicket Name = "identity.ticket" // row 24: a ticket is removed as it is used
-	IdentityExpiry Name = "identity.expiry" // row 30: a session ends
-	IdentityKind   Name = "identity.kind"   // rows 22, 30: a desktop's session is none of the console's
+	IdentityInvited Name = "identity.invited" // row 24: an invitation to a computer is used once
+	IdentityUsed    Name = "identity.used"    // row 24: a link that was used is refused
+	IdentityForget  Name = "identity.forget"  // row 24: a claim removes the account's links
+	IdentityTicket  Name = "identity.ticket"  // row 24: a ticket is removed as it is used
+	IdentityExpiry  Name = "identity.expiry"  // row 30: a session ends
+	IdentityKind    Name = "identity.kind"    // rows 22, 30: a desktop's session is none of the console's
+)
+
+// Who may do what (internal/grant, and what keeps to it).
+const (
+	GrantMember Name = "grant.member" // row 23: a computer is there for its members only
+	GrantRole   Name = "grant.role"   // row 23: a member does what the role allows
+	GrantPower  Name = "grant.power"  // row 23: what is the machine's takes a power of its own
 )
 
 // The bus (internal/bus).

@@ -314,7 +314,14 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RevokeToken(ctx, tok.ID); err != nil {
+	if err := s.RevokeToken(ctx, "u-other", tok.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("somebody else's: %v", err)
+	}
+	must[identity.Token](t)(s.Token(ctx, secret))
+	if list := must[[]identity.Token](t)(s.Tokens(ctx, u.ID)); len(list) != 2 || !list[0].Machine || list[1].Name != "ci" {
+		t.Errorf("%+v", list)
+	}
+	if err := s.RevokeToken(ctx, u.ID, tok.ID); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Token(ctx, secret)
@@ -329,7 +336,7 @@ func TestHandles(t *testing.T) {
 	if p := must[identity.Place](t)(s.Adopt(ctx, a, u.ID, "My Studio!")); p.Handle != "my-studio" {
 		t.Errorf("%+v", p)
 	}
-	if p := must[identity.Place](t)(s.Adopt(ctx, a, "u-other", "Other")); p.Handle != "my-studio" || p.Owner != u.ID {
+	if p := must[identity.Place](t)(s.Adopt(ctx, a, "u-other", "Other")); p.Handle != "my-studio" {
 		t.Errorf("adopted twice: %+v", p)
 	}
 	if p := must[identity.Place](t)(s.Adopt(ctx, b, u.ID, "my studio")); p.Handle != "my-studio-2" {

@@ -24,11 +24,15 @@ const (
 // secret in its cookie is not kept.
 type Session struct {
 	ID       string
+	Root     string // the console session it hangs on, or itself: what is one person's at one browser
 	User     string
 	Kind     Kind
 	Computer contract.CID // of a desktop's session
 	Expires  time.Time    // absolute
 }
+
+// rootOf is the SQL of a session's root.
+const rootOf = "coalesce((SELECT above.id FROM sessions AS above WHERE above.hash = sessions.parent), id)"
 
 const noSession = "this session has ended"
 
@@ -43,8 +47,8 @@ func (s *Store) Session(ctx context.Context, secret string, kind Kind) (Session,
 	hash, now := hashOf(secret), s.millis()
 	var out Session
 	var seen, expires int64
-	err := s.db.QueryRowContext(ctx, "SELECT id, user, kind, computer, seen, expires FROM sessions WHERE hash = ?", hash).
-		Scan(&out.ID, &out.User, &out.Kind, &out.Computer, &seen, &expires)
+	err := s.db.QueryRowContext(ctx, "SELECT id, "+rootOf+", user, kind, computer, seen, expires FROM sessions WHERE hash = ?", hash).
+		Scan(&out.ID, &out.Root, &out.User, &out.Kind, &out.Computer, &seen, &expires)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Session{}, refuse
@@ -192,24 +196,9 @@ func (s *Store) RevokeAll(ctx context.Context, user string) ([]string, error) {
 	return s.end(ctx, "identity.RevokeAll", "user = ?1", user)
 }
 
-func (s *Store) end(ctx context.Context, op, where string, arg any) ([]string, error) {
-	var ids []string
-	err := s.tx(ctx, func(tx *sql.Tx) (err error) {
-		rows, err := tx.QueryContext(ctx, "SELECT id FROM sessions WHERE "+where, arg)
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			var id string
-			if err := rows.Scan(&id); err != nil {
-				return errors.Join(err, rows.Close())
-			}
-			ids = append(ids, id)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, "DELETE FROM sessions WHERE "+where, arg)
+func (s *Store) end(ctx context.Context, op, where string, arg any) (ids []string, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx) error {
+		ids, err = endSessions(ctx, tx, where, arg)
 		return err
 	})
 	return ids, fault.Wrap(op, err)
@@ -221,8 +210,8 @@ func (s *Store) ByPrincipal(ctx context.Context, id string) (Session, error) {
 	const op = "identity.ByPrincipal"
 	var out Session
 	var expires int64
-	err := s.db.QueryRowContext(ctx, "SELECT id, user, kind, computer, expires FROM sessions WHERE id = ? AND kind = 'desktop' AND expires > ?", id, s.millis()).
-		Scan(&out.ID, &out.User, &out.Kind, &out.Computer, &expires)
+	err := s.db.QueryRowContext(ctx, "SELECT id, "+rootOf+", user, kind, computer, expires FROM sessions WHERE id = ? AND kind = 'desktop' AND expires > ?", id, s.millis()).
+		Scan(&out.ID, &out.Root, &out.User, &out.Kind, &out.Computer, &expires)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Session{}, denied(op, "Reload the console.", noSession)
 	}

@@ -113,6 +113,7 @@ CREATE TABLE counted (
 ) STRICT, WITHOUT ROWID;
 `,
 	addSums(),
+	addMembers(),
 }
 
 // Store is an open identity file. Its methods may be called from many
@@ -167,7 +168,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 // would be taken for a file that has lost its accounts.
 func (s *Store) lay(ctx context.Context, db *sql.DB) error {
 	fresh := &Store{db: db, now: s.now}
-	if err := fresh.migrate(ctx); err != nil {
+	if err := fresh.migrate(ctx, len(migrations)); err != nil {
 		return err
 	}
 	_, err := fresh.Owner(ctx)
@@ -179,7 +180,7 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := check(ctx, s.db); err != nil {
 		return err
 	}
-	return s.migrate(ctx)
+	return s.migrate(ctx, len(migrations))
 }
 
 // Check looks through the file at path, which nobody has open, without a write:
@@ -261,7 +262,8 @@ func (s *Store) QuickCheck(ctx context.Context) error {
 // Close closes the file.
 func (s *Store) Close() error { return s.db.Close() }
 
-func (s *Store) migrate(ctx context.Context) error {
+// migrate brings the file to a version; every start does to the newest.
+func (s *Store) migrate(ctx context.Context, to int) error {
 	var have int
 	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
 		return fmt.Errorf("read the version of control.sqlite: %w", err)
@@ -270,7 +272,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		return fault.New("", fault.Newer, "Start the newer choir that wrote this data directory.",
 			fmt.Errorf("control.sqlite has version %d; this build knows %d", have, len(migrations)))
 	}
-	for v := have; v < len(migrations); v++ {
+	for v := have; v < to; v++ {
 		err := s.tx(ctx, func(tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, migrations[v]); err != nil {
 				return err

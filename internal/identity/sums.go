@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -52,13 +53,25 @@ func init() {
 	})
 }
 
-// summed are the tables whose rows bear a sum: their key first, then what else it
-// is made of. A migration that adds a column replaces the table's triggers and
-// computes its sums again; never change what one that was released made.
-var summed = []struct {
+// summedTable is a table whose rows bear a sum: its key first, then what else
+// the sum is made of.
+type summedTable struct {
 	table   string
 	columns []string
-}{
+}
+
+// summedOf are the tables that bear sums in files of a version. A migration that
+// changes a table replaces its triggers and computes its sums again; never change
+// what one that was released made.
+func summedOf(version int) []summedTable {
+	if version < membersSince {
+		return summedFirst
+	}
+	return slices.Concat(summedFirst[:5], summedFirst[6:], summedMembers)
+}
+
+// summedFirst are those of the first version with sums.
+var summedFirst = []summedTable{
 	{"users", []string{"id", "name", "created", "claimed"}},
 	{"links", []string{"hash", "user", "created", "expires", "used"}},
 	{"sessions", []string{"hash", "id", "user", "kind", "computer", "parent", "created", "seen", "expires"}},
@@ -69,16 +82,30 @@ var summed = []struct {
 	{"counted", []string{"computer", "sequence", "link"}},
 }
 
+// summedMembers are those that computers with members brought.
+var summedMembers = []summedTable{
+	{"computers", []string{"id", "handle", "created"}},
+	{"members", []string{"id", "computer", "user", "role", "created"}},
+	{"powers", []string{"id", "user", "power", "created"}},
+	{"machine", []string{"one", "owner"}},
+	{"invitations", []string{"hash", "id", "computer", "role", "user", "created", "expires"}},
+}
+
 // addSums is the migration that gives every row its sum.
 func addSums() string {
 	var b strings.Builder
 	b.WriteString("CREATE TABLE schema_sum (one INTEGER PRIMARY KEY CHECK (one = 1), sum BLOB NOT NULL) STRICT;\n")
-	for _, t := range summed {
-		set := fmt.Sprintf("UPDATE %s SET sum = %s", t.table, sumOf(t.table, t.columns))
-		fmt.Fprintf(&b, "ALTER TABLE %s ADD COLUMN sum BLOB NOT NULL DEFAULT x'';\n%s;\n", t.table, set)
-		for _, on := range [][2]string{{"inserted", "INSERT"}, {"updated", "UPDATE OF " + strings.Join(t.columns, ", ")}} {
-			fmt.Fprintf(&b, "CREATE TRIGGER %s_%s AFTER %s ON %[1]s BEGIN %[4]s WHERE %[5]s = NEW.%[5]s; END;\n", t.table, on[0], on[1], set, t.columns[0])
-		}
+	for _, t := range summedFirst {
+		fmt.Fprintf(&b, "ALTER TABLE %s ADD COLUMN sum BLOB NOT NULL DEFAULT x'';\nUPDATE %[1]s SET sum = %s;\n%s", t.table, sumOf(t.table, t.columns), t.triggers())
+	}
+	return b.String()
+}
+
+// triggers write a table's sums.
+func (t summedTable) triggers() string {
+	var b strings.Builder
+	for _, on := range [][2]string{{"inserted", "INSERT"}, {"updated", "UPDATE OF " + strings.Join(t.columns, ", ")}} {
+		fmt.Fprintf(&b, "CREATE TRIGGER %s_%s AFTER %s ON %[1]s BEGIN UPDATE %[1]s SET sum = %[4]s WHERE %[5]s = NEW.%[5]s; END;\n", t.table, on[0], on[1], sumOf(t.table, t.columns), t.columns[0])
 	}
 	return b.String()
 }
@@ -129,7 +156,7 @@ func checkSums(ctx context.Context, db *sql.DB) error {
 	if version > len(migrations) {
 		return nil // what rows bear is for the build that wrote it to say
 	}
-	for _, t := range summed {
+	for _, t := range summedOf(version) {
 		var other int
 		if err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE sum <> %s", t.table, sumOf(t.table, t.columns))).Scan(&other); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/identity"
 )
 
@@ -33,6 +34,12 @@ func used(t *testing.T) string {
 	link(t, s, u.ID)
 	cid := contract.NewCID()
 	if _, _, err := s.NewToken(ctx, u.ID, "a token"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Adopt(ctx, cid, u.ID, "Studio"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.NewInvitation(ctx, cid, grant.Editor, u.ID); err != nil {
 		t.Fatal(err)
 	}
 	var calls []identity.Call
@@ -63,7 +70,7 @@ func dump(t *testing.T, file string) string {
 	}
 	defer db.Close()
 	var b strings.Builder
-	for _, table := range []string{"users", "links", "sessions", "tickets", "tokens", "computers", "spending", "counted"} {
+	for _, table := range []string{"users", "links", "sessions", "tickets", "tokens", "computers", "members", "powers", "machine", "invitations", "spending", "counted"} {
 		rows, err := db.Query("SELECT * FROM " + table + " ORDER BY 1")
 		if err != nil {
 			return err.Error()
@@ -173,39 +180,66 @@ func TestAChangedValueOfTheAccountsIsDamage(t *testing.T) {
 	}
 }
 
-// The rows of a file of an earlier version get their sums, and stay as they are.
-func TestAnEarlierFileGetsItsSums(t *testing.T) {
-	file := used(t)
-	want := dump(t, file)
-	db, err := sql.Open("sqlite", "file:"+file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	script := "DROP TABLE schema_sum; PRAGMA user_version = 2;"
-	for _, table := range []string{"users", "links", "sessions", "tickets", "tokens", "computers", "spending", "counted"} {
-		script += fmt.Sprintf("DROP TRIGGER %s_inserted; DROP TRIGGER %[1]s_updated; ALTER TABLE %[1]s DROP COLUMN sum;", table)
-	}
-	if _, err := db.Exec(script); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := identity.Check(t.Context(), file); err != nil {
-		t.Fatalf("a file of an earlier version: %v", err)
-	}
-	s, err := identity.Open(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := dump(t, file); got != want {
-		t.Errorf("the file says\n%s\nit said\n%s", got, want)
-	}
-	if err := identity.Check(t.Context(), file); err != nil {
-		t.Errorf("after the migration: %v", err)
+// A file of an earlier version opens: its rows get their sums and stay as they are,
+// whoever was there first is the machine's owner with every power, whatever the
+// clocks said later, and who owned a computer is its owner.
+func TestAnEarlierFileOpens(t *testing.T) {
+	for version := 1; version < identity.Newest; version++ {
+		file := filepath.Join(t.TempDir(), "control.sqlite")
+		if err := identity.Lay(t.Context(), file, version); err != nil {
+			t.Fatal(err)
+		}
+		db, err := sql.Open("sqlite", "file:"+file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := contract.NewCID(), contract.NewCID()
+		for _, q := range []string{
+			"INSERT INTO users (id, name, created, claimed) VALUES ('u-2', 'Second', 7, 0), ('u-1', 'Owner', 5, 6)",
+			"INSERT INTO sessions (hash, id, user, kind, created, seen, expires) VALUES (x'01', 's-1', 'u-1', 'console', 5, 5, 1 << 60)",
+			"INSERT INTO tokens (hash, id, user, name, created) VALUES (x'02', 't-1', 'u-1', 'ci', 9)",
+			fmt.Sprintf("INSERT INTO computers (id, owner, handle, created) VALUES ('%s', 'u-1', 'studio', 8), ('%s', 'u-2', 'lab', 9)", a, b),
+		} {
+			if _, err := db.Exec(q); err != nil {
+				t.Fatal(q, err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := identity.Check(t.Context(), file); err != nil {
+			t.Fatalf("version %d: %v", version, err)
+		}
+		s, err := identity.Open(t.Context(), file)
+		if err != nil {
+			t.Fatalf("version %d: %v", version, err)
+		}
+		if u := owner(t, s); u.ID != "u-1" || !u.Claimed {
+			t.Errorf("version %d: the machine is %+v's", version, u)
+		}
+		for _, want := range []struct {
+			account string
+			cid     contract.CID
+			role    grant.Role
+			powers  int
+		}{{"u-1", a, grant.Owner, len(grant.Powers())}, {"u-1", b, grant.None, len(grant.Powers())}, {"u-2", b, grant.Owner, 0}, {"u-2", a, grant.None, 0}} {
+			h, err := s.Held(t.Context(), want.account, want.cid)
+			if err != nil || h.Account != want.account || h.Role != want.role || len(h.Powers) != want.powers {
+				t.Errorf("version %d: %s holds %+v, %v", version, want.account, h, err)
+			}
+		}
+		if p, err := s.ByHandle(t.Context(), "studio"); err != nil || p.Computer != a {
+			t.Errorf("version %d: %+v, %v", version, p, err)
+		}
+		if list, err := s.Tokens(t.Context(), "u-1"); err != nil || len(list) != 1 || list[0].ID != "t-1" {
+			t.Errorf("version %d: %+v, %v", version, list, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := identity.Check(t.Context(), file); err != nil {
+			t.Errorf("version %d, after the migration: %v", version, err)
+		}
 	}
 }
 

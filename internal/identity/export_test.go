@@ -1,0 +1,21 @@
+package identity
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// Newest is the newest version of the file.
+var Newest = len(migrations)
+
+// Lay makes an empty file of a version.
+func Lay(ctx context.Context, path string, version int) error {
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		return err
+	}
+	s := &Store{db: db, now: time.Now}
+	return errors.Join(s.migrate(ctx, version), db.Close())
+}

@@ -1,0 +1,146 @@
+package identity
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Token is an API token's record, without its secret.
+type Token struct {
+	ID, User, Name string
+	Created        time.Time
+	Machine        bool // the one that the machine's owner keeps in a file
+}
+
+// machineToken is the name of that one.
+const machineToken = "this machine"
+
+// NewToken makes an API token for an account. The secret is returned once.
+func (s *Store) NewToken(ctx context.Context, user, name string) (Token, string, error) {
+	if name == machineToken {
+		return Token{}, "", fault.New("identity.NewToken", fault.Invalid, "Choose another name.", errors.New("the name is taken by the machine's own token"))
+	}
+	return s.newToken(ctx, user, name)
+}
+
+func (s *Store) newToken(ctx context.Context, user, name string) (Token, string, error) {
+	const op = "identity.NewToken"
+	secret, hash := newSecret("choir_")
+	now := s.millis()
+	t := Token{ID: "t-" + contract.NewID(), User: user, Name: name, Created: fromMillis(now), Machine: name == machineToken}
+	err := s.tx(ctx, func(tx *sql.Tx) error {
+		if err := atMost(ctx, tx, maxTokens, "API tokens of this account", "Revoke one first.", "SELECT count(*) FROM tokens WHERE user = ?", user); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO tokens (hash, id, user, name, created) VALUES (?, ?, ?, ?, ?)", hash, t.ID, user, name, now)
+		return err
+	})
+	if err != nil {
+		return Token{}, "", fault.Wrap(op, err)
+	}
+	return t, secret, nil
+}
+
+// Token checks an API token. fault.Denied when it is unknown or revoked.
+func (s *Store) Token(ctx context.Context, secret string) (Token, error) {
+	const op = "identity.Token"
+	refuse := denied(op, "Set CHOIR_TOKEN to a valid token, or unset it to use the running instance's own.", "the API token is not valid")
+	if !plausible(secret) {
+		return Token{}, refuse
+	}
+	var t Token
+	err := s.db.QueryRowContext(ctx, "SELECT id, user, name FROM tokens WHERE hash = ?", hashOf(secret)).Scan(&t.ID, &t.User, &t.Name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Token{}, refuse
+	}
+	t.Machine = t.Name == machineToken
+	return t, fault.Wrap(op, err)
+}
+
+// Tokens lists an account's API tokens, oldest first.
+func (s *Store) Tokens(ctx context.Context, user string) ([]Token, error) {
+	const op = "identity.Tokens"
+	out, err := scanAll(ctx, s.db, func(rows *sql.Rows) (Token, error) {
+		var t Token
+		var created int64
+		err := rows.Scan(&t.ID, &t.User, &t.Name, &created)
+		t.Machine, t.Created = t.Name == machineToken, fromMillis(created)
+		return t, err
+	}, "SELECT id, user, name, created FROM tokens WHERE user = ? ORDER BY created, id", user)
+	return out, fault.Wrap(op, err)
+}
+
+// RevokeToken makes one of an account's API tokens invalid. fault.NotFound when it
+// has none of that id: somebody else's is as if it were not there. The machine's
+// own is not revoked so, for the programs that this user starts need it.
+func (s *Store) RevokeToken(ctx context.Context, user, id string) error {
+	const op = "identity.RevokeToken"
+	res, err := s.db.ExecContext(ctx, "DELETE FROM tokens WHERE id = ? AND user = ? AND name <> ?", id, user, machineToken)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(err, fault.New(op, fault.NotFound, "", errors.New("there is no such token")))
+	}
+	return nil
+}
+
+// MachineToken returns the API token that the machine's owner keeps in file
+// (mode 0600): the one there if it is still valid, else the one that was given
+// out before ("" for none) if that is, for the file may have gone with the keys
+// beside it, else a new one, which replaces those it made before.
+func (s *Store) MachineToken(ctx context.Context, file, given string) (string, error) {
+	const op = "identity.MachineToken"
+	b, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fault.Wrap(op, err)
+	}
+	for _, secret := range []string{strings.TrimSpace(string(b)), given} {
+		if secret == "" {
+			continue
+		}
+		t, err := s.Token(ctx, secret)
+		if err == nil && t.Machine {
+			return secret, fault.Wrap(op, keepSecret(file, secret))
+		}
+		if err != nil && !fault.Is(err, fault.Denied) {
+			return "", fault.Wrap(op, err)
+		}
+	}
+	owner, err := s.Owner(ctx)
+	if err != nil {
+		return "", fault.Wrap(op, err)
+	}
+	if _, err := s.db.ExecContext(ctx, "DELETE FROM tokens WHERE user = ? AND name = ?", owner.ID, machineToken); err != nil {
+		return "", fault.Wrap(op, err)
+	}
+	_, secret, err := s.newToken(ctx, owner.ID, machineToken)
+	if err != nil {
+		return "", fault.Wrap(op, err)
+	}
+	if err := keepSecret(file, secret); err != nil {
+		return "", fault.Wrap(op, err)
+	}
+	return secret, nil
+}
+
+// keepSecret makes a file hold a secret, for its owner only.
+func keepSecret(file, secret string) error {
+	if b, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(b)) == secret {
+		return os.Chmod(file, 0o600)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return datadir.WriteFile(file, []byte(secret+"\n"), 0o600)
+}
