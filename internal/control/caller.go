@@ -26,6 +26,7 @@ type caller struct {
 	user    string
 	session *identity.Session // nil for a token
 	secret  string            // of the session
+	token   string            // the token's id, "" for a session
 	appends *appending        // nil for a request that only reads
 	machine bool              // the token that the machine's owner keeps in a file
 }
@@ -71,7 +72,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				writeProblem(w, problemOf(s.log, r.URL.Path, err))
 				return
 			}
-			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User, machine: t.Machine, appends: appends(r)})
+			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User, token: t.ID, machine: t.Machine, appends: appends(r)})
 		case slices.Contains(open, r.URL.Path) || strings.HasPrefix(r.URL.Path, "/api/schemas/"):
 			if console && unsafe(r) {
 				if p := foreign(r, s.hosts.console()); p != nil {
@@ -164,67 +165,6 @@ func (s *Server) govern(ctx context.Context, cid contract.CID) error {
 		return s.take(ctx, cid, s.flood.take)
 	}
 	return s.take(ctx, cid, s.flood.govern)
-}
-
-// named returns the id of the computer that a request names, awake or not.
-func (s *Server) named(ctx context.Context, id string) (contract.CID, error) {
-	cid := contract.CID(id)
-	if id == only {
-		mine, err := s.computersOf(ctx, callerOf(ctx).user)
-		if err != nil {
-			return "", err
-		}
-		switch len(mine) {
-		case 0:
-			return "", fault.New("", fault.NotFound, "", errNone)
-		case 1:
-			cid = mine[0].ID
-		default:
-			return "", fault.New("", fault.Invalid, "Name one with --computer.", errSeveral)
-		}
-	}
-	if err := cid.Validate(); err != nil {
-		return "", err
-	}
-	place, err := s.o.Identity.ByID(ctx, cid)
-	if fault.Is(err, fault.NotFound) {
-		// Made since anybody asked: recording it is part of listing.
-		if _, err := s.computersOf(ctx, callerOf(ctx).user); err != nil {
-			return "", err
-		}
-		place, err = s.o.Identity.ByID(ctx, cid)
-	}
-	if err != nil {
-		return "", err
-	}
-	if place.Owner != callerOf(ctx).user {
-		return "", fault.New("", fault.NotFound, "", errNone)
-	}
-	return cid, nil
-}
-
-// computersOf lists a user's computers, and records those that are new: in this
-// version they are all the machine's owner's.
-func (s *Server) computersOf(ctx context.Context, user string) ([]view.Computer, error) {
-	all, err := s.o.Computers.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	owner, err := s.o.Identity.Owner(ctx)
-	if err != nil {
-		return nil, err
-	}
-	mine := make([]view.Computer, 0, len(all))
-	for _, c := range all {
-		p, err := s.o.Identity.Adopt(ctx, c.ID, owner.ID, c.Name)
-		if err != nil {
-			return nil, err
-		}
-		if p.Owner == user {
-			mine = append(mine, s.placed(c, p))
-		}
-	}
-	return mine, nil
 }
 
 func (s *Server) placed(c view.Computer, p identity.Place) view.Computer {

@@ -29,7 +29,8 @@ const (
 
 // content serves what the desktop is made of: its page, the kept build's files,
 // and what the dev server has.
-func (s *Server) content(w http.ResponseWriter, r *http.Request, v visit, page bool) {
+func (s *Server) content(w http.ResponseWriter, r *http.Request, v visit) {
+	page := asPage(r)
 	c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
 	if err != nil {
 		writeProblem(w, problemOf(s.log, "desktop", err))
@@ -244,7 +245,11 @@ func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v visit, c Computer
 		return
 	}
 	defer s.wg.Done()
-	ctx, release := s.attach(r.Context(), v.session.ID)
+	ctx, release, err := s.hold(r.Context(), v.holder(), s.still(v))
+	if err != nil {
+		writeProblem(w, problemOf(s.log, "hmr", err))
+		return
+	}
 	defer release()
 	s.proxy(w, r.WithContext(ctx), rt)
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -16,8 +17,10 @@ import (
 
 	"github.com/coder/websocket"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/view"
 )
@@ -84,8 +87,7 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 		http.Redirect(w, r, s.hosts.console()+"/", http.StatusSeeOther)
 		return
 	}
-	page := dest == "iframe" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !unsafe(r)
-	if p := s.foreignToDesktop(r, origin, page); p != nil {
+	if p := s.foreignToDesktop(r, origin, asPage(r)); p != nil {
 		writeProblem(w, p)
 		return
 	}
@@ -99,24 +101,70 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 		return
 	}
 	v.label, v.origin = label, origin
-	switch path := r.URL.Path; {
-	case path == ownPrefix+"session" && r.Method == http.MethodGet:
-		s.desktopSession(w, r, v)
-	case path == ownPrefix+"nats" && r.Method == http.MethodGet:
-		s.desktopBus(w, r, v)
-	case path == ownPrefix+"heartbeat" && r.Method == http.MethodPost:
-		s.heartbeat(w, r, v)
-	case path == ownPrefix+"files" && r.Method == http.MethodPost:
-		s.bringIn(w, r, v)
-	case path == ownPrefix+"heartbeat.js" && r.Method == http.MethodGet:
-		s.squeezed(w, r, func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
-			_, _ = w.Write(heartbeatScript) // the client has gone if this fails
-		})
-	case strings.HasPrefix(path, "/_choir"):
-		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
-	default:
-		s.content(w, r, v, page)
+	route := desktopRoute(r)
+	if err := s.decide(r.Context(), route.may, v.session.User, v.place.Computer); err != nil {
+		writeProblem(w, problemOf(s.log, "desktop", err))
+		return
+	}
+	route.serve(s, w, r, v)
+}
+
+// deskRoute is an address of a desktop's origin and what it takes.
+type deskRoute struct {
+	method, path string
+	may          grant.Rule
+	serve        func(s *Server, w http.ResponseWriter, r *http.Request, v visit)
+}
+
+// deskRoutes are the control plane's own addresses there.
+var deskRoutes = []deskRoute{
+	{http.MethodGet, "session", grant.View, (*Server).desktopSession},
+	{http.MethodGet, "nats", grant.View, (*Server).desktopBus},
+	{http.MethodGet, "heartbeat.js", grant.View, (*Server).heartbeatJS},
+	{http.MethodPost, "heartbeat", grant.View, (*Server).heartbeat}, // tells of one's own page
+	{http.MethodPost, "files", grant.Edit, (*Server).bringIn},
+}
+
+// deskContent is everything else: what a desktop is made of.
+var deskContent = deskRoute{may: grant.View, serve: (*Server).content}
+
+func desktopRoute(r *http.Request) deskRoute {
+	for _, d := range deskRoutes {
+		if r.URL.Path == ownPrefix+d.path && r.Method == d.method {
+			return d
+		}
+	}
+	if strings.HasPrefix(r.URL.Path, "/_choir") {
+		return deskRoute{may: grant.View, serve: func(_ *Server, w http.ResponseWriter, _ *http.Request, _ visit) {
+			writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
+		}}
+	}
+	return deskContent
+}
+
+// asPage says whether a request is for the desktop's page, by the console's frame.
+func asPage(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Dest") == "iframe" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !unsafe(r)
+}
+
+func (s *Server) heartbeatJS(w http.ResponseWriter, r *http.Request, _ visit) {
+	s.squeezed(w, r, func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+		_, _ = w.Write(heartbeatScript) // the client has gone if this fails
+	})
+}
+
+// holder is whose a visit's sockets are.
+func (v visit) holder() holder { return holder{account: v.session.User, session: v.session.ID} }
+
+// still looks again whether a visitor may be here, when what they open can be cut.
+func (s *Server) still(v visit) func(context.Context) (contract.CID, error) {
+	return func(ctx context.Context) (contract.CID, error) {
+		_, err := s.o.Identity.ByPrincipal(ctx, v.session.ID)
+		if err == nil {
+			err = s.decide(ctx, grant.View, v.session.User, v.place.Computer)
+		}
+		return v.place.Computer, err
 	}
 }
 
@@ -138,7 +186,7 @@ func (s *Server) foreignToDesktop(r *http.Request, origin string, page bool) *pr
 	return foreign(r, origin)
 }
 
-// visitor checks the desktop's session: of this very computer, and its owner's.
+// visitor checks the desktop's session: it is of this very computer.
 func (s *Server) visitor(r *http.Request, handle string) (visit, error) {
 	secret := cookie(r, desktopCookie)
 	ses, err := s.o.Identity.Session(r.Context(), secret, identity.Desktop)
@@ -149,8 +197,8 @@ func (s *Server) visitor(r *http.Request, handle string) (visit, error) {
 	if err != nil {
 		return visit{}, err
 	}
-	if (ses.Computer != place.Computer || ses.User != place.Owner) && !defence.Off(defence.ControlComputer) {
-		return visit{}, fault.New("", fault.Denied, "", errors.New("this session is for another computer"))
+	if ses.Computer != place.Computer && !defence.Off(defence.ControlComputer) {
+		return visit{}, fault.New("", fault.Denied, "", errOtherComputer)
 	}
 	return visit{session: ses, place: place}, nil
 }
@@ -240,7 +288,11 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit)
 func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
 	// The request's own context ends when the connection is taken over; the computer
 	// stays awake as long as this desktop is connected.
-	ctx, release := s.attach(s.ctx, v.session.ID)
+	ctx, release, err := s.hold(s.ctx, v.holder(), s.still(v))
+	if err != nil {
+		writeProblem(w, problemOf(s.log, "desktop bus", err))
+		return
+	}
 	defer release()
 	c, err := s.o.Computers.Get(ctx, v.place.Computer)
 	if err != nil {

@@ -38,7 +38,8 @@ func (d door) Operation(m rpc.Declared) huma.Operation {
 // Reach implements rpc.Door.
 func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.Table, rpc.Caller, error) {
 	cid, err := d.s.reach(ctx, m, computer)
-	who := rpc.Caller{Computer: cid, User: callerOf(ctx).user}
+	c := callerOf(ctx)
+	who := rpc.Caller{Computer: cid, User: c.user, Session: c.stream()}
 	if m.Host || err != nil {
 		return d.s.own, who, err
 	}
@@ -49,27 +50,27 @@ func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.T
 		}
 		return h.Methods(), who, nil
 	}
-	c, err := d.s.o.Computers.Get(ctx, cid)
+	awake, err := d.s.o.Computers.Get(ctx, cid)
 	if err != nil {
 		return nil, who, err
 	}
-	return c.Methods(), who, nil
+	return awake.Methods(), who, nil
 }
 
 // Refuse implements rpc.Door.
 func (d door) Refuse(m rpc.Declared, err error) error { return problemOf(d.s.log, m.HTTP.ID, err) }
 
-// reach returns the computer that a request names, if it is the caller's and
-// they may ask this of it, once it is as the method needs it; what is asked
-// counts by its effect. Somebody else's answers as if it were not there.
+// reach returns the computer that a request names, if the caller may ask this of
+// it, once it is as the method needs it; what is asked counts by its effect.
 func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (contract.CID, error) {
 	if err := may(ctx, m.Doors); err != nil {
 		return "", err
 	}
+	account := callerOf(ctx).user
 	if m.Needs == rpc.Plane {
-		return "", nil
+		return "", s.decide(ctx, m.May, account, "")
 	}
-	cid, err := s.named(ctx, computer)
+	cid, err := s.named(ctx, m.May, account, computer)
 	if err != nil {
 		return "", err
 	}
@@ -89,15 +90,6 @@ func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (co
 		return cid, s.govern(ctx, cid)
 	}
 	return cid, nil
-}
-
-// at returns the computer that a method bound by hand is asked of, awake.
-func (s *Server) at(ctx context.Context, m rpc.Declared, computer string) (Computer, error) {
-	cid, err := s.reach(ctx, m, computer)
-	if err != nil {
-		return nil, err
-	}
-	return s.o.Computers.Get(ctx, cid)
 }
 
 // may refuses a caller who came in by another door than the method's. A grant of

@@ -14,11 +14,7 @@ func ProblemOf(r view.Refusal) Problem { return newProblem(0, r).Problem }
 func (s *Server) Streams() int {
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
-	n := 0
-	for _, set := range s.streams.open {
-		n += len(set)
-	}
-	return n
+	return len(s.streams.open)
 }
 
 // Own are the methods that are answered here.

@@ -7,6 +7,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
@@ -98,7 +99,7 @@ func (s *Server) bindRuns(t rpc.Table) {
 		if err != nil {
 			return view.Run{}, err
 		}
-		return s.awaitRun(ctx, c, in.Run, time.Duration(in.Wait)*time.Second)
+		return s.awaitRun(ctx, who, c, in.Run, time.Duration(in.Wait)*time.Second)
 	})
 	for m, command := range map[*rpc.Method[rpc.OnRun, view.Acted]]contract.RunCommand{
 		rpc.RunCancel: contract.CommandCancel, rpc.RunPause: contract.CommandPause, rpc.RunResume: contract.CommandResume,
@@ -145,8 +146,10 @@ func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateReques
 	if err != nil {
 		return view.Computer{}, err
 	}
-	if p.Owner != who.User {
+	if err := s.decide(ctx, grant.Own, who.User, cid); fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
 		return view.Computer{}, fault.New("", fault.Conflict, "Draw another id, or leave it out.", errors.New("this id is taken"))
+	} else if err != nil {
+		return view.Computer{}, err
 	}
 	c, err := s.o.Computers.Create(ctx, cid, in.Body.Name)
 	if err != nil {
@@ -175,13 +178,18 @@ func (s *Server) ticket(ctx context.Context, who rpc.Caller, in rpc.TicketReques
 
 // awaitRun returns a run as soon as it has ended or asks something, or as it
 // stands after wait.
-func (s *Server) awaitRun(ctx context.Context, c Computer, id string, wait time.Duration) (view.Run, error) {
+func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id string, wait time.Duration) (view.Run, error) {
 	after := c.Last()
 	run, err := c.Run(ctx, id)
 	if err != nil || wait == 0 || settled(run) {
 		return run, err
 	}
-	ctx, release := s.attach(ctx, sessionID(callerOf(ctx)))
+	ctx, release, err := s.hold(ctx, holderOf(callerOf(ctx)), func(context.Context) (contract.CID, error) {
+		return who.Computer, s.decide(ctx, rpc.RunShow.May, who.User, who.Computer)
+	})
+	if err != nil {
+		return view.Run{}, err
+	}
 	defer release()
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

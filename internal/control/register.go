@@ -10,12 +10,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/rpc"
 )
 
 var (
-	errNone    = errors.New("there is no such computer")
-	errSeveral = errors.New("there are several computers")
+	errSeveral       = errors.New("there are several computers")
+	errOtherComputer = errors.New("this session is for another computer")
 )
 
 // route describes one operation. id is in kebab case: its last path segments
@@ -56,9 +57,10 @@ func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.
 	})
 }
 
-// streamed binds a declared method by hand: f writes its answer itself. A
-// request's body is of the type content, when that is given.
-func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None], content, answer string, f func(w http.ResponseWriter, r *http.Request, in *I) error) {
+// streamed binds a declared method by hand: f writes its answer itself, about a
+// computer that was reached, until it loses the right to. A request's body is of
+// the type content, when that is given.
+func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None], content, answer string, f func(w http.ResponseWriter, r *http.Request, cid contract.CID, in *I) error) {
 	d := m.About()
 	op := route(d.HTTP.Verb, d.Address(), d.HTTP.ID, d.Summary)
 	op.Description = d.Detail
@@ -73,7 +75,7 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 			tw := &touched{ResponseWriter: w}
 			err := m.Valid(*in)
 			if err == nil {
-				err = f(tw, r, in)
+				err = s.stream(r, d, (*in).Named(), func(r *http.Request, cid contract.CID) error { return f(tw, r, cid, in) })
 			}
 			if err == nil || r.Context().Err() != nil {
 				return
@@ -87,6 +89,21 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 			writeProblem(tw, problemOf(s.log, op.OperationID, err))
 		}}, nil
 	})
+}
+
+// stream has f answer what a method is asked of a computer, for as long as the
+// caller may.
+func (s *Server) stream(r *http.Request, d rpc.Declared, computer string, f func(*http.Request, contract.CID) error) error {
+	var cid contract.CID
+	ctx, release, err := s.hold(r.Context(), holderOf(callerOf(r.Context())), func(ctx context.Context) (_ contract.CID, err error) {
+		cid, err = s.reach(ctx, d, computer)
+		return cid, err
+	})
+	if err != nil {
+		return err
+	}
+	defer release()
+	return f(r.WithContext(ctx), cid)
 }
 
 // touched remembers whether an answer has begun.

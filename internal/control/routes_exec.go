@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -20,7 +21,7 @@ func (s *Server) routeExec(hapi huma.API) {
 	streamed(hapi, s, rpc.ExecHTTP, "application/x-ndjson", "application/vnd.choir.frames", s.exec)
 }
 
-func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *rpc.Of) error {
+func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.Of) error {
 	in2 := bufio.NewReaderSize(r.Body, 32<<10)
 	line, err := readLine(in2, view.MaxExecRequest)
 	if err != nil {
@@ -36,12 +37,12 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, in *rpc.Of) error 
 	if req, err = req.Valid(); err != nil {
 		return err
 	}
-	c, err := s.at(r.Context(), rpc.ExecHTTP.About(), in.Computer)
+	c, err := s.o.Computers.Get(r.Context(), cid)
 	if err != nil {
 		return err
 	}
 	req.User = callerOf(r.Context()).user
-	ctx, release := s.attach(r.Context(), sessionID(callerOf(r.Context())))
+	ctx, release := context.WithCancel(r.Context())
 	defer release()
 	rc := http.NewResponseController(w)
 	if err := rc.EnableFullDuplex(); err != nil {

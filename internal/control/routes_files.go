@@ -14,6 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
@@ -21,8 +22,8 @@ import (
 
 func (s *Server) routeFiles(hapi huma.API) {
 	streamed(hapi, s, rpc.FilesGet, "", "application/octet-stream", s.getFile)
-	streamed(hapi, s, rpc.FilesPut, "application/octet-stream", "application/json", func(w http.ResponseWriter, r *http.Request, in *rpc.PutRequest) error {
-		c, err := s.at(r.Context(), rpc.FilesPut.About(), in.Computer)
+	streamed(hapi, s, rpc.FilesPut, "application/octet-stream", "application/json", func(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.PutRequest) error {
+		c, err := s.o.Computers.Get(r.Context(), cid)
 		if err != nil {
 			return err
 		}
@@ -32,8 +33,8 @@ func (s *Server) routeFiles(hapi huma.API) {
 		}
 		return writeJSON(w, f)
 	})
-	streamed(hapi, s, rpc.FilesAddTar, "application/x-tar", "application/json", func(w http.ResponseWriter, r *http.Request, in *rpc.AddTarRequest) error {
-		c, err := s.at(r.Context(), rpc.FilesAddTar.About(), in.Computer)
+	streamed(hapi, s, rpc.FilesAddTar, "application/x-tar", "application/json", func(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.AddTarRequest) error {
+		c, err := s.o.Computers.Get(r.Context(), cid)
 		if err != nil {
 			return err
 		}
@@ -55,13 +56,9 @@ func (s *Server) routeFiles(hapi huma.API) {
 const exportTimeout = 2 * time.Hour
 
 // export streams an archive of a computer's files and events.
-func (s *Server) export(w http.ResponseWriter, r *http.Request, in *rpc.Of) error {
+func (s *Server) export(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.Of) error {
 	ctx, cancel := context.WithTimeout(r.Context(), exportTimeout)
 	defer cancel()
-	cid, err := s.reach(ctx, rpc.ComputerExport.About(), in.Computer)
-	if err != nil {
-		return err
-	}
 	h := w.Header()
 	h.Set("Content-Type", "application/x-tar")
 	h.Set("Content-Disposition", `attachment; filename="`+string(cid)+`.tar"`)
@@ -70,8 +67,8 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request, in *rpc.Of) erro
 
 // getFile streams a file as an attachment of no type: nothing a workspace
 // holds is ever a page of the console's origin.
-func (s *Server) getFile(w http.ResponseWriter, r *http.Request, in *rpc.OnPath) error {
-	c, err := s.at(r.Context(), rpc.FilesGet.About(), in.Computer)
+func (s *Server) getFile(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.OnPath) error {
+	c, err := s.o.Computers.Get(r.Context(), cid)
 	if err != nil {
 		return err
 	}

@@ -72,12 +72,12 @@ func moves(e contract.Event) bool {
 	return false
 }
 
-func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, in *rpc.Of) error {
-	c, err := s.at(r.Context(), rpc.FrameStream.About(), in.Computer)
+func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.Of) error {
+	c, err := s.o.Computers.Get(r.Context(), cid)
 	if err != nil {
 		return err
 	}
-	ctx, release := s.attach(r.Context(), sessionID(callerOf(r.Context())))
+	ctx, release := context.WithCancel(r.Context())
 	defer release()
 	defer c.Look(ctx)()
 	after := c.Last()

@@ -108,7 +108,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, log: o.Logger, hosts: hosts{parent: o.Host, port: fmt.Sprint(o.Port)}, tries: identity.NewTries(o.Now)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.streams.open = map[string]map[*stream]struct{}{}
+	s.streams.open = map[*stream]struct{}{}
 	s.desktops.init()
 	s.flood = newFlood(o.Appends, o.Logger, o.Now, func(ctx context.Context, cid contract.CID, since time.Time) (int, int64, error) {
 		c, err := o.Computers.History(ctx, cid) // one that does not wake is written to as well
@@ -132,7 +132,7 @@ func New(o Options) (*Server, error) {
 		Computer: func(ctx context.Context, cid contract.CID) (service.Computer, error) {
 			return o.Computers.Get(ctx, cid)
 		},
-		User:   s.userOf,
+		May:    s.onBus,
 		Take:   s.flood.take,
 		Logger: o.Logger,
 	})
@@ -140,18 +140,6 @@ func New(o Options) (*Server, error) {
 		return nil, fault.Wrap(op, err)
 	}
 	return s, nil
-}
-
-// userOf returns the account behind a desktop's principal on the bus.
-func (s *Server) userOf(ctx context.Context, cid contract.CID, principal string) (string, error) {
-	ses, err := s.o.Identity.ByPrincipal(ctx, principal)
-	if err != nil {
-		return "", err
-	}
-	if ses.Computer != cid {
-		return "", fault.New("", fault.Denied, "Reload the console.", errors.New("this session is for another computer"))
-	}
-	return ses.User, nil
 }
 
 // ConsoleURL is the console's origin.

@@ -2,53 +2,80 @@ package control
 
 import (
 	"context"
+	"slices"
 	"sync"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 )
 
-// streams are the long answers under way, by the session they belong to, so
-// that signing out ends them.
+// streams are the long answers and sockets under way, by whose they are, so that
+// who loses the right to one loses it at once.
 type streams struct {
 	mu   sync.Mutex
-	open map[string]map[*stream]struct{}
+	open map[*stream]struct{}
 }
 
-type stream struct{ cancel context.CancelFunc }
+// holder is whose a stream is.
+type holder struct {
+	account string
+	session string       // of a browser, or the token
+	cid     contract.CID // whose computer's; "" as long as it is not known
+}
 
-// attach returns a context that ends with the server, with the session and
-// with parent. The session is empty for tokens.
-func (s *Server) attach(parent context.Context, session string) (context.Context, func()) {
+type stream struct {
+	holder
+	cancel context.CancelFunc
+}
+
+// hold returns a context that ends with the server, with parent, and when who
+// holds the stream loses the right to it. What may decides is asked when the
+// stream can be found by whoever takes that right away: there is no moment in
+// between. It says of which computer the stream is.
+func (s *Server) hold(parent context.Context, of holder, may func(context.Context) (contract.CID, error)) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancel(parent)
 	stop := context.AfterFunc(s.ctx, cancel)
-	st := &stream{cancel}
+	st := &stream{of, cancel}
 	s.streams.mu.Lock()
-	set := s.streams.open[session]
-	if set == nil {
-		set = map[*stream]struct{}{}
-		s.streams.open[session] = set
-	}
-	set[st] = struct{}{}
+	s.streams.open[st] = struct{}{}
 	s.streams.mu.Unlock()
-	return ctx, func() {
+	release := func() {
 		s.streams.mu.Lock()
-		delete(set, st)
-		if len(set) == 0 && len(s.streams.open[session]) == 0 {
-			delete(s.streams.open, session)
-		}
+		delete(s.streams.open, st)
 		s.streams.mu.Unlock()
 		stop()
 		cancel()
+	}
+	cid, err := may(ctx)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	s.streams.mu.Lock()
+	st.cid = cid
+	s.streams.mu.Unlock()
+	return ctx, release, nil
+}
+
+// cut ends the streams that are chosen.
+func (s *Server) cut(chosen func(holder) bool) {
+	if defence.Off(defence.GrantCut) {
+		return
+	}
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	for st := range s.streams.open {
+		if chosen(st.holder) {
+			st.cancel()
+		}
 	}
 }
 
 // end cuts off what belongs to sessions, here and on the bus.
 func (s *Server) end(sessions []string) error {
+	s.cut(func(h holder) bool { return slices.Contains(sessions, h.session) })
 	var first error
 	for _, id := range sessions {
-		s.streams.mu.Lock()
-		for st := range s.streams.open[id] {
-			st.cancel()
-		}
-		s.streams.mu.Unlock()
 		if err := s.o.Bus.Revoke(id); err != nil && first == nil {
 			first = err
 		}
@@ -56,9 +83,21 @@ func (s *Server) end(sessions []string) error {
 	return first
 }
 
-func sessionID(c caller) string {
-	if c.session == nil {
-		return ""
+// leave cuts off what an account has under way in a computer, or in all of them
+// when cid is empty, with the sessions that ended by it.
+func (s *Server) leave(account string, cid contract.CID, sessions []string) error {
+	s.cut(func(h holder) bool { return h.account == account && (cid == "" || h.cid == "" || h.cid == cid) })
+	s.services.End(account, cid)
+	return s.end(sessions)
+}
+
+// holderOf is whose a request's streams are.
+func holderOf(c caller) holder { return holder{account: c.user, session: c.stream()} }
+
+// stream is what a caller's streams belong to.
+func (c caller) stream() string {
+	if c.session != nil {
+		return c.session.ID
 	}
-	return c.session.ID
+	return c.token
 }

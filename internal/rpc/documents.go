@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -48,17 +49,17 @@ const (
 // Living documents.
 var (
 	DocumentGet = single[DocumentRequest, view.Document](Declared{
-		Name: "document.get", Summary: "One revision of a living document", HTTP: get(atDocument, "documents-get"), Doors: API | Desktop})
+		Name: "document.get", Summary: "One revision of a living document", HTTP: get(atDocument, "documents-get"), May: grant.View, Doors: API | Desktop})
 	ProposalList = list[ProposalsRequest, view.Proposal](Declared{
 		Name: "proposal.list", Summary: "Changes that wait for you, newest first, without their text",
-		HTTP: get(atDocument+"/proposals", "proposals-list"), Doors: API | Desktop, Noun: "proposals"})
+		HTTP: get(atDocument+"/proposals", "proposals-list"), May: grant.View, Doors: API | Desktop, Noun: "proposals"})
 	ProposalGet = single[OnProposal, view.Proposal](Declared{
 		Name: "proposal.get", Summary: "One proposed change, and what accepting it would do",
-		HTTP: get(atProposal, "proposals-get"), Doors: API | Desktop})
+		HTTP: get(atProposal, "proposals-get"), May: grant.View, Doors: API | Desktop})
 	ProposalAccept = single[OnProposal, view.Resolved](Declared{
 		Name: "proposal.accept", Summary: "Merge a proposed change into the document; where both changed the same lines, it wins",
-		HTTP: post(atProposal+"/accept", "proposals-accept"), Doors: API | Desktop, Effect: Stores})
+		HTTP: post(atProposal+"/accept", "proposals-accept"), May: grant.Edit, Doors: API | Desktop, Effect: Stores})
 	ProposalDismiss = single[OnProposal, view.Resolved](Declared{
 		Name: "proposal.dismiss", Summary: "Decide against a proposed change",
-		HTTP: post(atProposal+"/dismiss", "proposals-dismiss"), Doors: API | Desktop, Effect: Stores})
+		HTTP: post(atProposal+"/dismiss", "proposals-dismiss"), May: grant.Edit, Doors: API | Desktop, Effect: Stores})
 )

@@ -2,8 +2,11 @@ package rpc_test
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
+	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/rpc"
 )
 
@@ -23,6 +26,9 @@ func TestWhoMayCallWhat(t *testing.T) {
 		d := m.About()
 		if d.Doors&rpc.Desktop != 0 {
 			gotDesktop[d.Name] = d.Effect
+			if d.May.Role == grant.Owner || d.May.Power != "" {
+				t.Errorf("a desktop may call %s, which takes %+v: its code is written by others than its visitor", d.Name, d.May)
+			}
 			if _, served := rpc.ByService(d.Name); !served {
 				t.Errorf("%s is not served on the bus", d.Name)
 			}
@@ -38,5 +44,40 @@ func TestWhoMayCallWhat(t *testing.T) {
 	}
 	if !maps.Equal(gotFew, few) {
 		t.Errorf("not every program may call:\n%v\nwant\n%v", gotFew, few)
+	}
+}
+
+// What each method takes of its caller is written down here once more: a word in a
+// declaration lets somebody in.
+func TestWhatMethodsTake(t *testing.T) {
+	want := map[grant.Rule]string{
+		grant.View: "approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get document.get egress.list events.read exec.output files.get files.list frame.get " +
+			"frame.stream frame.ticket log.read proposal.get proposal.list run.get run.list run.show state.snapshot trash.list",
+		grant.Edit: "action checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo command.run command.stop computer.rename computer.wake exec.run exec.stop files.add_tar " +
+			"files.add_url files.move files.put files.remove prompt.submit proposal.accept proposal.dismiss run.answer run.cancel run.pause run.resume run.steer run.undo trash.put_back",
+		grant.Own: "approval.answer computer.export computer.rebuild",
+		{Role: grant.Owner, Power: grant.Machine}: "computer.recover",
+		grant.Anyone:                "account.get account.link computer.list model.list",
+		grant.With(grant.Computers): "computer.create",
+		grant.With(grant.Secrets):   "secret.list secret.remove secret.set",
+		grant.With(grant.Models):    "model.test",
+		grant.With(grant.Machine):   "system.doctor",
+	}
+	got := map[grant.Rule][]string{}
+	for _, m := range rpc.All() {
+		d := m.About()
+		got[d.May] = append(got[d.May], d.Name)
+		if d.Effect != rpc.Reads && d.May == grant.View && d.Name != "frame.ticket" {
+			t.Errorf("a viewer changes something by %s", d.Name)
+		}
+	}
+	for rule, names := range got {
+		slices.Sort(names)
+		if strings.Join(names, " ") != want[rule] {
+			t.Errorf("%+v is taken by\n%s\nwant\n%s", rule, strings.Join(names, " "), want[rule])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d rules, want %d", len(got), len(want))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/grant"
 )
 
 // Doors are those who may call a method.
@@ -95,10 +96,12 @@ type Declared struct {
 	Detail  string
 	HTTP    Route // none: only on the bus
 	Doors   Doors
-	Effect  Effect
-	Kind    Kind
-	Needs   Needs
-	Limit   time.Duration // 0: Quick
+	// May is what the caller must have been granted. Without it nobody may call.
+	May    grant.Rule
+	Effect Effect
+	Kind   Kind
+	Needs  Needs
+	Limit  time.Duration // 0: Quick
 	// Noun is what the bus calls the entries of a list.
 	Noun string
 	// Host says that the control plane answers it, not the computer.
@@ -117,6 +120,9 @@ func (d Declared) Address() string {
 type Caller struct {
 	Computer contract.CID
 	User     string
+	// Session is whose streams the caller's are: a browser's console session,
+	// whatever hangs on it, or a token.
+	Session string
 }
 
 // At is the part of every request that names the computer. It is filled by the

@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -64,31 +65,31 @@ func (r CreateRequest) Validate() error {
 var (
 	ComputerList = list[Nothing, view.Computer](Declared{
 		Name: "computer.list", Summary: "Your computers, oldest first",
-		HTTP: get("/computers", "computers-list"), Doors: API, Needs: Plane, Host: true, Noun: "computers"})
+		HTTP: get("/computers", "computers-list"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true, Noun: "computers"})
 	ComputerCreate = single[CreateRequest, view.Computer](Declared{
 		Name: "computer.create", Summary: "Make a computer; answered once it is awake",
-		HTTP: post("/computers", "computers-create"), Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
+		HTTP: post("/computers", "computers-create"), May: grant.With(grant.Computers), Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
 	AccountGet = single[Nothing, view.Account](Declared{
-		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), Doors: API, Needs: Plane, Host: true})
+		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true})
 	AccountLink = single[Nothing, view.Link](Declared{
 		Name: "account.link", Summary: "Make a one-time sign-in link; for programs only",
-		HTTP: post("/links", "account-link"), Doors: Owner, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/links", "account-link"), May: grant.Anyone, Doors: Owner, Effect: Stops, Needs: Plane, Host: true})
 	SecretList = list[Nothing, view.Secret](Declared{
 		Name: "secret.list", Summary: "Names of the stored secrets",
-		HTTP: get("/secrets", "secrets-list"), Doors: API, Needs: Plane, Host: true, Noun: "secrets"})
+		HTTP: get("/secrets", "secrets-list"), May: grant.With(grant.Secrets), Doors: API, Needs: Plane, Host: true, Noun: "secrets"})
 	SecretSet = done[SetSecretRequest](Declared{
 		Name: "secret.set", Summary: "Store a secret; nothing returns it",
-		HTTP: Route{http.MethodPut, "/secrets/{name}", "secrets-set"}, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: Route{http.MethodPut, "/secrets/{name}", "secrets-set"}, May: grant.With(grant.Secrets), Doors: API, Effect: Stops, Needs: Plane, Host: true})
 	SecretRemove = done[OnSecret](Declared{
 		Name: "secret.remove", Summary: "Remove a secret",
-		HTTP: Route{http.MethodDelete, "/secrets/{name}", "secrets-remove"}, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: Route{http.MethodDelete, "/secrets/{name}", "secrets-remove"}, May: grant.With(grant.Secrets), Doors: API, Effect: Stops, Needs: Plane, Host: true})
 	ModelList = list[Nothing, view.Model](Declared{
 		Name: "model.list", Summary: "Models that can be asked for",
-		HTTP: get("/models", "models-list"), Doors: API, Needs: Plane, Host: true, Noun: "models"})
+		HTTP: get("/models", "models-list"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true, Noun: "models"})
 	ModelTest = single[TestModelRequest, view.ModelTest](Declared{
 		Name: "model.test", Summary: "Ask a model for a word",
-		HTTP: post("/models/test", "models-test"), Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
+		HTTP: post("/models/test", "models-test"), May: grant.With(grant.Models), Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
 	Doctor = list[Nothing, view.Finding](Declared{
 		Name: "system.doctor", Summary: "What the machine provides, and what is missing",
-		HTTP: get("/doctor", "system-doctor"), Doors: API, Needs: Plane, Host: true, Limit: 2 * Quick, Noun: "findings"})
+		HTTP: get("/doctor", "system-doctor"), May: grant.With(grant.Machine), Doors: API, Needs: Plane, Host: true, Limit: 2 * Quick, Noun: "findings"})
 )

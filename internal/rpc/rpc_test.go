@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
@@ -28,6 +29,8 @@ func TestDeclarations(t *testing.T) {
 		for what, wrong := range map[string]bool{
 			"nobody may call it":               d.Doors == 0,
 			"it says nothing of itself":        d.Summary == "",
+			"nobody was granted it":            !d.May.Says(),
+			"what it takes is not of it":       (d.Needs == rpc.Plane) != (d.May.Role == grant.None),
 			"its door has no route":            overHTTP != (d.HTTP.ID != ""),
 			"it reads, or it does not":         overHTTP && (d.HTTP.Verb == http.MethodGet) != (d.Effect == rpc.Reads),
 			"its entries have no name":         isList != (d.Noun != ""),

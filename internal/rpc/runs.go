@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -100,30 +101,30 @@ type UndoRunRequest struct {
 // Runs, and what is said to them.
 var (
 	Action = single[ActionRequest, view.Acted](Declared{
-		Name: "action", Summary: "Say what a person wants; on the bus at user.{cid}.action", Doors: Desktop, Effect: Stores})
+		Name: "action", Summary: "Say what a person wants; on the bus at user.{cid}.action", May: grant.Edit, Doors: Desktop, Effect: Stores})
 	PromptSubmit = single[PromptRequest, view.Acted](Declared{
-		Name: "prompt.submit", Summary: "Submit an intention; it causes a run", HTTP: post("/prompts", "prompts-submit"), Doors: API, Effect: Stores, Host: true})
+		Name: "prompt.submit", Summary: "Submit an intention; it causes a run", HTTP: post("/prompts", "prompts-submit"), May: grant.Edit, Doors: API, Effect: Stores, Host: true})
 	RunList = list[RunsRequest, view.Run](Declared{
-		Name: "run.list", Summary: "Runs, newest first", HTTP: get("/runs", "runs-list"), Doors: API, Noun: "runs"})
+		Name: "run.list", Summary: "Runs, newest first", HTTP: get("/runs", "runs-list"), May: grant.View, Doors: API, Noun: "runs"})
 	RunShow = single[ShowRunRequest, view.Run](Declared{
 		Name: "run.show", Summary: "One run with its tasks; with wait, as soon as it has ended or asks something",
-		HTTP: get("/runs/{run}", "runs-get"), Doors: API, Limit: Long, Host: true})
+		HTTP: get("/runs/{run}", "runs-get"), May: grant.View, Doors: API, Limit: Long, Host: true})
 	RunCancel = runCommand("cancel", "Cancel a run")
 	RunPause  = runCommand("pause", "Pause a run before its next step")
 	RunResume = runCommand("resume", "Let a paused run go on")
 	RunSteer  = single[SteerRequest, view.Acted](Declared{
-		Name: "run.steer", Summary: "Say something to a run while it goes on", HTTP: post("/runs/{run}/steer", "runs-steer"), Doors: API, Effect: Stores, Host: true})
+		Name: "run.steer", Summary: "Say something to a run while it goes on", HTTP: post("/runs/{run}/steer", "runs-steer"), May: grant.Edit, Doors: API, Effect: Stores, Host: true})
 	RunAnswer = single[AnswerRequest, view.Acted](Declared{
-		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), Doors: API, Effect: Stores, Host: true})
+		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), May: grant.Edit, Doors: API, Effect: Stores, Host: true})
 	RunGet = single[RunEventsRequest, view.EventPage](Declared{
-		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", Doors: Desktop})
+		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", May: grant.View, Doors: Desktop})
 	RunUndo = single[UndoRunRequest, view.Restored](Declared{
-		Name: "run.undo", Summary: "Go back to before the run's first task, by a new commit", Doors: Desktop, Effect: Governs, Limit: Long})
+		Name: "run.undo", Summary: "Go back to before the run's first task, by a new commit", May: grant.Edit, Doors: Desktop, Effect: Governs, Limit: Long})
 )
 
 func runCommand(verb, summary string) *Method[OnRun, view.Acted] {
 	return single[OnRun, view.Acted](Declared{
-		Name: "run." + verb, Summary: summary, HTTP: post("/runs/{run}/"+verb, "runs-"+verb), Doors: API, Effect: Governs, Host: true})
+		Name: "run." + verb, Summary: summary, HTTP: post("/runs/{run}/"+verb, "runs-"+verb), May: grant.Edit, Doors: API, Effect: Governs, Host: true})
 }
 
 // ApprovalsRequest lists approvals.
@@ -160,11 +161,11 @@ func (r EgressRequest) Validate() error {
 // What reaches beyond the computer.
 var (
 	ApprovalList = list[ApprovalsRequest, view.Approval](Declared{
-		Name: "approval.list", Summary: "What waits for a person, newest first", HTTP: get("/approvals", "approvals-list"), Doors: API, Noun: "approvals"})
+		Name: "approval.list", Summary: "What waits for a person, newest first", HTTP: get("/approvals", "approvals-list"), May: grant.View, Doors: API, Noun: "approvals"})
 	ApprovalAnswer = single[DecideRequest, view.Acted](Declared{
 		Name: "approval.answer", Summary: "Allow or deny it, once",
-		HTTP: post("/approvals/{approval}", "approvals-answer"), Doors: People, Effect: Governs})
+		HTTP: post("/approvals/{approval}", "approvals-answer"), May: grant.Own, Doors: People, Effect: Governs})
 	EgressList = list[EgressRequest, view.Traffic](Declared{
 		Name: "egress.list", Summary: "Which hosts were reached and how many bytes passed, those of most bytes first",
-		HTTP: get("/egress", "egress-list"), Doors: API, Noun: "hosts"})
+		HTTP: get("/egress", "egress-list"), May: grant.View, Doors: API, Noun: "hosts"})
 )

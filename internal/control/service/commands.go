@@ -61,6 +61,7 @@ func (cs *commands) methods() rpc.Table {
 
 type command struct {
 	id     string
+	by     rpc.Caller // who started it
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
@@ -77,8 +78,8 @@ type command struct {
 	moved   chan struct{} // closed and replaced when output came, was read, or ended
 }
 
-func newCommand(id string, cancel context.CancelFunc) *command {
-	return &command{id: id, cancel: cancel, running: true, readAt: time.Now(), moved: make(chan struct{})}
+func newCommand(id string, by rpc.Caller, cancel context.CancelFunc) *command {
+	return &command{id: id, by: by, cancel: cancel, running: true, readAt: time.Now(), moved: make(chan struct{})}
 }
 
 // stir wakes whoever waits for the command to move. The lock is held.
@@ -123,7 +124,7 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 		return none, err
 	}
 	runCtx, cancel := context.WithCancel(cs.s.ctx)
-	cmd := newCommand(req.ID, cancel)
+	cmd := newCommand(req.ID, who, cancel)
 	if err := cs.add(who.Computer, cmd); err != nil {
 		cancel()
 		return none, err
@@ -215,15 +216,30 @@ func (cs *commands) drop(cid contract.CID, cmd *command) {
 	cs.by[cid] = kept
 }
 
-func (cs *commands) find(cid contract.CID, id string) (*command, error) {
+// find returns a command that was started at the caller's own session: what it
+// says, and its end, are that session's. Another's is as if it were not there.
+func (cs *commands) find(who rpc.Caller, id string) (*command, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	for _, cmd := range cs.by[cid] {
-		if cmd.id == id {
+	for _, cmd := range cs.by[who.Computer] {
+		if cmd.id == id && (cmd.by.Session == who.Session || defence.Off(defence.OutputSession)) {
 			return cmd, nil
 		}
 	}
 	return nil, fault.New("", fault.NotFound, "", errors.New("its output is not kept any more"))
+}
+
+// end ends the commands of an account in a computer, or in all when cid is empty.
+func (cs *commands) end(account string, cid contract.CID) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for at, list := range cs.by {
+		for _, cmd := range list {
+			if cmd.by.User == account && (cid == "" || cid == at) && !defence.Off(defence.GrantCommands) {
+				cmd.cancel()
+			}
+		}
+	}
 }
 
 func (c *command) active() bool {
@@ -236,7 +252,7 @@ func (c *command) active() bool {
 // says that the asker has it so far: the command goes no further ahead of that
 // than its window. With wait it answers when there is something, or it has ended.
 func (cs *commands) output(ctx context.Context, who rpc.Caller, in rpc.OutputRequest) (view.Output, error) {
-	cmd, err := cs.find(who.Computer, in.Body.Command)
+	cmd, err := cs.find(who, in.Body.Command)
 	if err != nil {
 		return view.Output{}, err
 	}
@@ -280,7 +296,7 @@ func (c *command) after(n int64) (view.Output, <-chan struct{}) {
 }
 
 func (cs *commands) stop(_ context.Context, who rpc.Caller, in rpc.StopRequest) (rpc.None, error) {
-	cmd, err := cs.find(who.Computer, in.Body.Command)
+	cmd, err := cs.find(who, in.Body.Command)
 	if err != nil {
 		return rpc.None{}, err
 	}

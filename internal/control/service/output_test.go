@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/rpc"
 )
 
 // Whatever way output is cut into writes, the text is that of the whole, in
@@ -18,7 +19,7 @@ func TestOutputKeepsCharactersWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pieces := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "ä", "€", "😀", "\xff", "\xe2\x82", "\n", strings.Repeat("€", 9000)}), 0, 20).Draw(t, "pieces")
 		whole := strings.Join(pieces, "")
-		cmd := newCommand(contract.NewID(), func() {})
+		cmd := newCommand(contract.NewID(), rpc.Caller{}, func() {})
 		cmd.readAt = time.Time{} // nobody reads
 		out := &output{cmd, "stdout", nil, context.Background(), limiter()}
 		for rest := whole; len(rest) > 0; {
@@ -43,7 +44,7 @@ func TestOutputKeepsCharactersWhole(t *testing.T) {
 }
 
 func TestOldOutputIsDroppedAndSaidSo(t *testing.T) {
-	cmd := newCommand(contract.NewID(), func() {})
+	cmd := newCommand(contract.NewID(), rpc.Caller{}, func() {})
 	cmd.readAt = time.Time{} // nobody reads
 	out := &output{cmd, "stdout", nil, context.Background(), limiter()}
 	if _, err := out.Write([]byte(strings.Repeat("x", 2*keptOutput))); err != nil {
@@ -59,7 +60,7 @@ func TestOldOutputIsDroppedAndSaidSo(t *testing.T) {
 func TestAttack48_OutputWaitsForItsReader(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	cmd := newCommand(contract.NewID(), cancel)
+	cmd := newCommand(contract.NewID(), rpc.Caller{}, cancel)
 	out := &output{cmd, "stdout", nil, ctx, limiter()}
 	ended := make(chan error, 1)
 	go func() {

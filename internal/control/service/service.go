@@ -42,8 +42,9 @@ type Options struct {
 	Bus Bus
 	// Computer returns a computer, awake until ctx has ended.
 	Computer func(ctx context.Context, cid contract.CID) (Computer, error)
-	// User returns the account behind a principal whose session is still open.
-	User func(ctx context.Context, cid contract.CID, principal string) (string, error)
+	// May says who a principal is whose session is still open, and refuses what
+	// they may not ask.
+	May func(ctx context.Context, m rpc.Declared, cid contract.CID, principal string) (rpc.Caller, error)
 	// Take counts what a session appends, or refuses it.
 	Take   func(ctx context.Context, principal string, cid contract.CID, bytes int64) error
 	Logger *slog.Logger
@@ -103,6 +104,10 @@ func Start(o Options) (*Services, error) {
 
 // Methods are what is answered here of the declared methods.
 func (s *Services) Methods() rpc.Table { return s.own }
+
+// End ends the commands that an account's desktops started in a computer, or in
+// all of them when cid is empty.
+func (s *Services) End(account string, cid contract.CID) { s.commands.end(account, cid) }
 
 // Close stops answering, ends the commands it started, and waits for both.
 func (s *Services) Close() error {
@@ -195,7 +200,7 @@ func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) ([]
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
-	user, err := s.o.User(ctx, cid, principal)
+	who, err := s.o.May(ctx, d, cid, principal)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +217,7 @@ func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) ([]
 	if d.Host {
 		t = s.own
 	}
-	return m.Answer(ctx, t, rpc.Caller{Computer: cid, User: user}, msg.Data)
+	return m.Answer(ctx, t, who, msg.Data)
 }
 
 // answer sends an answer or an error.

@@ -1,0 +1,100 @@
+package control
+
+import (
+	"context"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/grant"
+	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
+)
+
+// decide says whether an account may what a rule is about, of a computer or, when
+// cid is empty, of none. Every door asks it, once for each request: HTTP in
+// reach, the bus in onBus, a desktop's origin in serveDesktop.
+func (s *Server) decide(ctx context.Context, rule grant.Rule, account string, cid contract.CID) error {
+	held, err := s.o.Identity.Held(ctx, account, cid)
+	if err != nil {
+		return err
+	}
+	return rule.Decide(held)
+}
+
+// named returns the id of the computer that a request names, awake or not, if
+// the caller may what the rule is about. Somebody else's answers as one that there
+// is not, after the same steps.
+func (s *Server) named(ctx context.Context, rule grant.Rule, account, id string) (contract.CID, error) {
+	cid := contract.CID(id)
+	if id == only {
+		mine, err := s.computersOf(ctx, account)
+		if err != nil {
+			return "", err
+		}
+		switch len(mine) {
+		case 0:
+			return "", grant.NoComputer()
+		case 1:
+			cid = mine[0].ID
+		default:
+			return "", fault.New("", fault.Invalid, "Name one with --computer.", errSeveral)
+		}
+	}
+	if err := cid.Validate(); err != nil {
+		return "", err
+	}
+	err := s.decide(ctx, rule, account, cid)
+	if fault.Is(err, fault.NotFound) {
+		// Made since anybody asked: recording it is part of listing.
+		if _, err := s.computersOf(ctx, account); err != nil {
+			return "", err
+		}
+		err = s.decide(ctx, rule, account, cid)
+	}
+	return cid, err
+}
+
+// computersOf lists the computers that an account is a member of, and records
+// those that nobody has: they are the machine's owner's.
+func (s *Server) computersOf(ctx context.Context, account string) ([]view.Computer, error) {
+	all, err := s.o.Computers.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := s.o.Identity.Owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	places := make([]identity.Place, len(all))
+	for i, c := range all {
+		if places[i], err = s.o.Identity.Adopt(ctx, c.ID, owner.ID, c.Name); err != nil {
+			return nil, err
+		}
+	}
+	roles, err := s.o.Identity.Mine(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	mine := make([]view.Computer, 0, len(roles))
+	for i, c := range all {
+		if roles[c.ID] != grant.None || defence.Off(defence.GrantListed) {
+			mine = append(mine, s.placed(c, places[i]))
+		}
+	}
+	return mine, nil
+}
+
+// onBus says who a desktop's session on the bus is and whether it may ask a
+// method of a computer.
+func (s *Server) onBus(ctx context.Context, m rpc.Declared, cid contract.CID, principal string) (rpc.Caller, error) {
+	ses, err := s.o.Identity.ByPrincipal(ctx, principal)
+	if err != nil {
+		return rpc.Caller{}, err
+	}
+	if ses.Computer != cid {
+		return rpc.Caller{}, fault.New("", fault.Denied, "Reload the console.", errOtherComputer)
+	}
+	return rpc.Caller{Computer: cid, User: ses.User, Session: ses.Root}, s.decide(ctx, m.May, ses.User, cid)
+}
