@@ -35,7 +35,7 @@ func (c *Client) Account(ctx context.Context) (view.Account, error) {
 
 // Link makes a one-time sign-in link for a browser.
 func (c *Client) Link(ctx context.Context) (view.Link, error) {
-	return Call(ctx, c, rpc.AccountLink, rpc.Nothing{})
+	return Call(ctx, c, rpc.AccountLink, rpc.LinkRequest{})
 }
 
 // Computers lists the account's computers, oldest first.

@@ -45,6 +45,9 @@ func (s *Server) ownMethods() rpc.Table {
 	rpc.Bind(t, rpc.FrameTicket, s.ticket)
 	s.bindRuns(t)
 	s.bindPlane(t)
+	s.bindMembers(t)
+	s.bindAccounts(t)
+	s.bindTokens(t)
 	return t
 }
 
@@ -55,17 +58,6 @@ func (s *Server) bindPlane(t rpc.Table) {
 		return rpc.Listed(mine, false, err)
 	})
 	rpc.Bind(t, rpc.ComputerCreate, s.create)
-	rpc.Bind(t, rpc.AccountGet, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Account, error) {
-		u, err := s.o.Identity.User(ctx, who.User)
-		return view.Account{ID: u.ID, Name: u.Name, Claimed: u.Claimed, Created: u.Created}, err
-	})
-	rpc.Bind(t, rpc.AccountLink, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Link, error) {
-		token, expires, err := s.o.Identity.NewLink(ctx, who.User)
-		if err != nil {
-			return view.Link{}, err
-		}
-		return view.Link{URL: s.ClaimURL(token), Expires: expires}, nil
-	})
 	rpc.Bind(t, rpc.SecretList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Secret], error) {
 		list, err := s.o.System.Secrets(ctx)
 		return rpc.Listed(list, false, err)

@@ -196,10 +196,10 @@ func cookieOf(t *testing.T, res answer) string {
 	return ""
 }
 
-// ticket asks for a ticket as the console's page does.
-func (w *world) ticket(cookie string) (action, ticket string) {
+// ticketTo asks for a ticket to a computer's desktop as the console's page does.
+func (w *world) ticketTo(cookie, computer string) (action, ticket string) {
 	w.t.Helper()
-	res := w.ask("POST", hostOf(w.console()), "/api/computers/-/ticket", "", append(fetched(w.console()), cookie)...)
+	res := w.ask("POST", hostOf(w.console()), "/api/computers/"+computer+"/ticket", "", append(fetched(w.console()), cookie)...)
 	var out struct{ Action, Ticket string }
 	if err := json.Unmarshal([]byte(res.body), &out); err != nil || out.Ticket == "" {
 		w.t.Fatalf("ticket: %d %s", res.StatusCode, res.body)
@@ -213,9 +213,11 @@ func (w *world) framed() []string {
 }
 
 // enter signs in to the desktop and returns its origin and cookie.
-func (w *world) enter(cookie string) (origin, desktopCookie string) {
+func (w *world) enter(cookie string) (origin, desktopCookie string) { return w.enterAt(cookie, "-") }
+
+func (w *world) enterAt(cookie, computer string) (origin, desktopCookie string) {
 	w.t.Helper()
-	action, ticket := w.ticket(cookie)
+	action, ticket := w.ticketTo(cookie, computer)
 	origin = strings.TrimSuffix(action, "/_choir/enter")
 	res := w.ask("POST", hostOf(origin), "/_choir/enter", "ticket="+ticket, w.framed()...)
 	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/" {

@@ -22,8 +22,25 @@ type Account struct {
 
 // Accounts lists every account, oldest first.
 func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
-	const op = "identity.Accounts"
-	out, err := scanAll(ctx, s.db, func(rows *sql.Rows) (Account, error) {
+	out, err := s.accounts(ctx, "")
+	return out, fault.Wrap("identity.Accounts", err)
+}
+
+// Account returns an account by its id.
+func (s *Store) Account(ctx context.Context, id string) (Account, error) {
+	const op = "identity.Account"
+	out, err := s.accounts(ctx, "WHERE id = ?", id)
+	if err == nil && len(out) == 0 {
+		err = fault.New("", fault.NotFound, "", errNoAccount)
+	}
+	if err != nil {
+		return Account{}, fault.Wrap(op, err)
+	}
+	return out[0], nil
+}
+
+func (s *Store) accounts(ctx context.Context, where string, args ...any) ([]Account, error) {
+	return scanAll(ctx, s.db, func(rows *sql.Rows) (Account, error) {
 		var a Account
 		var created, claimed int64
 		var powers string
@@ -36,8 +53,7 @@ func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
 		}
 		return a, err
 	}, `SELECT id, name, created, claimed, id = (SELECT owner FROM machine),
-		coalesce((SELECT group_concat(power) FROM powers WHERE user = users.id), '') FROM users ORDER BY created, id`)
-	return out, fault.Wrap(op, err)
+		coalesce((SELECT group_concat(power) FROM powers WHERE user = users.id), '') FROM users `+where+` ORDER BY created, id`, args...)
 }
 
 // NewAccount makes an account, which nobody has signed in to yet. The caller has

@@ -69,11 +69,6 @@ var (
 	ComputerCreate = single[CreateRequest, view.Computer](Declared{
 		Name: "computer.create", Summary: "Make a computer; answered once it is awake",
 		HTTP: post("/computers", "computers-create"), May: grant.With(grant.Computers), Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
-	AccountGet = single[Nothing, view.Account](Declared{
-		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true})
-	AccountLink = single[Nothing, view.Link](Declared{
-		Name: "account.link", Summary: "Make a one-time sign-in link; for programs only",
-		HTTP: post("/links", "account-link"), May: grant.Anyone, Doors: Owner, Effect: Stops, Needs: Plane, Host: true})
 	SecretList = list[Nothing, view.Secret](Declared{
 		Name: "secret.list", Summary: "Names of the stored secrets",
 		HTTP: get("/secrets", "secrets-list"), May: grant.With(grant.Secrets), Doors: API, Needs: Plane, Host: true, Noun: "secrets"})

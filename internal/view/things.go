@@ -264,20 +264,6 @@ type Health struct {
 	Version string `json:"version"`
 }
 
-// Account is the signed-in person.
-type Account struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name"`
-	Claimed bool      `json:"claimed"`
-	Created time.Time `json:"created"`
-}
-
-// Link is a one-time sign-in link.
-type Link struct {
-	URL     string    `json:"url"`
-	Expires time.Time `json:"expires"`
-}
-
 // Ticket lets the console's page into a desktop: it is posted, as a form field
 // named ticket, to Action, which sets the desktop's cookie and shows its page.
 type Ticket struct {

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/config"
-	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 	"choir.dev/choiros/test/choirtest"
@@ -63,25 +62,6 @@ var inapplicable = []Inapplicable{
 				t.Errorf("two boxes of one computer say %q", said)
 			}
 		})
-	}},
-	{23, "a data directory has one account; there is no user B yet", func(t *testing.T) {
-		ids, err := identity.Open(t.Context(), filepath.Join(t.TempDir(), "control.sqlite"))
-		must(t, err)
-		a, err := ids.Owner(t.Context())
-		must(t, err)
-		b, err := ids.Owner(t.Context())
-		must(t, err)
-		must(t, ids.Close())
-		if a.ID != b.ID {
-			t.Error("there are two owners")
-		}
-		of := reflect.TypeFor[*identity.Store]()
-		for i := range of.NumMethod() {
-			if name := of.Method(i).Name; regexp.MustCompile(`Invite|NewUser|AddUser|NewOwner|SignUp|Register|Enrol|Member|Share`).MatchString(name) {
-				t.Errorf("identity.Store.%s lets another account in", name)
-			}
-		}
-		unnamed(t, "another account", `invite|users|members|sign-?up|share`)
 	}},
 	{26, "there is no terminal in the desktop: commands' output is shown as text (row 25)", func(t *testing.T) {
 		absent(t, "the desktop has a terminal", `xterm|hterm|ghostty|libvterm|node-pty`, "desktop/src", "desktop/package.json", "console")

@@ -1,0 +1,129 @@
+package control_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/grant"
+)
+
+// stream opens a long answer over HTTP and returns what ends when it does.
+func (w *world) stream(p person, target string) <-chan string {
+	w.t.Helper()
+	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", w.port), 5*time.Second)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = conn.Close() })
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", target, hostOf(w.console()), p.token)
+	in := bufio.NewReader(conn)
+	line, err := in.ReadString('\n')
+	if err != nil || !strings.Contains(line, "200") {
+		w.t.Fatalf("%s: %q, %v", target, line, err)
+	}
+	ended := make(chan string, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, in)
+		ended <- fmt.Sprint(err)
+	}()
+	return ended
+}
+
+// Who is taken out of a computer, or may less in it, or signs out, or whose token
+// or account goes, loses at once what they have under way there, and only there:
+// streams over HTTP, the desktop's connections, commands.
+func TestWhoLeavesLosesWhatIsUnderWay(t *testing.T) {
+	for how, leave := range map[string]func(w *world, p person, cid contract.CID) (method, target, body string){
+		"is taken out": func(w *world, p person, cid contract.CID) (string, string, string) {
+			return "DELETE", "/api/computers/" + string(cid) + "/members/" + p.ID, ""
+		},
+		"may less": func(w *world, p person, cid contract.CID) (string, string, string) {
+			return "PATCH", "/api/computers/" + string(cid) + "/members/" + p.ID, `{"role":"viewer"}`
+		},
+		"goes": func(w *world, p person, cid contract.CID) (string, string, string) {
+			return "DELETE", "/api/accounts/" + p.ID, ""
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			w := open(t)
+			p := w.person("B")
+			cid := w.machine().cid
+			other := w.computer("Other", w.owner.ID)
+			w.join(p, cid, grant.Editor)
+			w.join(p, other.cid, grant.Editor)
+			origin, desktop := w.enterAt(p.cookie, string(cid))
+			nc, _ := w.connectDesktop(origin, desktop)
+			here := w.stream(p, "/api/computers/"+string(cid)+"/frame/stream")
+			events := w.stream(p, "/api/computers/"+string(cid)+"/events?follow=true")
+			there := w.stream(p, "/api/computers/"+string(other.cid)+"/frame/stream")
+			mine := w.stream(person{token: w.token}, "/api/computers/"+string(cid)+"/frame/stream")
+			if got := request(t, nc, "svc."+string(cid)+".exec.run", `{"id":"`+contract.NewID()+`","argv":["sleep"]}`); !strings.Contains(got, "sequence") {
+				t.Fatalf("exec: %s", got)
+			}
+			method, target, body := leave(w, p, cid)
+			headers := []string{"Authorization: Bearer " + w.token}
+			if body != "" {
+				headers = append(headers, "Content-Type: application/json")
+			}
+			begun := time.Now()
+			if res := w.ask(method, hostOf(w.console()), target, body, headers...); res.StatusCode/100 != 2 {
+				t.Fatalf("%d %s", res.StatusCode, res.body)
+			}
+			late := time.After(10 * time.Second)
+			for what, ended := range map[string]<-chan string{"the frame": here, "the events": events} {
+				select {
+				case <-ended:
+				case <-late:
+					t.Errorf("%s of who %s goes on", what, how)
+				}
+			}
+			select {
+			case <-w.machine().killed:
+			case <-late:
+				t.Errorf("the command of who %s goes on", how)
+			}
+			w.waitFor(nc.IsClosed)
+			t.Logf("all of it ended within %s", time.Since(begun))
+			if how == "goes" {
+				<-there
+			}
+			select {
+			case why := <-mine:
+				t.Errorf("another member's stream ended: %s", why)
+			case why := <-there:
+				t.Errorf("the stream of another computer ended: %s", why)
+			default:
+			}
+			if res := w.ask("GET", hostOf(origin), "/_choir/session", "", append(fetched(origin)[1:], desktop)...); res.StatusCode != 401 {
+				t.Errorf("the desktop of who %s answers %d %s", how, res.StatusCode, res.body)
+			}
+		})
+	}
+}
+
+// A token that is revoked loses what it has under way.
+func TestARevokedTokenLosesItsStreams(t *testing.T) {
+	w := open(t)
+	p := w.person("B")
+	w.join(p, w.machine().cid, grant.Viewer)
+	ended := w.stream(p, "/api/computers/-/events?follow=true")
+	list, err := w.ids.Tokens(context.Background(), p.ID)
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if res := w.ask("DELETE", hostOf(w.console()), "/api/tokens/"+list[0].ID, "", append(fetched(w.console()), p.cookie)...); res.StatusCode/100 != 2 {
+		t.Fatalf("%d %s", res.StatusCode, res.body)
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the stream of a revoked token goes on")
+	}
+}

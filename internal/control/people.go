@@ -1,0 +1,188 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/grant"
+	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
+)
+
+// bindMembers binds who is in a computer.
+func (s *Server) bindMembers(t rpc.Table) {
+	ids := s.o.Identity
+	rpc.Bind(t, rpc.MemberList, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.List[view.Member], error) {
+		list, err := ids.Members(ctx, who.Computer)
+		out := make([]view.Member, len(list))
+		for i, m := range list {
+			out[i] = view.Member{ID: m.Account, Name: m.Name, Role: m.Role, Since: m.Since}
+		}
+		return rpc.Listed(out, false, err)
+	})
+	rpc.Bind(t, rpc.MemberChange, func(ctx context.Context, who rpc.Caller, in rpc.ChangeMemberRequest) (rpc.None, error) {
+		ended, err := ids.SetRole(ctx, who.Computer, in.Account, in.Body.Role)
+		if err != nil {
+			return rpc.None{}, err
+		}
+		return rpc.Done(s.leave(in.Account, who.Computer, ended))
+	})
+	out := func(ctx context.Context, who rpc.Caller, account string) (rpc.None, error) {
+		ended, err := ids.RemoveMember(ctx, who.Computer, account)
+		if err != nil {
+			return rpc.None{}, err
+		}
+		return rpc.Done(s.leave(account, who.Computer, ended))
+	}
+	rpc.Bind(t, rpc.MemberRemove, func(ctx context.Context, who rpc.Caller, in rpc.OnMember) (rpc.None, error) {
+		return out(ctx, who, in.Account)
+	})
+	rpc.Bind(t, rpc.MemberLeave, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.None, error) {
+		return out(ctx, who, who.User)
+	})
+	rpc.Bind(t, rpc.InvitationCreate, func(ctx context.Context, who rpc.Caller, in rpc.InviteRequest) (view.Invitation, error) {
+		i, token, err := ids.NewInvitation(ctx, who.Computer, in.Body.Role, who.User)
+		v := invitation(i)
+		v.Token = token
+		return v, err
+	})
+	rpc.Bind(t, rpc.InvitationList, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.List[view.Invitation], error) {
+		list, err := ids.Invitations(ctx, who.Computer)
+		out := make([]view.Invitation, len(list))
+		for i, v := range list {
+			out[i] = invitation(v)
+		}
+		return rpc.Listed(out, false, err)
+	})
+	rpc.Bind(t, rpc.InvitationRevoke, func(ctx context.Context, who rpc.Caller, in rpc.OnInvitation) (rpc.None, error) {
+		return rpc.Done(ids.TakeBack(ctx, who.Computer, in.Invitation))
+	})
+	rpc.Bind(t, rpc.InvitationAccept, func(ctx context.Context, who rpc.Caller, in rpc.JoinRequest) (view.Membership, error) {
+		cid, role, err := ids.Accept(ctx, in.Body.Token, who.User)
+		return view.Membership{Computer: cid, Role: role}, err
+	})
+}
+
+func invitation(i identity.Invitation) view.Invitation {
+	return view.Invitation{ID: i.ID, Role: i.Role, By: i.By, Expires: i.Expires}
+}
+
+// bindAccounts binds who may sign in.
+func (s *Server) bindAccounts(t rpc.Table) {
+	ids := s.o.Identity
+	rpc.Bind(t, rpc.AccountGet, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Account, error) {
+		a, err := ids.Account(ctx, who.User)
+		return account(a), err
+	})
+	rpc.Bind(t, rpc.AccountList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Account], error) {
+		list, err := ids.Accounts(ctx)
+		out := make([]view.Account, len(list))
+		for i, a := range list {
+			out[i] = account(a)
+		}
+		return rpc.Listed(out, false, err)
+	})
+	rpc.Bind(t, rpc.AccountLink, func(ctx context.Context, who rpc.Caller, in rpc.LinkRequest) (view.Link, error) {
+		if in.Account == "" {
+			in.Account = who.User
+		}
+		return s.link(ctx, in.Account)
+	})
+	rpc.Bind(t, rpc.AccountInvite, func(ctx context.Context, who rpc.Caller, in rpc.NewAccountRequest) (view.Invited, error) {
+		if err := s.holds(ctx, who.User, in.Body.Powers); err != nil {
+			return view.Invited{}, err
+		}
+		u, err := ids.NewAccount(ctx, in.Body.Name, in.Body.Powers)
+		if err != nil {
+			return view.Invited{}, err
+		}
+		a, err := ids.Account(ctx, u.ID)
+		if err != nil {
+			return view.Invited{}, err
+		}
+		link, err := s.link(ctx, u.ID)
+		return view.Invited{Account: account(a), Link: link}, err
+	})
+	rpc.Bind(t, rpc.AccountChange, func(ctx context.Context, who rpc.Caller, in rpc.ChangeAccountRequest) (rpc.None, error) {
+		if err := s.above(ctx, who.User, in.Account, in.Body.Powers); err != nil {
+			return rpc.None{}, err
+		}
+		return rpc.Done(ids.SetPowers(ctx, in.Account, in.Body.Powers))
+	})
+	rpc.Bind(t, rpc.AccountRemove, func(ctx context.Context, who rpc.Caller, in rpc.OnAccount) (rpc.None, error) {
+		if err := s.above(ctx, who.User, in.Account, nil); err != nil {
+			return rpc.None{}, err
+		}
+		ended, err := ids.RemoveAccount(ctx, in.Account)
+		if err != nil {
+			return rpc.None{}, err
+		}
+		return rpc.Done(s.leave(in.Account, "", ended))
+	})
+}
+
+// bindTokens binds the tokens of the caller's own account.
+func (s *Server) bindTokens(t rpc.Table) {
+	ids := s.o.Identity
+	rpc.Bind(t, rpc.TokenList, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Token], error) {
+		list, err := ids.Tokens(ctx, who.User)
+		out := make([]view.Token, len(list))
+		for i, k := range list {
+			out[i] = view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Machine: k.Machine}
+		}
+		return rpc.Listed(out, false, err)
+	})
+	rpc.Bind(t, rpc.TokenCreate, func(ctx context.Context, who rpc.Caller, in rpc.NewTokenRequest) (view.Token, error) {
+		k, secret, err := ids.NewToken(ctx, who.User, in.Body.Name)
+		return view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Secret: secret}, err
+	})
+	rpc.Bind(t, rpc.TokenRevoke, func(ctx context.Context, who rpc.Caller, in rpc.OnToken) (rpc.None, error) {
+		if err := ids.RevokeToken(ctx, who.User, in.Token); err != nil {
+			return rpc.None{}, err
+		}
+		return rpc.Done(s.end([]string{in.Token}))
+	})
+}
+
+func account(a identity.Account) view.Account {
+	return view.Account{ID: a.ID, Name: a.Name, Claimed: a.Claimed, Created: a.Created, Powers: a.Powers, Machine: a.Machine}
+}
+
+func (s *Server) link(ctx context.Context, account string) (view.Link, error) {
+	if _, err := s.o.Identity.User(ctx, account); err != nil {
+		return view.Link{}, err
+	}
+	token, expires, err := s.o.Identity.NewLink(ctx, account)
+	if err != nil {
+		return view.Link{}, err
+	}
+	return view.Link{URL: s.ClaimURL(token), Expires: expires}, nil
+}
+
+// above refuses to have an account govern one that may what it may not itself, or
+// give it that: whoever invites others can't become more than they are.
+func (s *Server) above(ctx context.Context, caller, account string, powers []grant.Power) error {
+	h, err := s.o.Identity.Held(ctx, account, "")
+	if err != nil {
+		return err
+	}
+	return s.holds(ctx, caller, slices.Concat(h.Powers, powers))
+}
+
+// holds refuses powers that an account has not got itself.
+func (s *Server) holds(ctx context.Context, account string, powers []grant.Power) error {
+	h, err := s.o.Identity.Held(ctx, account, "")
+	if err != nil {
+		return err
+	}
+	for _, p := range powers {
+		if !slices.Contains(h.Powers, p) && !defence.Off(defence.GrantGiven) {
+			return fault.New("", fault.Denied, "Ask somebody who has it.", fmt.Errorf("the power %q is not yours to give or to take", p))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package rpc
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/grant"
+	"choir.dev/choiros/internal/view"
+)
+
+// OnMember names a member of a computer by its account.
+type OnMember struct {
+	At
+	Account string `path:"account" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
+}
+
+// ChangeMemberRequest gives a member another role.
+type ChangeMemberRequest struct {
+	OnMember
+	Body struct {
+		Role grant.Role `json:"role" required:"true" enum:"viewer,editor,owner"`
+	}
+}
+
+// Validate implements validation.
+func (r ChangeMemberRequest) Validate() error { return validRole(r.Body.Role) }
+
+// InviteRequest makes an invitation to a computer.
+type InviteRequest struct {
+	At
+	Body struct {
+		Role grant.Role `json:"role" required:"true" enum:"viewer,editor,owner"`
+	}
+}
+
+// Validate implements validation.
+func (r InviteRequest) Validate() error { return validRole(r.Body.Role) }
+
+func validRole(r grant.Role) error {
+	if !r.Known() {
+		return &contract.FieldError{Field: "role", Reason: "must be viewer, editor or owner"}
+	}
+	return nil
+}
+
+// OnInvitation names an invitation to a computer.
+type OnInvitation struct {
+	At
+	Invitation string `path:"invitation" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
+}
+
+// JoinRequest uses an invitation up.
+type JoinRequest struct {
+	Itself
+	Body struct {
+		Token string `json:"token" required:"true" minLength:"1" maxLength:"128"`
+	}
+}
+
+// OnAccount names an account.
+type OnAccount struct {
+	Itself
+	Account string `path:"account" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
+}
+
+// NewAccountRequest makes an account.
+type NewAccountRequest struct {
+	Itself
+	Body struct {
+		Name   string        `json:"name" required:"true" minLength:"1" maxLength:"100"`
+		Powers []grant.Power `json:"powers,omitempty" maxItems:"20" doc:"of those that you have"`
+	}
+}
+
+// Validate implements validation.
+func (r NewAccountRequest) Validate() error {
+	if err := validLine("name", r.Body.Name); err != nil {
+		return err
+	}
+	return validPowers(r.Body.Powers)
+}
+
+// ChangeAccountRequest says what of the machine an account may.
+type ChangeAccountRequest struct {
+	OnAccount
+	Body struct {
+		Powers []grant.Power `json:"powers" required:"true" maxItems:"20" doc:"all that it is to have"`
+	}
+}
+
+// Validate implements validation.
+func (r ChangeAccountRequest) Validate() error { return validPowers(r.Body.Powers) }
+
+func validPowers(powers []grant.Power) error {
+	for _, p := range powers {
+		if !p.Known() {
+			return &contract.FieldError{Field: "powers", Reason: fmt.Sprintf("there are %v", grant.Powers())}
+		}
+	}
+	return nil
+}
+
+// validLine refuses what is no name for people to read.
+func validLine(field, s string) error {
+	if strings.TrimSpace(s) == "" || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return &contract.FieldError{Field: field, Reason: "is blank or has characters that can't be seen"}
+	}
+	return nil
+}
+
+// LinkRequest makes a sign-in link.
+type LinkRequest struct {
+	Itself
+	Account string `query:"account" maxLength:"64" doc:"whose; empty: the machine's owner's"`
+}
+
+// NewTokenRequest makes an API token.
+type NewTokenRequest struct {
+	Itself
+	Body struct {
+		Name string `json:"name" required:"true" minLength:"1" maxLength:"100"`
+	}
+}
+
+// Validate implements validation.
+func (r NewTokenRequest) Validate() error { return validLine("name", r.Body.Name) }
+
+// OnToken names an API token.
+type OnToken struct {
+	Itself
+	Token string `path:"token" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
+}
+
+func remove(path, id string) Route { return Route{http.MethodDelete, path, id} }
+func patch(path, id string) Route  { return Route{http.MethodPatch, path, id} }
+
+// Who is in a computer.
+var (
+	MemberList = list[Of, view.Member](Declared{
+		Name: "member.list", Summary: "Who is in a computer, and as what",
+		HTTP: get("/members", "members-list"), May: grant.View, Doors: API, Needs: Known, Host: true, Noun: "members"})
+	MemberChange = done[ChangeMemberRequest](Declared{
+		Name: "member.change", Summary: "Give a member another role",
+		HTTP: patch("/members/{account}", "members-change"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+	MemberRemove = done[OnMember](Declared{
+		Name: "member.remove", Summary: "Take a member out: what they have open in the computer ends at once",
+		HTTP: remove("/members/{account}", "members-remove"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+	MemberLeave = done[Of](Declared{
+		Name: "member.leave", Summary: "Leave a computer",
+		HTTP: post("/leave", "members-leave"), May: grant.View, Doors: API, Effect: Stops, Needs: Known, Host: true})
+	InvitationCreate = single[InviteRequest, view.Invitation](Declared{
+		Name: "invitation.create", Summary: "Invite one account: whoever has the token first is let in",
+		HTTP: post("/invitations", "invitations-create"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+	InvitationList = list[Of, view.Invitation](Declared{
+		Name: "invitation.list", Summary: "Invitations that wait",
+		HTTP: get("/invitations", "invitations-list"), May: grant.Own, Doors: API, Needs: Known, Host: true, Noun: "invitations"})
+	InvitationRevoke = done[OnInvitation](Declared{
+		Name: "invitation.revoke", Summary: "Take an invitation back",
+		HTTP: remove("/invitations/{invitation}", "invitations-revoke"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+)
+
+// Who may sign in to this machine, and the programs of each.
+var (
+	AccountGet = single[Nothing, view.Account](Declared{
+		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true})
+	AccountLink = single[LinkRequest, view.Link](Declared{
+		Name: "account.link", Summary: "Make a one-time sign-in link; for the machine owner's own program only",
+		HTTP: post("/links", "account-link"), May: grant.With(grant.Accounts), Doors: Owner, Effect: Stops, Needs: Plane, Host: true})
+	AccountList = list[Nothing, view.Account](Declared{
+		Name: "account.list", Summary: "Everybody who may sign in, oldest first",
+		HTTP: get("/accounts", "accounts-list"), May: grant.With(grant.Accounts), Doors: API, Needs: Plane, Host: true, Noun: "accounts"})
+	AccountInvite = single[NewAccountRequest, view.Invited](Declared{
+		Name: "account.invite", Summary: "Make an account and the link that signs in to it, once",
+		HTTP: post("/accounts", "accounts-invite"), May: grant.With(grant.Accounts), Doors: API, Effect: Stops, Needs: Plane, Host: true})
+	AccountChange = done[ChangeAccountRequest](Declared{
+		Name: "account.change", Summary: "Say what of the machine's administration an account may",
+		HTTP: patch("/accounts/{account}", "accounts-change"), May: grant.With(grant.Accounts), Doors: API, Effect: Stops, Needs: Plane, Host: true})
+	AccountRemove = done[OnAccount](Declared{
+		Name: "account.remove", Summary: "Remove an account with its sessions, tokens and memberships",
+		HTTP: remove("/accounts/{account}", "accounts-remove"), May: grant.With(grant.Accounts), Doors: API, Effect: Stops, Needs: Plane, Host: true})
+	InvitationAccept = single[JoinRequest, view.Membership](Declared{
+		Name: "invitation.accept", Summary: "Become a member of a computer by an invitation",
+		HTTP: post("/join", "invitations-accept"), May: grant.Anyone, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+	TokenList = list[Nothing, view.Token](Declared{
+		Name: "token.list", Summary: "Your API tokens, without their secrets",
+		HTTP: get("/tokens", "tokens-list"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true, Noun: "tokens"})
+	TokenCreate = single[NewTokenRequest, view.Token](Declared{
+		Name: "token.create", Summary: "Make an API token, which may what you may; its secret is shown once",
+		HTTP: post("/tokens", "tokens-create"), May: grant.Anyone, Doors: People, Effect: Stops, Needs: Plane, Host: true})
+	TokenRevoke = done[OnToken](Declared{
+		Name: "token.revoke", Summary: "Make one of your API tokens invalid: what is open by it ends at once",
+		HTTP: remove("/tokens/{token}", "tokens-revoke"), May: grant.Anyone, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+)
