@@ -5,51 +5,193 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
 
+// exitOurs is the exit code of exec where not the command failed but choir; the
+// command's own may be any, so a line on standard error says that it was ours.
+const exitOurs = 125
+
 func execVerb() verb {
 	var cwd string
+	var terminal bool
 	return verb{
-		use: "exec [--cwd P] -- CMD…", short: "Run a command of your own on the live files, checkpoints around it", args: between(1, -1), json: view.Exit{},
-		examples: []string{"choir exec -- make test", "choir exec --cwd workspace/project -- sh -c 'git log | head'"},
-		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
-			stdout, outDone := onScreen(os.Stdout)
-			stderr, errDone := onScreen(os.Stderr)
-			eio := view.ExecIO{Stdout: stdout, Stderr: stderr}
-			if t.json {
-				eio.Stdout = stderr
-			}
-			if st, err := os.Stdin.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
-				eio.Stdin = os.Stdin
-			}
-			exit, err := c.Exec(ctx, view.ExecRequest{Argv: args, Cwd: cwd}, eio)
-			if err = errors.Join(err, outDone(), errDone()); err != nil {
-				return err
-			}
-			if t.json {
-				if err := printJSON(exit); err != nil {
-					return err
-				}
-			}
-			if !t.json {
-				printUnkept(os.Stderr, exit.Unkept)
-			}
-			if exit.Reason != "" {
-				fmt.Fprintf(os.Stderr, "choir: the command was ended: %s\n", oneLine(exit.Reason, 300))
-			}
-			if exit.Code != 0 {
-				return exitError(exit.Code)
-			}
-			return nil
-		},
+		use: "exec [--cwd P] [-t] -- CMD…", short: "Run a command of your own on the live files, checkpoints around it", args: between(1, -1), json: view.Exit{},
+		long: `Standard input is passed on unless it is a terminal; with -t the command has a terminal of
+its own, of the size of yours. Ctrl-C, and what tells choir to terminate, is brought to the
+command; the third time ends it. It ends with the command's exit code, 127 if there is no
+such command, 126 if it can't be run, 128 + n if signal n ended it, and 125 if choir failed,
+which a line on standard error that begins with "choir:" says.`,
+		examples: []string{"choir exec -- make test", "choir exec --cwd workspace/project -- sh -c 'git log | head'", "choir exec -t -- vi workspace/notes.md", "tar c . | choir exec --cwd workspace -- tar x"},
 		flags: func(f *pflag.FlagSet) {
 			f.StringVar(&cwd, "cwd", "", "folder to run in, relative to the computer's root")
+			f.BoolVarP(&terminal, "tty", "t", false, "give the command a terminal")
 			f.SetInterspersed(false) // what is behind the command is its own
 		},
+		ours: exitOurs,
+		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+			r := view.ExecRequest{ID: contract.NewID(), Argv: args, Cwd: cwd}
+			if !terminal {
+				return t.execute(ctx, c, r)
+			}
+			if t.json {
+				return usageError{errors.New("give --json or -t, not both: a terminal has no place for JSON")}
+			}
+			return t.onTerminal(ctx, c, r)
+		},
+	}
+}
+
+// execute runs a command that has no terminal.
+func (t *talk) execute(ctx context.Context, c *client.Client, r view.ExecRequest) error {
+	stdout, outDone := onScreen(os.Stdout)
+	stderr, errDone := onScreen(os.Stderr)
+	eio := view.ExecIO{Stdout: stdout, Stderr: stderr}
+	if t.json {
+		eio.Stdout = stderr
+	}
+	if st, err := os.Stdin.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
+		eio.Stdin = os.Stdin
+	}
+	b := newBringer(ctx, c, r.ID)
+	defer b.end()
+	eio.Started = b.started
+	exit, err := c.Exec(ctx, r, eio)
+	if err = errors.Join(err, outDone(), errDone()); err != nil {
+		return err
+	}
+	if t.json {
+		if err := printJSON(exit); err != nil {
+			return err
+		}
+	} else {
+		printUnkept(os.Stderr, exit.Unkept)
+	}
+	return ended(exit)
+}
+
+// ended passes on how a command ended.
+func ended(exit view.Exit) error {
+	switch {
+	case exit.Code == 126 || exit.Code == 127:
+		if exit.Reason != "" {
+			fmt.Fprintf(os.Stderr, "choir: %s\n", oneLine(exit.Reason, 300))
+		}
+	case exit.Reason != "":
+		fmt.Fprintf(os.Stderr, "choir: the command was ended: %s\n", oneLine(exit.Reason, 300))
+	}
+	if exit.Code != 0 {
+		return exitError(exit.Code)
+	}
+	return nil
+}
+
+// onTerminal runs a command on a terminal of its own, and this one shows it.
+func (t *talk) onTerminal(ctx context.Context, c *client.Client, r view.ExecRequest) (err error) {
+	in, out := int(os.Stdin.Fd()), int(os.Stdout.Fd())
+	if !term.IsTerminal(in) || !term.IsTerminal(out) {
+		return usageError{errors.New("-t wants a terminal for standard input and output; leave it away in a pipe")}
+	}
+	size := func() view.CommandSignal {
+		cols, rows, err := term.GetSize(out)
+		if err != nil || cols <= 0 || rows <= 0 {
+			cols, rows = 80, 24
+		}
+		return view.CommandSignal{Rows: rows, Cols: cols}
+	}
+	at := size()
+	r.Terminal = &view.Terminal{Rows: at.Rows, Cols: at.Cols, Type: os.Getenv("TERM")}
+	was, err := term.MakeRaw(in)
+	if err != nil {
+		return fault.Wrap("exec", err)
+	}
+	defer func() { err = errors.Join(err, term.Restore(in, was)) }()
+	b := newBringer(ctx, c, r.ID)
+	defer b.end()
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	var sizes sync.WaitGroup
+	sizes.Go(func() {
+		for range resized {
+			b.bring(size())
+		}
+	})
+	defer func() { signal.Stop(resized); close(resized); sizes.Wait() }()
+	shown := &drawn{w: os.Stdout}
+	exit, err := c.Exec(ctx, r, view.ExecIO{Stdin: os.Stdin, Stdout: shown, Stderr: shown, Started: b.started})
+	if err != nil {
+		return err
+	}
+	if err := term.Restore(in, was); err != nil {
+		return fault.Wrap("exec", err)
+	}
+	printUnkept(os.Stderr, exit.Unkept)
+	return ended(exit)
+}
+
+// bringer brings signals to a command that runs, one after the other.
+type bringer struct {
+	queue chan view.CommandSignal
+	began atomic.Bool
+	told  atomic.Int32 // how often it was to end
+	end   func()
+}
+
+// endsAt is how often somebody presses Ctrl-C until the command is ended.
+const endsAt = 3
+
+func newBringer(ctx context.Context, c *client.Client, id string) *bringer {
+	b := &bringer{queue: make(chan view.CommandSignal, 16)}
+	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			select {
+			case <-going.Done():
+				return
+			case s := <-b.queue:
+				within, stop := context.WithTimeout(going, 10*time.Second)
+				// One that fails found the command ended, or the control plane gone, of
+				// which the command's own stream tells.
+				_ = c.SignalCommand(within, id, s)
+				stop()
+			}
+		}
+	})
+	release := takeSignals(ctx, func(sig syscall.Signal) bool {
+		if !b.began.Load() || sig != syscall.SIGQUIT && b.told.Add(1) >= endsAt {
+			return false
+		}
+		b.bring(view.CommandSignal{Signal: unix.SignalName(sig)[len("SIG"):]})
+		return true
+	})
+	b.end = func() { release(); cancel(); done.Wait() }
+	return b
+}
+
+func (b *bringer) started(string, uint64) { b.began.Store(true) }
+
+// bring queues what is to be brought, once the command has started. What finds the
+// queue full is lost, as a signal is that waits already.
+func (b *bringer) bring(s view.CommandSignal) {
+	if !b.began.Load() {
+		return
+	}
+	select {
+	case b.queue <- s:
+	default:
 	}
 }

@@ -80,8 +80,8 @@ func trouble(c view.Computer) string {
 	return oneLine(c.Trouble.Reason, 300)
 }
 
-// ended tells what stop did.
-type ended struct {
+// stopDone tells what stop did.
+type stopDone struct {
 	PID  int    `json:"pid"`
 	Data string `json:"data"`
 }
@@ -89,7 +89,7 @@ type ended struct {
 func stopVerb() verb {
 	var timeout time.Duration
 	return verb{
-		use: "stop", short: "Stop the control plane of this machine, and wait until it has ended", args: exactly(0), json: ended{}, data: true,
+		use: "stop", short: "Stop the control plane of this machine, and wait until it has ended", args: exactly(0), json: stopDone{}, data: true,
 		long: `What is under way is recorded and goes on with the next choir up. It stops what has the
 data directory; one elsewhere, which CHOIR_URL names, is stopped there.`,
 		examples: []string{"choir stop", "choir stop --data ~/choir-data --timeout 5m"},
@@ -108,7 +108,7 @@ data directory; one elsewhere, which CHOIR_URL names, is stopped there.`,
 			if err != nil {
 				return err
 			}
-			return t.show(ended{pid, data}, func(w io.Writer) { row(w, "stopped", pid, data) })
+			return t.show(stopDone{pid, data}, func(w io.Writer) { row(w, "stopped", pid, data) })
 		},
 	}
 }

@@ -47,28 +47,34 @@ func run(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var code exitError
-	var usage usageError
 	var by interrupted
+	var of failure
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &code):
 		return int(code)
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "choir: %s\n", plain(err.Error()))
-		return exitUsage
-	}
-	if errors.As(err, &by) || errors.As(context.Cause(ctx), &by) && errors.Is(err, context.Canceled) {
+	case errors.As(err, &by), errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by):
 		fmt.Fprintf(os.Stderr, "choir: %s\n", plain(by.Error()))
 		return exitSignal + int(by.signal)
 	}
+	status := codeOf(err)
+	if errors.As(err, &of) {
+		status, err = of.code, of.error
+	}
 	fmt.Fprintf(os.Stderr, "choir: %s\n", sentence(err))
-	switch fault.CodeOf(err) {
-	case fault.Invalid:
+	return status
+}
+
+// codeOf is the exit code for what went wrong.
+func codeOf(err error) int {
+	var usage usageError
+	switch {
+	case errors.As(err, &usage), fault.Is(err, fault.Invalid):
 		return exitUsage
-	case fault.Unreachable:
+	case fault.Is(err, fault.Unreachable):
 		return exitUnreachable
-	case fault.NeedsInput:
+	case fault.Is(err, fault.NeedsInput):
 		return exitNeedsInput
 	}
 	return exitFailed

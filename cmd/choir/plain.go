@@ -160,3 +160,58 @@ func colour(b []byte) (n int, whole bool) {
 	}
 	return len(b), false
 }
+
+// drawn shows what a program draws on a terminal of its own: it moves the cursor
+// and colours as it likes, and the words to the terminal itself, which fill the
+// clipboard, retitle the window or have it say something, are left out.
+type drawn struct {
+	w      io.Writer
+	inside byte // of a string to the terminal: what began it; 0: not in one
+	escape bool // the last byte was an escape
+	lead   bool // the last byte was 0xc2, with which the controls of one character begin
+	out    []byte
+}
+
+// Write implements io.Writer.
+func (d *drawn) Write(p []byte) (int, error) {
+	if defence.Off(defence.TerminalText) {
+		return d.w.Write(p)
+	}
+	d.out = d.out[:0]
+	for _, c := range p {
+		d.take(c)
+	}
+	if _, err := d.w.Write(d.out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// take is the next byte.
+func (d *drawn) take(c byte) {
+	escape, lead := d.escape, d.lead
+	d.escape, d.lead = c == 0x1b, c == 0xc2
+	switch {
+	case d.inside != 0:
+		// Ended by BEL, by ESC \, by the same in one character, or given up.
+		if c == 0x07 || escape && c == '\\' || lead && c == 0x9c || c == 0x18 || c == 0x1a {
+			d.inside = 0
+		}
+	case d.escape || d.lead:
+		// Held back until it shows what it begins.
+		if escape {
+			d.out = append(d.out, 0x1b)
+		}
+		if lead {
+			d.out = append(d.out, 0xc2)
+		}
+	case escape && bytes.IndexByte([]byte("]PX^_"), c) >= 0, lead && bytes.IndexByte([]byte{0x90, 0x98, 0x9d, 0x9e, 0x9f}, c) >= 0:
+		d.inside = c
+	case escape:
+		d.out = append(d.out, 0x1b, c)
+	case lead:
+		d.out = append(d.out, 0xc2, c)
+	default:
+		d.out = append(d.out, c)
+	}
+}

@@ -157,3 +157,22 @@ func TestAPipeGetsEveryByte(t *testing.T) {
 		t.Errorf("%v %v: %q", err, rerr, got)
 	}
 }
+
+// TestADrawnTerminalIsNotSpokenTo: what a program draws comes through, however it
+// is cut, and the strings to the terminal itself do not.
+func TestADrawnTerminalIsNotSpokenTo(t *testing.T) {
+	const in = "a\x1b[1;5Hb\x1b]0;title\x07c\x1b]52;c;b3du\x1b\\d\x1bPq1\x1b\\e\u00a3\u009d2;x\u009cf\x1b_x\x18g\x1bM\x1b\x1b[Ah\xff\xc2"
+	const want = "a\x1b[1;5Hbcde\u00a3fg\x1bM\x1b\x1b[Ah\xff"
+	for n := 1; n <= len(in); n++ {
+		var out bytes.Buffer
+		d := &drawn{w: &out}
+		for rest := []byte(in); len(rest) > 0; rest = rest[min(n, len(rest)):] {
+			if _, err := d.Write(rest[:min(n, len(rest))]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out.String() != want {
+			t.Fatalf("%d bytes at a time: %q, want %q", n, out.String(), want)
+		}
+	}
+}

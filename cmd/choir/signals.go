@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
@@ -15,11 +16,16 @@ func (i interrupted) Error() string {
 	return fmt.Sprintf("ended by a signal (%s) before it was done", i.signal)
 }
 
-// signals are what the process is told to end by. They end the verb's context.
+// signals are what the process is told to end by. They end the verb's context,
+// unless the verb took them over.
 type signals struct {
 	ch   chan os.Signal
 	done chan struct{}
+	mu   sync.Mutex
+	to   func(syscall.Signal) bool
 }
+
+type signalsKey struct{}
 
 // listenToSignals returns a context that ends with the first signal, which is its
 // cause.
@@ -30,10 +36,33 @@ func listenToSignals(ctx context.Context) (context.Context, *signals) {
 	go func() {
 		defer close(s.done)
 		for sig := range s.ch {
-			cancel(interrupted{sig.(syscall.Signal)})
+			number := sig.(syscall.Signal)
+			s.mu.Lock()
+			to := s.to
+			s.mu.Unlock()
+			if to == nil || !to(number) {
+				cancel(interrupted{number})
+			}
 		}
 	}()
-	return ctx, s
+	return context.WithValue(ctx, signalsKey{}, s), s
+}
+
+// takeSignals has signals, SIGQUIT too, brought to a function, which says whether
+// it took one, until the function that is returned is called.
+func takeSignals(ctx context.Context, to func(syscall.Signal) bool) (release func()) {
+	s, ok := ctx.Value(signalsKey{}).(*signals)
+	if !ok {
+		return func() {}
+	}
+	set := func(to func(syscall.Signal) bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.to = to
+	}
+	set(to)
+	signal.Notify(s.ch, syscall.SIGQUIT)
+	return func() { set(nil) }
 }
 
 func (s *signals) close() {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -29,6 +30,9 @@ type verb struct {
 	raw  string
 	// data says that a verb that asks nobody is about a data directory.
 	data bool
+	// ours is the exit code where choir fails, of a verb that passes on another
+	// program's.
+	ours int
 	// flags adds what it has beside the flags of all.
 	flags func(*pflag.FlagSet)
 	// Of the three one is there: asks talks to a running control plane, does
@@ -108,27 +112,46 @@ func (v verb) command() *cobra.Command {
 		return cmd
 	}
 	t := &talk{cmd: cmd}
-	cmd.Args = v.args.check
 	if v.flags != nil {
 		v.flags(cmd.Flags())
 	}
 	cmd.Flags().BoolVar(&t.json, "json", false, v.says())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.does(cmd.Context(), t, args) }
+	do := func(ctx context.Context, args []string) error { return v.does(ctx, t, args) }
 	if v.asks != nil || v.data {
 		cmd.Flags().StringVar(&t.data, "data", "", "data directory; else the configured one")
 	}
 	if v.asks != nil {
 		cmd.Flags().StringVar(&t.computer, "computer", "", "computer id, where there are several")
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		do = func(ctx context.Context, args []string) error {
 			c, err := t.dial()
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			return v.asks(cmd.Context(), t, c, args)
+			return v.asks(ctx, t, c, args)
 		}
 	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.failed(do(cmd.Context(), args)) }
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return v.failed(v.args.check(cmd, args)) }
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return v.failed(usageError{err}) })
 	return cmd
+}
+
+// failure is an error with the exit code that its verb has for one.
+type failure struct {
+	error
+	code int
+}
+
+func (f failure) Unwrap() error { return f.error }
+
+// failed gives an error of choir's own the verb's exit code.
+func (v verb) failed(err error) error {
+	var theirs exitError
+	if err == nil || v.ours == 0 || errors.As(err, &theirs) {
+		return err
+	}
+	return failure{err, v.ours}
 }
 
 // says is what --json does.

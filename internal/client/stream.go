@@ -168,3 +168,9 @@ func handleFrame(kind view.FrameKind, payload []byte, streams view.ExecIO) (done
 	}
 	return false, view.Exit{}, nil
 }
+
+// SignalCommand brings a signal or a terminal's new size to a command that runs.
+func (c *Client) SignalCommand(ctx context.Context, command string, s view.CommandSignal) error {
+	_, err := Call(ctx, c, rpc.CommandSignal, rpc.SignalRequest{OnCommand: rpc.OnCommand{Command: command}, Body: s})
+	return err
+}

@@ -4,11 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
@@ -35,7 +40,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	if err != nil {
 		return view.Exit{}, err
 	}
-	ctx, unlist := c.commands.begin(ctx, r.ID, argv)
+	ctx, brought, unlist := c.commands.begin(ctx, r.ID, argv)
 	defer unlist()
 	before, err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv))
 	if err != nil {
@@ -62,26 +67,8 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		eio.Started(r.ID, started[0].Sequence)
 	}
 	begin := time.Now()
-	exit, runErr := client(b).Exec(ctx, guest.ExecRequest{Argv: r.Argv, Dir: path.Join("/computer", r.Cwd), Stdin: eio.Stdin != nil},
-		guest.Streams{Stdin: eio.Stdin, Stdout: eio.Stdout, Stderr: eio.Stderr})
-	finished := contract.CommandFinished{Command: r.ID, ExitCode: exit.Code, DurationMS: exit.DurationMS}
-	var ended *sandbox.Ended
-	switch {
-	case runErr == nil:
-	case ctx.Err() != nil:
-		finished.ExitCode, finished.Reason = 128+9, c.whoEnded(ctx)
-	case boxEnded(b) && errors.As(b.Err(), &ended),
-		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // what it held takes the kernel long to free
-		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
-		if ended.Reason == sandbox.Shared {
-			finished.Reason += ": " + ended.Detail // the word alone tells nobody what
-		}
-	default:
-		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
-	}
-	if finished.DurationMS == 0 {
-		finished.DurationMS = time.Since(begin).Milliseconds()
-	}
+	exit, runErr := runIn(ctx, client(b), r, eio, brought)
+	finished := c.outcome(ctx, r.ID, b, exit, runErr, begin)
 	// What the command did is done, whether or not its caller still listens.
 	after, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -110,6 +97,33 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	}
 	return view.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
 		Unkept: unkeptOf(kept.LeftOut.Since(before.LeftOut))}, nil
+}
+
+// outcome is what the log says of how a command ended.
+func (c *Computer) outcome(ctx context.Context, id string, b sandbox.Box, exit guest.Exit, runErr error, begin time.Time) contract.CommandFinished {
+	finished := contract.CommandFinished{Command: id, ExitCode: exit.Code, DurationMS: exit.DurationMS}
+	var ended *sandbox.Ended
+	switch {
+	case runErr == nil:
+	case ctx.Err() != nil:
+		finished.ExitCode, finished.Reason = 128+9, c.whoEnded(ctx)
+	case boxEnded(b) && errors.As(b.Err(), &ended),
+		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // what it held takes the kernel long to free
+		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
+		if ended.Reason == sandbox.Shared {
+			finished.Reason += ": " + ended.Detail // the word alone tells nobody what
+		}
+	case fault.Is(runErr, fault.NotFound):
+		finished.ExitCode, finished.Reason = 127, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
+	case fault.Is(runErr, fault.Denied):
+		finished.ExitCode, finished.Reason = 126, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
+	default:
+		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
+	}
+	if finished.DurationMS == 0 {
+		finished.DurationMS = time.Since(begin).Milliseconds()
+	}
+	return finished
 }
 
 // end ends a box and waits until it is gone, for as long as ctx lasts: what is in it
@@ -234,7 +248,27 @@ func (c *Computer) recordable(ctx context.Context, argv []string) ([]string, err
 			known = append(known, v)
 		}
 	}
-	return redact.Args(argv, known), nil
+	return inLog(redact.Args(argv, known)), nil
+}
+
+// What the log holds of a command's arguments: there may be megabytes of them.
+const (
+	maxRecorded      = 256
+	maxRecordedBytes = 48 << 10
+)
+
+// inLog is as much of the arguments as an event holds, and how many more there
+// were.
+func inLog(argv []string) []string {
+	out, room := []string{}, maxRecordedBytes
+	for i, word := range argv {
+		if i == maxRecorded-1 && len(argv) > maxRecorded || len(word) > room && i > 0 {
+			return append(out, fmt.Sprintf("… and %d more arguments", len(argv)-i))
+		}
+		word = contract.Shorten(word, room)
+		out, room = append(out, word), room-len(word)
+	}
+	return out
 }
 
 // programOf names what a command runs, for a checkpoint's message: not its
@@ -256,12 +290,13 @@ type running struct {
 
 type runningCommand struct {
 	view.RunningCommand
-	cancel context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
+	brought chan view.CommandSignal
 }
 
 // begin lists a command until the returned function is called; its context ends
-// when somebody stops it.
-func (l *running) begin(ctx context.Context, id string, argv []string) (context.Context, func()) {
+// when somebody stops it, and brought is what is brought to it meanwhile.
+func (l *running) begin(ctx context.Context, id string, argv []string) (_ context.Context, brought <-chan view.CommandSignal, unlist func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	line := strings.Join(argv, " ")
 	if len(argv) == 3 && argv[1] == "-c" {
@@ -272,8 +307,9 @@ func (l *running) begin(ctx context.Context, id string, argv []string) (context.
 	if l.by == nil {
 		l.by = map[string]runningCommand{}
 	}
-	l.by[id] = runningCommand{view.RunningCommand{ID: id, Line: contract.Clip(strings.ToValidUTF8(line, "\uFFFD"), 300), Started: time.Now().UTC()}, cancel}
-	return ctx, func() {
+	signals := make(chan view.CommandSignal, maxBrought)
+	l.by[id] = runningCommand{view.RunningCommand{ID: id, Line: contract.Clip(strings.ToValidUTF8(line, "\uFFFD"), 300), Started: time.Now().UTC()}, cancel, signals}
+	return ctx, signals, func() {
 		cancel(nil)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -305,4 +341,96 @@ func (c *Computer) StopCommand(_ context.Context, id string) error {
 	}
 	r.cancel(errStopped)
 	return nil
+}
+
+// maxBrought is how much waits to be brought to a command.
+const maxBrought = 64
+
+// SignalCommand answers rpc.CommandSignal.
+func (c *Computer) SignalCommand(_ context.Context, id string, s view.CommandSignal) error {
+	const op = "computer.SignalCommand"
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if s.Signal != "" && unix.SignalNum("SIG"+s.Signal) == 0 {
+		return &contract.FieldError{Field: "signal", Reason: "is no signal"}
+	}
+	c.commands.mu.Lock()
+	defer c.commands.mu.Unlock()
+	r, ok := c.commands.by[id]
+	if !ok {
+		return fault.New(op, fault.NotFound, "", errors.New("no such command is running"))
+	}
+	select {
+	case r.brought <- s:
+		return nil
+	default:
+		return fault.New(op, fault.Unavailable, "Try again.", errors.New("too much waits to be brought to the command"))
+	}
+}
+
+// runIn runs a command in a box, on a terminal of its own if it asks for one, and
+// brings it what is brought meanwhile.
+func runIn(ctx context.Context, g *guest.Client, r view.ExecRequest, eio view.ExecIO, brought <-chan view.CommandSignal) (guest.Exit, error) {
+	dir := path.Join("/computer", r.Cwd)
+	var ended sync.WaitGroup
+	over := make(chan struct{})
+	defer ended.Wait()
+	defer close(over)
+	each := func(do func(view.CommandSignal)) {
+		ended.Go(func() {
+			for {
+				select {
+				case s := <-brought:
+					do(s)
+				case <-over:
+					return
+				}
+			}
+		})
+	}
+	if r.Terminal == nil {
+		signals := make(chan syscall.Signal)
+		each(func(s view.CommandSignal) {
+			if s.Signal == "" {
+				return // a size, and there is no terminal
+			}
+			select {
+			case signals <- unix.SignalNum("SIG" + s.Signal):
+			case <-over:
+			}
+		})
+		return g.Exec(ctx, guest.ExecRequest{Argv: r.Argv, Dir: dir, Stdin: eio.Stdin != nil},
+			guest.Streams{Stdin: eio.Stdin, Stdout: eio.Stdout, Stderr: eio.Stderr, Signals: signals})
+	}
+	env := map[string]string{}
+	if r.Terminal.Type != "" {
+		env["TERM"] = r.Terminal.Type
+	}
+	p, err := g.PTY(ctx, guest.PTYRequest{Argv: r.Argv, Dir: dir, Env: env, Rows: uint16(r.Terminal.Rows), Cols: uint16(r.Terminal.Cols)})
+	if err != nil {
+		return guest.Exit{}, err
+	}
+	defer p.Close() // hangs up what is left on it
+	each(func(s view.CommandSignal) {
+		// One that fails found the terminal closed, which its reader sees.
+		if s.Rows > 0 {
+			_ = p.Resize(uint16(s.Rows), uint16(s.Cols))
+		}
+		if s.Signal != "" {
+			_ = p.Signal(unix.SignalNum("SIG" + s.Signal))
+		}
+	})
+	if eio.Stdin != nil {
+		// Not waited for: it may block for as long as its owner likes.
+		go func() { _, _ = io.Copy(p, eio.Stdin) }()
+	}
+	shown := eio.Stdout
+	if shown == nil {
+		shown = io.Discard
+	}
+	if _, err := io.Copy(shown, p); err != nil {
+		return guest.Exit{}, cmp.Or(ctx.Err(), err)
+	}
+	return p.Wait()
 }

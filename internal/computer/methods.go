@@ -29,6 +29,9 @@ func (c *Computer) bindMethods() rpc.Table {
 	rpc.Bind(t, rpc.CommandStop, func(ctx context.Context, _ rpc.Caller, in rpc.OnCommand) (rpc.None, error) {
 		return rpc.Done(c.StopCommand(ctx, in.Command))
 	})
+	rpc.Bind(t, rpc.CommandSignal, func(ctx context.Context, _ rpc.Caller, in rpc.SignalRequest) (rpc.None, error) {
+		return rpc.Done(c.SignalCommand(ctx, in.Command, in.Body))
+	})
 	rpc.Bind(t, rpc.StateSnapshot, func(ctx context.Context, _ rpc.Caller, _ rpc.Of) (view.Snapshot, error) { return c.Snapshot(ctx) })
 	rpc.Bind(t, rpc.LogRead, func(ctx context.Context, _ rpc.Caller, in rpc.LogRequest) (view.EventPage, error) {
 		return c.Events(ctx, view.EventQuery{After: in.After, Limit: in.Limit})

@@ -141,7 +141,8 @@ func (c *Client) open(ctx context.Context, op, path string, in any) (io.ReadWrit
 // Exec runs a command in the box and copies its streams until it has ended.
 // Ending ctx kills the command and what it started. The error tells of the box
 // and the request, not of the command: that is Exit. Errors: fault.NotFound (no
-// such command or directory), fault.Invalid, fault.Unavailable (the box ended).
+// such command), fault.Denied (it can't be run), fault.Invalid (no such directory,
+// too), fault.Unavailable (the box ended).
 func (c *Client) Exec(ctx context.Context, req ExecRequest, s Streams) (Exit, error) {
 	const op = "guest.Exec"
 	req.Stdin = s.Stdin != nil
@@ -154,13 +155,34 @@ func (c *Client) Exec(ctx context.Context, req ExecRequest, s Streams) (Exit, er
 	defer stop()
 	room := newCredit()
 	defer room.end()
+	out := &frameWriter{w: stream}
+	if s.Signals != nil {
+		ended := make(chan struct{})
+		var passing sync.WaitGroup
+		defer passing.Wait()
+		defer close(ended)
+		passing.Go(func() {
+			for {
+				select {
+				case sig := <-s.Signals:
+					if out.frame(frameSignal, []byte{byte(sig)}) != nil {
+						return
+					}
+				case <-ended:
+					return
+				}
+			}
+		})
+	}
 	if s.Stdin != nil {
-		out := &frameWriter{w: stream}
 		// Not waited for: s.Stdin may block for as long as its owner likes, and
 		// what is written after the end goes nowhere.
 		go func() { copyInput(out, s.Stdin, room) }()
 	}
 	exit, err := receive(stream, s, room)
+	if exit.Refused != "" {
+		return Exit{}, fault.New(op, fault.Denied, "", errors.New(exit.Refused))
+	}
 	if ctx.Err() != nil {
 		return exit, fault.Wrap(op, ctx.Err())
 	}

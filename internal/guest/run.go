@@ -35,9 +35,11 @@ type ExecRequest struct {
 	Stdin     bool              `json:"stdin,omitempty"` // input follows; otherwise /dev/null
 }
 
-// Exit is how a command ended. Code is 128+n when signal n ended it.
+// Exit is how a command ended. Code is 128+n when signal n ended it. With Refused
+// it did not start, and that says why.
 type Exit struct {
 	Code          int    `json:"code"`
+	Refused       string `json:"refused,omitempty"`
 	Signal        string `json:"signal,omitempty"`
 	TimedOut      bool   `json:"timed_out,omitempty"`
 	DurationMS    int64  `json:"duration_ms"`
@@ -47,24 +49,18 @@ type Exit struct {
 	StderrDropped int64  `json:"stderr_dropped,omitempty"`
 }
 
-// Bounds of a request.
-const (
-	maxArgs     = 4096
-	maxArgBytes = 128 << 10 // the kernel's own limit for one argument
-	maxKeep     = 64 << 20
-)
+// maxKeep bounds what is kept of each end of a stream. How many words a command may
+// have and how long they may be the kernel says.
+const maxKeep = 64 << 20
 
 // Validate checks a request.
 func (r ExecRequest) Validate() error {
 	if len(r.Argv) == 0 || r.Argv[0] == "" {
 		return errors.New("argv is empty")
 	}
-	if len(r.Argv) > maxArgs {
-		return fmt.Errorf("argv has %d words, the limit is %d", len(r.Argv), maxArgs)
-	}
 	for _, a := range r.Argv {
-		if len(a) >= maxArgBytes || strings.IndexByte(a, 0) >= 0 {
-			return errors.New("a word of argv is too long or holds a NUL byte")
+		if strings.IndexByte(a, 0) >= 0 {
+			return errors.New("a word of argv holds a NUL byte")
 		}
 	}
 	if strings.IndexByte(r.Dir, 0) >= 0 {
@@ -92,12 +88,14 @@ type Runner struct {
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	Signals        <-chan syscall.Signal // passed to the command's group, where a Client runs it
 }
 
 // Run runs a command to its end. When ctx ends first, everything that the
 // command started and that can still be found is killed, and the error is
 // ctx's. Where output was left out, a line that says so stands in its place.
-// Errors: fault.Invalid, fault.NotFound (no such command or directory).
+// Errors: fault.Invalid (no such directory, too), fault.NotFound (no such command),
+// fault.Denied (there is one, and it can't be run).
 func (r Runner) Run(ctx context.Context, req ExecRequest, s Streams) (Exit, error) {
 	return r.run(ctx, req, s.Stdin, gapText{s.Stdout}, gapText{s.Stderr}, nil)
 }
@@ -130,13 +128,16 @@ func (r Runner) command(req ExecRequest) (*exec.Cmd, error) {
 	}
 	dir := r.dir(req.Dir)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, fault.New(op, fault.NotFound, "", fmt.Errorf("no directory %s in the box", dir))
+		return nil, fault.New(op, fault.Invalid, "", fmt.Errorf("no directory %s in the box", dir))
 	}
 	env := flatten(r.Env, req.Env)
 	if defence.Off(defence.GuestEnvironment) {
 		env = append(os.Environ(), env...)
 	}
 	path, err := lookPath(req.Argv[0], dir, env)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fault.New(op, fault.Denied, "", err)
+	}
 	if err != nil {
 		return nil, fault.New(op, fault.NotFound, "", err)
 	}
@@ -191,6 +192,16 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("%s: command not found", name)
 }
 
+// notStarted is why the kernel does not run a program that is there: its
+// arguments are too long, for example, or nothing interprets it.
+func notStarted(req ExecRequest, err error) error {
+	var of *os.PathError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return fault.New("guest.Exec", fault.Denied, "", fmt.Errorf("%s: %w", req.Argv[0], err))
+}
+
 func (r Runner) run(ctx context.Context, req ExecRequest, stdin io.Reader, stdout, stderr sink, started func(pid int)) (Exit, error) {
 	cmd, err := r.command(req)
 	if err != nil {
@@ -227,7 +238,7 @@ func (r Runner) run(ctx context.Context, req ExecRequest, stdin io.Reader, stdou
 		if in != nil {
 			_ = in.Close()
 		}
-		return Exit{}, fault.New("guest.Exec", fault.NotFound, "", err)
+		return Exit{}, notStarted(req, err)
 	}
 	preferOOM(cmd.Process.Pid)
 	if started != nil {

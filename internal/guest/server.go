@@ -23,7 +23,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-const maxRequest = 1 << 20
+const maxRequest = 16 << 20 // the kernel takes arguments of 2 MiB and more, which JSON spells longer
 
 // server answers the host.
 type server struct {
@@ -213,8 +213,11 @@ func (g *server) exec(w http.ResponseWriter, r *http.Request) {
 		crash.At("command.started")
 		pid <- p
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		f.exit(exit)
+	case fault.Is(err, fault.Denied):
+		f.exit(Exit{Refused: fault.Text(err)})
 	}
 	_ = conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
 	reader.Wait()
@@ -253,7 +256,7 @@ func (g *server) pty(w http.ResponseWriter, r *http.Request) {
 	}
 	master, err := startPTY(cmd, req.Rows, req.Cols)
 	if err != nil {
-		writeError(w, fault.Wrap("guest.PTY", err))
+		writeError(w, notStarted(ExecRequest{Argv: req.Argv}, err))
 		return
 	}
 	defer master.Close()

@@ -54,6 +54,12 @@ type OnCommand struct {
 	Command string `path:"command" maxLength:"36"`
 }
 
+// SignalRequest brings something to a command that runs.
+type SignalRequest struct {
+	OnCommand
+	Body view.CommandSignal
+}
+
 // LogRequest reads the log.
 type LogRequest struct {
 	At
@@ -154,9 +160,12 @@ var (
 	CommandStop = done[OnCommand](Declared{
 		Name: "command.stop", Summary: "Stop one of your own commands, whoever started it",
 		HTTP: post("/commands/{command}/stop", "commands-stop"), May: grant.Edit, Doors: API, Effect: Governs})
+	CommandSignal = done[SignalRequest](Declared{
+		Name: "command.signal", Summary: "Bring a signal or a terminal's new size to one of your own commands that runs",
+		HTTP: post("/commands/{command}/signal", "commands-signal"), May: grant.Edit, Doors: API, Effect: Governs})
 	ExecHTTP = bytes[Of](Declared{
 		Name: "command.run", Summary: "Run your own command on the live tree",
-		Detail: "The body is one line of JSON (argv, cwd, stdin) and then, with stdin, the command's standard input. " +
+		Detail: "The body is one line of JSON (argv, cwd, stdin, terminal) and then, with stdin, the command's standard input. " +
 			"The answer is frames of one byte of kind, four bytes of length (big endian) and the payload: " +
 			"s started, o output, e errors, k alive, x exited, p problem. Leaving ends the command.",
 		HTTP: post("/exec", "exec-run"), May: grant.Edit, Doors: API, Effect: Stores, Kind: Duplex})

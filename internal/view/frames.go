@@ -29,7 +29,7 @@ const (
 // Limits of the exec stream, in bytes.
 const (
 	MaxFrame       = 64 << 10
-	MaxExecRequest = 1 << 20
+	MaxExecRequest = 8 << 20
 )
 
 // Started says that a command's start is in the log.

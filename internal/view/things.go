@@ -187,10 +187,27 @@ type Added struct {
 // tree with checkpoints around it. ID names the command in the log.
 type ExecRequest struct {
 	ID    string   `json:"id,omitempty" maxLength:"36"`
-	Argv  []string `json:"argv" minItems:"1" maxItems:"256"`
+	Argv  []string `json:"argv" minItems:"1" doc:"as many and as long as the kernel takes"`
 	Cwd   string   `json:"cwd,omitempty" maxLength:"4096" doc:"relative to the workspace's root"`
 	Stdin bool     `json:"stdin,omitempty" doc:"whether the body goes on with the command's standard input"`
-	User  string   `json:"-"`
+	// Terminal gives the command one of its own: what it shows is stdout.
+	Terminal *Terminal `json:"terminal,omitempty"`
+	User     string    `json:"-"`
+}
+
+// Terminal is what a command's terminal is like, sizes in characters.
+type Terminal struct {
+	Rows int    `json:"rows" minimum:"1" maximum:"10000"`
+	Cols int    `json:"cols" minimum:"1" maximum:"10000"`
+	Type string `json:"type,omitempty" maxLength:"64" doc:"the value of TERM"`
+}
+
+// CommandSignal is what is brought to a command that runs: a signal, its
+// terminal's new size, or both.
+type CommandSignal struct {
+	Signal string `json:"signal,omitempty" enum:"INT,TERM,QUIT,HUP,USR1,USR2,KILL,STOP,CONT,TSTP" doc:"to the command's process group"`
+	Rows   int    `json:"rows,omitempty" minimum:"0" maximum:"10000"`
+	Cols   int    `json:"cols,omitempty" minimum:"0" maximum:"10000"`
 }
 
 // ExecIO is what a command is connected to. Started, when not nil, is called
@@ -206,7 +223,7 @@ type Exit struct {
 	Command    string `json:"command"`
 	Code       int    `json:"exit_code"`
 	DurationMS int64  `json:"duration_ms"`
-	Reason     string `json:"reason,omitempty"` // killed, timeout, disk, memory
+	Reason     string `json:"reason,omitempty"` // killed, timeout, disk, memory; why it did not start, with code 126 or 127
 	Sequence   uint64 `json:"sequence"`         // of command.finished
 	Unkept     Unkept `json:"unkept"`           // what it left behind that no checkpoint holds
 }

@@ -86,7 +86,36 @@ func (r ExecRequest) Valid() (ExecRequest, error) {
 	} else {
 		r.Cwd = ""
 	}
-	return r, contract.CommandStarted{Command: r.ID, Argv: r.Argv, Cwd: r.Cwd}.Validate()
+	if len(r.Argv) == 0 || r.Argv[0] == "" {
+		return r, &contract.FieldError{Field: "argv", Reason: "names no program"}
+	}
+	for _, word := range r.Argv {
+		if strings.IndexByte(word, 0) >= 0 {
+			return r, &contract.FieldError{Field: "argv", Reason: "holds a NUL byte"}
+		}
+	}
+	if t := r.Terminal; t != nil && (t.Rows < 1 || t.Cols < 1 || t.Rows > maxTerminal || t.Cols > maxTerminal || strings.ContainsFunc(t.Type, noTerminalType) || len(t.Type) > 64) {
+		return r, &contract.FieldError{Field: "terminal", Reason: "is of 1 to 10000 rows and columns, and of a type such as xterm-256color"}
+	}
+	return r, nil
+}
+
+// maxTerminal bounds a terminal's sides.
+const maxTerminal = 10_000
+
+func noTerminalType(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-+._", r))
+}
+
+// Validate checks what is brought to a command.
+func (s CommandSignal) Validate() error {
+	if (s.Rows == 0) != (s.Cols == 0) || s.Rows < 0 || s.Cols < 0 || s.Rows > maxTerminal || s.Cols > maxTerminal {
+		return &contract.FieldError{Field: "rows", Reason: "and cols are given together, from 1 to 10000"}
+	}
+	if s.Signal == "" && s.Rows == 0 {
+		return &contract.FieldError{Field: "signal", Reason: "or a size must be given"}
+	}
+	return nil
 }
 
 // Validate checks the form of a request to compare.

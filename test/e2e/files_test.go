@@ -273,8 +273,29 @@ func TestExec(t *testing.T) {
 			t.Errorf("the box can reach %s: %v %+v", what, err, r)
 		}
 	}
-	if r, err = in.Run(ctx, "exec", "--", "no-such-command"); err != nil || r.Code == 0 {
-		t.Errorf("a missing command: %v %+v", err, r)
+	for what, c := range map[string]struct {
+		code int
+		said string
+		args []string
+	}{
+		"a missing command":          {127, "choir: no-such-command: command not found\n", []string{"--", "no-such-command"}},
+		"what is no program":         {126, "choir: /etc/passwd: permission denied\n", []string{"--", "/etc/passwd"}},
+		"ended by a signal":          {128 + 15, "", []string{"--", "sh", "-c", "kill -TERM $$"}},
+		"a missing folder":           {125, "choir: no directory /computer/none in the box\n", []string{"--cwd", "none", "--", "true"}},
+		"a folder outside":           {125, "choir: ", []string{"--cwd", "../x", "--", "true"}},
+		"no command":                 {125, "choir: usage: ", nil},
+		"an unknown flag":            {125, "choir: unknown flag", []string{"--nope", "--", "true"}},
+		"a terminal, without one":    {125, "choir: -t wants a terminal", []string{"-t", "--", "true"}},
+		"the same code, from inside": {125, "", []string{"--", "sh", "-c", "exit 125"}},
+	} {
+		r, err = in.Run(ctx, append([]string{"exec"}, c.args...)...)
+		if err != nil || r.Code != c.code || !strings.HasPrefix(r.Stderr, c.said) || c.said == "" && r.Stderr != "" {
+			t.Errorf("%s: %v %+v; want code %d and %q", what, err, r, c.code, c.said)
+		}
+	}
+	many := slices.Repeat([]string{"x"}, 5000)
+	if r, err = in.Run(ctx, append([]string{"exec", "--", "sh", "-c", "echo $#", "sh"}, many...)...); err != nil || r.Stdout != "5000\n" {
+		t.Errorf("%d arguments: %v %+v", len(many), err, r)
 	}
 	if _, err := os.Stat(filepath.Join(in.Data, "runtime.json")); err != nil {
 		t.Error(err)

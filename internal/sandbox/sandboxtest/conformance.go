@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,12 +55,18 @@ func testExec(t *testing.T, e *Env) {
 	if err != nil || r.Out != "by the box and more\n/tmp\n" {
 		t.Errorf("env and dir: %v %+v", err, r)
 	}
-	for _, req := range []guest.ExecRequest{{Argv: []string{"no-such-command"}}, {Argv: []string{"/etc/passwd"}}, {Argv: []string{"true"}, Dir: "/nowhere"}} {
-		if _, err := TryRun(t, g, req); !fault.Is(err, fault.NotFound) {
-			t.Errorf("%+v gave %v, want not_found", req, err)
+	if _, err := TryRun(t, g, guest.ExecRequest{Argv: []string{"no-such-command"}}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("no such command gave %v, want not_found", err)
+	}
+	for what, argv := range map[string][]string{"no program": {"/etc/passwd"}, "a word that is too long for the kernel": {"true", strings.Repeat("x", 200<<10)}} {
+		if _, err := TryRun(t, g, guest.ExecRequest{Argv: argv}); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s gave %v, want denied", what, err)
 		}
 	}
-	for _, req := range []guest.ExecRequest{{}, {Argv: []string{"a\x00b"}}, {Argv: []string{"true"}, Env: map[string]string{"A=B": "c"}}, {Argv: []string{"true"}, TimeoutMS: -1}} {
+	if r, err := TryRun(t, g, guest.ExecRequest{Argv: append([]string{"sh", "-c", "echo $#", "sh"}, slices.Repeat([]string{"x"}, 20_000)...)}); err != nil || r.Out != "20000\n" {
+		t.Errorf("20,000 words: %v %+v", err, r)
+	}
+	for _, req := range []guest.ExecRequest{{}, {Argv: []string{"true"}, Dir: "/nowhere"}, {Argv: []string{"a\x00b"}}, {Argv: []string{"true"}, Env: map[string]string{"A=B": "c"}}, {Argv: []string{"true"}, TimeoutMS: -1}} {
 		if _, err := TryRun(t, g, req); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%+v gave %v, want invalid", req, err)
 		}
