@@ -17,6 +17,7 @@ var _ = []bool{
 	enum(StoodSuspended, StoodStopped, StoodBox),
 	enum(CommandPause, CommandResume, CommandCancel),
 	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointAfter, CheckpointSafety, CheckpointRestore),
+	enum(FilePut, FileMoved, FileBack),
 	enum(ProposalAccepted, ProposalDismissed, ProposalSuperseded),
 	enum(WindowNormal, WindowMinimised, WindowMaximised),
 	enum(ResultOK, ResultFailed, ResultNeedsInput, ResultCancelled, ResultRefused),

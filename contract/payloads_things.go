@@ -39,11 +39,17 @@ type (
 		Raw    string  `json:"path_base64,omitempty" v:"max=5464"` // when it is no UTF-8
 		Size   int64   `json:"size" v:"min=0"`
 		SHA256 BlobRef `json:"sha256,omitempty" blob:"elsewhere"`
+		// What undoes it, told since there is a way to: how it came to be, which
+		// entry of the trash has what it replaced, if anything, and where it was.
+		Deed  FileDeed `json:"deed,omitempty"`
+		Trash string   `json:"trash,omitempty" v:"max=128"`
+		From  string   `json:"from,omitempty" v:"path"`
 	}
-	// FileRemoved is a file that is gone.
+	// FileRemoved is a file that is gone; Trash is the entry that has it.
 	FileRemoved struct {
-		Path string `json:"path" v:"required,path"`
-		Raw  string `json:"path_base64,omitempty" v:"max=5464"` // when it is no UTF-8
+		Path  string `json:"path" v:"required,path"`
+		Raw   string `json:"path_base64,omitempty" v:"max=5464"` // when it is no UTF-8
+		Trash string `json:"trash,omitempty" v:"max=128"`
 	}
 	// RepositoryAdded says that choir add brought something into workspace/.
 	RepositoryAdded struct {
@@ -213,6 +219,16 @@ type (
 	SecretRemoved struct {
 		Name string `json:"name" v:"required,max=100"`
 	}
+)
+
+// FileDeed is how somebody made a file, or changed it.
+type FileDeed string
+
+// How files are made.
+const (
+	FilePut   FileDeed = "put"
+	FileMoved FileDeed = "moved"
+	FileBack  FileDeed = "back" // from the trash
 )
 
 // Resolution is how a proposal ended.

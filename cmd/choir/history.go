@@ -148,10 +148,11 @@ func restoreVerb() verb {
 	var paths []string
 	var dry bool
 	return verb{
-		use: "restore ID", short: "Go back to a checkpoint, by a new one", args: exactly(1), json: view.Restored{},
-		examples: []string{"choir restore 1a2b3c4 --dry-run", "choir restore 1a2b3c4 --path workspace/project/main.go"},
+		use: "restore [ID]", short: "Go back to a checkpoint, by a new one; or have an entry of the trash take its place again", args: between(0, 1), json: view.Restored{},
+		long:     "ID is a checkpoint's, or that of an entry of the trash. Without one, what was last removed or overwritten at the one --path comes back.",
+		examples: []string{"choir restore 1a2b3c4 --dry-run", "choir restore 1a2b3c4 --path workspace/project/main.go", "choir restore --path workspace/notes.md"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
-			r, err := c.Restore(ctx, view.RestoreRequest{To: args[0], Paths: paths, DryRun: dry})
+			r, err := c.Restore(ctx, view.RestoreRequest{To: strings.Join(args, ""), Paths: paths, DryRun: dry})
 			if err != nil {
 				return err
 			}
@@ -167,7 +168,7 @@ func restoreVerb() verb {
 func undoVerb() verb {
 	var dry bool
 	return verb{
-		use: "undo", short: "Undo the last restore; an undo can be undone the same way", args: exactly(0), json: view.Restored{},
+		use: "undo", short: "Undo the last thing that was done; an undo can be undone the same way", args: exactly(0), json: view.Restored{},
 		examples: []string{"choir undo --dry-run", "choir undo"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
 			r, err := c.Undo(ctx, dry)
@@ -183,6 +184,9 @@ func undoVerb() verb {
 }
 
 func printRestored(w io.Writer, r view.Restored) {
+	if u := r.Undone; u != nil {
+		row(w, "undoes the last "+string(u.What), oneLine(strings.TrimSpace(u.Path+" "+u.Title), 120))
+	}
 	verb := map[contract.ChangeOp]string{contract.ChangeAdded: "brings back", contract.ChangeModified: "changes", contract.ChangeDeleted: "removes", contract.ChangeMode: "changes the mode of"}
 	for _, ch := range r.Changes {
 		row(w, verb[ch.Op], oneLine(ch.Path, 200))
@@ -203,8 +207,10 @@ func printRestored(w io.Writer, r view.Restored) {
 		row(w, "nothing was changed: this was a dry run")
 		return
 	}
-	row(w, "now at", r.Checkpoint)
-	row(w, "before, kept as", r.Safety)
+	if r.Checkpoint != "" {
+		row(w, "now at", r.Checkpoint)
+		row(w, "before, kept as", r.Safety)
+	}
 }
 
 func rebuildVerb() verb {

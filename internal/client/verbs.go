@@ -236,7 +236,7 @@ func (c *Client) Restore(ctx context.Context, r view.RestoreRequest) (view.Resto
 	return Call(ctx, c, rpc.CheckpointRestore, rpc.RestoreRequest{Body: r})
 }
 
-// Undo undoes the last restore, the undo too.
+// Undo undoes the last thing that was done, an undo too.
 func (c *Client) Undo(ctx context.Context, dryRun bool) (view.Restored, error) {
 	in := rpc.UndoRequest{}
 	in.Body.DryRun = dryRun

@@ -298,10 +298,7 @@ type runningCommand struct {
 // when somebody stops it, and brought is what is brought to it meanwhile.
 func (l *running) begin(ctx context.Context, id string, argv []string) (_ context.Context, brought <-chan view.CommandSignal, unlist func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	line := strings.Join(argv, " ")
-	if len(argv) == 3 && argv[1] == "-c" {
-		line = argv[2]
-	}
+	line := commandLine(argv)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.by == nil {
@@ -315,6 +312,14 @@ func (l *running) begin(ctx context.Context, id string, argv []string) (_ contex
 		defer l.mu.Unlock()
 		delete(l.by, id)
 	}
+}
+
+// commandLine is a command as its user would type it.
+func commandLine(argv []string) string {
+	if len(argv) == 3 && argv[1] == "-c" {
+		return argv[2]
+	}
+	return strings.Join(argv, " ")
 }
 
 // list returns them, oldest first.

@@ -18,7 +18,6 @@ import (
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/shell"
-	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -31,6 +30,14 @@ func base64Of(p wire.Path) string {
 		return ""
 	}
 	return base64.StdEncoding.EncodeToString([]byte(p))
+}
+
+// pathOf is the path that is shown as text and, when that is not it, in base64.
+func pathOf(shown, raw string) wire.Path {
+	if b, err := base64.StdEncoding.DecodeString(raw); raw != "" && err == nil {
+		return wire.Path(b)
+	}
+	return wire.Path(shown)
 }
 
 // Checkpoints answers rpc.CheckpointList.
@@ -124,35 +131,37 @@ func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Res
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Restored{}, err
 	}
-	req := workspace.RestoreRequest{To: r.To, Paths: r.Paths, DryRun: r.DryRun, User: r.User}
-	do := c.workspace.Restore
 	switch {
 	case r.Undo:
-		do = c.workspace.Undo
+		return c.undo(ctx, r)
 	case r.Run != "":
-		base, err := c.beforeRun(ctx, r.Run)
-		if err != nil {
-			return view.Restored{}, err
-		}
-		req.To = base
-	default:
-		to, err := c.state.Checkpoint(ctx, r.To)
-		if err != nil {
-			return view.Restored{}, err
-		}
-		req.To = to.ID
+		return c.undoRun(ctx, r)
+	case r.To == "" || view.ValidRevision("to", r.To) != nil:
+		return c.bringBack(ctx, r)
+	}
+	to, err := c.state.Checkpoint(ctx, r.To)
+	if err != nil {
+		return view.Restored{}, err
 	}
 	if r.Unasked && !r.DryRun {
-		if err := c.shell.MayGoBackUnasked(ctx, req.To); err != nil {
+		if err := c.shell.MayGoBackUnasked(ctx, to.ID); err != nil {
 			return view.Restored{}, err
 		}
 	}
+	return c.goBack(ctx, c.workspace.Restore, workspace.RestoreRequest{To: to.ID, Paths: r.Paths, DryRun: r.DryRun, User: r.User})
+}
+
+// goBack restores, and has the desktop know.
+func (c *Computer) goBack(ctx context.Context, do restoring, req workspace.RestoreRequest) (view.Restored, error) {
 	done, err := c.restore(ctx, do, req)
 	if err != nil {
 		return view.Restored{}, err
 	}
-	out := view.Restored{To: done.To, DryRun: r.DryRun, Changes: changesOf(withRepositories(done.DiffReply)), Truncated: done.More > 0, Kept: keptOf(done.Conflicts), Unkept: unkeptOf(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint}
-	if r.DryRun {
+	out := view.Restored{
+		To: done.To, DryRun: req.DryRun, Changes: changesOf(withRepositories(done.DiffReply)), Truncated: done.More > 0,
+		Kept: keptOf(done.Conflicts), Unkept: unkeptOf(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint,
+	}
+	if req.DryRun {
 		return out, nil
 	}
 	if shell.Touches(pathsOf(done.Changes)) && len(done.Changes) > 0 {
@@ -165,6 +174,9 @@ func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Res
 	return out, err
 }
 
+// restoring is a restore of the workspace's.
+type restoring func(context.Context, workspace.RestoreRequest) (workspace.Restored, error)
+
 func keptOf(list []wire.Conflict) []view.Kept {
 	out := make([]view.Kept, len(list))
 	for i, c := range list {
@@ -176,7 +188,7 @@ func keptOf(list []wire.Conflict) []view.Kept {
 // restore brings files back, and the documents that they are of: what a file
 // holds then becomes a revision by who restored. When no path is named, the
 // files of documents stay as they are.
-func (c *Computer) restore(ctx context.Context, do func(context.Context, workspace.RestoreRequest) (workspace.Restored, error), req workspace.RestoreRequest) (done workspace.Restored, err error) {
+func (c *Computer) restore(ctx context.Context, do restoring, req workspace.RestoreRequest) (done workspace.Restored, err error) {
 	if req.DryRun {
 		req.Keep, err = c.mirror.Files(ctx)
 		if err != nil {
@@ -204,18 +216,6 @@ func pathsOf(changes []wire.Change) []string {
 		out = append(out, string(ch.Path))
 	}
 	return out
-}
-
-// beforeRun is the checkpoint that a run's first task started from.
-func (c *Computer) beforeRun(ctx context.Context, run string) (string, error) {
-	tasks, err := c.state.Tasks(ctx, state.TaskFilter{Run: run, Limit: 1})
-	if err != nil {
-		return "", err
-	}
-	if len(tasks) == 0 || tasks[0].Base == "" {
-		return "", fault.New("computer.Restore", fault.NotFound, "Choose a checkpoint instead.", errors.New("the run has not changed anything"))
-	}
-	return tasks[0].Base, nil
 }
 
 func fileOf(f wire.FileInfo) view.File {

@@ -43,7 +43,7 @@ type RestoreRequest struct {
 // Validate implements validation.
 func (r RestoreRequest) Validate() error { return r.Body.Validate() }
 
-// UndoRequest undoes the last restore.
+// UndoRequest undoes the last thing that was done.
 type UndoRequest struct {
 	At
 	Body struct {
@@ -93,10 +93,10 @@ var (
 		Name: "checkpoint.diff", Summary: "What differs between two checkpoints",
 		HTTP: get("/diff", "checkpoints-diff"), May: grant.View, Doors: API | Desktop, Needs: History, Limit: Long})
 	CheckpointRestore = single[RestoreRequest, view.Restored](Declared{
-		Name: "checkpoint.restore", Summary: "Go back to a checkpoint, to before a run, or to before the last restore",
+		Name: "checkpoint.restore", Summary: "Go back to a checkpoint, take back a run or the last thing, or have something back from the trash",
 		HTTP: post("/restore", "checkpoints-restore"), May: grant.Edit, Doors: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
 	CheckpointUndo = single[UndoRequest, view.Restored](Declared{
-		Name: "checkpoint.undo", Summary: "Undo the last restore, the undo too",
+		Name: "checkpoint.undo", Summary: "Undo the last thing that was done, an undo too, and say which",
 		HTTP: post("/undo", "checkpoints-undo"), May: grant.Edit, Doors: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
 	CheckpointRewind = single[RewindRequest, view.Restored](Declared{
 		Name: "checkpoint.rewind", Summary: "Take the desktop's source and theme back to the last good checkpoint",

@@ -90,7 +90,7 @@ type RunEventsRequest struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }
 
-// UndoRunRequest goes back to before a run.
+// UndoRunRequest takes a run back.
 type UndoRunRequest struct {
 	OnRun
 	Body struct {
@@ -119,7 +119,7 @@ var (
 	RunGet = single[RunEventsRequest, view.EventPage](Declared{
 		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", May: grant.View, Doors: Desktop})
 	RunUndo = single[UndoRunRequest, view.Restored](Declared{
-		Name: "run.undo", Summary: "Go back to before the run's first task, by a new commit", May: grant.Edit, Doors: Desktop, Effect: Governs, Limit: Long})
+		Name: "run.undo", Summary: "Take back what a run changed, by a new commit", May: grant.Edit, Doors: Desktop, Effect: Governs, Limit: Long})
 )
 
 func runCommand(verb, summary string) *Method[OnRun, view.Acted] {

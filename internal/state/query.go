@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -79,9 +80,12 @@ type Event struct {
 	Error string `json:"error,omitempty"`
 }
 
-// EventFilter selects events. Zero fields select everything.
+// EventFilter selects events. Zero fields select everything. They come in order
+// or, with Newest, the newest first, of those before Before unless that is 0.
 type EventFilter struct {
 	After   uint64
+	Newest  bool
+	Before  uint64
 	Limit   int      // 0: 100; at most MaxPage
 	Types   []string // exact types
 	Run     string
@@ -117,13 +121,17 @@ func scanEventAnd(rows *sql.Rows, more ...any) (Event, error) {
 // what it returns, not what the log holds: see the indexes of the table.
 func (s *Store) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	limit := page(f.Limit)
-	about, args := "", []any{int64(f.After)}
+	from, than, order := int64(f.After), ">", ""
+	if f.Newest {
+		from, than, order = int64(cmp.Or(f.Before, contract.MaxSequence+1)), "<", " DESC"
+	}
+	about, args := "", []any{from}
 	for _, c := range []struct{ column, value string }{{"run", f.Run}, {"task", f.Task}, {"subject", f.Subject}} {
 		if c.value != "" { // the second term lets the partial index be used
 			about, args = about+" AND "+c.column+" = ? AND "+c.column+" <> ''", append(args, c.value)
 		}
 	}
-	query := "SELECT " + eventColumns + " FROM events WHERE seq > ?" + about
+	query := "SELECT " + eventColumns + " FROM events WHERE seq " + than + " ?" + about
 	switch {
 	case len(f.Types) == 0:
 	case about != "" || len(f.Types) == 1:
@@ -140,12 +148,12 @@ func (s *Store) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 		args = nil
 		parts := make([]string, len(f.Types))
 		for i, t := range f.Types {
-			parts[i] = "SELECT * FROM (SELECT seq FROM events WHERE type = ? AND seq > ? ORDER BY seq LIMIT ?)"
-			args = append(args, t, int64(f.After), limit)
+			parts[i] = "SELECT * FROM (SELECT seq FROM events WHERE type = ? AND seq " + than + " ? ORDER BY seq" + order + " LIMIT ?)"
+			args = append(args, t, from, limit)
 		}
 		query = "SELECT " + eventColumns + " FROM events WHERE seq IN (" + strings.Join(parts, " UNION ALL ") + ")"
 	}
-	return all(ctx, s, "state.Events", scanEvent, query+" ORDER BY seq LIMIT ?", append(args, limit)...)
+	return all(ctx, s, "state.Events", scanEvent, query+" ORDER BY seq"+order+" LIMIT ?", append(args, limit)...)
 }
 
 // Event returns the first event with an id from a source.

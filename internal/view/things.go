@@ -71,9 +71,10 @@ type Diff struct {
 }
 
 // RestoreRequest goes back in time by a new commit. Exactly one of To, Run and
-// Undo is set: to a checkpoint, to before a run's first task, or to before the
-// last restore (an undo can be undone the same way). Paths are files or
-// folders; none means everything.
+// Undo is set: to a checkpoint, or an entry of the trash; without what a run
+// changed; or without the last thing that was done, whatever it was (an undo can
+// be undone the same way). Paths are files or folders; none means everything.
+// With one path and none of the three, what was there last comes back from the trash.
 type RestoreRequest struct {
 	To     string   `json:"to,omitempty" maxLength:"64"`
 	Run    string   `json:"run,omitempty" maxLength:"36"`
@@ -97,7 +98,33 @@ type Restored struct {
 	Checkpoint string            `json:"checkpoint,omitempty"` // the new commit
 	Sequence   uint64            `json:"sequence,omitempty"`
 	Truncated  bool              `json:"truncated,omitempty"` // whether changes is cut
+	Undone     *Undone           `json:"undone,omitempty"`    // of an undo
 }
+
+// Undone is what an undo undoes: the last thing that was done.
+type Undone struct {
+	What     UndoneKind `json:"what"`
+	Sequence uint64     `json:"sequence"`        // of its event
+	Path     string     `json:"path,omitempty"`  // of the file or folder
+	Run      string     `json:"run,omitempty"`   // of a run
+	Title    string     `json:"title,omitempty"` // of a run what was asked for, of a command its line, of a document its title
+}
+
+// UndoneKind says what was undone.
+type UndoneKind string
+
+// What can be undone.
+const (
+	UndoneRestore  UndoneKind = "restore"
+	UndoneRun      UndoneKind = "run"
+	UndoneCommand  UndoneKind = "command"
+	UndonePut      UndoneKind = "put"
+	UndoneRemoval  UndoneKind = "removal"
+	UndoneMove     UndoneKind = "move"
+	UndoneBack     UndoneKind = "back" // from the trash
+	UndoneAdd      UndoneKind = "add"
+	UndoneRevision UndoneKind = "revision"
+)
 
 // Kept is a path that a restore leaves as it is: what is there is in no
 // checkpoint, or was written in the very moment.

@@ -2,7 +2,9 @@ package view
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
+	"sync"
 
 	"choir.dev/choiros/contract"
 )
@@ -139,8 +141,11 @@ func (r RestoreRequest) Validate() error {
 			set++
 		}
 	}
-	if set != 1 {
-		return &contract.FieldError{Field: "to", Reason: "exactly one of to, run and undo must be given"}
+	switch {
+	case set > 1 || set == 0 && len(r.Paths) != 1:
+		return &contract.FieldError{Field: "to", Reason: "exactly one of to, run and undo must be given, or one path"}
+	case len(r.Paths) > 0 && r.Undo:
+		return &contract.FieldError{Field: "paths", Reason: "an undo is of all that the last thing changed"}
 	}
 	if r.Run != "" {
 		if err := contract.ValidID("run", r.Run); err != nil {
@@ -155,8 +160,14 @@ func (r RestoreRequest) Validate() error {
 			return err
 		}
 	}
+	if trashEntry().MatchString(r.To) {
+		return nil
+	}
 	return validRevision("to", r.To, true)
 }
+
+// trashEntry is what entries of the trash are called.
+var trashEntry = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{8}T[0-9]{6}-[0-9]{9}-[0-9a-f]{16}$`) })
 
 // ValidRevision checks that s is a commit id or the beginning of one.
 func ValidRevision(field, s string) error { return validRevision(field, s, false) }

@@ -196,6 +196,8 @@ type RestoreRequest struct {
 	ID        string
 	To        string // a commit, or at least 7 digits of it
 	Paths     []string
+	Revert    []wire.Reverted // instead of To: only what these commits changed is taken back, newest first
+	Message   string          // of the new checkpoint; empty: where it goes
 	DryRun    bool
 	User      string
 	Causation string
@@ -236,7 +238,7 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 	if req.ID == "" {
 		req.ID = contract.NewID()
 	}
-	in := wire.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, User: req.User, Cause: req.Causation, Note: wire.Note{Seq: w.opts.Seq()}}
+	in := wire.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, Revert: req.Revert, User: req.User, Cause: req.Causation, Note: wire.Note{Seq: w.opts.Seq(), Message: req.Message}}
 	for _, p := range req.Paths {
 		in.Paths = append(in.Paths, wire.Path(p))
 	}

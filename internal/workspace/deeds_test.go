@@ -3,6 +3,7 @@ package workspace_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -58,7 +59,7 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 			do: func(t *testing.T, h *host, _ string) error {
 				return h.Move(t.Context(), "workspace/a", "workspace/b", by)
 			},
-			want: []string{`file.removed {"path":"workspace/a"}`, `file.written {"path":"workspace/b","size":2}`},
+			want: []string{`file.removed {"path":"workspace/a"}`, `file.written {"path":"workspace/b","size":2,"deed":"moved","from":"workspace/a"}`},
 		},
 		"back from the trash": {
 			before: func(t *testing.T, h *host) string {
@@ -72,7 +73,7 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 				_, err := h.Untrash(t.Context(), id, "", by)
 				return err
 			},
-			want: []string{`file.removed {"path":"workspace/a"}`, `file.written {"path":"workspace/a","size":2}`},
+			want: []string{`file.removed {"path":"workspace/a","trash":"ID"}`, `file.written {"path":"workspace/a","size":2,"deed":"back"}`},
 		},
 		"add": {
 			do: func(t *testing.T, h *host, _ string) error {
@@ -110,7 +111,7 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 					var got []string
 					for _, e := range h.log.all() {
 						if strings.HasPrefix(e.Type, "file.") || e.Type == "repository.added" {
-							got = append(got, e.Type+" "+string(e.Data))
+							got = append(got, e.Type+" "+strings.ReplaceAll(string(e.Data), cmp.Or(id, "no entry"), "ID"))
 							if e.User != "somebody" {
 								t.Errorf("%s is by %q", e.Type, e.User)
 							}
@@ -184,4 +185,33 @@ func TestTheExecutableBitIsKept(t *testing.T) {
 			t.Errorf("step %d: executable %v, %v; want %v", i, wr.Exec, err, *step.want)
 		}
 	}
+}
+
+// TestADeedOfAnEarlierVersionIsToldAsThat: what an earlier version did, and may
+// have told, is told again as it told it, without what undoes it.
+func TestADeedOfAnEarlierVersionIsToldAsThat(t *testing.T) {
+	h := newHost(t)
+	h.log.reset()
+	h.wrap = func(k wire.Keeper) wire.Keeper { return earlier{k} }
+	h.restart()
+	var told []string
+	for _, e := range h.log.all() {
+		if strings.HasPrefix(e.Type, "file.") {
+			told = append(told, e.Type+" "+string(e.Data))
+		}
+	}
+	if want := []string{`file.removed {"path":"workspace/gone"}`, `file.written {"path":"workspace/there","size":1}`}; !slices.Equal(told, want) {
+		t.Errorf("told is\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// earlier is a keeper that has deeds of an earlier version to tell.
+type earlier struct{ wire.Keeper }
+
+func (k earlier) Call(ctx context.Context, verb string, in, out any) error {
+	if deeds, ok := out.(*[]wire.Deed); ok && verb == "untold" {
+		*deeds = []wire.Deed{{ID: "20260101T000000-000000001-0000000000000001", Op: "remove", Path: "workspace/gone", At: 1}, {ID: "20260101T000000-000000002-0000000000000002", Op: "write", Path: "workspace/there", At: 2, Size: 1}}
+		return nil
+	}
+	return k.Keeper.Call(ctx, verb, in, out)
 }

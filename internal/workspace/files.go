@@ -102,7 +102,7 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 	}
 	crash.At("workspace.file.written")
 	return out, fault.Wrap(op, w.tell(ctx, wire.Deed{
-		ID: out.Op, Op: "write", Path: wire.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Role: string(by.Role), User: by.User,
+		ID: out.Op, Op: "write", Path: wire.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Role: string(by.Role), User: by.User, Named: out.Named,
 	}))
 }
 
@@ -156,9 +156,23 @@ func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
 	if ref := contract.BlobRef("sha256:" + d.SHA256); ref.Validate() == nil {
 		written.SHA256 = ref
 	}
+	removed := contract.FileRemoved{Path: shown, Raw: raw}
+	if d.Named {
+		switch d.Op {
+		case "remove":
+			removed.Trash = d.ID
+		case "write":
+			written.Deed, written.Trash = contract.FilePut, d.ID
+		case "move":
+			written.Deed = contract.FileMoved
+			written.From, _ = contract.FilePath(string(d.From))
+		case "untrash":
+			written.Deed = contract.FileBack
+		}
+	}
 	switch d.Op {
 	case "remove":
-		add("file.removed", d.Path, contract.FileRemoved{Path: shown, Raw: raw})
+		add("file.removed", d.Path, removed)
 	case "move":
 		from, fromRaw := contract.FilePath(string(d.From))
 		add("file.removed", d.From, contract.FileRemoved{Path: from, Raw: fromRaw})
@@ -231,7 +245,7 @@ func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (_ wire.Tras
 	if err := w.opts.Keeper.Call(ctx, "remove", wire.RemoveRequest{Path: wire.Path(p), Role: string(by.Role), User: by.User}, &r); err != nil {
 		return r.Trashed, fault.Wrap(op, err)
 	}
-	return r.Trashed, fault.Wrap(op, w.tell(ctx, wire.Deed{ID: r.ID, Op: "remove", Path: wire.Path(p), At: r.At, Role: string(by.Role), User: by.User}))
+	return r.Trashed, fault.Wrap(op, w.tell(ctx, wire.Deed{ID: r.ID, Op: "remove", Path: wire.Path(p), At: r.At, Role: string(by.Role), User: by.User, Named: r.Named}))
 }
 
 // Trash lists what was removed or overwritten in the last week, newest first.
@@ -257,6 +271,25 @@ func (w *Workspace) Untrash(ctx context.Context, id, to string, by Actor) (_ wir
 	}
 	crash.At("workspace.file.written")
 	return d, fault.Wrap(op, w.tell(ctx, d))
+}
+
+// UndoDeed undoes a put, a removal, a move, what came back from the trash or what
+// was added, by a deed of its own, and says what that changes.
+func (w *Workspace) UndoDeed(ctx context.Context, req wire.UndoRequest, by Actor) (_ []wire.Change, err error) {
+	const op = "workspace.UndoDeed"
+	release, err := w.take(ctx)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	defer release(&err)
+	by = by.orUser()
+	req.Role, req.User = string(by.Role), by.User
+	var r wire.UndoReply
+	if err := w.opts.Keeper.Call(ctx, "undo", req, &r); err != nil || req.DryRun {
+		return r.Changes, fault.Wrap(op, err)
+	}
+	crash.At("workspace.file.written")
+	return r.Changes, fault.Wrap(op, w.tell(ctx, r.Deed))
 }
 
 // AddRequest says what choir add brings in. Origin is shown, without

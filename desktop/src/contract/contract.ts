@@ -21,6 +21,9 @@ export type CheckpointKind = 'initial' | 'auto' | 'manual' | 'before' | 'task' |
 /** EgressProfile names a network policy. */
 export type EgressProfile = 'none' | 'default' | 'custom'
 
+/** FileDeed is how somebody made a file, or changed it. */
+export type FileDeed = 'put' | 'moved' | 'back'
+
 /** GitOp names an operation on the workspace's history. */
 export type GitOp = 'checkpoint' | 'restore' | 'diff' | 'log' | 'status'
 
@@ -427,11 +430,12 @@ export interface Event {
   traceparent?: string
 }
 
-/** FileRemoved is a file that is gone. */
+/** FileRemoved is a file that is gone; Trash is the entry that has it. */
 export interface FileRemoved {
   path: string
   /** when it is no UTF-8 */
   path_base64?: string
+  trash?: string
 }
 
 /** FileWritten is a file that was made or changed, coalesced per path. */
@@ -441,6 +445,10 @@ export interface FileWritten {
   path_base64?: string
   size: number
   sha256?: string
+  /** What undoes it, told since there is a way to: how it came to be, which entry of the trash has what it replaced, if anything, and where it was. */
+  deed?: FileDeed
+  trash?: string
+  from?: string
 }
 
 /** Frame is a window's place in CSS pixels. */

@@ -174,6 +174,8 @@ export interface Restored {
   sequence?: number
   /** whether changes is cut */
   truncated?: boolean
+  /** of an undo */
+  undone?: Undone
 }
 
 /** Acted is the answer to an action: the sequence of its event, on disk, and for a prompt the run that it causes. */
@@ -266,6 +268,19 @@ export interface Kept {
   reason: string
 }
 
+/** Undone is what an undo undoes: the last thing that was done. */
+export interface Undone {
+  what: UndoneKind
+  /** of its event */
+  sequence: number
+  /** of the file or folder */
+  path?: string
+  /** of a run */
+  run?: string
+  /** of a run what was asked for, of a command its line, of a document its title */
+  title?: string
+}
+
 /** SessionBus is where and as whom a desktop's page speaks on the bus. */
 export interface SessionBus {
   url: string
@@ -293,6 +308,9 @@ export interface UnkeptPath {
   reason: string
   ignored?: boolean
 }
+
+/** UndoneKind says what was undone. */
+export type UndoneKind = 'restore' | 'run' | 'command' | 'put' | 'removal' | 'move' | 'back' | 'add' | 'revision'
 
 /** Every service: its request and its answer. */
 export interface Services {
@@ -324,15 +342,15 @@ export interface Services {
   'checkpoint.create': [{ message?: string }, Checkpointed]
   /** What differs between two checkpoints */
   'checkpoint.diff': [{ from?: string; to?: string; path?: string }, Diff]
-  /** Go back to a checkpoint, to before a run, or to before the last restore */
+  /** Go back to a checkpoint, take back a run or the last thing, or have something back from the trash */
   'checkpoint.restore': [{ to?: string; run?: string; undo?: boolean; paths?: string[]; dry_run?: boolean }, Restored]
-  /** Undo the last restore, the undo too */
+  /** Undo the last thing that was done, an undo too, and say which */
   'checkpoint.undo': [{ dry_run?: boolean }, Restored]
   /** Say what a person wants; on the bus at user.{cid}.action */
   'action': [{ type: string; id: string; subject?: string; run?: string; data: unknown }, Acted]
   /** A run's own events, ascending from sequence > after */
   'run.get': [{ run: string; after?: number; limit?: number }, EventPage]
-  /** Go back to before the run's first task, by a new commit */
+  /** Take back what a run changed, by a new commit */
   'run.undo': [{ run: string; dry_run?: boolean }, Restored]
 }
 

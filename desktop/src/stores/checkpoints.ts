@@ -6,8 +6,6 @@ import { keptStore } from './kept'
 interface CheckpointsState {
   /** Newest first. */
   checkpoints: Checkpoint[]
-  /** Whether there was a restore, which can be undone. */
-  restored: boolean
   /** Whether older ones may exist on the host. */
   more: boolean
   reset(list: Checkpoint[]): void
@@ -17,9 +15,8 @@ interface CheckpointsState {
 
 export const useCheckpoints = keptStore<CheckpointsState>('checkpoints', (set) => ({
   checkpoints: [],
-  restored: false,
   more: false,
-  reset: (checkpoints) => set({ checkpoints, more: checkpoints.length >= 50, restored: checkpoints.some((c) => c.kind === 'restore') }),
+  reset: (checkpoints) => set({ checkpoints, more: checkpoints.length >= 50 }),
   older: (list, more) =>
     set((s) => {
       const known = new Set(s.checkpoints.map((c) => c.commit))
@@ -38,6 +35,5 @@ export const useCheckpoints = keptStore<CheckpointsState>('checkpoints', (set) =
       }
       set((s) => ({ checkpoints: [c, ...s.checkpoints.filter((x) => x.commit !== c.commit)] }))
     }
-    if (dataOf(e, 'checkpoint.restored')) set({ restored: true })
   },
 }))

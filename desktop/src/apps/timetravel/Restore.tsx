@@ -6,9 +6,9 @@ import { ask, tell } from '../../shell/intents'
 import { useToasts } from '../../stores/toasts'
 import { clock, count, dayOf } from '../../text/format'
 import css from './TimeTravel.module.css'
-import { restoreWords } from './words'
+import { restoreWords, undoneWords } from './words'
 
-/** Where a restore goes: to a checkpoint, to before a run's work, or to before the last restore. */
+/** Where a restore goes: to a checkpoint, to without a run's work, or to before the last thing that was done. */
 export type Target = { checkpoint: Checkpoint } | { run: string } | 'last'
 
 function look(target: Target, dry_run: boolean): Promise<Restored> {
@@ -18,9 +18,9 @@ function look(target: Target, dry_run: boolean): Promise<Restored> {
   return ask('checkpoint.restore', { to: target.checkpoint.commit, dry_run }, patience)
 }
 
-function heading(target: Target): string {
-  if (target === 'last') return 'Undo the last restore'
-  if ('run' in target) return 'Undo: back to before this run began its work'
+function heading(target: Target, plan: Restored | null): string {
+  if (target === 'last') return plan?.undone ? `Undo ${undoneWords(plan.undone)}` : 'Undo the last thing'
+  if ('run' in target) return 'Undo what this run changed'
   return `Restore: back to ${dayOf(target.checkpoint.time).replace(/^(Today|Yesterday)$/, (d) => d.toLowerCase())}, ${clock(target.checkpoint.time)}`
 }
 
@@ -57,7 +57,7 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
   return (
     <section className={css.restore} aria-label={verb} data-testid="restore-plan">
       <div>
-        <h2>{heading(target)}</h2>
+        <h2>{heading(target, plan)}</h2>
         {fault && <p role="alert">{fault}</p>}
         {!plan && !fault && <p>Looking at what would change…</p>}
         {plan && (

@@ -22,7 +22,7 @@ const kindWords: Record<Checkpoint['kind'], string> = {
 
 /** All checkpoints, what each changed, and the way back. */
 export default function TimeTravel() {
-  const { checkpoints, restored, more } = useCheckpoints()
+  const { checkpoints, more } = useCheckpoints()
   const { loaded, readOnly } = useConnection()
   const pointed = usePromptBar((s) => s.pointed)
   const [chosen, setChosen] = useState<string | null>(null)
@@ -80,11 +80,9 @@ export default function TimeTravel() {
         <Scrubber checkpoints={checkpoints} selected={selected} choose={choose} />
         {!readOnly && (
           <>
-            {restored && (
-              <button type="button" className={parts.button} data-testid="undo" aria-expanded={asking === 'undo'} onClick={() => setAsking('undo')}>
-                <Undo2 size={14} aria-hidden /> Undo the restore
-              </button>
-            )}
+            <button type="button" className={parts.button} data-testid="undo" aria-expanded={asking === 'undo'} onClick={() => setAsking('undo')}>
+              <Undo2 size={14} aria-hidden /> Undo the last thing
+            </button>
             <button type="button" className={parts.ghost} onClick={() => void makeCheckpoint('').catch(tell)}>
               <BookmarkPlus size={15} aria-hidden /> Checkpoint
             </button>

@@ -1,5 +1,5 @@
 import type { Change } from '../../contract/types'
-import type { Checkpoint, Kept, Unkept } from '../../link/protocol'
+import type { Checkpoint, Kept, Undone, Unkept } from '../../link/protocol'
 import { count } from '../../text/format'
 
 /** What a restore would do, in words a person can decide on. */
@@ -9,7 +9,7 @@ export function restoreWords(changes: Change[], kept: Kept[], unkept?: Unkept): 
   const out: string[] = []
   const say = (list: Change[], verb: string) => {
     if (list.length === 0) return
-    const names = list.slice(0, 3).map((c) => c.path.replace(/(.)\/$/, '$1 (empty)')).join(', ')
+    const names = list.slice(0, 3).map((c) => c.path.replace(/\/\.git\/$/, ' (its own history)').replace(/(.)\/$/, '$1 (empty)')).join(', ')
     out.push(`${count(list.length, list.some((c) => c.path.endsWith('/')) ? 'path' : 'file')} ${verb}: ${names}${list.length > 3 ? ` and ${list.length - 3} more` : ''}.`)
   }
   say(of('modified'), of('modified').length === 1 ? 'gets its old content' : 'get their old content')
@@ -21,6 +21,15 @@ export function restoreWords(changes: Change[], kept: Kept[], unkept?: Unkept): 
   out.push(...stays(unkept))
   out.push(`First everything${unkept && unkept.files > 0 ? ' else' : ''} is kept as it is now, so this can be undone.`)
   return out
+}
+
+/** What an undo undoes. */
+export function undoneWords(u: Undone): string {
+  const what: Record<Undone['what'], string> = {
+    restore: 'the last restore', run: 'a run', command: 'a command', put: 'a change to', removal: 'the removal of', move: 'the move to', back: 'what came back from the trash:',
+    add: 'what was added:', revision: 'the newest revision of',
+  }
+  return `${what[u.what]} ${u.title ? `“${u.title.slice(0, 80)}”` : (u.path ?? '')}`.trim()
 }
 
 /** What a restore does not touch, because no checkpoint has it. */

@@ -25,7 +25,7 @@ func (e *Engine) Untold(_ context.Context) ([]wire.Deed, error) {
 	out := []wire.Deed{}
 	err := e.moves.UntoldEntries(func(m publish.TrashEntry, happened bool) error {
 		if m.Host && happened {
-			out = append(out, wire.Deed{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Role: m.Role, User: m.User})
+			out = append(out, wire.Deed{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Role: m.Role, User: m.User, Named: m.Named})
 		}
 		return nil
 	})

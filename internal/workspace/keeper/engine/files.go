@@ -279,7 +279,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	if err != nil {
 		return wire.Written{}, err
 	}
-	w := wire.Written{Op: t.ID, At: t.At}
+	w := wire.Written{Op: t.ID, At: t.At, Named: t.Named}
 	took, was, err := e.moves.Swap(t, dir, name, true)
 	if err != nil {
 		if now, other, cerr := e.store.EntryAt(unix.AT_FDCWD, e.moves.Trash(t.ID, "content")); cerr == nil && !other && now == t.New {

@@ -79,6 +79,7 @@ func handleFiles(mux *http.ServeMux, e *Engine) {
 	})
 	call(mux, "untrash", e.Untrash)
 	call(mux, "trash", e.Trash)
+	call(mux, "undo", e.Undo)
 }
 
 // handleCare serves what keeps the tree and its history whole.

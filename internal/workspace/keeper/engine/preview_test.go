@@ -44,12 +44,17 @@ func TestAPreviewSaysWhatARestoreDoes(t *testing.T) {
 		}
 		nestedEdit(t, c, rnd)
 		req := wire.RestoreRequest{ID: fmt.Sprintf("r%d", step), To: made[max(rnd.IntN(len(made)), rnd.IntN(len(made)))]}
-		switch rnd.IntN(4) {
+		switch rnd.IntN(5) {
 		case 0:
 			req.Paths = []wire.Path{wire.Path(fmt.Sprintf("workspace/d%d", rnd.IntN(8))), "workspace/n0"}
 		case 1:
 			req.Paths = []wire.Path{wire.Path(fmt.Sprintf("workspace/d%d/f%d", rnd.IntN(8), rnd.IntN(40)))}
 		case 2:
+			req.To = ""
+			for i := len(made) - 1; i >= 0 && len(req.Revert) < 1+rnd.IntN(3); i-- {
+				req.Revert = append(req.Revert, wire.Reverted{Commit: made[i]})
+			}
+		case 3:
 			req.Keep = []wire.Path{wire.Path(fmt.Sprintf("workspace/d%d/f%d", rnd.IntN(8), rnd.IntN(40)))}
 		}
 		before := leaves(t, c.opts.Root)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,6 +46,18 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 			return wire.RestoreReply{}, err
 		}
 		req.To, req.Paths = last.Safety, last.Paths
+	} else if n := len(req.Revert); n > 0 {
+		if n > maxReverted {
+			return wire.RestoreReply{}, fault.New("", fault.Exhausted, "Restore the checkpoint before it instead.", fmt.Errorf("%d checkpoints are to be taken back; at most %d are at once", n, maxReverted))
+		}
+		id, err := e.store.Resolve(ctx, req.Revert[n-1].Commit)
+		if err != nil {
+			return wire.RestoreReply{}, err
+		}
+		if req.To, err = e.store.Parent(ctx, id); err != nil {
+			return wire.RestoreReply{}, err
+		}
+		req.To = cmp.Or(req.To, id) // of the first there is nothing before
 	} else if req.To == "" {
 		return wire.RestoreReply{}, fault.New("", fault.Invalid, "`choir checkpoints` lists what there is.", fmt.Errorf("no checkpoint is named"))
 	}
@@ -73,7 +86,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 			return wire.RestoreReply{}, err
 		}
 		stay, err := e.moves.Obstacles(ctx, e.headTree(), way.steps)
-		reply.Stay(stay)
+		reply.Stay(append(way.conflicts, stay...))
 		return reply, err
 	}
 	safety := req.Note
@@ -96,7 +109,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 			note.Message = "Undo: " + note.Message
 		}
 	}
-	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: req.Paths, Undo: req.Undo, User: gitstore.OneLine(req.User), Cause: req.Cause}
+	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: way.paths(req), Undo: req.Undo, User: gitstore.OneLine(req.User), Cause: req.Cause}
 	c, err := e.moves.MakeCommit(ctx, way.tree, e.moves.Head, note)
 	if err != nil {
 		return wire.RestoreReply{}, err
@@ -104,7 +117,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	if err := e.store.ForceRef(ctx, publish.PublishRef(req.ID), c.Commit); err != nil {
 		return wire.RestoreReply{}, err
 	}
-	if err := e.moves.SavePlan(publish.Plan{ID: req.ID, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: way.tree, Base: e.moves.Head, Ops: way.steps}); err != nil {
+	if err := e.moves.SavePlan(publish.Plan{ID: req.ID, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: way.tree, Base: e.moves.Head, Ops: way.steps, Conflicts: way.conflicts}); err != nil {
 		return wire.RestoreReply{}, err
 	}
 	applied, err := e.apply(ctx, req.ID)
@@ -115,15 +128,82 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 
 // way is how a restore goes from the live tree to the one that is wanted.
 type way struct {
-	steps []publish.Step
-	tree  string // the wanted one
+	steps     []publish.Step
+	tree      string          // the wanted one
+	conflicts []wire.Conflict // what can't be taken back, for it changed since
+}
+
+// maxReverted bounds how many commits are taken back at once; maxWayPaths how
+// many paths a restore names as its own.
+const maxReverted, maxWayPaths = 1000, 200
+
+// paths is what a restore was of: what was asked for or, of what is taken back,
+// what that changes, so that undoing it touches nothing else.
+func (w way) paths(req wire.RestoreRequest) []wire.Path {
+	if len(req.Revert) == 0 || len(req.Paths) > 0 || len(w.steps) > maxWayPaths {
+		return req.Paths
+	}
+	var out []wire.Path
+	for _, s := range w.steps {
+		out = append(out, s.Path)
+	}
+	return out
+}
+
+// revert is the live tree without what commits changed in it, newest first.
+func (e *Engine) revert(ctx context.Context, live gitstore.Tree, commits []wire.Reverted) (gitstore.Tree, []wire.Conflict, error) {
+	var conflicts []wire.Conflict
+	for _, r := range commits {
+		made, err := e.store.Commit(ctx, r.Commit)
+		if err != nil {
+			return nil, nil, err
+		}
+		if r.Publish != "" && made.Publish != r.Publish {
+			continue
+		}
+		after, err := e.store.ReadTree(ctx, made.Tree, true)
+		if err != nil {
+			return nil, nil, err
+		}
+		before := gitstore.Tree{}
+		if made.Parent != "" {
+			parent, err := e.treeish(ctx, made.Parent, "")
+			if err != nil {
+				return nil, nil, err
+			}
+			if before, err = e.store.ReadTree(ctx, parent, true); err != nil {
+				return nil, nil, err
+			}
+		}
+		var stay []wire.Conflict
+		if live, stay, err = e.store.MergeTrees(ctx, after, live, before); err != nil {
+			return nil, nil, err
+		}
+		for _, c := range stay {
+			conflicts = append(conflicts, wire.Conflict{Path: c.Path, Reason: "it was changed since"})
+		}
+	}
+	return live, conflicts, nil
 }
 
 // planRestore plans a restore from what is captured now, and says in reply what
 // it changes. A dry run and the restore itself do what it says.
 func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, target gitstore.Tree, req wire.RestoreRequest) (way, error) {
 	live := e.headTree()
-	want := restoreTarget(live, target, req.Paths, req.Keep)
+	var want gitstore.Tree
+	var conflicts []wire.Conflict
+	if len(req.Revert) > 0 {
+		var err error
+		if want, conflicts, err = e.revert(ctx, live, req.Revert); err != nil {
+			return way{}, err
+		}
+		if len(req.Paths) > 0 {
+			want = overlayPaths(live, want, req.Paths)
+		}
+		want = keepFiles(want, live, req.Keep)
+	} else {
+		want = restoreTarget(live, target, req.Paths, req.Keep)
+	}
 	a, err := e.store.WriteTree(ctx, live)
 	if err != nil {
 		return way{}, err
@@ -132,7 +212,7 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, targ
 	if err != nil {
 		return way{}, err
 	}
-	w := way{steps: publish.StepsBetween(live, want), tree: b}
+	w := way{steps: publish.StepsBetween(live, want), tree: b, conflicts: conflicts}
 	if err := e.stepsAllThere(ctx, w.steps); err != nil {
 		return way{}, err
 	}

@@ -37,5 +37,5 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 		return wire.Removed{}, fileError(op, p, err)
 	}
 	m, err := e.moves.Entry(t.ID)
-	return wire.Removed{Trashed: t, At: m.At}, fileError(op, p, errors.Join(err, unix.Fsync(dir)))
+	return wire.Removed{Trashed: t, At: m.At, Named: m.Named}, fileError(op, p, errors.Join(err, unix.Fsync(dir)))
 }

@@ -64,6 +64,7 @@ func (mv *Mover) newID() (id string, at int64) {
 // Mean makes an intent durable.
 func (mv *Mover) Mean(in *Intent) error {
 	in.ID, in.At = mv.newID()
+	in.Named = true
 	raw, err := json.Marshal(in)
 	if err != nil {
 		return err

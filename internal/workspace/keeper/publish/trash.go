@@ -67,7 +67,8 @@ type TrashEntry struct {
 	SHA256 string         `json:"sha256,omitempty"`
 	Role   string         `json:"role,omitempty"`
 	User   string         `json:"user,omitempty"`
-	Host   bool           `json:"host,omitempty"` // the host appends an event of it
+	Host   bool           `json:"host,omitempty"`  // the host appends an event of it
+	Named  bool           `json:"named,omitempty"` // which names the entry
 }
 
 // Trash is the path of the trash, or of something in it.
@@ -82,6 +83,7 @@ const trashTime = "20060102T150405"
 // not empty, is a file of the engine's own that becomes its content.
 func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 	m.ID, m.At = mv.newID()
+	m.Named = true
 	m.Time, m.Age = m.At/1000, mv.trashAge.now(mv.now()).Milliseconds()
 	if err := disk.PlainDir(mv.Trash()); err != nil {
 		return m, err

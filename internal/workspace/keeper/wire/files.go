@@ -37,6 +37,7 @@ type Written struct {
 	Trash  string `json:"trash,omitempty"`
 	Op     string `json:"op"`
 	At     int64  `json:"at"`
+	Named  bool   `json:"named,omitempty"`
 }
 
 // TrashRequest asks for what is in the trash, newest first: at most Limit
@@ -75,6 +76,27 @@ type Deed struct {
 	Role   string    `json:"role,omitempty"`
 	User   string    `json:"user,omitempty"`
 	Import *Imported `json:"import,omitempty"`
+	Named  bool      `json:"named,omitempty"` // its event says how it is undone
+}
+
+// UndoRequest names a deed that is to be undone, by its event: its Op and Path,
+// the ID of its entry in the trash, and From of a move. Op "back" has an entry
+// take the place of whatever is where it was.
+type UndoRequest struct {
+	Op     string `json:"op"`
+	ID     string `json:"id,omitempty"`
+	Path   Path   `json:"path"`
+	From   Path   `json:"from,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"`
+	Role   string `json:"role,omitempty"`
+	User   string `json:"user,omitempty"`
+}
+
+// UndoReply is what undoing a deed changes and, unless it was a dry run, the deed
+// that it was itself.
+type UndoReply struct {
+	Changes []Change `json:"changes"`
+	Deed    Deed     `json:"deed,omitzero"`
 }
 
 // MoveRequest names two paths, and whose hand moves.
@@ -133,5 +155,6 @@ type RemoveRequest struct {
 // Removed is the trash entry of what was removed, At in Unix milliseconds.
 type Removed struct {
 	Trashed
-	At int64 `json:"at"`
+	At    int64 `json:"at"`
+	Named bool  `json:"named,omitempty"`
 }

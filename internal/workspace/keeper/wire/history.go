@@ -60,18 +60,27 @@ type Commit struct {
 
 // RestoreRequest asks to have the tree, or paths of it, as they were in To. ID
 // names the restore's plan. Undo goes to where the newest restore came from.
+// Revert takes back what these commits changed, newest first, and nothing else.
 type RestoreRequest struct {
-	ID     string `json:"id"`
-	To     string `json:"to,omitempty"`
-	Paths  []Path `json:"paths,omitempty"`
-	DryRun bool   `json:"dry_run,omitempty"`
-	Undo   bool   `json:"undo,omitempty"`
-	User   string `json:"user,omitempty"`
-	Cause  string `json:"cause,omitempty"` // id of the event that caused it
+	ID     string     `json:"id"`
+	To     string     `json:"to,omitempty"`
+	Paths  []Path     `json:"paths,omitempty"`
+	DryRun bool       `json:"dry_run,omitempty"`
+	Undo   bool       `json:"undo,omitempty"`
+	Revert []Reverted `json:"revert,omitempty"`
+	User   string     `json:"user,omitempty"`
+	Cause  string     `json:"cause,omitempty"` // id of the event that caused it
 	// Keep are files whose content is not the tree's to say: when all of it goes
 	// back, those that are there stay as they are.
 	Keep []Path `json:"keep,omitempty"`
 	Note Note   `json:"note"`
+}
+
+// Reverted is a commit that is taken back; with Publish only if that is the
+// publish that made it: one that had nothing to publish names another's.
+type Reverted struct {
+	Commit  string `json:"commit"`
+	Publish string `json:"publish,omitempty"`
 }
 
 // RestoreReply is what a restore did, or with DryRun would do; one plan is told of

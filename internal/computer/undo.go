@@ -1,0 +1,372 @@
+package computer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// act is something that was done, and what undoes it: it is one of a restore, a
+// deed, commits and a revision.
+type act struct {
+	view.Undone
+	deed     wire.UndoRequest
+	commits  []wire.Reverted // newest first
+	document contract.DocumentRevised
+}
+
+// undoable are the types of the events that tell of acts, and of the checkpoints
+// that hold what commands did.
+var undoable = []string{
+	"checkpoint.restored", "publish.finished", "command.finished", "file.written", "file.removed", "repository.added", "document.revised", "checkpoint.created",
+}
+
+// maxLooked bounds how far back the last act is looked for, in events of those types.
+const maxLooked = 20_000
+
+const opUndo = "computer.Undo"
+
+// undo undoes the last act, whatever it was, and says which.
+func (c *Computer) undo(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
+	a, err := c.lastAct(ctx)
+	if err != nil {
+		return view.Restored{}, err
+	}
+	out, err := c.undoAct(ctx, a, r)
+	if err != nil {
+		return view.Restored{}, fault.New(opUndo, fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%s can't be undone: %w", a.told(), err))
+	}
+	out.Undone = &a.Undone
+	return out, nil
+}
+
+func (c *Computer) undoAct(ctx context.Context, a act, r view.RestoreRequest) (view.Restored, error) {
+	switch {
+	case a.What == view.UndoneRestore:
+		return c.goBack(ctx, c.workspace.Undo, workspace.RestoreRequest{DryRun: r.DryRun, User: r.User})
+	case len(a.commits) > 0:
+		return c.goBack(ctx, c.workspace.Restore, workspace.RestoreRequest{
+			Revert: a.commits, Paths: r.Paths, DryRun: r.DryRun, User: r.User, Message: "Undo: " + contract.Clip(a.told(), 200),
+		})
+	case a.What == view.UndoneRevision:
+		return c.undoRevision(ctx, a.document, r)
+	}
+	return c.undoDeed(ctx, a.deed, r)
+}
+
+// told names an act in a few words.
+func (a act) told() string {
+	switch a.What {
+	case view.UndoneRestore:
+		return "the last restore"
+	case view.UndoneRun:
+		return fmt.Sprintf("the run “%s”", contract.Clip(a.Title, 60))
+	case view.UndoneCommand:
+		return fmt.Sprintf("the command “%s”", contract.Clip(a.Title, 60))
+	case view.UndonePut:
+		return "the put of " + a.Path
+	case view.UndoneRemoval:
+		return "the removal of " + a.Path
+	case view.UndoneMove:
+		return "the move to " + a.Path
+	case view.UndoneBack:
+		return "what brought " + a.Path + " back from the trash"
+	case view.UndoneAdd:
+		return "the addition of " + a.Path
+	}
+	return fmt.Sprintf("the revision of “%s”", contract.Clip(a.Title, 60))
+}
+
+// lastAct goes back through the log to the newest thing that changed files or
+// documents. What changed nothing is passed over.
+func (c *Computer) lastAct(ctx context.Context) (act, error) {
+	l := lastLook{c: c, idle: map[string]bool{}}
+	for looked, before := 0, uint64(0); looked < maxLooked; {
+		events, err := c.state.Events(ctx, state.EventFilter{Newest: true, Before: before, Types: undoable, Limit: 200})
+		if err != nil {
+			return act{}, err
+		}
+		for _, e := range events {
+			a, found, err := l.at(ctx, e)
+			if err != nil || found {
+				a.Sequence = e.Sequence
+				return a, err
+			}
+			before = e.Sequence
+		}
+		if looked += len(events); len(events) == 0 {
+			break
+		}
+	}
+	return act{}, fault.New(opUndo, fault.NotFound, "`choir checkpoints` lists what you can restore, `choir files trash` what was removed.",
+		errors.New("nothing was done yet that could be undone"))
+}
+
+// lastLook is what was met on the way back.
+type lastLook struct {
+	c     *Computer
+	after string          // the checkpoint behind a command, whose end is still to be met
+	idle  map[string]bool // runs that changed nothing
+}
+
+// at reports what an event tells of, if that can be undone by itself.
+func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, err error) {
+	if len(e.Data) == 0 && e.Type != "document.revised" || e.Error != "" {
+		return a, false, nil
+	}
+	var data contract.Payload
+	if len(e.Data) > 0 {
+		if data, err = contract.DecodeData(e.Type, e.Data); err != nil {
+			return a, false, err
+		}
+	}
+	switch p := data.(type) {
+	case *contract.CheckpointCreated:
+		if p.Kind == contract.CheckpointAfter {
+			l.after = p.Commit
+		}
+		return a, false, nil
+	case *contract.CheckpointRestored:
+		a.What = view.UndoneRestore
+		return a, true, nil
+	case *contract.RepositoryAdded:
+		a.What, a.Path = view.UndoneAdd, p.Path
+		a.deed = wire.UndoRequest{Op: "import", Path: wire.Path(p.Path)}
+		return a, true, nil
+	case *contract.CommandFinished:
+		return l.command(ctx, e, p)
+	case *contract.PublishFinished:
+		if e.Run == "" || l.idle[e.Run] {
+			return a, false, nil
+		}
+		a, err = l.c.actOfRun(ctx, e.Run)
+		l.idle[e.Run] = err == nil && len(a.commits) == 0
+		return a, err == nil && len(a.commits) > 0, err
+	}
+	if e.Role() != contract.RoleUser {
+		return a, false, nil
+	}
+	if p, ok := data.(*contract.DocumentRevised); ok || data == nil {
+		// A command's or a restore's edit is of that.
+		if e.Run != "" || e.Causation != "" || l.after != "" {
+			return a, false, nil
+		}
+		a.What = view.UndoneRevision
+		a.document.Document = e.Subject
+		if ok {
+			a.document, a.Title = *p, p.Title
+		}
+		return a, true, nil
+	}
+	return fileAct(data)
+}
+
+// fileAct is what happened to one file.
+func fileAct(data contract.Payload) (a act, found bool, err error) {
+	switch p := data.(type) {
+	case *contract.FileRemoved:
+		a.What, a.Path = view.UndoneRemoval, p.Path
+		a.deed = wire.UndoRequest{Op: "remove", ID: p.Trash, Path: pathOf(p.Path, p.Raw)}
+		found = p.Trash != ""
+	case *contract.FileWritten:
+		a.Path, found = p.Path, true
+		a.deed = wire.UndoRequest{ID: p.Trash, Path: pathOf(p.Path, p.Raw), From: wire.Path(p.From)}
+		switch p.Deed {
+		case contract.FilePut:
+			a.What, a.deed.Op = view.UndonePut, "write"
+		case contract.FileMoved:
+			a.What, a.deed.Op = view.UndoneMove, "move"
+		case contract.FileBack:
+			a.What, a.deed.Op = view.UndoneBack, "untrash"
+		default:
+			found = false
+		}
+	}
+	if !found {
+		err = fault.New(opUndo, fault.Conflict, "`choir files trash` has what was removed or overwritten, `choir checkpoints` the rest.",
+			fmt.Errorf("the last thing that was done, to %s, was noted by an earlier version without what would undo it", a.Path))
+	}
+	return a, found, err
+}
+
+// command is a command of the user's, by the checkpoints from its start to the
+// one behind it. One that left nothing behind changed nothing.
+func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.CommandFinished) (a act, found bool, err error) {
+	if l.after == "" {
+		return a, false, nil
+	}
+	after, err := l.c.state.Checkpoint(ctx, l.after)
+	l.after = ""
+	if err != nil {
+		return a, false, err
+	}
+	a.What = view.UndoneCommand
+	starts, err := l.c.state.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.started"}, Limit: 1})
+	if err != nil {
+		return a, false, err
+	}
+	since := e.Sequence
+	if len(starts) > 0 {
+		since = starts[0].Sequence
+		var started contract.CommandStarted
+		if err := json.Unmarshal(starts[0].Data, &started); err == nil {
+			a.Title = commandLine(started.Argv)
+		}
+	}
+	rows, err := l.c.state.Checkpoints(ctx, after.Seq+1, state.MaxPage)
+	if err != nil {
+		return a, false, err
+	}
+	for _, k := range rows {
+		if k.Seq < since {
+			break
+		}
+		if k.Kind == contract.CheckpointAfter || k.Kind == contract.CheckpointAuto {
+			a.commits = append(a.commits, wire.Reverted{Commit: k.ID})
+		}
+	}
+	return a, true, nil
+}
+
+// actOfRun is what a run changed, as the checkpoints of its publishes. One that is
+// at work is an error: what it will have changed is not known yet.
+func (c *Computer) actOfRun(ctx context.Context, run string) (act, error) {
+	r, err := c.state.Run(ctx, run)
+	if err != nil {
+		return act{}, err
+	}
+	a := act{Undone: view.Undone{What: view.UndoneRun, Run: run, Title: r.Prompt}}
+	made, err := c.state.Events(ctx, state.EventFilter{Newest: true, Run: run, Types: []string{"publish.finished"}, Limit: state.MaxPage})
+	if err != nil {
+		return a, err
+	}
+	inverted := map[string]bool{} // tasks whose edits were taken back already
+	for _, e := range made {
+		var p contract.PublishFinished
+		if err := json.Unmarshal(e.Data, &p); err != nil {
+			return a, err
+		}
+		if inverted[e.Task] = inverted[e.Task] || p.Inverted; inverted[e.Task] {
+			continue
+		}
+		k, err := c.state.Checkpoint(ctx, p.Commit)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return a, err
+		}
+		if err == nil && k.Run == run && k.Files > 0 { // one that is not the run's was there before
+			a.commits = append(a.commits, wire.Reverted{Commit: p.Commit, Publish: p.Publish})
+		}
+	}
+	if len(a.commits) > 0 && !r.Status.Ended() {
+		return a, fault.New(opUndo, fault.Conflict, "Wait for it, or cancel it: choir run cancel "+run,
+			fmt.Errorf("%s is still at work, and what it changes can't be undone before it ends", a.told()))
+	}
+	return a, nil
+}
+
+// undoRun takes back what a run changed.
+func (c *Computer) undoRun(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
+	a, err := c.actOfRun(ctx, r.Run)
+	if err != nil {
+		return view.Restored{}, err
+	}
+	if len(a.commits) == 0 {
+		return view.Restored{}, fault.New(opUndo, fault.NotFound, "Choose a checkpoint instead.", errors.New("the run has not changed anything"))
+	}
+	out, err := c.undoAct(ctx, a, r)
+	out.Undone = &a.Undone
+	return out, err
+}
+
+// undoDeed undoes what was done to one file or folder.
+func (c *Computer) undoDeed(ctx context.Context, d wire.UndoRequest, r view.RestoreRequest) (view.Restored, error) {
+	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
+	d.DryRun = r.DryRun
+	if !r.DryRun && d.Op != "untrash" && d.Op != "import" { // what removes needs no room
+		if err := c.machine.Reserve.Check(opUndo); err != nil {
+			return out, err
+		}
+	}
+	by := workspace.Actor{User: r.User}
+	var changes []wire.Change
+	do := func() (err error) {
+		changes, err = c.workspace.UndoDeed(ctx, d, by)
+		return err
+	}
+	var err error
+	if inArtifacts := strings.HasPrefix(string(d.Path)+"/", "artifacts/") || strings.HasPrefix(string(d.From), "artifacts/"); inArtifacts && !r.DryRun {
+		err = c.mirror.Around(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
+			err := do()
+			return pathsOf(changes), document.ByUser(r.User), err
+		})
+		c.mirror.Settle(ctx, document.ByUser(r.User), true)
+	} else {
+		err = do()
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Changes = changesOf(changes)
+	if !r.DryRun {
+		c.shell.Changed()
+		out.Sequence = c.log.Last()
+	}
+	return out, nil
+}
+
+// undoRevision has a document say again what it said before its newest revision.
+func (c *Computer) undoRevision(ctx context.Context, p contract.DocumentRevised, r view.RestoreRequest) (view.Restored, error) {
+	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
+	now, err := c.documents.Get(ctx, p.Document)
+	if err != nil {
+		return out, err
+	}
+	if now.Revision < 2 {
+		return out, fault.New("", fault.Conflict, "Remove its file: choir files rm "+now.Path, fmt.Errorf("it made the document “%s”, before which there was none", contract.Clip(now.Title, 60)))
+	}
+	before, err := c.state.Revision(ctx, p.Document, now.Revision-1)
+	if err != nil {
+		return out, err
+	}
+	out.Changes = []contract.Change{{Path: now.Path, Op: contract.ChangeModified, Added: -1, Removed: -1}}
+	if r.DryRun {
+		return out, nil
+	}
+	made, err := c.documents.Revise(ctx, p.Document, now.Revision, before.Body, document.ByUser(r.User))
+	out.Sequence = made.Seq
+	return out, err
+}
+
+// bringBack has an entry of the trash take the place of what is where it was;
+// when none is named, the newest of the one path that is.
+func (c *Computer) bringBack(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
+	d := wire.UndoRequest{Op: "back", ID: r.To}
+	for before := ""; ; {
+		list, err := c.workspace.Trash(ctx, before, 0)
+		if err != nil {
+			return view.Restored{}, err
+		}
+		for _, t := range list.Items {
+			before = t.ID
+			if t.ID == r.To || r.To == "" && t.Path.Shown() == r.Paths[0] {
+				d.ID, d.Path = t.ID, t.Path
+				return c.undoDeed(ctx, d, r)
+			}
+		}
+		if !list.More || len(list.Items) == 0 {
+			return view.Restored{}, fault.New("computer.Restore", fault.NotFound, "`choir files trash` and `choir checkpoints` list what there is; `choir restore ID --path PATH` goes back to a checkpoint.",
+				errors.New("the trash has no such entry"))
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Undo undoes a deed by another one, which can be undone too: what was removed
+// comes back, what was overwritten takes its place again, what was new goes to
+// the trash. What is not as the deed left it any more stays as it is.
+func (e *Engine) Undo(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
+	const op = "keeper.Undo"
+	reply, err := e.undo(ctx, req)
+	return reply, fault.Wrap(op, err)
+}
+
+func (e *Engine) undo(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
+	switch req.Op {
+	case "remove":
+		return e.undoRemove(ctx, req)
+	case "write":
+		return e.undoWrite(ctx, req)
+	case "back":
+		if err := e.presence(req.Path, false); err == nil {
+			return e.undoRemove(ctx, req)
+		}
+		return e.undoWrite(ctx, req)
+	case "move":
+		reply := wire.UndoReply{Changes: []wire.Change{changeOf(req.Path, "deleted"), changeOf(req.From, "added")}}
+		if err := errors.Join(e.presence(req.Path, true), e.presence(req.From, false)); err != nil || req.DryRun {
+			return reply, err
+		}
+		d, err := e.Move(ctx, wire.MoveRequest{From: req.Path, To: req.From, Role: req.Role, User: req.User})
+		reply.Deed = d
+		return reply, err
+	case "untrash", "import":
+		return e.undoNew(ctx, req)
+	}
+	return wire.UndoReply{}, fault.New("", fault.Invalid, "", fmt.Errorf("a deed %q can't be undone", wire.Short(req.Op)))
+}
+
+// undoRemove has something come back from the trash.
+func (e *Engine) undoRemove(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
+	reply := wire.UndoReply{Changes: []wire.Change{changeOf(req.Path, "added")}}
+	if _, err := e.thrownAway(req.ID); err != nil {
+		return reply, err
+	}
+	if _, err := disk.Lstat(unix.AT_FDCWD, e.moves.Trash(req.ID, "content")); err != nil {
+		return reply, fileError("", string(req.Path), err)
+	}
+	if err := e.presence(req.Path, false); err != nil || req.DryRun {
+		return reply, err
+	}
+	d, err := e.Untrash(ctx, wire.UntrashRequest{ID: req.ID, Role: req.Role, User: req.User})
+	reply.Deed = d
+	return reply, err
+}
+
+// undoNew moves what a deed made to the trash.
+func (e *Engine) undoNew(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
+	reply := wire.UndoReply{Changes: []wire.Change{changeOf(req.Path, "deleted")}}
+	if err := e.presence(req.Path, true); err != nil || req.DryRun {
+		return reply, err
+	}
+	r, err := e.Remove(ctx, wire.RemoveRequest{Path: req.Path, Role: req.Role, User: req.User})
+	reply.Deed = wire.Deed{ID: r.ID, Op: "remove", Path: req.Path, At: r.At, Role: req.Role, User: req.User, Named: r.Named}
+	return reply, err
+}
+
+// undoWrite puts what a put displaced in its place again; where nothing was,
+// what was put goes.
+func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
+	m, err := e.thrownAway(req.ID)
+	if err != nil {
+		return wire.UndoReply{}, err
+	}
+	content := e.moves.Trash(req.ID, "content")
+	st, err := disk.Lstat(unix.AT_FDCWD, content)
+	if disk.IsGone(err) && req.Op == "write" {
+		return e.undoNew(ctx, req)
+	}
+	if err != nil {
+		return wire.UndoReply{}, err
+	}
+	reply := wire.UndoReply{Changes: []wire.Change{changeOf(req.Path, "modified")}}
+	if !st.IsRegular() {
+		return reply, fault.New("", fault.Conflict, fmt.Sprintf("`choir files untrash %s PATH` brings it back under another name.", req.ID),
+			fmt.Errorf("what was at %q before is a %s", req.Path.Shown(), st.Kind()))
+	}
+	in := wire.WriteRequest{Path: req.Path, If: m.New.ID, Role: req.Role, User: req.User}
+	switch now, err := e.Stat(ctx, string(req.Path)); {
+	case fault.Is(err, fault.NotFound): // somebody removed what was put
+		reply.Changes[0].Op, in.If = "added", "none"
+	case err != nil:
+		return reply, err
+	case req.Op == "back":
+		in.If = now.ID
+	case now.ID != m.New.ID:
+		return reply, changedMeanwhile(string(req.Path))
+	}
+	if req.DryRun {
+		return reply, nil
+	}
+	exec := st.Mode&0o100 != 0
+	in.Exec = &exec
+	old, _, err := disk.OpenContent(unix.AT_FDCWD, content, -1)
+	if err != nil {
+		return reply, err
+	}
+	w, err := e.Write(ctx, in, old)
+	reply.Deed = wire.Deed{ID: w.Op, Op: "write", Path: req.Path, At: w.At, Size: w.Size, SHA256: w.SHA256, Role: req.Role, User: req.User, Named: w.Named}
+	return reply, errors.Join(err, old.Close())
+}
+
+// thrownAway reads an entry of the trash.
+func (e *Engine) thrownAway(id string) (publish.TrashEntry, error) {
+	if err := publish.CheckPlanID(id); err != nil {
+		return publish.TrashEntry{}, err
+	}
+	m, err := e.moves.Entry(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, fault.New("", fault.NotFound, "`choir checkpoints` lists what else there is of the past.", errors.New("what was there is no longer in the trash, which keeps things for a week"))
+	}
+	return m, err
+}
+
+func changeOf(p wire.Path, op string) wire.Change {
+	return wire.Change{Path: p, Op: op, Added: -1, Removed: -1}
+}
+
+// presence says what is wrong when something that is wanted at a path is not
+// there, or something is that is not.
+func (e *Engine) presence(p wire.Path, wanted bool) error {
+	if err := badPath(string(p), false); err != nil {
+		return err
+	}
+	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(string(p)))
+	if err == nil {
+		_, err = disk.Lstat(dir, path.Base(string(p)))
+		err = errors.Join(err, unix.Close(dir))
+	}
+	switch {
+	case err == nil && !wanted:
+		return fileError("", string(p), unix.EEXIST)
+	case disk.IsGone(err) && !wanted:
+		return nil
+	}
+	return fileError("", string(p), err)
+}

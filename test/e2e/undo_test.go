@@ -1,0 +1,93 @@
+package e2e_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// TestUndoUndoesTheLastThing does one thing after the other and undoes each:
+// what the dry run says is what it does, it names what it undoes, and undoing the
+// undo brings it back. None of the files was ever in a checkpoint before.
+func TestUndoUndoesTheLastThing(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	put := func(content string) func() {
+		return func() {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if r, err := in.RunInput(ctx, []byte(content), "files", "put", "-", "workspace/a"); err != nil || r.Code != 0 {
+				t.Fatalf("put: %v %+v", err, r)
+			}
+		}
+	}
+	choir := func(args ...string) func() { return func() { t.Helper(); in.Must(t, args...) } }
+	steps := []struct {
+		name string
+		do   func()
+		what view.UndoneKind
+	}{
+		{"a put", put("one"), view.UndonePut},
+		{"an overwrite", put("two"), view.UndonePut},
+		{"a removal", choir("files", "rm", "workspace/a"), view.UndoneRemoval},
+		{"a move", choir("files", "mv", "workspace/a", "workspace/b"), view.UndoneMove},
+		{"a command", choir("exec", "--", "sh", "-c", "mv workspace/a workspace/c; echo x > workspace/d"), view.UndoneCommand},
+		{"a run", func() { ended(t, in, submit(t, in, "make the desktop green")) }, view.UndoneRun},
+	}
+	picture := func() string {
+		var out []string
+		for _, f := range []string{"a", "b", "c", "d"} {
+			r, err := in.Run(t.Context(), "files", "cat", "workspace/"+f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, f+": "+r.Stdout)
+		}
+		return strings.Join(append(out, in.Must(t, "files", "cat", "artifacts/system/theme.json")), "\n")
+	}
+	for _, s := range steps {
+		before := picture()
+		s.do()
+		after := picture()
+		if before == after {
+			t.Fatalf("%s changed nothing", s.name)
+		}
+		for _, want := range []struct {
+			what view.UndoneKind
+			is   string
+		}{{s.what, before}, {"", after}, {"", before}} {
+			var dry, did view.Restored
+			in.JSON(t, &dry, "undo", "--dry-run")
+			in.JSON(t, &did, "undo")
+			if dry.Undone == nil || did.Undone == nil || *dry.Undone != *did.Undone || want.what != "" && did.Undone.What != want.what {
+				t.Fatalf("%s: the dry run says that it undoes %+v, the undo %+v", s.name, dry.Undone, did.Undone)
+			}
+			if paths(dry.Changes) != paths(did.Changes) || len(did.Changes) == 0 {
+				t.Errorf("%s: the dry run says %q, the undo %q", s.name, paths(dry.Changes), paths(did.Changes))
+			}
+			if now := picture(); now != want.is {
+				t.Errorf("%s: after undoing %+v there is\n%s\nwant\n%s", s.name, did.Undone, now, want.is)
+			}
+		}
+		put("one")() // what the next step begins with
+	}
+	in.Must(t, "files", "rm", "workspace/a")
+	in.Must(t, "restore", "--path", "workspace/a")
+	if got := in.Must(t, "files", "cat", "workspace/a"); got != "one" {
+		t.Errorf("what was removed comes back as %q", got)
+	}
+}
+
+func paths(changes []contract.Change) string {
+	var out []string
+	for _, ch := range changes {
+		out = append(out, string(ch.Op)+" "+ch.Path)
+	}
+	return strings.Join(out, "\n")
+}
