@@ -36,6 +36,7 @@ type Computer struct {
 	state     *state.Store
 	boxes     sandbox.Computer
 	living    livingBoxes
+	kept      keptTerminals
 	keeper    *keeperBox
 	workspace *workspace.Workspace
 	documents *document.Documents

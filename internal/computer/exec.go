@@ -19,7 +19,6 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/document"
-	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/guest"
@@ -46,11 +45,15 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	if err != nil {
 		return view.Exit{}, err
 	}
-	b, err := c.openTerminal(ctx, "terminal-"+r.ID)
+	b, err := c.openTerminal(ctx, "terminal-"+r.ID, r.User)
 	if err != nil {
 		return view.Exit{}, err
 	}
+	cleared := false
 	defer func() {
+		if cleared {
+			return
+		}
 		if err := b.Kill(); err != nil {
 			c.logger.Error("could not end a terminal box", "box", b.ID(), "error", err)
 		}
@@ -72,9 +75,14 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	// What the command did is done, whether or not its caller still listens.
 	after, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	if err := end(after, b); err != nil {
+	ending := end
+	if runErr == nil {
+		ending = c.clear
+	}
+	if err := ending(after, b); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}
+	cleared = true
 	// Whoever is told that it ended may pull the plug.
 	if err := c.workspace.Settle(after); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
@@ -128,7 +136,7 @@ func (c *Computer) outcome(ctx context.Context, id string, b sandbox.Box, exit g
 
 // end ends a box and waits until it is gone, for as long as ctx lasts: what is in it
 // may be waiting for a slow disk, and a command whose box is there has not ended.
-func end(ctx context.Context, b sandbox.Box) error {
+func end(ctx context.Context, b *terminal) error {
 	for {
 		err := b.Kill()
 		if !fault.Is(err, fault.Timeout) || ctx.Err() != nil {
@@ -188,36 +196,6 @@ func boxEnded(b sandbox.Box) bool {
 	case <-time.After(2 * time.Second): // its connection broke first; its end follows
 		return false
 	}
-}
-
-// openTerminal opens a box on the live tree with the default network policy.
-func (c *Computer) openTerminal(ctx context.Context, id string) (sandbox.Box, error) {
-	handler := c.machine.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxTerminal},
-		contract.EgressSpec{Profile: contract.EgressDefault}, nil)
-	// What is in the way there, such as a link, is the user's to see and remove:
-	// the terminal then goes without the dependencies.
-	if err := c.shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
-		return nil, err
-	}
-	mounts := []sandbox.Mount{
-		{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite},
-		c.gitMount(),
-	}
-	modules, err := c.shellModules(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	at, err := c.homeMount(ctx)
-	if err != nil {
-		return nil, err
-	}
-	modules = append(modules, at)
-	limits := c.limits()
-	limits.Counted = []sandbox.Volume{sandbox.Live("")}
-	return c.box(ctx, sandbox.BoxSpec{
-		ID: id, Kind: contract.BoxTerminal, Root: "/computer", Mounts: append(mounts, modules...),
-		Handler: handler, Proxy: true, Limits: limits,
-	})
 }
 
 // remotes are the git remotes that choir add recorded, on the host.

@@ -48,6 +48,8 @@ const (
 	BoxWallTime      Name = "box.wall-time"     // row 13: how long it lives
 	GuestUndumpable  Name = "guest.undumpable"  // row 14: no process of the box reads or writes the guest
 	GuestDescriptors Name = "guest.descriptors" // row 14: commands inherit none of the guest's descriptors
+	GuestClear       Name = "guest.clear"       // row 17: nothing of a command runs on in a box that is kept for the next
+	GuestFresh       Name = "guest.fresh"       // row 17: a box in which a command left something is not kept
 	GuestBeneath     Name = "guest.beneath"     // row 11: files are opened beneath the root, whatever links are there
 )
 

@@ -113,6 +113,14 @@ func (c *Client) Signal(ctx context.Context, sig syscall.Signal) error {
 	return c.Call(ctx, "/signal", map[string]int{"signal": int(sig)}, nil)
 }
 
+// Clear ends everything in the box but the guest. When it has returned, nothing of
+// what was run is left, and it says whether the box is as fresh as it began.
+func (c *Client) Clear(ctx context.Context) (Cleared, error) {
+	var out Cleared
+	err := c.Call(ctx, "/clear", struct{}{}, &out)
+	return out, err
+}
+
 // open starts a command and returns its stream of frames.
 func (c *Client) open(ctx context.Context, op, path string, in any) (io.ReadWriteCloser, error) {
 	data, err := json.Marshal(in)

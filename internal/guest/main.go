@@ -23,7 +23,7 @@ import (
 
 // Services are what a binary adds to its guests. New is called once, before the
 // host can ask for anything; the handler it returns serves every path that the
-// guest itself doesn't (/health, /exec, /pty, /signal, /forward/, /files/).
+// guest itself doesn't (/health, /exec, /pty, /signal, /clear, /forward/, /files/).
 // A nil New adds nothing.
 type Services struct {
 	New func(ctx context.Context, in Inside) (http.Handler, error)
@@ -118,6 +118,7 @@ func serve(ctx context.Context, kind string, services Services) error {
 		}
 		defer stop()
 	}
+	g.fresh = g.state()
 	crash.At("ready")
 	close(ready)
 	reap(session.Done(), signals)

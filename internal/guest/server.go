@@ -30,6 +30,7 @@ type server struct {
 	spec     Spec
 	runner   Runner
 	services http.Handler
+	fresh    string // state when it began
 }
 
 // ServeHTTP does not use http.ServeMux, which cleans paths: what is forwarded
@@ -42,6 +43,8 @@ func (g *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.exec(w, r)
 	case path == "/pty":
 		g.pty(w, r)
+	case path == "/clear":
+		g.clear(w, r)
 	case path == "/signal":
 		g.signal(w, r)
 	case strings.HasPrefix(path, "/forward/"):

@@ -32,7 +32,7 @@ func Conformance(t *testing.T, open func(t *testing.T) sandbox.Driver) {
 		{"Exec", testExec}, {"ExecLimits", testExecLimits}, {"ExecCancel", testExecCancel}, {"Stdin", testStdin},
 		{"PTY", testPTY}, {"Forward", testForward}, {"Files", testFiles}, {"Calls", testCalls}, {"Proxy", testProxy},
 		{"Empty", testEmpty}, {"Volumes", testVolumes}, {"Mounts", testMounts}, {"Overlay", testOverlay}, {"Layers", testLayers}, {"Identity", testIdentity},
-		{"Kill", testKill}, {"Pause", testPause}, {"WallTime", testWallTime}, {"Orphans", testOrphans}, {"BadSpecs", testBadSpecs},
+		{"Kill", testKill}, {"Pause", testPause}, {"WallTime", testWallTime}, {"Orphans", testOrphans}, {"Clear", testClear}, {"BadSpecs", testBadSpecs},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, NewEnv(t, open(t))) })

@@ -1,0 +1,171 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+const (
+	keptFor  = 20 * time.Second // so long a terminal's box waits for its user's next command
+	keptMost = 4                // users whose boxes wait in one computer
+	keptPart = 8                // of the growth that its limits allow, one in so many; what others write counts too
+)
+
+// keptTerminals are terminals' boxes that wait for the next command of whoever ran
+// the last one: nothing runs in them, and they are as fresh as they began. A box
+// serves one command at a time and one user for ever.
+type keptTerminals struct {
+	mu sync.Mutex
+	by map[string]*terminal // by user
+}
+
+// terminal is a box on the live tree.
+type terminal struct {
+	sandbox.Box
+	user   string
+	mounts []sandbox.Mount // with which it was opened
+	taken  chan struct{}   // closed when it is taken out again
+}
+
+// take returns the box that waits for a user, if it is what would be opened now.
+func (k *keptTerminals) take(user string, mounts []sandbox.Mount) *terminal {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.by[user]
+	if t == nil || !reflect.DeepEqual(t.mounts, mounts) {
+		return nil // an older one is ended when its time has come
+	}
+	delete(k.by, user)
+	close(t.taken)
+	select {
+	case <-t.Done():
+		return nil
+	default:
+		return t
+	}
+}
+
+// give lets a box wait for its user; false where one does already, or too many do.
+func (k *keptTerminals) give(t *terminal) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.by[t.user] != nil || len(k.by) >= keptMost {
+		return false
+	}
+	if k.by == nil {
+		k.by = map[string]*terminal{}
+	}
+	t.taken = make(chan struct{})
+	k.by[t.user] = t
+	return true
+}
+
+// drop takes a box out that nobody took.
+func (k *keptTerminals) drop(t *terminal) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.by[t.user] != t {
+		return false
+	}
+	delete(k.by, t.user)
+	return true
+}
+
+// openTerminal returns a box on the live tree with the default network policy: the
+// one that waits for the user, or a new one.
+func (c *Computer) openTerminal(ctx context.Context, id, user string) (*terminal, error) {
+	mounts, err := c.terminalMounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if t := c.kept.take(user, mounts); t != nil {
+		if c.roomy(ctx, t) {
+			return t, nil
+		}
+		c.endTerminal(t)
+	}
+	limits := c.limits()
+	limits.Counted = []sandbox.Volume{sandbox.Live("")}
+	// Not the command's context, which the box may outlive.
+	handler := c.machine.egressHandler(c.ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxTerminal},
+		contract.EgressSpec{Profile: contract.EgressDefault}, nil)
+	b, err := c.box(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxTerminal, Root: "/computer", Mounts: mounts, Handler: handler, Proxy: true, Limits: limits})
+	if err != nil {
+		return nil, err
+	}
+	return &terminal{Box: b, user: user, mounts: mounts}, nil
+}
+
+func (c *Computer) terminalMounts(ctx context.Context) ([]sandbox.Mount, error) {
+	// What is in the way there, such as a link, is the user's to see and remove:
+	// the terminal then goes without the dependencies.
+	if err := c.shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
+		return nil, err
+	}
+	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}, c.gitMount()}
+	modules, err := c.shellModules(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	at, err := c.homeMount(ctx)
+	return append(append(mounts, modules...), at), err
+}
+
+// roomy reports whether most of what a box may write is left to the next command.
+func (c *Computer) roomy(ctx context.Context, t *terminal) bool {
+	u, err := t.Usage(ctx)
+	most := c.limits()
+	return err == nil && (most.DiskBytes <= 0 || u.DiskBytes < most.DiskBytes/keptPart) && (most.DiskInodes <= 0 || u.DiskInodes < most.DiskInodes/keptPart)
+}
+
+// clear ends what a command has left in its box. When it returns, nothing of it runs
+// any more; the box itself is ended beside that, or waits for the user's next command.
+func (c *Computer) clear(ctx context.Context, t *terminal) error {
+	cleared, err := client(t).Clear(ctx)
+	if err != nil {
+		return end(ctx, t) // it may hang, or have ended by itself
+	}
+	if !cleared.Fresh || !c.roomy(ctx, t) || !c.kept.give(t) {
+		c.endTerminal(t)
+		return nil
+	}
+	c.once("a terminal's box that is kept", func(ctx context.Context) error {
+		timer := time.NewTimer(keptFor)
+		defer timer.Stop()
+		select {
+		case <-t.taken:
+			return nil
+		case <-timer.C:
+		case <-t.Done():
+		case <-ctx.Done():
+		}
+		if !c.kept.drop(t) {
+			return nil
+		}
+		return t.Kill()
+	})
+	return nil
+}
+
+// endTerminal ends a box in which nothing runs, beside whatever else goes on.
+func (c *Computer) endTerminal(t *terminal) {
+	c.once("the end of a terminal's box", func(context.Context) error {
+		err := t.Kill()
+		if fault.Is(err, fault.Timeout) {
+			<-t.Done() // on a slow disk
+			return nil
+		}
+		if err != nil {
+			err = errors.Join(errors.New("a terminal's box could not be ended"), err)
+		}
+		return err
+	})
+}

@@ -1,0 +1,53 @@
+package computer
+
+import (
+	"fmt"
+	"testing"
+
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// TestATerminalWaitsForItsOwnUser: a box that waits is given to the user whose
+// command ran in it last, once, while it lives and is what would be opened now.
+func TestATerminalWaitsForItsOwnUser(t *testing.T) {
+	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}
+	var k keptTerminals
+	at := func(user string) *terminal {
+		return &terminal{Box: &slowBox{done: make(chan struct{}), asked: make(chan struct{}, 10)}, user: user, mounts: mounts}
+	}
+	mine := at("a")
+	if !k.give(mine) || k.give(at("a")) {
+		t.Error("not one box waits for a user")
+	}
+	if k.take("b", mounts) != nil {
+		t.Error("another user's box was given")
+	}
+	if k.take("a", mounts[:0]) != nil {
+		t.Error("a box with other mounts was given")
+	}
+	if k.take("a", mounts) != mine || k.take("a", mounts) != nil {
+		t.Error("the box was not given once")
+	}
+	select {
+	case <-mine.taken:
+	default:
+		t.Error("nobody is told that the box was taken")
+	}
+	if k.drop(mine) {
+		t.Error("a box that was taken is ended")
+	}
+	if k.give(mine); !k.drop(mine) || k.take("a", mounts) != nil {
+		t.Error("a box that is ended was given")
+	}
+	gone := at("a")
+	k.give(gone)
+	close(gone.Box.(*slowBox).done)
+	if k.take("a", mounts) != nil {
+		t.Error("a box that has ended was given")
+	}
+	for i := range keptMost + 1 {
+		if k.give(at(fmt.Sprint("user ", i))) != (i < keptMost) {
+			t.Errorf("%d boxes wait", i+1)
+		}
+	}
+}
