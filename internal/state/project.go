@@ -372,17 +372,23 @@ func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool)
 			err = errors.Join(err, rollback(ctx, w.conn))
 		}
 	}()
+	// The driver watches a context that can end by a goroutine and a handler for
+	// each statement, which costs more than most of them do.
+	apart := context.WithoutCancel(ctx)
 	for i := range batch {
-		if err := s.one(ctx, &batch[i], savepoints); err != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.one(apart, &batch[i], savepoints); err != nil {
 			return err
 		}
 	}
 	last := batch[len(batch)-1].event.Sequence
-	if _, err := w.exec(ctx, "UPDATE meta SET value = ? WHERE key = 'last_seq'", strconv.FormatUint(last, 10)); err != nil {
+	if _, err := w.exec(apart, "UPDATE meta SET value = ? WHERE key = 'last_seq'", strconv.FormatUint(last, 10)); err != nil {
 		return err
 	}
 	crash.At("state.committing")
-	_, err = w.exec(ctx, "COMMIT")
+	_, err = w.exec(apart, "COMMIT")
 	committed = err == nil
 	crash.At("state.committed")
 	return err
