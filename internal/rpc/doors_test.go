@@ -53,7 +53,7 @@ func TestWhatMethodsTake(t *testing.T) {
 	want := map[grant.Rule]string{
 		grant.View: "approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get document.get egress.list events.read exec.output files.get files.list frame.get " +
 			"frame.stream frame.ticket log.read member.leave member.list proposal.get proposal.list run.get run.list run.show state.snapshot trash.list",
-		grant.Edit: "action checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo command.run command.stop computer.rename computer.wake exec.run exec.stop files.add_tar " +
+		grant.Edit: "action checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo command.run command.signal command.stop computer.rename computer.wake exec.run exec.stop files.add_tar " +
 			"files.add_url files.move files.put files.remove prompt.submit proposal.accept proposal.dismiss run.answer run.cancel run.pause run.resume run.steer run.undo trash.put_back",
 		grant.Own: "approval.answer computer.export computer.rebuild invitation.create invitation.list invitation.revoke member.change member.remove",
 		{Role: grant.Owner, Power: grant.Machine}: "computer.recover",
