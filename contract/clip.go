@@ -22,3 +22,20 @@ func Shorten(s string, n int) string {
 	}
 	return Clip(s, n-len("…")) + "…"
 }
+
+// maxLine bounds a text of one line, in bytes.
+const maxLine = 4096
+
+// Line bounds a text for an event and keeps it on one line.
+func Line(s string) string {
+	b := []rune(Clip(s, maxLine))
+	for i, r := range b {
+		if r < ' ' || r == 0x7f {
+			b[i] = ' '
+		}
+	}
+	if len(b) == 0 {
+		return "no reason was given"
+	}
+	return string(b)
+}

@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/client"
-	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/datadir"
@@ -87,7 +87,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err != nil {
 		return nil, stored{err}
 	}
-	boxPath, shown := computer.Programs(os.Getenv("PATH"), cfg.Runtime)
+	boxPath, shown := boxes.Programs(os.Getenv("PATH"), cfg.Runtime)
 	driver, err := local.New(ctx, local.Options{Guest: guestBinary, Dir: p.dir.Path("cache", "boxes"), Shared: p.dir.Path("cache"), ReadOnly: shown, CAFile: cfg.Egress.CAFile, Logger: logger})
 	if err != nil {
 		return nil, err

@@ -16,7 +16,8 @@ import (
 // wall are the functions of what a task works with that wait by the clock of the
 // wall, and why a time in which choir stood still may end that wait.
 var wall = map[string]string{
-	"fleet/places.go Get":              "a request's: who asks has a clock of their own",
+	"fleet/sleep.go awake":             "a request's: who asks has a clock of their own",
+	"fleet/places.go Wake":             "a request's",
 	"fleet/apart.go History":           "a request's",
 	"computer/computer.go countAsleep": "what is not counted now is when somebody asks",
 	"computer/computer.go projectRest": "what is not projected now is at the next wake",

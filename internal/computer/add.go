@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
@@ -61,13 +62,13 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 	if err := c.boxes.Volumes().Make(ctx, empty); err != nil {
 		return view.Added{}, fault.Wrap(op, err)
 	}
-	defer c.discard(ctx, empty)
-	limits := c.limits()
+	defer c.boxes.Discard(ctx, empty)
+	limits := c.boxes.Limits()
 	limits.DiskBytes, limits.WallTime = int64(c.machine.Config.Storage.AddMB)<<20, addWall
-	box, err := c.box(ctx, sandbox.BoxSpec{
+	box, err := c.boxes.Open(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxScratch, Root: "/clone", Proxy: true, Limits: limits,
 		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []sandbox.Volume{empty}}},
-		Handler: c.machine.egressHandler(ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxScratch},
+		Handler: c.boxes.Way(ctx, egress.Scope{Box: id, Kind: contract.BoxScratch},
 			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{host.String()}}, nil, host),
 	})
 	if err != nil {
@@ -78,7 +79,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 			c.logger.Error("could not end a scratch box", "box", id, "error", err)
 		}
 	}()
-	in := client(box)
+	in := boxes.Client(box)
 	_, stderr, exit, err := in.Output(ctx, 8<<10, "sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", // git then says that a file is too large
 		"git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--no-recurse-submodules", "--", r.URL, "/clone/repository")
 	if err != nil {
@@ -113,7 +114,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 // to do about that; any other is returned.
 func (c *Computer) tooLargeToAdd(box sandbox.Box, err error) error {
 	var ended *sandbox.Ended
-	if !fault.Is(err, fault.Unavailable) || !boxEnded(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
+	if !fault.Is(err, fault.Unavailable) || !boxes.Ended(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
 		return err
 	}
 	if free, ferr := c.machine.Dir.Free(); ferr == nil && free.Scarce() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -11,7 +12,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
@@ -34,17 +35,14 @@ type Computer struct {
 
 	log       *ledger.Log
 	state     *state.Store
-	boxes     sandbox.Computer
-	living    livingBoxes
-	kept      keptTerminals
-	keeper    *keeperBox
+	boxes     *boxes.Boxes
+	keeper    *boxes.Keeper
 	workspace *workspace.Workspace
 	documents *document.Documents
 	mirror    *mirror.Mirror
 	runs      *dispatch.Dispatcher
 	shell     *shell.Shell
 	snaps     snapshots
-	deps      *dependencies
 
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
@@ -136,7 +134,6 @@ func (m *Machine) newComputer(ctx context.Context, cid contract.CID) *Computer {
 	c := &Computer{machine: m, cid: cid, logger: m.Logger.With("computer", string(cid)), snaps: snapshots{uses: map[string]int{}}}
 	c.services = c.newServices(ctx, serviceBackoff)
 	c.ctx = c.services.Context()
-	c.deps = newDependencies(c)
 	c.methods = c.bindMethods()
 	return c
 }
@@ -156,10 +153,10 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	if err := c.openState(ctx); err != nil {
 		return err
 	}
-	if c.boxes, err = c.machine.Driver.Open(ctx, sandbox.ComputerSpec{CID: c.cid, Dir: c.path(), Caches: []string{dependenciesDir, shell.BuildsDir}}); err != nil {
+	if err := c.openBoxes(ctx); err != nil {
 		return err
 	}
-	if err := c.deps.sweep(ctx); err != nil {
+	if err := c.boxes.Sweep(ctx); err != nil {
 		return err
 	}
 	if err := c.compareHistory(ctx); err != nil {
@@ -194,6 +191,25 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 		return err
 	}
 	c.shell = c.openShell()
+	return nil
+}
+
+// openBoxes has the driver take the computer up; no box is open then.
+func (c *Computer) openBoxes(ctx context.Context) error {
+	on, err := c.machine.Driver.Open(ctx, sandbox.ComputerSpec{CID: c.cid, Dir: c.path(), Caches: []string{boxes.DependenciesDir, shell.BuildsDir}})
+	if err != nil {
+		return err
+	}
+	c.boxes = boxes.New(boxes.Options{
+		CID: c.cid, Machine: c.machine.Boxes, On: on, Append: c.log.Append, Awake: c.ctx, Once: c.once, Remotes: c.remotes, Logger: c.logger,
+		Read: func(ctx context.Context, commit, path string, most int64) (io.ReadCloser, error) {
+			content, err := c.workspace.Read(ctx, commit, path, 0, most)
+			if err != nil {
+				return nil, err
+			}
+			return content, nil
+		},
+	})
 	return nil
 }
 
@@ -354,15 +370,17 @@ func (c *Computer) Close() error {
 		errs = append(errs, c.runs.Close())
 	}
 	c.services.Stop()
-	errs = append(errs, c.living.close())
+	if c.boxes != nil {
+		errs = append(errs, c.boxes.EndAll())
+	}
 	if c.workspace != nil {
 		errs = append(errs, c.workspace.Close())
 	}
 	if c.boxes != nil {
 		errs = append(errs, c.boxes.Close())
 	}
-	if c.machine.Proxy != nil {
-		c.machine.Proxy.CloseComputer(c.cid)
+	if c.machine.Boxes != nil {
+		c.machine.Boxes.Proxy.CloseComputer(c.cid)
 	}
 	if c.log != nil {
 		c.countAsleep()
@@ -378,15 +396,6 @@ func (c *Computer) Close() error {
 
 // path joins names to the computer's directory.
 func (c *Computer) path(names ...string) string { return c.machine.Dir.Computer(c.cid, names...) }
-
-// limits are what the configuration gives a box.
-func (c *Computer) limits() sandbox.Limits {
-	r := c.machine.Config.Runtime
-	return sandbox.Limits{
-		MemoryBytes: int64(r.MemoryMB) << 20, Pids: r.Pids, CPUPercent: r.CPU,
-		DiskBytes: int64(r.DiskMB) << 20, DiskInodes: int64(r.DiskFiles), DiskFree: datadir.DiskFloor,
-	}
-}
 
 // Info implements control.Computer.
 func (c *Computer) Info(ctx context.Context) (view.Computer, error) {

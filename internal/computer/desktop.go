@@ -5,9 +5,7 @@ import (
 	"io/fs"
 	"net/http"
 
-	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
-	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/view"
@@ -17,7 +15,7 @@ import (
 func (c *Computer) openShell() *shell.Shell {
 	return shell.New(shell.Options{
 		Log: c.log, State: c.state, Workspace: c.workspace, Volumes: c.boxes.Volumes(),
-		Box: c.box, Limits: c.limits, Registries: c.registries, Snapshot: c.snapshot, NoWatches: c.noWatches,
+		Box: c.boxes.Open, Limits: c.boxes.Limits, Registries: c.boxes.Registries, Snapshot: c.snapshot, NoWatches: c.noWatches,
 		VerifyMounts: func(ctx context.Context, o dispatch.Overlay, commit string) ([]sandbox.Mount, func(), error) {
 			mine, err := asOverlay(o)
 			if err != nil {
@@ -28,14 +26,6 @@ func (c *Computer) openShell() *shell.Shell {
 		Modules: c.machine.Modules, Build: c.machine.Build,
 		Silence: times(c.machine.Config).Silence, Logger: c.logger,
 	})
-}
-
-// registries is the way out of a box of the host's own that fills caches: what
-// this machine's package managers use, wherever they are.
-func (c *Computer) registries(ctx context.Context, box string) http.Handler {
-	rules, err := c.machine.Policy.Registries(ctx)
-	return c.machine.Proxy.Handler(egress.Scope{CID: c.cid, Box: box, Kind: contract.BoxScratch},
-		egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true})
 }
 
 // noWatches says what to do about watchers of files when none are left.

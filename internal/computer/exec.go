@@ -17,6 +17,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
@@ -70,14 +71,14 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		eio.Started(r.ID, started[0].Sequence)
 	}
 	begin := time.Now()
-	exit, runErr := runIn(ctx, client(b), r, eio, brought)
+	exit, runErr := runIn(ctx, boxes.Client(b), r, eio, brought)
 	finished := c.outcome(ctx, r.ID, b, exit, runErr, begin)
 	// What the command did is done, whether or not its caller still listens.
 	after, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	ending := end
+	ending := boxes.End
 	if runErr == nil {
-		ending = c.clear
+		ending = c.boxes.Clear
 	}
 	if err := ending(after, b); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
@@ -115,7 +116,7 @@ func (c *Computer) outcome(ctx context.Context, id string, b sandbox.Box, exit g
 	case runErr == nil:
 	case ctx.Err() != nil:
 		finished.ExitCode, finished.Reason = 128+9, c.whoEnded(ctx)
-	case boxEnded(b) && errors.As(b.Err(), &ended),
+	case boxes.Ended(b) && errors.As(b.Err(), &ended),
 		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // what it held takes the kernel long to free
 		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
 		if ended.Reason == sandbox.Shared {
@@ -132,21 +133,6 @@ func (c *Computer) outcome(ctx context.Context, id string, b sandbox.Box, exit g
 		finished.DurationMS = time.Since(begin).Milliseconds()
 	}
 	return finished
-}
-
-// end ends a box and waits until it is gone, for as long as ctx lasts: what is in it
-// may be waiting for a slow disk, and a command whose box is there has not ended.
-func end(ctx context.Context, b *terminal) error {
-	for {
-		err := b.Kill()
-		if !fault.Is(err, fault.Timeout) || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-b.Done():
-		case <-ctx.Done():
-		}
-	}
 }
 
 // errStopped is the cause when somebody presses Stop.
@@ -189,13 +175,19 @@ func (c *Computer) closeCommands(ctx context.Context) error {
 	}
 }
 
-func boxEnded(b sandbox.Box) bool {
-	select {
-	case <-b.Done():
-		return true
-	case <-time.After(2 * time.Second): // its connection broke first; its end follows
-		return false
+// openTerminal returns a box for one of the user's own commands: one that waits for
+// the user, or a new one.
+func (c *Computer) openTerminal(ctx context.Context, id, user string) (*boxes.Terminal, error) {
+	// What is in the way there, such as a link, is the user's to see and remove:
+	// the terminal then goes without the dependencies.
+	if err := c.shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
+		return nil, err
 	}
+	modules, err := c.shellModules(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.boxes.Terminal(ctx, id, user, modules)
 }
 
 // remotes are the git remotes that choir add recorded, on the host.

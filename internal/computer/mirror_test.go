@@ -22,6 +22,7 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/ledger"
@@ -149,7 +150,7 @@ func (d *desk) start() {
 	check(err)
 	d.server = httptest.NewServer(engine.Handler(d.engine))
 	d.volumes = openVolumes(d.t, d.dir)
-	c.boxes = d.volumes
+	c.boxes = boxes.New(boxes.Options{CID: d.cid, On: d.volumes, Logger: c.logger})
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
 		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Volumes: d.volumes.v, Seq: c.mirror.Seq, AutoInterval: -1,
 	})

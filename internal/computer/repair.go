@@ -29,7 +29,7 @@ func (e ofHistory) Unwrap() error { return e.error }
 // written to either: the newest checkpoint that the log knows must be in it, and
 // it may know of no event that the log does not have.
 func (c *Computer) compareHistory(ctx context.Context) error {
-	c.keeper = &keeperBox{c: c}
+	c.keeper = c.boxes.NewKeeper()
 	if defence.Off(defence.HistoryLog) {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 		look = historyMost // the log is to be told of all of them
 	}
 	if err := c.keeper.Call(ctx, "list", wire.ListRequest{Limit: look}, &commits); err != nil {
-		if ctx.Err() != nil || fault.Is(err, fault.DiskFull) || fault.Is(err, fault.Unavailable) && !boxEnded(c.keeper.box) {
+		if ctx.Err() != nil || fault.Is(err, fault.DiskFull) || fault.Is(err, fault.Unavailable) && !c.keeper.Ended() {
 			return err
 		}
 		return damaged("the history in workspace/.git can't be read: %s", fault.Text(err))

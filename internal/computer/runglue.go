@@ -22,13 +22,13 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 	b := c.machine.Config.Budget
 	return dispatch.New(dispatch.Options{
 		CID: c.cid, Log: c.log, Blobs: c.machine.Blobs, Boxes: taskBoxes{c}, Workspace: &runWorkspace{c}, Documents: runDocuments{c},
-		Models: runModels{c}, Egress: c.runEgress, Beyond: c.beyond, Logger: c.logger,
+		Models: runModels{c}, Egress: c.runEgress, Beyond: c.boxes.Beyond, Logger: c.logger,
 		Publish: func(_ context.Context, subject string, data []byte) error {
 			return c.machine.Bus.Conn().Publish(subject, data)
 		},
 		Past:    runPast{c},
 		Render:  c.shell,
-		Install: c.deps,
+		Install: c.boxes,
 		Budget:  contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:   b.Turns,
 		Times:   times(c.machine.Config),
@@ -77,14 +77,7 @@ func (c *Computer) runEgress(s dispatch.EgressScope, spec contract.EgressSpec, d
 	if err != nil {
 		return nil, err
 	}
-	return c.machine.egressHandler(c.ctx, c, egress.Scope{CID: c.cid, Run: s.Run, Task: s.Task, Box: s.Box, Kind: s.Kind}, spec, decided, approved...), nil
-}
-
-// beyond lists what a task wants beyond what the computer was granted.
-func (c *Computer) beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
-	sources := *c.machine.Policy
-	sources.Remotes = c.remotes
-	return sources.Beyond(ctx, spec)
+	return c.boxes.Way(c.ctx, egress.Scope{Run: s.Run, Task: s.Task, Box: s.Box, Kind: s.Kind}, spec, decided, approved...), nil
 }
 
 // runModels answers the loops' model turns.

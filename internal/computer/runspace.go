@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
@@ -362,7 +363,7 @@ func (w *runWorkspace) Artifact(ctx context.Context, commit, p string) (io.ReadC
 func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount, error) {
 	mounts := []sandbox.Mount{
 		{Target: "/computer", Mode: sandbox.Overlay, Lower: o.Lower, Upper: o.Upper},
-		c.gitMount(),
+		boxes.Git(),
 	}
 	for _, ig := range o.Ignored {
 		if ig.Path == shell.ModulesPath {
@@ -374,7 +375,7 @@ func (c *Computer) taskMounts(ctx context.Context, o *overlay) ([]sandbox.Mount,
 	if err != nil {
 		return nil, err
 	}
-	at, err := c.homeMount(ctx)
+	at, err := c.boxes.Home(ctx)
 	return append(append(mounts, modules...), at), err
 }
 
@@ -389,7 +390,7 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string, 
 		return nil, nil, err
 	}
 	mounts := []sandbox.Mount{
-		{Target: "/computer", Mode: sandbox.Overlay, Lower: layers}, c.gitMount(),
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: layers}, boxes.Git(),
 		{Lower: o.Lower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
 	}
 	mounts = append(mounts, usersOwn(o.Ignored)...)
@@ -398,7 +399,7 @@ func (c *Computer) verifyMounts(ctx context.Context, o *overlay, commit string, 
 		release()
 		return nil, nil, err
 	}
-	at, err := c.homeMount(ctx)
+	at, err := c.boxes.Home(ctx)
 	if err != nil {
 		release()
 		return nil, nil, err

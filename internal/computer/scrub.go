@@ -333,7 +333,7 @@ func (c *Computer) scrubHistory(ctx context.Context) error {
 		// Under an id of its own: told again after a restart, it is the same event.
 		if _, err := c.log.Append(ctx, contract.Draft{
 			ID: contract.DeriveID(string(c.cid), a.Part()), Role: contract.RoleSystem, Type: "damage.found",
-			Data: contract.DamageFound{Part: oneLine(contract.Clip(a.Part(), 300)), What: oneLine(a.Text()), Healed: contract.Clip(a.Kept(), 300)},
+			Data: contract.DamageFound{Part: contract.Line(contract.Clip(a.Part(), 300)), What: contract.Line(a.Text()), Healed: contract.Clip(a.Kept(), 300)},
 		}); err != nil {
 			return err
 		}
@@ -364,7 +364,7 @@ func (c *Computer) damaged(ctx context.Context, part, what, healed string) error
 		return nil
 	}
 	c.logger.Error("damage was found", "part", part, "what", what, "healed", healed)
-	return c.note(ctx, "damage.found", contract.DamageFound{Part: oneLine(contract.Clip(part, 300)), What: oneLine(what), Healed: healed})
+	return c.note(ctx, "damage.found", contract.DamageFound{Part: contract.Line(contract.Clip(part, 300)), What: contract.Line(what), Healed: healed})
 }
 
 // whole forgets damage that is not there any more.

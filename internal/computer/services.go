@@ -40,23 +40,9 @@ func (c *Computer) serviceFailed(ctx context.Context, f supervise.Failure) {
 	if c.log == nil {
 		return
 	}
-	if err := c.note(ctx, "service.failed", contract.ServiceFailed{Service: f.Service, Error: oneLine(text), InRow: f.InRow, Again: f.Again}); err != nil {
+	if err := c.note(ctx, "service.failed", contract.ServiceFailed{Service: f.Service, Error: contract.Line(text), InRow: f.InRow, Again: f.Again}); err != nil {
 		c.logger.Warn("a service's failure could not be recorded", "service", f.Service, "error", err)
 	}
-}
-
-// oneLine bounds a text for an event and keeps it on one line.
-func oneLine(s string) string {
-	b := []rune(contract.Clip(s, 4096))
-	for i, r := range b {
-		if r < ' ' || r == 0x7f {
-			b[i] = ' '
-		}
-	}
-	if len(b) == 0 {
-		return "no reason was given"
-	}
-	return string(b)
 }
 
 // troubles says, for people, which services do not run as they should.
@@ -65,7 +51,7 @@ func (c *Computer) troubles() []string {
 	for _, h := range c.services.Health() {
 		text := fault.Text(h.Err)
 		out = append(out, fmt.Sprintf("%s has failed %d times in a row since %s and is tried again: %s",
-			h.Service, h.Failures, h.Since.Format("15:04"), oneLine(text)))
+			h.Service, h.Failures, h.Since.Format("15:04"), contract.Line(text)))
 	}
 	return out
 }

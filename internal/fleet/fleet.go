@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/egress"
@@ -93,9 +94,12 @@ func New(opts Options) (*Fleet, error) {
 	}
 	fl.machine = &computer.Machine{
 		Dir: opts.Dir, Config: opts.Config, Version: opts.Version, Bus: opts.Bus, Blobs: opts.Blobs, Driver: opts.Driver,
-		Source: opts.Source, Build: opts.Build, Path: opts.Path, Getenv: opts.Getenv, Logger: opts.Logger,
+		Source: opts.Source, Build: opts.Build, Getenv: opts.Getenv, Logger: opts.Logger,
 		Modules: &shell.Modules{Source: opts.Source},
-		Policy:  &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
+		Boxes: &boxes.Machine{
+			Path: opts.Path, Runtime: opts.Config.Runtime, Storage: opts.Config.Storage,
+			Policy: &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
+		},
 		Secrets: opts.Vault.Values, Count: fl.count, Fell: fl.fell, Notices: fl.notices,
 	}
 	fl.wake = fl.machine.Wake
@@ -107,12 +111,13 @@ func New(opts Options) (*Fleet, error) {
 	}); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	if fl.machine.Proxy, err = egress.NewProxy(egress.Options{Decide: fl.decide, Meter: fl.meterEgress, AllowPrivate: private, Logger: opts.Logger}); err != nil {
+	if fl.machine.Boxes.Proxy, err = egress.NewProxy(egress.Options{Decide: fl.decide, Meter: fl.meterEgress, AllowPrivate: private, Logger: opts.Logger}); err != nil {
 		return nil, fault.Wrap(op, errors.Join(err, fl.machine.Gateway.Close()))
 	}
 	if fl.machine.Reserve, err = datadir.OpenReserve(opts.Dir, int64(opts.Config.Storage.ReserveMB)<<20, opts.Bus.Health, opts.Logger); err != nil {
-		return nil, errors.Join(err, fl.machine.Proxy.Close(), fl.machine.Gateway.Close())
+		return nil, errors.Join(err, fl.machine.Boxes.Proxy.Close(), fl.machine.Gateway.Close())
 	}
+	fl.machine.Boxes.Reserve = fl.machine.Reserve
 	return fl, nil
 }
 
@@ -149,7 +154,7 @@ func (fl *Fleet) decide(ctx context.Context, s egress.Scope, allowed bool, d con
 	if _, err := c.Log().Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Run: s.Run, Task: s.Task, Data: d}); err != nil {
 		return err
 	}
-	fl.machine.Decided(s.Box, hostPort(d), allowed)
+	fl.machine.Boxes.Decided(s.Box, hostPort(d), allowed)
 	return nil
 }
 

@@ -379,7 +379,7 @@ func (fl *Fleet) Close() error {
 	}
 	fl.machine.Reserve.Close()
 	errs = append(errs, fl.machine.Gateway.Close())
-	return errors.Join(append(errs, fl.machine.Proxy.Close())...)
+	return errors.Join(append(errs, fl.machine.Boxes.Proxy.Close())...)
 }
 
 // log is the program's log as far as it is about a computer.

@@ -1,4 +1,4 @@
-package computer
+package boxes
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 func TestATerminalWaitsForItsOwnUser(t *testing.T) {
 	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}
 	var k keptTerminals
-	at := func(user string) *terminal {
-		return &terminal{Box: &slowBox{done: make(chan struct{}), asked: make(chan struct{}, 10)}, user: user, mounts: mounts}
+	at := func(user string) *Terminal {
+		return &Terminal{Box: &slowBox{done: make(chan struct{}), asked: make(chan struct{}, 10)}, user: user, mounts: mounts}
 	}
 	mine := at("a")
 	if !k.give(mine) || k.give(at("a")) {

@@ -1,4 +1,4 @@
-package computer
+package boxes
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 func TestABoxOnASlowDiskIsWaitedFor(t *testing.T) {
 	b := &slowBox{done: make(chan struct{}), asked: make(chan struct{}, 10)}
 	ended := make(chan error, 1)
-	go func() { ended <- end(t.Context(), &terminal{Box: b}) }()
+	go func() { ended <- End(t.Context(), &Terminal{Box: b}) }()
 	<-b.asked
 	close(b.done)
 	if err := <-ended; err != nil {
@@ -23,7 +23,7 @@ func TestABoxOnASlowDiskIsWaitedFor(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	b = &slowBox{done: make(chan struct{}), asked: make(chan struct{}, 10)}
-	go func() { ended <- end(ctx, &terminal{Box: b}) }()
+	go func() { ended <- End(ctx, &Terminal{Box: b}) }()
 	<-b.asked
 	cancel()
 	if err := <-ended; !fault.Is(err, fault.Timeout) {

@@ -1,4 +1,4 @@
-package computer
+package boxes
 
 import (
 	"archive/tar"

@@ -1,4 +1,4 @@
-package computer
+package boxes
 
 import (
 	"context"
@@ -62,12 +62,12 @@ func Programs(hostPath string, r config.Runtime) (boxPath string, shown []string
 	return strings.Join(dirs, ":"), shown
 }
 
-// homeInside is where a box's programs keep what is theirs.
-const homeInside = "/home/choir"
+// HomeInside is where a box's programs keep what is theirs.
+const HomeInside = "/home/choir"
 
-// homeMount is where a box's HOME is: on disk, under its disk limit, and gone
+// Home is where a box's HOME is: on disk, under its disk limit, and gone
 // with the box. Builds and their caches need more than fits into memory.
-func (c *Computer) homeMount(ctx context.Context) (sandbox.Mount, error) {
-	lower, err := warmHome(ctx, c.boxes.Volumes())
-	return sandbox.Mount{Target: homeInside, Mode: sandbox.Overlay, Lower: []sandbox.Volume{lower}}, err
+func (c *Boxes) Home(ctx context.Context) (sandbox.Mount, error) {
+	lower, err := warmHome(ctx, c.Volumes())
+	return sandbox.Mount{Target: HomeInside, Mode: sandbox.Overlay, Lower: []sandbox.Volume{lower}}, err
 }

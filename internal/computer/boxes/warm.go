@@ -1,4 +1,4 @@
-package computer
+package boxes
 
 import (
 	"context"
@@ -87,22 +87,22 @@ func finalHome() (sandbox.Volume, error) {
 	return sandbox.Volume{}, fs.ErrNotExist
 }
 
-// warm builds that HOME when it is not there. Without it checks only take longer.
-func (c *Computer) warm(ctx context.Context) (err error) {
-	w := &c.machine.warmth
+// Warm builds that HOME when it is not there. Without it checks only take longer.
+func (c *Boxes) Warm(ctx context.Context) (err error) {
+	w := &c.o.Machine.warmth
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	final, err := finalHome()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // there is no Go, or not where its version is known
 	}
-	volumes := c.boxes.Volumes()
+	volumes := c.Volumes()
 	if there, err := volumes.Exists(ctx, final); err != nil || there || w.not {
 		return err
 	}
 	caller := ctx
 	defer func() { w.not = err != nil && caller.Err() == nil }()
-	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.machine.Path, "/go/bin") {
+	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.o.Machine.Path, "/go/bin") {
 		return nil
 	}
 	tmp := sandbox.SharedCache(warming)
@@ -111,19 +111,19 @@ func (c *Computer) warm(ctx context.Context) (err error) {
 	}
 	ctx, cancel := awake.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	limits := c.limits()
+	limits := c.Limits()
 	limits.Counted = []sandbox.Volume{tmp}
-	b, err := c.box(ctx, sandbox.BoxSpec{ID: "warm-" + contract.NewID()[:8], Kind: contract.BoxScratch, Limits: limits,
-		Mounts: []sandbox.Mount{{Source: tmp, Target: homeInside, Mode: sandbox.ReadWrite}}})
+	b, err := c.Open(ctx, sandbox.BoxSpec{ID: "warm-" + contract.NewID()[:8], Kind: contract.BoxScratch, Limits: limits,
+		Mounts: []sandbox.Mount{{Source: tmp, Target: HomeInside, Mode: sandbox.ReadWrite}}})
 	if err != nil {
 		return err
 	}
-	_, said, exit, err := client(b).Output(ctx, 4096, "sh", "-c", warmBuild)
+	_, said, exit, err := Client(b).Output(ctx, 4096, "sh", "-c", warmBuild)
 	if err := errors.Join(err, b.Kill()); err != nil {
 		return err
 	}
 	if exit.Code != 0 {
-		return fault.New("computer.warm", fault.Unavailable, "", errors.New("go test: "+contract.Clip(string(said), 500)))
+		return fault.New("boxes.warm", fault.Unavailable, "", errors.New("go test: "+contract.Clip(string(said), 500)))
 	}
 	return volumes.Keep(ctx, tmp, final)
 }

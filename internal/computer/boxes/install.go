@@ -1,4 +1,4 @@
-package computer
+package boxes
 
 import (
 	"cmp"
@@ -36,11 +36,11 @@ var toolPrograms = map[lockfile.Tool][]string{
 
 // toolchain says which programs boxes have for a tool, so that what one has
 // installed is not taken for another's. fault.Missing without them.
-func (c *Computer) toolchain(tool lockfile.Tool) (string, error) {
+func (c *Boxes) toolchain(tool lockfile.Tool) (string, error) {
 	var out strings.Builder
 	for _, program := range toolPrograms[tool] {
 		found := false
-		for _, dir := range filepath.SplitList(cmp.Or(c.machine.Path, usual)) {
+		for _, dir := range filepath.SplitList(cmp.Or(c.o.Machine.Path, usual)) {
 			at, err := filepath.EvalSymlinks(filepath.Join(dir, program))
 			if err != nil {
 				continue
@@ -54,7 +54,7 @@ func (c *Computer) toolchain(tool lockfile.Tool) (string, error) {
 			break
 		}
 		if !found {
-			return "", fault.New("computer.toolchain", fault.Missing, "Install it under /usr or /opt, or name its folder in runtime.path.", fmt.Errorf("boxes have no %s", program))
+			return "", fault.New("boxes.toolchain", fault.Missing, "Install it under /usr or /opt, or name its folder in runtime.path.", fmt.Errorf("boxes have no %s", program))
 		}
 	}
 	if tool == lockfile.Cargo { // it keeps crates by where they came from
@@ -77,7 +77,7 @@ const (
 // manifests and nothing else of the workspace, and reaches what any task of this
 // computer is granted without asking. Nothing of what it fetches is run in it:
 // the packages' own scripts have another box, without a network.
-func (c *Computer) installLock(ctx context.Context, root sandbox.Volume, lock lockfile.Lock, r dispatch.LockRequest) (hosts []string, note string, err error) {
+func (c *Boxes) installLock(ctx context.Context, root sandbox.Volume, lock lockfile.Lock, r dispatch.LockRequest) (hosts []string, note string, err error) {
 	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, fault.New("", fault.Timeout, "", fmt.Errorf("it was not installed within %s", installWall)))
 	defer cancel()
 	env, err := egress.Configured(ctx, string(lock.Tool))
@@ -91,7 +91,7 @@ func (c *Computer) installLock(ctx context.Context, root sandbox.Volume, lock lo
 	if lock.Tool == lockfile.Cargo { // checks find the crates by it too
 		config, err := egress.CargoConfig()
 		if err == nil {
-			err = c.boxes.Volumes().Put(ctx, root, "out/config.toml", config, 0o644)
+			err = c.Volumes().Put(ctx, root, "out/config.toml", config, 0o644)
 		}
 		if err != nil {
 			return nil, "", err
@@ -103,17 +103,17 @@ func (c *Computer) installLock(ctx context.Context, root sandbox.Volume, lock lo
 	if _, err := os.Stat(sandbox.Certificates); err == nil {
 		all["NODE_EXTRA_CA_CERTS"], all["PIP_CERT"], all["CARGO_HTTP_CAINFO"] = sandbox.Certificates, sandbox.Certificates, sandbox.Certificates
 	}
-	spec := sandbox.BoxSpec{ID: "install-" + contract.NewID()[:12], Kind: contract.BoxScratch, Root: installInside, Limits: c.limits(), Env: all, Proxy: true,
+	spec := sandbox.BoxSpec{ID: "install-" + contract.NewID()[:12], Kind: contract.BoxScratch, Root: installInside, Limits: c.Limits(), Env: all, Proxy: true,
 		Mounts: []sandbox.Mount{
 			{Source: root.At("src"), Target: installInside, Mode: sandbox.ReadWrite},
 			{Source: root.At("out"), Target: inside(lock.Tool), Mode: sandbox.ReadWrite},
-			{Source: root.At("home"), Target: homeInside, Mode: sandbox.ReadWrite},
+			{Source: root.At("home"), Target: HomeInside, Mode: sandbox.ReadWrite},
 		}}
 	spec.Limits.WallTime, spec.Limits.Counted = installWall, []sandbox.Volume{root}
-	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, int64(c.machine.Config.Storage.DependenciesMB)<<20)
+	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, int64(c.o.Machine.Storage.DependenciesMB)<<20)
 	var mu sync.Mutex
 	var denied []string
-	spec.Handler = c.machine.egressHandler(ctx, c, egress.Scope{CID: c.cid, Run: r.Run, Task: r.Task, Box: spec.ID, Kind: spec.Kind},
+	spec.Handler = c.Way(ctx, egress.Scope{Run: r.Run, Task: r.Task, Box: spec.ID, Kind: spec.Kind},
 		contract.EgressSpec{Profile: contract.EgressDefault}, func(hostport string, allowed bool) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -142,7 +142,7 @@ func (c *Computer) installLock(ctx context.Context, root sandbox.Volume, lock lo
 		if ctx.Err() != nil {
 			return hosts, "", context.Cause(ctx)
 		}
-		note = "the scripts that its packages run when they are installed did not all work without a network: " + oneLine(contract.Clip(fault.Text(err), 500))
+		note = "the scripts that its packages run when they are installed did not all work without a network: " + contract.Line(contract.Clip(fault.Text(err), 500))
 	}
 	return hosts, note, nil
 }
@@ -172,13 +172,13 @@ func installCommand(lock lockfile.Lock) (argv []string, env map[string]string, e
 }
 
 // installing runs a command in a box of its own, which is gone when it returns.
-func (c *Computer) installing(ctx context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error {
-	box, err := c.box(ctx, spec)
+func (c *Boxes) installing(ctx context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error {
+	box, err := c.Open(ctx, spec)
 	if err != nil {
 		return err
 	}
 	var said lastWords
-	exit, err := client(box).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: path.Join(installInside, lock.Dir), HeadBytes: 2 << 10, TailBytes: 6 << 10},
+	exit, err := Client(box).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: path.Join(installInside, lock.Dir), HeadBytes: 2 << 10, TailBytes: 6 << 10},
 		guest.Streams{Stdout: &said, Stderr: &said})
 	ended := box.Err()
 	if kill := box.Kill(); kill != nil {

@@ -1,4 +1,4 @@
-package computer
+package boxes
 
 import (
 	"context"
@@ -24,11 +24,11 @@ const (
 // serves one command at a time and one user for ever.
 type keptTerminals struct {
 	mu sync.Mutex
-	by map[string]*terminal // by user
+	by map[string]*Terminal // by user
 }
 
-// terminal is a box on the live tree.
-type terminal struct {
+// Terminal is a box on the live tree.
+type Terminal struct {
 	sandbox.Box
 	user   string
 	mounts []sandbox.Mount // with which it was opened
@@ -36,7 +36,7 @@ type terminal struct {
 }
 
 // take returns the box that waits for a user, if it is what would be opened now.
-func (k *keptTerminals) take(user string, mounts []sandbox.Mount) *terminal {
+func (k *keptTerminals) take(user string, mounts []sandbox.Mount) *Terminal {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.by[user]
@@ -54,14 +54,14 @@ func (k *keptTerminals) take(user string, mounts []sandbox.Mount) *terminal {
 }
 
 // give lets a box wait for its user; false where one does already, or too many do.
-func (k *keptTerminals) give(t *terminal) bool {
+func (k *keptTerminals) give(t *Terminal) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.by[t.user] != nil || len(k.by) >= keptMost {
 		return false
 	}
 	if k.by == nil {
-		k.by = map[string]*terminal{}
+		k.by = map[string]*Terminal{}
 	}
 	t.taken = make(chan struct{})
 	k.by[t.user] = t
@@ -69,7 +69,7 @@ func (k *keptTerminals) give(t *terminal) bool {
 }
 
 // drop takes a box out that nobody took.
-func (k *keptTerminals) drop(t *terminal) bool {
+func (k *keptTerminals) drop(t *Terminal) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.by[t.user] != t {
@@ -79,65 +79,51 @@ func (k *keptTerminals) drop(t *terminal) bool {
 	return true
 }
 
-// openTerminal returns a box on the live tree with the default network policy: the
-// one that waits for the user, or a new one.
-func (c *Computer) openTerminal(ctx context.Context, id, user string) (*terminal, error) {
-	mounts, err := c.terminalMounts(ctx)
+// Terminal returns a box on the live tree, and with further mounts, with the default
+// network policy: the one that waits for the user, or a new one.
+func (c *Boxes) Terminal(ctx context.Context, id, user string, more []sandbox.Mount) (*Terminal, error) {
+	home, err := c.Home(ctx)
 	if err != nil {
 		return nil, err
 	}
+	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}, Git()}
+	mounts = append(append(mounts, more...), home)
 	if t := c.kept.take(user, mounts); t != nil {
 		if c.roomy(ctx, t) {
 			return t, nil
 		}
 		c.endTerminal(t)
 	}
-	limits := c.limits()
+	limits := c.Limits()
 	limits.Counted = []sandbox.Volume{sandbox.Live("")}
 	// Not the command's context, which the box may outlive.
-	handler := c.machine.egressHandler(c.ctx, c, egress.Scope{CID: c.cid, Box: id, Kind: contract.BoxTerminal},
-		contract.EgressSpec{Profile: contract.EgressDefault}, nil)
-	b, err := c.box(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxTerminal, Root: "/computer", Mounts: mounts, Handler: handler, Proxy: true, Limits: limits})
+	handler := c.Way(c.o.Awake, egress.Scope{Box: id, Kind: contract.BoxTerminal}, contract.EgressSpec{Profile: contract.EgressDefault}, nil)
+	b, err := c.Open(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxTerminal, Root: "/computer", Mounts: mounts, Handler: handler, Proxy: true, Limits: limits})
 	if err != nil {
 		return nil, err
 	}
-	return &terminal{Box: b, user: user, mounts: mounts}, nil
-}
-
-func (c *Computer) terminalMounts(ctx context.Context) ([]sandbox.Mount, error) {
-	// What is in the way there, such as a link, is the user's to see and remove:
-	// the terminal then goes without the dependencies.
-	if err := c.shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
-		return nil, err
-	}
-	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}, c.gitMount()}
-	modules, err := c.shellModules(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	at, err := c.homeMount(ctx)
-	return append(append(mounts, modules...), at), err
+	return &Terminal{Box: b, user: user, mounts: mounts}, nil
 }
 
 // roomy reports whether most of what a box may write is left to the next command.
-func (c *Computer) roomy(ctx context.Context, t *terminal) bool {
+func (c *Boxes) roomy(ctx context.Context, t *Terminal) bool {
 	u, err := t.Usage(ctx)
-	most := c.limits()
+	most := c.Limits()
 	return err == nil && (most.DiskBytes <= 0 || u.DiskBytes < most.DiskBytes/keptPart) && (most.DiskInodes <= 0 || u.DiskInodes < most.DiskInodes/keptPart)
 }
 
-// clear ends what a command has left in its box. When it returns, nothing of it runs
+// Clear ends what a command has left in its box. When it returns, nothing of it runs
 // any more; the box itself is ended beside that, or waits for the user's next command.
-func (c *Computer) clear(ctx context.Context, t *terminal) error {
-	cleared, err := client(t).Clear(ctx)
+func (c *Boxes) Clear(ctx context.Context, t *Terminal) error {
+	cleared, err := Client(t).Clear(ctx)
 	if err != nil {
-		return end(ctx, t) // it may hang, or have ended by itself
+		return End(ctx, t) // it may hang, or have ended by itself
 	}
 	if !cleared.Fresh || !c.roomy(ctx, t) || !c.kept.give(t) {
 		c.endTerminal(t)
 		return nil
 	}
-	c.once("a terminal's box that is kept", func(ctx context.Context) error {
+	c.o.Once("a terminal's box that is kept", func(ctx context.Context) error {
 		timer := time.NewTimer(keptFor)
 		defer timer.Stop()
 		select {
@@ -156,8 +142,8 @@ func (c *Computer) clear(ctx context.Context, t *terminal) error {
 }
 
 // endTerminal ends a box in which nothing runs, beside whatever else goes on.
-func (c *Computer) endTerminal(t *terminal) {
-	c.once("the end of a terminal's box", func(context.Context) error {
+func (c *Boxes) endTerminal(t *Terminal) {
+	c.o.Once("the end of a terminal's box", func(context.Context) error {
 		err := t.Kill()
 		if fault.Is(err, fault.Timeout) {
 			<-t.Done() // on a slow disk
@@ -168,4 +154,19 @@ func (c *Computer) endTerminal(t *terminal) {
 		}
 		return err
 	})
+}
+
+// End ends a box and waits until it is gone, for as long as ctx lasts: what is in it
+// may be waiting for a slow disk, and a command whose box is there has not ended.
+func End(ctx context.Context, b *Terminal) error {
+	for {
+		err := b.Kill()
+		if !fault.Is(err, fault.Timeout) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-b.Done():
+		case <-ctx.Done():
+		}
+	}
 }

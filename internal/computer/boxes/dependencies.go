@@ -1,4 +1,4 @@
-package computer
+package boxes
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ import (
 // check writes over it goes with the check's box, so no check leaves anything
 // there for another one.
 type dependencies struct {
-	c    *Computer
+	c    *Boxes
 	turn chan struct{} // held by who fills or removes one
 
 	mu     sync.Mutex
@@ -44,7 +44,7 @@ type failedInstall struct {
 }
 
 const (
-	dependenciesDir = "dependencies"
+	DependenciesDir = "dependencies"
 	entryFile       = "entry.json"
 
 	maxTrees   = 200             // however small they are
@@ -67,13 +67,13 @@ type installedMount struct {
 	Target string `json:"target"`
 }
 
-func newDependencies(c *Computer) *dependencies {
+func newDependencies(c *Boxes) *dependencies {
 	return &dependencies{c: c, turn: make(chan struct{}, 1), uses: map[string]int{}, failed: map[string]failedInstall{}}
 }
 
 // sweep takes away what was begun and not ended by an earlier process.
 func (d *dependencies) sweep(ctx context.Context) error {
-	list, err := d.volumes().List(ctx, sandbox.Cache(dependenciesDir))
+	list, err := d.volumes().List(ctx, sandbox.Cache(DependenciesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -85,11 +85,11 @@ func (d *dependencies) sweep(ctx context.Context) error {
 	return err
 }
 
-func (d *dependencies) volumes() sandbox.Volumes { return d.c.boxes.Volumes() }
+func (d *dependencies) volumes() sandbox.Volumes { return d.c.Volumes() }
 
 // tree is where a computer keeps what is installed under a key. It is the
 // computer's own: what the packages of one leave there is seen by no other.
-func tree(key string) sandbox.Volume { return sandbox.Cache(path.Join(dependenciesDir, key)) }
+func tree(key string) sandbox.Volume { return sandbox.Cache(path.Join(DependenciesDir, key)) }
 
 // held are the trees that a verification's checks see.
 type held struct {
@@ -102,7 +102,11 @@ type held struct {
 func (h *held) Release() { h.release() }
 
 // Install implements dispatch.Installer.
-func (d *dependencies) Install(ctx context.Context, r dispatch.LockRequest) (dispatch.Dependencies, []contract.Installation) {
+func (c *Boxes) Install(ctx context.Context, r dispatch.LockRequest) (dispatch.Dependencies, []contract.Installation) {
+	return c.installed.install(ctx, r)
+}
+
+func (d *dependencies) install(ctx context.Context, r dispatch.LockRequest) (dispatch.Dependencies, []contract.Installation) {
 	ctx, cancel := awake.WithTimeoutCause(ctx, installAll, fault.New("", fault.Timeout, "", fmt.Errorf("what the project's lock files name was not installed within %s", installAll)))
 	defer cancel()
 	var said []contract.Installation
@@ -125,7 +129,7 @@ func (d *dependencies) Install(ctx context.Context, r dispatch.LockRequest) (dis
 			in.Key, got, in.Kept, err = d.have(ctx, lock, r)
 		}
 		if err != nil {
-			in.Problem = oneLine(contract.Clip(strings.TrimSuffix(fault.Text(err)+". "+fault.HintOf(err), ". "), 3500))
+			in.Problem = contract.Line(contract.Clip(strings.TrimSuffix(fault.Text(err)+". "+fault.HintOf(err), ". "), 3500))
 			said = append(said, in)
 			continue
 		}
@@ -155,13 +159,13 @@ func (d *dependencies) reader(ctx context.Context, r dispatch.LockRequest) lockf
 		if slices.Contains(r.Restored, p) {
 			commit = r.Overlay.Base()
 		}
-		content, err := d.c.workspace.Read(ctx, commit, p, 0, int64(max))
+		content, err := d.c.o.Read(ctx, commit, p, int64(max))
 		if err != nil {
 			return nil, err
 		}
 		defer content.Close()
 		b, err := io.ReadAll(io.LimitReader(content, int64(max)))
-		return b, fault.Wrap("computer.dependencies", err)
+		return b, fault.Wrap("boxes.dependencies", err)
 	}
 }
 
@@ -231,12 +235,12 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.
 		return key, got, false, err
 	}
 	if err := d.room(ctx, d.quota()); err != nil {
-		d.c.logger.Warn("installed dependencies could not be bounded", "error", err)
+		d.c.o.Logger.Warn("installed dependencies could not be bounded", "error", err)
 	}
 	return key, got, false, nil
 }
 
-func (d *dependencies) quota() int64 { return int64(d.c.machine.Config.Storage.DependenciesMB) << 20 }
+func (d *dependencies) quota() int64 { return int64(d.c.o.Machine.Storage.DependenciesMB) << 20 }
 
 // entry reads what is there under a key.
 func (d *dependencies) entry(ctx context.Context, key string) (got installed, err error) {
@@ -282,7 +286,7 @@ func (d *dependencies) lately(key string) error {
 // room removes what was not used for longest until no more than most bytes are
 // there. What is in use stays.
 func (d *dependencies) room(ctx context.Context, most int64) error {
-	list, err := d.volumes().List(ctx, sandbox.Cache(dependenciesDir))
+	list, err := d.volumes().List(ctx, sandbox.Cache(DependenciesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -338,7 +342,7 @@ func (d *dependencies) drop(ctx context.Context, key string) (bool, error) {
 
 // fill installs a lock into a tree of its own and keeps it when it is whole.
 func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock, r dispatch.LockRequest) (got installed, err error) {
-	const op = "computer.dependencies"
+	const op = "boxes.dependencies"
 	tmp := tree(filling + key)
 	defer func() {
 		if err != nil {
@@ -407,9 +411,9 @@ func (d *dependencies) keep(ctx context.Context, tmp, final sandbox.Volume, got 
 	return d.volumes().Keep(ctx, tmp, final)
 }
 
-// withDependencies adds to a check's box what was installed for it, in the place
+// WithDependencies adds to a check's box what was installed for it, in the place
 // of what the user has there.
-func withDependencies(mounts []sandbox.Mount, deps []dispatch.Dependencies) ([]sandbox.Mount, map[string]string) {
+func WithDependencies(mounts []sandbox.Mount, deps []dispatch.Dependencies) ([]sandbox.Mount, map[string]string) {
 	env := map[string]string{}
 	for _, d := range deps {
 		h, ok := d.(*held)

@@ -1,9 +1,8 @@
-package computer
+package boxes
 
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/lockfile"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -29,25 +29,53 @@ func keptDependencies(t *testing.T, cid contract.CID) *dependencies {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	c := &Computer{cid: cid, logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		machine: &Machine{Dir: dir, Config: config.Default()}}
-	if err := os.MkdirAll(c.path(), 0o700); err != nil {
+	path := dir.Computer(cid)
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	volumes := openVolumes(t, c.path())
-	c.boxes = volumes
+	v, err := local.OpenVolumes(local.VolumesOptions{
+		Dir: path, Shared: filepath.Join(path, "shared"), Caches: []string{DependenciesDir}, Told: func(err error) { t.Error(err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		if err := volumes.v.Close(); err != nil {
+		if err := v.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	c.deps = newDependencies(c)
-	return c.deps
+	return New(Options{
+		CID: cid, Machine: &Machine{Storage: config.Default().Storage}, On: onlyVolumes{v: v, dir: path}, Logger: slog.New(slog.DiscardHandler),
+	}).installed
+}
+
+// onlyVolumes is a computer of the driver that has no boxes, only what they see.
+type onlyVolumes struct {
+	sandbox.Computer
+	v   *local.Volumes
+	dir string
+}
+
+func (o onlyVolumes) Volumes() sandbox.Volumes { return o.v }
+
+// at is where a volume lies.
+func (o onlyVolumes) at(t testing.TB, v sandbox.Volume) string {
+	t.Helper()
+	p, err := o.v.Path(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// path joins names to the computer's directory.
+func (d *dependencies) path(names ...string) string {
+	return filepath.Join(append([]string{d.c.o.On.(onlyVolumes).dir}, names...)...)
 }
 
 // dir is where what is installed under a key lies, all of it without one.
 func (d *dependencies) dir(names ...string) string {
-	return d.c.path(append([]string{dependenciesDir}, names...)...)
+	return d.path(append([]string{DependenciesDir}, names...)...)
 }
 
 func (d *dependencies) lay(t *testing.T, key string, bytes int64, used time.Time, mounts ...installedMount) {
@@ -96,7 +124,7 @@ func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 	h.add("go-1", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
 	h.add("go-2", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
 	users := sandbox.Mount{Target: npm.Target, Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("p/node_modules")}}
-	mounts, env := withDependencies([]sandbox.Mount{users}, []dispatch.Dependencies{h})
+	mounts, env := WithDependencies([]sandbox.Mount{users}, []dispatch.Dependencies{h})
 	if len(mounts) != 2 || mounts[0].Target != npm.Target || len(mounts[1].Lower) != 2 || env["GOMODCACHE"] != mounts[1].Target || env["GOPROXY"] != "off" {
 		t.Fatalf("%+v, %v", mounts, env)
 	}
@@ -105,7 +133,7 @@ func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 			t.Errorf("a check writes into what was installed: %+v", m)
 		}
 		for _, l := range m.Lower {
-			if at := d.c.boxes.(onlyVolumes).at(t, l); !strings.HasPrefix(at, d.dir()+"/") || !strings.Contains(at, "cid-one") {
+			if at := d.c.o.On.(onlyVolumes).at(t, l); !strings.HasPrefix(at, d.dir()+"/") || !strings.Contains(at, "cid-one") {
 				t.Errorf("%s is not this computer's", l)
 			}
 		}
@@ -150,7 +178,7 @@ func TestWhatWasInstalledIsBounded(t *testing.T) {
 		t.Errorf("%v: %v", d.keys(t), err)
 	}
 	choirtest.Eventually(t, 10*time.Second, "what went is removed", func() bool {
-		list, err := os.ReadDir(d.c.path("removing", "boxes"))
+		list, err := os.ReadDir(d.path("removing", "boxes"))
 		return err == nil && len(list) == 0
 	})
 }

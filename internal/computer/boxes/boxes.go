@@ -1,0 +1,244 @@
+package boxes
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// Machine is what the boxes of all computers of one machine share. It is filled
+// before the first of them is opened and not changed afterwards.
+type Machine struct {
+	Path    string // what boxes have in PATH; empty: the guest's default
+	Runtime config.Runtime
+	Storage config.Storage
+	Proxy   *egress.Proxy
+	Policy  *egress.Sources
+	Reserve *datadir.Reserve
+
+	warmth warmth
+	watch  sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
+}
+
+// Decided tells whoever runs a box of a decision of the network policy about it.
+func (m *Machine) Decided(box, hostport string, allowed bool) {
+	if f, ok := m.watch.Load(box); ok {
+		f.(func(string, bool))(hostport, allowed)
+	}
+}
+
+// Options are what one computer's boxes stand on.
+type Options struct {
+	CID     contract.CID
+	Machine *Machine
+	On      sandbox.Computer // the driver's
+	Append  func(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
+	// Awake ends when the computer falls asleep.
+	Awake context.Context
+	// Once runs something in the background that ends by itself.
+	Once func(what string, f func(context.Context) error)
+	// Remotes are the git remotes that the user has added.
+	Remotes func(ctx context.Context) ([]string, error)
+	// Read reads a file of a commit, at most so many bytes of it.
+	Read   func(ctx context.Context, commit, path string, most int64) (io.ReadCloser, error)
+	Logger *slog.Logger
+}
+
+// Boxes are those of one computer that is awake.
+type Boxes struct {
+	o         Options
+	living    living
+	kept      keptTerminals
+	installed *dependencies
+}
+
+// New makes them; none is open.
+func New(o Options) *Boxes {
+	b := &Boxes{o: o}
+	b.installed = newDependencies(b)
+	return b
+}
+
+// Volumes are the computer's, as its driver keeps them.
+func (c *Boxes) Volumes() sandbox.Volumes { return c.o.On.Volumes() }
+
+// Notes are what the driver found that the machine lacks.
+func (c *Boxes) Notes() []sandbox.Finding { return c.o.On.Notes() }
+
+// Close ends what the driver has open of the computer, the keeper's box with it.
+func (c *Boxes) Close() error { return c.o.On.Close() }
+
+// EndAll ends all boxes but the keeper's, and lets none begin.
+func (c *Boxes) EndAll() error { return c.living.close() }
+
+// Sweep takes away what an earlier process began to install and did not end.
+func (c *Boxes) Sweep(ctx context.Context) error { return c.installed.sweep(ctx) }
+
+// Limits are what the configuration gives a box.
+func (c *Boxes) Limits() sandbox.Limits {
+	r := c.o.Machine.Runtime
+	return sandbox.Limits{
+		MemoryBytes: int64(r.MemoryMB) << 20, Pids: r.Pids, CPUPercent: r.CPU,
+		DiskBytes: int64(r.DiskMB) << 20, DiskInodes: int64(r.DiskFiles), DiskFree: datadir.DiskFloor,
+	}
+}
+
+// Way makes a box's way out. A policy that can't be loaded denies. decided hears of
+// each decision about it; it may be nil.
+func (c *Boxes) Way(ctx context.Context, s egress.Scope, spec contract.EgressSpec, decided func(hostport string, allowed bool), approved ...egress.Rule) http.Handler {
+	s.CID = c.o.CID
+	sources := *c.o.Machine.Policy
+	sources.Remotes = c.o.Remotes
+	if decided != nil {
+		c.o.Machine.watch.Store(s.Box, decided)
+	}
+	return c.o.Machine.Proxy.Handler(s, sources.Policy(ctx, spec, approved...))
+}
+
+// Registries is the way out of a box of the host's own that fills caches: what
+// this machine's package managers use, wherever they are.
+func (c *Boxes) Registries(ctx context.Context, box string) http.Handler {
+	rules, err := c.o.Machine.Policy.Registries(ctx)
+	return c.o.Machine.Proxy.Handler(egress.Scope{CID: c.o.CID, Box: box, Kind: contract.BoxScratch},
+		egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true})
+}
+
+// Beyond lists what a task wants beyond what the computer was granted.
+func (c *Boxes) Beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
+	sources := *c.o.Machine.Policy
+	sources.Remotes = c.o.Remotes
+	return sources.Beyond(ctx, spec)
+}
+
+// Open opens a box and keeps the log's account of it.
+func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+	env := map[string]string{}
+	if c.o.Machine.Path != "" {
+		env["PATH"] = c.o.Machine.Path
+	}
+	if slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool { return m.Target == HomeInside }) {
+		env["GOTMPDIR"] = HomeInside // what Go links does not fit into memory either
+	}
+	maps.Copy(env, spec.Env)
+	spec.Env = env
+	start := time.Now()
+	var b sandbox.Box
+	err := c.o.Machine.Reserve.Spaced(ctx, func() (err error) { b, err = c.o.On.Box(ctx, spec); return err })
+	if err != nil {
+		return nil, err
+	}
+	if err := c.note(ctx, "box.opened", contract.BoxOpened{Box: spec.ID, Kind: spec.Kind}); err != nil {
+		return nil, errors.Join(err, b.Kill())
+	}
+	if err := c.living.add(b); err != nil {
+		return nil, errors.Join(err, b.Kill())
+	}
+	c.o.Once("the watch of a box", func(ctx context.Context) error {
+		<-b.Done() // Close kills every box, so this ends before the computer has closed
+		c.o.Machine.Proxy.CloseBox(spec.ID)
+		c.o.Machine.watch.Delete(spec.ID)
+		c.living.remove(b)
+		closed := contract.BoxClosed{Box: spec.ID, Kind: spec.Kind, DurationMS: time.Since(start).Milliseconds()}
+		var ended *sandbox.Ended
+		if errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed {
+			closed.Reason, closed.Detail = string(ended.Reason), contract.Clip(ended.Detail, 4096)
+		}
+		if ctx.Err() != nil {
+			return nil // the log closes as well; a box that isn't closed in it ended with its computer
+		}
+		return c.note(ctx, "box.closed", closed)
+	})
+	return b, nil
+}
+
+// living are a computer's boxes that may write to its files: all but the
+// keeper's.
+type living struct {
+	mu     sync.Mutex
+	boxes  map[sandbox.Box]bool
+	closed bool
+}
+
+func (l *living) add(b sandbox.Box) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.Kind() == contract.BoxKeeper {
+		return nil
+	}
+	if l.closed {
+		return fault.New("boxes.Open", fault.Unavailable, "The computer is going to sleep.", nil)
+	}
+	if l.boxes == nil {
+		l.boxes = map[sandbox.Box]bool{}
+	}
+	l.boxes[b] = true
+	return nil
+}
+
+func (l *living) remove(b sandbox.Box) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.boxes, b)
+}
+
+// close ends them, and lets none begin: then nothing but the keeper writes to
+// the files, and it can say goodbye.
+func (l *living) close() error {
+	l.mu.Lock()
+	l.closed = true
+	boxes := slices.Collect(maps.Keys(l.boxes))
+	l.mu.Unlock()
+	var g errgroup.Group
+	for _, b := range boxes {
+		g.Go(b.Kill)
+	}
+	return g.Wait()
+}
+
+// Discard takes away what no longer belongs to anybody. It is removed later.
+func (c *Boxes) Discard(ctx context.Context, v sandbox.Volume) {
+	if err := c.Volumes().Discard(context.WithoutCancel(ctx), v); err != nil {
+		c.o.Logger.Warn("what is no longer needed could not be moved aside", "volume", v.String(), "error", err)
+	}
+}
+
+// note appends one event of the system's.
+func (c *Boxes) note(ctx context.Context, eventType string, data contract.Payload) error {
+	_, err := c.o.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Data: data})
+	return err
+}
+
+// Git shows the history, read-only.
+func Git() sandbox.Mount {
+	return sandbox.Mount{Source: sandbox.Live(".git"), Target: "/computer/.git", Mode: sandbox.ReadOnly}
+}
+
+// Client reaches a box's guest.
+func Client(b sandbox.Box) *guest.Client { return guest.NewClient(b.Tether().Transport()) }
+
+// Ended reports whether a box has ended, or does within moments: its connection
+// breaks first.
+func Ended(b sandbox.Box) bool {
+	select {
+	case <-b.Done():
+		return true
+	case <-time.After(2 * time.Second):
+		return false
+	}
+}

@@ -1,0 +1,124 @@
+package boxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Keeper keeps the keeper's box alive: it is opened when it is first needed
+// and again when it died. What a call left half done when its box died is
+// finished before the next call (see workspace.Recover).
+type Keeper struct {
+	c *Boxes
+	// recover finishes what a call left half done whose box ended. It may be set once
+	// the first box is open.
+	recover func(context.Context) error
+
+	mu     sync.Mutex // held while a box is opened
+	box    sandbox.Box
+	keeper wire.Keeper
+	count  int
+}
+
+// NewKeeper makes one; its box is opened when it is first needed.
+func (c *Boxes) NewKeeper() *Keeper { return &Keeper{c: c} }
+
+// Recover has f called, in the background, when a box was opened in the place of one
+// that ended.
+func (k *Keeper) Recover(f func(context.Context) error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.recover = f
+}
+
+// Ended reports whether the box has ended.
+func (k *Keeper) Ended() bool {
+	k.mu.Lock()
+	box := k.box
+	k.mu.Unlock()
+	return box != nil && Ended(box)
+}
+
+// current returns the keeper of the living box, opening one when there is none.
+func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.box != nil {
+		select {
+		case <-k.box.Done():
+			if k.c.o.Awake.Err() != nil {
+				break
+			}
+			k.c.o.Logger.Warn("the keeper's box ended; opening another", "error", k.box.Err())
+		default:
+			return k.keeper, nil
+		}
+	}
+	if k.c.o.Awake.Err() != nil {
+		return nil, fault.New("boxes.keeper", fault.Unavailable, "The computer is going to sleep.", nil)
+	}
+	k.count++
+	box, err := k.c.Open(ctx, sandbox.BoxSpec{
+		ID: fmt.Sprintf("keeper-%d", k.count), Kind: contract.BoxKeeper, Root: "/computer",
+		Mounts: []sandbox.Mount{
+			{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite},
+			{Source: sandbox.Snapshot(""), Target: "/snapshots", Mode: sandbox.ReadWrite},
+			{Source: sandbox.Written(""), Target: "/uppers", Mode: sandbox.ReadOnly},
+		},
+		Env:    wire.Limits{LargestFile: int64(k.c.o.Machine.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.o.Machine.Storage.LargeFilesMB) << 20, Files: k.c.o.Machine.Storage.Files}.Env(),
+		Lock:   sandbox.Live(""),
+		Limits: sandbox.Limits{MemoryBytes: int64(k.c.o.Machine.Runtime.MemoryMB) << 20, Pids: k.c.o.Machine.Runtime.Pids},
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.box, k.keeper = box, wire.NewClient(box.Tether().Transport())
+	if k.count > 1 && k.recover != nil {
+		// The engine rolls forward by itself; the events that belong to it are
+		// appended by Recover, which waits for the call that found the box dead.
+		k.c.o.Once("the recovery of the workspace", k.recover)
+	}
+	return k.keeper, nil
+}
+
+// Call implements wire.Keeper.
+func (k *Keeper) Call(ctx context.Context, verb string, req, reply any) error {
+	in, err := k.current(ctx)
+	if err != nil {
+		return err
+	}
+	return k.explain(in.Call(ctx, verb, req, reply))
+}
+
+// explain adds why the box ended to the error of a call that it did not answer.
+func (k *Keeper) explain(err error) error {
+	if !fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	k.mu.Lock()
+	box := k.box
+	k.mu.Unlock()
+	if Ended(box) {
+		return errors.Join(err, box.Err())
+	}
+	return err
+}
+
+// Stream implements wire.Keeper.
+func (k *Keeper) Stream(ctx context.Context, verb string, query any, body io.Reader) (*http.Response, error) {
+	in, err := k.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := in.Stream(ctx, verb, query, body)
+	return resp, k.explain(err)
+}
