@@ -78,7 +78,7 @@ func (t *talk) execute(ctx context.Context, c *client.Client, r view.ExecRequest
 			return err
 		}
 	} else {
-		printUnkept(os.Stderr, exit.Unkept)
+		printUnprotected(exit)
 	}
 	return ended(exit)
 }
@@ -138,8 +138,16 @@ func (t *talk) onTerminal(ctx context.Context, c *client.Client, r view.ExecRequ
 	if err := term.Restore(in, was); err != nil {
 		return fault.Wrap("exec", err)
 	}
-	printUnkept(os.Stderr, exit.Unkept)
+	printUnprotected(exit)
 	return ended(exit)
+}
+
+// printUnprotected says what of a command no checkpoint holds.
+func printUnprotected(exit view.Exit) {
+	printUnkept(os.Stderr, exit.Unkept)
+	if exit.Unmade != "" {
+		fmt.Fprintf(os.Stderr, "choir: %s\n", oneLine(exit.Unmade, 300))
+	}
 }
 
 // bringer brings signals to a command that runs, one after the other.

@@ -42,7 +42,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	}
 	ctx, brought, unlist := c.commands.begin(ctx, r.ID, argv)
 	defer unlist()
-	before, err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv))
+	before, unmade, err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv))
 	if err != nil {
 		return view.Exit{}, err
 	}
@@ -96,7 +96,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	}
 	crash.At("computer.command.finished")
 	c.mirror.Settle(after, document.ByUser(r.User), false)
-	kept, err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv))
+	kept, unmadeAfter, err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv))
 	if err != nil {
 		return view.Exit{}, err
 	}
@@ -105,7 +105,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		return view.Exit{}, fault.Wrap(op, runErr)
 	}
 	return view.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
-		Unkept: unkeptOf(kept.LeftOut.Since(before.LeftOut))}, nil
+		Unkept: unkeptOf(kept.LeftOut.Since(before.LeftOut)), Unmade: cmp.Or(unmade, unmadeAfter)}, nil
 }
 
 // outcome is what the log says of how a command ended.

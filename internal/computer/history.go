@@ -67,13 +67,27 @@ func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, er
 	return row.Seq, err
 }
 
-// checkpointAround makes the checkpoint before or after something.
-func (c *Computer) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) (k workspace.Checkpoint, err error) {
-	err = c.machine.Reserve.Spaced(ctx, func() (err error) {
+// checkpointAround makes the checkpoint before or after a command. On a disk too
+// full for it the command goes on without: what fills the disk could not be
+// removed otherwise. Then unmade says that there is none. What the log lives on
+// meanwhile is not spent on a checkpoint that would take much of it.
+func (c *Computer) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) (k workspace.Checkpoint, unmade string, err error) {
+	full := func() bool { return fault.Is(err, fault.DiskFull) || fault.NoSpace(err) }
+	do := func() {
 		k, err = c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: contract.Clip(message, 200)})
-		return err
-	})
-	return k, err
+	}
+	if do(); !full() {
+		return k, "", err
+	}
+	if c.machine.Reserve.Full(ctx) {
+		if st, serr := c.workspace.Status(ctx); serr == nil && st.Bytes <= c.machine.Reserve.Share() {
+			do()
+		}
+	}
+	if full() {
+		return workspace.Checkpoint{}, fmt.Sprintf("no checkpoint could be made %s it: the disk is full", kind), nil
+	}
+	return k, "", err
 }
 
 // maxUnkept bounds how many paths of each kind an answer lists.

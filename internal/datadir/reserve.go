@@ -105,6 +105,10 @@ func (r *Reserve) Spaced(ctx context.Context, do func() error) error {
 	return err
 }
 
+// Share is how much of the reserve may be taken by one thing that is done on a
+// full disk so as to clean up, in bytes.
+func (r *Reserve) Share() int64 { return r.size / 4 }
+
 // Check refuses what would only fill the disk further while the log lives in
 // its reserve.
 func (r *Reserve) Check(op string) error {

@@ -99,6 +99,18 @@ func TestDiskFull(t *testing.T) {
 	choirtest.Eventually(t, 30*time.Second, "the reserve is held after the command's file is gone", held)
 	usable(t, in)
 
+	// The same with what a checkpoint has no room to keep a copy of: what takes
+	// the room can be removed all the same, and that nothing kept it is said.
+	if r, err = in.Run(ctx, "exec", "--", "sh", "-c", "head -c 1G /dev/urandom > workspace/big && echo all"); err != nil || r.Code == 0 {
+		t.Fatalf("filling the disk: %v %+v", err, r)
+	}
+	r, err = in.Run(ctx, "exec", "--", "rm", "-f", "workspace/big")
+	if err != nil || r.Code != 0 || !strings.Contains(r.Stderr, "no checkpoint") {
+		t.Errorf("emptying the disk: %v %+v; want it done, and that no checkpoint was made before", err, r)
+	}
+	choirtest.Eventually(t, 30*time.Second, "the reserve is held after the file is gone", held)
+	usable(t, in)
+
 	// Uploads until nothing more fits: one sentence, and no partial file.
 	big := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
 	var stored []string

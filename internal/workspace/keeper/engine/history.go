@@ -163,6 +163,11 @@ func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 		return wire.StatusReply{}, fault.Wrap(op, err)
 	}
 	reply := wire.StatusReply{Head: e.moves.Head, Tree: e.moves.Tree, Changes: []wire.Change{}, Left: cap.Skipped}
+	for _, c := range cap.Changes {
+		if c.To.Exists() {
+			reply.Bytes += cap.Tracked[c.Path].Stat.Size
+		}
+	}
 	for i, c := range cap.Changes {
 		if len(reply.Changes) == gitstore.MaxChanges {
 			reply.More = len(cap.Changes) - i

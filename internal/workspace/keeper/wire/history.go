@@ -254,7 +254,8 @@ type DiffReply struct {
 type StatusReply struct {
 	Head         string   `json:"head"`
 	Tree         string   `json:"tree"`
-	Changes      []Change `json:"changes"` // without line counts
+	Changes      []Change `json:"changes"`         // without line counts
+	Bytes        int64    `json:"bytes,omitempty"` // what is in files that changed
 	Left         []Skip   `json:"left,omitempty"`
 	Ignored      []Path   `json:"ignored,omitempty"`      // directories
 	Repositories []Path   `json:"repositories,omitempty"` // nested
