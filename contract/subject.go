@@ -22,17 +22,26 @@ func SubjectLogAll(cid CID) string { return "log." + string(cid) + ".>" }
 // its owner.
 func SubjectFence(cid CID) string { return "fence." + string(cid) }
 
-// SubjectLive is where the stream republishes a computer's log, and where the
-// tick and streams of model text travel.
+// SubjectLive is what all who may look at a computer see alike: where the stream
+// republishes its log, and the tick. What is one session's alone is never here.
 func SubjectLive(cid CID) string { return "live." + string(cid) + ".>" }
 
 // SubjectTick carries {"sequence":n} periodically, so that a lost last event is noticed.
 func SubjectTick(cid CID) string { return "live." + string(cid) + ".tick" }
 
-// SubjectTokens carries a run's model text as it arrives; it is not logged.
-func SubjectTokens(cid CID, run string) string {
-	return "live." + string(cid) + ".tokens." + run
+// SubjectStreams is what one session of a computer alone sees.
+func SubjectStreams(cid CID, session string) string {
+	return "stream." + string(cid) + "." + session + ".>"
 }
+
+// SubjectTokens carries a run's model text, as it arrives, to a session that
+// follows the run; it is not logged.
+func SubjectTokens(cid CID, session, run string) string {
+	return "stream." + string(cid) + "." + session + ".tokens." + run
+}
+
+// SubjectWords is where a run's model text comes from; no client may listen there.
+func SubjectWords(cid CID, run string) string { return "words." + string(cid) + "." + run }
 
 // SubjectAction takes a person's intention, request → {"sequence":n}.
 func SubjectAction(cid CID) string { return "user." + string(cid) + ".action" }

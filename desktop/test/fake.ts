@@ -11,7 +11,7 @@ export function event(sequence: number, type = 'file.written', data: unknown = {
 }
 
 export const session = (lastSequence = 0): Session => ({
-  cid, name: 'Studio', user: 'u', nats: { url: '/_choir/nats', jwt: '', seed: '', inbox: '_INBOX.p', expires: '2026-01-02T03:04:05Z' }, lastSequence, readOnly: false,
+  cid, name: 'Studio', user: 'u', nats: { url: '/_choir/nats', jwt: '', seed: '', inbox: '_INBOX.p', streams: `stream.${cid}.p.>`, expires: '2026-01-02T03:04:05Z' }, lastSequence, readOnly: false,
   provider: { name: 'rehearsal', model: 'rehearsal', rehearsal: true },
 })
 
@@ -25,7 +25,10 @@ export class FakeHost {
   snapshots = 0
   connections = 0
   refuseConnections = false
+  /** Runs that the page asked to hear of. */
+  followed: string[] = []
   private taker: ((subject: string, bytes: Uint8Array) => void) | null = null
+  private streamed: ((subject: string, bytes: Uint8Array) => void) | null = null
   private hangUp: (reason: string) => void = () => {}
 
   append(type?: string, data?: unknown): Event {
@@ -36,6 +39,11 @@ export class FakeHost {
 
   push(rest: string, body: unknown): void {
     this.taker?.(`live.${cid}.${rest}`, new TextEncoder().encode(JSON.stringify(body)))
+  }
+
+  /** Sends what is this session's alone. */
+  stream(rest: string, body: unknown): void {
+    this.streamed?.(`stream.${cid}.p.${rest}`, new TextEncoder().encode(JSON.stringify(body)))
   }
 
   deliver(e: Event): void {
@@ -60,8 +68,9 @@ export class FakeHost {
     return Promise.resolve({
       closed,
       close: () => Promise.resolve(this.hangUp('closed')),
-      subscribe: (_subject, take) => {
-        this.taker = take
+      subscribe: (subject, take) => {
+        if (subject.startsWith('live.')) this.taker = take
+        else this.streamed = take
       },
       request: async (subject, body) => {
         await Promise.resolve()
@@ -88,6 +97,10 @@ export class FakeHost {
       this.snapshots++
       const snapshot: Snapshot = { sequence: this.log.length, computer: { cid, name: 'Studio', created: '2026-03-14T09:12:00Z', driver: 'local', isolation: 'full', notes: [] }, theme: null, windows: [], runs: [], checkpoints: [], documents: [] }
       return snapshot
+    }
+    if (subject.endsWith('.run.follow')) {
+      this.followed.push((body as unknown as { run: string }).run)
+      return {}
     }
     throw new HostError('not_found', subject)
   }

@@ -14,9 +14,9 @@ afterEach(async () => {
 function start(host: FakeHost, shelf: Shelf = memoryShelf(), ask = () => Promise.resolve(session(host.log.length))) {
   const seen: number[] = []
   const states: LinkState[] = []
-  const told = { waiting: 0, refused: [] as string[] }
+  const told = { waiting: 0, refused: [] as string[], words: [] as string[] }
   const listener: Listener = {
-    state: (s) => states.push(s), session: () => {}, snapshot: () => {}, event: (e) => seen.push(e.sequence), tokens: () => {},
+    state: (s) => states.push(s), session: () => {}, snapshot: () => {}, event: (e) => seen.push(e.sequence), tokens: (run, text) => told.words.push(`${run} ${text}`),
     waiting: (items) => (told.waiting = items.length), refused: (_a, e) => told.refused.push(e.code),
   }
   const link = new Link({ connect: host.connect, session: ask, shelf: () => Promise.resolve(shelf), backoff: () => 1 }, listener)
@@ -55,6 +55,24 @@ describe('the link', () => {
     await vi.waitFor(() => expect(seen).toEqual([1, 2, 3]))
     host.deliver(host.append())
     expect(seen).toEqual([1, 2, 3, 4])
+  })
+
+  it('hears the words of runs that it follows, also on its next connection', async () => {
+    const host = new FakeHost()
+    const { link, told, online } = start(host)
+    link.follow('r0') // before there is a line
+    await online()
+    link.follow('r1')
+    host.stream('tokens.r1', { text: 'think' })
+    host.stream('tokens.r1', { text: 7 })
+    host.stream('other.r1', { text: 'no' })
+    expect(told.words).toEqual(['r1 think'])
+    await vi.waitFor(() => expect(host.followed).toEqual(['r0', 'r1']))
+    host.drop()
+    await vi.waitFor(() => expect(host.followed).toEqual(['r0', 'r1', 'r0', 'r1']))
+    for (let i = 0; i < 20; i++) link.follow(`s${i}`)
+    host.drop()
+    await vi.waitFor(() => expect(host.followed.slice(-16)).toEqual(Array.from({ length: 16 }, (_, i) => `s${i + 4}`)))
   })
 
   it('notices a lost last event by the tick', async () => {

@@ -141,8 +141,9 @@ func TestClientReachesItsOwnComputer(t *testing.T) {
 	}
 	for subject, filter := range map[string]string{
 		contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"): contract.SubjectLive(cid), // republished
-		contract.SubjectTick(cid):           contract.SubjectTick(cid),
-		contract.SubjectResult(cid, "run1"): contract.SubjectResult(cid, "*"),
+		contract.SubjectTick(cid):                        contract.SubjectTick(cid),
+		contract.SubjectResult(cid, "run1"):              contract.SubjectResult(cid, "*"),
+		contract.SubjectTokens(cid, "session-1", "run1"): contract.SubjectStreams(cid, "session-1"),
 	} {
 		sub, err := c.SubscribeSync(filter)
 		if err != nil {
@@ -174,6 +175,7 @@ func TestClientSubscribesToNothingElse(t *testing.T) {
 	mint(t, b, cid, "theirs")
 	for _, subject := range []string{
 		">", "*", "*.>", "*.*.>", "live.>", "live.*.>", "live.*.tick", contract.SubjectLive(other), contract.SubjectTick(other),
+		"stream.>", "stream.*.*.>", contract.SubjectStreams(cid, "*"), contract.SubjectStreams(cid, "theirs"), contract.SubjectStreams(other, "mine"), contract.SubjectWords(cid, "*"), "words.>",
 		"log.>", contract.SubjectLogAll(cid), "user.>", contract.SubjectAction(cid), contract.SubjectAction(other),
 		"svc.>", contract.SubjectServiceAll(cid), contract.SubjectServiceAll(other), contract.SubjectResult(other, "*"), "agent.>", contract.SubjectResult(cid, "run1") + ".more",
 		"_INBOX.>", "_INBOX.*.>", "_INBOX.theirs.>", "_INBOX.theirs.x", "_INBOX.mine", "_INBOX.mine2.>",
@@ -220,7 +222,7 @@ func TestClientPublishesToNothingElse(t *testing.T) {
 	for _, subject := range []string{
 		contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"), contract.SubjectLog(other, contract.RoleSystem, "run.moved"),
 		contract.SubjectTick(cid), contract.SubjectTick(other), contract.SubjectAction(other), contract.SubjectAction(cid) + ".x", "user." + string(cid),
-		contract.SubjectService(other, "log", "read"), contract.SubjectResult(cid, "run1"), "_INBOX.mine.x", "_INBOX.theirs.x",
+		contract.SubjectService(other, "log", "read"), contract.SubjectResult(cid, "run1"), contract.SubjectTokens(cid, "mine", "run1"), contract.SubjectTokens(cid, "theirs", "run1"), contract.SubjectWords(cid, "run1"), "_INBOX.mine.x", "_INBOX.theirs.x",
 		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.PURGE." + stream, "$JS.API.STREAM.DELETE." + stream, "$JS.API.DIRECT.GET." + stream,
 		"$JS.API.STREAM.MSG.GET." + stream, "$JS.API.CONSUMER.CREATE." + stream, "$JS.ACK." + stream + ".x", "$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.X.CLAIMS.UPDATE", "anything",
 	} {

@@ -28,6 +28,7 @@ const (
 type Credentials struct {
 	JWT     string    // user JWT
 	Seed    string    // nkey seed that answers the server's nonce
+	Streams string    // what is this session's alone
 	Inbox   string    // inbox prefix; the client must use it for its requests
 	Expires time.Time // the server ends the connection then
 }
@@ -44,7 +45,7 @@ var principalPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // session: one token of A-Z a-z 0-9 _ -. They allow exactly:
 //
 //	publish    user.{cid}.action, svc.{cid}.>
-//	subscribe  live.{cid}.>, agent.{cid}.*.result, _INBOX.{principal}.>
+//	subscribe  live.{cid}.>, agent.{cid}.*.result, stream.{cid}.{principal}.>, _INBOX.{principal}.>
 //
 // One principal belongs to one computer; asking for it under another is
 // fault.Denied. Credentials die at ttl, at Revoke, and when the process ends.
@@ -83,6 +84,11 @@ func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Crede
 	if !defence.Off(defence.BusPermissions) {
 		uc.Permissions.Pub.Allow.Add(contract.SubjectAction(cid), contract.SubjectServiceAll(cid))
 		uc.Permissions.Sub.Allow.Add(contract.SubjectLive(cid), contract.SubjectResult(cid, "*"), inbox+".>")
+		streams := principal
+		if defence.Off(defence.BusStreams) {
+			streams = "*"
+		}
+		uc.Permissions.Sub.Allow.Add(contract.SubjectStreams(cid, streams))
 	}
 	token, err := b.on.Sign(uc)
 	if err != nil {
@@ -91,7 +97,7 @@ func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Crede
 	if err := b.record(principal, grant{cid: cid, user: public, expires: expires}); err != nil {
 		return Credentials{}, fault.Wrap(op, err)
 	}
-	return Credentials{JWT: token, Seed: string(seed), Inbox: inbox, Expires: expires}, nil
+	return Credentials{JWT: token, Seed: string(seed), Streams: contract.SubjectStreams(cid, principal), Inbox: inbox, Expires: expires}, nil
 }
 
 func (b *Bus) record(principal string, g grant) error {

@@ -270,9 +270,14 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit)
 		if err != nil {
 			return view.Session{}, err
 		}
+		held, err := s.o.Identity.Held(r.Context(), v.session.User, v.place.Computer)
+		if err != nil {
+			return view.Session{}, err
+		}
 		return view.Session{
-			CID: v.place.Computer, Name: info.Name, User: v.session.User, LastSequence: c.Last(), Provider: provider,
-			NATS: view.SessionBus{URL: ownPrefix + "nats", JWT: cred.JWT, Seed: cred.Seed, Inbox: cred.Inbox, Expires: cred.Expires},
+			ReadOnly: grant.Edit.Decide(held) != nil,
+			CID:      v.place.Computer, Name: info.Name, User: v.session.User, LastSequence: c.Last(), Provider: provider,
+			NATS: view.SessionBus{URL: ownPrefix + "nats", JWT: cred.JWT, Seed: cred.Seed, Inbox: cred.Inbox, Streams: cred.Streams, Expires: cred.Expires},
 		}, nil
 	}()
 	if err != nil {
@@ -311,6 +316,7 @@ func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
 	defer s.wg.Done()
 	defer c.Look(ctx)()
 	defer s.services.Watch(v.place.Computer)()
+	defer s.services.Forget(v.place.Computer, v.session.ID)
 	if err := s.o.Bus.Serve(ctx, websocket.NetConn(ctx, ws, websocket.MessageBinary)); err != nil {
 		s.log.Info("a desktop's connection was cut", "computer", v.place.Computer, "session", v.session.ID, "error", err)
 		_ = ws.Close(websocket.StatusPolicyViolation, "refused") // it may have gone

@@ -17,6 +17,9 @@ func (s *Server) Streams() int {
 	return len(s.streams.open)
 }
 
+// Followed is how many runs are followed, each as often as it is.
+func (s *Server) Followed() int { return s.services.Followed() }
+
 // Own are the methods that are answered here.
 func (s *Server) Own() rpc.Table {
 	t := maps.Clone(s.own)

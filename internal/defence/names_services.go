@@ -59,12 +59,14 @@ const (
 
 // The bus (internal/bus).
 const (
-	BusReplies     Name = "bus.replies"     // row 33: a reply goes to the client's own inbox
-	BusLive        Name = "bus.live"        // rows 30, 33: the bridge knows which credentials live
-	BusRevoked     Name = "bus.revoked"     // rows 30, 33: the server knows which credentials were revoked
-	BusPermissions Name = "bus.permissions" // row 33: a client's subjects are its own computer's
-	BusSizes       Name = "bus.sizes"       // row 33: the bridge bounds a message
-	BusPayload     Name = "bus.payload"     // row 33: the server bounds a client's message
+	BusReplies      Name = "bus.replies"      // row 33: a reply goes to the client's own inbox
+	BusLive         Name = "bus.live"         // rows 30, 33: the bridge knows which credentials live
+	BusRevoked      Name = "bus.revoked"      // rows 30, 33: the server knows which credentials were revoked
+	BusPermissions  Name = "bus.permissions"  // row 33: a client's subjects are its own computer's
+	BusStreams      Name = "bus.streams"      // row 33: a session's streams are its own
+	StreamFollowers Name = "stream.followers" // row 33: a run's words go to the sessions that follow it
+	BusSizes        Name = "bus.sizes"        // row 33: the bridge bounds a message
+	BusPayload      Name = "bus.payload"      // row 33: the server bounds a client's message
 )
 
 // What is stored and sent (internal/blob, gateway, vault, workspace/keeper).

@@ -69,7 +69,7 @@ type Options struct {
 	Install Installer
 	// Publish sends a message that is not logged: the result of a run, on
 	// contract.SubjectResult, and the Director's words while they come, on
-	// contract.SubjectTokens. nil sends none.
+	// contract.SubjectWords. nil sends none.
 	Publish func(ctx context.Context, subject string, data []byte) error
 	// Past answers what the log holds of runs.
 	Past Past

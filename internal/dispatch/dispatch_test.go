@@ -45,7 +45,7 @@ func TestAPromptEndToEnd(t *testing.T) {
 	if n := len(h.events("tool.called")); n != 3 || len(h.events("tool.returned")) != 3 {
 		t.Errorf("%d calls", n)
 	}
-	if s := <-h.sent; s != contract.SubjectTokens(h.cid, run)+` {"text":"word by word"}` {
+	if s := <-h.sent; s != contract.SubjectWords(h.cid, run)+` {"text":"word by word"}` {
 		t.Errorf("sent %s", s)
 	}
 	<-h.sent

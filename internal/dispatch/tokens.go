@@ -9,7 +9,7 @@ import (
 )
 
 // shown serves a Director's model turns and sends its text, as it arrives, on
-// contract.SubjectTokens as {"text"}. It is not logged and may be lost.
+// contract.SubjectWords as {"text"}. It is not logged and may be lost.
 func (r *run) shown(h http.Handler) http.Handler {
 	if r.d.o.Publish == nil {
 		return h
@@ -20,7 +20,7 @@ func (r *run) shown(h http.Handler) http.Handler {
 				Text string `json:"text"`
 			}{text})
 			if err == nil {
-				err = r.d.o.Publish(req.Context(), contract.SubjectTokens(r.d.o.CID, r.s.ID), data)
+				err = r.d.o.Publish(req.Context(), contract.SubjectWords(r.d.o.CID, r.s.ID), data)
 			}
 			if err != nil && req.Context().Err() == nil {
 				r.d.log.Debug("model text could not be shown", "run", r.s.ID, "error", err)

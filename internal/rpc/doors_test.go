@@ -15,7 +15,7 @@ import (
 // declaration opens a door.
 func TestWhoMayCallWhat(t *testing.T) {
 	desktop := map[string]rpc.Effect{
-		"action": rpc.Stores, "log.read": rpc.Reads, "state.snapshot": rpc.Reads, "run.get": rpc.Reads, "run.undo": rpc.Governs,
+		"action": rpc.Stores, "log.read": rpc.Reads, "state.snapshot": rpc.Reads, "run.get": rpc.Reads, "run.follow": rpc.Reads, "run.undo": rpc.Governs,
 		"document.get": rpc.Reads, "proposal.list": rpc.Reads, "proposal.get": rpc.Reads, "proposal.accept": rpc.Stores, "proposal.dismiss": rpc.Stores,
 		"checkpoint.list": rpc.Reads, "checkpoint.create": rpc.Governs, "checkpoint.diff": rpc.Reads, "checkpoint.restore": rpc.Governs, "checkpoint.undo": rpc.Governs,
 		"files.list": rpc.Reads, "exec.run": rpc.Stores, "exec.output": rpc.Reads, "exec.stop": rpc.Stops,
@@ -52,7 +52,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[grant.Rule]string{
 		grant.View: "approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get document.get egress.list events.read exec.output files.get files.list frame.get " +
-			"frame.stream frame.ticket log.read member.leave member.list proposal.get proposal.list run.get run.list run.show state.snapshot trash.list",
+			"frame.stream frame.ticket log.read member.leave member.list proposal.get proposal.list run.follow run.get run.list run.show state.snapshot trash.list",
 		grant.Edit: "action checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo command.run command.signal command.stop computer.rename computer.wake exec.run exec.stop files.add_tar " +
 			"files.add_url files.move files.put files.remove prompt.submit proposal.accept proposal.dismiss run.answer run.cancel run.pause run.resume run.steer run.undo trash.put_back",
 		grant.Own: "approval.answer computer.export computer.rebuild invitation.create invitation.list invitation.revoke member.change member.remove",

@@ -123,6 +123,8 @@ type Caller struct {
 	// Session is whose streams the caller's are: a browser's console session,
 	// whatever hangs on it, or a token.
 	Session string
+	// Principal is who the caller is on the bus, "" elsewhere.
+	Principal string
 }
 
 // At is the part of every request that names the computer. It is filled by the

@@ -118,6 +118,8 @@ var (
 		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), May: grant.Edit, Doors: API, Effect: Stores, Host: true})
 	RunGet = single[RunEventsRequest, view.EventPage](Declared{
 		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", May: grant.View, Doors: Desktop})
+	RunFollow = done[OnRun](Declared{
+		Name: "run.follow", Summary: "Have a run's words sent to this session as they come, until its connection ends", May: grant.View, Doors: Desktop, Host: true})
 	RunUndo = single[UndoRunRequest, view.Restored](Declared{
 		Name: "run.undo", Summary: "Take back what a run changed, by a new commit", May: grant.Edit, Doors: Desktop, Effect: Governs, Limit: Long})
 )

@@ -276,6 +276,7 @@ type SessionBus struct {
 	JWT     string    `json:"jwt"`
 	Seed    string    `json:"seed"`
 	Inbox   string    `json:"inbox"`
+	Streams string    `json:"streams"` // what is this session's alone
 	Expires time.Time `json:"expires"`
 }
 

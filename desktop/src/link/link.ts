@@ -27,6 +27,7 @@ export interface LinkOptions {
 }
 
 const page = 500
+const maxFollowed = 16 // as many as the host remembers of one session
 const tooFar = 2000
 
 const defaultBackoff = (n: number) => Math.min(8000, 250 * 2 ** n) * (0.8 + 0.4 * Math.random())
@@ -49,6 +50,7 @@ export class Link {
   private catching: Promise<void> | null = null
   private wake: () => void = () => {}
   private loop: Promise<void> | null = null
+  private readonly followed = new Set<string>()
 
   constructor(
     private readonly options: LinkOptions,
@@ -96,6 +98,18 @@ export class Link {
     this.outbox?.discard(id)
   }
 
+  /** Has a run's words sent to this page as they come: nobody gets them unasked. */
+  follow(run: string): void {
+    this.followed.delete(run) // the newest are kept
+    this.followed.add(run)
+    for (const old of [...this.followed].slice(0, -maxFollowed)) this.followed.delete(old)
+    if (this.bus && this.current) void this.askFor(this.bus, this.current, run)
+  }
+
+  private askFor(bus: Bus, session: Session, run: string): Promise<unknown> {
+    return bus.request(`svc.${session.cid}.run.follow`, { run }).catch(() => {}) // what was said is in the log once it is whole
+  }
+
   /** Asks a service; throws a HostError, at once when offline. */
   async ask<S extends Service>(service: S, request: Services[S][0], timeoutMs?: number): Promise<Services[S][1]> {
     if (!this.bus || !this.current) throw new HostError('unavailable', 'The computer is not connected.', 'Wait for the connection to come back.')
@@ -140,6 +154,9 @@ export class Link {
   private async live(bus: Bus, session: Session, settled: () => void): Promise<string> {
     const prefix = `live.${session.cid}.`
     bus.subscribe(`${prefix}>`, (subject, bytes) => this.receive(subject.slice(prefix.length), bytes))
+    const streams = session.nats.streams.replace(/>$/, '')
+    bus.subscribe(session.nats.streams, (subject, bytes) => this.stream(subject.slice(streams.length), bytes))
+    for (const run of this.followed) void this.askFor(bus, session, run)
     const work = this.catchUp(bus, session).then(() => {
       settled()
       this.outbox?.connect((a) => bus.request(`user.${session.cid}.action`, a) as Promise<Acknowledged>)
@@ -168,19 +185,18 @@ export class Link {
     }
   }
 
+  /** What is this page's alone. */
+  private stream(rest: string, bytes: Uint8Array): void {
+    const { text } = (parsed(bytes) ?? {}) as { text?: unknown }
+    if (rest.startsWith('tokens.') && typeof text === 'string') this.listener.tokens(rest.slice('tokens.'.length), text)
+  }
+
   private receive(rest: string, bytes: Uint8Array): void {
-    let body: unknown
-    try {
-      body = JSON.parse(new TextDecoder().decode(bytes))
-    } catch {
-      return // not ours: everything on these subjects is JSON; a lost event shows as a gap
-    }
+    const body = parsed(bytes)
+    if (body === undefined) return // a lost event shows as a gap
     if (rest === 'tick') {
       const { sequence } = body as { sequence?: number }
       if (typeof sequence === 'number' && !this.sequencer.note(sequence)) this.mend()
-    } else if (rest.startsWith('tokens.')) {
-      const { text } = body as { text?: string }
-      if (typeof text === 'string') this.listener.tokens(rest.slice('tokens.'.length), text)
     } else if (isEvent(body) && !this.sequencer.take(body)) {
       this.mend()
     }
@@ -228,6 +244,15 @@ export class Link {
         resolve()
       }
     })
+  }
+}
+
+/** What a message says, undefined when it is not ours: everything on these subjects is JSON. */
+function parsed(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes))
+  } catch {
+    return undefined
   }
 }
 

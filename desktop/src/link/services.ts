@@ -287,6 +287,8 @@ export interface SessionBus {
   jwt: string
   seed: string
   inbox: string
+  /** what is this session's alone */
+  streams: string
   expires: string
 }
 
@@ -350,6 +352,8 @@ export interface Services {
   'action': [{ type: string; id: string; subject?: string; run?: string; data: unknown }, Acted]
   /** A run's own events, ascending from sequence > after */
   'run.get': [{ run: string; after?: number; limit?: number }, EventPage]
+  /** Have a run's words sent to this session as they come, until its connection ends */
+  'run.follow': [{ run: string }, Record<string, never>]
   /** Take back what a run changed, by a new commit */
   'run.undo': [{ run: string; dry_run?: boolean }, Restored]
 }

@@ -66,8 +66,13 @@ export function openThing(kind: string, id: string, title: string): void {
 /** Sends a prompt; opens the run's document as soon as the log has it. */
 export async function submitPrompt(text: string): Promise<void> {
   const { run } = await link.act('prompt.submitted', { text })
-  if (run) openThing('run', run, text)
+  if (!run) return
+  follow(run)
+  openThing('run', run, text)
 }
+
+/** Has a run's words shown as they come. */
+export const follow = (run: string): void => link.follow(run)
 
 /** Runs the user's own command and opens a window on its output. */
 export async function runCommand(line: string): Promise<void> {

@@ -60,15 +60,16 @@ const (
 
 // Services answers until Close.
 type Services struct {
-	o        Options
-	log      *slog.Logger
-	ctx      context.Context
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
-	subs     []*nats.Subscription
-	requests chan *nats.Msg
-	commands commands
-	own      rpc.Table // what is answered here
+	o         Options
+	log       *slog.Logger
+	ctx       context.Context
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	subs      []*nats.Subscription
+	requests  chan *nats.Msg
+	commands  commands
+	following following
+	own       rpc.Table // what is answered here
 
 	mu      sync.Mutex
 	closed  bool
@@ -90,7 +91,9 @@ func Start(o Options) (*Services, error) {
 	s := &Services{o: o, log: o.Logger, requests: make(chan *nats.Msg, 4096), each: map[string]int{}, watched: map[contract.CID]*watch{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.commands.init(s)
+	s.following.init()
 	s.own = s.commands.methods()
+	s.following.methods(s.own)
 	for _, subject := range []string{"user.*.action", "svc.*.>"} {
 		sub, err := o.Bus.Conn().ChanSubscribe(subject, s.requests)
 		if err != nil {
@@ -98,6 +101,13 @@ func Start(o Options) (*Services, error) {
 		}
 		s.subs = append(s.subs, sub)
 	}
+	words := make(chan *nats.Msg, wordsWaiting)
+	sub, err := o.Bus.Conn().ChanSubscribe(contract.SubjectWords("*", "*"), words)
+	if err != nil {
+		return nil, errors.Join(fault.Wrap("service.Start", err), s.Close())
+	}
+	s.subs = append(s.subs, sub)
+	s.wg.Go(func() { s.pass(words) })
 	s.wg.Go(s.receive)
 	return s, nil
 }

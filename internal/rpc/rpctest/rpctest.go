@@ -118,15 +118,19 @@ func each(m rpc.Any, fields map[string]any, f func(name string, sf reflect.Struc
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
-		f(name, sf, value(m.About().Name, name, sf.Type, fields))
+		f(name, sf, value(m.About().Name, name, sf, fields))
 	}
 }
 
-func value(method, name string, t reflect.Type, fields map[string]any) any {
+func value(method, name string, sf reflect.StructField, fields map[string]any) any {
+	t := sf.Type
 	for _, known := range []map[string]any{fields, of[method], values} {
 		if v, ok := known[name]; ok {
 			return v
 		}
+	}
+	if one, _, _ := strings.Cut(sf.Tag.Get("enum"), ","); one != "" {
+		return one
 	}
 	if t.Kind() == reflect.String {
 		if t == reflect.TypeFor[contract.CID]() {

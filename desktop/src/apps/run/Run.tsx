@@ -5,7 +5,7 @@ import { Markdown } from '../../parts/Markdown'
 import { Mark, Pill, type MarkKind } from '../../parts/Mark'
 import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
-import { act, ask, submitPrompt, tell } from '../../shell/intents'
+import { act, ask, follow, submitPrompt, tell } from '../../shell/intents'
 import { Restore } from '../timetravel/Restore'
 import { useConnection } from '../../stores/connection'
 import { useDocuments } from '../../stores/documents'
@@ -41,6 +41,11 @@ export default function Run({ props }: AppProps) {
       stop = true
     }
   }, [id, online, whole])
+
+  const goesOn = run ? !ended(run.status) : false
+  useEffect(() => {
+    if (id && goesOn) follow(id)
+  }, [id, goesOn])
 
   if (!run) {
     if (!fault) return <Skeleton />
