@@ -150,7 +150,7 @@ func (w *runWorkspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.
 	if err != nil {
 		return dispatch.Merged{}, err
 	}
-	out := dispatch.Merged{Commit: p.Reverify, Tree: p.MergedTree, Conflicts: conflictsOf(p.Conflicts)}
+	out := dispatch.Merged{Commit: p.Reverify, Tree: p.MergedTree, Work: tree.Commit, Conflicts: conflictsOf(p.Conflicts)}
 	diff, err := w.c.workspace.Diff(ctx, wire.DiffRequest{A: mine.Base(), B: tree.Commit})
 	if err != nil {
 		return dispatch.Merged{}, err
@@ -179,12 +179,15 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 	if err != nil {
 		return dispatch.Published{}, err
 	}
-	tree, err := w.c.workspace.Tree(ctx, mine.Overlay, "A task's work", mine.ref.Run, mine.ref.Task)
-	if err != nil {
-		return dispatch.Published{}, err
+	if m.Work == "" {
+		tree, err := w.c.workspace.Tree(ctx, mine.Overlay, "A task's work", mine.ref.Run, mine.ref.Task)
+		if err != nil {
+			return dispatch.Published{}, err
+		}
+		m.Work = tree.Commit
 	}
 	req := workspace.PublishRequest{
-		ID: mine.publish("publish"), Overlay: mine.Overlay, Tree: tree.Commit, Run: mine.ref.Run, Task: mine.ref.Task,
+		ID: mine.publish("publish"), Overlay: mine.Overlay, Tree: m.Work, Run: mine.ref.Run, Task: mine.ref.Task,
 		Message: w.message(ctx, mine.ref.Task),
 	}
 	if verified == contract.VerificationPass && !force {
@@ -210,7 +213,7 @@ func (w *runWorkspace) Publish(ctx context.Context, o dispatch.Overlay, m dispat
 		return dispatch.Published{}, fault.New("computer.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
 	}
 	w.c.shell.Changed()
-	left := mirror.Left{Publish: req.ID, Base: mine.Base(), Tree: tree.Commit, By: byTask(mine.ref)}
+	left := mirror.Left{Publish: req.ID, Base: mine.Base(), Tree: m.Work, By: byTask(mine.ref)}
 	for _, k := range p.Conflicts {
 		left.Paths = append(left.Paths, string(k.Path))
 	}

@@ -132,8 +132,11 @@ type CheckpointRequest struct {
 // and the task's tree: what publishing would make of the live tree. Nothing is
 // applied yet. Changes and Diff are the task's own, against its base.
 type Merged struct {
-	Commit    string
-	Tree      string
+	Commit string
+	Tree   string
+	// Work is the commit of the task's own tree that was merged: what is published
+	// is what was read then. Empty: it is read.
+	Work      string
 	Changes   []contract.Change
 	Diff      string // may be cut at a megabyte; DiffCut then
 	DiffCut   bool

@@ -70,7 +70,7 @@ var scenarios = []scenario{
 		return w.add(ctx, "added"+w.next(), "brought "+w.next())
 	}},
 	{"checkpoint", []string{
-		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.commit.done", "workspace.checkpoint.made",
+		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.journal.synced", "keeper.commit.done", "workspace.checkpoint.made",
 	}, func(ctx context.Context, w *world) error {
 		if err := w.put(ctx, "workspace/u/kept.txt", "kept "+w.next()); err != nil {
 			return err

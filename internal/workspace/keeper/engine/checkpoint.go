@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -34,13 +36,26 @@ func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 	return reply, err
 }
 
+// notOnDisk are the paths that a capture was told were written, but for those that
+// a publish has just put in place and that hold what it put there.
+func (e *Engine) notOnDisk(cap *scan.Capture) []string {
+	if len(e.onDisk) == 0 {
+		return cap.Touched
+	}
+	changed := map[string]bool{}
+	for _, c := range cap.Changes {
+		changed[c.Path] = true
+	}
+	return slices.DeleteFunc(slices.Clone(cap.Touched), func(p string) bool { return e.onDisk[p] && !changed[p] })
+}
+
 func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequest, flush func() error) (_ wire.CheckpointReply, err error) {
 	cap, err := e.captureWithPuts(ctx, req.Note, flush)
 	if err != nil {
 		return wire.CheckpointReply{}, err
 	}
 	// Before the commit counts, what it holds is on disk in the live tree too.
-	if err := e.syncPaths(cap.Touched); err != nil {
+	if err := e.syncPaths(e.notOnDisk(cap)); err != nil {
 		return wire.CheckpointReply{}, err
 	}
 	if len(cap.Changes) == 0 && !req.Force && e.moves.Head != "" {

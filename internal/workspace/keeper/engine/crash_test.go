@@ -136,9 +136,9 @@ func runChild(t *testing.T, s childSpec) (killed bool) {
 // user's edits, or (before the decision fell) wholly as it was.
 func TestKilledAtEveryPoint(t *testing.T) {
 	cases := map[string][]string{
-		"publish":    {"checkpoint.captured", "commit.written", "commit.done", "publish.merged", "publish.started", "apply.staging", "apply.exchanged", "apply.moved", "apply.step", "apply.placed", "apply.done"},
-		"restore":    {"checkpoint.captured", "commit.written", "commit.done", "restore.safe", "publish.started", "apply.staging", "apply.exchanged", "apply.moved", "apply.step", "apply.placed", "apply.done"},
-		"checkpoint": {"checkpoint.captured", "commit.written", "commit.done"},
+		"publish":    {"checkpoint.captured", "commit.written", "journal.synced", "commit.done", "publish.merged", "publish.started", "apply.staging", "apply.exchanged", "apply.moved", "apply.step", "apply.placed", "apply.done"},
+		"restore":    {"checkpoint.captured", "commit.written", "journal.synced", "commit.done", "restore.safe", "publish.started", "apply.staging", "apply.exchanged", "apply.moved", "apply.step", "apply.placed", "apply.done"},
+		"checkpoint": {"checkpoint.captured", "commit.written", "journal.synced", "commit.done"},
 		"snapshot":   {"snapshot.built"},
 	}
 	for do, points := range cases {

@@ -149,5 +149,5 @@ func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Dee
 	if m.New.Exists() {
 		return in.Deed, nil // the entry still names what took its place
 	}
-	return in.Deed, fault.Wrap(op, disk.RemoveTree(e.moves.Trash(req.ID)))
+	return in.Deed, fault.Wrap(op, e.moves.RemoveEntry(req.ID))
 }

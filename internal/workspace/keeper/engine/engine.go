@@ -41,8 +41,9 @@ type Engine struct {
 	moves *publish.Mover
 	lock  *os.File
 
-	end    ending // how the engine before this one ended, until Heal has looked
-	parted bool   // it said goodbye
+	end    ending          // how the engine before this one ended, until Heal has looked
+	parted bool            // it said goodbye
+	onDisk map[string]bool // paths that the publish under way put in place, durably
 
 	mu      sync.Mutex   // one change at a time; guards what follows
 	damaged *damagedHead // the newest commit can't be read
@@ -161,6 +162,9 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 		return err
 	}
 	if e.lock, err = disk.Lock(e.store.Work("lock")); err != nil {
+		return err
+	}
+	if err := e.store.OpenJournal(); err != nil {
 		return err
 	}
 	if fresh || !defence.Off(defence.GitOwn) {

@@ -269,13 +269,9 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	}
 	// Its bytes are in the object database too, so that a program that writes
 	// over the file before the next checkpoint leaves this version to be found.
-	now, err := e.storeReceived(ctx, file, st, large)
-	if err != nil {
-		return wire.Written{}, err
-	}
 	t, err := e.moves.Intend(file, publish.TrashEntry{
-		Trashed: wire.Trashed{Path: req.Path}, Op: "write", New: now, Size: st.Size, SHA256: sum, Role: req.Role, User: req.User, Host: true,
-	})
+		Trashed: wire.Trashed{Path: req.Path}, Op: "write", Size: st.Size, SHA256: sum, Role: req.Role, User: req.User, Host: true,
+	}, func() (gitstore.Entry, error) { return e.storeReceived(ctx, file, st, large) })
 	if err != nil {
 		return wire.Written{}, err
 	}
@@ -283,7 +279,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	took, was, err := e.moves.Swap(t, dir, name, true)
 	if err != nil {
 		if now, other, cerr := e.store.EntryAt(unix.AT_FDCWD, e.moves.Trash(t.ID, "content")); cerr == nil && !other && now == t.New {
-			err = errors.Join(err, disk.RemoveTree(e.moves.Trash(t.ID))) // nothing was exchanged
+			err = errors.Join(err, e.moves.RemoveEntry(t.ID)) // nothing was exchanged
 		}
 		return w, err
 	}
@@ -300,7 +296,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		return w, err
 	}
 	if w.FileInfo, err = info(dir, name, p); err == nil {
-		w.ID = now.ID
+		w.ID = t.New.ID
 	}
 	return w, errors.Join(err, e.moves.EmptyTrash())
 }

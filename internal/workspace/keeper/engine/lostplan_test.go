@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,8 +24,9 @@ func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 		},
 	}
 	for name, f := range harm {
-		for _, file := range []string{"plan.json", "result.json"} {
-			t.Run(file+" is "+name, func(t *testing.T) {
+		for _, file := range []string{"plan.json", "result.json", "plan.json in the journal"} {
+			file, mended := strings.CutSuffix(file, " in the journal")
+			t.Run(fmt.Sprint(file, " is ", name, ", in the journal: ", mended), func(t *testing.T) {
 				c := open(t)
 				for _, p := range []string{"a", "b", "c"} {
 					c.write("workspace/"+p, "old "+p+"\n")
@@ -50,9 +52,21 @@ func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 				if err := f(filepath.Join(work, "publish", "p", file)); err != nil {
 					t.Fatal(err)
 				}
+				if !mended {
+					if err := os.Remove(filepath.Join(work, "journal")); err != nil {
+						t.Fatal(err)
+					}
+				}
 				c.reopen()
-				if _, err := c.Unlogged(t.Context()); err != nil {
+				done, err := c.Unlogged(t.Context())
+				if err != nil {
 					t.Fatal(err)
+				}
+				if mended { // the record is as it was, and gone on with
+					if len(done) != 1 || done[0].Publish != "p" || c.read("workspace/c") != "new c\n" {
+						t.Errorf("what is done is %+v, and c holds %q", done, c.read("workspace/c"))
+					}
+					return
 				}
 				c.write("workspace/d", "by the user\n")
 				c.checkpoint("after it")

@@ -3,12 +3,15 @@ package engine_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"golang.org/x/sys/unix"
 )
 
 // gitBeside has an engine use a git that notes what it is asked for.
@@ -52,7 +55,8 @@ func lifeOfATask(c *computer, id string) {
 	must(nil, err)
 	must(c.Diff(ctx, wire.DiffRequest{A: k.base, B: tree.Commit}))
 	must(c.Snapshot(ctx, merged.Commit))
-	k.publish()
+	_, err = c.publish(wire.PrepareRequest{ID: "p-" + id, Base: k.base, Tree: tree.Commit, Task: id, Note: wire.Note{Message: "task " + id, Verified: "pass"}})
+	must(nil, err)
 	must(nil, c.Logged(ctx, "p-"+id))
 	must(nil, c.Drop(ctx, id))
 	must(nil, c.ReleaseSnapshots(ctx, nil))
@@ -75,4 +79,52 @@ func TestATaskStartsOneGit(t *testing.T) {
 	if got := c.read("workspace/t2.txt"); got != "by t2\n" {
 		t.Errorf("and published %q", got)
 	}
+}
+
+// aTasksSyncs is how often a task that writes one file may wait for the disk:
+// 5 entries of the journal and the branch until it is done, what is put in place
+// (the file and three folders), the live folder, and what a checkpoint then looks at.
+const aTasksSyncs = 24
+
+// TestATaskSyncsFewTimes counts what the second of two tasks waits for.
+func TestATaskSyncsFewTimes(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Fatal("this test needs strace: install it, for example with: apt-get install strace")
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	cmd := exec.CommandContext(t.Context(), strace, "-f", "-o", trace, "-e", "trace=fsync,fdatasync,syncfs,sync,unlink,unlinkat", os.Args[0], "-test.run=^TestSyncsChild$")
+	cmd.Env = append(os.Environ(), syncsEnv+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := regexp.MustCompile(`(?m)^.*unlink.*"/nowhere/mark".*$`).Split(string(b), -1)
+	if len(parts) != 3 {
+		t.Fatalf("%d parts are traced:\n%s", len(parts), b)
+	}
+	syncs := len(regexp.MustCompile(`(?m)^\d+ +(fsync|fdatasync|syncfs|sync)\(`).FindAllString(parts[1], -1))
+	t.Logf("%d syncs", syncs)
+	if syncs == 0 || syncs > aTasksSyncs {
+		t.Errorf("a task synced %d times; want at most %d:\n%s", syncs, aTasksSyncs, parts[1])
+	}
+}
+
+const syncsEnv = "KEEPER_SYNCS"
+
+// TestSyncsChild is what the test above watches.
+func TestSyncsChild(t *testing.T) {
+	if os.Getenv(syncsEnv) == "" {
+		t.Skip("runs in a process of its own")
+	}
+	c := open(t)
+	c.write("workspace/f.txt", "x\n")
+	lifeOfATask(c, "t1")
+	mark := func() { _ = unix.Unlink("/nowhere/mark") } // which the trace shows
+	mark()
+	lifeOfATask(c, "t2")
+	mark()
 }

@@ -51,95 +51,126 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 		return reply, err
 	}
 	reply.Live = live
+	m, err := e.merge(ctx, req)
+	if err != nil {
+		return reply, err
+	}
+	reply.Conflicts = m.conflicts
+	for _, s := range m.steps {
+		reply.Changed = append(reply.Changed, s.Path)
+	}
+	if reply.Base, err = e.baseOf(ctx, req.Base); err != nil {
+		return reply, err
+	}
+	reply.IsLive, reply.Nothing = req.Live, len(m.steps) == 0
+	if err := e.moves.ClearPlan(req.ID); err != nil {
+		return reply, err
+	}
+	err = e.store.Together(func(flush func() error) error {
+		p, err := e.writePrepared(ctx, req, m, &reply)
+		if err != nil {
+			return err
+		}
+		e.crash("publish.merged")
+		if err := e.moves.SavePlan(p); err != nil {
+			return err
+		}
+		return flush()
+	})
+	return reply, err
+}
+
+// merge is what bringing a tree into the live one makes of it.
+type merge struct {
+	theirs, merged gitstore.Tree
+	conflicts      []wire.Conflict
+	steps          []publish.Step
+}
+
+func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, error) {
 	trees := map[string]gitstore.Tree{}
 	for name, rev := range map[string]string{"base": req.Base, "theirs": req.Tree} {
 		if name == "base" && req.Task != "" {
 			live, err := e.store.TreeOf(ctx, publish.LiveRef(req.Task))
 			if err != nil {
-				return reply, err
+				return merge{}, err
 			}
 			rev = cmp.Or(live, rev)
 		}
 		id, err := e.treeishLocked(ctx, rev)
 		if err != nil {
-			return reply, err
+			return merge{}, err
 		}
 		if trees[name], err = e.store.ReadTree(ctx, id, true); err != nil {
-			return reply, err
+			return merge{}, err
 		}
 	}
-	base, theirs, ours := trees["base"], trees["theirs"], e.headTree()
+	base, ours, m := trees["base"], e.headTree(), merge{theirs: trees["theirs"]}
 	if len(req.Paths) > 0 {
-		theirs = overlayPaths(base, theirs, req.Paths)
+		m.theirs = overlayPaths(base, m.theirs, req.Paths)
 	}
-	merged, conflicts, err := e.store.MergeTrees(ctx, base, ours, theirs)
+	var err error
+	if m.merged, m.conflicts, err = e.store.MergeTrees(ctx, base, ours, m.theirs); err != nil {
+		return merge{}, err
+	}
+	m.steps = publish.StepsBetween(ours, m.merged)
+	return m, e.stepsAllThere(ctx, m.steps)
+}
+
+// baseOf is the commit that a publish starts from: the newest, where what it
+// starts from is a tree.
+func (e *Engine) baseOf(ctx context.Context, base string) (string, error) {
+	id, err := e.store.Resolve(ctx, base)
+	if fault.Is(err, fault.NotFound) {
+		return e.moves.Head, nil
+	}
+	return id, err
+}
+
+// writePrepared writes the trees and commits of a merge, and returns its plan.
+func (e *Engine) writePrepared(ctx context.Context, req wire.PrepareRequest, m merge, reply *wire.PrepareReply) (publish.Plan, error) {
+	theirs, err := e.store.WriteTree(ctx, m.theirs)
 	if err != nil {
-		return reply, err
+		return publish.Plan{}, err
 	}
-	steps := publish.StepsBetween(ours, merged)
-	if err := e.stepsAllThere(ctx, steps); err != nil {
-		return reply, err
+	if reply.Tree, err = e.store.WriteTree(ctx, m.merged); err != nil {
+		return publish.Plan{}, err
 	}
-	reply.Conflicts = conflicts
-	for _, s := range steps {
-		reply.Changed = append(reply.Changed, s.Path)
-	}
-	theirsID, err := e.store.WriteTree(ctx, theirs)
-	if err != nil {
-		return reply, err
-	}
-	if reply.Tree, err = e.store.WriteTree(ctx, merged); err != nil {
-		return reply, err
-	}
-	reply.Identical = reply.Tree == theirsID
+	reply.Identical = reply.Tree == theirs
 	p := publish.Plan{
-		ID: req.ID, Kind: req.Kind, From: e.moves.Head, Commit: e.moves.Head, Tree: reply.Tree, Base: e.moves.Head, Live: req.Live, Task: req.Task, Ops: steps, Conflicts: conflicts,
+		ID: req.ID, Kind: cmp.Or(req.Kind, "publish"), From: e.moves.Head, Tree: reply.Tree, Base: reply.Base, Live: req.Live, Task: req.Task,
+		Ops: m.steps, Conflicts: m.conflicts,
 	}
-	if p.Kind == "" {
-		p.Kind = "publish"
-	}
-	if id, err := e.store.Resolve(ctx, req.Base); err == nil {
-		p.Base = id
-	} else if !fault.Is(err, fault.NotFound) { // a tree is no commit
-		return reply, err
-	}
-	reply.Base, reply.IsLive = p.Base, p.Live
 	note := req.Note
-	if note.Kind == "" {
-		note.Kind = "task"
-	}
-	note.Publish, note.Files, note.NotIn = req.ID, len(steps), e.look.NotInNow()
+	note.Kind, note.Publish, note.Files, note.NotIn = cmp.Or(note.Kind, "task"), req.ID, len(m.steps), e.look.NotInNow()
 	if note.Verified, err = e.verified(ctx, note.Verified, req.Task); err != nil {
-		return reply, err
+		return p, err
 	}
-	reply.Nothing = len(steps) == 0
 	if reply.Nothing && note.Verified != "pass" {
 		// Nothing to write down either.
-		if reply.CommitNote, err = e.store.Commit(ctx, e.moves.Head); err != nil {
-			return reply, err
-		}
-	} else if reply.CommitNote, err = e.moves.MakeCommit(ctx, reply.Tree, e.moves.Head, note); err != nil {
-		return reply, err
+		reply.CommitNote, err = e.store.Commit(ctx, e.moves.Head)
+	} else {
+		reply.CommitNote, err = e.moves.MakeCommit(ctx, reply.Tree, e.moves.Head, note)
+	}
+	if err != nil {
+		return p, err
 	}
 	reply.Commit, p.Commit = reply.CommitNote.Commit, reply.CommitNote.Commit
 	if err := e.store.ForceRef(ctx, publish.PublishRef(req.ID), reply.Commit); err != nil {
-		return reply, err
+		return p, err
 	}
-	if req.Live || len(conflicts) > 0 {
-		// What the task had is kept: for the next live publish, or to look at.
-		c, err := e.moves.MakeCommit(ctx, theirsID, p.Base, wire.Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
-		if err != nil {
-			return reply, err
-		}
-		if req.Live {
-			p.Mark = c.Commit
-		}
-		if err := e.store.ForceRef(ctx, publish.TaskRef(req.ID), c.Commit); err != nil {
-			return reply, err
-		}
+	if !req.Live && len(m.conflicts) == 0 {
+		return p, nil
 	}
-	e.crash("publish.merged")
-	return reply, e.moves.SavePlan(p)
+	// What the task had is kept: for the next live publish, or to look at.
+	c, err := e.moves.MakeCommit(ctx, theirs, p.Base, wire.Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
+	if err != nil {
+		return p, err
+	}
+	if req.Live {
+		p.Mark = c.Commit
+	}
+	return p, e.store.ForceRef(ctx, publish.TaskRef(req.ID), c.Commit)
 }
 
 func describe(req wire.PrepareRequest) string {
@@ -228,9 +259,14 @@ func (e *Engine) apply(ctx context.Context, id string) (wire.ApplyReply, error) 
 	}
 	// It is decided: a caller that goes away must not leave half of it in the tree.
 	ctx = context.WithoutCancel(ctx)
-	a, err := e.moves.FinishPlan(ctx, id)
+	a, placed, err := e.moves.FinishPlan(ctx, id)
 	if err != nil {
 		return wire.ApplyReply{}, err
+	}
+	e.onDisk = map[string]bool{}
+	defer func() { e.onDisk = nil }()
+	for _, p := range placed {
+		e.onDisk[string(p)] = true
 	}
 	after, err := e.checkpoint(ctx, wire.CheckpointRequest{Note: wire.Note{Kind: "auto", Message: "What was edited meanwhile", Seq: a.Commit.Seq, Run: a.Commit.Run}})
 	if err != nil {
@@ -259,7 +295,7 @@ func (e *Engine) Abandon(ctx context.Context, id string) error {
 	if err := e.store.DeleteRef(ctx, publish.PublishRef(id)); err != nil {
 		return fault.Wrap(op, err)
 	}
-	return fault.Wrap(op, disk.RemoveTree(e.moves.PlanDir(id)))
+	return fault.Wrap(op, e.moves.ForgetPlan(id))
 }
 
 // Unlogged returns every finished plan that the host has not said it logged,
@@ -301,7 +337,7 @@ func (e *Engine) Logged(ctx context.Context, id string) error {
 		return fault.Wrap(op, err)
 	}
 	r.Told = true
-	return fault.Wrap(op, e.moves.SaveResult(id, r))
+	return fault.Wrap(op, e.moves.NoteResult(id, r))
 }
 
 // verified returns what a commit may say of itself: while some task's live

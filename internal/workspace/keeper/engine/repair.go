@@ -274,7 +274,7 @@ func (e *Engine) keepDamaged(ctx context.Context, id string) error {
 // letGo ends what was built on a damaged checkpoint, so that the last whole one
 // can be gone on from.
 func (e *Engine) letGo(ctx context.Context, whole string) error {
-	id, err := e.store.NameOf(ctx, loggedRef)
+	id, err := e.store.NameOf(ctx, gitstore.Logged)
 	if err != nil {
 		return err
 	}
@@ -282,11 +282,11 @@ func (e *Engine) letGo(ctx context.Context, whole string) error {
 		if _, _, reason, err := e.store.Check(ctx, id, "commit"); err != nil {
 			return err
 		} else if reason != "" {
-			if err := e.store.RemoveRefFile(loggedRef); err != nil {
+			if err := e.store.RemoveRefFile(gitstore.Logged); err != nil {
 				return err
 			}
 			if whole != "" {
-				if err := e.store.ForceRef(ctx, loggedRef, whole); err != nil {
+				if err := e.store.ForceRef(ctx, gitstore.Logged, whole); err != nil {
 					return err
 				}
 			}
@@ -313,7 +313,7 @@ func (e *Engine) endLostPlans(ctx context.Context, newest string) error {
 		if err := e.moves.TrashAside(id, p.Ops); err != nil {
 			return err
 		}
-		if err := disk.RemoveTree(e.moves.PlanDir(id)); err != nil {
+		if err := e.moves.ForgetPlan(id); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -110,14 +111,21 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		}
 	}
 	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: way.paths(req), Undo: req.Undo, User: gitstore.OneLine(req.User), Cause: req.Cause}
-	c, err := e.moves.MakeCommit(ctx, way.tree, e.moves.Head, note)
+	if err := e.moves.ClearPlan(req.ID); err != nil {
+		return wire.RestoreReply{}, err
+	}
+	err = e.store.Together(func(flush func() error) error {
+		c, err := e.moves.MakeCommit(ctx, way.tree, e.moves.Head, note)
+		if err != nil {
+			return err
+		}
+		plan := publish.Plan{ID: req.ID, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: way.tree, Base: e.moves.Head, Ops: way.steps, Conflicts: way.conflicts}
+		if err := errors.Join(e.store.ForceRef(ctx, publish.PublishRef(req.ID), c.Commit), e.moves.SavePlan(plan)); err != nil {
+			return err
+		}
+		return flush()
+	})
 	if err != nil {
-		return wire.RestoreReply{}, err
-	}
-	if err := e.store.ForceRef(ctx, publish.PublishRef(req.ID), c.Commit); err != nil {
-		return wire.RestoreReply{}, err
-	}
-	if err := e.moves.SavePlan(publish.Plan{ID: req.ID, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: way.tree, Base: e.moves.Head, Ops: way.steps, Conflicts: way.conflicts}); err != nil {
 		return wire.RestoreReply{}, err
 	}
 	applied, err := e.apply(ctx, req.ID)

@@ -259,7 +259,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 	if err := e.store.Materialize(ctx, tmp, t.Entry, true); err != nil {
 		return h, true, disk.RemoveIfThere(tmp) // the copy is damaged as well: that is said
 	}
-	m, err := e.moves.Intend(tmp, publish.TrashEntry{Trashed: wire.Trashed{Path: wire.Path(p)}, Op: "heal", New: t.Entry})
+	m, err := e.moves.Intend(tmp, publish.TrashEntry{Trashed: wire.Trashed{Path: wire.Path(p)}, Op: "heal", New: t.Entry}, nil)
 	if err != nil {
 		return h, false, err
 	}

@@ -45,16 +45,15 @@ func (e *Engine) Drop(ctx context.Context, task string) error {
 	return fault.Wrap(op, errors.Join(e.store.DeleteRef(ctx, publish.TaskRef(task)), e.store.DeleteRef(ctx, publish.LiveRef(task))))
 }
 
-// loggedRef names the newest checkpoint that the host has in its log.
-const loggedRef = "refs/choir/logged"
-
 // MarkLogged says that every checkpoint up to commit is in the host's log.
 func (e *Engine) MarkLogged(ctx context.Context, commit string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	id, err := e.store.Resolve(ctx, commit)
 	if err != nil {
 		return fault.Wrap("keeper.MarkLogged", err)
 	}
-	return fault.Wrap("keeper.MarkLogged", e.store.ForceRef(ctx, loggedRef, id))
+	return fault.Wrap("keeper.MarkLogged", e.store.ForceRef(ctx, gitstore.Logged, id))
 }
 
 // Unmarked lists the checkpoints after the last one marked, oldest first.
@@ -67,7 +66,7 @@ func (e *Engine) Unmarked(ctx context.Context) ([]wire.Commit, error) {
 		return []wire.Commit{}, nil
 	}
 	revs := []string{gitstore.Main}
-	id, err := e.store.NameOf(ctx, loggedRef)
+	id, err := e.store.NameOf(ctx, gitstore.Logged)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -89,6 +88,9 @@ func (e *Engine) Maintain(ctx context.Context) error {
 func (e *Engine) maintain(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := e.store.Settle(); err != nil {
+		return fault.Wrap(op, err)
+	}
 	// Of its own lock git says nothing, and packs nothing.
 	if err := e.store.Unlock("objects/maintenance", "objects/pack/multi-pack-index", "index"); err != nil {
 		return err

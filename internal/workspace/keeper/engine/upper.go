@@ -54,26 +54,34 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 		return wire.TreeReply{}, err
 	}
 	defer unix.Close(root)
-	made, skipped, err := e.look.Upper(ctx, root, baseTree)
-	if err != nil {
-		return wire.TreeReply{}, err
-	}
-	tree, err := e.store.WriteTree(ctx, made)
-	if err != nil {
-		return wire.TreeReply{}, err
-	}
 	note := req.Note
 	note.Kind = "kept"
 	if note.Message == "" {
 		note.Message = "The task's own tree"
 	}
-	c, err := e.moves.MakeCommit(ctx, tree, base, note)
+	var c wire.Commit
+	var skipped []wire.Skip
+	err = e.store.Together(func(flush func() error) error {
+		made, left, err := e.look.Upper(ctx, root, baseTree)
+		if err != nil {
+			return err
+		}
+		tree, err := e.store.WriteTree(ctx, made)
+		if err != nil {
+			return err
+		}
+		skipped = left
+		if c, err = e.moves.MakeCommit(ctx, tree, base, note); err != nil {
+			return err
+		}
+		if err := e.store.ForceRef(ctx, publish.TaskRef(req.ID), c.Commit); err != nil {
+			return err
+		}
+		return flush()
+	})
 	if err != nil {
 		return wire.TreeReply{}, err
 	}
-	if err := e.store.ForceRef(ctx, publish.TaskRef(req.ID), c.Commit); err != nil {
-		return wire.TreeReply{}, err
-	}
-	d, err := e.store.Changes(ctx, baseID, tree)
-	return wire.TreeReply{Commit: c.Commit, Tree: tree, Base: base, Changes: d.Changes, More: d.More, Left: skipped}, err
+	d, err := e.store.Changes(ctx, baseID, c.Tree)
+	return wire.TreeReply{Commit: c.Commit, Tree: c.Tree, Base: base, Changes: d.Changes, More: d.More, Left: skipped}, err
 }

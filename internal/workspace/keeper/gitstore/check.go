@@ -114,9 +114,9 @@ func (s *Store) Replace(o Object, id string) error {
 			return errors.Join(err, os.Remove(tmp))
 		}
 	}
-	if err := s.settleAll([]pendingObject{{tmp, final}}); err != nil {
+	if err := s.settleLarge([]pendingObject{{tmp, final}}); err != nil {
 		return err
 	}
 	// The long-lived processes may remember what they could not read.
-	return s.Close()
+	return s.endReaders()
 }

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -68,37 +69,64 @@ func (s *Store) Write(ctx context.Context, objects []Object) ([]string, error) {
 	return s.writeLoose(ctx, objects)
 }
 
-// pendingObject is an object whose content is written but not yet synced.
+// pendingObject is an object whose content is written and has no name yet.
 type pendingObject struct{ tmp, final string }
 
-// Together runs f, and syncs all the loose objects it writes at once, at
-// flush: a blob, its trees and its commit then share journal commits. Until
-// then they can't be read.
+// act is what is made durable together.
+type act struct {
+	objects []pendingObject
+	files   []kept
+}
+
+// makes reports whether an object is one of the act's own.
+func (a *act) makes(id string) bool {
+	return a != nil && len(id) > 2 && slices.ContainsFunc(a.objects, func(p pendingObject) bool { return strings.HasSuffix(p.final, "/"+id[:2]+"/"+id[2:]) })
+}
+
+// Together runs f, and makes everything that it writes durable at once, at flush:
+// objects, refs and records. Until then none of it can be read. When there is a
+// next act, or flush was called, what was written before is there.
 func (s *Store) Together(f func(flush func() error) error) error {
-	batch := []pendingObject{}
-	s.batch = &batch
-	defer func() { s.batch = nil }()
+	if s.act != nil {
+		return fault.New("keeper.write", fault.Internal, "", errors.New("an act within another"))
+	}
+	s.act = &act{}
+	defer func() { s.act = nil }()
 	err := f(func() error {
-		all := batch
-		batch = batch[:0]
-		return s.settleAll(all)
+		a := *s.act
+		*s.act = act{}
+		return s.finish(a)
 	})
 	if err != nil {
-		for _, p := range batch {
-			err = errors.Join(err, disk.RemoveIfThere(p.tmp))
-		}
+		err = errors.Join(err, removeAll(s.act.objects))
 		s.known = map[string]bool{} // some of them may never have been written
 	}
 	return err
+}
+
+func removeAll(all []pendingObject) error {
+	var err error
+	for _, p := range all {
+		err = errors.Join(err, disk.RemoveIfThere(p.tmp))
+	}
+	return err
+}
+
+// keep makes a file of the keeper's own durable, with what is written together
+// with it.
+func (s *Store) keep(files ...kept) error {
+	if s.act != nil {
+		s.act.files = append(s.act.files, files...)
+		return nil
+	}
+	return s.finish(act{files: files})
 }
 
 func (s *Store) writeLoose(ctx context.Context, objects []Object) (ids []string, err error) {
 	var all []pendingObject
 	defer func() {
 		if err != nil {
-			for _, p := range all {
-				err = errors.Join(err, disk.RemoveIfThere(p.tmp))
-			}
+			err = errors.Join(err, removeAll(all))
 		}
 	}()
 	ids = make([]string, len(objects))
@@ -116,24 +144,81 @@ func (s *Store) writeLoose(ctx context.Context, objects []Object) (ids []string,
 		ids[i] = id
 		all = append(all, pendingObject{tmp, filepath.Join(s.gitDir, "objects", id[:2], id[2:])})
 	}
-	if s.batch != nil {
-		*s.batch = append(*s.batch, all...)
+	if s.act != nil {
+		s.act.objects = append(s.act.objects, all...)
 		return ids, nil
 	}
-	return ids, s.settleAll(all)
+	return ids, s.finish(act{objects: all})
 }
 
-// settleAll makes written objects durable under their names. When it fails,
-// nothing of them stays beside.
-func (s *Store) settleAll(all []pendingObject) (err error) {
+// finish makes an act durable and gives what it made its names. When it fails,
+// nothing of it stays beside.
+func (s *Store) finish(a act) (err error) {
 	defer func() {
 		if err != nil {
-			for _, p := range all {
-				err = errors.Join(err, disk.RemoveIfThere(p.tmp))
-			}
+			err = errors.Join(err, removeAll(a.objects))
 		}
 	}()
-	if err := s.syncContent(all); err != nil {
+	var large []pendingObject
+	var files []kept
+	for _, p := range a.objects {
+		st, err := os.Lstat(p.tmp)
+		if err != nil {
+			return err
+		}
+		if st.Size() > maxInEntry {
+			large = append(large, p)
+			continue
+		}
+		content, err := os.ReadFile(p.tmp)
+		if err != nil {
+			return err
+		}
+		files = append(files, kept{name: "objects/" + filepath.Base(filepath.Dir(p.final)) + "/" + filepath.Base(p.final), content: content})
+	}
+	if err := s.settleLarge(large); err != nil {
+		return err
+	}
+	if files = append(files, a.files...); len(files) == 0 {
+		return nil
+	}
+	if err := s.OpenJournal(); err != nil {
+		return err
+	}
+	return s.journal.add(files, func() error {
+		s.crash("journal.synced")
+		for _, p := range a.objects {
+			if there, err := disk.Exists(p.tmp); err != nil || !there {
+				if err != nil {
+					return err
+				}
+				continue // it was large
+			}
+			if _, err := s.settle(p.tmp, p.final); err != nil {
+				return err
+			}
+		}
+		return s.journal.place(a.files)
+	})
+}
+
+// settleLarge syncs objects that are too large for the journal, before they have
+// their names: git packs nothing beside an object that is torn, and one that is
+// there is taken for kept.
+func (s *Store) settleLarge(all []pendingObject) error {
+	// The syncs together: they share commits of the file system's journal.
+	var g errgroup.Group
+	g.SetLimit(8)
+	for _, p := range all {
+		g.Go(func() error {
+			f, err := os.Open(p.tmp)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Sync(), f.Close())
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	dirs := map[string]bool{}
@@ -147,36 +232,12 @@ func (s *Store) settleAll(all []pendingObject) (err error) {
 			dirs[filepath.Join(s.gitDir, "objects")] = true
 		}
 	}
-	if len(all) > s.SyncEach() {
-		return disk.SyncAll(s.root)
-	}
 	for d := range dirs {
 		if err := disk.SyncDir(d); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// syncContent makes what was written durable before it has its names: git packs
-// nothing beside an object that is torn, and one that is there is taken for kept.
-func (s *Store) syncContent(all []pendingObject) error {
-	if len(all) > s.SyncEach() {
-		return disk.SyncAll(s.root)
-	}
-	// The syncs together: they share journal commits.
-	var g errgroup.Group
-	g.SetLimit(8)
-	for _, p := range all {
-		g.Go(func() error {
-			f, err := os.Open(p.tmp)
-			if err != nil {
-				return err
-			}
-			return errors.Join(f.Sync(), f.Close())
-		})
-	}
-	return g.Wait()
 }
 
 // settle gives an object its final name, unless it is there already; then what

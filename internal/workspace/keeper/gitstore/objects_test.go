@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -24,7 +23,7 @@ func TestObjectsAreOnDiskBeforeTheyHaveNames(t *testing.T) {
 		t.Fatal("this test needs strace: install it, for example with: apt-get install strace")
 	}
 	trace := filepath.Join(t.TempDir(), "trace")
-	cmd := exec.CommandContext(t.Context(), strace, "-f", "-o", trace, "-e", "trace=link,linkat,syncfs", os.Args[0], "-test.run=^TestWriteManyChild$")
+	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-o", trace, "-e", "trace=link,linkat,pwrite64,fsync", os.Args[0], "-test.run=^TestWriteManyChild$")
 	cmd.Env = append(os.Environ(), rootEnv+"="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -33,14 +32,15 @@ func TestObjectsAreOnDiskBeforeTheyHaveNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var calls []byte // since the repository is there, each kind once in a row
-	for _, m := range regexp.MustCompile(`(?m)^\d+ +(link|syncfs)[^=]*= 0$`).FindAllStringSubmatch(string(b), -1) {
-		if n := len(calls); n == 0 || calls[n-1] != m[1][0] || m[1] == "syncfs" {
-			calls = append(calls, m[1][0])
+	var calls []byte // each kind once in a row
+	for _, m := range regexp.MustCompile(`(?m)^\d+ +(?:(l)ink(?:at)?\(|(p)write64\(\d+<[^>]*/journal>|f(s)ync\(\d+<[^>]*/journal>)`).FindAllStringSubmatch(string(b), -1) {
+		call := (m[1] + m[2] + m[3])[0]
+		if n := len(calls); n == 0 || calls[n-1] != call || call == 's' {
+			calls = append(calls, call)
 		}
 	}
-	if string(calls) != "ssls" { // the repository, the objects, their names
-		t.Errorf("synced and named in the order %q:\n%s", calls, b)
+	if string(calls) != "psl"+"ps" { // the entry, synced, then the names; the journal begins anew
+		t.Errorf("written, synced and named in the order %q:\n%s", calls, b)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestWriteManyChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	var objects []gitstore.Object
-	for n := range 2 * disk.SyncEachNew {
+	for n := range 40 {
 		objects = append(objects, gitstore.Object{Kind: "blob", Content: fmt.Append(nil, n)})
 	}
 	if _, err := s.Write(t.Context(), objects); err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -19,41 +18,39 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Main is the history of the live tree.
-const Main = "refs/heads/main"
+// Main is the history of the live tree, and Logged the newest checkpoint that the
+// host has in its log.
+const (
+	Main   = "refs/heads/main"
+	Logged = "refs/choir/logged"
+)
 
 // MoveMain points the branch at a commit, durably. The engine is its only
 // writer and knows where it stood.
-func (s *Store) MoveMain(id string) error { return s.writeRef(Main, id) }
+func (s *Store) MoveMain(id string) error {
+	err := s.writeRef(Main, id)
+	if err == nil {
+		s.begins.Store(false)
+	}
+	return err
+}
 
-// writeRef points a ref at an object that is there, durably. Git's own command
-// does not say what a write failed for. What it is written to first has the name
-// of git's lock: nobody takes that for a ref, and one that stays is removed.
+// writeRef points a ref at an object that is there, or is written together with
+// it, durably. Git's own command does not say what a write failed for. Main and
+// Logged are read while nobody is at work here and nobody has looked into the
+// journal, so they are files, whole and on disk, before anything else is done.
 func (s *Store) writeRef(ref, id string) error {
 	s.refs.Lock()
 	defer s.refs.Unlock()
-	name := filepath.Join(s.gitDir, filepath.FromSlash(ref))
-	dir := s.gitDir
-	for part := range strings.SplitSeq(path.Dir(ref), "/") {
-		at := filepath.Join(dir, part)
-		if st, err := os.Lstat(at); err != nil || !st.IsDir() {
-			if err := disk.PlainDir(at); err != nil {
-				return err
-			}
-			if err := disk.SyncDir(dir); err != nil {
-				return errors.Join(err, disk.RemoveIfThere(at)) // it is made again, and synced
-			}
-		}
-		dir = at
+	file := kept{name: ref, content: []byte(id + "\n")}
+	if ref != Main && ref != Logged {
+		return s.keep(file)
 	}
-	if err := errors.Join(s.Unlock(ref), removeEmpty(name)); err != nil {
+	tmp, err := s.journal.stage(file)
+	if err != nil {
 		return err
 	}
-	if err := disk.WriteDurablyBy(name+".lock", name, []byte(id+"\n")); err != nil {
-		return err
-	}
-	s.begins.Store(false)
-	return nil
+	return disk.WriteDurablyBy(tmp, filepath.Join(s.gitDir, filepath.FromSlash(ref)), file.content)
 }
 
 // removeEmpty removes a folder that has nothing but folders in it, as git does
@@ -82,6 +79,9 @@ func (s *Store) Unlock(files ...string) error {
 
 // ForceRef points a ref of the engine's own at a commit, which has to be whole.
 func (s *Store) ForceRef(ctx context.Context, ref, id string) error {
+	if s.act.makes(id) {
+		return s.writeRef(ref, id)
+	}
 	if _, _, reason, err := s.Check(ctx, id, "commit"); err != nil {
 		return err
 	} else if reason != "" {
@@ -103,7 +103,17 @@ func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 		_, err := s.Git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
 		return err
 	}
-	return disk.RemoveIfThere(filepath.Join(s.gitDir, filepath.FromSlash(ref)))
+	name := filepath.Join(s.gitDir, filepath.FromSlash(ref))
+	if there, err := disk.Exists(name); err != nil || !there {
+		return err
+	}
+	if err := s.OpenJournal(); err != nil {
+		return err
+	}
+	if err := s.journal.note([]kept{{name: ref, gone: true}}); err != nil {
+		return err
+	}
+	return disk.RemoveIfThere(name)
 }
 
 // anyPacked reports whether there are refs that are no files of their own. The

@@ -116,6 +116,7 @@ func (s *Store) initRepository(ctx context.Context) error {
 	}
 	files := maps.Clone(ownFiles)
 	files["hooks/"+pushHook] = prePush
+	files[workDir+"/journal"] = string(newJournalHead())
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(tmp, name), []byte(content), 0o644); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,7 @@ type Store struct {
 	fileBytes int64 // above it a file is kept as chunks
 
 	known map[string]bool // trees that exist
-	batch *[]pendingObject
+	act   *act            // what is written together
 
 	refs   sync.Mutex  // one change of the refs at a time
 	begins atomic.Bool // the history was made by this process and has no commit yet
@@ -38,19 +39,75 @@ type Store struct {
 	reads  *reader // of content
 	names  *reader // of commits and trees
 	memory memory
-	Chunks *Chunks
+
+	journal journal
+	crash   func(point string)
+	Chunks  *Chunks
 }
 
 // NewStore returns the store of a tree. It opens nothing yet.
 func NewStore(o StoreOptions) *Store {
 	s := &Store{root: o.Root, gitDir: filepath.Join(o.Root, ".git"), program: o.Git, fileBytes: o.Limits.FileBytes, known: map[string]bool{}}
 	s.reads, s.names = &reader{s: s}, &reader{s: s}
+	s.journal.gitDir, s.crash = s.gitDir, o.Crash
 	s.Chunks = &Chunks{dir: s.Work("chunks"), max: o.Limits.ChunkBytes, crash: o.Crash}
 	return s
 }
 
-// Close ends the helper processes.
-func (s *Store) Close() error { return errors.Join(s.reads.close(), s.names.close()) }
+// Close makes what the journal names durable under its name, and ends the helper
+// processes.
+func (s *Store) Close() error { return errors.Join(s.journal.close(), s.endReaders()) }
+
+func (s *Store) endReaders() error { return errors.Join(s.reads.close(), s.names.close()) }
+
+// OpenJournal does again what the journal holds, unless it is open. It is to be
+// called before anything is read.
+func (s *Store) OpenJournal() error {
+	s.journal.mu.Lock()
+	is := s.journal.f != nil
+	s.journal.mu.Unlock()
+	if is {
+		return nil
+	}
+	return s.journal.open()
+}
+
+// Settle makes what the journal names durable under its name, and empties it.
+func (s *Store) Settle() error { return s.journal.settle() }
+
+// Keep makes a record of a plan durable, with what is written together with it, or
+// before that where it is large.
+func (s *Store) Keep(name string, content []byte) error {
+	if len(content) > maxRecord {
+		dir := filepath.Dir(s.Work(name))
+		return errors.Join(os.MkdirAll(dir, 0o755), disk.WriteDurably(s.Work(name), content), disk.SyncDir(filepath.Dir(dir)), disk.SyncDir(s.Work()))
+	}
+	return s.keep(kept{name: workDir + "/" + name, content: content})
+}
+
+// Note is Keep of what need not be durable by itself: a later act makes it so.
+func (s *Store) Note(name string, content []byte) error {
+	if len(content) > maxRecord || s.act != nil {
+		return s.Keep(name, content)
+	}
+	if err := s.OpenJournal(); err != nil {
+		return err
+	}
+	return s.journal.noteAndPlace(kept{name: workDir + "/" + name, content: content})
+}
+
+// Forget removes records: they do not come back, except as if nothing had been
+// removed.
+func (s *Store) Forget(names ...string) error {
+	var gone []kept
+	for _, name := range names {
+		gone = append(gone, kept{name: workDir + "/" + name, gone: true})
+	}
+	if err := s.OpenJournal(); err != nil {
+		return err
+	}
+	return s.journal.note(gone)
+}
 
 // Read streams one object to w and returns its kind and size. Content beyond max
 // (when max >= 0) is not delivered; the returned size is the whole.

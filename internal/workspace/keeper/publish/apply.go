@@ -18,26 +18,26 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// FinishPlan does what is left of a plan that has started. It may be called
-// again after any interruption.
-func (mv *Mover) FinishPlan(ctx context.Context, id string) (wire.Applied, error) {
+// FinishPlan does what is left of a plan that has started, and returns the paths
+// that it put in place now. It may be called again after any interruption.
+func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, placed []wire.Path, err error) {
 	if r, done, err := mv.LoadResult(id); err != nil || done {
-		return r.Applied, err
+		return r.Applied, nil, err
 	}
 	p, err := mv.LoadPlan(id)
 	if err != nil {
-		return wire.Applied{}, err
+		return wire.Applied{}, nil, err
 	}
 	if mv.Head != p.From && mv.Head != p.Commit {
-		return wire.Applied{}, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, mv.Head})
+		return wire.Applied{}, nil, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, mv.Head})
 	}
 	if err := mv.stage(ctx, p); err != nil {
-		return wire.Applied{}, err
+		return wire.Applied{}, nil, err
 	}
 	a := applier{mv: mv, p: p, needed: map[string]bool{}, seen: map[string]gitstore.Entry{}}
 	target, err := mv.store.ReadTree(ctx, p.Tree, true)
 	if err != nil {
-		return wire.Applied{}, err
+		return wire.Applied{}, nil, err
 	}
 	a.needed = gitstore.Directories(target)
 	for path, en := range target {
@@ -47,28 +47,28 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (wire.Applied, error
 	}
 	for n, s := range p.Ops {
 		if err := ctx.Err(); err != nil {
-			return wire.Applied{}, err
+			return wire.Applied{}, nil, err
 		}
 		err := a.step(ctx, n, s)
 		if disk.IsDenied(err) && !defence.Off(defence.KeeperDeniedPaths) {
 			err = a.denied(n, s)
 		}
 		if err != nil {
-			return wire.Applied{}, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
+			return wire.Applied{}, nil, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
 		}
 		mv.crash("apply.step")
 	}
 	if err := mv.syncParents(p); err != nil {
-		return wire.Applied{}, err
+		return wire.Applied{}, nil, err
 	}
 	mv.crash("apply.placed")
 	c, err := mv.store.Commit(ctx, p.Commit)
 	if err != nil {
-		return wire.Applied{}, err
+		return wire.Applied{}, nil, err
 	}
 	if mv.Head == p.From && p.From != p.Commit {
 		if err := mv.Advance(c); err != nil {
-			return wire.Applied{}, err
+			return wire.Applied{}, nil, err
 		}
 		for _, s := range p.Ops {
 			if s.To.Exists() {
@@ -78,20 +78,29 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (wire.Applied, error
 			}
 		}
 	}
-	if p.Mark != "" {
-		if err := mv.store.ForceRef(ctx, LiveRef(p.Task), p.Mark); err != nil {
-			return wire.Applied{}, err
-		}
-	}
 	r := Result{
 		Applied: wire.Applied{Publish: p.ID, Kind: p.Kind, Base: p.Base, Live: p.Live, Paths: len(p.Ops), Commit: c, Conflicts: append(p.Conflicts, a.conflicts...)},
 		Seen:    a.seen, Since: mv.now().Unix(),
 	}
-	if err := mv.SaveResult(id, r); err != nil {
-		return wire.Applied{}, err
+	err = mv.store.Together(func(flush func() error) error {
+		if p.Mark != "" {
+			if err := mv.store.ForceRef(ctx, LiveRef(p.Task), p.Mark); err != nil {
+				return err
+			}
+		}
+		if err := mv.SaveResult(id, r); err != nil {
+			return err
+		}
+		return flush()
+	})
+	if err != nil {
+		return wire.Applied{}, nil, err
 	}
 	mv.crash("apply.done")
-	return r.Applied, nil
+	for _, s := range p.Ops {
+		placed = append(placed, s.Path)
+	}
+	return r.Applied, placed, nil
 }
 
 // stage writes every file the plan puts in place under aside/, durably, before
@@ -126,8 +135,10 @@ func (mv *Mover) stage(ctx context.Context, p Plan) error {
 			return fmt.Errorf("sync: %w", err)
 		}
 	}
-	if err := disk.SyncDir(mv.PlanDir(p.ID, "aside")); err != nil {
-		return err
+	for _, dir := range []string{mv.PlanDir(p.ID, "aside"), mv.PlanDir(p.ID), mv.store.Work("publish")} {
+		if err := disk.SyncDir(dir); err != nil {
+			return err
+		}
 	}
 	return mv.Mark(p.ID, "staged")
 }
@@ -427,7 +438,7 @@ func (mv *Mover) exchangeMerged(ctx context.Context, p wire.Path, dir int, want,
 	if err := mv.store.Materialize(ctx, tmp, merged, true); err != nil {
 		return false, errors.Join(err, disk.RemoveIfThere(tmp))
 	}
-	t, err := mv.Intend(tmp, TrashEntry{Trashed: wire.Trashed{Path: p}, Op: "merge", New: merged})
+	t, err := mv.Intend(tmp, TrashEntry{Trashed: wire.Trashed{Path: p}, Op: "merge", New: merged}, nil)
 	if err != nil {
 		return false, errors.Join(err, disk.RemoveIfThere(tmp))
 	}

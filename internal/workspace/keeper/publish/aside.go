@@ -41,6 +41,9 @@ func (mv *Mover) setAside(ctx context.Context, id string, err error) error {
 	if err := mv.TrashAside(id, p.Ops); err != nil {
 		return err
 	}
+	if err := mv.store.Settle(); err != nil { // else the journal would bring it back
+		return err
+	}
 	to := mv.store.Work("unreadable", id+"-"+strconv.FormatInt(mv.now().UnixNano(), 10))
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (mv *Mover) forgetOld(ctx context.Context, id string) error {
 	if err != nil || mv.now().Unix()-st.ModTime().Unix() < keepResults {
 		return err
 	}
-	return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), mv.store.DeleteRef(ctx, TaskRef(id)), disk.RemoveTree(mv.PlanDir(id)))
+	return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), mv.store.DeleteRef(ctx, TaskRef(id)), mv.ForgetPlan(id))
 }
 
 // keepResults is for how long a finished plan's result is remembered, so that
@@ -61,7 +61,7 @@ const keepResults = 24 * 3600
 func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
 	if len(r.Seen) == 0 {
 		if r.Told && mv.now().Unix()-r.Since > keepResults {
-			return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), disk.RemoveTree(mv.PlanDir(id)))
+			return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), mv.ForgetPlan(id))
 		}
 		return nil
 	}
@@ -69,7 +69,7 @@ func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
 	if err != nil {
 		return err
 	}
-	changed := false
+	changed, late := false, false
 	for key, seen := range r.Seen {
 		n, err := strconv.Atoi(key)
 		if err != nil || n < 0 || n >= len(p.Ops) {
@@ -89,7 +89,7 @@ func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
 			if r.Seen[key], err = mv.lateWrite(ctx, fmt.Sprintf("%s-%d", id, n), p.Ops[n].Path, seen, file); err != nil {
 				return err
 			}
-			changed = true
+			changed, late = true, true
 		}
 		if quiet && !other {
 			if err := disk.RemoveIfThere(file); err != nil {
@@ -101,6 +101,9 @@ func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
 	}
 	if !changed {
 		return nil
+	}
+	if !late {
+		return mv.NoteResult(id, r)
 	}
 	return mv.SaveResult(id, r)
 }

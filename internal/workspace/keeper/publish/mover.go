@@ -43,7 +43,8 @@ type Mover struct {
 	// next plan is made on, and what a finished one moves.
 	Head, Tree string
 
-	trashAge trashAge
+	trashAge   trashAge
+	trashThere bool // the trash's folder is on disk
 }
 
 // NewMover returns the mover of a tree.

@@ -74,12 +74,8 @@ func (mv *Mover) PlanDir(id string, elem ...string) string {
 
 func (mv *Mover) aside(id string, n int) string { return mv.PlanDir(id, "aside", strconv.Itoa(n)) }
 
-// SavePlan makes a plan durable; an earlier one of the same id that did not
-// start is replaced.
+// SavePlan makes a plan durable. ClearPlan comes before it.
 func (mv *Mover) SavePlan(p Plan) error {
-	if err := mv.clearPlan(p.ID); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(mv.PlanDir(p.ID, "aside"), 0o755); err != nil {
 		return err
 	}
@@ -87,15 +83,24 @@ func (mv *Mover) SavePlan(p Plan) error {
 	if err != nil {
 		return err
 	}
-	if err := disk.WriteDurably(mv.PlanDir(p.ID, "plan.json"), raw); err != nil {
-		return err
-	}
-	return errors.Join(disk.SyncDir(mv.store.Work("publish")), disk.SyncDir(mv.store.Work()))
+	return mv.store.Keep(record(p.ID, "plan.json"), raw)
 }
 
-// clearPlan makes room for a plan. What a finished one of the same id displaced,
+// record is the name of a plan's record, below the keeper's own folder.
+func record(id, name string) string { return "publish/" + id + "/" + name }
+
+// ForgetPlan removes a plan, with all that is still in its folder.
+func (mv *Mover) ForgetPlan(id string) error {
+	var names []string
+	for _, name := range []string{"plan.json", "started", "staged", "result.json"} {
+		names = append(names, record(id, name))
+	}
+	return errors.Join(mv.store.Forget(names...), disk.RemoveTree(mv.PlanDir(id)))
+}
+
+// ClearPlan makes room for a plan: an earlier one of the same id did not start, or is done. What a finished one of the same id displaced,
 // and a program may still write to, goes to the trash.
-func (mv *Mover) clearPlan(id string) error {
+func (mv *Mover) ClearPlan(id string) error {
 	r, done, err := mv.LoadResult(id)
 	if err != nil {
 		return err
@@ -120,7 +125,7 @@ func (mv *Mover) clearPlan(id string) error {
 			}
 		}
 	}
-	return disk.RemoveTree(mv.PlanDir(id))
+	return mv.ForgetPlan(id)
 }
 
 // LoadPlan reads a plan.
@@ -145,11 +150,21 @@ func (mv *Mover) SaveResult(id string, r Result) error {
 	if err != nil {
 		return err
 	}
-	return disk.WriteDurably(mv.PlanDir(id, "result.json"), raw)
+	return mv.store.Keep(record(id, "result.json"), raw)
+}
+
+// NoteResult is SaveResult of what may be lost: that the host has heard, which it
+// hears again then, or that something displaced is gone, which is seen again.
+func (mv *Mover) NoteResult(id string, r Result) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return mv.store.Note(record(id, "result.json"), raw)
 }
 
 // Mark notes, durably, that a plan has come to a point.
-func (mv *Mover) Mark(id, name string) error { return disk.WriteDurably(mv.PlanDir(id, name), nil) }
+func (mv *Mover) Mark(id, name string) error { return mv.store.Keep(record(id, name), nil) }
 
 // Plans lists the ids of all plans that are kept.
 func (mv *Mover) Plans() ([]string, error) {
@@ -207,7 +222,7 @@ func (mv *Mover) RollForward(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		_, err := mv.FinishPlan(ctx, id)
+		_, _, err := mv.FinishPlan(ctx, id)
 		if err != nil {
 			err = mv.setAside(ctx, id, err)
 		}

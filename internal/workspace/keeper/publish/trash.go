@@ -34,7 +34,17 @@ const UncapturedMark = "uncaptured"
 
 // Captured takes the mark from a put. It is not synced: one that is met again is
 // found in the history.
-func (mv *Mover) Captured(id string) error { return disk.RemoveIfThere(mv.Trash(id, UncapturedMark)) }
+func (mv *Mover) Captured(id string) error {
+	return errors.Join(mv.store.Forget(trashRecord(id, UncapturedMark)), disk.RemoveIfThere(mv.Trash(id, UncapturedMark)))
+}
+
+// trashRecord is the name of an entry's record, below the keeper's own folder.
+func trashRecord(id, name string) string { return "trash/" + id + "/" + name }
+
+// RemoveEntry removes an entry with what it holds.
+func (mv *Mover) RemoveEntry(id string) error {
+	return errors.Join(mv.store.Forget(trashRecord(id, "meta.json"), trashRecord(id, UncapturedMark)), disk.RemoveTree(mv.Trash(id)))
+}
 
 // TrashAside moves what a plan moved aside to the trash.
 func (mv *Mover) TrashAside(id string, ops []Step) error {
@@ -85,38 +95,74 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 	m.ID, m.At = mv.newID()
 	m.Named = true
 	m.Time, m.Age = m.At/1000, mv.trashAge.now(mv.now()).Milliseconds()
-	if err := disk.PlainDir(mv.Trash()); err != nil {
+	if err := mv.openTrash(); err != nil {
 		return m, err
 	}
 	if err := os.Mkdir(mv.Trash(m.ID), 0o755); err != nil {
 		return m, err
 	}
+	var err error
 	if file != "" {
-		if err := os.Rename(file, mv.Trash(m.ID, "content")); err != nil {
-			return m, errors.Join(err, disk.RemoveTree(mv.Trash(m.ID)))
+		// Content that is missing is content that went where nothing was, so it is
+		// on disk in its place before the record is.
+		if err = os.Rename(file, mv.Trash(m.ID, "content")); err == nil {
+			err = disk.SyncDir(mv.Trash(m.ID))
 		}
 	}
-	raw, err := json.Marshal(m)
-	if err == nil && m.Op == "write" {
-		err = os.WriteFile(mv.Trash(m.ID, UncapturedMark), nil, 0o644) // durable with the record
+	if err == nil {
+		err = disk.SyncDir(mv.Trash())
+	}
+	raw, jerr := json.Marshal(m)
+	if err = errors.Join(err, jerr); err == nil && m.Op == "write" {
+		err = mv.store.Keep(trashRecord(m.ID, UncapturedMark), nil)
 	}
 	if err == nil {
-		err = errors.Join(disk.WriteDurably(mv.Trash(m.ID, "meta.json"), raw), disk.SyncDir(mv.Trash()), disk.SyncDir(mv.store.Work()))
+		err = mv.store.Keep(trashRecord(m.ID, "meta.json"), raw)
 	}
 	if err != nil {
 		// Nothing was exchanged yet: content, if there is any, is the new file.
-		return m, errors.Join(err, disk.RemoveTree(mv.Trash(m.ID)))
+		return m, errors.Join(err, mv.RemoveEntry(m.ID))
 	}
 	return m, nil
 }
 
-// Intend makes an entry of a file that is to be exchanged with a live one.
-func (mv *Mover) Intend(file string, m TrashEntry) (TrashEntry, error) {
-	m, err := mv.makeEntry(file, m)
-	if err == nil {
-		mv.crash("trash.intended")
+// openTrash makes the trash's folder, which is on disk before anything is in it.
+func (mv *Mover) openTrash() error {
+	if mv.trashThere {
+		return nil
 	}
-	return m, err
+	err := disk.PlainDir(mv.Trash())
+	if err == nil {
+		err = disk.SyncDir(mv.store.Work())
+	}
+	mv.trashThere = err == nil
+	return err
+}
+
+// Intend makes an entry of a file that is to be exchanged with a live one. store,
+// if there is any, stores what the file holds, which is durable with the entry.
+func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry, error)) (TrashEntry, error) {
+	made := false
+	err := mv.store.Together(func(flush func() error) (err error) {
+		if store != nil {
+			if m.New, err = store(); err != nil {
+				return err
+			}
+		}
+		if m, err = mv.makeEntry(file, m); err != nil {
+			return err
+		}
+		made = true
+		return flush()
+	})
+	if err != nil {
+		if made {
+			err = errors.Join(err, mv.RemoveEntry(m.ID))
+		}
+		return m, err
+	}
+	mv.crash("trash.intended")
+	return m, nil
 }
 
 // Swap exchanges an entry's content with what name is in dir, and returns what
@@ -192,7 +238,7 @@ func (mv *Mover) dropEntry(m TrashEntry, want gitstore.Entry) error {
 	if !quiet || other || now.Exists() && now != want {
 		return errors.Join(mv.Told(m.ID), mv.Captured(m.ID))
 	}
-	return disk.RemoveTree(mv.Trash(m.ID))
+	return mv.RemoveEntry(m.ID)
 }
 
 // discard removes a file of the engine's own whose content is want, which is
@@ -221,7 +267,7 @@ func (mv *Mover) ToTrash(dirfd int, name string, m TrashEntry) (wire.Trashed, er
 		return wire.Trashed{}, err
 	}
 	if err := disk.MoveTo(dirfd, name, unix.AT_FDCWD, mv.Trash(m.ID, "content")); err != nil {
-		return wire.Trashed{}, errors.Join(err, disk.RemoveTree(mv.Trash(m.ID)))
+		return wire.Trashed{}, errors.Join(err, mv.RemoveEntry(m.ID))
 	}
 	mv.crash("trash.moved")
 	return m.Trashed, errors.Join(disk.SyncDir(mv.Trash(m.ID)), mv.EmptyTrash())
@@ -292,7 +338,7 @@ func (mv *Mover) RecoverTrash() error {
 		if happened {
 			return nil
 		}
-		return disk.RemoveTree(mv.Trash(m.ID))
+		return mv.RemoveEntry(m.ID)
 	})
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func (mv *Mover) EmptyTrash() error {
 			// which stays a little longer.
 			return nil
 		}
-		if err := disk.RemoveTree(mv.Trash(en.Name())); err != nil {
+		if err := mv.RemoveEntry(en.Name()); err != nil {
 			// It stays in nobody's way, and is tried again.
 			mv.logger.Warn("an old entry of the trash was not removed", "entry", en.Name(), "error", err)
 		}

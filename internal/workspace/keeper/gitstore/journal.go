@@ -1,0 +1,485 @@
+package gitstore
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+)
+
+// The journal, .git/choir/journal, is what makes an act of the keeper durable: the
+// objects, refs and records of one act are one entry of it, written and synced
+// before any of them has its name. Then they are put under their names without a
+// sync, which a crash may undo in whole or in part. Whoever opens the repository
+// next does it again, entry by entry, before anything is read. When the journal is
+// long, or work ends, what it names is synced and it begins anew.
+//
+// An entry counts when its sum is right, and with it every one before it. So of an
+// act either everything is there after a power cut or nothing is, and an act that
+// is there implies all before it.
+
+// kept is a file of .git as an act leaves it.
+type kept struct {
+	name    string // below .git
+	content []byte
+	gone    bool // it is removed
+}
+
+const (
+	journalHead = "choir journal 1\n"
+	journalFull = 16 << 20  // bytes from which on it begins anew
+	maxEntry    = 128 << 20 // bytes of one entry
+	maxInEntry  = 1 << 20   // bytes of an object that goes into one; larger ones are synced by themselves
+	maxRecord   = 16 << 20  // likewise of a record
+)
+
+type journal struct {
+	mu     sync.Mutex
+	gitDir string
+	f      *os.File
+	salt   [16]byte // of this beginning: an entry of an earlier one never counts
+	size   int64
+	count  uint64
+	named  map[string]bool // files that may not be on disk under their names yet
+	broken error
+}
+
+func (j *journal) file() string { return filepath.Join(j.gitDir, workDir, "journal") }
+
+func newJournalHead() []byte {
+	var salt [16]byte
+	rand.Read(salt[:])
+	return append([]byte(journalHead), salt[:]...)
+}
+
+// open opens the journal and does again what it holds. Nobody else may be at work
+// in the repository.
+func (j *journal) open() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f, err := os.OpenFile(j.file(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return errors.Join(err, f.Close(), errors.New("the keeper's journal is no file"))
+	}
+	j.f, j.named, j.broken = f, map[string]bool{}, nil
+	todo, err := j.read()
+	if err != nil {
+		return err
+	}
+	if j.size < 0 && st.Size() > 0 { // damaged, or cut off before anything was told
+		if err := errors.Join(os.MkdirAll(filepath.Join(j.gitDir, workDir, "damaged"), 0o755), j.setAside()); err != nil {
+			return err
+		}
+	}
+	for _, k := range todo {
+		if err := j.again(k); err != nil {
+			return fmt.Errorf("do %s again, as the journal says: %w", k.name, err)
+		}
+		j.named[k.name] = true
+	}
+	if j.size == st.Size() && j.count == 0 {
+		return nil
+	}
+	return j.begin()
+}
+
+// setAside keeps a journal that can't be read for who wants to look at it.
+func (j *journal) setAside() error {
+	all := io.NewSectionReader(j.f, 0, journalFull)
+	to, err := os.OpenFile(filepath.Join(j.gitDir, workDir, "damaged", "journal"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, all)
+	return errors.Join(err, to.Close())
+}
+
+// read returns what the journal holds: of each name the last, in the order of
+// their last entries.
+func (j *journal) read() ([]kept, error) {
+	head := make([]byte, len(journalHead)+len(j.salt))
+	if _, err := io.ReadFull(j.f, head); err != nil || !bytes.HasPrefix(head, []byte(journalHead)) {
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, err
+		}
+		j.size = -1 // it has no beginning yet, or one that was cut off before anything was told
+		return nil, nil
+	}
+	copy(j.salt[:], head[len(journalHead):])
+	j.size, j.count = int64(len(head)), 0
+	last := map[string]int{}
+	var all []kept
+	for {
+		entry, files, err := j.next()
+		if err != nil {
+			return nil, err
+		}
+		if entry == 0 {
+			break
+		}
+		j.size += entry
+		j.count++
+		for _, k := range files {
+			last[k.name] = len(all)
+			all = append(all, k)
+		}
+	}
+	out := all[:0]
+	for i, k := range all {
+		if at, ok := last[k.name]; ok && at == i {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// sum is what an entry's content is compared with.
+func (j *journal) sum(n uint64, content []byte) [sha256.Size]byte {
+	h := sha256.New()
+	h.Write(j.salt[:])
+	_ = binary.Write(h, binary.BigEndian, n) // a hash takes all
+	h.Write(content)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// next reads an entry; one of no length is the end: what is there was never whole.
+func (j *journal) next() (int64, []kept, error) {
+	var front [4 + sha256.Size]byte
+	if n, err := j.f.ReadAt(front[:], j.size); n < len(front) {
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return 0, nil, err
+	}
+	size := binary.BigEndian.Uint32(front[:])
+	if size == 0 || size > maxEntry {
+		return 0, nil, nil
+	}
+	content := make([]byte, size)
+	if n, err := j.f.ReadAt(content, j.size+int64(len(front))); n < len(content) {
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return 0, nil, err
+	}
+	if j.sum(j.count, content) != [sha256.Size]byte(front[4:]) {
+		return 0, nil, nil
+	}
+	files, ok := decodeKept(content)
+	if !ok {
+		return 0, nil, fault.New("keeper.journal", fault.Damaged, "Move .git/choir/journal out of the way; what it alone holds is lost then.", errors.New("the journal names files that are none of the keeper's"))
+	}
+	return int64(len(front)) + int64(size), files, nil
+}
+
+func encodeKept(files []kept) []byte {
+	var b []byte
+	for _, k := range files {
+		flag := byte(0)
+		if k.gone {
+			flag = 1
+		}
+		b = append(b, flag)
+		b = binary.BigEndian.AppendUint16(b, uint16(len(k.name)))
+		b = binary.BigEndian.AppendUint32(b, uint32(len(k.content)))
+		b = append(append(b, k.name...), k.content...)
+	}
+	return b
+}
+
+func decodeKept(b []byte) ([]kept, bool) {
+	var out []kept
+	for len(b) > 0 {
+		if len(b) < 7 {
+			return nil, false
+		}
+		flag, n, size := b[0], int(binary.BigEndian.Uint16(b[1:])), int(binary.BigEndian.Uint32(b[3:]))
+		if b = b[7:]; flag > 1 || len(b) < n || len(b)-n < size {
+			return nil, false
+		}
+		k := kept{name: string(b[:n]), content: b[n : n+size], gone: flag == 1}
+		if b = b[n+size:]; !mayBeKept(k.name) {
+			return nil, false
+		}
+		out = append(out, k)
+	}
+	return out, true
+}
+
+// journalled are the names of what the journal may write: objects, refs and the
+// records of plans and of the trash.
+var journalled = regexp.MustCompile(`^(objects/[0-9a-f]{2}/[0-9a-f]{38}|refs/choir(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}){2}|choir/publish/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(plan\.json|started|staged|result\.json)|choir/trash/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(meta\.json|uncaptured))$`)
+
+func mayBeKept(name string) bool {
+	return journalled.MatchString(name) && !strings.Contains(name, "..") && !strings.HasSuffix(name, ".lock")
+}
+
+// again puts one file where an entry says, unless it is there.
+func (j *journal) again(k kept) error {
+	name := filepath.Join(j.gitDir, filepath.FromSlash(k.name))
+	if k.gone {
+		return disk.RemoveIfThere(name)
+	}
+	if there, err := os.ReadFile(name); err == nil && bytes.Equal(there, k.content) {
+		return nil
+	}
+	tmp, err := j.stage(k)
+	if err != nil {
+		return err
+	}
+	if st, err := os.Lstat(name); err == nil && !st.Mode().IsRegular() { // it is nothing of the keeper's, and kept
+		to := filepath.Join(j.gitDir, workDir, "damaged", strings.ReplaceAll(k.name, "/", "-"))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), disk.RemoveTree(to), os.Rename(name, to)); err != nil {
+			return err
+		}
+	}
+	return os.Rename(tmp, name)
+}
+
+// stage writes what is to be under a file's name beside it, and syncs nothing.
+func (j *journal) stage(k kept) (string, error) {
+	dir := j.gitDir
+	for part := range strings.SplitSeq(path.Dir(k.name), "/") {
+		dir = filepath.Join(dir, part)
+		if err := disk.PlainDir(dir); err != nil {
+			return "", err
+		}
+	}
+	name := filepath.Join(j.gitDir, filepath.FromSlash(k.name))
+	tmp, perm := name+".tmp-choir", fs.FileMode(0o644)
+	switch {
+	case strings.HasPrefix(k.name, "objects/"):
+		tmp, perm = filepath.Join(j.gitDir, "objects", "tmp_obj_choir_again"), 0o444
+	case strings.HasPrefix(k.name, "refs/"):
+		// The name of git's lock: nobody takes that for a ref, and one that stays is removed.
+		tmp = name + ".lock"
+		if err := removeEmpty(name); err != nil {
+			return "", err
+		}
+	}
+	if err := disk.RemoveIfThere(tmp); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(tmp, k.content, perm); err != nil {
+		return "", errors.Join(err, disk.RemoveIfThere(tmp))
+	}
+	return tmp, nil
+}
+
+// place puts files under their names: all or, as far as the disk goes, none.
+func (j *journal) place(files []kept) (err error) {
+	tmps := make([]string, 0, len(files))
+	defer func() {
+		if err != nil {
+			for _, tmp := range tmps {
+				err = errors.Join(err, disk.RemoveIfThere(tmp))
+			}
+		}
+	}()
+	for _, k := range files {
+		tmp, err := j.stage(k)
+		if err != nil {
+			return err
+		}
+		tmps = append(tmps, tmp)
+	}
+	for i, k := range files {
+		if err := os.Rename(tmps[i], filepath.Join(j.gitDir, filepath.FromSlash(k.name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add makes an act durable, and then does it: what do does is to put the files
+// under their names. When that fails nothing of the act counts.
+func (j *journal) add(files []kept, do func() error) (err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	before, counted := j.size, j.count
+	if err := j.write(files, true); err != nil {
+		return err
+	}
+	for _, k := range files {
+		j.named[k.name] = true
+	}
+	if err := do(); err != nil {
+		return errors.Join(err, j.cut(before, counted))
+	}
+	if j.size < journalFull {
+		return nil
+	}
+	_ = j.begin() // the act is done and durable; that the journal can't begin anew is met by the next
+	return nil
+}
+
+// note writes an entry that need not be durable, but is before any that follows.
+// On a full disk the journal begins anew instead, and holds nothing against it.
+func (j *journal) note(files []kept) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.write(files, false)
+	if err != nil && j.broken == nil && fault.NoSpace(err) {
+		return j.begin()
+	}
+	return err
+}
+
+// noteAndPlace is note of a file that is put under its name.
+func (j *journal) noteAndPlace(k kept) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	before, counted := j.size, j.count
+	if err := j.write([]kept{k}, false); err != nil {
+		return err
+	}
+	j.named[k.name] = true
+	if err := j.place([]kept{k}); err != nil {
+		return errors.Join(err, j.cut(before, counted))
+	}
+	return nil
+}
+
+func (j *journal) write(files []kept, sync bool) error {
+	if j.broken != nil {
+		return j.broken
+	}
+	if j.f == nil {
+		return fault.New("keeper.journal", fault.Internal, "", errors.New("the journal is not open"))
+	}
+	for _, k := range files {
+		if !mayBeKept(k.name) {
+			return fault.New("keeper.journal", fault.Internal, "", fmt.Errorf("%q is no name for the journal", k.name))
+		}
+	}
+	content := encodeKept(files)
+	if len(content) > maxEntry {
+		return fault.New("keeper.journal", fault.Exhausted, "", fmt.Errorf("an act of %d bytes is too large for the journal", len(content)))
+	}
+	sum := j.sum(j.count, content)
+	entry := append(binary.BigEndian.AppendUint32(nil, uint32(len(content))), sum[:]...)
+	entry = append(entry, content...)
+	_, err := j.f.WriteAt(entry, j.size)
+	if err == nil && sync {
+		err = j.f.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, j.cut(j.size, j.count))
+	}
+	j.size += int64(len(entry))
+	j.count++
+	return nil
+}
+
+// cut takes back what follows size. Where even that can't be done nothing more is
+// acknowledged: what would be read after a crash is not known.
+func (j *journal) cut(size int64, count uint64) error {
+	err := errors.Join(j.f.Truncate(size), j.f.Sync())
+	if err != nil {
+		j.broken = fault.New("keeper.journal", fault.Unavailable, "Have the computer sleep, and wake it.", fmt.Errorf("the journal can't be taken back: %w", err))
+		return j.broken
+	}
+	j.size, j.count = size, count
+	return nil
+}
+
+// settle makes everything that the journal names durable under its name, and
+// begins it anew.
+func (j *journal) settle() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil || j.broken != nil || j.count == 0 {
+		return nil
+	}
+	return j.begin()
+}
+
+func (j *journal) begin() error {
+	if err := j.syncNamed(); err != nil {
+		return err
+	}
+	head := newJournalHead()
+	fresh := j.size < 0
+	// The new beginning makes what follows it void at once, whatever of that stays.
+	_, err := j.f.WriteAt(head, 0)
+	if err = errors.Join(err, j.f.Truncate(int64(len(head))), j.f.Sync()); err == nil && fresh {
+		err = disk.SyncDir(filepath.Dir(j.file()))
+	}
+	if err != nil {
+		j.broken = fault.New("keeper.journal", fault.Unavailable, "Have the computer sleep, and wake it.", fmt.Errorf("the journal can't begin anew: %w", err))
+		return j.broken
+	}
+	copy(j.salt[:], head[len(journalHead):])
+	j.size, j.count, j.named = int64(len(head)), 0, map[string]bool{}
+	return nil
+}
+
+// syncNamed syncs every file that the journal names, and the folders on the way.
+func (j *journal) syncNamed() error {
+	all := map[string]bool{}
+	for name := range j.named {
+		for ; name != "." && !all[name]; name = path.Dir(name) {
+			all[name] = true
+		}
+		if len(all) > disk.SyncEachUpTo {
+			return disk.SyncAll(j.gitDir)
+		}
+	}
+	var g errgroup.Group // together, so that they share commits of the file system's journal
+	g.SetLimit(8)
+	for name := range all {
+		g.Go(func() error {
+			f, err := os.OpenFile(filepath.Join(j.gitDir, filepath.FromSlash(name)), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+				return nil // removed since, as its folder says, which is synced too; or damaged, as whoever reads it says
+			}
+			if err != nil {
+				return err
+			}
+			defer f.Close() // only synced
+			if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() && !st.IsDir() {
+				return err
+			}
+			return f.Sync()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return disk.SyncDir(j.gitDir)
+}
+
+func (j *journal) close() error {
+	err := j.settle()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil {
+		return err
+	}
+	err = errors.Join(err, j.f.Close())
+	j.f = nil
+	return err
+}

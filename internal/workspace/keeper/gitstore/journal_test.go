@@ -1,0 +1,187 @@
+package gitstore_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// doAct commits a file and keeps a record, as one act.
+func doAct(t *testing.T, s *gitstore.Store, n int) (commit string) {
+	t.Helper()
+	err := s.Together(func(flush func() error) error {
+		blob, err := s.Write(t.Context(), []gitstore.Object{{Kind: "blob", Content: fmt.Append(nil, "content ", n)}})
+		if err != nil {
+			return err
+		}
+		tree, err := s.WriteTree(t.Context(), gitstore.Tree{"f": {Mode: wire.ModeFile, ID: blob[0]}})
+		if err != nil {
+			return err
+		}
+		c, err := s.MakeCommit(t.Context(), tree, "", wire.Note{Kind: "auto", Message: fmt.Sprint(n)}, int64(n)*1000)
+		if err != nil {
+			return err
+		}
+		commit = c.Commit
+		if err := s.ForceRef(t.Context(), newest, commit); err != nil {
+			return err
+		}
+		if err := s.Keep(fmt.Sprintf("publish/p%d/plan.json", n), []byte("{}")); err != nil {
+			return err
+		}
+		return flush()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return commit
+}
+
+// newest is the ref that each act moves.
+const newest = "refs/choir/task/newest"
+
+func journalOf(root string) string { return filepath.Join(root, ".git/choir/journal") }
+
+// recovered is a repository of which a power cut left nothing but the journal.
+func recovered(t *testing.T, journal []byte) (*gitstore.Store, string, error) {
+	t.Helper()
+	s, root := newStore(t)
+	if err := os.WriteFile(journalOf(root), journal, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s, root, s.OpenJournal()
+}
+
+// TestAnActIsWholeOrNotAtAll: of what was acknowledged everything is there again
+// when nothing but the journal came to the disk, and of an act whose entry is cut
+// off or damaged there is nothing, while those before it are whole.
+func TestAnActIsWholeOrNotAtAll(t *testing.T) {
+	s, root := newStore(t)
+	if err := s.OpenJournal(); err != nil {
+		t.Fatal(err)
+	}
+	var commits []string
+	var journals [][]byte
+	for n := range 3 {
+		commits = append(commits, doAct(t, s, n))
+		raw, err := os.ReadFile(journalOf(root))
+		if err != nil {
+			t.Fatal(err)
+		}
+		journals = append(journals, raw)
+	}
+	check := func(what string, journal []byte, acts int) {
+		t.Helper()
+		s, root, err := recovered(t, journal)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		want := ""
+		if acts > 0 {
+			want = commits[acts-1]
+		}
+		if got, err := s.Ref(t.Context(), newest); err != nil || got != want {
+			t.Errorf("%s: the ref names %q, %v; want %q", what, got, err, want)
+		}
+		for n, commit := range commits {
+			_, err := s.Commit(t.Context(), commit)
+			_, statErr := os.Stat(filepath.Join(root, fmt.Sprintf(".git/choir/publish/p%d/plan.json", n)))
+			if is := n < acts; is != (err == nil) || is != (statErr == nil) {
+				t.Errorf("%s: of act %d there is the commit (%v) and the record (%v)", what, n, err, statErr)
+			}
+			if err == nil {
+				c, _ := s.Commit(t.Context(), commit)
+				en, err := s.Lookup(t.Context(), c.Tree, "f")
+				var b bytes.Buffer
+				if _, _, rerr := s.Read(t.Context(), en.ID, -1, &b); err != nil || rerr != nil || b.String() != fmt.Sprint("content ", n) {
+					t.Errorf("%s: act %d holds %q, %v, %v", what, n, b.String(), err, rerr)
+				}
+			}
+		}
+		// What was cut off does not come back behind something new.
+		if next := doAct(t, s, 7); next == want {
+			t.Fatal("the same commit twice")
+		}
+		if after, err := os.ReadFile(journalOf(root)); err != nil || len(journal) > 100 && bytes.Equal(after[:32], journal[:32]) {
+			t.Errorf("%s: the journal goes on where it was cut off (%v)", what, err)
+		}
+	}
+	whole := journals[2]
+	check("all of it", whole, 3)
+	check("two entries", journals[1], 2)
+	last := len(journals[1])
+	for _, at := range []int{last + 1, last + 20, last + 40, last + (len(whole)-last)/2, len(whole) - 1} {
+		check(fmt.Sprintf("cut at %d of %d", at, len(whole)), whole[:at], 2)
+		if at < len(whole) {
+			flipped := bytes.Clone(whole)
+			flipped[at] ^= 0x40
+			check(fmt.Sprintf("damaged at %d", at), flipped, 2)
+		}
+	}
+	missing := append(bytes.Clone(journals[0]), whole[last:]...)
+	check("an entry out of its turn", missing, 1)
+	check("no beginning", append(make([]byte, 32), whole[32:]...), 0)
+	check("nothing", nil, 0)
+}
+
+// TestWhatWasRemovedStaysAway: the journal does not bring back what was removed
+// after it was written.
+func TestWhatWasRemovedStaysAway(t *testing.T) {
+	s, root := newStore(t)
+	doAct(t, s, 1)
+	if err := s.ForceRef(t.Context(), "refs/choir/task/t", doAct(t, s, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteRef(t.Context(), "refs/choir/task/t"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Forget("publish/p1/plan.json"); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(journalOf(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, at, err := recovered(t, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := again.Ref(t.Context(), "refs/choir/task/t"); err != nil || id != "" {
+		t.Errorf("a deleted ref names %q, %v", id, err)
+	}
+	if _, err := os.Stat(filepath.Join(at, ".git/choir/publish/p1/plan.json")); !os.IsNotExist(err) {
+		t.Errorf("a removed record is back: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(at, ".git/choir/publish/p2/plan.json")); err != nil {
+		t.Errorf("the control, which was not removed: %v", err)
+	}
+}
+
+// TestAForeignJournalWritesNothing: a journal that came with somebody else's .git
+// names what only the keeper writes, or is refused whole.
+func TestAForeignJournalWritesNothing(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"refs/choir/task/t": true, "choir/publish/p/plan.json": true,
+		"hooks/post-checkout": false, "config": false, "../evil": false, "objects/../../evil": false, "refs/choir/../../config": false,
+		"choir/publish/p/aside/0": false, "refs/heads/main": false, "refs/choir/logged": false, "objects/info/alternates": false, "refs/choir/x/y.lock": false, "/etc/x": false,
+	} {
+		content := append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16([]byte{0}, uint16(len(name))), 1), name+"x"...)
+		var salt [16]byte
+		sum := sha256.Sum256(append(append(salt[:], make([]byte, 8)...), content...))
+		raw := append(append([]byte("choir journal 1\n"), salt[:]...), binary.BigEndian.AppendUint32(nil, uint32(len(content)))...)
+		raw = append(append(raw, sum[:]...), content...)
+		_, root, err := recovered(t, raw)
+		_, statErr := os.Lstat(filepath.Join(root, ".git", name))
+		if ok != (err == nil) || !ok && !fault.Is(err, fault.Damaged) || ok && statErr != nil {
+			t.Errorf("a journal that names %q: %v, %v", name, err, statErr)
+		}
+	}
+}
