@@ -254,7 +254,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 	if dir == "" {
 		dir = "."
 	} else {
-		info, err := c.workspace.Stat(ctx, p)
+		info, err := c.workspace.Look(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +279,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 // OpenFile implements control.Streams.
 func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.File, error) {
 	c.mirror.Freshen(ctx, p)
-	info, err := c.workspace.Stat(ctx, p)
+	info, err := c.workspace.Look(ctx, p)
 	if err != nil {
 		return nil, view.File{}, err
 	}
@@ -326,7 +326,7 @@ func (c *Computer) PutFile(ctx context.Context, user string, put view.Put, conte
 
 // RemoveFile answers rpc.FilesRemove. It goes to the trash.
 func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive bool) error {
-	info, err := c.workspace.Stat(ctx, p)
+	info, err := c.workspace.Look(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -378,7 +378,7 @@ func (c *Computer) place(ctx context.Context, user string, where []string, f fun
 		return view.File{}, err
 	}
 	c.shell.Changed()
-	info, err := c.workspace.Stat(ctx, at)
+	info, err := c.workspace.Look(ctx, at)
 	return fileOf(info), err
 }
 

@@ -84,7 +84,8 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request, cid contract.CI
 		h.Set("Content-Length", strconv.FormatInt(f.Size, 10))
 	}
 	rc := http.NewResponseController(w)
-	n, err := io.Copy(deadlined{w, rc}, content)
+	// As much at once as the tether's window gives: a deadline is set for each piece.
+	n, err := io.CopyBuffer(deadlined{w, rc}, content, make([]byte, 256<<10))
 	if err == nil && n != f.Size {
 		err = errors.New("the file changed while it was read")
 	}

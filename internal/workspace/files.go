@@ -35,8 +35,16 @@ func (w *Workspace) Files(ctx context.Context, dir, after string, limit int) (fi
 // Stat describes one path of the live tree.
 func (w *Workspace) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	var fi wire.FileInfo
-	err := w.opts.Keeper.Call(ctx, "stat", wire.PathRequest{Path: wire.Path(p)}, &fi)
+	err := w.opts.Keeper.Call(ctx, "stat", wire.StatRequest{Path: wire.Path(p)}, &fi)
 	return fi, fault.Wrap("workspace.Stat", err)
+}
+
+// Look is Stat without the id of a file's content, which may take as long as
+// reading it.
+func (w *Workspace) Look(ctx context.Context, p string) (wire.FileInfo, error) {
+	var fi wire.FileInfo
+	err := w.opts.Keeper.Call(ctx, "stat", wire.StatRequest{Path: wire.Path(p), Unread: true}, &fi)
+	return fi, fault.Wrap("workspace.Look", err)
 }
 
 // Content is a file's bytes as a stream; Size is that of the whole file.

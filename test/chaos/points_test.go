@@ -172,6 +172,10 @@ func damageNewest(ctx context.Context, w *world) error {
 		}
 	}
 	w.in.Kill()
+	// The journal has the object too, and would mend it.
+	if err := os.Remove(filepath.Join(w.gitDir(), "choir", "journal")); err != nil {
+		return err
+	}
 	newest, err := git(w.gitDir(), "rev-parse", "refs/heads/main").Output()
 	if err != nil {
 		return err

@@ -147,17 +147,28 @@ func (e *Engine) Files(ctx context.Context, req wire.FilesRequest) (files []wire
 
 // Stat describes one path of the live tree; links are not followed.
 func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
-	const op = "keeper.Stat"
+	fi, err := e.stat(ctx, p, true)
+	return fi, fileError("keeper.Stat", p, err)
+}
+
+// Look is Stat without the id of a file's content, for which a file that was not
+// captured as it is would be read.
+func (e *Engine) Look(ctx context.Context, p string) (wire.FileInfo, error) {
+	fi, err := e.stat(ctx, p, false)
+	return fi, fileError("keeper.Look", p, err)
+}
+
+func (e *Engine) stat(ctx context.Context, p string, id bool) (wire.FileInfo, error) {
 	if err := badPath(p, true); err != nil {
-		return wire.FileInfo{}, fault.Wrap(op, err)
+		return wire.FileInfo{}, err
 	}
 	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
 	if err != nil {
-		return wire.FileInfo{}, fileError(op, p, err)
+		return wire.FileInfo{}, err
 	}
 	defer unix.Close(dir)
 	fi, err := info(dir, path.Base(p), p)
-	if err == nil && (fi.Kind == "file" || fi.Kind == "symlink") {
+	if err == nil && id && (fi.Kind == "file" || fi.Kind == "symlink") {
 		var en gitstore.Entry
 		was := e.lastSeen(p)
 		if st, serr := disk.Lstat(dir, path.Base(p)); serr == nil && st == was.Stat {
@@ -168,7 +179,7 @@ func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 		fi.ID = en.ID
 	}
 	if err != nil || p == "." {
-		return fi, fileError(op, p, err)
+		return fi, err
 	}
 	marked := []wire.FileInfo{fi}
 	e.markUnkept(ctx, wire.ParentDir(p), marked)

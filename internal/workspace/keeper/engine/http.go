@@ -65,7 +65,10 @@ func handleFiles(mux *http.ServeMux, e *Engine) {
 		files, more, err := e.Files(ctx, r)
 		return wire.FilesReply{Files: files, More: more}, err
 	})
-	call(mux, "stat", func(ctx context.Context, r wire.PathRequest) (wire.FileInfo, error) {
+	call(mux, "stat", func(ctx context.Context, r wire.StatRequest) (wire.FileInfo, error) {
+		if r.Unread {
+			return e.Look(ctx, string(r.Path))
+		}
 		return e.Stat(ctx, string(r.Path))
 	})
 	call(mux, "mkdir", func(ctx context.Context, r wire.PathRequest) (wire.Done, error) {
@@ -199,6 +202,10 @@ func fail(w http.ResponseWriter, err error) {
 	_, _ = w.Write(raw) // likewise
 }
 
+// readBuffer is how much of a file is read at once: each piece is a frame of the
+// tether, which costs its reader a turn.
+const readBuffer = 128 << 10
+
 // serveRead streams a file. The size of the whole is in X-Choir-Size.
 func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.ReadRequest) error {
 	if req.Offset < 0 || req.Limit < 0 {
@@ -231,7 +238,8 @@ func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.
 	if req.Limit > 0 {
 		n = min(n, req.Limit)
 	}
-	_, err = io.Copy(w, io.NewSectionReader(f, req.Offset, n))
+	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, io.NewSectionReader(f, req.Offset, n), make([]byte, readBuffer))
 	return ignoreAfterStart(err)
 }
 

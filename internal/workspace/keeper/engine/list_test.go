@@ -53,3 +53,37 @@ func TestAttack43_NoNameHidesAnother(t *testing.T) {
 		}
 	}
 }
+
+// TestALookReadsNothing: what is asked of a file that was not captured yet, to show
+// or to hand it out, does not cost as much as reading it.
+func TestALookReadsNothing(t *testing.T) {
+	c := open(t)
+	const size = 64 << 20
+	c.checkpoint("what was left out is known")
+	c.write("workspace/big", "")
+	if err := os.Truncate(c.path("workspace/big"), size); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (n int64) {
+		raw, err := os.ReadFile("/proc/self/io")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscanf(string(raw), "rchar: %d", &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := read()
+	look, err := c.Look(t.Context(), "workspace/big")
+	if err != nil || look.Size != size || look.Kind != "file" || look.ID != "" {
+		t.Errorf("a look says %+v, %v", look, err)
+	}
+	if n := read() - before; n > size/4 {
+		t.Errorf("a look read %d bytes", n)
+	}
+	before = read()
+	if stat, err := c.Stat(t.Context(), "workspace/big"); err != nil || len(stat.ID) != 40 || read()-before < size {
+		t.Errorf("the control, which reads it: %+v, %v, %d bytes", stat, err, read()-before)
+	}
+}

@@ -83,8 +83,9 @@ func TestATaskStartsOneGit(t *testing.T) {
 
 // aTasksSyncs is how often a task that writes one file may wait for the disk:
 // 5 entries of the journal and the branch until it is done, what is put in place
-// (the file and three folders), the live folder, and what a checkpoint then looks at.
-const aTasksSyncs = 24
+// (the file and three folders), the live folder, and what a checkpoint syncs again
+// as long as a file is too new to be known by its times.
+const aTasksSyncs = 30
 
 // TestATaskSyncsFewTimes counts what the second of two tasks waits for.
 func TestATaskSyncsFewTimes(t *testing.T) {

@@ -89,7 +89,7 @@ func (e *Engine) maintain(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.store.Settle(); err != nil {
-		return fault.Wrap(op, err)
+		return err
 	}
 	// Of its own lock git says nothing, and packs nothing.
 	if err := e.store.Unlock("objects/maintenance", "objects/pack/multi-pack-index", "index"); err != nil {

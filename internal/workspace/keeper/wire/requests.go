@@ -23,6 +23,11 @@ type (
 	CommitRequest struct {
 		Commit string `json:"commit"`
 	}
+	// StatRequest names a path; Unread spares reading the file for its id.
+	StatRequest struct {
+		Path   Path `json:"path"`
+		Unread bool `json:"unread,omitempty"`
+	}
 	// PathRequest names a path.
 	PathRequest struct {
 		Path Path `json:"path"`
