@@ -18,7 +18,7 @@ func (s *Store) LastSeq(context.Context) (uint64, error) { return s.Last(), nil 
 // of the event. Without one, ok is false.
 func (s *Store) ByID(ctx context.Context, source, id string) (seq uint64, digest [sha256.Size]byte, ok bool, err error) {
 	var sum []byte
-	err = s.read.QueryRowContext(ctx, "SELECT seq, digest FROM events WHERE source = ? AND id = ? AND duplicate = 0", source, id).Scan(&seq, &sum)
+	err = s.row(ctx, "SELECT seq, digest FROM events WHERE source = ? AND id = ? AND duplicate = 0", []any{source, id}, &seq, &sum)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, digest, false, nil
@@ -38,6 +38,6 @@ func (s *Store) LastBySubject(ctx context.Context, subject string) (uint64, erro
 		return 0, nil
 	}
 	var seq uint64
-	err := s.read.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM events WHERE subject = ? AND subject <> ''", subject).Scan(&seq)
+	err := s.row(ctx, "SELECT coalesce(max(seq), 0) FROM events WHERE subject = ? AND subject <> ''", []any{subject}, &seq)
 	return seq, fault.Wrap("state.LastBySubject", err)
 }

@@ -33,7 +33,7 @@ func all[T any](ctx context.Context, s *Store, op string, scan func(*sql.Rows) (
 	if s.asked != nil {
 		s.asked(op, query, args)
 	}
-	rows, err := s.read.QueryContext(ctx, query, args...)
+	rows, err := s.query(ctx, query, args...)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}

@@ -23,7 +23,7 @@ func (s *Store) NeededBlobs(ctx context.Context) (map[contract.BlobRef]uint64, e
 
 // refs reads rows of a reference and an event.
 func (s *Store) refs(ctx context.Context, op, query string) (map[contract.BlobRef]uint64, error) {
-	rows, err := s.read.QueryContext(ctx, query)
+	rows, err := s.query(ctx, query)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}

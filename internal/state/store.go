@@ -50,6 +50,7 @@ type Store struct {
 	schema int
 
 	read  *sql.DB                            // several connections, query_only
+	reads reads                              // parsed for those
 	asked func(op, query string, args []any) // test hook: hears of each list's query
 
 	wmu   sync.Mutex // held by whoever writes
@@ -111,7 +112,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 		return fail(err)
 	}
 	s.read.SetMaxOpenConns(4)
-	s.read.SetMaxIdleConns(2)
+	s.read.SetMaxIdleConns(4) // each has the questions parsed
 	return s, nil
 }
 
@@ -175,7 +176,7 @@ func (s *Store) Close() error {
 	defer s.wmu.Unlock()
 	var errs []error
 	if s.read != nil {
-		errs = append(errs, s.read.Close())
+		errs = append(errs, s.reads.close(), s.read.Close())
 	}
 	errs = append(errs, s.write.close(), s.db.Close())
 	return errors.Join(errs...)
