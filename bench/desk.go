@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -255,7 +255,7 @@ func (e *env) quiet(ctx context.Context, pid int) error {
 	return nil
 }
 
-var viteToken = regexp.MustCompile(`wsToken = "([A-Za-z0-9_-]+)"`)
+var viteToken = lazy.Regexp(`wsToken = "([A-Za-z0-9_-]+)"`)
 
 // hmr sends WebSocket pings to the dev server on the connection that tells the
 // page of a hot update: the same proxy, tether and box.
@@ -330,7 +330,7 @@ func (d *desk) viteToken(ctx context.Context) (string, error) {
 	for {
 		var script string
 		_, err := d.ask(ctx, http.MethodGet, d.origin+"/@vite/client", d.page(), nil, &script)
-		if m := viteToken.FindStringSubmatch(script); m != nil {
+		if m := viteToken().FindStringSubmatch(script); m != nil {
 			return m[1], nil
 		}
 		if time.Now().After(limit) {

@@ -43,7 +43,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 type usageError struct{ error }
 
 func run(ctx context.Context, args []string) int {
-	root := newRoot()
+	root := newRoot(args...)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var code exitError

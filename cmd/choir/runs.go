@@ -154,6 +154,7 @@ func runsVerb() verb {
 	var limit int
 	return verb{
 		use: "runs [ID]", short: "List runs, or show one", args: between(0, 1), json: []view.Run{},
+		long:     "With ID, --json prints that one alone.",
 		examples: []string{"choir runs", "choir runs RUN --json"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			if len(args) == 1 {

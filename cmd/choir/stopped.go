@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/view"
 )
@@ -136,7 +136,7 @@ func stopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *sl
 }
 
 // named is a computer's id.
-var named = regexp.MustCompile(`\b[a-z0-9]{16}\b`)
+var named = lazy.Regexp(`\b[a-z0-9]{16}\b`)
 
 // published is what may be said of an error to whoever can reach the port: not
 // where on this machine the data are, nor which computers there are, nor what
@@ -154,7 +154,7 @@ func published(data string, err error) view.Refusal {
 	}
 	for _, text := range []*string{&p.Detail, &p.Hint} {
 		*text = strings.ReplaceAll(strings.ReplaceAll(*text, data+string(filepath.Separator), ""), data, "the data directory")
-		*text = named.ReplaceAllString(*text, "…")
+		*text = named().ReplaceAllString(*text, "…")
 	}
 	return p
 }

@@ -63,15 +63,26 @@ func (a arguments) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// newRoot makes the command line of what is declared.
-func newRoot() *cobra.Command {
+// newRoot makes the command line of what is declared: of the verb that args name
+// alone, for flags of fifty others take longer to make than most verbs to ask, or
+// of all where they name none that is declared.
+func newRoot(args ...string) *cobra.Command {
 	root := holder("choir", "ChoirOS, the automatic computer")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = version
 	root.SetVersionTemplate(versionLine())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	for _, topic := range topics() {
+	topics := topics()
+	for _, topic := range topics {
+		for _, v := range topic.verbs {
+			if len(args) > 0 && v.name() == args[0] {
+				root.AddCommand(v.command())
+				return root
+			}
+		}
+	}
+	for _, topic := range topics {
 		root.AddGroup(&cobra.Group{ID: topic.name, Title: topic.name + ":"})
 		for _, v := range topic.verbs {
 			cmd := v.command()

@@ -3,7 +3,6 @@ package bus
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // Bounds of what one client may hold.
@@ -39,7 +39,7 @@ type grant struct {
 	expires time.Time
 }
 
-var principalPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var principalPattern = lazy.Regexp(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Mint makes credentials for principal, a name the control plane gives to a
 // session: one token of A-Z a-z 0-9 _ -. They allow exactly:
@@ -54,7 +54,7 @@ func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Crede
 	if err := cid.Validate(); err != nil {
 		return Credentials{}, fault.New(op, fault.Invalid, "", err)
 	}
-	if !principalPattern.MatchString(principal) {
+	if !principalPattern().MatchString(principal) {
 		return Credentials{}, fault.New(op, fault.Invalid, "", errors.New("principal: must be 1 to 64 of A-Z a-z 0-9 _ -"))
 	}
 	if ttl < time.Second || ttl > MaxTTL {

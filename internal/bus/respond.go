@@ -31,7 +31,7 @@ func (b *Bus) Caller(msg *nats.Msg) (contract.CID, string, error) {
 	cid := contract.CID(tokens[1])
 	rest, ok := strings.CutPrefix(msg.Reply, "_INBOX.")
 	principal, tail, found := strings.Cut(rest, ".")
-	if !ok || !found || tail == "" || !principalPattern.MatchString(principal) || strings.ContainsAny(tail, "*> \t\r\n") {
+	if !ok || !found || tail == "" || !principalPattern().MatchString(principal) || strings.ContainsAny(tail, "*> \t\r\n") {
 		return deny("%.100q is not a reply subject under the caller's inbox", msg.Reply)
 	}
 	owner, ok := b.owner(principal)

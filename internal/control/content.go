@@ -348,7 +348,7 @@ func dependency(r *http.Request) bool {
 	if i := strings.Index(p, "/@fs/"); i > 0 {
 		p = p[i:] // as the box is asked for it
 	}
-	return cachePath.MatchString(p) && r.URL.Query().Get("v") != ""
+	return cachePath().MatchString(p) && r.URL.Query().Get("v") != ""
 }
 
 // safeType lets through types that are no page's, in our own words: of a type

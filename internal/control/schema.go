@@ -3,22 +3,22 @@ package control
 import (
 	"io/fs"
 	"net/http"
-	"regexp"
 
 	"github.com/go-chi/chi/v5"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
-var schemaName = regexp.MustCompile(`^(data/)?[a-z][a-z0-9_.-]{0,80}\.json$`)
+var schemaName = lazy.Regexp(`^(data/)?[a-z][a-z0-9_.-]{0,80}\.json$`)
 
 // serveSchema serves the JSON Schemas that contract publishes.
 func (s *Server) serveSchema(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "*")
 	var b []byte
 	err := fs.ErrNotExist
-	if schemaName.MatchString(name) {
+	if schemaName().MatchString(name) {
 		b, err = fs.ReadFile(contract.Schemas(), name)
 	}
 	if err != nil {

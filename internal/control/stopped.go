@@ -9,11 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync/atomic"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -49,7 +49,7 @@ func (s *saying) told() string {
 
 // fontFace is a rule of the console's style that loads another file, of which
 // there is none here.
-var fontFace = regexp.MustCompile(`@font-face *\{[^}]*\}`)
+var fontFace = lazy.Regexp(`@font-face *\{[^}]*\}`)
 
 // NewStopped makes one; Say says why before it is served.
 func NewStopped(o StoppedOptions) (*Stopped, error) {
@@ -65,7 +65,7 @@ func NewStopped(o StoppedOptions) (*Stopped, error) {
 		}
 		*into = b
 	}
-	s.style = fontFace.ReplaceAll(s.style, nil)
+	s.style = fontFace().ReplaceAll(s.style, nil)
 	return s, nil
 }
 

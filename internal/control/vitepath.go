@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // ViteCache is the dev server's cache directory in a desktop box
@@ -18,10 +19,10 @@ const ViteCache = "/tmp/vite"
 var (
 	// plainPath is what paths of a desktop's files look like before decoding: no
 	// percent escapes but of harmless bytes, no backslash, no fragment.
-	plainPath = regexp.MustCompile(`^/(?:[A-Za-z0-9_@~.,+=:()!$&'*;/-]|%20|%5B|%5D|%40|%2B|%C3%[89AB][0-9A-F])*$`)
-	cachePath = regexp.MustCompile(`^/@fs` + regexp.QuoteMeta(ViteCache) + `/deps/[A-Za-z0-9_@.-]+\.(js|mjs|css|map)$`)
-	innerPath = regexp.MustCompile(`^/@(?:vite/(?:client|env)|react-refresh|id/__x00__[A-Za-z0-9_@][A-Za-z0-9_@:.-]*(?:/[A-Za-z0-9_@:.-]+)*)$`)
-	viteValue = regexp.MustCompile(`^[A-Za-z0-9_.-]{0,128}$`)
+	plainPath = lazy.Regexp(`^/(?:[A-Za-z0-9_@~.,+=:()!$&'*;/-]|%20|%5B|%5D|%40|%2B|%C3%[89AB][0-9A-F])*$`)
+	cachePath = lazy.Regexp(`^/@fs` + regexp.QuoteMeta(ViteCache) + `/deps/[A-Za-z0-9_@.-]+\.(js|mjs|css|map)$`)
+	innerPath = lazy.Regexp(`^/@(?:vite/(?:client|env)|react-refresh|id/__x00__[A-Za-z0-9_@][A-Za-z0-9_@:.-]*(?:/[A-Za-z0-9_@:.-]+)*)$`)
+	viteValue = lazy.Regexp(`^[A-Za-z0-9_.-]{0,128}$`)
 )
 
 // viteQuery are the keys the dev server's own client sends.
@@ -40,14 +41,14 @@ func checkPath(r *http.Request) *problem {
 	}
 	no := refusal(http.StatusForbidden, fault.Denied, "this is no file of the desktop", "")
 	raw, query, _ := strings.Cut(r.RequestURI, "?")
-	if len(raw) > 2048 || !plainPath.MatchString(raw) || strings.Contains(raw, "//") {
+	if len(raw) > 2048 || !plainPath().MatchString(raw) || strings.Contains(raw, "//") {
 		return no
 	}
 	p := r.URL.Path
 	if decoded, err := url.PathUnescape(raw); err != nil || decoded != p {
 		return no
 	}
-	dependency := cachePath.MatchString(p)
+	dependency := cachePath().MatchString(p)
 	for i, segment := range strings.Split(p[1:], "/") {
 		if segment == ".vite" && strings.HasPrefix(p, "/node_modules/.vite/") && i == 1 {
 			continue
@@ -58,7 +59,7 @@ func checkPath(r *http.Request) *problem {
 	}
 	switch {
 	case strings.HasPrefix(p, "/@"):
-		if !dependency && !innerPath.MatchString(p) {
+		if !dependency && !innerPath().MatchString(p) {
 			return no
 		}
 	case strings.HasPrefix(p, "/__"), strings.Contains(strings.ToLower(p), "/@fs"), strings.Contains(p, "/@id"):
@@ -78,7 +79,7 @@ func checkQuery(query string) *problem {
 	for _, pair := range strings.Split(query, "&") {
 		key, value, _ := strings.Cut(pair, "=")
 		// Compared as it came: no key of ours needs an escape, and "import?" is none.
-		if !viteQuery[key] || !viteValue.MatchString(value) {
+		if !viteQuery[key] || !viteValue().MatchString(value) {
 			return no
 		}
 	}

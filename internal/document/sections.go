@@ -3,10 +3,10 @@ package document
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // A section's heading is followed by a mark: a link definition that no Markdown
@@ -14,7 +14,7 @@ import (
 // here. While text and digest agree, nobody has edited the section.
 const markPrefix = "[//]: # (choir "
 
-var markPattern = regexp.MustCompile(`^\[//\]: # \(choir ([a-z]+) ([0-9a-f]{16})\)$`)
+var markPattern = lazy.Regexp(`^\[//\]: # \(choir ([a-z]+) ([0-9a-f]{16})\)$`)
 
 func (s section) render() string {
 	return "## " + s.heading + "\n" + markPrefix + s.key + " " + digest(s.text) + ")\n\n" + s.text
@@ -49,7 +49,7 @@ func split(body string) []piece {
 			}
 			cur = piece{text: lines[i]}
 			if i+1 < len(lines) && strings.HasPrefix(l, "## ") {
-				if m := markPattern.FindStringSubmatch(strings.TrimRight(lines[i+1], "\r\n")); m != nil {
+				if m := markPattern().FindStringSubmatch(strings.TrimRight(lines[i+1], "\r\n")); m != nil {
 					i++
 					cur.key, cur.mark, cur.text = m[1], m[2], cur.text+lines[i]
 				}

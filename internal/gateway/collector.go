@@ -3,19 +3,19 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/gateway/provider"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // maxBadArgs bounds how much is kept of arguments that are not JSON.
 const maxBadArgs = 8 << 10
 
 var (
-	idPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-	notName   = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+	idPattern = lazy.Regexp(`^[a-zA-Z0-9_-]{1,64}$`)
+	notName   = lazy.Regexp(`[^a-zA-Z0-9_-]`)
 )
 
 // collector is the Sink that keeps a turn within bounds and makes of it what a
@@ -144,11 +144,11 @@ func (c *collector) message() contract.Message {
 	}
 	for i, p := range c.calls {
 		id := p.id
-		if !idPattern.MatchString(id) || c.taken[id] {
+		if !idPattern().MatchString(id) || c.taken[id] {
 			id = "call_" + strings.ReplaceAll(contract.NewID(), "-", "")
 		}
 		c.taken[id] = true
-		name := notName.ReplaceAllString(clean(p.name.String()), "_")
+		name := notName().ReplaceAllString(clean(p.name.String()), "_")
 		if len(name) > 64 {
 			name = name[:64]
 		}

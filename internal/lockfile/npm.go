@@ -5,12 +5,12 @@ import (
 	"maps"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // npmEntry is one of a lock's packages. Its keys are looked up as they are
@@ -96,13 +96,13 @@ func (r *reading) npmEntry(key string, e npmEntry) (folder string, ours bool, er
 			return "", false, invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.l.Name, clip(key), clip(s))
 		}
 	}
-	if !integrity.MatchString(e.text("integrity")) {
+	if !integrity().MatchString(e.text("integrity")) {
 		return "", false, invalid("%s holds no hash of %s", r.l.Name, clip(key))
 	}
 	return folder, false, nil
 }
 
-var integrity = regexp.MustCompile(`^sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2}(?: sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2})*$`)
+var integrity = lazy.Regexp(`^sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2}(?: sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2})*$`)
 
 // npmSettings are what a project's .npmrc may say of how its tree is laid out.
 // Where packages come from, and what npm runs, is not a project's to say.

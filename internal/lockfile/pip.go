@@ -2,15 +2,15 @@ package lockfile
 
 import (
 	"path"
-	"regexp"
 	"strings"
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // pinned is a requirement with one version and the hashes of its files.
-var pinned = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]*\])?\s*==\s*[^\s;@*]+\s*(?:;[^\n]*?)?(?:\s+--hash=sha(?:256|384|512):[0-9a-f]{64,128})+\s*$`)
+var pinned = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]*\])?\s*==\s*[^\s;@*]+\s*(?:;[^\n]*?)?(?:\s+--hash=sha(?:256|384|512):[0-9a-f]{64,128})+\s*$`)
 
 // pip reads requirements.txt where each line has its hashes, as pip-compile and
 // uv write them. One without any is no lock.
@@ -33,7 +33,7 @@ func (r *reading) pip() error {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if (!pinned.MatchString(line) || strings.Count(line, "--") != strings.Count(line, "--hash=")) && !defence.Off(defence.LockHashes) {
+		if (!pinned().MatchString(line) || strings.Count(line, "--") != strings.Count(line, "--hash=")) && !defence.Off(defence.LockHashes) {
 			return invalid("%s has the line %q, which is no package of one version with its hashes", r.l.Name, clip(line))
 		}
 		kept.WriteString(line + "\n")

@@ -2,9 +2,10 @@ package redact
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"choir.dev/choiros/internal/lazy"
 )
 
 // option is a program's option that is given a secret.
@@ -54,20 +55,20 @@ var (
 	// anywhere are options of programs that nobody listed.
 	anywhere = []option{{"-u", ":", true, true, true}, {"--user", ":", true, true, true}, {"--proxy-user", ":", true, true, true}, {"--auth", ":", true, true, true}}
 	// switches are curl's that others may follow in one word.
-	switches = regexp.MustCompile(`^-[sSfLkvgGiIjJNOqRZ46#]+(u.*|U.*)$`)
+	switches = lazy.Regexp(`^-[sSfLkvgGiIjJNOqRZ46#]+(u.*|U.*)$`)
 	// numbers are a user's and a group's, or two ports.
-	numbers = regexp.MustCompile(`^(?:[\d.]+:)?\d+:\d+(?:/(?:tcp|udp))?$`)
+	numbers = lazy.Regexp(`^(?:[\d.]+:)?\d+:\d+(?:/(?:tcp|udp))?$`)
 	// aHeader is a word that is one which signs a request, and anyHeader one that
 	// is given as a header, with what of it is kept.
-	aHeader   = regexp.MustCompile(`(?i)^(?:-H|--?[a-z-]*header=|[a-z0-9_./:*-]*header=)?(?:(?:proxy-)?authorization:[ \t]*(?:(?:basic|bearer|token)[ \t]+)?|(?:set-)?cookie:[ \t]*[^\s=;]+=)`)
-	anyHeader = regexp.MustCompile(`(?i)^[a-z0-9-]*(?:` + secretName + `|-key|signature):[ \t]*`)
+	aHeader   = lazy.Regexp(`(?i)^(?:-H|--?[a-z-]*header=|[a-z0-9_./:*-]*header=)?(?:(?:proxy-)?authorization:[ \t]*(?:(?:basic|bearer|token)[ \t]+)?|(?:set-)?cookie:[ \t]*[^\s=;]+=)`)
+	anyHeader = lazy.Regexp(`(?i)^[a-z0-9-]*(?:` + secretName + `|-key|signature):[ \t]*`)
 	headers   = []string{"-H", "--header", "--headers"}
 	// variable is one that is called a key, in capitals.
-	variable = regexp.MustCompile(`^(?:[A-Z0-9_]*_)?KEY=`)
+	variable = lazy.Regexp(`^(?:[A-Z0-9_]*_)?KEY=`)
 	// taken are options and programs whose next argument is a name with its value.
 	taken = []string{"-e", "--env", "env", "export", "--build-arg", "--set", "--from-literal"}
 	// setting is the name of a setting that is a secret, behind a word of setters.
-	setting = regexp.MustCompile(`(?i)^[a-z0-9_./:-]*[_.:-]` + secretName + `$`)
+	setting = lazy.Regexp(`(?i)^[a-z0-9_./:-]*[_.:-]` + secretName + `$`)
 	setters = []string{"set", "config", "config:set", "--global", "--add", "--replace-all"}
 )
 
@@ -119,7 +120,7 @@ func (o option) secretIn(value string) int {
 	if rest == "" && o.after == ":" && len(value) > 12 {
 		return 0 // a name without a password that is longer than people's is the secret
 	}
-	if rest == "" || strings.HasPrefix(rest, "//") || (o.after == "" || o.anywhere) && numbers.MatchString(value) {
+	if rest == "" || strings.HasPrefix(rest, "//") || (o.after == "" || o.anywhere) && numbers().MatchString(value) {
 		return -1
 	}
 	return at
@@ -152,7 +153,7 @@ func secrets(words []word) map[int]int {
 			next = &words[i+1]
 		}
 		at, apart, is := w.given(options, next)
-		if !is && next != nil && !strings.HasPrefix(next.text, "-") && (i > 0 && named.MatchString(w.text) || slices.Contains(setters, before) && setting.MatchString(w.text)) {
+		if !is && next != nil && !strings.HasPrefix(next.text, "-") && (i > 0 && named().MatchString(w.text) || slices.Contains(setters, before) && setting().MatchString(w.text)) {
 			at, apart = 0, true
 		}
 		switch {
@@ -173,13 +174,13 @@ func (w word) called(before string) int {
 		return -1
 	}
 	at := -1
-	if m := aHeader.FindString(w.text); m != "" {
+	if m := aHeader().FindString(w.text); m != "" {
 		at = len(m)
-	} else if m := anyHeader.FindString(w.text); m != "" && slices.Contains(headers, before) {
+	} else if m := anyHeader().FindString(w.text); m != "" && slices.Contains(headers, before) {
 		at = len(m)
-	} else if m := variable.FindString(w.text); m != "" && !script(before) {
+	} else if m := variable().FindString(w.text); m != "" && !script(before) {
 		at = len(m)
-	} else if m := whole.FindStringSubmatchIndex(w.text); m != nil && (w.bare || slices.Contains(taken, before)) && !script(before) {
+	} else if m := whole().FindStringSubmatchIndex(w.text); m != nil && (w.bare || slices.Contains(taken, before)) && !script(before) {
 		at = m[3]
 	}
 	if at >= 0 && (at == len(w.text) || w.text[at:] == "$") { // what a $ is of is behind it
@@ -192,7 +193,7 @@ func (w word) called(before string) int {
 // from it in the next; -1 if there is none. is says that it is one of the options.
 func (w word) given(options []option, next *word) (at int, apart, is bool) {
 	text, skipped := w.text, 0
-	if m := switches.FindStringSubmatchIndex(text); m != nil && slices.ContainsFunc(options, func(o option) bool { return o.name == "-U" && o.after == ":" }) {
+	if m := switches().FindStringSubmatchIndex(text); m != nil && slices.ContainsFunc(options, func(o option) bool { return o.name == "-U" && o.after == ":" }) {
 		text, skipped = "-"+text[m[2]:], m[2]-1
 	}
 	for _, o := range options {
@@ -250,7 +251,7 @@ var (
 // inText marks the same in a shell's text, and in the texts that it quotes.
 func inText(s string, depth int) string {
 	if depth == deepest || !strings.ContainsAny(s, " \t\n") {
-		return inForm.ReplaceAllString(s, "${1}"+Mark)
+		return inForm().ReplaceAllString(s, "${1}"+Mark)
 	}
 	words := lex(s)
 	found := secrets(words)
@@ -274,7 +275,7 @@ func inText(s string, depth int) string {
 				}
 			}
 		default:
-			raw = inForm.ReplaceAllString(raw, "${1}"+Mark)
+			raw = inForm().ReplaceAllString(raw, "${1}"+Mark)
 		}
 		b.WriteString(s[done:w.start] + raw)
 		done = w.end

@@ -16,7 +16,7 @@ func (m *Method[In, Out]) Answer(ctx context.Context, t Table, who Caller, data 
 	if len(data) == 0 {
 		data = []byte("{}")
 	}
-	if err := m.flat.decode(data, &in); err != nil {
+	if err := m.flat().decode(data, &in); err != nil {
 		return nil, err
 	}
 	if err := validate(in); err != nil {

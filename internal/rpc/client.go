@@ -23,10 +23,10 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 	}
 	r := Request{Verb: m.HTTP.Verb, Path: strings.Replace(m.Address(), "{computer}", url.PathEscape(computer), 1), Query: url.Values{}}
 	v := reflect.ValueOf(in)
-	for i, path := range m.flat.paths {
-		field, sf := v.FieldByIndex(path), m.flat.t.Field(i)
+	for i, path := range m.flat().paths {
+		field, sf := v.FieldByIndex(path), m.flat().t.Field(i)
 		name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
-		switch m.flat.locs[i] {
+		switch m.flat().locs[i] {
 		case "path":
 			r.Path = strings.Replace(r.Path, "{"+name+"}", url.PathEscape(field.String()), 1)
 		case "query":
@@ -42,7 +42,7 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 			}
 		}
 	}
-	if !m.flat.body {
+	if !m.flat().body {
 		return r, nil
 	}
 	var err error

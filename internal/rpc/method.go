@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -168,7 +169,7 @@ type Method[In Asked, Out any] struct {
 	mount  mount[In, Out]
 	answer func(Declared, Out) ([]byte, error) // on the bus
 	read   reader[Out]
-	flat   *flat
+	flat   func() *flat // taken apart when it is first asked for
 	item   reflect.Type // of a list
 }
 
@@ -189,7 +190,7 @@ type Any interface {
 func (m *Method[In, Out]) About() Declared { return m.Declared }
 
 // Asks implements Any.
-func (m *Method[In, Out]) Asks() reflect.Type { return m.flat.t }
+func (m *Method[In, Out]) Asks() reflect.Type { return m.flat().t }
 
 // Answers implements Any.
 func (m *Method[In, Out]) Answers() (reflect.Type, bool) {
@@ -208,7 +209,7 @@ func add[In Asked, Out any](m *Method[In, Out]) *Method[In, Out] {
 	if m.Limit == 0 {
 		m.Limit = Quick
 	}
-	m.flat = flatten(reflect.TypeFor[In]())
+	m.flat = sync.OnceValue(func() *flat { return flatten(reflect.TypeFor[In]()) })
 	all = append(all, m)
 	return m
 }

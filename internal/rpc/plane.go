@@ -2,17 +2,17 @@ package rpc
 
 import (
 	"net/http"
-	"regexp"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/grant"
+	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/view"
 )
 
 // Nothing is a request of the control plane that says no more.
 type Nothing struct{ Itself }
 
-var secretName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,99}$`)
+var secretName = lazy.Regexp(`^[A-Za-z][A-Za-z0-9_.-]{0,99}$`)
 
 // OnSecret names a secret.
 type OnSecret struct {
@@ -22,7 +22,7 @@ type OnSecret struct {
 
 // Validate implements validation.
 func (r OnSecret) Validate() error {
-	if !secretName.MatchString(r.Name) {
+	if !secretName().MatchString(r.Name) {
 		return &contract.FieldError{Field: "name", Reason: "must be a letter and then letters, digits, _ . or -"}
 	}
 	return nil

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 	"time"
+
+	"choir.dev/choiros/internal/lazy"
 )
 
 // VolumeKind says what a volume is for, and so who may write it and for how long
@@ -79,7 +80,7 @@ func (v Volume) String() string {
 	return strings.TrimSuffix(path.Join(string(v.Kind)+":"+v.Name, v.Path), ":")
 }
 
-var volumePart = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+var volumePart = lazy.Regexp(`^[A-Za-z0-9._-]{1,128}$`)
 
 // Validate says what is wrong with a volume's name or path.
 func (v Volume) Validate() error {
@@ -98,7 +99,7 @@ func (v Volume) Validate() error {
 	}
 	if v.Name != "" {
 		for part := range strings.SplitSeq(v.Name, "/") {
-			if !volumePart.MatchString(part) || part == "." || part == ".." {
+			if !volumePart().MatchString(part) || part == "." || part == ".." {
 				return fmt.Errorf("%.200q is no name of a volume", v.Name)
 			}
 		}

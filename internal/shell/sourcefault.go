@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // maxSourceFile bounds the files that are looked at here.
@@ -177,22 +177,22 @@ func hangWords(how, file string) string {
 }
 
 var (
-	escapes    = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	sourceLine = regexp.MustCompile(`(?:/computer/)?(?:choiros/)?([\w@./-]+\.(?:tsx?|m?jsx?|json|html|css)):(\d+)`)
-	errorLine  = regexp.MustCompile(`(?i)^\W*(?:\[[\w-]+\]\s*)?((?:\w*error\b[:\s]+)+)(.+)$`)
+	escapes    = lazy.Regexp("\x1b\\[[0-9;]*m")
+	sourceLine = lazy.Regexp(`(?:/computer/)?(?:choiros/)?([\w@./-]+\.(?:tsx?|m?jsx?|json|html|css)):(\d+)`)
+	errorLine  = lazy.Regexp(`(?i)^\W*(?:\[[\w-]+\]\s*)?((?:\w*error\b[:\s]+)+)(.+)$`)
 )
 
 // sourceFault finds in what a dev server wrote which file and line it stumbled
 // over, and what it said of it. It is the word of untrusted code, and plain text.
 func sourceFault(out string) string {
-	out = escapes.ReplaceAllString(out, "")
+	out = escapes().ReplaceAllString(out, "")
 	at, what := "", ""
 	for _, line := range strings.Split(out, "\n") {
 		line = strings.TrimSpace(line)
-		if m := sourceLine.FindStringSubmatch(line); m != nil && at == "" && !strings.Contains(line, "node_modules") {
+		if m := sourceLine().FindStringSubmatch(line); m != nil && at == "" && !strings.Contains(line, "node_modules") {
 			at = fmt.Sprintf("%s, line %s", m[1], m[2])
 		}
-		if m := errorLine.FindStringSubmatch(line); m != nil && what == "" && !strings.HasSuffix(line, ":") {
+		if m := errorLine().FindStringSubmatch(line); m != nil && what == "" && !strings.HasSuffix(line, ":") {
 			what = m[2]
 		}
 	}
@@ -206,20 +206,20 @@ func sourceFault(out string) string {
 }
 
 var (
-	configLine = regexp.MustCompile(`failed to load config from \S*?([\w.-]+)\s*$`)
-	logLine    = regexp.MustCompile(`^.*?\[vite\]\s*`)
+	configLine = lazy.Regexp(`failed to load config from \S*?([\w.-]+)\s*$`)
+	logLine    = lazy.Regexp(`^.*?\[vite\]\s*`)
 )
 
 // restartFault says why a dev server that goes on with its old configuration
 // could not take the new one. It writes no line then.
 func restartFault(out string) string {
 	file, what := "vite.config.ts", ""
-	for _, line := range strings.Split(escapes.ReplaceAllString(out, ""), "\n")[1:] {
-		if m := configLine.FindStringSubmatch(line); m != nil {
+	for _, line := range strings.Split(escapes().ReplaceAllString(out, ""), "\n")[1:] {
+		if m := configLine().FindStringSubmatch(line); m != nil {
 			file = m[1]
 		} else if strings.Contains(line, "server restart failed") {
 			break
-		} else if line = strings.TrimSpace(logLine.ReplaceAllString(line, "")); line != "" && what == "" {
+		} else if line = strings.TrimSpace(logLine().ReplaceAllString(line, "")); line != "" && what == "" {
 			what = line
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/newfile"
 )
 
@@ -36,12 +36,12 @@ const (
 	maxFile = 96 << 20
 )
 
-var namePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,127}$`)
+var namePattern = lazy.Regexp(`^[A-Za-z][A-Za-z0-9_.-]{0,127}$`)
 
 // ValidName checks a secret's name: a letter, then letters, digits, _ . and -,
 // 128 at most.
 func ValidName(name string) error {
-	if !namePattern.MatchString(name) {
+	if !namePattern().MatchString(name) {
 		return fault.New("vault", fault.Invalid, "Use a letter, then letters, digits, _ . or -, at most 128.", errors.New("the secret's name is malformed"))
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // GuardKind says why a changed path takes part in judging the change itself.
@@ -192,7 +193,7 @@ var (
 		"rust-toolchain", "rust-toolchain.toml", "mypy.ini", "ruff.toml", ".flake8", ".golangci.yml"}
 	configPrefixes = []string{"jest.", "vitest.", "vite.config.", "babel.config.", "eslint.config.", "tsconfig", ".eslintrc", ".mocharc", ".babelrc", ".swcrc", "playwright.config.", "karma.conf"}
 	// configLike is how most other tools call theirs.
-	configLike = regexp.MustCompile(`^(?:[A-Za-z0-9_-]+\.config\.(?:js|mjs|cjs|ts|mts|cts|json)|\.[a-z-]+rc(?:\.(?:js|mjs|cjs|json|json5|ya?ml|toml))?)$`)
+	configLike = lazy.Regexp(`^(?:[A-Za-z0-9_-]+\.config\.(?:js|mjs|cjs|ts|mts|cts|json)|\.[a-z-]+rc(?:\.(?:js|mjs|cjs|json|json5|ya?ml|toml))?)$`)
 	// Python takes these from the working folder before its own.
 	shadows = []string{"unittest", "pytest", "_pytest", "sitecustomize", "usercustomize"}
 	// metadata are the names under which Python takes packages for installed.
@@ -217,7 +218,7 @@ func guardKind(p string) GuardKind {
 		return GuardTool
 	case slices.Contains(manifestNames, name), strings.HasPrefix(name, "requirements") && strings.HasSuffix(name, ".txt"), strings.HasSuffix(name, ".mk"):
 		return GuardManifest
-	case slices.Contains(configNames, name), configLike.MatchString(name), slices.ContainsFunc(configPrefixes, func(pre string) bool { return strings.HasPrefix(name, pre) }),
+	case slices.Contains(configNames, name), configLike().MatchString(name), slices.ContainsFunc(configPrefixes, func(pre string) bool { return strings.HasPrefix(name, pre) }),
 		len(parts) > 1 && parts[len(parts)-2] == ".cargo":
 		return GuardConfig
 	case slices.ContainsFunc(parts, func(d string) bool { return slices.Contains(testDirs, d) }), isTestName(name):

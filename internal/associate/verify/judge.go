@@ -3,12 +3,12 @@ package verify
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // Ran is a check that was run.
@@ -89,14 +89,14 @@ func (r Ran) why() string {
 	return text
 }
 
-var absent = regexp.MustCompile(`(?:pytest, which this project is configured for, is not installed|Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|[^\s":\\]{1,200}@v[^\s":\\]{1,100}: (?:Get |module lookup disabled)|module lookup disabled by GOPROXY=off|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
+var absent = lazy.Regexp(`(?:pytest, which this project is configured for, is not installed|Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|[^\s":\\]{1,200}@v[^\s":\\]{1,100}: (?:Get |module lookup disabled)|module lookup disabled by GOPROXY=off|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
 
 // missing names the dependency that a failed check said it lacks.
 func (r Ran) missing() string {
 	if r.Command.ExitCode == 0 {
 		return ""
 	}
-	found := absent.FindString(r.Command.Stderr + "\n" + r.Command.Stdout)
+	found := absent().FindString(r.Command.Stderr + "\n" + r.Command.Stdout)
 	return clean(strings.TrimSuffix(strings.TrimSuffix(found, ": Get "), ": module lookup disabled"))
 }
 

@@ -13,12 +13,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // Runner names what runs a check's tests, and so how their number is known.
@@ -447,9 +447,9 @@ func ParsePython(r io.Reader) Count {
 
 var (
 	// A test of documentation is called by its line, which its code moves.
-	cargoTest  = regexp.MustCompile(`^test (.+?)(?: \(line \d+\))?(?: - [a-z ]+)? \.\.\. (?:ok|FAILED)$`)
-	cargoStart = regexp.MustCompile(`^running (\d{1,9}) tests?$`)
-	cargoEnd   = regexp.MustCompile(`^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored; `)
+	cargoTest  = lazy.Regexp(`^test (.+?)(?: \(line \d+\))?(?: - [a-z ]+)? \.\.\. (?:ok|FAILED)$`)
+	cargoStart = lazy.Regexp(`^running (\d{1,9}) tests?$`)
+	cargoEnd   = lazy.Regexp(`^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored; `)
 )
 
 // cargo takes a line of libtest's, which has no stable report for machines. A
@@ -457,15 +457,15 @@ var (
 // numbers add up to what that line said: libtest keeps the output of tests that
 // pass to itself.
 func (o *Output) cargo(line []byte) {
-	if m := cargoStart.FindSubmatch(line); m != nil && o.begun < 0 {
+	if m := cargoStart().FindSubmatch(line); m != nil && o.begun < 0 {
 		o.begun, _ = strconv.Atoi(string(m[1])) // at most nine digits
 		return
 	}
-	if m := cargoTest.FindSubmatch(line); m != nil && o.begun >= 0 {
+	if m := cargoTest().FindSubmatch(line); m != nil && o.begun >= 0 {
 		o.count.ran(string(m[1]))
 		return
 	}
-	m := cargoEnd.FindSubmatch(line)
+	m := cargoEnd().FindSubmatch(line)
 	if m == nil || o.begun < 0 {
 		return
 	}

@@ -5,13 +5,14 @@ import (
 	"encoding/hex"
 	"os"
 	"path"
-	"regexp"
 	"slices"
+
+	"choir.dev/choiros/internal/lazy"
 )
 
 // testsBegin matches what the first test of a file of Rust stands under. By
 // custom they are the end of the file whose code they test.
-var testsBegin = regexp.MustCompile(`(?m)^[ \t]*#\[(?:cfg\(test\)|(?:[a-z_]+::)*test(?:\([^\]\n]*\))?)\]`)
+var testsBegin = lazy.Regexp(`(?m)^[ \t]*#\[(?:cfg\(test\)|(?:[a-z_]+::)*test(?:\([^\]\n]*\))?)\]`)
 
 // MayHaveTests reports whether a file is one of code that may have tests at its
 // end, and not one of tests.
@@ -23,7 +24,7 @@ func split(name string, text []byte) (code, tests []byte) {
 	if !MayHaveTests(name) {
 		return text, nil
 	}
-	at := testsBegin.FindIndex(text)
+	at := testsBegin().FindIndex(text)
 	if at == nil {
 		return text, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
 //go:embed plans/*.toml
@@ -157,11 +158,11 @@ func read(fsys fs.FS, path string) (*Plan, error) {
 	return &plan, plan.compile()
 }
 
-var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
+var idPattern = lazy.Regexp(`^[a-z0-9][a-z0-9-]{0,63}$`)
 
 func (p *Plan) compile() error {
 	switch {
-	case !idPattern.MatchString(p.ID):
+	case !idPattern().MatchString(p.ID):
 		return fmt.Errorf("id is %q; use lower-case letters, digits and hyphens", p.ID)
 	case p.Title == "" || len(p.Examples) == 0 || len(p.Patterns) == 0:
 		return errors.New("title, examples and patterns are required")
@@ -249,7 +250,7 @@ func (s *Step) capture(expr string, values map[string]string, text string) (foun
 	for k, v := range values {
 		quoted[k] = regexp.QuoteMeta(v)
 	}
-	expr = template.ReplaceAllLiteralString(fill(expr, quoted), "")
+	expr = template().ReplaceAllLiteralString(fill(expr, quoted), "")
 	re, err := regexp.Compile(expr)
 	if err != nil {
 		return nil, err
@@ -263,11 +264,11 @@ func (s *Step) capture(expr string, values map[string]string, text string) (foun
 	return nil, nil
 }
 
-var template = regexp.MustCompile(`\{\{([a-z0-9_]+)\}\}`)
+var template = lazy.Regexp(`\{\{([a-z0-9_]+)\}\}`)
 
 // fill puts values into a text. A name without a value is left as it stands.
 func fill(s string, values map[string]string) string {
-	return template.ReplaceAllStringFunc(s, func(m string) string {
+	return template().ReplaceAllStringFunc(s, func(m string) string {
 		if v, ok := values[m[2:len(m)-2]]; ok {
 			return v
 		}

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/gateway/provider"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // Notice is what every report says: that nobody understood anything, and how to
@@ -148,12 +148,12 @@ func (c conversation) last(tool string) *done {
 	return nil
 }
 
-var heading = regexp.MustCompile(`(?m)^#{1,6}[ \t]+(.+?)[ \t:]*$`)
+var heading = lazy.Regexp(`(?m)^#{1,6}[ \t]+(.+?)[ \t:]*$`)
 
 // section returns the text under the first heading with one of the names, else
 // the whole text.
 func section(text string, names ...string) string {
-	all := heading.FindAllStringSubmatchIndex(text, -1)
+	all := heading().FindAllStringSubmatchIndex(text, -1)
 	for i, m := range all {
 		for _, n := range names {
 			if strings.EqualFold(text[m[2]:m[3]], n) {
@@ -233,7 +233,7 @@ func goal(plan *Plan, text, prompt string) string {
 	return text + "\n\n" + goalMark + plan.ID + "\nPrompt: " + string(quoted)
 }
 
-var goalPattern = regexp.MustCompile(`(?m)^` + goalMark + `([a-z0-9-]+)\r?\nPrompt: ("(?:[^"\\\n]|\\.)*")`)
+var goalPattern = lazy.Regexp(`(?m)^` + goalMark + `([a-z0-9-]+)\r?\nPrompt: ("(?:[^"\\\n]|\\.)*")`)
 
 func (p *Provider) unknown(t *turn, prompt string, wrong error) {
 	var b strings.Builder
@@ -252,14 +252,14 @@ func (p *Provider) unknown(t *turn, prompt string, wrong error) {
 
 // statuses finds the tasks' statuses in what delegate returned: lines such as
 // "task ID (agent) ok: goal".
-var statuses = regexp.MustCompile(`(?m)^task \S+ \([a-z]+\) ([a-z_]+):`)
+var statuses = lazy.Regexp(`(?m)^task \S+ \([a-z]+\) ([a-z_]+):`)
 
 // summaries finds what the Associate said.
-var summaries = regexp.MustCompile(`(?ms)^  summary: (.*?)(?:^  (?:verification|changed|checkpoint|it asks|it suggests): |\z)`)
+var summaries = lazy.Regexp(`(?ms)^  summary: (.*?)(?:^  (?:verification|changed|checkpoint|it asks|it suggests): |\z)`)
 
 func (p *Provider) report(t *turn, prompt string, d *done) {
 	good := d.answered && !d.isError
-	found := statuses.FindAllStringSubmatch(d.content, -1)
+	found := statuses().FindAllStringSubmatch(d.content, -1)
 	for _, m := range found {
 		good = good && m[1] == "ok"
 	}
@@ -275,7 +275,7 @@ func (p *Provider) report(t *turn, prompt string, d *done) {
 		if values, ok, err := plan.match(prompt); ok && err == nil {
 			plan.Director.write(t, values, status)
 			if good {
-				if m := summaries.FindStringSubmatch(d.content); m != nil {
+				if m := summaries().FindStringSubmatch(d.content); m != nil {
 					values["summary"] = strings.TrimSpace(strings.ReplaceAll(m[1], Notice, ""))
 				}
 				text = fill(plan.Director.Done, values)
@@ -291,7 +291,7 @@ func (p *Provider) associate(t *turn, c conversation) {
 	fail := func(why string) {
 		t.call("finish", map[string]any{"status": "failed", "summary": why + "\n\n" + Notice})
 	}
-	m := goalPattern.FindStringSubmatch(c.wake)
+	m := goalPattern().FindStringSubmatch(c.wake)
 	var plan *Plan
 	var prompt string
 	if m != nil {

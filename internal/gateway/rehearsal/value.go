@@ -3,13 +3,15 @@ package rehearsal
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
+
+	"choir.dev/choiros/internal/lazy"
 )
 
-var hex = regexp.MustCompile(`^#(?:[0-9a-f]{3}|[0-9a-f]{6})$`)
+var hex = lazy.Regexp(`^#(?:[0-9a-f]{3}|[0-9a-f]{6})$`)
 
 // check normalises what a prompt gave for a value, or says why it can't be used.
 func (v Value) check(s string) (string, error) {
@@ -49,14 +51,14 @@ func (v Value) check(s string) (string, error) {
 // color turns a colour's CSS name or hex spelling into #rrggbb.
 func color(s string) (string, error) {
 	c := strings.ToLower(s)
-	if hex.MatchString(c) {
+	if hex().MatchString(c) {
 		if len(c) == 4 {
 			c = "#" + strings.Repeat(c[1:2], 2) + strings.Repeat(c[2:3], 2) + strings.Repeat(c[3:4], 2)
 		}
 		return c, nil
 	}
 	name := strings.NewReplacer(" ", "", "-", "", "grey", "gray").Replace(c)
-	for _, names := range []map[string]string{colors, ours} {
+	for _, names := range []map[string]string{colors(), ours} {
 		if v, ok := names[name]; ok {
 			return "#" + v, nil
 		}
@@ -71,7 +73,7 @@ var ours = map[string]string{
 }
 
 // colors are the CSS named colours, without the spellings with "grey".
-var colors = func() map[string]string {
+var colors = sync.OnceValue(func() map[string]string {
 	out := map[string]string{}
 	f := strings.Fields(`aliceblue f0f8ff antiquewhite faebd7 aqua 00ffff aquamarine 7fffd4 azure f0ffff
 		beige f5f5dc bisque ffe4c4 black 000000 blanchedalmond ffebcd blue 0000ff blueviolet 8a2be2 brown a52a2a
@@ -103,4 +105,4 @@ var colors = func() map[string]string {
 		out[f[i]] = f[i+1]
 	}
 	return out
-}()
+})

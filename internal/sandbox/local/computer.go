@@ -7,13 +7,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"syscall"
 	"time"
 
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
@@ -33,12 +33,12 @@ type computer struct {
 	closed bool
 }
 
-var boxID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var boxID = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Box implements sandbox.Computer.
 func (c *computer) Box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
 	const op = "sandbox/local.Box"
-	if !boxID.MatchString(spec.ID) {
+	if !boxID().MatchString(spec.ID) {
 		return nil, fault.New(op, fault.Invalid, "", fmt.Errorf("%.80q is no box id", spec.ID))
 	}
 	if err := checkSpec(spec); err != nil {

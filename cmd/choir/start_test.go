@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/test/choirtest"
+)
+
+// maxBeforeMain is how much may be allocated before main begins, in bytes. At 4 MiB
+// the collector runs once more in every verb.
+const maxBeforeMain = 3 << 19
+
+// TestAVerbStartsWithLittle: every verb starts the whole program, so what packages
+// make before main begins is felt in each. Bytes are counted, for times depend on
+// who else is at work; the packages with the most are named.
+func TestAVerbStartsWithLittle(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(choirtest.Binary(t), "version")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	total, packages := 0, 0
+	var most []string
+	for line := range strings.Lines(said.String()) {
+		// init PACKAGE @0.1 ms, 0.02 ms clock, 1234 bytes, 5 allocs
+		var name string
+		var at, clock float64
+		var size, allocs int
+		if n, _ := fmt.Sscanf(line, "init %s @%f ms, %f ms clock, %d bytes, %d allocs", &name, &at, &clock, &size, &allocs); n != 5 {
+			continue
+		}
+		total, packages = total+size, packages+1
+		if size > 64<<10 {
+			most = append(most, fmt.Sprintf("%s %d", name, size))
+		}
+	}
+	if packages < 50 {
+		t.Fatalf("%d packages tell what they make: the trace reads otherwise by now:\n%s", packages, said.String())
+	}
+	if total > maxBeforeMain {
+		t.Errorf("%d bytes are allocated before main, at most %d should be: %v", total, maxBeforeMain, most)
+	}
+}
