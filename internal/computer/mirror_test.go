@@ -152,7 +152,7 @@ func (d *desk) start() {
 	d.volumes = openVolumes(d.t, d.dir)
 	c.boxes = boxes.New(boxes.Options{CID: d.cid, On: d.volumes, Logger: c.logger})
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
-		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }}), Log: mortal{c.log, d}, Volumes: d.volumes.v, Seq: c.mirror.Seq, AutoInterval: -1,
+		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }}, nil), Log: mortal{c.log, d}, Volumes: d.volumes.v, Seq: c.mirror.Seq, AutoInterval: -1,
 	})
 	check(err)
 	c.mirror.Attach(c.workspace)

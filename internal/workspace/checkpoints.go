@@ -47,7 +47,10 @@ func (w *Workspace) Checkpoint(ctx context.Context, req CheckpointRequest) (_ Ch
 
 func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint, error) {
 	var reply wire.CheckpointReply
-	in := wire.CheckpointRequest{Force: req.Force, Under: wire.Path(req.Under), Note: wire.Note{
+	// Whoever asks for one by himself wants to know, and the automatic ones see in
+	// the end what nobody can have done, such as a change made on the host.
+	look := req.Kind == contract.CheckpointManual || req.Kind == contract.CheckpointAuto
+	in := wire.CheckpointRequest{Force: req.Force, Look: look, Under: wire.Path(req.Under), Note: wire.Note{
 		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
 	}}
 	if err := w.opts.Keeper.Call(ctx, "checkpoint", in, &reply); err != nil {

@@ -69,8 +69,8 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (_ Overlay, err 
 	if err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
-	var st wire.StatusReply
-	if err := w.opts.Keeper.Call(ctx, "status", wire.Done{}, &st); err != nil {
+	var st wire.IgnoredReply
+	if err := w.opts.Keeper.Call(ctx, "ignored", wire.Done{}, &st); err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
 	o := Overlay{ID: id, Base: snap.Commit, Lower: lower, Upper: sandbox.Written(id)}

@@ -151,7 +151,7 @@ func (m *mortal) start(ctx context.Context, point string, nth int32) error {
 		})
 	}
 	m.Workspace, err = workspace.Open(ctx, workspace.Options{
-		CID: cid, Keeper: wire.NewClient(rt), Log: m.log, Volumes: m.volumes, AutoInterval: -1, AutoTasks: -1,
+		CID: cid, Keeper: wire.NewClient(rt, nil), Log: m.log, Volumes: m.volumes, AutoInterval: -1, AutoTasks: -1,
 	})
 	if err != nil {
 		m.Workspace = nil

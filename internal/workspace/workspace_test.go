@@ -138,7 +138,7 @@ func (h *host) start() {
 		h.t.Fatal(err)
 	}
 	h.server = httptest.NewServer(engine.Handler(h.engine))
-	k := wire.NewClient(toServer{h.server})
+	k := wire.NewClient(toServer{h.server}, nil)
 	if h.wrap != nil {
 		k = h.wrap(k)
 	}

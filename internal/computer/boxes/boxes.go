@@ -64,6 +64,7 @@ type Options struct {
 type Boxes struct {
 	o         Options
 	living    living
+	writers   writers
 	kept      keptTerminals
 	installed *dependencies
 }
@@ -138,6 +139,8 @@ func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, er
 	maps.Copy(env, spec.Env)
 	spec.Env = env
 	start := time.Now()
+	// If it can't be opened, or ended, nobody says that nothing of it is left.
+	ended := c.writers.begin(spec)
 	var b sandbox.Box
 	err := c.o.Machine.Reserve.Spaced(ctx, func() (err error) { b, err = c.o.On.Box(ctx, spec); return err })
 	if err != nil {
@@ -151,13 +154,14 @@ func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, er
 	}
 	c.o.Once("the watch of a box", func(ctx context.Context) error {
 		<-b.Done() // Close kills every box, so this ends before the computer has closed
+		ended()
 		c.o.Machine.Proxy.CloseBox(spec.ID)
 		c.o.Machine.watch.Delete(spec.ID)
 		c.living.remove(b)
 		closed := contract.BoxClosed{Box: spec.ID, Kind: spec.Kind, DurationMS: time.Since(start).Milliseconds()}
-		var ended *sandbox.Ended
-		if errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed {
-			closed.Reason, closed.Detail = string(ended.Reason), contract.Clip(ended.Detail, 4096)
+		var why *sandbox.Ended
+		if errors.As(b.Err(), &why) && why.Reason != sandbox.Killed {
+			closed.Reason, closed.Detail = string(why.Reason), contract.Clip(why.Detail, 4096)
 		}
 		if ctx.Err() != nil {
 			return nil // the log closes as well; a box that isn't closed in it ended with its computer

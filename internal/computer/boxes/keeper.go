@@ -81,7 +81,7 @@ func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.box, k.keeper = box, wire.NewClient(box.Tether().Transport())
+	k.box, k.keeper = box, wire.NewClient(box.Tether().Transport(), k.c.writers.still)
 	if k.count > 1 && k.recover != nil {
 		// The engine rolls forward by itself; the events that belong to it are
 		// appended by Recover, which waits for the call that found the box dead.

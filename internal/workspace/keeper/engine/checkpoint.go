@@ -17,6 +17,9 @@ import (
 func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if req.Look {
+		ctx = scan.WithLook(ctx)
+	}
 	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.CheckpointReply{}, fault.Wrap("keeper.Checkpoint", err)
 	}

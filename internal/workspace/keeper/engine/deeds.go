@@ -82,6 +82,7 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Deed, err
 	if in.Was, err = publish.InodeAt(a, path.Base(from)); err != nil {
 		return wire.Deed{}, fileError(op, from, err)
 	}
+	e.look.Doubt() // what comes there may be a folder
 	b, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
 	if err != nil {
 		return wire.Deed{}, fileError(op, to, err)
@@ -130,6 +131,7 @@ func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Dee
 	if err != nil {
 		return wire.Deed{}, fileError(op, to, err)
 	}
+	e.look.Doubt() // likewise
 	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
 	if err != nil {
 		return wire.Deed{}, fileError(op, to, err)

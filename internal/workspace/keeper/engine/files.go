@@ -265,6 +265,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	if err := e.mayPut(req); err != nil {
 		return wire.Written{}, err
 	}
+	e.look.Wrote(p)
 	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return wire.Written{}, err
@@ -415,6 +416,10 @@ func (e *Engine) Mkdir(_ context.Context, p string) error {
 	if e.parted {
 		return fault.Wrap(op, e.whole())
 	}
+	if there, err := disk.OpenDir(e.look.Root, p); err == nil {
+		return fault.Wrap(op, unix.Close(there))
+	}
+	e.look.Wrote(p)
 	fd, err := disk.MakeDirs(e.look.Root, p)
 	if err != nil {
 		return fileError(op, p, err)

@@ -195,3 +195,20 @@ func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 	reply.Pending, err = e.moves.Pending(ctx)
 	return reply, fault.Wrap(op, err)
 }
+
+// Ignored are the directories of the live tree that no checkpoint takes.
+func (e *Engine) Ignored(ctx context.Context) (wire.IgnoredReply, error) {
+	const op = "keeper.Ignored"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now, err := e.look.FileClock()
+	if err != nil {
+		return wire.IgnoredReply{}, fault.Wrap(op, err)
+	}
+	ignored, err := e.look.IgnoredNow(ctx, now)
+	reply := wire.IgnoredReply{Ignored: []wire.Path{}}
+	for _, p := range slices.Sorted(slices.Values(ignored)) {
+		reply.Ignored = append(reply.Ignored, wire.Path(p))
+	}
+	return reply, fault.Wrap(op, err)
+}

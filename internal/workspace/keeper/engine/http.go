@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -20,16 +21,17 @@ const maxRequest = 4 << 20
 // JSON; POST /keeper/stream/{verb}?q={JSON} takes or gives raw bytes.
 func Handler(e *Engine) http.Handler {
 	mux := http.NewServeMux()
-	call(mux, "checkpoint", e.Checkpoint)
+	callStill(mux, "checkpoint", e.Checkpoint)
 	call(mux, "list", e.List)
 	call(mux, "diff", e.Diff)
 	call(mux, "restore", e.Restore)
-	call(mux, "prepare", e.Prepare)
+	callStill(mux, "prepare", e.Prepare)
 	call(mux, "tree", e.Tree)
+	callStill(mux, "ignored", func(ctx context.Context, _ wire.Done) (wire.IgnoredReply, error) { return e.Ignored(ctx) })
 	call(mux, "filled", e.Filled)
 	call(mux, "status", func(ctx context.Context, _ wire.Done) (wire.StatusReply, error) { return e.Status(ctx) })
 	call(mux, "begin", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Begin(ctx, r.ID) })
-	call(mux, "apply", func(ctx context.Context, r wire.IDRequest) (wire.ApplyReply, error) { return e.Apply(ctx, r.ID) })
+	callStill(mux, "apply", func(ctx context.Context, r wire.IDRequest) (wire.ApplyReply, error) { return e.Apply(ctx, r.ID) })
 	call(mux, "abandon", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) {
 		return wire.Done{}, e.Abandon(ctx, r.ID)
 	})
@@ -37,7 +39,7 @@ func Handler(e *Engine) http.Handler {
 	call(mux, "logged", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) {
 		return wire.Done{}, e.Logged(ctx, r.ID)
 	})
-	call(mux, "invert", e.Invert)
+	callStill(mux, "invert", e.Invert)
 	call(mux, "drop", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Drop(ctx, r.ID) })
 	call(mux, "mark", func(ctx context.Context, r wire.CommitRequest) (wire.Done, error) {
 		return wire.Done{}, e.MarkLogged(ctx, r.Commit)
@@ -93,8 +95,8 @@ func handleCare(mux *http.ServeMux, e *Engine) {
 	call(mux, "settle-upper", func(ctx context.Context, r wire.UpperRequest) (wire.Done, error) {
 		return wire.Done{}, e.SettleUpper(ctx, r)
 	})
-	call(mux, "settle", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Settle(ctx) })
-	call(mux, "goodbye", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Goodbye(ctx) })
+	callStill(mux, "settle", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Settle(ctx) })
+	callStill(mux, "goodbye", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Goodbye(ctx) })
 	call(mux, "heal", func(ctx context.Context, _ wire.Done) (wire.HealReply, error) { return e.Heal(ctx) })
 }
 
@@ -139,6 +141,18 @@ func decode(raw []byte, v any) error {
 	return nil
 }
 
+// callStill serves a verb that need not look at all of the tree when nobody else
+// could write to it. What a person asks to know is looked at always.
+func callStill[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In) (Out, error)) {
+	call(mux, verb, func(ctx context.Context, in In) (Out, error) {
+		still, _ := ctx.Value(stillAsked{}).(string)
+		return f(scan.WithStill(ctx, still), in)
+	})
+}
+
+// stillAsked is the key of what a request says of who could write.
+type stillAsked struct{}
+
 func call[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In) (Out, error)) {
 	mux.HandleFunc("POST /keeper/"+verb, func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
@@ -151,7 +165,7 @@ func call[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, 
 			fail(w, err)
 			return
 		}
-		out, err := f(r.Context(), in)
+		out, err := f(context.WithValue(r.Context(), stillAsked{}, r.Header.Get(wire.StillHeader)), in)
 		answer(w, out, err)
 	})
 }

@@ -77,6 +77,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *publish.Int
 	if err := e.moves.RollForward(ctx); err != nil {
 		return err
 	}
+	e.look.Doubt()
 	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return err

@@ -380,3 +380,5 @@ func TestPartsOfLayersAreSwept(t *testing.T) {
 		t.Errorf("left: %v", entries)
 	}
 }
+
+func mknodWhiteout(name string) error { return unix.Mknod(name, unix.S_IFCHR, 0) }

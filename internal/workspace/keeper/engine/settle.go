@@ -255,6 +255,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, err
 	}
 	defer unix.Close(dir)
+	e.look.Doubt()
 	tmp := e.store.Work("incoming-" + publish.Token())
 	if err := e.store.Materialize(ctx, tmp, t.Entry, true); err != nil {
 		return h, true, disk.RemoveIfThere(tmp) // the copy is damaged as well: that is said

@@ -177,6 +177,7 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 	if err := wire.CheckPath(p, false); err != nil {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(p), err))
 	}
+	a.mv.look.Wrote(p)
 	if s.From.Mode == wire.ModeEmptyDir && s.To.Mode != wire.ModeEmptyDir {
 		if s.To.Exists() || !a.needed[p] {
 			a.removeDir(p)

@@ -123,6 +123,7 @@ func (mv *Mover) lateWrite(ctx context.Context, name string, p wire.Path, seen g
 
 // bringBack merges a late version into the live file, or appends what it has more.
 func (mv *Mover) bringBack(ctx context.Context, name string, p wire.Path, seen, late gitstore.Entry) error {
+	mv.look.Wrote(string(p))
 	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(string(p)))
 	if err != nil {
 		return err

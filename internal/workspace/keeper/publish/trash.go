@@ -169,6 +169,7 @@ func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry,
 // was displaced (none when it isn't a file). Where nothing is, it goes there if
 // fresh says so; it reports false when nothing took place.
 func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool, was gitstore.Entry, err error) {
+	mv.look.Wrote(string(m.Path))
 	content := mv.Trash(m.ID, "content")
 	if fresh {
 		err = disk.RenameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_NOREPLACE)
@@ -192,6 +193,7 @@ func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool
 // TakeBack undoes a swap. What is newer than what it put in place stays there,
 // and what can't go back stays in the entry.
 func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
+	mv.look.Doubt() // a folder may come back
 	content := mv.Trash(m.ID, "content")
 	there, err := disk.Exists(content)
 	if err != nil {

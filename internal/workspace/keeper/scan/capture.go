@@ -42,10 +42,19 @@ type Candidate struct {
 // Look walks the live tree and finds what may differ from HEAD and is within the
 // limits; write says that it is to be stored, now is the file system's time before.
 func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []Candidate, error) {
+	if cap, cands, ok := s.lookAgain(ctx); ok {
+		cands, err := s.choose(cap, cands, write)
+		return cap, cands, err
+	}
+	s.Doubt()
 	for {
 		cap, cands, err := s.lookOnce(ctx, write)
-		if err != nil || !s.remember(cap, now) {
-			return cap, cands, err
+		if err != nil {
+			return nil, nil, err
+		}
+		if !s.remember(cap, now) {
+			s.found(stillOf(ctx), cap)
+			return cap, cands, nil
 		}
 	}
 }
@@ -58,16 +67,22 @@ func (s *Scanner) lookOnce(ctx context.Context, write bool) (*Capture, []Candida
 	cap := &Capture{Tracked: map[string]Tracked{}, held: sc.same, Skipped: sc.skipped, Ignored: sc.ignored, outside: sc.outside, Nested: sc.nested, Scan: sc}
 	cap.Gone = s.missing(sc)
 	cands := make([]Candidate, 0, len(sc.fresh))
-	cands = append(cands, sc.fresh...)
-	if cands, err = s.without(cap, cands, write); err != nil {
-		return nil, nil, err
+	cands, err = s.choose(cap, append(cands, sc.fresh...), write)
+	return cap, cands, err
+}
+
+// choose leaves out of what was seen what is not to be taken.
+func (s *Scanner) choose(cap *Capture, cands []Candidate, write bool) ([]Candidate, error) {
+	cands, err := s.without(cap, cands, write)
+	if err != nil {
+		return nil, err
 	}
 	cands = s.guard(cap, cands)
 	for _, c := range cands {
 		cap.Touched = append(cap.Touched, c.Path)
 	}
 	cap.Touched = append(cap.Touched, cap.Gone...)
-	return cap, cands, nil
+	return cands, nil
 }
 
 // Capture looks at the live tree and finds what differs from HEAD; write says
@@ -103,6 +118,7 @@ func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	slices.SortFunc(cap.Changes, func(a, b gitstore.Change) int { return gitstore.ComparePaths(a.Path, b.Path) })
 	slices.SortFunc(cap.Skipped, byPath)
 	slices.SortFunc(cap.outside.list, byPath)
+	s.settled(cap)
 	s.Left.Store(newLeft(cap))
 	return cap, nil
 }

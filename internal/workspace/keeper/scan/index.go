@@ -12,8 +12,9 @@ import (
 // Index is what HEAD holds, folder by folder, as the live tree is laid out: a look
 // at the tree goes along it, and what a commit must write anew is what changed.
 type Index struct {
-	root Folder
-	N    int // paths
+	root    Folder
+	N       int             // paths
+	changed map[string]bool // that were given another content, or none, since a look
 }
 
 // Folder is a directory of the index. A path may be a file and a folder for as
@@ -36,6 +37,7 @@ func NewIndex(t gitstore.Tree) *Index {
 	for p, en := range t {
 		x.Set(p, Tracked{Entry: en})
 	}
+	x.changed = nil
 	return x
 }
 
@@ -100,6 +102,7 @@ func (x *Index) Set(p string, t Tracked) {
 		l.Tracked = t
 		return
 	}
+	x.note(p)
 	dir, name := splitPath(p)
 	at := &x.root
 	at.tree = ""
@@ -128,6 +131,13 @@ func (x *Index) Set(p string, t Tracked) {
 	x.N++
 }
 
+func (x *Index) note(p string) {
+	if x.changed == nil {
+		x.changed = map[string]bool{}
+	}
+	x.changed[p] = true
+}
+
 // Delete forgets a path, and the folders that held nothing else.
 func (x *Index) Delete(p string) {
 	way := []*Folder{&x.root}
@@ -147,6 +157,7 @@ func (x *Index) Delete(p string) {
 	if last.files[name] == nil {
 		return
 	}
+	x.note(p)
 	delete(last.files, name)
 	x.N--
 	for i := len(way) - 1; i >= 0; i-- {

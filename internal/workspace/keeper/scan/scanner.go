@@ -34,6 +34,7 @@ type Scanner struct {
 
 	slowIgnores map[slowIgnore]bool
 	Left        atomic.Pointer[Left] // what the newest look at the live tree left out
+	known       known                // without looking
 }
 
 // NewScanner returns a scanner that has no tree yet.

@@ -25,11 +25,23 @@ type Keeper interface {
 // maxAnswer bounds a JSON answer of the keeper, in bytes.
 const maxAnswer = 96 << 20
 
-// NewClient returns a Keeper over a transport that ends at the engine's handler, such
-// as the keeper box's tether.
-func NewClient(rt http.RoundTripper) Keeper { return &client{http.Client{Transport: rt}} }
+// StillHeader names, in a request, the time for which nobody but the keeper could
+// write to the live tree: another name, or none, means that somebody could.
+const StillHeader = "X-Choir-Still"
 
-type client struct{ http http.Client }
+// NewClient returns a Keeper over a transport that ends at the engine's handler, such
+// as the keeper box's tether. still is asked with each call; nil: never still.
+func NewClient(rt http.RoundTripper, still func() string) Keeper {
+	if still == nil {
+		still = func() string { return "" }
+	}
+	return &client{http.Client{Transport: rt}, still}
+}
+
+type client struct {
+	http  http.Client
+	still func() string
+}
 
 // Call implements Keeper.
 func (c *client) Call(ctx context.Context, verb string, in, out any) error {
@@ -60,6 +72,9 @@ func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*ht
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://keeper"+path, body)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
+	}
+	if still := c.still(); still != "" {
+		req.Header.Set(StillHeader, still)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -190,9 +190,11 @@ type SnapshotReply struct {
 }
 
 // CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.
-// Under narrows what is said of ignored paths to a folder.
+// Under narrows what is said of ignored paths to a folder. Look has everything
+// looked at, whatever is known of who could write.
 type CheckpointRequest struct {
 	Note
+	Look  bool `json:"look,omitempty"`
 	Force bool `json:"force,omitempty"`
 	Under Path `json:"under,omitempty"`
 }

@@ -43,6 +43,10 @@ type (
 	KeepRequest struct {
 		Layers []string `json:"layers"`
 	}
+	// IgnoredReply lists directories that no checkpoint takes.
+	IgnoredReply struct {
+		Ignored []Path `json:"ignored"`
+	}
 	// FilesReply is a directory's content; More counts what was left out.
 	FilesReply struct {
 		Files []FileInfo `json:"files"`

@@ -1,0 +1,60 @@
+package boxes
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// writers knows whether a program of somebody else's can write to the live tree,
+// so that the keeper need not look at all of it when none could. What a box
+// mounts decides it, and every box of a computer is opened through one function
+// (Boxes.Open), so none is forgotten. In doubt there is a writer.
+type writers struct {
+	mu   sync.Mutex
+	name string // drawn anew with each waking
+	time int    // changes whenever a writer begins or ends
+	open int
+}
+
+// writesLive reports whether a box may write to the live tree by itself. The
+// keeper does, and writes down what it does.
+func writesLive(spec sandbox.BoxSpec) bool {
+	return spec.Kind != contract.BoxKeeper && slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool {
+		return m.Upper.Kind == sandbox.VolumeLive || m.Source.Kind == sandbox.VolumeLive && m.Mode != sandbox.ReadOnly
+	})
+}
+
+// begin says that a box is about to be opened, and returns what is to be called
+// when nothing of it is left. Where that is never known it counts as open.
+func (w *writers) begin(spec sandbox.BoxSpec) (ended func()) {
+	if !writesLive(spec) {
+		return func() {}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.time++
+	w.open++
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.time++
+		w.open--
+	})
+}
+
+// still names the time since the last writer ended, "" while there is one.
+func (w *writers) still() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open > 0 {
+		return ""
+	}
+	if w.name == "" {
+		w.name = contract.NewID()
+	}
+	return w.name + "-" + strconv.Itoa(w.time)
+}

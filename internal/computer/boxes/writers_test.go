@@ -1,0 +1,113 @@
+package boxes
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// TestEveryBoxThatCanWriteIsAWriter: whatever kind a box is of, its mounts decide,
+// and every way to write to the live tree counts.
+func TestEveryBoxThatCanWriteIsAWriter(t *testing.T) {
+	live, above := sandbox.Live("workspace/p"), sandbox.Written("t-1")
+	for _, kind := range contract.BoxKinds {
+		for what, m := range map[string]sandbox.Mount{
+			"all of it":                  {Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite},
+			"a part":                     {Source: live, Target: "/computer", Mode: sandbox.ReadWrite},
+			"in a way that is not known": {Source: live, Target: "/computer", Mode: "shared"},
+			"as an upper":                {Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{live}, Upper: live},
+		} {
+			var w writers
+			before := w.still()
+			ended := w.begin(sandbox.BoxSpec{Kind: kind, Mounts: []sandbox.Mount{{Source: above, Target: "/x", Mode: sandbox.ReadOnly}, m}})
+			if kind == contract.BoxKeeper {
+				if w.still() != before {
+					t.Error("the keeper, which knows what it does, counts as somebody else")
+				}
+				continue
+			}
+			if w.still() != "" {
+				t.Errorf("a box of kind %s with %s counts as none that writes", kind, what)
+			}
+			ended()
+			ended()
+			if after := w.still(); after == "" || after == before {
+				t.Errorf("after a writer ended it is as still as before: %q, %q", before, after)
+			}
+		}
+		for what, m := range map[string]sandbox.Mount{
+			"read-only": {Source: live, Target: "/computer", Mode: sandbox.ReadOnly},
+			"a lower":   {Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{live}, Upper: above},
+			"another":   {Source: sandbox.Output("o"), Target: "/out", Mode: sandbox.ReadWrite},
+		} {
+			var w writers
+			before := w.still()
+			w.begin(sandbox.BoxSpec{Kind: kind, Mounts: []sandbox.Mount{m}})
+			if w.still() != before {
+				t.Errorf("a box of kind %s with %s counts as one that writes", kind, what)
+			}
+		}
+	}
+}
+
+// TestTwoWritersAreTwo: one that goes on keeps it from being still.
+func TestTwoWritersAreTwo(t *testing.T) {
+	var w writers
+	spec := sandbox.BoxSpec{Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}}
+	one, two := w.begin(spec), w.begin(spec)
+	one()
+	if w.still() != "" {
+		t.Error("still, while a terminal is open")
+	}
+	two()
+	var other writers
+	if w.still() == "" || w.still() == other.still() {
+		t.Error("two wakings name the same stillness")
+	}
+}
+
+// TestBoxesAreOpenedInOnePlace: only Boxes.Open, which tells who can write, opens
+// a box on a driver.
+func TestBoxesAreOpenedInOnePlace(t *testing.T) {
+	root := choirtest.Root()
+	for _, pattern := range []string{"internal/*/*.go", "internal/*/*/*.go", "cmd/*/*.go"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "sandboxtest") {
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(parsed, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				method, ok := call.Fun.(*ast.SelectorExpr)
+				if !ok || method.Sel.Name != "Box" || len(call.Args) != 2 {
+					return true
+				}
+				// The shell's options hold Boxes.Open itself.
+				if of, ok := method.X.(*ast.SelectorExpr); ok && of.Sel.Name == "opts" {
+					return true
+				}
+				if rel, _ := filepath.Rel(root, file); rel != "internal/computer/boxes/boxes.go" {
+					t.Errorf("%s opens a box", rel)
+				}
+				return true
+			})
+		}
+	}
+}

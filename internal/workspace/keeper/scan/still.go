@@ -1,0 +1,228 @@
+package scan
+
+import (
+	"context"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// A look at the whole tree is needed only when somebody but the engine could have
+// written to it since the last one. Who opens the boxes knows that, and says it
+// with each request: a stillness is a name of the time since the last program
+// that could write ended, for as long as none began. Under the same stillness the
+// tree differs from what a look found only in what the engine itself did, which
+// it writes down before it does it. Whoever names no stillness, or another one,
+// has the whole tree looked at; so has everybody after the engine's start.
+
+type stillKey struct{}
+
+type lookKey struct{}
+
+// WithStill is a context in which looks are taken under a stillness; "" for none.
+func WithStill(ctx context.Context, still string) context.Context {
+	return context.WithValue(ctx, stillKey{}, still)
+}
+
+// WithLook is a context in which the whole tree is looked at, whatever is known.
+func WithLook(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lookKey{}, true)
+}
+
+func stillOf(ctx context.Context) string {
+	still, _ := ctx.Value(stillKey{}).(string)
+	return still
+}
+
+// known is what is known of the tree without looking at it.
+type known struct {
+	still string          // since when nobody else could write; "": nothing is known
+	walk  *Walk           // what the last look at everything saw
+	dirty map[string]bool // what may be other than the index says
+}
+
+// maxDirty is how many paths are looked at one by one.
+const maxDirty = 5000
+
+// Wrote says that the engine writes to a path, and makes or removes folders on
+// the way. It is said before, and what comes there is a file, a link, an empty
+// folder or nothing.
+func (s *Scanner) Wrote(p string) {
+	if s.known.dirty == nil {
+		return
+	}
+	s.known.dirty[p] = true
+	if f := s.Index.Folder(p); f != nil { // another folder may come in its place
+		f.Each(p, func(q string, _ *Leaf) bool { s.known.dirty[q] = true; return true })
+	}
+}
+
+// Doubt says that the tree may be other than it was in ways that nobody wrote down.
+func (s *Scanner) Doubt() { s.known = known{} }
+
+// found notes what a look at everything found.
+func (s *Scanner) found(still string, cap *Capture) {
+	s.known, s.Index.changed = known{}, nil
+	w := cap.Scan
+	if still == "" || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
+		return // what is left out is judged anew each time
+	}
+	s.known = known{still: still, walk: w, dirty: map[string]bool{}}
+	for _, p := range cap.Touched {
+		s.known.dirty[p] = true
+	}
+}
+
+// IgnoredNow are the directories that are left out because they are ignored.
+func (s *Scanner) IgnoredNow(ctx context.Context, now int64) ([]string, error) {
+	cap, _, err := s.Look(ctx, now, false)
+	if err != nil {
+		return nil, err
+	}
+	return cap.Ignored, nil
+}
+
+// settled forgets what a capture found to be as the index says.
+func (s *Scanner) settled(cap *Capture) {
+	if s.known.still == "" {
+		return
+	}
+	if len(cap.Skipped) > 0 {
+		s.Doubt()
+		return
+	}
+	differs := map[string]bool{}
+	for _, c := range cap.Changes {
+		differs[c.Path] = true
+	}
+	maps.DeleteFunc(s.known.dirty, func(p string, _ bool) bool { return !differs[p] })
+}
+
+// lookAgain looks at what may be other since the last look, and at nothing else.
+// It reports false where only a look at everything can say.
+func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
+	still := stillOf(ctx)
+	if still == "" || ctx.Value(lookKey{}) != nil || s.known.still != still || s.Left.Load() == nil || s.may() != nil {
+		return nil, nil, false
+	}
+	for p := range s.Index.changed {
+		s.known.dirty[p] = true
+	}
+	s.Index.changed = nil
+	if len(s.known.dirty) > maxDirty {
+		return nil, nil, false
+	}
+	g := again{s: s, left: s.Left.Load(), seen: map[string]bool{}, gone: map[string]bool{}, places: map[string]*Place{}}
+	for p := range s.known.dirty {
+		if !g.look(p) {
+			return nil, nil, false
+		}
+	}
+	w := s.known.walk
+	cap := &Capture{
+		Tracked: map[string]Tracked{}, Gone: slices.Collect(maps.Keys(g.gone)), Ignored: w.ignored, outside: w.outside, Nested: w.nested,
+		Scan: &Walk{Looked: len(g.seen)},
+	}
+	cap.held = s.Index.N - len(cap.Gone)
+	for _, c := range g.cands {
+		if c.Prev.Exists() {
+			cap.held--
+		}
+	}
+	return cap, g.cands, true
+}
+
+// again is a look at some paths.
+type again struct {
+	s      *Scanner
+	left   *Left
+	seen   map[string]bool
+	gone   map[string]bool // captured paths that are not there any more
+	cands  []Candidate
+	places map[string]*Place
+}
+
+// look looks at one path and the folders above it, and reports false where that
+// does not tell enough.
+func (g *again) look(p string) bool {
+	if p == "." || g.seen[p] {
+		return true
+	}
+	g.seen[p] = true
+	if strings.Contains("/"+p+"/", "/.git/") || path.Base(p) == ".gitignore" || len(p) > wire.MaxTreePath {
+		return false // what a repository, or an ignore file, says of others
+	}
+	in, ok := g.place(wire.ParentDir(p))
+	if !ok || in.Unkept(p, false, g.left) != "" || in.Unkept(p, true, g.left) != "" {
+		return false
+	}
+	st, err := g.s.Lstat(p)
+	leaf := g.s.Index.Leaf(p)
+	switch {
+	case disk.IsGone(err):
+		if leaf != nil {
+			g.gone[p] = true
+		}
+		g.goneBelow(p)
+	case err != nil:
+		return false
+	case st.IsDir():
+		git, empty := lookInto(g.s.Root, p)
+		switch {
+		case git:
+			return false
+		case empty:
+			g.goneBelow(p)
+			g.candidate(p, st, leaf)
+		case leaf != nil:
+			g.gone[p] = true
+		}
+	case st.IsRegular() || st.IsSymlink():
+		g.goneBelow(p)
+		g.candidate(p, st, leaf)
+	default:
+		return false
+	}
+	return g.look(wire.ParentDir(p))
+}
+
+func (g *again) candidate(p string, st disk.Stat, leaf *Leaf) {
+	var prev Tracked
+	if leaf != nil {
+		prev = leaf.Tracked
+		if prev.Stat == st && !st.IsDir() || st.IsDir() && prev.Mode == wire.ModeEmptyDir {
+			return
+		}
+	}
+	g.cands = append(g.cands, Candidate{p, st, prev})
+}
+
+// goneBelow notes that nothing is beneath a path any more.
+func (g *again) goneBelow(p string) {
+	if f := g.s.Index.Folder(p); f != nil {
+		f.Each(p, func(q string, _ *Leaf) bool { g.gone[q] = true; return true })
+	}
+}
+
+// place is what ignore files say in a folder; in one that is gone, what they say
+// of it.
+func (g *again) place(dir string) (*Place, bool) {
+	if in, ok := g.places[dir]; ok {
+		return in, in != nil
+	}
+	in, err := g.s.PlaceOf(dir, g.left)
+	if disk.IsGone(err) && dir != "." {
+		var ok bool
+		if in, ok = g.place(wire.ParentDir(dir)); ok && in.Unkept(dir, true, g.left) != "" {
+			in = nil
+		}
+	} else if err != nil || in.inGit {
+		in = nil
+	}
+	g.places[dir] = in
+	return in, in != nil
+}
