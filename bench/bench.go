@@ -140,6 +140,7 @@ func Rows() []Row {
 		{"start", "choir up to healthy, on a new and on an existing data directory", start, 3 * time.Minute},
 		{"painted", "choir up to a painted desktop in a headless Chromium", painted, 3 * time.Minute},
 		{"idle", "memory of a control plane with nothing to do", idle, 3 * time.Minute},
+		{"asleep", "memory of each of 100 sleeping computers, and waking one", asleep, 5 * time.Minute},
 		{"prompt", "a prompt until it is acknowledged, and a whole one with an instant model", prompts, 3 * time.Minute},
 		{"first", "the first prompt of a new computer, against later ones", firstPrompt, 3 * time.Minute},
 		{"crowd", "16 prompts at once, against their processor time", crowd, 3 * time.Minute},
@@ -164,6 +165,7 @@ type env struct {
 	Options
 	dir    string  // the row's own scratch directory
 	curves *curves // what is drawn of the whole run
+	config string  // lines that the row adds to the configuration
 }
 
 // size is n, or little in a tiny run.

@@ -64,7 +64,7 @@ func (e *env) up(ctx context.Context, data string, cpus ...int) (*plane, error) 
 		return nil, err
 	}
 	file := filepath.Join(e.dir, "config.toml")
-	if err := os.WriteFile(file, []byte(roomy), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(roomy+e.config), 0o600); err != nil {
 		return nil, err
 	}
 	p := &plane{done: make(chan struct{}), logs: &tail{max: 16 << 10}}
