@@ -52,6 +52,22 @@ func (c *Client) Create(ctx context.Context, id contract.CID, name string) (view
 	return Call(ctx, c, rpc.ComputerCreate, in)
 }
 
+// RemoveComputer removes the client's computer; for a week PutComputerBack undoes that.
+func (c *Client) RemoveComputer(ctx context.Context) (view.Computer, error) {
+	return Call(ctx, c, rpc.ComputerRemove, rpc.Of{})
+}
+
+// PutComputerBack puts the client's computer back, which was removed.
+func (c *Client) PutComputerBack(ctx context.Context) (view.Computer, error) {
+	return Call(ctx, c, rpc.ComputerPutBack, rpc.Of{})
+}
+
+// RemovedComputers lists the account's computers that were removed and can be put back.
+func (c *Client) RemovedComputers(ctx context.Context) ([]view.Computer, error) {
+	l, err := Call(ctx, c, rpc.ComputerRemoved, rpc.Nothing{})
+	return l.Items, err
+}
+
 // Info returns the client's computer.
 func (c *Client) Info(ctx context.Context) (view.Computer, error) {
 	return Call(ctx, c, rpc.ComputerGet, rpc.Of{})

@@ -34,6 +34,12 @@ type Computers interface {
 	// Wake wakes a computer that is asleep, or tries again to wake one that did not
 	// wake. It returns at once.
 	Wake(ctx context.Context, cid contract.CID, r view.WakeRequest) error
+	// Remove takes a computer out of sight, as it is; for some days it can be put back.
+	Remove(ctx context.Context, cid contract.CID, by string) (view.Computer, error)
+	// PutBack undoes that, and waits until the computer is awake.
+	PutBack(ctx context.Context, cid contract.CID) (view.Computer, error)
+	// Removed lists those that can be put back.
+	Removed(ctx context.Context) ([]view.Computer, error)
 	// Recover brings back what is damaged of a computer from what else knows it. It
 	// returns at once; the others stay awake unless what all share is damaged.
 	Recover(ctx context.Context, cid contract.CID) error

@@ -93,6 +93,16 @@ func (m *memory) Asleep(_ context.Context, cid contract.CID) (view.Computer, boo
 
 func (m *memory) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
 
+func (m *memory) Remove(context.Context, contract.CID, string) (view.Computer, error) {
+	return view.Computer{}, fault.New("", fault.Missing, "", errors.New("none is removed here"))
+}
+
+func (m *memory) PutBack(context.Context, contract.CID) (view.Computer, error) {
+	return view.Computer{}, fault.New("", fault.Missing, "", errors.New("none is removed here"))
+}
+
+func (m *memory) Removed(context.Context) ([]view.Computer, error) { return nil, nil }
+
 func (m *memory) Recover(context.Context, contract.CID) error { return nil }
 
 func (m *memory) Export(_ context.Context, cid contract.CID, w io.Writer) error {

@@ -86,6 +86,25 @@ func (s *Server) computersOf(ctx context.Context, account string) ([]view.Comput
 	return mine, nil
 }
 
+// removedOf lists the computers that were removed and that an account owns.
+func (s *Server) removedOf(ctx context.Context, account string) ([]view.Computer, error) {
+	all, err := s.o.Computers.Removed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	roles, err := s.o.Identity.Mine(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	mine := []view.Computer{}
+	for _, c := range all {
+		if roles[c.ID] == grant.Owner {
+			mine = append(mine, c)
+		}
+	}
+	return mine, nil
+}
+
 // onBus says who a desktop's session on the bus is and whether it may ask a
 // method of a computer.
 func (s *Server) onBus(ctx context.Context, m rpc.Declared, cid contract.CID, principal string) (rpc.Caller, error) {

@@ -32,6 +32,14 @@ func (s *Server) ownMethods() rpc.Table {
 	rpc.Bind(t, rpc.ComputerWake, func(ctx context.Context, who rpc.Caller, in rpc.WakeRequest) (rpc.None, error) {
 		return rpc.Done(s.o.Computers.Wake(ctx, who.Computer, in.Body))
 	})
+	rpc.Bind(t, rpc.ComputerRemove, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
+		c, err := s.o.Computers.Remove(ctx, who.Computer, who.User)
+		return s.located(ctx, c, err)
+	})
+	rpc.Bind(t, rpc.ComputerPutBack, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
+		c, err := s.o.Computers.PutBack(ctx, who.Computer)
+		return s.located(ctx, c, err)
+	})
 	rpc.Bind(t, rpc.ComputerRecover, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.None, error) {
 		return rpc.Done(s.o.Computers.Recover(ctx, who.Computer))
 	})
@@ -58,6 +66,10 @@ func (s *Server) bindPlane(t rpc.Table) {
 		return rpc.Listed(mine, false, err)
 	})
 	rpc.Bind(t, rpc.ComputerCreate, s.create)
+	rpc.Bind(t, rpc.ComputerRemoved, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Computer], error) {
+		mine, err := s.removedOf(ctx, who.User)
+		return rpc.Listed(mine, false, err)
+	})
 	rpc.Bind(t, rpc.SecretList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Secret], error) {
 		list, err := s.o.System.Secrets(ctx)
 		return rpc.Listed(list, false, err)

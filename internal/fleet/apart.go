@@ -64,7 +64,7 @@ func (fl *Fleet) History(ctx context.Context, cid contract.CID) (control.History
 	defer cancel()
 	for {
 		fl.mu.Lock()
-		p := fl.places[cid]
+		p := fl.find(cid)
 		asleep := p != nil && p.state == view.StateAsleep && p.err == nil && !fl.closed.Load()
 		fl.mu.Unlock()
 		if asleep {

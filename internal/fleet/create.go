@@ -61,7 +61,9 @@ func (fl *Fleet) makable(cid contract.CID, name string) error {
 func (fl *Fleet) place(cid contract.CID, name string) (p *place, fresh bool, err error) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
-	if p := fl.places[cid]; p != nil {
+	if p := fl.places[cid]; p != nil && p.removed != nil {
+		return nil, false, fault.New("", fault.Conflict, "Put it back, or draw another id.", fmt.Errorf("the computer %s was removed", cid))
+	} else if p != nil {
 		return p, false, nil
 	}
 	if fl.closed.Load() {

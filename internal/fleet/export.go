@@ -25,7 +25,7 @@ import (
 func (fl *Fleet) Export(ctx context.Context, cid contract.CID, w io.Writer) error {
 	const op = "computer.Export"
 	fl.mu.Lock()
-	p := fl.places[cid]
+	p := fl.find(cid)
 	fl.mu.Unlock()
 	if p == nil {
 		return noComputer(op, cid)

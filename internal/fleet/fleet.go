@@ -72,7 +72,9 @@ type Fleet struct {
 	places map[contract.CID]*place
 	order  []contract.CID
 	falls  sync.WaitGroup
-	closed atomic.Bool
+	// removing is held by who removes a computer or puts one back.
+	removing sync.Mutex
+	closed   atomic.Bool
 
 	damage sync.RWMutex // guards what the report says of computers
 

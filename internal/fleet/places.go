@@ -41,6 +41,7 @@ type place struct {
 	uses    int           // how many have asked for it and are not done
 	used    time.Time     // when the last of them was done, or it was last busy by itself
 	known   view.Computer // what was to be said of it when it fell asleep
+	removed *removal      // it was removed, and can be put back
 }
 
 // wakeWait is how long somebody who asks for a computer waits while it wakes.
@@ -63,16 +64,18 @@ func (fl *Fleet) Open(ctx context.Context) error {
 		cids = append(cids, contract.NewCID())
 	}
 	fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	fl.lookAfter()
 	for _, cid := range cids {
-		p := &place{cid: cid, name: fl.Report.Names[cid], created: fl.Report.Created[cid], last: fl.Report.Last(cid), state: view.StateAsleep}
-		if p.name == "" {
-			p.name = "Choir"
+		p, err := fl.takeUp(cid, fl.Report)
+		if err != nil {
+			return fault.Wrap("fleet.Open", err)
 		}
 		fl.mu.Lock()
 		fl.places[cid] = p
 		fl.order = append(fl.order, cid)
 		fl.mu.Unlock()
+		if p.removed != nil {
+			continue
+		}
 		if err := fl.Report.Refusal(cid); err != nil {
 			fl.settle(p, nil, err)
 			continue
@@ -82,6 +85,7 @@ func (fl *Fleet) Open(ctx context.Context) error {
 			fl.begin(p, view.WakeRequest{}, nil)
 		}
 	}
+	fl.lookAfter()
 	fl.keepIdleAsleep(fl.Config.Runtime.SleepAfter())
 	return nil
 }
@@ -91,7 +95,7 @@ func (fl *Fleet) Open(ctx context.Context) error {
 func (fl *Fleet) begin(p *place, req view.WakeRequest, first func(context.Context) error) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
-	if fl.closed.Load() || p.state == view.StateWaking || p.state == view.StateAwake || p.closing != nil || p.apart != nil {
+	if fl.closed.Load() || p.state == view.StateWaking || p.state == view.StateAwake || p.closing != nil || p.apart != nil || p.removed != nil {
 		return // on its way, one way or the other
 	}
 	p.round++
@@ -206,7 +210,9 @@ func (fl *Fleet) List(ctx context.Context) ([]view.Computer, error) {
 	fl.mu.Lock()
 	places := make([]place, 0, len(fl.order))
 	for _, cid := range fl.order {
-		places = append(places, *fl.places[cid])
+		if p := fl.find(cid); p != nil {
+			places = append(places, *p)
+		}
 	}
 	fl.mu.Unlock()
 	var out []view.Computer
@@ -223,7 +229,7 @@ func (fl *Fleet) List(ctx context.Context) ([]view.Computer, error) {
 // listed is one computer as List shows it.
 func (fl *Fleet) listed(ctx context.Context, cid contract.CID) (view.Computer, error) {
 	fl.mu.Lock()
-	p := fl.places[cid]
+	p := fl.find(cid)
 	if p == nil {
 		fl.mu.Unlock()
 		return view.Computer{}, noComputer("fleet.List", cid)
@@ -268,7 +274,7 @@ func (fl *Fleet) trouble(p place) *view.Trouble {
 // the first of one that is asleep.
 func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeRequest) error {
 	fl.mu.Lock()
-	p := fl.places[cid]
+	p := fl.find(cid)
 	fl.mu.Unlock()
 	if p == nil {
 		return noComputer("fleet.Wake", cid)

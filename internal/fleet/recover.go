@@ -122,7 +122,7 @@ type Restart struct {
 // all share is recovered with everything closed, and then everything starts anew.
 func (fl *Fleet) Recover(_ context.Context, cid contract.CID) error {
 	fl.mu.Lock()
-	p := fl.places[cid]
+	p := fl.find(cid)
 	damaged := p != nil && p.state == view.StateDamaged
 	var hurt []contract.CID
 	if damaged {

@@ -37,7 +37,7 @@ func (fl *Fleet) awake(ctx context.Context, cid contract.CID) (*computer.Compute
 	defer cancel()
 	for {
 		fl.mu.Lock()
-		p := fl.places[cid]
+		p := fl.find(cid)
 		if p == nil {
 			fl.mu.Unlock()
 			return nil, noComputer(op, cid)
@@ -172,7 +172,7 @@ func (p *place) close(c *computer.Computer) { p.closing, p.laid = c, make(chan s
 // Asleep implements control.Computers.
 func (fl *Fleet) Asleep(ctx context.Context, cid contract.CID) (view.Computer, bool, error) {
 	fl.mu.Lock()
-	p := fl.places[cid]
+	p := fl.find(cid)
 	if p == nil || p.state != view.StateAsleep {
 		fl.mu.Unlock()
 		return view.Computer{}, false, nil

@@ -8,11 +8,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/test/choirtest"
 )
 
 // sleeper is a fleet whose computers have a log and a state, and nothing else.
@@ -123,29 +125,22 @@ func TestASleepThatRacesWithRequestsLosesNothing(t *testing.T) {
 			}
 		}
 	}
-	if err := s.laidAll(cids...); err != nil {
-		t.Error(err)
-	}
+	s.laidAll(cids...)
 }
 
 // laidAll puts computers to sleep, once their callers are done.
-func (s *sleeper) laidAll(cids ...contract.CID) error {
-	for range 10_000 {
+func (s *sleeper) laidAll(cids ...contract.CID) {
+	s.t.Helper()
+	choirtest.Eventually(s.t, 30*time.Second, "computers that nobody uses fall asleep", func() bool {
 		s.layIdle(s.t.Context(), 0)
 		s.falls.Wait()
-		awake := ""
 		for _, cid := range cids {
-			if _, asleep, err := s.Asleep(s.t.Context(), cid); err != nil {
-				return err
-			} else if !asleep {
-				awake = string(cid)
+			if _, asleep, err := s.Asleep(s.t.Context(), cid); err != nil || !asleep {
+				return false
 			}
 		}
-		if awake == "" {
-			return nil
-		}
-	}
-	return errors.New("a computer that nobody uses does not fall asleep")
+		return true
+	})
 }
 
 // TestWhoAsksTogetherWakesOnce: many who ask for a computer that sleeps get the one
@@ -200,9 +195,7 @@ func TestACallerKeepsItAwake(t *testing.T) {
 		t.Errorf("it fell asleep under its caller: %v", err)
 	}
 	doneToo()
-	if err := s.laidAll(cid); err != nil {
-		t.Error(err)
-	}
+	s.laidAll(cid)
 }
 
 // TestWhatHasHappenedIsReadAsleep: the log and the list of checkpoints of a computer

@@ -58,7 +58,10 @@ func (fl *Fleet) tell(ctx context.Context, user, eventType string, data contract
 	places := make([]*place, 0, len(fl.order))
 	asleep := map[*place]bool{}
 	for _, cid := range fl.order {
-		p := fl.places[cid]
+		p := fl.find(cid)
+		if p == nil {
+			continue
+		}
 		places = append(places, p)
 		asleep[p] = p.state == view.StateAsleep && p.err == nil
 	}
@@ -127,7 +130,7 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 	fl.mu.Lock()
 	var order []contract.CID
 	for _, cid := range fl.order {
-		if p := fl.places[cid]; p.state != view.StateAsleep || p.err != nil {
+		if p := fl.find(cid); p != nil && (p.state != view.StateAsleep || p.err != nil) {
 			order = append(order, cid) // what sleeps is looked at when it wakes
 		}
 	}

@@ -34,6 +34,7 @@ func (fl *Fleet) lookAfter() {
 		defer space.Stop()
 		defer accounts.Stop()
 		fl.lookAtSpace()
+		fl.sweep()
 		for {
 			select {
 			case <-fl.ctx.Done():
@@ -42,6 +43,7 @@ func (fl *Fleet) lookAfter() {
 				fl.lookAtSpace()
 			case <-accounts.C:
 				fl.lookAtAccounts(fl.ctx)
+				fl.sweep()
 			}
 		}
 	})
@@ -55,6 +57,13 @@ func spaceLeft(free datadir.Room) view.Finding {
 		f.Status, f.Hint = "warn", "Free some on the disk that holds the data directory; `choir doctor` says what takes it."
 	}
 	return f
+}
+
+// sweep takes away what was removed long enough ago.
+func (fl *Fleet) sweep() {
+	if err := fl.sweepRemoved(fl.ctx, time.Now()); err != nil && fl.ctx.Err() == nil {
+		fl.Logger.Warn("a computer that was removed could not be taken away for good; it is tried again", "error", err)
+	}
 }
 
 func (fl *Fleet) lookAtSpace() {

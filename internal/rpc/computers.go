@@ -102,6 +102,12 @@ var (
 	ComputerWake = done[WakeRequest](Declared{
 		Name: "computer.wake", Summary: "Wake a computer that is asleep, or try again one that did not wake",
 		HTTP: post("/wake", "computers-wake"), May: grant.Edit, Doors: API, Effect: Stops, Needs: Known, Host: true})
+	ComputerRemove = single[Of, view.Computer](Declared{
+		Name: "computer.remove", Summary: "Remove a computer, as it is; for a week it can be put back",
+		HTTP: Route{http.MethodDelete, "", "computers-remove"}, May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+	ComputerPutBack = single[Of, view.Computer](Declared{
+		Name: "computer.putback", Summary: "Put a computer back that was removed; answered once it is awake",
+		HTTP: post("/put-back", "computers-put-back"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true, Limit: 2 * Quick})
 	ComputerRecover = done[Of](Declared{
 		Name: "computer.recover", Summary: "Bring back what is damaged from what else knows it; only what all share closes the others meanwhile",
 		HTTP: post("/recover", "computers-recover"), May: grant.Rule{Role: grant.Owner, Power: grant.Machine}, Doors: API, Effect: Stops, Needs: Known, Host: true})

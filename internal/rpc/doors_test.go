@@ -55,9 +55,9 @@ func TestWhatMethodsTake(t *testing.T) {
 			"frame.stream frame.ticket log.read member.leave member.list proposal.get proposal.list run.follow run.get run.list run.show state.snapshot trash.list",
 		grant.Edit: "action checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo command.run command.signal command.stop computer.rename computer.wake exec.run exec.stop files.add_tar " +
 			"files.add_url files.move files.put files.remove prompt.submit proposal.accept proposal.dismiss run.answer run.cancel run.pause run.resume run.steer run.undo trash.put_back",
-		grant.Own: "approval.answer computer.export computer.rebuild invitation.create invitation.list invitation.revoke member.change member.remove",
+		grant.Own: "approval.answer computer.export computer.putback computer.rebuild computer.remove invitation.create invitation.list invitation.revoke member.change member.remove",
 		{Role: grant.Owner, Power: grant.Machine}: "computer.recover",
-		grant.Anyone:                "account.get computer.list invitation.accept model.list token.create token.list token.revoke",
+		grant.Anyone:                "account.get computer.list computer.removed invitation.accept model.list token.create token.list token.revoke",
 		grant.With(grant.Accounts):  "account.change account.invite account.link account.list account.remove",
 		grant.With(grant.Computers): "computer.create",
 		grant.With(grant.Secrets):   "secret.list secret.remove secret.set",

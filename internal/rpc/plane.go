@@ -66,6 +66,9 @@ var (
 	ComputerList = list[Nothing, view.Computer](Declared{
 		Name: "computer.list", Summary: "Your computers, oldest first",
 		HTTP: get("/computers", "computers-list"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true, Noun: "computers"})
+	ComputerRemoved = list[Nothing, view.Computer](Declared{
+		Name: "computer.removed", Summary: "Computers that were removed and can be put back; those that you own",
+		HTTP: get("/removed-computers", "computers-removed"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true, Noun: "computers"})
 	ComputerCreate = single[CreateRequest, view.Computer](Declared{
 		Name: "computer.create", Summary: "Make a computer; answered once it is awake",
 		HTTP: post("/computers", "computers-create"), May: grant.With(grant.Computers), Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})

@@ -33,6 +33,8 @@ type Computer struct {
 	Notes     []string      `json:"notes,omitempty"` // what this host could not provide
 	Sequence  uint64        `json:"sequence"`        // last event of its log
 	Trouble   *Trouble      `json:"trouble,omitempty"`
+	Removed   time.Time     `json:"removed,omitzero"` // of one that was removed: when,
+	Gone      time.Time     `json:"gone,omitzero"`    // and until when it can be put back
 }
 
 // Trouble is why a computer does not wake, what of it is safe and what can be

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -357,6 +358,16 @@ func (playedComputers) Asleep(context.Context, contract.CID) (view.Computer, boo
 }
 
 func (playedComputers) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
+
+func (playedComputers) Remove(context.Context, contract.CID, string) (view.Computer, error) {
+	return view.Computer{}, fault.New("", fault.Missing, "", errors.New("none is removed here"))
+}
+
+func (playedComputers) PutBack(context.Context, contract.CID) (view.Computer, error) {
+	return view.Computer{}, fault.New("", fault.Missing, "", errors.New("none is removed here"))
+}
+
+func (playedComputers) Removed(context.Context) ([]view.Computer, error) { return nil, nil }
 
 func (playedComputers) Recover(context.Context, contract.CID) error { return nil }
 

@@ -59,3 +59,46 @@ func TestSeveralComputersOnOneMachine(t *testing.T) {
 		t.Errorf("the first one has it too: %v, %+v", err, res)
 	}
 }
+
+// A computer that was removed is in no list and answers nobody, also after a start, and
+// comes back as it was; the others do not notice.
+func TestARemovedComputerComesBack(t *testing.T) {
+	in := choirtest.Start(t, choirtest.Options{})
+	var made, removed view.Computer
+	in.JSON(t, &made, "computers", "create", "Gone")
+	id := string(made.ID)
+	if res, err := in.RunInput(t.Context(), []byte("mine"), "files", "put", "-", "workspace/mine", "--computer", id); err != nil || res.Code != 0 {
+		t.Fatalf("put: %v, %+v", err, res)
+	}
+	in.JSON(t, &removed, "computers", "remove", id)
+	if removed.Removed.IsZero() || !removed.Gone.After(removed.Removed) {
+		t.Errorf("removed: %+v", removed)
+	}
+	gone := func() {
+		t.Helper()
+		var list []view.Computer
+		in.JSON(t, &list, "computers")
+		if len(list) != 1 || list[0].ID == made.ID {
+			t.Errorf("listed: %+v", list)
+		}
+		for _, verb := range [][]string{{"files", "cat", "workspace/mine"}, {"events"}, {"checkpoints"}, {"wake"}, {"prompt", "Hello"}} {
+			if res, err := in.Run(t.Context(), append(verb, "--computer", id)...); err != nil || res.Code == 0 {
+				t.Errorf("%v: %v, %+v", verb, err, res)
+			}
+		}
+		in.JSON(t, &list, "computers", "removed")
+		if len(list) != 1 || list[0].ID != made.ID || list[0].Name != "Gone" {
+			t.Errorf("removed are: %+v", list)
+		}
+	}
+	gone()
+	data := in.Data
+	in.Kill()
+	in = choirtest.Start(t, choirtest.Options{Data: data, Args: nil})
+	gone()
+	in.Must(t, "files") // the other one, which is alone now
+	in.Must(t, "computers", "put-back", id)
+	if got := in.Must(t, "files", "cat", "workspace/mine", "--computer", id); got != "mine" {
+		t.Errorf("it came back with %q", got)
+	}
+}

@@ -1,0 +1,279 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/recovery"
+	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/internal/view"
+)
+
+// removedFile stands in the directory of a computer that was removed: all of it is
+// where it was, and nobody but who puts it back sees it. After removedFor it is gone
+// for good; goneDir begins the name that its directory has meanwhile.
+const (
+	removedFile = "removed"
+	removedFor  = 7 * 24 * time.Hour
+	goneDir     = ".gone-"
+)
+
+// removal is what stands in that file.
+type removal struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"`
+}
+
+// find returns the place of a computer that was not removed, nil if there is none.
+// fl.mu is held.
+func (fl *Fleet) find(cid contract.CID) *place {
+	if p := fl.places[cid]; p != nil && p.removed == nil {
+		return p
+	}
+	return nil
+}
+
+// Remove implements control.Computers. The computer is put to sleep, whoever uses it;
+// runs that have not ended go on when it is put back.
+func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.Computer, error) {
+	const op = "fleet.Remove"
+	p, release, err := fl.still(ctx, cid)
+	if err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	defer release()
+	if p.removed != nil {
+		return fl.showRemoved(p), nil
+	}
+	info, err := fl.listed(ctx, cid)
+	if err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	r := removal{At: time.Now().UTC(), By: by}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	if err := datadir.WriteFile(fl.Dir.Computer(cid, removedFile), b, 0o600); err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	fl.mu.Lock()
+	p.round++ // nobody tries it again
+	c := p.c
+	info.State = view.StateAsleep
+	p.removed, p.c, p.state, p.err, p.known, p.name = &r, nil, view.StateAsleep, nil, info, info.Name
+	if c != nil {
+		p.close(c)
+	}
+	fl.mu.Unlock()
+	if c != nil {
+		fl.lay(c)
+	}
+	fl.Logger.Info("a computer was removed", "computer", string(cid), "by", by)
+	return fl.showRemoved(p), nil
+}
+
+// still returns a place that is neither waking nor falling asleep nor open apart, be
+// it removed or not, and keeps others from removing and putting back meanwhile.
+func (fl *Fleet) still(ctx context.Context, cid contract.CID) (*place, func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, wakeWait)
+	defer cancel()
+	for {
+		fl.removing.Lock()
+		fl.mu.Lock()
+		p := fl.places[cid]
+		if p == nil || fl.closed.Load() {
+			fl.mu.Unlock()
+			fl.removing.Unlock()
+			return nil, nil, noComputer("", cid)
+		}
+		busy, what := p.busy()
+		fl.mu.Unlock()
+		if busy == nil {
+			return p, fl.removing.Unlock, nil
+		}
+		fl.removing.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, nil, fault.New("", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s %s", p.name, what))
+		}
+	}
+}
+
+// PutBack implements control.Computers.
+func (fl *Fleet) PutBack(ctx context.Context, cid contract.CID) (view.Computer, error) {
+	const op = "fleet.PutBack"
+	p, release, err := fl.still(ctx, cid)
+	if err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	defer release()
+	if p.removed == nil {
+		return fl.listed(ctx, cid)
+	}
+	if err := os.Remove(fl.Dir.Computer(cid, removedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	if err := datadir.SyncDir(fl.Dir.Computer(cid)); err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	fl.mu.Lock()
+	p.removed = nil
+	fl.mu.Unlock()
+	fl.Logger.Info("a computer that was removed is back", "computer", string(cid))
+	if err := fl.Report.Refusal(cid); err != nil {
+		fl.settle(p, nil, err)
+	} else {
+		fl.begin(p, view.WakeRequest{}, nil) // its runs go on
+	}
+	if err := fl.ended(ctx, p); err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
+	}
+	return fl.listed(ctx, cid)
+}
+
+// Removed implements control.Computers.
+func (fl *Fleet) Removed(context.Context) ([]view.Computer, error) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	var out []view.Computer
+	for _, cid := range fl.order {
+		if p := fl.places[cid]; p.removed != nil {
+			out = append(out, fl.removedOf(p))
+		}
+	}
+	return out, nil
+}
+
+func (fl *Fleet) showRemoved(p *place) view.Computer {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	return fl.removedOf(p)
+}
+
+// removedOf describes a computer that was removed. fl.mu is held.
+func (fl *Fleet) removedOf(p *place) view.Computer {
+	info := p.known
+	info.ID, info.Name, info.State, info.Driver = p.cid, p.name, view.StateAsleep, fl.Driver.Name()
+	info.Removed, info.Gone = p.removed.At, p.removed.At.Add(removedFor)
+	return info
+}
+
+// readRemoval reads whether a computer was removed; nil: it was not. Of a file that does
+// not say when, it was when the file was written.
+func readRemoval(file string) (*removal, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r removal
+	if json.Unmarshal(b, &r) == nil && !r.At.IsZero() {
+		return &r, nil
+	}
+	info, err := os.Lstat(file)
+	if err != nil {
+		return nil, err
+	}
+	return &removal{At: info.ModTime()}, nil
+}
+
+// sweepRemoved takes away for good what was removed long enough ago, and what an
+// earlier sweep did not bring to its end.
+func (fl *Fleet) sweepRemoved(ctx context.Context, now time.Time) error {
+	fl.mu.Lock()
+	var over []contract.CID
+	for cid, p := range fl.places {
+		if p.removed != nil && now.Sub(p.removed.At) >= removedFor {
+			over = append(over, cid)
+		}
+	}
+	fl.mu.Unlock()
+	var errs []error
+	for _, cid := range over {
+		errs = append(errs, fl.purge(ctx, cid, now))
+	}
+	return errors.Join(append(errs, fl.clearGone(ctx))...)
+}
+
+// purge takes one computer away. Its directory goes last, and by a name of its own: a
+// death on the way leaves a computer that is still removed, or none.
+func (fl *Fleet) purge(ctx context.Context, cid contract.CID, now time.Time) error {
+	p, release, err := fl.still(ctx, cid)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if p.removed == nil || now.Sub(p.removed.At) < removedFor {
+		return nil // it was put back
+	}
+	if err := errors.Join(fl.Bus.Remove(ctx, cid), fl.Blobs.Remove(ctx, cid)); err != nil {
+		return err
+	}
+	if err := fl.Dir.Forget([]string{filepath.Join("computers", string(cid)), filepath.Join("blobs", string(cid))}); err != nil {
+		return err
+	}
+	at := fl.Dir.Path("computers")
+	if err := os.Rename(filepath.Join(at, string(cid)), filepath.Join(at, goneDir+string(cid))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := datadir.SyncDir(at); err != nil {
+		return err
+	}
+	fl.mu.Lock()
+	delete(fl.places, cid)
+	fl.order = slices.DeleteFunc(fl.order, func(c contract.CID) bool { return c == cid })
+	fl.mu.Unlock()
+	fl.Logger.Info("a computer that was removed is gone for good", "computer", string(cid))
+	return nil
+}
+
+// clearGone removes the directories of computers that are gone. Boxes wrote in them.
+func (fl *Fleet) clearGone(ctx context.Context) error {
+	at := fl.Dir.Path("computers")
+	list, err := os.ReadDir(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	gone := slices.DeleteFunc(list, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), goneDir) })
+	if len(gone) == 0 {
+		return nil
+	}
+	top, err := hostfs.Open(at)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range gone {
+		errs = append(errs, top.RemoveAll(ctx, e.Name()))
+	}
+	return errors.Join(append(errs, top.Close())...)
+}
+
+// takeUp is a place as the data directory has it.
+func (fl *Fleet) takeUp(cid contract.CID, r *recovery.Report) (*place, error) {
+	p := &place{cid: cid, name: r.Names[cid], created: r.Created[cid], last: r.Last(cid), state: view.StateAsleep}
+	if p.name == "" {
+		p.name = "Choir"
+	}
+	var err error
+	p.removed, err = readRemoval(fl.Dir.Computer(cid, removedFile))
+	return p, err
+}

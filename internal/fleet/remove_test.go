@@ -1,0 +1,83 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
+)
+
+// TestARemovedComputerIsGoneInTheEnd: it is put aside under whoever has it, nobody
+// finds it, it can be put back for a week and not any longer, and then nothing of it is
+// left; what a death left of that the next sweep takes.
+func TestARemovedComputerIsGoneInTheEnd(t *testing.T) {
+	s := newSleeper(t)
+	keep, cid := s.made("Kept"), s.made("Removed")
+	ctx, done := context.WithCancel(t.Context())
+	defer done()
+	c, err := s.Get(ctx, cid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Remove(t.Context(), cid, "ann")
+	if err != nil || info.Name != "Removed" || info.Removed.IsZero() {
+		t.Fatalf("removed: %+v, %v", info, err)
+	}
+	if _, err := c.(*computer.Computer).Log().Append(ctx, opened()); err == nil {
+		t.Error("who had it still has it")
+	}
+	if _, err := s.Get(t.Context(), cid); !fault.Is(err, fault.NotFound) {
+		t.Errorf("it is found: %v", err)
+	}
+	if _, err := s.Create(t.Context(), cid, "Again"); !fault.Is(err, fault.Conflict) {
+		t.Errorf("it is made again: %v", err)
+	}
+	if back, err := s.PutBack(t.Context(), cid); err != nil || back.State != view.StateAwake || !back.Removed.IsZero() {
+		t.Errorf("put back: %+v, %v", back, err)
+	}
+	if err := s.sweepRemoved(t.Context(), time.Now().Add(2*removedFor)); err != nil {
+		t.Errorf("nothing is removed: %v", err)
+	}
+	if _, err := s.Remove(t.Context(), cid, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.sweepRemoved(t.Context(), time.Now().Add(removedFor-time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if list, err := s.Removed(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("before its time: %+v, %v", list, err)
+	}
+	for range 2 {
+		if err := s.sweepRemoved(t.Context(), time.Now().Add(removedFor+time.Hour)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Lstat(s.Dir.Computer(cid)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its directory: %v", err)
+	}
+	if there, err := s.Bus.Serves(t.Context(), cid); there || err != nil {
+		t.Errorf("its log: %v, %v", there, err)
+	}
+	if _, err := s.PutBack(t.Context(), cid); !fault.Is(err, fault.NotFound) {
+		t.Errorf("it is put back: %v", err)
+	}
+	left := s.Dir.Path("computers", goneDir+string(cid))
+	if err := os.MkdirAll(left+"/workspace", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.sweepRemoved(t.Context(), time.Now()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a death left: %v", err)
+	}
+	if _, err := s.Get(t.Context(), keep); err != nil {
+		t.Errorf("the other one: %v", err)
+	}
+}
