@@ -97,6 +97,7 @@ func topics() []topic {
 		{"Files", []verb{filesVerb(), addVerb(), proposalsVerb(), exportVerb()}},
 		{"Going back", []verb{checkpointsVerb(), checkpointVerb(), diffVerb(), restoreVerb(), undoVerb()}},
 		{"Looking", []verb{eventsVerb(), egressVerb(), modelsVerb(), secretsVerb()}},
+		{"People", []verb{membersVerb(), joinVerb(), accountsVerb(), tokensVerb()}},
 		{"This machine", []verb{upVerb(), statusVerb(), openVerb(), logsVerb(), stopVerb(), configVerb(), computersVerb(), wakeVerb(), rebuildVerb(), doctorVerb(), recoverVerb(), benchVerb(), completionVerb(), manVerb(), versionVerb()}},
 	}
 }

@@ -31,6 +31,7 @@ type desk struct {
 	session         string // of the console's
 	http            *http.Client
 	bus             *nats.Conn
+	inbox, streams  string // what of the bus is this session's
 	cid             contract.CID
 }
 
@@ -63,7 +64,24 @@ func lookAt(t *testing.T, in *choirtest.Instance) *desk {
 // enter claims the computer and looks at its desktop until the test ends.
 func enter(t *testing.T, in *choirtest.Instance) *desk {
 	t.Helper()
-	claim := mustParse(t, in.ClaimURL)
+	d := signIn(t, in.ClaimURL)
+	d.open(t, d.cid)
+	return d
+}
+
+// own are the headers of a request that the console's own page makes.
+func (d *desk) own() http.Header {
+	h := http.Header{"Origin": {d.console}, "Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"}}
+	if d.session != "" {
+		h.Set("Cookie", d.session)
+	}
+	return h
+}
+
+// signIn uses a sign-in link up, as the claim page does.
+func signIn(t *testing.T, link string) *desk {
+	t.Helper()
+	claim := mustParse(t, link)
 	address := "127.0.0.1:" + claim.Port() // names below localhost need not resolve here
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -73,18 +91,22 @@ func enter(t *testing.T, in *choirtest.Instance) *desk {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	own := http.Header{"Origin": {d.console}, "Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"}}
 	token, err := json.Marshal(map[string]string{"token": claim.Fragment, "name": "Somebody who looks"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var computer view.Computer
-	b, session := d.must(t, http.MethodPost, d.console+"/api/claim", own, token)
+	b, session := d.must(t, http.MethodPost, d.console+"/api/claim", d.own(), token)
 	decode(t, b, &computer)
-	d.session = session
-	own.Set("Cookie", session)
+	d.session, d.cid = session, computer.ID
+	return d
+}
+
+// open looks at a computer's desktop until the test ends.
+func (d *desk) open(t *testing.T, cid contract.CID) {
+	t.Helper()
 	var ticket view.Ticket
-	b, _ = d.must(t, http.MethodPost, d.console+"/api/computers/"+string(computer.ID)+"/ticket", own, nil)
+	b, _ := d.must(t, http.MethodPost, d.console+"/api/computers/"+string(cid)+"/ticket", d.own(), nil)
 	decode(t, b, &ticket)
 	action := mustParse(t, ticket.Action)
 	d.origin = action.Scheme + "://" + action.Host
@@ -92,16 +114,15 @@ func enter(t *testing.T, in *choirtest.Instance) *desk {
 		"Content-Type": {"application/x-www-form-urlencoded"}}
 	_, d.cookie = d.must(t, http.MethodPost, ticket.Action, form, []byte(url.Values{"ticket": {ticket.Ticket}}.Encode()))
 
-	d.cid = computer.ID
+	d.cid = cid
 	d.connect(t)
-	return d
 }
 
 // connect opens the page's connection to the bus.
 func (d *desk) connect(t *testing.T) {
 	t.Helper()
 	var s struct {
-		NATS struct{ URL, JWT, Seed, Inbox string }
+		NATS struct{ URL, JWT, Seed, Inbox, Streams string }
 	}
 	b, _ := d.must(t, http.MethodGet, d.origin+"/_choir/session", d.page(), nil)
 	decode(t, b, &s)
@@ -120,7 +141,7 @@ func (d *desk) connect(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(bus.Close)
-	d.bus = bus
+	d.bus, d.inbox, d.streams = bus, s.NATS.Inbox, s.NATS.Streams
 }
 
 var devToken = regexp.MustCompile(`wsToken = "([A-Za-z0-9_-]+)"`)
