@@ -262,24 +262,23 @@ func (c *Computer) openStateFile(ctx context.Context) (*state.Store, error) {
 // claim appends the first event under the new epoch, which is what takes the
 // log over from whoever had it.
 func (c *Computer) claim(ctx context.Context, name string) error {
-	var drafts []contract.Draft
 	if c.log.Last() == 0 {
-		// A computer is there when its first event is, and then with its files.
+		// A computer is there when its first event is, and then with its files. That it
+		// woke is said by itself: what died in between wakes again.
 		if err := c.seedWorkspace(ctx); err != nil {
 			return err
 		}
-		drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.created",
-			Data: contract.ComputerCreated{Name: name, Driver: c.machine.Driver.Name()}})
+		if err := c.note(ctx, "computer.created", contract.ComputerCreated{Name: name, Driver: c.machine.Driver.Name()}); err != nil {
+			return err
+		}
 	}
 	var notes []string
 	for _, f := range c.boxes.Notes() {
 		notes = append(notes, f.Text)
 	}
-	drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.woken", Data: contract.ComputerWoken{
+	return c.note(ctx, "computer.woken", contract.ComputerWoken{
 		Version: c.machine.Version, Driver: c.machine.Driver.Name(), Isolation: Isolation(c.machine.Driver.Name()), Notes: notes,
-	}})
-	_, err := c.log.Append(ctx, drafts...)
-	return err
+	})
 }
 
 // project keeps the state up to the log. What ends a projection is not an
