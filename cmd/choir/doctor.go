@@ -58,18 +58,8 @@ with 1 when something is missing or damaged.`,
 		examples: []string{"choir doctor", "choir doctor --data ~/choir-data --json"},
 		does: func(ctx context.Context, t *talk, _ []string) error {
 			var findings []view.Finding
-			for _, tool := range []struct{ name, need, hint string }{
-				{"git", "checkpoints", "Install git 2.38 or newer."},
-				{"node", "the live desktop", "Install Node.js 20.19 or newer; without it the kept build is served and can't be rewritten live."},
-				{"npm", "the live desktop", "It comes with Node.js."},
-			} {
-				f := view.Finding{ID: tool.name, Status: "ok"}
-				out, err := exec.CommandContext(ctx, tool.name, "--version").Output()
-				f.Detail = strings.TrimSpace(string(out))
-				if err != nil {
-					f.Status, f.Detail, f.Hint = "fail", "not found; needed for "+tool.need, tool.hint
-				}
-				findings = append(findings, f)
+			for _, tool := range tools {
+				findings = append(findings, tool.look(ctx))
 			}
 			boxes, err := isolation(ctx)
 			if err != nil {
@@ -98,6 +88,51 @@ with 1 when something is missing or damaged.`,
 			return nil
 		},
 	}
+}
+
+// tool is a program that the machine must have, and of which versions.
+type tool struct {
+	name, need, hint string
+	// since are the first versions that do, the newest last: each for its own
+	// first number, the last for all that follow, too. None: any.
+	since [][2]int
+}
+
+var tools = []tool{
+	{"git", "checkpoints", "Install git 2.38 or newer.", [][2]int{{2, 38}}},
+	{"node", "the live desktop", "Install Node.js 20.19 or 22.12 or newer; without it the kept build is served and can't be rewritten live.", [][2]int{{20, 19}, {22, 12}}},
+	{"npm", "the live desktop", "It comes with Node.js.", nil},
+}
+
+// look says whether the machine has the tool.
+func (t tool) look(ctx context.Context) view.Finding {
+	out, err := exec.CommandContext(ctx, t.name, "--version").Output()
+	if err != nil {
+		return view.Finding{ID: t.name, Status: "fail", Detail: "not found; needed for " + t.need, Hint: t.hint}
+	}
+	f := view.Finding{ID: t.name, Status: "ok", Detail: strings.TrimSpace(string(out))}
+	if !t.does(f.Detail) {
+		f.Status, f.Hint = "fail", t.hint
+	}
+	return f
+}
+
+// does says whether what a tool says of its version is one that is needed.
+func (t tool) does(said string) bool {
+	words := strings.Fields(said)
+	for _, word := range words {
+		var have [2]int
+		if n, _ := fmt.Sscanf(strings.TrimPrefix(word, "v"), "%d.%d", &have[0], &have[1]); n != 2 {
+			continue
+		}
+		for i, since := range t.since {
+			if have[0] == since[0] && have[1] >= since[1] || i == len(t.since)-1 && have[0] > since[0] {
+				return true
+			}
+		}
+		return len(t.since) == 0
+	}
+	return len(t.since) == 0
 }
 
 // isolation tries whether boxes can be isolated. On a full disk it is not tried:

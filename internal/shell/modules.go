@@ -89,7 +89,7 @@ func (s *Shell) fillModules(ctx context.Context) (_ sandbox.Volume, err error) {
 	if err != nil {
 		return sandbox.Volume{}, err
 	}
-	if err := sandbox.Program("npm", "Install Node.js 20.19 or newer with npm; until then the kept build of the desktop is served."); err != nil {
+	if err := sandbox.Program("npm", "Install Node.js 20.19 or 22.12 or newer with npm; until then the kept build of the desktop is served."); err != nil {
 		return sandbox.Volume{}, fault.Wrap(op, err)
 	}
 	tmp := sandbox.SharedCache(modulesCache + "/" + filling)

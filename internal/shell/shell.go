@@ -95,7 +95,7 @@ func (s *Shell) Changed() {
 // openBox opens the desktop's box: live choiros/ read-only, the shell's
 // dependencies read-only, no network.
 func (s *Shell) openBox(ctx context.Context) (sandbox.Box, error) {
-	if err := sandbox.Program("node", "Install Node.js 20.19 or newer; until then the kept build of the desktop is served."); err != nil {
+	if err := sandbox.Program("node", "Install Node.js 20.19 or 22.12 or newer; until then the kept build of the desktop is served."); err != nil {
 		return nil, err
 	}
 	tree, err := s.Modules(ctx)

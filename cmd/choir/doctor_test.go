@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/test/choirtest"
+)
+
+// TestVersionsThatAreNeeded: doctor tells those that do from those that don't, and
+// the README, the setup and what npm reads say the same of them.
+func TestVersionsThatAreNeeded(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]bool{
+		"git version 2.37.9": false, "git version 2.38.0": true, "git version 2.39.5 (Apple Git-154)": true, "git version 3.0": true, "git version 1.99": false, "git": false,
+		"v20.18.3": false, "v20.19.0": true, "v21.7.3": false, "v22.11.0": false, "v22.12.0": true, "v23.0.0": true, "v9.99.0": false,
+	} {
+		if tool := tools[map[bool]int{true: 0, false: 1}[strings.HasPrefix(said, "git")]]; tool.does(said) != want {
+			t.Errorf("%s says %q, which does: %v", tool.name, said, !want)
+		}
+	}
+	read := func(path ...string) string {
+		b, err := os.ReadFile(filepath.Join(append([]string{choirtest.Root()}, path...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	var npm struct{ Engines struct{ Node string } }
+	if err := json.Unmarshal([]byte(read("desktop", "package.json")), &npm); err != nil || npm.Engines.Node != "^20.19.0 || >=22.12.0" {
+		t.Errorf("npm is told %q: %v", npm.Engines.Node, err)
+	}
+	needed := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read("go.mod"))[1]
+	for page, words := range map[string][]string{
+		"README.md":     {"Go " + needed + " or newer", "git 2.38 or newer", "Node.js 20.19 or 22.12 or newer"},
+		"scripts/setup": {"Go " + needed + " or newer", "git 2.38 or newer", "Node.js 20.19 or 22.12 or newer"},
+	} {
+		for _, w := range words {
+			if !strings.Contains(read(page), w) {
+				t.Errorf("%s does not say %q", page, w)
+			}
+		}
+	}
+}
