@@ -181,7 +181,7 @@ func damagedTemplate(t *testing.T, bin string) (data string, a, b contract.CID) 
 	return data, a, b
 }
 
-// states waits until no computer is waking.
+// states wakes those that only sleep, and waits until no computer is waking.
 func states(t *testing.T, in *choirtest.Instance) map[contract.CID]view.ComputerState {
 	t.Helper()
 	c, err := client.New(in.URL, in.Token, "")
@@ -196,9 +196,12 @@ func states(t *testing.T, in *choirtest.Instance) map[contract.CID]view.Computer
 			return false
 		}
 		out = map[contract.CID]view.ComputerState{}
-		for _, c := range list {
-			out[c.ID] = c.State
-			if c.State == view.StateWaking || c.State == view.StateAsleep {
+		for _, of := range list {
+			switch out[of.ID] = of.State; of.State {
+			case view.StateAsleep:
+				_, _ = c.Computer(of.ID).Wake(t.Context(), view.WakeRequest{}) // the next look says how it is
+				return false
+			case view.StateWaking:
 				return false
 			}
 		}

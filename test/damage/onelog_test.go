@@ -46,7 +46,7 @@ func twoComputers(t *testing.T) (older, data string, a, b contract.CID) {
 	return older, data, a, b
 }
 
-// stand waits until no computer is waking.
+// stand wakes those that only sleep, and waits until no computer is waking.
 func stand(t *testing.T, in *choirtest.Instance) []view.Computer {
 	t.Helper()
 	var list []view.Computer
@@ -56,7 +56,13 @@ func stand(t *testing.T, in *choirtest.Instance) []view.Computer {
 			return false
 		}
 		for _, c := range list {
-			if c.State == view.StateWaking || c.State == view.StateAsleep {
+			switch c.State {
+			case view.StateAsleep:
+				if _, err := in.Run(t.Context(), "wake", "--computer", string(c.ID)); err != nil {
+					t.Fatal(err)
+				}
+				return false
+			case view.StateWaking:
 				return false
 			}
 		}
@@ -349,6 +355,11 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 		}
 		choirtest.Eventually(t, time.Minute, "both are awake", func() bool {
 			list, err := computers(t, in)
+			for _, c := range list {
+				if c.State == view.StateAsleep { // everything started anew
+					_, _ = in.Run(t.Context(), "wake", "--computer", string(c.ID)) // the next look says how it is
+				}
+			}
 			return err == nil && len(list) == 2 && list[0].State == view.StateAwake && list[1].State == view.StateAwake
 		})
 		in.Stop(t)
