@@ -81,7 +81,7 @@ func (r *records) Close() error {
 }
 
 func intention() contract.Draft {
-	return contract.Draft{Role: contract.RoleUser, Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: strings.Repeat("an intention ", 20)}}
+	return contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: strings.Repeat("an intention ", 20)}}
 }
 
 // appends takes turns with raw publishes of the same bytes to a stream of the
@@ -105,7 +105,7 @@ func appends(ctx context.Context, e *env) (_ []Result, err error) {
 	if err := bus.EnsureStream(ctx, r.bus.JetStream(), other, 1); err != nil {
 		return nil, err
 	}
-	subject := contract.SubjectLog(other, contract.RoleUser, "prompt.submitted")
+	subject := contract.SubjectLog(other, contract.KindPerson, "prompt.submitted")
 	publish := func() error { _, err := r.bus.JetStream().Publish(ctx, subject, body); return err }
 	one := func() error { _, err := r.log.Append(ctx, intention()); return err }
 	meter := meterSelf()
@@ -216,20 +216,20 @@ func workday(ctx context.Context, dir string, n int) (_ kept, err error) {
 		out = append(out, events...)
 		return err
 	}
-	system, user := contract.RoleSystem, contract.RoleUser
-	err = add(contract.Draft{Role: system, Type: "computer.created", Data: &contract.ComputerCreated{Name: "one", Driver: "local"}},
-		contract.Draft{Role: user, Type: "window.opened", Data: &contract.WindowOpened{Window: "w", App: "a", State: contract.WindowNormal}})
+	host, person := contract.System(), contract.Person("")
+	err = add(contract.Draft{Actor: host, Type: "computer.created", Data: &contract.ComputerCreated{Name: "one", Driver: "local"}},
+		contract.Draft{Actor: person, Type: "window.opened", Data: &contract.WindowOpened{Window: "w", App: "a", State: contract.WindowNormal}})
 	for err == nil && len(out) < n {
 		id := contract.NewID()
 		run := contract.DeriveID(id, "run")
 		task := contract.DeriveID(run, "task:1")
-		drafts := []contract.Draft{{ID: id, Role: user, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: "make it blue"}},
-			{Role: roleOf("task.requested"), Run: run, Task: task, Type: "task.requested",
+		drafts := []contract.Draft{{ID: id, Actor: person, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: "make it blue"}},
+			{Actor: whoSays("task.requested"), Run: run, Task: task, Type: "task.requested",
 				Data: &contract.TaskRequested{Task: contract.DirectorTask{ID: task, Run: run, Kind: contract.KindAgent, Goal: "g"}.WithDefaults()}}}
 		for c := range 20 {
 			call := fmt.Sprint("c", c)
 			in := func(typ string, p contract.Payload) {
-				drafts = append(drafts, contract.Draft{Role: roleOf(typ), Run: run, Task: task, Type: typ, Data: p})
+				drafts = append(drafts, contract.Draft{Actor: whoSays(typ), Run: run, Task: task, Type: typ, Data: p})
 			}
 			in("tool.called", &contract.ToolCalled{Call: call, Name: "bash", Args: json.RawMessage(`{"command":"npm test"}`), Attempt: 1})
 			in("tool.returned", &contract.ToolReturned{Call: call, Name: "bash", OK: true, Output: strings.Repeat("ok ", 100), Attempt: 1})
@@ -241,10 +241,10 @@ func workday(ctx context.Context, dir string, n int) (_ kept, err error) {
 	return out, err
 }
 
-// roleOf is a role that may say a type.
-func roleOf(typ string) contract.Role {
+// whoSays is an actor who may say a type.
+func whoSays(typ string) contract.Actor {
 	info, _ := contract.Lookup(typ)
-	return info.Roles[0]
+	return contract.Actor{Kind: info.By[0]}
 }
 
 // rawTables are what a workday leaves behind.

@@ -128,7 +128,7 @@ func lengthen(ctx context.Context, data string, cid contract.CID, events int) (e
 	const batch = 100
 	var drafts []contract.Draft
 	for i := range events {
-		d := contract.Draft{Role: contract.RoleUser, Type: "window.moved", Data: &contract.WindowMoved{Window: "w", Frame: contract.Frame{X: i % 1000, W: 100, H: 100}, State: contract.WindowNormal}}
+		d := contract.Draft{Actor: contract.Person(""), Type: "window.moved", Data: &contract.WindowMoved{Window: "w", Frame: contract.Frame{X: i % 1000, W: 100, H: 100}, State: contract.WindowNormal}}
 		switch {
 		case i == 0:
 			d.Type, d.Data = "window.opened", &contract.WindowOpened{Window: "w", App: "a", State: contract.WindowNormal}

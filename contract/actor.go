@@ -76,6 +76,10 @@ var ActorKinds = []ActorKind{KindPerson, KindApp, KindProgram, KindDirector, Kin
 // Valid reports whether k is one of the kinds.
 func (k ActorKind) Valid() bool { _, ok := kinds[k]; return ok }
 
+// Client reports whether the kind is a person, or acts for one who asked through
+// a door: apps and programs.
+func (k ActorKind) Client() bool { return k == KindPerson || k == KindApp || k == KindProgram }
+
 // Can reports whether an actor of the kind may do c when nothing was taken from it.
 func (k ActorKind) Can(c Capability) bool { return kinds[k]&setOf(c) != 0 }
 

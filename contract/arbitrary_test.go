@@ -139,7 +139,10 @@ func fit(v reflect.Value) {
 	}
 	switch p := v.Addr().Interface().(type) {
 	case *contract.Event:
-		p.SpecVersion, p.Source, p.Type = "1.0", contract.Source(p.Computer, contract.RoleUser), "run.started"
+		p.SpecVersion, p.Source, p.Type = "1.0", contract.Source(p.Computer, contract.KindDirector), "run.started"
+		if p.Actor != "" {
+			p.Actor = contract.DirectorOf("r").Name()
+		}
 		p.DataContentType = "application/json"
 		if p.DataRef != "" {
 			p.Data = nil

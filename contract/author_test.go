@@ -18,7 +18,7 @@ func TestCheckpointAuthor(t *testing.T) {
 	var cases []struct {
 		Kind   contract.CheckpointKind `json:"kind"`
 		Task   string                  `json:"task"`
-		Author contract.Role           `json:"author"`
+		Author contract.ActorKind      `json:"author"`
 	}
 	if err := json.Unmarshal(b, &cases); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 // The closed sets of the string types.
 var _ = []bool{
-	enum(RoleUser, RoleDirector, RoleAssociate, RoleSystem),
+	enum(ActorKinds...),
 	enum(BoxKinds...),
 	enum(RunQueued, RunPlanning, RunWorking, RunWaiting, RunDone, RunFailed, RunCancelled),
 	enum(PlanOpen, PlanActive, PlanDone, PlanFailed, PlanDropped),

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// Digest is what two appends of the same (source, id) must share to count as
-// the same event: type, subject, user, run, task, causation, correlation and
+// Digest is what two appends of the same id from the same Origin must share to
+// count as the same event: type, subject, user, run, task, causation, correlation and
 // data. What the appender stamps (sequence, epoch, time) and the trace context
 // are left out, because a repeated append may carry others. Data beyond
 // MaxInlineData count through their blob reference.
@@ -16,7 +16,7 @@ func Digest(e Event) [sha256.Size]byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	put(e.Source)
+	put(Origin(e.Source))
 	put(e.ID)
 	put(e.Type)
 	put(e.Subject)

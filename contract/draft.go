@@ -6,8 +6,7 @@ import "time"
 // source and (when zero) id and time.
 type Draft struct {
 	ID          string // empty: a new UUIDv7. A derived id makes a repeated append a no-op
-	Role        Role
-	User        string
+	Actor       Actor
 	Type        string
 	Subject     string // what it is about; Expect compares on it
 	Time        time.Time

@@ -22,43 +22,53 @@ const (
 	MaxSequence = 1<<31 - 1
 )
 
-// Role is the part of a computer that speaks, the last element of an event's
-// source and a token of its NATS subject.
-type Role string
+// sourceUser stood in sources before there were actors: for people, and for the
+// desktop's code that acted for them, which can't be told apart any more.
+const sourceUser = "user"
 
-// The four roles.
-const (
-	RoleUser      Role = "user"
-	RoleDirector  Role = "director"
-	RoleAssociate Role = "associate"
-	RoleSystem    Role = "system"
-)
+// Source returns the CloudEvents source of what actors of a kind do in a computer.
+func Source(cid CID, kind ActorKind) string { return "/computers/" + string(cid) + "/" + string(kind) }
 
-// Valid reports whether r is one of the four roles.
-func (r Role) Valid() bool {
-	switch r {
-	case RoleUser, RoleDirector, RoleAssociate, RoleSystem:
-		return true
+// ParseSource splits a source into computer and kind; what came from a user
+// before there were actors came from a person.
+func ParseSource(s string) (CID, ActorKind, error) {
+	cid, kind, err := splitSource(s)
+	if kind == sourceUser {
+		kind = string(KindPerson)
 	}
-	return false
+	return cid, ActorKind(kind), err
 }
 
-// Source returns the CloudEvents source of a role in a computer.
-func Source(cid CID, role Role) string { return "/computers/" + string(cid) + "/" + string(role) }
-
-// ParseSource splits a source into computer and role.
-func ParseSource(s string) (CID, Role, error) {
+func splitSource(s string) (CID, string, error) {
 	rest, ok := strings.CutPrefix(s, "/computers/")
 	if !ok {
 		return "", "", fieldErr("source", "is %q; it must start with /computers/", truncate(s, 60))
 	}
-	id, role, ok := strings.Cut(rest, "/")
+	id, kind, ok := strings.Cut(rest, "/")
 	cid := CID(id)
-	if !ok || cid.Validate() != nil || !Role(role).Valid() {
-		return "", "", fieldErr("source", "is %q; it must be /computers/{computer}/{user|director|associate|system}", truncate(s, 60))
+	if !ok || cid.Validate() != nil || !ActorKind(kind).Valid() && kind != sourceUser {
+		return "", "", fieldErr("source", "is %q; it must be /computers/{computer}/ and a kind of actor", truncate(s, 60))
 	}
-	return cid, Role(role), nil
+	return cid, kind, nil
 }
+
+// Origin is what ids are unique within: events with one origin and one id are
+// one event. It is the source, but that people, apps and programs share one,
+// under the name that it had before they were told apart: an intention is the
+// same one whichever way it comes again, after an upgrade, too.
+func Origin(source string) string {
+	cid, kind, err := splitSource(source)
+	if err != nil {
+		return source
+	}
+	if ActorKind(kind).Client() {
+		kind = sourceUser
+	}
+	return "/computers/" + string(cid) + "/" + kind
+}
+
+// OriginOfClients is the origin of what people, apps and programs do.
+func OriginOfClients(cid CID) string { return "/computers/" + string(cid) + "/" + sourceUser }
 
 // Event is one CloudEvents 1.0 event in its JSON form, the unit of a
 // computer's log. Sequence is dense per computer: 1, 2, 3, …
@@ -73,25 +83,53 @@ type Event struct {
 	Data            json.RawMessage `json:"data,omitempty" v:"max=65536"`
 	DataRef         BlobRef         `json:"dataref,omitempty"` // set instead of Data when the data exceed MaxInlineData
 
-	Sequence    uint64 `json:"sequence" v:"min=1,max=2147483647"`
-	Epoch       uint64 `json:"epoch" v:"min=1,max=2147483647"` // ownership generation of the log
-	Prev        Link   `json:"prev,omitempty"`                 // hash of the event before it as stored; none in events from before there was a chain
-	Computer    CID    `json:"computer"`
-	User        string `json:"user,omitempty" v:"line,max=128"`
-	Run         string `json:"run,omitempty" v:"id"`
-	Task        string `json:"task,omitempty" v:"id"`
-	Causation   string `json:"causation,omitempty" v:"id"`             // id of the event that caused this one
-	Correlation string `json:"correlation,omitempty" v:"id"`           // id shared by all that follows from one intention
-	Traceparent string `json:"traceparent,omitempty" v:"line,max=128"` // W3C trace context
+	Sequence    uint64    `json:"sequence" v:"min=1,max=2147483647"`
+	Epoch       uint64    `json:"epoch" v:"min=1,max=2147483647"` // ownership generation of the log
+	Prev        Link      `json:"prev,omitempty"`                 // hash of the event before it as stored; none in events from before there was a chain
+	Computer    CID       `json:"computer"`
+	Actor       ActorName `json:"actor,omitempty"`                 // who acted; none in events from before there were actors
+	User        string    `json:"user,omitempty" v:"line,max=128"` // the account on whose behalf
+	Run         string    `json:"run,omitempty" v:"id"`
+	Task        string    `json:"task,omitempty" v:"id"`
+	Causation   string    `json:"causation,omitempty" v:"id"`             // id of the event that caused this one
+	Correlation string    `json:"correlation,omitempty" v:"id"`           // id shared by all that follows from one intention
+	Traceparent string    `json:"traceparent,omitempty" v:"line,max=128"` // W3C trace context
 }
 
-// Role returns the role in the event's source, or "" when it has none.
-func (e Event) Role() Role {
-	_, role, err := ParseSource(e.Source)
+// By returns who acted, as far as the event says. One from before there were
+// actors says it by its source: what came from a user is a person's, what came
+// from the Director or an Associate is that of the event's run or task, and the
+// rest is the host's.
+func (e Event) By() Actor {
+	if e.Actor != "" {
+		a, err := e.Actor.Actor(e.User)
+		if err != nil {
+			return Actor{}
+		}
+		return a
+	}
+	_, kind, err := ParseSource(e.Source)
+	if err != nil {
+		return Actor{}
+	}
+	switch kind {
+	case KindPerson:
+		return Person(e.User)
+	case KindDirector:
+		return Actor{Kind: kind, ID: e.Run, On: e.User}
+	case KindAssociate:
+		return Actor{Kind: kind, ID: e.Task, On: e.User}
+	}
+	return Actor{Kind: kind, On: e.User}
+}
+
+// Kind returns the kind of actor in the event's source, or "" when it has none.
+func (e Event) Kind() ActorKind {
+	_, kind, err := ParseSource(e.Source)
 	if err != nil {
 		return ""
 	}
-	return role
+	return kind
 }
 
 var typePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){1,3}$`) })
@@ -120,8 +158,11 @@ func (e Event) cross() error {
 }
 
 func (e *Event) crossEnvelope() error {
-	cid, _, err := ParseSource(e.Source)
+	cid, kind, err := splitSource(e.Source)
 	if err != nil {
+		return err
+	}
+	if err := e.crossActor(kind); err != nil {
 		return err
 	}
 	switch {
@@ -139,6 +180,29 @@ func (e *Event) crossEnvelope() error {
 		return fieldErr("datacontenttype", "is %q; it must be application/json", truncate(e.DataContentType, 60))
 	}
 	return nil
+}
+
+// crossActor checks that the actor is of the source's kind, and that a person
+// acts for nobody else. Sources from before there were actors have none.
+func (e *Event) crossActor(kind string) error {
+	old := kind == sourceUser || kind == string(KindDirector) || kind == string(KindAssociate) || kind == string(KindSystem)
+	switch {
+	case e.Actor == "" && !old:
+		return fieldErr("actor", "is required with the source %q", truncate(e.Source, 60))
+	case e.Actor != "" && string(e.Actor.Kind()) != kind:
+		return fieldErr("actor", "is %q but the source names %q", truncate(string(e.Actor), 60), kind)
+	case kind == string(KindPerson) && strings.TrimPrefix(string(e.Actor), kind) != prefixed(":", e.User):
+		return fieldErr("actor", "is %q but the user is %q", truncate(string(e.Actor), 60), truncate(e.User, 60))
+	}
+	return nil
+}
+
+// prefixed is s behind a prefix, and nothing when it is empty.
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
 }
 
 // MarshalEvent validates e and encodes it.

@@ -52,5 +52,5 @@ type AttemptMoved struct {
 func (p AttemptMoved) Validate() error { return check(p) }
 
 func init() {
-	register[AttemptMoved](TypeInfo{Type: "attempt.moved", Doc: "An attempt at a task went on to another state.", Roles: []Role{RoleSystem}, Projected: true})
+	register[AttemptMoved](TypeInfo{Type: "attempt.moved", Doc: "An attempt at a task went on to another state.", By: host, Needs: CanRecord, Projected: true})
 }

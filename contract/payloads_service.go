@@ -13,5 +13,5 @@ type ServiceFailed struct {
 func (p ServiceFailed) Validate() error { return check(p) }
 
 func init() {
-	register[ServiceFailed](TypeInfo{Type: "service.failed", Doc: "One of the computer's own services failed.", Roles: []Role{RoleSystem}})
+	register[ServiceFailed](TypeInfo{Type: "service.failed", Doc: "One of the computer's own services failed.", By: host, Needs: CanRecord})
 }

@@ -75,6 +75,9 @@ func Fields(t reflect.Type) []FieldRule {
 	var plan []FieldRule
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if f.Tag.Get("json") == "-" {
+			continue // never from outside
+		}
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || !f.IsExported() {
 			panic("contract: " + t.Name() + "." + f.Name + " has no JSON name")
@@ -243,6 +246,11 @@ func checkString(field, s string, t reflect.Type, r *Rule) error {
 			return nil
 		}
 		return renamed(field, Link(s).Validate())
+	case reflect.TypeFor[ActorName]():
+		if s == "" && !r.Required {
+			return nil
+		}
+		return renamed(field, ActorName(s).Validate())
 	case reflect.TypeFor[CID]():
 		return renamed(field, CID(s).Validate())
 	}

@@ -11,8 +11,15 @@ const StreamShared = "EVENTS"
 func StreamLog(cid CID) string { return StreamShared + "-" + string(cid) }
 
 // SubjectLog is where the appender publishes one event of a computer's log.
-func SubjectLog(cid CID, role Role, eventType string) string {
-	return "log." + string(cid) + "." + string(role) + "." + eventType
+func SubjectLog(cid CID, kind ActorKind, eventType string) string {
+	return "log." + string(cid) + "." + string(kind) + "." + eventType
+}
+
+// SubjectEvent is where an event is in its computer's log: by its source as it
+// stands, so that what is from before there were actors stays where it was.
+func SubjectEvent(e Event) string {
+	_, kind, _ := splitSource(e.Source)
+	return SubjectLog(e.Computer, ActorKind(kind), e.Type)
 }
 
 // SubjectLogAll is the filter over a computer's whole log.

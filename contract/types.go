@@ -2,6 +2,8 @@ package contract
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sort"
@@ -36,12 +38,20 @@ type Payload interface{ Validate() error }
 type TypeInfo struct {
 	Type      string
 	Doc       string
-	Roles     []Role    // sources that may carry it
-	Boxes     []BoxKind // boxes that may post it over their tether; empty: only the host
-	Browser   bool      // a desktop session may post it as its user
-	Projected bool      // false: explicitly not projected beyond the events table
+	By        []ActorKind // whose events may be of it
+	Needs     Capability  // what they must have for it
+	Boxes     []BoxKind   // boxes that may post it over their tether; empty: only the host
+	Action    bool        // who may have it may post it as it is; else the host appends it once it is done
+	Projected bool        // false: explicitly not projected beyond the events table
 	New       func() Payload
 }
+
+// Who most events are by.
+var (
+	host          = []ActorKind{KindSystem}
+	clients       = []ActorKind{KindPerson, KindApp}
+	clientsOrHost = []ActorKind{KindPerson, KindApp, KindSystem}
+)
 
 var registry = map[string]TypeInfo{}
 
@@ -52,9 +62,28 @@ func register[T any, P interface {
 	if _, dup := registry[info.Type]; dup {
 		panic("contract: event type registered twice: " + info.Type)
 	}
+	if err := info.ruled(); err != nil {
+		panic("contract: " + info.Type + ": " + err.Error())
+	}
 	info.New = func() Payload { return P(new(T)) }
 	registry[info.Type] = info
 }
+
+// ruled reports what is missing of the rule who may append the type.
+func (info TypeInfo) ruled() error {
+	if len(info.By) == 0 || info.Needs == "" {
+		return errors.New("nothing says who may append it")
+	}
+	for _, kind := range info.By {
+		if !kind.Can(info.Needs) {
+			return fmt.Errorf("a %s may append it, and can't %s", kind, info.Needs)
+		}
+	}
+	return nil
+}
+
+// SaidBy reports whether events of an actor of the kind may be of the type.
+func (info TypeInfo) SaidBy(kind ActorKind) bool { return slices.Contains(info.By, kind) }
 
 // Lookup returns what is known of an event type.
 func Lookup(eventType string) (TypeInfo, bool) {

@@ -161,6 +161,8 @@ func constrain(s *jsonschema.Schema, t reflect.Type, r contract.Rule) {
 			s.Enum = append([]any{""}, s.Enum...)
 		}
 	case t == reflect.TypeFor[contract.CID]():
+	case t == reflect.TypeFor[contract.ActorName]():
+		s.Pattern = form("("+actorKinds()+")(:.+)?", r.Required)
 	case t == reflect.TypeFor[contract.BlobRef](), t == reflect.TypeFor[contract.Link]():
 		s.Pattern = form(blobPattern, r.Required)
 	case t.Kind() == reflect.String:
@@ -216,6 +218,15 @@ func constrainText(s *jsonschema.Schema, r contract.Rule) {
 	}
 }
 
+// actorKinds is a pattern that any kind of actor fits.
+func actorKinds() string {
+	names := make([]string, len(contract.ActorKinds))
+	for i, k := range contract.ActorKinds {
+		names[i] = string(k)
+	}
+	return strings.Join(names, "|")
+}
+
 func form(pattern string, required bool) string {
 	if required {
 		return "^(" + pattern + ")$"
@@ -235,7 +246,7 @@ func special(s *jsonschema.Schema, t reflect.Type) {
 	switch t {
 	case reflect.TypeFor[contract.Event]():
 		prop("specversion").Const = "1.0"
-		prop("source").Pattern = `^/computers/[a-z0-9]{16}/(user|director|associate|system)$`
+		prop("source").Pattern = `^/computers/[a-z0-9]{16}/(user|` + actorKinds() + `)$`
 		prop("type").Pattern = `^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){1,3}$`
 		prop("datacontenttype").Enum = []any{"", "application/json"}
 	case reflect.TypeFor[contract.Step]():

@@ -19,7 +19,7 @@ func typescript(docs map[string]string) []byte {
 	for _, root := range roots() {
 		w.visit(reflect.TypeOf(root.value))
 	}
-	w.visit(reflect.TypeFor[contract.Role]()) // which events only have in their source
+	w.visit(reflect.TypeFor[contract.ActorKind]()) // which events only have in their source
 	sort.Slice(w.types, func(i, j int) bool { return w.types[i].Name() < w.types[j].Name() })
 
 	w.line("// Generated from contract/ by go generate ./contract. Do not edit.")
@@ -62,7 +62,7 @@ func (w *tsWriter) comment(indent, key string) {
 // visit collects a type and those it is made of.
 func (w *tsWriter) visit(t reflect.Type) {
 	switch t {
-	case reflect.TypeFor[json.RawMessage](), reflect.TypeFor[time.Time](), reflect.TypeFor[contract.CID](), reflect.TypeFor[contract.BlobRef](), reflect.TypeFor[contract.Link]():
+	case reflect.TypeFor[json.RawMessage](), reflect.TypeFor[time.Time](), reflect.TypeFor[contract.CID](), reflect.TypeFor[contract.BlobRef](), reflect.TypeFor[contract.Link](), reflect.TypeFor[contract.ActorName]():
 		return
 	}
 	switch t.Kind() {
@@ -150,7 +150,7 @@ func (w *tsWriter) registry() {
 	for _, info := range contract.Types() {
 		w.line("  /** %s */", info.Doc)
 		w.line("  '%s': %s", info.Type, reflect.TypeOf(info.New()).Elem().Name())
-		if info.Browser {
+		if info.Action {
 			browser = append(browser, info.Type)
 		}
 	}

@@ -90,7 +90,7 @@ try {
   await page.waitForTimeout(800)
   check('state survived stores, shell and link', await kept(), `${await page.evaluate(() => window.marker)} ${await page.getByLabel('Filter').inputValue()}\n${log.split('\n').slice(-12).join('\n')}`)
   check('windows survived', (await page.getByTestId('window').count()) === 2, String(await page.getByTestId('window').count()))
-  const e = world.append('user', 'file.written', { path: 'workspace/after.md', size: 1 })
+  const e = world.append('person', 'file.written', { path: 'workspace/after.md', size: 1 })
   await page.getByLabel('Filter').fill('after.md')
   check('events still arrive', await until(() => page.getByText('workspace/after.md').first().isVisible()), String(e.sequence))
 

@@ -89,12 +89,12 @@ export class World {
     this.append('system', 'computer.woken', { version: '0.1.0', driver: 'local', isolation: 'bubblewrap' })
     this.checkpoint('system', 'initial', 'The computer as it came', 'pass', 96)
     this.append('system', 'desktop.built', { commit: hex(1), tree: hex(501), files: 24, bytes: 712000, duration_ms: 1610 })
-    this.checkpoint('user', 'manual', 'Notes from the reading group', 'unknown', 4)
-    this.append('user', 'file.written', { path: 'workspace/notes/week-3.md', size: 2210 })
+    this.checkpoint('person', 'manual', 'Notes from the reading group', 'unknown', 4)
+    this.append('person', 'file.written', { path: 'workspace/notes/week-3.md', size: 2210 })
     this.checkpoint('system', 'auto', 'Every 5 minutes', 'unknown', 2)
     this.failed = this.runOf('Fix the failing test in parser', 'failed')
     this.run = this.runOf('Make the desktop background deep blue and add a clock app', 'done')
-    this.checkpoint('user', 'after', 'npm run lint', 'unknown', 1)
+    this.checkpoint('person', 'after', 'npm run lint', 'unknown', 1)
   }
 
   /** A change to a run's document that waits for the user. */
@@ -110,7 +110,7 @@ export class World {
     const task = id()
     const about = { run, task }
     const good = outcome === 'done'
-    this.append('user', 'prompt.submitted', { text: prompt }, { run })
+    this.append('person', 'prompt.submitted', { text: prompt }, { run })
     this.append('system', 'run.started', { document: id(), provider: 'anthropic', model: 'claude-sonnet' }, { run })
     const plan = (a, b, c) => ({
       objective: good ? 'A deep blue desktop with a clock on it' : 'Make the parser’s test pass',
@@ -165,7 +165,7 @@ export class World {
   answer(subject, body) {
     if (subject === `user.${cid}.action`) {
       const run = body.type === 'prompt.submitted' ? id() : body.run
-      const e = this.append('user', body.type, body.data, run ? { run } : {})
+      const e = this.append('person', body.type, body.data, run ? { run } : {})
       return { sequence: e.sequence, ...(body.type === 'prompt.submitted' ? { run } : {}) }
     }
     switch (subject.replace(`svc.${cid}.`, '')) {
@@ -193,13 +193,13 @@ export class World {
       case 'proposal.dismiss': {
         const resolution = subject.endsWith('accept') ? 'accepted' : 'dismissed'
         this.proposals.delete(body.proposal)
-        const e = this.append('user', 'proposal.resolved', { ...body, resolution, by: 'u-1', ...(resolution === 'accepted' ? { revision: 5 } : {}) })
+        const e = this.append('person', 'proposal.resolved', { ...body, resolution, by: 'u-1', ...(resolution === 'accepted' ? { revision: 5 } : {}) })
         return { id: body.proposal, resolution, sequence: e.sequence, ...(resolution === 'accepted' ? { revision: 5 } : {}) }
       }
       case 'checkpoint.list':
         return { checkpoints: [], more: false }
       case 'checkpoint.create':
-        this.checkpoint('user', 'manual', body.message, 'unknown', 1)
+        this.checkpoint('person', 'manual', body.message, 'unknown', 1)
         return { commit: this.checkpoints[0].commit, sequence: this.log.length, created: true }
       case 'checkpoint.diff':
         return { from: body.from, to: body.to, changes: [{ path: 'choiros/src/shell/desktop.css', op: 'modified', added: 1, removed: 1 }], diff, truncated: false }
@@ -209,11 +209,11 @@ export class World {
         if (body.dry_run) {
           return { to: body.to ?? hex(4), kept: [], changes: [{ path: 'choiros/src/shell/desktop.css', op: 'modified', added: 1, removed: 1 }, { path: 'choiros/src/apps/clock/Clock.tsx', op: 'deleted', added: 0, removed: 9 }] }
         }
-        this.append('user', 'checkpoint.restored', { to: body.to ?? hex(4), safety: hex(70), checkpoint: hex(71) })
-        this.checkpoint('user', 'restore', 'Back to an earlier checkpoint', 'pass', 2)
+        this.append('person', 'checkpoint.restored', { to: body.to ?? hex(4), safety: hex(70), checkpoint: hex(71) })
+        this.checkpoint('person', 'restore', 'Back to an earlier checkpoint', 'pass', 2)
         return { to: body.to ?? hex(4), safety: hex(70), checkpoint: hex(71), sequence: this.log.length }
       case 'exec.run': {
-        this.append('user', 'command.started', { command: body.id, argv: body.argv })
+        this.append('person', 'command.started', { command: body.id, argv: body.argv })
         if (body.argv[2].includes('theme.json')) {
           this.theme = JSON.parse(body.argv[4])
           this.append('system', 'theme.changed', { theme: this.theme, sha256: `sha256:${'0'.repeat(64)}` })

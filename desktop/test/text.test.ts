@@ -87,10 +87,10 @@ describe('words', () => {
   })
   it('find events', () => {
     const e = event(7, 'checkpoint.created', { message: 'Deep blue' })
-    const all = { text: '', role: 'all', noise: false } as const
+    const all = { text: '', kind: 'all', noise: false } as const
     expect(matches(e, { ...all, text: 'blue CHECK' })).toBe(true)
     expect(matches(e, { ...all, text: 'blue red' })).toBe(false)
-    expect(matches(e, { ...all, role: 'director' })).toBe(false)
+    expect(matches(e, { ...all, kind: 'director' })).toBe(false)
     expect(matches(event(8, 'window.moved', {}), all)).toBe(false)
   })
 })

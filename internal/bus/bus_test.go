@@ -140,7 +140,7 @@ func TestClientReachesItsOwnComputer(t *testing.T) {
 		t.Errorf("request with headers: %v", err)
 	}
 	for subject, filter := range map[string]string{
-		contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"): contract.SubjectLive(cid), // republished
+		contract.SubjectLog(cid, contract.KindPerson, "prompt.submitted"): contract.SubjectLive(cid), // republished
 		contract.SubjectTick(cid):                        contract.SubjectTick(cid),
 		contract.SubjectResult(cid, "run1"):              contract.SubjectResult(cid, "*"),
 		contract.SubjectTokens(cid, "session-1", "run1"): contract.SubjectStreams(cid, "session-1"),
@@ -190,7 +190,7 @@ func TestClientSubscribesToNothingElse(t *testing.T) {
 			t.Fatalf("%s: %v", subject, err)
 		}
 		c.refused(t, "subscribe to "+subject)
-		for _, published := range []string{contract.SubjectTick(other), "_INBOX.theirs.x", contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted")} {
+		for _, published := range []string{contract.SubjectTick(other), "_INBOX.theirs.x", contract.SubjectLog(cid, contract.KindPerson, "prompt.submitted")} {
 			if err := b.Conn().Publish(published, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +220,7 @@ func TestClientPublishesToNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, subject := range []string{
-		contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"), contract.SubjectLog(other, contract.RoleSystem, "run.moved"),
+		contract.SubjectLog(cid, contract.KindPerson, "prompt.submitted"), contract.SubjectLog(other, contract.KindSystem, "run.moved"),
 		contract.SubjectTick(cid), contract.SubjectTick(other), contract.SubjectAction(other), contract.SubjectAction(cid) + ".x", "user." + string(cid),
 		contract.SubjectService(other, "log", "read"), contract.SubjectResult(cid, "run1"), contract.SubjectTokens(cid, "mine", "run1"), contract.SubjectTokens(cid, "theirs", "run1"), contract.SubjectWords(cid, "run1"), "_INBOX.mine.x", "_INBOX.theirs.x",
 		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.PURGE." + stream, "$JS.API.STREAM.DELETE." + stream, "$JS.API.DIRECT.GET." + stream,
@@ -260,7 +260,7 @@ func TestReplySubjectsAreTheClientsOwn(t *testing.T) {
 	mint(t, b, other, "foreign")
 	before := streamMessages(t, b)
 	replies := []string{
-		contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"), contract.SubjectLog(other, contract.RoleSystem, "run.moved"),
+		contract.SubjectLog(cid, contract.KindPerson, "prompt.submitted"), contract.SubjectLog(other, contract.KindSystem, "run.moved"),
 		contract.SubjectTick(other), contract.SubjectAction(other), "_INBOX.theirs.x", "_INBOX.foreign.x", "_INBOX.mine", "_INBOX.mine2.x",
 		"$JS.API.STREAM.PURGE." + contract.StreamLog(cid), "$SYS.REQ.SERVER.PING",
 	}
@@ -350,7 +350,7 @@ func TestMessageTracingWritesNowhere(t *testing.T) {
 	c := connect(t, b, mint(t, b, cid, "mine"))
 	before := streamMessages(t, b)
 	m := nats.NewMsg(contract.SubjectAction(cid))
-	m.Header.Set("Nats-Trace-Dest", contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"))
+	m.Header.Set("Nats-Trace-Dest", contract.SubjectLog(cid, contract.KindPerson, "prompt.submitted"))
 	if err := errors.Join(c.PublishMsg(m), c.Flush(), b.Conn().Flush()); err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +470,7 @@ func TestRestart(t *testing.T) {
 	cid := contract.NewCID()
 	creds := mint(t, b, cid, "before")
 	ensure(t, b, cid)
-	if _, err := b.JetStream().Publish(t.Context(), contract.SubjectLog(cid, contract.RoleUser, "prompt.submitted"), []byte("kept")); err != nil {
+	if _, err := b.JetStream().Publish(t.Context(), contract.SubjectLog(cid, contract.KindPerson, "prompt.submitted"), []byte("kept")); err != nil {
 		t.Fatal(err)
 	}
 	files := []string{"operator.nk", "system.nk", "account.nk"}

@@ -29,7 +29,7 @@ const addWall = 15 * time.Minute
 // AddURL answers rpc.FilesAddURL: a scratch box clones the repository through
 // egress, which lets it out to that one host, and hands it over as a tar
 // stream. The remote is recorded on the host, so that later tasks may fetch.
-func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (view.Added, error) {
+func (c *Computer) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest) (view.Added, error) {
 	const op = "computer.AddURL"
 	u, err := url.Parse(r.URL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
@@ -102,7 +102,7 @@ func (c *Computer) AddURL(ctx context.Context, user string, r view.AddRequest) (
 		pw.CloseWithError(err)
 		sent <- err
 	}()
-	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, User: user}, pr)
+	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, By: by}, pr)
 	pr.CloseWithError(errors.New("no longer read"))
 	if err = errors.Join(err, <-sent); err != nil {
 		return view.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 )
@@ -39,8 +40,8 @@ func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]vie
 }
 
 // Decide answers rpc.ApprovalAnswer.
-func (c *Computer) Decide(ctx context.Context, user, id string, d view.Decision) (view.Acted, error) {
-	run, seq, err := c.runs.Decide(ctx, user, id, d.Digest, d.Answer)
+func (c *Computer) Decide(ctx context.Context, by contract.Actor, id string, d view.Decision) (view.Acted, error) {
+	run, seq, err := c.runs.Decide(ctx, by, id, d.Digest, d.Answer)
 	return view.Acted{Run: run, Sequence: seq}, err
 }
 

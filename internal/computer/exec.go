@@ -46,7 +46,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	if err != nil {
 		return view.Exit{}, err
 	}
-	b, err := c.openTerminal(ctx, "terminal-"+r.ID, r.User)
+	b, err := c.openTerminal(ctx, "terminal-"+r.ID, r.By.Account())
 	if err != nil {
 		return view.Exit{}, err
 	}
@@ -60,7 +60,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		}
 	}()
 	started, err := c.log.Append(ctx, contract.Draft{
-		Role: contract.RoleUser, User: r.User, Type: "command.started", Subject: "command/" + r.ID,
+		Actor: r.By, Type: "command.started", Subject: "command/" + r.ID,
 		Data: contract.CommandStarted{Command: r.ID, Argv: argv, Cwd: r.Cwd},
 	})
 	if err != nil {
@@ -89,13 +89,13 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		return view.Exit{}, fault.Wrap(op, err)
 	}
 	done, err := c.log.Append(after, contract.Draft{
-		Role: contract.RoleUser, User: r.User, Type: "command.finished", Subject: "command/" + r.ID, Data: finished,
+		Actor: r.By, Type: "command.finished", Subject: "command/" + r.ID, Data: finished,
 	})
 	if err != nil {
 		return view.Exit{}, err
 	}
 	crash.At("computer.command.finished")
-	c.mirror.Settle(after, document.ByUser(r.User), false)
+	c.mirror.Settle(after, document.By(r.By), false)
 	kept, unmadeAfter, err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv))
 	if err != nil {
 		return view.Exit{}, err
@@ -163,7 +163,7 @@ func (c *Computer) closeCommands(ctx context.Context) error {
 		}
 		for _, k := range open {
 			if _, err := c.log.Append(ctx, contract.Draft{
-				ID: contract.DeriveID(k.ID, "closed"), Role: contract.RoleSystem, Type: "command.finished", Subject: "command/" + k.ID,
+				ID: contract.DeriveID(k.ID, "closed"), Actor: contract.System(), Type: "command.finished", Subject: "command/" + k.ID,
 				Data: contract.CommandFinished{Command: k.ID, ExitCode: -1, Reason: unknownEnd},
 			}); err != nil {
 				return fault.Wrap(op, err)

@@ -49,8 +49,8 @@ func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([
 }
 
 // Checkpoint answers rpc.CheckpointCreate.
-func (c *Computer) Checkpoint(ctx context.Context, _, message string) (view.Checkpointed, error) {
-	c.mirror.Settle(ctx, document.ByUser(""), true)
+func (c *Computer) Checkpoint(ctx context.Context, _ contract.Actor, message string) (view.Checkpointed, error) {
+	c.mirror.Settle(ctx, document.By(document.Nobody), true)
 	k, err := c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message})
 	if err != nil {
 		return view.Checkpointed{}, err
@@ -162,7 +162,7 @@ func (c *Computer) Restore(ctx context.Context, r view.RestoreRequest) (view.Res
 			return view.Restored{}, err
 		}
 	}
-	return c.goBack(ctx, c.workspace.Restore, workspace.RestoreRequest{To: to.ID, Paths: r.Paths, DryRun: r.DryRun, User: r.User})
+	return c.goBack(ctx, c.workspace.Restore, workspace.RestoreRequest{To: to.ID, Paths: r.Paths, DryRun: r.DryRun, By: r.By})
 }
 
 // goBack restores, and has the desktop know.
@@ -211,7 +211,7 @@ func (c *Computer) restore(ctx context.Context, do restoring, req workspace.Rest
 		return do(ctx, req)
 	}
 	err = c.mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
-		by := document.ByUser(req.User)
+		by := document.By(req.By)
 		if req.Keep, err = held.Files(ctx); err != nil {
 			return nil, by, err
 		}
@@ -263,7 +263,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 		}
 	}
 	if dir == "artifacts" || strings.HasPrefix(dir, "artifacts/") {
-		c.mirror.Settle(ctx, document.ByUser(""), false)
+		c.mirror.Settle(ctx, document.By(document.Nobody), false)
 	}
 	files, _, err := c.workspace.Files(ctx, dir, after, limit)
 	if err != nil {
@@ -296,20 +296,20 @@ func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.
 }
 
 // PutFile implements control.Streams.
-func (c *Computer) PutFile(ctx context.Context, user string, put view.Put, content io.Reader) (view.File, error) {
+func (c *Computer) PutFile(ctx context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error) {
 	if err := c.machine.Reserve.Check("computer.PutFile"); err != nil {
 		return view.File{}, err
 	}
 	p := put.Path
-	opts := workspace.WriteOptions{By: workspace.Actor{User: user}}
+	opts := workspace.WriteOptions{By: by}
 	if put.Mode != "" {
 		exec := put.Mode == view.ModeExecutable
 		opts.Exec = &exec
 	}
 	var written wire.Written
-	write := func(mirror.Held) (paths []string, by document.Author, err error) {
+	write := func(mirror.Held) (paths []string, _ document.Author, err error) {
 		written, err = c.workspace.Write(ctx, p, content, opts)
-		return []string{p}, document.ByUser(user), err
+		return []string{p}, document.By(by), err
 	}
 	var err error
 	if mirror.Mirrors(p) {
@@ -325,7 +325,7 @@ func (c *Computer) PutFile(ctx context.Context, user string, put view.Put, conte
 }
 
 // RemoveFile answers rpc.FilesRemove. It goes to the trash.
-func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive bool) error {
+func (c *Computer) RemoveFile(ctx context.Context, by contract.Actor, p string, recursive bool) error {
 	info, err := c.workspace.Look(ctx, p)
 	if err != nil {
 		return err
@@ -334,31 +334,31 @@ func (c *Computer) RemoveFile(ctx context.Context, user, p string, recursive boo
 		return fault.New("computer.RemoveFile", fault.Invalid, "Add -r to remove a folder and everything in it.", errors.New(p+" is a folder"))
 	}
 	if strings.HasPrefix(p+"/", "artifacts/") {
-		c.mirror.Settle(ctx, document.ByUser(""), true) // what is removed then is what the document holds
+		c.mirror.Settle(ctx, document.By(document.Nobody), true) // what is removed then is what the document holds
 	}
-	_, err = c.workspace.Remove(ctx, p, workspace.Actor{User: user})
+	_, err = c.workspace.Remove(ctx, p, by)
 	c.shell.Changed()
 	return err
 }
 
 // MoveFile answers rpc.FilesMove.
-func (c *Computer) MoveFile(ctx context.Context, user, from, to string) (view.File, error) {
-	return c.place(ctx, user, []string{from, to}, func() (string, error) {
-		return to, c.workspace.Move(ctx, from, to, workspace.Actor{User: user})
+func (c *Computer) MoveFile(ctx context.Context, by contract.Actor, from, to string) (view.File, error) {
+	return c.place(ctx, by, []string{from, to}, func() (string, error) {
+		return to, c.workspace.Move(ctx, from, to, by)
 	})
 }
 
 // PutBack answers rpc.TrashPutBack.
-func (c *Computer) PutBack(ctx context.Context, user, id, to string) (view.File, error) {
-	return c.place(ctx, user, []string{"artifacts"}, func() (string, error) {
-		d, err := c.workspace.Untrash(ctx, id, to, workspace.Actor{User: user})
+func (c *Computer) PutBack(ctx context.Context, by contract.Actor, id, to string) (view.File, error) {
+	return c.place(ctx, by, []string{"artifacts"}, func() (string, error) {
+		d, err := c.workspace.Untrash(ctx, id, to, by)
 		return string(d.Path), err
 	})
 }
 
 // place has something appear where nothing was. Where documents may be among it,
 // or among what it leaves, they are settled before and taken in after.
-func (c *Computer) place(ctx context.Context, user string, where []string, f func() (string, error)) (view.File, error) {
+func (c *Computer) place(ctx context.Context, by contract.Actor, where []string, f func() (string, error)) (view.File, error) {
 	if err := c.machine.Reserve.Check("computer.place"); err != nil {
 		return view.File{}, err
 	}
@@ -368,9 +368,9 @@ func (c *Computer) place(ctx context.Context, user string, where []string, f fun
 		err = c.mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
 			var ferr error
 			at, ferr = f()
-			return []string{at}, document.ByUser(user), ferr
+			return []string{at}, document.By(by), ferr
 		})
-		c.mirror.Settle(ctx, document.ByUser(user), true)
+		c.mirror.Settle(ctx, document.By(by), true)
 	} else {
 		at, err = f()
 	}
@@ -397,11 +397,11 @@ func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]view.
 }
 
 // AddTar implements control.Streams.
-func (c *Computer) AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (view.Added, error) {
+func (c *Computer) AddTar(ctx context.Context, by contract.Actor, name, origin string, tar io.Reader) (view.Added, error) {
 	if err := c.machine.Reserve.Check("computer.AddTar"); err != nil {
 		return view.Added{}, err
 	}
-	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, User: user}, tar)
+	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, By: by}, tar)
 	if err != nil {
 		return view.Added{}, err
 	}

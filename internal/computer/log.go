@@ -16,25 +16,25 @@ import (
 func (c *Computer) Act(ctx context.Context, a view.Action) (view.Acted, error) {
 	const op = "computer.Act"
 	info, ok := contract.Lookup(a.Type)
-	if !ok || !info.Browser {
+	if !ok || !info.Action {
 		return view.Acted{}, fault.New(op, fault.Denied, "", &contract.FieldError{Field: "type", Reason: "is not something a person can do"})
 	}
 	switch data := a.Data.(type) {
 	case *contract.PromptSubmitted:
-		run, seq, err := c.runs.Submit(ctx, dispatch.Prompt{ID: a.ID, User: a.User, Text: data.Text, Model: data.Model, Budget: data.Budget})
+		run, seq, err := c.runs.Submit(ctx, dispatch.Prompt{ID: a.ID, By: a.By, Text: data.Text, Model: data.Model, Budget: data.Budget})
 		return view.Acted{Run: run, Sequence: seq}, err
 	case *contract.RunCommanded:
-		seq, err := c.runs.Command(ctx, a.User, a.Run, data.Command)
+		seq, err := c.runs.Command(ctx, a.By, a.Run, data.Command)
 		return view.Acted{Run: a.Run, Sequence: seq}, err
 	case *contract.RunSteered:
-		seq, err := c.runs.Steer(ctx, a.User, a.Run, data.Text)
+		seq, err := c.runs.Steer(ctx, a.By, a.Run, data.Text)
 		return view.Acted{Run: a.Run, Sequence: seq}, err
 	case *contract.QuestionAnswered:
-		seq, err := c.runs.Answer(ctx, a.User, a.Run, data.Question, data.Answer)
+		seq, err := c.runs.Answer(ctx, a.By, a.Run, data.Question, data.Answer)
 		return view.Acted{Run: a.Run, Sequence: seq}, err
 	}
 	events, err := c.log.Append(ctx, contract.Draft{
-		ID: a.ID, Role: contract.RoleUser, User: a.User, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data,
+		ID: a.ID, Actor: a.By, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data,
 	})
 	if err != nil {
 		return view.Acted{}, err

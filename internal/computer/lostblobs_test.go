@@ -84,7 +84,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	}
 	var events []contract.Event
 	add := func(e contract.Event) {
-		e.SpecVersion, e.ID, e.Source, e.Computer = "1.0", contract.NewID(), contract.Source(c.cid, contract.RoleSystem), c.cid
+		e.SpecVersion, e.ID, e.Source, e.Computer = "1.0", contract.NewID(), contract.Source(c.cid, contract.KindSystem), c.cid
 		e.Time, e.DataContentType, e.Sequence, e.Epoch = time.Now().UTC(), "application/json", uint64(len(events)+1), 1
 		events = append(events, e)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
@@ -41,7 +42,7 @@ func (c *Computer) bindMethods() rpc.Table {
 
 func (c *Computer) bindRuns(t rpc.Table) {
 	rpc.Bind(t, rpc.Action, func(ctx context.Context, who rpc.Caller, in rpc.ActionRequest) (view.Acted, error) {
-		a, err := in.Action(who.User)
+		a, err := in.Action(who.Actor)
 		if err != nil {
 			return view.Acted{}, err
 		}
@@ -55,13 +56,13 @@ func (c *Computer) bindRuns(t rpc.Table) {
 		return c.Events(ctx, view.EventQuery{Run: in.Run, After: in.After, Limit: in.Limit})
 	})
 	rpc.Bind(t, rpc.RunUndo, func(ctx context.Context, who rpc.Caller, in rpc.UndoRunRequest) (view.Restored, error) {
-		return c.Restore(ctx, view.RestoreRequest{Run: in.Run, DryRun: in.Body.DryRun, User: who.User})
+		return c.Restore(ctx, view.RestoreRequest{Run: in.Run, DryRun: in.Body.DryRun, By: who.Actor})
 	})
 	rpc.Bind(t, rpc.ApprovalList, func(ctx context.Context, _ rpc.Caller, in rpc.ApprovalsRequest) (rpc.List[view.Approval], error) {
 		return rpc.Listed(c.Approvals(ctx, in.All, in.Before, in.Limit))
 	})
 	rpc.Bind(t, rpc.ApprovalAnswer, func(ctx context.Context, who rpc.Caller, in rpc.DecideRequest) (view.Acted, error) {
-		return c.Decide(ctx, who.User, in.Approval, in.Body)
+		return c.Decide(ctx, who.Actor, in.Approval, in.Body)
 	})
 	rpc.Bind(t, rpc.EgressList, func(ctx context.Context, _ rpc.Caller, in rpc.EgressRequest) (rpc.List[view.Traffic], error) {
 		hosts, err := c.Egress(ctx, in.Run)
@@ -81,7 +82,7 @@ func (c *Computer) bindDocuments(t rpc.Table) {
 	})
 	for m, accept := range map[*rpc.Method[rpc.OnProposal, view.Resolved]]bool{rpc.ProposalAccept: true, rpc.ProposalDismiss: false} {
 		rpc.Bind(t, m, func(ctx context.Context, who rpc.Caller, in rpc.OnProposal) (view.Resolved, error) {
-			return c.Resolve(ctx, who.User, in.Document, in.Proposal, accept)
+			return c.Resolve(ctx, who.Actor, in.Document, in.Proposal, accept)
 		})
 	}
 }
@@ -96,19 +97,19 @@ func (c *Computer) bindFiles(t rpc.Table) {
 		return rpc.Listed(files, len(files) >= in.Limit, err)
 	})
 	rpc.Bind(t, rpc.FilesRemove, func(ctx context.Context, who rpc.Caller, in rpc.RemoveRequest) (rpc.None, error) {
-		return rpc.Done(c.RemoveFile(ctx, who.User, in.Path, in.Recursive))
+		return rpc.Done(c.RemoveFile(ctx, who.Actor, in.Path, in.Recursive))
 	})
 	rpc.Bind(t, rpc.FilesMove, func(ctx context.Context, who rpc.Caller, in rpc.MoveRequest) (view.File, error) {
-		return c.MoveFile(ctx, who.User, in.Body.From, in.Body.To)
+		return c.MoveFile(ctx, who.Actor, in.Body.From, in.Body.To)
 	})
 	rpc.Bind(t, rpc.FilesAddURL, func(ctx context.Context, who rpc.Caller, in rpc.AddRequest) (view.Added, error) {
-		return c.AddURL(ctx, who.User, in.Body)
+		return c.AddURL(ctx, who.Actor, in.Body)
 	})
 	rpc.Bind(t, rpc.TrashList, func(ctx context.Context, _ rpc.Caller, in rpc.TrashRequest) (rpc.List[view.Trashed], error) {
 		return rpc.Listed(c.Trash(ctx, in.Before, in.Limit))
 	})
 	rpc.Bind(t, rpc.TrashPutBack, func(ctx context.Context, who rpc.Caller, in rpc.PutBackRequest) (view.File, error) {
-		return c.PutBack(ctx, who.User, in.Entry, in.Body.To)
+		return c.PutBack(ctx, who.Actor, in.Entry, in.Body.To)
 	})
 }
 
@@ -117,7 +118,7 @@ func (c *Computer) bindFiles(t rpc.Table) {
 type History interface {
 	Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error)
 	ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error)
-	Checkpoint(ctx context.Context, user, message string) (view.Checkpointed, error)
+	Checkpoint(ctx context.Context, by contract.Actor, message string) (view.Checkpointed, error)
 	Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error)
 	Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error)
 }
@@ -132,13 +133,13 @@ func BindHistory(t rpc.Table, h History, good func(context.Context) (string, err
 		return h.ShowCheckpoint(ctx, in.ID)
 	})
 	rpc.Bind(t, rpc.CheckpointCreate, func(ctx context.Context, who rpc.Caller, in rpc.CheckpointRequest) (view.Checkpointed, error) {
-		return h.Checkpoint(ctx, who.User, in.Body.Message)
+		return h.Checkpoint(ctx, who.Actor, in.Body.Message)
 	})
 	rpc.Bind(t, rpc.CheckpointDiff, func(ctx context.Context, _ rpc.Caller, in rpc.DiffRequest) (view.Diff, error) {
 		return h.Diff(ctx, in.DiffRequest)
 	})
 	restore := func(ctx context.Context, who rpc.Caller, r view.RestoreRequest) (view.Restored, error) {
-		r.User = who.User
+		r.By = who.Actor
 		return h.Restore(ctx, r)
 	}
 	rpc.Bind(t, rpc.CheckpointRestore, func(ctx context.Context, who rpc.Caller, in rpc.RestoreRequest) (view.Restored, error) {

@@ -136,7 +136,7 @@ func (d *desk) start() {
 	c.log, err = ledger.Open(d.t.Context(), d.bus.JetStream(), ledger.Options{CID: d.cid, Blobs: d.blobs, Index: c.state})
 	check(err)
 	check(c.state.Recover(d.t.Context(), c.log))
-	_, err = c.log.Append(d.t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "computer.woken", Data: contract.ComputerWoken{Version: "0", Driver: "local", Isolation: "none"}})
+	_, err = c.log.Append(d.t.Context(), contract.Draft{Actor: contract.System(), Type: "computer.woken", Data: contract.ComputerWoken{Version: "0", Driver: "local", Isolation: "none"}})
 	check(err)
 	c.own("projection", func(ctx context.Context) error { return c.state.Project(ctx, c.log) })
 	check(c.state.CaughtUp(d.t.Context(), c.log))
@@ -236,7 +236,7 @@ func (d *desk) settle() {
 			d.t.Fatal("the log is not followed")
 		}
 	}
-	d.mirror.Settle(d.t.Context(), document.ByUser(""), false)
+	d.mirror.Settle(d.t.Context(), document.By(document.Nobody), false)
 }
 
 func open(t *testing.T) *desk {
@@ -262,7 +262,7 @@ func TestRevisionsReachTheFileAndEditsTheDocument(t *testing.T) {
 	d.byHand("one\nby hand\n")
 	d.settle()
 	d.want(2, "one\nby hand\n")
-	if r := d.head(); r.Author != "user" {
+	if r := d.head(); r.Author != "person" {
 		t.Errorf("the edit is by %s", r.Author)
 	}
 	// Nothing echoes, now or after a restart.
@@ -510,7 +510,7 @@ func TestMirrorLaws(t *testing.T) {
 			case "agent":
 				d.revise(insert(d.head().Body), director(""))
 			case "user":
-				d.revise(insert(d.head().Body), document.ByUser("ana"))
+				d.revise(insert(d.head().Body), document.By(contract.Person("ana")))
 				users = append(users, line)
 			case "hand":
 				if text := d.text(); text != "" {

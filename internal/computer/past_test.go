@@ -46,9 +46,9 @@ func record(t testing.TB, c *Computer, run string, n int) {
 	for n > 0 {
 		drafts := make([]contract.Draft, 0, 400)
 		for ; n > 0 && len(drafts) < cap(drafts); n-- {
-			d := contract.Draft{Role: contract.RoleSystem, Type: "file.removed", Data: contract.FileRemoved{Path: "workspace/a"}}
+			d := contract.Draft{Actor: contract.System(), Type: "file.removed", Data: contract.FileRemoved{Path: "workspace/a"}}
 			if n%100 == 0 {
-				d = contract.Draft{Role: contract.RoleUser, Type: "run.commanded", Subject: "about/it", Run: run, Data: contract.RunCommanded{Command: contract.CommandPause}}
+				d = contract.Draft{Actor: contract.Person(""), Type: "run.commanded", Subject: "about/it", Run: run, Data: contract.RunCommanded{Command: contract.CommandPause}}
 			}
 			drafts = append(drafts, d)
 		}

@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
@@ -64,11 +65,11 @@ func proposalOf(p state.Proposal) view.Proposal {
 }
 
 // Resolve answers rpc.ProposalAccept and rpc.ProposalDismiss.
-func (c *Computer) Resolve(ctx context.Context, user, id, proposal string, accept bool) (view.Resolved, error) {
+func (c *Computer) Resolve(ctx context.Context, by contract.Actor, id, proposal string, accept bool) (view.Resolved, error) {
 	do := c.documents.Dismiss
 	if accept {
 		do = c.documents.Accept
 	}
-	done, err := do(ctx, id, proposal, document.ByUser(user))
+	done, err := do(ctx, id, proposal, document.By(by))
 	return view.Resolved{ID: done.Proposal, Resolution: done.Resolution, Revision: done.Revision, Sequence: done.Seq}, err
 }

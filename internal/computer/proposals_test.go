@@ -79,7 +79,7 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 		t.Errorf("published %+v", p)
 	}
 	d.want(2, "one\nmine\nthree\nfour\nfive\n")
-	if r := d.head(); r.Author != "user" {
+	if r := d.head(); r.Author != "person" {
 		t.Errorf("the user's edit is by %s", r.Author)
 	}
 	open := d.open()
@@ -96,7 +96,7 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	if err != nil || got.Diff != want || got.Overlaps != 1 || got.On != 2 || got.Body != "one\nthe task's\nthree\nfour\nFIVE\n" {
 		t.Errorf("%+v %v", got, err)
 	}
-	done, err := d.Resolve(t.Context(), "ana", d.id, open[0].ID, true)
+	done, err := d.Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, true)
 	if err != nil || done.Revision != 3 || done.Resolution != contract.ProposalAccepted {
 		t.Fatalf("%+v %v", done, err)
 	}
@@ -158,10 +158,10 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 	if got, err := d.Proposal(t.Context(), d.id, open[0].ID); err != nil || got.Overlaps != 0 {
 		t.Errorf("%+v %v", got, err)
 	}
-	if _, err := d.Resolve(t.Context(), "ana", d.id, open[0].ID, false); err != nil {
+	if _, err := d.Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Resolve(t.Context(), "ana", d.id, open[0].ID, true); !fault.Is(err, fault.Conflict) {
+	if _, err := d.Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, true); !fault.Is(err, fault.Conflict) {
 		t.Errorf("accepted what was dismissed: %v", err)
 	}
 

@@ -218,7 +218,7 @@ func (c *Computer) giveUpTasks(ctx context.Context) error {
 	}
 	for _, run := range open {
 		_, err := c.log.Append(ctx, contract.Draft{
-			Role: contract.RoleUser, Type: "run.commanded", Run: run, Data: contract.RunCommanded{Command: contract.CommandCancel},
+			Actor: contract.Person(""), Type: "run.commanded", Run: run, Data: contract.RunCommanded{Command: contract.CommandCancel},
 		})
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 
 // note appends one event of the system's.
 func (c *Computer) note(ctx context.Context, eventType string, data contract.Payload) error {
-	_, err := c.log.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Data: data})
+	_, err := c.log.Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Data: data})
 	return err
 }
 

@@ -92,7 +92,7 @@ func (m runModels) Handler(s dispatch.ModelScope) http.Handler {
 // Forget implements dispatch.Models.
 func (m runModels) Forget(run string) { m.c.machine.Gateway.Forget(m.c.cid, run) }
 
-func (m runModels) Resolve(ctx context.Context, _ contract.Role, model string) (provider, name string, err error) {
+func (m runModels) Resolve(ctx context.Context, _ contract.ActorKind, model string) (provider, name string, err error) {
 	return m.c.machine.Gateway.Resolve(ctx, model)
 }
 
@@ -101,7 +101,7 @@ type runDocuments struct{ c *Computer }
 
 // director is whose hand writes the document of a run.
 func director(run string) document.Author {
-	return document.Author{Name: string(contract.RoleDirector), Role: contract.RoleDirector, Run: run}
+	return document.Author{Name: string(contract.KindDirector), By: contract.DirectorOf(run), Run: run}
 }
 
 func (d runDocuments) StartRun(ctx context.Context, id, run, title, path string, v document.RunView) error {

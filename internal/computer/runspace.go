@@ -50,7 +50,7 @@ func asOverlay(o dispatch.Overlay) (*overlay, error) {
 
 // Checkpoint implements dispatch.Workspace.
 func (w *runWorkspace) Checkpoint(ctx context.Context, r dispatch.CheckpointRequest) (string, error) {
-	w.c.mirror.Settle(ctx, document.ByUser(""), false)
+	w.c.mirror.Settle(ctx, document.By(document.Nobody), false)
 	k, err := w.c.workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: r.Kind, Message: r.Message, Run: r.Run, Task: r.Task})
 	return k.Commit, err
 }
@@ -457,5 +457,5 @@ func conflictsOf(in []wire.Conflict) []dispatch.Kept {
 
 // byTask is the Associate as an author.
 func byTask(t dispatch.TaskRef) document.Author {
-	return document.Author{Name: string(contract.RoleAssociate), Role: contract.RoleAssociate, Run: t.Run, Task: t.Task}
+	return document.Author{Name: string(contract.KindAssociate), By: contract.AssociateOf(t.Task), Run: t.Run, Task: t.Task}
 }

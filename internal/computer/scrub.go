@@ -332,7 +332,7 @@ func (c *Computer) scrubHistory(ctx context.Context) error {
 	for _, a := range report.Aside {
 		// Under an id of its own: told again after a restart, it is the same event.
 		if _, err := c.log.Append(ctx, contract.Draft{
-			ID: contract.DeriveID(string(c.cid), a.Part()), Role: contract.RoleSystem, Type: "damage.found",
+			ID: contract.DeriveID(string(c.cid), a.Part()), Actor: contract.System(), Type: "damage.found",
 			Data: contract.DamageFound{Part: contract.Line(contract.Clip(a.Part(), 300)), What: contract.Line(a.Text()), Healed: contract.Clip(a.Kept(), 300)},
 		}); err != nil {
 			return err

@@ -32,7 +32,7 @@ func TestWhoSawAnEventIsNotAnsweredFromBeforeIt(t *testing.T) {
 		writers.Go(func() {
 			for n := 0; over.Err() == nil; n++ {
 				name := contract.ComputerRenamed{Name: fmt.Sprint("computer ", w, n)}
-				if _, err := d.log.Append(t.Context(), contract.Draft{Role: contract.RoleUser, Type: "computer.renamed", Data: name}); err != nil {
+				if _, err := d.log.Append(t.Context(), contract.Draft{Actor: contract.Person(""), Type: "computer.renamed", Data: name}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -43,7 +43,7 @@ func TestWhoSawAnEventIsNotAnsweredFromBeforeIt(t *testing.T) {
 	defer stop()
 	for i := range proposals {
 		key := fmt.Sprint("proposal ", i)
-		by := document.Author{Name: "associate", Role: contract.RoleAssociate, Run: contract.DeriveID("run", key), Task: contract.DeriveID("task", key)}
+		by := document.Author{Name: "associate", By: contract.AssociateOf(contract.DeriveID("task", key)), Run: contract.DeriveID("run", key), Task: contract.DeriveID("task", key)}
 		writers.Go(func() {
 			if _, ok, err := d.documents.Propose(t.Context(), d.id, 1, key+"\n", by, key); err != nil || !ok {
 				t.Errorf("%v %v", ok, err)
@@ -84,7 +84,7 @@ func nextProposal(t *testing.T, live <-chan *nats.Msg) contract.Event {
 
 func dismissed(t *testing.T, d *desk, proposal string) {
 	t.Helper()
-	done, err := d.Resolve(t.Context(), "ana", d.id, proposal, false)
+	done, err := d.Resolve(t.Context(), contract.Person("ana"), d.id, proposal, false)
 	if err != nil || done.Resolution != contract.ProposalDismissed {
 		t.Errorf("dismissed: %+v %v", done, err)
 	}

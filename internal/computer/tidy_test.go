@@ -63,7 +63,7 @@ func TestADaysBytesAreExact(t *testing.T) {
 	ctx := t.Context()
 	d.create("mine\n")
 	d.settle()
-	me := document.Author{Name: "ana", Role: contract.RoleUser, User: "u1"}
+	me := document.Author{Name: "ana", By: contract.Person("u1")}
 	d.revise("ä short text\n", me)
 	d.settle()
 	d.revise(strings.Repeat("ä long text that travels as a blob\n", 4000), me)
@@ -74,7 +74,7 @@ func TestADaysBytesAreExact(t *testing.T) {
 	}
 	count, sum, blobs := 0, int64(0), []contract.BlobRef{}
 	for _, e := range events {
-		if e.Source != contract.Source(d.cid, contract.RoleUser) {
+		if e.Source != contract.Source(d.cid, contract.KindPerson) {
 			continue
 		}
 		data, err := d.log.Data(ctx, e)

@@ -54,10 +54,10 @@ func (c *Computer) undo(ctx context.Context, r view.RestoreRequest) (view.Restor
 func (c *Computer) undoAct(ctx context.Context, a act, r view.RestoreRequest) (view.Restored, error) {
 	switch {
 	case a.What == view.UndoneRestore:
-		return c.goBack(ctx, c.workspace.Undo, workspace.RestoreRequest{DryRun: r.DryRun, User: r.User})
+		return c.goBack(ctx, c.workspace.Undo, workspace.RestoreRequest{DryRun: r.DryRun, By: r.By})
 	case len(a.commits) > 0:
 		return c.goBack(ctx, c.workspace.Restore, workspace.RestoreRequest{
-			Revert: a.commits, Paths: r.Paths, DryRun: r.DryRun, User: r.User, Message: "Undo: " + contract.Clip(a.told(), 200),
+			Revert: a.commits, Paths: r.Paths, DryRun: r.DryRun, By: r.By, Message: "Undo: " + contract.Clip(a.told(), 200),
 		})
 	case a.What == view.UndoneRevision:
 		return c.undoRevision(ctx, a.document, r)
@@ -154,7 +154,7 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 		l.idle[e.Run] = err == nil && len(a.commits) == 0
 		return a, err == nil && len(a.commits) > 0, err
 	}
-	if e.Role() != contract.RoleUser {
+	if !e.Kind().Client() {
 		return a, false, nil
 	}
 	if p, ok := data.(*contract.DocumentRevised); ok || data == nil {
@@ -298,7 +298,7 @@ func (c *Computer) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Rest
 			return out, err
 		}
 	}
-	by := workspace.Actor{User: r.User}
+	by := r.By
 	var changes []wire.Change
 	do := func() (err error) {
 		changes, err = c.workspace.UndoDeed(ctx, d, by)
@@ -308,9 +308,9 @@ func (c *Computer) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Rest
 	if inArtifacts := strings.HasPrefix(string(d.Path)+"/", "artifacts/") || strings.HasPrefix(string(d.From), "artifacts/"); inArtifacts && !r.DryRun {
 		err = c.mirror.Around(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
 			err := do()
-			return pathsOf(changes), document.ByUser(r.User), err
+			return pathsOf(changes), document.By(r.By), err
 		})
-		c.mirror.Settle(ctx, document.ByUser(r.User), true)
+		c.mirror.Settle(ctx, document.By(r.By), true)
 	} else {
 		err = do()
 	}
@@ -343,7 +343,7 @@ func (c *Computer) undoRevision(ctx context.Context, p contract.DocumentRevised,
 	if r.DryRun {
 		return out, nil
 	}
-	made, err := c.documents.Revise(ctx, p.Document, now.Revision, before.Body, document.ByUser(r.User))
+	made, err := c.documents.Revise(ctx, p.Document, now.Revision, before.Body, document.By(r.By))
 	out.Sequence = made.Seq
 	return out, err
 }

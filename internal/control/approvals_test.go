@@ -83,7 +83,7 @@ func TestOnlyTheConsoleAnswersApprovals(t *testing.T) {
 		}
 	}
 	// What a desktop may say to its bus does not include it.
-	if info, ok := contract.Lookup("approval.answered"); !ok || info.Browser || len(info.Boxes) > 0 {
+	if info, ok := contract.Lookup("approval.answered"); !ok || info.Action || info.SaidBy(contract.KindApp) || len(info.Boxes) > 0 {
 		t.Errorf("approval.answered: %+v", info)
 	}
 	// That token reads, though.

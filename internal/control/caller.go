@@ -31,6 +31,9 @@ type caller struct {
 	machine bool              // the token that the machine's owner keeps in a file
 }
 
+// actor is who asks, of a caller who came in over HTTP: a person.
+func (c caller) actor() contract.Actor { return contract.Person(c.user) }
+
 type callerKey struct{}
 
 func callerOf(ctx context.Context) caller {

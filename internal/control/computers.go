@@ -92,10 +92,10 @@ type Streams interface {
 	// OpenFile returns a regular file's content and entry.
 	OpenFile(ctx context.Context, path string) (io.ReadCloser, view.File, error)
 	// PutFile replaces or makes a file, folders included, all or nothing.
-	PutFile(ctx context.Context, user string, put view.Put, content io.Reader) (view.File, error)
+	PutFile(ctx context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error)
 	// AddTar unpacks an untrusted tar stream into workspace/{name} in a scratch
 	// box and publishes it. origin is what the sender called it.
-	AddTar(ctx context.Context, user, name, origin string, tar io.Reader) (view.Added, error)
+	AddTar(ctx context.Context, by contract.Actor, name, origin string, tar io.Reader) (view.Added, error)
 	// Exec runs a command in a terminal box on the live tree, checkpoints around
 	// it, until it ends. When ctx ends everything in the box is killed, and the
 	// exit says so. An error means that it did not start or its outcome is lost.
@@ -123,8 +123,8 @@ type Desktop interface {
 // System is what belongs to the control plane rather than to one computer.
 type System interface {
 	Secrets(ctx context.Context) ([]view.Secret, error)
-	SetSecret(ctx context.Context, user, name, value string) error
-	RemoveSecret(ctx context.Context, user, name string) error
+	SetSecret(ctx context.Context, by contract.Actor, name, value string) error
+	RemoveSecret(ctx context.Context, by contract.Actor, name string) error
 	Models(ctx context.Context) ([]view.Model, error)
 	// TestModel asks a model for a word; "" is the default. A model that fails
 	// is no error: the outcome says so.

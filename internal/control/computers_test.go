@@ -178,8 +178,8 @@ func (m *machine) append(d contract.Draft) contract.Event {
 		panic(err)
 	}
 	e := contract.Event{
-		SpecVersion: "1.0", ID: d.ID, Source: contract.Source(m.cid, d.Role), Type: d.Type, Subject: d.Subject, Time: time.Now().UTC(),
-		DataContentType: "application/json", Data: data, Sequence: uint64(len(m.events) + 1), Epoch: 1, Computer: m.cid, User: d.User, Run: d.Run,
+		SpecVersion: "1.0", ID: d.ID, Source: contract.Source(m.cid, d.Actor.Kind), Type: d.Type, Subject: d.Subject, Time: time.Now().UTC(),
+		DataContentType: "application/json", Data: data, Sequence: uint64(len(m.events) + 1), Epoch: 1, Computer: m.cid, Actor: d.Actor.Name(), User: d.Actor.Account(), Run: d.Run,
 	}
 	m.events = append(m.events, e)
 	close(m.grown)
@@ -215,7 +215,7 @@ func (m *machine) Document(_ context.Context, id string, revision int) (view.Doc
 }
 
 // proposed is the only proposal of every document.
-var proposed = view.Proposal{ID: contract.DeriveID("test", "proposal"), Base: 1, Author: "associate", Role: contract.RoleAssociate, Sequence: 9, Status: "open"}
+var proposed = view.Proposal{ID: contract.DeriveID("test", "proposal"), Base: 1, Author: "associate", Role: contract.KindAssociate, Sequence: 9, Status: "open"}
 
 func (m *machine) Proposals(_ context.Context, document string, all bool, before uint64, limit int) ([]view.Proposal, bool, error) {
 	p := proposed
@@ -238,20 +238,20 @@ func (m *machine) Proposal(_ context.Context, document, id string) (view.Proposa
 	return p, nil
 }
 
-func (m *machine) Resolve(ctx context.Context, user, document, id string, accept bool) (view.Resolved, error) {
+func (m *machine) Resolve(ctx context.Context, by contract.Actor, document, id string, accept bool) (view.Resolved, error) {
 	if _, err := m.Proposal(ctx, document, id); err != nil {
 		return view.Resolved{}, err
 	}
-	d := &contract.ProposalResolved{Proposal: id, Document: document, Resolution: contract.ProposalDismissed, By: user}
+	d := &contract.ProposalResolved{Proposal: id, Document: document, Resolution: contract.ProposalDismissed, By: by.Account()}
 	if accept {
 		d.Resolution, d.Revision = contract.ProposalAccepted, 3
 	}
-	e := m.append(contract.Draft{ID: contract.DeriveID(id, "resolved"), Role: contract.RoleUser, User: user, Type: "proposal.resolved", Data: d})
+	e := m.append(contract.Draft{ID: contract.DeriveID(id, "resolved"), Actor: by, Type: "proposal.resolved", Data: d})
 	return view.Resolved{ID: id, Resolution: d.Resolution, Revision: d.Revision, Sequence: e.Sequence}, nil
 }
 
 func (m *machine) Act(_ context.Context, a view.Action) (view.Acted, error) {
-	e := m.append(contract.Draft{ID: a.ID, Role: contract.RoleUser, User: a.User, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data})
+	e := m.append(contract.Draft{ID: a.ID, Actor: a.By, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data})
 	done := view.Acted{Sequence: e.Sequence}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -272,7 +272,7 @@ func (m *machine) report(run string) {
 	m.mu.Lock()
 	m.runs[run].Status, m.runs[run].Summary = contract.RunDone, "Done."
 	m.mu.Unlock()
-	m.append(contract.Draft{Role: contract.RoleSystem, Type: "run.reported", Run: run,
+	m.append(contract.Draft{Actor: contract.System(), Type: "run.reported", Run: run,
 		Data: &contract.RunReported{Status: contract.RunDone, Summary: "Done.", Verified: contract.VerificationPass}})
 }
 
@@ -360,7 +360,7 @@ func (m *machine) ShowCheckpoint(_ context.Context, id string) (view.Checkpoint,
 	return view.Checkpoint{ID: id, Kind: contract.CheckpointInitial, Message: "first", Verified: contract.VerificationUnknown}, nil
 }
 
-func (m *machine) Checkpoint(_ context.Context, user, message string) (view.Checkpointed, error) {
+func (m *machine) Checkpoint(_ context.Context, by contract.Actor, message string) (view.Checkpointed, error) {
 	return view.Checkpointed{ID: strings.Repeat("c", 40), Sequence: 2, Created: message != ""}, nil
 }
 
@@ -401,7 +401,7 @@ func (m *machine) OpenFile(_ context.Context, path string) (io.ReadCloser, view.
 	return io.NopCloser(bytes.NewReader(b)), view.File{ID: path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
-func (m *machine) PutFile(_ context.Context, user string, put view.Put, content io.Reader) (view.File, error) {
+func (m *machine) PutFile(_ context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error) {
 	b, err := io.ReadAll(content)
 	if err != nil {
 		return view.File{}, fault.Wrap("memory.PutFile", err)
@@ -412,14 +412,14 @@ func (m *machine) PutFile(_ context.Context, user string, put view.Put, content 
 	return view.File{ID: put.Path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
-func (m *machine) RemoveFile(_ context.Context, user, path string, recursive bool) error {
+func (m *machine) RemoveFile(_ context.Context, by contract.Actor, path string, recursive bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.files, path)
 	return nil
 }
 
-func (m *machine) MoveFile(_ context.Context, user, from, to string) (view.File, error) {
+func (m *machine) MoveFile(_ context.Context, by contract.Actor, from, to string) (view.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, ok := m.files[from]
@@ -431,12 +431,12 @@ func (m *machine) MoveFile(_ context.Context, user, from, to string) (view.File,
 	return view.File{ID: to, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
-func (m *machine) AddTar(_ context.Context, user, name, origin string, tar io.Reader) (view.Added, error) {
+func (m *machine) AddTar(_ context.Context, by contract.Actor, name, origin string, tar io.Reader) (view.Added, error) {
 	n, err := io.Copy(io.Discard, tar)
 	return view.Added{ID: "workspace/" + name, Origin: origin, Bytes: n}, err
 }
 
-func (m *machine) AddURL(_ context.Context, user string, r view.AddRequest) (view.Added, error) {
+func (m *machine) AddURL(_ context.Context, by contract.Actor, r view.AddRequest) (view.Added, error) {
 	return view.Added{ID: "workspace/x", Origin: r.URL}, nil
 }
 
@@ -448,7 +448,7 @@ func (m *machine) Exec(ctx context.Context, r view.ExecRequest, streams view.Exe
 	if r.Argv[0] == "missing" {
 		return view.Exit{}, fault.New("memory.Exec", fault.Unavailable, "Try again.", errors.New("no box could be opened"))
 	}
-	e := m.append(contract.Draft{Role: contract.RoleUser, User: r.User, Type: "command.started", Data: &contract.CommandStarted{Command: r.ID, Argv: r.Argv}})
+	e := m.append(contract.Draft{Actor: r.By, Type: "command.started", Data: &contract.CommandStarted{Command: r.ID, Argv: r.Argv}})
 	if streams.Started != nil {
 		streams.Started(r.ID, e.Sequence)
 	}
@@ -525,14 +525,14 @@ func (s *system) Secrets(context.Context) ([]view.Secret, error) {
 	return out, nil
 }
 
-func (s *system) SetSecret(_ context.Context, user, name, value string) error {
+func (s *system) SetSecret(_ context.Context, by contract.Actor, name, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.secrets[name] = value
 	return nil
 }
 
-func (s *system) RemoveSecret(_ context.Context, user, name string) error {
+func (s *system) RemoveSecret(_ context.Context, by contract.Actor, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.secrets, name)

@@ -39,7 +39,7 @@ func (d door) Operation(m rpc.Declared) huma.Operation {
 func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.Table, rpc.Caller, error) {
 	cid, err := d.s.reach(ctx, m, computer)
 	c := callerOf(ctx)
-	who := rpc.Caller{Computer: cid, User: c.user, Session: c.stream()}
+	who := rpc.Caller{Computer: cid, Actor: c.actor(), Session: c.stream()}
 	if m.Host || err != nil {
 		return d.s.own, who, err
 	}

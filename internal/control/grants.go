@@ -115,5 +115,5 @@ func (s *Server) onBus(ctx context.Context, m rpc.Declared, cid contract.CID, pr
 	if ses.Computer != cid {
 		return rpc.Caller{}, fault.New("", fault.Denied, "Reload the console.", errOtherComputer)
 	}
-	return rpc.Caller{Computer: cid, User: ses.User, Session: ses.Root, Principal: ses.ID}, s.decide(ctx, m.May, ses.User, cid)
+	return rpc.Caller{Computer: cid, Actor: contract.DesktopOf(ses.User), Session: ses.Root, Principal: ses.ID}, s.decide(ctx, m.May, ses.User, cid)
 }

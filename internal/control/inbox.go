@@ -45,7 +45,7 @@ func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v visit) {
 		if err != nil {
 			return view.File{}, err
 		}
-		f, err := c.PutFile(r.Context(), v.session.User, view.Put{Path: at}, &limited{r.Body, maxInbox})
+		f, err := c.PutFile(r.Context(), contract.DesktopOf(v.session.User), view.Put{Path: at}, &limited{r.Body, maxInbox})
 		f.ID = at
 		return f, tooLarge(err)
 	}()

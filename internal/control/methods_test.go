@@ -19,7 +19,7 @@ func (m *machine) Methods() rpc.Table {
 		return m.Events(ctx, view.EventQuery{After: in.After, Limit: in.Limit})
 	})
 	rpc.Bind(t, rpc.Action, func(ctx context.Context, who rpc.Caller, in rpc.ActionRequest) (view.Acted, error) {
-		a, err := in.Action(who.User)
+		a, err := in.Action(who.Actor)
 		if err != nil {
 			return view.Acted{}, err
 		}
@@ -33,7 +33,7 @@ func (m *machine) Methods() rpc.Table {
 		return rpc.Listed(m.Approvals(ctx, in.All, in.Before, in.Limit))
 	})
 	rpc.Bind(t, rpc.ApprovalAnswer, func(ctx context.Context, who rpc.Caller, in rpc.DecideRequest) (view.Acted, error) {
-		return m.Decide(ctx, who.User, in.Approval, in.Body)
+		return m.Decide(ctx, who.Actor.Account(), in.Approval, in.Body)
 	})
 	rpc.Bind(t, rpc.EgressList, func(ctx context.Context, _ rpc.Caller, in rpc.EgressRequest) (rpc.List[view.Traffic], error) {
 		list, err := m.Egress(ctx, in.Run)
@@ -49,10 +49,10 @@ func (m *machine) Methods() rpc.Table {
 		return m.Proposal(ctx, in.Document, in.Proposal)
 	})
 	rpc.Bind(t, rpc.ProposalAccept, func(ctx context.Context, who rpc.Caller, in rpc.OnProposal) (view.Resolved, error) {
-		return m.Resolve(ctx, who.User, in.Document, in.Proposal, true)
+		return m.Resolve(ctx, who.Actor, in.Document, in.Proposal, true)
 	})
 	rpc.Bind(t, rpc.ProposalDismiss, func(ctx context.Context, who rpc.Caller, in rpc.OnProposal) (view.Resolved, error) {
-		return m.Resolve(ctx, who.User, in.Document, in.Proposal, false)
+		return m.Resolve(ctx, who.Actor, in.Document, in.Proposal, false)
 	})
 	rpc.Bind(t, rpc.CommandStop, func(ctx context.Context, _ rpc.Caller, in rpc.OnCommand) (rpc.None, error) {
 		return rpc.Done(m.StopCommand(ctx, in.Command))
@@ -70,13 +70,13 @@ func (m *machine) bindHistory(t rpc.Table) {
 		return m.ShowCheckpoint(ctx, in.ID)
 	})
 	rpc.Bind(t, rpc.CheckpointCreate, func(ctx context.Context, who rpc.Caller, in rpc.CheckpointRequest) (view.Checkpointed, error) {
-		return m.Checkpoint(ctx, who.User, in.Body.Message)
+		return m.Checkpoint(ctx, who.Actor, in.Body.Message)
 	})
 	rpc.Bind(t, rpc.CheckpointDiff, func(ctx context.Context, _ rpc.Caller, in rpc.DiffRequest) (view.Diff, error) {
 		return m.Diff(ctx, in.DiffRequest)
 	})
 	restore := func(who rpc.Caller, r view.RestoreRequest) (view.Restored, error) {
-		r.User = who.User
+		r.By = who.Actor
 		return m.Restore(context.Background(), r)
 	}
 	rpc.Bind(t, rpc.CheckpointRestore, func(_ context.Context, who rpc.Caller, in rpc.RestoreRequest) (view.Restored, error) {
@@ -101,12 +101,12 @@ func (m *machine) bindFiles(t rpc.Table) {
 		return rpc.Listed(files, len(files) >= in.Limit, err)
 	})
 	rpc.Bind(t, rpc.FilesRemove, func(ctx context.Context, who rpc.Caller, in rpc.RemoveRequest) (rpc.None, error) {
-		return rpc.Done(m.RemoveFile(ctx, who.User, in.Path, in.Recursive))
+		return rpc.Done(m.RemoveFile(ctx, who.Actor, in.Path, in.Recursive))
 	})
 	rpc.Bind(t, rpc.FilesMove, func(ctx context.Context, who rpc.Caller, in rpc.MoveRequest) (view.File, error) {
-		return m.MoveFile(ctx, who.User, in.Body.From, in.Body.To)
+		return m.MoveFile(ctx, who.Actor, in.Body.From, in.Body.To)
 	})
 	rpc.Bind(t, rpc.FilesAddURL, func(ctx context.Context, who rpc.Caller, in rpc.AddRequest) (view.Added, error) {
-		return m.AddURL(ctx, who.User, in.Body)
+		return m.AddURL(ctx, who.Actor, in.Body)
 	})
 }

@@ -33,7 +33,7 @@ func (s *Server) ownMethods() rpc.Table {
 		return rpc.Done(s.o.Computers.Wake(ctx, who.Computer, in.Body))
 	})
 	rpc.Bind(t, rpc.ComputerRemove, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
-		c, err := s.o.Computers.Remove(ctx, who.Computer, who.User)
+		c, err := s.o.Computers.Remove(ctx, who.Computer, who.Actor.Account())
 		return s.located(ctx, c, err)
 	})
 	rpc.Bind(t, rpc.ComputerPutBack, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
@@ -62,12 +62,12 @@ func (s *Server) ownMethods() rpc.Table {
 // bindPlane binds what is asked of no computer.
 func (s *Server) bindPlane(t rpc.Table) {
 	rpc.Bind(t, rpc.ComputerList, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Computer], error) {
-		mine, err := s.computersOf(ctx, who.User)
+		mine, err := s.computersOf(ctx, who.Actor.Account())
 		return rpc.Listed(mine, false, err)
 	})
 	rpc.Bind(t, rpc.ComputerCreate, s.create)
 	rpc.Bind(t, rpc.ComputerRemoved, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Computer], error) {
-		mine, err := s.removedOf(ctx, who.User)
+		mine, err := s.removedOf(ctx, who.Actor.Account())
 		return rpc.Listed(mine, false, err)
 	})
 	rpc.Bind(t, rpc.SecretList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Secret], error) {
@@ -75,10 +75,10 @@ func (s *Server) bindPlane(t rpc.Table) {
 		return rpc.Listed(list, false, err)
 	})
 	rpc.Bind(t, rpc.SecretSet, func(ctx context.Context, who rpc.Caller, in rpc.SetSecretRequest) (rpc.None, error) {
-		return rpc.Done(s.o.System.SetSecret(ctx, who.User, in.Name, in.Body.Value))
+		return rpc.Done(s.o.System.SetSecret(ctx, who.Actor, in.Name, in.Body.Value))
 	})
 	rpc.Bind(t, rpc.SecretRemove, func(ctx context.Context, who rpc.Caller, in rpc.OnSecret) (rpc.None, error) {
-		return rpc.Done(s.o.System.RemoveSecret(ctx, who.User, in.Name))
+		return rpc.Done(s.o.System.RemoveSecret(ctx, who.Actor, in.Name))
 	})
 	rpc.Bind(t, rpc.ModelList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Model], error) {
 		list, err := s.o.System.Models(ctx)
@@ -132,7 +132,7 @@ func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.A
 	if err != nil {
 		return view.Acted{}, err
 	}
-	a.User = who.User
+	a.By = who.Actor
 	return c.Act(ctx, a.About())
 }
 
@@ -146,11 +146,11 @@ func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateReques
 	if err := (contract.ComputerRenamed{Name: in.Body.Name}).Validate(); err != nil {
 		return view.Computer{}, err
 	}
-	p, err := s.o.Identity.Adopt(ctx, cid, who.User, in.Body.Name)
+	p, err := s.o.Identity.Adopt(ctx, cid, who.Actor.Account(), in.Body.Name)
 	if err != nil {
 		return view.Computer{}, err
 	}
-	if err := s.decide(ctx, grant.Own, who.User, cid); fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
+	if err := s.decide(ctx, grant.Own, who.Actor.Account(), cid); fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
 		return view.Computer{}, fault.New("", fault.Conflict, "Draw another id, or leave it out.", errors.New("this id is taken"))
 	} else if err != nil {
 		return view.Computer{}, err
@@ -189,7 +189,7 @@ func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id st
 		return run, err
 	}
 	ctx, release, err := s.hold(ctx, holderOf(callerOf(ctx)), func(context.Context) (contract.CID, error) {
-		return who.Computer, s.decide(ctx, rpc.RunShow.May, who.User, who.Computer)
+		return who.Computer, s.decide(ctx, rpc.RunShow.May, who.Actor.Account(), who.Computer)
 	})
 	if err != nil {
 		return view.Run{}, err

@@ -42,10 +42,10 @@ func (s *Server) bindMembers(t rpc.Table) {
 		return out(ctx, who, in.Account)
 	})
 	rpc.Bind(t, rpc.MemberLeave, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.None, error) {
-		return out(ctx, who, who.User)
+		return out(ctx, who, who.Actor.Account())
 	})
 	rpc.Bind(t, rpc.InvitationCreate, func(ctx context.Context, who rpc.Caller, in rpc.InviteRequest) (view.Invitation, error) {
-		i, token, err := ids.NewInvitation(ctx, who.Computer, in.Body.Role, who.User)
+		i, token, err := ids.NewInvitation(ctx, who.Computer, in.Body.Role, who.Actor.Account())
 		v := invitation(i)
 		v.Token = token
 		return v, err
@@ -62,7 +62,7 @@ func (s *Server) bindMembers(t rpc.Table) {
 		return rpc.Done(ids.TakeBack(ctx, who.Computer, in.Invitation))
 	})
 	rpc.Bind(t, rpc.InvitationAccept, func(ctx context.Context, who rpc.Caller, in rpc.JoinRequest) (view.Membership, error) {
-		cid, role, err := ids.Accept(ctx, in.Body.Token, who.User)
+		cid, role, err := ids.Accept(ctx, in.Body.Token, who.Actor.Account())
 		return view.Membership{Computer: cid, Role: role}, err
 	})
 }
@@ -75,7 +75,7 @@ func invitation(i identity.Invitation) view.Invitation {
 func (s *Server) bindAccounts(t rpc.Table) {
 	ids := s.o.Identity
 	rpc.Bind(t, rpc.AccountGet, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Account, error) {
-		a, err := ids.Account(ctx, who.User)
+		a, err := ids.Account(ctx, who.Actor.Account())
 		return account(a), err
 	})
 	rpc.Bind(t, rpc.AccountList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Account], error) {
@@ -88,12 +88,12 @@ func (s *Server) bindAccounts(t rpc.Table) {
 	})
 	rpc.Bind(t, rpc.AccountLink, func(ctx context.Context, who rpc.Caller, in rpc.LinkRequest) (view.Link, error) {
 		if in.Account == "" {
-			in.Account = who.User
+			in.Account = who.Actor.Account()
 		}
 		return s.link(ctx, in.Account)
 	})
 	rpc.Bind(t, rpc.AccountInvite, func(ctx context.Context, who rpc.Caller, in rpc.NewAccountRequest) (view.Invited, error) {
-		if err := s.holds(ctx, who.User, in.Body.Powers); err != nil {
+		if err := s.holds(ctx, who.Actor.Account(), in.Body.Powers); err != nil {
 			return view.Invited{}, err
 		}
 		u, err := ids.NewAccount(ctx, in.Body.Name, in.Body.Powers)
@@ -108,13 +108,13 @@ func (s *Server) bindAccounts(t rpc.Table) {
 		return view.Invited{Account: account(a), Link: link}, err
 	})
 	rpc.Bind(t, rpc.AccountChange, func(ctx context.Context, who rpc.Caller, in rpc.ChangeAccountRequest) (rpc.None, error) {
-		if err := s.above(ctx, who.User, in.Account, in.Body.Powers); err != nil {
+		if err := s.above(ctx, who.Actor.Account(), in.Account, in.Body.Powers); err != nil {
 			return rpc.None{}, err
 		}
 		return rpc.Done(ids.SetPowers(ctx, in.Account, in.Body.Powers))
 	})
 	rpc.Bind(t, rpc.AccountRemove, func(ctx context.Context, who rpc.Caller, in rpc.OnAccount) (rpc.None, error) {
-		if err := s.above(ctx, who.User, in.Account, nil); err != nil {
+		if err := s.above(ctx, who.Actor.Account(), in.Account, nil); err != nil {
 			return rpc.None{}, err
 		}
 		ended, err := ids.RemoveAccount(ctx, in.Account)
@@ -129,7 +129,7 @@ func (s *Server) bindAccounts(t rpc.Table) {
 func (s *Server) bindTokens(t rpc.Table) {
 	ids := s.o.Identity
 	rpc.Bind(t, rpc.TokenList, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Token], error) {
-		list, err := ids.Tokens(ctx, who.User)
+		list, err := ids.Tokens(ctx, who.Actor.Account())
 		out := make([]view.Token, len(list))
 		for i, k := range list {
 			out[i] = view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Machine: k.Machine}
@@ -137,11 +137,11 @@ func (s *Server) bindTokens(t rpc.Table) {
 		return rpc.Listed(out, false, err)
 	})
 	rpc.Bind(t, rpc.TokenCreate, func(ctx context.Context, who rpc.Caller, in rpc.NewTokenRequest) (view.Token, error) {
-		k, secret, err := ids.NewToken(ctx, who.User, in.Body.Name)
+		k, secret, err := ids.NewToken(ctx, who.Actor.Account(), in.Body.Name)
 		return view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Secret: secret}, err
 	})
 	rpc.Bind(t, rpc.TokenRevoke, func(ctx context.Context, who rpc.Caller, in rpc.OnToken) (rpc.None, error) {
-		if err := ids.RevokeToken(ctx, who.User, in.Token); err != nil {
+		if err := ids.RevokeToken(ctx, who.Actor.Account(), in.Token); err != nil {
 			return rpc.None{}, err
 		}
 		return rpc.Done(s.end([]string{in.Token}))

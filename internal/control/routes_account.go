@@ -97,7 +97,7 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 		return res, nil
 	}
 	if in.Body.Name != mine[0].Name {
-		if _, err := c.Act(ctx, view.Action{ID: contract.NewID(), Type: "computer.renamed", User: ses.User, Data: &contract.ComputerRenamed{Name: in.Body.Name}}); err != nil {
+		if _, err := c.Act(ctx, view.Action{ID: contract.NewID(), Type: "computer.renamed", By: contract.Person(ses.User), Data: &contract.ComputerRenamed{Name: in.Body.Name}}); err != nil {
 			return nil, err
 		}
 	}

@@ -41,7 +41,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, 
 	if err != nil {
 		return err
 	}
-	req.User = callerOf(r.Context()).user
+	req.By = callerOf(r.Context()).actor()
 	ctx, release := context.WithCancel(r.Context())
 	defer release()
 	rc := http.NewResponseController(w)

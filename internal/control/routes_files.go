@@ -27,7 +27,7 @@ func (s *Server) routeFiles(hapi huma.API) {
 		if err != nil {
 			return err
 		}
-		f, err := c.PutFile(r.Context(), callerOf(r.Context()).user, view.Put{Path: in.Path, Mode: in.Mode}, &limited{r.Body, maxFile})
+		f, err := c.PutFile(r.Context(), callerOf(r.Context()).actor(), view.Put{Path: in.Path, Mode: in.Mode}, &limited{r.Body, maxFile})
 		if err != nil {
 			return tooLarge(err)
 		}
@@ -42,7 +42,7 @@ func (s *Server) routeFiles(hapi huma.API) {
 		if origin == "" {
 			origin = in.Name
 		}
-		a, err := c.AddTar(r.Context(), callerOf(r.Context()).user, in.Name, origin, &limited{r.Body, s.o.AddBytes})
+		a, err := c.AddTar(r.Context(), callerOf(r.Context()).actor(), in.Name, origin, &limited{r.Body, s.o.AddBytes})
 		if err != nil {
 			return tooLargeTo(err, fmt.Sprintf("it has more than %d MiB; nothing of it was brought in", s.o.AddBytes>>20),
 				"Raise storage.add_mb, or add it in several smaller folders.")

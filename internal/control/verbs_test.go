@@ -141,7 +141,7 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 	if _, err := c.Undo(ctx, false); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.machine().restored; len(got) != 2 || !got[0].DryRun || got[0].User != w.owner.ID || !got[1].Undo {
+	if got := w.machine().restored; len(got) != 2 || !got[0].DryRun || got[0].By != contract.Person(w.owner.ID) || !got[1].Undo {
 		t.Fatalf("restored: %+v", got)
 	}
 	doc := contract.NewID()
@@ -203,7 +203,7 @@ func TestEventsFollowWithoutGaps(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got = append(got, e.Sequence); e.Sequence == 3 {
-			w.machine().append(contract.Draft{Role: contract.RoleSystem, Type: "secret.set", Data: &contract.SecretSet{Name: "n"}})
+			w.machine().append(contract.Draft{Actor: contract.System(), Type: "secret.set", Data: &contract.SecretSet{Name: "n"}})
 		}
 		if e.Sequence == 4 {
 			break
@@ -224,8 +224,8 @@ func TestEventsFollowWithoutGaps(t *testing.T) {
 	}
 	run := contract.NewID()
 	for range 3 {
-		w.machine().append(contract.Draft{Role: contract.RoleUser, Type: "run.steered", Subject: "s", Run: run, Data: &contract.RunSteered{Text: "x"}})
-		w.machine().append(contract.Draft{Role: contract.RoleSystem, Type: "secret.set", Data: &contract.SecretSet{Name: "n"}})
+		w.machine().append(contract.Draft{Actor: contract.Person(""), Type: "run.steered", Subject: "s", Run: run, Data: &contract.RunSteered{Text: "x"}})
+		w.machine().append(contract.Draft{Actor: contract.System(), Type: "secret.set", Data: &contract.SecretSet{Name: "n"}})
 	}
 	for _, o := range []client.EventsOptions{{Run: run}, {Run: run, Limit: 3, Follow: true}, {Subject: "s", Types: []string{"run.steered"}}, {Run: run, Task: "t"}} {
 		n := 0

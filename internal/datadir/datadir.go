@@ -25,8 +25,9 @@ import (
 
 // Format is the version of the directory's layout that this build writes. Format
 // 2 lists what is there (see Parts); in format 3 each log has a stream of its
-// own. An earlier one becomes one when its computers have woken.
-const Format = 3
+// own; in format 4 events say who acted. An earlier one becomes one when its
+// computers have woken.
+const Format = 4
 
 // Dir is an open data directory, locked until Close.
 type Dir struct {

@@ -153,7 +153,7 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	deadline := d.o.Now().Add(d.o.Times.Approval).UTC().Truncate(time.Second).Add(time.Second)
 	p := &contract.ApprovalRequested{Approval: contract.DeriveID(r.s.ID, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
 		Attempt: a.ref.Attempt, Claim: contract.Claim(firstText(a.task.Egress.Reason, a.task.Goal)), Deadline: deadline.Format(time.RFC3339)}
-	_, err = r.append(ctx, contract.Draft{ID: contract.DeriveID(p.Approval, "requested"), Role: contract.RoleSystem, Type: "approval.requested",
+	_, err = r.append(ctx, contract.Draft{ID: contract.DeriveID(p.Approval, "requested"), Actor: contract.System(), Type: "approval.requested",
 		Subject: "approval/" + p.Approval, Task: a.ref.Task, Data: p})
 	if err != nil {
 		return nil, "", err
@@ -230,7 +230,7 @@ func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 			answer = contract.ApprovalOnce
 		}
 		// On a conflict the user was faster by a hair, and their answer counts.
-		if _, err := r.decide(ctx, contract.RoleSystem, "", w.id, answer, reasonTimeout); err != nil && !fault.Is(err, fault.Conflict) {
+		if _, err := r.decide(ctx, contract.System(), w.id, answer, reasonTimeout); err != nil && !fault.Is(err, fault.Conflict) {
 			return err
 		}
 		if err := r.until(ctx, answered); err != nil {
@@ -251,14 +251,14 @@ func (r *run) left(deadline time.Time) time.Duration {
 }
 
 // decide appends the one answer to an approval.
-func (r *run) decide(ctx context.Context, role contract.Role, user, id string, answer contract.ApprovalAnswer, reason string) (uint64, error) {
+func (r *run) decide(ctx context.Context, by contract.Actor, id string, answer contract.ApprovalAnswer, reason string) (uint64, error) {
 	r.mu.Lock()
 	k := r.s.Approval(id)
 	r.mu.Unlock()
 	if answer != contract.ApprovalDeny {
 		reason = ""
 	}
-	draft := contract.Draft{Role: role, User: user, Type: "approval.answered", Subject: "answer/" + id, Task: k.Task, Expect: &contract.Expect{Last: 0},
+	draft := contract.Draft{Actor: by, Type: "approval.answered", Subject: "answer/" + id, Task: k.Task, Expect: &contract.Expect{Last: 0},
 		Data: &contract.ApprovalAnswered{Approval: id, Digest: k.Digest, Answer: answer, Reason: reason}}
 	if defence.Off(defence.ApprovalOnce) {
 		draft.Expect = nil
@@ -273,7 +273,7 @@ func (r *run) decide(ctx context.Context, role contract.Role, user, id string, a
 // Decide answers an approval of a run as its user. digest is that of the act
 // that the user was shown. fault.Conflict: it was another act, or it has its
 // answer.
-func (d *Dispatcher) Decide(ctx context.Context, user, id string, digest string, answer contract.ApprovalAnswer) (runID string, sequence uint64, err error) {
+func (d *Dispatcher) Decide(ctx context.Context, by contract.Actor, id, digest string, answer contract.ApprovalAnswer) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Decide"
 	if err := (contract.ApprovalAnswered{Approval: id, Digest: digest, Answer: answer}).Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
@@ -290,7 +290,7 @@ func (d *Dispatcher) Decide(ctx context.Context, user, id string, digest string,
 	case k.Answered && !defence.Off(defence.ApprovalOnce):
 		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", fmt.Errorf("it was answered already: %s", k.Answer))
 	}
-	seq, err := r.decide(ctx, contract.RoleUser, user, id, answer, "")
+	seq, err := r.decide(ctx, by, id, answer, "")
 	return r.s.ID, seq, fault.Wrap(op, err)
 }
 
@@ -325,7 +325,7 @@ func (r *run) closeApprovals(ctx context.Context) error {
 		if !open {
 			continue
 		}
-		if _, err := r.decide(ctx, contract.RoleSystem, "", k.Approval, contract.ApprovalDeny, reasonEnded); err != nil && !fault.Is(err, fault.Conflict) {
+		if _, err := r.decide(ctx, contract.System(), k.Approval, contract.ApprovalDeny, reasonEnded); err != nil && !fault.Is(err, fault.Conflict) {
 			return err
 		}
 	}

@@ -63,7 +63,7 @@ func (g *gatehouse) asked(run string) *contract.ApprovalRequested {
 }
 
 func (g *gatehouse) decide(k *contract.ApprovalRequested, a contract.ApprovalAnswer) error {
-	_, _, err := g.d.Decide(g.t.Context(), "u", k.Approval, k.Digest, a)
+	_, _, err := g.d.Decide(g.t.Context(), contract.Person("u"), k.Approval, k.Digest, a)
 	return err
 }
 
@@ -378,7 +378,7 @@ func TestApprovalsSurviveARestart(t *testing.T) {
 
 	run = g.submit("again")
 	g.told(run, "approval.requested", nil)
-	if _, err := g.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+	if _, err := g.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel); err != nil {
 		t.Fatal(err)
 	}
 	g.report(run)
@@ -460,8 +460,8 @@ func TestARunWorksWhileOneOfItsTasksWaits(t *testing.T) {
 	reached, hold := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	g.model.director = plan(wants("one", "docs.example:443"), wants("two", "granted.example:443"))
-	g.model.gate = func(role contract.Role, n int) {
-		if role == contract.RoleAssociate {
+	g.model.gate = func(role contract.ActorKind, n int) {
+		if role == contract.KindAssociate {
 			once.Do(func() {
 				close(reached)
 				<-hold

@@ -41,7 +41,7 @@ func TestAPromptCantRaiseTheBudget(t *testing.T) {
 		{contract.Budget{WallS: 86400, ToolCalls: 1000, Tokens: 1e12, CostUSD: 1e9}, contract.Budget{WallS: 600, ToolCalls: 100, Tokens: 5000, CostUSD: 2}},
 		{contract.Budget{WallS: 60, ToolCalls: 1, Tokens: 50, CostUSD: 0.5}, contract.Budget{WallS: 60, ToolCalls: 1, Tokens: 50, CostUSD: 0.5}},
 	} {
-		run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{User: "u", Text: "go", Budget: c.prompt})
+		run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{By: contract.Person("u"), Text: "go", Budget: c.prompt})
 		if err != nil {
 			t.Fatal(err)
 		}

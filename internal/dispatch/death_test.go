@@ -18,8 +18,8 @@ func TestADyingTaskBoxIsResumedThenGivenUp(t *testing.T) {
 	h.model.director = plan(agentTask)
 	var mu sync.Mutex
 	deaths := 0
-	h.model.gate = func(role contract.Role, n int) {
-		if role != contract.RoleAssociate || n != 1 {
+	h.model.gate = func(role contract.ActorKind, n int) {
+		if role != contract.KindAssociate || n != 1 {
 			return
 		}
 		mu.Lock()
@@ -125,7 +125,7 @@ func TestAPromptOutlivesItsSender(t *testing.T) {
 	h.wrap = func(real dispatch.Log) dispatch.Log { return &slowLog{real, func([]contract.Draft) { hangUp() }} }
 	h.wake()
 	id := contract.NewID()
-	if _, _, err := h.d.Submit(ctx, dispatch.Prompt{ID: id, User: "u", Text: "go"}); err != nil {
+	if _, _, err := h.d.Submit(ctx, dispatch.Prompt{ID: id, By: contract.Person("u"), Text: "go"}); err != nil {
 		t.Logf("the sender is told: %v", err)
 	}
 	if rep := h.report(contract.DeriveID(id, "run")); rep.Status != contract.RunDone {
@@ -144,7 +144,7 @@ func TestAPromptSentAgainHasOneRun(t *testing.T) {
 	h.sleep()
 	h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
 	h.wake()
-	p := dispatch.Prompt{ID: contract.NewID(), User: "u", Text: "go"}
+	p := dispatch.Prompt{ID: contract.NewID(), By: contract.Person("u"), Text: "go"}
 	if _, _, err := h.d.Submit(t.Context(), p); err == nil {
 		t.Fatal("the error was not told")
 	}

@@ -30,7 +30,7 @@ type directorAPI struct {
 func (a *directorAPI) handler() http.Handler {
 	r := a.r
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Role: contract.RoleDirector, Model: r.s.Prompt.Model, Budget: r.budget()})))
+	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Role: contract.KindDirector, Model: r.s.Prompt.Model, Budget: r.budget()})))
 	mux.HandleFunc("POST /clock", endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, r.used().Milliseconds())}, nil
 	}))
@@ -78,7 +78,7 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 }
 
 func (a *directorAPI) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
-	_, err := a.r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: "turn.recorded", Subject: a.r.s.ID, Data: &t})
+	_, err := a.r.append(ctx, contract.Draft{Actor: contract.DirectorOf(a.r.s.ID), Type: "turn.recorded", Subject: a.r.s.ID, Data: &t})
 	return struct{}{}, err
 }
 
@@ -90,7 +90,7 @@ func (a *directorAPI) event(ctx context.Context, _ *http.Request, p director.Pos
 	if err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)
 	}
-	_, err = a.r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: p.Type, Subject: a.r.s.ID, Data: data})
+	_, err = a.r.append(ctx, contract.Draft{Actor: contract.DirectorOf(a.r.s.ID), Type: p.Type, Subject: a.r.s.ID, Data: data})
 	return struct{}{}, err
 }
 
@@ -155,7 +155,7 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 			return nil, prefix(fmt.Sprintf("tasks[%d]", i), err)
 		}
 		ids = append(ids, t.ID)
-		drafts = append(drafts, contract.Draft{ID: contract.DeriveID(t.ID, "requested"), Role: contract.RoleDirector, Type: "task.requested",
+		drafts = append(drafts, contract.Draft{ID: contract.DeriveID(t.ID, "requested"), Actor: contract.DirectorOf(a.r.s.ID), Type: "task.requested",
 			Subject: t.ID, Task: t.ID, Causation: cause, Data: &contract.TaskRequested{Task: t}})
 	}
 	if _, err := r.append(ctx, drafts...); err != nil {
@@ -238,7 +238,7 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	}
 	r.mu.Unlock()
 	if !asked {
-		if _, err := r.append(ctx, contract.Draft{Role: contract.RoleDirector, Type: "question.asked", Subject: q.ID, Data: &contract.QuestionAsked{Question: q}}); err != nil {
+		if _, err := r.append(ctx, contract.Draft{Actor: contract.DirectorOf(r.s.ID), Type: "question.asked", Subject: q.ID, Data: &contract.QuestionAsked{Question: q}}); err != nil {
 			return nil, err
 		}
 	}
@@ -263,7 +263,7 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		_, err := r.answer(ctx, contract.RoleSystem, "", contract.QuestionAnswered{Question: q.ID, Answer: q.Default, Default: true})
+		_, err := r.answer(ctx, contract.System(), contract.QuestionAnswered{Question: q.ID, Answer: q.Default, Default: true})
 		if err != nil && !fault.Is(err, fault.Conflict) {
 			return nil, err
 		}

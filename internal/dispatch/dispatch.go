@@ -169,7 +169,7 @@ func (d *Dispatcher) Close() error {
 // same prompt; it must be a UUIDv7.
 type Prompt struct {
 	ID     string
-	User   string
+	By     contract.Actor
 	Text   string
 	Model  string
 	Budget contract.Budget
@@ -191,7 +191,7 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	// A prompt that is stored has its run, though who sent it has hung up.
 	ctx, cancel := untilBoth(ctx, d.ctx)
 	defer cancel()
-	es, err := d.o.Log.Append(ctx, contract.Draft{ID: p.ID, Role: contract.RoleUser, User: p.User, Type: "prompt.submitted",
+	es, err := d.o.Log.Append(ctx, contract.Draft{ID: p.ID, Actor: p.By, Type: "prompt.submitted",
 		Subject: runID, Data: payload, Run: runID, Correlation: p.ID})
 	if err != nil {
 		return "", 0, fault.Wrap(op, err)
@@ -274,13 +274,13 @@ func (d *Dispatcher) find(op, id string) (*run, error) {
 }
 
 // Command pauses, resumes or cancels a run.
-func (d *Dispatcher) Command(ctx context.Context, user, runID string, c contract.RunCommand) (uint64, error) {
+func (d *Dispatcher) Command(ctx context.Context, by contract.Actor, runID string, c contract.RunCommand) (uint64, error) {
 	const op = "dispatch.Command"
 	r, err := d.find(op, runID)
 	if err != nil {
 		return 0, err
 	}
-	seq, err := r.said(ctx, user, "run.commanded", &contract.RunCommanded{Command: c})
+	seq, err := r.said(ctx, by, "run.commanded", &contract.RunCommanded{Command: c})
 	if err != nil {
 		return 0, fault.Wrap(op, err)
 	}
@@ -291,18 +291,18 @@ func (d *Dispatcher) Command(ctx context.Context, user, runID string, c contract
 }
 
 // Steer tells a run something; its Director sees it before its next turn.
-func (d *Dispatcher) Steer(ctx context.Context, user, runID, text string) (uint64, error) {
+func (d *Dispatcher) Steer(ctx context.Context, by contract.Actor, runID, text string) (uint64, error) {
 	const op = "dispatch.Steer"
 	r, err := d.find(op, runID)
 	if err != nil {
 		return 0, err
 	}
-	seq, err := r.said(ctx, user, "run.steered", &contract.RunSteered{Text: text})
+	seq, err := r.said(ctx, by, "run.steered", &contract.RunSteered{Text: text})
 	return seq, fault.Wrap(op, err)
 }
 
 // Answer answers a question of a run. fault.Conflict: it is answered already.
-func (d *Dispatcher) Answer(ctx context.Context, user, runID, questionID, answer string) (uint64, error) {
+func (d *Dispatcher) Answer(ctx context.Context, by contract.Actor, runID, questionID, answer string) (uint64, error) {
 	const op = "dispatch.Answer"
 	r, err := d.find(op, runID)
 	if err != nil {
@@ -311,7 +311,7 @@ func (d *Dispatcher) Answer(ctx context.Context, user, runID, questionID, answer
 	if _, err := d.caughtUp(ctx); err != nil { // it may have been asked this instant
 		return 0, fault.Wrap(op, err)
 	}
-	seq, err := r.answer(ctx, contract.RoleUser, user, contract.QuestionAnswered{Question: questionID, Answer: answer})
+	seq, err := r.answer(ctx, by, contract.QuestionAnswered{Question: questionID, Answer: answer})
 	return seq, fault.Wrap(op, err)
 }
 

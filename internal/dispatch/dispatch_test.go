@@ -63,7 +63,7 @@ func TestAPromptEndToEnd(t *testing.T) {
 func TestTheSamePromptTwiceIsOneRun(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(m{"kind": "git", "goal": "note it", "steps": []m{{"git": m{"op": "checkpoint"}}}})
-	p := dispatch.Prompt{ID: contract.NewID(), User: "u", Text: "go"}
+	p := dispatch.Prompt{ID: contract.NewID(), By: contract.Person("u"), Text: "go"}
 	run, seq, err := h.d.Submit(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestCancelReachesTheLastChild(t *testing.T) {
 	h.model.associate = steps(use("c0", "write", m{"path": "choiros/x.css", "content": "blue"}), use("c1", "bash", m{"command": "touch " + h.dir + "/began; sleep 1000"}))
 	run := h.submit("go")
 	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "bash" })
-	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+	if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel); err != nil {
 		t.Fatal(err)
 	}
 	if rep := h.report(run); rep.Status != contract.RunCancelled {
@@ -305,16 +305,16 @@ func TestPauseSteerAskAnswer(t *testing.T) {
 	run := h.submit("colour")
 	q := h.told(run, "question.asked", nil).(*contract.QuestionAsked)
 	h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
-	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandPause); err != nil {
+	if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandPause); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.d.Steer(t.Context(), "u", run, "and make it dark"); err != nil {
+	if _, err := h.d.Steer(t.Context(), contract.Person("u"), run, "and make it dark"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.d.Answer(t.Context(), "u", run, q.Question.ID, "blue"); err != nil {
+	if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q.Question.ID, "blue"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.d.Answer(t.Context(), "u", run, q.Question.ID, "red"); !fault.Is(err, fault.Conflict) {
+	if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q.Question.ID, "red"); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a second answer: %v", err)
 	}
 	select {
@@ -322,7 +322,7 @@ func TestPauseSteerAskAnswer(t *testing.T) {
 		t.Fatal("a paused run went on")
 	case <-time.After(200 * time.Millisecond):
 	}
-	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandResume); err != nil {
+	if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandResume); err != nil {
 		t.Fatal(err)
 	}
 	if rep := h.report(run); rep.Status != contract.RunDone || rep.Verified != contract.VerificationUnknown {
@@ -333,9 +333,9 @@ func TestPauseSteerAskAnswer(t *testing.T) {
 			t.Errorf("the Director did not hear %q:\n%s", want, heard)
 		}
 	}
-	if _, err := h.d.Steer(t.Context(), "u", run, "late"); !fault.Is(err, fault.NotFound) {
+	if _, err := h.d.Steer(t.Context(), contract.Person("u"), run, "late"); !fault.Is(err, fault.NotFound) {
 		h.quiet()
-		if _, err := h.d.Steer(t.Context(), "u", run, "late"); !fault.Is(err, fault.NotFound) {
+		if _, err := h.d.Steer(t.Context(), contract.Person("u"), run, "late"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("steering an ended run: %v", err)
 		}
 	}

@@ -113,11 +113,11 @@ func (r *run) closing() bool { return r.d.ctx.Err() != nil }
 
 // transition is the event of one, which is stored only right behind the
 // attempt's newest one.
-func (a *attempt) transition(eventType string, role contract.Role, p contract.Payload) (contract.Draft, error) {
+func (a *attempt) transition(eventType string, by contract.Actor, p contract.Payload) (contract.Draft, error) {
 	if _, err := a.now.Apply(a.now.Last, p); err != nil {
 		return contract.Draft{}, fault.New("dispatch", fault.Internal, "", err)
 	}
-	return contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("attempt:%d:%d", a.ref.Attempt, a.now.Moves)), Role: role, Type: eventType,
+	return contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("attempt:%d:%d", a.ref.Attempt, a.now.Moves)), Actor: by, Type: eventType,
 		Subject: machine.Subject(a.ref.Task, a.ref.Attempt), Task: a.ref.Task, Data: p, Expect: &contract.Expect{Last: a.now.Last}}, nil
 }
 
@@ -137,7 +137,7 @@ func (a *attempt) record(draft contract.Draft) error {
 // move appends a transition.
 func (a *attempt) move(p *contract.AttemptMoved) error {
 	p.Attempt = a.ref.Attempt
-	d, err := a.transition("attempt.moved", contract.RoleSystem, p)
+	d, err := a.transition("attempt.moved", contract.System(), p)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (a *attempt) move(p *contract.AttemptMoved) error {
 
 // finished appends the attempt's one result.
 func (a *attempt) finished(res contract.AssociateResult) error {
-	d, err := a.transition("task.finished", contract.RoleAssociate, &contract.TaskFinished{Result: res})
+	d, err := a.transition("task.finished", contract.AssociateOf(a.ref.Task), &contract.TaskFinished{Result: res})
 	if err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (a *attempt) verifyNow(ctx context.Context) error {
 // published. What it says is the transition's own, under an id of its own, so that
 // a repeat after a crash says the same and the two need no batch.
 func (a *attempt) decide() error {
-	if err := a.record(contract.Draft{Role: contract.RoleSystem,
+	if err := a.record(contract.Draft{Actor: contract.System(),
 		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, a.now.Moves-1)),
 		Type: "verification.finished", Subject: a.ref.Task, Task: a.ref.Task,
 		Data: &contract.VerificationFinished{Attempt: a.ref.Attempt, Verification: *a.now.Verification}}); err != nil {

@@ -186,7 +186,7 @@ var scenarios = map[string]func(h *house){
 		h.model.associate = steps(blue, edit("c1"))
 		h.boxes.break_ = func(r dispatch.BoxRequest) error {
 			if r.Kind == contract.BoxVerify {
-				_, _ = h.d.Command(h.t.Context(), "u", r.Run, contract.CommandCancel) // it may have been before a death
+				_, _ = h.d.Command(h.t.Context(), contract.Person("u"), r.Run, contract.CommandCancel) // it may have been before a death
 			}
 			return nil
 		}
@@ -378,7 +378,7 @@ func TestWhatCantBeTakenBackIsToldAndKeepsNobodyFromWorking(t *testing.T) {
 	if n := len(h.results()); n != 1 {
 		t.Errorf("%d results, want the other run's", n)
 	}
-	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+	if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel); err != nil {
 		t.Fatal(err)
 	}
 	rep := h.report(run)
@@ -465,7 +465,7 @@ func TestTakingBackHasItsTimeWhenItsTurnComes(t *testing.T) {
 func (h *house) noAnswer() func() {
 	return sync.OnceFunc(func() {
 		asked := h.events("task.requested")[0].(*contract.TaskRequested).Task
-		must(h.log.Append(h.t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "publish.started", Run: asked.Run, Task: asked.ID,
+		must(h.log.Append(h.t.Context(), contract.Draft{Actor: contract.System(), Type: "publish.started", Run: asked.Run, Task: asked.ID,
 			Data: contract.PublishStarted{Publish: contract.NewID(), Base: strings.Repeat("1", 40), Commit: strings.Repeat("2", 40), Paths: 1}}))
 		h.ws.spoil("merges")
 	})
@@ -484,7 +484,7 @@ func TestAPublishWithoutAnAnswerIsLeft(t *testing.T) {
 	h.ws.race = h.noAnswer()
 	run := h.submit("go")
 	h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
-	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+	if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel); err != nil {
 		t.Fatal(err)
 	}
 	rep := h.report(run)

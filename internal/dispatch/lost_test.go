@@ -113,7 +113,7 @@ func TestARunGoesOnWithoutWhatItDoesNotNeed(t *testing.T) {
 	q := h.told(run, "question.asked", nil).(*contract.QuestionAsked).Question
 	h.lose(h.inBlobs("turn.recorded")[0], false)
 	h.restart()
-	if _, err := h.d.Answer(t.Context(), "u", run, q.ID, "blue"); err != nil {
+	if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q.ID, "blue"); err != nil {
 		t.Fatal(err)
 	}
 	if rep := h.report(run); rep.Status != contract.RunDone || rep.Verified != contract.VerificationPass {

@@ -242,7 +242,7 @@ type Documents interface {
 type ModelScope struct {
 	Run        string
 	Task       string // "" for the Director
-	Role       contract.Role
+	Role       contract.ActorKind
 	Model      string // the prompt's choice; "" is the role's default
 	Budget     contract.Budget
 	TaskBudget contract.Budget
@@ -255,7 +255,7 @@ type Models interface {
 	// Forget drops what is kept of a run that has ended.
 	Forget(run string)
 	// Resolve names what a role would use; fault.Missing when there is no model.
-	Resolve(ctx context.Context, role contract.Role, model string) (provider, name string, err error)
+	Resolve(ctx context.Context, role contract.ActorKind, model string) (provider, name string, err error)
 }
 
 // EgressScope says which box is let out.

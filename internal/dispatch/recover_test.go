@@ -67,7 +67,7 @@ func TestARestartGoesOnWithAnAgentTask(t *testing.T) {
 	}
 	run := h.submit("go")
 	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "bash" })
-	if _, err := h.d.Steer(t.Context(), "u", run, "be quick"); err != nil {
+	if _, err := h.d.Steer(t.Context(), contract.Person("u"), run, "be quick"); err != nil {
 		t.Fatal(err)
 	}
 	h.restart()
@@ -142,7 +142,7 @@ func TestAttack51_AQuestionIsAskedOnce(t *testing.T) {
 		t.Errorf("it was asked %d times", len(asked))
 	}
 	q := asked[len(asked)-1].(*contract.QuestionAsked).Question
-	if _, err := h.d.Answer(t.Context(), "u", run, q.ID, "blue"); err != nil {
+	if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q.ID, "blue"); err != nil {
 		t.Fatal(err)
 	}
 	h.report(run)
@@ -179,7 +179,7 @@ func TestAResultHasWhatWasRunBeforeARestart(t *testing.T) {
 		called("c3")
 		task := h.told(run, "task.requested", nil).(*contract.TaskRequested).Task.ID
 		for _, p := range []string{"egress.allowed", "egress.denied"} {
-			if _, err := h.log.Append(t.Context(), contract.Draft{Role: contract.RoleSystem, Type: p, Run: run, Task: task,
+			if _, err := h.log.Append(t.Context(), contract.Draft{Actor: contract.System(), Type: p, Run: run, Task: task,
 				Data: contract.EgressDecided{Box: "t-1", Kind: contract.BoxTask, Host: p + ".example", Port: 443}}); err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestAResultHasWhatWasRunBeforeARestart(t *testing.T) {
 		h.restart()
 		if cancelled {
 			called("c5")
-			if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+			if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -319,8 +319,8 @@ func TestARestartKeepsWhatTheUserWroteIntoTheDocument(t *testing.T) {
 	h := newHouse(t)
 	reached, hold := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	h.model.gate = func(role contract.Role, n int) {
-		if role == contract.RoleDirector && n == 1 {
+	h.model.gate = func(role contract.ActorKind, n int) {
+		if role == contract.KindDirector && n == 1 {
 			once.Do(func() { close(reached) })
 			<-hold
 		}
@@ -388,8 +388,8 @@ func TestATreeThatIsGoneStartsTheAttemptAnew(t *testing.T) {
 	h.model.director = plan(agentTask)
 	hold, asleep := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	h.model.gate = func(role contract.Role, n int) {
-		if role == contract.RoleAssociate && n == 1 {
+	h.model.gate = func(role contract.ActorKind, n int) {
+		if role == contract.KindAssociate && n == 1 {
 			first := false
 			once.Do(func() { first = true })
 			if first {

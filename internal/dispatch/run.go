@@ -75,8 +75,8 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 		if drafts[i].Correlation == "" {
 			drafts[i].Correlation = r.s.Correlation
 		}
-		if drafts[i].User == "" {
-			drafts[i].User = r.s.User
+		if by := &drafts[i].Actor; by.Kind != contract.KindPerson && by.On == "" {
+			by.On = r.s.User
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -180,15 +180,15 @@ func (r *run) restTask(id string, wait func() error) error {
 	return place.rest(r.ctx, func() error { return r.place.restWorker(r.ctx, wait) })
 }
 
-func (r *run) said(ctx context.Context, user, eventType string, p contract.Payload) (uint64, error) {
-	es, err := r.append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Subject: r.s.ID, Data: p})
+func (r *run) said(ctx context.Context, by contract.Actor, eventType string, p contract.Payload) (uint64, error) {
+	es, err := r.append(ctx, contract.Draft{Actor: by, Type: eventType, Subject: r.s.ID, Data: p})
 	if err != nil {
 		return 0, err
 	}
 	return es[0].Sequence, nil
 }
 
-func (r *run) answer(ctx context.Context, role contract.Role, user string, a contract.QuestionAnswered) (uint64, error) {
+func (r *run) answer(ctx context.Context, by contract.Actor, a contract.QuestionAnswered) (uint64, error) {
 	r.mu.Lock()
 	known := false
 	for _, q := range r.s.Questions {
@@ -199,7 +199,7 @@ func (r *run) answer(ctx context.Context, role contract.Role, user string, a con
 		return 0, fault.New("", fault.NotFound, "", fmt.Errorf("this run has no question %q", oneLine(a.Question, 60)))
 	}
 	// One answer per question, whoever was first: the user or the deadline.
-	es, err := r.append(ctx, contract.Draft{Role: role, User: user, Type: "question.answered", Data: &a,
+	es, err := r.append(ctx, contract.Draft{Actor: by, Type: "question.answered", Data: &a,
 		Subject: "answer/" + a.Question, Expect: &contract.Expect{Last: 0}})
 	if err != nil {
 		return 0, err
@@ -220,7 +220,7 @@ func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) er
 
 // moveTo appends run.moved: also when only its reason is another one.
 func (r *run) moveTo(ctx context.Context, to contract.RunStatus, reason string) error {
-	_, err := r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "run.moved", Subject: r.s.ID, Data: &contract.RunMoved{Status: to, Reason: reason}})
+	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.moved", Subject: r.s.ID, Data: &contract.RunMoved{Status: to, Reason: reason}})
 	return err
 }
 
@@ -317,11 +317,11 @@ var errOutside = errors.New("the loop was ended from outside")
 // open starts the run in the log and makes its document.
 func (r *run) open() error {
 	if !r.s.Started {
-		provider, model, err := r.d.o.Models.Resolve(r.ctx, contract.RoleDirector, r.s.Prompt.Model)
+		provider, model, err := r.d.o.Models.Resolve(r.ctx, contract.KindDirector, r.s.Prompt.Model)
 		if err != nil {
 			return err
 		}
-		_, err = r.append(r.ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "started"), Role: contract.RoleSystem, Type: "run.started",
+		_, err = r.append(r.ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "started"), Actor: contract.System(), Type: "run.started",
 			Subject: r.s.ID, Causation: r.s.Cause, Data: &contract.RunStarted{Document: r.s.DocumentID(), Provider: provider, Model: model}})
 		if err != nil {
 			return err
@@ -453,7 +453,7 @@ func (r *run) finish(rep director.Report) error {
 		p.Summary = string(p.Status)
 	}
 	r.doc.finish(ctx, p)
-	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "reported"), Role: contract.RoleSystem, Type: "run.reported", Subject: r.s.ID, Data: p})
+	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "reported"), Actor: contract.System(), Type: "run.reported", Subject: r.s.ID, Data: p})
 	if err != nil {
 		return err
 	}

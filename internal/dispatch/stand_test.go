@@ -189,11 +189,11 @@ type script struct {
 	associate func(n int, req contract.TurnRequest) []contract.Part
 	seen      []contract.TurnRequest
 	forgotten sync.Map
-	gate      func(role contract.Role, n int) // called before an answer
+	gate      func(role contract.ActorKind, n int) // called before an answer
 }
 
 func (s *script) Forget(run string) { s.forgotten.Store(run, true) }
-func (s *script) Resolve(context.Context, contract.Role, string) (string, string, error) {
+func (s *script) Resolve(context.Context, contract.ActorKind, string) (string, string, error) {
 	return "script", "one", nil
 }
 
@@ -228,7 +228,7 @@ func (s *script) Handler(scope dispatch.ModelScope) http.Handler {
 		s.mu.Lock()
 		s.seen = append(s.seen, req)
 		f := s.director
-		if scope.Role == contract.RoleAssociate {
+		if scope.Role == contract.KindAssociate {
 			f = s.associate
 		}
 		s.mu.Unlock()
@@ -401,7 +401,7 @@ func (h *house) sleep() {
 
 func (h *house) submit(text string) string {
 	h.t.Helper()
-	id, seq, err := h.d.Submit(h.t.Context(), dispatch.Prompt{User: "u", Text: text})
+	id, seq, err := h.d.Submit(h.t.Context(), dispatch.Prompt{By: contract.Person("u"), Text: text})
 	if err != nil || seq == 0 {
 		h.t.Fatalf("submit: %v", err)
 	}

@@ -53,7 +53,7 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 func (r *run) stood(d time.Duration, why contract.StoodWhy) {
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.d.o.Times.CleanUp)
 	defer cancel()
-	_, err := r.append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "run.stood", Subject: r.s.ID, Data: &contract.RunStood{ForMS: d.Milliseconds(), Why: why}})
+	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.stood", Subject: r.s.ID, Data: &contract.RunStood{ForMS: d.Milliseconds(), Why: why}})
 	if err != nil && !r.closing() {
 		r.d.log.Warn("it could not be said that a run stood still", "run", r.s.ID, "for", d, "error", err)
 	}

@@ -23,7 +23,7 @@ func TestARunsClockStandsWhileNobodyDrivesIt(t *testing.T) {
 		}
 		return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
 	}
-	run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{User: "u", Text: "go", Budget: contract.Budget{WallS: 60}})
+	run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{By: contract.Person("u"), Text: "go", Budget: contract.Budget{WallS: 60}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestWhatIsCancelledSaysByWhom(t *testing.T) {
 	}
 	run := h.submit("go")
 	works(run)
-	if _, err := h.d.Command(t.Context(), "u", run, contract.CommandCancel); err != nil {
+	if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel); err != nil {
 		t.Fatal(err)
 	}
 	if rep := h.report(run); rep.Status != contract.RunCancelled || !strings.Contains(rep.Summary, "cancelled by the user") {
@@ -93,7 +93,7 @@ func TestWhatIsCancelledSaysByWhom(t *testing.T) {
 	if res := h.results(); len(res) != 1 || res[0].Status != contract.ResultCancelled || !strings.Contains(res[0].Summary, "cancelled by the user") {
 		t.Errorf("%+v", res)
 	}
-	run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{User: "u", Text: "go", Budget: contract.Budget{WallS: 2}})
+	run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{By: contract.Person("u"), Text: "go", Budget: contract.Budget{WallS: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -237,7 +237,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 	if a.box != nil {
 		box = a.box.ID()
 	}
-	started, err := a.transition("task.started", contract.RoleSystem,
+	started, err := a.transition("task.started", contract.System(),
 		&contract.TaskStarted{Attempt: a.ref.Attempt, Box: box, Base: a.base, Fence: hex.EncodeToString(sum[:])})
 	if err != nil {
 		return associate.Draft{}, err

@@ -33,7 +33,7 @@ const maxLogged = 16 << 10
 func (a *attempt) handler() http.Handler {
 	r := a.r
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Task: a.ref.Task, Role: contract.RoleAssociate,
+	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Task: a.ref.Task, Role: contract.KindAssociate,
 		Model: r.s.Prompt.Model, Budget: r.budget(), TaskBudget: a.task.Budget})))
 	mux.Handle("POST /wake", a.fenced(endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
 		going := func(s *story.Run) bool { return !s.Paused }
@@ -66,7 +66,7 @@ func (a *attempt) fenced(h http.Handler) http.Handler {
 
 func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
 	t.Attempt = a.ref.Attempt
-	_, err := a.r.append(ctx, contract.Draft{Role: contract.RoleAssociate, Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
+	_, err := a.r.append(ctx, contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
 	return struct{}{}, err
 }
 
@@ -110,7 +110,7 @@ func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, arg
 		}
 	}
 	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)),
-		Role: contract.RoleAssociate, Type: "tool.called", Subject: a.ref.Task, Task: a.ref.Task,
+		Actor: contract.AssociateOf(a.ref.Task), Type: "tool.called", Subject: a.ref.Task, Task: a.ref.Task,
 		Data: &contract.ToolCalled{Call: call, Name: t.Name, Args: args, ReadOnly: t.ReadOnly(), Attempt: a.ref.Attempt}}); err != nil {
 		return tool.Result{}, err
 	}
@@ -143,7 +143,7 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 		}
 	}
 	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)),
-		Role: contract.RoleAssociate, Type: "tool.returned", Subject: a.ref.Task, Task: a.ref.Task, Data: ret}); err != nil {
+		Actor: contract.AssociateOf(a.ref.Task), Type: "tool.returned", Subject: a.ref.Task, Task: a.ref.Task, Data: ret}); err != nil {
 		return tool.Result{}, err
 	}
 	res.Data = nil

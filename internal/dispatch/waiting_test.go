@@ -36,23 +36,23 @@ func TestAWaitingRunGivesItsPlaceBack(t *testing.T) {
 		t.Fatal("the waiting run has ended")
 	}
 	q := h.events("question.asked")[0].(*contract.QuestionAsked).Question
-	if _, err := h.d.Answer(t.Context(), "u", waits, q.ID, "blue"); err != nil {
+	if _, err := h.d.Answer(t.Context(), contract.Person("u"), waits, q.ID, "blue"); err != nil {
 		t.Fatal(err)
 	}
 	h.report(waits)
 
 	paused := h.submit("a question")
 	h.told(paused, "question.asked", nil)
-	if _, err := h.d.Command(t.Context(), "u", paused, contract.CommandPause); err != nil {
+	if _, err := h.d.Command(t.Context(), contract.Person("u"), paused, contract.CommandPause); err != nil {
 		t.Fatal(err)
 	}
 	q = h.events("question.asked")[1].(*contract.QuestionAsked).Question
-	if _, err := h.d.Answer(t.Context(), "u", paused, q.ID, "blue"); err != nil {
+	if _, err := h.d.Answer(t.Context(), contract.Person("u"), paused, q.ID, "blue"); err != nil {
 		t.Fatal(err)
 	}
 	choirtest.Eventually(t, time.Minute, "the paused run rests", func() bool { return !h.d.Busy() })
 	h.report(h.submit("other"))
-	if _, err := h.d.Command(t.Context(), "u", paused, contract.CommandResume); err != nil {
+	if _, err := h.d.Command(t.Context(), contract.Person("u"), paused, contract.CommandResume); err != nil {
 		t.Fatal(err)
 	}
 	h.report(paused)
@@ -90,7 +90,7 @@ func (k *metering) Handler(s dispatch.ModelScope) http.Handler {
 		k.n++
 		n := k.n
 		k.mu.Unlock()
-		_, err := k.h.log.Append(req.Context(), contract.Draft{Role: contract.RoleSystem, Type: "usage.metered", Run: s.Run, Task: s.Task,
+		_, err := k.h.log.Append(req.Context(), contract.Draft{Actor: contract.System(), Type: "usage.metered", Run: s.Run, Task: s.Task,
 			Data: contract.UsageMetered{Call: fmt.Sprint("call ", n), Role: string(s.Role), Provider: "script", Model: "one", Outcome: "ok",
 				Usage: contract.Usage{TokensIn: 1000, TokensOut: 100, CostUSD: 0.5}}})
 		if err != nil {
@@ -173,7 +173,7 @@ func TestStoriesGrowInTheLogsOrder(t *testing.T) {
 	h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
 	h.wake()
 	reached, hold := make(chan struct{}), make(chan struct{})
-	h.model.gate = func(role contract.Role, n int) {
+	h.model.gate = func(role contract.ActorKind, n int) {
 		if n == 0 {
 			close(reached)
 			<-hold
@@ -196,7 +196,7 @@ func TestStoriesGrowInTheLogsOrder(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			if _, err := h.d.Steer(t.Context(), "u", run, fmt.Sprintf("<said %d>", i)); err != nil {
+			if _, err := h.d.Steer(t.Context(), contract.Person("u"), run, fmt.Sprintf("<said %d>", i)); err != nil {
 				t.Error(err)
 			}
 		})

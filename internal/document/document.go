@@ -31,7 +31,7 @@ type State interface {
 	Revision(ctx context.Context, document string, revision int) (state.Revision, error)
 	Revisions(ctx context.Context, document string, after, limit int) ([]state.Revision, error)
 	RevisionOf(ctx context.Context, document string, text contract.BlobRef) (int, error)
-	RevisionBy(ctx context.Context, document, source, event string) (int, error)
+	RevisionBy(ctx context.Context, document, origin, event string) (int, error)
 	Proposals(ctx context.Context, f state.ProposalFilter) ([]state.Proposal, error)
 	Proposal(ctx context.Context, document, id string) (state.Proposal, error)
 	Event(ctx context.Context, source, id string) (state.Event, error)
@@ -59,9 +59,8 @@ func New(log Log, st State) *Documents { return &Documents{log: log, state: st} 
 
 // Author says who makes a revision, and what for.
 type Author struct {
-	Name  string        // as shown: a user's name, "director", a model
-	Role  contract.Role // RoleUser for what a person wrote
-	User  string
+	Name  string // as shown: a user's name, "director", a model
+	By    contract.Actor
 	Run   string
 	Task  string
 	Cause string // id of the event that caused it
@@ -173,7 +172,7 @@ func (d *Documents) rebase(ctx context.Context, head Revision, base int, body st
 	if len(conflicts) == 0 {
 		return merged, nil
 	}
-	if by.Role == contract.RoleUser {
+	if by.By.Kind.Client() {
 		users, err := d.userSince(ctx, head.ID, base)
 		if err != nil {
 			return "", err
@@ -193,7 +192,7 @@ func (d *Documents) userSince(ctx context.Context, id string, base int) (bool, e
 			return false, err
 		}
 		for _, r := range list {
-			if r.Role == contract.RoleUser {
+			if r.Role.Client() {
 				return true, nil
 			}
 			after = r.ID
@@ -231,7 +230,7 @@ func (r *Revision) draft(last uint64, by Author) (contract.Draft, error) {
 		return contract.Draft{}, fault.New(op, fault.Invalid, "", err)
 	}
 	return contract.Draft{
-		Role: by.Role, User: by.User, Type: "document.revised", Subject: r.ID, Data: data,
+		Actor: by.By, Type: "document.revised", Subject: r.ID, Data: data,
 		Run: by.Run, Task: by.Task, Causation: by.Cause, Expect: &contract.Expect{Last: last},
 	}, nil
 }

@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	person = document.Author{Name: "ana", Role: contract.RoleUser, User: "u1"}
-	agent  = document.Author{Name: "director", Role: contract.RoleDirector}
+	person = document.Author{Name: "ana", By: contract.Person("u1")}
+	agent  = document.Author{Name: "director", By: contract.DirectorOf("")}
 )
 
 // open starts a real log, blob store and projection.
@@ -81,7 +81,7 @@ func create(t testing.TB, d *document.Documents, body string) document.Revision 
 func TestRevisionsFollowEachOther(t *testing.T) {
 	d, st, log := open(t)
 	r1 := create(t, d, "one\n")
-	r2, err := d.Revise(t.Context(), r1.ID, 1, "one\ntwo\n", document.Author{Name: "ana", Role: contract.RoleUser, Cause: contract.DeriveID("c", "x")})
+	r2, err := d.Revise(t.Context(), r1.ID, 1, "one\ntwo\n", document.Author{Name: "ana", By: contract.Person(""), Cause: contract.DeriveID("c", "x")})
 	if err != nil || r2.Revision != 2 {
 		t.Fatalf("%+v %v", r2, err)
 	}
@@ -99,7 +99,7 @@ func TestRevisionsFollowEachOther(t *testing.T) {
 		t.Errorf("nothing at %s: %v", r1.Path, err)
 	}
 	h, err := d.History(t.Context(), r1.ID, 0, 0)
-	if err != nil || len(h) != 2 || h[0].Author != "director" || h[1].Role != contract.RoleUser || h[1].Cause == "" {
+	if err != nil || len(h) != 2 || h[0].Author != "director" || h[1].Role != contract.KindPerson || h[1].Cause == "" {
 		t.Errorf("history is %+v (%v)", h, err)
 	}
 	if old, err := d.Revision(t.Context(), r1.ID, 1); err != nil || old.Body != "one\n" {

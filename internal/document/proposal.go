@@ -53,7 +53,7 @@ func (d *Documents) Propose(ctx context.Context, id string, base int, body strin
 	}
 	sum := hashOf(body)
 	if key == "" {
-		key = fmt.Sprintf("%s\x00%s\x00%s\x00%s\x00%d\x00%s", by.Role, by.Name, by.Run, by.Task, base, sum)
+		key = fmt.Sprintf("%s\x00%s\x00%s\x00%s\x00%d\x00%s", by.By.Kind, by.Name, by.Run, by.Task, base, sum)
 	}
 	proposal := contract.DeriveID(id, "proposal:"+key)
 	switch p, err = d.state.Proposal(ctx, id, proposal); {
@@ -68,7 +68,7 @@ func (d *Documents) Propose(ctx context.Context, id string, base int, body strin
 		}
 		return p, true, fault.Wrap(op, err)
 	}
-	p = state.Proposal{ID: proposal, Document: id, Base: base, Author: by.Name, Role: by.Role, SHA256: sum, Run: by.Run, Task: by.Task, Status: state.ProposalOpen, Body: body}
+	p = state.Proposal{ID: proposal, Document: id, Base: base, Author: by.Name, Role: by.By.Kind, SHA256: sum, Run: by.Run, Task: by.Task, Status: state.ProposalOpen, Body: body}
 	switch v, err := d.preview(ctx, head, p); {
 	case err != nil:
 		return p, false, fault.Wrap(op, err)
@@ -77,7 +77,7 @@ func (d *Documents) Propose(ctx context.Context, id string, base int, body strin
 	}
 	events, err := d.log.Append(ctx, contract.Draft{
 		// The proposal is its event: what follows from it names it as its cause.
-		ID: proposal, Role: by.Role, Type: "document.proposed", Subject: proposalsOf(id),
+		ID: proposal, Actor: by.By, Type: "document.proposed", Subject: proposalsOf(id),
 		Data: &contract.DocumentProposed{Proposal: proposal, Document: id, Base: base, Author: by.Name, SHA256: sum, Body: body},
 		Run:  by.Run, Task: by.Task, Causation: by.Cause,
 	})
@@ -109,7 +109,7 @@ func (d *Documents) makeWay(ctx context.Context, newest state.Proposal) error {
 			continue
 		}
 		drafts = append(drafts, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalSuperseded, By: newest.Author, Successor: newest.ID},
-			Author{Role: contract.RoleSystem, Cause: newest.ID}))
+			Author{By: contract.System(), Cause: newest.ID}))
 	}
 	_, err = d.log.Append(ctx, drafts...)
 	return err
@@ -129,7 +129,7 @@ func sameHand(a, b state.Proposal) bool {
 func resolution(p state.Proposal, how contract.ProposalResolved, by Author) contract.Draft {
 	how.Proposal, how.Document = p.ID, p.Document
 	return contract.Draft{
-		ID: contract.DeriveID(p.ID, "resolved"), Role: by.Role, User: by.User, Type: "proposal.resolved", Subject: proposalsOf(p.Document),
+		ID: contract.DeriveID(p.ID, "resolved"), Actor: by.By, Type: "proposal.resolved", Subject: proposalsOf(p.Document),
 		Data: &how, Causation: by.Cause,
 	}
 }
@@ -194,7 +194,7 @@ func (d *Documents) Accept(ctx context.Context, document, id string, by Author) 
 			return Resolved{}, fault.Wrap(op, err)
 		}
 		drafts = append(drafts, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalAccepted, By: by.Name, Revision: revision},
-			Author{Role: contract.RoleUser, User: by.User, Cause: p.ID}))
+			Author{By: by.By, Cause: p.ID}))
 		events, err := d.log.Append(ctx, drafts...)
 		if !fault.Is(err, fault.Conflict) {
 			if err != nil {
@@ -227,7 +227,7 @@ func (d *Documents) acceptance(ctx context.Context, p state.Proposal, by Author)
 		return nil, head.Revision, nil
 	}
 	next := Revision{ID: p.Document, Revision: head.Revision + 1, Title: head.Title, Path: head.Path, Body: v.Merged}
-	draft, err := next.draft(head.Seq, Author{Name: by.Name, Role: contract.RoleUser, User: by.User, Cause: p.ID})
+	draft, err := next.draft(head.Seq, Author{Name: by.Name, By: by.By, Cause: p.ID})
 	draft.ID = acceptanceID(p)
 	return []contract.Draft{draft}, next.Revision, err
 }
@@ -237,7 +237,7 @@ func acceptanceID(p state.Proposal) string { return contract.DeriveID(p.ID, "acc
 // accepted is the revision that accepting a proposal made; fault.NotFound when
 // it made none.
 func (d *Documents) accepted(ctx context.Context, p state.Proposal) (int, error) {
-	return d.state.RevisionBy(ctx, p.Document, contract.Source(d.log.CID(), contract.RoleUser), acceptanceID(p))
+	return d.state.RevisionBy(ctx, p.Document, contract.OriginOfClients(d.log.CID()), acceptanceID(p))
 }
 
 // Dismiss resolves a proposal without a revision. Dismissing it again answers
@@ -255,7 +255,7 @@ func (d *Documents) Dismiss(ctx context.Context, document, id string, by Author)
 		return done, fault.Wrap(op, err)
 	}
 	events, err := d.log.Append(ctx, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalDismissed, By: by.Name},
-		Author{Role: contract.RoleUser, User: by.User, Cause: p.ID}))
+		Author{By: by.By, Cause: p.ID}))
 	if err != nil {
 		return Resolved{}, fault.Wrap(op, err)
 	}
@@ -295,12 +295,12 @@ func (d *Documents) Recover(ctx context.Context) error {
 			if fault.Is(err, fault.NotFound) {
 				continue
 			}
-			made, eerr := d.state.Event(ctx, contract.Source(d.log.CID(), contract.RoleUser), acceptanceID(p))
+			made, eerr := d.state.Event(ctx, contract.OriginOfClients(d.log.CID()), acceptanceID(p))
 			rev, rerr := d.state.Revision(ctx, p.Document, n)
 			if err := errors.Join(err, eerr, rerr); err != nil {
 				return fault.Wrap(op, err)
 			}
-			if _, err := d.Accept(ctx, p.Document, p.ID, Author{Name: rev.Author, Role: contract.RoleUser, User: made.User}); err != nil {
+			if _, err := d.Accept(ctx, p.Document, p.ID, Author{Name: rev.Author, By: made.By()}); err != nil {
 				return fault.Wrap(op, err)
 			}
 		}

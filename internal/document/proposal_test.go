@@ -19,7 +19,7 @@ import (
 
 // byTask is an Associate at work on a task.
 func byTask(name string) document.Author {
-	return document.Author{Name: "associate", Role: contract.RoleAssociate, Run: contract.DeriveID("run", "of "+name), Task: contract.DeriveID("task", name)}
+	return document.Author{Name: "associate", By: contract.AssociateOf(contract.DeriveID("task", name)), Run: contract.DeriveID("run", "of "+name), Task: contract.DeriveID("task", name)}
 }
 
 func propose(t testing.TB, d *document.Documents, id string, base int, body string, by document.Author) state.Proposal {
@@ -66,7 +66,7 @@ func TestAProposalWaitsAndIsAccepted(t *testing.T) {
 		t.Fatalf("%+v", open)
 	}
 	p, err := d.Proposal(t.Context(), head.ID, p.ID)
-	if err != nil || p.Body != theirs || p.Base != 1 || p.Task != byTask("one").Task || p.Role != contract.RoleAssociate {
+	if err != nil || p.Body != theirs || p.Base != 1 || p.Task != byTask("one").Task || p.Role != contract.KindAssociate {
 		t.Errorf("%+v %v", p, err)
 	}
 	v, err := d.Preview(t.Context(), p)
@@ -86,7 +86,7 @@ func TestAProposalWaitsAndIsAccepted(t *testing.T) {
 	}
 	// Line 1 touches line 2, which both changed: the proposal has both.
 	rev, err := st.Revision(t.Context(), head.ID, 4)
-	if err != nil || rev.Body != theirs || rev.Author != "ana" || rev.Role != contract.RoleUser || rev.Cause != p.ID {
+	if err != nil || rev.Body != theirs || rev.Author != "ana" || rev.Role != contract.KindPerson || rev.Cause != p.ID {
 		t.Errorf("%+v %v", rev, err)
 	}
 	if kept, err := d.Revision(t.Context(), head.ID, 3); err != nil || kept.Body != "A\nmine\nc\nd\ne\n" {

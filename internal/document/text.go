@@ -7,13 +7,17 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// ByUser is the author of what a user wrote; "" is the computer's user.
-func ByUser(user string) Author {
-	name := user
+// Nobody is the person whose hand is only seen in a file: a program of theirs
+// wrote it, or they did so while nobody looked.
+var Nobody = contract.Person("")
+
+// By is the author of what a person wrote, or what acts for them.
+func By(a contract.Actor) Author {
+	name := a.Account()
 	if name == "" {
-		name = string(contract.RoleUser)
+		name = string(a.Kind)
 	}
-	return Author{Name: name, Role: contract.RoleUser, User: user}
+	return Author{Name: name, By: a}
 }
 
 // IsText reports whether bytes can be a document's text.

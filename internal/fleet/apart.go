@@ -238,9 +238,9 @@ func (v past) Events(ctx context.Context, q view.EventQuery) (page view.EventPag
 }
 
 // Checkpoint answers rpc.CheckpointCreate.
-func (v past) Checkpoint(ctx context.Context, user, message string) (k view.Checkpointed, err error) {
+func (v past) Checkpoint(ctx context.Context, by contract.Actor, message string) (k view.Checkpointed, err error) {
 	err = v.open(ctx, func(ctx context.Context, c *computer.Computer) error {
-		k, err = c.Checkpoint(ctx, user, message)
+		k, err = c.Checkpoint(ctx, by, message)
 		return err
 	})
 	return k, err

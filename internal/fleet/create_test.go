@@ -41,7 +41,7 @@ func TestWhatCouldNotBeMadeLeavesNothing(t *testing.T) {
 	}
 
 	begun := p.computer("Begun")
-	if _, err := begun.Log().Append(t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "computer.created", Data: contract.ComputerCreated{Name: "Begun", Driver: "broken"}}); err != nil {
+	if _, err := begun.Log().Append(t.Context(), contract.Draft{Actor: contract.System(), Type: "computer.created", Data: contract.ComputerCreated{Name: "Begun", Driver: "broken"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := begun.Close(); err != nil {

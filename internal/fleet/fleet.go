@@ -136,7 +136,7 @@ func (fl *Fleet) meter(ctx context.Context, s gateway.Scope, m contract.UsageMet
 		return err
 	}
 	if _, err = c.Log().Append(ctx, contract.Draft{
-		ID: contract.DeriveID(m.Call, "usage"), Role: contract.RoleSystem, Type: "usage.metered", Run: s.Run, Task: s.Task, Data: m,
+		ID: contract.DeriveID(m.Call, "usage"), Actor: contract.System(), Type: "usage.metered", Run: s.Run, Task: s.Task, Data: m,
 	}); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (fl *Fleet) decide(ctx context.Context, s egress.Scope, allowed bool, d con
 	if allowed {
 		eventType = "egress.allowed"
 	}
-	if _, err := c.Log().Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Run: s.Run, Task: s.Task, Data: d}); err != nil {
+	if _, err := c.Log().Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Run: s.Run, Task: s.Task, Data: d}); err != nil {
 		return err
 	}
 	fl.machine.Boxes.Decided(s.Box, hostPort(d), allowed)
@@ -166,7 +166,7 @@ func (fl *Fleet) meterEgress(ctx context.Context, s egress.Scope, t egress.Traff
 	if err != nil {
 		return err
 	}
-	_, err = c.Log().Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: "egress.metered", Run: s.Run, Task: s.Task, Data: contract.EgressMetered{
+	_, err = c.Log().Append(ctx, contract.Draft{Actor: contract.System(), Type: "egress.metered", Run: s.Run, Task: s.Task, Data: contract.EgressMetered{
 		Tunnel: t.Tunnel, Box: s.Box, Kind: s.Kind, Host: t.Target.Host, Port: int(t.Target.Port),
 		Sent: t.Sent, Received: t.Received, WallMS: t.Duration.Milliseconds(), Ended: t.Ended,
 	}})

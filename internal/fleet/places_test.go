@@ -118,13 +118,13 @@ func TestAComputerFallsAlone(t *testing.T) {
 		t.Errorf("it says %v", err)
 	}
 	p.falls.Wait()
-	if _, err := a.Log().Append(t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}); err == nil {
+	if _, err := a.Log().Append(t.Context(), contract.Draft{Actor: contract.System(), Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}); err == nil {
 		t.Error("it is still open")
 	}
 	if c, err := p.get(b.CID()); err != nil || c != b {
 		t.Errorf("the other one suffers: %v", err)
 	}
-	if _, err := b.Log().Append(t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}); err != nil {
+	if _, err := b.Log().Append(t.Context(), contract.Draft{Actor: contract.System(), Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}); err != nil {
 		t.Errorf("the other one's log: %v", err)
 	}
 	p.fell(a, errors.New("again")) // it was told twice

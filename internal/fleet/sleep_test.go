@@ -44,7 +44,7 @@ func newSleeper(t *testing.T) *sleeper {
 func (s *sleeper) made(name string) contract.CID {
 	s.t.Helper()
 	c := s.computer(name)
-	if _, err := c.Log().Append(s.t.Context(), contract.Draft{Role: contract.RoleSystem, Type: "computer.created", Data: contract.ComputerCreated{Name: name, Driver: "test"}}); err != nil {
+	if _, err := c.Log().Append(s.t.Context(), contract.Draft{Actor: contract.System(), Type: "computer.created", Data: contract.ComputerCreated{Name: name, Driver: "test"}}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.sleep(c, false)
@@ -52,7 +52,7 @@ func (s *sleeper) made(name string) contract.CID {
 }
 
 func opened() contract.Draft {
-	return contract.Draft{ID: contract.NewID(), Role: contract.RoleSystem, Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}
+	return contract.Draft{ID: contract.NewID(), Actor: contract.System(), Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}
 }
 
 // TestASleepThatRacesWithRequestsLosesNothing: computers are put to sleep whenever
@@ -207,7 +207,7 @@ func TestWhatHasHappenedIsReadAsleep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.tell(t.Context(), "ann", "secret.set", contract.SecretSet{Name: "KEY"}); err != nil {
+	if err := s.tell(t.Context(), contract.Person("ann"), "secret.set", contract.SecretSet{Name: "KEY"}); err != nil {
 		t.Fatal(err)
 	}
 	page, err := h.Events(t.Context(), view.EventQuery{})

@@ -123,7 +123,7 @@ func metered(tokens int64) contract.UsageMetered {
 // log appends what a call consumed to the log alone, as a crash would leave it.
 func (p *purse) log(c *computer.Computer, at time.Time, m contract.UsageMetered) {
 	p.t.Helper()
-	if _, err := c.Log().Append(p.t.Context(), contract.Draft{ID: contract.DeriveID(m.Call, "usage"), Role: contract.RoleSystem, Type: "usage.metered", Time: at, Data: m}); err != nil {
+	if _, err := c.Log().Append(p.t.Context(), contract.Draft{ID: contract.DeriveID(m.Call, "usage"), Actor: contract.System(), Type: "usage.metered", Time: at, Data: m}); err != nil {
 		p.t.Fatal(err)
 	}
 }

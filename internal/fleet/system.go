@@ -36,24 +36,24 @@ func (fl *Fleet) Secrets(ctx context.Context) ([]view.Secret, error) {
 
 // SetSecret implements control.System. That it was set is in the log of every
 // computer; its value is in none.
-func (fl *Fleet) SetSecret(ctx context.Context, user, name, value string) error {
+func (fl *Fleet) SetSecret(ctx context.Context, by contract.Actor, name, value string) error {
 	if err := fl.Vault.Set(ctx, name, value); err != nil {
 		return err
 	}
-	return fl.tell(ctx, user, "secret.set", contract.SecretSet{Name: name})
+	return fl.tell(ctx, by, "secret.set", contract.SecretSet{Name: name})
 }
 
 // RemoveSecret implements control.System.
-func (fl *Fleet) RemoveSecret(ctx context.Context, user, name string) error {
+func (fl *Fleet) RemoveSecret(ctx context.Context, by contract.Actor, name string) error {
 	if err := fl.Vault.Remove(ctx, name); err != nil {
 		return err
 	}
-	return fl.tell(ctx, user, "secret.removed", contract.SecretRemoved{Name: name})
+	return fl.tell(ctx, by, "secret.removed", contract.SecretRemoved{Name: name})
 }
 
 // tell writes the same in every computer's log. One that is asleep is not woken for
 // it: its log is opened by itself.
-func (fl *Fleet) tell(ctx context.Context, user, eventType string, data contract.Payload) error {
+func (fl *Fleet) tell(ctx context.Context, by contract.Actor, eventType string, data contract.Payload) error {
 	fl.mu.Lock()
 	places := make([]*place, 0, len(fl.order))
 	asleep := map[*place]bool{}
@@ -67,7 +67,7 @@ func (fl *Fleet) tell(ctx context.Context, user, eventType string, data contract
 	}
 	fl.mu.Unlock()
 	write := func(ctx context.Context, c *computer.Computer) error {
-		_, err := c.Log().Append(ctx, contract.Draft{Role: contract.RoleUser, User: user, Type: eventType, Data: data})
+		_, err := c.Log().Append(ctx, contract.Draft{Actor: by, Type: eventType, Data: data})
 		return err
 	}
 	for _, p := range places {

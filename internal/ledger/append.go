@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -53,7 +54,7 @@ type result struct {
 // stores nothing; only a crash or a failing disk in its middle can leave its
 // first drafts stored without the rest, and the same call again adds the rest.
 //
-// A draft whose id is in the log already (under the same source, with the same
+// A draft whose id is in the log already (under the same contract.Origin, with the same
 // contract.Digest) is not stored again; the stored event is returned, and its
 // Expect is not looked at. Errors:
 //   - fault.Invalid: a draft is not valid; a contract.FieldError names the field
@@ -160,6 +161,21 @@ func errClosed() error {
 	return fault.New("", fault.Unavailable, "", errors.New("the log is closed"))
 }
 
+// mayAppend refuses a draft that is not its actor's to say. Who may is in the
+// table of types; nothing but this asks it before an event is stored.
+func mayAppend(info contract.TypeInfo, a contract.Actor) error {
+	if err := a.Validate(); err != nil {
+		return fault.New("", fault.Invalid, "", err)
+	}
+	if !info.SaidBy(a.Kind) && !defence.Off(defence.ActorAppend) {
+		return fault.New("", fault.Invalid, "", &contract.FieldError{Field: "actor", Reason: fmt.Sprintf("is a %s, who may not say %s", a.Kind, info.Type)})
+	}
+	if a.Kind.Can(info.Needs) && !a.Can(info.Needs) && !defence.Off(defence.ActorAppendPower) {
+		return fault.New("", fault.Denied, "Ask whoever owns the computer for it.", fmt.Errorf("%s was not given what %s takes: %s", a.Name(), info.Type, info.Needs))
+	}
+	return nil
+}
+
 // prepare validates a draft and stamps all but sequence and epoch. Data that
 // are too long for an event are on disk as a blob before it returns.
 func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
@@ -168,8 +184,8 @@ func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
 	if !ok {
 		return invalid(&contract.FieldError{Field: "type", Reason: fmt.Sprintf("is %.64q, which is not a known event type", d.Type)})
 	}
-	if !slices.Contains(info.Roles, d.Role) {
-		return invalid(&contract.FieldError{Field: "source", Reason: fmt.Sprintf("is role %.20q, which may not say %s", string(d.Role), d.Type)})
+	if err := mayAppend(info, d.Actor); err != nil {
+		return item{}, err
 	}
 	if d.Data == nil {
 		return invalid(&contract.FieldError{Field: "data", Reason: "is required"})
@@ -185,9 +201,9 @@ func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
 		return invalid(&contract.FieldError{Field: "data", Reason: fmt.Sprintf("is %d bytes long; at most %d are allowed", len(data), contract.MaxTurn)})
 	}
 	e := contract.Event{
-		SpecVersion: "1.0", ID: d.ID, Source: contract.Source(l.cid, d.Role), Type: d.Type, Subject: d.Subject,
+		SpecVersion: "1.0", ID: d.ID, Source: contract.Source(l.cid, d.Actor.Kind), Type: d.Type, Subject: d.Subject,
 		Time: d.Time, DataContentType: "application/json", Data: data,
-		Sequence: 1, Epoch: l.epoch, Computer: l.cid, User: d.User,
+		Sequence: 1, Epoch: l.epoch, Computer: l.cid, Actor: d.Actor.Name(), User: d.Actor.Account(),
 		Run: d.Run, Task: d.Task, Causation: d.Causation, Correlation: d.Correlation, Traceparent: d.Traceparent,
 	}
 	fresh := e.ID == ""
@@ -210,7 +226,7 @@ func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
 	if err := e.ValidateEnvelope(); err != nil {
 		return invalid(err)
 	}
-	return item{event: e, key: key{e.Source, e.ID}, fresh: fresh, expect: d.Expect}, nil
+	return item{event: e, key: keyOf(e), fresh: fresh, expect: d.Expect}, nil
 }
 
 // run commits what is queued, group by group, until the log is closed.
@@ -372,7 +388,7 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 			}
 		}
 		for _, e := range p.events[start:] {
-			delete(p.ids, key{e.Source, e.ID})
+			delete(p.ids, keyOf(e))
 		}
 		p.events = p.events[:start]
 	}

@@ -36,7 +36,7 @@ func BenchmarkAppend(b *testing.B) {
 			if err := bus.EnsureStream(b.Context(), bu.JetStream(), bare, 1); err != nil {
 				b.Fatal(err)
 			}
-			subject := contract.SubjectLog(bare, contract.RoleUser, "prompt.submitted")
+			subject := contract.SubjectLog(bare, contract.KindPerson, "prompt.submitted")
 			var raw, ours time.Duration
 			turns := 0
 			for done := 0; done < b.N; turns++ {
@@ -89,7 +89,7 @@ func BenchmarkTogether(b *testing.B) {
 			if err := bus.EnsureStream(b.Context(), bu.JetStream(), bare, 1); err != nil {
 				b.Fatal(err)
 			}
-			subject := contract.SubjectLog(bare, contract.RoleUser, "prompt.submitted")
+			subject := contract.SubjectLog(bare, contract.KindPerson, "prompt.submitted")
 			publish := func() error { _, err := bu.JetStream().Publish(b.Context(), subject, body); return err }
 			ours := func() error { _, err := l.Append(b.Context(), benchDraft()); return err }
 			const turn = 64

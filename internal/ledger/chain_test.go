@@ -67,7 +67,7 @@ func TestAnOldLogGoesOnWithAChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := func(seq uint64) []byte {
-		e := contract.Event{SpecVersion: "1.0", ID: contract.NewID(), Source: contract.Source(cid, contract.RoleUser), Type: "computer.renamed",
+		e := contract.Event{SpecVersion: "1.0", ID: contract.NewID(), Source: contract.OriginOfClients(cid), Type: "computer.renamed",
 			Time: time.Unix(1, 0).UTC(), DataContentType: "application/json", Data: json.RawMessage(`{"name":"x"}`), Sequence: seq, Epoch: 1, Computer: cid}
 		raw, err := contract.MarshalEvent(e)
 		if err != nil {
@@ -76,7 +76,7 @@ func TestAnOldLogGoesOnWithAChain(t *testing.T) {
 		return raw
 	}
 	put := func(raw []byte) {
-		msg := &nats.Msg{Subject: contract.SubjectLog(cid, contract.RoleUser, "computer.renamed"), Data: raw, Header: nats.Header{"Choir-Owner": {"older"}}}
+		msg := &nats.Msg{Subject: contract.SubjectLog(cid, contract.KindPerson, "computer.renamed"), Data: raw, Header: nats.Header{"Choir-Owner": {"older"}}}
 		if _, err := b.JetStream().PublishMsg(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}

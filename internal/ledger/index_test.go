@@ -31,7 +31,7 @@ func (x *memoryIndex) ByID(_ context.Context, source, id string) (uint64, [sha25
 	defer x.mu.Unlock()
 	x.asked++
 	for _, e := range x.events[:x.covered] {
-		if e.ID == id && e.Source == source {
+		if e.ID == id && contract.Origin(e.Source) == source {
 			return e.Sequence, contract.Digest(e), true, nil
 		}
 	}

@@ -31,8 +31,8 @@ type Blobs interface {
 type Index interface {
 	// LastSeq is the newest sequence the index covers.
 	LastSeq(ctx context.Context) (uint64, error)
-	// ByID finds the event with a source and id, with its contract.Digest.
-	ByID(ctx context.Context, source, id string) (seq uint64, digest [sha256.Size]byte, ok bool, err error)
+	// ByID finds the event with a contract.Origin and id, with its contract.Digest.
+	ByID(ctx context.Context, origin, id string) (seq uint64, digest [sha256.Size]byte, ok bool, err error)
 	// LastBySubject is the newest event about subject, 0 when there is none.
 	LastBySubject(ctx context.Context, subject string) (uint64, error)
 }

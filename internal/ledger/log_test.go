@@ -44,11 +44,11 @@ func openLog(t testing.TB, b *bus.Bus, opts ledger.Options) *ledger.Log {
 }
 
 func prompt(text string) contract.Draft {
-	return contract.Draft{Role: contract.RoleUser, Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: text}}
+	return contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: text}}
 }
 
 func renamed(name, subject string) contract.Draft {
-	return contract.Draft{Role: contract.RoleUser, Type: "computer.renamed", Subject: subject, Data: contract.ComputerRenamed{Name: name}}
+	return contract.Draft{Actor: contract.Person(""), Type: "computer.renamed", Subject: subject, Data: contract.ComputerRenamed{Name: name}}
 }
 
 func mustAppend(t testing.TB, l *ledger.Log, drafts ...contract.Draft) []contract.Event {
@@ -97,9 +97,9 @@ func TestAppendStampsAndReadsBack(t *testing.T) {
 	}
 	before := time.Now().Add(-time.Second)
 	d := prompt("make it blue")
-	d.User = "ada"
+	d.Actor = contract.Person("ada")
 	got := mustAppend(t, l, d)[0]
-	if got.Sequence != 1 || got.Epoch != 1 || got.Computer != cid || got.Source != contract.Source(cid, contract.RoleUser) || got.User != "ada" {
+	if got.Sequence != 1 || got.Epoch != 1 || got.Computer != cid || got.Source != contract.Source(cid, contract.KindPerson) || got.User != "ada" || got.Actor != "person:ada" || got.By() != d.Actor {
 		t.Errorf("stamped %+v", got)
 	}
 	if contract.ValidID("id", got.ID) != nil || got.Time.Before(before) {
@@ -125,15 +125,15 @@ func TestAppendRefusesInvalidDrafts(t *testing.T) {
 		draft contract.Draft
 		field string
 	}{
-		"unknown type":   {contract.Draft{Role: contract.RoleUser, Type: "no.such", Data: contract.PromptSubmitted{Text: "x"}}, "type"},
-		"foreign role":   {contract.Draft{Role: contract.RoleAssociate, Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "x"}}, "source"},
-		"no role":        {contract.Draft{Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "x"}}, "source"},
-		"no data":        {contract.Draft{Role: contract.RoleUser, Type: "prompt.submitted"}, "data"},
-		"other data":     {contract.Draft{Role: contract.RoleUser, Type: "prompt.submitted", Data: contract.ComputerRenamed{Name: "x"}}, "data"},
+		"unknown type":   {contract.Draft{Actor: contract.Person(""), Type: "no.such", Data: contract.PromptSubmitted{Text: "x"}}, "type"},
+		"foreign kind":   {contract.Draft{Actor: contract.AssociateOf("t"), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "x"}}, "actor"},
+		"no role":        {contract.Draft{Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "x"}}, "actor"},
+		"no data":        {contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted"}, "data"},
+		"other data":     {contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted", Data: contract.ComputerRenamed{Name: "x"}}, "data"},
 		"invalid data":   {prompt(""), "data.text"},
 		"invalid utf8":   {prompt("\xff"), "data.text"},
-		"bad id":         {contract.Draft{ID: "x", Role: contract.RoleUser, Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "x"}}, "id"},
-		"expect nothing": {contract.Draft{Role: contract.RoleUser, Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "x"}, Expect: &contract.Expect{}}, "subject"},
+		"bad id":         {contract.Draft{ID: "x", Actor: contract.Person(""), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "x"}}, "id"},
+		"expect nothing": {contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "x"}, Expect: &contract.Expect{}}, "subject"},
 	} {
 		_, err := l.Append(t.Context(), prompt("fine"), tc.draft)
 		if !fault.Is(err, fault.Invalid) {
@@ -245,7 +245,7 @@ func TestLongDataTravelAsBlob(t *testing.T) {
 	}
 	l := openLog(t, b, ledger.Options{CID: contract.NewCID(), Blobs: blobs})
 	long := contract.ToolReturned{Call: "c", Name: "bash", OK: true, Output: strings.Repeat("<long> ", 40<<10)}
-	d := contract.Draft{ID: contract.NewID(), Role: contract.RoleAssociate, Type: "tool.returned", Data: long}
+	d := contract.Draft{ID: contract.NewID(), Actor: contract.AssociateOf("t"), Type: "tool.returned", Data: long}
 	e := mustAppend(t, l, d)[0]
 	if e.DataRef == "" || len(e.Data) != 0 {
 		t.Fatalf("dataref %q, %d bytes inline", e.DataRef, len(e.Data))

@@ -142,7 +142,7 @@ func (m *merger) fill(before uint64) error {
 		if err != nil {
 			return err
 		}
-		c := one{stamp: stamp{e.Sequence, e.Epoch, e.Prev}, subject: contract.SubjectLog(m.cid, e.Role(), e.Type), data: data, row: true}
+		c := one{stamp: stamp{e.Sequence, e.Epoch, e.Prev}, subject: contract.SubjectEvent(e), data: data, row: true}
 		if !m.row.Sound || e.Validate() != nil || !m.continues(&c) {
 			return nil
 		}

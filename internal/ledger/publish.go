@@ -233,7 +233,7 @@ func (l *Log) stamp(p *plan) error {
 				h["Nats-Expected-Last-Msg-Id"] = []string{p.chain + strconv.Itoa(i-1)}
 			}
 		}
-		m := &nats.Msg{Subject: contract.SubjectLog(l.cid, e.Role(), e.Type), Header: h, Data: data}
+		m := &nats.Msg{Subject: contract.SubjectEvent(e), Header: h, Data: data}
 		last := i == len(p.events)-1
 		if p.batch != "" {
 			h["Nats-Batch-Id"] = []string{p.batch}

@@ -23,7 +23,7 @@ func TestTakenIDNeverDropsTheRealEvent(t *testing.T) {
 
 	// Another source with the same id: an event of its own, at once, and after
 	// the log was opened again and knows its ids from the stream.
-	genuine := contract.Draft{ID: toCome, Role: contract.RoleSystem, Type: "computer.woken",
+	genuine := contract.Draft{ID: toCome, Actor: contract.System(), Type: "computer.woken",
 		Data: contract.ComputerWoken{Version: "1", Driver: "local", Isolation: "namespaces"}}
 	got := mustAppend(t, l, genuine)[0]
 	if got.Sequence != stored.Sequence+1 || got.Source == stored.Source || got.ID != toCome || got.Type != genuine.Type {

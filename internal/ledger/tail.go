@@ -21,7 +21,9 @@ const (
 )
 
 // key is what makes an event the same one within a computer's log.
-type key struct{ source, id string }
+type key struct{ origin, id string }
+
+func keyOf(e contract.Event) key { return key{contract.Origin(e.Source), e.ID} }
 
 type known struct {
 	seq    uint64
@@ -51,7 +53,7 @@ func newTail(index Index) *tail {
 // add takes in a stored event. An id that is there already means that the
 // stored log is broken.
 func (t *tail) add(e contract.Event, digest [sha256.Size]byte) error {
-	k := key{e.Source, e.ID}
+	k := keyOf(e)
 	if old, ok := t.ids[k]; ok {
 		return broken("events %d and %d of the log carry the same id %s", old.seq, e.Sequence, e.ID)
 	}
@@ -71,7 +73,7 @@ func (t *tail) find(ctx context.Context, k key, last uint64, fresh bool) (known,
 	if t.index == nil || t.covered == 0 || fresh {
 		return known{}, false, nil
 	}
-	seq, digest, ok, err := t.index.ByID(ctx, k.source, k.id)
+	seq, digest, ok, err := t.index.ByID(ctx, k.origin, k.id)
 	if err != nil {
 		return known{}, false, fault.Wrap("index", err)
 	}

@@ -47,7 +47,7 @@ func write(t *testing.T, dir *datadir.Dir, n int, cids ...contract.CID) {
 			t.Fatal(err)
 		}
 		for i := range n {
-			if _, err := l.Append(t.Context(), contract.Draft{Role: contract.RoleUser, Type: "computer.renamed", Data: contract.ComputerRenamed{Name: fmt.Sprint("name ", i)}}); err != nil {
+			if _, err := l.Append(t.Context(), contract.Draft{Actor: contract.Person(""), Type: "computer.renamed", Data: contract.ComputerRenamed{Name: fmt.Sprint("name ", i)}}); err != nil {
 				t.Fatal(err)
 			}
 		}

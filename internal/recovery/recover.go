@@ -430,9 +430,9 @@ func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.
 		if name == "" {
 			name = "Choir"
 		}
-		drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "computer.created", Data: contract.ComputerCreated{Name: name, Driver: j.Driver}})
+		drafts = append(drafts, contract.Draft{Actor: contract.System(), Type: "computer.created", Data: contract.ComputerCreated{Name: name, Driver: j.Driver}})
 	}
-	drafts = append(drafts, contract.Draft{Role: contract.RoleSystem, Type: "log.recovered", Data: note})
+	drafts = append(drafts, contract.Draft{Actor: contract.System(), Type: "log.recovered", Data: note})
 	events, err := l.Append(ctx, drafts...)
 	if err = errors.Join(err, l.Close()); err != nil {
 		return ledger.Head{}, err

@@ -109,7 +109,7 @@ func TestOneIsRecoveredWhileAnotherWrites(t *testing.T) {
 	go func() {
 		n := 0
 		for ctx.Err() == nil {
-			if _, err := other.Append(t.Context(), contract.Draft{Role: contract.RoleUser, Type: "computer.renamed", Data: contract.ComputerRenamed{Name: "still"}}); err != nil {
+			if _, err := other.Append(t.Context(), contract.Draft{Actor: contract.Person(""), Type: "computer.renamed", Data: contract.ComputerRenamed{Name: "still"}}); err != nil {
 				t.Error(err)
 				break
 			}
@@ -134,7 +134,7 @@ func TestOneIsRecoveredWhileAnotherWrites(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	one := open(a)
-	if _, err := one.Append(t.Context(), contract.Draft{Role: contract.RoleUser, Type: "computer.renamed", Data: contract.ComputerRenamed{Name: "again"}}); err != nil {
+	if _, err := one.Append(t.Context(), contract.Draft{Actor: contract.Person(""), Type: "computer.renamed", Data: contract.ComputerRenamed{Name: "again"}}); err != nil {
 		t.Fatal(err)
 	}
 	events, err := one.Read(t.Context(), 0, 100)

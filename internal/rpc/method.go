@@ -120,7 +120,7 @@ func (d Declared) Address() string {
 // Caller is who asks, and of which computer.
 type Caller struct {
 	Computer contract.CID
-	User     string
+	Actor    contract.Actor
 	// Session is whose streams the caller's are: a browser's console session,
 	// whatever hangs on it, or a token.
 	Session string

@@ -21,21 +21,21 @@ type ActionRequest struct {
 }
 
 // Action reads the intention.
-func (r ActionRequest) Action(user string) (view.Action, error) {
+func (r ActionRequest) Action(by contract.Actor) (view.Action, error) {
 	in := r.Body
-	if info, ok := contract.Lookup(in.Type); !ok || !info.Browser {
+	if info, ok := contract.Lookup(in.Type); !ok || !info.Action {
 		return view.Action{}, &contract.FieldError{Field: "type", Reason: "is not something a desktop can say"}
 	}
 	data, err := contract.DecodeData(in.Type, in.Data)
 	if err != nil {
 		return view.Action{}, err
 	}
-	return view.Action{ID: in.ID, Type: in.Type, Subject: in.Subject, Run: in.Run, User: user, Data: data}, nil
+	return view.Action{ID: in.ID, Type: in.Type, Subject: in.Subject, Run: in.Run, By: by, Data: data}, nil
 }
 
 // Validate implements validation.
 func (r ActionRequest) Validate() error {
-	a, err := r.Action("")
+	a, err := r.Action(contract.Actor{})
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (r *Run) applyApproval(e contract.Event, p contract.Payload) bool {
 		}
 	case *contract.ApprovalAnswered:
 		if k := r.Approval(p.Approval); k != nil && !k.Answered {
-			k.Answered, k.Answer, k.BySystem = true, p.Answer, e.Role() == contract.RoleSystem
+			k.Answered, k.Answer, k.BySystem = true, p.Answer, e.Kind() == contract.KindSystem
 		}
 	default:
 		return false

@@ -143,7 +143,7 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 		return fault.Wrap(op, err)
 	}
 	_, err = b.s.log.Append(ctx, contract.Draft{
-		ID: contract.DeriveID(tree, "build"), Role: contract.RoleSystem, Type: "desktop.built", Subject: "build/" + tree,
+		ID: contract.DeriveID(tree, "build"), Actor: contract.System(), Type: "desktop.built", Subject: "build/" + tree,
 		Data: contract.DesktopBuilt{Commit: commit, Tree: tree, Files: files, Bytes: bytes, DurationMS: time.Since(start).Milliseconds()},
 	})
 	if err != nil {

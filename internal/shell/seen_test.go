@@ -63,7 +63,7 @@ func TestTheShellIsJudgedByWhatCouldBeSeen(t *testing.T) {
 		running.Go(func() {
 			for n := 0; over.Err() == nil; n++ {
 				name := contract.ComputerRenamed{Name: fmt.Sprint("computer ", w, n)}
-				if _, err := log.Append(t.Context(), contract.Draft{Role: contract.RoleUser, Type: "computer.renamed", Data: name}); err != nil {
+				if _, err := log.Append(t.Context(), contract.Draft{Actor: contract.Person(""), Type: "computer.renamed", Data: name}); err != nil {
 					t.Error(err)
 					return
 				}

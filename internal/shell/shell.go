@@ -126,6 +126,6 @@ func (s *Shell) MakeModulesDir(ctx context.Context) error {
 
 // note appends one event of the system's.
 func (s *Shell) note(ctx context.Context, eventType string, data contract.Payload) error {
-	_, err := s.log.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Data: data})
+	_, err := s.log.Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Data: data})
 	return err
 }

@@ -57,7 +57,7 @@ func promptSubmitted(ctx context.Context, w *writer, e contract.Event, p *contra
 // say adds a message to the run's conversation.
 func say(ctx context.Context, w *writer, e contract.Event, id, kind, content string) error {
 	return do(ctx, w, `INSERT INTO messages (seq, conversation, role, kind, content, time) VALUES (?,?,?,?,?,?)`,
-		int64(e.Sequence), id, string(e.Role()), kind, content, stamp(e.Time))
+		int64(e.Sequence), id, string(e.Kind()), kind, content, stamp(e.Time))
 }
 
 // updateRun sets columns of the event's run.

@@ -77,20 +77,20 @@ func documentRevised(ctx context.Context, w *writer, e contract.Event, p *contra
 		return err
 	}
 	return do(ctx, w, `INSERT INTO revisions (document, revision, base, title, path, author, role, sha256, body, run, task, causation, time, seq) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-		p.Document, p.Revision, p.Base, p.Title, p.Path, p.Author, string(e.Role()), string(p.SHA256), p.Body, e.Run, e.Task, e.Causation, stamp(e.Time), int64(e.Sequence))
+		p.Document, p.Revision, p.Base, p.Title, p.Path, p.Author, string(e.Kind()), string(p.SHA256), p.Body, e.Run, e.Task, e.Causation, stamp(e.Time), int64(e.Sequence))
 }
 
 func documentProposed(ctx context.Context, w *writer, e contract.Event, p *contract.DocumentProposed) error {
 	return must(ctx, w, "the document has no such base", `INSERT INTO proposals (id, document, base, author, role, sha256, body, run, task, time, seq)
 		SELECT ?,?,?,?,?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM documents WHERE id = ? AND revision >= ?)`,
-		p.Proposal, p.Document, p.Base, p.Author, string(e.Role()), string(p.SHA256), p.Body, e.Run, e.Task, stamp(e.Time), int64(e.Sequence),
+		p.Proposal, p.Document, p.Base, p.Author, string(e.Kind()), string(p.SHA256), p.Body, e.Run, e.Task, stamp(e.Time), int64(e.Sequence),
 		p.Document, p.Base)
 }
 
 func proposalResolved(ctx context.Context, w *writer, e contract.Event, p *contract.ProposalResolved) error {
 	// Only what makes way for a newer proposal goes without a user.
-	if (p.Resolution == contract.ProposalSuperseded) == (e.Role() == contract.RoleUser) {
-		return poisoned("a proposal is not %s by %s", p.Resolution, e.Role())
+	if (p.Resolution == contract.ProposalSuperseded) == (e.Kind().Client()) {
+		return poisoned("a proposal is not %s by %s", p.Resolution, e.Kind())
 	}
 	return must(ctx, w, "no such proposal is open", `UPDATE proposals SET status = ?, resolved_by = ?, revision = ?, successor = ?, resolved = ?, resolved_seq = ?
 		WHERE id = ? AND document = ? AND status = 'open'`,

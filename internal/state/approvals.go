@@ -16,12 +16,12 @@ func approvalRequested(ctx context.Context, w *writer, e contract.Event, p *cont
 }
 
 func approvalAnswered(ctx context.Context, w *writer, e contract.Event, p *contract.ApprovalAnswered) error {
-	if e.Role() == contract.RoleSystem && p.Answer != contract.ApprovalDeny {
+	if e.Kind() == contract.KindSystem && p.Answer != contract.ApprovalDeny {
 		return poisoned("the system answered %q; it can only deny", p.Answer)
 	}
 	return must(ctx, w, "no such approval is open in the run",
 		`UPDATE approvals SET answer = ?, answered_by = ?, reason = ?, answered = ?, answered_seq = ? WHERE id = ? AND run = ? AND digest = ? AND answered_seq = 0`,
-		string(p.Answer), string(e.Role()), p.Reason, stamp(e.Time), int64(e.Sequence), p.Approval, e.Run, string(p.Digest))
+		string(p.Answer), string(e.Kind()), p.Reason, stamp(e.Time), int64(e.Sequence), p.Approval, e.Run, string(p.Digest))
 }
 
 func egressMetered(ctx context.Context, w *writer, e contract.Event, p *contract.EgressMetered) error {
@@ -45,7 +45,7 @@ type Approval struct {
 	Claim       string                  `json:"claim"`
 	Deadline    string                  `json:"deadline"`
 	Answer      contract.ApprovalAnswer `json:"answer"`
-	AnsweredBy  contract.Role           `json:"answered_by"`
+	AnsweredBy  contract.ActorKind      `json:"answered_by"`
 	Reason      string                  `json:"reason"`
 	Asked       string                  `json:"asked"`
 	AskedSeq    uint64                  `json:"asked_seq"`

@@ -89,15 +89,17 @@ func ReadRows(ctx context.Context, path string, each func(e contract.Event, dige
 		return fault.Wrap(op, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	prev := "prev"
-	var has int
-	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('events') WHERE name = 'prev'").Scan(&has); err != nil {
-		return unreadable(op, path, err)
+	prev, actor := "prev", "actor"
+	for _, column := range []*string{&prev, &actor} {
+		var has int
+		if err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('events') WHERE name = ?", *column).Scan(&has); err != nil {
+			return unreadable(op, path, err)
+		}
+		if has == 0 { // of a version that knew no chain, or no actors
+			*column = "''"
+		}
 	}
-	if has == 0 { // of a version that knew no chain
-		prev = "''"
-	}
-	rows, err := db.QueryContext(ctx, `SELECT seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent,
+	rows, err := db.QueryContext(ctx, `SELECT seq, id, source, `+actor+`, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent,
 		data, dataref, `+prev+`, error, digest FROM events ORDER BY seq`)
 	if err != nil {
 		return unreadable(op, path, err)

@@ -14,11 +14,11 @@ import (
 // newer itself.
 func (s *Store) LastSeq(context.Context) (uint64, error) { return s.Last(), nil }
 
-// ByID finds the first event with a source and id. Digest is contract.Digest
+// ByID finds the first event with a contract.Origin and id. Digest is contract.Digest
 // of the event. Without one, ok is false.
-func (s *Store) ByID(ctx context.Context, source, id string) (seq uint64, digest [sha256.Size]byte, ok bool, err error) {
+func (s *Store) ByID(ctx context.Context, origin, id string) (seq uint64, digest [sha256.Size]byte, ok bool, err error) {
 	var sum []byte
-	err = s.row(ctx, "SELECT seq, digest FROM events WHERE source = ? AND id = ? AND duplicate = 0", []any{source, id}, &seq, &sum)
+	err = s.row(ctx, "SELECT seq, digest FROM events WHERE origin = ? AND id = ? AND duplicate = 0", []any{origin, id}, &seq, &sum)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, digest, false, nil

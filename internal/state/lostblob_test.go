@@ -39,7 +39,7 @@ func TestALostBlobCostsItsEventOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.add(contract.Event{Type: "document.revised", DataRef: ref, Subject: doc, Source: contract.Source(cid, contract.RoleUser)})
+		l.add(contract.Event{Type: "document.revised", DataRef: ref, Subject: doc, Source: contract.OriginOfClients(cid)})
 		if f == nil {
 			return doc
 		}

@@ -454,14 +454,14 @@ func (p *prepared) project(ctx context.Context, w *writer) (err error) {
 	return p.apply(ctx, w, p.event, p.payload)
 }
 
-// record inserts an event's row; false means that its source and id are taken.
+// record inserts an event's row; false means that its origin and id are taken.
 func (w *writer) record(ctx context.Context, p *prepared, duplicate int, reason string) (bool, error) {
 	e := &p.event
 	n, err := w.exec(ctx, `INSERT INTO events
-		(seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, digest, prev, duplicate, error)
-		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-		ON CONFLICT (source, id) WHERE duplicate = 0 DO NOTHING`,
-		int64(e.Sequence), e.ID, e.Source, e.Type, e.Subject, stamp(e.Time), int64(e.Epoch), string(e.Computer), e.User, e.Run, e.Task,
+		(seq, id, source, origin, actor, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, digest, prev, duplicate, error)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+		ON CONFLICT (origin, id) WHERE duplicate = 0 DO NOTHING`,
+		int64(e.Sequence), e.ID, e.Source, contract.Origin(e.Source), string(e.Actor), e.Type, e.Subject, stamp(e.Time), int64(e.Epoch), string(e.Computer), e.User, e.Run, e.Task,
 		e.Causation, e.Correlation, e.Traceparent, string(e.Data), string(e.DataRef), p.digest[:], string(e.Prev), duplicate, reason)
 	return n == 1, err
 }

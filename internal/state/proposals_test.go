@@ -9,8 +9,10 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-func by(role contract.Role) func(*contract.Event) {
-	return func(e *contract.Event) { e.Source = contract.Source(cid, role) }
+func by(role contract.ActorKind) func(*contract.Event) {
+	return func(e *contract.Event) {
+		e.Source, e.Actor = contract.Source(cid, role), contract.Actor{Kind: role}.Name()
+	}
 }
 
 func withID(id string) func(*contract.Event) { return func(e *contract.Event) { e.ID = id } }
@@ -23,9 +25,9 @@ func TestProposals(t *testing.T) {
 	id := func(name string) string { return contract.DeriveID(doc, "proposal:"+name) }
 	propose := func(name string, base int, body string) contract.Event {
 		return l.say(t, "document.proposed", &contract.DocumentProposed{Proposal: id(name), Document: doc, Base: base, Author: "associate", SHA256: blobRef(body), Body: body},
-			by(contract.RoleAssociate), inRun(run), inTask(task), about("proposals/"+doc))
+			by(contract.KindAssociate), inRun(run), inTask(task), about("proposals/"+doc))
 	}
-	resolve := func(name string, as contract.Resolution, role contract.Role) {
+	resolve := func(name string, as contract.Resolution, role contract.ActorKind) {
 		p := &contract.ProposalResolved{Proposal: id(name), Document: doc, Resolution: as, By: "ana"}
 		switch as {
 		case contract.ProposalAccepted:
@@ -37,14 +39,14 @@ func TestProposals(t *testing.T) {
 	}
 	a := propose("a", 1, "# Green\n")
 	propose("b", 0, "# Red\n")
-	resolve("a", contract.ProposalDismissed, contract.RoleSystem) // not the system's to say
-	resolve("a", contract.ProposalSuperseded, contract.RoleUser)  // nor that a user's
-	resolve("a", contract.ProposalSuperseded, contract.RoleSystem)
-	resolve("a", contract.ProposalAccepted, contract.RoleUser) // it has ended
+	resolve("a", contract.ProposalDismissed, contract.KindSystem)  // not the system's to say
+	resolve("a", contract.ProposalSuperseded, contract.KindPerson) // nor that a user's
+	resolve("a", contract.ProposalSuperseded, contract.KindSystem)
+	resolve("a", contract.ProposalAccepted, contract.KindPerson) // it has ended
 	accepted := contract.DeriveID(id("b"), "accepted")
 	l.say(t, "document.revised", &contract.DocumentRevised{Document: doc, Title: "Blue", Path: "artifacts/runs/blue.md", Revision: 2, Base: 1, Author: "ana", SHA256: blobRef("# Red\n"), Body: "# Red\n"},
-		by(contract.RoleUser), withID(accepted), about(doc))
-	resolve("b", contract.ProposalAccepted, contract.RoleUser)
+		by(contract.KindPerson), withID(accepted), about(doc))
+	resolve("b", contract.ProposalAccepted, contract.KindPerson)
 	propose("c", 3, "# Never\n") // there is no revision 3
 	propose("d", 2, "# Open\n")
 
@@ -73,7 +75,7 @@ func TestProposals(t *testing.T) {
 	if err != nil || len(open) != 1 || open[0].ID != id("d") || open[0].Status != state.ProposalOpen {
 		t.Errorf("open: %+v %v", open, err)
 	}
-	if p, err := s.Proposal(ctx, doc, id("d")); err != nil || p.Body != "# Open\n" || p.Role != contract.RoleAssociate || p.Run != run || p.Task != task || p.SHA256 != blobRef("# Open\n") {
+	if p, err := s.Proposal(ctx, doc, id("d")); err != nil || p.Body != "# Open\n" || p.Role != contract.KindAssociate || p.Run != run || p.Task != task || p.SHA256 != blobRef("# Open\n") {
 		t.Errorf("%+v %v", p, err)
 	}
 	if _, err := s.Proposal(ctx, task, id("d")); !fault.Is(err, fault.NotFound) {
@@ -85,10 +87,10 @@ func TestProposals(t *testing.T) {
 	if _, err := s.RevisionOf(ctx, doc, blobRef("# Never\n")); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a text that no revision has: %v", err)
 	}
-	if n, err := s.RevisionBy(ctx, doc, contract.Source(cid, contract.RoleUser), accepted); err != nil || n != 2 {
+	if n, err := s.RevisionBy(ctx, doc, contract.OriginOfClients(cid), accepted); err != nil || n != 2 {
 		t.Errorf("accepting made revision %d, %v", n, err)
 	}
-	if _, err := s.RevisionBy(ctx, doc, contract.Source(cid, contract.RoleUser), id("a")); !fault.Is(err, fault.NotFound) {
+	if _, err := s.RevisionBy(ctx, doc, contract.OriginOfClients(cid), id("a")); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an event that made no revision: %v", err)
 	}
 	if err := s.Close(); err != nil {

@@ -93,7 +93,7 @@ type EventFilter struct {
 	Subject string
 }
 
-const eventColumns = `seq, id, source, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, prev, error`
+const eventColumns = `seq, id, source, actor, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, prev, error`
 
 func scanEvent(rows *sql.Rows) (Event, error) { return scanEventAnd(rows) }
 
@@ -101,7 +101,7 @@ func scanEvent(rows *sql.Rows) (Event, error) { return scanEventAnd(rows) }
 func scanEventAnd(rows *sql.Rows, more ...any) (Event, error) {
 	var e Event
 	var at, data string
-	err := rows.Scan(append([]any{&e.Sequence, &e.ID, &e.Source, &e.Type, &e.Subject, &at, &e.Epoch, &e.Computer, &e.User, &e.Run, &e.Task,
+	err := rows.Scan(append([]any{&e.Sequence, &e.ID, &e.Source, &e.Actor, &e.Type, &e.Subject, &at, &e.Epoch, &e.Computer, &e.User, &e.Run, &e.Task,
 		&e.Causation, &e.Correlation, &e.Traceparent, &data, &e.DataRef, &e.Prev, &e.Error}, more...)...)
 	if err != nil {
 		return e, err
@@ -156,9 +156,9 @@ func (s *Store) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	return all(ctx, s, "state.Events", scanEvent, query+" ORDER BY seq"+order+" LIMIT ?", append(args, limit)...)
 }
 
-// Event returns the first event with an id from a source.
-func (s *Store) Event(ctx context.Context, source, id string) (Event, error) {
-	return one(ctx, s, "state.Event", "event "+id, scanEvent, "SELECT "+eventColumns+" FROM events WHERE source = ? AND id = ? AND duplicate = 0", source, id)
+// Event returns the first event with an id from a contract.Origin.
+func (s *Store) Event(ctx context.Context, origin, id string) (Event, error) {
+	return one(ctx, s, "state.Event", "event "+id, scanEvent, "SELECT "+eventColumns+" FROM events WHERE origin = ? AND id = ? AND duplicate = 0", origin, id)
 }
 
 // Poison returns events that could not be projected, newest first.

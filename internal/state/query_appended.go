@@ -8,7 +8,7 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Appended is what of a log its users said since some time.
+// Appended is what of a log people, apps and programs said since some time.
 type Appended struct {
 	Events int
 	Bytes  int64 // of data that stand in the events
@@ -16,7 +16,7 @@ type Appended struct {
 	Blobs map[contract.BlobRef]int
 }
 
-// Appended counts the users' events since then.
+// Appended counts their events since then.
 func (s *Store) Appended(ctx context.Context, since time.Time) (Appended, error) {
 	type row struct {
 		ref   contract.BlobRef
@@ -24,7 +24,7 @@ func (s *Store) Appended(ctx context.Context, since time.Time) (Appended, error)
 		bytes int64
 	}
 	rows, err := all(ctx, s, "state.Appended", func(r *sql.Rows) (v row, err error) { return v, r.Scan(&v.ref, &v.n, &v.bytes) },
-		`SELECT dataref, count(*), coalesce(sum(length(CAST(data AS BLOB))), 0) FROM events WHERE source GLOB '*/user' AND time >= ? GROUP BY dataref`, stamp(since))
+		`SELECT dataref, count(*), coalesce(sum(length(CAST(data AS BLOB))), 0) FROM events WHERE origin GLOB '*/user' AND time >= ? GROUP BY dataref`, stamp(since))
 	out := Appended{Blobs: map[contract.BlobRef]int{}}
 	for _, r := range rows {
 		out.Events += r.n

@@ -14,23 +14,23 @@ const ProposalOpen = "open"
 // Proposal is a change to a document that waits for a user, or did. Body is set
 // by Proposal, not by Proposals.
 type Proposal struct {
-	ID          string           `json:"id"`
-	Document    string           `json:"document"`
-	Base        int              `json:"base"` // 0: no revision
-	Author      string           `json:"author"`
-	Role        contract.Role    `json:"role"`
-	SHA256      contract.BlobRef `json:"sha256"`
-	Run         string           `json:"run"`
-	Task        string           `json:"task"`
-	Time        string           `json:"time"`
-	Seq         uint64           `json:"seq"`
-	Status      string           `json:"status"`
-	By          string           `json:"by"`
-	Revision    int              `json:"revision"` // that holds an accepted one
-	Successor   string           `json:"successor"`
-	Resolved    string           `json:"resolved"`
-	ResolvedSeq uint64           `json:"resolved_seq"`
-	Body        string           `json:"body,omitempty"`
+	ID          string             `json:"id"`
+	Document    string             `json:"document"`
+	Base        int                `json:"base"` // 0: no revision
+	Author      string             `json:"author"`
+	Role        contract.ActorKind `json:"role"`
+	SHA256      contract.BlobRef   `json:"sha256"`
+	Run         string             `json:"run"`
+	Task        string             `json:"task"`
+	Time        string             `json:"time"`
+	Seq         uint64             `json:"seq"`
+	Status      string             `json:"status"`
+	By          string             `json:"by"`
+	Revision    int                `json:"revision"` // that holds an accepted one
+	Successor   string             `json:"successor"`
+	Resolved    string             `json:"resolved"`
+	ResolvedSeq uint64             `json:"resolved_seq"`
+	Body        string             `json:"body,omitempty"`
 }
 
 const proposalColumns = `id, document, base, author, role, sha256, run, task, time, seq, status, resolved_by, revision, successor, resolved, resolved_seq`
@@ -78,10 +78,10 @@ func (s *Store) RevisionOf(ctx context.Context, document string, text contract.B
 		"SELECT revision FROM revisions WHERE document = ? AND sha256 = ? ORDER BY revision DESC LIMIT 1", document, string(text))
 }
 
-// RevisionBy is the revision that an event of a source made; fault.NotFound when
+// RevisionBy is the revision that an event of a contract.Origin made; fault.NotFound when
 // it made none.
-func (s *Store) RevisionBy(ctx context.Context, document, source, event string) (int, error) {
+func (s *Store) RevisionBy(ctx context.Context, document, origin, event string) (int, error) {
 	return one(ctx, s, "state.RevisionBy", "revision by event "+event, func(r *sql.Rows) (n int, err error) { return n, r.Scan(&n) },
 		`SELECT v.revision FROM events e JOIN revisions v ON v.document = ? AND v.seq = e.seq
-		WHERE e.source = ? AND e.id = ? AND e.duplicate = 0`, document, source, event)
+		WHERE e.origin = ? AND e.id = ? AND e.duplicate = 0`, document, origin, event)
 }

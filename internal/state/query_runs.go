@@ -305,12 +305,12 @@ type TraceTask struct {
 
 // Message is something said between the user and the Director.
 type Message struct {
-	ID      uint64        `json:"id"` // sequence of its event
-	Run     string        `json:"run"`
-	Role    contract.Role `json:"role"`
-	Kind    string        `json:"kind"` // prompt, steer, question, answer or report
-	Content string        `json:"content"`
-	Time    string        `json:"time"`
+	ID      uint64             `json:"id"` // sequence of its event
+	Run     string             `json:"run"`
+	Role    contract.ActorKind `json:"role"`
+	Kind    string             `json:"kind"` // prompt, steer, question, answer or report
+	Content string             `json:"content"`
+	Time    string             `json:"time"`
 }
 
 // Messages lists what was said in a run after a sequence.

@@ -168,20 +168,20 @@ func (s *Store) DocumentAt(ctx context.Context, path string) (string, error) {
 // Revision is one revision of a document. ID is its number; Body is set by
 // Revision, not by Revisions.
 type Revision struct {
-	ID       int              `json:"id"`
-	Document string           `json:"document"`
-	Base     int              `json:"base"`
-	Title    string           `json:"title"`
-	Path     string           `json:"path"`
-	Author   string           `json:"author"`
-	Role     contract.Role    `json:"role"`
-	SHA256   contract.BlobRef `json:"sha256"`
-	Run      string           `json:"run"`
-	Task     string           `json:"task"`
-	Cause    string           `json:"cause"`
-	Time     string           `json:"time"`
-	Seq      uint64           `json:"seq"`
-	Body     string           `json:"body,omitempty"`
+	ID       int                `json:"id"`
+	Document string             `json:"document"`
+	Base     int                `json:"base"`
+	Title    string             `json:"title"`
+	Path     string             `json:"path"`
+	Author   string             `json:"author"`
+	Role     contract.ActorKind `json:"role"`
+	SHA256   contract.BlobRef   `json:"sha256"`
+	Run      string             `json:"run"`
+	Task     string             `json:"task"`
+	Cause    string             `json:"cause"`
+	Time     string             `json:"time"`
+	Seq      uint64             `json:"seq"`
+	Body     string             `json:"body,omitempty"`
 }
 
 const revisionColumns = `revision, document, base, title, path, author, role, sha256, run, task, causation, time, seq`

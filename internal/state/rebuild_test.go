@@ -246,14 +246,14 @@ func scramble(t *rapid.T) *memLog {
 			e.Type, e.DataRef = "run.planned", blobRef(pick("blob"))
 		case 14:
 			data("document.proposed", &contract.DocumentProposed{Proposal: pick("proposal"), Document: task, Base: rapid.IntRange(0, 3).Draw(t, "base"), Author: "a", SHA256: blobRef("p"), Body: "p"})
-			e.Source = contract.Source(cid, contract.RoleAssociate)
+			e.Source = contract.Source(cid, contract.KindAssociate)
 		case 15:
 			p := &contract.ProposalResolved{Proposal: pick("proposal"), Document: task, Resolution: contract.ProposalDismissed, By: "u"}
 			if rapid.Bool().Draw(t, "accepted") {
 				p.Resolution, p.Revision = contract.ProposalAccepted, 2
 			}
 			data("proposal.resolved", p)
-			e.Source = contract.Source(cid, rapid.SampledFrom([]contract.Role{contract.RoleUser, contract.RoleSystem}).Draw(t, "by"))
+			e.Source = contract.Source(cid, rapid.SampledFrom([]contract.ActorKind{contract.KindPerson, contract.KindSystem}).Draw(t, "by"))
 		}
 		if n := len(l.events); n > 0 && rapid.IntRange(0, 5).Draw(t, "duplicate") == 0 {
 			e = l.events[rapid.IntRange(0, n-1).Draw(t, "of")]

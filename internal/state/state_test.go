@@ -86,11 +86,14 @@ func (l *memLog) add(e contract.Event) contract.Event {
 		e.ID = contract.DeriveID("test", "event:"+time.Duration(n).String())
 	}
 	if e.Source == "" {
-		role := contract.RoleSystem
+		by := contract.System()
 		if info, ok := contract.Lookup(e.Type); ok {
-			role = info.Roles[0]
+			by = contract.Actor{Kind: info.By[0]}
 		}
-		e.Source = contract.Source(cid, role)
+		if by.Kind == contract.KindPerson {
+			by = contract.Person(e.User)
+		}
+		e.Source, e.Actor = contract.Source(cid, by.Kind), by.Name()
 	}
 	if e.Time.IsZero() {
 		e.Time = start.Add(time.Duration(n) * time.Second)
@@ -218,7 +221,7 @@ func TestARunIsToldWhole(t *testing.T) {
 	for _, m := range tr.Messages {
 		said = append(said, string(m.Role)+" "+m.Kind)
 	}
-	if got, want := strings.Join(said, ", "), "user prompt, director question, user answer, director report"; got != want {
+	if got, want := strings.Join(said, ", "), "person prompt, director question, person answer, director report"; got != want {
 		t.Errorf("messages are %s; want %s", got, want)
 	}
 	if len(tr.Tasks) != 1 {
@@ -311,7 +314,7 @@ func TestADuplicateHasNoEffect(t *testing.T) {
 	if err != nil || c.Name != "three" {
 		t.Errorf("computer is %+v, %v", c, err)
 	}
-	seq, digest, ok, err := s.ByID(t.Context(), e.Source, e.ID)
+	seq, digest, ok, err := s.ByID(t.Context(), contract.Origin(e.Source), e.ID)
 	if err != nil || !ok || seq != 2 || digest != contract.Digest(e) {
 		t.Errorf("ByID gives %d %v %v", seq, ok, err)
 	}
@@ -448,7 +451,7 @@ func TestDataInABlobAreProjected(t *testing.T) {
 	}
 	ref := blobRef(string(data))
 	s := newStore(t, state.WithBlobs(memBlobs{ref: string(data)}))
-	l.add(contract.Event{Type: "document.revised", DataRef: ref, Subject: doc, Source: contract.Source(cid, contract.RoleUser)})
+	l.add(contract.Event{Type: "document.revised", DataRef: ref, Subject: doc, Source: contract.OriginOfClients(cid)})
 	project(t, s, l)
 	if d, err := s.Document(t.Context(), doc); err != nil || d.Body != body {
 		t.Errorf("the document has %d bytes, %v", len(d.Body), err)

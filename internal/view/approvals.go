@@ -22,7 +22,7 @@ type Approval struct {
 	Asked    time.Time               `json:"asked"`
 	Deadline time.Time               `json:"deadline"`         // then it is denied
 	Answer   contract.ApprovalAnswer `json:"answer,omitempty"` // empty: it is open
-	By       contract.Role           `json:"by,omitempty"`     // who answered: user or system
+	By       contract.ActorKind      `json:"by,omitempty"`     // who answered: user or system
 	Reason   string                  `json:"reason,omitempty"` // why the system denied it
 	Answered time.Time               `json:"answered,omitzero"`
 	Sequence uint64                  `json:"sequence"` // of the question; pages go by it

@@ -71,7 +71,7 @@ type WakeRequest struct {
 	WithoutTasks bool `json:"without_tasks,omitempty"`
 }
 
-// Action is a person's intention: a contract event type with Browser set. ID is
+// Action is a person's intention: a contract event type with Action set. ID is
 // a UUIDv7 drawn by the sender and becomes the event's id, so that an action
 // that is sent again is recognised. Run is given for run.steered,
 // run.commanded and question.answered.
@@ -80,7 +80,7 @@ type Action struct {
 	Type    string           `json:"type"`
 	Subject string           `json:"subject,omitempty"`
 	Run     string           `json:"run,omitempty"`
-	User    string           `json:"-"`    // who is signed in; never from the wire
+	By      contract.Actor   `json:"-"`    // who asks; never from the wire
 	Data    contract.Payload `json:"data"` // a pointer, as contract.DecodeData gives it
 }
 

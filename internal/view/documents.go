@@ -11,21 +11,21 @@ import (
 // Overlaps and Diff say what accepting would do while it is open, where one
 // proposal is asked for; so does Body.
 type Proposal struct {
-	ID        string           `json:"id"`
-	Document  string           `json:"document"`
-	Base      int              `json:"base" doc:"the revision it was made from; 0: none of them"`
-	Author    string           `json:"author"`
-	Role      contract.Role    `json:"role"`
-	Run       string           `json:"run,omitempty"`
-	Task      string           `json:"task,omitempty"`
-	Time      time.Time        `json:"time"`
-	Sequence  uint64           `json:"sequence"` // of its event; pages go by it
-	SHA256    contract.BlobRef `json:"sha256"`   // of Body
-	Status    ProposalStatus   `json:"status"`
-	By        string           `json:"by,omitempty" doc:"who resolved it"`
-	Revision  int              `json:"revision,omitempty" doc:"that holds it, once it is accepted"`
-	Successor string           `json:"successor,omitempty" doc:"the proposal that it made way for"`
-	Resolved  time.Time        `json:"resolved,omitzero"`
+	ID        string             `json:"id"`
+	Document  string             `json:"document"`
+	Base      int                `json:"base" doc:"the revision it was made from; 0: none of them"`
+	Author    string             `json:"author"`
+	Role      contract.ActorKind `json:"role"`
+	Run       string             `json:"run,omitempty"`
+	Task      string             `json:"task,omitempty"`
+	Time      time.Time          `json:"time"`
+	Sequence  uint64             `json:"sequence"` // of its event; pages go by it
+	SHA256    contract.BlobRef   `json:"sha256"`   // of Body
+	Status    ProposalStatus     `json:"status"`
+	By        string             `json:"by,omitempty" doc:"who resolved it"`
+	Revision  int                `json:"revision,omitempty" doc:"that holds it, once it is accepted"`
+	Successor string             `json:"successor,omitempty" doc:"the proposal that it made way for"`
+	Resolved  time.Time          `json:"resolved,omitzero"`
 
 	On        int    `json:"on,omitempty" doc:"the revision that diff is from"`
 	Overlaps  int    `json:"overlaps,omitempty" doc:"in how many places it takes the place of what was written since its base"`

@@ -23,7 +23,7 @@ type Checkpoint struct {
 	Seq      uint64                      `json:"seq"`               // last sequence projected before it
 	Sequence uint64                      `json:"sequence"`          // of its event; pages go by it
 	Time     time.Time                   `json:"time"`
-	Author   contract.Role               `json:"author"`
+	Author   contract.ActorKind          `json:"author"`
 	Run      string                      `json:"run,omitempty"`
 	Task     string                      `json:"task,omitempty"`
 }
@@ -76,12 +76,12 @@ type Diff struct {
 // be undone the same way). Paths are files or folders; none means everything.
 // With one path and none of the three, what was there last comes back from the trash.
 type RestoreRequest struct {
-	To     string   `json:"to,omitempty" maxLength:"64"`
-	Run    string   `json:"run,omitempty" maxLength:"36"`
-	Undo   bool     `json:"undo,omitempty"`
-	Paths  []string `json:"paths,omitempty" maxItems:"200"`
-	DryRun bool     `json:"dry_run,omitempty"`
-	User   string   `json:"-"`
+	To     string         `json:"to,omitempty" maxLength:"64"`
+	Run    string         `json:"run,omitempty" maxLength:"36"`
+	Undo   bool           `json:"undo,omitempty"`
+	Paths  []string       `json:"paths,omitempty" maxItems:"200"`
+	DryRun bool           `json:"dry_run,omitempty"`
+	By     contract.Actor `json:"-"`
 	// Unasked is the console's, when nobody was there to be asked: only what
 	// DesktopStatus.Auto says may be done so, and only while it still says it.
 	Unasked bool `json:"-"`
@@ -218,8 +218,8 @@ type ExecRequest struct {
 	Cwd   string   `json:"cwd,omitempty" maxLength:"4096" doc:"relative to the workspace's root"`
 	Stdin bool     `json:"stdin,omitempty" doc:"whether the body goes on with the command's standard input"`
 	// Terminal gives the command one of its own: what it shows is stdout.
-	Terminal *Terminal `json:"terminal,omitempty"`
-	User     string    `json:"-"`
+	Terminal *Terminal      `json:"terminal,omitempty"`
+	By       contract.Actor `json:"-"`
 }
 
 // Terminal is what a command's terminal is like, sizes in characters.

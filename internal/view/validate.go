@@ -13,7 +13,7 @@ import (
 // kind; nothing that a person may not say passes.
 func (a Action) Validate() error {
 	info, ok := contract.Lookup(a.Type)
-	if !ok || !info.Browser {
+	if !ok || !info.Action {
 		return &contract.FieldError{Field: "type", Reason: "is not something a person can say"}
 	}
 	if err := NewlyDrawn("id", a.ID); err != nil {

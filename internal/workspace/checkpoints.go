@@ -145,7 +145,7 @@ func (w *Workspace) fromCommit(c wire.Commit) Checkpoint {
 func (w *Workspace) checkpointDraft(commit wire.Commit) contract.Draft {
 	c := w.fromCommit(commit)
 	return contract.Draft{
-		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+c.Commit, "checkpoint.created"), Role: contract.RoleSystem, Type: "checkpoint.created",
+		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+c.Commit, "checkpoint.created"), Actor: contract.System(), Type: "checkpoint.created",
 		Subject: "checkpoint/" + c.Commit, Time: c.Time, Data: c.CheckpointCreated, Run: c.Run, Task: c.Task,
 	}
 }
@@ -202,7 +202,7 @@ type RestoreRequest struct {
 	Revert    []wire.Reverted // instead of To: only what these commits changed is taken back, newest first
 	Message   string          // of the new checkpoint; empty: where it goes
 	DryRun    bool
-	User      string
+	By        contract.Actor
 	Causation string
 	// Keep are files that stay as they are when no paths are named, if they are
 	// there: what they hold is said elsewhere.
@@ -241,7 +241,7 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 	if req.ID == "" {
 		req.ID = contract.NewID()
 	}
-	in := wire.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, Revert: req.Revert, User: req.User, Cause: req.Causation, Note: wire.Note{Seq: w.opts.Seq(), Message: req.Message}}
+	in := wire.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, Revert: req.Revert, Actor: string(req.By.Name()), User: req.By.Account(), Cause: req.Causation, Note: wire.Note{Seq: w.opts.Seq(), Message: req.Message}}
 	for _, p := range req.Paths {
 		in.Paths = append(in.Paths, wire.Path(p))
 	}

@@ -49,7 +49,7 @@ func smallArchive(t *testing.T) *bytes.Buffer {
 // adds a repository, while the event is lost, or the word that it was logged.
 // The next start tells it as it would have been told, once.
 func TestWhatTookEffectIsToldOnce(t *testing.T) {
-	by := workspace.Actor{User: "somebody"}
+	by := contract.Person("somebody")
 	for name, test := range map[string]struct {
 		before func(t *testing.T, h *host) string
 		do     func(t *testing.T, h *host, id string) error
@@ -77,7 +77,7 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 		},
 		"add": {
 			do: func(t *testing.T, h *host, _ string) error {
-				_, err := h.Add(t.Context(), workspace.AddRequest{Name: "new", Origin: "/home/me/new", Remote: "https://example.org/new", User: "somebody"}, smallArchive(t))
+				_, err := h.Add(t.Context(), workspace.AddRequest{Name: "new", Origin: "/home/me/new", Remote: "https://example.org/new", By: contract.Person("somebody")}, smallArchive(t))
 				return err
 			},
 			want: []string{`repository.added {"path":"workspace/new","origin":"/home/me/new","remote":"https://example.org/new","files":1,"bytes":1}`},
@@ -139,10 +139,10 @@ func TestAnyNameIsToldAndHoldsNothingUp(t *testing.T) {
 		if _, err := h.Write(ctx, p, strings.NewReader("x"), workspace.WriteOptions{}); err != nil {
 			t.Fatalf("write %q: %v", p, err)
 		}
-		if err := h.Move(ctx, p, to, workspace.Actor{}); err != nil {
+		if err := h.Move(ctx, p, to, contract.Person("")); err != nil {
 			t.Fatalf("move %q: %v", p, err)
 		}
-		if _, err := h.Remove(ctx, to, workspace.Actor{}); err != nil {
+		if _, err := h.Remove(ctx, to, contract.Person("")); err != nil {
 			t.Fatalf("remove %q: %v", to, err)
 		}
 		var told []string
@@ -159,7 +159,7 @@ func TestAnyNameIsToldAndHoldsNothingUp(t *testing.T) {
 		if _, err := h.Write(ctx, p, strings.NewReader("x"), workspace.WriteOptions{}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("write %q: %v; want it refused", p, err)
 		}
-		if _, err := h.Remove(ctx, p, workspace.Actor{}); !fault.Is(err, fault.Invalid) {
+		if _, err := h.Remove(ctx, p, contract.Person("")); !fault.Is(err, fault.Invalid) {
 			t.Errorf("remove %q: %v; want it refused", p, err)
 		}
 	}

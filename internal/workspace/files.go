@@ -8,20 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
-
-// Actor is whose hand changed a file.
-type Actor struct {
-	Role contract.Role // user when empty
-	User string
-}
 
 // Files lists a directory of the live tree: what comes after a name as it is
 // shown ("": from the beginning), at most limit entries (0: as many as the
@@ -87,7 +79,7 @@ func (w *Workspace) ReadAll(ctx context.Context, commit, p string, max int) ([]b
 type WriteOptions struct {
 	Exec *bool
 	If   string
-	By   Actor
+	By   contract.Actor
 }
 
 // Write replaces a file, all or nothing; what was there goes to the trash.
@@ -98,8 +90,7 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 		return wire.Written{}, fault.Wrap(op, err)
 	}
 	defer release(&err)
-	by := o.By.orUser()
-	resp, err := w.opts.Keeper.Stream(ctx, "write", wire.WriteRequest{Path: wire.Path(p), Exec: o.Exec, If: o.If, Role: string(by.Role), User: by.User}, content)
+	resp, err := w.opts.Keeper.Stream(ctx, "write", wire.WriteRequest{Path: wire.Path(p), Exec: o.Exec, If: o.If, Actor: string(o.By.Name()), User: o.By.Account()}, content)
 	if err != nil {
 		return wire.Written{}, fault.Wrap(op, err)
 	}
@@ -110,15 +101,22 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 	}
 	crash.At("workspace.file.written")
 	return out, fault.Wrap(op, w.tell(ctx, wire.Deed{
-		ID: out.Op, Op: "write", Path: wire.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Role: string(by.Role), User: by.User, Named: out.Named,
+		ID: out.Op, Op: "write", Path: wire.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Actor: string(o.By.Name()), User: o.By.Account(), Named: out.Named,
 	}))
 }
 
-func (a Actor) orUser() Actor {
-	if a.Role == "" {
-		a.Role = contract.RoleUser
+// handOf is whose hand the keeper says that something was. What is in its files
+// may be of a version that knew no actors, or wrong: it is a person's then, and
+// a known one's only if that much can be read.
+func handOf(eventType, name, user string) contract.Actor {
+	info, _ := contract.Lookup(eventType)
+	if a, err := contract.ActorName(name).Actor(user); err == nil && info.SaidBy(a.Kind) {
+		return a
 	}
-	return a
+	if a := contract.Person(user); a.Validate() == nil {
+		return a
+	}
+	return contract.Person("")
 }
 
 // tell appends the events of deeds that took effect, and says so to the keeper.
@@ -199,17 +197,10 @@ func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
 }
 
 func (w *Workspace) deedDraft(d wire.Deed, eventType, p string, data contract.Payload) contract.Draft {
-	draft := contract.Draft{
-		ID:   contract.DeriveID(string(w.opts.CID)+"\x00"+d.ID, eventType),
-		Role: contract.RoleUser, User: d.User, Subject: contract.FileSubject(p), Time: time.UnixMilli(d.At).UTC(), Type: eventType, Data: data,
+	return contract.Draft{
+		ID:    contract.DeriveID(string(w.opts.CID)+"\x00"+d.ID, eventType),
+		Actor: handOf(eventType, d.Actor, d.User), Subject: contract.FileSubject(p), Time: time.UnixMilli(d.At).UTC(), Type: eventType, Data: data,
 	}
-	if contract.Role(d.Role) == contract.RoleSystem && d.Op != "import" {
-		draft.Role = contract.RoleSystem
-	}
-	if len(d.User) > 128 || !utf8.ValidString(d.User) || strings.ContainsFunc(d.User, unicode.IsControl) {
-		draft.User = ""
-	}
-	return draft
 }
 
 // Mkdir makes a directory and its parents.
@@ -224,16 +215,15 @@ func (w *Workspace) Mkdir(ctx context.Context, p string) (err error) {
 }
 
 // Move renames a path; the new name must be free.
-func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) (err error) {
+func (w *Workspace) Move(ctx context.Context, from, to string, by contract.Actor) (err error) {
 	const op = "workspace.Move"
 	release, err := w.take(ctx)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
 	defer release(&err)
-	by = by.orUser()
 	var d wire.Deed
-	if err := w.opts.Keeper.Call(ctx, "move", wire.MoveRequest{From: wire.Path(from), To: wire.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "move", wire.MoveRequest{From: wire.Path(from), To: wire.Path(to), Actor: string(by.Name()), User: by.Account()}, &d); err != nil {
 		return fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
@@ -241,19 +231,18 @@ func (w *Workspace) Move(ctx context.Context, from, to string, by Actor) (err er
 }
 
 // Remove moves a path to the trash, from where Untrash brings it back.
-func (w *Workspace) Remove(ctx context.Context, p string, by Actor) (_ wire.Trashed, err error) {
+func (w *Workspace) Remove(ctx context.Context, p string, by contract.Actor) (_ wire.Trashed, err error) {
 	const op = "workspace.Remove"
 	release, err := w.take(ctx)
 	if err != nil {
 		return wire.Trashed{}, fault.Wrap(op, err)
 	}
 	defer release(&err)
-	by = by.orUser()
 	var r wire.Removed
-	if err := w.opts.Keeper.Call(ctx, "remove", wire.RemoveRequest{Path: wire.Path(p), Role: string(by.Role), User: by.User}, &r); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "remove", wire.RemoveRequest{Path: wire.Path(p), Actor: string(by.Name()), User: by.Account()}, &r); err != nil {
 		return r.Trashed, fault.Wrap(op, err)
 	}
-	return r.Trashed, fault.Wrap(op, w.tell(ctx, wire.Deed{ID: r.ID, Op: "remove", Path: wire.Path(p), At: r.At, Role: string(by.Role), User: by.User, Named: r.Named}))
+	return r.Trashed, fault.Wrap(op, w.tell(ctx, wire.Deed{ID: r.ID, Op: "remove", Path: wire.Path(p), At: r.At, Actor: string(by.Name()), User: by.Account(), Named: r.Named}))
 }
 
 // Trash lists what was removed or overwritten in the last week, newest first.
@@ -265,16 +254,15 @@ func (w *Workspace) Trash(ctx context.Context, before string, limit int) (wire.T
 
 // Untrash puts something back that Remove or Write moved to the trash: where it
 // was, or to another place. Nothing may be there.
-func (w *Workspace) Untrash(ctx context.Context, id, to string, by Actor) (_ wire.Deed, err error) {
+func (w *Workspace) Untrash(ctx context.Context, id, to string, by contract.Actor) (_ wire.Deed, err error) {
 	const op = "workspace.Untrash"
 	release, err := w.take(ctx)
 	if err != nil {
 		return wire.Deed{}, fault.Wrap(op, err)
 	}
 	defer release(&err)
-	by = by.orUser()
 	var d wire.Deed
-	if err := w.opts.Keeper.Call(ctx, "untrash", wire.UntrashRequest{ID: id, To: wire.Path(to), Role: string(by.Role), User: by.User}, &d); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "untrash", wire.UntrashRequest{ID: id, To: wire.Path(to), Actor: string(by.Name()), User: by.Account()}, &d); err != nil {
 		return d, fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
@@ -283,15 +271,14 @@ func (w *Workspace) Untrash(ctx context.Context, id, to string, by Actor) (_ wir
 
 // UndoDeed undoes a put, a removal, a move, what came back from the trash or what
 // was added, by a deed of its own, and says what that changes.
-func (w *Workspace) UndoDeed(ctx context.Context, req wire.UndoRequest, by Actor) (_ []wire.Change, err error) {
+func (w *Workspace) UndoDeed(ctx context.Context, req wire.UndoRequest, by contract.Actor) (_ []wire.Change, err error) {
 	const op = "workspace.UndoDeed"
 	release, err := w.take(ctx)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	defer release(&err)
-	by = by.orUser()
-	req.Role, req.User = string(by.Role), by.User
+	req.Actor, req.User = string(by.Name()), by.Account()
 	var r wire.UndoReply
 	if err := w.opts.Keeper.Call(ctx, "undo", req, &r); err != nil || req.DryRun {
 		return r.Changes, fault.Wrap(op, err)
@@ -306,7 +293,7 @@ type AddRequest struct {
 	Name   string // directory under workspace/
 	Origin string
 	Remote string
-	User   string
+	By     contract.Actor
 }
 
 // Add unpacks a tar stream into workspace/{name}. A repository in it is kept
@@ -327,7 +314,7 @@ func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (_ w
 	}
 	defer release(&err)
 	resp, err := w.opts.Keeper.Stream(ctx, "import", wire.ImportRequest{
-		Path: wire.Path(p), Origin: req.Origin, Remote: req.Remote, Role: string(contract.RoleUser), User: req.User,
+		Path: wire.Path(p), Origin: req.Origin, Remote: req.Remote, Actor: string(req.By.Name()), User: req.By.Account(),
 	}, tar)
 	if err != nil {
 		return wire.Imported{}, fault.Wrap(op, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace"
 )
@@ -36,14 +37,14 @@ func TestFiles(t *testing.T) {
 		t.Errorf("range = %q of %d, %v", b, c.Size, err)
 	}
 	c.Close()
-	trashed, err := h.Remove(ctx, "workspace/new", workspace.Actor{})
+	trashed, err := h.Remove(ctx, "workspace/new", contract.Person(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Stat(ctx, "workspace/new"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("removed: %v", err)
 	}
-	if _, err := h.Untrash(ctx, trashed.ID, "", workspace.Actor{}); err != nil || h.live("workspace/new/file.txt") != "two\n" {
+	if _, err := h.Untrash(ctx, trashed.ID, "", contract.Person("")); err != nil || h.live("workspace/new/file.txt") != "two\n" {
 		t.Errorf("untrash: %v", err)
 	}
 	// Links lead nowhere.
@@ -56,7 +57,7 @@ func TestFiles(t *testing.T) {
 		if _, err := h.Write(ctx, p, strings.NewReader("x"), by); err == nil {
 			t.Errorf("wrote %q", p)
 		}
-		if _, err := h.Remove(ctx, p, workspace.Actor{}); err == nil {
+		if _, err := h.Remove(ctx, p, contract.Person("")); err == nil {
 			t.Errorf("removed %q", p)
 		}
 		if c, err := h.Read(ctx, "", p, 0, 0); err == nil && p != "workspace/git/config" {

@@ -440,7 +440,7 @@ func (w *Workspace) startedDraft(a wire.Applied) contract.Draft {
 		base = c.Commit
 	}
 	return contract.Draft{
-		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+a.Publish+"\x00"+c.Commit, "publish.started"), Role: contract.RoleSystem, Type: "publish.started",
+		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+a.Publish+"\x00"+c.Commit, "publish.started"), Actor: contract.System(), Type: "publish.started",
 		Subject: "publish/" + a.Publish, Time: c.Time, Run: c.Run, Task: c.Task,
 		Data: contract.PublishStarted{Publish: a.Publish, Commit: c.Commit, Base: base, Live: a.Live, Paths: a.Paths},
 	}
@@ -473,7 +473,7 @@ func (w *Workspace) logApplied(ctx context.Context, a wire.Applied) error {
 			paths = paths[:200]
 		}
 		drafts = append(drafts, w.checkpointDraft(a.Commit), contract.Draft{
-			ID: RestoredID(w.opts.CID, c.Commit), Role: contract.RoleUser, User: r.User, Type: "checkpoint.restored",
+			ID: RestoredID(w.opts.CID, c.Commit), Actor: handOf("checkpoint.restored", r.Actor, r.User), Type: "checkpoint.restored",
 			Subject: "checkpoint/" + r.To, Time: c.Time, Causation: cause,
 			Data: contract.CheckpointRestored{To: r.To, Safety: r.Safety, Checkpoint: c.Commit, Paths: paths, Undo: r.Undo},
 		})
@@ -483,7 +483,7 @@ func (w *Workspace) logApplied(ctx context.Context, a wire.Applied) error {
 			drafts = append(drafts, w.checkpointDraft(a.Commit))
 		}
 		drafts = append(drafts, contract.Draft{
-			ID: contract.DeriveID(string(w.opts.CID)+"\x00"+a.Publish+"\x00"+c.Commit, "publish.finished"), Role: contract.RoleSystem, Type: "publish.finished",
+			ID: contract.DeriveID(string(w.opts.CID)+"\x00"+a.Publish+"\x00"+c.Commit, "publish.finished"), Actor: contract.System(), Type: "publish.finished",
 			Subject: "publish/" + a.Publish, Time: c.Time, Run: c.Run, Task: c.Task,
 			Data: contract.PublishFinished{Publish: a.Publish, Commit: c.Commit, Conflicts: shown(a.Conflicts), Inverted: a.Kind == "invert"},
 		})

@@ -311,7 +311,7 @@ func race(m *mortal, v *versions, rng *rand.Rand, round int) string {
 func racePut(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name string) error {
 	p := racePath(rng.IntN(3))
 	if rng.IntN(12) == 0 {
-		_, err := m.Remove(ctx, p, workspace.Actor{})
+		_, err := m.Remove(ctx, p, contract.Person(""))
 		return err
 	}
 	text := raceText(fmt.Sprintf("put %s %d", name, v.next()))
@@ -335,7 +335,7 @@ func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 	p := racePath(rng.IntN(3))
 	switch rng.IntN(3) {
 	case 0:
-		if err := m.Move(ctx, p, "workspace/moved/m"+name, workspace.Actor{}); err != nil {
+		if err := m.Move(ctx, p, "workspace/moved/m"+name, contract.Person("")); err != nil {
 			return err
 		}
 		v.moves.Add(1)
@@ -345,20 +345,20 @@ func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 			return err
 		}
 		if rng.IntN(2) == 0 {
-			if _, err := m.Remove(ctx, p, workspace.Actor{}); err != nil {
+			if _, err := m.Remove(ctx, p, contract.Person("")); err != nil {
 				return err
 			}
 		}
-		if err := m.Move(ctx, string(files[rng.IntN(len(files))].Path), p, workspace.Actor{}); err != nil {
+		if err := m.Move(ctx, string(files[rng.IntN(len(files))].Path), p, contract.Person("")); err != nil {
 			return err
 		}
 		v.moves.Add(1)
 	default:
-		r, err := m.Remove(ctx, p, workspace.Actor{})
+		r, err := m.Remove(ctx, p, contract.Person(""))
 		if err != nil {
 			return err
 		}
-		if _, err := m.Untrash(ctx, r.ID, "", workspace.Actor{}); err != nil {
+		if _, err := m.Untrash(ctx, r.ID, "", contract.Person("")); err != nil {
 			return err
 		}
 		v.backs.Add(1)

@@ -59,8 +59,8 @@ func (l *log) Append(_ context.Context, drafts ...contract.Draft) ([]contract.Ev
 			return out, err
 		}
 		e := contract.Event{
-			SpecVersion: "1.0", ID: d.ID, Source: "/computers/" + string(cid) + "/" + string(d.Role), Type: d.Type, Subject: d.Subject, Time: d.Time,
-			DataContentType: "application/json", Data: data, Sequence: uint64(len(l.events) + 1), Epoch: 1, Computer: cid, User: d.User, Run: d.Run, Task: d.Task, Causation: d.Causation,
+			SpecVersion: "1.0", ID: d.ID, Source: "/computers/" + string(cid) + "/" + string(d.Actor.Kind), Type: d.Type, Subject: d.Subject, Time: d.Time,
+			DataContentType: "application/json", Data: data, Sequence: uint64(len(l.events) + 1), Epoch: 1, Computer: cid, Actor: d.Actor.Name(), User: d.Actor.Account(), Run: d.Run, Task: d.Task, Causation: d.Causation,
 		}
 		if err := e.Validate(); err != nil {
 			return out, err
@@ -472,7 +472,7 @@ func TestRestoreAndUndoAreLogged(t *testing.T) {
 	if err != nil || len(dry.Changes) != 1 || h.live("workspace/a") != "changed\n" || h.log.types() != "" {
 		t.Fatalf("dry run = %+v, %v, %s", dry, err, h.log.types())
 	}
-	r, err := h.Restore(ctx, workspace.RestoreRequest{To: list[0].Commit, Paths: []string{"workspace"}, User: "someone"})
+	r, err := h.Restore(ctx, workspace.RestoreRequest{To: list[0].Commit, Paths: []string{"workspace"}, By: contract.Person("someone")})
 	if err != nil || h.live("workspace/a") != "a\n" {
 		t.Fatalf("restore = %+v, %v", r, err)
 	}
@@ -582,7 +582,7 @@ func TestWhatAFailedCallMadeIsInTheLog(t *testing.T) {
 			return err
 		},
 		"move": func(h *host, _ string) error {
-			return h.Move(t.Context(), "workspace/a", "workspace/b", workspace.Actor{})
+			return h.Move(t.Context(), "workspace/a", "workspace/b", contract.Person(""))
 		},
 	} {
 		h := newHost(t)

@@ -50,11 +50,11 @@ var logRows = []Row{
 	})},
 	{Number: 49, Attack: "an event that does not continue the chain stands at the log's end", Defences: []defence.Name{defence.LogChain}, Run: damaged(func(t *testing.T, p *place) {
 		b := p.bus(t)
-		e := contract.Event{SpecVersion: "1.0", ID: contract.NewID(), Source: contract.Source(p.cid, contract.RoleUser), Type: "computer.renamed", Time: time.Now().UTC(),
+		e := contract.Event{SpecVersion: "1.0", ID: contract.NewID(), Source: contract.OriginOfClients(p.cid), Type: "computer.renamed", Time: time.Now().UTC(),
 			DataContentType: "application/json", Data: []byte(`{"name":"forged"}`), Sequence: 3, Epoch: 1, Computer: p.cid, Prev: contract.FirstLink(p.cid)}
 		raw, err := contract.MarshalEvent(e)
 		must(t, err)
-		_, err = b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: contract.SubjectLog(p.cid, contract.RoleUser, e.Type), Data: raw, Header: nats.Header{"Choir-Owner": {"older"}}})
+		_, err = b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: contract.SubjectLog(p.cid, contract.KindPerson, e.Type), Data: raw, Header: nats.Header{"Choir-Owner": {"older"}}})
 		must(t, errors.Join(err, b.Close()))
 	})},
 	{Number: 49, Attack: "a computer's blobs are gone, and it begins with none", Defences: []defence.Name{defence.DataParts}, Run: damaged(func(t *testing.T, p *place) {
@@ -125,7 +125,7 @@ func (p *place) write(t *testing.T, kept bool, names ...string) {
 	l, err := ledger.Open(t.Context(), b.JetStream(), o)
 	must(t, err)
 	for _, name := range names {
-		_, err := l.Append(t.Context(), contract.Draft{Role: contract.RoleUser, Type: "computer.renamed", Data: contract.ComputerRenamed{Name: name}})
+		_, err := l.Append(t.Context(), contract.Draft{Actor: contract.Person(""), Type: "computer.renamed", Data: contract.ComputerRenamed{Name: name}})
 		must(t, err)
 	}
 	if kept {

@@ -82,7 +82,7 @@ func TestApprovals(t *testing.T) {
 			t.Errorf("task %d reports %+v", i, res.Egress)
 		}
 	}
-	if got := eventsOf(t, in, "approval.answered"); len(got) != 2 || got[0].Role() != contract.RoleUser || got[1].Role() != contract.RoleUser {
+	if got := eventsOf(t, in, "approval.answered"); len(got) != 2 || got[0].Kind() != contract.KindPerson || got[1].Kind() != contract.KindPerson {
 		t.Errorf("answers %+v", got)
 	}
 }

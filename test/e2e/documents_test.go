@@ -100,7 +100,7 @@ func TestARunsDocumentIsAFile(t *testing.T) {
 	revised := 0
 	for _, e := range eventsOf(t, in, "document.revised") {
 		d := data[contract.DocumentRevised](t, e)
-		if _, role, err := contract.ParseSource(e.Source); err != nil || (d.Revision > was) != (role == contract.RoleUser) {
+		if _, role, err := contract.ParseSource(e.Source); err != nil || (d.Revision > was) != (role == contract.KindPerson) {
 			t.Errorf("revision %d is by %s", d.Revision, e.Source)
 		}
 		revised++

@@ -1,5 +1,8 @@
 // Generated from contract/ by go generate ./contract. Do not edit.
 
+/** ActorKind is what somebody is who asks something of a computer or adds to its log: the last element of an event's source, and a token of its NATS subject. */
+export type ActorKind = 'person' | 'app' | 'program' | 'director' | 'associate' | 'worker' | 'system'
+
 /** ApprovalAnswer is what a person decided; the system itself only denies. */
 export type ApprovalAnswer = 'once' | 'run' | 'deny'
 
@@ -44,9 +47,6 @@ export type Resolution = 'accepted' | 'dismissed' | 'superseded'
 
 /** ResultStatus is how a task ended. */
 export type ResultStatus = 'ok' | 'failed' | 'needs_input' | 'cancelled' | 'refused'
-
-/** Role is the part of a computer that speaks, the last element of an event's source and a token of its NATS subject. */
-export type Role = 'user' | 'director' | 'associate' | 'system'
 
 /** RunCommand is what a user tells a run to do. */
 export type RunCommand = 'pause' | 'resume' | 'cancel'
@@ -419,6 +419,9 @@ export interface Event {
   /** hash of the event before it as stored; none in events from before there was a chain */
   prev?: string
   computer: string
+  /** who acted; none in events from before there were actors */
+  actor?: string
+  /** the account on whose behalf */
   user?: string
   run?: string
   task?: string

@@ -1,10 +1,10 @@
-import type { CheckpointKind, Event, EventData, EventType, Role, VerificationStatus } from './contract'
+import type { ActorKind, CheckpointKind, Event, EventData, EventType, VerificationStatus } from './contract'
 
 // The contract under the names the shell uses; contract.ts is generated.
 
 export type {
-  ActionType, AssociateResult, Change, Check, CheckpointKind, Citation, Command, Event, EventType, Frame, PlanItem, PlanStatus, Question,
-  Resolution, ResultStatus, Role, RunStatus, RunStood, Theme, Usage, Verification, WindowState,
+  ActionType, ActorKind, AssociateResult, Change, Check, CheckpointKind, Citation, Command, Event, EventType, Frame, PlanItem, PlanStatus, Question,
+  Resolution, ResultStatus, RunStatus, RunStood, Theme, Usage, Verification, WindowState,
 } from './contract'
 
 export type Verified = VerificationStatus
@@ -16,12 +16,15 @@ export function dataOf<T extends EventType>(e: Event, type: T): EventData[T] | u
 }
 
 /** Whose hand made a checkpoint: what lists from the host say too, by the same cases (contract/testdata/checkpoint-authors.json). */
-export function checkpointAuthor(kind: CheckpointKind, task: string | undefined): Role {
+export function checkpointAuthor(kind: CheckpointKind, task: string | undefined): ActorKind {
   if (task) return 'associate'
-  return kind === 'auto' || kind === 'initial' || kind === 'before' ? 'system' : 'user'
+  return kind === 'auto' || kind === 'initial' || kind === 'before' ? 'system' : 'person'
 }
 
-export function roleOf(e: Event): Role {
-  const role = e.source.slice(e.source.lastIndexOf('/') + 1)
-  return role === 'user' || role === 'director' || role === 'associate' ? role : 'system'
+export const actorKinds: ActorKind[] = ['person', 'app', 'program', 'director', 'associate', 'worker', 'system']
+
+/** What kind of actor an event is by. What a user did in logs from before there were actors is a person's. */
+export function kindOf(e: Event): ActorKind {
+  const kind = e.source.slice(e.source.lastIndexOf('/') + 1)
+  return kind === 'user' ? 'person' : (actorKinds.find((k) => k === kind) ?? 'system')
 }

@@ -1,6 +1,6 @@
 // Generated from internal/rpc by go generate ./internal/rpc. Do not edit.
 
-import type { Change, CheckpointKind, Event, Frame, Resolution, Role, RunStatus, Theme, Usage, VerificationStatus, WindowState } from '../contract/contract'
+import type { ActorKind, Change, CheckpointKind, Event, Frame, Resolution, RunStatus, Theme, Usage, VerificationStatus, WindowState } from '../contract/contract'
 
 /** EventPage is one page of a query's answer, ascending. */
 export interface EventPage {
@@ -59,7 +59,7 @@ export interface Proposal {
   /** the revision it was made from; 0: none of them */
   base: number
   author: string
-  role: Role
+  role: ActorKind
   run?: string
   task?: string
   time: string
@@ -136,7 +136,7 @@ export interface Checkpoint {
   /** of its event; pages go by it */
   sequence: number
   time: string
-  author: Role
+  author: ActorKind
   run?: string
   task?: string
 }

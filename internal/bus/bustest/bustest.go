@@ -72,7 +72,7 @@ func log(t testing.TB, b *bus.Bus, cid contract.CID) *ledger.Log {
 }
 
 func draft(text string) contract.Draft {
-	return contract.Draft{Role: contract.RoleUser, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: text}}
+	return contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: text}}
 }
 
 // fill appends one by one, at once, and in a call of several; it returns what

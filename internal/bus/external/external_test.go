@@ -99,7 +99,7 @@ func TestReplicas(t *testing.T) {
 	defer b.Close()
 	cid := contract.NewCID()
 	say := func(text string) contract.Draft {
-		return contract.Draft{ID: contract.NewID(), Role: contract.RoleUser, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: text}}
+		return contract.Draft{ID: contract.NewID(), Actor: contract.Person(""), Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: text}}
 	}
 	reopened := func() *ledger.Log {
 		l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Replicas: 3})

@@ -224,7 +224,7 @@ func (c *Boxes) Discard(ctx context.Context, v sandbox.Volume) {
 
 // note appends one event of the system's.
 func (c *Boxes) note(ctx context.Context, eventType string, data contract.Payload) error {
-	_, err := c.o.Append(ctx, contract.Draft{Role: contract.RoleSystem, Type: eventType, Data: data})
+	_, err := c.o.Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Data: data})
 	return err
 }
 

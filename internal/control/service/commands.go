@@ -115,7 +115,7 @@ func (c *command) room(ctx context.Context) error {
 // run starts a command and answers as soon as its start is in the log.
 func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest) (view.Started, error) {
 	var none view.Started
-	req, err := view.ExecRequest{ID: in.Body.ID, Argv: in.Body.Argv, Cwd: in.Body.Cwd, User: who.User}.Valid()
+	req, err := view.ExecRequest{ID: in.Body.ID, Argv: in.Body.Argv, Cwd: in.Body.Cwd, By: who.Actor}.Valid()
 	if err != nil {
 		return none, err
 	}
@@ -235,7 +235,7 @@ func (cs *commands) end(account string, cid contract.CID) {
 	defer cs.mu.Unlock()
 	for at, list := range cs.by {
 		for _, cmd := range list {
-			if cmd.by.User == account && (cid == "" || cid == at) && !defence.Off(defence.GrantCommands) {
+			if cmd.by.Actor.Account() == account && (cid == "" || cid == at) && !defence.Off(defence.GrantCommands) {
 				cmd.cancel()
 			}
 		}

@@ -186,7 +186,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 func (m *Mirror) beat(ctx context.Context) {
 	m.work.Lock()
 	defer m.work.Unlock() // a panic must not leave it locked for the next start
-	m.pass(ctx, document.ByUser(""), time.Since(m.last) >= lookEvery, false)
+	m.pass(ctx, document.By(document.Nobody), time.Since(m.last) >= lookEvery, false)
 }
 
 // Settle takes in what was edited, as by's, and writes what is due; with all,
@@ -202,7 +202,7 @@ func (m *Mirror) Settle(ctx context.Context, by document.Author, all bool) {
 func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []string, by document.Author, err error)) error {
 	m.work.Lock()
 	defer m.work.Unlock()
-	m.pass(ctx, document.ByUser(""), true, all)
+	m.pass(ctx, document.By(document.Nobody), true, all)
 	paths, by, err := f(Held{m})
 	for _, p := range paths {
 		if !Mirrors(p) {
@@ -229,7 +229,7 @@ func (m *Mirror) Freshen(ctx context.Context, p string) {
 	defer m.work.Unlock()
 	id, err := m.documentAt(ctx, p)
 	if err == nil {
-		err = m.bring(ctx, id, document.ByUser(""), true)
+		err = m.bring(ctx, id, document.By(document.Nobody), true)
 	}
 	if !fault.Is(err, fault.NotFound) {
 		m.complain(p, err)
@@ -277,7 +277,7 @@ func (m *Mirror) pass(ctx context.Context, by document.Author, look, all bool) {
 				continue
 			}
 		}
-		m.complain(id, m.bring(ctx, id, document.ByUser(""), true))
+		m.complain(id, m.bring(ctx, id, document.By(document.Nobody), true))
 	}
 }
 

@@ -36,7 +36,7 @@ func (m *Mirror) Propose(ctx context.Context, left Left) (paths []string, err er
 		}
 		// What the user wrote is a revision first. If it can't be, the proposal
 		// still has its place.
-		m.complain(id, m.bring(ctx, id, document.ByUser(""), true))
+		m.complain(id, m.bring(ctx, id, document.By(document.Nobody), true))
 		text, ok, err := m.textAt(ctx, left.Tree, p)
 		if err != nil {
 			return paths, err

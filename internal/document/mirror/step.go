@@ -141,7 +141,7 @@ func (m *Mirror) put(ctx context.Context, head document.Revision, expected strin
 		return false, nil
 	}
 	w, err := m.workspace.Write(ctx, head.Path, strings.NewReader(head.Body), workspace.WriteOptions{
-		If: expected, By: workspace.Actor{Role: contract.RoleSystem},
+		If: expected, By: contract.System(),
 	})
 	if fault.Is(err, fault.Conflict) {
 		return true, nil // somebody was faster
@@ -157,7 +157,7 @@ func (m *Mirror) put(ctx context.Context, head document.Revision, expected strin
 // mark says in the log that a revision is in its file, where it was found.
 func (m *Mirror) mark(ctx context.Context, r document.Revision) error {
 	_, err := m.log.Append(ctx, contract.Draft{
-		Role: contract.RoleSystem, Type: "file.written", Subject: contract.FileSubject(r.Path),
+		Actor: contract.System(), Type: "file.written", Subject: contract.FileSubject(r.Path),
 		Data: contract.FileWritten{Path: r.Path, Size: int64(len(r.Body)), SHA256: r.SHA256},
 	})
 	return err
@@ -173,7 +173,7 @@ func (m *Mirror) absorb(ctx context.Context, head document.Revision, base int, t
 	var conflict *document.ConflictError
 	if errors.As(err, &conflict) {
 		rev, err = conflict.Current, nil
-		if by.Role != contract.RoleUser {
+		if !by.By.Kind.Client() {
 			// The file goes back to what the document says; what it held waits for
 			// the user.
 			_, _, err = m.documents.Propose(ctx, head.ID, base, text, by, "")

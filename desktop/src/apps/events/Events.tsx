@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'react'
 import { Check, Copy, ListFilter } from 'lucide-react'
-import type { Event, Role } from '../../contract/types'
-import { roleOf } from '../../contract/types'
+import type { ActorKind, Event } from '../../contract/types'
+import { kindOf } from '../../contract/types'
 import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
 import { ask, tell } from '../../shell/intents'
@@ -9,7 +9,7 @@ import { useConnection } from '../../stores/connection'
 import { useEvents } from '../../stores/events'
 import { clockSeconds, count } from '../../text/format'
 import { describe } from '../../text/describe'
-import { matches, roles } from './filter'
+import { kinds, matches } from './filter'
 import css from './Events.module.css'
 
 const page = 200
@@ -20,14 +20,14 @@ export default function Events() {
   const events = useEvents((s) => s.events)
   const online = useConnection((s) => s.state === 'online')
   const [text, setText] = useState('')
-  const [role, setRole] = useState<Role | 'all'>('all')
+  const [kind, setKind] = useState<ActorKind | 'all'>('all')
   const [noise, setNoise] = useState(false)
   const [follow, setFollow] = useState(true)
   const [open, setOpen] = useState<string | null>(null)
   const [asked, setAsked] = useState(false)
   const began = useRef(false)
   const list = useRef<HTMLDivElement>(null)
-  const shown = useMemo(() => events.filter((e) => matches(e, { text, role, noise })).slice(-most), [events, text, role, noise])
+  const shown = useMemo(() => events.filter((e) => matches(e, { text, kind, noise })).slice(-most), [events, text, kind, noise])
   const oldest = events[0]?.sequence
 
   const older = async () => {
@@ -58,9 +58,9 @@ export default function Events() {
           <ListFilter size={14} aria-hidden />
           <input data-framed value={text} onChange={(e) => setText(e.target.value)} placeholder="Filter by type, text or id" aria-label="Filter" />
         </label>
-        <select value={role} onChange={(e) => setRole(e.target.value as Role | 'all')} aria-label="Who">
+        <select value={kind} onChange={(e) => setKind(e.target.value as ActorKind | 'all')} aria-label="Who">
           <option value="all">everyone</option>
-          {roles.map((r) => (
+          {kinds.map((r) => (
             <option key={r}>{r}</option>
           ))}
         </select>
@@ -90,7 +90,7 @@ export default function Events() {
         {shown.map((e) => (
           <Row key={e.sequence} e={e} open={open === e.id} toggle={() => setOpen(open === e.id ? null : e.id)} />
         ))}
-        {shown.length === 0 && (events.length === 0 && !asked ? <Skeleton /> : <Empty filtered={events.length > 0} clear={() => (setText(''), setRole('all'))} />)}
+        {shown.length === 0 && (events.length === 0 && !asked ? <Skeleton /> : <Empty filtered={events.length > 0} clear={() => (setText(''), setKind('all'))} />)}
       </div>
       <footer className={css.foot}>{count(shown.length, 'event')}</footer>
     </div>
@@ -104,8 +104,8 @@ function Row({ e, open, toggle }: { e: Event; open: boolean; toggle: () => void 
       <button type="button" className={css.line} aria-expanded={open} onClick={toggle}>
         <time>{clockSeconds(e.time)}</time>
         <span className={css.seq}>{e.sequence}</span>
-        <span className={css.role} data-role={roleOf(e)}>
-          {roleOf(e)}
+        <span className={css.kind} title={e.actor} data-kind={kindOf(e)}>
+          {kindOf(e)}
         </span>
         <span className={css.type}>{e.type}</span>
         <span className={css.text}>{said?.detail}</span>

@@ -25,7 +25,7 @@ func (e *Engine) Untold(_ context.Context) ([]wire.Deed, error) {
 	out := []wire.Deed{}
 	err := e.moves.UntoldEntries(func(m publish.TrashEntry, happened bool) error {
 		if m.Host && happened {
-			out = append(out, wire.Deed{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Role: m.Role, User: m.User, Named: m.Named})
+			out = append(out, wire.Deed{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Actor: m.Actor, User: m.User, Named: m.Named})
 		}
 		return nil
 	})
@@ -78,7 +78,7 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Deed, err
 	if err != nil {
 		return wire.Deed{}, fileError(op, from, err)
 	}
-	in := publish.Intent{Deed: wire.Deed{Op: "move", Path: req.To, From: req.From, Size: st.Size, Role: req.Role, User: req.User}}
+	in := publish.Intent{Deed: wire.Deed{Op: "move", Path: req.To, From: req.From, Size: st.Size, Actor: req.Actor, User: req.User}}
 	if in.Was, err = publish.InodeAt(a, path.Base(from)); err != nil {
 		return wire.Deed{}, fileError(op, from, err)
 	}
@@ -138,7 +138,7 @@ func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Dee
 	}
 	defer unix.Close(dir)
 	in := publish.Intent{
-		Deed:    wire.Deed{Op: "untrash", Path: wire.Path(to), Size: st.Size, Role: req.Role, User: req.User},
+		Deed:    wire.Deed{Op: "untrash", Path: wire.Path(to), Size: st.Size, Actor: req.Actor, User: req.User},
 		Content: path.Join("trash", req.ID, "content"),
 	}
 	err = e.moves.CarryOut(&in, func() error { return disk.MoveTo(unix.AT_FDCWD, content, dir, path.Base(to)) })

@@ -282,7 +282,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	// Its bytes are in the object database too, so that a program that writes
 	// over the file before the next checkpoint leaves this version to be found.
 	t, err := e.moves.Intend(file, publish.TrashEntry{
-		Trashed: wire.Trashed{Path: req.Path}, Op: "write", Size: st.Size, SHA256: sum, Role: req.Role, User: req.User, Host: true,
+		Trashed: wire.Trashed{Path: req.Path}, Op: "write", Size: st.Size, SHA256: sum, Actor: req.Actor, User: req.User, Host: true,
 	}, func() (gitstore.Entry, error) { return e.storeReceived(ctx, file, st, large) })
 	if err != nil {
 		return wire.Written{}, err

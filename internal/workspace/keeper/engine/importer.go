@@ -56,7 +56,7 @@ func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.R
 		return wire.Deed{}, fileError(op, string(req.Path), err)
 	}
 	im := wire.Imported{Path: req.Path, Origin: req.Origin, Remote: req.Remote}
-	in := publish.Intent{Deed: wire.Deed{Op: "import", Path: req.Path, Role: req.Role, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
+	in := publish.Intent{Deed: wire.Deed{Op: "import", Path: req.Path, Actor: req.Actor, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
 	err := e.unpack(ctx, tmp, stream, &im)
 	if err == nil {
 		im.Commit = repositoryHead(tmp)

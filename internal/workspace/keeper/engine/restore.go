@@ -110,7 +110,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 			note.Message = "Undo: " + note.Message
 		}
 	}
-	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: way.paths(req), Undo: req.Undo, User: gitstore.OneLine(req.User), Cause: req.Cause}
+	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: way.paths(req), Undo: req.Undo, Actor: gitstore.OneLine(req.Actor), User: gitstore.OneLine(req.User), Cause: req.Cause}
 	if err := e.moves.ClearPlan(req.ID); err != nil {
 		return wire.RestoreReply{}, err
 	}

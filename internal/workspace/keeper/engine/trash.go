@@ -33,7 +33,7 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 		return wire.Removed{}, fileError(op, p, err)
 	}
 	e.look.Wrote(p)
-	t, err := e.moves.ToTrash(dir, path.Base(p), publish.TrashEntry{Trashed: wire.Trashed{Path: req.Path}, Op: "remove", Role: req.Role, User: req.User, Host: true})
+	t, err := e.moves.ToTrash(dir, path.Base(p), publish.TrashEntry{Trashed: wire.Trashed{Path: req.Path}, Op: "remove", Actor: req.Actor, User: req.User, Host: true})
 	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)
 	}

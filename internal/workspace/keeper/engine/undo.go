@@ -40,7 +40,7 @@ func (e *Engine) undo(ctx context.Context, req wire.UndoRequest) (wire.UndoReply
 		if err := errors.Join(e.presence(req.Path, true), e.presence(req.From, false)); err != nil || req.DryRun {
 			return reply, err
 		}
-		d, err := e.Move(ctx, wire.MoveRequest{From: req.Path, To: req.From, Role: req.Role, User: req.User})
+		d, err := e.Move(ctx, wire.MoveRequest{From: req.Path, To: req.From, Actor: req.Actor, User: req.User})
 		reply.Deed = d
 		return reply, err
 	case "untrash", "import":
@@ -61,7 +61,7 @@ func (e *Engine) undoRemove(ctx context.Context, req wire.UndoRequest) (wire.Und
 	if err := e.presence(req.Path, false); err != nil || req.DryRun {
 		return reply, err
 	}
-	d, err := e.Untrash(ctx, wire.UntrashRequest{ID: req.ID, Role: req.Role, User: req.User})
+	d, err := e.Untrash(ctx, wire.UntrashRequest{ID: req.ID, Actor: req.Actor, User: req.User})
 	reply.Deed = d
 	return reply, err
 }
@@ -72,8 +72,8 @@ func (e *Engine) undoNew(ctx context.Context, req wire.UndoRequest) (wire.UndoRe
 	if err := e.presence(req.Path, true); err != nil || req.DryRun {
 		return reply, err
 	}
-	r, err := e.Remove(ctx, wire.RemoveRequest{Path: req.Path, Role: req.Role, User: req.User})
-	reply.Deed = wire.Deed{ID: r.ID, Op: "remove", Path: req.Path, At: r.At, Role: req.Role, User: req.User, Named: r.Named}
+	r, err := e.Remove(ctx, wire.RemoveRequest{Path: req.Path, Actor: req.Actor, User: req.User})
+	reply.Deed = wire.Deed{ID: r.ID, Op: "remove", Path: req.Path, At: r.At, Actor: req.Actor, User: req.User, Named: r.Named}
 	return reply, err
 }
 
@@ -97,7 +97,7 @@ func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.Undo
 		return reply, fault.New("", fault.Conflict, fmt.Sprintf("`choir files untrash %s PATH` brings it back under another name.", req.ID),
 			fmt.Errorf("what was at %q before is a %s", req.Path.Shown(), st.Kind()))
 	}
-	in := wire.WriteRequest{Path: req.Path, If: m.New.ID, Role: req.Role, User: req.User}
+	in := wire.WriteRequest{Path: req.Path, If: m.New.ID, Actor: req.Actor, User: req.User}
 	switch now, err := e.Stat(ctx, string(req.Path)); {
 	case fault.Is(err, fault.NotFound): // somebody removed what was put
 		reply.Changes[0].Op, in.If = "added", "none"
@@ -118,7 +118,7 @@ func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.Undo
 		return reply, err
 	}
 	w, err := e.Write(ctx, in, old)
-	reply.Deed = wire.Deed{ID: w.Op, Op: "write", Path: req.Path, At: w.At, Size: w.Size, SHA256: w.SHA256, Role: req.Role, User: req.User, Named: w.Named}
+	reply.Deed = wire.Deed{ID: w.Op, Op: "write", Path: req.Path, At: w.At, Size: w.Size, SHA256: w.SHA256, Actor: req.Actor, User: req.User, Named: w.Named}
 	return reply, errors.Join(err, old.Close())
 }
 

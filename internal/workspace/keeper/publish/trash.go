@@ -75,7 +75,7 @@ type TrashEntry struct {
 	New    gitstore.Entry `json:"new,omitzero"`
 	Size   int64          `json:"size,omitempty"`
 	SHA256 string         `json:"sha256,omitempty"`
-	Role   string         `json:"role,omitempty"`
+	Actor  string         `json:"role,omitempty"`
 	User   string         `json:"user,omitempty"`
 	Host   bool           `json:"host,omitempty"`  // the host appends an event of it
 	Named  bool           `json:"named,omitempty"` // which names the entry

@@ -18,14 +18,15 @@ type FileInfo struct {
 
 // WriteRequest says where a file goes, and whether it is executable: as what it
 // replaces when Exec is nil. If, when set, is the blob id that must
-// be there, or "none" when nothing may be. Role and User are whose hand it was,
+// be there, or "none" when nothing may be. Actor (a
+// contract.ActorName) and User, its account, are whose hand it was,
 // for an event that a crash kept from being appended.
 type WriteRequest struct {
-	Path Path   `json:"path"`
-	Exec *bool  `json:"exec,omitempty"`
-	If   string `json:"if,omitempty"`
-	Role string `json:"role,omitempty"`
-	User string `json:"user,omitempty"`
+	Path  Path   `json:"path"`
+	Exec  *bool  `json:"exec,omitempty"`
+	If    string `json:"if,omitempty"`
+	Actor string `json:"role,omitempty"`
+	User  string `json:"user,omitempty"`
 }
 
 // Written is what a write did: the file, its content's SHA-256 in hex, and the
@@ -73,7 +74,7 @@ type Deed struct {
 	At     int64     `json:"at"`             // Unix milliseconds
 	Size   int64     `json:"size,omitempty"`
 	SHA256 string    `json:"sha256,omitempty"`
-	Role   string    `json:"role,omitempty"`
+	Actor  string    `json:"role,omitempty"`
 	User   string    `json:"user,omitempty"`
 	Import *Imported `json:"import,omitempty"`
 	Named  bool      `json:"named,omitempty"` // its event says how it is undone
@@ -88,7 +89,7 @@ type UndoRequest struct {
 	Path   Path   `json:"path"`
 	From   Path   `json:"from,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"`
-	Role   string `json:"role,omitempty"`
+	Actor  string `json:"role,omitempty"`
 	User   string `json:"user,omitempty"`
 }
 
@@ -101,18 +102,18 @@ type UndoReply struct {
 
 // MoveRequest names two paths, and whose hand moves.
 type MoveRequest struct {
-	From Path   `json:"from"`
-	To   Path   `json:"to"`
-	Role string `json:"role,omitempty"`
-	User string `json:"user,omitempty"`
+	From  Path   `json:"from"`
+	To    Path   `json:"to"`
+	Actor string `json:"role,omitempty"`
+	User  string `json:"user,omitempty"`
 }
 
 // UntrashRequest names an entry of the trash, and whose hand brings it back.
 type UntrashRequest struct {
-	ID   string `json:"id"`
-	To   Path   `json:"to,omitempty"` // another place than where it was
-	Role string `json:"role,omitempty"`
-	User string `json:"user,omitempty"`
+	ID    string `json:"id"`
+	To    Path   `json:"to,omitempty"` // another place than where it was
+	Actor string `json:"role,omitempty"`
+	User  string `json:"user,omitempty"`
 }
 
 // ImportRequest names where an imported directory goes, such as
@@ -122,7 +123,7 @@ type ImportRequest struct {
 	Path   Path   `json:"path"`
 	Origin string `json:"origin,omitempty"`
 	Remote string `json:"remote,omitempty"`
-	Role   string `json:"role,omitempty"`
+	Actor  string `json:"role,omitempty"`
 	User   string `json:"user,omitempty"`
 }
 
@@ -147,9 +148,9 @@ type Trashed struct {
 
 // RemoveRequest names a path, and whose hand removes it.
 type RemoveRequest struct {
-	Path Path   `json:"path"`
-	Role string `json:"role,omitempty"`
-	User string `json:"user,omitempty"`
+	Path  Path   `json:"path"`
+	Actor string `json:"role,omitempty"`
+	User  string `json:"user,omitempty"`
 }
 
 // Removed is the trash entry of what was removed, At in Unix milliseconds.

@@ -45,7 +45,8 @@ type Restore struct {
 	Safety string `json:"safety"`
 	Paths  []Path `json:"paths,omitempty"`
 	Undo   bool   `json:"undo,omitempty"`
-	User   string `json:"user,omitempty"`
+	Actor  string `json:"actor,omitempty"` // a contract.ActorName
+	User   string `json:"user,omitempty"`  // its account
 	Cause  string `json:"cause,omitempty"` // id of the event that caused it
 }
 
@@ -68,6 +69,7 @@ type RestoreRequest struct {
 	DryRun bool       `json:"dry_run,omitempty"`
 	Undo   bool       `json:"undo,omitempty"`
 	Revert []Reverted `json:"revert,omitempty"`
+	Actor  string     `json:"actor,omitempty"` // a contract.ActorName
 	User   string     `json:"user,omitempty"`
 	Cause  string     `json:"cause,omitempty"` // id of the event that caused it
 	// Keep are files whose content is not the tree's to say: when all of it goes

@@ -1,0 +1,43 @@
+package attack_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/ledger"
+)
+
+// actorRows are actors who say what is not theirs to say.
+var actorRows = []Row{
+	{Number: 22, Attack: "the desktop's code has an approval answered in the log", Defences: []defence.Name{defence.ActorAppend}, Run: appends(contract.DesktopOf("u-1"), "approval.answered",
+		&contract.ApprovalAnswered{Approval: contract.DeriveID("attack", "approval"), Digest: digestOf64, Answer: contract.ApprovalOnce})},
+	{Number: 22, Attack: "an Associate says that a prompt was a person's", Defences: []defence.Name{defence.ActorAppend}, Run: appends(contract.AssociateOf(contract.DeriveID("attack", "task")), "prompt.submitted",
+		&contract.PromptSubmitted{Text: "go on"})},
+	{Number: 22, Attack: "an app that may only look has the workspace gone back", Defences: []defence.Name{defence.ActorAppendPower}, Run: appends(contract.DesktopOf("u-1").Only(contract.CanRead), "checkpoint.restored",
+		&contract.CheckpointRestored{To: commit40, Safety: commit40, Checkpoint: commit40})},
+}
+
+const (
+	commit40   = "0123456789012345678901234567890123456789"
+	digestOf64 = "0123456789012345678901234567890123456789012345678901234567890123"
+)
+
+// appends has an actor append an event; the attack works when it is in the log.
+func appends(who contract.Actor, eventType string, data contract.Payload) func(*testing.T) Verdict {
+	return func(t *testing.T) Verdict {
+		dir := t.TempDir()
+		b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(dir, "nats"), KeysDir: filepath.Join(dir, "keys")})
+		must(t, err)
+		l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: contract.NewCID()})
+		must(t, err)
+		_, err = l.Append(t.Context(), contract.Draft{Actor: who, Type: eventType, Data: data})
+		v := Verdict{l.Last() == 1, fmt.Sprintf("appended: %v", err)}
+		must(t, errors.Join(l.Close(), b.Close()))
+		return v
+	}
+}
