@@ -17,7 +17,7 @@ import (
 )
 
 // whileAsleep are the operations that are there for a computer that is not awake.
-var whileAsleep = []string{"computers-wake", "computers-recover", "computers-export",
+var whileAsleep = []string{"computers-wake", "computers-recover", "computers-export", "computers-remove", "computers-put-back",
 	"members-list", "members-change", "members-remove", "members-leave", "invitations-create", "invitations-list", "invitations-revoke"}
 
 // bodies are what operations need to be asked at all; to the others nothing, or an

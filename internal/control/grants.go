@@ -63,24 +63,18 @@ func (s *Server) computersOf(ctx context.Context, account string) ([]view.Comput
 	if err != nil {
 		return nil, err
 	}
-	owner, err := s.o.Identity.Owner(ctx)
+	places, err := s.places(ctx, all)
 	if err != nil {
 		return nil, err
-	}
-	places := make([]identity.Place, len(all))
-	for i, c := range all {
-		if places[i], err = s.o.Identity.Adopt(ctx, c.ID, owner.ID, c.Name); err != nil {
-			return nil, err
-		}
 	}
 	roles, err := s.o.Identity.Mine(ctx, account)
 	if err != nil {
 		return nil, err
 	}
 	mine := make([]view.Computer, 0, len(roles))
-	for i, c := range all {
+	for _, c := range all {
 		if roles[c.ID] != grant.None || defence.Off(defence.GrantListed) {
-			mine = append(mine, s.placed(c, places[i]))
+			mine = append(mine, s.placed(c, places[c.ID]))
 		}
 	}
 	return mine, nil
@@ -103,6 +97,32 @@ func (s *Server) removedOf(ctx context.Context, account string) ([]view.Computer
 		}
 	}
 	return mine, nil
+}
+
+// places are where computers' desktops are. One that nobody has recorded is the
+// machine's owner's from now on.
+func (s *Server) places(ctx context.Context, all []view.Computer) (map[contract.CID]identity.Place, error) {
+	known, err := s.o.Identity.Places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[contract.CID]identity.Place, len(known))
+	for _, p := range known {
+		out[p.Computer] = p
+	}
+	for _, c := range all {
+		if _, ok := out[c.ID]; ok {
+			continue
+		}
+		owner, err := s.o.Identity.Owner(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if out[c.ID], err = s.o.Identity.Adopt(ctx, c.ID, owner.ID, c.Name); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // onBus says who a desktop's session on the bus is and whether it may ask a

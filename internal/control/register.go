@@ -96,7 +96,9 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 func (s *Server) stream(r *http.Request, d rpc.Declared, computer string, f func(*http.Request, contract.CID) error) error {
 	var cid contract.CID
 	ctx, release, err := s.hold(r.Context(), holderOf(callerOf(r.Context())), func(ctx context.Context) (_ contract.CID, err error) {
-		cid, err = s.reach(ctx, d, computer)
+		if err = s.present(ctx, callerOf(ctx)); err == nil {
+			cid, err = s.reach(ctx, d, computer)
+		}
 		return cid, err
 	})
 	if err != nil {

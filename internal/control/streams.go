@@ -2,11 +2,13 @@ package control
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
 )
 
 // streams are the long answers and sockets under way, by whose they are, so that
@@ -89,6 +91,16 @@ func (s *Server) leave(account string, cid contract.CID, sessions []string) erro
 	s.cut(func(h holder) bool { return h.account == account && (cid == "" || h.cid == "" || h.cid == cid) })
 	s.services.End(account, cid)
 	return s.end(sessions)
+}
+
+// present looks again whether a caller's session or token is still there, now that
+// whoever ends it finds what is begun by it.
+func (s *Server) present(ctx context.Context, c caller) error {
+	lives, err := s.o.Identity.Lives(ctx, c.stream())
+	if err == nil && !lives {
+		err = fault.New("", fault.Denied, "Sign in again.", errors.New("this session or token has ended"))
+	}
+	return err
 }
 
 // holderOf is whose a request's streams are.

@@ -183,6 +183,19 @@ func TestAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keys := must[[]identity.Token](t)(s.Tokens(ctx, b.ID))
+	for _, id := range []string{ses.ID, keys[0].ID} {
+		if !must[bool](t)(s.Lives(ctx, id)) {
+			t.Errorf("%s does not live", id)
+		}
+	}
+	defer func() {
+		for _, id := range []string{ses.ID, keys[0].ID, "", "t-none"} {
+			if must[bool](t)(s.Lives(ctx, id)) {
+				t.Errorf("%s of an account that is gone lives", id)
+			}
+		}
+	}()
 	if got := must[[]string](t)(s.RemoveAccount(ctx, b.ID)); !slices.Equal(got, []string{ses.ID}) {
 		t.Errorf("ended %v", got)
 	}

@@ -204,6 +204,12 @@ func (s *Store) end(ctx context.Context, op, where string, arg any) (ids []strin
 	return ids, fault.Wrap(op, err)
 }
 
+// Lives says whether there is a session or an API token of an id.
+func (s *Store) Lives(ctx context.Context, id string) (lives bool, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1) OR EXISTS (SELECT 1 FROM tokens WHERE id = ?1)", id).Scan(&lives)
+	return lives, fault.Wrap("identity.Lives", err)
+}
+
 // ByPrincipal returns the desktop session with an id, which is its principal on
 // the bus. fault.Denied when it has ended.
 func (s *Store) ByPrincipal(ctx context.Context, id string) (Session, error) {
