@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
+	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"golang.org/x/sys/unix"
 )
@@ -18,9 +19,10 @@ import (
 // computer is an engine on a tree of its own.
 type computer struct {
 	*engine.Engine
-	t    testing.TB
-	opts engine.Options
-	torn bool // objects were damaged on purpose, so git's check can't pass
+	t     testing.TB
+	opts  engine.Options
+	still string // under which it is asked, if any
+	torn  bool   // objects were damaged on purpose, so git's check can't pass
 }
 
 func open(t testing.TB, change ...func(*engine.Options)) *computer {
@@ -107,9 +109,11 @@ func (c *computer) read(p string) string {
 	return string(b)
 }
 
+func (c *computer) ctx() context.Context { return scan.WithStill(c.t.Context(), c.still) }
+
 func (c *computer) checkpoint(message string) wire.CheckpointReply {
 	c.t.Helper()
-	r, err := c.Checkpoint(c.t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: message}})
+	r, err := c.Checkpoint(c.ctx(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: message}})
 	if err != nil {
 		c.t.Fatal(err)
 	}

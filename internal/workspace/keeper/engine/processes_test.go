@@ -39,7 +39,7 @@ func gitBeside(t *testing.T) (opt func(*engine.Options), asked func() []string) 
 // where it is dropped.
 func lifeOfATask(c *computer, id string) {
 	c.t.Helper()
-	ctx := c.t.Context()
+	ctx := c.ctx()
 	must := func(_ any, err error) {
 		c.t.Helper()
 		if err != nil {
@@ -48,7 +48,7 @@ func lifeOfATask(c *computer, id string) {
 	}
 	k := c.begin(id)
 	must(c.Snapshot(ctx, k.base))
-	must(c.Status(ctx))
+	must(c.Ignored(ctx))
 	k.write("workspace/"+id+".txt", "by "+id+"\n")
 	tree := k.tree()
 	merged, err := c.Prepare(ctx, wire.PrepareRequest{ID: "m-" + id, Base: k.base, Tree: tree.Commit, Task: id})

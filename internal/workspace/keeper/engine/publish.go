@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
@@ -82,13 +84,16 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 
 // merge is what bringing a tree into the live one makes of it.
 type merge struct {
-	theirs, merged gitstore.Tree
-	conflicts      []wire.Conflict
-	steps          []publish.Step
+	theirs    string            // their tree, as far as it is brought in
+	ours      string            // HEAD's
+	changes   []gitstore.Change // what makes the merged tree of ours
+	conflicts []wire.Conflict
+	steps     []publish.Step
 }
 
+// merge merges only what either side has other than the base: nothing else has a say.
 func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, error) {
-	trees := map[string]gitstore.Tree{}
+	ids := map[string]string{}
 	for name, rev := range map[string]string{"base": req.Base, "theirs": req.Tree} {
 		if name == "base" && req.Task != "" {
 			live, err := e.store.TreeOf(ctx, publish.LiveRef(req.Task))
@@ -97,24 +102,74 @@ func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, err
 			}
 			rev = cmp.Or(live, rev)
 		}
-		id, err := e.treeishLocked(ctx, rev)
-		if err != nil {
-			return merge{}, err
-		}
-		if trees[name], err = e.store.ReadTree(ctx, id, true); err != nil {
+		var err error
+		if ids[name], err = e.treeishLocked(ctx, rev); err != nil {
 			return merge{}, err
 		}
 	}
-	base, ours, m := trees["base"], e.headTree(), merge{theirs: trees["theirs"]}
-	if len(req.Paths) > 0 {
-		m.theirs = overlayPaths(base, m.theirs, req.Paths)
-	}
-	var err error
-	if m.merged, m.conflicts, err = e.store.MergeTrees(ctx, base, ours, m.theirs); err != nil {
+	m := merge{theirs: ids["theirs"], ours: e.moves.Tree}
+	yours, err := e.store.Differences(ctx, ids["base"], m.theirs)
+	if err != nil {
 		return merge{}, err
 	}
-	m.steps = publish.StepsBetween(ours, m.merged)
+	if len(req.Paths) > 0 {
+		list := make([]string, len(req.Paths))
+		for i, p := range req.Paths {
+			list[i] = string(p)
+		}
+		yours = slices.DeleteFunc(yours, func(c gitstore.Change) bool { return !gitstore.Within(c.Path, list) })
+		if m.theirs, err = e.store.Patch(ctx, ids["base"], yours); err != nil {
+			return merge{}, err
+		}
+	}
+	mine, err := e.store.Differences(ctx, ids["base"], m.ours)
+	if err != nil {
+		return merge{}, err
+	}
+	base, ours, theirs := e.sides(mine, yours)
+	merged, conflicts, err := e.store.MergeTrees(ctx, base, ours, theirs)
+	if err != nil {
+		return merge{}, err
+	}
+	m.conflicts, m.changes, m.steps = conflicts, gitstore.DiffTrees(ours, merged), publish.StepsBetween(ours, merged)
 	return m, e.stepsAllThere(ctx, m.steps)
+}
+
+// sides are base, ours and theirs at the paths that either has other than the
+// base, and at those that stand in the way of one.
+func (e *Engine) sides(mine, yours []gitstore.Change) (base, ours, theirs gitstore.Tree) {
+	base, ours, theirs = gitstore.Tree{}, gitstore.Tree{}, gitstore.Tree{}
+	put := func(t gitstore.Tree, p string, en gitstore.Entry) {
+		if delete(t, p); en.Exists() {
+			t[p] = en
+		}
+	}
+	for _, c := range slices.Concat(mine, yours) {
+		for _, t := range []gitstore.Tree{base, ours, theirs} {
+			put(t, c.Path, c.From)
+		}
+	}
+	for _, c := range mine {
+		put(ours, c.Path, c.To)
+	}
+	for _, c := range yours {
+		put(theirs, c.Path, c.To)
+	}
+	changed := maps.Clone(base)
+	for _, c := range slices.Concat(mine, yours) {
+		changed[c.Path] = c.From
+	}
+	for p := range changed {
+		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
+			if _, ok := changed[d]; ok {
+				continue
+			}
+			if en := e.look.Index.At(d).Entry; en.Exists() { // as all three have it
+				base[d], ours[d], theirs[d] = en, en, en
+			}
+		}
+	}
+	return base, ours, theirs
 }
 
 // baseOf is the commit that a publish starts from: the newest, where what it
@@ -129,14 +184,11 @@ func (e *Engine) baseOf(ctx context.Context, base string) (string, error) {
 
 // writePrepared writes the trees and commits of a merge, and returns its plan.
 func (e *Engine) writePrepared(ctx context.Context, req wire.PrepareRequest, m merge, reply *wire.PrepareReply) (publish.Plan, error) {
-	theirs, err := e.store.WriteTree(ctx, m.theirs)
-	if err != nil {
+	var err error
+	if reply.Tree, err = e.store.Patch(ctx, m.ours, m.changes); err != nil {
 		return publish.Plan{}, err
 	}
-	if reply.Tree, err = e.store.WriteTree(ctx, m.merged); err != nil {
-		return publish.Plan{}, err
-	}
-	reply.Identical = reply.Tree == theirs
+	reply.Identical = reply.Tree == m.theirs
 	p := publish.Plan{
 		ID: req.ID, Kind: cmp.Or(req.Kind, "publish"), From: e.moves.Head, Tree: reply.Tree, Base: reply.Base, Live: req.Live, Task: req.Task,
 		Ops: m.steps, Conflicts: m.conflicts,
@@ -163,7 +215,7 @@ func (e *Engine) writePrepared(ctx context.Context, req wire.PrepareRequest, m m
 		return p, nil
 	}
 	// What the task had is kept: for the next live publish, or to look at.
-	c, err := e.moves.MakeCommit(ctx, theirs, p.Base, wire.Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
+	c, err := e.moves.MakeCommit(ctx, m.theirs, p.Base, wire.Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
 	if err != nil {
 		return p, err
 	}

@@ -65,7 +65,7 @@ func (k *task) publish() wire.ApplyReply {
 }
 
 func (c *computer) publish(req wire.PrepareRequest) (wire.ApplyReply, error) {
-	ctx := c.t.Context()
+	ctx := c.ctx()
 	if _, err := c.Prepare(ctx, req); err != nil {
 		return wire.ApplyReply{}, err
 	}

@@ -16,6 +16,7 @@ func BenchmarkTask(b *testing.B) {
 	for _, files := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(files), func(b *testing.B) {
 			c := open(b)
+			c.still = "s"
 			for i := range files {
 				p := c.path(fmt.Sprintf("workspace/d%d/d%d/f%d", i/2500, i/50, i))
 				if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {

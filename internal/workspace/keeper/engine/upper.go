@@ -40,10 +40,6 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	if err != nil {
 		return wire.TreeReply{}, err
 	}
-	baseTree, err := e.store.ReadTree(ctx, baseID, true)
-	if err != nil {
-		return wire.TreeReply{}, err
-	}
 	uppers, err := unix.Open(e.opts.Uppers, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return wire.TreeReply{}, &os.PathError{Op: "open", Path: e.opts.Uppers, Err: err}
@@ -62,11 +58,11 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	var c wire.Commit
 	var skipped []wire.Skip
 	err = e.store.Together(func(flush func() error) error {
-		made, left, err := e.look.Upper(ctx, root, baseTree)
+		made, left, err := e.look.Upper(ctx, root, e.store.Lazy(ctx, baseID))
 		if err != nil {
 			return err
 		}
-		tree, err := e.store.WriteTree(ctx, made)
+		tree, err := e.store.Patch(ctx, baseID, made)
 		if err != nil {
 			return err
 		}

@@ -34,17 +34,7 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, pla
 	if err := mv.stage(ctx, p); err != nil {
 		return wire.Applied{}, nil, err
 	}
-	a := applier{mv: mv, p: p, needed: map[string]bool{}, seen: map[string]gitstore.Entry{}}
-	target, err := mv.store.ReadTree(ctx, p.Tree, true)
-	if err != nil {
-		return wire.Applied{}, nil, err
-	}
-	a.needed = gitstore.Directories(target)
-	for path, en := range target {
-		if en.Mode == wire.ModeEmptyDir {
-			a.needed[path] = true
-		}
-	}
+	a := applier{mv: mv, p: p, target: mv.store.Lazy(ctx, p.Tree), seen: map[string]gitstore.Entry{}}
 	for n, s := range p.Ops {
 		if err := ctx.Err(); err != nil {
 			return wire.Applied{}, nil, err
@@ -53,7 +43,7 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, pla
 		if disk.IsDenied(err) && !defence.Off(defence.KeeperDeniedPaths) {
 			err = a.denied(n, s)
 		}
-		if err != nil {
+		if err = errors.Join(err, a.target.Err()); err != nil {
 			return wire.Applied{}, nil, fmt.Errorf("put %q in place: %w", s.Path.Shown(), err)
 		}
 		mv.crash("apply.step")
@@ -162,9 +152,15 @@ func (mv *Mover) syncParents(p Plan) error {
 type applier struct {
 	mv        *Mover
 	p         Plan
-	needed    map[string]bool // directories the target has
+	target    *gitstore.Lazy
 	conflicts []wire.Conflict
 	seen      map[string]gitstore.Entry
+}
+
+// needed reports whether the target has a directory at a path. Where that can't be
+// read one stays.
+func (a *applier) needed(p string) bool {
+	return a.target.Folder(p) || a.target.At(p).Mode == wire.ModeEmptyDir || a.target.Err() != nil
 }
 
 func (a *applier) conflict(p wire.Path, reason string) {
@@ -179,7 +175,7 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 	}
 	a.mv.look.Wrote(p)
 	if s.From.Mode == wire.ModeEmptyDir && s.To.Mode != wire.ModeEmptyDir {
-		if s.To.Exists() || !a.needed[p] {
+		if s.To.Exists() || !a.needed(p) {
 			a.removeDir(p)
 		}
 		s.From = gitstore.None
@@ -222,7 +218,7 @@ func (a *applier) denied(n int, s Step) error {
 
 // removeDir removes an empty directory and its parents that became empty.
 func (a *applier) removeDir(p string) {
-	for ; p != "." && !a.needed[p]; p = wire.ParentDir(p) {
+	for ; p != "." && !a.needed(p); p = wire.ParentDir(p) {
 		dir, err := disk.OpenDir(a.mv.look.Root, wire.ParentDir(p))
 		if err != nil {
 			return

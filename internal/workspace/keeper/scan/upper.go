@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,9 +16,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Upper is a tree with what an overlay's upper changes of it, stored, and what of the
-// upper was left out.
-func (s *Scanner) Upper(ctx context.Context, root int, base gitstore.Tree) (gitstore.Tree, []wire.Skip, error) {
+// Upper is what an overlay's upper changes of a tree, stored, and what of the upper
+// was left out. Of the tree it reads what the upper touches.
+func (s *Scanner) Upper(ctx context.Context, root int, base *gitstore.Lazy) ([]gitstore.Change, []wire.Skip, error) {
 	var w *upperWalker
 	for try := 0; ; try++ {
 		w = s.newUpperWalker(ctx, root, base)
@@ -37,45 +35,51 @@ func (s *Scanner) Upper(ctx context.Context, root int, base gitstore.Tree) (gits
 		return nil, nil, err
 	}
 	w.settle()
-	return w.tree, w.cap.Skipped, nil
+	var changes []gitstore.Change
+	for p, en := range w.made {
+		if was := base.At(p); was != en {
+			changes = append(changes, gitstore.Change{Path: p, From: was, To: en})
+		}
+	}
+	return changes, w.cap.Skipped, base.Err()
 }
 
 type upperWalker struct {
-	s        *Scanner
-	ctx      context.Context
-	root     int
-	base     gitstore.Tree
-	baseDirs map[string]bool
-	limit    int
-	tree     gitstore.Tree
-	cap      *Capture
-	cands    []Candidate
-	repos    gitstore.RepoPaths
-	ignores  ignoreFiles
-	queue    []walkDir
-	dirs     []string // directories of the upper, which exist in the task's tree
+	s       *Scanner
+	ctx     context.Context
+	root    int
+	base    *gitstore.Lazy
+	limit   int
+	made    map[string]gitstore.Entry // what is other than in the base, none for what is gone
+	cap     *Capture
+	cands   []Candidate
+	repos   gitstore.RepoPaths
+	ignores ignoreFiles
+	queue   []walkDir
+	dirs    []string // directories of the upper, which exist in the task's tree
 }
 
-func (s *Scanner) newUpperWalker(ctx context.Context, root int, baseTree gitstore.Tree) *upperWalker {
+func (s *Scanner) newUpperWalker(ctx context.Context, root int, base *gitstore.Lazy) *upperWalker {
 	return &upperWalker{
-		s: s, ctx: ctx, root: root, base: baseTree, baseDirs: gitstore.Directories(baseTree), limit: s.limits.WalkEntries,
-		tree: maps.Clone(baseTree), cap: &Capture{Tracked: map[string]Tracked{}, held: len(baseTree)},
+		s: s, ctx: ctx, root: root, base: base, limit: s.limits.WalkEntries, made: map[string]gitstore.Entry{},
+		cap: &Capture{Tracked: map[string]Tracked{}, held: s.Index.N}, // as many, give or take, as the base has
 	}
+}
+
+// at is what the task's tree has at a path.
+func (w *upperWalker) at(p string) gitstore.Entry {
+	if en, ok := w.made[p]; ok {
+		return en
+	}
+	return w.base.At(p)
 }
 
 // erase removes what the base has at p and under it.
 func (w *upperWalker) erase(p string, below bool) {
 	if !below {
-		delete(w.tree, p)
+		w.made[p] = gitstore.None
 	}
-	if !w.baseDirs[p] {
-		return
-	}
-	for q := range w.base {
-		if strings.HasPrefix(q, p+"/") {
-			delete(w.tree, q)
-		}
-	}
+	w.base.Each(p, func(q string) bool { w.made[q] = gitstore.None; return true })
 }
 
 func (w *upperWalker) run() error {
@@ -122,12 +126,11 @@ func (w *upperWalker) walk(dir string, sets []ignoreSet, inIgnored, inGit bool) 
 	}
 	if !inGit {
 		git := wire.JoinPath(dir, ".git")
-		_, file := w.base[git]
-		nested := dir != "." && (w.baseDirs[git] || file || slices.ContainsFunc(entries, func(en os.DirEntry) bool { return en.Name() == ".git" }))
+		nested := dir != "." && (w.base.Folder(git) || w.base.At(git).Exists() || slices.ContainsFunc(entries, func(en os.DirEntry) bool { return en.Name() == ".git" }))
 		if nested {
 			sets, inIgnored = nil, false
 			index := gitstore.IndexAt(fd)
-			if en := w.tree[git+"/index"]; index == nil && en.IsRegular() {
+			if en := w.at(git + "/index"); index == nil && en.IsRegular() {
 				if index, err = w.smallFile(en, gitstore.MaxIndex); err != nil && !fault.Is(err, fault.Exhausted) {
 					return err
 				}
@@ -164,7 +167,7 @@ func (w *upperWalker) ignoreFile(fd int, dir string) ([]byte, error) {
 		}
 		return content, nil
 	}
-	en := w.tree[wire.JoinPath(dir, ".gitignore")]
+	en := w.at(wire.JoinPath(dir, ".gitignore"))
 	if !en.IsRegular() {
 		return nil, nil
 	}
@@ -207,19 +210,20 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 		w.erase(p, false)
 		return nil
 	}
-	_, inBase := w.base[p]
+	was := w.base.At(p)
+	inBase := was.Exists()
 	gitHere := inGit || (name == ".git" && dir != ".")
 	ignoredHere := !gitHere && (inIgnored || len(sets) > 0 && ignored(sets, p, st.IsDir()) != nil)
 	switch {
 	case st.IsDir():
-		if ignoredHere && !w.baseDirs[p] && !w.repos.Dirs[p] {
+		if ignoredHere && !w.base.Folder(p) && !w.repos.Dirs[p] {
 			return nil
 		}
 		if hasXattr(fd, name, "overlay.opaque") {
 			w.erase(p, true)
 		}
-		if inBase && w.base[p].Mode != wire.ModeEmptyDir {
-			delete(w.tree, p)
+		if inBase && was.Mode != wire.ModeEmptyDir {
+			w.made[p] = gitstore.None
 		}
 		w.dirs = append(w.dirs, p)
 		w.queue = append(w.queue, walkDir{dir: p, sets: sets, inIgnored: ignoredHere, inGit: gitHere})
@@ -231,7 +235,7 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 		return nil
 	}
 	w.erase(p, true)
-	w.cands = append(w.cands, Candidate{p, st, Tracked{Entry: w.base[p]}})
+	w.cands = append(w.cands, Candidate{p, st, Tracked{Entry: was}})
 	return nil
 }
 
@@ -270,7 +274,7 @@ func (w *upperWalker) store() error {
 	for i, c := range cands {
 		if ids[i] != "" {
 			stored[i].ID = ids[i]
-			w.tree[c.Path] = stored[i]
+			w.made[c.Path] = stored[i]
 			continue
 		}
 		if err := refused[i]; err != nil && !disk.IsGone(err) && !errors.Is(err, disk.ErrGone) && !w.cap.unreadable(c, err) {
@@ -286,16 +290,30 @@ func (w *upperWalker) store() error {
 // settle gives directories that ended up empty their mark, and takes it from
 // those that are not.
 func (w *upperWalker) settle() {
-	full := gitstore.Directories(w.tree)
+	there := map[string]gitstore.Entry{}
+	for p, en := range w.made {
+		if en.Exists() {
+			there[p] = en
+		}
+	}
+	full := gitstore.Directories(there)
 	for _, d := range w.dirs {
-		if !full[d] && !w.tree[d].Exists() {
-			w.tree[d] = gitstore.Entry{Mode: wire.ModeEmptyDir}
+		if !full[d] && !w.keeps(d) && !w.at(d).Exists() {
+			w.made[d] = gitstore.Entry{Mode: wire.ModeEmptyDir}
+			there[d] = w.made[d]
 		}
 	}
-	full = gitstore.Directories(w.tree)
-	for p, en := range w.tree {
-		if en.Mode == wire.ModeEmptyDir && full[p] {
-			delete(w.tree, p)
+	for p := range gitstore.Directories(there) {
+		if w.at(p).Mode == wire.ModeEmptyDir {
+			w.made[p] = gitstore.None
 		}
 	}
+}
+
+// keeps reports whether something of the base is still in a directory.
+func (w *upperWalker) keeps(d string) bool {
+	return !w.base.Each(d, func(q string) bool {
+		_, other := w.made[q]
+		return other
+	})
 }

@@ -1,0 +1,255 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// What a task changes is little, and its tree may be large: so two trees are
+// compared, and one made of another, by the folders that differ alone.
+
+// Differences lists what DiffTrees lists of two trees, sorted by path, without
+// reading what they have in common.
+func (s *Store) Differences(ctx context.Context, from, to string) ([]Change, error) {
+	found := map[string]Change{}
+	err := s.differ(ctx, from, to, nil, func(name string, x, y TreeItem) error {
+		// A path may stand in the two under different names.
+		if x.Mode != "" {
+			p, en, err := entryOf(from, name, x)
+			if err != nil {
+				return err
+			}
+			found[p] = Change{p, en, found[p].To}
+		}
+		if y.Mode != "" {
+			p, en, err := entryOf(to, name, y)
+			if err != nil {
+				return err
+			}
+			found[p] = Change{p, found[p].From, en}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	delete(found, "") // the mark of a tree that is empty
+	out := make([]Change, 0, len(found))
+	for _, c := range found {
+		if c.From != c.To {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(x, y Change) int { return ComparePaths(x.Path, y.Path) })
+	return out, nil
+}
+
+// Patch writes the tree that changes make of another, of which they tell truly what
+// it has at their paths, and returns its id.
+func (s *Store) Patch(ctx context.Context, tree string, changes []Change) (string, error) {
+	if len(changes) == 0 {
+		return tree, nil
+	}
+	changes = slices.SortedFunc(slices.Values(changes), func(x, y Change) int { return ComparePaths(x.Path, y.Path) })
+	p := patcher{s: s, ctx: ctx, b: s.Builder()}
+	id, err := p.folder(tree, "", changes)
+	if err != nil {
+		return "", fault.Wrap("keeper.patch", err)
+	}
+	if id == "" {
+		id = p.b.Add(nil)
+	}
+	return id, s.WriteBuilt(ctx, p.b)
+}
+
+type patcher struct {
+	s   *Store
+	ctx context.Context
+	b   *Builder
+}
+
+// named is an entry of a folder by the name that the live tree has.
+type named struct {
+	file, dir *TreeItem
+}
+
+// folder makes the changes beneath prefix in a folder, "" where none was, and
+// returns its tree, "" when nothing is left of it.
+func (p *patcher) folder(tree, prefix string, changes []Change) (string, error) {
+	have, err := p.read(tree)
+	if err != nil {
+		return "", err
+	}
+	for len(changes) > 0 {
+		name, _, deeper := strings.Cut(changes[0].Path[len(prefix):], "/")
+		n := 1
+		for n < len(changes) && strings.HasPrefix(changes[n].Path, prefix+name+"/") {
+			n++
+		}
+		here := changes[:n]
+		changes = changes[n:]
+		e := have[name]
+		if e == nil {
+			e = &named{}
+			have[name] = e
+		}
+		mark := false // it is to be an empty folder
+		if !deeper {
+			c := here[0]
+			here = here[1:]
+			if c.From.Exists() && c.From.Mode != wire.ModeEmptyDir || c.To.Exists() && c.To.Mode != wire.ModeEmptyDir {
+				e.file = nil
+			}
+			mark = c.To.Mode == wire.ModeEmptyDir
+			if c.To.Exists() && !mark {
+				it := p.b.Item(name, c.To)
+				e.file = &it
+			}
+			if c.From.Mode == wire.ModeEmptyDir && len(here) == 0 {
+				e.dir = nil
+			}
+		}
+		if err := p.below(e, prefix+name+"/", here); err != nil {
+			return "", err
+		}
+		if mark && e.dir == nil {
+			it := p.b.Item(name, Entry{Mode: wire.ModeEmptyDir})
+			e.dir = &it
+		}
+	}
+	items := make([]TreeItem, 0, len(have))
+	for name, e := range have {
+		if e.file != nil && e.dir != nil {
+			return "", fault.New("", fault.Internal, "", fmt.Errorf("%q is a file and a directory", wire.Short(prefix+name)))
+		}
+		for _, it := range []*TreeItem{e.file, e.dir} {
+			if it != nil {
+				items = append(items, *it)
+			}
+		}
+	}
+	if len(items) == 0 {
+		return "", nil
+	}
+	return p.b.Add(items), nil
+}
+
+// below makes the changes that lie in the folder of an entry.
+func (p *patcher) below(e *named, prefix string, changes []Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	was, name := "", prefix[strings.LastIndexByte(prefix[:len(prefix)-1], '/')+1:len(prefix)-1]
+	if e.dir != nil {
+		was = e.dir.ID
+	}
+	id, err := p.folder(was, prefix, changes)
+	if err != nil {
+		return err
+	}
+	e.dir = nil
+	if id != "" {
+		it := DirItem(name, id)
+		e.dir = &it
+	}
+	return nil
+}
+
+// read reads a folder. The mark of an empty one is nothing in it.
+func (p *patcher) read(tree string) (map[string]*named, error) {
+	if tree == "" {
+		return map[string]*named{}, nil
+	}
+	items, err := p.s.tree(p.ctx, tree)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]*named, len(items))
+	for _, it := range items {
+		if it.Mode == modeFolder {
+			out[UnescapeName(it.Name)] = &named{dir: &it}
+			continue
+		}
+		name, en, err := entryOf(tree, it.Name, it)
+		if err != nil {
+			return nil, err
+		}
+		if en.Mode != wire.ModeEmptyDir {
+			out[name] = &named{file: &it}
+		}
+	}
+	return out, nil
+}
+
+// Lazy is a tree of which only the folders that are asked for are read. What can't
+// be read is not there, and Err says so.
+type Lazy struct {
+	c       comparer
+	folders map[string]map[string]child
+	root    string
+	err     error
+}
+
+// Lazy returns a tree that is read as it is asked for; "" for none.
+func (s *Store) Lazy(ctx context.Context, tree string) *Lazy {
+	return &Lazy{c: comparer{s: s, ctx: ctx}, folders: map[string]map[string]child{}, root: tree}
+}
+
+// Err is why something could not be read.
+func (l *Lazy) Err() error { return l.err }
+
+// folder is what a folder holds, nil when there is none.
+func (l *Lazy) folder(p string) map[string]child {
+	if f, ok := l.folders[p]; ok {
+		return f
+	}
+	id := l.root
+	if p != "." {
+		id = l.folder(wire.ParentDir(p))[path.Base(p)].dir
+	}
+	f, err := l.c.read(id)
+	if err != nil {
+		l.err = errors.Join(l.err, err)
+	}
+	l.folders[p] = f
+	return f
+}
+
+// At is what the tree has at a path; for a folder that is not empty, none.
+func (l *Lazy) At(p string) Entry {
+	n, ok := l.folder(wire.ParentDir(p))[path.Base(p)]
+	switch {
+	case !ok:
+		return None
+	case n.dir == "":
+		return n.entry
+	case len(l.folder(p)) == 0 && l.err == nil:
+		return Entry{Mode: wire.ModeEmptyDir}
+	}
+	return None
+}
+
+// Folder reports whether the tree has something beneath a path.
+func (l *Lazy) Folder(p string) bool { return len(l.folder(p)) > 0 }
+
+// Each visits every path beneath a folder until visit says no.
+func (l *Lazy) Each(p string, visit func(q string) bool) bool {
+	for name, n := range l.folder(p) {
+		q := wire.JoinPath(p, name)
+		if n.dir != "" && l.Folder(q) {
+			if !l.Each(q, visit) {
+				return false
+			}
+		} else if !visit(q) {
+			return false
+		}
+	}
+	return true
+}
