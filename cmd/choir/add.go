@@ -47,6 +47,8 @@ func addVerb() verb {
 
 func add(ctx context.Context, c *client.Client, what, name string) (view.Added, error) {
 	if strings.Contains(what, "://") || (strings.Contains(what, "@") && strings.Contains(what, ":")) {
+		p := newProgress("cloning", 0)
+		defer p.end()
 		return c.AddURL(ctx, view.AddRequest{URL: what, Name: name})
 	}
 	dir, err := filepath.Abs(what)
@@ -74,7 +76,9 @@ func add(ctx context.Context, c *client.Client, what, name string) (view.Added, 
 		w.CloseWithError(err)
 		packed <- err
 	}()
-	added, err := c.AddTar(ctx, name, "file://"+dir, r)
+	p := newProgress("bringing in "+name, 0)
+	defer p.end()
+	added, err := c.AddTar(ctx, name, "file://"+dir, p.of(r))
 	_ = r.CloseWithError(errNotTaken) // never fails
 	if perr := <-packed; perr != nil && !errors.Is(perr, errNotTaken) && !errors.Is(perr, io.ErrClosedPipe) {
 		return view.Added{}, fault.New("add", fault.Invalid, "Nothing of it was brought in. If somebody is changing it, try again once it rests.", fmt.Errorf("read %s: %w", dir, perr))

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/view"
@@ -74,7 +75,7 @@ func filesVerb() verb {
 			examples: []string{"choir files put notes.md workspace/notes.md", "date | choir files put - workspace/date.txt"},
 			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 				put := view.Put{Path: args[1]}
-				in := io.Reader(os.Stdin)
+				in, total := io.Reader(os.Stdin), int64(0)
 				if args[0] != "-" {
 					f, err := os.Open(args[0])
 					if err != nil {
@@ -85,12 +86,14 @@ func filesVerb() verb {
 					if err != nil {
 						return err
 					}
-					in, put.Mode = f, view.ModeFile
+					in, total, put.Mode = f, st.Size(), view.ModeFile
 					if st.Mode()&0o100 != 0 {
 						put.Mode = view.ModeExecutable
 					}
 				}
-				file, err := c.Put(ctx, put, in)
+				p := progressOf("putting "+args[1], total, in == os.Stdin && term.IsTerminal(int(os.Stdin.Fd())))
+				file, err := c.Put(ctx, put, p.of(in))
+				p.end()
 				if err != nil {
 					return err
 				}
@@ -168,7 +171,9 @@ func getFile(ctx context.Context, t *talk, c *client.Client, args []string) erro
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, r)
+	p := newProgress("getting "+args[0], file.Size)
+	_, err = io.Copy(f, p.of(r))
+	p.end()
 	mode := fs.FileMode(0o644)
 	if file.Mode == view.ModeExecutable {
 		mode = 0o755

@@ -152,7 +152,9 @@ func restoreVerb() verb {
 		long:     "ID is a checkpoint's, or that of an entry of the trash. Without one, what was last removed or overwritten at the one --path comes back.",
 		examples: []string{"choir restore 1a2b3c4 --dry-run", "choir restore 1a2b3c4 --path workspace/project/main.go", "choir restore --path workspace/notes.md"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+			p := newProgress("comparing and restoring", 0)
 			r, err := c.Restore(ctx, view.RestoreRequest{To: strings.Join(args, ""), Paths: paths, DryRun: dry})
+			p.end()
 			if err != nil {
 				return err
 			}
@@ -171,7 +173,9 @@ func undoVerb() verb {
 		use: "undo", short: "Undo the last thing that was done; an undo can be undone the same way", args: exactly(0), json: view.Restored{},
 		examples: []string{"choir undo --dry-run", "choir undo"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
+			p := newProgress("undoing", 0)
 			r, err := c.Undo(ctx, dry)
+			p.end()
 			if err != nil {
 				return err
 			}
@@ -219,7 +223,9 @@ func rebuildVerb() verb {
 		use: "rebuild", short: "Replay the log into a new state file", args: exactly(0), json: view.Rebuilt{},
 		examples: []string{"choir rebuild --check", "choir rebuild"},
 		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
+			p := newProgress("replaying the log", 0)
 			r, err := c.Rebuild(ctx, check)
+			p.end()
 			if err != nil {
 				return err
 			}

@@ -82,7 +82,11 @@ func table(to io.Writer, text func(w io.Writer)) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := io.WriteString(to, plain(b.String()))
+	shown := plain(b.String())
+	if f, ok := to.(*os.File); ok && colours(f) {
+		shown = marked.Replace(shown)
+	}
+	_, err := io.WriteString(to, shown)
 	return err
 }
 

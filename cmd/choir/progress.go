@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// draws says whether a file is a terminal that lines can be drawn on anew.
+func draws(f *os.File) bool {
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// colours says whether a file is a terminal, and colours are wanted there
+// (https://no-color.org).
+func colours(f *os.File) bool { return draws(f) && os.Getenv("NO_COLOR") == "" }
+
+var marked = strings.NewReplacer("✓", "\x1b[32m✓\x1b[0m", "✕", "\x1b[31m✕\x1b[0m")
+
+// progress is a line on standard error about what takes a while, where that is a
+// terminal. It is gone once that has ended.
+type progress struct {
+	what  string
+	total int64 // bytes; 0: not known
+	done  atomic.Int64
+	over  chan struct{}
+	drawn sync.WaitGroup
+}
+
+// progressAfter is how long something takes until it is told of, and how often then.
+const progressAfter = 200 * time.Millisecond
+
+// newProgress begins to tell of something; end ends it.
+func newProgress(what string, total int64) *progress { return progressOf(what, total, false) }
+
+// progressOf is newProgress of what may be typed meanwhile, where a line would be
+// in the way.
+func progressOf(what string, total int64, typed bool) *progress {
+	p := &progress{what: what, total: total, over: make(chan struct{})}
+	if draws(os.Stderr) && !typed {
+		p.drawn.Go(func() { p.draw(os.Stderr) })
+	}
+	return p
+}
+
+func (p *progress) draw(w io.Writer) {
+	begin, shown := time.Now(), false
+	tick := time.NewTicker(progressAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.over:
+			if shown {
+				fmt.Fprint(w, "\r\x1b[K")
+			}
+			return
+		case <-tick.C:
+			fmt.Fprint(w, "\r\x1b[K"+oneLine(p.line(time.Since(begin)), 79))
+			shown = true
+		}
+	}
+}
+
+// line is what is told after some time.
+func (p *progress) line(took time.Duration) string {
+	text := fmt.Sprintf("%s, %s", p.what, took.Round(time.Second))
+	n := p.done.Load()
+	if n == 0 {
+		return text
+	}
+	text += ": " + size(n)
+	if p.total > 0 {
+		text += fmt.Sprintf(" of %s, %d %%", size(p.total), min(100, n*100/p.total))
+	}
+	if s := took.Seconds(); s > 0 {
+		text += fmt.Sprintf(", %s/s", size(int64(float64(n)/s)))
+	}
+	return text
+}
+
+func (p *progress) end() {
+	close(p.over)
+	p.drawn.Wait()
+}
+
+// of counts what is read from a reader.
+func (p *progress) of(r io.Reader) io.Reader { return &counted{r, p} }
+
+type counted struct {
+	r io.Reader
+	p *progress
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.p.done.Add(int64(n))
+	return n, err
+}
+
+// size spells a number of bytes for a person.
+func size(n int64) string {
+	f, unit := float64(n), "B"
+	for _, next := range []string{"kB", "MB", "GB", "TB"} {
+		if f < 1000 {
+			break
+		}
+		f, unit = f/1000, next
+	}
+	if unit == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, unit)
+}
