@@ -79,6 +79,27 @@ var verbRows = map[string]row{
 	"wake":              {bad: "extra"},
 	"rebuild":           {args: "--check", bad: "extra"},
 
+	// People and computers: what they do TestTwoPeopleAndThreeComputers tries.
+	"members":             {bad: "extra"},
+	"members invite":      {bad: "--role nobody"},
+	"members invitations": {bad: "extra"},
+	"members revoke":      {args: "{nobody}", code: 1, bad: "-"},
+	"members set":         {args: "{nobody} viewer", code: 1, bad: "{nobody} nobody"},
+	"members rm":          {args: "{nobody}", code: 1, bad: "a b"},
+	"members leave":       {code: 1, bad: "extra"},
+	"join":                {args: "{nobody}", code: 1, bad: "a b"},
+	"accounts":            {bad: "extra"},
+	"accounts invite":     {args: "{how}", bad: "a --power nothing"},
+	"accounts link":       {args: "{nobody}", code: 1, bad: "a b"},
+	"accounts set":        {args: "{nobody} computers", code: 1, bad: "{nobody} nothing"},
+	"accounts rm":         {args: "{nobody}", code: 1, bad: "a b"},
+	"tokens":              {bad: "extra"},
+	"tokens create":       {args: "{how}", bad: "a b"},
+	"tokens revoke":       {args: "{nobody}", code: 1, bad: "a b"},
+	"computers remove":    {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},
+	"computers removed":   {bad: "extra"},
+	"computers put-back":  {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},
+
 	"logs":        {args: "--data {data}", alone: true, bad: "--limit -1"},
 	"config show": {alone: true, bad: "--listen nowhere"},
 	"completion":  {args: "bash", alone: true, bad: "tcsh"},
@@ -92,7 +113,7 @@ var elsewhere = map[string]string{
 	"computers create": "TestSeveralComputersOnOneMachine",
 }
 
-var verbHeading = regexp.MustCompile("(?ms)^### choir ([a-z ]*[a-z])([^\n]*)\n(.*?)(?:\\z|^##)")
+var verbHeading = regexp.MustCompile("(?ms)^### choir ([a-z -]*[a-z])([^\n]*)\n(.*?)(?:\\z|^##)")
 
 // declaredVerbs are the verbs that docs/cli.md tells of, which is made of what is
 // declared, and the members of what --json prints of each; none where it prints
