@@ -53,19 +53,20 @@ func (k *keptTerminals) take(user string, mounts []sandbox.Mount) *Terminal {
 	}
 }
 
-// give lets a box wait for its user; false where one does already, or too many do.
-func (k *keptTerminals) give(t *Terminal) bool {
+// give lets a box wait for its user, and returns what is closed when it is taken; nil
+// where one waits already, or too many do.
+func (k *keptTerminals) give(t *Terminal) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.by[t.user] != nil || len(k.by) >= keptMost {
-		return false
+		return nil
 	}
 	if k.by == nil {
 		k.by = map[string]*Terminal{}
 	}
 	t.taken = make(chan struct{})
 	k.by[t.user] = t
-	return true
+	return t.taken
 }
 
 // drop takes a box out that nobody took.
@@ -119,7 +120,11 @@ func (c *Boxes) Clear(ctx context.Context, t *Terminal) error {
 	if err != nil {
 		return End(ctx, t) // it may hang, or have ended by itself
 	}
-	if !cleared.Fresh || !c.roomy(ctx, t) || !c.kept.give(t) {
+	var taken <-chan struct{}
+	if cleared.Fresh && c.roomy(ctx, t) {
+		taken = c.kept.give(t)
+	}
+	if taken == nil {
 		c.endTerminal(t)
 		return nil
 	}
@@ -127,7 +132,7 @@ func (c *Boxes) Clear(ctx context.Context, t *Terminal) error {
 		timer := time.NewTimer(keptFor)
 		defer timer.Stop()
 		select {
-		case <-t.taken:
+		case <-taken:
 			return nil
 		case <-timer.C:
 		case <-t.Done():
