@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
@@ -29,6 +30,8 @@ import (
 
 // Computer is one awake computer.
 type Computer struct {
+	*past.Past // from when its log and state are open
+
 	machine *Machine
 	cid     contract.CID
 	logger  *slog.Logger
@@ -223,6 +226,7 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 		Head: c.path("log.head"), Trouble: func(err error) { c.logger.Warn("the log's head could not be written", "error", err) }}); err != nil {
 		return err
 	}
+	c.Past = past.New(c.cid, c.log, c.state, c.machine.Blobs, c.Info)
 	return c.state.Recover(ctx, c.log)
 }
 
@@ -403,7 +407,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 		return view.Computer{}, err
 	}
 	state := view.StateAwake
-	open, err := c.listRuns(ctx, openRuns)
+	open, err := c.ListRuns(ctx, openRuns)
 	if err != nil {
 		return view.Computer{}, err
 	}
@@ -414,7 +418,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 		state = view.StateBroken
 	}
 	return view.Computer{
-		ID: c.cid, Name: row.Name, State: state, Created: when(row.Created), Driver: row.Driver, Isolation: row.Isolation,
+		ID: c.cid, Name: row.Name, State: state, Created: past.When(row.Created), Driver: row.Driver, Isolation: row.Isolation,
 		Notes: slices.Concat(row.Notes, c.troubles(), c.Wounds(), c.machine.Notices()), Sequence: c.log.Last(),
 	}, nil
 }
@@ -431,7 +435,7 @@ func (c *Computer) Frame(ctx context.Context) (view.Frame, error) {
 	if f.Computer, err = c.Info(ctx); err != nil {
 		return view.Frame{}, err
 	}
-	if f.Running, err = c.listRuns(ctx, openRuns); err != nil {
+	if f.Running, err = c.ListRuns(ctx, openRuns); err != nil {
 		return view.Frame{}, err
 	}
 	questions, err := c.state.Questions(ctx, "", true)
@@ -440,10 +444,10 @@ func (c *Computer) Frame(ctx context.Context) (view.Frame, error) {
 	}
 	for _, q := range questions {
 		if i := slices.IndexFunc(f.Running, func(r view.Run) bool { return r.ID == q.Run }); i >= 0 {
-			f.Running[i].Questions = append(f.Running[i].Questions, questionOf(q))
+			f.Running[i].Questions = append(f.Running[i].Questions, past.QuestionOf(q))
 		}
 	}
-	asked, err := c.approvals(ctx, state.ApprovalFilter{Open: true})
+	asked, err := c.AllApprovals(ctx, state.ApprovalFilter{Open: true})
 	if err != nil {
 		return view.Frame{}, err
 	}

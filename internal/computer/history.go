@@ -45,7 +45,7 @@ func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, false, err
 	}
-	return c.listCheckpoints(ctx, before, limit)
+	return c.ListCheckpoints(ctx, before, limit)
 }
 
 // Checkpoint answers rpc.CheckpointCreate.

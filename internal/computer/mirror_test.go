@@ -23,6 +23,7 @@ import (
 	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/ledger"
@@ -135,6 +136,7 @@ func (d *desk) start() {
 	check(err)
 	c.log, err = ledger.Open(d.t.Context(), d.bus.JetStream(), ledger.Options{CID: d.cid, Blobs: d.blobs, Index: c.state})
 	check(err)
+	c.Past = past.New(d.cid, c.log, c.state, d.blobs, c.Info)
 	check(c.state.Recover(d.t.Context(), c.log))
 	_, err = c.log.Append(d.t.Context(), contract.Draft{Actor: contract.System(), Type: "computer.woken", Data: contract.ComputerWoken{Version: "0", Driver: "local", Isolation: "none"}})
 	check(err)

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
@@ -29,6 +30,7 @@ func recorded(t testing.TB, b *bus.Bus, blobs *disk.Store) *Computer {
 	if c.log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.cid, Blobs: blobs, Index: c.state}); err != nil {
 		t.Fatal(err)
 	}
+	c.Past = past.New(c.cid, c.log, c.state, blobs, c.Info)
 	t.Cleanup(func() {
 		if err := c.log.Close(); err != nil {
 			t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
@@ -59,8 +60,8 @@ func (c *Computer) Proposal(ctx context.Context, id, proposal string) (view.Prop
 
 func proposalOf(p state.Proposal) view.Proposal {
 	return view.Proposal{
-		ID: p.ID, Document: p.Document, Base: p.Base, Author: p.Author, Role: p.Role, Run: p.Run, Task: p.Task, Time: when(p.Time), Sequence: p.Seq,
-		SHA256: p.SHA256, Status: view.ProposalStatus(p.Status), By: p.By, Revision: p.Revision, Successor: p.Successor, Resolved: when(p.Resolved), Body: p.Body,
+		ID: p.ID, Document: p.Document, Base: p.Base, Author: p.Author, Role: p.Role, Run: p.Run, Task: p.Task, Time: past.When(p.Time), Sequence: p.Seq,
+		SHA256: p.SHA256, Status: view.ProposalStatus(p.Status), By: p.By, Revision: p.Revision, Successor: p.Successor, Resolved: past.When(p.Resolved), Body: p.Body,
 	}
 }
 

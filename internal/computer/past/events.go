@@ -1,4 +1,4 @@
-package computer
+package past
 
 import (
 	"context"
@@ -6,44 +6,13 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 )
 
-// Act implements control.Computer.
-func (c *Computer) Act(ctx context.Context, a view.Action) (view.Acted, error) {
-	const op = "computer.Act"
-	info, ok := contract.Lookup(a.Type)
-	if !ok || !info.Action {
-		return view.Acted{}, fault.New(op, fault.Denied, "", &contract.FieldError{Field: "type", Reason: "is not something a person can do"})
-	}
-	switch data := a.Data.(type) {
-	case *contract.PromptSubmitted:
-		run, seq, err := c.runs.Submit(ctx, dispatch.Prompt{ID: a.ID, By: a.By, Text: data.Text, Model: data.Model, Budget: data.Budget})
-		return view.Acted{Run: run, Sequence: seq}, err
-	case *contract.RunCommanded:
-		seq, err := c.runs.Command(ctx, a.By, a.Run, data.Command)
-		return view.Acted{Run: a.Run, Sequence: seq}, err
-	case *contract.RunSteered:
-		seq, err := c.runs.Steer(ctx, a.By, a.Run, data.Text)
-		return view.Acted{Run: a.Run, Sequence: seq}, err
-	case *contract.QuestionAnswered:
-		seq, err := c.runs.Answer(ctx, a.By, a.Run, data.Question, data.Answer)
-		return view.Acted{Run: a.Run, Sequence: seq}, err
-	}
-	events, err := c.log.Append(ctx, contract.Draft{
-		ID: a.ID, Actor: a.By, Type: a.Type, Subject: a.Subject, Run: a.Run, Data: a.Data,
-	})
-	if err != nil {
-		return view.Acted{}, err
-	}
-	return view.Acted{Sequence: events[0].Sequence}, nil
-}
-
 // Events implements control.Streams.
-func (c *Computer) Events(ctx context.Context, q view.EventQuery) (view.EventPage, error) {
+func (c *Past) Events(ctx context.Context, q view.EventQuery) (view.EventPage, error) {
 	if q.Limit <= 0 || q.Limit > maxEvents {
 		q.Limit = maxEvents
 	}
@@ -51,7 +20,7 @@ func (c *Computer) Events(ctx context.Context, q view.EventQuery) (view.EventPag
 		return view.EventPage{}, err
 	}
 	if !q.Whole() {
-		return c.past(ctx, q)
+		return c.indexed(ctx, q)
 	}
 	events, err := c.log.Read(ctx, q.After, q.Limit)
 	if err != nil {
@@ -65,10 +34,10 @@ func (c *Computer) Events(ctx context.Context, q view.EventQuery) (view.EventPag
 	return p, nil
 }
 
-// past answers from the state's indexes, and from the log for the few events
+// indexed answers from the state's indexes, and from the log for the few events
 // that are not projected yet: a projector that lags, or has stopped, hides
 // nothing.
-func (c *Computer) past(ctx context.Context, q view.EventQuery) (view.EventPage, error) {
+func (c *Past) indexed(ctx context.Context, q view.EventQuery) (view.EventPage, error) {
 	covered := c.state.Last()
 	p := view.EventPage{Events: []contract.Event{}, Last: c.log.Last()}
 	rows, err := c.state.Events(ctx, state.EventFilter{After: q.After, Limit: q.Limit, Types: q.Types, Run: q.Run, Task: q.Task, Subject: q.Subject})
@@ -110,13 +79,13 @@ func (c *Computer) past(ctx context.Context, q view.EventQuery) (view.EventPage,
 const maxEvents = 500
 
 // Follow implements control.Streams.
-func (c *Computer) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
+func (c *Past) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
 	return c.log.Follow(ctx, after)
 }
 
 // Appended implements control.History. Data that stand in a blob count with its
 // size; one that is lost counts as the longest there can be.
-func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error) {
+func (c *Past) Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return 0, 0, err
 	}
@@ -125,7 +94,7 @@ func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, b
 		return 0, 0, err
 	}
 	for ref, n := range got.Blobs {
-		size, err := c.machine.Blobs.Stat(ctx, c.cid, ref)
+		size, err := c.blobs.Stat(ctx, c.cid, ref)
 		if fault.Is(err, fault.NotFound) {
 			size, err = contract.MaxTurn, nil
 		}
@@ -138,4 +107,4 @@ func (c *Computer) Appended(ctx context.Context, since time.Time) (events int, b
 }
 
 // Last implements control.Streams.
-func (c *Computer) Last() uint64 { return c.log.Last() }
+func (c *Past) Last() uint64 { return c.log.Last() }

@@ -1,4 +1,4 @@
-package computer
+package past
 
 import (
 	"context"
@@ -11,14 +11,15 @@ import (
 )
 
 // Runs answers rpc.RunList.
-func (c *Computer) Runs(ctx context.Context, before uint64, limit int) ([]view.Run, error) {
+func (c *Past) Runs(ctx context.Context, before uint64, limit int) ([]view.Run, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, err
 	}
-	return c.listRuns(ctx, state.RunFilter{Before: before, Limit: limit})
+	return c.ListRuns(ctx, state.RunFilter{Before: before, Limit: limit})
 }
 
-func (c *Computer) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run, error) {
+// ListRuns lists the runs that a filter lets through, as far as the state is.
+func (c *Past) ListRuns(ctx context.Context, f state.RunFilter) ([]view.Run, error) {
 	rows, err := c.state.Runs(ctx, f)
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func (c *Computer) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run,
 }
 
 // Run implements control.Computer.
-func (c *Computer) Run(ctx context.Context, id string) (view.Run, error) {
+func (c *Past) Run(ctx context.Context, id string) (view.Run, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Run{}, err
 	}
@@ -55,13 +56,14 @@ func (c *Computer) Run(ctx context.Context, id string) (view.Run, error) {
 		return view.Run{}, err
 	}
 	for _, q := range questions {
-		out.Questions = append(out.Questions, questionOf(q))
+		out.Questions = append(out.Questions, QuestionOf(q))
 	}
-	out.Approvals, err = c.approvals(ctx, state.ApprovalFilter{Run: id, Open: true})
+	out.Approvals, err = c.AllApprovals(ctx, state.ApprovalFilter{Run: id, Open: true})
 	return out, err
 }
 
-func questionOf(q state.Question) contract.Question {
+// QuestionOf is a question as people see it.
+func QuestionOf(q state.Question) contract.Question {
 	return contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline}
 }
 
@@ -70,12 +72,12 @@ func runOf(r state.Run) view.Run {
 		ID: r.ID, Prompt: r.Prompt, Status: r.Status, Reason: r.Reason, Objective: r.Objective, Plan: r.Plan,
 		Summary: r.Summary, Error: r.Error, Verified: r.Verified, Document: r.Document, Checkpoint: r.Checkpoint,
 		Provider: r.Provider, Model: r.Model, Usage: r.Usage,
-		Started: when(r.Created), Ended: when(r.Ended), StoodMS: r.StoodMS, Sequence: r.Seq,
+		Started: When(r.Created), Ended: When(r.Ended), StoodMS: r.StoodMS, Sequence: r.Seq,
 	}
 }
 
 // Document answers rpc.DocumentGet.
-func (c *Computer) Document(ctx context.Context, id string, revision int) (view.Document, error) {
+func (c *Past) Document(ctx context.Context, id string, revision int) (view.Document, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Document{}, err
 	}
@@ -84,7 +86,7 @@ func (c *Computer) Document(ctx context.Context, id string, revision int) (view.
 		if err != nil {
 			return view.Document{}, err
 		}
-		return view.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.ID, Author: r.Author, Time: when(r.Time), Body: r.Body}, nil
+		return view.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.ID, Author: r.Author, Time: When(r.Time), Body: r.Body}, nil
 	}
 	d, err := c.state.Document(ctx, id)
 	if err != nil {
@@ -94,13 +96,13 @@ func (c *Computer) Document(ctx context.Context, id string, revision int) (view.
 }
 
 func documentOf(d state.Document) view.Document {
-	return view.Document{ID: d.ID, Title: d.Title, Path: d.Path, Revision: d.Revision, Author: d.Author, Time: when(d.Updated), Body: d.Body}
+	return view.Document{ID: d.ID, Title: d.Title, Path: d.Path, Revision: d.Revision, Author: d.Author, Time: When(d.Updated), Body: d.Body}
 }
 
 // Snapshot answers rpc.StateSnapshot. The state moves on while it is read,
 // so it is read again until no event was projected meanwhile.
-func (c *Computer) Snapshot(ctx context.Context) (view.Snapshot, error) {
-	const op, page = "computer.Snapshot", 50
+func (c *Past) Snapshot(ctx context.Context) (view.Snapshot, error) {
+	const op, page = "past.Snapshot", 50
 	for range 50 {
 		if err := c.state.CaughtUp(ctx, c.log); err != nil {
 			return view.Snapshot{}, err
@@ -116,8 +118,8 @@ func (c *Computer) Snapshot(ctx context.Context) (view.Snapshot, error) {
 	return view.Snapshot{}, fault.New(op, fault.Unavailable, "Try again in a moment.", nil)
 }
 
-func (c *Computer) fillSnapshot(ctx context.Context, s *view.Snapshot, page int) error {
-	info, err := c.Info(ctx)
+func (c *Past) fillSnapshot(ctx context.Context, s *view.Snapshot, page int) error {
+	info, err := c.info(ctx)
 	if err != nil {
 		return err
 	}
@@ -136,14 +138,14 @@ func (c *Computer) fillSnapshot(ctx context.Context, s *view.Snapshot, page int)
 	for _, w := range windows {
 		s.Windows = append(s.Windows, view.Window{Window: w.ID, App: w.App, Title: w.Title, Frame: w.Frame, State: w.State, Z: w.Z, Props: w.Props})
 	}
-	runs, err := c.listRuns(ctx, state.RunFilter{Limit: page})
+	runs, err := c.ListRuns(ctx, state.RunFilter{Limit: page})
 	if err != nil {
 		return err
 	}
 	for _, r := range runs {
 		s.Runs = append(s.Runs, r.Head())
 	}
-	checkpoints, _, err := c.listCheckpoints(ctx, 0, page)
+	checkpoints, _, err := c.ListCheckpoints(ctx, 0, page)
 	if err != nil {
 		return err
 	}
@@ -160,7 +162,8 @@ func (c *Computer) fillSnapshot(ctx context.Context, s *view.Snapshot, page int)
 	return nil
 }
 
-func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
+// ListCheckpoints lists checkpoints, newest first, as far as the state is.
+func (c *Past) ListCheckpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
 	rows, err := c.state.Checkpoints(ctx, before, min(limit+1, state.MaxPage))
 	if err != nil {
 		return nil, false, err
@@ -177,7 +180,7 @@ func (c *Computer) listCheckpoints(ctx context.Context, before uint64, limit int
 }
 
 // ShowCheckpoint answers rpc.CheckpointGet.
-func (c *Computer) ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error) {
+func (c *Past) ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Checkpoint{}, err
 	}
@@ -191,12 +194,13 @@ func (c *Computer) ShowCheckpoint(ctx context.Context, id string) (view.Checkpoi
 func checkpointOf(k state.Checkpoint) view.Checkpoint {
 	return view.Checkpoint{
 		ID: k.ID, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message, Verified: k.Verified, Files: k.Files,
-		Skipped: k.Skipped, Left: k.Left, Ignored: k.Ignored, Outside: k.Outside, Seq: k.AtSeq, Sequence: k.Seq, Time: when(k.Time), Author: contract.CheckpointAuthor(k.Kind, k.Task), Run: k.Run, Task: k.Task,
+		Skipped: k.Skipped, Left: k.Left, Ignored: k.Ignored, Outside: k.Outside, Seq: k.AtSeq, Sequence: k.Seq, Time: When(k.Time), Author: contract.CheckpointAuthor(k.Kind, k.Task), Run: k.Run, Task: k.Task,
 	}
 }
 
 // when parses a time of the state file; the zero time stands for none.
-func when(s string) time.Time {
+// When is a time as the state has it; zero where there is none.
+func When(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
 		return time.Time{}
@@ -205,7 +209,7 @@ func when(s string) time.Time {
 }
 
 // SpentOn says what a run's calls of models consumed so far.
-func (c *Computer) SpentOn(ctx context.Context, run string) (contract.Usage, error) {
+func (c *Past) SpentOn(ctx context.Context, run string) (contract.Usage, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return contract.Usage{}, err
 	}

@@ -1,21 +1,20 @@
-package computer
+package past
 
 import (
 	"context"
 	"net"
 	"strconv"
 
-	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 )
 
 // Approvals answers rpc.ApprovalList.
-func (c *Computer) Approvals(ctx context.Context, all bool, before uint64, limit int) ([]view.Approval, bool, error) {
+func (c *Past) Approvals(ctx context.Context, all bool, before uint64, limit int) ([]view.Approval, bool, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, false, err
 	}
-	list, err := c.approvals(ctx, state.ApprovalFilter{Open: !all, Before: before, Limit: min(limit+1, state.MaxPage)})
+	list, err := c.AllApprovals(ctx, state.ApprovalFilter{Open: !all, Before: before, Limit: min(limit+1, state.MaxPage)})
 	if err != nil {
 		return nil, false, err
 	}
@@ -23,7 +22,8 @@ func (c *Computer) Approvals(ctx context.Context, all bool, before uint64, limit
 	return list[:min(len(list), limit)], more, nil
 }
 
-func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]view.Approval, error) {
+// AllApprovals lists the approvals that a filter lets through, as far as the state is.
+func (c *Past) AllApprovals(ctx context.Context, f state.ApprovalFilter) ([]view.Approval, error) {
 	rows, err := c.state.Approvals(ctx, f)
 	if err != nil {
 		return nil, err
@@ -32,21 +32,15 @@ func (c *Computer) approvals(ctx context.Context, f state.ApprovalFilter) ([]vie
 	for _, r := range rows {
 		out = append(out, view.Approval{
 			ID: r.ID, Kind: r.Kind, Run: r.Run, Prompt: r.Prompt, Task: r.Task, Attempt: r.Attempt, Host: r.Host, Port: r.Port,
-			Digest: r.Digest, Claim: r.Claim, Asked: when(r.Asked), Deadline: when(r.Deadline),
-			Answer: r.Answer, By: r.AnsweredBy, Reason: r.Reason, Answered: when(r.Answered), Sequence: r.AskedSeq,
+			Digest: r.Digest, Claim: r.Claim, Asked: When(r.Asked), Deadline: When(r.Deadline),
+			Answer: r.Answer, By: r.AnsweredBy, Reason: r.Reason, Answered: When(r.Answered), Sequence: r.AskedSeq,
 		})
 	}
 	return out, nil
 }
 
-// Decide answers rpc.ApprovalAnswer.
-func (c *Computer) Decide(ctx context.Context, by contract.Actor, id string, d view.Decision) (view.Acted, error) {
-	run, seq, err := c.runs.Decide(ctx, by, id, d.Digest, d.Answer)
-	return view.Acted{Run: run, Sequence: seq}, err
-}
-
 // Egress answers rpc.EgressList.
-func (c *Computer) Egress(ctx context.Context, run string) ([]view.Traffic, error) {
+func (c *Past) Egress(ctx context.Context, run string) ([]view.Traffic, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, err
 	}
