@@ -279,20 +279,43 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 // OpenFile implements control.Streams.
 func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.File, error) {
 	c.mirror.Freshen(ctx, p)
-	info, err := c.workspace.Look(ctx, p)
+	for tries := 0; ; tries++ {
+		info, err := c.workspace.Look(ctx, p)
+		if err != nil {
+			return nil, view.File{}, err
+		}
+		if info.Kind != "file" {
+			return nil, view.File{}, fault.New("computer.OpenFile", fault.Invalid, "List it instead.", fmt.Errorf("%s is a %s", p, info.Kind))
+		}
+		content, err := c.workspace.Read(ctx, "", p, 0, 0)
+		if err != nil {
+			return nil, view.File{}, err
+		}
+		file := fileOf(info)
+		if content.Size == info.Size && content.Time == info.Time {
+			file.Version = info.ID
+			return content, file, nil
+		}
+		if tries == 2 { // it is written all the time, and what is read of it has no name
+			file.Size = content.Size
+			return content, file, nil
+		}
+		if err := content.Close(); err != nil {
+			return nil, view.File{}, err
+		}
+	}
+}
+
+// ReadFile implements control.Streams.
+func (c *Computer) ReadFile(ctx context.Context, f view.File, offset int64) (io.ReadCloser, error) {
+	content, err := c.workspace.Read(ctx, "", f.ID, offset, 0)
 	if err != nil {
-		return nil, view.File{}, err
+		return nil, err
 	}
-	if info.Kind != "file" {
-		return nil, view.File{}, fault.New("computer.OpenFile", fault.Invalid, "List it instead.", fmt.Errorf("%s is a %s", p, info.Kind))
+	if content.Size != f.Size || !time.UnixMilli(content.Time).Equal(f.Modified) {
+		return nil, errors.Join(fault.New("computer.ReadFile", fault.Conflict, "Ask for it again.", errors.New("the file changed while it was read")), content.Close())
 	}
-	content, err := c.workspace.Read(ctx, "", p, 0, 0)
-	if err != nil {
-		return nil, view.File{}, err
-	}
-	file := fileOf(info)
-	file.Size = content.Size
-	return content, file, nil
+	return content, nil
 }
 
 // PutFile implements control.Streams.
@@ -301,7 +324,7 @@ func (c *Computer) PutFile(ctx context.Context, by contract.Actor, put view.Put,
 		return view.File{}, err
 	}
 	p := put.Path
-	opts := workspace.WriteOptions{By: by}
+	opts := workspace.WriteOptions{If: put.If, By: by}
 	if put.Mode != "" {
 		exec := put.Mode == view.ModeExecutable
 		opts.Exec = &exec
@@ -321,7 +344,9 @@ func (c *Computer) PutFile(ctx context.Context, by contract.Actor, put view.Put,
 		return view.File{}, err
 	}
 	c.shell.Changed()
-	return fileOf(written.FileInfo), nil
+	out := fileOf(written.FileInfo)
+	out.Version = written.ID
+	return out, nil
 }
 
 // RemoveFile answers rpc.FilesRemove. It goes to the trash.

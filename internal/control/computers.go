@@ -89,8 +89,12 @@ type Streams interface {
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 	// Last is the sequence of the newest event.
 	Last() uint64
-	// OpenFile returns a regular file's content and entry.
+	// OpenFile returns a regular file's content and entry, with the version of just
+	// that content, unless it is written all the time.
 	OpenFile(ctx context.Context, path string) (io.ReadCloser, view.File, error)
+	// ReadFile returns the content from an offset of a file that OpenFile returned
+	// and that is still as it was.
+	ReadFile(ctx context.Context, f view.File, offset int64) (io.ReadCloser, error)
 	// PutFile replaces or makes a file, folders included, all or nothing.
 	PutFile(ctx context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error)
 	// AddTar unpacks an untrusted tar stream into workspace/{name} in a scratch

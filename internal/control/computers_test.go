@@ -401,6 +401,12 @@ func (m *machine) OpenFile(_ context.Context, path string) (io.ReadCloser, view.
 	return io.NopCloser(bytes.NewReader(b)), view.File{ID: path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
+func (m *machine) ReadFile(_ context.Context, f view.File, offset int64) (io.ReadCloser, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return io.NopCloser(bytes.NewReader(m.files[f.ID][offset:])), nil
+}
+
 func (m *machine) PutFile(_ context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error) {
 	b, err := io.ReadAll(content)
 	if err != nil {

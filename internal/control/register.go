@@ -75,7 +75,13 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 			tw := &touched{ResponseWriter: w}
 			err := m.Valid(*in)
 			if err == nil {
-				err = s.stream(r, d, (*in).Named(), func(r *http.Request, cid contract.CID) error { return f(tw, r, cid, in) })
+				err = s.stream(r, d, (*in).Named(), func(r *http.Request, cid contract.CID) error {
+					if r.Method == http.MethodHead && d.Name != rpc.FilesGet.Name {
+						tw.Header().Set("Content-Type", answer) // what is made as it goes has no length
+						return nil
+					}
+					return f(tw, r, cid, in)
+				})
 			}
 			if err == nil || r.Context().Err() != nil {
 				return

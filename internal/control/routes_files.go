@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,7 +16,6 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
-	"choir.dev/choiros/internal/view"
 )
 
 func (s *Server) routeFiles(hapi huma.API) {
@@ -27,11 +25,7 @@ func (s *Server) routeFiles(hapi huma.API) {
 		if err != nil {
 			return err
 		}
-		f, err := c.PutFile(r.Context(), callerOf(r.Context()).actor(), view.Put{Path: in.Path, Mode: in.Mode}, &limited{r.Body, maxFile})
-		if err != nil {
-			return tooLarge(err)
-		}
-		return writeJSON(w, f)
+		return s.putFile(w, r, c, in)
 	})
 	streamed(hapi, s, rpc.FilesAddTar, "application/x-tar", "application/json", func(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.AddTarRequest) error {
 		c, err := s.o.Computers.Get(r.Context(), cid)
@@ -80,16 +74,11 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request, cid contract.CI
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(path.Base(f.ID)))
 	h.Set("Choir-Mode", f.Mode)
-	if f.Size >= 0 {
-		h.Set("Content-Length", strconv.FormatInt(f.Size, 10))
-	}
-	rc := http.NewResponseController(w)
-	// As much at once as the tether's window gives: a deadline is set for each piece.
-	n, err := io.CopyBuffer(deadlined{w, rc}, content, make([]byte, 256<<10))
-	if err == nil && n != f.Size {
-		err = errors.New("the file changed while it was read")
-	}
-	return errors.Join(err, content.Close())
+	h.Set("Cache-Control", "no-cache")
+	tagged(w, f)
+	whole := &ranged{from: content, size: f.Size, open: func(at int64) (io.ReadCloser, error) { return c.ReadFile(r.Context(), f, at) }}
+	http.ServeContent(paced{deadlined{w, http.NewResponseController(w)}}, r, "", time.Time{}, whole)
+	return errors.Join(whole.err, whole.Close())
 }
 
 func tooLarge(err error) error {

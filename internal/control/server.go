@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -249,10 +250,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) routes() error {
 	useProblems()
 	mux := chi.NewRouter()
+	mux.Use(headAsGet)
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allowed(mux, r.URL.Path), ", "))
 		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for this address", ""))
 	})
 	cfg := huma.DefaultConfig("ChoirOS", s.o.Version)
@@ -262,6 +265,7 @@ func (s *Server) routes() error {
 	}
 	cfg.Info.Description = "What a person can ask of their computers. Errors are RFC 9457 problems with code, hint and field."
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", "", nil
+	cfg.Servers = []*huma.Server{{URL: s.hosts.console(), Description: "This machine's console; its address without a name is as good for programs."}}
 	cfg.FieldsOptionalByDefault = true
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -298,6 +302,30 @@ func (s *Server) routes() error {
 	})
 	s.bare = bare
 	return nil
+}
+
+// headAsGet has HEAD find what GET does; what is written of a body goes nowhere.
+func headAsGet(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			chi.RouteContext(r.Context()).RouteMethod = http.MethodGet
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// allowed lists the methods that an address takes.
+func allowed(mux chi.Routes, at string) []string {
+	var out []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if mux.Match(chi.NewRouteContext(), m, at) {
+			out = append(out, m)
+			if m == http.MethodGet {
+				out = append(out, http.MethodHead)
+			}
+		}
+	}
+	return out
 }
 
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {

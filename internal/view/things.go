@@ -151,7 +151,8 @@ type File struct {
 	Size     int64     `json:"size"`
 	Mode     string    `json:"mode"` // such as 0644
 	Modified time.Time `json:"modified"`
-	Target   string    `json:"target,omitempty"` // of a symlink
+	Target   string    `json:"target,omitempty"`  // of a symlink
+	Version  string    `json:"version,omitempty"` // names what a file holds, of one that was put; over HTTP its ETag
 	// Unkept says why no checkpoint holds it, "is a socket"; Beneath counts such
 	// paths in a folder.
 	Unkept  string `json:"unkept,omitempty"`
@@ -165,8 +166,15 @@ const (
 )
 
 // Put says where a file goes. Mode is one of the two; empty: that of the file
-// that it replaces.
-type Put struct{ Path, Mode string }
+// that it replaces. If, unless it is empty, is the version that it may replace,
+// AnyVersion or NoVersion.
+type Put struct{ Path, Mode, If string }
+
+// What a put may replace: whatever there is, but something; or nothing.
+const (
+	AnyVersion = "any"
+	NoVersion  = "none"
+)
 
 // MoveRequest gives a file or folder another name, where nothing is yet.
 type MoveRequest struct {

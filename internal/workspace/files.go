@@ -31,7 +31,7 @@ func (w *Workspace) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	return fi, fault.Wrap("workspace.Stat", err)
 }
 
-// Look is Stat without the id of a file's content, which may take as long as
+// Look is Stat without the id of a large file's content, which may take as long as
 // reading it.
 func (w *Workspace) Look(ctx context.Context, p string) (wire.FileInfo, error) {
 	var fi wire.FileInfo
@@ -43,6 +43,7 @@ func (w *Workspace) Look(ctx context.Context, p string) (wire.FileInfo, error) {
 type Content struct {
 	io.ReadCloser
 	Size int64
+	Time int64 // of the live tree's file: modification, Unix milliseconds
 	Exec bool
 }
 
@@ -59,7 +60,14 @@ func (w *Workspace) Read(ctx context.Context, commit, p string, offset, limit in
 		resp.Body.Close()
 		return nil, fault.Wrap(op, err)
 	}
-	return &Content{resp.Body, size, resp.Header.Get("X-Choir-Mode") == string(wire.ModeExec)}, nil
+	at := int64(0)
+	if commit == "" {
+		if at, err = strconv.ParseInt(resp.Header.Get("X-Choir-Time"), 10, 64); err != nil {
+			resp.Body.Close()
+			return nil, fault.Wrap(op, err)
+		}
+	}
+	return &Content{resp.Body, size, at, resp.Header.Get("X-Choir-Mode") == string(wire.ModeExec)}, nil
 }
 
 // ReadAll is Read of at most max bytes from the beginning.
@@ -75,7 +83,7 @@ func (w *Workspace) ReadAll(ctx context.Context, commit, p string, max int) ([]b
 
 // WriteOptions say how a file is written. Exec is whether it is executable; nil:
 // as what it replaces. If is the blob id that must be there ("none": nothing may
-// be), so that nobody's newer edit is overwritten.
+// be, "any": something has to), so that nobody's newer edit is overwritten.
 type WriteOptions struct {
 	Exec *bool
 	If   string

@@ -108,6 +108,8 @@ export interface File {
   modified: string
   /** of a symlink */
   target?: string
+  /** names what a file holds, of one that was put; over HTTP its ETag */
+  version?: string
   /** Unkept says why no checkpoint holds it, "is a socket"; Beneath counts such paths in a folder. */
   unkept?: string
   unkept_beneath?: number

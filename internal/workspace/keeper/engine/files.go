@@ -151,8 +151,11 @@ func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	return fi, fileError("keeper.Stat", p, err)
 }
 
-// Look is Stat without the id of a file's content, for which a file that was not
-// captured as it is would be read.
+// quicklyRead is up to which size, in bytes, reading a file is no matter.
+const quicklyRead = 1 << 20
+
+// Look is Stat without the id of a file's content, if for that a large file, which
+// was not captured as it is, would have to be read.
 func (e *Engine) Look(ctx context.Context, p string) (wire.FileInfo, error) {
 	fi, err := e.stat(ctx, p, false)
 	return fi, fileError("keeper.Look", p, err)
@@ -168,12 +171,12 @@ func (e *Engine) stat(ctx context.Context, p string, id bool) (wire.FileInfo, er
 	}
 	defer unix.Close(dir)
 	fi, err := info(dir, path.Base(p), p)
-	if err == nil && id && (fi.Kind == "file" || fi.Kind == "symlink") {
+	if err == nil && (fi.Kind == "file" || fi.Kind == "symlink") {
 		var en gitstore.Entry
 		was := e.lastSeen(p)
 		if st, serr := disk.Lstat(dir, path.Base(p)); serr == nil && st == was.Stat {
 			en = was.Entry
-		} else {
+		} else if id || fi.Size <= quicklyRead {
 			en, _, err = e.store.EntryAt(dir, path.Base(p), was.Entry)
 		}
 		fi.ID = en.ID
@@ -295,7 +298,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		}
 		return w, err
 	}
-	if !took || req.If == "none" && was.Exists() || req.If != "" && req.If != "none" && was.ID != req.If {
+	if !took || !mayDisplace(req.If, was) {
 		return w, errors.Join(changedMeanwhile(p), e.moves.TakeBack(t, dir, name))
 	}
 	e.puts = append(e.puts, putOf(t))
@@ -390,7 +393,7 @@ func (e *Engine) mayPut(req wire.WriteRequest) error {
 		return &os.PathError{Op: "write", Path: p, Err: unix.EISDIR}
 	case req.If == "none":
 		return changedMeanwhile(p)
-	case req.If != "":
+	case req.If != "" && req.If != "any":
 		was, _, err := e.store.EntryAt(dir, name, e.look.Index.At(p).Entry)
 		if err == nil && was.ID != req.If {
 			err = changedMeanwhile(p)
@@ -398,6 +401,19 @@ func (e *Engine) mayPut(req wire.WriteRequest) error {
 		return err
 	}
 	return nil
+}
+
+// mayDisplace reports whether a put may take the place of what it displaced.
+func mayDisplace(want string, was gitstore.Entry) bool {
+	switch want {
+	case "":
+		return true
+	case "none":
+		return !was.Exists()
+	case "any":
+		return was.Exists()
+	}
+	return was.ID == want
 }
 
 func changedMeanwhile(p string) error {

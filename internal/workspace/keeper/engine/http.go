@@ -247,6 +247,7 @@ func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.
 	if fi.Exec {
 		mode = wire.ModeExec
 	}
+	w.Header().Set("X-Choir-Time", strconv.FormatInt(fi.Time, 10))
 	readHeaders(w, fi.Size, mode)
 	n := max(0, fi.Size-req.Offset)
 	if req.Limit > 0 {
