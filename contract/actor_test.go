@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 )
@@ -67,5 +68,63 @@ func TestNamesOfActors(t *testing.T) {
 	}
 	if a := contract.Person("u-1"); a.Account() != "u-1" || contract.DesktopOf("u-1").Account() != "u-1" || contract.System().Account() != "" {
 		t.Error("whose account it is")
+	}
+}
+
+// Every event type says who may append it and what they need for it, and the code
+// of pages approves nothing, configures nothing and says nothing that the host says.
+func TestEveryTypeSaysWhoMayAppendIt(t *testing.T) {
+	for _, info := range contract.Types() {
+		for _, kind := range info.By {
+			if !kind.Can(info.Needs) {
+				t.Errorf("%s: a %s can't %s", info.Type, kind, info.Needs)
+			}
+		}
+		if len(info.By) == 0 || info.Action && !(info.SaidBy(contract.KindPerson) && info.SaidBy(contract.KindApp)) {
+			t.Errorf("%s is by %v", info.Type, info.By)
+		}
+		if info.SaidBy(contract.KindProgram) || info.SaidBy(contract.KindWorker) {
+			t.Errorf("%s is said by the code in boxes", info.Type)
+		}
+	}
+	for _, c := range []contract.Capability{contract.CanApprove, contract.CanConfigure, contract.CanInvite, contract.CanEnter, contract.CanManage, contract.CanRecord} {
+		if contract.KindApp.Can(c) {
+			t.Errorf("an app can %s", c)
+		}
+	}
+}
+
+func TestWhoActedInOldEvents(t *testing.T) {
+	cid := contract.NewCID()
+	run, task := contract.DeriveID("a", "run"), contract.DeriveID("a", "task")
+	for source, want := range map[string]contract.Actor{
+		"user": contract.Person("u"), "director": {Kind: contract.KindDirector, ID: run, On: "u"}, "associate": {Kind: contract.KindAssociate, ID: task, On: "u"},
+		"system": {Kind: contract.KindSystem, On: "u"},
+	} {
+		e := contract.Event{Source: "/computers/" + string(cid) + "/" + source, User: "u", Run: run, Task: task}
+		if got := e.By(); got != want {
+			t.Errorf("%s: %+v", source, got)
+		}
+	}
+}
+
+// The actor and the source of an event agree, and a person acts for nobody else.
+func TestActorAndSourceAgree(t *testing.T) {
+	cid := contract.NewCID()
+	for _, c := range []struct {
+		kind  string
+		actor contract.ActorName
+		user  string
+		ok    bool
+	}{
+		{"person", "person:u", "u", true}, {"app", "app:desktop", "u", true}, {"user", "", "u", true}, {"system", "", "", true}, {"system", "system", "u", true},
+		{"person", "", "u", false}, {"app", "", "u", false}, {"person", "app:desktop", "u", false}, {"user", "person:u", "u", false}, {"person", "person:u", "v", false},
+		{"person", "person:u", "", false}, {"person", "person", "u", false}, {"system", "director:r", "", false}, {"robot", "robot:1", "", false},
+	} {
+		e := contract.Event{SpecVersion: "1.0", ID: contract.NewID(), Source: "/computers/" + string(cid) + "/" + c.kind, Type: "run.moved", Actor: c.actor, User: c.user,
+			Sequence: 1, Epoch: 1, Computer: cid, Time: time.Unix(1, 0)}
+		if err := e.Validate(); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

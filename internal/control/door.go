@@ -66,6 +66,9 @@ func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (co
 	if err := may(ctx, m.Doors); err != nil {
 		return "", err
 	}
+	if err := m.Permits(callerOf(ctx).actor()); err != nil {
+		return "", err
+	}
 	account := callerOf(ctx).user
 	if m.Needs == rpc.Plane {
 		return "", s.decide(ctx, m.May, account, "")

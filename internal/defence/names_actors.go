@@ -1,7 +1,9 @@
 package defence
 
-// Who may do what (contract.Actor; internal/ledger).
+// Who may do what (contract.Actor; internal/ledger, rpc).
 const (
 	ActorAppend      Name = "actor.append"       // row 22: an event is of a kind of actor that may say it
 	ActorAppendPower Name = "actor.append-power" // row 22: and of an actor who was given what it takes
+	ActorAsk         Name = "actor.ask"          // row 22: a method is asked by a kind of actor that may ask it
+	ActorAskPower    Name = "actor.ask-power"    // row 22: and by an actor who was given what it takes
 )

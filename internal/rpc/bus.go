@@ -12,6 +12,9 @@ import (
 
 // Answer implements Any.
 func (m *Method[In, Out]) Answer(ctx context.Context, t Table, who Caller, data []byte) ([]byte, error) {
+	if err := m.Permits(who.Actor); err != nil {
+		return nil, err
+	}
 	var in In
 	if len(data) == 0 {
 		data = []byte("{}")

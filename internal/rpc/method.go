@@ -206,6 +206,9 @@ var all []Any
 func All() []Any { return all }
 
 func add[In Asked, Out any](m *Method[In, Out]) *Method[In, Out] {
+	if m.Takes() == "" {
+		panic("rpc: nothing says what " + m.Name + " takes of who asks it")
+	}
 	if m.Limit == 0 {
 		m.Limit = Quick
 	}

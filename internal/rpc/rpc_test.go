@@ -15,6 +15,9 @@ import (
 )
 
 // What is declared is whole and does not contradict itself.
+// desktop asks on the bus.
+var desktop = rpc.Caller{Actor: contract.DesktopOf("u")}
+
 func TestDeclarations(t *testing.T) {
 	names, routes := map[string]bool{}, map[string]bool{}
 	for _, m := range rpc.All() {
@@ -62,7 +65,11 @@ func TestRequestsOnTheBus(t *testing.T) {
 		return view.File{ID: "a"}, nil
 	})
 	ask := func(m rpc.Any, body string) (string, error) {
-		b, err := m.Answer(t.Context(), table, rpc.Caller{}, []byte(body))
+		who := desktop
+		if !m.About().AskedBy(who.Actor.Kind) {
+			who.Actor = contract.Person("u")
+		}
+		b, err := m.Answer(t.Context(), table, who, []byte(body))
 		return string(b), err
 	}
 	if got, err := ask(rpc.FilesList, ``); err != nil || got != `{"files":[],"more":true}` || listed.Limit != 1000 {
@@ -105,7 +112,7 @@ func TestAnswersOnTheBusFit(t *testing.T) {
 	rpc.Bind(table, rpc.DocumentGet, func(context.Context, rpc.Caller, rpc.DocumentRequest) (view.Document, error) {
 		return view.Document{Body: strings.Repeat("x", rpc.MaxBusAnswer)}, nil
 	})
-	b, err := rpc.CheckpointList.Answer(t.Context(), table, rpc.Caller{}, nil)
+	b, err := rpc.CheckpointList.Answer(t.Context(), table, desktop, nil)
 	var got struct {
 		Checkpoints []struct {
 			Commit  string
@@ -119,7 +126,7 @@ func TestAnswersOnTheBusFit(t *testing.T) {
 	if n := len(got.Checkpoints); n < 100 || n >= 400 || !got.More || got.Checkpoints[0].Commit != "c1" || len(got.Checkpoints[0].Skipped) != 20 {
 		t.Errorf("%d checkpoints, more %v", n, got.More)
 	}
-	if _, err := rpc.DocumentGet.Answer(t.Context(), table, rpc.Caller{}, []byte(`{"document":"`+contract.NewID()+`"}`)); !fault.Is(err, fault.Exhausted) {
+	if _, err := rpc.DocumentGet.Answer(t.Context(), table, desktop, []byte(`{"document":"`+contract.NewID()+`"}`)); !fault.Is(err, fault.Exhausted) {
 		t.Errorf("what can't be cut: %v", err)
 	}
 }
@@ -140,7 +147,7 @@ func TestNoListIsNull(t *testing.T) {
 	for m, body := range map[rpc.Any]string{
 		rpc.LogRead: "", rpc.StateSnapshot: "", rpc.CheckpointCreate: "", rpc.CheckpointDiff: "", rpc.CheckpointUndo: "", rpc.ProposalList: `{"document":"` + contract.NewID() + `"}`,
 	} {
-		if b, err := m.Answer(t.Context(), table, rpc.Caller{}, []byte(body)); err != nil || strings.Contains(string(b), "null") {
+		if b, err := m.Answer(t.Context(), table, desktop, []byte(body)); err != nil || strings.Contains(string(b), "null") {
 			t.Errorf("%s: %s, %v", m.About().Name, b, err)
 		}
 	}

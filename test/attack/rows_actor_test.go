@@ -1,6 +1,7 @@
 package attack_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
 )
 
 // actorRows are actors who say what is not theirs to say.
@@ -20,12 +23,28 @@ var actorRows = []Row{
 		&contract.PromptSubmitted{Text: "go on"})},
 	{Number: 22, Attack: "an app that may only look has the workspace gone back", Defences: []defence.Name{defence.ActorAppendPower}, Run: appends(contract.DesktopOf("u-1").Only(contract.CanRead), "checkpoint.restored",
 		&contract.CheckpointRestored{To: commit40, Safety: commit40, Checkpoint: commit40})},
+	{Number: 22, Attack: "a Director asks for a checkpoint in a desktop's name", Defences: []defence.Name{defence.ActorAsk}, Run: asks(contract.DirectorOf("r"))},
+	{Number: 22, Attack: "an app that may only look asks for a checkpoint", Defences: []defence.Name{defence.ActorAskPower}, Run: asks(contract.DesktopOf("u-1").Only(contract.CanRead))},
 }
 
 const (
 	commit40   = "0123456789012345678901234567890123456789"
 	digestOf64 = "0123456789012345678901234567890123456789012345678901234567890123"
 )
+
+// asks has an actor ask for a checkpoint on the bus; the attack works when it is made.
+func asks(who contract.Actor) func(*testing.T) Verdict {
+	return func(t *testing.T) Verdict {
+		made := false
+		table := rpc.Table{}
+		rpc.Bind(table, rpc.CheckpointCreate, func(context.Context, rpc.Caller, rpc.CheckpointRequest) (k view.Checkpointed, _ error) {
+			made = true
+			return k, nil
+		})
+		_, err := rpc.CheckpointCreate.Answer(t.Context(), table, rpc.Caller{Actor: who}, nil)
+		return Verdict{made, fmt.Sprintf("asked: %v", err)}
+	}
+}
 
 // appends has an actor append an event; the attack works when it is in the log.
 func appends(who contract.Actor, eventType string, data contract.Payload) func(*testing.T) Verdict {

@@ -1,0 +1,31 @@
+package rpc_test
+
+import (
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/rpc"
+)
+
+// Whoever may ask a method by their kind can do what it takes, and nobody else is
+// let in; who was not given it is not.
+func TestWhatMethodsTakeOfActors(t *testing.T) {
+	for _, m := range rpc.All() {
+		d := m.About()
+		for _, kind := range contract.ActorKinds {
+			who := contract.Actor{Kind: kind, ID: "x"}
+			if d.AskedBy(kind) && !kind.Can(d.Takes()) {
+				t.Errorf("%s is asked by a %s, who can't %s", d.Name, kind, d.Takes())
+			}
+			if err := d.Permits(who); (err == nil) != d.AskedBy(kind) {
+				t.Errorf("%s asked by a %s: %v", d.Name, kind, err)
+			}
+			if d.Permits(who.Without(d.Takes())) == nil {
+				t.Errorf("%s is asked by a %s who was not given %s", d.Name, kind, d.Takes())
+			}
+		}
+		if d.Permits(contract.Actor{}) == nil {
+			t.Errorf("%s is asked by nobody", d.Name)
+		}
+	}
+}
