@@ -67,6 +67,7 @@ var damageTable = []damageCase{
 	{"computers/CID/workspace/.git", "", [5]string{"", "", isRefused, isRefused, isRefused}},
 	{"computers/CID/workspace/.git/HEAD", "", [5]string{isRepaired, isRepaired, isRepaired, isRefused, isRepaired}},
 	{"computers/CID/workspace/.git/refs/heads/main", "", all(isRefused)},
+	{"computers/CID/workspace/.git/choir/journal", "killed", all(isRepaired)},
 	{"computers/CID/workspace/.git/{commit}", "", [5]string{isRepaired, isRepaired, isRepaired, isRepaired, ""}},
 	{"computers/CID/workspace/.git/{tree}", "", [5]string{isRepaired, isRepaired, isRepaired, isRepaired, ""}},
 	{"computers/CID/workspace/.git/{blob}", "", [5]string{isRepaired, isRepaired, isRepaired, isRepaired, ""}},

@@ -137,7 +137,9 @@ func (j *journal) read() ([]kept, error) {
 		if entry == 0 {
 			break
 		}
-		j.size += entry
+		if j.size += entry; j.size > journalFull+2*maxEntry {
+			return nil, fault.New("keeper.journal", fault.Damaged, "Move .git/choir/journal out of the way; what it alone holds is lost then.", errors.New("the journal is longer than any of the keeper's"))
+		}
 		j.count++
 		for _, k := range files {
 			last[k.name] = len(all)
