@@ -18,6 +18,7 @@ import (
 var wall = map[string]string{
 	"fleet/sleep.go awake":             "a request's: who asks has a clock of their own",
 	"fleet/places.go Wake":             "a request's",
+	"fleet/remove.go still":            "a request's",
 	"fleet/apart.go History":           "a request's",
 	"computer/computer.go countAsleep": "what is not counted now is when somebody asks",
 	"computer/computer.go projectRest": "what is not projected now is at the next wake",
