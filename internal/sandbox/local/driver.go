@@ -48,7 +48,7 @@ type Driver struct {
 	cgroups *cgroups
 	starter *starter
 	guard   *guard
-	shared  *place // nil: there is none
+	shared  *common // nil: there is nothing
 	etc     string
 	layout  []string // arguments that are the same for every box
 	opened  func()   // in tests: after what a box mounts was opened, before it is mounted
@@ -94,11 +94,9 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 		return nil, fault.New(op, fault.Missing, "Use Linux 5.11 or newer.", fmt.Errorf("keep descriptors out of boxes: %w", err))
 	}
 	if o.Shared != "" {
-		if d.shared, err = openShared(o.Shared, func(err error) {
+		d.shared = &common{path: o.Shared, told: func(err error) {
 			o.Logger.Warn("what all computers shared was not removed", "error", err)
-		}); err != nil {
-			return nil, fault.Wrap(op, err)
-		}
+		}}
 	}
 	d.layout = d.commonArgs()
 	d.cgroups = detectCgroups("/proc/self/mountinfo", "/proc/self/cgroup")

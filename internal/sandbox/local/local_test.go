@@ -1,11 +1,14 @@
 package local_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
@@ -35,4 +38,39 @@ func open(t testing.TB) *local.Driver {
 
 func TestConformance(t *testing.T) {
 	sandboxtest.Conformance(t, func(t *testing.T) sandbox.Driver { return open(t) })
+}
+
+// TestASharedFolderMayLieElsewhere: who runs choir puts what all computers share
+// on another disk, and leaves a link to it.
+func TestASharedFolderMayLieElsewhere(t *testing.T) {
+	data, elsewhere := t.TempDir(), t.TempDir()
+	if err := os.Symlink(elsewhere, filepath.Join(data, "modules")); err != nil {
+		t.Fatal(err)
+	}
+	v, err := local.OpenVolumes(local.VolumesOptions{Dir: t.TempDir(), Shared: data, Told: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, filled, kept := t.Context(), sandbox.SharedCache("modules/.fill"), sandbox.SharedCache("modules/one")
+	for range 2 { // the second takes the first's place
+		if err := errors.Join(v.Make(ctx, filled), v.Put(ctx, filled, "m", []byte("m"), 0o644), v.Keep(ctx, filled, kept)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(elsewhere, "one", "m")); string(b) != "m" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if list, err := v.List(ctx, sandbox.SharedCache("modules")); err != nil || len(list) != 1 || list[0].Name != "one" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	// What a box may have made is no link all the same.
+	if err := os.Symlink(t.TempDir(), filepath.Join(elsewhere, "two")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Exists(ctx, sandbox.SharedCache("modules/two")); !fault.Is(err, fault.Denied) {
+		t.Errorf("a link is taken for a volume: %v", err)
+	}
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
 }

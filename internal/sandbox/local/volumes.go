@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,15 +40,73 @@ type VolumesOptions struct {
 type Volumes struct {
 	opts   VolumesOptions
 	root   place
-	shared *place
-	own    bool // of the shared place
+	shared *common
+	own    bool // of what is shared
 }
 
 // place is a directory in which volumes lie, and what removes them from it.
 type place struct {
-	path    string
-	dir     *hostfs.Dir
-	remover *hostfs.Remover
+	path     string
+	removing string // in it, where what was taken goes
+	told     func(error)
+	dir      *hostfs.Dir
+	remover  *hostfs.Remover
+}
+
+// open opens the directory, by a path on which no box can write, and goes on with
+// removals.
+func (p *place) open() (err error) {
+	if p.dir, err = hostfs.Open(p.path); err != nil {
+		return err
+	}
+	if p.remover, err = hostfs.NewRemover(p.dir, p.removing, p.told); err != nil {
+		err = errors.Join(err, p.dir.Close())
+	}
+	return err
+}
+
+// common are the places of what all computers share: a folder for each first part
+// of a name, opened when it is first asked for. Who runs choir may have put such a
+// folder elsewhere and a link to it here, where no box writes.
+type common struct {
+	path string
+	told func(error)
+
+	mu     sync.Mutex
+	places map[string]*place
+}
+
+// place is where names that begin with first lie; those of one part in the
+// directory itself.
+func (s *common) place(first string) (*place, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.places[first]; p != nil {
+		return p, nil
+	}
+	p := &place{path: filepath.Join(s.path, first), removing: removingShared, told: s.told}
+	if err := os.MkdirAll(p.path, 0o755); err != nil {
+		return nil, err
+	}
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	if s.places == nil {
+		s.places = map[string]*place{}
+	}
+	s.places[first] = p
+	return p, nil
+}
+
+func (s *common) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, p := range s.places {
+		errs = append(errs, p.close())
+	}
+	s.places = nil
+	return errors.Join(errs...)
 }
 
 func (p *place) close() error {
@@ -56,17 +115,6 @@ func (p *place) close() error {
 		err = p.remover.Close()
 	}
 	return errors.Join(err, p.dir.Close())
-}
-
-func openPlace(path, removing string, told func(error)) (p place, err error) {
-	p.path = path
-	if p.dir, err = hostfs.Open(path); err != nil {
-		return p, err
-	}
-	if p.remover, err = hostfs.NewRemover(p.dir, removing, told); err != nil {
-		return p, errors.Join(err, p.dir.Close())
-	}
-	return p, nil
 }
 
 // outputs begins the names of outputs among the boxes: none of a box or an
@@ -90,32 +138,21 @@ func OpenVolumes(o VolumesOptions) (*Volumes, error) {
 	if o.Shared == "" {
 		return openVolumes(o, nil)
 	}
-	shared, err := openShared(o.Shared, o.Told)
+	all := &common{path: o.Shared, told: o.Told}
+	v, err := openVolumes(o, all)
 	if err != nil {
-		return nil, err
-	}
-	v, err := openVolumes(o, shared)
-	if err != nil {
-		return nil, errors.Join(err, shared.close())
+		return nil, errors.Join(err, all.close())
 	}
 	v.own = true
 	return v, nil
 }
 
-func openShared(path string, told func(error)) (*place, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+func openVolumes(o VolumesOptions, all *common) (*Volumes, error) {
+	root := place{path: o.Dir, removing: removing, told: o.Told}
+	if err := root.open(); err != nil {
 		return nil, err
 	}
-	p, err := openPlace(path, removingShared, told)
-	return &p, err
-}
-
-func openVolumes(o VolumesOptions, shared *place) (*Volumes, error) {
-	root, err := openPlace(o.Dir, removing, o.Told)
-	if err != nil {
-		return nil, err
-	}
-	v := &Volumes{opts: o, root: root, shared: shared}
+	v := &Volumes{opts: o, root: root, shared: all}
 	if err := v.begin(); err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
@@ -199,8 +236,15 @@ func (v *Volumes) at(vol sandbox.Volume) (in *place, whole, tree string, err err
 		first, _, _ := strings.Cut(vol.Name, "/")
 		plain, whole = slices.Contains(v.opts.Caches, first), vol.Name
 	case sandbox.VolumeShared:
-		if in, plain, whole = v.shared, v.shared != nil, vol.Name; strings.HasPrefix(whole, removingShared) {
-			plain = false
+		first, rest, deep := strings.Cut(vol.Name, "/")
+		if !deep {
+			first, rest = "", vol.Name
+		}
+		if plain = v.shared != nil && first != removingShared && !strings.HasPrefix(rest, removingShared); plain {
+			if in, err = v.shared.place(first); err != nil {
+				return nil, "", "", err
+			}
+			whole = rest
 		}
 	}
 	if !plain {
@@ -256,6 +300,16 @@ func (v *Volumes) Exists(_ context.Context, vol sandbox.Volume) (bool, error) {
 	return there, fault.Wrap(op, denied(vol, err))
 }
 
+// listed is the folder whose volumes are listed.
+func (v *Volumes) listed(vol sandbox.Volume) (*place, string, error) {
+	if vol.Kind == sandbox.VolumeShared && v.shared != nil && vol.Path == "" && vol.Validate() == nil && !strings.Contains(vol.Name, "/") {
+		in, err := v.shared.place(vol.Name)
+		return in, ".", err
+	}
+	in, dir, _, err := v.at(vol)
+	return in, dir, err
+}
+
 // List implements sandbox.Volumes.
 func (v *Volumes) List(_ context.Context, vol sandbox.Volume) ([]sandbox.Listed, error) {
 	const op = "sandbox/local.List"
@@ -265,7 +319,7 @@ func (v *Volumes) List(_ context.Context, vol sandbox.Volume) ([]sandbox.Listed,
 		dir, prefix = boxesDir, outputs
 	} else {
 		var err error
-		if in, dir, _, err = v.at(vol); err != nil {
+		if in, dir, err = v.listed(vol); err != nil {
 			return nil, fault.Wrap(op, err)
 		}
 	}
@@ -280,7 +334,7 @@ func (v *Volumes) List(_ context.Context, vol sandbox.Volume) ([]sandbox.Listed,
 	var out []sandbox.Listed
 	for _, e := range entries {
 		name, ok := strings.CutPrefix(e.Name(), prefix)
-		if !ok || !e.IsDir() || prefix == "" && strings.HasPrefix(name, outputs) {
+		if !ok || !e.IsDir() || prefix == "" && (strings.HasPrefix(name, outputs) || name == removingShared) {
 			continue
 		}
 		info, err := e.Info()
