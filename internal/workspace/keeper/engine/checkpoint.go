@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -27,6 +28,17 @@ func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 	return reply, fault.Wrap("keeper.Checkpoint", err)
 }
 
+// bringIndex has people's own git see what is committed. It is a cache: that it
+// could not be written keeps nothing from being done.
+func (e *Engine) bringIndex(ctx context.Context) {
+	if e.moves.Tree == "" {
+		return
+	}
+	if err := e.gitIndex.Bring(ctx, e.moves.Tree, func(p string) disk.Stat { return e.look.Index.At(p).Stat }); err != nil {
+		e.opts.Logger.Warn("the index for git in a terminal was not written", "error", err)
+	}
+}
+
 func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
 	if err := e.moves.LookAtDisplaced(ctx); err != nil {
 		return wire.CheckpointReply{}, err
@@ -36,6 +48,9 @@ func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 		reply, err = e.checkpointTogether(ctx, req, flush)
 		return err
 	})
+	if err == nil {
+		e.bringIndex(ctx)
+	}
 	return reply, err
 }
 

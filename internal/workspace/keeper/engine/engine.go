@@ -35,11 +35,12 @@ type Options struct {
 // Engine works on one tree. Its methods may be called concurrently; those that
 // change the tree or its history take turns.
 type Engine struct {
-	opts  Options
-	store *gitstore.Store
-	look  *scan.Scanner
-	moves *publish.Mover
-	lock  *os.File
+	opts     Options
+	store    *gitstore.Store
+	look     *scan.Scanner
+	moves    *publish.Mover
+	gitIndex *gitstore.GitIndex // for people's own git in a terminal
+	lock     *os.File
 
 	end    ending          // how the engine before this one ended, until Heal has looked
 	parted bool            // it said goodbye
@@ -88,6 +89,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	e := &Engine{opts: opts, settledAt: map[string]time.Time{}}
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
 	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: e.withoutDoubted})
+	e.gitIndex = gitstore.OpenGitIndex(e.store)
 	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.healEntry})
 	defer func() {
 		if err != nil {

@@ -92,18 +92,12 @@ func (e *Engine) maintain(ctx context.Context) error {
 		return err
 	}
 	// Of its own lock git says nothing, and packs nothing.
-	if err := e.store.Unlock("objects/maintenance", "objects/pack/multi-pack-index", "index"); err != nil {
+	if err := e.store.Unlock("objects/maintenance", "objects/pack/multi-pack-index"); err != nil {
 		return err
 	}
 	for _, task := range []string{"loose-objects", "incremental-repack"} {
 		if _, err := e.store.Git(ctx, nil, "-c", "core.multiPackIndex=true", "maintenance", "run", "--quiet", "--task="+task); err != nil {
 			return errors.Join(err, e.store.RemoveAll(gitstore.TornPacks))
-		}
-	}
-	// The index is for people's own `git status` in a terminal.
-	if e.moves.Head != "" {
-		if _, err := e.store.Git(ctx, nil, "read-tree", e.moves.Head); err != nil {
-			return err
 		}
 	}
 	return e.saveStats()

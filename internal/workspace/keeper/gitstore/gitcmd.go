@@ -110,7 +110,7 @@ func (s *Store) Git(ctx context.Context, stdin io.Reader, args ...string) ([]byt
 
 // gitWrites are the commands that write to .git. They don't always say what a
 // write failed for.
-var gitWrites = []string{"update-ref", "index-pack", "maintenance", "read-tree"}
+var gitWrites = []string{"update-ref", "index-pack", "maintenance"}
 
 // gitFailed is gitError of a command in the engine's repository. Where git could
 // not write and does not say why, the disk is asked.

@@ -1,0 +1,55 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// TestGitSeesACleanTreeAfterEachCheckpoint makes random changes, nested
+// repositories and ignored files among them: to stock git nothing differs from
+// the checkpoint that was just made, or gone back to, and after an edit only that.
+func TestGitSeesACleanTreeAfterEachCheckpoint(t *testing.T) {
+	c := open(t)
+	rnd := rand.New(rand.NewPCG(7, 7))
+	c.write(".gitignore", "*.log\n")
+	c.write("workspace/kept.txt", "kept\n")
+	var first string
+	for step := range 10 {
+		for range 4 {
+			edit(t, c, rnd)
+		}
+		nestedEdit(t, c, rnd)
+		c.write("workspace/ignored.log", "x\n")
+		if err := os.MkdirAll(c.path("workspace/empty"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		k := c.checkpoint("made")
+		if first == "" {
+			first = k.Commit.Commit
+		}
+		if said := stockGit(t, c.opts.Root, "status", "--porcelain"); said != "" {
+			t.Fatalf("step %d: after a checkpoint git says\n%s", step, said)
+		}
+		if step == 5 {
+			c.restore(wire.RestoreRequest{ID: "back", To: first})
+			if said := stockGit(t, c.opts.Root, "status", "--porcelain"); said != "" {
+				t.Fatalf("after going back git says\n%s", said)
+			}
+			c.reopen()
+		}
+	}
+	c.write("workspace/kept.txt", "other\n")
+	if said := stockGit(t, c.opts.Root, "status", "--porcelain"); strings.TrimSpace(said) != "M workspace/kept.txt" {
+		t.Errorf("after an edit git says\n%s", said)
+	}
+	c.checkpoint("edited")
+	st, err := os.Stat(filepath.Join(c.opts.Root, ".git/index"))
+	if err != nil || st.Size() > 4096 {
+		t.Errorf("the index is %v bytes (%v): more than what changed", st.Size(), err)
+	}
+}

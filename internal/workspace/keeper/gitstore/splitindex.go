@@ -1,0 +1,221 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// GitIndex is .git/index, which people's own git in a terminal compares the tree
+// with; the engine never reads it. It is git's split index: all paths of some
+// checkpoint in a base that is shared, and in the index itself what has changed
+// since, so that a checkpoint costs what it changed. It is a cache: it is not
+// synced, and each engine begins with a new one.
+type GitIndex struct {
+	s    *Store
+	tree string // what it says, "" when that is not known
+	id   []byte // of the base
+	base []string
+	now  map[string]indexEntry // what differs from the base, without an ID when it is gone
+}
+
+type indexEntry struct {
+	mode, id string
+	stat     disk.Stat
+	hidden   bool // it stands in commits only, under another name than in the tree
+}
+
+// OpenGitIndex is the index of a store's tree as the engine before this one left
+// it. One that is not whole is written anew.
+func OpenGitIndex(s *Store) *GitIndex {
+	x := &GitIndex{s: s}
+	tree, err := os.ReadFile(s.Work(indexTree))
+	raw, rerr := os.ReadFile(filepath.Join(s.gitDir, "index"))
+	if err != nil || rerr != nil || len(raw) < 2*sha1.Size {
+		return x
+	}
+	if sum := sha1.Sum(raw[:len(raw)-sha1.Size]); bytes.Equal(sum[:], raw[len(raw)-sha1.Size:]) {
+		x.tree = string(tree)
+	}
+	return x
+}
+
+// indexTree names the tree that the index says.
+const indexTree = "index-tree"
+
+// minDelta is how many paths may differ from the base whatever its size.
+const minDelta = 1000
+
+// Bring has the index say what a tree holds. seen is the state in which a path of
+// the live tree was captured.
+func (x *GitIndex) Bring(ctx context.Context, tree string, seen func(p string) disk.Stat) error {
+	if x.tree == tree {
+		return nil
+	}
+	from := x.tree
+	x.tree = ""
+	if err := disk.RemoveIfThere(x.s.Work(indexTree)); err != nil {
+		return err
+	}
+	if from == "" || x.base == nil || len(x.now) > max(minDelta, len(x.base)/4) {
+		x.base, x.now, from = nil, nil, ""
+	}
+	entries := map[string]indexEntry{}
+	err := x.s.differ(ctx, from, tree, nil, func(name string, _, to TreeItem) error {
+		p, kind := unescapePath(name)
+		e := indexEntry{mode: to.Mode, id: to.ID, hidden: kind != pathFile || p != name}
+		if to.Mode != "" && !e.hidden {
+			e.stat = seen(p)
+		}
+		entries[name] = e
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if x.base == nil {
+		err = x.writeBase(entries)
+	} else {
+		for name, e := range entries {
+			x.now[name] = e
+		}
+		err = x.write()
+	}
+	if err != nil {
+		return err
+	}
+	x.tree = tree
+	return os.WriteFile(x.s.Work(indexTree), []byte(tree), 0o644)
+}
+
+// writeBase writes a new base of all entries, and an index that adds nothing.
+func (x *GitIndex) writeBase(entries map[string]indexEntry) error {
+	names := make([]string, 0, len(entries))
+	for name := range entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	raw := encodeIndex(names, entries, nil)
+	x.base, x.id, x.now = names, raw[len(raw)-sha1.Size:], map[string]indexEntry{}
+	shared := "sharedindex." + hex.EncodeToString(x.id)
+	old, err := filepath.Glob(filepath.Join(x.s.gitDir, "sharedindex.*"))
+	if err != nil {
+		return err
+	}
+	if err := x.replace(shared, raw); err != nil {
+		return err
+	}
+	if err := x.write(); err != nil {
+		if !slices.Contains(old, filepath.Join(x.s.gitDir, shared)) {
+			err = errors.Join(err, disk.RemoveIfThere(filepath.Join(x.s.gitDir, shared)))
+		}
+		return err
+	}
+	for _, file := range old {
+		if filepath.Base(file) != shared {
+			if err := disk.RemoveIfThere(file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// write writes the index itself: what is new, and which of the base's it hides.
+func (x *GitIndex) write() error {
+	var names []string
+	gone := make([]uint64, (len(x.base)+63)/64)
+	for name, e := range x.now {
+		if at, ok := slices.BinarySearch(x.base, name); ok {
+			gone[at/64] |= 1 << (at % 64)
+		}
+		if e.id != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var link bytes.Buffer
+	link.Write(x.id)
+	writeBitmap(&link, gone, len(x.base))
+	writeBitmap(&link, nil, 0)
+	return x.replace("index", encodeIndex(names, x.now, link.Bytes()))
+}
+
+// writeBitmap writes a bitmap in git's compressed form, of which one run of words
+// as they are makes use.
+func writeBitmap(b *bytes.Buffer, words []uint64, bits int) {
+	put := func(v any) { _ = binary.Write(b, binary.BigEndian, v) } // never fails
+	put(uint32(bits))
+	put(uint32(1 + len(words)))
+	put(uint64(len(words)) << 33)
+	put(words)
+	put(uint32(0)) // where the last run begins
+}
+
+// replace gives a file of the repository another content at once.
+func (x *GitIndex) replace(name string, content []byte) error {
+	tmp := x.s.Work("tmp-git-index")
+	err := os.WriteFile(tmp, content, 0o644)
+	if err == nil {
+		err = os.Rename(tmp, filepath.Join(x.s.gitDir, name))
+	}
+	if err != nil {
+		return errors.Join(err, disk.RemoveIfThere(tmp))
+	}
+	return nil
+}
+
+// skipWorktree is git's flag of an entry that is not looked for in the tree.
+const skipWorktree, extendedFlags = 0x4000, 0x4000
+
+// encodeIndex writes entries as an index of version 3.
+func encodeIndex(names []string, entries map[string]indexEntry, link []byte) []byte {
+	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
+	out := binary.BigEndian.AppendUint32([]byte("DIRC"), 3)
+	out = binary.BigEndian.AppendUint32(out, uint32(len(names)))
+	for _, name := range names {
+		e := entries[name]
+		start := len(out)
+		mode := uint32(0o100644)
+		switch wire.Mode(e.mode) {
+		case wire.ModeExec:
+			mode = 0o100755
+		case wire.ModeSymlink:
+			mode = 0o120000
+		}
+		for _, v := range []uint32{
+			uint32(e.stat.Ctime / 1e9), uint32(e.stat.Ctime % 1e9), uint32(e.stat.Mtime / 1e9), uint32(e.stat.Mtime % 1e9),
+			0, uint32(e.stat.Ino), mode, uid, gid, uint32(e.stat.Size),
+		} {
+			out = binary.BigEndian.AppendUint32(out, v)
+		}
+		id, _ := hex.DecodeString(e.id) // it comes from a tree that was read
+		out = append(out, id...)
+		flags := uint16(min(len(name), 0xfff)) | extendedFlags
+		out = binary.BigEndian.AppendUint16(out, flags)
+		more := uint16(0)
+		if e.hidden {
+			more = skipWorktree
+		}
+		out = binary.BigEndian.AppendUint16(out, more)
+		out = append(out, name...)
+		out = append(out, strings.Repeat("\x00", 8-(len(out)-start)%8)...)
+	}
+	if link != nil {
+		out = append(out, "link"...)
+		out = binary.BigEndian.AppendUint32(out, uint32(len(link)))
+		out = append(out, link...)
+	}
+	sum := sha1.Sum(out)
+	return append(out, sum[:]...)
+}
