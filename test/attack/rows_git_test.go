@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -22,7 +23,7 @@ import (
 // asks for commands that the keeper never runs, and nested repositories, in which
 // it runs none, is TestRow12TheKeepersGit's.
 var gitRows = []Row{
-	{Number: 12, Attack: "a hook that came with the history runs when the keeper moves a ref", Defences: []defence.Name{defence.GitForced, defence.GitOwn},
+	{Number: 12, Attack: "a hook that came with the history runs when the keeper drops a ref that was packed", Defences: []defence.Name{defence.GitForced, defence.GitOwn},
 		Run: spoiled(hook("reference-transaction"))},
 	{Number: 12, Attack: "a hook in another folder, which the history's configuration names, runs", Defences: []defence.Name{defence.GitForced, defence.GitOwn},
 		Run: spoiled(func(t *testing.T, git, canary string) {
@@ -35,8 +36,6 @@ var gitRows = []Row{
 			write(t, filepath.Join(git, "evil.inc"), "[core]\n\thooksPath = "+filepath.Join(git, "..", "evil")+"\n", 0o644)
 			configure(t, git, "[include]\n\tpath = evil.inc")
 		})},
-	{Number: 12, Attack: "a hook runs when the keeper writes git's index", Defences: []defence.Name{defence.GitForced, defence.GitOwn},
-		Run: spoiled(hook("post-index-change"))},
 	{Number: 12, Attack: "an attribute names a program that shows what differs", Defences: []defence.Name{defence.GitPlainDiff, defence.GitOwn},
 		Run: spoiled(func(t *testing.T, git, canary string) {
 			write(t, filepath.Join(git, "info", "attributes"), "* diff=evil\n", 0o644)
@@ -97,10 +96,22 @@ func spoiled(spoil func(t *testing.T, git, canary string)) func(*testing.T) Verd
 	return func(t *testing.T) Verdict {
 		dir := t.TempDir()
 		script, left := canaryScript(t, t.TempDir())
-		e := reopened(t, dir, func(git string) { spoil(t, git, script) })
-		err := worked(t, e, filepath.Join(dir, "live"))
+		task := contract.NewID()
+		e := reopened(t, dir, func(git string) { spoil(t, git, script); packed(t, git, task) })
+		err := worked(t, e, filepath.Join(dir, "live"), task)
 		return Verdict{exists(left), fmt.Sprintf("the canary ran: %v; %v", exists(left), err)}
 	}
+}
+
+// packed has a task's ref come with the history in a file that git alone reads: the
+// keeper moves refs of its own by itself.
+func packed(t *testing.T, git, task string) {
+	t.Helper()
+	head, err := os.ReadFile(filepath.Join(git, "refs", "heads", "main"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(git, "packed-refs"), strings.TrimSpace(string(head))+" "+publish.TaskRef(task)+"\n", 0o644)
 }
 
 // reopened makes a history, has it changed while nobody has it open, and opens
@@ -135,14 +146,14 @@ func reopened(t *testing.T, dir string, change func(git string)) *engine.Engine 
 }
 
 // worked has a keeper do what it does in a day; what fails is told.
-func worked(t *testing.T, e *engine.Engine, root string) error {
+func worked(t *testing.T, e *engine.Engine, root, task string) error {
 	t.Helper()
 	was := e.Head()
 	put(t, root, "workspace/file", "two\n")
 	k, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "m"}})
 	_, diff := e.Diff(t.Context(), wire.DiffRequest{A: was, B: k.Commit.Commit})
 	_, status := e.Status(t.Context())
-	drop := e.Drop(t.Context(), contract.NewID()) // while what was put into the tree is there
+	drop := e.Drop(t.Context(), task) // while what was put into the tree is there
 	_, restore := e.Restore(t.Context(), wire.RestoreRequest{ID: "back", To: was})
 	return errors.Join(err, diff, status, drop, restore, e.MarkLogged(t.Context(), e.Head()), e.Maintain(t.Context()))
 }
@@ -153,7 +164,7 @@ func worked(t *testing.T, e *engine.Engine, root string) error {
 // none of those. It fails with the first that it does run.
 func TestRow12TheKeepersGit(t *testing.T) {
 	// Commands that read and write objects, refs and the index, and nothing else.
-	plumbing := []string{"cat-file", "diff-tree", "for-each-ref", "index-pack", "init", "log", "ls-tree", "maintenance", "merge-base", "merge-file", "read-tree", "rev-list", "rev-parse", "update-ref"}
+	plumbing := []string{"cat-file", "diff-tree", "for-each-ref", "index-pack", "init", "log", "maintenance", "merge-base", "merge-file", "rev-list", "rev-parse", "update-ref"}
 	dir := t.TempDir()
 	asked, tool := filepath.Join(dir, "asked"), filepath.Join(dir, "git")
 	write(t, tool, "#!/bin/sh\nfor a; do case $a in -c) skip=1;; *) [ -n \"$skip\" ] && skip= || { echo \"$a $GIT_DIR\" >> '"+asked+"'; break; };; esac; done\nexec git \"$@\"\n", 0o755)
@@ -176,7 +187,7 @@ func TestRow12TheKeepersGit(t *testing.T) {
 	for _, trick := range tricks() {
 		trick.set(t, filepath.Join(root, "workspace/nested"), "/nonexistent/canary")
 	}
-	if err := worked(t, e, root); err != nil {
+	if err := worked(t, e, root, contract.NewID()); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Close(); err != nil {
@@ -194,13 +205,20 @@ func TestRow12TheKeepersGit(t *testing.T) {
 			t.Errorf("the keeper runs git %s in %s", verb, of)
 		}
 	}
-	if len(seen) < 6 {
-		t.Fatalf("only %v was seen: this shows nothing", seen)
+	for _, verb := range []string{"cat-file", "diff-tree", "maintenance"} {
+		if !seen[verb] {
+			t.Fatalf("only %v was seen: this shows nothing", seen)
+		}
 	}
 	// And in the source, what this did not come by.
 	for _, verb := range gitVerbs(t) {
-		if !slices.Contains(plumbing, verb) {
+		if seen[verb] = true; !slices.Contains(plumbing, verb) {
 			t.Errorf("the keeper's source runs git %s", verb)
+		}
+	}
+	for _, verb := range plumbing {
+		if !seen[verb] {
+			t.Errorf("the keeper no longer runs git %s", verb)
 		}
 	}
 }
@@ -208,7 +226,7 @@ func TestRow12TheKeepersGit(t *testing.T) {
 // gitVerbs are the commands of git that the keeper's source names.
 func gitVerbs(t *testing.T) []string {
 	t.Helper()
-	call := regexp.MustCompile(`(?:\b[gG]it\(ctx, [^,]+, |\bcommand\((?:ctx|context\.Background\(\)), |\b[gG]itLine\(ctx, |\bgitUpTo\(ctx, [^"]*|args :?= \[\]string\{|append\(append\(\[\]string\{)"([a-z][a-z-]+)"`)
+	call := regexp.MustCompile(`(?:\b[gG]it\(ctx, [^,]+, |\bcommand\((?:ctx|context\.Background\(\)), |\b[gG]itLine\(ctx, |\bgitUpTo\(ctx, [^"]*|args :?= \[\]string\{|[gG]it\(ctx, [^,]+, append\((?:append\()?\[\]string\{)"([a-z][a-z-]+)"`)
 	files, err := filepath.Glob(filepath.Join(choirtest.Root(), "internal/workspace/keeper/*/*.go"))
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ var inapplicable = []Inapplicable{
 		walk("config", reflect.TypeFor[config.Config]())
 	}},
 	{18, "no running box is ever cloned: a box begins with a new kernel view, token and entropy, and nothing resumes a snapshot of memory", func(t *testing.T) {
-		methods(t, reflect.TypeFor[sandbox.Computer](), "Box", "Boxes", "Close", "Notes", "Pause", "Resume")
+		methods(t, reflect.TypeFor[sandbox.Computer](), "Box", "Boxes", "Close", "Notes", "Pause", "Resume", "Volumes")
 		methods(t, reflect.TypeFor[sandbox.Box](), "Done", "Err", "ID", "Kill", "Kind", "Signal", "Tether", "Usage")
 		onEveryDriver(t, func(t *testing.T, e *sandboxtest.Env) {
 			var said []string
@@ -63,10 +63,10 @@ var inapplicable = []Inapplicable{
 			}
 		})
 	}},
-	{26, "there is no terminal in the desktop: commands' output is shown as text (row 25)", func(t *testing.T) {
+	{26, "there is no terminal in the desktop: commands' output is shown as text (row 25); choir exec -t shows a command's own in the terminal it was started in, without what sets titles, clipboards or answers (TestExecTerminal)", func(t *testing.T) {
 		absent(t, "the desktop has a terminal", `xterm|hterm|ghostty|libvterm|node-pty`, "desktop/src", "desktop/package.json", "console")
 		unnamed(t, "a terminal", `pty|terminal`)
-		absent(t, "the control plane opens terminals", `guest\.PTYRequest`, "internal/control", "internal/computer", "internal/fleet", "internal/shell", "cmd")
+		absent(t, "the control plane opens terminals", `guest\.PTYRequest`, "internal/control", "internal/fleet", "internal/shell", "cmd")
 	}},
 	{29, "there are no passkeys, mails or OAuth yet: sign-in is a claim link on the machine itself (see row 24)", func(t *testing.T) {
 		unnamed(t, "another way to sign in", `passkey|webauthn|oauth|oidc|mail|password|otp|recovery|github|sign-?in|login`)

@@ -48,7 +48,7 @@ var serviceRows = []Row{
 		}
 		return importedFile(t, "59", "", many...)
 	}},
-	{Number: 12, Attack: "a hook in the repository runs when the keeper moves a ref", Defences: []defence.Name{defence.GitForced}, Run: func(t *testing.T) Verdict {
+	{Number: 12, Attack: "a hook in the repository runs when the keeper drops a ref that was packed", Defences: []defence.Name{defence.GitForced}, Run: func(t *testing.T) Verdict {
 		e, dir := tree(t)
 		hooks := filepath.Join(dir, "live/.git/hooks")
 		if err := os.MkdirAll(hooks, 0o755); err != nil {
@@ -68,8 +68,9 @@ var serviceRows = []Row{
 		if err = errors.Join(err, config.Close()); err == nil {
 			_, err = e.Checkpoint(t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "m"}})
 		}
-		if err == nil {
-			err = e.Drop(t.Context(), contract.NewID())
+		if task := contract.NewID(); err == nil {
+			packed(t, filepath.Join(dir, "live/.git"), task)
+			err = e.Drop(t.Context(), task)
 		}
 		return Verdict{exists(ran), fmt.Sprintf("the hook ran: %v; %v", exists(ran), err)}
 	}},
