@@ -55,35 +55,32 @@ func opened() contract.Draft {
 	return contract.Draft{ID: contract.NewID(), Actor: contract.System(), Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}
 }
 
-// TestASleepThatRacesWithRequestsLosesNothing: computers are put to sleep whenever
-// nobody asks for anything, while many ask; each gets the computer awake, for as long
-// as it needs it, and what was acknowledged is in the log.
-func TestASleepThatRacesWithRequestsLosesNothing(t *testing.T) {
-	s := newSleeper(t)
-	cids := []contract.CID{s.made("A"), s.made("B")}
+// race has callers ask two computers for something at once, while whichever of
+// them is idle is put to sleep, and notes what they were told is stored.
+func (s *sleeper) race(cids []contract.CID, acked [][]string) {
+	s.t.Helper()
 	var asking sync.WaitGroup
-	acked := make([][]string, 8)
+	ask := func(i int, cid contract.CID) error {
+		ctx, done := context.WithCancel(s.t.Context())
+		defer done()
+		c, err := s.Get(ctx, cid)
+		if err != nil {
+			return err
+		}
+		for range 3 {
+			events, err := c.(*computer.Computer).Log().Append(ctx, opened())
+			if err != nil {
+				return err
+			}
+			acked[i] = append(acked[i], events[0].ID)
+		}
+		return nil
+	}
 	for i := range acked {
 		asking.Go(func() {
-			for n := range 15 {
-				err := func() error {
-					ctx, done := context.WithCancel(t.Context())
-					defer done()
-					c, err := s.Get(ctx, cids[(i+n)%2])
-					if err != nil {
-						return err
-					}
-					for range 3 {
-						events, err := c.(*computer.Computer).Log().Append(ctx, opened())
-						if err != nil {
-							return err
-						}
-						acked[i] = append(acked[i], events[0].ID)
-					}
-					return nil
-				}()
-				if err != nil {
-					t.Errorf("caller %d: %v", i, err)
+			for n := range 4 {
+				if err := ask(i, cids[(i+n)%2]); err != nil {
+					s.t.Errorf("caller %d: %v", i, err)
 					return
 				}
 			}
@@ -91,16 +88,29 @@ func TestASleepThatRacesWithRequestsLosesNothing(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	go func() { asking.Wait(); close(ended) }()
-	for going := true; going; {
+	for {
 		select {
 		case <-ended:
-			going = false
+			return
 		default:
+			s.layIdle(s.t.Context(), 0)
 		}
-		s.layIdle(t.Context(), 0)
 	}
-	if n := s.wakes.Load(); n < 4 {
-		t.Errorf("it was woken %d times only: nothing raced", n)
+}
+
+// TestASleepThatRacesWithRequestsLosesNothing: computers are put to sleep whenever
+// nobody asks for anything, while many ask; each gets the computer awake, for as long
+// as it needs it, and what was acknowledged is in the log.
+func TestASleepThatRacesWithRequestsLosesNothing(t *testing.T) {
+	s := newSleeper(t)
+	cids := []contract.CID{s.made("A"), s.made("B")}
+	acked := make([][]string, 8)
+	for range 4 { // each begins with both asleep
+		s.race(cids, acked)
+		s.laidAll(cids...)
+	}
+	if n := s.wakes.Load(); n < 8 {
+		t.Errorf("they were woken %d times only", n)
 	}
 	have := map[string]bool{}
 	for _, cid := range cids {
