@@ -69,8 +69,9 @@ func newJournalHead() []byte {
 }
 
 // open opens the journal and does again what it holds. Nobody else may be at work
-// in the repository.
-func (j *journal) open() error {
+// in the repository. When it fails the journal is not open, and stays as it was for
+// who opens it next.
+func (j *journal) open() (err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	f, err := os.OpenFile(j.file(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -82,6 +83,12 @@ func (j *journal) open() error {
 		return errors.Join(err, f.Close(), errors.New("the keeper's journal is no file"))
 	}
 	j.f, j.named, j.broken = f, map[string]bool{}, nil
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+			j.f = nil
+		}
+	}()
 	todo, err := j.read()
 	if err != nil {
 		return err
@@ -328,10 +335,7 @@ func (j *journal) add(files []kept, do func() error) (err error) {
 	if err := do(); err != nil {
 		return errors.Join(err, j.cut(before, counted))
 	}
-	if j.size < journalFull {
-		return nil
-	}
-	_ = j.begin() // the act is done and durable; that the journal can't begin anew is met by the next
+	j.bound()
 	return nil
 }
 
@@ -343,6 +347,9 @@ func (j *journal) note(files []kept) error {
 	err := j.write(files, false)
 	if err != nil && j.broken == nil && fault.NoSpace(err) {
 		return j.begin()
+	}
+	if err == nil {
+		j.bound()
 	}
 	return err
 }
@@ -359,7 +366,16 @@ func (j *journal) noteAndPlace(k kept) error {
 	if err := j.place([]kept{k}); err != nil {
 		return errors.Join(err, j.cut(before, counted))
 	}
+	j.bound()
 	return nil
+}
+
+// bound has a long journal begin anew. What was asked for is done by then: that it
+// can't is met by the next.
+func (j *journal) bound() {
+	if j.size >= journalFull {
+		_ = j.begin()
+	}
 }
 
 func (j *journal) write(files []kept, sync bool) error {
@@ -414,6 +430,16 @@ func (j *journal) settle() error {
 		return nil
 	}
 	return j.begin()
+}
+
+// outdate is settle for who is about to write beside the journal what it may name.
+func (j *journal) outdate() error {
+	if err := j.settle(); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.broken
 }
 
 func (j *journal) begin() error {

@@ -185,3 +185,95 @@ func TestAForeignJournalWritesNothing(t *testing.T) {
 		}
 	}
 }
+
+// reopened is a repository that whoever had it left without a word, as a kill does.
+func reopened(t *testing.T, root string) *gitstore.Store {
+	t.Helper()
+	s := gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: "git", Crash: func(string) {}})
+	t.Cleanup(func() { s.Close() })
+	if err := s.OpenJournal(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestAJournalThatWasNotDoneAgainStays: who could not do again what the journal holds,
+// as on a full disk, leaves it as it was for the next one.
+func TestAJournalThatWasNotDoneAgainStays(t *testing.T) {
+	s, root := newStore(t)
+	commit := doAct(t, s, 1)
+	raw, err := os.ReadFile(journalOf(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, root = newStore(t)
+	inTheWay := filepath.Join(root, ".git/objects/tmp_obj_choir_again/x")
+	if err := os.MkdirAll(inTheWay, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(journalOf(root), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // nobody takes it for open either
+		if err := s.OpenJournal(); err == nil {
+			t.Error("nothing was in its way")
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
+		t.Fatal(err)
+	}
+	again := reopened(t, root)
+	if id, err := again.Ref(t.Context(), newest); err != nil || id != commit {
+		t.Errorf("the ref names %q instead of %s, %v", id, commit, err)
+	}
+	if _, err := again.Commit(t.Context(), commit); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestALargeRecordOutlivesTheJournal: what is written beside the journal, for it is too
+// large, is newer than what the journal says of that name.
+func TestALargeRecordOutlivesTheJournal(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20+1)
+	for what, before := range map[string]func(s *gitstore.Store) error{
+		"a removal":     func(s *gitstore.Store) error { return s.Forget("publish/p/plan.json") },
+		"a smaller one": func(s *gitstore.Store) error { return s.Keep("publish/p/plan.json", []byte("{}")) },
+	} {
+		s, root := newStore(t)
+		if err := before(s); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Keep("publish/p/plan.json", large); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Keep("publish/p/started", nil); err != nil {
+			t.Fatal(err)
+		}
+		reopened(t, root)
+		if got, err := os.ReadFile(filepath.Join(root, ".git/choir/publish/p/plan.json")); err != nil || !bytes.Equal(got, large) {
+			t.Errorf("after %s the record has %d bytes, %v", what, len(got), err)
+		}
+	}
+}
+
+// TestNotesDoNotFillTheJournal: a journal to which nothing but notes come begins anew
+// as well, for one beyond its bound is not read.
+func TestNotesDoNotFillTheJournal(t *testing.T) {
+	s, root := newStore(t)
+	note := make([]byte, 15<<20)
+	for range 4 {
+		if err := s.Note("publish/p/result.json", note); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := os.Stat(journalOf(root)); err != nil || st.Size() > 32<<20 {
+		t.Errorf("the journal has %d bytes, %v", st.Size(), err)
+	}
+	reopened(t, root)
+	if st, err := os.Stat(filepath.Join(root, ".git/choir/publish/p/result.json")); err != nil || st.Size() != int64(len(note)) {
+		t.Errorf("the last of them: %v, %v", st, err)
+	}
+}

@@ -79,6 +79,13 @@ func (s *Store) Settle() error { return s.journal.settle() }
 // before that where it is large.
 func (s *Store) Keep(name string, content []byte) error {
 	if len(content) > maxRecord {
+		// What the journal says of that name is older, and would be done again over it.
+		if err := s.OpenJournal(); err != nil {
+			return err
+		}
+		if err := s.journal.outdate(); err != nil {
+			return err
+		}
 		dir := filepath.Dir(s.Work(name))
 		return errors.Join(os.MkdirAll(dir, 0o755), disk.WriteDurably(s.Work(name), content), disk.SyncDir(filepath.Dir(dir)), disk.SyncDir(s.Work()))
 	}
