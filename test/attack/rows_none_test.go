@@ -63,7 +63,7 @@ var inapplicable = []Inapplicable{
 			}
 		})
 	}},
-	{26, "there is no terminal in the desktop: commands' output is shown as text (row 25); choir exec -t shows a command's own in the terminal it was started in, without what sets titles, clipboards or answers (TestExecTerminal)", func(t *testing.T) {
+	{26, "there is no terminal in the desktop: commands' output is shown as text (row 25); choir exec -t shows a command's own in the terminal it was started in, without what sets titles, clipboards or answers (TestADrawnTerminalIsNotSpokenTo)", func(t *testing.T) {
 		absent(t, "the desktop has a terminal", `xterm|hterm|ghostty|libvterm|node-pty`, "desktop/src", "desktop/package.json", "console")
 		unnamed(t, "a terminal", `pty|terminal`)
 		absent(t, "the control plane opens terminals", `guest\.PTYRequest`, "internal/control", "internal/fleet", "internal/shell", "cmd")
