@@ -87,6 +87,11 @@ func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.Undo
 	content := e.moves.Trash(req.ID, "content")
 	st, err := disk.Lstat(unix.AT_FDCWD, content)
 	if disk.IsGone(err) && req.Op == "write" {
+		if now, err := e.Stat(ctx, string(req.Path)); err != nil {
+			return wire.UndoReply{}, err
+		} else if now.ID != m.New.ID {
+			return wire.UndoReply{}, changedMeanwhile(string(req.Path))
+		}
 		return e.undoNew(ctx, req)
 	}
 	if err != nil {
