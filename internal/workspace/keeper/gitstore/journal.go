@@ -339,12 +339,13 @@ func (j *journal) add(files []kept, do func() error) (err error) {
 	return nil
 }
 
-// note writes an entry that need not be durable, but is before any that follows.
+// note writes an entry of which nothing is put under its name. Unless it is synced it
+// need not be durable, but is before any that follows.
 // On a full disk the journal begins anew instead, and holds nothing against it.
-func (j *journal) note(files []kept) error {
+func (j *journal) note(files []kept, sync bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	err := j.write(files, false)
+	err := j.write(files, sync)
 	if err != nil && j.broken == nil && fault.NoSpace(err) {
 		return j.begin()
 	}

@@ -110,7 +110,7 @@ func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 	if err := s.OpenJournal(); err != nil {
 		return err
 	}
-	if err := s.journal.note([]kept{{name: ref, gone: true}}); err != nil {
+	if err := s.journal.note([]kept{{name: ref, gone: true}}, false); err != nil {
 		return err
 	}
 	return disk.RemoveIfThere(name)

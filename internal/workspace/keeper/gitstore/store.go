@@ -105,7 +105,18 @@ func (s *Store) Note(name string, content []byte) error {
 
 // Forget removes records: they do not come back, except as if nothing had been
 // removed.
-func (s *Store) Forget(names ...string) error {
+func (s *Store) Forget(names ...string) error { return s.forget(names, false) }
+
+// ForgetForGood is Forget of what must not come back without what is removed with it.
+func (s *Store) ForgetForGood(names ...string) error {
+	err := s.forget(names, true)
+	if err == nil {
+		s.crash("journal.synced")
+	}
+	return err
+}
+
+func (s *Store) forget(names []string, sync bool) error {
 	var gone []kept
 	for _, name := range names {
 		gone = append(gone, kept{name: workDir + "/" + name, gone: true})
@@ -113,7 +124,7 @@ func (s *Store) Forget(names ...string) error {
 	if err := s.OpenJournal(); err != nil {
 		return err
 	}
-	return s.journal.note(gone)
+	return s.journal.note(gone, sync)
 }
 
 // Read streams one object to w and returns its kind and size. Content beyond max

@@ -41,9 +41,19 @@ func (mv *Mover) Captured(id string) error {
 // trashRecord is the name of an entry's record, below the keeper's own folder.
 func trashRecord(id, name string) string { return "trash/" + id + "/" + name }
 
-// RemoveEntry removes an entry with what it holds.
+// RemoveEntry removes an entry with what it holds. The record of a put that was not
+// told would, without content, say that it took place where nothing was.
 func (mv *Mover) RemoveEntry(id string) error {
-	return errors.Join(mv.store.Forget(trashRecord(id, "meta.json"), trashRecord(id, UncapturedMark)), disk.RemoveTree(mv.Trash(id)))
+	names := []string{trashRecord(id, "meta.json"), trashRecord(id, UncapturedMark)}
+	put, err := disk.Exists(mv.Trash(id, UncapturedMark))
+	told, terr := disk.Exists(mv.Trash(id, "told"))
+	if err == nil && terr == nil && put && !told {
+		if err := mv.store.ForgetForGood(names...); err != nil {
+			return err
+		}
+		return disk.RemoveTree(mv.Trash(id))
+	}
+	return errors.Join(mv.store.Forget(names...), disk.RemoveTree(mv.Trash(id)))
 }
 
 // TrashAside moves what a plan moved aside to the trash.
