@@ -48,31 +48,33 @@ func (fl *Fleet) find(cid contract.CID) *place {
 // runs that have not ended go on when it is put back.
 func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.Computer, error) {
 	const op = "fleet.Remove"
-	p, release, err := fl.still(ctx, cid)
+	r := removal{At: time.Now().UTC(), By: by}
+	var was *place
+	p, release, err := fl.still(ctx, cid, func(p *place) {
+		if p.removed == nil {
+			at := *p
+			was, p.removed = &at, &r // nobody begins to wake it from here on
+		}
+	})
 	if err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
 	}
 	defer release()
-	if p.removed != nil {
+	if was == nil {
 		return fl.showRemoved(p), nil
 	}
-	info, err := fl.listed(ctx, cid)
+	info, err := fl.writeRemoval(ctx, *was, r)
 	if err != nil {
-		return view.Computer{}, fault.Wrap(op, err)
-	}
-	r := removal{At: time.Now().UTC(), By: by}
-	b, err := json.Marshal(r)
-	if err != nil {
-		return view.Computer{}, fault.Wrap(op, err)
-	}
-	if err := datadir.WriteFile(fl.Dir.Computer(cid, removedFile), b, 0o600); err != nil {
+		fl.mu.Lock()
+		p.removed = nil
+		fl.mu.Unlock()
 		return view.Computer{}, fault.Wrap(op, err)
 	}
 	fl.mu.Lock()
 	p.round++ // nobody tries it again
 	c := p.c
 	info.State = view.StateAsleep
-	p.removed, p.c, p.state, p.err, p.known, p.name = &r, nil, view.StateAsleep, nil, info, info.Name
+	p.c, p.state, p.err, p.known, p.name = nil, view.StateAsleep, nil, info, info.Name
 	if c != nil {
 		p.close(c)
 	}
@@ -84,9 +86,23 @@ func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.
 	return fl.showRemoved(p), nil
 }
 
+// writeRemoval writes down that a computer was removed, and says what it was.
+func (fl *Fleet) writeRemoval(ctx context.Context, was place, r removal) (view.Computer, error) {
+	info, err := fl.show(ctx, was)
+	if err != nil {
+		return view.Computer{}, err
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return view.Computer{}, err
+	}
+	return info, datadir.WriteFile(fl.Dir.Computer(was.cid, removedFile), b, 0o600)
+}
+
 // still returns a place that is neither waking nor falling asleep nor open apart, be
-// it removed or not, and keeps others from removing and putting back meanwhile.
-func (fl *Fleet) still(ctx context.Context, cid contract.CID) (*place, func(), error) {
+// it removed or not, and keeps others from removing and putting back meanwhile. It may
+// begin to wake at once; what is to be before that, then does, with fl.mu held.
+func (fl *Fleet) still(ctx context.Context, cid contract.CID, then func(*place)) (*place, func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, wakeWait)
 	defer cancel()
 	for {
@@ -99,6 +115,9 @@ func (fl *Fleet) still(ctx context.Context, cid contract.CID) (*place, func(), e
 			return nil, nil, noComputer("", cid)
 		}
 		busy, what := p.busy()
+		if busy == nil && then != nil {
+			then(p)
+		}
 		fl.mu.Unlock()
 		if busy == nil {
 			return p, fl.removing.Unlock, nil
@@ -115,7 +134,7 @@ func (fl *Fleet) still(ctx context.Context, cid contract.CID) (*place, func(), e
 // PutBack implements control.Computers.
 func (fl *Fleet) PutBack(ctx context.Context, cid contract.CID) (view.Computer, error) {
 	const op = "fleet.PutBack"
-	p, release, err := fl.still(ctx, cid)
+	p, release, err := fl.still(ctx, cid, nil)
 	if err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
 	}
@@ -213,7 +232,7 @@ func (fl *Fleet) sweepRemoved(ctx context.Context, now time.Time) error {
 // purge takes one computer away. Its directory goes last, and by a name of its own: a
 // death on the way leaves a computer that is still removed, or none.
 func (fl *Fleet) purge(ctx context.Context, cid contract.CID, now time.Time) error {
-	p, release, err := fl.still(ctx, cid)
+	p, release, err := fl.still(ctx, cid, nil)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,5 +80,37 @@ func TestARemovedComputerIsGoneInTheEnd(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), keep); err != nil {
 		t.Errorf("the other one: %v", err)
+	}
+}
+
+// TestARemovedComputerIsNotWoken: who asks for a computer that sleeps while it is being
+// removed does not wake what is gone, and it can be put back.
+func TestARemovedComputerIsNotWoken(t *testing.T) {
+	s := newSleeper(t)
+	for range 10 {
+		cid := s.made("Removed")
+		ctx, done := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			for {
+				if _, err := s.Get(ctx, cid); fault.Is(err, fault.NotFound) {
+					return
+				}
+			}
+		})
+		_, err := s.Remove(t.Context(), cid, "ann")
+		done()
+		asking.Wait()
+		s.waking.Wait()
+		s.falls.Wait()
+		s.mu.Lock()
+		state, c := s.places[cid].state, s.places[cid].c
+		s.mu.Unlock()
+		if err != nil || state != view.StateAsleep || c != nil {
+			t.Fatalf("removed, and %s: %v", state, err)
+		}
+		if back, err := s.PutBack(t.Context(), cid); err != nil || back.State != view.StateAwake {
+			t.Fatalf("put back: %+v, %v", back, err)
+		}
 	}
 }
