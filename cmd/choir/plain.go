@@ -192,6 +192,13 @@ func (d *drawn) take(c byte) {
 	escape, lead := d.escape, d.lead
 	d.escape, d.lead = c == 0x1b, c == 0xc2
 	switch {
+	case escape && d.inside == 0 && (c < 0x20 && c != 0x18 && c != 0x1a && c != 0x1b || c >= 0x7f):
+		// A terminal does what a control says and goes on with the escape before it, or
+		// leaves the byte out: what comes next is still what the escape begins.
+		d.escape, d.lead = true, false
+		if c < 0x20 {
+			d.out = append(d.out, c)
+		}
 	case d.inside != 0:
 		// Ended by BEL, by ESC \, by the same in one character, or given up.
 		if c == 0x07 || escape && c == '\\' || lead && c == 0x9c || c == 0x18 || c == 0x1a {
@@ -205,7 +212,8 @@ func (d *drawn) take(c byte) {
 		if lead {
 			d.out = append(d.out, 0xc2)
 		}
-	case escape && bytes.IndexByte([]byte("]PX^_"), c) >= 0, lead && bytes.IndexByte([]byte{0x90, 0x98, 0x9d, 0x9e, 0x9f}, c) >= 0:
+	// k titles the window of tmux and of screen.
+	case escape && bytes.IndexByte([]byte("]PX^_k"), c) >= 0, lead && bytes.IndexByte([]byte{0x90, 0x98, 0x9d, 0x9e, 0x9f}, c) >= 0:
 		d.inside = c
 	case escape:
 		d.out = append(d.out, 0x1b, c)

@@ -158,6 +158,24 @@ func TestAPipeGetsEveryByte(t *testing.T) {
 	}
 }
 
+// TestAttack26_AnEscapeIsNotHiddenByWhatATerminalSkips: terminals stay with an escape
+// over controls and bytes that mean nothing behind it.
+func TestAttack26_AnEscapeIsNotHiddenByWhatATerminalSkips(t *testing.T) {
+	for _, between := range []string{"\x00", "\r", "\n\t", "\x07", "\x7f", "\xc2", "\x9d", "\xff", "\u00a3", "\x05\x1b\x00"} {
+		var out bytes.Buffer
+		if _, err := (&drawn{w: &out}).Write([]byte("a\x1b" + between + "]52;c;b3du\x07b")); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.String(); strings.Contains(got, "52;") || !strings.HasSuffix(got, "b") {
+			t.Errorf("%q: %q", between, got)
+		}
+	}
+	var out bytes.Buffer
+	if _, err := (&drawn{w: &out}).Write([]byte("a\x1bkowned\x1b\\b\x1b\r[1m")); err != nil || out.String() != "ab\r\x1b[1m" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 // TestADrawnTerminalIsNotSpokenTo: what a program draws comes through, however it
 // is cut, and the strings to the terminal itself do not.
 func TestADrawnTerminalIsNotSpokenTo(t *testing.T) {
