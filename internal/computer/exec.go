@@ -40,7 +40,10 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	if err != nil {
 		return view.Exit{}, err
 	}
-	ctx, brought, unlist := c.commands.begin(ctx, r.ID, argv)
+	ctx, brought, unlist, err := c.commands.begin(ctx, r.ID, argv)
+	if err != nil {
+		return view.Exit{}, fault.Wrap(op, err)
+	}
 	defer unlist()
 	before, unmade, err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv))
 	if err != nil {
@@ -265,12 +268,17 @@ type runningCommand struct {
 }
 
 // begin lists a command until the returned function is called; its context ends
-// when somebody stops it, and brought is what is brought to it meanwhile.
-func (l *running) begin(ctx context.Context, id string, argv []string) (_ context.Context, brought <-chan view.CommandSignal, unlist func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// when somebody stops it, and brought is what is brought to it meanwhile. The id of
+// one that runs is taken, whoever started it: what is brought to that one, and the
+// word of its end, must not go to another.
+func (l *running) begin(ctx context.Context, id string, argv []string) (_ context.Context, brought <-chan view.CommandSignal, unlist func(), err error) {
 	line := commandLine(argv)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, taken := l.by[id]; taken {
+		return nil, nil, nil, fault.New("", fault.Conflict, "Draw another id, or leave it out.", errors.New("a command with this id is running"))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
 	if l.by == nil {
 		l.by = map[string]runningCommand{}
 	}
@@ -281,7 +289,7 @@ func (l *running) begin(ctx context.Context, id string, argv []string) (_ contex
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.by, id)
-	}
+	}, nil
 }
 
 // commandLine is a command as its user would type it.

@@ -1,0 +1,39 @@
+package computer
+
+import (
+	"context"
+	"testing"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
+)
+
+// TestNobodyTakesTheNameOfACommandThatRuns: a desktop reads the ids of its user's other
+// commands in the log. One that starts its own by such an id would have the Stop of
+// that one, its Ctrl-C and its place in the list.
+func TestNobodyTakesTheNameOfACommandThatRuns(t *testing.T) {
+	c := &Computer{}
+	ctx, brought, unlist, err := c.commands.begin(t.Context(), "id", []string{"make"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, end, err := c.commands.begin(t.Context(), "id", []string{"sleep"}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("another one has its id: %v", err)
+		end()
+	}
+	if list := c.commands.list(); len(list) != 1 || list[0].Line != "make" {
+		t.Errorf("listed: %+v", list)
+	}
+	if err := c.SignalCommand(t.Context(), "id", view.CommandSignal{Signal: "INT"}); err != nil || len(brought) != 1 {
+		t.Errorf("what is brought to it: %d, %v", len(brought), err)
+	}
+	if err := c.StopCommand(t.Context(), "id"); err != nil || context.Cause(ctx) != errStopped {
+		t.Errorf("stopped: %v, %v", err, context.Cause(ctx))
+	}
+	unlist()
+	if _, _, end, err := c.commands.begin(t.Context(), "id", []string{"make"}); err != nil {
+		t.Error(err)
+	} else {
+		end()
+	}
+}
