@@ -97,6 +97,34 @@ func TestOnlyTheConsoleAnswersApprovals(t *testing.T) {
 	}
 }
 
+// TestAttack22_ATokenMakesNobodyWhoAnswers: who holds a token that was handed out makes
+// no account to sign in to, lets it in as another owner, and answers as that one.
+func TestAttack22_ATokenMakesNobodyWhoAnswers(t *testing.T) {
+	w := open(t)
+	w.signIn()
+	_, token, err := w.ids.NewToken(t.Context(), w.owner.ID, "ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const form = "Content-Type: application/json"
+	with, at := []string{"Authorization: Bearer " + token, form}, hostOf(w.console())
+	res := w.ask("POST", at, "/api/accounts", `{"name":"Me too"}`, with...)
+	if res.StatusCode == http.StatusForbidden {
+		return
+	}
+	_, link, _ := strings.Cut(res.body, "/claim#")
+	link, _, _ = strings.Cut(link, `"`)
+	signedIn := w.ask("POST", at, "/api/claim", fmt.Sprintf(`{"token":%q}`, link), append(fetched(w.console()), form)...)
+	own := append(fetched(w.console()), form, cookieOf(t, signedIn))
+	var invited view.Invitation
+	if err := json.Unmarshal([]byte(w.ask("POST", at, "/api/computers/-/invitations", `{"role":"owner"}`, with...).body), &invited); err != nil {
+		t.Fatal(err)
+	}
+	w.ask("POST", at, "/api/join", fmt.Sprintf(`{"token":%q}`, invited.Token), own...)
+	w.ask("POST", at, "/api/computers/-/approvals/"+waiting.ID, fmt.Sprintf(`{"digest":%q,"answer":"run"}`, waiting.Digest), own...)
+	t.Errorf("a token made an account: %d; it answered %d approvals", res.StatusCode, w.answers())
+}
+
 // TestApprovalsThroughTheClient: the owner's own program on the machine.
 func TestApprovalsThroughTheClient(t *testing.T) {
 	w := open(t)

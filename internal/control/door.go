@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	errNotConsole = errors.New("approvals are answered on the console, or by the owner's own program on this machine")
+	errNotConsole = errors.New("this is for people on the console, or for the owner's own program on this machine: not for a token that was handed out")
 	errNoLinks    = errors.New("only the owner's own program on this machine can make sign-in links")
 )
 

@@ -235,7 +235,11 @@ func TestNobodyGivesWhatTheyHaveNot(t *testing.T) {
 	if res := w.ask("POST", hostOf(w.console()), "/api/links?account="+below.ID, "", headers[0]); res.StatusCode != http.StatusForbidden {
 		t.Errorf("a link to another's account: %d %s", res.StatusCode, res.body)
 	}
-	res := w.ask("POST", hostOf(w.console()), "/api/accounts", `{"name":"E","powers":["accounts"]}`, headers...)
+	own := append(fetched(w.console()), b.cookie, headers[1])
+	if res := w.ask("POST", hostOf(w.console()), "/api/accounts", `{"name":"E","powers":["secrets"]}`, own...); res.StatusCode != http.StatusForbidden {
+		t.Errorf("a power was given by who has not got it, on the console: %d %s", res.StatusCode, res.body)
+	}
+	res := w.ask("POST", hostOf(w.console()), "/api/accounts", `{"name":"E","powers":["accounts"]}`, own...)
 	if res.StatusCode != http.StatusOK || !strings.Contains(res.body, w.console()+"/claim#") {
 		t.Errorf("an account: %d %s", res.StatusCode, res.body)
 	}

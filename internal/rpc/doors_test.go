@@ -20,7 +20,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		"checkpoint.list": rpc.Reads, "checkpoint.create": rpc.Governs, "checkpoint.diff": rpc.Reads, "checkpoint.restore": rpc.Governs, "checkpoint.undo": rpc.Governs,
 		"files.list": rpc.Reads, "exec.run": rpc.Stores, "exec.output": rpc.Reads, "exec.stop": rpc.Stops,
 	}
-	few := map[string]rpc.Doors{"account.link": rpc.Owner, "approval.answer": rpc.People, "frame.ticket": rpc.Console, "token.create": rpc.People}
+	few := map[string]rpc.Doors{"account.invite": rpc.People, "account.link": rpc.Owner, "approval.answer": rpc.People, "frame.ticket": rpc.Console, "token.create": rpc.People}
 	gotDesktop, gotFew := map[string]rpc.Effect{}, map[string]rpc.Doors{}
 	for _, m := range rpc.All() {
 		d := m.About()

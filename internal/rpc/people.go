@@ -174,7 +174,7 @@ var (
 		HTTP: get("/accounts", "accounts-list"), May: grant.With(grant.Accounts), Doors: API, Needs: Plane, Host: true, Noun: "accounts"})
 	AccountInvite = single[NewAccountRequest, view.Invited](Declared{
 		Name: "account.invite", Summary: "Make an account and the link that signs in to it, once",
-		HTTP: post("/accounts", "accounts-invite"), May: grant.With(grant.Accounts), Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/accounts", "accounts-invite"), May: grant.With(grant.Accounts), Doors: People, Effect: Stops, Needs: Plane, Host: true})
 	AccountChange = done[ChangeAccountRequest](Declared{
 		Name: "account.change", Summary: "Say what of the machine's administration an account may",
 		HTTP: patch("/accounts/{account}", "accounts-change"), May: grant.With(grant.Accounts), Doors: API, Effect: Stops, Needs: Plane, Host: true})
