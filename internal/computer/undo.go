@@ -232,7 +232,8 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 		if k.Seq < since {
 			break
 		}
-		if k.Kind == contract.CheckpointAfter || k.Kind == contract.CheckpointAuto {
+		// Whoever had one made meanwhile, it holds what the command had done by then.
+		if k.Kind != contract.CheckpointTask && k.Kind != contract.CheckpointRestore {
 			a.commits = append(a.commits, wire.Reverted{Commit: k.ID})
 		}
 	}

@@ -1,0 +1,53 @@
+package computer
+
+import (
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+)
+
+// TestUndoingACommandTakesAllOfIt: what a command did before others had a checkpoint
+// made is in theirs, and undone with the rest.
+func TestUndoingACommandTakesAllOfIt(t *testing.T) {
+	b, blobs := newBus(t)
+	c := recorded(t, b, blobs)
+	id := func(n string) string { return strings.Repeat(n, 40) }
+	say := func(by contract.Actor, eventType, subject string, p contract.Payload) {
+		t.Helper()
+		if _, err := c.log.Append(t.Context(), contract.Draft{Actor: by, Type: eventType, Subject: subject, Data: p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := ""
+	checkpoint := func(n string, kind contract.CheckpointKind) {
+		t.Helper()
+		say(contract.System(), "checkpoint.created", "checkpoint/"+id(n), contract.CheckpointCreated{Commit: id(n), Tree: id("e"), Parent: last, Kind: kind, Message: "as it was", Verified: "unknown", Files: 1})
+		last = id(n)
+	}
+	checkpoint("0", contract.CheckpointInitial)
+	checkpoint("1", contract.CheckpointBefore) // the command's own
+	command := contract.NewID()
+	say(contract.Person("ann"), "command.started", "command/"+command, contract.CommandStarted{Command: command, Argv: []string{"make"}})
+	checkpoint("2", contract.CheckpointBefore) // another command's, or a task's
+	checkpoint("3", contract.CheckpointManual)
+	checkpoint("4", contract.CheckpointAuto)
+	checkpoint("5", contract.CheckpointTask) // a run's own work
+	say(contract.Person("ann"), "command.finished", "command/"+command, contract.CommandFinished{Command: command})
+	checkpoint("6", contract.CheckpointAfter)
+	if err := c.state.Recover(t.Context(), c.log); err != nil {
+		t.Fatal(err)
+	}
+	a, err := c.lastAct(t.Context())
+	if err != nil || a.What != view.UndoneCommand || a.Title != "make" {
+		t.Fatalf("the last act: %+v, %v", a.Undone, err)
+	}
+	var got []string
+	for _, k := range a.commits {
+		got = append(got, k.Commit[:1])
+	}
+	if strings.Join(got, "") != "6432" {
+		t.Errorf("undoing it takes back %q", got)
+	}
+}
