@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -151,6 +152,12 @@ func restoreVerb() verb {
 		use: "restore [ID]", short: "Go back to a checkpoint, by a new one; or have an entry of the trash take its place again", args: between(0, 1), json: view.Restored{},
 		long:     "ID is a checkpoint's, or that of an entry of the trash. Without one, what was last removed or overwritten at the one --path comes back.",
 		examples: []string{"choir restore 1a2b3c4 --dry-run", "choir restore 1a2b3c4 --path workspace/project/main.go", "choir restore --path workspace/notes.md"},
+		ready: func(args []string) error {
+			if len(args) == 0 && len(paths) != 1 {
+				return usageError{errors.New("say what to restore: the ID of a checkpoint or of an entry of the trash, or one --path")}
+			}
+			return nil
+		},
 		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
 			p := newProgress("comparing and restoring", 0)
 			r, err := c.Restore(ctx, view.RestoreRequest{To: strings.Join(args, ""), Paths: paths, DryRun: dry})

@@ -23,6 +23,9 @@ type verb struct {
 	// examples are whole command lines.
 	examples []string
 	args     arguments
+	// ready refuses a call whose arguments and flags don't go together, before
+	// anybody is asked.
+	ready func(args []string) error
 	// json is a value of what --json prints, from which the pages tell its
 	// members; raw says what is printed instead of JSON, whether or not --json is
 	// given. One of the two is there unless the verb only holds others.
@@ -143,7 +146,13 @@ func (v verb) command() *cobra.Command {
 		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.failed(do(cmd.Context(), args)) }
-	cmd.Args = func(cmd *cobra.Command, args []string) error { return v.failed(v.args.check(cmd, args)) }
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := v.args.check(cmd, args)
+		if err == nil && v.ready != nil {
+			err = v.ready(args)
+		}
+		return v.failed(err)
+	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return v.failed(usageError{err}) })
 	return cmd
 }

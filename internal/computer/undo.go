@@ -294,12 +294,7 @@ func (c *Computer) undoRun(ctx context.Context, r view.RestoreRequest) (view.Res
 func (c *Computer) undoDeed(ctx context.Context, d wire.UndoRequest, r view.RestoreRequest) (view.Restored, error) {
 	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
 	d.DryRun = r.DryRun
-	if !r.DryRun && d.Op != "untrash" && d.Op != "import" { // what removes needs no room
-		if err := c.machine.Reserve.Check(opUndo); err != nil {
-			return out, err
-		}
-	}
-	by := r.By
+	by := r.By // what was taken away changes places with what is there: neither needs room
 	var changes []wire.Change
 	do := func() (err error) {
 		changes, err = c.workspace.UndoDeed(ctx, d, by)

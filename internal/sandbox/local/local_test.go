@@ -3,6 +3,7 @@ package local_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,4 +74,33 @@ func TestASharedFolderMayLieElsewhere(t *testing.T) {
 	if err := v.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestASharedFolderThatIsForReading: an ordinary user uses what root keeps for all.
+func TestASharedFolderThatIsForReading(t *testing.T) {
+	sandboxtest.AsUser(t, func(t *testing.T) {
+		data, elsewhere := t.TempDir(), t.TempDir()
+		if err := errors.Join(os.Mkdir(filepath.Join(elsewhere, "one"), 0o755), os.Chmod(elsewhere, 0o555), os.Symlink(elsewhere, filepath.Join(data, "modules"))); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(elsewhere, 0o755) })
+		v, err := local.OpenVolumes(local.VolumesOptions{Dir: t.TempDir(), Shared: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if there, err := v.Exists(t.Context(), sandbox.SharedCache("modules/one")); err != nil || !there {
+			t.Errorf("it is there: %t, %v", there, err)
+		}
+		if err := v.Discard(t.Context(), sandbox.SharedCache("modules/two")); err != nil {
+			t.Errorf("what is not there is discarded already: %v", err)
+		}
+		if os.Geteuid() != 0 {
+			if err := v.Discard(t.Context(), sandbox.SharedCache("modules/one")); !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("discarded: %v", err)
+			}
+		}
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

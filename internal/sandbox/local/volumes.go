@@ -50,7 +50,19 @@ type place struct {
 	removing string // in it, where what was taken goes
 	told     func(error)
 	dir      *hostfs.Dir
-	remover  *hostfs.Remover
+	remover  *hostfs.Remover // nil where this process may not write: what lies there is for reading
+}
+
+// take takes what is at a name away.
+func (p *place) take(name string) error {
+	if p.remover == nil {
+		there, err := p.dir.Exists(name)
+		if err == nil && there {
+			err = fmt.Errorf("%s: %w", p.path, fs.ErrPermission)
+		}
+		return err
+	}
+	return gone(p.remover.Take(p.dir, name))
 }
 
 // open opens the directory, by a path on which no box can write, and goes on with
@@ -88,7 +100,12 @@ func (s *common) place(first string) (*place, error) {
 	if err := os.MkdirAll(p.path, 0o755); err != nil {
 		return nil, err
 	}
-	if err := p.open(); err != nil {
+	if err := p.open(); errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		if p.dir, err = hostfs.Open(p.path); err != nil {
+			return nil, err
+		}
+		p.remover = nil
+	} else if err != nil {
 		return nil, err
 	}
 	if s.places == nil {
@@ -177,11 +194,11 @@ func (v *Volumes) begin() error {
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), outputs) {
-			err = errors.Join(err, v.root.remover.Take(v.root.dir, path.Join(boxesDir, e.Name())))
+			err = errors.Join(err, v.root.take(path.Join(boxesDir, e.Name())))
 		}
 	}
 	for name := range strings.FieldsSeq(removingEarlier) {
-		err = errors.Join(err, gone(v.root.remover.Take(v.root.dir, name)))
+		err = errors.Join(err, v.root.take(name))
 	}
 	return err
 }
@@ -450,7 +467,7 @@ func (v *Volumes) Discard(_ context.Context, vol sandbox.Volume) error {
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	return fault.Wrap(op, gone(in.remover.Take(in.dir, whole)))
+	return fault.Wrap(op, in.take(whole))
 }
 
 // lock is the file that the holder of a volume has locked.
