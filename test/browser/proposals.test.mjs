@@ -67,7 +67,7 @@ test('proposals', async (t) => {
     assert.match(proposed.source, /\/associate$/)
     assert.equal(resolved.data.resolution, 'accepted')
     assert.equal(resolved.data.revision, revised.data.revision)
-    assert.match(revised.source, /\/user$/)
+    assert.match(revised.source, /\/app$/)
     assert.equal(revised.causation, proposed.id)
     assert.ok(events('document.revised').some((e) => e.data?.body?.includes('Mine, about the book.')), 'what it replaced is in the history')
   })
