@@ -284,15 +284,18 @@ func keepFiles(tree, live gitstore.Tree, files []wire.Path) gitstore.Tree {
 
 // lastRestore finds the newest restore in the history.
 func (e *Engine) lastRestore(ctx context.Context) (wire.Restore, error) {
-	if e.moves.Head != "" {
-		commits, err := e.store.LogMatching(ctx, 1, "^Choir-Restore: ", gitstore.Main)
+	// A message may have such a line too, of whoever wrote it.
+	for from := e.moves.Head; from != ""; {
+		commits, err := e.store.LogMatching(ctx, 50, "^Choir-Restore: ", from)
 		if err != nil {
 			return wire.Restore{}, err
 		}
+		from = ""
 		for _, c := range commits {
 			if c.Restore != nil {
 				return *c.Restore, nil
 			}
+			from = c.Parent
 		}
 	}
 	return wire.Restore{}, fault.New("", fault.NotFound, "`choir checkpoints` lists what you can restore.", fmt.Errorf("nothing was restored yet, so there is nothing to undo"))
