@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"choir.dev/choiros/console"
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/grant"
 )
 
@@ -125,5 +129,57 @@ func TestARevokedTokenLosesItsStreams(t *testing.T) {
 	case <-ended:
 	case <-time.After(10 * time.Second):
 		t.Error("the stream of a revoked token goes on")
+	}
+}
+
+// slow are computers that nobody gets before they are let.
+type slow struct {
+	*memory
+	let   atomic.Pointer[chan struct{}]
+	asked atomic.Int64 // how many wait
+}
+
+func (s *slow) Get(ctx context.Context, cid contract.CID) (control.Computer, error) {
+	if let := s.let.Load(); let != nil {
+		s.asked.Add(1)
+		<-*let
+	}
+	return s.memory.Get(ctx, cid)
+}
+
+// Who is taken out between the look whether they may and the start of their command
+// has no command: whoever ends what they have under way did not find it.
+func TestWhoLeavesBeginsNothing(t *testing.T) {
+	var computers *slow
+	w := openWith(t, console.Files(), func(o *control.Options) {
+		computers = &slow{memory: o.Computers.(*memory)}
+		o.Computers = computers
+	})
+	p := w.person("B")
+	cid := w.machine().cid
+	w.join(p, cid, grant.Editor)
+	origin, desktop := w.enterAt(p.cookie, string(cid))
+	nc, _ := w.connectDesktop(origin, desktop)
+	let := make(chan struct{})
+	computers.let.Store(&let)
+	if err := nc.PublishRequest("svc."+string(cid)+".exec.run", nc.NewInbox(), []byte(`{"id":"`+contract.NewID()+`","argv":["sleep"]}`)); err != nil {
+		t.Fatal(err)
+	}
+	w.waitFor(func() bool { return computers.asked.Load() >= 2 }) // one is the tick, of which there is one
+	if res := w.ask("DELETE", hostOf(w.console()), "/api/computers/"+string(cid)+"/members/"+p.ID, "", "Authorization: Bearer "+w.token); res.StatusCode/100 != 2 {
+		t.Fatalf("%d %s", res.StatusCode, res.body)
+	}
+	w.waitFor(nc.IsClosed)
+	computers.let.Store(nil)
+	close(let)
+	select {
+	case <-w.machine().killed:
+	case <-time.After(500 * time.Millisecond):
+		m := w.machine()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if slices.ContainsFunc(m.events, func(e contract.Event) bool { return e.Type == "command.started" }) {
+			t.Error("a command of who is gone runs")
+		}
 	}
 }

@@ -129,6 +129,13 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 		cancel()
 		return none, err
 	}
+	// Whoever ends what an account has under way finds it from now on: one that lost
+	// the right to it before is refused here.
+	if _, err := cs.s.o.May(ctx, rpc.ExecRun.Declared, who.Computer, who.Principal); err != nil {
+		cs.drop(who.Computer, cmd)
+		cancel()
+		return none, err
+	}
 	started := make(chan view.Started, 1)
 	ended := make(chan error, 1)
 	// The caller's own request is counted in the group, so it can't be at zero here.
