@@ -60,7 +60,15 @@ func (w *world) computer(name, owner string) *machine {
 // join makes a person a member of a computer.
 func (w *world) join(p person, cid contract.CID, role grant.Role) {
 	w.t.Helper()
-	_, token, err := w.ids.NewInvitation(context.Background(), cid, role, w.owner.ID)
+	by := w.owner.ID
+	members, err := w.ids.Members(context.Background(), cid)
+	check(w.t, err)
+	for _, m := range members {
+		if m.Role == grant.Owner {
+			by = m.Account
+		}
+	}
+	_, token, err := w.ids.NewInvitation(context.Background(), cid, role, by)
 	if err == nil {
 		_, _, err = w.ids.Accept(context.Background(), token, p.ID)
 	}

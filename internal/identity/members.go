@@ -209,7 +209,8 @@ type Invitation struct {
 }
 
 // NewInvitation makes a link's token that makes one account a member of a
-// computer. The caller has checked that by may.
+// computer. The caller has checked that by may; that by is still one of its owners,
+// whose invitations go with their place, is checked with it.
 func (s *Store) NewInvitation(ctx context.Context, cid contract.CID, role grant.Role, by string) (Invitation, string, error) {
 	const op = "identity.NewInvitation"
 	token, hash := newSecret("")
@@ -218,6 +219,13 @@ func (s *Store) NewInvitation(ctx context.Context, cid contract.CID, role grant.
 	err := s.tx(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM invitations WHERE expires <= ?", now); err != nil {
 			return err
+		}
+		var owns bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM members WHERE computer = ? AND user = ? AND role = 'owner')", string(cid), by).Scan(&owns); err != nil {
+			return err
+		}
+		if !owns {
+			return denied("", "Ask one of its owners.", "you are no owner of this computer any more")
 		}
 		if err := atMost(ctx, tx, maxInvitations, "invitations to this computer", "Take one back first.", "SELECT count(*) FROM invitations WHERE computer = ?", string(cid)); err != nil {
 			return err

@@ -22,6 +22,33 @@ func role(t *testing.T, s *identity.Store, account string, cid contract.CID) gra
 	return must[grant.Holder](t)(s.Held(context.Background(), account, cid)).Role
 }
 
+// Who was taken out while they asked for an invitation gets none, by which they would
+// be back.
+func TestWhoIsOutInvitesNobody(t *testing.T) {
+	s, _, _ := open(t)
+	a, b := owner(t, s), account(t, s, "B")
+	cid := contract.NewCID()
+	must[identity.Place](t)(s.Adopt(t.Context(), cid, a.ID, "Studio"))
+	for how, out := range map[string]func() ([]string, error){
+		"taken out": func() ([]string, error) { return s.RemoveMember(t.Context(), cid, b.ID) },
+		"an editor": func() ([]string, error) { return s.SetRole(t.Context(), cid, b.ID, grant.Editor) },
+	} {
+		if _, _, err := s.Accept(t.Context(), invite(t, s, cid, grant.Owner, a.ID), b.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out(); err != nil {
+			t.Fatal(err)
+		}
+		_, token, err := s.NewInvitation(t.Context(), cid, grant.Owner, b.ID)
+		if !fault.Is(err, fault.Denied) {
+			t.Errorf("who is %s invites: %v", how, err)
+		}
+		if _, r, err := s.Accept(t.Context(), token, b.ID); err == nil {
+			t.Errorf("who was %s is back, as %s", how, r)
+		}
+	}
+}
+
 func invite(t *testing.T, s *identity.Store, cid contract.CID, r grant.Role, by string) string {
 	t.Helper()
 	_, token, err := s.NewInvitation(context.Background(), cid, r, by)
