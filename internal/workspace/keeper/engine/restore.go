@@ -42,11 +42,14 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		return wire.RestoreReply{}, err
 	}
 	if req.Undo {
-		last, err := e.lastRestore(ctx)
+		commit, last, err := e.lastRestore(ctx)
 		if err != nil {
 			return wire.RestoreReply{}, err
 		}
 		req.To, req.Paths = last.Safety, last.Paths
+		if last.Part {
+			req.Revert = []wire.Reverted{{Commit: commit}}
+		}
 	} else if n := len(req.Revert); n > 0 {
 		if n > maxReverted {
 			return wire.RestoreReply{}, fault.New("", fault.Exhausted, "Restore the checkpoint before it instead.", fmt.Errorf("%d checkpoints are to be taken back; at most %d are at once", n, maxReverted))
@@ -110,7 +113,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 			note.Message = "Undo: " + note.Message
 		}
 	}
-	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: way.paths(req), Undo: req.Undo, Actor: gitstore.OneLine(req.Actor), User: gitstore.OneLine(req.User), Cause: req.Cause}
+	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: way.paths(req), Part: way.part(req), Undo: req.Undo, Actor: gitstore.OneLine(req.Actor), User: gitstore.OneLine(req.User), Cause: req.Cause}
 	if err := e.moves.ClearPlan(req.ID); err != nil {
 		return wire.RestoreReply{}, err
 	}
@@ -156,6 +159,11 @@ func (w way) paths(req wire.RestoreRequest) []wire.Path {
 		out = append(out, s.Path)
 	}
 	return out
+}
+
+// part says that what is taken back is more than is named, and less than everything.
+func (w *way) part(req wire.RestoreRequest) bool {
+	return len(req.Revert) > 0 && len(req.Paths) == 0 && len(w.steps) > maxWayPaths
 }
 
 // revert is the live tree without what commits changed in it, newest first.
@@ -282,21 +290,21 @@ func keepFiles(tree, live gitstore.Tree, files []wire.Path) gitstore.Tree {
 	return out
 }
 
-// lastRestore finds the newest restore in the history.
-func (e *Engine) lastRestore(ctx context.Context) (wire.Restore, error) {
+// lastRestore finds the newest restore in the history, and its commit.
+func (e *Engine) lastRestore(ctx context.Context) (string, wire.Restore, error) {
 	// A message may have such a line too, of whoever wrote it.
 	for from := e.moves.Head; from != ""; {
 		commits, err := e.store.LogMatching(ctx, 50, "^Choir-Restore: ", from)
 		if err != nil {
-			return wire.Restore{}, err
+			return "", wire.Restore{}, err
 		}
 		from = ""
 		for _, c := range commits {
 			if c.Restore != nil {
-				return *c.Restore, nil
+				return c.Commit, *c.Restore, nil
 			}
 			from = c.Parent
 		}
 	}
-	return wire.Restore{}, fault.New("", fault.NotFound, "`choir checkpoints` lists what you can restore.", fmt.Errorf("nothing was restored yet, so there is nothing to undo"))
+	return "", wire.Restore{}, fault.New("", fault.NotFound, "`choir checkpoints` lists what you can restore.", fmt.Errorf("nothing was restored yet, so there is nothing to undo"))
 }

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -23,5 +25,29 @@ func TestWhatAMessageSaysIsNoRestore(t *testing.T) {
 	c.restore(wire.RestoreRequest{ID: "undo", Undo: true})
 	if got := c.read("a"); got != "second" {
 		t.Errorf("undone, a holds %q", got)
+	}
+}
+
+// TestUndoingALargeUndoLeavesTheRest: when more was taken back than a restore names,
+// undoing that leaves what was done elsewhere since.
+func TestUndoingALargeUndoLeavesTheRest(t *testing.T) {
+	c := open(t)
+	c.write("other", "first")
+	c.checkpoint("first")
+	for n := range 250 {
+		c.write(fmt.Sprintf("made/%d", n), "made")
+	}
+	made := c.checkpoint("made")
+	c.restore(wire.RestoreRequest{ID: "taken", Revert: []wire.Reverted{{Commit: made.Commit.Commit}}})
+	for n, id := range []string{"back", "again", "once-more"} {
+		edited := fmt.Sprintf("edited %d times since", n+1)
+		c.write("other", edited)
+		c.restore(wire.RestoreRequest{ID: id, Undo: true})
+		if got := c.read("other"); got != edited {
+			t.Errorf("%s: what has nothing to do with it holds %q", id, got)
+		}
+		if _, err := os.Lstat(c.path("made/249")); (err == nil) != (n%2 == 0) {
+			t.Errorf("%s: %v", id, err)
+		}
 	}
 }

@@ -44,6 +44,7 @@ type Restore struct {
 	To     string `json:"to"`
 	Safety string `json:"safety"`
 	Paths  []Path `json:"paths,omitempty"`
+	Part   bool   `json:"part,omitempty"` // it changed what this commit does, and no more; more than paths would name
 	Undo   bool   `json:"undo,omitempty"`
 	Actor  string `json:"actor,omitempty"` // a contract.ActorName
 	User   string `json:"user,omitempty"`  // its account
