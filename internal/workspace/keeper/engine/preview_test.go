@@ -26,7 +26,16 @@ func TestAPreviewSaysWhatARestoreDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("CHOIR_LOOK_SEED=%d", seed)
+	for _, seed := range []uint64{
+		seed,
+		1795377535812333358, 1795377652255402328, // one commit's change of a path is not taken back, another's is
+		1795378463102795298, // an ignored file is in the way
+	} {
+		t.Run(fmt.Sprintf("CHOIR_LOOK_SEED=%d", seed), func(t *testing.T) { previewsOf(t, seed) })
+	}
+}
+
+func previewsOf(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	c := open(t)
 	for i := range 20 {
@@ -153,4 +162,68 @@ func changed(a, b map[string]string) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// TestWhatIsNotTakenBackOfOneCommitIsTakenBackOfNone: of two commits that changed a
+// file, one's lines were edited since. The file stays as it is, and that is told;
+// half of it used to be taken back, which nothing told.
+func TestWhatIsNotTakenBackOfOneCommitIsTakenBackOfNone(t *testing.T) {
+	for _, edited := range []int{1, 9} { // what the older one changed, what the newer one did
+		c := open(t)
+		lines := make([]string, 12)
+		write := func(n int, what string) {
+			lines[n] = what
+			c.write("workspace/text", strings.Join(lines, "\n")+"\n")
+		}
+		write(0, "first")
+		c.checkpoint("first")
+		write(1, "older")
+		c.write("workspace/other", "older")
+		older := c.checkpoint("older").Commit.Commit
+		write(9, "newer")
+		newer := c.checkpoint("newer").Commit.Commit
+		write(edited, "mine")
+		before := leaves(t, c.opts.Root)
+		req := wire.RestoreRequest{ID: "r", Revert: []wire.Reverted{{Commit: newer}, {Commit: older}}, DryRun: true}
+		for _, req.DryRun = range []bool{true, false} {
+			r := c.restore(req)
+			if got := tellsOf(r); !slices.Equal(got, []string{"workspace/other"}) || len(r.Conflicts) != 1 || r.Conflicts[0].Path != "workspace/text" {
+				t.Errorf("line %d edited: told are changes %q and conflicts %+v", edited, got, r.Conflicts)
+			}
+		}
+		if got := changed(before, leaves(t, c.opts.Root)); !slices.Equal(got, []string{"workspace/other"}) {
+			t.Errorf("line %d edited: other in the files is %q", edited, got)
+		}
+	}
+}
+
+// TestTakingBackHalfACommitLeavesARepositoryWhole: a checkpoint fell between the
+// objects of a nested repository's commit and the ref that names them. To take it
+// back alone removes no object, for the ref stays.
+func TestTakingBackHalfACommitLeavesARepositoryWhole(t *testing.T) {
+	c := open(t)
+	dir := c.path("workspace/n")
+	git := func(args ...string) string {
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=n@n", "-c", "init.defaultBranch=main", "-c", "safe.directory=*"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	writeFile(t, filepath.Join(dir, "a.txt"), "a\n")
+	git("init", "-q", "--template=")
+	git("add", "-A")
+	git("commit", "-qm", "one")
+	c.checkpoint("one")
+	commit := git("commit-tree", "-m", "two", "HEAD^{tree}")
+	half := c.checkpoint("half").Commit.Commit
+	git("update-ref", "refs/heads/main", commit)
+	c.checkpoint("two")
+	c.restore(wire.RestoreRequest{ID: "r", Revert: []wire.Reverted{{Commit: half}}})
+	git("fsck", "--strict")
+	if git("rev-parse", "HEAD") != commit {
+		t.Error("the ref changed")
+	}
 }

@@ -89,9 +89,8 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 		if err != nil {
 			return wire.RestoreReply{}, err
 		}
-		stay, err := e.moves.Obstacles(ctx, e.headTree(), way.steps)
-		reply.Stay(append(way.conflicts, stay...))
-		return reply, err
+		reply.Stay(append(way.conflicts, way.stay...))
+		return reply, nil
 	}
 	safety := req.Note
 	safety.Kind, safety.Message, safety.Verified = "safety", "Before going back to "+to[:12], "unknown"
@@ -133,6 +132,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	}
 	applied, err := e.apply(ctx, req.ID)
 	reply.Applied = &applied
+	way.foreseen(applied.Conflicts)
 	reply.Stay(applied.Conflicts)
 	return reply, err
 }
@@ -142,6 +142,19 @@ type way struct {
 	steps     []publish.Step
 	tree      string          // the wanted one
 	conflicts []wire.Conflict // what can't be taken back, for it changed since
+	stay      []wire.Conflict // what of the steps is foreseen not to be possible
+}
+
+// foreseen gives what stayed the reason that was foreseen: who does a step sees only
+// that something is there.
+func (w way) foreseen(stayed []wire.Conflict) {
+	why := map[wire.Path]string{}
+	for _, c := range w.stay {
+		why[c.Path] = c.Reason
+	}
+	for i, c := range stayed {
+		stayed[i].Reason = cmp.Or(why[c.Path], c.Reason)
+	}
 }
 
 // maxReverted bounds how many commits are taken back at once; maxWayPaths how
@@ -166,40 +179,54 @@ func (w *way) part(req wire.RestoreRequest) bool {
 	return len(req.Revert) > 0 && len(req.Paths) == 0 && len(w.steps) > maxWayPaths
 }
 
-// revert is the live tree without what commits changed in it, newest first.
+// revert is the live tree without what commits changed in it, newest first. What
+// can't be taken back of one of them is taken back of none: it stays as it is.
 func (e *Engine) revert(ctx context.Context, live gitstore.Tree, commits []wire.Reverted) (gitstore.Tree, []wire.Conflict, error) {
-	var conflicts []wire.Conflict
-	for _, r := range commits {
-		made, err := e.store.Commit(ctx, r.Commit)
-		if err != nil {
-			return nil, nil, err
-		}
-		if r.Publish != "" && made.Publish != r.Publish {
-			continue
-		}
-		after, err := e.store.ReadTree(ctx, made.Tree, true)
-		if err != nil {
-			return nil, nil, err
-		}
-		before := gitstore.Tree{}
-		if made.Parent != "" {
-			parent, err := e.treeish(ctx, made.Parent, "")
+	var stays gitstore.Staying
+	for {
+		want, found := live, false
+		for _, r := range commits {
+			after, before, err := e.reverted(ctx, r)
 			if err != nil {
 				return nil, nil, err
 			}
-			if before, err = e.store.ReadTree(ctx, parent, true); err != nil {
+			if after == nil {
+				continue
+			}
+			var stay []wire.Conflict
+			if want, stay, err = e.store.MergeTrees(ctx, after, want, stays.Keep(after, before)); err != nil {
 				return nil, nil, err
 			}
+			for _, c := range stay {
+				found = stays.Add(string(c.Path)) || found
+			}
 		}
-		var stay []wire.Conflict
-		if live, stay, err = e.store.MergeTrees(ctx, after, live, before); err != nil {
-			return nil, nil, err
+		if found {
+			continue // what was taken back of these by another commit is not
 		}
-		for _, c := range stay {
-			conflicts = append(conflicts, wire.Conflict{Path: c.Path, Reason: "it was changed since"})
+		var conflicts []wire.Conflict
+		for _, p := range stays.Paths() {
+			conflicts = append(conflicts, wire.Conflict{Path: wire.Path(p), Reason: "it was changed since"})
 		}
+		return want, conflicts, nil
 	}
-	return live, conflicts, nil
+}
+
+// reverted is what a commit made, and of what; nothing when it is not the one meant.
+func (e *Engine) reverted(ctx context.Context, r wire.Reverted) (after, before gitstore.Tree, err error) {
+	made, err := e.store.Commit(ctx, r.Commit)
+	if err != nil || r.Publish != "" && made.Publish != r.Publish {
+		return nil, nil, err
+	}
+	if after, err = e.store.ReadTree(ctx, made.Tree, true); err != nil || made.Parent == "" {
+		return after, gitstore.Tree{}, err
+	}
+	parent, err := e.treeish(ctx, made.Parent, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	before, err = e.store.ReadTree(ctx, parent, true)
+	return after, before, err
 }
 
 // planRestore plans a restore from what is captured now, and says in reply what
@@ -230,6 +257,9 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, targ
 	}
 	w := way{steps: publish.StepsBetween(live, want), tree: b, conflicts: conflicts}
 	if err := e.stepsAllThere(ctx, w.steps); err != nil {
+		return way{}, err
+	}
+	if w.stay, err = e.moves.Obstacles(ctx, live, w.steps); err != nil {
 		return way{}, err
 	}
 	reply.DiffReply, err = e.store.Diff(ctx, a, b, wire.DiffRequest{MaxBytes: -1, Index: true})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,7 +99,7 @@ func (s *Store) MergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, 
 	conflict := func(p, reason string) {
 		conflicts = append(conflicts, wire.Conflict{Path: wire.Path(p), Reason: reason})
 	}
-	frozen := frozenRepositories(base, ours, theirs)
+	own, frozen := ownRepositories(base, ours, theirs)
 	oursDirs := Directories(ours)
 	changes := DiffTrees(base, theirs)
 	// Removals first: they make room for what takes their place.
@@ -107,6 +108,9 @@ func (s *Store) MergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, 
 	})
 	for _, c := range changes {
 		mine := ours[c.Path]
+		if git, ok := inNestedGit(c.Path); ok && own[git] && IsRepositoryObject(c.Path) && !c.To.Exists() {
+			continue // what ours has there of its own may name it
+		}
 		if git, ok := inNestedGit(c.Path); ok && frozen[git] && mine != c.To {
 			if IsRepositoryObject(c.Path) && c.To.Exists() && !mine.Exists() {
 				merged[c.Path] = c.To // objects only ever add to a repository
@@ -180,10 +184,10 @@ func settleDirs(merged, ours Tree, conflicts []wire.Conflict) (Tree, []wire.Conf
 	return merged, conflicts, nil
 }
 
-// frozenRepositories lists the nested repositories whose own state both sides
-// changed in different ways: mixing an index of one with refs of the other
-// would break it, so it is ours that stays.
-func frozenRepositories(base, ours, theirs Tree) map[string]bool {
+// ownRepositories lists the nested repositories whose own state ours has other than
+// the base, and those of them, the frozen ones, of which theirs has, too: mixing an
+// index of one with refs of the other would break them, so it is ours that stays.
+func ownRepositories(base, ours, theirs Tree) (own, frozen map[string]bool) {
 	changed := func(t Tree) map[string]bool {
 		out := map[string]bool{}
 		for _, c := range DiffTrees(base, t) {
@@ -193,13 +197,54 @@ func frozenRepositories(base, ours, theirs Tree) map[string]bool {
 		}
 		return out
 	}
-	mine, frozen := changed(ours), map[string]bool{}
+	own, frozen = changed(ours), map[string]bool{}
 	for git := range changed(theirs) {
-		if mine[git] {
+		if own[git] {
 			frozen[git] = true
 		}
 	}
-	return frozen
+	return own, frozen
+}
+
+// Staying is what stays as it is in several merges, one after the other: paths, and
+// all of a nested repository's own data where one of them is in it.
+type Staying struct{ paths, repositories map[string]bool }
+
+// Add has a path stay, and reports whether it did not before.
+func (k *Staying) Add(p string) bool {
+	if k.paths[p] {
+		return false
+	}
+	if k.paths == nil {
+		k.paths, k.repositories = map[string]bool{}, map[string]bool{}
+	}
+	k.paths[p] = true
+	if git, ok := inNestedGit(p); ok {
+		k.repositories[git] = true
+	}
+	return true
+}
+
+// Paths are those that were added.
+func (k *Staying) Paths() []string { return slices.Sorted(maps.Keys(k.paths)) }
+
+// Keep is to, with what stays as from has it: between them it does not change.
+func (k *Staying) Keep(from, to Tree) Tree {
+	if len(k.paths) == 0 {
+		return to
+	}
+	out := maps.Clone(to)
+	for _, c := range DiffTrees(from, to) {
+		git, ok := inNestedGit(c.Path)
+		switch {
+		case !k.paths[c.Path] && !(ok && k.repositories[git]):
+		case c.From.Exists():
+			out[c.Path] = c.From
+		default:
+			delete(out, c.Path)
+		}
+	}
+	return out
 }
 
 // StoreFile stores a file of the engine's own.

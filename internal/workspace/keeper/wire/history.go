@@ -107,7 +107,7 @@ func (r *RestoreReply) Stay(conflicts []Conflict) {
 	for _, c := range conflicts {
 		stays[c.Path] = true
 	}
-	r.Changes = slices.DeleteFunc(r.Changes, func(c Change) bool { return stays[c.Path] })
+	r.Changes = slices.DeleteFunc(r.Changes, func(c Change) bool { return stays[Path(strings.TrimSuffix(string(c.Path), "/"))] })
 }
 
 // LeftOut is what was left out of a checkpoint: what could not be taken, and
