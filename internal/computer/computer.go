@@ -3,17 +3,17 @@ package computer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/consistency"
 	"choir.dev/choiros/internal/computer/past"
+	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
@@ -45,13 +45,13 @@ type Computer struct {
 	mirror    *mirror.Mirror
 	runs      *dispatch.Dispatcher
 	shell     *shell.Shell
+	upkeep    *upkeep.Upkeep
 	snaps     snapshots
 
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
 
 	commands running // the user's own
-	scrub    scrub   // for damage
 	methods  rpc.Table
 }
 
@@ -94,8 +94,8 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w Waking) (*Comput
 		c.own("desktop builds", c.shell.Builds)
 		c.own("theme", c.shell.WatchTheme)
 		c.own("mirroring documents", c.mirror.Run)
-		c.own("maintenance", c.maintain)
-		c.own("scrub", c.keepScrubbing)
+		c.own("maintenance", c.upkeep.Maintain)
+		c.own("scrub", c.upkeep.Scrub)
 		return nil
 	})
 }
@@ -162,7 +162,8 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	if err := c.boxes.Sweep(ctx); err != nil {
 		return err
 	}
-	if err := c.compareHistory(ctx); err != nil {
+	c.keeper = c.boxes.NewKeeper()
+	if err := (consistency.Check{CID: c.cid, Dir: c.path(), State: c.state, Log: c.log, Keeper: c.keeper}).Run(ctx); err != nil {
 		return err
 	}
 	if err := c.claim(ctx, w.Name); err != nil {
@@ -185,7 +186,7 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	}
 	if c.mirror, err = mirror.New(ctx, mirror.Options{
 		Log: c.log, State: c.state, Documents: c.documents, Logger: c.logger,
-		Busy: func() bool { return c.runs != nil && c.runs.Busy() }, Ended: func() bool { return c.ctx.Err() != nil },
+		Busy: c.busy, Ended: func() bool { return c.ctx.Err() != nil },
 	}); err != nil {
 		return err
 	}
@@ -193,9 +194,16 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	if err := c.openWorkspace(ctx); err != nil {
 		return err
 	}
+	c.upkeep = upkeep.New(upkeep.Options{
+		CID: c.cid, Dir: c.path(), Log: c.log, State: c.state, Workspace: c.workspace, Blobs: c.machine.Blobs,
+		Free: c.machine.Dir.Free, Busy: c.busy, Logger: c.logger,
+	})
 	c.shell = c.openShell()
 	return nil
 }
+
+// busy reports whether a run works.
+func (c *Computer) busy() bool { return c.runs != nil && c.runs.Busy() }
 
 // openBoxes has the driver take the computer up; no box is open then.
 func (c *Computer) openBoxes(ctx context.Context) error {
@@ -320,51 +328,6 @@ func Isolation(driver string) string {
 	return driver
 }
 
-// maintainEvery is how often an idle computer packs its history and drops the
-// blobs that nothing refers to. A blob younger than blobGrace may be about to
-// be named by an event.
-const (
-	maintainEvery = time.Hour
-	blobGrace     = 24 * time.Hour
-)
-
-func (c *Computer) maintain(ctx context.Context) error {
-	tick := time.NewTicker(maintainEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if c.runs.Busy() {
-			continue
-		}
-		if err := c.tidy(ctx, blobGrace); err != nil && ctx.Err() == nil {
-			c.logger.Warn("maintenance failed", "error", err)
-		}
-	}
-}
-
-// tidy packs the history and collects blobs.
-func (c *Computer) tidy(ctx context.Context, grace time.Duration) error {
-	if err := c.workspace.Maintain(ctx); err != nil {
-		return err
-	}
-	if err := c.state.CaughtUp(ctx, c.log); err != nil {
-		return err
-	}
-	refs, err := c.state.BlobRefs(ctx)
-	if err != nil {
-		return err
-	}
-	freed, err := c.machine.Blobs.Collect(ctx, c.cid, func(r contract.BlobRef) bool { return refs[r] != 0 }, grace)
-	if freed > 0 {
-		c.logger.Info("blobs were collected", "bytes", freed)
-	}
-	return err
-}
-
 // Close ends everything the computer started, in reverse order, and waits.
 // Open runs stay open in the log and are resumed at the next wake.
 func (c *Computer) Close() error {
@@ -478,42 +441,6 @@ func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
 		return view.Provider{}, err
 	}
 	return view.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.machine.Config.Budget.CostUSD}, nil
-}
-
-// Rebuild answers rpc.ComputerRebuild. Without check the state's content is
-// replaced while it is in use, in one transaction.
-func (c *Computer) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) {
-	start := time.Now()
-	if err := c.state.CaughtUp(ctx, c.log); err != nil {
-		return view.Rebuilt{}, err
-	}
-	var report state.Report
-	var err error
-	if check {
-		c.scrub.hurry.Add(1)
-		report, err = c.checkState(ctx, c.log)
-		c.scrub.hurry.Add(-1)
-	} else {
-		report, err = c.state.Replace(ctx, c.log)
-	}
-	if err != nil {
-		return view.Rebuilt{}, err
-	}
-	out := view.Rebuilt{Check: check, Equal: report.Clean(), Sequence: report.Seq, DurationMS: time.Since(start).Milliseconds()}
-	for _, d := range report.Differences {
-		out.Differences = append(out.Differences, fmt.Sprintf("%s: has %s; the log says %s", d.Table, orNothing(d.Have), orNothing(d.Want)))
-	}
-	if report.Unreadable != "" {
-		out.Differences = append(out.Differences, report.Unreadable)
-	}
-	return out, nil
-}
-
-func orNothing(s string) string {
-	if strings.TrimSpace(s) == "" {
-		return "nothing"
-	}
-	return s
 }
 
 // countWait is how long a computer that falls asleep may take to be counted; the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/computer/consistency"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
@@ -39,7 +40,7 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 	})
 	if fault.Is(err, fault.Internal) {
 		// What is not the disk's, the box's or the caller's is the tree's.
-		err = fault.New("computer.openWorkspace", fault.Damaged, "Recover it: if the history can't be had, it begins anew with the files as they are, and the old one is kept aside.", ofHistory{fmt.Errorf("the files or their history can't be opened: %w", err)})
+		err = fault.New("computer.openWorkspace", fault.Damaged, "Recover it: if the history can't be had, it begins anew with the files as they are, and the old one is kept aside.", consistency.OfHistory(fmt.Errorf("the files or their history can't be opened: %w", err)))
 	}
 	if err == nil {
 		c.keeper.Recover(c.workspace.Recover)

@@ -25,7 +25,7 @@ func (c *Computer) bindMethods() rpc.Table {
 	c.bindDocuments(t)
 	c.bindFiles(t)
 	rpc.Bind(t, rpc.ComputerRebuild, func(ctx context.Context, _ rpc.Caller, in rpc.RebuildRequest) (view.Rebuilt, error) {
-		return c.Rebuild(ctx, in.Body.Check)
+		return c.upkeep.Rebuild(ctx, in.Body.Check)
 	})
 	rpc.Bind(t, rpc.CommandStop, func(ctx context.Context, _ rpc.Caller, in rpc.OnCommand) (rpc.None, error) {
 		return rpc.Done(c.StopCommand(ctx, in.Command))

@@ -24,6 +24,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/computer/past"
+	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/ledger"
@@ -159,6 +160,17 @@ func (d *desk) start() {
 	check(err)
 	c.mirror.Attach(c.workspace)
 	c.shell = shell.New(shell.Options{Log: c.log, State: c.state, Workspace: c.workspace, Volumes: d.volumes.v, Logger: c.logger})
+}
+
+// newUpkeep is the upkeep of the desk, whose parts are opened one by one.
+func (d *desk) newUpkeep() *upkeep.Upkeep {
+	o := upkeep.Options{
+		CID: d.cid, Log: d.log, State: d.state, Workspace: d.workspace, Blobs: d.blobs, Busy: d.busy.Load, Logger: d.logger,
+	}
+	if d.machine != nil {
+		o.Dir, o.Free = d.path(), d.machine.Dir.Free
+	}
+	return upkeep.New(o)
 }
 
 func (d *desk) end() {

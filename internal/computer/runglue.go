@@ -2,7 +2,10 @@ package computer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -126,4 +129,30 @@ func (d runDocuments) Get(ctx context.Context, id string) (dispatch.Document, er
 func (d runDocuments) UpdateRun(ctx context.Context, id, run string, v document.RunView) error {
 	_, err := d.c.documents.UpdateRun(ctx, id, v, director(run))
 	return err
+}
+
+// setAside moves what tasks left out of the way, unread.
+func (c *Computer) setAside() error {
+	boxes := c.path("boxes")
+	if _, err := os.Lstat(boxes); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return fault.Wrap("computer.setAside", os.Rename(boxes, c.path(fmt.Sprintf("boxes.aside-%d", time.Now().UnixNano()))))
+}
+
+// giveUpTasks has every run that was interrupted cancelled when it is taken up.
+func (c *Computer) giveUpTasks(ctx context.Context) error {
+	open, err := runPast{c}.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range open {
+		_, err := c.log.Append(ctx, contract.Draft{
+			Actor: contract.Person(""), Type: "run.commanded", Run: run, Data: contract.RunCommanded{Command: contract.CommandCancel},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -62,18 +62,11 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	d.settle()
 	d.revise(strings.Repeat("a long text that travels as a blob\n", 4000), director(""))
 	d.settle()
-	scrub := func() {
+	d.upkeep = d.newUpkeep()
+	scrub := func() { // so small a computer is looked through in one slice
 		t.Helper()
-		if err := d.state.CaughtUp(t.Context(), d.log); err != nil {
+		if err := d.upkeep.Slice(t.Context()); err != nil {
 			t.Fatal(err)
-		}
-		d.scrub.after, d.scrub.link, d.scrub.ref = 0, "", ""
-		for _, part := range []func() error{
-			func() error { return d.scrubState(t.Context()) }, func() error { return d.scrubLog(t.Context()) }, func() error { return d.scrubBlobs(t.Context()) },
-		} {
-			if err := part(); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	scrub()
@@ -176,6 +169,13 @@ func (d *desk) tables(t *testing.T) {
 		return out
 	}
 	was, before := title(), len(d.damageEvents())
+	compared := filepath.Join(d.path(), "state.compared")
+	yesterday := func() {
+		if err := os.WriteFile(compared, []byte(time.Now().Add(-25*time.Hour).UTC().Format(time.RFC3339)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yesterday()
 	spoil := func() {
 		db, err := sql.Open("sqlite", d.state.Path())
 		if err != nil {
@@ -187,23 +187,21 @@ func (d *desk) tables(t *testing.T) {
 		}
 	}
 	spoil()
-	if err := d.scrubTables(t.Context()); err != nil {
+	if err := d.upkeep.Slice(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.damageEvents(); title() != was || len(got) != before+1 || !strings.Contains(got[before].What, "its table documents") || got[before].Healed == "" {
 		t.Errorf("a title that was changed is %q; told %+v", title(), got[before:])
 	}
 	spoil()
-	if err := d.scrubTables(t.Context()); err != nil {
+	if err := d.upkeep.Slice(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if title() == was {
 		t.Error("it is compared again within the day")
 	}
-	if err := os.WriteFile(d.path(tablesFile), []byte(time.Now().Add(-25*time.Hour).UTC().Format(time.RFC3339)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.scrubTables(t.Context()); err != nil {
+	yesterday()
+	if err := d.upkeep.Slice(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.damageEvents(); title() != was || len(got) != before+2 {
@@ -220,7 +218,7 @@ func (d *desk) setAside(t *testing.T) {
 	}
 	before := len(d.damageEvents())
 	for range 2 {
-		if err := d.scrubHistory(t.Context()); err != nil {
+		if err := d.upkeep.Slice(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,3 +55,12 @@ func (c *Computer) troubles() []string {
 	}
 	return out
 }
+
+// Wounds says, for people, what is damaged; of one whose log and state alone are
+// open nobody looks.
+func (c *Computer) Wounds() []string {
+	if c.upkeep == nil {
+		return nil
+	}
+	return c.upkeep.Wounds()
+}

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 )
 
 func TestTidyDropsOnlyBlobsThatNothingRefersTo(t *testing.T) {
 	d := open(t)
-	d.machine = &Machine{Blobs: d.blobs}
+	d.upkeep = d.newUpkeep()
 	ctx := t.Context()
 	orphan, _, err := d.blobs.Put(ctx, d.cid, strings.NewReader("nobody's"))
 	if err != nil {
@@ -21,13 +22,13 @@ func TestTidyDropsOnlyBlobsThatNothingRefersTo(t *testing.T) {
 	body := strings.Repeat("long enough to be a blob of its own\n", 4096)
 	d.create(body)
 	d.settle()
-	if err := d.tidy(ctx, blobGrace); err != nil {
+	if err := d.upkeep.Tidy(ctx, upkeep.BlobGrace); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.blobs.Stat(ctx, d.cid, orphan); err != nil {
 		t.Errorf("a young blob was dropped: %v", err)
 	}
-	if err := d.tidy(ctx, 0); err != nil {
+	if err := d.upkeep.Tidy(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.blobs.Stat(ctx, d.cid, orphan); !fault.Is(err, fault.NotFound) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/computer/consistency"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/view"
@@ -41,7 +41,7 @@ func (fl *Fleet) hurt(p place, t *view.Trouble) bool {
 	for _, d := range fl.Report.Of(p.cid) {
 		t.Damage = append(t.Damage, d.String())
 	}
-	if len(t.Damage) > 0 || computer.HurtHistory(p.err) {
+	if len(t.Damage) > 0 || consistency.HurtHistory(p.err) {
 		// The error's own hint is for a terminal.
 		t.Hint = "Press Recover: it brings back what another copy knows, and keeps what is there aside. Or restore the data directory from a backup, and try again."
 	}
@@ -146,7 +146,7 @@ func (fl *Fleet) Recover(_ context.Context, cid contract.CID) error {
 // historyOf is the computer whose history may be given up for what kept it from
 // waking. Other damage is looked at anew, and is no reason to.
 func historyOf(cid contract.CID, err error) []contract.CID {
-	if computer.HurtHistory(err) {
+	if consistency.HurtHistory(err) {
 		return []contract.CID{cid}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package computer
+package consistency
 
 import (
 	"os"
@@ -20,8 +20,8 @@ func TestAHistoryThatIsNoFileIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	c := &Computer{machine: &Machine{Dir: dir}, cid: contract.NewCID()}
-	git := c.path("workspace", ".git")
+	c := Check{Dir: dir.Computer(contract.NewCID())}
+	git := c.at("workspace/.git")
 	for _, name := range []string{"refs/heads/main", "packed-refs", "objects/pack/a.idx"} {
 		at := filepath.Join(git, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {

@@ -1,4 +1,4 @@
-package computer
+package upkeep
 
 import (
 	"context"
@@ -17,7 +17,9 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/blob/disk"
+	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 )
@@ -47,35 +49,47 @@ func putRefs(t *testing.T, v reflect.Value, name string, put func(name string) c
 // and with a blob in every field that names one, each blob is lost once, and the
 // scrub says so.
 func TestEveryLostBlobIsAnAlarm(t *testing.T) {
-	b, _ := newBus(t)
 	dir := t.TempDir()
+	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(dir, "nats"), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	blobs, err := disk.Open(filepath.Join(dir, "blobs"), blob.Quota{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Computer{cid: contract.NewCID(), logger: slog.New(slog.DiscardHandler), machine: &Machine{Blobs: blobs}}
-	if c.log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.cid}); err != nil {
+	c := New(Options{CID: contract.NewCID(), Blobs: blobs, Logger: slog.New(slog.DiscardHandler)})
+	if c.o.Log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.o.CID}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.log.Close() })
-	if c.state, err = state.Open(t.Context(), filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
+	t.Cleanup(func() { _ = c.o.Log.Close() })
+	if c.o.State, err = state.Open(t.Context(), filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.state.Close() })
+	t.Cleanup(func() { _ = c.o.State.Close() })
 
-	volumes := openVolumes(t, t.TempDir())
-	t.Cleanup(func() { _ = volumes.v.Close() })
-	if c.workspace, err = workspace.Open(t.Context(), workspace.Options{CID: c.cid, Keeper: noFiles{}, Log: c.log, Volumes: volumes.v, AutoInterval: -1}); err != nil {
+	at := t.TempDir()
+	volumes, err := local.OpenVolumes(local.VolumesOptions{Dir: at, Shared: filepath.Join(at, "shared"), Told: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = volumes.Close() })
+	if c.o.Workspace, err = workspace.Open(t.Context(), workspace.Options{CID: c.o.CID, Keeper: noFiles{}, Log: c.o.Log, Volumes: volumes, AutoInterval: -1}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.workspace.Close(); err != nil {
+		if err := c.o.Workspace.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	refs := map[string]contract.BlobRef{}
 	put := func(name string) contract.BlobRef {
-		ref, _, err := blobs.Put(t.Context(), c.cid, strings.NewReader(name))
+		ref, _, err := blobs.Put(t.Context(), c.o.CID, strings.NewReader(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +98,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	}
 	var events []contract.Event
 	add := func(e contract.Event) {
-		e.SpecVersion, e.ID, e.Source, e.Computer = "1.0", contract.NewID(), contract.Source(c.cid, contract.KindSystem), c.cid
+		e.SpecVersion, e.ID, e.Source, e.Computer = "1.0", contract.NewID(), contract.Source(c.o.CID, contract.KindSystem), c.o.CID
 		e.Time, e.DataContentType, e.Sequence, e.Epoch = time.Now().UTC(), "application/json", uint64(len(events)+1), 1
 		events = append(events, e)
 	}
@@ -100,7 +114,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	}
 	for len(events) > 0 {
 		n := min(len(events), 50)
-		if err := c.state.Apply(t.Context(), events[:n]); err != nil {
+		if err := c.o.State.Apply(t.Context(), events[:n]); err != nil {
 			t.Fatal(err)
 		}
 		events = events[n:]
@@ -108,7 +122,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	elsewhere := 0
 	for name, ref := range refs {
 		hex := ref.Hex()
-		at := filepath.Join(dir, "blobs", string(c.cid), hex[:2], hex)
+		at := filepath.Join(dir, "blobs", string(c.o.CID), hex[:2], hex)
 		away := filepath.Join(dir, "away")
 		if err := os.Rename(at, away); err != nil {
 			t.Fatal(err)

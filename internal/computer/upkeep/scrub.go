@@ -1,4 +1,4 @@
-package computer
+package upkeep
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,8 +50,8 @@ type finding struct {
 	since time.Time
 }
 
-// keepScrubbing runs slice after slice until the computer closes.
-func (c *Computer) keepScrubbing(ctx context.Context) error {
+// Scrub runs slice after slice until the computer closes.
+func (u *Upkeep) Scrub(ctx context.Context) error {
 	tick := time.NewTimer(scrubFirst)
 	defer tick.Stop()
 	for {
@@ -60,22 +61,22 @@ func (c *Computer) keepScrubbing(ctx context.Context) error {
 		case <-tick.C:
 			tick.Reset(scrubEvery)
 		}
-		if c.runs.Busy() {
+		if u.o.Busy() {
 			continue
 		}
-		if err := c.scrubSlice(ctx); err != nil && ctx.Err() == nil {
+		if err := u.Slice(ctx); err != nil && ctx.Err() == nil {
 			return err // the tree tells it, and starts again
 		}
 	}
 }
 
-// scrubSlice looks through a part of the log, the state, the blobs and the
+// Slice looks through a part of the log, the state, the blobs and the
 // history. What another copy holds is healed; the rest is named.
-func (c *Computer) scrubSlice(ctx context.Context) error {
-	if err := c.state.CaughtUp(ctx, c.log); err != nil {
+func (u *Upkeep) Slice(ctx context.Context) error {
+	if err := u.o.State.CaughtUp(ctx, u.o.Log); err != nil {
 		return err
 	}
-	return errors.Join(c.scrubState(ctx), c.scrubLog(ctx), c.scrubBlobs(ctx), c.scrubHistory(ctx), c.scrubTables(ctx))
+	return errors.Join(u.scrubState(ctx), u.scrubLog(ctx), u.scrubBlobs(ctx), u.scrubHistory(ctx), u.scrubTables(ctx))
 }
 
 // tablesEvery is how often all that was projected is compared with the log,
@@ -91,53 +92,55 @@ const (
 // to do it again.
 const tablesFile = "state.compared"
 
+func (u *Upkeep) tables() string { return filepath.Join(u.o.Dir, tablesFile) }
+
 // scrubTables replays the log, slowly, into a file beside the state and compares
 // the two: a row that is not what the log says is damage, and the state is made
 // anew. There has to be space for the file.
-func (c *Computer) scrubTables(ctx context.Context) error {
-	if time.Now().Before(c.scrub.notBefore) {
+func (u *Upkeep) scrubTables(ctx context.Context) error {
+	if time.Now().Before(u.scrub.notBefore) {
 		return nil
 	}
-	if b, err := os.ReadFile(c.path(tablesFile)); err == nil {
+	if b, err := os.ReadFile(u.tables()); err == nil {
 		if at, err := time.Parse(time.RFC3339, string(b)); err == nil && time.Since(at) < tablesEvery && time.Since(at) >= 0 {
 			return nil
 		}
 	}
-	st, err := os.Stat(c.state.Path())
+	st, err := os.Stat(u.o.State.Path())
 	if err != nil {
 		return err
 	}
-	free, err := c.machine.Dir.Free()
+	free, err := u.o.Free()
 	if err != nil || free.Bytes < datadir.SpaceLow+2*st.Size() {
 		return err // the space is told where it is looked after
 	}
-	report, err := c.checkState(ctx, slowly{c.log, func() bool { return c.runs != nil && c.runs.Busy() }, &c.scrub.hurry})
+	report, err := u.checkState(ctx, slowly{u.o.Log, u.o.Busy, &u.scrub.hurry})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil { // such as a lost blob, which is named for itself
-		c.logger.Warn("the state could not be compared with the log; it is tried again later", "error", err)
-		c.scrub.notBefore = time.Now().Add(tablesAgain)
+		u.o.Logger.Warn("the state could not be compared with the log; it is tried again later", "error", err)
+		u.scrub.notBefore = time.Now().Add(tablesAgain)
 		return nil
 	}
 	if !report.Clean() {
 		why := report.Unreadable
 		for _, d := range report.Differences {
 			why = fmt.Sprintf("its table %s is not what the log says", d.Table)
-			c.logger.Error("the state is not what the log says", "table", d.Table, "have", d.Have, "want", d.Want)
+			u.o.Logger.Error("the state is not what the log says", "table", d.Table, "have", d.Have, "want", d.Want)
 		}
-		if err := c.healState(ctx, why); err != nil {
+		if err := u.healState(ctx, why); err != nil {
 			return err
 		}
 	}
-	return datadir.WriteFile(c.path(tablesFile), []byte(time.Now().UTC().Format(time.RFC3339)), 0o600)
+	return datadir.WriteFile(u.tables(), []byte(time.Now().UTC().Format(time.RFC3339)), 0o600)
 }
 
 // checkState compares the state with a log, one at a time.
-func (c *Computer) checkState(ctx context.Context, log state.Log) (state.Report, error) {
-	c.scrub.checking.Lock()
-	defer c.scrub.checking.Unlock()
-	return state.Check(ctx, c.state.Path(), log, state.WithBlobs(c.machine.Blobs), state.WithLogger(c.logger))
+func (u *Upkeep) checkState(ctx context.Context, log state.Log) (state.Report, error) {
+	u.scrub.checking.Lock()
+	defer u.scrub.checking.Unlock()
+	return state.Check(ctx, u.o.State.Path(), log, state.WithBlobs(u.o.Blobs), state.WithLogger(u.o.Logger))
 }
 
 // slowly is a log that is read with pauses, and not while a run works; in no time
@@ -161,41 +164,41 @@ func (s slowly) Read(ctx context.Context, after uint64, limit int) ([]contract.E
 }
 
 // scrubState has SQLite look through the file; a damaged one is made anew.
-func (c *Computer) scrubState(ctx context.Context) error {
-	if c.scrub.after != 0 {
+func (u *Upkeep) scrubState(ctx context.Context) error {
+	if u.scrub.after != 0 {
 		return nil // once a pass
 	}
-	text, err := c.state.QuickCheck(ctx)
+	text, err := u.o.State.QuickCheck(ctx)
 	if err != nil {
 		return err
 	}
 	if text == "" {
-		c.whole("state.sqlite")
+		u.whole("state.sqlite")
 		return nil
 	}
-	return c.healState(ctx, text)
+	return u.healState(ctx, text)
 }
 
 // healState replays the log over a state that is not what the log says.
-func (c *Computer) healState(ctx context.Context, why string) error {
-	_, err := c.state.Replace(ctx, c.log)
+func (u *Upkeep) healState(ctx context.Context, why string) error {
+	_, err := u.o.State.Replace(ctx, u.o.Log)
 	if err != nil && !fault.Is(err, fault.Invalid) {
 		return err
 	}
 	if err != nil {
-		return c.damaged(ctx, "state.sqlite", why+"; "+fault.HintOf(err), "")
+		return u.damaged(ctx, "state.sqlite", why+"; "+fault.HintOf(err), "")
 	}
-	return c.damaged(ctx, "state.sqlite", why, "replayed from the log")
+	return u.damaged(ctx, "state.sqlite", why, "replayed from the log")
 }
 
 // scrubLog reads a slice of the log, holds it against the chain, and the
 // state's rows against it.
-func (c *Computer) scrubLog(ctx context.Context) error {
-	s := &c.scrub
+func (u *Upkeep) scrubLog(ctx context.Context) error {
+	s := &u.scrub
 	for n := 0; n < scrubEvents; {
-		events, err := c.log.Read(ctx, s.after, scrubEvents-n)
+		events, err := u.o.Log.Read(ctx, s.after, scrubEvents-n)
 		if fault.Is(err, fault.Damaged) {
-			return c.damaged(ctx, "nats", fault.Text(err), "")
+			return u.damaged(ctx, "nats", fault.Text(err), "")
 		}
 		if err != nil {
 			return err
@@ -204,7 +207,7 @@ func (c *Computer) scrubLog(ctx context.Context) error {
 			s.after, s.link = 0, "" // the next pass
 			return nil
 		}
-		rows, err := c.state.EventsAfter(ctx, s.after, len(events))
+		rows, err := u.o.State.EventsAfter(ctx, s.after, len(events))
 		if err != nil {
 			return err
 		}
@@ -214,7 +217,7 @@ func (c *Computer) scrubLog(ctx context.Context) error {
 				return err
 			}
 			if e.Prev != "" && s.link != "" && e.Prev != s.link {
-				return c.damaged(ctx, "nats", fmt.Sprintf("event %d does not continue the chain", e.Sequence), "")
+				return u.damaged(ctx, "nats", fmt.Sprintf("event %d does not continue the chain", e.Sequence), "")
 			}
 			s.link = contract.LinkOf(b)
 			if i >= len(rows) {
@@ -225,7 +228,7 @@ func (c *Computer) scrubLog(ctx context.Context) error {
 				return err
 			}
 			if string(row) != string(b) {
-				if err := c.healState(ctx, fmt.Sprintf("its row of event %d is not what the log holds", e.Sequence)); err != nil {
+				if err := u.healState(ctx, fmt.Sprintf("its row of event %d is not what the log holds", e.Sequence)); err != nil {
 					return err
 				}
 			}
@@ -237,35 +240,35 @@ func (c *Computer) scrubLog(ctx context.Context) error {
 }
 
 // scrubBlobs reads some of the blobs that events name, whole.
-func (c *Computer) scrubBlobs(ctx context.Context) error {
-	refs, err := c.state.NeededBlobs(ctx)
+func (u *Upkeep) scrubBlobs(ctx context.Context) error {
+	refs, err := u.o.State.NeededBlobs(ctx)
 	if err != nil {
 		return err
 	}
 	order := slices.Sorted(maps.Keys(refs))
-	from, exact := slices.BinarySearch(order, c.scrub.ref)
+	from, exact := slices.BinarySearch(order, u.scrub.ref)
 	if exact {
 		from++
 	}
 	order = order[from:min(len(order), from+scrubBlobs)]
-	if c.scrub.ref = ""; len(order) == scrubBlobs {
-		c.scrub.ref = order[len(order)-1]
+	if u.scrub.ref = ""; len(order) == scrubBlobs {
+		u.scrub.ref = order[len(order)-1]
 	}
 	lost := map[contract.BlobRef]string{}
 	for _, ref := range order {
-		err := c.readBlob(ctx, ref)
+		err := u.readBlob(ctx, ref)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
-			c.whole(blobPart(c.cid, ref))
+			u.whole(blobPart(u.o.CID, ref))
 		case fault.Is(err, fault.NotFound):
 			lost[ref] = fmt.Sprintf("it is gone, and event %d names it", refs[ref])
 		default:
 			lost[ref] = fmt.Sprintf("it can't be read, and event %d names it: %s", refs[ref], fault.Text(err))
 		}
 	}
-	return c.healBlobs(ctx, lost)
+	return u.healBlobs(ctx, lost)
 }
 
 func blobPart(cid contract.CID, ref contract.BlobRef) string {
@@ -274,29 +277,29 @@ func blobPart(cid contract.CID, ref contract.BlobRef) string {
 
 // healBlobs stores lost blobs again where the files, the trash or the history
 // have the same content, and names the others.
-func (c *Computer) healBlobs(ctx context.Context, lost map[contract.BlobRef]string) error {
+func (u *Upkeep) healBlobs(ctx context.Context, lost map[contract.BlobRef]string) error {
 	if len(lost) == 0 {
 		return nil
 	}
 	healed := map[contract.BlobRef]string{}
-	found, err := c.workspace.Find(ctx, slices.Sorted(maps.Keys(lost)))
+	found, err := u.o.Workspace.Find(ctx, slices.Sorted(maps.Keys(lost)))
 	if err != nil {
 		return err
 	}
 	for _, f := range found {
-		same, err := c.storeFound(ctx, f)
+		same, err := u.storeFound(ctx, f)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil { // it is named, and looked for again
-			c.logger.Warn("a lost blob was found and could not be stored", "blob", f.Ref, "where", f.Where, "error", err)
+			u.o.Logger.Warn("a lost blob was found and could not be stored", "blob", f.Ref, "where", f.Where, "error", err)
 		}
 		if same && err == nil {
 			healed[f.Ref] = f.Where
 		}
 	}
 	for _, ref := range slices.Sorted(maps.Keys(lost)) {
-		if err := c.damaged(ctx, blobPart(c.cid, ref), lost[ref], healed[ref]); err != nil {
+		if err := u.damaged(ctx, blobPart(u.o.CID, ref), lost[ref], healed[ref]); err != nil {
 			return err
 		}
 	}
@@ -305,17 +308,17 @@ func (c *Computer) healBlobs(ctx context.Context, lost map[contract.BlobRef]stri
 
 // storeFound stores a content that was found and says whether it still was the
 // same; another one is collected like any that nothing names.
-func (c *Computer) storeFound(ctx context.Context, f workspace.Found) (bool, error) {
-	r, err := c.workspace.Open(ctx, f)
+func (u *Upkeep) storeFound(ctx context.Context, f workspace.Found) (bool, error) {
+	r, err := u.o.Workspace.Open(ctx, f)
 	if err != nil {
 		return false, err
 	}
-	ref, _, err := c.machine.Blobs.Put(ctx, c.cid, r)
+	ref, _, err := u.o.Blobs.Put(ctx, u.o.CID, r)
 	return ref == f.Ref, errors.Join(err, r.Close())
 }
 
-func (c *Computer) readBlob(ctx context.Context, ref contract.BlobRef) error {
-	r, _, err := c.machine.Blobs.Open(ctx, c.cid, ref)
+func (u *Upkeep) readBlob(ctx context.Context, ref contract.BlobRef) error {
+	r, _, err := u.o.Blobs.Open(ctx, u.o.CID, ref)
 	if err != nil {
 		return err
 	}
@@ -324,22 +327,22 @@ func (c *Computer) readBlob(ctx context.Context, ref contract.BlobRef) error {
 }
 
 // scrubHistory reads a slice of the history's objects.
-func (c *Computer) scrubHistory(ctx context.Context) error {
-	report, err := c.workspace.Scrub(ctx, workspace.ScrubBudget{})
+func (u *Upkeep) scrubHistory(ctx context.Context) error {
+	report, err := u.o.Workspace.Scrub(ctx, workspace.ScrubBudget{})
 	if err != nil {
 		return err
 	}
 	for _, a := range report.Aside {
 		// Under an id of its own: told again after a restart, it is the same event.
-		if _, err := c.log.Append(ctx, contract.Draft{
-			ID: contract.DeriveID(string(c.cid), a.Part()), Actor: contract.System(), Type: "damage.found",
+		if _, err := u.o.Log.Append(ctx, contract.Draft{
+			ID: contract.DeriveID(string(u.o.CID), a.Part()), Actor: contract.System(), Type: "damage.found",
 			Data: contract.DamageFound{Part: contract.Line(contract.Clip(a.Part(), 300)), What: contract.Line(a.Text()), Healed: contract.Clip(a.Kept(), 300)},
 		}); err != nil {
 			return err
 		}
 	}
 	for _, d := range report.Damaged {
-		if err := c.damaged(ctx, d.Part(), d.Text(), d.Healed); err != nil {
+		if err := u.damaged(ctx, d.Part(), d.Text(), d.Healed); err != nil {
 			return err
 		}
 	}
@@ -348,39 +351,43 @@ func (c *Computer) scrubHistory(ctx context.Context) error {
 
 // damaged records damage, once: in the log, in the program's log and, while
 // nothing has healed it, where the user looks.
-func (c *Computer) damaged(ctx context.Context, part, what, healed string) error {
-	c.scrub.mu.Lock()
-	if c.scrub.found == nil {
-		c.scrub.found = map[string]finding{}
+func (u *Upkeep) damaged(ctx context.Context, part, what, healed string) error {
+	u.scrub.mu.Lock()
+	if u.scrub.found == nil {
+		u.scrub.found = map[string]finding{}
 	}
-	_, known := c.scrub.found[part]
+	_, known := u.scrub.found[part]
 	if healed != "" {
-		delete(c.scrub.found, part)
+		delete(u.scrub.found, part)
 	} else if !known {
-		c.scrub.found[part] = finding{what, time.Now()}
+		u.scrub.found[part] = finding{what, time.Now()}
 	}
-	c.scrub.mu.Unlock()
+	u.scrub.mu.Unlock()
 	if known && healed == "" {
 		return nil
 	}
-	c.logger.Error("damage was found", "part", part, "what", what, "healed", healed)
-	return c.note(ctx, "damage.found", contract.DamageFound{Part: contract.Line(contract.Clip(part, 300)), What: contract.Line(what), Healed: healed})
+	u.o.Logger.Error("damage was found", "part", part, "what", what, "healed", healed)
+	_, err := u.o.Log.Append(ctx, contract.Draft{
+		Actor: contract.System(), Type: "damage.found",
+		Data: contract.DamageFound{Part: contract.Line(contract.Clip(part, 300)), What: contract.Line(what), Healed: healed},
+	})
+	return err
 }
 
 // whole forgets damage that is not there any more.
-func (c *Computer) whole(part string) {
-	c.scrub.mu.Lock()
-	defer c.scrub.mu.Unlock()
-	delete(c.scrub.found, part)
+func (u *Upkeep) whole(part string) {
+	u.scrub.mu.Lock()
+	defer u.scrub.mu.Unlock()
+	delete(u.scrub.found, part)
 }
 
 // Wounds says what is damaged: which file, since when, what to do.
-func (c *Computer) Wounds() []string {
-	c.scrub.mu.Lock()
-	defer c.scrub.mu.Unlock()
+func (u *Upkeep) Wounds() []string {
+	u.scrub.mu.Lock()
+	defer u.scrub.mu.Unlock()
 	var out []string
-	for _, part := range slices.Sorted(maps.Keys(c.scrub.found)) {
-		f := c.scrub.found[part]
+	for _, part := range slices.Sorted(maps.Keys(u.scrub.found)) {
+		f := u.scrub.found[part]
 		out = append(out, fmt.Sprintf("damaged since %s: %s: %s. Restore it from a backup; what does not need it goes on.", f.since.UTC().Format("2006-01-02 15:04"), part, f.what))
 	}
 	return out

@@ -1,13 +1,13 @@
-package computer
+package consistency
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
@@ -16,24 +16,50 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
+// Check is what is held against each other of one computer, before any of its boxes
+// is open.
+type Check struct {
+	CID    contract.CID
+	Dir    string // the computer's directory
+	State  *state.Store
+	Log    Log
+	Keeper Keeper // opens its box at the first call, after all that can be seen without
+}
+
+// Log is what is asked of the computer's log.
+type Log interface {
+	Last() uint64
+	Payload(ctx context.Context, e contract.Event) (contract.Payload, error)
+}
+
+// Keeper is what is asked of the keeper.
+type Keeper interface {
+	Call(ctx context.Context, verb string, in, out any) error
+	// Ended reports whether its box ended by itself.
+	Ended() bool
+}
+
+func (c Check) at(part string) string { return filepath.Join(c.Dir, part) }
+
 // HurtHistory reports whether an error is damage of the history: recovering from
 // it may give it up, which no other damage is a reason for.
 func HurtHistory(err error) bool { return errors.As(err, new(ofHistory)) }
 
-// ofHistory marks damage of the history.
+// OfHistory marks an error as damage of the history.
+func OfHistory(err error) error { return ofHistory{err} }
+
 type ofHistory struct{ error }
 
 func (e ofHistory) Unwrap() error { return e.error }
 
-// compareHistory holds the git history against the log before anything is
-// written to either: the newest checkpoint that the log knows must be in it, and
+// Run holds the git history against the log before anything is written to either: the
+// newest checkpoint that the log knows must be in it, and
 // it may know of no event that the log does not have.
-func (c *Computer) compareHistory(ctx context.Context) error {
-	c.keeper = c.boxes.NewKeeper()
+func (c Check) Run(ctx context.Context) error {
 	if defence.Off(defence.HistoryLog) {
 		return nil
 	}
-	known, err := c.state.Checkpoints(ctx, 0, 1)
+	known, err := c.State.Checkpoints(ctx, 0, 1)
 	if err != nil {
 		return err
 	}
@@ -45,11 +71,11 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 		known = nil // given up by a recovery
 	}
 	damaged := func(format string, args ...any) error {
-		hint := fmt.Sprintf("Press Recover on the console, run choir recover --history %s with choir up stopped, or restore the data directory from a backup.", c.cid)
-		return fault.New("computer.compareHistory", fault.Damaged, hint, ofHistory{fmt.Errorf(format, args...)})
+		hint := fmt.Sprintf("Press Recover on the console, run choir recover --history %s with choir up stopped, or restore the data directory from a backup.", c.CID)
+		return fault.New("consistency.Check", fault.Damaged, hint, ofHistory{fmt.Errorf(format, args...)})
 	}
 	for _, part := range []string{"workspace", "workspace/.git"} {
-		_, err := os.Lstat(c.path(part))
+		_, err := os.Lstat(c.at(part))
 		if errors.Is(err, os.ErrNotExist) {
 			if len(known) > 0 {
 				return damaged("%s is gone, and the log knows %s as its newest checkpoint", part, known[0].ID)
@@ -57,7 +83,7 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 			return nil // a new computer: openWorkspace makes it
 		}
 		if err != nil {
-			return fault.Wrap("computer.compareHistory", err)
+			return fault.Wrap("consistency.Check", err)
 		}
 	}
 	at, err := c.branch()
@@ -80,7 +106,7 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 	case at == "" || len(known) > 0 && at == known[0].ID:
 		return nil
 	default:
-		older, err := c.state.Checkpoint(ctx, at)
+		older, err := c.State.Checkpoint(ctx, at)
 		if err == nil && len(known) > 0 && older.Seq < known[0].Seq {
 			return damaged("the history in workspace/.git ends at %s, made at event %d; the newest checkpoint that the log knows is %s", at, older.Seq, known[0].ID)
 		}
@@ -100,14 +126,14 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 	if at == continues {
 		look = historyMost // the log is to be told of all of them
 	}
-	if err := c.keeper.Call(ctx, "list", wire.ListRequest{Limit: look}, &commits); err != nil {
-		if ctx.Err() != nil || fault.Is(err, fault.DiskFull) || fault.Is(err, fault.Unavailable) && !c.keeper.Ended() {
+	if err := c.Keeper.Call(ctx, "list", wire.ListRequest{Limit: look}, &commits); err != nil {
+		if ctx.Err() != nil || fault.Is(err, fault.DiskFull) || fault.Is(err, fault.Unavailable) && !c.Keeper.Ended() {
 			return err
 		}
 		return damaged("the history in workspace/.git can't be read: %s", fault.Text(err))
 	}
-	if len(commits) > 0 && commits[0].Seq > c.log.Last() && at != continues {
-		return damaged("the newest checkpoint %s was made at event %d; the log ends at event %d", commits[0].Commit, commits[0].Seq, c.log.Last())
+	if len(commits) > 0 && commits[0].Seq > c.Log.Last() && at != continues {
+		return damaged("the newest checkpoint %s was made at event %d; the log ends at event %d", commits[0].Commit, commits[0].Seq, c.Log.Last())
 	}
 	if len(known) == 0 || slices.ContainsFunc(commits, func(k wire.Commit) bool { return k.Commit == known[0].ID }) {
 		return nil
@@ -121,9 +147,9 @@ func (c *Computer) compareHistory(ctx context.Context) error {
 
 // branch reads where the history ends, without git. "" means that it has not
 // begun.
-func (c *Computer) branch() (string, error) {
+func (c Check) branch() (string, error) {
 	// Beneath the workspace, where boxes write.
-	root, err := os.OpenRoot(c.path("workspace"))
+	root, err := os.OpenRoot(c.at("workspace"))
 	if err != nil {
 		return "", err
 	}
@@ -153,32 +179,32 @@ func (c *Computer) branch() (string, error) {
 // wasGivenUp reports whether a repair found a checkpoint damaged and went back
 // behind it. A copy of the history that is older than the log knows nothing of
 // that checkpoint, so it can't say so.
-func (c *Computer) wasGivenUp(id string) (bool, error) {
+func (c Check) wasGivenUp(id string) (bool, error) {
 	// Beneath the workspace, where boxes write.
-	root, err := os.OpenRoot(c.path("workspace"))
+	root, err := os.OpenRoot(c.at("workspace"))
 	if err != nil {
-		return false, fault.Wrap("computer.compareHistory", err)
+		return false, fault.Wrap("consistency.Check", err)
 	}
 	defer root.Close() // only read from
 	info, err := root.Lstat(wire.DamagedFile(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && info.Mode().IsRegular(), fault.Wrap("computer.compareHistory", err)
+	return err == nil && info.Mode().IsRegular(), fault.Wrap("consistency.Check", err)
 }
 
 // recoveredHistory is what recoveries said of the history: the sequence of the
 // newest that gave it up, 0 when none did, and the commit at which it stood at
 // the newest that could not have the events of its checkpoints.
-func (c *Computer) recoveredHistory(ctx context.Context) (begins uint64, continues string, err error) {
+func (c Check) recoveredHistory(ctx context.Context) (begins uint64, continues string, err error) {
 	for after := uint64(0); ; {
-		page, err := c.state.Events(ctx, state.EventFilter{After: after, Types: []string{"log.recovered"}, Limit: 100})
+		page, err := c.State.Events(ctx, state.EventFilter{After: after, Types: []string{"log.recovered"}, Limit: 100})
 		if err != nil || len(page) == 0 {
 			return begins, continues, err
 		}
 		for _, e := range page {
 			after = e.Sequence
-			p, err := c.log.Payload(ctx, e.Event)
+			p, err := c.Log.Payload(ctx, e.Event)
 			if err != nil {
 				return 0, "", err
 			}
@@ -200,29 +226,3 @@ const (
 	historyLook = 100
 	historyMost = 10_000 // the keeper lists no more
 )
-
-// setAside moves what tasks left out of the way, unread.
-func (c *Computer) setAside() error {
-	boxes := c.path("boxes")
-	if _, err := os.Lstat(boxes); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return fault.Wrap("computer.setAside", os.Rename(boxes, c.path(fmt.Sprintf("boxes.aside-%d", time.Now().UnixNano()))))
-}
-
-// giveUpTasks has every run that was interrupted cancelled when it is taken up.
-func (c *Computer) giveUpTasks(ctx context.Context) error {
-	open, err := runPast{c}.Unfinished(ctx)
-	if err != nil {
-		return err
-	}
-	for _, run := range open {
-		_, err := c.log.Append(ctx, contract.Draft{
-			Actor: contract.Person(""), Type: "run.commanded", Run: run, Data: contract.RunCommanded{Command: contract.CommandCancel},
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

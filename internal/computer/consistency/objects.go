@@ -1,4 +1,4 @@
-package computer
+package consistency
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 
 // holds says whether the history has an object: one of its own, or in a pack.
 // It is looked up without git, before a box may be opened.
-func (c *Computer) holds(id string) (bool, error) {
+func (c Check) holds(id string) (bool, error) {
 	// Beneath the workspace, where boxes write.
-	root, err := os.OpenRoot(c.path("workspace"))
+	root, err := os.OpenRoot(c.at("workspace"))
 	if err != nil {
 		return false, err
 	}

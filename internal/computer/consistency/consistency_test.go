@@ -1,0 +1,61 @@
+package consistency
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Only what is wrong with the history itself is a reason to give it up.
+func TestOnlyAHurtHistoryIsGivenUp(t *testing.T) {
+	damaged := func(err error) error { return fault.Wrap("wake", fault.New("", fault.Damaged, "Recover it.", err)) }
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"an event that is missing": {damaged(errors.New("event 5 is missing")), false},
+		"the history":              {errors.Join(damaged(ofHistory{errors.New("it ends at nothing")}), errors.New("it did not close")), true},
+		"nothing":                  {nil, false},
+	} {
+		if got := HurtHistory(c.err); got != c.want {
+			t.Errorf("%s: the histories %v are given up", name, got)
+		}
+	}
+}
+
+// What was not looked at, for want of open files say, is no damage at all.
+func TestWhatWasNotLookedAtIsNoDamage(t *testing.T) {
+	cid := contract.NewCID()
+	dir, err := datadir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close() // only gives the lock back
+	c := Check{Dir: dir.Computer(cid)}
+	if err := os.MkdirAll(c.at("workspace/.git/refs/heads"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var old, few unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	few = old
+	few.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.branch()
+	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); rerr != nil {
+		t.Fatal(rerr)
+	}
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.HintOf(err), "ulimit") {
+		t.Errorf("with no files to open the branch is %v (%s)", err, fault.CodeOf(err))
+	}
+}

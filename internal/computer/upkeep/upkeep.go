@@ -1,0 +1,131 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// Blobs are what is asked of the blobs of all computers.
+type Blobs interface {
+	Put(ctx context.Context, cid contract.CID, r io.Reader) (contract.BlobRef, int64, error)
+	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)
+	Collect(ctx context.Context, cid contract.CID, live func(contract.BlobRef) bool, olderThan time.Duration) (freed int64, err error)
+}
+
+// Options are what is kept of one computer, and with what.
+type Options struct {
+	CID       contract.CID
+	Dir       string // the computer's directory
+	Log       *ledger.Log
+	State     *state.Store
+	Workspace *workspace.Workspace
+	Blobs     Blobs
+	// Free says how much room the disk has.
+	Free func() (datadir.Room, error)
+	// Busy reports whether a run works, whom nothing here may disturb.
+	Busy   func() bool
+	Logger *slog.Logger
+}
+
+// Upkeep keeps one computer that is awake.
+type Upkeep struct {
+	o     Options
+	scrub scrub // for damage
+}
+
+// New makes it; nothing runs yet.
+func New(o Options) *Upkeep { return &Upkeep{o: o} }
+
+// maintainEvery is how often an idle computer packs its history and drops the
+// blobs that nothing refers to. A blob younger than BlobGrace may be about to
+// be named by an event.
+const (
+	maintainEvery = time.Hour
+	BlobGrace     = 24 * time.Hour
+)
+
+// Maintain tidies, again and again, until the computer closes.
+func (u *Upkeep) Maintain(ctx context.Context) error {
+	tick := time.NewTicker(maintainEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if u.o.Busy() {
+			continue
+		}
+		if err := u.Tidy(ctx, BlobGrace); err != nil && ctx.Err() == nil {
+			u.o.Logger.Warn("maintenance failed", "error", err)
+		}
+	}
+}
+
+// Tidy packs the history and collects the blobs that nothing has named for longer
+// than grace.
+func (u *Upkeep) Tidy(ctx context.Context, grace time.Duration) error {
+	if err := u.o.Workspace.Maintain(ctx); err != nil {
+		return err
+	}
+	if err := u.o.State.CaughtUp(ctx, u.o.Log); err != nil {
+		return err
+	}
+	refs, err := u.o.State.BlobRefs(ctx)
+	if err != nil {
+		return err
+	}
+	freed, err := u.o.Blobs.Collect(ctx, u.o.CID, func(r contract.BlobRef) bool { return refs[r] != 0 }, grace)
+	if freed > 0 {
+		u.o.Logger.Info("blobs were collected", "bytes", freed)
+	}
+	return err
+}
+
+// Rebuild answers rpc.ComputerRebuild. Without check the state's content is
+// replaced while it is in use, in one transaction.
+func (u *Upkeep) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) {
+	start := time.Now()
+	if err := u.o.State.CaughtUp(ctx, u.o.Log); err != nil {
+		return view.Rebuilt{}, err
+	}
+	var report state.Report
+	var err error
+	if check {
+		u.scrub.hurry.Add(1)
+		report, err = u.checkState(ctx, u.o.Log)
+		u.scrub.hurry.Add(-1)
+	} else {
+		report, err = u.o.State.Replace(ctx, u.o.Log)
+	}
+	if err != nil {
+		return view.Rebuilt{}, err
+	}
+	out := view.Rebuilt{Check: check, Equal: report.Clean(), Sequence: report.Seq, DurationMS: time.Since(start).Milliseconds()}
+	for _, d := range report.Differences {
+		out.Differences = append(out.Differences, fmt.Sprintf("%s: has %s; the log says %s", d.Table, orNothing(d.Have), orNothing(d.Want)))
+	}
+	if report.Unreadable != "" {
+		out.Differences = append(out.Differences, report.Unreadable)
+	}
+	return out, nil
+}
+
+func orNothing(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "nothing"
+	}
+	return s
+}
