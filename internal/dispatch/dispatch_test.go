@@ -575,6 +575,7 @@ func TestARunIsAllOfItsTasks(t *testing.T) {
 		"a task that weakens what judges it": {[]m{step("tests", "workspace/test_a.py", "import unittest\n")}, "done", "unknown", "the task changed the test workspace/test_a.py"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHouse(t)
 			put(h.ws.live(), "other/requirements.txt", nil)
 			put(h.ws.live(), "other/test_b.py", []byte("import unittest\nclass B(unittest.TestCase):\n    def test_b(self): pass\n"))

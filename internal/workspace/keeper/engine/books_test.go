@@ -14,6 +14,7 @@ import (
 // of its files: that record is set aside, and files, history and the next publish
 // are as if it had been whole.
 func TestADamagedRecordOfAPublishIsSetAside(t *testing.T) {
+	t.Parallel()
 	ways := map[string]func(string) error{
 		"gone":    os.Remove,
 		"empty":   func(f string) error { return os.Truncate(f, 0) },

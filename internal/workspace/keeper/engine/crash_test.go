@@ -135,6 +135,7 @@ func runChild(t *testing.T, s childSpec) (killed bool) {
 // lets the user edit, and recovers: the tree then is wholly as asked, with the
 // user's edits, or (before the decision fell) wholly as it was.
 func TestKilledAtEveryPoint(t *testing.T) {
+	t.Parallel()
 	cases := map[string][]string{
 		"publish":    {"checkpoint.captured", "commit.written", "journal.synced", "commit.done", "publish.merged", "publish.started", "apply.staging", "apply.exchanged", "apply.moved", "apply.step", "apply.placed", "apply.done"},
 		"restore":    {"checkpoint.captured", "commit.written", "journal.synced", "commit.done", "restore.safe", "publish.started", "apply.staging", "apply.exchanged", "apply.moved", "apply.step", "apply.placed", "apply.done"},

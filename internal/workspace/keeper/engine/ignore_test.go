@@ -17,6 +17,7 @@ import (
 // TestIgnoringIsGits compares what is captured with what git itself would add,
 // over random patterns and names that hold no catch-all rule.
 func TestIgnoringIsGits(t *testing.T) {
+	t.Parallel()
 	part := rapid.SampledFrom([]string{"a", "b", "ab", "a.txt", "x", "deps", "*.txt", "a*", "?", "[ab]", "[!a]x", "**", "x**", `\*`, `a\b`, "d"})
 	line := rapid.Custom(func(rt *rapid.T) string {
 		p := strings.Join(rapid.SliceOfN(part, 1, 3).Draw(rt, "parts"), "/")

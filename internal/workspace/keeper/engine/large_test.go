@@ -247,6 +247,7 @@ func TestTasksAndLargeFiles(t *testing.T) {
 // what still holds their bytes, and otherwise named; a restore that needs one
 // that nothing has is refused before anything moves.
 func TestDamagedChunks(t *testing.T) {
+	t.Parallel()
 	damages := map[string]func(t *testing.T, name string){
 		"is missing": func(t *testing.T, name string) {
 			if err := os.Remove(name); err != nil {
@@ -363,6 +364,7 @@ func mustRead(t *testing.T, name string) []byte {
 // TestKilledWithLargeFiles kills the engine at each point of a change with large
 // files: what was acknowledged is there, and no commit names a missing chunk.
 func TestKilledWithLargeFiles(t *testing.T) {
+	t.Parallel()
 	for do, points := range map[string][]string{
 		"checkpoint":  {"chunks.written", "chunks.synced", "chunks.named", "checkpoint.captured", "commit.written", "commit.done"},
 		"restore":     {"chunks.written", "chunks.named", "restore.safe", "publish.started", "apply.staging", "apply.exchanged", "apply.placed", "apply.done"},
@@ -462,6 +464,7 @@ func TestNestedPacksAreLargeFiles(t *testing.T) {
 // TestLargeFilesAgainstAModel edits large and small files at random, and goes
 // back and forth: every checkpoint is what it was.
 func TestLargeFilesAgainstAModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		c := open(t, lowThreshold)
 		type version struct {

@@ -15,6 +15,7 @@ import (
 // anything: the tree can be opened and changed, what the plan had replaced is in
 // the trash, and the publish can be asked for again.
 func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
+	t.Parallel()
 	harm := map[string]func(file string) error{
 		"cut":   func(file string) error { return os.Truncate(file, 7) },
 		"empty": func(file string) error { return os.Truncate(file, 0) },

@@ -53,6 +53,7 @@ func (c *computer) inHistory(p string) []string {
 // program wrote over it, or removed it, before there was a checkpoint; whether
 // the keeper lives on, ends or is killed meanwhile.
 func TestWhatAProgramDoesToAPutIsNotItsEnd(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		program func(c *computer)
 		put     []string
@@ -216,6 +217,7 @@ func TestAPutThatIsKeptMayDie(t *testing.T) {
 // TestEveryPutIsSomewhere has puts, removals, moves, programs and checkpoints
 // follow each other in any order.
 func TestEveryPutIsSomewhere(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		c := open(t)
 		paths := []string{"a", "b", "d", "d/e"}

@@ -173,6 +173,7 @@ func TestALateWriterIsHeard(t *testing.T) {
 // of the user's: each path ends as the user left it, or as the task did where
 // the user did nothing, or as a merge with both; and the tree is the commit's.
 func TestMergesKeepTheUsersWord(t *testing.T) {
+	t.Parallel()
 	names := []string{"a", "b", "d/a", "d/b", "d/e/f", "d", "e"}
 	content := rapid.SampledFrom([]string{"1\n2\n3\n4\n5\n", "one\n2\n3\n4\n5\n", "1\n2\n3\n4\nfive\n", "x\x00y", "", "1\r\n2\r\n"})
 	rapid.Check(t, func(rt *rapid.T) {

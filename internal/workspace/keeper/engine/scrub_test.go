@@ -78,6 +78,7 @@ func (c *computer) scrubAll() []wire.Damage {
 // TestAScrubFindsWhatIsDamaged damages an object of each kind in each way: it is
 // found by path and commit, made again from what holds it, or named.
 func TestAScrubFindsWhatIsDamaged(t *testing.T) {
+	t.Parallel()
 	for reason, damage := range damages {
 		for _, test := range []struct{ name, rev, kind, path, healed string }{
 			{"live file", "HEAD:workspace/live", "blob", "workspace/live", "the live file"},
@@ -185,6 +186,7 @@ func TestASnapshotHealsWhatItNeeds(t *testing.T) {
 // says which checkpoint is whole, does nothing else, and Repair goes on from
 // there with the files as they are.
 func TestADamagedNewestCheckpoint(t *testing.T) {
+	t.Parallel()
 	type damage struct {
 		name string
 		do   func(t *testing.T, c *computer)
