@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/shown"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
@@ -107,7 +108,7 @@ func (c *Computer) AddURL(ctx context.Context, by contract.Actor, r view.AddRequ
 	if err = errors.Join(err, <-sent); err != nil {
 		return view.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
 	}
-	return view.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
+	return view.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: c.log.Last()}, nil
 }
 
 // tooLargeToAdd says of an error that came as a clone's box ended for its size what

@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/computer/consistency"
+	"choir.dev/choiros/internal/computer/mounts"
 	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/dispatch"
@@ -46,7 +47,7 @@ type Computer struct {
 	runs      *dispatch.Dispatcher
 	shell     *shell.Shell
 	upkeep    *upkeep.Upkeep
-	snaps     snapshots
+	mounts    *mounts.Mounts
 
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
@@ -134,7 +135,7 @@ func (m *Machine) open(ctx context.Context, cid contract.CID, w Waking, do func(
 
 // newComputer is a computer of which nothing is open yet.
 func (m *Machine) newComputer(ctx context.Context, cid contract.CID) *Computer {
-	c := &Computer{machine: m, cid: cid, logger: m.Logger.With("computer", string(cid)), snaps: snapshots{uses: map[string]int{}}}
+	c := &Computer{machine: m, cid: cid, logger: m.Logger.With("computer", string(cid))}
 	c.services = c.newServices(ctx, serviceBackoff)
 	c.ctx = c.services.Context()
 	c.methods = c.bindMethods()
@@ -197,6 +198,10 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	c.upkeep = upkeep.New(upkeep.Options{
 		CID: c.cid, Dir: c.path(), Log: c.log, State: c.state, Workspace: c.workspace, Blobs: c.machine.Blobs,
 		Free: c.machine.Dir.Free, Busy: c.busy, Logger: c.logger,
+	})
+	c.mounts = mounts.New(mounts.Options{
+		Workspace: c.workspace, Boxes: c.boxes, Modules: c.machine.Modules, Awake: c.ctx, Logger: c.logger,
+		Install: func(ctx context.Context) (sandbox.Volume, error) { return c.shell.Modules(ctx) },
 	})
 	c.shell = c.openShell()
 	return nil

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net/http"
 
+	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
@@ -15,13 +16,13 @@ import (
 func (c *Computer) openShell() *shell.Shell {
 	return shell.New(shell.Options{
 		Log: c.log, State: c.state, Workspace: c.workspace, Volumes: c.boxes.Volumes(),
-		Box: c.boxes.Open, Limits: c.boxes.Limits, Registries: c.boxes.Registries, Snapshot: c.snapshot, NoWatches: c.noWatches,
+		Box: c.boxes.Open, Limits: c.boxes.Limits, Registries: c.boxes.Registries, Snapshot: c.mounts.Snapshot, NoWatches: c.noWatches,
 		VerifyMounts: func(ctx context.Context, o dispatch.Overlay, commit string) ([]sandbox.Mount, func(), error) {
-			mine, err := asOverlay(o)
+			tree, err := runspace.TreeOf(o)
 			if err != nil {
 				return nil, nil, err
 			}
-			return c.verifyMounts(ctx, mine, commit, true)
+			return c.mounts.Verify(ctx, tree, commit, true)
 		},
 		Modules: c.machine.Modules, Build: c.machine.Build,
 		Silence: times(c.machine.Config).Silence, Logger: c.logger,

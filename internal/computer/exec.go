@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/shown"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
@@ -108,7 +109,7 @@ func (c *Computer) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		return view.Exit{}, fault.Wrap(op, runErr)
 	}
 	return view.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
-		Unkept: unkeptOf(kept.LeftOut.Since(before.LeftOut)), Unmade: cmp.Or(unmade, unmadeAfter)}, nil
+		Unkept: shown.Unkept(kept.LeftOut.Since(before.LeftOut)), Unmade: cmp.Or(unmade, unmadeAfter)}, nil
 }
 
 // outcome is what the log says of how a command ended.
@@ -186,7 +187,7 @@ func (c *Computer) openTerminal(ctx context.Context, id, user string) (*boxes.Te
 	if err := c.shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
 		return nil, err
 	}
-	modules, err := c.shellModules(ctx, false)
+	modules, err := c.mounts.Modules(ctx, false)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -16,7 +17,7 @@ import (
 // shellDesk is a desk whose workspace holds a shell, with tasks that edit it.
 type shellDesk struct {
 	*desk
-	runs *runWorkspace
+	runs *runspace.Workspace
 }
 
 const shellFile = "choiros/src/shell.ts"
@@ -24,7 +25,7 @@ const shellFile = "choiros/src/shell.ts"
 func openShell(t *testing.T) *shellDesk {
 	t.Helper()
 	d := &shellDesk{desk: open(t)}
-	d.runs = &runWorkspace{d.Computer}
+	d.runs = d.runWorkspace()
 	return d
 }
 
@@ -66,16 +67,16 @@ func (d *shellDesk) checkpoint(kind contract.CheckpointKind) string {
 	return k.Commit
 }
 
-func (d *shellDesk) begin() *overlay {
+func (d *shellDesk) begin() *runspace.Overlay {
 	d.t.Helper()
 	ref := dispatch.TaskRef{Run: contract.NewID(), Task: contract.NewID(), Attempt: 1}
-	o, err := d.workspace.Begin(d.t.Context(), overlayID(ref), "")
+	o, err := d.runs.Begin(d.t.Context(), ref, "")
 	d.fatal(err)
-	return &overlay{o, ref}
+	return o.(*runspace.Overlay)
 }
 
 // edit is a tool call of a task that edits the shell.
-func (d *shellDesk) edit(o *overlay, text string) (published int) {
+func (d *shellDesk) edit(o *runspace.Overlay, text string) (published int) {
 	d.t.Helper()
 	d.write(d.volumes.at(d.t, o.Upper), text)
 	n, err := d.runs.PublishLive(d.t.Context(), o)
@@ -84,7 +85,7 @@ func (d *shellDesk) edit(o *overlay, text string) (published int) {
 }
 
 // verified publishes a task's work as verified.
-func (d *shellDesk) verified(o *overlay) string {
+func (d *shellDesk) verified(o *runspace.Overlay) string {
 	d.t.Helper()
 	m, err := d.runs.Merge(d.t.Context(), o)
 	d.fatal(err)
@@ -135,7 +136,7 @@ func TestWhatBrokeIsNotGoodVerifiedOrNot(t *testing.T) {
 	broken := d.verified(o)
 	d.wantStatus(false, "", broken)
 	d.beat(true)
-	d.wantStatus(true, o.ref.Run, fine)
+	d.wantStatus(true, o.Ref.Run, fine)
 	d.back(view.RestoreRequest{To: fine})
 	if d.source() != "two\n" {
 		t.Fatalf("the shell is %q", d.source())
@@ -183,7 +184,7 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 		t.Fatalf("%d paths were published, the shell is %q", n, d.source())
 	}
 	d.beat(true)
-	d.wantStatus(true, o.ref.Run, first)
+	d.wantStatus(true, o.Ref.Run, first)
 
 	// Its verification is told what the browser said, without a box.
 	m, err := d.runs.Merge(t.Context(), o)
@@ -238,12 +239,12 @@ func TestAttack47_VerifiedWorkDoesNotGoBackByItself(t *testing.T) {
 	o := d.begin()
 	d.edit(o, "broken\n")
 	d.beat(true)
-	d.wantStatus(true, o.ref.Run, first)
+	d.wantStatus(true, o.Ref.Run, first)
 	d.wantAuto(true)
 	d.beat(false)
 	d.verified(o)
 	d.beat(true)
-	d.wantStatus(true, o.ref.Run, first)
+	d.wantStatus(true, o.Ref.Run, first)
 	d.wantAuto(false)
 	if d.unasked(first) || d.source() != "broken\n" {
 		t.Errorf("verified work went back unasked: %q", d.source())
@@ -260,7 +261,7 @@ func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
 	o := d.begin()
 	d.edit(o, "broken\n")
 	d.beat(true)
-	d.wantStatus(true, o.ref.Run, first)
+	d.wantStatus(true, o.Ref.Run, first)
 	d.wantAuto(false)
 	if d.unasked(first) || d.source() != "broken\n" {
 		t.Errorf("a user's edit went back unasked: %q", d.source())

@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/shown"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
@@ -24,21 +23,6 @@ import (
 )
 
 const maxDiff = 512 << 10
-
-func base64Of(p wire.Path) string {
-	if utf8.ValidString(string(p)) {
-		return ""
-	}
-	return base64.StdEncoding.EncodeToString([]byte(p))
-}
-
-// pathOf is the path that is shown as text and, when that is not it, in base64.
-func pathOf(shown, raw string) wire.Path {
-	if b, err := base64.StdEncoding.DecodeString(raw); raw != "" && err == nil {
-		return wire.Path(b)
-	}
-	return wire.Path(shown)
-}
 
 // Checkpoints answers rpc.CheckpointList.
 func (c *Computer) Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
@@ -56,7 +40,7 @@ func (c *Computer) Checkpoint(ctx context.Context, _ contract.Actor, message str
 		return view.Checkpointed{}, err
 	}
 	seq, err := c.checkpointSeq(ctx, k.Commit)
-	return view.Checkpointed{ID: k.Commit, Sequence: seq, Created: k.Created, Unkept: unkeptOf(k.LeftOut)}, err
+	return view.Checkpointed{ID: k.Commit, Sequence: seq, Created: k.Created, Unkept: shown.Unkept(k.LeftOut)}, err
 }
 
 func (c *Computer) checkpointSeq(ctx context.Context, commit string) (uint64, error) {
@@ -90,21 +74,6 @@ func (c *Computer) checkpointAround(ctx context.Context, kind contract.Checkpoin
 	return k, "", err
 }
 
-// maxUnkept bounds how many paths of each kind an answer lists.
-const maxUnkept = 50
-
-// unkeptOf says what a checkpoint left out as the API says it.
-func unkeptOf(l wire.LeftOut) view.Unkept {
-	out := view.Unkept{Files: l.Total, Ignored: l.Outside, Paths: []view.UnkeptPath{}}
-	for _, s := range l.Left[:min(len(l.Left), maxUnkept)] {
-		out.Paths = append(out.Paths, view.UnkeptPath{Path: contract.Clip(s.Path.Shown(), 1000), Reason: s.Reason})
-	}
-	for _, s := range l.Ignored[:min(len(l.Ignored), maxUnkept)] {
-		out.Paths = append(out.Paths, view.UnkeptPath{Path: contract.Clip(s.Path.Shown(), 1000), Reason: s.Reason, Ignored: true})
-	}
-	return out
-}
-
 // Diff answers rpc.CheckpointDiff.
 func (c *Computer) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
@@ -134,7 +103,7 @@ func (c *Computer) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, err
 		req.A = emptyTree // the initial checkpoint has no parent
 	}
 	d, err := c.workspace.Diff(ctx, req)
-	return view.Diff{From: req.A, To: req.B, Changes: changesOf(withRepositories(d)), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
+	return view.Diff{From: req.A, To: req.B, Changes: shown.Changes(shown.WithRepositories(d)), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
 }
 
 // emptyTree is git's id of the tree that holds nothing.
@@ -172,13 +141,13 @@ func (c *Computer) goBack(ctx context.Context, do restoring, req workspace.Resto
 		return view.Restored{}, err
 	}
 	out := view.Restored{
-		To: done.To, DryRun: req.DryRun, Changes: changesOf(withRepositories(done.DiffReply)), Truncated: done.More > 0,
-		Kept: keptOf(done.Conflicts), Unkept: unkeptOf(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint,
+		To: done.To, DryRun: req.DryRun, Changes: shown.Changes(shown.WithRepositories(done.DiffReply)), Truncated: done.More > 0,
+		Kept: shown.Kept(done.Conflicts), Unkept: shown.Unkept(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint,
 	}
 	if req.DryRun {
 		return out, nil
 	}
-	if shell.Touches(pathsOf(done.Changes)) && len(done.Changes) > 0 {
+	if shell.Touches(shown.Paths(done.Changes)) && len(done.Changes) > 0 {
 		c.shell.WentBack()
 	}
 	c.shell.Changed()
@@ -190,14 +159,6 @@ func (c *Computer) goBack(ctx context.Context, do restoring, req workspace.Resto
 
 // restoring is a restore of the workspace's.
 type restoring func(context.Context, workspace.RestoreRequest) (workspace.Restored, error)
-
-func keptOf(list []wire.Conflict) []view.Kept {
-	out := make([]view.Kept, len(list))
-	for i, c := range list {
-		out[i] = view.Kept{Path: strings.ToValidUTF8(string(c.Path), "\uFFFD"), Reason: c.Reason}
-	}
-	return out
-}
 
 // restore brings files back, and the documents that they are of: what a file
 // holds then becomes a revision by who restored. When no path is named, the
@@ -219,33 +180,9 @@ func (c *Computer) restore(ctx context.Context, do restoring, req workspace.Rest
 		if done.Checkpoint != "" {
 			by.Cause = workspace.RestoredID(c.cid, done.Checkpoint)
 		}
-		return pathsOf(done.Changes), by, err
+		return shown.Paths(done.Changes), by, err
 	})
 	return done, err
-}
-
-func pathsOf(changes []wire.Change) []string {
-	var out []string
-	for _, ch := range changes {
-		out = append(out, string(ch.Path))
-	}
-	return out
-}
-
-func fileOf(f wire.FileInfo) view.File {
-	out := view.File{ID: f.Path.Shown(), Kind: view.FileOther, Size: f.Size, Mode: view.ModeFile, Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown(), Unkept: f.Unkept, Beneath: f.Beneath}
-	switch f.Kind {
-	case "file":
-		out.Kind = view.FileRegular
-		if f.Exec {
-			out.Mode = view.ModeExecutable
-		}
-	case "dir":
-		out.Kind, out.Mode = view.FileDir, "0755"
-	case "symlink":
-		out.Kind, out.Mode = view.FileSymlink, "0777"
-	}
-	return out
 }
 
 // ListFiles implements control.Computer.
@@ -259,7 +196,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 			return nil, err
 		}
 		if info.Kind != "dir" {
-			return []view.File{fileOf(info)}, nil
+			return []view.File{shown.File(info)}, nil
 		}
 	}
 	if dir == "artifacts" || strings.HasPrefix(dir, "artifacts/") {
@@ -271,7 +208,7 @@ func (c *Computer) ListFiles(ctx context.Context, p, after string, limit int) ([
 	}
 	var out []view.File
 	for _, f := range files {
-		out = append(out, fileOf(f))
+		out = append(out, shown.File(f))
 	}
 	return out, nil
 }
@@ -291,7 +228,7 @@ func (c *Computer) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.
 		if err != nil {
 			return nil, view.File{}, err
 		}
-		file := fileOf(info)
+		file := shown.File(info)
 		if content.Size == info.Size && content.Time == info.Time {
 			file.Version = info.ID
 			return content, file, nil
@@ -344,7 +281,7 @@ func (c *Computer) PutFile(ctx context.Context, by contract.Actor, put view.Put,
 		return view.File{}, err
 	}
 	c.shell.Changed()
-	out := fileOf(written.FileInfo)
+	out := shown.File(written.FileInfo)
 	out.Version = written.ID
 	return out, nil
 }
@@ -404,7 +341,7 @@ func (c *Computer) place(ctx context.Context, by contract.Actor, where []string,
 	}
 	c.shell.Changed()
 	info, err := c.workspace.Look(ctx, at)
-	return fileOf(info), err
+	return shown.File(info), err
 }
 
 // Trash answers rpc.TrashList.
@@ -415,7 +352,7 @@ func (c *Computer) Trash(ctx context.Context, before string, limit int) ([]view.
 	}
 	out := make([]view.Trashed, len(r.Items))
 	for i, t := range r.Items {
-		kind := fileOf(wire.FileInfo{Kind: t.Kind}).Kind
+		kind := shown.File(wire.FileInfo{Kind: t.Kind}).Kind
 		out[i] = view.Trashed{ID: t.ID, Path: t.Path.Shown(), Time: time.Unix(t.Time, 0).UTC(), By: t.Op, User: t.User, Kind: kind, Size: t.Size}
 	}
 	return out, r.More, nil
@@ -430,7 +367,7 @@ func (c *Computer) AddTar(ctx context.Context, by contract.Actor, name, origin s
 	if err != nil {
 		return view.Added{}, err
 	}
-	return view.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: unkeptOf(im.LeftOut), Sequence: c.log.Last()}, nil
+	return view.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: c.log.Last()}, nil
 }
 
 // repositoryName takes a folder's name from a repository's URL.

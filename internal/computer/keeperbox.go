@@ -3,10 +3,7 @@ package computer
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
-	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/computer/consistency"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
@@ -47,33 +44,4 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 		c.mirror.Attach(c.workspace)
 	}
 	return err
-}
-
-// snapshots counts who uses a commit's checkout, for the workspace does not.
-type snapshots struct {
-	mu   sync.Mutex
-	uses map[string]int
-}
-
-// snapshot checks a commit out, in layers; release lets it go.
-func (c *Computer) snapshot(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error) {
-	c.snaps.mu.Lock()
-	defer c.snaps.mu.Unlock()
-	if layers, err = c.workspace.Snapshot(ctx, commit); err != nil {
-		return nil, nil, err
-	}
-	c.snaps.uses[commit]++
-	return layers, sync.OnceFunc(func() {
-		c.snaps.mu.Lock()
-		defer c.snaps.mu.Unlock()
-		if c.snaps.uses[commit]--; c.snaps.uses[commit] > 0 {
-			return
-		}
-		delete(c.snaps.uses, commit)
-		ctx, cancel := awake.WithTimeout(c.ctx, time.Minute)
-		defer cancel()
-		if err := c.workspace.Release(ctx, commit); err != nil && c.ctx.Err() == nil {
-			c.logger.Warn("a snapshot could not be released", "commit", commit, "error", err)
-		}
-	}), nil
 }

@@ -24,6 +24,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/computer/past"
+	"choir.dev/choiros/internal/computer/shown"
 	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
@@ -186,6 +187,9 @@ func (d *desk) end() {
 
 func (d *desk) restart() { d.t.Helper(); d.end(); d.start() }
 
+// director is the hand that writes documents of runs.
+var director = document.Author{Name: string(contract.KindDirector), By: contract.DirectorOf("")}
+
 const mirrored = "artifacts/runs/plan.md"
 
 func (d *desk) file() string { return filepath.Join(d.dir, "workspace", mirrored) }
@@ -226,7 +230,7 @@ func (d *desk) head() document.Revision {
 func (d *desk) create(body string) {
 	d.t.Helper()
 	d.id = contract.NewID()
-	if _, err := d.documents.Create(d.t.Context(), d.id, "Plan", mirrored, body, director("")); err != nil {
+	if _, err := d.documents.Create(d.t.Context(), d.id, "Plan", mirrored, body, director); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -285,14 +289,14 @@ func TestRevisionsReachTheFileAndEditsTheDocument(t *testing.T) {
 	d.settle()
 	d.want(2, "one\nby hand\n")
 	// An agent writes while the user edits the file elsewhere: both stay.
-	d.revise("zero\none\nby hand\n", director(""))
+	d.revise("zero\none\nby hand\n", director)
 	d.byHand("one\nby hand\nmore\n")
 	d.settle()
 	if got := d.text(); got != "zero\none\nby hand\nmore\n" || d.head().Body != got {
 		t.Errorf("merged %q, document %q", got, d.head().Body)
 	}
 	// Where both changed the same line the user's text wins, whoever was last.
-	d.revise("agent\none\nby hand\nmore\n", director(""))
+	d.revise("agent\none\nby hand\nmore\n", director)
 	d.byHand("user\none\nby hand\nmore\n")
 	d.settle()
 	if got := d.text(); got != "user\none\nby hand\nmore\n" || d.head().Body != got {
@@ -304,7 +308,7 @@ func TestACrashBetweenFileAndLogIsNoEdit(t *testing.T) {
 	d := open(t)
 	d.create("one\n")
 	d.settle()
-	d.revise("two\n", director(""))
+	d.revise("two\n", director)
 	d.dies.Store(true)
 	d.settle()
 	if d.text() != "two\n" {
@@ -313,7 +317,7 @@ func TestACrashBetweenFileAndLogIsNoEdit(t *testing.T) {
 	before := d.log.Last()
 	d.dies.Store(false)
 	d.restart()
-	d.revise("three\n", director(""))
+	d.revise("three\n", director)
 	d.settle()
 	d.want(3, "three\n")
 	if d.mirror.Seq() < before {
@@ -325,7 +329,7 @@ func TestAnOlderTextIsARevision(t *testing.T) {
 	d := open(t)
 	d.create("one\n")
 	d.settle()
-	d.revise("two\n", director(""))
+	d.revise("two\n", director)
 	d.settle()
 	d.byHand("one\n") // such as a restore, and then the process dies
 	d.restart()
@@ -345,7 +349,7 @@ func TestTheUserIsFasterThanTheMirror(t *testing.T) {
 	d := open(t)
 	d.create("one\n")
 	d.settle()
-	d.revise("one\nagent\n", director(""))
+	d.revise("one\nagent\n", director)
 	d.beforeWrite = func() { d.beforeWrite = func() {}; d.byHand("user\none\n") }
 	d.settle()
 	if got := d.text(); got != "user\none\nagent\n" || d.head().Body != got {
@@ -368,7 +372,7 @@ func TestDocumentsOfRunsWaitWhileOneIsUnderWay(t *testing.T) {
 	}
 	d.mirror.Freshen(t.Context(), mirrored)
 	d.want(1, "one\n")
-	d.revise("two\n", director(""))
+	d.revise("two\n", director)
 	d.settle()
 	if d.text() != "one\n" {
 		t.Errorf("the file holds %q", d.text())
@@ -395,7 +399,7 @@ func TestWhatTheUserRemovedOrReplacedIsLeftAlone(t *testing.T) {
 	if _, err := os.Stat(d.file()); err == nil {
 		t.Error("a removed file came back by itself")
 	}
-	d.revise("two\n", director(""))
+	d.revise("two\n", director)
 	d.settle()
 	d.want(2, "two\n")
 	d.byHand("\x00\xff")
@@ -437,7 +441,7 @@ func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := pathsOf(r.Changes); strings.Join(got, " ") != strings.Join(want, " ") {
+			if got := shown.Paths(r.Changes); strings.Join(got, " ") != strings.Join(want, " ") {
 				t.Errorf("with dry run %v it changes %q; want %q", req.DryRun, got, want)
 			}
 		}
@@ -449,7 +453,7 @@ func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 	d.settle()
 	write("meanwhile\n")
 	old := mark()
-	d.revise("two\n", director(""))
+	d.revise("two\n", director)
 	d.settle()
 	write("after\n")
 
@@ -465,7 +469,7 @@ func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 	d.want(3, "two\nby hand\n")
 	// Neither is a revision that waits for its file a reason.
 	d.busy.Store(true)
-	d.revise("four\n", director(""))
+	d.revise("four\n", director)
 	r, err := d.Computer.restore(t.Context(), d.workspace.Restore, workspace.RestoreRequest{To: before, DryRun: true})
 	if err != nil || len(r.Changes) != 1 || r.Changes[0].Path != "note.txt" {
 		t.Errorf("while a run is under way it would change %v: %v", r.Changes, err)
@@ -522,7 +526,7 @@ func TestMirrorLaws(t *testing.T) {
 			}
 			switch rapid.SampledFrom([]string{"agent", "user", "hand", "hand", "settle", "restart", "crash", "busy"}).Draw(rt, "step") {
 			case "agent":
-				d.revise(insert(d.head().Body), director(""))
+				d.revise(insert(d.head().Body), director)
 			case "user":
 				d.revise(insert(d.head().Body), document.By(contract.Person("ana")))
 				users = append(users, line)

@@ -136,7 +136,7 @@ func TestThePastIsAnsweredByAnIndex(t *testing.T) {
 			t.Errorf("%+v: %d events, %v", q, len(p.Events), err)
 		}
 	}
-	if events, next, more, err := (runPast{c}).RunEvents(t.Context(), run, 0); err != nil || len(events) != 15 || next != 1500 || more {
+	if events, next, more, err := c.runPast().RunEvents(t.Context(), run, 0); err != nil || len(events) != 15 || next != 1500 || more {
 		t.Errorf("of the run %d events up to %d, %v", len(events), next, err)
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -18,12 +20,12 @@ import (
 type task struct {
 	d  *desk
 	o  dispatch.Overlay
-	ws *runWorkspace
+	ws *runspace.Workspace
 }
 
 func (d *desk) begin(name string) *task {
 	d.t.Helper()
-	ws := &runWorkspace{d.Computer}
+	ws := d.runWorkspace()
 	ref := dispatch.TaskRef{Run: contract.DeriveID("run", name), Task: contract.DeriveID("task", name), Attempt: 1}
 	base, err := ws.Checkpoint(d.t.Context(), dispatch.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "before", Run: ref.Run, Task: ref.Task})
 	if err != nil {
@@ -39,7 +41,7 @@ func (d *desk) begin(name string) *task {
 // write is what the task's programs write.
 func (k *task) write(p, text string) {
 	k.d.t.Helper()
-	file := filepath.Join(k.d.volumes.at(k.d.t, k.o.(*overlay).Upper), filepath.FromSlash(p))
+	file := filepath.Join(k.d.volumes.at(k.d.t, k.o.(*runspace.Overlay).Upper), filepath.FromSlash(p))
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
 		k.d.t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func (k *task) write(p, text string) {
 
 func (k *task) publish() dispatch.Published {
 	k.d.t.Helper()
-	k.ws = &runWorkspace{k.d.Computer}
+	k.ws = k.d.runWorkspace()
 	p, err := k.ws.Publish(k.d.t.Context(), k.o, dispatch.Merged{}, contract.VerificationUnknown, false)
 	if err != nil {
 		k.d.t.Fatal(err)
@@ -114,7 +116,9 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	// What the user writes in that very moment is a revision before anything is
 	// proposed against it; what is the base's text is no proposal.
 	d.byHand("one\nfaster\n")
-	if p, err := d.mirror.Propose(t.Context(), mirror.Left{Publish: "faster", Base: k.o.Base(), Tree: k.o.Base(), Paths: []string{mirrored}, By: byTask(k.o.(*overlay).ref)}); err != nil || len(p) != 0 {
+	ref := k.o.(*runspace.Overlay).Ref
+	by := document.Author{Name: string(contract.KindAssociate), By: contract.AssociateOf(ref.Task), Run: ref.Run, Task: ref.Task}
+	if p, err := d.mirror.Propose(t.Context(), mirror.Left{Publish: "faster", Base: k.o.Base(), Tree: k.o.Base(), Paths: []string{mirrored}, By: by}); err != nil || len(p) != 0 {
 		t.Errorf("%v %v", p, err)
 	}
 	d.want(4, "one\nfaster\n")
@@ -171,7 +175,7 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 	d.busy.Store(true)
 	k = d.begin("behind")
 	k.write(mirrored, "one\nits\n")
-	d.revise("one\nthe director's\n", director(""))
+	d.revise("one\nthe director's\n", director)
 	if p := k.publish(); len(p.Conflicts) != 0 {
 		t.Fatalf("%+v", p)
 	}

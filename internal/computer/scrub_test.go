@@ -60,7 +60,7 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	}
 	d.create("a text\n")
 	d.settle()
-	d.revise(strings.Repeat("a long text that travels as a blob\n", 4000), director(""))
+	d.revise(strings.Repeat("a long text that travels as a blob\n", 4000), director)
 	d.settle()
 	d.upkeep = d.newUpkeep()
 	scrub := func() { // so small a computer is looked through in one slice

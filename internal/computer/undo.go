@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/shown"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
@@ -177,11 +178,11 @@ func fileAct(data contract.Payload) (a act, found bool, err error) {
 	switch p := data.(type) {
 	case *contract.FileRemoved:
 		a.What, a.Path = view.UndoneRemoval, p.Path
-		a.deed = wire.UndoRequest{Op: "remove", ID: p.Trash, Path: pathOf(p.Path, p.Raw)}
+		a.deed = wire.UndoRequest{Op: "remove", ID: p.Trash, Path: shown.Path(p.Path, p.Raw)}
 		found = p.Trash != ""
 	case *contract.FileWritten:
 		a.Path, found = p.Path, true
-		a.deed = wire.UndoRequest{ID: p.Trash, Path: pathOf(p.Path, p.Raw), From: wire.Path(p.From)}
+		a.deed = wire.UndoRequest{ID: p.Trash, Path: shown.Path(p.Path, p.Raw), From: wire.Path(p.From)}
 		switch p.Deed {
 		case contract.FilePut:
 			a.What, a.deed.Op = view.UndonePut, "write"
@@ -304,7 +305,7 @@ func (c *Computer) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Rest
 	if inArtifacts := strings.HasPrefix(string(d.Path)+"/", "artifacts/") || strings.HasPrefix(string(d.From), "artifacts/"); inArtifacts && !r.DryRun {
 		err = c.mirror.Around(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
 			err := do()
-			return pathsOf(changes), document.By(r.By), err
+			return shown.Paths(changes), document.By(r.By), err
 		})
 		c.mirror.Settle(ctx, document.By(r.By), true)
 	} else {
@@ -313,7 +314,7 @@ func (c *Computer) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Rest
 	if err != nil {
 		return out, err
 	}
-	out.Changes = changesOf(changes)
+	out.Changes = shown.Changes(changes)
 	if !r.DryRun {
 		c.shell.Changed()
 		out.Sequence = c.log.Last()

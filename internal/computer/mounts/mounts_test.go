@@ -1,11 +1,9 @@
-package computer
+package mounts
 
 import (
 	"slices"
 	"testing"
 
-	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/workspace"
@@ -28,19 +26,6 @@ func TestAChecksBoxHasNothingThatTheTaskInstalled(t *testing.T) {
 			if v.Kind == sandbox.VolumeOverlay {
 				t.Errorf("the check's box sees %s, which the task wrote", v)
 			}
-		}
-	}
-}
-
-// What is swept is what attempts left: other boxes have their folders beside theirs.
-func TestOnlyAnAttemptsOverlayIsTakenForOne(t *testing.T) {
-	task := contract.NewID()
-	for name, want := range map[string]bool{
-		overlayID(dispatch.TaskRef{Task: task, Attempt: 1}): true, overlayID(dispatch.TaskRef{Task: task, Attempt: 12}): true,
-		task: false, task + "-": false, task + "-0": false, "add-" + task: false, "d-" + task + "-1": false, task + "-1-check": false, "keeper-1": false, "": false,
-	} {
-		if got := isOverlayID(name); got != want {
-			t.Errorf("%q: %v", name, got)
 		}
 	}
 }

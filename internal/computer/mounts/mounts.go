@@ -1,0 +1,153 @@
+// Package mounts is what of a computer's trees a box sees, and where: the layers of a
+// snapshot for as long as somebody uses it, a task's overlay, what a check may depend on,
+// the shell's dependencies. Which kind of box gets which of them its opener says.
+package mounts
+
+import (
+	"context"
+	"log/slog"
+	"path"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/shell"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// Options are what the mounts of one computer are made of.
+type Options struct {
+	Workspace *workspace.Workspace
+	Boxes     *boxes.Boxes   // whose volumes they are
+	Modules   *shell.Modules // the machine's installed dependencies of shells
+	// Install installs those of this computer's shell.
+	Install func(ctx context.Context) (sandbox.Volume, error)
+	// Awake ends when the computer falls asleep.
+	Awake  context.Context
+	Logger *slog.Logger
+}
+
+// Mounts are those of one computer that is awake.
+type Mounts struct {
+	o Options
+
+	mu   sync.Mutex
+	uses map[string]int // of a commit's checkout, which the workspace does not count
+}
+
+// New makes them; nothing is checked out.
+func New(o Options) *Mounts { return &Mounts{o: o, uses: map[string]int{}} }
+
+// Snapshot checks a commit out, in layers; release lets it go.
+func (m *Mounts) Snapshot(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if layers, err = m.o.Workspace.Snapshot(ctx, commit); err != nil {
+		return nil, nil, err
+	}
+	m.uses[commit]++
+	return layers, sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.uses[commit]--; m.uses[commit] > 0 {
+			return
+		}
+		delete(m.uses, commit)
+		ctx, cancel := awake.WithTimeout(m.o.Awake, time.Minute)
+		defer cancel()
+		if err := m.o.Workspace.Release(ctx, commit); err != nil && m.o.Awake.Err() == nil {
+			m.o.Logger.Warn("a snapshot could not be released", "commit", commit, "error", err)
+		}
+	}), nil
+}
+
+// Modules shows the shell's dependencies where it expects them. With wait
+// they are installed first when they are missing; where that fails, and without
+// wait, they are left out.
+func (m *Mounts) Modules(ctx context.Context, wait bool) ([]sandbox.Mount, error) {
+	tree, ok := m.o.Modules.Ready(ctx, m.o.Boxes.Volumes())
+	if !ok && wait {
+		var err error
+		tree, err = m.o.Install(ctx)
+		if err != nil && !fault.Is(err, fault.Missing) && !fault.Is(err, fault.Unavailable) {
+			return nil, err
+		}
+		ok = err == nil // else the check that needs them fails, and says what is missing
+	}
+	if !ok {
+		return nil, nil
+	}
+	// Where the tree has a link in its place, it goes without.
+	return []sandbox.Mount{{Source: tree, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly, Optional: true}}, nil
+}
+
+// Task is a task's view: its overlay, the history read-only, the ignored
+// directories overlaid from live, and the shell's dependencies.
+func (m *Mounts) Task(ctx context.Context, o workspace.Overlay) ([]sandbox.Mount, error) {
+	mounts := []sandbox.Mount{
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: o.Lower, Upper: o.Upper},
+		boxes.Git(),
+	}
+	for _, ig := range o.Ignored {
+		if ig.Path == shell.ModulesPath {
+			continue
+		}
+		mounts = append(mounts, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: []sandbox.Volume{ig.Lower}, Upper: ig.Upper, Optional: true})
+	}
+	modules, err := m.Modules(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	at, err := m.o.Boxes.Home(ctx)
+	return append(append(mounts, modules...), at), err
+}
+
+// Verify is a check's view: the commit to verify with a throwaway upper,
+// the base the task started from beside it, and the user's own ignored
+// directories, throwaway as well. What the task put into ignored directories is
+// not there: it is not published, so nothing may depend on it. wait says that it
+// waits for the shell's dependencies.
+func (m *Mounts) Verify(ctx context.Context, o workspace.Overlay, commit string, wait bool) ([]sandbox.Mount, func(), error) {
+	layers, release, err := m.Snapshot(ctx, commit)
+	if err != nil {
+		return nil, nil, err
+	}
+	mounts := []sandbox.Mount{
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: layers}, boxes.Git(),
+		{Lower: o.Lower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
+	}
+	mounts = append(mounts, usersOwn(o.Ignored)...)
+	modules, err := m.Modules(ctx, wait)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	at, err := m.o.Boxes.Home(ctx)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return append(append(mounts, modules...), at), release, nil
+}
+
+// usersOwn are the ignored directories of a check's box: as the user has them,
+// with nothing that the task put there.
+func usersOwn(ignored []workspace.IgnoredDir) []sandbox.Mount {
+	var out []sandbox.Mount
+	for _, ig := range ignored {
+		if ig.Path == shell.ModulesPath {
+			continue
+		}
+		lower := []sandbox.Volume{ig.Lower}
+		if defence.Off(defence.CheckDependencies) {
+			lower = []sandbox.Volume{ig.Upper, ig.Lower}
+		}
+		out = append(out, sandbox.Mount{Target: path.Join("/computer", ig.Path), Mode: sandbox.Overlay, Lower: lower, Optional: true})
+	}
+	return out
+}

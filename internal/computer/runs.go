@@ -1,0 +1,82 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/runspace"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+)
+
+// newDispatcher puts the dispatcher on the computer's other parts.
+func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
+	b := c.machine.Config.Budget
+	opens := runspace.Boxes{Boxes: c.boxes, Mounts: c.mounts, Awake: c.ctx, Once: c.once, Logger: c.logger}
+	return dispatch.New(dispatch.Options{
+		CID: c.cid, Log: c.log, Blobs: c.machine.Blobs, Boxes: opens, Workspace: c.runWorkspace(),
+		Documents: runspace.Documents{Log: c.log, State: c.state, Documents: c.documents},
+		Models:    runspace.Models{CID: c.cid, Gateway: c.machine.Gateway}, Egress: opens.Way, Beyond: c.boxes.Beyond, Logger: c.logger,
+		Publish: func(_ context.Context, subject string, data []byte) error {
+			return c.machine.Bus.Conn().Publish(subject, data)
+		},
+		Past:    c.runPast(),
+		Render:  c.shell,
+		Install: c.boxes,
+		Budget:  contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
+		Turns:   b.Turns,
+		Times:   times(c.machine.Config),
+	})
+}
+
+// runWorkspace is the workspace as runs see it.
+func (c *Computer) runWorkspace() *runspace.Workspace {
+	return &runspace.Workspace{Log: c.log, State: c.state, Workspace: c.workspace, Mirror: c.mirror, Volumes: c.boxes.Volumes(), Shell: c.shell}
+}
+
+func (c *Computer) runPast() runspace.Past {
+	return runspace.Past{Log: c.log, State: c.state, Page: c.Events}
+}
+
+func times(c config.Config) dispatch.Times {
+	t := dispatch.Times{Approval: time.Duration(c.Approvals.WaitS) * time.Second, Silence: time.Duration(c.Runtime.SilenceS) * time.Second}
+	t.Beat = min(2*time.Second, t.Silence/4)
+	return t
+}
+
+// setAside moves what tasks left out of the way, unread.
+func (c *Computer) setAside() error {
+	boxes := c.path("boxes")
+	if _, err := os.Lstat(boxes); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return fault.Wrap("computer.setAside", os.Rename(boxes, c.path(fmt.Sprintf("boxes.aside-%d", time.Now().UnixNano()))))
+}
+
+// giveUpTasks has every run that was interrupted cancelled when it is taken up.
+func (c *Computer) giveUpTasks(ctx context.Context) error {
+	open, err := c.runPast().Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range open {
+		_, err := c.log.Append(ctx, contract.Draft{
+			Actor: contract.Person(""), Type: "run.commanded", Run: run, Data: contract.RunCommanded{Command: contract.CommandCancel},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note appends one event of the system's.
+func (c *Computer) note(ctx context.Context, eventType string, data contract.Payload) error {
+	_, err := c.log.Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Data: data})
+	return err
+}

@@ -1,0 +1,89 @@
+package runspace
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/mounts"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// Boxes opens the boxes of runs.
+type Boxes struct {
+	Boxes  *boxes.Boxes
+	Mounts *mounts.Mounts
+	// Awake ends when the computer falls asleep.
+	Awake context.Context
+	// Once runs something in the background that ends by itself.
+	Once   func(what string, f func(context.Context) error)
+	Logger *slog.Logger
+}
+
+// runBox is a sandbox.Box as the dispatcher sees it.
+type runBox struct{ sandbox.Box }
+
+func (b runBox) Transport() http.RoundTripper { return b.Tether().Transport() }
+
+// Open implements dispatch.Boxes.
+func (b Boxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Box, error) {
+	spec := sandbox.BoxSpec{ID: r.ID, Kind: r.Kind, Handler: r.Handler, Proxy: r.Network, Limits: b.Boxes.Limits()}
+	switch r.Kind {
+	case contract.BoxDirector, contract.BoxAssociate:
+		// Our own loops: no tree, and nothing to fill a disk with.
+	case contract.BoxTask:
+		o, ok := r.Overlay.(*Overlay)
+		if !ok {
+			return nil, fault.New("runspace.Open", fault.Invalid, "", errors.New("a task box needs an overlay"))
+		}
+		mounts, err := b.Mounts.Task(ctx, o.Overlay)
+		if err != nil {
+			return nil, err
+		}
+		spec.Mounts, spec.Lock = mounts, o.Upper
+	case contract.BoxVerify:
+		o, ok := r.Overlay.(*Overlay)
+		if !ok {
+			return nil, fault.New("runspace.Open", fault.Invalid, "", errors.New("a verify box needs an overlay"))
+		}
+		if r.Go {
+			if err := b.Boxes.Warm(ctx); err != nil && ctx.Err() == nil {
+				b.Logger.Warn("Go's own library could not be built ahead; its checks take longer", "error", err)
+			}
+		}
+		mounts, release, err := b.Mounts.Verify(ctx, o.Overlay, r.Commit, r.Shell)
+		if err != nil {
+			return nil, err
+		}
+		spec.Mounts, spec.Env = boxes.WithDependencies(mounts, r.Dependencies)
+		box, err := b.Boxes.Open(ctx, spec)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		b.Once("the release of a snapshot", func(context.Context) error { <-box.Done(); release(); return nil })
+		return runBox{box}, nil
+	default:
+		return nil, fault.New("runspace.Open", fault.Invalid, "", errors.New("runs have no box of kind "+string(r.Kind)))
+	}
+	box, err := b.Boxes.Open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return runBox{box}, nil
+}
+
+// Way implements dispatch.Egress: a run's box gets to the network by it.
+func (b Boxes) Way(s dispatch.EgressScope, spec contract.EgressSpec, decided func(string, bool)) (http.Handler, error) {
+	approved, err := egress.ParseRules(s.Approved)
+	if err != nil {
+		return nil, err
+	}
+	return b.Boxes.Way(b.Awake, egress.Scope{Run: s.Run, Task: s.Task, Box: s.Box, Kind: s.Kind}, spec, decided, approved...), nil
+}

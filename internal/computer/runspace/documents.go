@@ -1,0 +1,51 @@
+package runspace
+
+import (
+	"context"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+)
+
+// Documents keeps the runs' living documents.
+type Documents struct {
+	Log       *ledger.Log
+	State     *state.Store
+	Documents *document.Documents
+}
+
+// director is whose hand writes the document of a run.
+func director(run string) document.Author {
+	return document.Author{Name: string(contract.KindDirector), By: contract.DirectorOf(run), Run: run}
+}
+
+// StartRun implements dispatch.Documents.
+func (d Documents) StartRun(ctx context.Context, id, run, title, path string, v document.RunView) error {
+	_, err := d.Get(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		_, err = d.Documents.Create(ctx, id, title, path, document.RenderRun(title, v), director(run))
+	}
+	return err
+}
+
+// Get implements dispatch.Documents.
+func (d Documents) Get(ctx context.Context, id string) (dispatch.Document, error) {
+	if err := d.State.CaughtUp(ctx, d.Log); err != nil {
+		return dispatch.Document{}, err
+	}
+	r, err := d.Documents.Get(ctx, id)
+	if err != nil {
+		return dispatch.Document{}, err
+	}
+	return dispatch.Document{Title: r.Title, Body: r.Body, Revision: r.Revision}, nil
+}
+
+// UpdateRun implements dispatch.Documents.
+func (d Documents) UpdateRun(ctx context.Context, id, run string, v document.RunView) error {
+	_, err := d.Documents.UpdateRun(ctx, id, v, director(run))
+	return err
+}

@@ -1,0 +1,46 @@
+package runspace
+
+import (
+	"context"
+	"slices"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
+)
+
+// Past is what the dispatcher asks of the past.
+type Past struct {
+	Log   *ledger.Log
+	State *state.Store
+	// Page is a page of a run's events.
+	Page func(ctx context.Context, q view.EventQuery) (view.EventPage, error)
+}
+
+// Unfinished implements dispatch.Past.
+func (p Past) Unfinished(ctx context.Context) ([]string, error) {
+	if err := p.State.CaughtUp(ctx, p.Log); err != nil {
+		return nil, err
+	}
+	var out []string
+	for before := uint64(0); ; {
+		runs, err := p.State.Runs(ctx, state.RunFilter{Open: true, Before: before, Limit: state.MaxPage})
+		if err != nil {
+			return nil, err
+		}
+		if len(runs) == 0 {
+			slices.Reverse(out)
+			return out, nil
+		}
+		for _, r := range runs {
+			out, before = append(out, r.ID), r.Seq
+		}
+	}
+}
+
+// RunEvents implements dispatch.Past.
+func (p Past) RunEvents(ctx context.Context, run string, after uint64) ([]contract.Event, uint64, bool, error) {
+	page, err := p.Page(ctx, view.EventQuery{Run: run, After: after})
+	return page.Events, page.Next, page.More, err
+}

@@ -1,0 +1,397 @@
+package runspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/shown"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Workspace is the workspace as runs see it.
+type Workspace struct {
+	Log       *ledger.Log
+	State     *state.Store
+	Workspace *workspace.Workspace
+	Mirror    *mirror.Mirror
+	Volumes   sandbox.Volumes
+	Shell     Shell // the desktop, which shows what is published
+}
+
+// Shell is what is told of the desktop and asked of it.
+type Shell interface {
+	Changed()
+	ThemeChanged()
+	// RestoredSince reports whether the shell was restored after a sequence.
+	RestoredSince(ctx context.Context, after uint64) (bool, error)
+}
+
+// Overlay is an attempt's copy of the workspace.
+type Overlay struct {
+	workspace.Overlay
+	Ref dispatch.TaskRef
+}
+
+// Base implements dispatch.Overlay.
+func (o *Overlay) Base() string { return o.Overlay.Base }
+
+// publish names one of the attempt's publishes. The name is the same after a
+// crash, so what was published already is recognised.
+func (o *Overlay) publish(what string) string { return contract.DeriveID(o.ID, what) }
+
+// TreeOf is the tree behind an overlay that this computer gave out.
+func TreeOf(o dispatch.Overlay) (workspace.Overlay, error) {
+	mine, err := overlayOf(o)
+	if err != nil {
+		return workspace.Overlay{}, err
+	}
+	return mine.Overlay, nil
+}
+
+func overlayOf(o dispatch.Overlay) (*Overlay, error) {
+	mine, ok := o.(*Overlay)
+	if !ok {
+		return nil, fault.New("runspace.Workspace", fault.Internal, "", fmt.Errorf("%T is no overlay of this computer", o))
+	}
+	return mine, nil
+}
+
+// Checkpoint implements dispatch.Workspace.
+func (w *Workspace) Checkpoint(ctx context.Context, r dispatch.CheckpointRequest) (string, error) {
+	w.Mirror.Settle(ctx, document.By(document.Nobody), false)
+	k, err := w.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: r.Kind, Message: r.Message, Run: r.Run, Task: r.Task})
+	return k.Commit, err
+}
+
+// Begin implements dispatch.Workspace.
+func (w *Workspace) Begin(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+	o, err := w.Workspace.Begin(ctx, overlayID(t), base)
+	if err != nil {
+		return nil, err
+	}
+	return &Overlay{o, t}, nil
+}
+
+// Reopen implements dispatch.Workspace. An attempt whose tree is gone must not
+// go on in an empty one.
+func (w *Workspace) Reopen(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+	there, err := w.Volumes.Exists(ctx, sandbox.Written(overlayID(t)))
+	if err != nil {
+		return nil, fault.Wrap("runspace.Reopen", err)
+	}
+	if !there {
+		return nil, fault.New("runspace.Reopen", fault.NotFound, "", errors.New("the tree of the interrupted attempt is gone"))
+	}
+	return w.Begin(ctx, t, base)
+}
+
+func overlayID(t dispatch.TaskRef) string { return fmt.Sprintf("%s-%d", t.Task, t.Attempt) }
+
+// isOverlayID says whether a name is one that overlayID gives: others have boxes
+// beside them.
+func isOverlayID(id string) bool {
+	i := strings.LastIndexByte(id, '-')
+	if i < 0 || contract.ValidID("task", id[:i]) != nil {
+		return false
+	}
+	n, err := strconv.Atoi(id[i+1:])
+	return err == nil && n > 0
+}
+
+// PublishLive implements dispatch.Workspace. Once somebody has taken back what
+// the task had published so far, the rest waits for its end.
+func (w *Workspace) PublishLive(ctx context.Context, o dispatch.Overlay) (int, error) {
+	mine, err := overlayOf(o)
+	if err != nil {
+		return 0, err
+	}
+	if back, err := w.tookBack(ctx, mine.Ref.Task); err != nil || back {
+		return 0, err
+	}
+	p, err := w.Workspace.PublishLive(ctx, contract.NewID(), mine.Overlay, mine.Ref.Run, mine.Ref.Task)
+	if err == nil && len(p.Changed) > 0 {
+		w.Shell.ThemeChanged()
+	}
+	return len(p.Changed), err
+}
+
+// tookBack reports whether the shell was restored since the task first
+// published an edit to it.
+func (w *Workspace) tookBack(ctx context.Context, task string) (bool, error) {
+	if err := w.State.CaughtUp(ctx, w.Log); err != nil {
+		return false, err
+	}
+	publishes, err := w.State.Publishes(ctx, task, false)
+	if err != nil {
+		return false, err
+	}
+	first := slices.IndexFunc(publishes, func(p state.Publish) bool { return p.Live })
+	if first < 0 {
+		return false, nil
+	}
+	return w.Shell.RestoredSince(ctx, publishes[first].StartedSeq)
+}
+
+// Settle implements dispatch.Workspace.
+func (w *Workspace) Settle(ctx context.Context, o dispatch.Overlay) error {
+	mine, err := overlayOf(o)
+	if err != nil {
+		return err
+	}
+	return w.Workspace.SettleOverlay(ctx, mine.Overlay)
+}
+
+// Merge implements dispatch.Workspace. No tree has the id that it pretends was
+// verified, so the merge is prepared and never applied.
+func (w *Workspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.Merged, error) {
+	mine, err := overlayOf(o)
+	if err != nil {
+		return dispatch.Merged{}, err
+	}
+	tree, err := w.Workspace.Tree(ctx, mine.Overlay, "A task's work", mine.Ref.Run, mine.Ref.Task)
+	if err != nil {
+		return dispatch.Merged{}, err
+	}
+	p, err := w.Workspace.Publish(ctx, workspace.PublishRequest{
+		ID: mine.publish("merge"), Overlay: mine.Overlay, Tree: tree.Commit, VerifiedTree: "none", Run: mine.Ref.Run, Task: mine.Ref.Task,
+	})
+	if err != nil {
+		return dispatch.Merged{}, err
+	}
+	out := dispatch.Merged{Commit: p.Reverify, Tree: p.MergedTree, Work: tree.Commit, Conflicts: conflictsOf(p.Conflicts)}
+	diff, err := w.Workspace.Diff(ctx, wire.DiffRequest{A: mine.Base(), B: tree.Commit})
+	if err != nil {
+		return dispatch.Merged{}, err
+	}
+	if out.Installed, err = w.Workspace.Installed(ctx, mine.Overlay, diff.Changes); err != nil {
+		return dispatch.Merged{}, err
+	}
+	slices.SortStableFunc(tree.Left, func(a, b wire.Skip) int { return b.Files - a.Files }) // what stands for most comes first
+	for _, s := range tree.Left {
+		if !s.Kept {
+			out.Left = append(out.Left, dispatch.Kept{Path: s.Path.Shown(), Reason: s.Reason})
+		}
+	}
+	out.Changes, out.Diff, out.DiffCut = shown.Changes(shown.WithRepositories(diff)), diff.Diff, diff.Truncated
+	return out, nil
+}
+
+// Beside implements dispatch.Workspace.
+func (w *Workspace) Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
+	return w.Workspace.Beside(ctx, commits, paths, names)
+}
+
+// Publish implements dispatch.Workspace.
+func (w *Workspace) Publish(ctx context.Context, o dispatch.Overlay, m dispatch.Merged, verified contract.VerificationStatus, force bool) (dispatch.Published, error) {
+	mine, err := overlayOf(o)
+	if err != nil {
+		return dispatch.Published{}, err
+	}
+	if m.Work == "" {
+		tree, err := w.Workspace.Tree(ctx, mine.Overlay, "A task's work", mine.Ref.Run, mine.Ref.Task)
+		if err != nil {
+			return dispatch.Published{}, err
+		}
+		m.Work = tree.Commit
+	}
+	req := workspace.PublishRequest{
+		ID: mine.publish("publish"), Overlay: mine.Overlay, Tree: m.Work, Run: mine.Ref.Run, Task: mine.Ref.Task,
+		Message: w.message(ctx, mine.Ref.Task),
+	}
+	if verified == contract.VerificationPass && !force {
+		req.VerifiedTree, req.Scope = m.Tree, m.Scope
+	}
+	var p workspace.Published
+	err = w.Mirror.Around(ctx, false, func(mirror.Held) (paths []string, by document.Author, err error) {
+		p, err = w.Workspace.Publish(ctx, req)
+		for _, changed := range p.Changed {
+			if !slices.ContainsFunc(p.Conflicts, func(k wire.Conflict) bool { return k.Path == changed }) {
+				paths = append(paths, string(changed))
+			}
+		}
+		if p.Reverify != "" {
+			paths = nil // nothing was published
+		}
+		return paths, byTask(mine.Ref), err
+	})
+	if err != nil {
+		return dispatch.Published{}, err
+	}
+	if p.Reverify != "" {
+		return dispatch.Published{}, fault.New("runspace.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
+	}
+	w.Shell.Changed()
+	left := mirror.Left{Publish: req.ID, Base: mine.Base(), Tree: m.Work, By: byTask(mine.Ref)}
+	for _, k := range p.Conflicts {
+		left.Paths = append(left.Paths, string(k.Path))
+	}
+	// It is published, whoever waits for it: the user is to see all of it.
+	proposed, err := w.Mirror.Propose(context.WithoutCancel(ctx), left)
+	if err != nil {
+		return dispatch.Published{}, err
+	}
+	commit := p.Commit
+	if commit == "" {
+		commit = mine.Base()
+	}
+	return dispatch.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictsOf(p.Conflicts), Proposed: proposed}, nil
+}
+
+// message is a task's goal, for the checkpoint's title.
+func (w *Workspace) message(ctx context.Context, task string) string {
+	t, err := w.State.Task(ctx, task)
+	if err != nil || t.Goal == "" {
+		return "A task's work"
+	}
+	goal, _, _ := strings.Cut(t.Goal, "\n")
+	return contract.Clip(goal, 200)
+}
+
+// Invert implements dispatch.Workspace.
+func (w *Workspace) Invert(ctx context.Context, o dispatch.Overlay) ([]dispatch.Kept, error) {
+	mine, err := overlayOf(o)
+	if err != nil {
+		return nil, err
+	}
+	p, err := w.Workspace.Invert(ctx, mine.publish("invert"), mine.Overlay, mine.Ref.Run, mine.Ref.Task)
+	w.Shell.Changed()
+	var kept []dispatch.Kept
+	for _, k := range p.Conflicts {
+		kept = append(kept, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})
+	}
+	return kept, err
+}
+
+// Drop implements dispatch.Workspace. The tree that the keeper read stays
+// behind its ref when keep is set.
+func (w *Workspace) Drop(ctx context.Context, o dispatch.Overlay, keep bool) error {
+	mine, err := overlayOf(o)
+	if err != nil {
+		return err
+	}
+	if keep {
+		if _, err := w.Workspace.Tree(ctx, mine.Overlay, "Kept for a look", mine.Ref.Run, mine.Ref.Task); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return w.Workspace.Drop(ctx, mine.Overlay)
+}
+
+// Sweep implements dispatch.Workspace.
+func (w *Workspace) Sweep(ctx context.Context, but []dispatch.TaskRef) error {
+	kept := map[string]bool{}
+	for _, t := range but {
+		kept[overlayID(t)] = true
+	}
+	return w.Workspace.DropAll(ctx, func(id string) bool { return isOverlayID(id) && !kept[id] })
+}
+
+// Git implements dispatch.Workspace.
+func (w *Workspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch.GitReply, error) {
+	s := r.Step
+	var paths []string
+	if s.Path != "" {
+		paths = []string{s.Path}
+	}
+	switch s.Op {
+	case contract.GitCheckpoint:
+		message := s.Message
+		if message == "" {
+			message = "Checkpoint"
+		}
+		k, err := w.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message, Run: r.Run, Task: r.Task})
+		return dispatch.GitReply{Output: "checkpoint " + k.Commit + "\n", Checkpoint: k.Commit}, err
+	case contract.GitRestore:
+		var res workspace.Restored
+		err := w.Mirror.Around(ctx, false, func(held mirror.Held) (_ []string, by document.Author, err error) {
+			keep, err := held.Files(ctx)
+			if err == nil {
+				res, err = w.Workspace.Restore(ctx, workspace.RestoreRequest{To: s.Ref, Paths: paths, Keep: keep})
+			}
+			return shown.Paths(res.Changes), byTask(dispatch.TaskRef{Run: r.Run, Task: r.Task}), err
+		})
+		w.Shell.Changed()
+		return dispatch.GitReply{Output: fmt.Sprintf("restored %d paths from %s; before it was %s\n", len(res.Changes), res.To, res.Safety), Checkpoint: res.Checkpoint}, err
+	case contract.GitDiff:
+		req := wire.DiffRequest{A: s.Ref}
+		for _, p := range paths {
+			req.Paths = append(req.Paths, wire.Path(p))
+		}
+		d, err := w.Workspace.Diff(ctx, req)
+		return dispatch.GitReply{Output: d.Diff}, err
+	case contract.GitLog:
+		list, err := w.Workspace.Checkpoints(ctx, "", 30)
+		var b strings.Builder
+		for _, k := range list {
+			fmt.Fprintf(&b, "%s %s %s %s\n", k.Commit[:10], k.Verified, k.Kind, k.Message)
+		}
+		return dispatch.GitReply{Output: b.String()}, err
+	case contract.GitStatus:
+		st, err := w.Workspace.Status(ctx)
+		var b strings.Builder
+		for _, ch := range st.Changes {
+			fmt.Fprintf(&b, "%s %s\n", ch.Op, ch.Path.Shown())
+		}
+		return dispatch.GitReply{Output: b.String()}, err
+	}
+	return dispatch.GitReply{}, fault.New("runspace.Git", fault.Invalid, "", fmt.Errorf("there is no operation %q", s.Op))
+}
+
+// ReadFile implements dispatch.Workspace.
+func (w *Workspace) ReadFile(ctx context.Context, p string, max int) ([]byte, error) {
+	return w.Workspace.ReadAll(ctx, "", p, max)
+}
+
+// Folders implements dispatch.Workspace: the root's folders and, one level
+// below workspace/, the projects.
+func (w *Workspace) Folders(ctx context.Context) ([]string, error) {
+	var out []string
+	for _, dir := range []string{".", "workspace"} {
+		files, _, err := w.Workspace.Files(ctx, dir, "", 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if f.Kind == "dir" && len(out) < 200 {
+				out = append(out, f.Path.Shown())
+			}
+		}
+	}
+	return out, nil
+}
+
+// Artifact implements dispatch.Workspace.
+func (w *Workspace) Artifact(ctx context.Context, commit, p string) (io.ReadCloser, error) {
+	content, err := w.Workspace.Read(ctx, commit, p, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	return content, nil
+}
+
+func conflictsOf(in []wire.Conflict) []dispatch.Kept {
+	out := make([]dispatch.Kept, 0, len(in))
+	for _, k := range in {
+		out = append(out, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})
+	}
+	return out
+}
+
+// byTask is the Associate as an author.
+func byTask(t dispatch.TaskRef) document.Author {
+	return document.Author{Name: string(contract.KindAssociate), By: contract.AssociateOf(t.Task), Run: t.Run, Task: t.Task}
+}
