@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/bench"
+	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest/image"
@@ -18,17 +19,17 @@ import (
 
 // benchVerb measures this binary on this machine. It needs no running control
 // plane: what it needs it starts itself, on scratch data.
-func benchVerb() verb {
+func benchVerb() cli.Verb {
 	var dir, file string
-	return verb{
-		use: "bench [NAME]", short: "Measure this binary on this machine, against the raw tools", args: between(0, -1), json: bench.Report{},
-		long:     benchRows(),
-		examples: []string{"choir bench", "choir bench prompt exec --json"},
-		flags: func(f *pflag.FlagSet) {
+	return cli.Verb{
+		Use: "bench [NAME]", Short: "Measure this binary on this machine, against the raw tools", Args: cli.Between(0, -1), JSON: bench.Report{},
+		Long:     benchRows(),
+		Examples: []string{"choir bench", "choir bench prompt exec --json"},
+		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&dir, "dir", "", "where to write scratch data; default: beside the default data directory, on the same disk")
 			f.StringVar(&file, "write", "", "put the table and the curves between the marks of this page too")
 		},
-		does: func(ctx context.Context, t *talk, names []string) error {
+		Does: func(ctx context.Context, t *cli.Call, names []string) error {
 			if file != "" && len(names) > 0 {
 				return fault.New("bench", fault.Invalid, "Leave the names away, or --write.", errors.New("a page tells of a whole run"))
 			}
@@ -69,11 +70,11 @@ func benchVerb() verb {
 					return err
 				}
 			}
-			if err := t.show(report, func(w io.Writer) { fmt.Fprint(w, report.Markdown()) }); err != nil {
+			if err := t.Show(report, func(w io.Writer) { fmt.Fprint(w, report.Markdown()) }); err != nil {
 				return err
 			}
 			if report.Failed() {
-				return exitError(exitFailed)
+				return cli.ExitFailed
 			}
 			return nil
 		},

@@ -6,12 +6,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
@@ -24,39 +25,14 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// about is what version --json prints.
-type about struct {
-	Version  string `json:"version"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-}
-
-func versionLine() string {
-	return fmt.Sprintf("choir %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-func versionVerb() verb {
-	return verb{
-		use: "version", short: "Print the version", args: exactly(0), json: about{},
-		examples: []string{"choir version", "choir version --json"},
-		does: func(_ context.Context, t *talk, _ []string) error {
-			if t.json {
-				return printJSON(about{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
-			}
-			_, err := fmt.Print(versionLine())
-			return err
-		},
-	}
-}
-
 // doctorVerb looks at this machine, whether or not a control plane runs.
-func doctorVerb() verb {
-	return verb{
-		use: "doctor", short: "Say what this machine provides and what is missing", args: exactly(0), json: []view.Finding{}, data: true,
-		long: `It looks through the data directory as well, and writes nothing to what that holds. It ends
+func doctorVerb() cli.Verb {
+	return cli.Verb{
+		Use: "doctor", Short: "Say what this machine provides and what is missing", Args: cli.Exactly(0), JSON: []view.Finding{}, Data: true,
+		Long: `It looks through the data directory as well, and writes nothing to what that holds. It ends
 with 1 when something is missing or damaged.`,
-		examples: []string{"choir doctor", "choir doctor --data ~/choir-data --json"},
-		does: func(ctx context.Context, t *talk, _ []string) error {
+		Examples: []string{"choir doctor", "choir doctor --data ~/choir-data --json"},
+		Does: func(ctx context.Context, t *cli.Call, _ []string) error {
 			var findings []view.Finding
 			for _, tool := range tools {
 				findings = append(findings, tool.look(ctx))
@@ -72,9 +48,9 @@ with 1 when something is missing or damaged.`,
 			}
 			findings = append(findings, stored...)
 			failed := false
-			if err := t.show(findings, func(w io.Writer) {
+			if err := t.Show(findings, func(w io.Writer) {
 				for _, f := range findings {
-					row(w, map[string]string{"ok": "✓", "warn": "!", "fail": "✕"}[f.Status], f.ID, f.Detail, f.Hint)
+					terminal.Row(w, map[string]string{"ok": "✓", "warn": "!", "fail": "✕"}[f.Status], f.ID, f.Detail, f.Hint)
 				}
 			}); err != nil {
 				return err
@@ -83,7 +59,7 @@ with 1 when something is missing or damaged.`,
 				failed = failed || f.Status == "fail"
 			}
 			if failed {
-				return exitError(exitFailed)
+				return cli.ExitFailed
 			}
 			return nil
 		},
@@ -163,22 +139,22 @@ func isolation(ctx context.Context) (findings []view.Finding, err error) {
 
 // examine looks through a data directory that nobody has open, and writes
 // nothing to what it holds; one that is in use is asked for what it has seen.
-func examine(ctx context.Context, t *talk) ([]view.Finding, error) {
-	named := t.data != ""
-	cfg, err := config.Load(t.sources("", nil))
+func examine(ctx context.Context, t *cli.Call) ([]view.Finding, error) {
+	named := t.Data != ""
+	cfg, err := config.Load(t.Sources("", nil))
 	if err != nil {
 		return nil, err
 	}
-	t.data = cfg.Server.Data
-	if holds, err := datadir.Holds(t.data); err != nil {
+	t.Data = cfg.Server.Data
+	if holds, err := datadir.Holds(t.Data); err != nil {
 		return nil, err
 	} else if !holds && named {
-		return []view.Finding{{ID: "data", Status: "fail", Detail: "nothing of choir is stored in " + t.data, Hint: "Check the path given with --data, and that its disk is mounted."}}, nil
+		return []view.Finding{{ID: "data", Status: "fail", Detail: "nothing of choir is stored in " + t.Data, Hint: "Check the path given with --data, and that its disk is mounted."}}, nil
 	} else if !holds {
-		return []view.Finding{{ID: "data", Status: "ok", Detail: "nothing is stored in " + t.data + " yet; choir up begins there"}}, nil
+		return []view.Finding{{ID: "data", Status: "ok", Detail: "nothing is stored in " + t.Data + " yet; choir up begins there"}}, nil
 	}
-	dir, err := datadir.OpenDamaged(t.data)
-	space, serr := spaceOf(ctx, t.data)
+	dir, err := datadir.OpenDamaged(t.Data)
+	space, serr := spaceOf(ctx, t.Data)
 	if serr != nil {
 		return nil, serr
 	}
@@ -227,11 +203,11 @@ func spaceOf(ctx context.Context, data string) (view.Finding, error) {
 }
 
 // ask has the control plane that uses a data directory say what it found there.
-func ask(ctx context.Context, t *talk) []view.Finding {
+func ask(ctx context.Context, t *cli.Call) []view.Finding {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	used := view.Finding{ID: "data", Status: "ok", Detail: "in use by choir up, which looks through it and says what it finds"}
-	c, err := client.Discover(func(string) string { return "" }, t.data, "")
+	c, err := client.Discover(func(string) string { return "" }, t.Data, "")
 	if err == nil {
 		defer c.Close()
 		var seen []view.Finding

@@ -20,6 +20,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -119,22 +121,22 @@ func (k *logKeeper) logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewMultiHandler(slog.NewTextHandler(os.Stderr, o), slog.NewJSONHandler(k, o)))
 }
 
-func logsVerb() verb {
+func logsVerb() cli.Verb {
 	var follow bool
 	var limit int
-	return verb{
-		use: "logs", short: "Show what choir up has logged, newest last", args: exactly(0), raw: "a JSON object a line with --json, else a line of text", data: true,
-		long:     "It reads DATA/logs, whether or not a control plane runs; the last 4 to 8 MiB are kept.",
-		examples: []string{"choir logs", "choir logs --follow --limit 0", "choir logs --json | tail -1"},
-		flags: func(f *pflag.FlagSet) {
+	return cli.Verb{
+		Use: "logs", Short: "Show what choir up has logged, newest last", Args: cli.Exactly(0), Raw: "a JSON object a line with --json, else a line of text", Data: true,
+		Long:     "It reads DATA/logs, whether or not a control plane runs; the last 4 to 8 MiB are kept.",
+		Examples: []string{"choir logs", "choir logs --follow --limit 0", "choir logs --json | tail -1"},
+		Flags: func(f *pflag.FlagSet) {
 			f.BoolVarP(&follow, "follow", "f", false, "go on as more is logged")
 			f.IntVar(&limit, "limit", 200, "how many lines; 0: all")
 		},
-		does: func(ctx context.Context, t *talk, _ []string) error {
+		Does: func(ctx context.Context, t *cli.Call, _ []string) error {
 			if limit < 0 {
-				return usageError{errors.New("--limit is a number of at least 0, where 0 is all")}
+				return cli.Usage(errors.New("--limit is a number of at least 0, where 0 is all"))
 			}
-			data, err := t.directory()
+			data, err := t.Directory()
 			if err != nil {
 				return err
 			}
@@ -148,7 +150,7 @@ func logsVerb() verb {
 			}
 			for {
 				for _, line := range lines {
-					if err := t.logged(line); err != nil {
+					if err := logged(t, line); err != nil {
 						return err
 					}
 				}
@@ -169,16 +171,16 @@ func logsVerb() verb {
 }
 
 // logged prints one line of the log.
-func (t *talk) logged(line []byte) error {
+func logged(t *cli.Call, line []byte) error {
 	var members map[string]any
-	if t.json || json.Unmarshal(line, &members) != nil {
-		_, err := fmt.Printf("%s\n", plainJSON(line))
+	if t.JSON || json.Unmarshal(line, &members) != nil {
+		_, err := fmt.Printf("%s\n", terminal.SafeJSON(line))
 		return err
 	}
 	var b bytes.Buffer
 	at, _ := members["time"].(string)
 	if when, err := time.Parse(time.RFC3339Nano, at); err == nil {
-		at = ago(when)
+		at = terminal.Time(when)
 	}
 	fmt.Fprintf(&b, "%s  %s  %s", at, members["level"], members["msg"])
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -186,7 +188,7 @@ func (t *talk) logged(line []byte) error {
 			fmt.Fprintf(&b, "  %s=%v", name, members[name])
 		}
 	}
-	_, err := fmt.Println(oneLine(b.String(), maxLogLine))
+	_, err := fmt.Println(terminal.OneLine(b.String(), maxLogLine))
 	return err
 }
 

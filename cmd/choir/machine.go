@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/defence"
@@ -29,19 +31,19 @@ type standing struct {
 	Computers []view.Computer `json:"computers"`
 }
 
-func statusVerb() verb {
-	return verb{
-		use: "status", short: "Say whether a control plane runs, where, and how its computers are", args: exactly(0), json: standing{},
-		long:     "It ends with 3 when none runs, and with 1 when a computer is in trouble.",
-		examples: []string{"choir status", "choir status --json --data ~/choir-data"},
-		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
+func statusVerb() cli.Verb {
+	return cli.Verb{
+		Use: "status", Short: "Say whether a control plane runs, where, and how its computers are", Args: cli.Exactly(0), JSON: standing{},
+		Long:     "It ends with 3 when none runs, and with 1 when a computer is in trouble.",
+		Examples: []string{"choir status", "choir status --json --data ~/choir-data"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
 			health, err := c.Health(ctx)
 			if err != nil {
 				return err
 			}
 			s := standing{URL: c.Base(), Version: health.Version}
 			// Of one elsewhere only its address is known.
-			if data, err := t.directory(); err != nil {
+			if data, err := t.Directory(); err != nil {
 				return err
 			} else if r, err := client.ReadRuntime(data); err == nil && r.URL == c.Base() {
 				s.PID, s.Data = r.PID, data
@@ -49,23 +51,23 @@ func statusVerb() verb {
 			if s.Computers, err = c.Computers(ctx); err != nil {
 				return err
 			}
-			s.Computers = list(s.Computers)
-			if err := t.show(s, func(w io.Writer) {
-				row(w, "up", s.URL)
-				row(w, "version", s.Version)
+			s.Computers = cli.List(s.Computers)
+			if err := t.Show(s, func(w io.Writer) {
+				terminal.Row(w, "up", s.URL)
+				terminal.Row(w, "version", s.Version)
 				if s.PID > 0 {
-					row(w, "process", s.PID)
-					row(w, "data", s.Data)
+					terminal.Row(w, "process", s.PID)
+					terminal.Row(w, "data", s.Data)
 				}
 				for _, c := range s.Computers {
-					row(w, "computer", c.ID, oneLine(c.Name, 80), string(c.State), trouble(c))
+					terminal.Row(w, "computer", c.ID, terminal.OneLine(c.Name, 80), string(c.State), trouble(c))
 				}
 			}); err != nil {
 				return err
 			}
 			for _, c := range s.Computers {
 				if c.Trouble != nil {
-					return exitError(exitFailed)
+					return cli.ExitFailed
 				}
 			}
 			return nil
@@ -77,7 +79,7 @@ func trouble(c view.Computer) string {
 	if c.Trouble == nil {
 		return ""
 	}
-	return oneLine(c.Trouble.Reason, 300)
+	return terminal.OneLine(c.Trouble.Reason, 300)
 }
 
 // stopDone tells what stop did.
@@ -86,21 +88,21 @@ type stopDone struct {
 	Data string `json:"data"`
 }
 
-func stopVerb() verb {
+func stopVerb() cli.Verb {
 	var timeout time.Duration
-	return verb{
-		use: "stop", short: "Stop the control plane of this machine, and wait until it has ended", args: exactly(0), json: stopDone{}, data: true,
-		long: `What is under way is recorded and goes on with the next choir up. It stops what has the
+	return cli.Verb{
+		Use: "stop", Short: "Stop the control plane of this machine, and wait until it has ended", Args: cli.Exactly(0), JSON: stopDone{}, Data: true,
+		Long: `What is under way is recorded and goes on with the next choir up. It stops what has the
 data directory; one elsewhere, which CHOIR_URL names, is stopped there.`,
-		examples: []string{"choir stop", "choir stop --data ~/choir-data --timeout 5m"},
-		flags: func(f *pflag.FlagSet) {
+		Examples: []string{"choir stop", "choir stop --data ~/choir-data --timeout 5m"},
+		Flags: func(f *pflag.FlagSet) {
 			f.DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait; it is not killed then")
 		},
-		does: func(ctx context.Context, t *talk, _ []string) error {
+		Does: func(ctx context.Context, t *cli.Call, _ []string) error {
 			if timeout <= 0 {
-				return usageError{errors.New("--timeout is a time of more than 0, such as 5m")}
+				return cli.Usage(errors.New("--timeout is a time of more than 0, such as 5m"))
 			}
-			data, err := t.directory()
+			data, err := t.Directory()
 			if err != nil {
 				return err
 			}
@@ -108,7 +110,7 @@ data directory; one elsewhere, which CHOIR_URL names, is stopped there.`,
 			if err != nil {
 				return err
 			}
-			return t.show(stopDone{pid, data}, func(w io.Writer) { row(w, "stopped", pid, data) })
+			return t.Show(stopDone{pid, data}, func(w io.Writer) { terminal.Row(w, "stopped", pid, data) })
 		},
 	}
 }
@@ -151,21 +153,21 @@ func stop(ctx context.Context, data string, timeout time.Duration) (pid int, err
 	}
 }
 
-func openVerb() verb {
-	return verb{
-		use: "open", short: "Open the console in a browser, signed in, or print the link where there is none", args: exactly(0), json: view.Link{},
-		long: `The link signs in once. With --json, or without a display, it is printed and no browser is
+func openVerb() cli.Verb {
+	return cli.Verb{
+		Use: "open", Short: "Open the console in a browser, signed in, or print the link where there is none", Args: cli.Exactly(0), JSON: view.Link{},
+		Long: `The link signs in once. With --json, or without a display, it is printed and no browser is
 opened.`,
-		examples: []string{"choir open", "choir open --json"},
-		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
+		Examples: []string{"choir open", "choir open --json"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
 			link, err := c.Link(ctx)
 			if err != nil {
 				return err
 			}
-			if t.json || !hasDisplay() {
-				return t.show(link, func(w io.Writer) { fmt.Fprintln(w, link.URL) })
+			if t.JSON || !hasDisplay() {
+				return t.Show(link, func(w io.Writer) { fmt.Fprintln(w, link.URL) })
 			}
-			data, err := t.directory()
+			data, err := t.Directory()
 			if err != nil {
 				return err
 			}
@@ -184,27 +186,27 @@ opened.`,
 // openFor is how long the file that leads a browser to the console stays.
 const openFor = 5 * time.Second
 
-func configVerb() verb {
+func configVerb() cli.Verb {
 	var listen, file string
-	show := verb{
-		use: "show", short: "Show every key's value and where it is from", args: exactly(0), json: []config.Setting{}, data: true,
-		long:     "It reads what choir up would read now, not what one that runs has read.",
-		examples: []string{"choir config show", "choir config show --config ./config.toml --json"},
-		flags: func(f *pflag.FlagSet) {
+	show := cli.Verb{
+		Use: "show", Short: "Show every key's value and where it is from", Args: cli.Exactly(0), JSON: []config.Setting{}, Data: true,
+		Long:     "It reads what choir up would read now, not what one that runs has read.",
+		Examples: []string{"choir config show", "choir config show --config ./config.toml --json"},
+		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
 			f.StringVar(&file, "config", "", "configuration file")
 		},
-		does: func(_ context.Context, t *talk, _ []string) error {
-			settings, err := config.Settings(t.sources(file, map[string]string{"server.listen": listen}))
+		Does: func(_ context.Context, t *cli.Call, _ []string) error {
+			settings, err := config.Settings(t.Sources(file, map[string]string{"server.listen": listen}))
 			if err != nil {
 				return err
 			}
-			return t.show(settings, func(w io.Writer) {
+			return t.Show(settings, func(w io.Writer) {
 				for _, s := range settings {
-					row(w, s.Key, s.Value, s.Source)
+					terminal.Row(w, s.Key, s.Value, s.Source)
 				}
 			})
 		},
 	}
-	return verb{use: "config", short: "Show the configuration", verbs: []verb{show}}
+	return cli.Verb{Use: "config", Short: "Show the configuration", Verbs: []cli.Verb{show}}
 }

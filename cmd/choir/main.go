@@ -2,102 +2,35 @@
 // it. A build that carries no guest binary is the guest inside boxes, too.
 package main
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-	"strings"
+//go:generate env CHOIR_CLI_WRITE=1 go test -count=1 -run ^TestThePageIsWhatIsDeclared$ .
 
-	"choir.dev/choiros/internal/fault"
+import (
+	"os"
+
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/verbs"
 )
 
 // version is set by the linker.
 var version = "unknown"
 
-// Exit codes; scripts depend on them.
-const (
-	exitDone        = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitUnreachable = 3
-	exitNeedsInput  = 4
-	exitGoesOn      = 5
-	exitSignal      = 128 // and the signal's number, as shells have it
-)
-
 func main() {
 	asGuest(os.Args)
-	ctx, signals := listenToSignals(context.Background())
-	code := run(ctx, os.Args[1:])
-	signals.close()
-	os.Exit(code)
+	os.Exit(commandLine().Execute(os.Args[1:]))
 }
 
-// exitError carries a command's own exit code; its message was printed already.
-type exitError int
-
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// usageError marks a mistake in how a verb was called.
-type usageError struct{ error }
-
-func run(ctx context.Context, args []string) int {
-	root := newRoot(args...)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	var code exitError
-	var by interrupted
-	var of failure
-	switch {
-	case err == nil:
-		return exitDone
-	case errors.As(err, &code):
-		return int(code)
-	case errors.As(err, &by), errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by):
-		fmt.Fprintf(os.Stderr, "choir: %s\n", plain(by.Error()))
-		return exitSignal + int(by.signal)
-	}
-	status := codeOf(err)
-	if errors.As(err, &of) {
-		status, err = of.code, of.error
-	}
-	fmt.Fprintf(os.Stderr, "choir: %s\n", sentence(err))
-	return status
-}
-
-// codeOf is the exit code for what went wrong.
-func codeOf(err error) int {
-	var usage usageError
-	switch {
-	case errors.As(err, &usage), fault.Is(err, fault.Invalid):
-		return exitUsage
-	case fault.Is(err, fault.Unreachable):
-		return exitUnreachable
-	case fault.Is(err, fault.NeedsInput):
-		return exitNeedsInput
-	}
-	return exitFailed
-}
-
-// sentence shows an error with what to do about it. It may repeat what a box, a
-// file or a provider says.
-func sentence(err error) string {
-	text := strings.TrimRight(strings.ReplaceAll(fault.Text(err), "\n", "; "), ".")
-	if hint := fault.HintOf(err); hint != "" {
-		text += ". " + hint
-	}
-	return plain(text)
-}
+// commandLine is what verbs this program has.
+func commandLine() cli.Program { return cli.Program{Version: version, Topics: topics} }
 
 // topics is every verb, in the order in which help lists them.
-func topics() []topic {
-	return []topic{
-		{"Working", []verb{promptVerb(), waitVerb(), answerVerb(), runsVerb(), runVerb(), approvalsVerb(), approveVerb(), execVerb()}},
-		{"Files", []verb{filesVerb(), addVerb(), proposalsVerb(), exportVerb()}},
-		{"Going back", []verb{checkpointsVerb(), checkpointVerb(), diffVerb(), restoreVerb(), undoVerb()}},
-		{"Looking", []verb{eventsVerb(), egressVerb(), modelsVerb(), secretsVerb()}},
-		{"People", []verb{membersVerb(), joinVerb(), accountsVerb(), tokensVerb()}},
-		{"This machine", []verb{upVerb(), statusVerb(), openVerb(), logsVerb(), stopVerb(), configVerb(), computersVerb(), wakeVerb(), rebuildVerb(), doctorVerb(), recoverVerb(), benchVerb(), completionVerb(), manVerb(), versionVerb()}},
+func topics() []cli.Topic {
+	self := commandLine()
+	return []cli.Topic{
+		{Name: "Working", Verbs: []cli.Verb{verbs.Prompt(), verbs.Wait(), verbs.Answer(), verbs.Runs(), verbs.Run(), verbs.Approvals(), verbs.Approve(), verbs.Exec()}},
+		{Name: "Files", Verbs: []cli.Verb{verbs.Files(), verbs.Add(), verbs.Proposals(), verbs.Export()}},
+		{Name: "Going back", Verbs: []cli.Verb{verbs.Checkpoints(), verbs.Checkpoint(), verbs.Diff(), verbs.Restore(), verbs.Undo()}},
+		{Name: "Looking", Verbs: []cli.Verb{verbs.Events(), verbs.Egress(), verbs.Models(), verbs.Secrets()}},
+		{Name: "People", Verbs: []cli.Verb{verbs.Members(), verbs.Join(), verbs.Accounts(), verbs.Tokens()}},
+		{Name: "This machine", Verbs: []cli.Verb{upVerb(), statusVerb(), openVerb(), logsVerb(), stopVerb(), configVerb(), verbs.Computers(), verbs.Wake(), verbs.Rebuild(), doctorVerb(), recoverVerb(), benchVerb(), self.Completion(), self.Manual(), self.About()}},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestThePageIsWhatIsDeclared(t *testing.T) {
 	path := filepath.Join(choirtest.Root(), "docs", "cli.md")
 	var want bytes.Buffer
-	writePage(&want)
+	commandLine().WritePage(&want)
 	if os.Getenv("CHOIR_CLI_WRITE") != "" {
 		if err := os.WriteFile(path, want.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
@@ -35,23 +36,23 @@ func TestThePageIsWhatIsDeclared(t *testing.T) {
 // is used, and its examples are taken by the verb they stand at.
 func TestEveryVerbIsDeclaredWhole(t *testing.T) {
 	for _, topic := range topics() {
-		walk(topic.verbs, "choir", func(name string, v verb) {
-			if v.short == "" || strings.HasSuffix(v.short, ".") {
+		cli.Walk(topic.Verbs, "choir", func(name string, v cli.Verb) {
+			if v.Short == "" || strings.HasSuffix(v.Short, ".") {
 				t.Errorf("%s: it has no short line, or one with a full stop", name)
 			}
-			if !v.acts() {
-				if len(v.verbs) == 0 {
+			if !v.Acts() {
+				if len(v.Verbs) == 0 {
 					t.Errorf("%s does nothing", name)
 				}
 				return
 			}
-			if (v.json == nil) == (v.raw == "") {
+			if (v.JSON == nil) == (v.Raw == "") {
 				t.Errorf("%s: it says of what it prints either the JSON or that it is none", name)
 			}
-			if len(v.examples) == 0 {
+			if len(v.Examples) == 0 {
 				t.Errorf("%s has no example", name)
 			}
-			for _, e := range v.examples {
+			for _, e := range v.Examples {
 				if err := taken(name, e); err != nil {
 					t.Errorf("%s: the example %q: %v", name, e, err)
 				}
@@ -74,12 +75,12 @@ func taken(name, line string) error {
 		}
 		words = append(words, strings.Fields(part)...)
 	}
-	cmd, rest, err := newRoot().Find(words)
+	cmd, rest, err := commandLine().Root().Find(words)
 	if err != nil {
 		return err
 	}
 	if cmd.CommandPath() != name {
-		return usageError{os.ErrInvalid}
+		return cli.Usage(os.ErrInvalid)
 	}
 	if err := cmd.ParseFlags(rest); err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/recovery"
@@ -17,22 +19,22 @@ import (
 
 // recoverVerb works on the data directory itself: where it is needed, nothing
 // else may have it open.
-func recoverVerb() verb {
+func recoverVerb() cli.Verb {
 	var file string
 	var histories, only []string
-	return verb{
-		use: "recover", short: "Bring back what is damaged of a data directory from what else knows it", args: exactly(0), json: recovery.Result{}, data: true,
-		long: `A log comes back from its files and the state's copy, the state from the log. What can't
+	return cli.Verb{
+		Use: "recover", Short: "Bring back what is damaged of a data directory from what else knows it", Args: cli.Exactly(0), JSON: recovery.Result{}, Data: true,
+		Long: `A log comes back from its files and the state's copy, the state from the log. What can't
 be had is said, and the old is kept under aside/ in the data directory. Stop choir up
 first, or use the console.`,
-		examples: []string{"choir recover", "choir recover --data ~/choir-data --json"},
-		flags: func(f *pflag.FlagSet) {
+		Examples: []string{"choir recover", "choir recover --data ~/choir-data --json"},
+		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&file, "config", "", "configuration file")
 			f.StringArrayVar(&histories, "history", nil, "computer whose history of checkpoints can't be used")
 			f.StringArrayVar(&only, "computer", nil, "computer to recover; else all that are damaged")
 		},
-		does: func(ctx context.Context, t *talk, _ []string) error {
-			cfg, err := config.Load(t.sources(file, nil))
+		Does: func(ctx context.Context, t *cli.Call, _ []string) error {
+			cfg, err := config.Load(t.Sources(file, nil))
 			if err != nil {
 				return err
 			}
@@ -47,7 +49,7 @@ first, or use the console.`,
 			if err != nil {
 				return err
 			}
-			return t.show(r, func(w io.Writer) { printRecovered(w, r) })
+			return t.Show(r, func(w io.Writer) { printRecovered(w, r) })
 		},
 	}
 }
@@ -57,7 +59,7 @@ func computers(ids []string) ([]contract.CID, error) {
 	for _, id := range ids {
 		cid := contract.CID(id)
 		if err := cid.Validate(); err != nil {
-			return nil, usageError{err}
+			return nil, cli.Usage(err)
 		}
 		out = append(out, cid)
 	}
@@ -77,29 +79,29 @@ func recoverData(ctx context.Context, cfg config.Config, o recovery.Options) (*r
 
 func printRecovered(w io.Writer, r *recovery.Result) {
 	if r.Aside == "" {
-		row(w, "nothing is damaged", "a history of checkpoints is held against its log as its computer wakes: what choir wake says of it is recovered with --history")
+		terminal.Row(w, "nothing is damaged", "a history of checkpoints is held against its log as its computer wakes: what choir wake says of it is recovered with --history")
 		return
 	}
 	for _, d := range r.Found {
-		row(w, "damaged", d.String())
+		terminal.Row(w, "damaged", d.String())
 	}
 	for _, s := range r.Shared {
-		row(w, "made anew", s)
+		terminal.Row(w, "made anew", s)
 	}
 	for cid, n := range r.Computers {
-		row(w, string(cid), fmt.Sprintf("%d events are there, %d of them from the state", n.Kept, n.FromState))
+		terminal.Row(w, string(cid), fmt.Sprintf("%d events are there, %d of them from the state", n.Kept, n.FromState))
 		if n.Unproven > 0 {
-			row(w, "", fmt.Sprintf("%d are from before there was a chain: nothing proves them", n.Unproven))
+			terminal.Row(w, "", fmt.Sprintf("%d are from before there was a chain: nothing proves them", n.Unproven))
 		}
 		if n.Lost > 0 {
-			row(w, "", fmt.Sprintf("%d events can't be had", n.Lost))
+			terminal.Row(w, "", fmt.Sprintf("%d events can't be had", n.Lost))
 		}
 		if n.Continues != "" {
-			row(w, "", "the checkpoints that the log does not know any more are told again from the history")
+			terminal.Row(w, "", "the checkpoints that the log does not know any more are told again from the history")
 		}
 		if n.History {
-			row(w, "", "the history of checkpoints begins anew with the files as they are")
+			terminal.Row(w, "", "the history of checkpoints begins anew with the files as they are")
 		}
 	}
-	row(w, "what was there is kept in", r.Aside)
+	terminal.Row(w, "what was there is kept in", r.Aside)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/console"
+	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control"
@@ -107,7 +108,7 @@ func stopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *sl
 	for tried := time.Now(); ; {
 		select {
 		case <-ctx.Done():
-			return nil, upLine{}, exitError(exitFailed) // which was said
+			return nil, upLine{}, cli.ExitFailed // which was said
 		case err := <-served:
 			over = true
 			return nil, upLine{}, err

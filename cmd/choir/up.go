@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/fleet"
@@ -28,22 +29,22 @@ type upLine struct {
 	Stopped *view.Refusal `json:"stopped,omitempty"`
 }
 
-func upVerb() verb {
+func upVerb() cli.Verb {
 	var listen, file string
 	var noOpen, verbose bool
-	return verb{
-		use: "up", short: "Start everything on this machine and print a link", args: exactly(0), json: upLine{}, data: true,
-		long: `It runs until it is interrupted. With --json it prints one line of JSON when healthy, or
+	return cli.Verb{
+		Use: "up", Short: "Start everything on this machine and print a link", Args: cli.Exactly(0), JSON: upLine{}, Data: true,
+		Long: `It runs until it is interrupted. With --json it prints one line of JSON when healthy, or
 one with stopped in it when what is stored can't be opened; logs go to standard error.`,
-		examples: []string{"choir up", "choir up --data ~/choir-data --listen 127.0.0.1:7800 --no-open"},
-		flags: func(f *pflag.FlagSet) {
+		Examples: []string{"choir up", "choir up --data ~/choir-data --listen 127.0.0.1:7800 --no-open"},
+		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
 			f.StringVar(&file, "config", "", "configuration file")
 			f.BoolVar(&noOpen, "no-open", false, "do not open a browser")
 			f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 		},
-		does: func(ctx context.Context, t *talk, _ []string) error {
-			cfg, err := config.Load(t.sources(file, map[string]string{"server.listen": listen}))
+		Does: func(ctx context.Context, t *cli.Call, _ []string) error {
+			cfg, err := config.Load(t.Sources(file, map[string]string{"server.listen": listen}))
 			if err != nil {
 				return err
 			}
@@ -55,7 +56,7 @@ one with stopped in it when what is stored can't be opened; logs go to standard 
 			logger := keeper.logger(level)
 			opened := func() {}
 			defer func() { opened() }()
-			return up(ctx, cfg, logger, newVoice(t.json, keeper, func(line upLine) {
+			return up(ctx, cfg, logger, newVoice(t.JSON, keeper, func(line upLine) {
 				if !noOpen {
 					opened = openBrowser(cfg.Server.Data, line.ClaimURL, logger)
 				}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
@@ -62,7 +64,7 @@ func (v voice) stopped(line upLine, why error) error {
 
 // again says why it can't be opened.
 func (v voice) again(why error) {
-	fmt.Fprintf(os.Stderr, "choir: %s\n", sentence(why))
+	fmt.Fprintf(os.Stderr, "choir: %s\n", cli.Sentence(why))
 }
 
 // computer says in one line that a computer does not wake, what the matter is and
@@ -79,7 +81,7 @@ func (v voice) computer(cid, name string, state view.ComputerState, err error) {
 	}
 	v.s.about[cid] = text
 	said := func() {
-		switch name, text := oneLine(name, 60), oneLine(text, 300); {
+		switch name, text := terminal.OneLine(name, 60), terminal.OneLine(text, 300); {
 		case err == nil:
 			fmt.Printf("%s is awake.\n", name)
 		case state == view.StateDamaged:

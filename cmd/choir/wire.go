@@ -61,38 +61,14 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err := sandbox.Program("git", "Install git 2.38 or newer, for example: sudo apt-get install git"); err != nil {
 		return nil, err
 	}
-	if p.dir, err = datadir.Open(cfg.Server.Data); err != nil {
-		return nil, ofStored(cfg.Server.Data, err)
-	}
-	p.own(p.dir.Close)
-	if err := o.log.attach(cfg.Server.Data); err != nil {
-		logger.WarnContext(ctx, "choir logs won't have what is logged now", "error", err)
-	}
-	p.own(o.log.close)
-	// Before anything is opened: the parts repair themselves by cutting off.
-	report, err := look(ctx, p.dir, logger)
-	if err != nil {
-		return nil, stored{err}
-	}
-	report.Failed = failed
-	if err := recovery.Error(report.Accounts); err != nil {
-		return nil, stored{fault.New("up", fault.Damaged, identity.HintDamaged, err)}
-	}
-	stores, err := p.stores(report)
-	if err != nil {
-		return nil, stored{err}
-	}
-	p.keys = stores.keys
-	guestBinary, err := image.Path(p.dir.Path("cache"))
-	if err != nil {
-		return nil, stored{err}
-	}
-	boxPath, shown := boxes.Programs(os.Getenv("PATH"), cfg.Runtime)
-	driver, err := local.New(ctx, local.Options{Guest: guestBinary, Dir: p.dir.Path("cache", "boxes"), Shared: p.dir.Path("cache"), ReadOnly: shown, CAFile: cfg.Egress.CAFile, Logger: logger})
+	report, stores, err := p.openData(ctx, logger, failed, o)
 	if err != nil {
 		return nil, err
 	}
-	p.own(driver.Close)
+	driver, boxPath, err := p.openDriver(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
 	if p.identity, err = identity.Open(ctx, p.dir.Path("control.sqlite")); err != nil {
 		return nil, stored{err}
 	}
@@ -110,27 +86,14 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err != nil {
 		return nil, stored{err}
 	}
-	if p.fleet, err = fleet.New(fleet.Options{
+	if err := p.openFleet(ctx, fleet.Options{
 		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Spending: p.identity, Driver: driver,
 		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger, Report: report,
 		Said: func(cid contract.CID, name string, state view.ComputerState, err error) {
 			o.computer(string(cid), name, state, err)
 		},
-		Restart: func(r fleet.Restart) {
-			select {
-			case p.restart <- r:
-			default: // one is under way
-			}
-		},
 	}); err != nil {
 		return nil, err
-	}
-	p.own(p.fleet.Close)
-	if err := p.fleet.Open(ctx); err != nil {
-		return nil, stored{err}
-	}
-	if err := p.adopt(ctx); err != nil {
-		return nil, stored{err}
 	}
 	p.server, err = control.New(control.Options{
 		Identity: p.identity, Computers: p.fleet, System: p.fleet, Bus: nats, Console: console.Files(),
@@ -141,6 +104,73 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	p.own(p.server.Close)
 	return p, nil
+}
+
+// openData takes the data directory, has what is logged kept there, and says what of
+// it is damaged and where the rest lies. failed is why a recovery before did not
+// succeed.
+func (p *plane) openData(ctx context.Context, logger *slog.Logger, failed error, o voice) (_ *recovery.Report, _ stores, err error) {
+	data := p.cfg.Server.Data
+	if p.dir, err = datadir.Open(data); err != nil {
+		return nil, stores{}, ofStored(data, err)
+	}
+	p.own(p.dir.Close)
+	if err := o.log.attach(data); err != nil {
+		logger.WarnContext(ctx, "choir logs won't have what is logged now", "error", err)
+	}
+	p.own(o.log.close)
+	// Before anything is opened: the parts repair themselves by cutting off.
+	report, err := look(ctx, p.dir, logger)
+	if err != nil {
+		return nil, stores{}, stored{err}
+	}
+	report.Failed = failed
+	if err := recovery.Error(report.Accounts); err != nil {
+		return nil, stores{}, stored{fault.New("up", fault.Damaged, identity.HintDamaged, err)}
+	}
+	s, err := p.stores(report)
+	if err != nil {
+		return nil, stores{}, stored{err}
+	}
+	p.keys = s.keys
+	return report, s, nil
+}
+
+// openDriver opens the driver of this machine's boxes, and says where programs are
+// in one.
+func (p *plane) openDriver(ctx context.Context, logger *slog.Logger) (*local.Driver, string, error) {
+	guest, err := image.Path(p.dir.Path("cache"))
+	if err != nil {
+		return nil, "", stored{err}
+	}
+	path, shown := boxes.Programs(os.Getenv("PATH"), p.cfg.Runtime)
+	driver, err := local.New(ctx, local.Options{Guest: guest, Dir: p.dir.Path("cache", "boxes"), Shared: p.dir.Path("cache"), ReadOnly: shown, CAFile: p.cfg.Egress.CAFile, Logger: logger})
+	if err != nil {
+		return nil, "", err
+	}
+	p.own(driver.Close)
+	return driver, path, nil
+}
+
+// openFleet opens the computers, each with an owner.
+func (p *plane) openFleet(ctx context.Context, o fleet.Options) (err error) {
+	o.Restart = func(r fleet.Restart) {
+		select {
+		case p.restart <- r:
+		default: // one is under way
+		}
+	}
+	if p.fleet, err = fleet.New(o); err != nil {
+		return err
+	}
+	p.own(p.fleet.Close)
+	if err := p.fleet.Open(ctx); err != nil {
+		return stored{err}
+	}
+	if err := p.adopt(ctx); err != nil {
+		return stored{err}
+	}
+	return nil
 }
 
 // look says what of the data directory is damaged, and makes what is whole fit to

@@ -49,7 +49,7 @@ var elsewhere = []Elsewhere{
 	{42, "only what a person allowed on the console is reached, by one task", "test/e2e/approvals_test.go", "TestApprovals", "what is tried is that it goes on with the answer; without one, or denied, the matrix tries it"},
 	{25, "output with control characters is text in the shell", "desktop/test/text.test.ts", "is never more than its text, whatever that is", "the defence is how the shell renders, which lives in the desktop's source"},
 	{25, "what a page may run and load, in a browser", "test/browser/policy.test.mjs", "styles of the live page", whyBrowser},
-	{26, "what models, boxes and providers said, in every verb's output (the desktop has no terminals yet, and shows output as text)", "cmd/choir/plain_test.go", "TestAttack26_WhatIsPrintedIsTextToATerminal", "the same defence, in many verbs of the binary"},
+	{26, "what models, boxes and providers said, in every verb's output (the desktop has no terminals yet, and shows output as text)", "internal/cli/terminal/text_test.go", "TestAttack26_WhatIsPrintedIsTextToATerminal", "the same defence, in many verbs of the binary"},
 	{36, "events that are unknown, out of place or do not decode", "internal/state/state_test.go", "TestPoisonIsKeptAndProjectionGoesOn", whyRefused},
 	{36, "a gap in the log", "internal/state/state_test.go", "TestAGapStopsProjectionAndWaiters", whyRefused},
 	{36, "archives that are hostile in other ways", "internal/workspace/files_test.go", "TestAddRefusesHostileArchives", whySeams},

@@ -59,7 +59,7 @@ var besideRows = []Row{
 		`somebody else can listen at .*: <nil>`, defence.ListenBoth), lacksSecondLoopback),
 	beside(24, "every program of the machine reads the claim link among the browser's arguments", "cmd/choir", "TestTheBrowsersArgumentHoldsNoToken",
 		`the token is an argument: [^\x00]*a-secret-token`, defence.ClaimArgv),
-	beside(26, "what a model, box or provider said types into the terminal of who reads it", "cmd/choir", "TestErrorsAreText",
+	beside(26, "what a model, box or provider said types into the terminal of who reads it", "cli", "TestErrorsAreText",
 		`\[U\+001B .* in ".*`, defence.TerminalText),
 	beside(31, "calls at the same time spend more than a budget has", "gateway", "TestParallelCallsCannotOverrunABudget",
 		`used \d+ of 2000 tokens`, defence.BudgetReserve),

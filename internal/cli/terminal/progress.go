@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -36,12 +36,12 @@ type progress struct {
 // progressAfter is how long something takes until it is told of, and how often then.
 const progressAfter = 200 * time.Millisecond
 
-// newProgress begins to tell of something; end ends it.
-func newProgress(what string, total int64) *progress { return progressOf(what, total, false) }
+// NewProgress begins to tell of something; end ends it.
+func NewProgress(what string, total int64) *progress { return ProgressOf(what, total, false) }
 
-// progressOf is newProgress of what may be typed meanwhile, where a line would be
+// ProgressOf is newProgress of what may be typed meanwhile, where a line would be
 // in the way.
-func progressOf(what string, total int64, typed bool) *progress {
+func ProgressOf(what string, total int64, typed bool) *progress {
 	p := &progress{what: what, total: total, over: make(chan struct{})}
 	if draws(os.Stderr) && !typed {
 		p.drawn.Go(func() { p.draw(os.Stderr) })
@@ -61,7 +61,7 @@ func (p *progress) draw(w io.Writer) {
 			}
 			return
 		case <-tick.C:
-			fmt.Fprint(w, "\r\x1b[K"+oneLine(p.line(time.Since(begin)), 79))
+			fmt.Fprint(w, "\r\x1b[K"+OneLine(p.line(time.Since(begin)), 79))
 			shown = true
 		}
 	}
@@ -84,13 +84,13 @@ func (p *progress) line(took time.Duration) string {
 	return text
 }
 
-func (p *progress) end() {
+func (p *progress) End() {
 	close(p.over)
 	p.drawn.Wait()
 }
 
-// of counts what is read from a reader.
-func (p *progress) of(r io.Reader) io.Reader { return &counted{r, p} }
+// Of counts what is read from a reader.
+func (p *progress) Of(r io.Reader) io.Reader { return &counted{r, p} }
 
 type counted struct {
 	r io.Reader

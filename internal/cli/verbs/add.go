@@ -1,4 +1,4 @@
-package main
+package verbs
 
 import (
 	"archive/tar"
@@ -15,31 +15,34 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
 
-func addVerb() verb {
+// Add is choir add.
+func Add() cli.Verb {
 	var name string
-	return verb{
-		use: "add PATH|URL", short: "Bring a folder or a repository into workspace/", args: exactly(1), json: view.Added{},
-		examples: []string{"choir add ./my-project", "choir add https://example.org/project.git --name project"},
-		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+	return cli.Verb{
+		Use: "add PATH|URL", Short: "Bring a folder or a repository into workspace/", Args: cli.Exactly(1), JSON: view.Added{},
+		Examples: []string{"choir add ./my-project", "choir add https://example.org/project.git --name project"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			added, err := add(ctx, c, args[0], name)
 			if err != nil {
 				return err
 			}
-			return t.show(added, func(w io.Writer) {
+			return t.Show(added, func(w io.Writer) {
 				what := fmt.Sprintf("%d files, %d bytes", added.Files, added.Bytes)
 				if added.Skipped > 0 {
 					what += fmt.Sprintf("; %d left out", added.Skipped)
 				}
-				row(w, "added", added.ID, what)
+				terminal.Row(w, "added", added.ID, what)
 				printUnkept(w, added.Unkept)
 			})
 		},
-		flags: func(f *pflag.FlagSet) {
+		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&name, "name", "", "folder under workspace/; by default the last part of PATH or URL")
 		},
 	}
@@ -47,8 +50,8 @@ func addVerb() verb {
 
 func add(ctx context.Context, c *client.Client, what, name string) (view.Added, error) {
 	if strings.Contains(what, "://") || (strings.Contains(what, "@") && strings.Contains(what, ":")) {
-		p := newProgress("cloning", 0)
-		defer p.end()
+		p := terminal.NewProgress("cloning", 0)
+		defer p.End()
 		return c.AddURL(ctx, view.AddRequest{URL: what, Name: name})
 	}
 	dir, err := filepath.Abs(what)
@@ -76,9 +79,9 @@ func add(ctx context.Context, c *client.Client, what, name string) (view.Added, 
 		w.CloseWithError(err)
 		packed <- err
 	}()
-	p := newProgress("bringing in "+name, 0)
-	defer p.end()
-	added, err := c.AddTar(ctx, name, "file://"+dir, p.of(r))
+	p := terminal.NewProgress("bringing in "+name, 0)
+	defer p.End()
+	added, err := c.AddTar(ctx, name, "file://"+dir, p.Of(r))
 	_ = r.CloseWithError(errNotTaken) // never fails
 	if perr := <-packed; perr != nil && !errors.Is(perr, errNotTaken) && !errors.Is(perr, io.ErrClosedPipe) {
 		return view.Added{}, fault.New("add", fault.Invalid, "Nothing of it was brought in. If somebody is changing it, try again once it rests.", fmt.Errorf("read %s: %w", dir, perr))
@@ -86,7 +89,7 @@ func add(ctx context.Context, c *client.Client, what, name string) (view.Added, 
 	// What could not be packed is missing as much as what was not taken.
 	added.Skipped += left.Files
 	added.Unkept.Files += left.Files
-	added.Unkept.Paths = append(list(left.Paths), added.Unkept.Paths...)
+	added.Unkept.Paths = append(cli.List(left.Paths), added.Unkept.Paths...)
 	return added, err
 }
 

@@ -1,4 +1,4 @@
-package main
+package verbs
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -20,22 +22,23 @@ import (
 // errWaited is why waiting for a run ended, where nothing else did.
 var errWaited = errors.New("the time to wait is over")
 
-func waitVerb() verb {
+// Wait is choir wait.
+func Wait() cli.Verb {
 	var timeout time.Duration
-	return verb{
-		use: "wait RUN", short: "Wait until a run has ended or asks something", args: exactly(1), json: promptResult{},
-		long: `It ends with 0 when the run is done, 1 when it failed, 4 when it waits for an answer and 5
+	return cli.Verb{
+		Use: "wait RUN", Short: "Wait until a run has ended or asks something", Args: cli.Exactly(1), JSON: promptResult{},
+		Long: `It ends with 0 when the run is done, 1 when it failed, 4 when it waits for an answer and 5
 when it still goes on.`,
-		examples: []string{"choir wait RUN", "choir wait RUN --timeout 1h --json"},
-		flags: func(f *pflag.FlagSet) {
+		Examples: []string{"choir wait RUN", "choir wait RUN --timeout 1h --json"},
+		Flags: func(f *pflag.FlagSet) {
 			f.DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait; the run itself goes on")
 		},
-		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if timeout <= 0 {
-				return usageError{errors.New("--timeout is a time of more than 0, such as 5m")}
+				return cli.Usage(errors.New("--timeout is a time of more than 0, such as 5m"))
 			}
 			if err := contract.ValidID("run", args[0]); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			return await(ctx, t, c, args[0], timeout)
 		},
@@ -44,7 +47,7 @@ when it still goes on.`,
 
 // await waits for a run and shows it. Where it comes back before the run has
 // ended, it says which run that is and how to go on waiting.
-func await(ctx context.Context, t *talk, c *client.Client, id string, timeout time.Duration) error {
+func await(ctx context.Context, t *cli.Call, c *client.Client, id string, timeout time.Duration) error {
 	wctx, cancel := context.WithTimeoutCause(ctx, timeout, errWaited)
 	defer cancel()
 	run, err := c.Wait(wctx, id)
@@ -52,8 +55,8 @@ func await(ctx context.Context, t *talk, c *client.Client, id string, timeout ti
 		return err
 	}
 	run.ID = id // where nothing was heard of it yet
-	if err == nil || t.json || errors.Is(err, errWaited) && run.Status != "" {
-		if err := t.show(resultOf(run), func(w io.Writer) { printRun(w, run) }); err != nil {
+	if err == nil || t.JSON || errors.Is(err, errWaited) && run.Status != "" {
+		if err := t.Show(resultOf(run), func(w io.Writer) { printRun(w, run) }); err != nil {
 			return err
 		}
 	}
@@ -62,34 +65,35 @@ func await(ctx context.Context, t *talk, c *client.Client, id string, timeout ti
 		return nil
 	case err == nil && run.Status == contract.RunWaiting:
 		for _, q := range run.Questions {
-			fmt.Fprintf(os.Stderr, "choir: it asks: %s\nchoir: answer with: choir answer %s --question %s TEXT\n", oneLine(q.Text, 1000), run.ID, oneLine(q.ID, 128))
+			fmt.Fprintf(os.Stderr, "choir: it asks: %s\nchoir: answer with: choir answer %s --question %s TEXT\n", terminal.OneLine(q.Text, 1000), run.ID, terminal.OneLine(q.ID, 128))
 		}
 		for _, a := range run.Approvals {
-			fmt.Fprintf(os.Stderr, "choir: it asks for a connection to %s\nchoir: answer with: choir approve %s\n", oneLine(act(a).Target(), 300), a.ID)
+			fmt.Fprintf(os.Stderr, "choir: it asks for a connection to %s\nchoir: answer with: choir approve %s\n", terminal.OneLine(act(a).Target(), 300), a.ID)
 		}
-		return exitError(exitNeedsInput)
+		return cli.ExitNeedsInput
 	case err == nil:
-		return exitError(exitFailed)
+		return cli.ExitFailed
 	case fault.Is(err, fault.Unreachable):
 		fmt.Fprintf(os.Stderr, "choir: the run %s is in the log; once choir up runs, go on with: choir wait %s\n", id, id)
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "choir: the run %s goes on; wait for it with: choir wait %s\n", id, id)
 	if errors.Is(err, errWaited) {
-		return exitError(exitGoesOn)
+		return cli.ExitGoesOn
 	}
 	return err
 }
 
-func answerVerb() verb {
+// Answer is choir answer.
+func Answer() cli.Verb {
 	var question string
-	return verb{
-		use: "answer RUN TEXT", short: "Answer what a run asks", args: between(2, -1), json: view.Acted{},
-		examples: []string{`choir answer RUN "the second one"`, "choir answer RUN --question QUESTION yes"},
-		flags: func(f *pflag.FlagSet) {
+	return cli.Verb{
+		Use: "answer RUN TEXT", Short: "Answer what a run asks", Args: cli.Between(2, -1), JSON: view.Acted{},
+		Examples: []string{`choir answer RUN "the second one"`, "choir answer RUN --question QUESTION yes"},
+		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&question, "question", "", "which question; needed where there are several")
 		},
-		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			id := question
 			if id == "" {
 				run, err := c.Run(ctx, args[0])
@@ -102,14 +106,14 @@ func answerVerb() verb {
 				case 1:
 					id = run.Questions[0].ID
 				default:
-					return usageError{fmt.Errorf("the run asks %d things; say which with --question: choir runs %s lists them", len(run.Questions), run.ID)}
+					return cli.Usage(fmt.Errorf("the run asks %d things; say which with --question: choir runs %s lists them", len(run.Questions), run.ID))
 				}
 			}
 			acted, err := c.Answer(ctx, args[0], view.Answer{Question: id, Answer: strings.Join(args[1:], " ")})
 			if err != nil {
 				return err
 			}
-			return t.show(acted, func(w io.Writer) { row(w, "answered", args[0]) })
+			return t.Show(acted, func(w io.Writer) { terminal.Row(w, "answered", args[0]) })
 		},
 	}
 }

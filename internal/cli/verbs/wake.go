@@ -1,4 +1,4 @@
-package main
+package verbs
 
 import (
 	"context"
@@ -10,49 +10,51 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
 
-// wakeCmd is for a computer that does not wake: checkpoints, diff, restore and
+// Wake is choir wake, for a computer that does not wake: checkpoints, diff, restore and
 // export work on one as well.
-func wakeVerb() verb {
+func Wake() cli.Verb {
 	var without bool
-	return verb{
-		use: "wake", short: "Say whether the computer is awake; if not, why, and try again", args: exactly(0), json: view.Computer{},
-		examples: []string{"choir wake", "choir wake --without-tasks"},
-		asks: func(ctx context.Context, t *talk, c *client.Client, _ []string) error {
+	return cli.Verb{
+		Use: "wake", Short: "Say whether the computer is awake; if not, why, and try again", Args: cli.Exactly(0), JSON: view.Computer{},
+		Examples: []string{"choir wake", "choir wake --without-tasks"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
 			info, err := c.Wake(ctx, view.WakeRequest{WithoutTasks: without})
 			if err != nil {
 				return err
 			}
-			if err := t.show(info, func(w io.Writer) { printWoken(w, info) }); err != nil {
+			if err := t.Show(info, func(w io.Writer) { printWoken(w, info) }); err != nil {
 				return err
 			}
 			if info.Trouble != nil {
-				return exitError(exitFailed)
+				return cli.ExitFailed
 			}
 			return nil
 		},
-		flags: func(f *pflag.FlagSet) {
+		Flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&without, "without-tasks", false, "open it without what interrupted tasks left, and give their runs up")
 		},
 	}
 }
 
 func printWoken(w io.Writer, c view.Computer) {
-	row(w, oneLine(c.Name, 80), string(c.State))
+	terminal.Row(w, terminal.OneLine(c.Name, 80), string(c.State))
 	if c.Trouble == nil {
 		return
 	}
-	row(w, "why", oneLine(c.Trouble.Reason, 1000))
+	terminal.Row(w, "why", terminal.OneLine(c.Trouble.Reason, 1000))
 	for _, d := range c.Trouble.Damage {
-		row(w, "damaged", oneLine(d, 300))
+		terminal.Row(w, "damaged", terminal.OneLine(d, 300))
 	}
-	row(w, "safe", c.Trouble.Safe)
+	terminal.Row(w, "safe", c.Trouble.Safe)
 	if c.Trouble.Hint != "" {
-		row(w, "what to do", oneLine(c.Trouble.Hint, 1000))
+		terminal.Row(w, "what to do", terminal.OneLine(c.Trouble.Hint, 1000))
 	}
 	what := map[view.Repair]string{
 		view.RepairRewind:       "choir checkpoints, choir restore ID --dry-run, choir restore ID",
@@ -62,7 +64,7 @@ func printWoken(w io.Writer, c view.Computer) {
 	}
 	for _, a := range c.Trouble.Actions {
 		if what[a] != "" {
-			row(w, "or", what[a])
+			terminal.Row(w, "or", what[a])
 		}
 	}
 }
@@ -73,14 +75,15 @@ type exported struct {
 	Size int64  `json:"size"`
 }
 
-func exportVerb() verb {
-	return verb{
-		use: "export FILE", short: "Write the computer's files and events to a tar archive, also of one that does not wake; - is standard output", args: exactly(1), json: exported{},
-		examples: []string{"choir export computer.tar", "choir export - | gzip >computer.tar.gz"},
-		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+// Export is choir export.
+func Export() cli.Verb {
+	return cli.Verb{
+		Use: "export FILE", Short: "Write the computer's files and events to a tar archive, also of one that does not wake; - is standard output", Args: cli.Exactly(1), JSON: exported{},
+		Examples: []string{"choir export computer.tar", "choir export - | gzip >computer.tar.gz"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if args[0] == "-" {
-				if t.json {
-					return usageError{errors.New("with --json the archive goes to a file, for standard output has the answer: choir export FILE --json")}
+				if t.JSON {
+					return cli.Usage(errors.New("with --json the archive goes to a file, for standard output has the answer: choir export FILE --json"))
 				}
 				_, err := c.Export(ctx, os.Stdout)
 				return err
@@ -100,7 +103,9 @@ func exportVerb() verb {
 			if err = errors.Join(err, f.Close()); err != nil {
 				return errors.Join(err, os.Remove(args[0]))
 			}
-			return t.show(exported{args[0], n}, func(w io.Writer) { row(w, "exported", oneLine(args[0], 200), fmt.Sprintf("%d bytes", n)) })
+			return t.Show(exported{args[0], n}, func(w io.Writer) {
+				terminal.Row(w, "exported", terminal.OneLine(args[0], 200), fmt.Sprintf("%d bytes", n))
+			})
 		},
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -23,9 +23,9 @@ func obeyed(r rune) bool {
 	return !defence.Off(defence.TerminalText) && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029')
 }
 
-// oneLine makes text safe for a terminal: nothing that it obeys, one line, at
+// OneLine makes text safe for a terminal: nothing that it obeys, one line, at
 // most n characters.
-func oneLine(s string, n int) string {
+func OneLine(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if obeyed(r) {
 			return ' '
@@ -38,8 +38,8 @@ func oneLine(s string, n int) string {
 	return s
 }
 
-// plain is oneLine that keeps lines, and as much as there is.
-func plain(s string) string {
+// Plain is oneLine that keeps lines, and as much as there is.
+func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if obeyed(r) && r != '\n' && r != '\t' {
 			return -1
@@ -48,10 +48,10 @@ func plain(s string) string {
 	}, s)
 }
 
-// plainJSON spells what a terminal obeys as escapes, of which JSON has one for
+// SafeJSON spells what a terminal obeys as escapes, of which JSON has one for
 // each character; a program reads the same values. Outside of strings JSON has
 // none of these characters but line ends.
-func plainJSON(b []byte) []byte {
+func SafeJSON(b []byte) []byte {
 	if bytes.IndexFunc(b, func(r rune) bool { return r != '\n' && obeyed(r) }) < 0 {
 		return b
 	}
@@ -74,9 +74,9 @@ type screen struct {
 	held []byte // the beginning of a colour or a character, whose rest is to come
 }
 
-// onScreen is f itself, every byte of it, unless f is a terminal. done writes
+// OnScreen is f itself, every byte of it, unless f is a terminal. done writes
 // what is still held.
-func onScreen(f *os.File) (w io.Writer, done func() error) {
+func OnScreen(f *os.File) (w io.Writer, done func() error) {
 	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 {
 		return f, func() error { return nil }
 	}
@@ -161,11 +161,11 @@ func colour(b []byte) (n int, whole bool) {
 	return len(b), false
 }
 
-// drawn shows what a program draws on a terminal of its own: it moves the cursor
+// Drawing shows what a program draws on a terminal of its own: it moves the cursor
 // and colours as it likes, and the words to the terminal itself, which fill the
 // clipboard, retitle the window or have it say something, are left out.
-type drawn struct {
-	w      io.Writer
+type Drawing struct {
+	To     io.Writer
 	inside byte // of a string to the terminal: what began it; 0: not in one
 	escape bool // the last byte was an escape
 	lead   bool // the last byte was 0xc2, with which the controls of one character begin
@@ -173,22 +173,22 @@ type drawn struct {
 }
 
 // Write implements io.Writer.
-func (d *drawn) Write(p []byte) (int, error) {
+func (d *Drawing) Write(p []byte) (int, error) {
 	if defence.Off(defence.TerminalText) {
-		return d.w.Write(p)
+		return d.To.Write(p)
 	}
 	d.out = d.out[:0]
 	for _, c := range p {
 		d.take(c)
 	}
-	if _, err := d.w.Write(d.out); err != nil {
+	if _, err := d.To.Write(d.out); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // take is the next byte.
-func (d *drawn) take(c byte) {
+func (d *Drawing) take(c byte) {
 	escape, lead := d.escape, d.lead
 	d.escape, d.lead = c == 0x1b, c == 0xc2
 	switch {

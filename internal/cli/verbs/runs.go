@@ -1,4 +1,4 @@
-package main
+package verbs
 
 import (
 	"cmp"
@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -48,7 +50,7 @@ type promptTask struct {
 
 func resultOf(r view.Run) promptResult {
 	out := promptResult{Run: r.ID, Status: cmp.Or(string(r.Status), "unknown"), Verified: verdict(r.Verified), Summary: r.Summary, Document: r.Document,
-		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}, Questions: list(r.Questions), Approvals: list(r.Approvals)}
+		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}, Questions: cli.List(r.Questions), Approvals: cli.List(r.Approvals)}
 	for _, t := range r.Tasks {
 		p := promptTask{ID: t.ID, Kind: string(t.Kind), Goal: t.Goal, Status: t.Status, Verification: string(t.Verification), Said: []string{}}
 		if t.Result != nil {
@@ -68,19 +70,20 @@ func verdict(v contract.VerificationStatus) string {
 	return string(v)
 }
 
-func promptVerb() verb {
+// Prompt is choir prompt.
+func Prompt() cli.Verb {
 	var wait bool
 	var timeout time.Duration
 	var model string
-	return verb{
-		use: "prompt TEXT", short: "Say what you want; the Director plans it and the Associate does it", args: between(1, -1), json: promptResult{},
-		long: `With --wait it ends with 0 when the run is done, 1 when it failed, 4 when it waits for an
+	return cli.Verb{
+		Use: "prompt TEXT", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: promptResult{},
+		Long: `With --wait it ends with 0 when the run is done, 1 when it failed, 4 when it waits for an
 answer and 5 when it still goes on. Whenever it ends before the run does it says which
 one that is, and choir wait goes on waiting.`,
-		examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\""},
-		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+		Examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\""},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if timeout <= 0 {
-				return usageError{errors.New("--timeout is a time of more than 0, such as 5m")}
+				return cli.Usage(errors.New("--timeout is a time of more than 0, such as 5m"))
 			}
 			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model}
 			acted, err := c.Prompt(ctx, asked)
@@ -95,11 +98,11 @@ one that is, and choir wait goes on waiting.`,
 				if err != nil {
 					return err
 				}
-				return t.show(resultOf(run), func(w io.Writer) { row(w, "run", acted.Run, run.Status) })
+				return t.Show(resultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })
 			}
 			return await(ctx, t, c, acted.Run, timeout)
 		},
-		flags: func(f *pflag.FlagSet) {
+		Flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
 			f.DurationVar(&timeout, "timeout", 30*time.Minute, "how long --wait waits; the run itself goes on")
 			f.StringVar(&model, "model", "", "provider/model or an alias")
@@ -108,36 +111,36 @@ one that is, and choir wait goes on waiting.`,
 }
 
 func printRun(w io.Writer, r view.Run) {
-	row(w, "run", r.ID)
-	row(w, "prompt", oneLine(r.Prompt, 100))
-	row(w, "status", string(r.Status)+suffix(r.Reason))
-	row(w, "model", r.Provider+"/"+strings.TrimPrefix(r.Model, r.Provider+"/"))
-	row(w, "verified", mark(r.Verified))
-	row(w, "checkpoint", r.Checkpoint)
-	row(w, "cost", fmt.Sprintf("$%.4f, %d + %d tokens", r.Usage.CostUSD, r.Usage.TokensIn, r.Usage.TokensOut))
+	terminal.Row(w, "run", r.ID)
+	terminal.Row(w, "prompt", terminal.OneLine(r.Prompt, 100))
+	terminal.Row(w, "status", string(r.Status)+suffix(r.Reason))
+	terminal.Row(w, "model", r.Provider+"/"+strings.TrimPrefix(r.Model, r.Provider+"/"))
+	terminal.Row(w, "verified", mark(r.Verified))
+	terminal.Row(w, "checkpoint", r.Checkpoint)
+	terminal.Row(w, "cost", fmt.Sprintf("$%.4f, %d + %d tokens", r.Usage.CostUSD, r.Usage.TokensIn, r.Usage.TokensOut))
 	for _, t := range r.Tasks {
-		row(w, "task", fmt.Sprintf("%s %s %s: %s", mark(t.Verification), t.Status, t.Kind, oneLine(t.Goal, 80)))
+		terminal.Row(w, "task", fmt.Sprintf("%s %s %s: %s", mark(t.Verification), t.Status, t.Kind, terminal.OneLine(t.Goal, 80)))
 	}
 	for _, q := range r.Questions {
-		row(w, "question", fmt.Sprintf("%s: %s %v", q.ID, oneLine(q.Text, 200), q.Choices))
+		terminal.Row(w, "question", fmt.Sprintf("%s: %s %v", q.ID, terminal.OneLine(q.Text, 200), q.Choices))
 	}
 	for _, a := range r.Approvals {
-		row(w, "approval", fmt.Sprintf("%s: a connection to %s", a.ID, oneLine(act(a).Target(), 300)))
+		terminal.Row(w, "approval", fmt.Sprintf("%s: a connection to %s", a.ID, terminal.OneLine(act(a).Target(), 300)))
 	}
 	if r.StoodMS > 0 {
-		row(w, "stood still", (time.Duration(r.StoodMS) * time.Millisecond).Round(time.Second))
+		terminal.Row(w, "stood still", (time.Duration(r.StoodMS) * time.Millisecond).Round(time.Second))
 	}
 	if r.Error != "" && !strings.HasPrefix(r.Summary, r.Error) {
-		row(w, "error", oneLine(r.Error, 300))
+		terminal.Row(w, "error", terminal.OneLine(r.Error, 300))
 	}
-	fmt.Fprintf(w, "\n%s\n", plain(r.Summary))
+	fmt.Fprintf(w, "\n%s\n", terminal.Plain(r.Summary))
 }
 
 func suffix(s string) string {
 	if s == "" {
 		return ""
 	}
-	return " (" + oneLine(s, 120) + ")"
+	return " (" + terminal.OneLine(s, 120) + ")"
 }
 
 func mark(v contract.VerificationStatus) string {
@@ -150,75 +153,78 @@ func mark(v contract.VerificationStatus) string {
 	return "?"
 }
 
-func runsVerb() verb {
+// Runs is choir runs.
+func Runs() cli.Verb {
 	var limit int
-	return verb{
-		use: "runs [ID]", short: "List runs, or show one", args: between(0, 1), json: []view.Run{},
-		long:     "With ID, --json prints that one alone.",
-		examples: []string{"choir runs", "choir runs RUN --json"},
-		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+	return cli.Verb{
+		Use: "runs [ID]", Short: "List runs, or show one", Args: cli.Between(0, 1), JSON: []view.Run{},
+		Long:     "With ID, --json prints that one alone.",
+		Examples: []string{"choir runs", "choir runs RUN --json"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				run, err := c.Run(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return t.show(run, func(w io.Writer) { printRun(w, run) })
+				return t.Show(run, func(w io.Writer) { printRun(w, run) })
 			}
-			runs, err := every(ctx, limit, func(r view.Run) uint64 { return r.Sequence }, c.Runs)
+			runs, err := cli.Every(ctx, limit, func(r view.Run) uint64 { return r.Sequence }, c.Runs)
 			if err != nil {
 				return err
 			}
-			return t.show(list(runs), func(w io.Writer) {
+			return t.Show(cli.List(runs), func(w io.Writer) {
 				for _, r := range runs {
-					row(w, r.ID, r.Status, mark(r.Verified), ago(r.Started), oneLine(r.Prompt, 70))
+					terminal.Row(w, r.ID, r.Status, mark(r.Verified), terminal.Time(r.Started), terminal.OneLine(r.Prompt, 70))
 				}
 			})
 		},
-		flags: func(f *pflag.FlagSet) {
+		Flags: func(f *pflag.FlagSet) {
 			f.IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
 		},
 	}
 }
 
-func runVerb() verb {
-	v := verb{use: "run", short: "Cancel, pause, resume or steer a run"}
+// Run is choir run.
+func Run() cli.Verb {
+	v := cli.Verb{Use: "run", Short: "Cancel, pause, resume or steer a run"}
 	for _, command := range []contract.RunCommand{contract.CommandCancel, contract.CommandPause, contract.CommandResume} {
-		v.verbs = append(v.verbs, verb{
-			use: string(command) + " ID", short: strings.ToUpper(string(command)[:1]) + string(command)[1:] + " a run", args: exactly(1), json: view.Acted{},
-			examples: []string{"choir run " + string(command) + " RUN"},
-			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+		v.Verbs = append(v.Verbs, cli.Verb{
+			Use: string(command) + " ID", Short: strings.ToUpper(string(command)[:1]) + string(command)[1:] + " a run", Args: cli.Exactly(1), JSON: view.Acted{},
+			Examples: []string{"choir run " + string(command) + " RUN"},
+			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				acted, err := c.Command(ctx, args[0], command)
 				if err != nil {
 					return err
 				}
-				return t.show(acted, func(w io.Writer) { row(w, command, args[0]) })
+				return t.Show(acted, func(w io.Writer) { terminal.Row(w, command, args[0]) })
 			},
 		})
 	}
-	v.verbs = append(v.verbs,
-		verb{
-			use: "steer ID TEXT", short: "Say something to a run", args: between(2, -1), json: view.Acted{},
-			examples: []string{"choir run steer RUN \"leave the tests as they are\""},
-			asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+	v.Verbs = append(v.Verbs,
+		cli.Verb{
+			Use: "steer ID TEXT", Short: "Say something to a run", Args: cli.Between(2, -1), JSON: view.Acted{},
+			Examples: []string{"choir run steer RUN \"leave the tests as they are\""},
+			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				acted, err := c.Steer(ctx, args[0], strings.Join(args[1:], " "))
 				if err != nil {
 					return err
 				}
-				return t.show(acted, func(w io.Writer) { row(w, "steered", args[0]) })
+				return t.Show(acted, func(w io.Writer) { terminal.Row(w, "steered", args[0]) })
 			},
 		},
 	)
 	return v
 }
 
-func eventsVerb() verb {
+// Events is choir events.
+func Events() cli.Verb {
 	var o client.EventsOptions
-	return verb{
-		use: "events", short: "Print the log as NDJSON CloudEvents", args: exactly(0), raw: "a JSON object a line, always",
-		examples: []string{"choir events --type com.example.done", "choir events --follow --run RUN"},
-		asks: func(ctx context.Context, _ *talk, c *client.Client, _ []string) error {
+	return cli.Verb{
+		Use: "events", Short: "Print the log as NDJSON CloudEvents", Args: cli.Exactly(0), Raw: "a JSON object a line, always",
+		Examples: []string{"choir events --type com.example.done", "choir events --follow --run RUN"},
+		Asks: func(ctx context.Context, _ *cli.Call, c *client.Client, _ []string) error {
 			if o.Limit < 0 {
-				return usageError{errors.New("--limit is a number of at least 0, where 0 is all")}
+				return cli.Usage(errors.New("--limit is a number of at least 0, where 0 is all"))
 			}
 			for e, err := range c.Events(ctx, o) {
 				if err != nil {
@@ -228,13 +234,13 @@ func eventsVerb() verb {
 				if err != nil {
 					return fault.Wrap("events", err)
 				}
-				if _, err := fmt.Printf("%s\n", plainJSON(b)); err != nil {
+				if _, err := fmt.Printf("%s\n", terminal.SafeJSON(b)); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
-		flags: func(f *pflag.FlagSet) {
+		Flags: func(f *pflag.FlagSet) {
 			f.Uint64Var(&o.After, "after", 0, "only events after this sequence")
 			f.BoolVar(&o.Follow, "follow", false, "go on as events happen")
 			f.StringSliceVar(&o.Types, "type", nil, "only these types")

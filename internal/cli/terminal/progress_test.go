@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -32,14 +32,14 @@ func TestProgressIsForTerminals(t *testing.T) {
 	if draws(w) || colours(w) || !draws(theirs) || !colours(theirs) {
 		t.Errorf("pipe: %v, %v; terminal: %v, %v", draws(w), colours(w), draws(theirs), colours(theirs))
 	}
-	if err := table(theirs, func(w io.Writer) { row(w, "✓", "✕ forged\x1b[2J") }); err != nil {
+	if err := Table(theirs, func(w io.Writer) { Row(w, "✓", "✕ forged\x1b[2J") }); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("NO_COLOR", "1")
 	if colours(theirs) || !draws(theirs) {
 		t.Error("NO_COLOR is about colours, and not about what is drawn")
 	}
-	if err := table(theirs, func(w io.Writer) { row(w, "✓", "plain") }); err != nil {
+	if err := Table(theirs, func(w io.Writer) { Row(w, "✓", "plain") }); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("TERM", "dumb")
@@ -64,11 +64,11 @@ func TestProgressIsForTerminals(t *testing.T) {
 	p := &progress{what: "putting\x1b[2J x", total: 4000, over: make(chan struct{})}
 	var drawn lockedBuffer
 	p.drawn.Go(func() { p.draw(&drawn) })
-	if n, err := io.Copy(io.Discard, p.of(strings.NewReader(strings.Repeat("x", 3000)))); err != nil || n != 3000 {
+	if n, err := io.Copy(io.Discard, p.Of(strings.NewReader(strings.Repeat("x", 3000)))); err != nil || n != 3000 {
 		t.Fatal(n, err)
 	}
 	choirtest.Eventually(t, 10*time.Second, "it is drawn", func() bool { return strings.Contains(drawn.String(), "3.0 kB of 4.0 kB, 75 %") })
-	p.end()
+	p.End()
 	if got := drawn.String(); !strings.HasSuffix(got, "\r\x1b[K") || strings.Contains(got, "\x1b[2J") {
 		t.Errorf("drawn was %q; want that it is gone, and nothing that the terminal obeys", got)
 	}

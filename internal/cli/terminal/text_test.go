@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 	"testing"
 	"unicode"
 
-	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -87,19 +86,12 @@ func TestAttack26_WhatIsPrintedIsTextToATerminal(t *testing.T) {
 // TestNoCellEndsItsLine: one line of a list is one entry.
 func TestNoCellEndsItsLine(t *testing.T) {
 	var b bytes.Buffer
-	err := table(&b, func(w io.Writer) {
-		row(w, "one", "a\n✓\tforged\v\f", errors.New("b\x1b[31m"))
+	err := Table(&b, func(w io.Writer) {
+		Row(w, "one", "a\n✓\tforged\v\f", errors.New("b\x1b[31m"))
 		fmt.Fprint(w, "whatever a verb writes\x1b[2J\n")
 	})
 	if err != nil || strings.Count(b.String(), "\n") != 2 || len(obeys(b.String())) > 0 {
 		t.Errorf("%v, %q", err, b.String())
-	}
-}
-
-func TestErrorsAreText(t *testing.T) {
-	said := sentence(fault.New("op", fault.Conflict, hostile, errors.New(hostile)))
-	if bad := obeys(said); len(bad) > 0 || strings.Contains(said, "\n") {
-		t.Errorf("%v in %q", bad, said)
 	}
 }
 
@@ -111,7 +103,7 @@ func TestJSONHoldsTheSameValues(t *testing.T) {
 	if err := enc.Encode(map[string]string{hostile: hostile + "<ä😀>"}); err != nil {
 		t.Fatal(err)
 	}
-	safe := plainJSON(b.Bytes())
+	safe := SafeJSON(b.Bytes())
 	var back map[string]string
 	if err := json.Unmarshal(safe, &back); err != nil || back[hostile] != hostile+"<ä😀>" {
 		t.Errorf("%v: %q became %q", err, b.String(), safe)
@@ -119,7 +111,7 @@ func TestJSONHoldsTheSameValues(t *testing.T) {
 	if bad := obeys(string(safe)); len(bad) > 0 {
 		t.Errorf("%v in %q", bad, safe)
 	}
-	if plain := []byte("{\"a\": \"ä😀\"}\n"); !bytes.Equal(plainJSON(plain), plain) {
+	if plain := []byte("{\"a\": \"ä😀\"}\n"); !bytes.Equal(SafeJSON(plain), plain) {
 		t.Errorf("%q was changed", plain)
 	}
 }
@@ -149,7 +141,7 @@ func TestAPipeGetsEveryByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	to, done := onScreen(w)
+	to, done := OnScreen(w)
 	if _, err = io.WriteString(to, hostile+"\xff"); err == nil {
 		err = errors.Join(done(), w.Close())
 	}
@@ -163,7 +155,7 @@ func TestAPipeGetsEveryByte(t *testing.T) {
 func TestAttack26_AnEscapeIsNotHiddenByWhatATerminalSkips(t *testing.T) {
 	for _, between := range []string{"\x00", "\r", "\n\t", "\x07", "\x7f", "\xc2", "\x9d", "\xff", "\u00a3", "\x05\x1b\x00"} {
 		var out bytes.Buffer
-		if _, err := (&drawn{w: &out}).Write([]byte("a\x1b" + between + "]52;c;b3du\x07b")); err != nil {
+		if _, err := (&Drawing{To: &out}).Write([]byte("a\x1b" + between + "]52;c;b3du\x07b")); err != nil {
 			t.Fatal(err)
 		}
 		if got := out.String(); strings.Contains(got, "52;") || !strings.HasSuffix(got, "b") {
@@ -171,7 +163,7 @@ func TestAttack26_AnEscapeIsNotHiddenByWhatATerminalSkips(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if _, err := (&drawn{w: &out}).Write([]byte("a\x1bkowned\x1b\\b\x1b\r[1m")); err != nil || out.String() != "ab\r\x1b[1m" {
+	if _, err := (&Drawing{To: &out}).Write([]byte("a\x1bkowned\x1b\\b\x1b\r[1m")); err != nil || out.String() != "ab\r\x1b[1m" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
@@ -183,7 +175,7 @@ func TestADrawnTerminalIsNotSpokenTo(t *testing.T) {
 	const want = "a\x1b[1;5Hbcde\u00a3fg\x1bM\x1b\x1b[Ah\xff"
 	for n := 1; n <= len(in); n++ {
 		var out bytes.Buffer
-		d := &drawn{w: &out}
+		d := &Drawing{To: &out}
 		for rest := []byte(in); len(rest) > 0; rest = rest[min(n, len(rest)):] {
 			if _, err := d.Write(rest[:min(n, len(rest))]); err != nil {
 				t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -12,40 +12,41 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/fault"
 )
 
-// walk calls visit for every verb, those behind others too; name is all words of
+// Walk calls visit for every verb, those behind others too; name is all words of
 // its name.
-func walk(verbs []verb, before string, visit func(name string, v verb)) {
+func Walk(verbs []Verb, before string, visit func(name string, v Verb)) {
 	for _, v := range verbs {
 		name := before + " " + v.name()
 		visit(name, v)
-		walk(v.verbs, name, visit)
+		Walk(v.Verbs, name, visit)
 	}
 }
 
-func (v verb) name() string { name, _, _ := strings.Cut(v.use, " "); return name }
+func (v Verb) name() string { name, _, _ := strings.Cut(v.Use, " "); return name }
 
-// acts says whether the verb does something itself.
-func (v verb) acts() bool { return v.asks != nil || v.does != nil }
+// Acts says whether the verb does something itself.
+func (v Verb) Acts() bool { return v.Asks != nil || v.Does != nil }
 
 // options is the flags that only this verb has, as help shows them.
-func (v verb) options() string {
+func (v Verb) options() string {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.SortFlags = true
-	if v.flags != nil {
-		v.flags(f)
+	if v.Flags != nil {
+		v.Flags(f)
 	}
 	return f.FlagUsages()
 }
 
 // answers says what --json prints.
-func (v verb) answers() string {
-	if v.json == nil {
-		return v.raw
+func (v Verb) answers() string {
+	if v.JSON == nil {
+		return v.Raw
 	}
-	return members(reflect.TypeOf(v.json), 3)
+	return members(reflect.TypeOf(v.JSON), 3)
 }
 
 // members spells the shape of what is printed as JSON: the names of an object's
@@ -100,41 +101,41 @@ var exits = [][2]string{
 	{"128 + n", "ended by signal n, 130 by Ctrl-C"},
 }
 
-// writePage writes docs/cli.md.
-func writePage(w io.Writer) {
-	fmt.Fprintf(w, "# The command line\n\nMade of the declarations in `cmd/choir`; `TestThePageIsWhatIsDeclared` fails when it is not what they say.\n\n")
+// WritePage writes docs/cli.md.
+func (p Program) WritePage(w io.Writer) {
+	fmt.Fprintf(w, "# The command line\n\nMade of the declarations in `internal/cli/verbs` and `cmd/choir`; `TestThePageIsWhatIsDeclared` fails when it is not what they say.\n\n")
 	fmt.Fprintf(w, commonWords+"\n\n| exit code | |\n|---|---|\n", "`")
 	for _, e := range exits {
 		fmt.Fprintf(w, "| %s | %s |\n", e[0], e[1])
 	}
 	fmt.Fprint(w, "\n`{…}` below is the members of what `--json` prints, `[…]` that there can be several.\n")
-	for _, topic := range topics() {
-		fmt.Fprintf(w, "\n## %s\n", topic.name)
-		walk(topic.verbs, "choir", func(name string, v verb) {
-			if !v.acts() {
+	for _, topic := range p.Topics() {
+		fmt.Fprintf(w, "\n## %s\n", topic.Name)
+		Walk(topic.Verbs, "choir", func(name string, v Verb) {
+			if !v.Acts() {
 				return
 			}
-			fmt.Fprintf(w, "\n### %s%s\n\n%s.", name, strings.TrimPrefix(v.use, v.name()), strings.ReplaceAll(v.short, "|", "\\|"))
-			if v.long != "" {
-				fmt.Fprintf(w, "\n%s", v.long)
+			fmt.Fprintf(w, "\n### %s%s\n\n%s.", name, strings.TrimPrefix(v.Use, v.name()), strings.ReplaceAll(v.Short, "|", "\\|"))
+			if v.Long != "" {
+				fmt.Fprintf(w, "\n%s", v.Long)
 			}
 			fmt.Fprintln(w)
 			if o := v.options(); o != "" {
 				fmt.Fprintf(w, "\n```\n%s```\n", o)
 			}
-			if v.json == nil {
-				fmt.Fprintf(w, "\nIt prints %s.\n", v.raw)
+			if v.JSON == nil {
+				fmt.Fprintf(w, "\nIt prints %s.\n", v.Raw)
 			} else {
 				fmt.Fprintf(w, "\n`--json`: `%s`\n", v.answers())
 			}
-			fmt.Fprint(w, "\n```sh\n"+strings.Join(v.examples, "\n")+"\n```\n")
+			fmt.Fprint(w, "\n```sh\n"+strings.Join(v.Examples, "\n")+"\n```\n")
 		})
 	}
 }
 
 // writeManual writes the manual page of one verb, or of choir itself where name
 // is "choir", in the language of man(7).
-func writeManual(w io.Writer, name string, v verb) {
+func (p Program) writeManual(w io.Writer, name string, v Verb) {
 	text := func(s string) string {
 		s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 		for _, c := range []string{".", "'"} { // would be a request at the beginning of a line
@@ -142,27 +143,27 @@ func writeManual(w io.Writer, name string, v verb) {
 		}
 		return s
 	}
-	fmt.Fprintf(w, ".TH %s 1 \"\" \"choir %s\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(strings.ReplaceAll(name, " ", `\-`)), text(version), text(strings.ReplaceAll(name, " ", "-")), text(v.short))
-	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n%s\n.SH DESCRIPTION\n%s.\n", text(name), text(strings.TrimPrefix(strings.TrimPrefix(v.use, v.name()), " ")), text(v.short))
+	fmt.Fprintf(w, ".TH %s 1 \"\" \"choir %s\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(strings.ReplaceAll(name, " ", `\-`)), text(p.Version), text(strings.ReplaceAll(name, " ", "-")), text(v.Short))
+	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n%s\n.SH DESCRIPTION\n%s.\n", text(name), text(strings.TrimPrefix(strings.TrimPrefix(v.Use, v.name()), " ")), text(v.Short))
 	verbatim := func(s string) { fmt.Fprintf(w, ".nf\n%s\n.fi\n", text(strings.TrimRight(s, "\n"))) }
-	if v.long != "" {
+	if v.Long != "" {
 		fmt.Fprint(w, ".PP\n")
-		verbatim(v.long)
+		verbatim(v.Long)
 	}
 	if o := v.options(); o != "" {
 		fmt.Fprint(w, ".SH OPTIONS\n")
 		verbatim(o)
 	}
-	if len(v.verbs) > 0 {
+	if len(v.Verbs) > 0 {
 		fmt.Fprint(w, ".SH VERBS\n")
-		for _, inner := range v.verbs {
-			fmt.Fprintf(w, ".TP\n.B %s\n%s.\n", text(name+" "+inner.use), text(inner.short))
+		for _, inner := range v.Verbs {
+			fmt.Fprintf(w, ".TP\n.B %s\n%s.\n", text(name+" "+inner.Use), text(inner.Short))
 		}
 	}
-	if v.acts() {
+	if v.Acts() {
 		fmt.Fprintf(w, ".SH JSON\n%s\n", text(v.answers()))
 		fmt.Fprint(w, ".SH EXAMPLES\n")
-		verbatim(strings.Join(v.examples, "\n"))
+		verbatim(strings.Join(v.Examples, "\n"))
 	}
 	fmt.Fprintf(w, ".SH ALL VERBS\n%s\n.SH EXIT STATUS\n", text(fmt.Sprintf(commonWords, "")))
 	for _, e := range exits {
@@ -178,20 +179,21 @@ type written struct {
 	Paths []string `json:"paths"`
 }
 
-func manVerb() verb {
-	return verb{
-		use: "man [DIR]", short: "Write the manual pages into DIR, or choir's own to standard output", args: between(0, 1), json: written{},
-		examples: []string{"choir man ~/.local/share/man/man1", "choir man | man -l -"},
-		does: func(_ context.Context, t *talk, args []string) error {
-			all := verb{use: "choir", short: "ChoirOS, the automatic computer"}
-			for _, topic := range topics() {
-				all.verbs = append(all.verbs, topic.verbs...)
+// Manual is the verb that writes the manual pages.
+func (p Program) Manual() Verb {
+	return Verb{
+		Use: "man [DIR]", Short: "Write the manual pages into DIR, or choir's own to standard output", Args: Between(0, 1), JSON: written{},
+		Examples: []string{"choir man ~/.local/share/man/man1", "choir man | man -l -"},
+		Does: func(_ context.Context, t *Call, args []string) error {
+			all := Verb{Use: "choir", Short: "ChoirOS, the automatic computer"}
+			for _, topic := range p.Topics() {
+				all.Verbs = append(all.Verbs, topic.Verbs...)
 			}
 			if len(args) == 0 {
-				if t.json {
-					return usageError{fmt.Errorf("with --json the pages go into a folder: choir man DIR --json")}
+				if t.JSON {
+					return Usage(fmt.Errorf("with --json the pages go into a folder: choir man DIR --json"))
 				}
-				writeManual(os.Stdout, "choir", all)
+				p.writeManual(os.Stdout, "choir", all)
 				return nil
 			}
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
@@ -199,10 +201,10 @@ func manVerb() verb {
 			}
 			var out written
 			var failed error
-			walk([]verb{all}, "", func(name string, v verb) {
+			Walk([]Verb{all}, "", func(name string, v Verb) {
 				name = strings.TrimSpace(name)
 				var page strings.Builder
-				writeManual(&page, name, v)
+				p.writeManual(&page, name, v)
 				path := filepath.Join(args[0], strings.ReplaceAll(name, " ", "-")+".1")
 				if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil && failed == nil {
 					failed = err
@@ -212,26 +214,7 @@ func manVerb() verb {
 			if failed != nil {
 				return failed
 			}
-			return t.show(out, func(w io.Writer) { row(w, fmt.Sprintf("wrote %d pages to %s", len(out.Paths), args[0])) })
-		},
-	}
-}
-
-func completionVerb() verb {
-	return verb{
-		use: "completion SHELL", short: "Print what makes bash, zsh or fish complete choir's verbs and flags", args: exactly(1), raw: "a script for the shell",
-		examples: []string{"choir completion bash >~/.local/share/bash-completion/completions/choir", "choir completion fish | source"},
-		does: func(_ context.Context, t *talk, args []string) error {
-			root := t.cmd.Root()
-			switch args[0] {
-			case "bash":
-				return root.GenBashCompletionV2(os.Stdout, true)
-			case "zsh":
-				return root.GenZshCompletion(os.Stdout)
-			case "fish":
-				return root.GenFishCompletion(os.Stdout, true)
-			}
-			return usageError{fmt.Errorf("there are completions for bash, zsh and fish, and none for %q", oneLine(args[0], 40))}
+			return t.Show(out, func(w io.Writer) { terminal.Row(w, fmt.Sprintf("wrote %d pages to %s", len(out.Paths), args[0])) })
 		},
 	}
 }

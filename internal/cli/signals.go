@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -48,9 +48,9 @@ func listenToSignals(ctx context.Context) (context.Context, *signals) {
 	return context.WithValue(ctx, signalsKey{}, s), s
 }
 
-// takeSignals has signals, SIGQUIT too, brought to a function, which says whether
+// TakeSignals has signals, SIGQUIT too, brought to a function, which says whether
 // it took one, until the function that is returned is called.
-func takeSignals(ctx context.Context, to func(syscall.Signal) bool) (release func()) {
+func TakeSignals(ctx context.Context, to func(syscall.Signal) bool) (release func()) {
 	s, ok := ctx.Value(signalsKey{}).(*signals)
 	if !ok {
 		return func() {}

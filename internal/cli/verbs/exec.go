@@ -1,4 +1,4 @@
-package main
+package verbs
 
 import (
 	"context"
@@ -16,51 +16,54 @@ import (
 	"golang.org/x/term"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
 
-// exitOurs is the exit code of exec where not the command failed but choir; the
+// execFailed is the exit code of exec where not the command failed but choir; the
 // command's own may be any, so a line on standard error says that it was ours.
-const exitOurs = 125
+const execFailed cli.Exit = 125
 
-func execVerb() verb {
+// Exec is choir exec.
+func Exec() cli.Verb {
 	var cwd string
-	var terminal bool
-	return verb{
-		use: "exec [--cwd P] [-t] -- CMD…", short: "Run a command of your own on the live files, checkpoints around it", args: between(1, -1), json: view.Exit{},
-		long: `Standard input is passed on unless it is a terminal; with -t the command has a terminal of
+	var tty bool
+	return cli.Verb{
+		Use: "exec [--cwd P] [-t] -- CMD…", Short: "Run a command of your own on the live files, checkpoints around it", Args: cli.Between(1, -1), JSON: view.Exit{},
+		Long: `Standard input is passed on unless it is a terminal; with -t the command has a terminal of
 its own, of the size of yours. Ctrl-C, and what tells choir to terminate, is brought to the
 command; the third time ends it. It ends with the command's exit code, 127 if there is no
 such command, 126 if it can't be run, 128 + n if signal n ended it, and 125 if choir failed,
 which a line on standard error that begins with "choir:" says.`,
-		examples: []string{"choir exec -- make test", "choir exec --cwd workspace/project -- sh -c 'git log | head'", "choir exec -t -- vi workspace/notes.md", "tar c . | choir exec --cwd workspace -- tar x"},
-		flags: func(f *pflag.FlagSet) {
+		Examples: []string{"choir exec -- make test", "choir exec --cwd workspace/project -- sh -c 'git log | head'", "choir exec -t -- vi workspace/notes.md", "tar c . | choir exec --cwd workspace -- tar x"},
+		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&cwd, "cwd", "", "folder to run in, relative to the computer's root")
-			f.BoolVarP(&terminal, "tty", "t", false, "give the command a terminal")
+			f.BoolVarP(&tty, "tty", "t", false, "give the command a terminal")
 			f.SetInterspersed(false) // what is behind the command is its own
 		},
-		ours: exitOurs,
-		asks: func(ctx context.Context, t *talk, c *client.Client, args []string) error {
+		Failure: execFailed,
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			r := view.ExecRequest{ID: contract.NewID(), Argv: args, Cwd: cwd}
-			if !terminal {
-				return t.execute(ctx, c, r)
+			if !tty {
+				return execute(ctx, t, c, r)
 			}
-			if t.json {
-				return usageError{errors.New("give --json or -t, not both: a terminal has no place for JSON")}
+			if t.JSON {
+				return cli.Usage(errors.New("give --json or -t, not both: a terminal has no place for JSON"))
 			}
-			return t.onTerminal(ctx, c, r)
+			return onTerminal(ctx, t, c, r)
 		},
 	}
 }
 
 // execute runs a command that has no terminal.
-func (t *talk) execute(ctx context.Context, c *client.Client, r view.ExecRequest) error {
-	stdout, outDone := onScreen(os.Stdout)
-	stderr, errDone := onScreen(os.Stderr)
+func execute(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecRequest) error {
+	stdout, outDone := terminal.OnScreen(os.Stdout)
+	stderr, errDone := terminal.OnScreen(os.Stderr)
 	eio := view.ExecIO{Stdout: stdout, Stderr: stderr}
-	if t.json {
+	if t.JSON {
 		eio.Stdout = stderr
 	}
 	if st, err := os.Stdin.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
@@ -73,8 +76,8 @@ func (t *talk) execute(ctx context.Context, c *client.Client, r view.ExecRequest
 	if err = errors.Join(err, outDone(), errDone()); err != nil {
 		return err
 	}
-	if t.json {
-		if err := printJSON(exit); err != nil {
+	if t.JSON {
+		if err := terminal.PrintJSON(exit); err != nil {
 			return err
 		}
 	} else {
@@ -84,26 +87,26 @@ func (t *talk) execute(ctx context.Context, c *client.Client, r view.ExecRequest
 }
 
 // ended passes on how a command ended.
-func ended(exit view.Exit) error {
+func ended(how view.Exit) error {
 	switch {
-	case exit.Code == 126 || exit.Code == 127:
-		if exit.Reason != "" {
-			fmt.Fprintf(os.Stderr, "choir: %s\n", oneLine(exit.Reason, 300))
+	case how.Code == 126 || how.Code == 127:
+		if how.Reason != "" {
+			fmt.Fprintf(os.Stderr, "choir: %s\n", terminal.OneLine(how.Reason, 300))
 		}
-	case exit.Reason != "":
-		fmt.Fprintf(os.Stderr, "choir: the command was ended: %s\n", oneLine(exit.Reason, 300))
+	case how.Reason != "":
+		fmt.Fprintf(os.Stderr, "choir: the command was ended: %s\n", terminal.OneLine(how.Reason, 300))
 	}
-	if exit.Code != 0 {
-		return exitError(exit.Code)
+	if how.Code != 0 {
+		return cli.Exit(how.Code)
 	}
 	return nil
 }
 
 // onTerminal runs a command on a terminal of its own, and this one shows it.
-func (t *talk) onTerminal(ctx context.Context, c *client.Client, r view.ExecRequest) (err error) {
+func onTerminal(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecRequest) (err error) {
 	in, out := int(os.Stdin.Fd()), int(os.Stdout.Fd())
 	if !term.IsTerminal(in) || !term.IsTerminal(out) {
-		return usageError{errors.New("-t wants a terminal for standard input and output; leave it away in a pipe")}
+		return cli.Usage(errors.New("-t wants a terminal for standard input and output; leave it away in a pipe"))
 	}
 	size := func() view.CommandSignal {
 		cols, rows, err := term.GetSize(out)
@@ -130,7 +133,7 @@ func (t *talk) onTerminal(ctx context.Context, c *client.Client, r view.ExecRequ
 		}
 	})
 	defer func() { signal.Stop(resized); close(resized); sizes.Wait() }()
-	shown := &drawn{w: os.Stdout}
+	shown := &terminal.Drawing{To: os.Stdout}
 	exit, err := c.Exec(ctx, r, view.ExecIO{Stdin: os.Stdin, Stdout: shown, Stderr: shown, Started: b.started})
 	if err != nil {
 		return err
@@ -146,7 +149,7 @@ func (t *talk) onTerminal(ctx context.Context, c *client.Client, r view.ExecRequ
 func printUnprotected(exit view.Exit) {
 	printUnkept(os.Stderr, exit.Unkept)
 	if exit.Unmade != "" {
-		fmt.Fprintf(os.Stderr, "choir: %s\n", oneLine(exit.Unmade, 300))
+		fmt.Fprintf(os.Stderr, "choir: %s\n", terminal.OneLine(exit.Unmade, 300))
 	}
 }
 
@@ -179,7 +182,7 @@ func newBringer(ctx context.Context, c *client.Client, id string) *bringer {
 			}
 		}
 	})
-	release := takeSignals(ctx, func(sig syscall.Signal) bool {
+	release := cli.TakeSignals(ctx, func(sig syscall.Signal) bool {
 		if !b.began.Load() || sig != syscall.SIGQUIT && b.told.Add(1) >= endsAt {
 			return false
 		}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"choir.dev/choiros/internal/cli/terminal"
+)
+
+// Program is a command line: its version and the verbs that it has.
+type Program struct {
+	Version string
+	// topics are made for each command line anew, in the order in which help lists them.
+	Topics func() []Topic
+}
+
+// Execute runs the verb that args name, and returns the exit code. A signal ends the
+// verb's context.
+func (p Program) Execute(args []string) int {
+	ctx, signals := listenToSignals(context.Background())
+	defer signals.close()
+	return p.run(ctx, args)
+}
+
+func (p Program) run(ctx context.Context, args []string) int {
+	root := p.Root(args...)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var code Exit
+	var by interrupted
+	var of failure
+	switch {
+	case err == nil:
+		return int(exitDone)
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &by), errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by):
+		fmt.Fprintf(os.Stderr, "choir: %s\n", terminal.Plain(by.Error()))
+		return exitSignal + int(by.signal)
+	}
+	status := codeOf(err)
+	if errors.As(err, &of) {
+		status, err = of.code, of.error
+	}
+	fmt.Fprintf(os.Stderr, "choir: %s\n", Sentence(err))
+	return int(status)
+}
+
+// Root makes the command line of what is declared: of the verb that args name
+// alone, for flags of fifty others take longer to make than most verbs to ask, or
+// of all where they name none that is declared.
+func (p Program) Root(args ...string) *cobra.Command {
+	root := holder("choir", "ChoirOS, the automatic computer")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = p.Version
+	root.SetVersionTemplate(p.line())
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	topics := p.Topics()
+	for _, topic := range topics {
+		for _, v := range topic.Verbs {
+			if len(args) > 0 && v.name() == args[0] {
+				root.AddCommand(v.command())
+				return root
+			}
+		}
+	}
+	for _, topic := range topics {
+		root.AddGroup(&cobra.Group{ID: topic.Name, Title: topic.Name + ":"})
+		for _, v := range topic.Verbs {
+			cmd := v.command()
+			cmd.GroupID = topic.Name
+			root.AddCommand(cmd)
+		}
+	}
+	return root
+}
+
+// holder is a command that only holds others.
+func holder(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return Usage(fmt.Errorf("there is no verb %q; %s --help lists them", args[0], cmd.CommandPath()))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
+// Completion is the verb that prints what completes the program in a shell.
+func (p Program) Completion() Verb {
+	return Verb{
+		Use: "completion SHELL", Short: "Print what makes bash, zsh or fish complete choir's verbs and flags", Args: Exactly(1), Raw: "a script for the shell",
+		Examples: []string{"choir completion bash >~/.local/share/bash-completion/completions/choir", "choir completion fish | source"},
+		Does: func(_ context.Context, t *Call, args []string) error {
+			root := t.cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(os.Stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(os.Stdout)
+			case "fish":
+				return root.GenFishCompletion(os.Stdout, true)
+			}
+			return Usage(fmt.Errorf("there are completions for bash, zsh and fish, and none for %q", terminal.OneLine(args[0], 40)))
+		},
+	}
+}

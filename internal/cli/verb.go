@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"choir.dev/choiros/internal/client"
+)
+
+// Verb declares one verb of the command line, once: its help, docs/cli.md, the
+// completions and the manual pages come from it.
+type Verb struct {
+	Use   string // its name, then its arguments as help shows them
+	Short string // one line, without its full stop
+	Long  string // what Short leaves open, in whole sentences
+	// Examples are whole command lines.
+	Examples []string
+	Args     Arguments
+	// Ready refuses a call whose arguments and flags don't go together, before
+	// anybody is asked.
+	Ready func(args []string) error
+	// JSON is a value of what --json prints, from which the pages tell its
+	// members; Raw says what is printed instead of JSON, whether or not --json is
+	// given. One of the two is there unless the verb only holds others.
+	JSON any
+	Raw  string
+	// Data says that a verb that asks nobody is about a data directory.
+	Data bool
+	// Failure is the exit code where choir fails, of a verb that passes on another
+	// program's.
+	Failure Exit
+	// Flags adds what it has beside the flags of all.
+	Flags func(*pflag.FlagSet)
+	// Of the three one is there: Asks talks to a running control plane, Does
+	// needs none, Verbs are further ones behind its name. A verb may have Asks
+	// beside Verbs, for where none of them is named.
+	Asks  func(ctx context.Context, t *Call, c *client.Client, args []string) error
+	Does  func(ctx context.Context, t *Call, args []string) error
+	Verbs []Verb
+}
+
+// Topic is verbs that belong together, as help and the pages list them.
+type Topic struct {
+	Name  string
+	Verbs []Verb
+}
+
+// Arguments bounds how many there are; most < 0: any number.
+type Arguments struct{ least, most int }
+
+// Exactly is n arguments.
+func Exactly(n int) Arguments { return Arguments{n, n} }
+
+// Between is at least so many arguments, and at most so many unless that is below 0.
+func Between(least, most int) Arguments { return Arguments{least, most} }
+
+// check refuses a wrong number as a mistake in how the verb was called.
+func (a Arguments) check(cmd *cobra.Command, args []string) error {
+	if len(args) < a.least || (a.most >= 0 && len(args) > a.most) {
+		return Usage(fmt.Errorf("usage: %s", cmd.UseLine()))
+	}
+	return nil
+}
+
+// command makes the command that v declares.
+func (v Verb) command() *cobra.Command {
+	cmd := holder(v.Use, v.Short)
+	if v.Long != "" {
+		cmd.Long = v.Short + ".\n\n" + v.Long
+	}
+	if len(v.Examples) > 0 {
+		cmd.Example = "  " + strings.Join(v.Examples, "\n  ")
+	}
+	for _, inner := range v.Verbs {
+		cmd.AddCommand(inner.command())
+	}
+	if v.Asks == nil && v.Does == nil {
+		return cmd
+	}
+	t := &Call{cmd: cmd}
+	if v.Flags != nil {
+		v.Flags(cmd.Flags())
+	}
+	cmd.Flags().BoolVar(&t.JSON, "json", false, v.says())
+	do := func(ctx context.Context, args []string) error { return v.Does(ctx, t, args) }
+	if v.Asks != nil || v.Data {
+		cmd.Flags().StringVar(&t.Data, "data", "", "data directory; else the configured one")
+	}
+	if v.Asks != nil {
+		cmd.Flags().StringVar(&t.computer, "computer", "", "computer id, where there are several")
+		do = func(ctx context.Context, args []string) error {
+			c, err := t.dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return v.Asks(ctx, t, c, args)
+		}
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.failed(do(cmd.Context(), args)) }
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := v.Args.check(cmd, args)
+		if err == nil && v.Ready != nil {
+			err = v.Ready(args)
+		}
+		return v.failed(err)
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return v.failed(Usage(err)) })
+	return cmd
+}
+
+// failed gives an error of choir's own the verb's exit code.
+func (v Verb) failed(err error) error {
+	var theirs Exit
+	if err == nil || v.Failure == 0 || errors.As(err, &theirs) {
+		return err
+	}
+	return failure{err, v.Failure}
+}
+
+// says is what --json does.
+func (v Verb) says() string {
+	if v.JSON == nil {
+		return "changes nothing here: it prints " + v.Raw
+	}
+	return "print JSON"
+}

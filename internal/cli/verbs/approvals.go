@@ -1,0 +1,112 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
+)
+
+// maxListed is how many approvals are looked through for one to answer; no more
+// than 20 can be open.
+const maxListed = 100
+
+// Approvals is choir approvals.
+func Approvals() cli.Verb {
+	var all bool
+	var limit int
+	return cli.Verb{
+		Use: "approvals", Short: "List what waits for your answer", Args: cli.Exactly(0), JSON: []view.Approval{},
+		Examples: []string{"choir approvals", "choir approvals --all --limit 0"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
+			got, err := cli.Every(ctx, limit, func(a view.Approval) uint64 { return a.Sequence }, func(ctx context.Context, before uint64, n int) ([]view.Approval, bool, error) {
+				return c.Approvals(ctx, all, before, n)
+			})
+			if err != nil {
+				return err
+			}
+			return t.Show(cli.List(got), func(w io.Writer) {
+				for _, a := range got {
+					printApproval(w, a)
+				}
+			})
+		},
+		Flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&all, "all", false, "answered ones too")
+			f.IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
+		},
+	}
+}
+
+func printApproval(w io.Writer, a view.Approval) {
+	terminal.Row(w, "approval", a.ID)
+	terminal.Row(w, "asks for", "a connection to "+terminal.OneLine(act(a).Target(), 300))
+	terminal.Row(w, "for the run", fmt.Sprintf("%s (%s)", a.Run, terminal.OneLine(a.Prompt, 80)))
+	terminal.Row(w, "by its task", a.Task)
+	if a.Claim != "" {
+		terminal.Row(w, "agent's claim", "“"+terminal.OneLine(a.Claim, contract.MaxClaim)+"”")
+	}
+	if a.Answer == "" {
+		terminal.Row(w, "denied at", terminal.Time(a.Deadline))
+	} else {
+		terminal.Row(w, "answer", fmt.Sprintf("%s, by %s%s", a.Answer, a.By, suffix(a.Reason)))
+	}
+	terminal.Row(w, "")
+}
+
+func act(a view.Approval) contract.Act {
+	return contract.Act{Kind: a.Kind, Run: a.Run, Host: a.Host, Port: a.Port}
+}
+
+// Approve is choir approve.
+func Approve() cli.Verb {
+	var run, deny bool
+	return cli.Verb{
+		Use: "approve ID", Short: "Allow what an approval asks for, once; or for its run; or deny it", Args: cli.Exactly(1), JSON: view.Acted{},
+		Examples: []string{"choir approve ID", "choir approve ID --run", "choir approve ID --deny"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
+			answer := contract.ApprovalOnce
+			switch {
+			case run && deny:
+				return cli.Usage(errors.New("give --run or --deny, not both"))
+			case run:
+				answer = contract.ApprovalRun
+			case deny:
+				answer = contract.ApprovalDeny
+			}
+			open, _, err := c.Approvals(ctx, false, 0, maxListed)
+			if err != nil {
+				return err
+			}
+			for _, a := range open {
+				if a.ID != args[0] {
+					continue
+				}
+				// What is allowed is what is shown here, not what the service calls it.
+				digest, err := act(a).Digest()
+				if err != nil {
+					return fault.Wrap("approve", err)
+				}
+				acted, err := c.Decide(ctx, a.ID, view.Decision{Digest: digest, Answer: answer})
+				if err != nil {
+					return err
+				}
+				return t.Show(acted, func(w io.Writer) { terminal.Row(w, string(answer), act(a).Target(), "run "+a.Run) })
+			}
+			return fault.New("approve", fault.NotFound, "List what waits with: choir approvals", fmt.Errorf("no approval %q waits", terminal.OneLine(args[0], 60)))
+		},
+		Flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&run, "run", false, "allow it to every task of the run")
+			f.BoolVar(&deny, "deny", false, "deny it")
+		},
+	}
+}
