@@ -30,6 +30,7 @@ func TestAPreviewSaysWhatARestoreDoes(t *testing.T) {
 		seed,
 		1795377535812333358, 1795377652255402328, // one commit's change of a path is not taken back, another's is
 		1795378463102795298, // an ignored file is in the way
+		11537483630894,      // an ignored file is in a folder that was empty
 	} {
 		t.Run(fmt.Sprintf("CHOIR_LOOK_SEED=%d", seed), func(t *testing.T) { previewsOf(t, seed) })
 	}
@@ -225,5 +226,37 @@ func TestTakingBackHalfACommitLeavesARepositoryWhole(t *testing.T) {
 	git("fsck", "--strict")
 	if git("rev-parse", "HEAD") != commit {
 		t.Error("the ref changed")
+	}
+}
+
+// TestAFolderThatDoesNotBecomeEmptyIsNotTold: what no checkpoint holds is in the
+// folder, or in its place, and stays.
+func TestAFolderThatDoesNotBecomeEmptyIsNotTold(t *testing.T) {
+	c := open(t)
+	for _, dir := range []string{"workspace/in", "workspace/place", "workspace/empty"} {
+		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := c.checkpoint("first").Commit.Commit
+	c.write("workspace/.gitignore", "place\n*.o\n")
+	c.write("workspace/in/a", "a")
+	c.write("workspace/in/a.o", "ignored")
+	c.write("workspace/empty/a", "a")
+	if err := os.Remove(c.path("workspace/place")); err != nil {
+		t.Fatal(err)
+	}
+	c.checkpoint("second")
+	c.write("workspace/place", "ignored")
+	before := leaves(t, c.opts.Root)
+	for _, dry := range []bool{true, false} {
+		r := c.restore(wire.RestoreRequest{ID: "r", To: first, DryRun: dry})
+		want := []string{"workspace/.gitignore", "workspace/empty", "workspace/empty/a", "workspace/in/a"}
+		if got := tellsOf(r); !slices.Equal(got, want) || len(r.Conflicts) > 0 {
+			t.Errorf("told with dry run %t: %q, %+v", dry, got, r.Conflicts)
+		}
+		if got := changed(before, leaves(t, c.opts.Root)); !dry && !slices.Equal(got, want) {
+			t.Errorf("other in the files is %q", got)
+		}
 	}
 }

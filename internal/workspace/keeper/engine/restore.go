@@ -259,10 +259,12 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, targ
 	if err := e.stepsAllThere(ctx, w.steps); err != nil {
 		return way{}, err
 	}
-	if w.stay, err = e.moves.Obstacles(ctx, live, w.steps); err != nil {
+	var filled []wire.Path
+	if w.stay, filled, err = e.moves.Obstacles(ctx, live, w.steps); err != nil {
 		return way{}, err
 	}
 	reply.DiffReply, err = e.store.Diff(ctx, a, b, wire.DiffRequest{MaxBytes: -1, Index: true})
+	reply.Unchanged(filled)
 	return w, err
 }
 

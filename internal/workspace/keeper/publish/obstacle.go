@@ -22,29 +22,34 @@ const (
 	inTheWayMode = "its permissions, or those of its folder, keep it from being changed"
 )
 
-// Obstacles foresees which of the steps from the live tree will leave a path as it is.
-func (mv *Mover) Obstacles(ctx context.Context, live gitstore.Tree, steps []Step) ([]wire.Conflict, error) {
-	var out []wire.Conflict
+// Obstacles foresees which of the steps from the live tree will leave a path as it is:
+// what stays, and the folders that are not to become empty ones, for what no
+// checkpoint holds is in them or in their place. An empty folder gives way to it.
+func (mv *Mover) Obstacles(ctx context.Context, live gitstore.Tree, steps []Step) (stay []wire.Conflict, filled []wire.Path, err error) {
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if !s.To.Exists() || s.To.Mode == wire.ModeEmptyDir {
+		if !s.To.Exists() {
 			continue
 		}
-		reason, err := mv.obstacle(live, string(s.Path))
-		if err != nil {
-			return nil, err
-		}
-		if reason != "" {
-			out = append(out, wire.Conflict{Path: s.Path, Reason: reason})
+		reason, err := mv.obstacle(live, s)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case reason == "":
+		case s.To.Mode == wire.ModeEmptyDir && reason != inTheWayMode:
+			filled = append(filled, s.Path)
+		default:
+			stay = append(stay, wire.Conflict{Path: s.Path, Reason: reason})
 		}
 	}
-	return out, nil
+	return stay, filled, nil
 }
 
-// obstacle says what stands where a file is to be, beyond what the live tree holds.
-func (mv *Mover) obstacle(live gitstore.Tree, p string) (string, error) {
+// obstacle says what stands where a file or an empty folder is to be, beyond what the live tree holds.
+func (mv *Mover) obstacle(live gitstore.Tree, s Step) (string, error) {
+	p := string(s.Path)
 	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
@@ -64,10 +69,12 @@ func (mv *Mover) obstacle(live gitstore.Tree, p string) (string, error) {
 		return "", err
 	}
 	defer unix.Close(dir)
-	if err := unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, 0); disk.IsDenied(err) {
-		return inTheWayMode, nil
-	}
 	st, err := disk.Lstat(dir, path.Base(p))
+	if !(err == nil && st.IsDir() && s.To.Mode == wire.ModeEmptyDir) { // which is there
+		if err := unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, 0); disk.IsDenied(err) {
+			return inTheWayMode, nil
+		}
+	}
 	switch {
 	case disk.IsGone(err):
 		return "", nil

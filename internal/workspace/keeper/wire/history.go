@@ -100,12 +100,21 @@ type RestoreReply struct {
 	Applied   *ApplyReply `json:"applied,omitempty"`
 }
 
-// Stay says which paths stay as they are: they are no changes.
+// Stay says which paths stay as they are, and why.
 func (r *RestoreReply) Stay(conflicts []Conflict) {
 	r.Conflicts = conflicts
-	stays := make(map[Path]bool, len(conflicts))
-	for _, c := range conflicts {
-		stays[c.Path] = true
+	paths := make([]Path, len(conflicts))
+	for i, c := range conflicts {
+		paths[i] = c.Path
+	}
+	r.Unchanged(paths)
+}
+
+// Unchanged says that paths are no changes.
+func (r *RestoreReply) Unchanged(paths []Path) {
+	stays := make(map[Path]bool, len(paths))
+	for _, p := range paths {
+		stays[p] = true
 	}
 	r.Changes = slices.DeleteFunc(r.Changes, func(c Change) bool { return stays[Path(strings.TrimSuffix(string(c.Path), "/"))] })
 }
