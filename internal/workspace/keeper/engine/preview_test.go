@@ -92,13 +92,7 @@ func previewsOf(t *testing.T, seed uint64) {
 func nestedEdit(t *testing.T, c *computer, rnd *rand.Rand) {
 	t.Helper()
 	dir := c.path(fmt.Sprintf("workspace/n%d", rnd.IntN(2)))
-	git := func(args ...string) {
-		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=n@n", "-c", "init.defaultBranch=main", "-c", "safe.directory=*"}, args...)...)
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v\n%s", args, err, out)
-		}
-	}
+	git := func(args ...string) { gitIn(t, dir, args...) }
 	if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil {
 		writeFile(t, filepath.Join(dir, "a.txt"), "a\n")
 		git("init", "-q", "--template=")
@@ -118,6 +112,18 @@ func nestedEdit(t *testing.T, c *computer, rnd *rand.Rand) {
 		git("add", "-A")
 		git("commit", "-qm", fmt.Sprint(rnd.Int()))
 	}
+}
+
+// gitIn runs git in a nested repository.
+func gitIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=n@n", "-c", "init.defaultBranch=main", "-c", "safe.directory=*"}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // tellsOf is what a restore says that it changes, nested repositories by their folder.
@@ -198,21 +204,37 @@ func TestWhatIsNotTakenBackOfOneCommitIsTakenBackOfNone(t *testing.T) {
 	}
 }
 
+// TestARepositoryIsTakenBackWholeOrNotAtAll: of two commits that changed a nested
+// repository one can't be taken back, for another one between them changed it too.
+// Then nothing of the repository is, not even what only the other one changed.
+func TestARepositoryIsTakenBackWholeOrNotAtAll(t *testing.T) {
+	c := open(t)
+	git := func(args ...string) string { return gitIn(t, c.path("workspace/n"), args...) }
+	writeFile(t, c.path("workspace/n/a.txt"), "a\n")
+	git("init", "-q", "--template=")
+	git("add", "-A")
+	git("commit", "-qm", "one")
+	c.checkpoint("one")
+	git("commit", "-q", "--allow-empty", "-m", "two")
+	two := c.checkpoint("two").Commit.Commit
+	git("commit", "-q", "--allow-empty", "-m", "three")
+	c.checkpoint("three")
+	git("checkout", "-q", "-b", "other")
+	other := c.checkpoint("other").Commit.Commit
+	before := leaves(t, c.opts.Root)
+	r := c.restore(wire.RestoreRequest{ID: "r", Revert: []wire.Reverted{{Commit: other}, {Commit: two}}})
+	if got := changed(before, leaves(t, c.opts.Root)); len(got) > 0 || len(r.Conflicts) == 0 {
+		t.Errorf("taken back is %q, and told are %+v", got, r.Conflicts)
+	}
+}
+
 // TestTakingBackHalfACommitLeavesARepositoryWhole: a checkpoint fell between the
 // objects of a nested repository's commit and the ref that names them. To take it
 // back alone removes no object, for the ref stays.
 func TestTakingBackHalfACommitLeavesARepositoryWhole(t *testing.T) {
 	c := open(t)
 	dir := c.path("workspace/n")
-	git := func(args ...string) string {
-		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=n@n", "-c", "init.defaultBranch=main", "-c", "safe.directory=*"}, args...)...)
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %v: %v\n%s", args, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
+	git := func(args ...string) string { return gitIn(t, dir, args...) }
 	writeFile(t, filepath.Join(dir, "a.txt"), "a\n")
 	git("init", "-q", "--template=")
 	git("add", "-A")
