@@ -174,7 +174,6 @@ func (a *attempt) begin(ctx context.Context) error {
 
 // workOn lets the attempt's loop work until it has said its last word.
 func (a *attempt) workOn(ctx context.Context) error {
-	a.base = a.now.Base
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}

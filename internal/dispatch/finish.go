@@ -31,7 +31,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	}
 	u.ToolCalls, u.WallMS = a.calls, max(0, (awake.Now()-a.began).Milliseconds())
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Status: d.Status,
-		Summary: firstText(clipText(d.Summary, 16<<10), "(no summary)"), Base: a.base, Commands: a.ran(),
+		Summary: firstText(clipText(d.Summary, 16<<10), "(no summary)"), Base: a.now.Base, Commands: a.ran(),
 		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: clipText(d.SuggestedNext, 4<<10),
 		Verification: contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown}}
 	switch d.Status {

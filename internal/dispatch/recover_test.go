@@ -482,6 +482,48 @@ func dieAfter(t *testing.T, kind string, n int) (appends int) {
 	return appends
 }
 
+// TestWhatIsCheckedAfterARestartIsHeldAgainstItsBase: a change whose files' names
+// alone are looked at, and the tests that ran before it, need the base that the
+// attempt began from, also in a process that did not begin it.
+func TestWhatIsCheckedAfterARestartIsHeldAgainstItsBase(t *testing.T) {
+	for name, c := range map[string]struct {
+		part contract.Part
+		want contract.VerificationStatus
+	}{
+		"a test fails by a text":     {use("c1", "write", m{"path": "workspace/bad.txt", "content": "bad"}), contract.VerificationFail},
+		"fewer tests than before it": {use("c1", "write", m{"path": "workspace/fewer.sh", "content": "true"}), contract.VerificationUnknown},
+	} {
+		for n := 4; n <= 5; n++ { // it is merged, it is being checked
+			t.Run(fmt.Sprint(name, ", dead at transition ", n), func(t *testing.T) {
+				t.Parallel()
+				to := map[string]contract.AttemptState{}
+				got, reached := deathAt(t, func(h *house) {
+					h.model.director = plan(agentTask)
+					h.model.associate = steps(c.part)
+					put(h.ws.live(), "workspace/test_b.py", []byte(testsOfTexts))
+				}, n, true, false, to, func(_, _ contract.AttemptState) {})
+				if want := "verification " + string(c.want) + ","; !reached || !strings.Contains(got, want) {
+					t.Errorf("reached %v: it came out as %s, not with %s", reached, got, want)
+				}
+			})
+		}
+	}
+}
+
+// testsOfTexts are tests of which one fails by a file, and one more runs unless a
+// file is there.
+const testsOfTexts = `import os, unittest
+
+class B(unittest.TestCase):
+    def test_nothing_is_bad(self):
+        self.assertFalse(os.path.exists("bad.txt"))
+
+if not os.path.exists("fewer.sh"):
+    class C(unittest.TestCase):
+        def test_one_more(self):
+            pass
+`
+
 // TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart: a run may have its
 // report, and a task its next attempt, before the overlay of an ended attempt is
 // removed. What a death then leaves, the next start removes; the overlay of an

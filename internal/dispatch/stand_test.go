@@ -134,6 +134,9 @@ func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 			inside = b.dying(inside, func(tool string) bool { return tool == bs.dies })
 		}
 	case contract.BoxVerify:
+		if r.Commit == "" || r.Overlay.Base() == "" {
+			return nil, errors.New("no commit is named")
+		}
 		tmp = must(os.MkdirTemp("", "verify"))
 		copyTree(filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Commit), tmp)
 		inside = must(boxtools.New(boxtools.Options{Root: tmp, Base: filepath.Join(r.Overlay.(*overlay).ws.dir, "commits", r.Overlay.Base())}))

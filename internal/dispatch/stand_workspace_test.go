@@ -132,6 +132,9 @@ func (w *folders) PublishLive(_ context.Context, o dispatch.Overlay) (_ int, err
 func (w *folders) Beside(_ context.Context, commits, paths, names []string) ([][]bool, error) {
 	out := make([][]bool, len(commits))
 	for i, commit := range commits {
+		if commit == "" {
+			return nil, errors.New("no commit is named")
+		}
 		for _, p := range paths {
 			for at := range files(filepath.Join(w.dir, "commits", commit)) {
 				if dir := filepath.Dir(at); slices.Contains(names, filepath.Base(at)) && (dir == "." || strings.HasPrefix(p, dir+"/")) {

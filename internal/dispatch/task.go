@@ -128,7 +128,6 @@ type attempt struct {
 	r       *run
 	task    contract.DirectorTask
 	ref     TaskRef
-	base    string
 	overlay Overlay
 	box     Box             // the task's; nil for kind git
 	began   time.Duration   // when its boxes were opened
@@ -238,7 +237,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 		box = a.box.ID()
 	}
 	started, err := a.transition("task.started", contract.System(),
-		&contract.TaskStarted{Attempt: a.ref.Attempt, Box: box, Base: a.base, Fence: hex.EncodeToString(sum[:])})
+		&contract.TaskStarted{Attempt: a.ref.Attempt, Box: box, Base: a.now.Base, Fence: hex.EncodeToString(sum[:])})
 	if err != nil {
 		return associate.Draft{}, err
 	}

@@ -238,7 +238,7 @@ func (a *attempt) inBox(ctx context.Context, box Box, t tool.Tool, args json.Raw
 	ctx, stop := a.r.answering(ctx, box, a.r.d.o.Times.Silence*5/4)
 	defer stop()
 	res, err := t.Within(a.r.d.o.Times.Grace).Do(ctx, args, func(ctx context.Context) (tool.Result, error) {
-		return callTool(ctx, box, t.Name, args, a.base)
+		return callTool(ctx, box, t.Name, args, a.now.Base)
 	})
 	return res, a.r.silent(err)
 }

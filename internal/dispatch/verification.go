@@ -100,7 +100,7 @@ func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.Lo
 	r := LockRequest{Run: b.a.ref.Run, Task: b.a.ref.Task, Overlay: b.a.overlay, Commit: b.m.Commit, Restored: restore, Of: of, Locks: locks}
 	at := b.tree(base, restore)
 	if base {
-		r.Commit = b.a.base
+		r.Commit = b.a.now.Base
 	}
 	got, said := b.a.r.d.o.Install.Install(ctx, r)
 	if got != nil {
@@ -130,7 +130,7 @@ func (b *bench) release() {
 // a text that belongs to no project, it takes no box.
 func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
 	if names, ok := verify.Plain(paths); ok {
-		there, err := b.a.r.d.o.Workspace.Beside(ctx, []string{b.a.base, b.m.Commit}, paths, names)
+		there, err := b.a.r.d.o.Workspace.Beside(ctx, []string{b.a.now.Base, b.m.Commit}, paths, names)
 		if err != nil {
 			return base, change, err
 		}
@@ -161,7 +161,7 @@ func (b *bench) Restored(ctx context.Context, paths, restore []string) (facts ve
 func (b *bench) Run(ctx context.Context, c verify.Check, base bool, restore []string) verify.Ran {
 	commit := b.m.Commit
 	if base {
-		commit = b.a.base
+		commit = b.a.now.Base
 	}
 	return b.a.check(ctx, commit, c, restore, b.dependencies(base, restore))
 }

@@ -121,9 +121,13 @@ var scenarios = []scenario{
 		"keeper.publish.merged", "keeper.snapshot.built",
 		"director.ready", "director.turn.recorded", "director.tool.calling",
 		"associate.ready", "associate.turn.recorded", "associate.tool.calling",
-		"task.ready", "task.tool.done", "verify.ready", "verify.tool.done",
+		"task.ready", "task.tool.done",
 	}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, writeFile("workspace/p/"+w.next()+".txt", "written "+w.next()))
+	}},
+	// Of a text that belongs to no project names tell all; a script is looked at in a box.
+	{"checked prompt", []string{"verify.ready", "verify.tool.done"}, func(ctx context.Context, w *world) error {
+		return w.run(ctx, writeFile("workspace/p/"+w.next()+".sh", "true "+w.next()))
 	}},
 	{"failing prompt", []string{"dispatch.task.inverted"}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, &prompt{text: "spoil the theme with #" + w.next() + w.next(), fails: true})
@@ -305,7 +309,7 @@ func TestNamedPoints(t *testing.T) {
 	// also see what earlier ones left behind.
 	lanes := [][]string{
 		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "add", "checkpoint", "restore", "repair"},
-		{"large put", "command", "settling", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes"},
+		{"large put", "command", "settling", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes", "checked prompt"},
 	}
 	for _, s := range slices.Concat(scenarios, again) {
 		if !slices.ContainsFunc(lanes, func(lane []string) bool { return slices.Contains(lane, s.name) }) {

@@ -245,7 +245,7 @@ func failedWholly(h *history, run string, unverified bool) error {
 			}
 			last = p.Result.Verification.Status
 			if r := p.Result; r.Status == contract.ResultOK || r.Head != "" || r.Verification.Status == contract.VerificationPass {
-				errs = append(errs, fmt.Errorf("attempt %d of a task is %s, verified %s, in checkpoint %q", r.Attempt, r.Status, r.Verification.Status, r.Head))
+				errs = append(errs, fmt.Errorf("attempt %d of a task is %s, verified %s, in checkpoint %q: %s", r.Attempt, r.Status, r.Verification.Status, r.Head, r.Verification.Reason))
 			}
 		case "publish.started":
 			if l, _ := h.data[i]["live"].(bool); l {

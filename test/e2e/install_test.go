@@ -62,7 +62,7 @@ func TestInstallingEndsWithChoir(t *testing.T) {
 	registry, connections := silentRegistry(t)
 	opts := choirtest.Options{Data: data, Env: []string{"npm_config_registry=" + registry}}
 	filling := func() (out []string) {
-		all, err := filepath.Glob(filepath.Join(cache, ".fill-*"))
+		all, err := filepath.Glob(filepath.Join(cache, ".fill*"))
 		if err != nil {
 			t.Fatal(err)
 		}

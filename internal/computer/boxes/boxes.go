@@ -103,13 +103,22 @@ func (c *Boxes) Limits() sandbox.Limits {
 // Way makes a box's way out. A policy that can't be loaded denies. decided hears of
 // each decision about it; it may be nil.
 func (c *Boxes) Way(ctx context.Context, s egress.Scope, spec contract.EgressSpec, decided func(hostport string, allowed bool), approved ...egress.Rule) http.Handler {
-	s.CID = c.o.CID
-	sources := *c.o.Machine.Policy
-	sources.Remotes = c.o.Remotes
 	if decided != nil {
 		c.o.Machine.watch.Store(s.Box, decided)
 	}
-	return c.o.Machine.Proxy.Handler(s, sources.Policy(ctx, spec, approved...))
+	return c.way(s, c.policy(ctx, spec, approved...))
+}
+
+// policy is what a box may reach that is opened now.
+func (c *Boxes) policy(ctx context.Context, spec contract.EgressSpec, approved ...egress.Rule) egress.Policy {
+	sources := *c.o.Machine.Policy
+	sources.Remotes = c.o.Remotes
+	return sources.Policy(ctx, spec, approved...)
+}
+
+func (c *Boxes) way(s egress.Scope, policy egress.Policy) http.Handler {
+	s.CID = c.o.CID
+	return c.o.Machine.Proxy.Handler(s, policy)
 }
 
 // Registries is the way out of a box of the host's own that fills caches: what

@@ -32,15 +32,16 @@ type Terminal struct {
 	sandbox.Box
 	user   string
 	mounts []sandbox.Mount // with which it was opened
+	policy egress.Policy   // what it may reach, from its beginning to its end
 	taken  chan struct{}   // closed when it is taken out again
 }
 
 // take returns the box that waits for a user, if it is what would be opened now.
-func (k *keptTerminals) take(user string, mounts []sandbox.Mount) *Terminal {
+func (k *keptTerminals) take(user string, mounts []sandbox.Mount, policy egress.Policy) *Terminal {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.by[user]
-	if t == nil || !reflect.DeepEqual(t.mounts, mounts) {
+	if t == nil || !reflect.DeepEqual(t.mounts, mounts) || policy.Err != nil || !reflect.DeepEqual(t.policy, policy) {
 		return nil // an older one is ended when its time has come
 	}
 	delete(k.by, user)
@@ -89,7 +90,9 @@ func (c *Boxes) Terminal(ctx context.Context, id, user string, more []sandbox.Mo
 	}
 	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}, Git()}
 	mounts = append(append(mounts, more...), home)
-	if t := c.kept.take(user, mounts); t != nil {
+	// Not the command's context, which the box may outlive.
+	policy := c.policy(c.o.Awake, contract.EgressSpec{Profile: contract.EgressDefault})
+	if t := c.kept.take(user, mounts, policy); t != nil {
 		if c.roomy(ctx, t) {
 			return t, nil
 		}
@@ -97,13 +100,12 @@ func (c *Boxes) Terminal(ctx context.Context, id, user string, more []sandbox.Mo
 	}
 	limits := c.Limits()
 	limits.Counted = []sandbox.Volume{sandbox.Live("")}
-	// Not the command's context, which the box may outlive.
-	handler := c.Way(c.o.Awake, egress.Scope{Box: id, Kind: contract.BoxTerminal}, contract.EgressSpec{Profile: contract.EgressDefault}, nil)
+	handler := c.way(egress.Scope{Box: id, Kind: contract.BoxTerminal}, policy)
 	b, err := c.Open(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxTerminal, Root: "/computer", Mounts: mounts, Handler: handler, Proxy: true, Limits: limits})
 	if err != nil {
 		return nil, err
 	}
-	return &Terminal{Box: b, user: user, mounts: mounts}, nil
+	return &Terminal{Box: b, user: user, mounts: mounts, policy: policy}, nil
 }
 
 // roomy reports whether most of what a box may write is left to the next command.
