@@ -7,6 +7,34 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// What is read without a decoder is what the decoder reads, and what is not the
+// plain answer is left to it.
+func TestAPlainAcknowledgementIsReadAsTheDecoderReadsIt(t *testing.T) {
+	for text, plain := range map[string]bool{
+		`{"stream":"EVENTS-1ktq2kr0wpovzeog","seq":1}`:                    true,
+		`{"stream":"EVENTS-1ktq2kr0wpovzeog","seq":18446744073709551615}`: true,
+		`{"stream":"S","seq":7,"duplicate":true}`:                         false,
+		`{"stream":"S","domain":"d","seq":7}`:                             false,
+		`{"stream":"S","seq":7,"batch":"b","count":3}`:                    false,
+		`{"stream":"S","seq":0}`:                                          false,
+		`{"stream":"S","seq":-1}`:                                         false,
+		`{"stream":"S","seq":7`:                                           false,
+		`{"stream":"S","seq":7}}`:                                         false,
+		`{"error":{"code":400,"err_code":10071,"description":"wrong last"},"stream":"S","seq":7}`: false,
+		`{"stream":"S\",\"seq\":7,\"error\":{}}`:                                                  false,
+		`{"error":{"code":503,"err_code":1,"description":"x"},"stream":"EVENTS-x","seq":0}`:       false,
+	} {
+		got, ok := plainAck([]byte(text))
+		if ok != plain {
+			t.Errorf("%s: taken for plain: %v", text, ok)
+		}
+		var want ack
+		if err := json.Unmarshal([]byte(text), &want); ok && (err != nil || got != want) {
+			t.Errorf("%s: %+v, the decoder says %+v, %v", text, got, want, err)
+		}
+	}
+}
+
 // An acknowledgement counts for the message that it answers and no other: not for
 // one that was refused before it, nor one of a batch for less than all of it.
 func TestAnAcknowledgementIsOfItsOwnMessage(t *testing.T) {

@@ -282,13 +282,14 @@ type plan struct {
 	last    uint64              // the log's last sequence when it was made
 	size    int                 // of the requests
 
-	messages []*nats.Msg   // of the first events, as far as stamp was called
-	link     contract.Link // of the newest message
-	batch    string        // the atomic batch's id; empty: the messages are pipelined
-	chain    string        // what the messages' ids begin with; empty: none has one
-	asked    []string      // where answers are waited for
-	stored   int           // how many events are acknowledged and taken in
-	broken   error         // why what was acknowledged could not be taken in
+	messages []*nats.Msg     // of the first events, as far as stamp was called
+	links    []contract.Link // of the messages
+	link     contract.Link   // of the newest message
+	batch    string          // the atomic batch's id; empty: the messages are pipelined
+	chain    string          // what the messages' ids begin with; empty: none has one
+	asked    []string        // where answers are waited for
+	stored   int             // how many events are acknowledged and taken in
+	broken   error           // why what was acknowledged could not be taken in
 }
 
 // several says whether a call has more than one event to store, so that the

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 )
@@ -38,14 +37,17 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 	l.step("sent")
 	crash.At("ledger.sent")
 	p.digest() // while the disk is at work
-	check := time.NewTicker(healthEvery)
-	defer check.Stop()
-	until := awake.Now() + joinFor
-	giveUp := awake.Now() + ackTimeout
+	l.check.Reset(healthEvery)
+	defer l.check.Stop()
+	var until, giveUp time.Duration
+	if joining != nil {
+		until = awake.Now() + joinFor
+	}
+	heard := true // since the last look
 	var failed error
 	for len(p.asked) > 0 {
 		open := joining
-		if failed != nil || len(p.events) >= groupCount || p.size >= groupBytes || len(p.asked)+len(l.queue) >= batchCount ||
+		if open == nil || failed != nil || len(p.events) >= groupCount || p.size >= groupBytes || len(p.asked)+len(l.queue) >= batchCount ||
 			l.ctx.Err() != nil || l.yielding() || awake.Now() > until {
 			open = nil
 		}
@@ -74,7 +76,7 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 			if failed != nil && err == nil {
 				return errors.Join(failed, fmt.Errorf("odd acknowledgement: position %d behind a message that was refused", positions[0]))
 			}
-			giveUp = awake.Now() + ackTimeout
+			heard = true
 			l.step("acknowledged")
 			crash.At("ledger.acknowledged")
 			if err := l.accept(p, positions); err != nil {
@@ -85,11 +87,14 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 			p.answer()
 		case <-l.lost:
 			return errors.New("no acknowledgement: the connection was lost")
-		case <-check.C:
+		case <-l.check.C:
 			if err := l.health(); err != nil {
 				return err
 			}
-			if awake.Now() > giveUp {
+			switch now := awake.Now(); {
+			case heard:
+				heard, giveUp = false, now+ackTimeout
+			case now > giveUp:
 				return fmt.Errorf("no acknowledgement: %w", context.DeadlineExceeded)
 			}
 		case <-ctx.Done():
@@ -174,7 +179,7 @@ func (l *Log) accept(p *plan, positions []uint64) error {
 		if err := l.tail.add(e, p.digests[at]); err != nil {
 			return err
 		}
-		fresh[i] = stored{event: e, position: position, link: contract.LinkOf(data), size: len(data), owner: l.owner}
+		fresh[i] = stored{event: e, position: position, link: p.links[at], size: len(data), owner: l.owner}
 	}
 	p.stored += len(positions)
 	l.claimed = true

@@ -18,11 +18,13 @@ type memoryIndex struct {
 	events  []contract.Event
 	covered int // how many of them it admits to
 	asked   int // for an id
+	howFar  int // how often it was asked what it covers
 }
 
 func (x *memoryIndex) LastSeq(context.Context) (uint64, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.howFar++
 	return uint64(x.covered), nil
 }
 
@@ -127,6 +129,27 @@ func TestIndexStandsInForMemory(t *testing.T) {
 	ahead.covered = len(ahead.events)
 	other := openLog(t, b, ledger.Options{CID: contract.NewCID(), Index: ahead})
 	mustAppend(t, other, prompt("first of its log"))
+}
+
+// An index that stands still is not asked with each event how far it is.
+func TestAnIndexThatStandsStillIsAskedNowAndThen(t *testing.T) {
+	b := openBus(t, t.TempDir())
+	x := &memoryIndex{}
+	l := openLog(t, b, ledger.Options{CID: contract.NewCID(), Index: x})
+	for range 7 {
+		batch := make([]contract.Draft, 200)
+		for i := range batch {
+			batch[i] = prompt("one of many")
+		}
+		mustAppend(t, l, batch...)
+	}
+	before := x.howFar
+	for range 100 {
+		mustAppend(t, l, prompt("one"))
+	}
+	if n := x.howFar - before; before == 0 || n > 1 {
+		t.Errorf("asked %d times for 1400 events, and %d times for 100 more", before, n)
+	}
 }
 
 // Only an id that the caller brings can be in the log already: one that the

@@ -115,6 +115,7 @@ type Log struct {
 	inbox      string           // acknowledgements arrive under it
 	acks       chan *nats.Msg   // room for a whole group
 	lost       chan nats.Status // the connection went away, and acknowledgements with it
+	check      *time.Ticker     // runs while acknowledgements are waited for
 	step       func(point string)
 
 	mu        sync.Mutex
@@ -193,6 +194,8 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	}
 	l.subs = []*nats.Subscription{sub, wishes}
 	l.lost = l.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	l.check = time.NewTicker(time.Hour)
+	l.check.Stop()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if l.head != nil {
 		l.head.start()

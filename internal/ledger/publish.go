@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -226,6 +227,7 @@ func (l *Log) stamp(p *plan) error {
 			return fault.New("", fault.Invalid, "", err)
 		}
 		p.link = contract.LinkOf(data)
+		p.links = append(p.links, p.link)
 		h := nats.Header{ownerHeader: {l.owner}}
 		if p.chain != "" {
 			h["Nats-Msg-Id"] = []string{p.chain + strconv.Itoa(i)}
@@ -260,6 +262,9 @@ func decodeAck(m *nats.Msg) (ack, error) {
 	if m.Header.Get("Status") == "503" {
 		return ack{}, nats.ErrNoResponders
 	}
+	if a, ok := plainAck(m.Data); ok {
+		return a, nil
+	}
 	var a ack
 	switch err := json.Unmarshal(m.Data, &a); {
 	case err != nil:
@@ -270,6 +275,18 @@ func decodeAck(m *nats.Msg) (ack, error) {
 		return ack{}, fmt.Errorf("odd acknowledgement: %.200s", m.Data)
 	}
 	return a, nil
+}
+
+// plainAck reads what the server says of a message that is stored by itself,
+// {"stream":"NAME","seq":N}; whatever else it says is left to decodeAck.
+func plainAck(b []byte) (ack, bool) {
+	_, rest, ok := bytes.Cut(b, []byte(`","seq":`))
+	digits, whole := bytes.CutSuffix(rest, []byte("}"))
+	if !ok || !whole || !bytes.HasPrefix(b, []byte(`{"stream":"`)) || bytes.Count(b, []byte(`"`)) != 6 {
+		return ack{}, false
+	}
+	n, err := strconv.ParseUint(string(digits), 10, 64)
+	return ack{Seq: n}, err == nil && n > 0
 }
 
 // refresh reads what the stream holds behind the known end and takes it in;

@@ -13,8 +13,10 @@ import (
 const (
 	// maxTail bounds what is kept for an index that falls behind.
 	maxTail = 200_000
-	// pruneAt is how many entries are kept before the index is asked.
-	pruneAt = 1024
+	// pruneAt is how many entries are kept before the index is asked, pruneAgain how
+	// many more there are before it is asked again.
+	pruneAt    = 1024
+	pruneAgain = 256
 
 	recentCount = 512
 	recentBytes = 512 << 10
@@ -38,6 +40,7 @@ type tail struct {
 	ids     map[key]known
 	subject map[string]uint64
 	order   []entry // what ids and subject hold, oldest first
+	askAt   int     // how many of them there are when the index is asked the next time
 }
 
 type entry struct {
@@ -47,7 +50,7 @@ type entry struct {
 }
 
 func newTail(index Index) *tail {
-	return &tail{index: index, ids: map[key]known{}, subject: map[string]uint64{}}
+	return &tail{index: index, ids: map[key]known{}, subject: map[string]uint64{}, askAt: pruneAt}
 }
 
 // add takes in a stored event. An id that is there already means that the
@@ -98,9 +101,10 @@ func (t *tail) newest(ctx context.Context, subject string, last uint64) (uint64,
 }
 
 // prune forgets what the index covers by now, and refuses when it has fallen
-// too far behind.
+// too far behind. An index that covers nothing new is not asked again with each
+// event.
 func (t *tail) prune(ctx context.Context) error {
-	if t.index == nil || len(t.order) < pruneAt {
+	if t.index == nil || len(t.order) < min(t.askAt, maxTail) {
 		return nil
 	}
 	covered, err := t.index.LastSeq(ctx)
@@ -117,7 +121,10 @@ func (t *tail) prune(ctx context.Context) error {
 		t.covered = e.seq
 		n++
 	}
-	t.order = append(t.order[:0:0], t.order[n:]...)
+	if n > 0 {
+		t.order = append(t.order[:0:0], t.order[n:]...)
+	}
+	t.askAt = max(pruneAt, len(t.order)+pruneAgain)
 	if len(t.order) >= maxTail {
 		return fault.New("", fault.Unavailable, "Wait until the state has caught up with the log.",
 			fmt.Errorf("%d events are not projected yet", len(t.order)))
