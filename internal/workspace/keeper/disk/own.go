@@ -173,3 +173,16 @@ func SyncAll(dir string) error {
 	}
 	return errors.Join(unix.Syncfs(int(d.Fd())), d.Close())
 }
+
+// RemoveEmpty removes a folder that has nothing but folders in it, as git does
+// where a ref is to be; anything else stays.
+func RemoveEmpty(dir string) error {
+	if st, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
+		return nil
+	}
+	found, err := os.ReadDir(dir)
+	for _, f := range found {
+		err = errors.Join(err, RemoveEmpty(filepath.Join(dir, f.Name())))
+	}
+	return errors.Join(err, os.Remove(dir))
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -32,7 +33,7 @@ const collectAtOnce = 500
 type collected struct {
 	tip       string
 	manifests map[string]struct{}
-	chunks    gitstore.ChunkSet
+	chunks    chunks.Set
 }
 
 // Collect removes the chunks that nothing needs.
@@ -74,7 +75,7 @@ func (e *Engine) collectSome(ctx context.Context, reply *wire.CollectReply) (mor
 			return fs.SkipAll
 		}
 		gone := false
-		c, ok := gitstore.ChunkNamed(name, 1)
+		c, ok := chunks.Named(name, 1)
 		if _, wanted := need[c.Sum]; ok && !wanted {
 			var err error
 			if gone, err = e.store.Chunks.Remove(name, chunkGrace); err != nil {
@@ -96,7 +97,7 @@ func (e *Engine) collectSome(ctx context.Context, reply *wire.CollectReply) (mor
 }
 
 // needed returns the chunks that anything needs.
-func (e *Engine) needed(ctx context.Context, reply *wire.CollectReply) (gitstore.ChunkSet, error) {
+func (e *Engine) needed(ctx context.Context, reply *wire.CollectReply) (chunks.Set, error) {
 	out, err := e.store.Git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname)")
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (e *Engine) needed(ctx context.Context, reply *wire.CollectReply) (gitstore
 	for line := range strings.Lines(string(out)) {
 		id, ref, ok := strings.Cut(strings.TrimSpace(line), " ")
 		switch {
-		case !ok || !gitstore.IsHex(id):
+		case !ok || !wire.IsHex(id):
 			return nil, fmt.Errorf("git for-each-ref answered %q", wire.Short(line))
 		case ref == gitstore.Main:
 			main = id
@@ -146,7 +147,7 @@ func (e *Engine) collectMain(ctx context.Context, main string, reply *wire.Colle
 	if e.collected.tip == main && e.collected.chunks != nil {
 		return nil
 	}
-	next := collected{tip: main, manifests: map[string]struct{}{}, chunks: gitstore.ChunkSet{}}
+	next := collected{tip: main, manifests: map[string]struct{}{}, chunks: chunks.Set{}}
 	revs := []string{main}
 	if was := e.collected.tip; was != "" && main != "" {
 		if _, err := e.store.Git(ctx, nil, "merge-base", "--is-ancestor", was, main); err == nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
@@ -236,7 +237,7 @@ func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Re
 	}
 	tmp := e.store.Work("incoming-" + publish.Token())
 	sum, err := receive(tmp, content, e.opts.Limits.LargestFile)
-	var large *gitstore.Manifest
+	var large *chunks.Manifest
 	if err == nil {
 		large, err = e.chunkAhead(ctx, tmp)
 	}
@@ -254,13 +255,13 @@ func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Re
 	return w, nil
 }
 
-func (e *Engine) replaceFile(ctx context.Context, req wire.WriteRequest, tmp, sum string, large *gitstore.Manifest) (wire.Written, error) {
+func (e *Engine) replaceFile(ctx context.Context, req wire.WriteRequest, tmp, sum string, large *chunks.Manifest) (wire.Written, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.putFile(ctx, req, tmp, sum, large)
 }
 
-func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum string, large *gitstore.Manifest) (wire.Written, error) {
+func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum string, large *chunks.Manifest) (wire.Written, error) {
 	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.Written{}, err
 	}
@@ -318,7 +319,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 
 // chunkAhead keeps the chunks of a file of the engine's own, if it is a large
 // one, before the lock is taken: others need not wait for that.
-func (e *Engine) chunkAhead(ctx context.Context, file string) (*gitstore.Manifest, error) {
+func (e *Engine) chunkAhead(ctx context.Context, file string) (*chunks.Manifest, error) {
 	r, st, err := disk.OpenContent(unix.AT_FDCWD, file, -1)
 	if err != nil {
 		return nil, err
@@ -331,7 +332,7 @@ func (e *Engine) chunkAhead(ctx context.Context, file string) (*gitstore.Manifes
 }
 
 // storeReceived stores a received file, or the manifest of its chunks.
-func (e *Engine) storeReceived(ctx context.Context, file string, st disk.Stat, large *gitstore.Manifest) (gitstore.Entry, error) {
+func (e *Engine) storeReceived(ctx context.Context, file string, st disk.Stat, large *chunks.Manifest) (gitstore.Entry, error) {
 	if large == nil {
 		return e.store.StoreFile(ctx, file)
 	}

@@ -16,12 +16,14 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // What the host keeps by the SHA-256 of its content may be in the tree as well:
@@ -34,7 +36,7 @@ const maxFind = 200
 // order.
 func (e *Engine) Find(ctx context.Context, req wire.FindRequest) (wire.FindReply, error) {
 	const op = "keeper.Find"
-	if len(req.SHA256) > maxFind || slices.ContainsFunc(req.SHA256, func(s string) bool { return len(s) != 64 || !gitstore.IsHex(s) }) {
+	if len(req.SHA256) > maxFind || slices.ContainsFunc(req.SHA256, func(s string) bool { return len(s) != 64 || !wire.IsHex(s) }) {
 		return wire.FindReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("name at most %d SHA-256 sums in hex", maxFind))
 	}
 	if req.Bytes <= 0 {
@@ -175,14 +177,14 @@ func (e *Engine) findObjects(ctx context.Context, s *search) error {
 		h := sha256.New()
 		var raw bytes.Buffer // of what may be a manifest, which says what its chunks have
 		w := io.Writer(h)
-		if size <= gitstore.MaxManifest && size >= int64(gitstore.ManifestHead) && (size-int64(gitstore.ManifestHead))%int64(gitstore.ManifestRef) == 0 {
+		if size <= chunks.MaxManifest && size >= int64(chunks.ManifestHead) && (size-int64(chunks.ManifestHead))%int64(chunks.ManifestRef) == 0 {
 			w = io.MultiWriter(h, &gitstore.Head{To: &raw, Max: int(size)})
 		}
 		if _, _, err := e.store.Read(ctx, f[1], -1, w); err != nil {
 			continue // damaged: the scrub says so
 		}
 		s.is(h, wire.Found{Object: f[1]})
-		if m, err := gitstore.DecodeManifest(raw.Bytes()); err == nil {
+		if m, err := chunks.DecodeManifest(raw.Bytes()); err == nil {
 			s.isSum(m.Sum[:], wire.Found{Object: f[1], Chunked: true})
 		}
 	}
@@ -194,7 +196,7 @@ func (e *Engine) findObjects(ctx context.Context, s *search) error {
 func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at wire.Found) error {
 	const op = "keeper.Found"
 	if at.Object != "" {
-		if !gitstore.IsHex(at.Object) || len(at.Object) != 40 {
+		if !wire.IsHex(at.Object) || len(at.Object) != 40 {
 			return fault.New(op, fault.Invalid, "", fmt.Errorf("%q is no object", wire.Short(at.Object)))
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
@@ -22,7 +23,7 @@ const kindChunk = "chunk"
 
 // scrubChunk checks one chunk and, if it is damaged, makes it again.
 func (e *Engine) scrubChunk(ctx context.Context, it scrubItem) (*wire.Damage, error) {
-	c, ok := gitstore.ChunkNamed(it.id, it.size)
+	c, ok := chunks.Named(it.id, it.size)
 	if !ok {
 		return nil, nil
 	}
@@ -40,10 +41,10 @@ func chunkReason(err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, gitstore.ErrChunkMissing):
-		return gitstore.ErrChunkMissing.Error()
-	case errors.Is(err, gitstore.ErrChunkOther):
-		return gitstore.ErrChunkOther.Error()
+	case errors.Is(err, chunks.ErrMissing):
+		return chunks.ErrMissing.Error()
+	case errors.Is(err, chunks.ErrOther):
+		return chunks.ErrOther.Error()
 	}
 	return "can't be read"
 }
@@ -117,7 +118,7 @@ func (e *Engine) healEntry(ctx context.Context, en gitstore.Entry, p string) (st
 
 // healChunk looks for a chunk's bytes where its file, or an earlier or later
 // version of it, still is: at the same place first, then anywhere in it.
-func (e *Engine) healChunk(ctx context.Context, c gitstore.ChunkRef, p string, at int64) (string, error) {
+func (e *Engine) healChunk(ctx context.Context, c chunks.Ref, p string, at int64) (string, error) {
 	if from, err := e.eachCopy(ctx, p, func(root, p string) (bool, error) { return e.chunkFrom(c, root, p, at) }); err != nil || from != "" {
 		return from, err
 	}
@@ -125,7 +126,7 @@ func (e *Engine) healChunk(ctx context.Context, c gitstore.ChunkRef, p string, a
 }
 
 // chunkFrom makes a chunk again from the bytes at one place of a file.
-func (e *Engine) chunkFrom(c gitstore.ChunkRef, root, p string, at int64) (bool, error) {
+func (e *Engine) chunkFrom(c chunks.Ref, root, p string, at int64) (bool, error) {
 	f, _, err := openLarge(root, p)
 	if err != nil {
 		return false, nil //nolint:nilerr // gone, or it can't be read
@@ -142,13 +143,13 @@ func (e *Engine) chunkFrom(c gitstore.ChunkRef, root, p string, at int64) (bool,
 var errFound = errors.New("found")
 
 // chunkWithin makes a chunk again from a file that has it somewhere.
-func (e *Engine) chunkWithin(ctx context.Context, c gitstore.ChunkRef, root, p string) (bool, error) {
+func (e *Engine) chunkWithin(ctx context.Context, c chunks.Ref, root, p string) (bool, error) {
 	f, st, err := openLarge(root, p)
 	if err != nil || !e.store.Chunked(st) {
 		return false, nil //nolint:nilerr // likewise
 	}
 	defer f.Close()
-	_, err = gitstore.Cut(ctx, f, st.Size, func(got gitstore.ChunkRef, b []byte) error {
+	_, err = chunks.Cut(ctx, f, st.Size, func(got chunks.Ref, b []byte) error {
 		if got != c {
 			return nil
 		}

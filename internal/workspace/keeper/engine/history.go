@@ -107,7 +107,7 @@ func (e *Engine) treeish(ctx context.Context, name, fallback string) (string, er
 	if name == "" {
 		return e.liveTree(ctx)
 	}
-	if gitstore.IsHex(name) && len(name) == 40 {
+	if wire.IsHex(name) && len(name) == 40 {
 		if id, err := e.store.NameOf(ctx, name+"^{tree}"); err != nil || id != "" {
 			return id, err
 		}

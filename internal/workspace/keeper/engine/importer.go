@@ -19,7 +19,6 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
-	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -262,7 +261,7 @@ func repositoryHead(dir string) string {
 			}
 		}
 	}
-	if !gitstore.IsHex(head) || (len(head) != 40 && len(head) != 64) {
+	if !wire.IsHex(head) || (len(head) != 40 && len(head) != 64) {
 		return ""
 	}
 	return head

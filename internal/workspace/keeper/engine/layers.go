@@ -109,7 +109,7 @@ func (e *Engine) layers() (map[string]layer, error) {
 	return out, nil
 }
 
-func isLayerName(s string) bool { return len(s) == 40 && gitstore.IsHex(s) }
+func isLayerName(s string) bool { return len(s) == 40 && wire.IsHex(s) }
 
 // chain is a layer with those below it, nil when one of them is not whole.
 func (e *Engine) chain(ctx context.Context, top layer) ([]layer, error) {

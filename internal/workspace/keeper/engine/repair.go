@@ -68,7 +68,7 @@ func (e *Engine) loadHead(ctx context.Context) error {
 		}
 	}
 	reason := "is not named by anything"
-	if gitstore.IsHex(id) && len(id) == 40 {
+	if wire.IsHex(id) && len(id) == 40 {
 		tree, t, why, err := e.readCheckpoint(ctx, id)
 		if err != nil {
 			return err
@@ -124,7 +124,7 @@ func (e *Engine) readCheckpoint(ctx context.Context, id string) (tree string, t 
 // that are stored.
 func (e *Engine) lastWhole(ctx context.Context, broken string) (string, error) {
 	const far = 1000
-	for id, n := broken, 0; gitstore.IsHex(id) && n < far; n++ {
+	for id, n := broken, 0; wire.IsHex(id) && n < far; n++ {
 		content, _, reason, err := e.store.Check(ctx, id, "commit")
 		if err != nil {
 			return "", err
@@ -260,7 +260,7 @@ func (e *Engine) Repair(ctx context.Context, req wire.RepairRequest) (wire.Repai
 // a ref where git can name it.
 func (e *Engine) keepDamaged(ctx context.Context, id string) error {
 	name := "head-" + publish.Token()
-	if gitstore.IsHex(id) && len(id) == 40 {
+	if wire.IsHex(id) && len(id) == 40 {
 		name = filepath.Base(wire.DamagedFile(id))
 		if err := e.store.ForceRef(ctx, damagedRefs+id[:12], id); err != nil {
 			e.opts.Logger.WarnContext(ctx, "git can't name what is damaged; a file keeps its name", "commit", id, "error", err)

@@ -10,12 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // A disk that gives back other bytes than it was given is not noticed by git
@@ -125,7 +128,7 @@ func (e *Engine) newScrub(ctx context.Context) (*scrubPass, error) {
 	head := e.Head()
 	for line := range strings.Lines(string(out)) {
 		id, ref, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if !ok || !gitstore.IsHex(id) || id == head || strings.HasPrefix(ref, damagedRefs) {
+		if !ok || !wire.IsHex(id) || id == head || strings.HasPrefix(ref, damagedRefs) {
 			continue
 		}
 		p.add(scrubItem{id: id, kind: "commit", commit: id})
@@ -192,19 +195,19 @@ func (e *Engine) scrubItem(ctx context.Context, p *scrubPass, it scrubItem) (*wi
 		p.add(scrubItem{id: tree, kind: "tree", commit: it.commit})
 	case "tree":
 		for _, t := range gitstore.TreeNames(content) {
-			sub := scrubItem{id: t.ID, kind: "blob", commit: it.commit, path: wire.JoinPath(it.path, gitstore.UnescapeName(t.Name))}
+			sub := scrubItem{id: t.ID, kind: "blob", commit: it.commit, path: wire.JoinPath(it.path, names.Unescape(t.Name))}
 			if t.Mode == "40000" {
 				sub.kind = "tree"
-			} else if gitstore.IsChunked(t.Name) {
-				name, _ := gitstore.UnescapeFile(t.Name)
+			} else if names.IsChunked(t.Name) {
+				name, _ := names.UnescapeFile(t.Name)
 				sub.kind, sub.path = gitstore.KindManifest, wire.JoinPath(it.path, name)
-			} else if t.Name == gitstore.EmptyMarker {
+			} else if t.Name == names.EmptyMarker {
 				sub.path = it.path
 			}
 			p.add(sub)
 		}
 	case gitstore.KindManifest:
-		m, err := gitstore.DecodeManifest(content)
+		m, err := chunks.DecodeManifest(content)
 		if err != nil {
 			return &wire.Damage{ID: it.id, Kind: "blob", Commit: it.commit, Path: wire.Path(it.path), Reason: err.Error()}, nil
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) Beside(ctx context.Context, commit string, paths, names []string
 	}
 	line, _, _ := strings.Cut(raw.String(), "\n")
 	root, ok := strings.CutPrefix(line, "tree ")
-	if kind != "commit" || size > besideTreeBytes || !ok || !IsHex(root) {
+	if kind != "commit" || size > besideTreeBytes || !ok || !wire.IsHex(root) {
 		return nil, false, fault.New("keeper.Beside", fault.Invalid, "", fmt.Errorf("%s is no commit", wire.Short(commit)))
 	}
 	b := beside{s: s, names: names, seen: map[string]map[string]TreeItem{}, plain: true}
@@ -98,7 +99,7 @@ func (b *beside) folder(ctx context.Context, id string) (map[string]TreeItem, er
 		if kind != "tree" || !ok || !named || len(tail) < 20 {
 			return nil, fault.New("", fault.Damaged, "", fmt.Errorf("object %s is no tree", id))
 		}
-		name, _ = UnescapeFile(name)
+		name, _ = names.UnescapeFile(name)
 		if slices.Contains(b.names, name) {
 			b.plain = false
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -91,7 +92,7 @@ func (c *comparer) read(tree string) (map[string]child, error) {
 	}
 	out := make(map[string]child, len(items))
 	for _, it := range items {
-		name, n := UnescapeName(it.Name), child{dir: it.ID}
+		name, n := names.Unescape(it.Name), child{dir: it.ID}
 		if it.Mode != modeFolder {
 			n.dir = ""
 			if name, n.entry, err = entryOf(tree, it.Name, it); err != nil {

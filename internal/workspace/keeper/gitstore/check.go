@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) Check(ctx context.Context, id, kind string) (content []byte, siz
 	case "blob":
 	case KindManifest:
 		kind = "blob"
-		w = io.MultiWriter(h, &Head{To: &buf, Max: int(MaxManifest)})
+		w = io.MultiWriter(h, &Head{To: &buf, Max: int(chunks.MaxManifest)})
 	default:
 		w = io.MultiWriter(h, &buf)
 	}

@@ -1,15 +1,20 @@
 package gitstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/names"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // What stands for a file's content in a tree: its blob, or, where it is large,
@@ -27,7 +32,7 @@ func (en Entry) Holds() Entry { return Entry{ID: en.ID, Chunked: en.Chunked} }
 // HashEntry returns the entry of what r reads, and stores nothing.
 func (s *Store) HashEntry(r io.Reader, st disk.Stat) (Entry, error) {
 	if s.Chunked(st) {
-		m, err := Cut(context.Background(), r, st.Size, nil)
+		m, err := chunks.Cut(context.Background(), r, st.Size, nil)
 		if err != nil {
 			return None, err
 		}
@@ -109,12 +114,12 @@ func (s *Store) ContentObject(ctx context.Context, en *Entry, refused *error, op
 }
 
 // Manifest reads the manifest of a chunked entry.
-func (s *Store) Manifest(ctx context.Context, id string) (*Manifest, error) {
-	raw, err := s.Blob(ctx, id, MaxManifest)
+func (s *Store) Manifest(ctx context.Context, id string) (*chunks.Manifest, error) {
+	raw, err := s.Blob(ctx, id, chunks.MaxManifest)
 	if err != nil {
 		return nil, err
 	}
-	m, err := DecodeManifest(raw)
+	m, err := chunks.DecodeManifest(raw)
 	if err != nil {
 		return nil, fault.New("keeper.manifest", fault.Damaged, "", err)
 	}
@@ -136,7 +141,7 @@ func (s *Store) ReadContent(ctx context.Context, en Entry, skip, max int64, w io
 	if err != nil {
 		return 0, err
 	}
-	return m.Size, s.Chunks.copyTo(ctx, m, skip, max, w)
+	return m.Size, s.Chunks.CopyTo(ctx, m, skip, max, w)
 }
 
 // SmallContent reads an entry that can be merged; false means it is too large.
@@ -149,4 +154,44 @@ func (s *Store) SmallContent(ctx context.Context, en Entry) ([]byte, bool, error
 		return nil, false, nil
 	}
 	return b, err == nil, err
+}
+
+// AddChunks adds what a manifest names.
+func (s *Store) AddChunks(ctx context.Context, to chunks.Set, id string) error {
+	m, err := s.Manifest(ctx, id)
+	if err != nil {
+		return fmt.Errorf("manifest %s: %w", id, err)
+	}
+	for _, c := range m.Chunks {
+		to[c.Sum] = struct{}{}
+	}
+	return nil
+}
+
+// ManifestsOf lists the manifests that stand in the trees of commits. A commit is
+// compared with its parents: what it has of them is theirs. It is asked by name,
+// for a manifest may be a file of somebody's as well.
+func (s *Store) ManifestsOf(ctx context.Context, reply *wire.CollectReply, revs ...string) (map[string]struct{}, error) {
+	found := map[string]struct{}{}
+	commits, err := s.Git(ctx, nil, append(append([]string{"rev-list", "--end-of-options"}, revs...), "--")...)
+	if err != nil || len(commits) == 0 {
+		return found, err
+	}
+	reply.Commits += bytes.Count(commits, []byte{'\n'})
+	raw, err := s.Git(ctx, bytes.NewReader(commits), "diff-tree", "--stdin", "--root", "-r", "-m", "-z", "--raw", "--no-abbrev", "--no-commit-id", "--no-renames",
+		"--", ":(top,glob)**/*"+names.ChunkSuffix)
+	if err != nil {
+		return nil, err
+	}
+	fields := bytes.Split(raw, []byte{0})
+	for i := 0; i+1 < len(fields); i += 2 {
+		meta := strings.Fields(string(fields[i]))
+		if len(meta) != 5 || meta[0][0] != ':' {
+			return nil, fmt.Errorf("git diff-tree answered %q", wire.Short(string(fields[i])))
+		}
+		if id := meta[3]; strings.Trim(id, "0") != "" {
+			found[id] = struct{}{}
+		}
+	}
+	return found, nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/workspace/keeper/names"
+	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -24,12 +26,12 @@ func pathspecs(paths []wire.Path, metadata bool) []string {
 		if p == "." {
 			continue
 		}
-		for _, q := range EscapedPaths(string(p)) {
+		for _, q := range names.Ways(string(p)) {
 			args = append(args, ":(top,literal)"+q)
 		}
 	}
 	if !metadata {
-		args = append(args, ":(top,exclude,glob)**/.git"+escapeSuffix, ":(top,exclude,glob)**/.git"+escapeSuffix+"/**")
+		args = append(args, ":(top,exclude,glob)**/.git"+names.EscapeSuffix, ":(top,exclude,glob)**/.git"+names.EscapeSuffix+"/**")
 	}
 	return args
 }
@@ -84,13 +86,13 @@ func (s *Store) list(ctx context.Context, a, b string, req wire.DiffRequest) (*c
 			paths = nil
 			break
 		}
-		paths = append(paths, EscapedPaths(string(p))...)
+		paths = append(paths, names.Ways(string(p))...)
 	}
 	return d, s.differ(ctx, a, b, paths, d.add)
 }
 
 func (d *changeList) add(name string, from, to TreeItem) error {
-	p, kind := unescapePath(name)
+	p, kind := names.UnescapePath(name)
 	op := "modified"
 	switch {
 	case from.Mode == "":
@@ -100,7 +102,7 @@ func (d *changeList) add(name string, from, to TreeItem) error {
 	case from.ID == to.ID && Entry{Mode: wire.Mode(from.Mode)}.IsRegular() && Entry{Mode: wire.Mode(to.Mode)}.IsRegular():
 		op = "mode"
 	}
-	if git, ok := inNestedGit(p); ok && !d.metadata {
+	if git, ok := nested.In(p); ok && !d.metadata {
 		inside := strings.TrimPrefix(p[len(git):], "/")
 		if inside != "index" || d.index {
 			repo := wire.Path(wire.ParentDir(git))
@@ -114,12 +116,12 @@ func (d *changeList) add(name string, from, to TreeItem) error {
 				d.reply.Repositories[at].Op = op
 			}
 		}
-		if gitObeys(inside) && len(d.reply.Obeyed) < maxObeyed {
+		if nested.Obeyed(inside) && len(d.reply.Obeyed) < maxObeyed {
 			d.reply.Obeyed = append(d.reply.Obeyed, wire.Change{Path: wire.Path(p), Op: op, Added: -1, Removed: -1})
 		}
 		return nil
 	}
-	if kind == pathEmpty {
+	if kind == names.PathEmpty {
 		p += "/"
 	}
 	if at, ok := d.byPath[p]; ok { // it is a large file now, or was one
@@ -265,7 +267,7 @@ func at0(s string, i int) byte {
 
 // Lookup returns one path's entry in a tree.
 func (s *Store) Lookup(ctx context.Context, tree, p string) (Entry, error) {
-	for _, q := range EscapedPaths(p) {
+	for _, q := range names.Ways(p) {
 		it, ok, err := s.itemAt(ctx, tree, q)
 		if err != nil {
 			return None, err
@@ -274,8 +276,8 @@ func (s *Store) Lookup(ctx context.Context, tree, p string) (Entry, error) {
 			if it.Mode == modeFolder {
 				return None, nil
 			}
-			_, kind := unescapePath(q)
-			return Entry{Mode: wire.Mode(it.Mode), ID: it.ID, Chunked: kind == pathChunked}, nil
+			_, kind := names.UnescapePath(q)
+			return Entry{Mode: wire.Mode(it.Mode), ID: it.ID, Chunked: kind == names.PathChunked}, nil
 		}
 	}
 	return None, nil
@@ -288,7 +290,7 @@ func (s *Store) ObjectAt(ctx context.Context, commit, p string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	for _, q := range EscapedPaths(p) {
+	for _, q := range names.Ways(p) {
 		if it, ok, err := s.itemAt(ctx, c.tree, q); err != nil || ok {
 			return it.ID, err
 		}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -78,12 +77,6 @@ func (s *Store) EntryAt(dirfd int, name string, likely ...Entry) (en Entry, othe
 		return en, false, herr
 	}
 	return None, false, fault.New("", fault.Unavailable, "Try again when nothing writes to it.", fmt.Errorf("%q never stands still", name))
-}
-
-// IsRepositoryObject reports whether a tree's path is an object of a nested repository.
-func IsRepositoryObject(p string) bool {
-	git, ok := inNestedGit(p)
-	return ok && strings.HasPrefix(p[len(git):], "/objects/")
 }
 
 // window passes a range of what is written to it on.

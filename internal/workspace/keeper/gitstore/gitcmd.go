@@ -16,6 +16,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // gitConfig is forced on every git process through its environment, where it
@@ -137,7 +138,7 @@ func (s *Store) tryDisk() error {
 // could not look is an error, and not a missing one.
 func (s *Store) NameOf(ctx context.Context, rev string) (string, error) {
 	for _, kind := range []string{kindCommit, kindTree} {
-		if full, ok := strings.CutSuffix(rev, "^{"+kind+"}"); ok && IsHex(full) && len(full) == 40 {
+		if full, ok := strings.CutSuffix(rev, "^{"+kind+"}"); ok && wire.IsHex(full) && len(full) == 40 {
 			if id, ok, err := s.nameOfFull(ctx, full, kind); ok {
 				return id, err
 			}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/names"
 )
 
 // prePush keeps history with large files from being pushed by stock git: a
@@ -23,7 +24,7 @@ while read -r local_ref local remote_ref remote; do
 	if git cat-file -e "$remote^{commit}" 2>/dev/null; then not="^$remote"; fi
 	git rev-parse --verify --quiet "$local^{commit}" >/dev/null || refuse "$local_ref is no commit"
 	commits=$(git rev-list "$local" $not --) || refuse "what $local_ref holds can't be told"
-	found=$(echo "$commits" | git -c core.quotePath=false diff-tree --stdin --root -r -m --name-only --no-commit-id --no-renames --diff-filter=d -- ':(top,glob)**/*` + chunkSuffix + `') ||
+	found=$(echo "$commits" | git -c core.quotePath=false diff-tree --stdin --root -r -m --name-only --no-commit-id --no-renames --diff-filter=d -- ':(top,glob)**/*` + names.ChunkSuffix + `') ||
 		refuse "what $local_ref holds can't be told"
 	[ -z "$found" ] && continue
 	echo "choir: $local_ref holds large files, whose content is kept beside git on this computer only:" >&2

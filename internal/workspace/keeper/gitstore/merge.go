@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -108,13 +109,13 @@ func (s *Store) MergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, 
 	})
 	for _, c := range changes {
 		mine := ours[c.Path]
-		if git, ok := inNestedGit(c.Path); ok && own[git] && IsRepositoryObject(c.Path) && !c.To.Exists() {
+		if git, ok := nested.In(c.Path); ok && own[git] && nested.IsObject(c.Path) && !c.To.Exists() {
 			continue // what ours has there of its own may name it
 		}
-		if git, ok := inNestedGit(c.Path); ok && frozen[git] && mine != c.To {
-			if IsRepositoryObject(c.Path) && c.To.Exists() && !mine.Exists() {
+		if git, ok := nested.In(c.Path); ok && frozen[git] && mine != c.To {
+			if nested.IsObject(c.Path) && c.To.Exists() && !mine.Exists() {
 				merged[c.Path] = c.To // objects only ever add to a repository
-			} else if !IsRepositoryObject(c.Path) {
+			} else if !nested.IsObject(c.Path) {
 				conflict(c.Path, "both sides changed this repository")
 			}
 			continue
@@ -191,7 +192,7 @@ func ownRepositories(base, ours, theirs Tree) (own, frozen map[string]bool) {
 	changed := func(t Tree) map[string]bool {
 		out := map[string]bool{}
 		for _, c := range DiffTrees(base, t) {
-			if git, ok := inNestedGit(c.Path); ok && !IsRepositoryObject(c.Path) {
+			if git, ok := nested.In(c.Path); ok && !nested.IsObject(c.Path) {
 				out[git] = true
 			}
 		}
@@ -219,7 +220,7 @@ func (k *Staying) Add(p string) bool {
 		k.paths, k.repositories = map[string]bool{}, map[string]bool{}
 	}
 	k.paths[p] = true
-	if git, ok := inNestedGit(p); ok {
+	if git, ok := nested.In(p); ok {
 		k.repositories[git] = true
 	}
 	return true
@@ -235,7 +236,7 @@ func (k *Staying) Keep(from, to Tree) Tree {
 	}
 	out := maps.Clone(to)
 	for _, c := range DiffTrees(from, to) {
-		git, ok := inNestedGit(c.Path)
+		git, ok := nested.In(c.Path)
 		switch {
 		case !k.paths[c.Path] && !(ok && k.repositories[git]):
 		case c.From.Exists():

@@ -10,7 +10,7 @@ import (
 )
 
 // encodeNote makes a commit message: the text, then the trailers. It changes
-// the note to what decodeNote will give back.
+// the note to what DecodeNote will give back.
 func encodeNote(n *wire.Note) string {
 	msg := strings.ToValidUTF8(strings.ReplaceAll(n.Message, "\x00", ""), "\uFFFD")
 	if msg = strings.TrimSpace(msg); msg == "" {

@@ -23,6 +23,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/journal"
 )
 
 // objectID returns the id git gives to an object.
@@ -75,7 +76,7 @@ type pendingObject struct{ tmp, final string }
 // act is what is made durable together.
 type act struct {
 	objects []pendingObject
-	files   []kept
+	files   []journal.File
 }
 
 // makes reports whether an object is one of the act's own.
@@ -114,7 +115,7 @@ func removeAll(all []pendingObject) error {
 
 // keep makes a file of the keeper's own durable, with what is written together
 // with it.
-func (s *Store) keep(files ...kept) error {
+func (s *Store) keep(files ...journal.File) error {
 	if s.act != nil {
 		s.act.files = append(s.act.files, files...)
 		return nil
@@ -160,13 +161,13 @@ func (s *Store) finish(a act) (err error) {
 		}
 	}()
 	var large []pendingObject
-	var files []kept
+	var files []journal.File
 	for _, p := range a.objects {
 		st, err := os.Lstat(p.tmp)
 		if err != nil {
 			return err
 		}
-		if st.Size() > maxInEntry {
+		if st.Size() > journal.MaxObject {
 			large = append(large, p)
 			continue
 		}
@@ -174,7 +175,7 @@ func (s *Store) finish(a act) (err error) {
 		if err != nil {
 			return err
 		}
-		files = append(files, kept{name: "objects/" + filepath.Base(filepath.Dir(p.final)) + "/" + filepath.Base(p.final), content: content})
+		files = append(files, journal.File{Name: "objects/" + filepath.Base(filepath.Dir(p.final)) + "/" + filepath.Base(p.final), Content: content})
 	}
 	if err := s.settleLarge(large); err != nil {
 		return err
@@ -185,7 +186,7 @@ func (s *Store) finish(a act) (err error) {
 	if err := s.OpenJournal(); err != nil {
 		return err
 	}
-	return s.journal.add(files, func() error {
+	return s.journal.Add(files, func() error {
 		s.crash("journal.synced")
 		for _, p := range a.objects {
 			if there, err := disk.Exists(p.tmp); err != nil || !there {
@@ -198,7 +199,7 @@ func (s *Store) finish(a act) (err error) {
 				return err
 			}
 		}
-		return s.journal.place(a.files)
+		return s.journal.Place(a.files)
 	})
 }
 

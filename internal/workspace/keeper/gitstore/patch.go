@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -174,7 +175,7 @@ func (p *patcher) read(tree string) (map[string]*named, error) {
 	out := make(map[string]*named, len(items))
 	for _, it := range items {
 		if it.Mode == modeFolder {
-			out[UnescapeName(it.Name)] = &named{dir: &it}
+			out[names.Unescape(it.Name)] = &named{dir: &it}
 			continue
 		}
 		name, en, err := entryOf(tree, it.Name, it)

@@ -71,7 +71,7 @@ func (r *reader) read(ctx context.Context, id string, max int64, w io.Writer) (k
 // readWith is read; begin, when not nil, hears of kind and size before the bytes.
 func (r *reader) readWith(ctx context.Context, id string, max int64, w io.Writer, begin func(kind string, size int64)) (kind string, size int64, err error) {
 	const op = "keeper.read"
-	if !IsHex(id) {
+	if !wire.IsHex(id) {
 		return "", 0, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", wire.Short(id)))
 	}
 	r.mu.Lock()
@@ -146,7 +146,7 @@ func (r *reader) readAll(ctx context.Context, ids []string, max int64, visit fun
 		return fault.New(op, fault.Internal, "", fmt.Errorf("%d objects are asked for at once", len(ids)))
 	}
 	for _, id := range ids {
-		if !IsHex(id) || len(id) != 40 {
+		if !wire.IsHex(id) || len(id) != 40 {
 			return fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", wire.Short(id)))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/journal"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -42,28 +43,15 @@ func (s *Store) MoveMain(id string) error {
 func (s *Store) writeRef(ref, id string) error {
 	s.refs.Lock()
 	defer s.refs.Unlock()
-	file := kept{name: ref, content: []byte(id + "\n")}
+	file := journal.File{Name: ref, Content: []byte(id + "\n")}
 	if ref != Main && ref != Logged {
 		return s.keep(file)
 	}
-	tmp, err := s.journal.stage(file)
+	tmp, err := s.journal.Stage(file)
 	if err != nil {
 		return err
 	}
-	return disk.WriteDurablyBy(tmp, filepath.Join(s.gitDir, filepath.FromSlash(ref)), file.content)
-}
-
-// removeEmpty removes a folder that has nothing but folders in it, as git does
-// where a ref is to be; anything else stays.
-func removeEmpty(dir string) error {
-	if st, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
-		return nil
-	}
-	found, err := os.ReadDir(dir)
-	for _, f := range found {
-		err = errors.Join(err, removeEmpty(filepath.Join(dir, f.Name())))
-	}
-	return errors.Join(err, os.Remove(dir))
+	return disk.WriteDurablyBy(tmp, filepath.Join(s.gitDir, filepath.FromSlash(ref)), file.Content)
 }
 
 // Unlock removes the locks that a git left on files of .git when it was killed, as
@@ -110,7 +98,7 @@ func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 	if err := s.OpenJournal(); err != nil {
 		return err
 	}
-	if err := s.journal.note([]kept{{name: ref, gone: true}}, false); err != nil {
+	if err := s.journal.Note([]journal.File{{Name: ref, Gone: true}}, false); err != nil {
 		return err
 	}
 	return disk.RemoveIfThere(name)
@@ -127,7 +115,7 @@ func (s *Store) Ref(ctx context.Context, ref string) (string, error) {
 	if err == nil {
 		raw, rerr := io.ReadAll(io.LimitReader(f, 64))
 		if err := errors.Join(rerr, f.Close()); err == nil {
-			if id := strings.TrimSuffix(string(raw), "\n"); IsHex(id) && len(id) == 40 {
+			if id := strings.TrimSuffix(string(raw), "\n"); wire.IsHex(id) && len(id) == 40 {
 				return id, nil
 			}
 		}
@@ -191,7 +179,7 @@ func (s *Store) Resolve(ctx context.Context, name string) (string, error) {
 			err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", errors.New("there is no checkpoint yet"))
 		}
 		return id, fault.Wrap(op, err)
-	} else if !IsHex(name) || len(name) < 7 || len(name) > 40 {
+	} else if !wire.IsHex(name) || len(name) < 7 || len(name) > 40 {
 		return "", fault.New(op, fault.Invalid, "Name a checkpoint by its commit id; `choir checkpoints` lists them.", fmt.Errorf("%q is not a commit id", wire.Short(name)))
 	}
 	id, err := s.NameOf(ctx, name+"^{commit}")
@@ -199,14 +187,4 @@ func (s *Store) Resolve(ctx context.Context, name string) (string, error) {
 		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", wire.Short(name)))
 	}
 	return id, fault.Wrap(op, err)
-}
-
-// IsHex reports whether a text is digits of a lower-case hexadecimal number.
-func IsHex(s string) bool {
-	for i := range len(s) {
-		if (s[i] < '0' || s[i] > '9') && (s[i] < 'a' || s[i] > 'f') {
-			return false
-		}
-	}
-	return s != ""
 }

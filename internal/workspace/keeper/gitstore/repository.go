@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/journal"
 )
 
 // workDir holds the engine's own files, under .git.
@@ -116,7 +117,7 @@ func (s *Store) initRepository(ctx context.Context) error {
 	}
 	files := maps.Clone(ownFiles)
 	files["hooks/"+pushHook] = prePush
-	files[workDir+"/journal"] = string(newJournalHead())
+	files[workDir+"/journal"] = string(journal.NewHead())
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(tmp, name), []byte(content), 0o644); err != nil {
 			return err

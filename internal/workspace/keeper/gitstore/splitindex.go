@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -72,8 +73,8 @@ func (x *GitIndex) Bring(ctx context.Context, tree string, seen func(p string) d
 	}
 	entries := map[string]indexEntry{}
 	err := x.s.differ(ctx, from, tree, nil, func(name string, _, to TreeItem) error {
-		p, kind := unescapePath(name)
-		e := indexEntry{mode: to.Mode, id: to.ID, hidden: kind != pathFile || p != name}
+		p, kind := names.UnescapePath(name)
+		e := indexEntry{mode: to.Mode, id: to.ID, hidden: kind != names.PathPlain || p != name}
 		if to.Mode != "" && !e.hidden {
 			e.stat = seen(p)
 		}

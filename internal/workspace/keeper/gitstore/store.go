@@ -9,7 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/journal"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -40,67 +42,59 @@ type Store struct {
 	names  *reader // of commits and trees
 	memory memory
 
-	journal journal
+	journal *journal.Journal
 	crash   func(point string)
-	Chunks  *Chunks
+	Chunks  *chunks.Store
 }
 
 // NewStore returns the store of a tree. It opens nothing yet.
 func NewStore(o StoreOptions) *Store {
 	s := &Store{root: o.Root, gitDir: filepath.Join(o.Root, ".git"), program: o.Git, fileBytes: o.Limits.FileBytes, known: map[string]bool{}}
 	s.reads, s.names = &reader{s: s}, &reader{s: s}
-	s.journal.gitDir, s.crash = s.gitDir, o.Crash
-	s.Chunks = &Chunks{dir: s.Work("chunks"), max: o.Limits.ChunkBytes, crash: o.Crash}
+	s.journal, s.crash = journal.New(s.gitDir), o.Crash
+	s.Chunks = chunks.Open(s.Work("chunks"), o.Limits.ChunkBytes, o.Crash)
 	return s
 }
 
 // Close makes what the journal names durable under its name, and ends the helper
 // processes.
-func (s *Store) Close() error { return errors.Join(s.journal.close(), s.endReaders()) }
+func (s *Store) Close() error { return errors.Join(s.journal.Close(), s.endReaders()) }
 
 func (s *Store) endReaders() error { return errors.Join(s.reads.close(), s.names.close()) }
 
 // OpenJournal does again what the journal holds, unless it is open. It is to be
 // called before anything is read.
-func (s *Store) OpenJournal() error {
-	s.journal.mu.Lock()
-	is := s.journal.f != nil
-	s.journal.mu.Unlock()
-	if is {
-		return nil
-	}
-	return s.journal.open()
-}
+func (s *Store) OpenJournal() error { return s.journal.Open() }
 
 // Settle makes what the journal names durable under its name, and empties it.
-func (s *Store) Settle() error { return s.journal.settle() }
+func (s *Store) Settle() error { return s.journal.Settle() }
 
 // Keep makes a record of a plan durable, with what is written together with it, or
 // before that where it is large.
 func (s *Store) Keep(name string, content []byte) error {
-	if len(content) > maxRecord {
+	if len(content) > journal.MaxRecord {
 		// What the journal says of that name is older, and would be done again over it.
 		if err := s.OpenJournal(); err != nil {
 			return err
 		}
-		if err := s.journal.outdate(); err != nil {
+		if err := s.journal.Outdate(); err != nil {
 			return err
 		}
 		dir := filepath.Dir(s.Work(name))
 		return errors.Join(os.MkdirAll(dir, 0o755), disk.WriteDurably(s.Work(name), content), disk.SyncDir(filepath.Dir(dir)), disk.SyncDir(s.Work()))
 	}
-	return s.keep(kept{name: workDir + "/" + name, content: content})
+	return s.keep(journal.File{Name: workDir + "/" + name, Content: content})
 }
 
 // Note is Keep of what need not be durable by itself: a later act makes it so.
 func (s *Store) Note(name string, content []byte) error {
-	if len(content) > maxRecord || s.act != nil {
+	if len(content) > journal.MaxRecord || s.act != nil {
 		return s.Keep(name, content)
 	}
 	if err := s.OpenJournal(); err != nil {
 		return err
 	}
-	return s.journal.noteAndPlace(kept{name: workDir + "/" + name, content: content})
+	return s.journal.NoteAndPlace(journal.File{Name: workDir + "/" + name, Content: content})
 }
 
 // Forget removes records: they do not come back, except as if nothing had been
@@ -117,14 +111,14 @@ func (s *Store) ForgetForGood(names ...string) error {
 }
 
 func (s *Store) forget(names []string, sync bool) error {
-	var gone []kept
+	var gone []journal.File
 	for _, name := range names {
-		gone = append(gone, kept{name: workDir + "/" + name, gone: true})
+		gone = append(gone, journal.File{Name: workDir + "/" + name, Gone: true})
 	}
 	if err := s.OpenJournal(); err != nil {
 		return err
 	}
-	return s.journal.note(gone, sync)
+	return s.journal.Note(gone, sync)
 }
 
 // Read streams one object to w and returns its kind and size. Content beyond max

@@ -382,7 +382,7 @@ func (s *Store) rawCommit(ctx context.Context, id string) (rawCommit, error) {
 	c.tree, c.parents = CommitNames(o.content)
 	head, message, _ := bytes.Cut(o.content, []byte("\n\n"))
 	c.message = string(message)
-	if !IsHex(c.tree) || len(c.tree) != 40 {
+	if !wire.IsHex(c.tree) || len(c.tree) != 40 {
 		return c, fault.New("keeper.commit", fault.Damaged, "", fmt.Errorf("commit %s names no tree", id))
 	}
 	for line := range strings.Lines(string(head)) {

@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -107,8 +108,8 @@ func TestDiffIsGits(t *testing.T) {
 				continue
 			}
 			if c.From.IsRegular() && c.To.IsRegular() {
-				if counts := fmt.Sprintf("%d %d", got.Changes[i].Added, got.Changes[i].Removed); want[gitstore.EscapedPaths(c.Path)[0]] != counts && c.From.Holds() != c.To.Holds() {
-					t.Errorf("round %d: %q has %s lines, git says %q", round, c.Path, counts, want[gitstore.EscapedPaths(c.Path)[0]])
+				if counts := fmt.Sprintf("%d %d", got.Changes[i].Added, got.Changes[i].Removed); want[names.Ways(c.Path)[0]] != counts && c.From.Holds() != c.To.Holds() {
+					t.Errorf("round %d: %q has %s lines, git says %q", round, c.Path, counts, want[names.Ways(c.Path)[0]])
 				}
 			}
 		}

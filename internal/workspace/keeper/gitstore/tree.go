@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -73,11 +74,11 @@ func entryOf(tree, name string, it TreeItem) (string, Entry, error) {
 	default:
 		return "", None, notOurs(tree, name, "of mode "+it.Mode)
 	}
-	p, kind := unescapePath(name)
-	if kind == pathEmpty {
+	p, kind := names.UnescapePath(name)
+	if kind == names.PathEmpty {
 		return p, Entry{Mode: wire.ModeEmptyDir}, nil
 	}
-	en := Entry{Mode: wire.Mode(it.Mode), ID: it.ID, Chunked: kind == pathChunked}
+	en := Entry{Mode: wire.Mode(it.Mode), ID: it.ID, Chunked: kind == names.PathChunked}
 	if en.Chunked && !en.IsRegular() {
 		return "", None, notOurs(tree, name, "which is no large file")
 	}
@@ -187,16 +188,16 @@ func (b *Builder) build(paths []string, prefix string) (string, []string) {
 func (b *Builder) Item(name string, en Entry) TreeItem {
 	switch {
 	case en.Mode == wire.ModeEmptyDir:
-		return TreeItem{escapeName(name, nameDir), modeFolder, b.Add([]TreeItem{{EmptyMarker, string(wire.ModeFile), EmptyBlob}})}
+		return TreeItem{names.Escape(name, names.Folder), modeFolder, b.Add([]TreeItem{{names.EmptyMarker, string(wire.ModeFile), EmptyBlob}})}
 	case en.Chunked:
-		return TreeItem{escapeChunked(name), string(en.Mode), en.ID}
+		return TreeItem{names.EscapeChunked(name), string(en.Mode), en.ID}
 	}
-	return TreeItem{escapeName(name, nameKindOf(en.Mode)), string(en.Mode), en.ID}
+	return TreeItem{names.Escape(name, names.KindOf(en.Mode)), string(en.Mode), en.ID}
 }
 
 // DirItem is a folder as it stands in the one that holds it.
 func DirItem(name, tree string) TreeItem {
-	return TreeItem{escapeName(name, nameDir), modeFolder, tree}
+	return TreeItem{names.Escape(name, names.Folder), modeFolder, tree}
 }
 
 // IsKnown reports whether a tree is there already.
@@ -224,7 +225,7 @@ func (b *Builder) Add(items []TreeItem) string {
 		buf.WriteString(it.Name)
 		buf.WriteByte(0)
 		buf.Write(raw)
-		if it.Name == EmptyMarker && !b.known[EmptyBlob] && !b.made[EmptyBlob] {
+		if it.Name == names.EmptyMarker && !b.known[EmptyBlob] && !b.made[EmptyBlob] {
 			b.emit(Object{Kind: "blob"}, EmptyBlob)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -260,11 +261,11 @@ func orderSteps(steps []Step) {
 		switch {
 		case blocks[s.Path]:
 			return 0
-		case s.To.Exists() && gitstore.IsRepositoryObject(string(s.Path)):
+		case s.To.Exists() && nested.IsObject(string(s.Path)):
 			return 1
 		case s.To.Exists():
 			return 2
-		case !gitstore.IsRepositoryObject(string(s.Path)):
+		case !nested.IsObject(string(s.Path)):
 			return 3
 		}
 		return 4

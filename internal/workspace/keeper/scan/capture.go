@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -141,7 +143,7 @@ func (s *Scanner) FileClock() (int64, error) {
 // hashCandidates finds the blob of every candidate and stores new ones.
 func (s *Scanner) hashCandidates(ctx context.Context, cap *Capture, cands []Candidate, now int64, write bool) error {
 	slices.SortFunc(cands, func(a, b Candidate) int {
-		if la, lb := gitstore.IsRepositoryObject(a.Path), gitstore.IsRepositoryObject(b.Path); la != lb {
+		if la, lb := nested.IsObject(a.Path), nested.IsObject(b.Path); la != lb {
 			return map[bool]int{true: 1, false: -1}[la]
 		}
 		return gitstore.ComparePaths(a.Path, b.Path)
@@ -250,8 +252,8 @@ func (cap *Capture) put(c Candidate, en gitstore.Entry, now int64) {
 func (cap *Capture) unreadable(c Candidate, err error) bool {
 	reason := "can't be read"
 	switch {
-	case errors.Is(err, gitstore.ErrQuota):
-		reason = gitstore.ErrQuota.Error()
+	case errors.Is(err, chunks.ErrQuota):
+		reason = chunks.ErrQuota.Error()
 	case fault.Is(err, fault.Exhausted):
 		reason = "grew too large while it was read"
 	case !disk.IsDenied(err):

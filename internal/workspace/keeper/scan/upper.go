@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -53,7 +54,7 @@ type upperWalker struct {
 	made    map[string]gitstore.Entry // what is other than in the base, none for what is gone
 	cap     *Capture
 	cands   []Candidate
-	repos   gitstore.RepoPaths
+	repos   nested.Tracked
 	ignores ignoreFiles
 	queue   []walkDir
 	dirs    []string // directories of the upper, which exist in the task's tree
@@ -126,12 +127,12 @@ func (w *upperWalker) walk(dir string, sets []ignoreSet, inIgnored, inGit bool) 
 	}
 	if !inGit {
 		git := wire.JoinPath(dir, ".git")
-		nested := dir != "." && (w.base.Folder(git) || w.base.At(git).Exists() || slices.ContainsFunc(entries, func(en os.DirEntry) bool { return en.Name() == ".git" }))
-		if nested {
+		holds := dir != "." && (w.base.Folder(git) || w.base.At(git).Exists() || slices.ContainsFunc(entries, func(en os.DirEntry) bool { return en.Name() == ".git" }))
+		if holds { // a repository of its own
 			sets, inIgnored = nil, false
-			index := gitstore.IndexAt(fd)
+			index := nested.IndexAt(fd)
 			if en := w.at(git + "/index"); index == nil && en.IsRegular() {
-				if index, err = w.smallFile(en, gitstore.MaxIndex); err != nil && !fault.Is(err, fault.Exhausted) {
+				if index, err = w.smallFile(en, nested.MaxIndex); err != nil && !fault.Is(err, fault.Exhausted) {
 					return err
 				}
 			}
@@ -141,7 +142,7 @@ func (w *upperWalker) walk(dir string, sets []ignoreSet, inIgnored, inGit bool) 
 		if err != nil {
 			return err
 		}
-		if set, ok := w.ignores.add(dir, content, nested || scaffold(dir)); ok {
+		if set, ok := w.ignores.add(dir, content, holds || scaffold(dir)); ok {
 			sets = append(sets[:len(sets):len(sets)], set)
 		}
 	}

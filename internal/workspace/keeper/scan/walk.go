@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
-	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -54,7 +54,7 @@ type walker struct {
 	queue   []walkDir // directories that hold something captured
 	fringe  []walkDir // and those that do not: their turn comes after
 	later   []walkDir // nested repositories' objects: read after their refs, so that every object a captured ref names is captured too
-	repos   gitstore.RepoPaths
+	repos   nested.Tracked
 	ignores ignoreFiles
 	Walk
 }
@@ -258,7 +258,7 @@ func (w *walker) rules(fd int, d *walkDir, entries []disk.DirEntry) {
 	}
 	if git {
 		w.nested, d.sets, d.inIgnored = append(w.nested, d.dir), nil, false
-		w.repos.Add(d.dir, gitstore.IndexAt(fd))
+		w.repos.Add(d.dir, nested.IndexAt(fd))
 	}
 	if !ignores {
 		return

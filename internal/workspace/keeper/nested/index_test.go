@@ -1,4 +1,4 @@
-package gitstore
+package nested
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func TestIndexBombIsBounded(t *testing.T) {
 }
 
 func TestTrackedDirectoriesAreBounded(t *testing.T) {
-	var r RepoPaths
+	var r Tracked
 	deep := strings.Repeat("d/", wire.MaxPath/2-10) + "f"
 	for i := range 2 * maxTracked / (wire.MaxPath / 2) {
 		r.Add(strings.Repeat("x", i%50+1)+string(rune('a'+i/50%26))+string(rune('a'+i/1300)), indexBomb(1, deep))
@@ -53,4 +53,20 @@ func TestTrackedDirectoriesAreBounded(t *testing.T) {
 	if got := len(r.Paths) + len(r.Dirs); got > maxTracked || got < maxTracked/2 {
 		t.Errorf("%d paths and directories are noted; want at most %d, and nearly so many", got, maxTracked)
 	}
+}
+
+func FuzzParseIndex(f *testing.F) {
+	f.Add([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x01"))
+	f.Add(append([]byte("DIRC\x00\x00\x00\x04\x00\x00\x00\x01"), make([]byte, 80)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		names, err := parseIndex(b)
+		if err == nil && len(names) > len(b)/62 {
+			t.Errorf("%d names in %d bytes", len(names), len(b))
+		}
+		for _, n := range names {
+			if len(n) > 2*wire.MaxPath {
+				t.Errorf("a name of %d bytes", len(n))
+			}
+		}
+	})
 }

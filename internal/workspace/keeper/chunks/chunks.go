@@ -1,4 +1,4 @@
-package gitstore
+package chunks
 
 import (
 	"context"
@@ -19,27 +19,23 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
-
-// Files larger than Limits.FileBytes are not kept in git's database, which
-// would store each version of them whole. They are cut into chunks where their
-// content says so, so that a change moves few cuts, and each chunk is stored
-// once under .git/choir/chunks/ab/SHA256. See manifest for what names them.
 
 // Where cuts are made. These are part of the format: other values cut the same
 // file in other places and give it another manifest.
 const (
-	chunkPol  = chunker.Pol(0x3DA3358B4DC173)
-	chunkBits = 21 // 2 MiB on average
-	minChunk  = 512 << 10
-	maxChunk  = 8 << 20
+	polynomial  = chunker.Pol(0x3DA3358B4DC173)
+	averageBits = 21 // 2 MiB on average
+	minChunk    = 512 << 10
+	maxChunk    = 8 << 20
 )
 
-// Chunks is the directory of chunks. Its methods may be called concurrently.
-type Chunks struct {
+// Store is the directory of chunks. Its methods may be called concurrently.
+type Store struct {
 	dir   string
-	max   int64 // bytes that chunks may take
-	crash func(point string)
+	max   int64              // bytes that chunks may take
+	crash func(point string) // is told the points at which a test ends the process
 
 	// mu is held for a moment whenever a chunk is found, made or removed, so that
 	// one is never removed between being found and being counted on.
@@ -48,8 +44,14 @@ type Chunks struct {
 	known bool
 }
 
+// Open is the store of chunks that lie in a directory, of at most max bytes
+// together. crash is told the points at which a test ends the process.
+func Open(dir string, max int64, crash func(point string)) *Store {
+	return &Store{dir: dir, max: max, crash: crash}
+}
+
 // Path is where a chunk's file is.
-func (s *Chunks) Path(name string) string { return filepath.Join(s.dir, name[:2], name) }
+func (s *Store) Path(name string) string { return filepath.Join(s.dir, name[:2], name) }
 
 // cutter cuts a stream into chunks.
 type cutter struct {
@@ -59,18 +61,18 @@ type cutter struct {
 
 // cutters are kept from file to file: one has buffers of some megabytes.
 var cutters = sync.Pool{New: func() any {
-	c := chunker.NewWithBoundaries(nil, chunkPol, minChunk, maxChunk)
+	c := chunker.NewWithBoundaries(nil, polynomial, minChunk, maxChunk)
 	return &cutter{c: c, buf: make([]byte, maxChunk)}
 }}
 
 // Cut reads exactly size bytes of r, hands each chunk to visit in turn, and
 // returns the manifest. The bytes are visit's until it returns.
-func Cut(ctx context.Context, r io.Reader, size int64, visit func(c ChunkRef, b []byte) error) (*Manifest, error) {
+func Cut(ctx context.Context, r io.Reader, size int64, visit func(c Ref, b []byte) error) (*Manifest, error) {
 	k := cutters.Get().(*cutter)
 	defer cutters.Put(k)
 	whole := sha256.New()
-	k.c.ResetWithBoundaries(io.TeeReader(io.LimitReader(r, size), whole), chunkPol, minChunk, maxChunk)
-	k.c.SetAverageBits(chunkBits)
+	k.c.ResetWithBoundaries(io.TeeReader(io.LimitReader(r, size), whole), polynomial, minChunk, maxChunk)
+	k.c.SetAverageBits(averageBits)
 	m := &Manifest{Size: size}
 	var total int64
 	for {
@@ -87,7 +89,7 @@ func Cut(ctx context.Context, r io.Reader, size int64, visit func(c ChunkRef, b 
 		if len(m.Chunks) == maxChunks {
 			return nil, fault.New("", fault.Exhausted, "", fmt.Errorf("a file of %d bytes has too many chunks", size))
 		}
-		ref := ChunkRef{Sum: sha256.Sum256(c.Data), Len: uint32(c.Length)}
+		ref := Ref{Sum: sha256.Sum256(c.Data), Len: uint32(c.Length)}
 		total += int64(c.Length)
 		m.Chunks = append(m.Chunks, ref)
 		if visit != nil {
@@ -105,8 +107,8 @@ func Cut(ctx context.Context, r io.Reader, size int64, visit func(c ChunkRef, b 
 
 // Add keeps a stream of size bytes and returns its manifest. When it returns
 // the chunks are on disk.
-func (s *Chunks) Add(ctx context.Context, r io.Reader, size int64) (_ *Manifest, err error) {
-	b := chunkBatch{s: s, dirs: map[string]bool{}}
+func (s *Store) Add(ctx context.Context, r io.Reader, size int64) (_ *Manifest, err error) {
+	b := batch{s: s, dirs: map[string]bool{}}
 	m, err := Cut(ctx, r, size, b.add)
 	if err != nil {
 		return nil, errors.Join(err, b.drop())
@@ -114,26 +116,26 @@ func (s *Chunks) Add(ctx context.Context, r io.Reader, size int64) (_ *Manifest,
 	return m, b.finish()
 }
 
-// chunkBatch is new chunks on their way to the disk.
-type chunkBatch struct {
-	s       *Chunks
-	pending []pendingChunk
+// batch is new chunks on their way to the disk.
+type batch struct {
+	s       *Store
+	pending []pending
 	linked  int
 	dirs    map[string]bool
 }
 
-type pendingChunk struct{ tmp, name string }
+type pending struct{ tmp, name string }
 
-// chunksTogether is how many chunks are written before they are synced, which
+// together is how many chunks are written before they are synced, which
 // bounds what a death leaves half done.
-const chunksTogether = 64
+const together = 64
 
-func (b *chunkBatch) add(c ChunkRef, data []byte) error {
+func (b *batch) add(c Ref, data []byte) error {
 	name := c.Name()
 	if there, err := b.s.Use(name, int64(c.Len)); err != nil || there {
 		return err
 	}
-	if slices.ContainsFunc(b.pending, func(p pendingChunk) bool { return p.name == name }) {
+	if slices.ContainsFunc(b.pending, func(p pending) bool { return p.name == name }) {
 		return nil
 	}
 	if err := b.s.take(int64(c.Len)); err != nil {
@@ -143,8 +145,8 @@ func (b *chunkBatch) add(c ChunkRef, data []byte) error {
 	if err != nil {
 		return err
 	}
-	b.pending = append(b.pending, pendingChunk{tmp, name})
-	if len(b.pending) < chunksTogether {
+	b.pending = append(b.pending, pending{tmp, name})
+	if len(b.pending) < together {
 		return nil
 	}
 	return b.flush()
@@ -155,7 +157,7 @@ var ErrQuota = errors.New("large files take all the space that they may")
 
 // take counts the bytes of a new chunk. What is counted and then not kept is
 // found when they are counted again (see count).
-func (s *Chunks) take(n int64) error {
+func (s *Store) take(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.known || s.taken+n > s.max {
@@ -174,7 +176,7 @@ func (s *Chunks) take(n int64) error {
 }
 
 // count adds up what is stored, or about to be.
-func (s *Chunks) count() (int64, error) {
+func (s *Store) count() (int64, error) {
 	var total int64
 	pending, err := filepath.Glob(filepath.Join(s.dir, "tmp-*"))
 	if err != nil {
@@ -193,7 +195,7 @@ func (s *Chunks) count() (int64, error) {
 }
 
 // Each visits every stored chunk.
-func (s *Chunks) Each(visit func(name string, st fs.FileInfo) error) error {
+func (s *Store) Each(visit func(name string, st fs.FileInfo) error) error {
 	dirs, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -207,7 +209,7 @@ func (s *Chunks) Each(visit func(name string, st fs.FileInfo) error) error {
 			return err
 		}
 		for _, f := range files {
-			if !isChunkName(f.Name()) {
+			if !isName(f.Name()) {
 				continue
 			}
 			st, err := f.Info()
@@ -226,7 +228,7 @@ func (s *Chunks) Each(visit func(name string, st fs.FileInfo) error) error {
 }
 
 // write writes a chunk's bytes under a temporary name.
-func (s *Chunks) write(data []byte) (string, error) {
+func (s *Store) write(data []byte) (string, error) {
 	f, err := os.CreateTemp(s.dir, "tmp-")
 	if err != nil {
 		return "", err
@@ -239,7 +241,7 @@ func (s *Chunks) write(data []byte) (string, error) {
 }
 
 // flush makes the pending chunks durable and gives them their names.
-func (b *chunkBatch) flush() error {
+func (b *batch) flush() error {
 	if len(b.pending) == 0 {
 		return nil
 	}
@@ -263,7 +265,7 @@ func (b *chunkBatch) flush() error {
 }
 
 // finish makes the last chunks, and all names, durable.
-func (b *chunkBatch) finish() error {
+func (b *batch) finish() error {
 	if err := b.flush(); err != nil {
 		return errors.Join(err, b.drop())
 	}
@@ -282,7 +284,7 @@ func (b *chunkBatch) finish() error {
 }
 
 // drop removes what has no name yet.
-func (b *chunkBatch) drop() error {
+func (b *batch) drop() error {
 	var errs []error
 	for _, p := range b.pending {
 		errs = append(errs, disk.RemoveIfThere(p.tmp))
@@ -299,7 +301,7 @@ func syncFile(name string) error {
 }
 
 // link gives a written and synced chunk its name.
-func (s *Chunks) link(tmp, name string) error {
+func (s *Store) link(tmp, name string) error {
 	final := s.Path(name)
 	if err := os.Mkdir(filepath.Dir(final), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -312,7 +314,7 @@ func (s *Chunks) link(tmp, name string) error {
 
 // Use reports whether a chunk is there, as long as it should be, and keeps it
 // from being collected for as long as a new one is.
-func (s *Chunks) Use(name string, size int64) (bool, error) {
+func (s *Store) Use(name string, size int64) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, err := os.Lstat(s.Path(name))
@@ -328,11 +330,11 @@ func (s *Chunks) Use(name string, size int64) (bool, error) {
 
 // read returns a chunk's bytes, which are what its name says. buf is used if
 // they fit.
-func (s *Chunks) read(c ChunkRef, buf []byte) ([]byte, error) {
+func (s *Store) read(c Ref, buf []byte) ([]byte, error) {
 	const op = "keeper.chunk"
 	fd, err := unix.Open(s.Path(c.Name()), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, fault.New(op, fault.Damaged, "", fmt.Errorf("chunk %s %w", c.Name(), ErrChunkMissing))
+		return nil, fault.New(op, fault.Damaged, "", fmt.Errorf("chunk %s %w", c.Name(), ErrMissing))
 	}
 	if err != nil {
 		return nil, fault.Wrap(op, &os.PathError{Op: "open", Path: c.Name(), Err: err})
@@ -347,19 +349,19 @@ func (s *Chunks) read(c ChunkRef, buf []byte) ([]byte, error) {
 		return nil, fault.New(op, fault.Damaged, "", fmt.Errorf("chunk %s can't be read: %w", c.Name(), err))
 	}
 	if n != int(c.Len) || sha256.Sum256(buf[:n]) != c.Sum {
-		return nil, fault.New(op, fault.Damaged, "", fmt.Errorf("chunk %s %w", c.Name(), ErrChunkOther))
+		return nil, fault.New(op, fault.Damaged, "", fmt.Errorf("chunk %s %w", c.Name(), ErrOther))
 	}
 	return buf[:n], nil
 }
 
 var (
-	ErrChunkMissing = errors.New("is missing")
-	ErrChunkOther   = errors.New("is other than its name")
+	ErrMissing = errors.New("is missing")
+	ErrOther   = errors.New("is other than its name")
 )
 
-// copyTo writes bytes of a file: from skip on, at most max of them when max is
+// CopyTo writes bytes of a file: from skip on, at most max of them when max is
 // not negative.
-func (s *Chunks) copyTo(ctx context.Context, m *Manifest, skip, max int64, w io.Writer) error {
+func (s *Store) CopyTo(ctx context.Context, m *Manifest, skip, max int64, w io.Writer) error {
 	var buf []byte
 	for _, c := range m.Chunks {
 		if max == 0 {
@@ -392,7 +394,7 @@ func (s *Chunks) copyTo(ctx context.Context, m *Manifest, skip, max int64, w io.
 
 // SyncNames makes the names of all chunks durable: after an engine that died,
 // one that is found may not be on disk yet.
-func (s *Chunks) SyncNames() error {
+func (s *Store) SyncNames() error {
 	dirs, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -410,12 +412,12 @@ func (s *Chunks) SyncNames() error {
 	return disk.SyncDir(s.dir)
 }
 
-// isChunkName reports whether a name is one that a chunk can have.
-func isChunkName(name string) bool { return len(name) == 2*sha256.Size && IsHex(name) }
+// isName reports whether a name is one that a chunk can have.
+func isName(name string) bool { return len(name) == 2*sha256.Size && wire.IsHex(name) }
 
-// ChunkNamed is the reverse of name.
-func ChunkNamed(name string, size uint32) (c ChunkRef, ok bool) {
-	if !isChunkName(name) || size == 0 || size > maxChunk {
+// Named is the reverse of name.
+func Named(name string, size uint32) (c Ref, ok bool) {
+	if !isName(name) || size == 0 || size > maxChunk {
 		return c, false
 	}
 	_, err := hex.Decode(c.Sum[:], []byte(name))

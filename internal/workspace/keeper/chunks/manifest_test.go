@@ -1,4 +1,4 @@
-package gitstore
+package chunks
 
 import (
 	"bytes"
@@ -79,7 +79,7 @@ func TestManifestsComeBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &Manifest{}
 		for range rapid.IntRange(0, 20).Draw(rt, "chunks") {
-			c := ChunkRef{Len: rapid.Uint32Range(1, maxChunk).Draw(rt, "len")}
+			c := Ref{Len: rapid.Uint32Range(1, maxChunk).Draw(rt, "len")}
 			copy(c.Sum[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(rt, "sum"))
 			m.Chunks = append(m.Chunks, c)
 			m.Size += int64(c.Len)
@@ -102,7 +102,7 @@ func TestManifestsComeBack(t *testing.T) {
 }
 
 func FuzzDecodeManifest(f *testing.F) {
-	m := &Manifest{Size: 3, Chunks: []ChunkRef{{Len: 3}}}
+	m := &Manifest{Size: 3, Chunks: []Ref{{Len: 3}}}
 	f.Add(m.Encode())
 	f.Add((&Manifest{}).Encode())
 	f.Add([]byte(manifestMagic))

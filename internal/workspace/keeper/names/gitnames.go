@@ -1,4 +1,4 @@
-package gitstore
+package names
 
 import (
 	"strings"
@@ -25,7 +25,7 @@ func mayBeSpecial(name string) bool {
 
 // refusedName reports whether git refuses a name of that kind. A .gitmodules is
 // refused by what it says, so it is never left to git.
-func refusedName(name string, kind nameKind) bool {
+func refusedName(name string, kind Kind) bool {
 	if hfsDot(name, "git") || ntfsDotGit(name) {
 		return true
 	}
@@ -35,7 +35,7 @@ func refusedName(name string, kind nameKind) bool {
 		}
 	}
 	for i, f := range readByGit {
-		if (i == 0 || kind != nameFile) && (hfsDot(name, f.name) || ntfsDot(name, f)) {
+		if (i == 0 || kind != File) && (hfsDot(name, f.name) || ntfsDot(name, f)) {
 			return true
 		}
 	}

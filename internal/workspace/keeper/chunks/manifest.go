@@ -1,4 +1,4 @@
-package gitstore
+package chunks
 
 import (
 	"bytes"
@@ -19,17 +19,17 @@ import (
 type Manifest struct {
 	Size   int64
 	Sum    [sha256.Size]byte
-	Chunks []ChunkRef
+	Chunks []Ref
 }
 
-// ChunkRef names a chunk by what it holds.
-type ChunkRef struct {
+// Ref names a chunk by what it holds.
+type Ref struct {
 	Sum [sha256.Size]byte
 	Len uint32
 }
 
 // Name is the chunk's SHA-256 in hex, by which it is stored.
-func (c ChunkRef) Name() string { return hex.EncodeToString(c.Sum[:]) }
+func (c Ref) Name() string { return hex.EncodeToString(c.Sum[:]) }
 
 const (
 	manifestMagic = "choir chunks 1\x00\n"
@@ -58,7 +58,7 @@ func (m *Manifest) Encode() []byte {
 	return b
 }
 
-// DecodeManifest reads a manifest. It takes exactly what encode makes: whatever
+// DecodeManifest reads a manifest. It takes exactly what Encode makes: whatever
 // stands in a tree may have been put there by somebody else.
 func DecodeManifest(b []byte) (*Manifest, error) {
 	if int64(len(b)) > MaxManifest || len(b) < ManifestHead || !bytes.HasPrefix(b, []byte(manifestMagic)) {
@@ -76,7 +76,7 @@ func DecodeManifest(b []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("%w: %d bytes in %d chunks", errManifest, size, count)
 	}
 	m.Size = int64(size)
-	m.Chunks = make([]ChunkRef, count)
+	m.Chunks = make([]Ref, count)
 	var total int64
 	for i := range m.Chunks {
 		p := b[ManifestHead+i*ManifestRef:]

@@ -1,4 +1,4 @@
-package gitstore
+package journal
 
 import (
 	"bytes"
@@ -23,57 +23,54 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 )
 
-// The journal, .git/choir/journal, is what makes an act of the keeper durable: the
-// objects, refs and records of one act are one entry of it, written and synced
-// before any of them has its name. Then they are put under their names without a
-// sync, which a crash may undo in whole or in part. Whoever opens the repository
-// next does it again, entry by entry, before anything is read. When the journal is
-// long, or work ends, what it names is synced and it begins anew.
-//
-// An entry counts when its sum is right, and with it every one before it. So of an
-// act either everything is there after a power cut or nothing is, and an act that
-// is there implies all before it.
-
-// kept is a file of .git as an act leaves it.
-type kept struct {
-	name    string // below .git
-	content []byte
-	gone    bool // it is removed
+// File is a file of .git as an act leaves it.
+type File struct {
+	Name    string // below .git
+	Content []byte
+	Gone    bool // it is removed
 }
 
 const (
-	journalHead = "choir journal 1\n"
-	journalFull = 16 << 20  // bytes from which on it begins anew
-	maxEntry    = 128 << 20 // bytes of one entry
-	maxInEntry  = 1 << 20   // bytes of an object that goes into one; larger ones are synced by themselves
-	maxRecord   = 16 << 20  // likewise of a record
+	magic     = "choir journal 1\n"
+	full      = 16 << 20  // bytes from which on it begins anew
+	maxEntry  = 128 << 20 // bytes of one entry
+	MaxObject = 1 << 20   // bytes of an object that goes into one; larger ones are synced by themselves
+	MaxRecord = 16 << 20  // likewise of a record
 )
 
-type journal struct {
-	mu     sync.Mutex
+// Journal is the journal of one repository. It may be used concurrently.
+type Journal struct {
+	mu     sync.Mutex // one entry at a time; guards what follows
 	gitDir string
-	f      *os.File
-	salt   [16]byte // of this beginning: an entry of an earlier one never counts
-	size   int64
-	count  uint64
+	f      *os.File        // nil while it is not open
+	salt   [16]byte        // of this beginning: an entry of an earlier one never counts
+	size   int64           // bytes up to the end of the last entry, -1 without a beginning
+	count  uint64          // entries since the beginning
 	named  map[string]bool // files that may not be on disk under their names yet
-	broken error
+	broken error           // why nothing more is taken, nil while all is well
 }
 
-func (j *journal) file() string { return filepath.Join(j.gitDir, workDir, "journal") }
+func (j *Journal) file() string { return filepath.Join(j.gitDir, "choir", "journal") }
 
-func newJournalHead() []byte {
+// New is the journal of a repository. It opens nothing yet.
+func New(gitDir string) *Journal { return &Journal{gitDir: gitDir} }
+
+// NewHead is the journal of a repository in which nothing was done.
+func NewHead() []byte {
 	var salt [16]byte
 	rand.Read(salt[:])
-	return append([]byte(journalHead), salt[:]...)
+	return append([]byte(magic), salt[:]...)
 }
 
-// open opens the journal and does again what it holds. Nobody else may be at work
-// in the repository. When it fails the journal is not open, and stays as it was for
+// Open opens the journal and does again what it holds, unless it is open. Nobody else
+// may be at work in the repository. When it fails the journal is not open, and stays as it was for
 // who opens it next.
-func (j *journal) open() (err error) {
+func (j *Journal) Open() (err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.f != nil {
+		return nil
+	}
 	f, err := os.OpenFile(j.file(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -94,15 +91,15 @@ func (j *journal) open() (err error) {
 		return err
 	}
 	if j.size < 0 && st.Size() > 0 { // damaged, or cut off before anything was told
-		if err := errors.Join(os.MkdirAll(filepath.Join(j.gitDir, workDir, "damaged"), 0o755), j.setAside()); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(j.gitDir, "choir", "damaged"), 0o755), j.setAside()); err != nil {
 			return err
 		}
 	}
 	for _, k := range todo {
 		if err := j.again(k); err != nil {
-			return fmt.Errorf("do %s again, as the journal says: %w", k.name, err)
+			return fmt.Errorf("do %s again, as the journal says: %w", k.Name, err)
 		}
-		j.named[k.name] = true
+		j.named[k.Name] = true
 	}
 	if j.size == st.Size() && j.count == 0 {
 		return nil
@@ -111,9 +108,9 @@ func (j *journal) open() (err error) {
 }
 
 // setAside keeps a journal that can't be read for who wants to look at it.
-func (j *journal) setAside() error {
-	all := io.NewSectionReader(j.f, 0, journalFull)
-	to, err := os.OpenFile(filepath.Join(j.gitDir, workDir, "damaged", "journal"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+func (j *Journal) setAside() error {
+	all := io.NewSectionReader(j.f, 0, full)
+	to, err := os.OpenFile(filepath.Join(j.gitDir, "choir", "damaged", "journal"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -123,19 +120,19 @@ func (j *journal) setAside() error {
 
 // read returns what the journal holds: of each name the last, in the order of
 // their last entries.
-func (j *journal) read() ([]kept, error) {
-	head := make([]byte, len(journalHead)+len(j.salt))
-	if _, err := io.ReadFull(j.f, head); err != nil || !bytes.HasPrefix(head, []byte(journalHead)) {
+func (j *Journal) read() ([]File, error) {
+	head := make([]byte, len(magic)+len(j.salt))
+	if _, err := io.ReadFull(j.f, head); err != nil || !bytes.HasPrefix(head, []byte(magic)) {
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, err
 		}
 		j.size = -1 // it has no beginning yet, or one that was cut off before anything was told
 		return nil, nil
 	}
-	copy(j.salt[:], head[len(journalHead):])
+	copy(j.salt[:], head[len(magic):])
 	j.size, j.count = int64(len(head)), 0
 	last := map[string]int{}
-	var all []kept
+	var all []File
 	for {
 		entry, files, err := j.next()
 		if err != nil {
@@ -144,18 +141,18 @@ func (j *journal) read() ([]kept, error) {
 		if entry == 0 {
 			break
 		}
-		if j.size += entry; j.size > journalFull+2*maxEntry {
+		if j.size += entry; j.size > full+2*maxEntry {
 			return nil, fault.New("keeper.journal", fault.Damaged, "Move .git/choir/journal out of the way; what it alone holds is lost then.", errors.New("the journal is longer than any of the keeper's"))
 		}
 		j.count++
 		for _, k := range files {
-			last[k.name] = len(all)
+			last[k.Name] = len(all)
 			all = append(all, k)
 		}
 	}
 	out := all[:0]
 	for i, k := range all {
-		if at, ok := last[k.name]; ok && at == i {
+		if at, ok := last[k.Name]; ok && at == i {
 			out = append(out, k)
 		}
 	}
@@ -163,7 +160,7 @@ func (j *journal) read() ([]kept, error) {
 }
 
 // sum is what an entry's content is compared with.
-func (j *journal) sum(n uint64, content []byte) [sha256.Size]byte {
+func (j *Journal) sum(n uint64, content []byte) [sha256.Size]byte {
 	h := sha256.New()
 	h.Write(j.salt[:])
 	_ = binary.Write(h, binary.BigEndian, n) // a hash takes all
@@ -172,7 +169,7 @@ func (j *journal) sum(n uint64, content []byte) [sha256.Size]byte {
 }
 
 // next reads an entry; one of no length is the end: what is there was never whole.
-func (j *journal) next() (int64, []kept, error) {
+func (j *Journal) next() (int64, []File, error) {
 	var front [4 + sha256.Size]byte
 	if n, err := j.f.ReadAt(front[:], j.size); n < len(front) {
 		if errors.Is(err, io.EOF) {
@@ -194,30 +191,30 @@ func (j *journal) next() (int64, []kept, error) {
 	if j.sum(j.count, content) != [sha256.Size]byte(front[4:]) {
 		return 0, nil, nil
 	}
-	files, ok := decodeKept(content)
+	files, ok := decode(content)
 	if !ok {
 		return 0, nil, fault.New("keeper.journal", fault.Damaged, "Move .git/choir/journal out of the way; what it alone holds is lost then.", errors.New("the journal names files that are none of the keeper's"))
 	}
 	return int64(len(front)) + int64(size), files, nil
 }
 
-func encodeKept(files []kept) []byte {
+func encode(files []File) []byte {
 	var b []byte
 	for _, k := range files {
 		flag := byte(0)
-		if k.gone {
+		if k.Gone {
 			flag = 1
 		}
 		b = append(b, flag)
-		b = binary.BigEndian.AppendUint16(b, uint16(len(k.name)))
-		b = binary.BigEndian.AppendUint32(b, uint32(len(k.content)))
-		b = append(append(b, k.name...), k.content...)
+		b = binary.BigEndian.AppendUint16(b, uint16(len(k.Name)))
+		b = binary.BigEndian.AppendUint32(b, uint32(len(k.Content)))
+		b = append(append(b, k.Name...), k.Content...)
 	}
 	return b
 }
 
-func decodeKept(b []byte) ([]kept, bool) {
-	var out []kept
+func decode(b []byte) ([]File, bool) {
+	var out []File
 	for len(b) > 0 {
 		if len(b) < 7 {
 			return nil, false
@@ -226,8 +223,8 @@ func decodeKept(b []byte) ([]kept, bool) {
 		if b = b[7:]; flag > 1 || len(b) < n || len(b)-n < size {
 			return nil, false
 		}
-		k := kept{name: string(b[:n]), content: b[n : n+size], gone: flag == 1}
-		if b = b[n+size:]; !mayBeKept(k.name) {
+		k := File{Name: string(b[:n]), Content: b[n : n+size], Gone: flag == 1}
+		if b = b[n+size:]; !mayBeKept(k.Name) {
 			return nil, false
 		}
 		out = append(out, k)
@@ -244,20 +241,20 @@ func mayBeKept(name string) bool {
 }
 
 // again puts one file where an entry says, unless it is there.
-func (j *journal) again(k kept) error {
-	name := filepath.Join(j.gitDir, filepath.FromSlash(k.name))
-	if k.gone {
+func (j *Journal) again(k File) error {
+	name := filepath.Join(j.gitDir, filepath.FromSlash(k.Name))
+	if k.Gone {
 		return disk.RemoveIfThere(name)
 	}
-	if there, err := os.ReadFile(name); err == nil && bytes.Equal(there, k.content) {
+	if there, err := os.ReadFile(name); err == nil && bytes.Equal(there, k.Content) {
 		return nil
 	}
-	tmp, err := j.stage(k)
+	tmp, err := j.Stage(k)
 	if err != nil {
 		return err
 	}
 	if st, err := os.Lstat(name); err == nil && !st.Mode().IsRegular() { // it is nothing of the keeper's, and kept
-		to := filepath.Join(j.gitDir, workDir, "damaged", strings.ReplaceAll(k.name, "/", "-"))
+		to := filepath.Join(j.gitDir, "choir", "damaged", strings.ReplaceAll(k.Name, "/", "-"))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), disk.RemoveTree(to), os.Rename(name, to)); err != nil {
 			return err
 		}
@@ -265,38 +262,38 @@ func (j *journal) again(k kept) error {
 	return os.Rename(tmp, name)
 }
 
-// stage writes what is to be under a file's name beside it, and syncs nothing.
-func (j *journal) stage(k kept) (string, error) {
+// Stage writes what is to be under a file's name beside it, and syncs nothing.
+func (j *Journal) Stage(k File) (string, error) {
 	dir := j.gitDir
-	for part := range strings.SplitSeq(path.Dir(k.name), "/") {
+	for part := range strings.SplitSeq(path.Dir(k.Name), "/") {
 		dir = filepath.Join(dir, part)
 		if err := disk.PlainDir(dir); err != nil {
 			return "", err
 		}
 	}
-	name := filepath.Join(j.gitDir, filepath.FromSlash(k.name))
+	name := filepath.Join(j.gitDir, filepath.FromSlash(k.Name))
 	tmp, perm := name+".tmp-choir", fs.FileMode(0o644)
 	switch {
-	case strings.HasPrefix(k.name, "objects/"):
+	case strings.HasPrefix(k.Name, "objects/"):
 		tmp, perm = filepath.Join(j.gitDir, "objects", "tmp_obj_choir_again"), 0o444
-	case strings.HasPrefix(k.name, "refs/"):
+	case strings.HasPrefix(k.Name, "refs/"):
 		// The name of git's lock: nobody takes that for a ref, and one that stays is removed.
 		tmp = name + ".lock"
-		if err := removeEmpty(name); err != nil {
+		if err := disk.RemoveEmpty(name); err != nil {
 			return "", err
 		}
 	}
 	if err := disk.RemoveIfThere(tmp); err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(tmp, k.content, perm); err != nil {
+	if err := os.WriteFile(tmp, k.Content, perm); err != nil {
 		return "", errors.Join(err, disk.RemoveIfThere(tmp))
 	}
 	return tmp, nil
 }
 
-// place puts files under their names: all or, as far as the disk goes, none.
-func (j *journal) place(files []kept) (err error) {
+// Place puts files under their names: all or, as far as the disk goes, none.
+func (j *Journal) Place(files []File) (err error) {
 	tmps := make([]string, 0, len(files))
 	defer func() {
 		if err != nil {
@@ -306,23 +303,23 @@ func (j *journal) place(files []kept) (err error) {
 		}
 	}()
 	for _, k := range files {
-		tmp, err := j.stage(k)
+		tmp, err := j.Stage(k)
 		if err != nil {
 			return err
 		}
 		tmps = append(tmps, tmp)
 	}
 	for i, k := range files {
-		if err := os.Rename(tmps[i], filepath.Join(j.gitDir, filepath.FromSlash(k.name))); err != nil {
+		if err := os.Rename(tmps[i], filepath.Join(j.gitDir, filepath.FromSlash(k.Name))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add makes an act durable, and then does it: what do does is to put the files
+// Add makes an act durable, and then does it: what do does is to put the files
 // under their names. When that fails nothing of the act counts.
-func (j *journal) add(files []kept, do func() error) (err error) {
+func (j *Journal) Add(files []File, do func() error) (err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	before, counted := j.size, j.count
@@ -330,7 +327,7 @@ func (j *journal) add(files []kept, do func() error) (err error) {
 		return err
 	}
 	for _, k := range files {
-		j.named[k.name] = true
+		j.named[k.Name] = true
 	}
 	if err := do(); err != nil {
 		return errors.Join(err, j.cut(before, counted))
@@ -339,10 +336,10 @@ func (j *journal) add(files []kept, do func() error) (err error) {
 	return nil
 }
 
-// note writes an entry of which nothing is put under its name. Unless it is synced it
+// Note writes an entry of which nothing is put under its name. Unless it is synced it
 // need not be durable, but is before any that follows.
 // On a full disk the journal begins anew instead, and holds nothing against it.
-func (j *journal) note(files []kept, sync bool) error {
+func (j *Journal) Note(files []File, sync bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	err := j.write(files, sync)
@@ -355,16 +352,16 @@ func (j *journal) note(files []kept, sync bool) error {
 	return err
 }
 
-// noteAndPlace is note of a file that is put under its name.
-func (j *journal) noteAndPlace(k kept) error {
+// NoteAndPlace is Note of a file that is put under its name.
+func (j *Journal) NoteAndPlace(k File) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	before, counted := j.size, j.count
-	if err := j.write([]kept{k}, false); err != nil {
+	if err := j.write([]File{k}, false); err != nil {
 		return err
 	}
-	j.named[k.name] = true
-	if err := j.place([]kept{k}); err != nil {
+	j.named[k.Name] = true
+	if err := j.Place([]File{k}); err != nil {
 		return errors.Join(err, j.cut(before, counted))
 	}
 	j.bound()
@@ -373,13 +370,13 @@ func (j *journal) noteAndPlace(k kept) error {
 
 // bound has a long journal begin anew. What was asked for is done by then: that it
 // can't is met by the next.
-func (j *journal) bound() {
-	if j.size >= journalFull {
+func (j *Journal) bound() {
+	if j.size >= full {
 		_ = j.begin()
 	}
 }
 
-func (j *journal) write(files []kept, sync bool) error {
+func (j *Journal) write(files []File, sync bool) error {
 	if j.broken != nil {
 		return j.broken
 	}
@@ -387,11 +384,11 @@ func (j *journal) write(files []kept, sync bool) error {
 		return fault.New("keeper.journal", fault.Internal, "", errors.New("the journal is not open"))
 	}
 	for _, k := range files {
-		if !mayBeKept(k.name) {
-			return fault.New("keeper.journal", fault.Internal, "", fmt.Errorf("%q is no name for the journal", k.name))
+		if !mayBeKept(k.Name) {
+			return fault.New("keeper.journal", fault.Internal, "", fmt.Errorf("%q is no name for the journal", k.Name))
 		}
 	}
-	content := encodeKept(files)
+	content := encode(files)
 	if len(content) > maxEntry {
 		return fault.New("keeper.journal", fault.Exhausted, "", fmt.Errorf("an act of %d bytes is too large for the journal", len(content)))
 	}
@@ -412,7 +409,7 @@ func (j *journal) write(files []kept, sync bool) error {
 
 // cut takes back what follows size. Where even that can't be done nothing more is
 // acknowledged: what would be read after a crash is not known.
-func (j *journal) cut(size int64, count uint64) error {
+func (j *Journal) cut(size int64, count uint64) error {
 	err := errors.Join(j.f.Truncate(size), j.f.Sync())
 	if err != nil {
 		j.broken = fault.New("keeper.journal", fault.Unavailable, "Have the computer sleep, and wake it.", fmt.Errorf("the journal can't be taken back: %w", err))
@@ -422,9 +419,9 @@ func (j *journal) cut(size int64, count uint64) error {
 	return nil
 }
 
-// settle makes everything that the journal names durable under its name, and
+// Settle makes everything that the journal names durable under its name, and
 // begins it anew.
-func (j *journal) settle() error {
+func (j *Journal) Settle() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.f == nil || j.broken != nil || j.count == 0 {
@@ -433,9 +430,9 @@ func (j *journal) settle() error {
 	return j.begin()
 }
 
-// outdate is settle for who is about to write beside the journal what it may name.
-func (j *journal) outdate() error {
-	if err := j.settle(); err != nil {
+// Outdate is Settle for who is about to write beside the journal what it may name.
+func (j *Journal) Outdate() error {
+	if err := j.Settle(); err != nil {
 		return err
 	}
 	j.mu.Lock()
@@ -443,11 +440,11 @@ func (j *journal) outdate() error {
 	return j.broken
 }
 
-func (j *journal) begin() error {
+func (j *Journal) begin() error {
 	if err := j.syncNamed(); err != nil {
 		return err
 	}
-	head := newJournalHead()
+	head := NewHead()
 	fresh := j.size < 0
 	// The new beginning makes what follows it void at once, whatever of that stays.
 	_, err := j.f.WriteAt(head, 0)
@@ -458,13 +455,13 @@ func (j *journal) begin() error {
 		j.broken = fault.New("keeper.journal", fault.Unavailable, "Have the computer sleep, and wake it.", fmt.Errorf("the journal can't begin anew: %w", err))
 		return j.broken
 	}
-	copy(j.salt[:], head[len(journalHead):])
+	copy(j.salt[:], head[len(magic):])
 	j.size, j.count, j.named = int64(len(head)), 0, map[string]bool{}
 	return nil
 }
 
 // syncNamed syncs every file that the journal names, and the folders on the way.
-func (j *journal) syncNamed() error {
+func (j *Journal) syncNamed() error {
 	all := map[string]bool{}
 	for name := range j.named {
 		for ; name != "." && !all[name]; name = path.Dir(name) {
@@ -501,8 +498,8 @@ func (j *journal) syncNamed() error {
 	return disk.SyncDir(j.gitDir)
 }
 
-func (j *journal) close() error {
-	err := j.settle()
+func (j *Journal) Close() error {
+	err := j.Settle()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.f == nil {

@@ -1,4 +1,4 @@
-package gitstore_test
+package journal_test
 
 import (
 	"bytes"
@@ -13,6 +13,21 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
+
+func newStore(t *testing.T) (*gitstore.Store, string) {
+	t.Helper()
+	root := t.TempDir()
+	s := gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: "git", Limits: wire.Limits{}.WithDefaults(), Crash: func(string) {}})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := s.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s, root
+}
 
 // doAct commits a file and keeps a record, as one act.
 func doAct(t *testing.T, s *gitstore.Store, n int) (commit string) {

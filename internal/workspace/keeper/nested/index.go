@@ -1,4 +1,4 @@
-package gitstore
+package nested
 
 import (
 	"encoding/binary"
@@ -116,12 +116,12 @@ func IndexAt(dirfd int) []byte {
 	return b
 }
 
-// RepoPaths is what nested repositories track, and the directories of it.
-type RepoPaths struct{ Paths, Dirs map[string]bool }
+// Tracked is what nested repositories track, and the directories of it.
+type Tracked struct{ Paths, Dirs map[string]bool }
 
 // Add notes what the repository in dir tracks. A damaged index tracks nothing,
 // and what is beyond maxTracked is not noted.
-func (r *RepoPaths) Add(dir string, index []byte) {
+func (r *Tracked) Add(dir string, index []byte) {
 	names, err := parseIndex(index)
 	if err != nil {
 		return
