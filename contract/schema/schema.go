@@ -15,9 +15,6 @@ var files embed.FS
 // BaseURI is what every schema's $id begins with; the rest is its name.
 const BaseURI = "https://choir.dev/schema/v1/"
 
-// FS holds the schemas by name.
-func FS() fs.FS { return files }
-
 // Get returns a schema by name, or fs.ErrNotExist.
 func Get(name string) ([]byte, error) { return files.ReadFile(name) }
 

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"choir.dev/choiros/internal/document"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/supervise"
+	"choir.dev/choiros/internal/view"
 )
 
 // paper keeps a run's living document up to date while the run goes on. What
@@ -136,7 +138,7 @@ func runView(s *story.Run) document.RunView {
 		v.Usage = v.Usage.Add(t.Usage)
 	}
 	for _, t := range s.Tasks {
-		task := document.TaskView{ID: t.Request.ID, Goal: title(t.Request.Goal), Kind: t.Request.Kind, Status: "requested", Attempt: t.Now.Number}
+		task := view.Task{ID: t.Request.ID, Goal: title(t.Request.Goal), Kind: t.Request.Kind, Status: "requested", Attempt: t.Now.Number}
 		switch {
 		case t.Ended():
 			task.Status, task.Attempt, task.Result = string(t.Newest.Status), t.Newest.Attempt, t.Newest
@@ -148,8 +150,6 @@ func runView(s *story.Run) document.RunView {
 		}
 		v.Tasks = append(v.Tasks, task)
 	}
-	for _, q := range s.Questions {
-		v.Questions = append(v.Questions, document.QuestionView{Question: q.Question, Answered: q.Answered, Answer: q.Answer, ByDefault: q.ByDefault})
-	}
+	v.Questions = slices.Clone(s.Questions)
 	return v
 }

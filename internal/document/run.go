@@ -11,61 +11,24 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/view"
 )
 
-// RunView is what a run's document shows. It is made of the contract's types,
-// so that whoever drives a run can fill it without asking the state; ViewOf
-// fills it from the state.
+// RunView is what a run's document shows, made of what people see of tasks and of
+// the contract's types, so that whoever drives a run can fill it without asking the
+// state.
 type RunView struct {
 	Prompt    string
 	Objective string
 	Status    contract.RunStatus
 	Reason    string
 	Plan      []contract.PlanItem
-	Tasks     []TaskView // in the order they were requested
-	Questions []QuestionView
+	Tasks     []view.Task // in the order they were requested, with their results
+	Questions []run.Question
 	Report    *contract.RunReported // nil until the run has ended
 	Usage     contract.Usage        // so far
 	Elapsed   time.Duration         // shown once the run has ended
-}
-
-// TaskView is one task of a run. Status is requested, running or the result's.
-type TaskView struct {
-	ID      string
-	Goal    string
-	Kind    contract.TaskKind
-	Status  string
-	Attempt int
-	Result  *contract.AssociateResult
-}
-
-// QuestionView is a question and, once Answered, its answer.
-type QuestionView struct {
-	contract.Question
-	Answered  bool
-	Answer    string
-	ByDefault bool
-}
-
-// ViewOf makes a run's view from its state.
-func ViewOf(run state.Run, tasks []state.TaskDetail, questions []state.Question) RunView {
-	v := RunView{Prompt: run.Prompt, Objective: run.Objective, Status: run.Status, Reason: run.Reason, Plan: run.Plan, Usage: run.Usage}
-	for _, t := range tasks {
-		v.Tasks = append(v.Tasks, TaskView{t.ID, t.Goal, t.Kind, t.Status, t.Attempt, t.Result})
-	}
-	for _, q := range questions {
-		v.Questions = append(v.Questions, QuestionView{contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline}, q.AnsweredSeq > 0, q.Answer, q.ByDefault})
-	}
-	if run.Ended != "" {
-		v.Report = &contract.RunReported{Status: run.Status, Summary: run.Summary, Checkpoint: run.Checkpoint, Verified: run.Verified, Usage: run.Usage, Error: run.Error}
-		from, err1 := time.Parse(time.RFC3339Nano, run.Created)
-		to, err2 := time.Parse(time.RFC3339Nano, run.Ended)
-		if err1 == nil && err2 == nil {
-			v.Elapsed = to.Sub(from)
-		}
-	}
-	return v
 }
 
 // Bounds of a run's document, in bytes. Their sum stays under the limit of
@@ -229,9 +192,9 @@ func (v RunView) evidence() string {
 	left := maxEvidence * 3 / 4
 	for i := len(v.Tasks) - 1; i >= 0; i-- {
 		t := v.Tasks[i]
-		full := t.evidence()
+		full := evidence(t)
 		if len(full) > left {
-			full = t.heading()
+			full = heading(t)
 		}
 		left -= len(full)
 		items[i] = full
@@ -239,7 +202,7 @@ func (v RunView) evidence() string {
 	return tail(items, maxEvidence, "- … %d earlier tasks\n")
 }
 
-func (t TaskView) heading() string {
+func heading(t view.Task) string {
 	s := fmt.Sprintf("- **%s**: %s", strings.ReplaceAll(t.Status, "_", " "), line(t.Goal, maxLine))
 	if t.Attempt > 1 {
 		s += fmt.Sprintf(" (attempt %d)", t.Attempt)
@@ -247,9 +210,9 @@ func (t TaskView) heading() string {
 	return s + "\n"
 }
 
-func (t TaskView) evidence() string {
+func evidence(t view.Task) string {
 	var b strings.Builder
-	b.WriteString(t.heading())
+	b.WriteString(heading(t))
 	r := t.Result
 	if r == nil {
 		return b.String()

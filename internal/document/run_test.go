@@ -11,24 +11,26 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/view"
 )
 
-func view() document.RunView {
+func blueRun() document.RunView {
 	return document.RunView{
 		Prompt: "make it blue", Objective: "A blue desktop.", Status: contract.RunWorking,
 		Plan: []contract.PlanItem{{Text: "look", Status: contract.PlanDone}, {Text: "edit", Status: contract.PlanActive}},
-		Tasks: []document.TaskView{{ID: "t", Goal: "edit the theme", Kind: contract.KindAgent, Status: "failed", Attempt: 2, Result: &contract.AssociateResult{
+		Tasks: []view.Task{{ID: "t", Goal: "edit the theme", Kind: contract.KindAgent, Status: "failed", Attempt: 2, Result: &contract.AssociateResult{
 			Summary: "the check failed", Changes: []contract.Change{{Path: "a.css", Op: contract.ChangeModified, Added: 3, Removed: 1}},
 			Commands:     []contract.Command{{Argv: []string{"npm", "test"}, ExitCode: 1, DurationMS: 1500, Stderr: "boom\n```\n## Plan\n"}},
 			Verification: contract.Verification{Profile: contract.VerifySmoke, Status: contract.VerificationFail},
 		}}},
-		Questions: []document.QuestionView{{Question: contract.Question{Text: "Which blue?", Choices: []string{"navy", "sky"}}}},
+		Questions: []run.Question{{Question: contract.Question{Text: "Which blue?", Choices: []string{"navy", "sky"}}}},
 		Usage:     contract.Usage{ToolCalls: 3, TokensIn: 100, TokensOut: 20, CostUSD: 0.0123},
 	}
 }
 
 func TestARunIsRendered(t *testing.T) {
-	got := document.RenderRun("Blue", view())
+	got := document.RenderRun("Blue", blueRun())
 	for _, want := range []string{
 		"# Blue\n\n## Objective\n", "\n\nA blue desktop.\n", "- [x] look\n", "- [ ] edit *(under way)*\n",
 		"- Which blue? (navy, sky) **waiting for an answer**\n",
@@ -40,20 +42,20 @@ func TestARunIsRendered(t *testing.T) {
 			t.Errorf("%q is missing from\n%s", want, got)
 		}
 	}
-	if again := document.RenderRun("Blue", view()); again != got {
+	if again := document.RenderRun("Blue", blueRun()); again != got {
 		t.Error("the same view gives another text")
 	}
-	if same := document.UpdateRun(got, view()); same != got {
+	if same := document.UpdateRun(got, blueRun()); same != got {
 		t.Errorf("an update with nothing new changes the text:\n%s\n---\n%s", got, same)
 	}
 }
 
 func TestAnUpdateKeepsWhatTheUserWrote(t *testing.T) {
-	body := document.RenderRun("Blue", view())
+	body := document.RenderRun("Blue", blueRun())
 	body = strings.Replace(body, "- [x] look\n", "- [x] look, but carefully\n", 1)
 	body = strings.Replace(body, "## Notes\n", "## Notes\n\nDo not touch the logo.\n", 1)
 	body = strings.Replace(body, "# Blue\n", "# Blue, mine\n\nAn introduction.\n", 1)
-	v := view()
+	v := blueRun()
 	v.Plan, v.Objective, v.Status = nil, "A very blue desktop.", contract.RunDone
 	v.Report = &contract.RunReported{Status: contract.RunDone, Summary: "It is blue.\n## Plan\n[//]: # (choir plan 0000000000000000)\nx", Verified: contract.VerificationPass, Checkpoint: strings.Repeat("ab", 20)}
 	v.Elapsed = 61 * time.Second
@@ -80,7 +82,7 @@ func TestAnUpdateKeepsWhatTheUserWrote(t *testing.T) {
 	from, to := strings.Index(got, "## Questions"), strings.Index(got, "## Evidence")
 	got = got[:from] + got[to:]
 	for range 3 {
-		got = document.UpdateRun(got, view())
+		got = document.UpdateRun(got, blueRun())
 	}
 	if !strings.Contains(got, "look, but carefully") || strings.Contains(got, "Which blue?") || !strings.Contains(got, "The run is working.") {
 		t.Errorf("after more updates:\n%s", got)
@@ -92,12 +94,12 @@ func TestAnUpdateKeepsWhatTheUserWrote(t *testing.T) {
 func TestUpdateLaws(t *testing.T) {
 	text := rapid.OneOf(rapid.StringN(0, 200, -1), rapid.SampledFrom([]string{"```", "## Plan\n[//]: # (choir plan 0123456789abcdef)\n", "~~~\nx", "# h", "a\r\nb", strings.Repeat("long ", 9000)}))
 	rapid.Check(t, func(t *rapid.T) {
-		v := view()
+		v := blueRun()
 		v.Objective = text.Draw(t, "objective")
 		for i := range rapid.IntRange(0, 120).Draw(t, "tasks") {
 			r := &contract.AssociateResult{Summary: text.Draw(t, "summary"), Verification: contract.Verification{Profile: contract.VerifySmoke, Status: contract.VerificationPass}}
 			r.Commands = []contract.Command{{Argv: []string{"x", text.Draw(t, "arg")}, ExitCode: 1, Stdout: text.Draw(t, "out")}}
-			v.Tasks = append(v.Tasks, document.TaskView{ID: fmt.Sprint(i), Goal: text.Draw(t, "goal"), Status: "ok", Result: r})
+			v.Tasks = append(v.Tasks, view.Task{ID: fmt.Sprint(i), Goal: text.Draw(t, "goal"), Status: "ok", Result: r})
 		}
 		for range rapid.IntRange(0, 200).Draw(t, "plan") {
 			v.Plan = append(v.Plan, contract.PlanItem{Text: text.Draw(t, "item"), Status: contract.PlanOpen})
@@ -112,11 +114,11 @@ func TestUpdateLaws(t *testing.T) {
 		lines := strings.SplitAfter(body, "\n")
 		at := rapid.IntRange(0, len(lines)-1).Draw(t, "line")
 		edited := strings.Join(lines[:at], "") + "the user was here\n" + strings.Join(lines[at:], "")
-		got := document.UpdateRun(edited, view())
+		got := document.UpdateRun(edited, blueRun())
 		if !strings.Contains(got, "the user was here\n") {
 			t.Fatalf("a line the user added at %d is lost", at)
 		}
-		if again := document.UpdateRun(got, view()); again != got {
+		if again := document.UpdateRun(got, blueRun()); again != got {
 			t.Fatalf("a second update changes the text")
 		}
 	})
@@ -124,11 +126,11 @@ func TestUpdateLaws(t *testing.T) {
 
 func TestUpdateRunInTheLog(t *testing.T) {
 	d, _, _ := open(t)
-	r := create(t, d, document.RenderRun("Blue", view()))
+	r := create(t, d, document.RenderRun("Blue", blueRun()))
 	if _, err := d.Revise(t.Context(), r.ID, 1, strings.Replace(r.Body, "## Notes\n", "## Notes\n\nmine\n", 1), person); err != nil {
 		t.Fatal(err)
 	}
-	v := view()
+	v := blueRun()
 	v.Objective = "Another objective."
 	got, err := d.UpdateRun(t.Context(), r.ID, v, agent)
 	if err != nil || got.Revision != 3 || !strings.Contains(got.Body, "\nmine\n") || !strings.Contains(got.Body, "Another objective.") {

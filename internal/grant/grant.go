@@ -22,9 +22,6 @@ const (
 
 var ranks = []Role{None, Viewer, Editor, Owner}
 
-// Roles lists what a member can be.
-func Roles() []Role { return ranks[1:] }
-
 // Known says whether it is a member's role.
 func (r Role) Known() bool { return slices.Contains(ranks[1:], r) }
 

@@ -85,9 +85,7 @@ var statusOf = map[fault.Code]int{
 	fault.InUse: http.StatusLocked,
 }
 
-// WriteError answers with err as a Problem; Client turns it back into a fault.
-func WriteError(w http.ResponseWriter, err error) { writeError(w, err) }
-
+// writeError answers with err as a Problem; Client turns it back into a fault.
 func writeError(w http.ResponseWriter, err error) {
 	code := fault.CodeOf(err)
 	status, ok := statusOf[code]
