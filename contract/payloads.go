@@ -1,6 +1,9 @@
 package contract
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // What happens in a computer, from prompt to report. One struct per event
 // type; the table at the end says who may say it.
@@ -296,4 +299,12 @@ func init() {
 	register[VerificationFinished](TypeInfo{Type: "verification.finished", Doc: "A tree was checked.", By: host, Needs: CanRecord, Projected: true})
 	register[CommandStarted](TypeInfo{Type: "command.started", Doc: "The user's own command started in a terminal box.", By: clients, Needs: CanExec, Projected: true})
 	register[CommandFinished](TypeInfo{Type: "command.finished", Doc: "The user's own command ended.", By: clientsOrHost, Needs: CanExec, Projected: true})
+}
+
+// Line is a command as its user would type it.
+func (c CommandStarted) Line() string {
+	if len(c.Argv) == 3 && c.Argv[1] == "-c" {
+		return c.Argv[2]
+	}
+	return strings.Join(c.Argv, " ")
 }

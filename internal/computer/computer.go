@@ -11,7 +11,10 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/consistency"
+	"choir.dev/choiros/internal/computer/files"
+	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/mounts"
 	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/computer/upkeep"
@@ -31,7 +34,11 @@ import (
 
 // Computer is one awake computer.
 type Computer struct {
-	*past.Past // from when its log and state are open
+	// What is asked of a computer its parts answer.
+	*past.Past         // from when its log and state are open
+	*history.History   // these from when its files and documents are
+	*files.Files       //
+	*commands.Commands //
 
 	machine *Machine
 	cid     contract.CID
@@ -52,8 +59,7 @@ type Computer struct {
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
 
-	commands running // the user's own
-	methods  rpc.Table
+	methods rpc.Table
 }
 
 // Waking says how a computer is opened.
@@ -138,7 +144,6 @@ func (m *Machine) newComputer(ctx context.Context, cid contract.CID) *Computer {
 	c := &Computer{machine: m, cid: cid, logger: m.Logger.With("computer", string(cid))}
 	c.services = c.newServices(ctx, serviceBackoff)
 	c.ctx = c.services.Context()
-	c.methods = c.bindMethods()
 	return c
 }
 
@@ -178,7 +183,7 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return err
 	}
-	if err := c.closeCommands(ctx); err != nil {
+	if err := commands.EndLost(ctx, c.log, c.state); err != nil {
 		return err
 	}
 	if err := c.documents.Recover(ctx); err != nil {
@@ -204,6 +209,7 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 		Install: func(ctx context.Context) (sandbox.Volume, error) { return c.shell.Modules(ctx) },
 	})
 	c.shell = c.openShell()
+	c.openAsked()
 	return nil
 }
 
@@ -431,7 +437,7 @@ func (c *Computer) Frame(ctx context.Context) (view.Frame, error) {
 	for _, u := range spent {
 		f.SpentUSD += u.CostUSD
 	}
-	f.Commands = c.commands.list()
+	f.Commands = c.Running()
 	if f.Provider, err = c.Provider(ctx); err != nil {
 		return view.Frame{}, err
 	}

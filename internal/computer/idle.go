@@ -5,5 +5,5 @@ package computer
 // user's own commands, nobody who looks at its desktop, and no build of that. What
 // is asked of it meanwhile its caller knows.
 func (c *Computer) Idle() bool {
-	return (c.runs == nil || !c.runs.Open()) && len(c.commands.list()) == 0 && (c.shell == nil || c.shell.Idle())
+	return (c.runs == nil || !c.runs.Open()) && (c.Commands == nil || len(c.Running()) == 0) && (c.shell == nil || c.shell.Idle())
 }

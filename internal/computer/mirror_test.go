@@ -23,14 +23,16 @@ import (
 	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/past"
-	"choir.dev/choiros/internal/computer/shown"
+	"choir.dev/choiros/internal/computer/proposals"
 	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -161,6 +163,11 @@ func (d *desk) start() {
 	check(err)
 	c.mirror.Attach(c.workspace)
 	c.shell = shell.New(shell.Options{Log: c.log, State: c.state, Workspace: c.workspace, Volumes: d.volumes.v, Logger: c.logger})
+	c.History = history.New(history.Options{CID: d.cid, Log: c.log, State: c.state, Workspace: c.workspace, Documents: c.documents, Mirror: c.mirror, Shell: c.shell})
+}
+
+func (d *desk) proposals() proposals.Proposals {
+	return proposals.Proposals{Log: d.log, State: d.state, Documents: d.documents}
 }
 
 // newUpkeep is the upkeep of the desk, whose parts are opened one by one.
@@ -434,14 +441,19 @@ func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 		}
 		return k.Commit
 	}
-	back := func(do func(context.Context, workspace.RestoreRequest) (workspace.Restored, error), req workspace.RestoreRequest, want ...string) {
+	back := func(req view.RestoreRequest, want ...string) {
 		t.Helper()
+		req.By = contract.Person("ana")
 		for _, req.DryRun = range []bool{true, false} {
-			r, err := d.Computer.restore(t.Context(), do, req)
+			r, err := d.Restore(t.Context(), req)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := shown.Paths(r.Changes); strings.Join(got, " ") != strings.Join(want, " ") {
+			got := []string{}
+			for _, k := range r.Changes {
+				got = append(got, k.Path)
+			}
+			if strings.Join(got, " ") != strings.Join(want, " ") {
 				t.Errorf("with dry run %v it changes %q; want %q", req.DryRun, got, want)
 			}
 		}
@@ -458,19 +470,19 @@ func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 	write("after\n")
 
 	// Neither to before the document was, nor to its older text, nor back again.
-	back(d.workspace.Restore, workspace.RestoreRequest{To: before}, "note.txt")
+	back(view.RestoreRequest{To: before}, "note.txt")
 	d.want(2, "two\n")
-	back(d.workspace.Restore, workspace.RestoreRequest{To: old}, "note.txt")
-	back(d.workspace.Undo, workspace.RestoreRequest{}, "note.txt")
+	back(view.RestoreRequest{To: old}, "note.txt")
+	back(view.RestoreRequest{Undo: true}, "note.txt")
 	d.want(2, "two\n")
 	// An edit that nobody has told of is a revision first, and stays too.
 	d.byHand("two\nby hand\n")
-	back(d.workspace.Restore, workspace.RestoreRequest{To: old}, "note.txt")
+	back(view.RestoreRequest{To: old}, "note.txt")
 	d.want(3, "two\nby hand\n")
 	// Neither is a revision that waits for its file a reason.
 	d.busy.Store(true)
 	d.revise("four\n", director)
-	r, err := d.Computer.restore(t.Context(), d.workspace.Restore, workspace.RestoreRequest{To: before, DryRun: true})
+	r, err := d.Restore(t.Context(), view.RestoreRequest{To: before, DryRun: true})
 	if err != nil || len(r.Changes) != 1 || r.Changes[0].Path != "note.txt" {
 		t.Errorf("while a run is under way it would change %v: %v", r.Changes, err)
 	}
@@ -479,21 +491,21 @@ func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 	d.want(4, "four\n")
 
 	// Named, it goes back: to an older text, and away.
-	back(d.workspace.Restore, workspace.RestoreRequest{To: old, Paths: []string{mirrored}}, mirrored)
+	back(view.RestoreRequest{To: old, Paths: []string{mirrored}}, mirrored)
 	d.want(5, "one\n")
-	back(d.workspace.Undo, workspace.RestoreRequest{}, mirrored)
+	back(view.RestoreRequest{Undo: true}, mirrored)
 	d.want(6, "four\n")
-	back(d.workspace.Restore, workspace.RestoreRequest{To: before, Paths: []string{"artifacts"}}, "artifacts/", mirrored) // an empty folder then
+	back(view.RestoreRequest{To: before, Paths: []string{"artifacts"}}, "artifacts/", mirrored) // an empty folder then
 	if r := d.head(); r.Revision != 6 || d.text() != "" {
 		t.Errorf("revision %d, the file holds %q", r.Revision, d.text())
 	}
-	back(d.workspace.Undo, workspace.RestoreRequest{}, "artifacts/", mirrored)
+	back(view.RestoreRequest{Undo: true}, "artifacts/", mirrored)
 	d.want(6, "four\n")
 
 	// A file that is no document any more is like any other.
 	d.byHand("\x00\xff")
 	d.settle()
-	back(d.workspace.Restore, workspace.RestoreRequest{To: old}, mirrored)
+	back(view.RestoreRequest{To: old}, mirrored)
 	d.want(7, "one\n")
 }
 

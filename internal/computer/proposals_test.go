@@ -59,7 +59,7 @@ func (k *task) publish() dispatch.Published {
 
 func (d *desk) open() []view.Proposal {
 	d.t.Helper()
-	list, _, err := d.Proposals(d.t.Context(), d.id, false, 0, 100)
+	list, _, err := d.proposals().List(d.t.Context(), d.id, false, 0, 100)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -93,12 +93,12 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	if again := k.publish(); strings.Join(again.Proposed, " ") != mirrored || len(d.open()) != 1 {
 		t.Errorf("published again: %+v, %d open", again, len(d.open()))
 	}
-	got, err := d.Proposal(t.Context(), d.id, open[0].ID)
+	got, err := d.proposals().Get(t.Context(), d.id, open[0].ID)
 	want := "--- a/" + mirrored + "\n+++ b/" + mirrored + "\n@@ -1,5 +1,5 @@\n one\n-mine\n+the task's\n three\n four\n-five\n+FIVE\n"
 	if err != nil || got.Diff != want || got.Overlaps != 1 || got.On != 2 || got.Body != "one\nthe task's\nthree\nfour\nFIVE\n" {
 		t.Errorf("%+v %v", got, err)
 	}
-	done, err := d.Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, true)
+	done, err := d.proposals().Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, true)
 	if err != nil || done.Revision != 3 || done.Resolution != contract.ProposalAccepted {
 		t.Fatalf("%+v %v", done, err)
 	}
@@ -107,10 +107,10 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	if r := d.head(); r.Author != "ana" || len(d.open()) != 0 {
 		t.Errorf("accepted by %s, %d still open", r.Author, len(d.open()))
 	}
-	if all, _, err := d.Proposals(t.Context(), d.id, true, 0, 100); err != nil || len(all) != 1 || all[0].Status != "accepted" || all[0].Revision != 3 || all[0].By != "ana" {
+	if all, _, err := d.proposals().List(t.Context(), d.id, true, 0, 100); err != nil || len(all) != 1 || all[0].Status != "accepted" || all[0].Revision != 3 || all[0].By != "ana" {
 		t.Errorf("%+v %v", all, err)
 	}
-	if closed, err := d.Proposal(t.Context(), d.id, open[0].ID); err != nil || closed.Diff != "" || closed.Body == "" {
+	if closed, err := d.proposals().Get(t.Context(), d.id, open[0].ID); err != nil || closed.Diff != "" || closed.Body == "" {
 		t.Errorf("%+v %v", closed, err)
 	}
 	// What the user writes in that very moment is a revision before anything is
@@ -159,13 +159,13 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 	if len(open) != 1 || d.text() != "" {
 		t.Fatalf("%+v, the file holds %q", open, d.text())
 	}
-	if got, err := d.Proposal(t.Context(), d.id, open[0].ID); err != nil || got.Overlaps != 0 {
+	if got, err := d.proposals().Get(t.Context(), d.id, open[0].ID); err != nil || got.Overlaps != 0 {
 		t.Errorf("%+v %v", got, err)
 	}
-	if _, err := d.Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, false); err != nil {
+	if _, err := d.proposals().Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, true); !fault.Is(err, fault.Conflict) {
+	if _, err := d.proposals().Resolve(t.Context(), contract.Person("ana"), d.id, open[0].ID, true); !fault.Is(err, fault.Conflict) {
 		t.Errorf("accepted what was dismissed: %v", err)
 	}
 

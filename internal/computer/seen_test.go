@@ -55,7 +55,7 @@ func TestWhoSawAnEventIsNotAnsweredFromBeforeIt(t *testing.T) {
 				t.Errorf("%+v: %d events, the last %d, %v", q, len(p.Events), p.Last, err)
 			}
 		}
-		if list, _, err := d.Proposals(t.Context(), d.id, false, 0, 100); err != nil || len(list) != 1 || list[0].ID != e.ID {
+		if list, _, err := d.proposals().List(t.Context(), d.id, false, 0, 100); err != nil || len(list) != 1 || list[0].ID != e.ID {
 			t.Errorf("proposal %s is not in the list: %+v %v", e.ID, list, err)
 		}
 		dismissed(t, d, e.ID)
@@ -84,12 +84,12 @@ func nextProposal(t *testing.T, live <-chan *nats.Msg) contract.Event {
 
 func dismissed(t *testing.T, d *desk, proposal string) {
 	t.Helper()
-	done, err := d.Resolve(t.Context(), contract.Person("ana"), d.id, proposal, false)
+	done, err := d.proposals().Resolve(t.Context(), contract.Person("ana"), d.id, proposal, false)
 	if err != nil || done.Resolution != contract.ProposalDismissed {
 		t.Errorf("dismissed: %+v %v", done, err)
 	}
 	var left []view.Proposal
-	if left, _, err = d.Proposals(t.Context(), d.id, false, 0, 100); err != nil || len(left) != 0 {
+	if left, _, err = d.proposals().List(t.Context(), d.id, false, 0, 100); err != nil || len(left) != 0 {
 		t.Errorf("still open: %+v %v", left, err)
 	}
 }

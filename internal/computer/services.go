@@ -64,3 +64,18 @@ func (c *Computer) Wounds() []string {
 	}
 	return c.upkeep.Wounds()
 }
+
+// remotes are the git remotes that choir add recorded, on the host.
+func (c *Computer) remotes(ctx context.Context) ([]string, error) {
+	repositories, err := c.state.Repositories(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, r := range repositories {
+		if r.Remote != "" {
+			out = append(out, r.Remote)
+		}
+	}
+	return out, nil
+}

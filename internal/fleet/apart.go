@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
@@ -99,7 +100,7 @@ type past struct {
 // Methods implements control.History.
 func (v past) Methods() rpc.Table {
 	t := rpc.Table{}
-	computer.BindHistory(t, v, func(ctx context.Context) (string, error) {
+	history.Bind(t, v, func(ctx context.Context) (string, error) {
 		c, err := v.fl.Get(ctx, v.p.cid) // why it is not awake
 		if err != nil {
 			return "", err

@@ -145,7 +145,7 @@ func (c *Past) fillSnapshot(ctx context.Context, s *view.Snapshot, page int) err
 	for _, r := range runs {
 		s.Runs = append(s.Runs, r.Head())
 	}
-	checkpoints, _, err := c.ListCheckpoints(ctx, 0, page)
+	checkpoints, _, err := c.listCheckpoints(ctx, 0, page)
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,16 @@ func (c *Past) fillSnapshot(ctx context.Context, s *view.Snapshot, page int) err
 	return nil
 }
 
-// ListCheckpoints lists checkpoints, newest first, as far as the state is.
-func (c *Past) ListCheckpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
+// Checkpoints answers rpc.CheckpointList.
+func (c *Past) Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
+		return nil, false, err
+	}
+	return c.listCheckpoints(ctx, before, limit)
+}
+
+// listCheckpoints lists checkpoints, newest first, as far as the state is.
+func (c *Past) listCheckpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
 	rows, err := c.state.Checkpoints(ctx, before, min(limit+1, state.MaxPage))
 	if err != nil {
 		return nil, false, err

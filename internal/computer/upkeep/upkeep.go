@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
@@ -128,4 +129,11 @@ func orNothing(s string) string {
 		return "nothing"
 	}
 	return s
+}
+
+// Bind binds what is asked of it.
+func (u *Upkeep) Bind(t rpc.Table) {
+	rpc.Bind(t, rpc.ComputerRebuild, func(ctx context.Context, _ rpc.Caller, in rpc.RebuildRequest) (view.Rebuilt, error) {
+		return u.Rebuild(ctx, in.Body.Check)
+	})
 }

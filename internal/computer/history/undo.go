@@ -1,4 +1,4 @@
-package computer
+package history
 
 import (
 	"context"
@@ -36,15 +36,15 @@ var undoable = []string{
 // maxLooked bounds how far back the last act is looked for, in events of those types.
 const maxLooked = 20_000
 
-const opUndo = "computer.Undo"
+const opUndo = "history.Undo"
 
 // undo undoes the last act, whatever it was, and says which.
-func (c *Computer) undo(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
-	a, err := c.lastAct(ctx)
+func (h *History) undo(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
+	a, err := h.lastAct(ctx)
 	if err != nil {
 		return view.Restored{}, err
 	}
-	out, err := c.undoAct(ctx, a, r)
+	out, err := h.undoAct(ctx, a, r)
 	if err != nil {
 		return view.Restored{}, fault.New(opUndo, fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%s can't be undone: %w", a.told(), err))
 	}
@@ -52,18 +52,18 @@ func (c *Computer) undo(ctx context.Context, r view.RestoreRequest) (view.Restor
 	return out, nil
 }
 
-func (c *Computer) undoAct(ctx context.Context, a act, r view.RestoreRequest) (view.Restored, error) {
+func (h *History) undoAct(ctx context.Context, a act, r view.RestoreRequest) (view.Restored, error) {
 	switch {
 	case a.What == view.UndoneRestore:
-		return c.goBack(ctx, c.workspace.Undo, workspace.RestoreRequest{DryRun: r.DryRun, By: r.By})
+		return h.goBack(ctx, h.o.Workspace.Undo, workspace.RestoreRequest{DryRun: r.DryRun, By: r.By})
 	case len(a.commits) > 0:
-		return c.goBack(ctx, c.workspace.Restore, workspace.RestoreRequest{
+		return h.goBack(ctx, h.o.Workspace.Restore, workspace.RestoreRequest{
 			Revert: a.commits, Paths: r.Paths, DryRun: r.DryRun, By: r.By, Message: "Undo: " + contract.Clip(a.told(), 200),
 		})
 	case a.What == view.UndoneRevision:
-		return c.undoRevision(ctx, a.document, r)
+		return h.undoRevision(ctx, a.document, r)
 	}
-	return c.undoDeed(ctx, a.deed, r)
+	return h.undoDeed(ctx, a.deed, r)
 }
 
 // told names an act in a few words.
@@ -91,10 +91,10 @@ func (a act) told() string {
 
 // lastAct goes back through the log to the newest thing that changed files or
 // documents. What changed nothing is passed over.
-func (c *Computer) lastAct(ctx context.Context) (act, error) {
-	l := lastLook{c: c, idle: map[string]bool{}}
+func (h *History) lastAct(ctx context.Context) (act, error) {
+	l := lastLook{h: h, idle: map[string]bool{}}
 	for looked, before := 0, uint64(0); looked < maxLooked; {
-		events, err := c.state.Events(ctx, state.EventFilter{Newest: true, Before: before, Types: undoable, Limit: 200})
+		events, err := h.o.State.Events(ctx, state.EventFilter{Newest: true, Before: before, Types: undoable, Limit: 200})
 		if err != nil {
 			return act{}, err
 		}
@@ -116,7 +116,7 @@ func (c *Computer) lastAct(ctx context.Context) (act, error) {
 
 // lastLook is what was met on the way back.
 type lastLook struct {
-	c     *Computer
+	h     *History
 	after string          // the checkpoint behind a command, whose end is still to be met
 	idle  map[string]bool // runs that changed nothing
 }
@@ -151,7 +151,7 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 		if e.Run == "" || l.idle[e.Run] {
 			return a, false, nil
 		}
-		a, err = l.c.actOfRun(ctx, e.Run)
+		a, err = l.h.actOfRun(ctx, e.Run)
 		l.idle[e.Run] = err == nil && len(a.commits) == 0
 		return a, err == nil && len(a.commits) > 0, err
 	}
@@ -207,13 +207,13 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 	if l.after == "" {
 		return a, false, nil
 	}
-	after, err := l.c.state.Checkpoint(ctx, l.after)
+	after, err := l.h.o.State.Checkpoint(ctx, l.after)
 	l.after = ""
 	if err != nil {
 		return a, false, err
 	}
 	a.What = view.UndoneCommand
-	starts, err := l.c.state.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.started"}, Limit: 1})
+	starts, err := l.h.o.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.started"}, Limit: 1})
 	if err != nil {
 		return a, false, err
 	}
@@ -222,10 +222,10 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 		since = starts[0].Sequence
 		var started contract.CommandStarted
 		if err := json.Unmarshal(starts[0].Data, &started); err == nil {
-			a.Title = commandLine(started.Argv)
+			a.Title = started.Line()
 		}
 	}
-	rows, err := l.c.state.Checkpoints(ctx, after.Seq+1, state.MaxPage)
+	rows, err := l.h.o.State.Checkpoints(ctx, after.Seq+1, state.MaxPage)
 	if err != nil {
 		return a, false, err
 	}
@@ -243,13 +243,13 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 
 // actOfRun is what a run changed, as the checkpoints of its publishes. One that is
 // at work is an error: what it will have changed is not known yet.
-func (c *Computer) actOfRun(ctx context.Context, run string) (act, error) {
-	r, err := c.state.Run(ctx, run)
+func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
+	r, err := h.o.State.Run(ctx, run)
 	if err != nil {
 		return act{}, err
 	}
 	a := act{Undone: view.Undone{What: view.UndoneRun, Run: run, Title: r.Prompt}}
-	made, err := c.state.Events(ctx, state.EventFilter{Newest: true, Run: run, Types: []string{"publish.finished"}, Limit: state.MaxPage})
+	made, err := h.o.State.Events(ctx, state.EventFilter{Newest: true, Run: run, Types: []string{"publish.finished"}, Limit: state.MaxPage})
 	if err != nil {
 		return a, err
 	}
@@ -262,7 +262,7 @@ func (c *Computer) actOfRun(ctx context.Context, run string) (act, error) {
 		if inverted[e.Task] = inverted[e.Task] || p.Inverted; inverted[e.Task] {
 			continue
 		}
-		k, err := c.state.Checkpoint(ctx, p.Commit)
+		k, err := h.o.State.Checkpoint(ctx, p.Commit)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return a, err
 		}
@@ -278,36 +278,36 @@ func (c *Computer) actOfRun(ctx context.Context, run string) (act, error) {
 }
 
 // undoRun takes back what a run changed.
-func (c *Computer) undoRun(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
-	a, err := c.actOfRun(ctx, r.Run)
+func (h *History) undoRun(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
+	a, err := h.actOfRun(ctx, r.Run)
 	if err != nil {
 		return view.Restored{}, err
 	}
 	if len(a.commits) == 0 {
 		return view.Restored{}, fault.New(opUndo, fault.NotFound, "Choose a checkpoint instead.", errors.New("the run has not changed anything"))
 	}
-	out, err := c.undoAct(ctx, a, r)
+	out, err := h.undoAct(ctx, a, r)
 	out.Undone = &a.Undone
 	return out, err
 }
 
 // undoDeed undoes what was done to one file or folder.
-func (c *Computer) undoDeed(ctx context.Context, d wire.UndoRequest, r view.RestoreRequest) (view.Restored, error) {
+func (h *History) undoDeed(ctx context.Context, d wire.UndoRequest, r view.RestoreRequest) (view.Restored, error) {
 	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
 	d.DryRun = r.DryRun
 	by := r.By // what was taken away changes places with what is there: neither needs room
 	var changes []wire.Change
 	do := func() (err error) {
-		changes, err = c.workspace.UndoDeed(ctx, d, by)
+		changes, err = h.o.Workspace.UndoDeed(ctx, d, by)
 		return err
 	}
 	var err error
 	if inArtifacts := strings.HasPrefix(string(d.Path)+"/", "artifacts/") || strings.HasPrefix(string(d.From), "artifacts/"); inArtifacts && !r.DryRun {
-		err = c.mirror.Around(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
+		err = h.o.Mirror.Around(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
 			err := do()
 			return shown.Paths(changes), document.By(r.By), err
 		})
-		c.mirror.Settle(ctx, document.By(r.By), true)
+		h.o.Mirror.Settle(ctx, document.By(r.By), true)
 	} else {
 		err = do()
 	}
@@ -316,23 +316,23 @@ func (c *Computer) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Rest
 	}
 	out.Changes = shown.Changes(changes)
 	if !r.DryRun {
-		c.shell.Changed()
-		out.Sequence = c.log.Last()
+		h.o.Shell.Changed()
+		out.Sequence = h.o.Log.Last()
 	}
 	return out, nil
 }
 
 // undoRevision has a document say again what it said before its newest revision.
-func (c *Computer) undoRevision(ctx context.Context, p contract.DocumentRevised, r view.RestoreRequest) (view.Restored, error) {
+func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, r view.RestoreRequest) (view.Restored, error) {
 	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
-	now, err := c.documents.Get(ctx, p.Document)
+	now, err := h.o.Documents.Get(ctx, p.Document)
 	if err != nil {
 		return out, err
 	}
 	if now.Revision < 2 {
 		return out, fault.New("", fault.Conflict, "Remove its file: choir files rm "+now.Path, fmt.Errorf("it made the document “%s”, before which there was none", contract.Clip(now.Title, 60)))
 	}
-	before, err := c.state.Revision(ctx, p.Document, now.Revision-1)
+	before, err := h.o.State.Revision(ctx, p.Document, now.Revision-1)
 	if err != nil {
 		return out, err
 	}
@@ -340,17 +340,17 @@ func (c *Computer) undoRevision(ctx context.Context, p contract.DocumentRevised,
 	if r.DryRun {
 		return out, nil
 	}
-	made, err := c.documents.Revise(ctx, p.Document, now.Revision, before.Body, document.By(r.By))
+	made, err := h.o.Documents.Revise(ctx, p.Document, now.Revision, before.Body, document.By(r.By))
 	out.Sequence = made.Seq
 	return out, err
 }
 
 // bringBack has an entry of the trash take the place of what is where it was;
 // when none is named, the newest of the one path that is.
-func (c *Computer) bringBack(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
+func (h *History) bringBack(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	d := wire.UndoRequest{Op: "back", ID: r.To}
 	for before := ""; ; {
-		list, err := c.workspace.Trash(ctx, before, 0)
+		list, err := h.o.Workspace.Trash(ctx, before, 0)
 		if err != nil {
 			return view.Restored{}, err
 		}
@@ -358,11 +358,11 @@ func (c *Computer) bringBack(ctx context.Context, r view.RestoreRequest) (view.R
 			before = t.ID
 			if t.ID == r.To || r.To == "" && t.Path.Shown() == r.Paths[0] {
 				d.ID, d.Path = t.ID, t.Path
-				return c.undoDeed(ctx, d, r)
+				return h.undoDeed(ctx, d, r)
 			}
 		}
 		if !list.More || len(list.Items) == 0 {
-			return view.Restored{}, fault.New("computer.Restore", fault.NotFound, "`choir files trash` and `choir checkpoints` list what there is; `choir restore ID --path PATH` goes back to a checkpoint.",
+			return view.Restored{}, fault.New("history.Restore", fault.NotFound, "`choir files trash` and `choir checkpoints` list what there is; `choir restore ID --path PATH` goes back to a checkpoint.",
 				errors.New("the trash has no such entry"))
 		}
 	}

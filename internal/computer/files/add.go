@@ -1,4 +1,4 @@
-package computer
+package files
 
 import (
 	"bytes"
@@ -30,8 +30,8 @@ const addWall = 15 * time.Minute
 // AddURL answers rpc.FilesAddURL: a scratch box clones the repository through
 // egress, which lets it out to that one host, and hands it over as a tar
 // stream. The remote is recorded on the host, so that later tasks may fetch.
-func (c *Computer) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest) (view.Added, error) {
-	const op = "computer.AddURL"
+func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest) (view.Added, error) {
+	const op = "files.AddURL"
 	u, err := url.Parse(r.URL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
 		return view.Added{}, fault.New(op, fault.Invalid, "Give an https:// URL, or clone it yourself and add the folder.",
@@ -40,7 +40,7 @@ func (c *Computer) AddURL(ctx context.Context, by contract.Actor, r view.AddRequ
 	if u.User != nil {
 		return view.Added{}, fault.New(op, fault.Invalid, "Clone it yourself and add the folder.", errors.New("the URL holds credentials"))
 	}
-	if err := c.machine.Reserve.Check(op); err != nil {
+	if err := f.o.Reserve.Check(op); err != nil {
 		return view.Added{}, err
 	}
 	name := r.Name
@@ -60,16 +60,16 @@ func (c *Computer) AddURL(ctx context.Context, by contract.Actor, r view.AddRequ
 	defer cancel()
 	id := "add-" + contract.NewID()
 	empty := sandbox.Output(id)
-	if err := c.boxes.Volumes().Make(ctx, empty); err != nil {
+	if err := f.o.Boxes.Volumes().Make(ctx, empty); err != nil {
 		return view.Added{}, fault.Wrap(op, err)
 	}
-	defer c.boxes.Discard(ctx, empty)
-	limits := c.boxes.Limits()
-	limits.DiskBytes, limits.WallTime = int64(c.machine.Config.Storage.AddMB)<<20, addWall
-	box, err := c.boxes.Open(ctx, sandbox.BoxSpec{
+	defer f.o.Boxes.Discard(ctx, empty)
+	limits := f.o.Boxes.Limits()
+	limits.DiskBytes, limits.WallTime = int64(f.o.AddMB)<<20, addWall
+	box, err := f.o.Boxes.Open(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxScratch, Root: "/clone", Proxy: true, Limits: limits,
 		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []sandbox.Volume{empty}}},
-		Handler: c.boxes.Way(ctx, egress.Scope{Box: id, Kind: contract.BoxScratch},
+		Handler: f.o.Boxes.Way(ctx, egress.Scope{Box: id, Kind: contract.BoxScratch},
 			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{host.String()}}, nil, host),
 	})
 	if err != nil {
@@ -77,17 +77,17 @@ func (c *Computer) AddURL(ctx context.Context, by contract.Actor, r view.AddRequ
 	}
 	defer func() {
 		if err := box.Kill(); err != nil {
-			c.logger.Error("could not end a scratch box", "box", id, "error", err)
+			f.o.Logger.Error("could not end a scratch box", "box", id, "error", err)
 		}
 	}()
 	in := boxes.Client(box)
 	_, stderr, exit, err := in.Output(ctx, 8<<10, "sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", // git then says that a file is too large
 		"git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--no-recurse-submodules", "--", r.URL, "/clone/repository")
 	if err != nil {
-		return view.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
+		return view.Added{}, fault.Wrap(op, f.tooLargeToAdd(box, err))
 	}
 	if tooLargeFile(exit, stderr) {
-		return view.Added{}, fault.Wrap(op, c.largerThanAdd())
+		return view.Added{}, fault.Wrap(op, f.largerThanAdd())
 	}
 	if exit.Code != 0 {
 		return view.Added{}, fault.New(op, fault.Unavailable, "Check the URL; a private repository can be cloned by yourself and added as a folder.",
@@ -103,30 +103,30 @@ func (c *Computer) AddURL(ctx context.Context, by contract.Actor, r view.AddRequ
 		pw.CloseWithError(err)
 		sent <- err
 	}()
-	im, err := c.workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, By: by}, pr)
+	im, err := f.o.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, By: by}, pr)
 	pr.CloseWithError(errors.New("no longer read"))
 	if err = errors.Join(err, <-sent); err != nil {
-		return view.Added{}, fault.Wrap(op, c.tooLargeToAdd(box, err))
+		return view.Added{}, fault.Wrap(op, f.tooLargeToAdd(box, err))
 	}
-	return view.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: c.log.Last()}, nil
+	return view.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: f.o.Log.Last()}, nil
 }
 
 // tooLargeToAdd says of an error that came as a clone's box ended for its size what
 // to do about that; any other is returned.
-func (c *Computer) tooLargeToAdd(box sandbox.Box, err error) error {
+func (f *Files) tooLargeToAdd(box sandbox.Box, err error) error {
 	var ended *sandbox.Ended
 	if !fault.Is(err, fault.Unavailable) || !boxes.Ended(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
 		return err
 	}
-	if free, ferr := c.machine.Dir.Free(); ferr == nil && free.Scarce() {
+	if free, ferr := f.o.Free(); ferr == nil && free.Scarce() {
 		return fault.New("", fault.DiskFull, fault.FreeSpace, errors.New("the disk is nearly full; nothing of it was brought in"))
 	}
-	return c.largerThanAdd()
+	return f.largerThanAdd()
 }
 
-func (c *Computer) largerThanAdd() error {
+func (f *Files) largerThanAdd() error {
 	return fault.New("", fault.Exhausted, "Raise storage.add_mb, or clone it yourself and add it in several smaller folders.",
-		fmt.Errorf("it has more than %d MiB, or very many files; nothing of it was brought in", c.machine.Config.Storage.AddMB))
+		fmt.Errorf("it has more than %d MiB, or very many files; nothing of it was brought in", f.o.AddMB))
 }
 
 // tooLargeFile says that git met a file larger than all of it may be, which the box

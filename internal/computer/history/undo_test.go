@@ -1,22 +1,47 @@
-package computer
+package history
 
 import (
+	"errors"
+	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 )
 
 // TestUndoingACommandTakesAllOfIt: what a command did before others had a checkpoint
 // made is in theirs, and undone with the rest.
 func TestUndoingACommandTakesAllOfIt(t *testing.T) {
-	b, blobs := newBus(t)
-	c := recorded(t, b, blobs)
+	b, err := bus.Open(t.Context(), bus.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := New(Options{CID: contract.NewCID()})
+	if c.o.State, err = state.Open(t.Context(), filepath.Join(t.TempDir(), "state.sqlite")); err != nil {
+		t.Fatal(err)
+	}
+	if c.o.Log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.o.CID, Index: c.o.State}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.o.Log.Close(), c.o.State.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 	id := func(n string) string { return strings.Repeat(n, 40) }
 	say := func(by contract.Actor, eventType, subject string, p contract.Payload) {
 		t.Helper()
-		if _, err := c.log.Append(t.Context(), contract.Draft{Actor: by, Type: eventType, Subject: subject, Data: p}); err != nil {
+		if _, err := c.o.Log.Append(t.Context(), contract.Draft{Actor: by, Type: eventType, Subject: subject, Data: p}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +61,7 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	checkpoint("5", contract.CheckpointTask) // a run's own work
 	say(contract.Person("ann"), "command.finished", "command/"+command, contract.CommandFinished{Command: command})
 	checkpoint("6", contract.CheckpointAfter)
-	if err := c.state.Recover(t.Context(), c.log); err != nil {
+	if err := c.o.State.Recover(t.Context(), c.o.Log); err != nil {
 		t.Fatal(err)
 	}
 	a, err := c.lastAct(t.Context())

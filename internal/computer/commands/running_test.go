@@ -1,4 +1,4 @@
-package computer
+package commands
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 // commands in the log. One that starts its own by such an id would have the Stop of
 // that one, its Ctrl-C and its place in the list.
 func TestNobodyTakesTheNameOfACommandThatRuns(t *testing.T) {
-	c := &Computer{}
-	ctx, brought, unlist, err := c.commands.begin(t.Context(), "id", []string{"make"})
+	c := New(Options{})
+	ctx, brought, unlist, err := c.running.begin(t.Context(), "id", []string{"make"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, end, err := c.commands.begin(t.Context(), "id", []string{"sleep"}); !fault.Is(err, fault.Conflict) {
+	if _, _, end, err := c.running.begin(t.Context(), "id", []string{"sleep"}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("another one has its id: %v", err)
 		end()
 	}
-	if list := c.commands.list(); len(list) != 1 || list[0].Line != "make" {
+	if list := c.running.list(); len(list) != 1 || list[0].Line != "make" {
 		t.Errorf("listed: %+v", list)
 	}
 	if err := c.SignalCommand(t.Context(), "id", view.CommandSignal{Signal: "INT"}); err != nil || len(brought) != 1 {
@@ -31,7 +31,7 @@ func TestNobodyTakesTheNameOfACommandThatRuns(t *testing.T) {
 		t.Errorf("stopped: %v, %v", err, context.Cause(ctx))
 	}
 	unlist()
-	if _, _, end, err := c.commands.begin(t.Context(), "id", []string{"make"}); err != nil {
+	if _, _, end, err := c.running.begin(t.Context(), "id", []string{"make"}); err != nil {
 		t.Error(err)
 	} else {
 		end()

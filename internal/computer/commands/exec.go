@@ -1,0 +1,270 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/computer/mounts"
+	"choir.dev/choiros/internal/computer/shown"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/redact"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// Shell is what is told of the desktop and asked of it.
+type Shell interface {
+	Changed()
+	// MakeModulesDir makes the folder where its dependencies are shown.
+	MakeModulesDir(ctx context.Context) error
+}
+
+// Options are what the commands of one computer stand on.
+type Options struct {
+	Log       *ledger.Log
+	Workspace *workspace.Workspace
+	Mirror    *mirror.Mirror
+	Boxes     *boxes.Boxes
+	Mounts    *mounts.Mounts
+	Shell     Shell
+	Reserve   *datadir.Reserve
+	// Secrets lists the values of secrets, which the log may not hold.
+	Secrets func(ctx context.Context) ([]string, error)
+	Getenv  func(string) string
+	// Awake ends when the computer falls asleep.
+	Awake  context.Context
+	Logger *slog.Logger
+}
+
+// Commands are those of one computer that is awake.
+type Commands struct {
+	o       Options
+	running running
+}
+
+// New makes them; none runs.
+func New(o Options) *Commands { return &Commands{o: o} }
+
+// Exec implements control.Streams: the user's own hands, on the live tree,
+// without a transaction but with checkpoints around it.
+func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO) (view.Exit, error) {
+	const op = "commands.Exec"
+	if r.ID == "" {
+		r.ID = contract.NewID()
+	}
+	argv, err := c.recordable(ctx, r.Argv)
+	if err != nil {
+		return view.Exit{}, err
+	}
+	ctx, brought, unlist, err := c.running.begin(ctx, r.ID, argv)
+	if err != nil {
+		return view.Exit{}, fault.Wrap(op, err)
+	}
+	defer unlist()
+	before, unmade, err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv))
+	if err != nil {
+		return view.Exit{}, err
+	}
+	b, err := c.openTerminal(ctx, "terminal-"+r.ID, r.By.Account())
+	if err != nil {
+		return view.Exit{}, err
+	}
+	cleared := false
+	defer func() {
+		if cleared {
+			return
+		}
+		if err := b.Kill(); err != nil {
+			c.o.Logger.Error("could not end a terminal box", "box", b.ID(), "error", err)
+		}
+	}()
+	started, err := c.o.Log.Append(ctx, contract.Draft{
+		Actor: r.By, Type: "command.started", Subject: "command/" + r.ID,
+		Data: contract.CommandStarted{Command: r.ID, Argv: argv, Cwd: r.Cwd},
+	})
+	if err != nil {
+		return view.Exit{}, err
+	}
+	crash.At("computer.command.started")
+	if eio.Started != nil {
+		eio.Started(r.ID, started[0].Sequence)
+	}
+	begin := time.Now()
+	exit, runErr := runIn(ctx, boxes.Client(b), r, eio, brought)
+	finished := c.outcome(ctx, r.ID, b, exit, runErr, begin)
+	// What the command did is done, whether or not its caller still listens.
+	after, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	ending := boxes.End
+	if runErr == nil {
+		ending = c.o.Boxes.Clear
+	}
+	if err := ending(after, b); err != nil {
+		return view.Exit{}, fault.Wrap(op, err)
+	}
+	cleared = true
+	// Whoever is told that it ended may pull the plug.
+	if err := c.o.Workspace.Settle(after); err != nil {
+		return view.Exit{}, fault.Wrap(op, err)
+	}
+	done, err := c.o.Log.Append(after, contract.Draft{
+		Actor: r.By, Type: "command.finished", Subject: "command/" + r.ID, Data: finished,
+	})
+	if err != nil {
+		return view.Exit{}, err
+	}
+	crash.At("computer.command.finished")
+	c.o.Mirror.Settle(after, document.By(r.By), false)
+	kept, unmadeAfter, err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv))
+	if err != nil {
+		return view.Exit{}, err
+	}
+	c.o.Shell.Changed()
+	if finished.ExitCode == -1 && finished.Reason != "" {
+		return view.Exit{}, fault.Wrap(op, runErr)
+	}
+	return view.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
+		Unkept: shown.Unkept(kept.LeftOut.Since(before.LeftOut)), Unmade: cmp.Or(unmade, unmadeAfter)}, nil
+}
+
+// outcome is what the log says of how a command ended.
+func (c *Commands) outcome(ctx context.Context, id string, b sandbox.Box, exit guest.Exit, runErr error, begin time.Time) contract.CommandFinished {
+	finished := contract.CommandFinished{Command: id, ExitCode: exit.Code, DurationMS: exit.DurationMS}
+	var ended *sandbox.Ended
+	switch {
+	case runErr == nil:
+	case ctx.Err() != nil:
+		finished.ExitCode, finished.Reason = 128+9, c.whoEnded(ctx)
+	case boxes.Ended(b) && errors.As(b.Err(), &ended),
+		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // what it held takes the kernel long to free
+		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
+		if ended.Reason == sandbox.Shared {
+			finished.Reason += ": " + ended.Detail // the word alone tells nobody what
+		}
+	case fault.Is(runErr, fault.NotFound):
+		finished.ExitCode, finished.Reason = 127, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
+	case fault.Is(runErr, fault.Denied):
+		finished.ExitCode, finished.Reason = 126, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
+	default:
+		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
+	}
+	if finished.DurationMS == 0 {
+		finished.DurationMS = time.Since(begin).Milliseconds()
+	}
+	return finished
+}
+
+// errStopped is the cause when somebody presses Stop.
+var errStopped = errors.New("stopped by the user")
+
+// whoEnded says who ended a command under way.
+func (c *Commands) whoEnded(ctx context.Context) string {
+	switch {
+	case errors.Is(context.Cause(ctx), errStopped):
+		return errStopped.Error()
+	case c.o.Awake.Err() != nil:
+		return "ended: the computer went to sleep"
+	}
+	return "ended: whoever started it stopped it or went away"
+}
+
+// openTerminal returns a box for one of the user's own commands: one that waits for
+// the user, or a new one.
+func (c *Commands) openTerminal(ctx context.Context, id, user string) (*boxes.Terminal, error) {
+	// What is in the way there, such as a link, is the user's to see and remove:
+	// the terminal then goes without the dependencies.
+	if err := c.o.Shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
+		return nil, err
+	}
+	modules, err := c.o.Mounts.Modules(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.o.Boxes.Terminal(ctx, id, user, modules)
+}
+
+// recordable are a command's arguments as the log may hold them: whoever reads
+// the log, agents in boxes among them, must not read a secret.
+func (c *Commands) recordable(ctx context.Context, argv []string) ([]string, error) {
+	known, err := c.o.Secrets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Keys of models may come from the environment instead.
+	for _, name := range []string{gateway.KeyAnthropic, gateway.KeyOpenAI} {
+		if v := c.o.Getenv(name); v != "" {
+			known = append(known, v)
+		}
+	}
+	return inLog(redact.Args(argv, known)), nil
+}
+
+// What the log holds of a command's arguments: there may be megabytes of them.
+const (
+	maxRecorded      = 256
+	maxRecordedBytes = 48 << 10
+)
+
+// inLog is as much of the arguments as an event holds, and how many more there
+// were.
+func inLog(argv []string) []string {
+	out, room := []string{}, maxRecordedBytes
+	for i, word := range argv {
+		if i == maxRecorded-1 && len(argv) > maxRecorded || len(word) > room && i > 0 {
+			return append(out, fmt.Sprintf("… and %d more arguments", len(argv)-i))
+		}
+		word = contract.Shorten(word, room)
+		out, room = append(out, word), room-len(word)
+	}
+	return out
+}
+
+// programOf names what a command runs, for a checkpoint's message: not its
+// arguments, which may hold what has no place in history.
+func programOf(argv []string) string {
+	if len(argv) == 3 && argv[1] == "-c" && (argv[0] == "sh" || argv[0] == "bash") {
+		if words := strings.Fields(argv[2]); len(words) > 0 {
+			return contract.Clip(words[0], 60)
+		}
+	}
+	return contract.Clip(argv[0], 60)
+}
+
+// checkpointAround makes the checkpoint before or after a command. On a disk too
+// full for it the command goes on without: what fills the disk could not be
+// removed otherwise. Then unmade says that there is none. What the log lives on
+// meanwhile is not spent on a checkpoint that would take much of it.
+func (c *Commands) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) (k workspace.Checkpoint, unmade string, err error) {
+	full := func() bool { return fault.Is(err, fault.DiskFull) || fault.NoSpace(err) }
+	do := func() {
+		k, err = c.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: contract.Clip(message, 200)})
+	}
+	if do(); !full() {
+		return k, "", err
+	}
+	if c.o.Reserve.Full(ctx) {
+		if st, serr := c.o.Workspace.Status(ctx); serr == nil && st.Bytes <= c.o.Reserve.Share() {
+			do()
+		}
+	}
+	if full() {
+		return workspace.Checkpoint{}, fmt.Sprintf("no checkpoint could be made %s it: the disk is full", kind), nil
+	}
+	return k, "", err
+}

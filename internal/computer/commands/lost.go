@@ -1,0 +1,36 @@
+package commands
+
+import (
+	"context"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
+)
+
+// unknownEnd is what is said of a command that nobody saw end.
+const unknownEnd = "unknown: choir ended while it ran; it may have done all, some or none of its work, and does not run any more"
+
+// EndLost ends in the log what was running when the last process died:
+// its box is gone, and how far it came nobody knows.
+func EndLost(ctx context.Context, log *ledger.Log, s *state.Store) error {
+	const op = "commands.EndLost"
+	for {
+		open, err := s.Commands(ctx, state.MaxPage)
+		if err != nil || len(open) == 0 {
+			return fault.Wrap(op, err)
+		}
+		for _, k := range open {
+			if _, err := log.Append(ctx, contract.Draft{
+				ID: contract.DeriveID(k.ID, "closed"), Actor: contract.System(), Type: "command.finished", Subject: "command/" + k.ID,
+				Data: contract.CommandFinished{Command: k.ID, ExitCode: -1, Reason: unknownEnd},
+			}); err != nil {
+				return fault.Wrap(op, err)
+			}
+		}
+		if err := s.CaughtUp(ctx, log); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
+}

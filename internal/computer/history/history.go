@@ -1,0 +1,173 @@
+package history
+
+import (
+	"context"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/shown"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/shell"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+const maxDiff = 512 << 10
+
+// Shell is what is told of the desktop and asked of it.
+type Shell interface {
+	Changed()
+	WentBack()
+	// MayGoBackUnasked says why the desktop may not go back by itself, if it may not.
+	MayGoBackUnasked(ctx context.Context, commit string) error
+}
+
+// Options are what the history of one computer stands on.
+type Options struct {
+	CID       contract.CID
+	Log       *ledger.Log
+	State     *state.Store
+	Workspace *workspace.Workspace
+	Documents *document.Documents
+	Mirror    *mirror.Mirror
+	Shell     Shell
+}
+
+// History is time travel in one computer whose files and documents are open.
+type History struct{ o Options }
+
+// New makes it.
+func New(o Options) *History { return &History{o} }
+
+// Checkpoint answers rpc.CheckpointCreate.
+func (h *History) Checkpoint(ctx context.Context, _ contract.Actor, message string) (view.Checkpointed, error) {
+	h.o.Mirror.Settle(ctx, document.By(document.Nobody), true)
+	k, err := h.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message})
+	if err != nil {
+		return view.Checkpointed{}, err
+	}
+	seq, err := h.checkpointSeq(ctx, k.Commit)
+	return view.Checkpointed{ID: k.Commit, Sequence: seq, Created: k.Created, Unkept: shown.Unkept(k.LeftOut)}, err
+}
+
+func (h *History) checkpointSeq(ctx context.Context, commit string) (uint64, error) {
+	if err := h.o.State.CaughtUp(ctx, h.o.Log); err != nil {
+		return 0, err
+	}
+	row, err := h.o.State.Checkpoint(ctx, commit)
+	return row.Seq, err
+}
+
+// Diff answers rpc.CheckpointDiff.
+func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error) {
+	if err := h.o.State.CaughtUp(ctx, h.o.Log); err != nil {
+		return view.Diff{}, err
+	}
+	req := wire.DiffRequest{A: r.From, B: r.To, MaxBytes: maxDiff}
+	if r.Path != "" {
+		req.Paths = []wire.Path{wire.Path(r.Path)}
+	}
+	if r.To != "" {
+		to, err := h.o.State.Checkpoint(ctx, r.To)
+		if err != nil {
+			return view.Diff{}, err
+		}
+		req.B = to.ID
+		if r.From == "" {
+			req.A = to.Parent
+		}
+	}
+	if req.A != "" {
+		from, err := h.o.State.Checkpoint(ctx, req.A)
+		if err != nil {
+			return view.Diff{}, err
+		}
+		req.A = from.ID
+	} else if req.B != "" {
+		req.A = emptyTree // the initial checkpoint has no parent
+	}
+	d, err := h.o.Workspace.Diff(ctx, req)
+	return view.Diff{From: req.A, To: req.B, Changes: shown.Changes(shown.WithRepositories(d)), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
+}
+
+// emptyTree is git's id of the tree that holds nothing.
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// Restore answers rpc.CheckpointRestore.
+func (h *History) Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
+	if err := h.o.State.CaughtUp(ctx, h.o.Log); err != nil {
+		return view.Restored{}, err
+	}
+	switch {
+	case r.Undo:
+		return h.undo(ctx, r)
+	case r.Run != "":
+		return h.undoRun(ctx, r)
+	case r.To == "" || view.ValidRevision("to", r.To) != nil:
+		return h.bringBack(ctx, r)
+	}
+	to, err := h.o.State.Checkpoint(ctx, r.To)
+	if err != nil {
+		return view.Restored{}, err
+	}
+	if r.Unasked && !r.DryRun {
+		if err := h.o.Shell.MayGoBackUnasked(ctx, to.ID); err != nil {
+			return view.Restored{}, err
+		}
+	}
+	return h.goBack(ctx, h.o.Workspace.Restore, workspace.RestoreRequest{To: to.ID, Paths: r.Paths, DryRun: r.DryRun, By: r.By})
+}
+
+// goBack restores, and has the desktop know.
+func (h *History) goBack(ctx context.Context, do restoring, req workspace.RestoreRequest) (view.Restored, error) {
+	done, err := h.restore(ctx, do, req)
+	if err != nil {
+		return view.Restored{}, err
+	}
+	out := view.Restored{
+		To: done.To, DryRun: req.DryRun, Changes: shown.Changes(shown.WithRepositories(done.DiffReply)), Truncated: done.More > 0,
+		Kept: shown.Kept(done.Conflicts), Unkept: shown.Unkept(done.LeftOut), Safety: done.Safety, Checkpoint: done.Checkpoint,
+	}
+	if req.DryRun {
+		return out, nil
+	}
+	if shell.Touches(shown.Paths(done.Changes)) && len(done.Changes) > 0 {
+		h.o.Shell.WentBack()
+	}
+	h.o.Shell.Changed()
+	if done.Checkpoint != "" {
+		out.Sequence, err = h.checkpointSeq(ctx, done.Checkpoint)
+	}
+	return out, err
+}
+
+// restoring is a restore of the workspace's.
+type restoring func(context.Context, workspace.RestoreRequest) (workspace.Restored, error)
+
+// restore brings files back, and the documents that they are of: what a file
+// holds then becomes a revision by who restored. When no path is named, the
+// files of documents stay as they are.
+func (h *History) restore(ctx context.Context, do restoring, req workspace.RestoreRequest) (done workspace.Restored, err error) {
+	if req.DryRun {
+		req.Keep, err = h.o.Mirror.Files(ctx)
+		if err != nil {
+			return done, err
+		}
+		return do(ctx, req)
+	}
+	err = h.o.Mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
+		by := document.By(req.By)
+		if req.Keep, err = held.Files(ctx); err != nil {
+			return nil, by, err
+		}
+		done, err = do(ctx, req)
+		if done.Checkpoint != "" {
+			by.Cause = workspace.RestoredID(h.o.CID, done.Checkpoint)
+		}
+		return shown.Paths(done.Changes), by, err
+	})
+	return done, err
+}

@@ -1,0 +1,33 @@
+package past
+
+import (
+	"context"
+
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
+)
+
+// Bind binds what is asked of it.
+func (c *Past) Bind(t rpc.Table) {
+	rpc.Bind(t, rpc.StateSnapshot, func(ctx context.Context, _ rpc.Caller, _ rpc.Of) (view.Snapshot, error) { return c.Snapshot(ctx) })
+	rpc.Bind(t, rpc.LogRead, func(ctx context.Context, _ rpc.Caller, in rpc.LogRequest) (view.EventPage, error) {
+		return c.Events(ctx, view.EventQuery{After: in.After, Limit: in.Limit})
+	})
+	rpc.Bind(t, rpc.RunList, func(ctx context.Context, _ rpc.Caller, in rpc.RunsRequest) (rpc.List[view.Run], error) {
+		runs, err := c.Runs(ctx, in.Before, in.Limit)
+		return rpc.Listed(runs, len(runs) >= in.Limit, err)
+	})
+	rpc.Bind(t, rpc.RunGet, func(ctx context.Context, _ rpc.Caller, in rpc.RunEventsRequest) (view.EventPage, error) {
+		return c.Events(ctx, view.EventQuery{Run: in.Run, After: in.After, Limit: in.Limit})
+	})
+	rpc.Bind(t, rpc.ApprovalList, func(ctx context.Context, _ rpc.Caller, in rpc.ApprovalsRequest) (rpc.List[view.Approval], error) {
+		return rpc.Listed(c.Approvals(ctx, in.All, in.Before, in.Limit))
+	})
+	rpc.Bind(t, rpc.EgressList, func(ctx context.Context, _ rpc.Caller, in rpc.EgressRequest) (rpc.List[view.Traffic], error) {
+		hosts, err := c.Egress(ctx, in.Run)
+		return rpc.Listed(hosts, false, err)
+	})
+	rpc.Bind(t, rpc.DocumentGet, func(ctx context.Context, _ rpc.Caller, in rpc.DocumentRequest) (view.Document, error) {
+		return c.Document(ctx, in.Document, in.Revision)
+	})
+}
