@@ -85,20 +85,23 @@ func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 	if err := s.Unlock(ref, "packed-refs"); err != nil {
 		return err
 	}
-	if packed, err := s.anyPacked(); err != nil {
-		return err
-	} else if packed {
-		_, err := s.Git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
+	packed, err := s.anyPacked()
+	if err != nil {
 		return err
 	}
 	name := filepath.Join(s.gitDir, filepath.FromSlash(ref))
-	if there, err := disk.Exists(name); err != nil || !there {
+	if there, err := disk.Exists(name); err != nil || !there && !packed {
 		return err
 	}
+	// Whoever removes it: the journal, which named it, would bring it back.
 	if err := s.OpenJournal(); err != nil {
 		return err
 	}
 	if err := s.journal.Note([]journal.File{{Name: ref, Gone: true}}, false); err != nil {
+		return err
+	}
+	if packed {
+		_, err := s.Git(ctx, nil, "update-ref", "--no-deref", "-d", ref)
 		return err
 	}
 	return disk.RemoveIfThere(name)

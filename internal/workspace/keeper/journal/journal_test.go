@@ -292,3 +292,23 @@ func TestNotesDoNotFillTheJournal(t *testing.T) {
 		t.Errorf("the last of them: %v, %v", st, err)
 	}
 }
+
+// TestARefThatGitRemovedStaysGone: in a history that was brought along with packed
+// refs it is git that removes a ref, which the journal does not bring back.
+func TestARefThatGitRemovedStaysGone(t *testing.T) {
+	for _, packed := range []bool{false, true} {
+		s, root := newStore(t)
+		commit := doAct(t, s, 1)
+		if packed {
+			if err := os.WriteFile(filepath.Join(root, ".git/packed-refs"), fmt.Appendf(nil, "# pack-refs with: peeled fully-peeled sorted \n%s refs/choir/task/other\n", commit), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.DeleteRef(t.Context(), newest); err != nil {
+			t.Fatal(err)
+		}
+		if id, err := reopened(t, root).Ref(t.Context(), newest); err != nil || id != "" {
+			t.Errorf("packed %t: the ref names %q, %v", packed, id, err)
+		}
+	}
+}
