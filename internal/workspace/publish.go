@@ -130,8 +130,13 @@ const maxBeside = 500
 // None of it is published.
 func (w *Workspace) Installed(ctx context.Context, o Overlay, changed []wire.Change) ([]string, error) {
 	const op = "workspace.Installed"
-	ask := wire.FilledRequest{ID: o.ID}
+	var ask []wire.Path
 	var named []string // what each folder that is asked for is to the user
+	want := func(in, name string) {
+		if len(o.ID)+1+len(in) <= wire.MaxTreePath { // else nothing was made there: nobody can name it
+			ask, named = append(ask, wire.Path(in)), append(named, name)
+		}
+	}
 	seen, published := map[string]bool{}, map[string]bool{}
 	for _, c := range changed {
 		for dir := path.Dir(string(c.Path)); !published[dir] && dir != "."; dir = path.Dir(dir) {
@@ -144,29 +149,42 @@ func (w *Workspace) Installed(ctx context.Context, o Overlay, changed []wire.Cha
 			for _, name := range toolDirs {
 				at := path.Join(dir, name)
 				if !published[at] {
-					ask.Folders, named = append(ask.Folders, wire.Path(path.Join("upper", at))), append(named, at)
+					want(path.Join("upper", at), at)
 				}
 			}
 		}
 	}
 	for _, ig := range o.Ignored {
-		ask.Folders, named = append(ask.Folders, wire.Path(path.Join(ignoredPart(ig.Path), "upper"))), append(named, ig.Path)
-	}
-	if len(ask.Folders) == 0 {
-		return nil, nil
-	}
-	var reply wire.FilledReply
-	if err := w.opts.Keeper.Call(ctx, "filled", ask, &reply); err != nil {
-		return nil, fault.Wrap(op, err)
+		want(path.Join(ignoredPart(ig.Path), "upper"), ig.Path)
 	}
 	var out []string
-	for _, i := range reply.Filled {
-		if i < 0 || i >= len(named) {
-			return nil, fault.New(op, fault.Internal, "", fmt.Errorf("the keeper was not asked for folder %d", i))
+	for len(ask) > 0 {
+		n := atOnce(ask)
+		var reply wire.FilledReply
+		if err := w.opts.Keeper.Call(ctx, "filled", wire.FilledRequest{ID: o.ID, Folders: ask[:n]}, &reply); err != nil {
+			return nil, fault.Wrap(op, err)
 		}
-		out = append(out, named[i])
+		for _, i := range reply.Filled {
+			if i < 0 || i >= n {
+				return nil, fault.New(op, fault.Internal, "", fmt.Errorf("the keeper was not asked for folder %d", i))
+			}
+			out = append(out, named[i])
+		}
+		ask, named = ask[n:], named[n:]
 	}
 	return out, nil
+}
+
+// atOnce is how many of paths, which are one at least, the keeper is asked for in one
+// request: what tasks name may be long, and JSON spells it up to six times as long.
+func atOnce(paths []wire.Path) int {
+	size := 0
+	for i, p := range paths {
+		if size += len(p); i > 0 && (size > wire.MaxRequest/8 || i == wire.MaxFilled) {
+			return i
+		}
+	}
+	return len(paths)
 }
 
 // ignoredPart names an ignored directory's own layer. It depends on nothing but
@@ -376,6 +394,9 @@ func (w *Workspace) sameWithin(ctx context.Context, a, b string, scope []string)
 	paths := make([]wire.Path, 0, len(scope))
 	for _, p := range scope {
 		paths = append(paths, wire.Path(p))
+	}
+	if atOnce(paths) < len(paths) {
+		return false, nil // it is verified again instead
 	}
 	var diff wire.DiffReply
 	err := w.opts.Keeper.Call(ctx, "diff", wire.DiffRequest{A: a, B: b, Paths: paths, MaxBytes: 1, Metadata: true}, &diff)

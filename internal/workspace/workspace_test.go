@@ -3,6 +3,7 @@ package workspace_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -240,6 +241,44 @@ func TestWhatATaskInstalledIsTold(t *testing.T) {
 	changed := []wire.Change{{Path: "workspace/new/package.json"}, {Path: "workspace/new/sub/a.js"}, {Path: "workspace/kept/vendor/b/b.go"}}
 	if got, err := h.Installed(t.Context(), o, changed); err != nil || !slices.Equal(got, []string{"workspace/new/node_modules", "workspace/q/node_modules"}) {
 		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+// What a task put into folders is told however many and long they are, and fails
+// nothing: the names are the task's.
+func TestWhatATaskInstalledIsToldOfManyLongFolders(t *testing.T) {
+	h := newHost(t)
+	o, err := h.Begin(t.Context(), "task-1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := "workspace" + strings.Repeat("/"+strings.Repeat("\x01", 250), 10) // JSON spells each byte as six
+	var changed []wire.Change
+	for i := range 450 {
+		changed = append(changed, wire.Change{Path: wire.Path(fmt.Sprintf("%s/%d/a.js", long, i))})
+	}
+	changed = append(changed, wire.Change{Path: wire.Path("workspace" + strings.Repeat("/deep", 1000) + "/a.js")})
+	want := []string{long + "/0/node_modules", long + "/449/vendor"}
+	for _, p := range want {
+		write(t, filepath.Join(h.at(o.Upper), p, "b/index.js"), "task's\n")
+	}
+	if got, err := h.Installed(t.Context(), o, changed); err != nil || !slices.Equal(got, want) {
+		t.Fatalf("%d folders, %v", len(got), err)
+	}
+	// Nor does what a verification depends on fail a publish: it is made again.
+	var scope []string
+	for _, c := range changed {
+		scope = append(scope, string(c.Path))
+	}
+	h.write("workspace/a.txt", "one\n")
+	write(t, filepath.Join(h.at(o.Upper), "workspace/b.txt"), "two\n")
+	tree, err := h.Tree(t.Context(), o, "", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := h.Publish(t.Context(), workspace.PublishRequest{ID: contract.NewID(), Overlay: o, Tree: tree.Commit, VerifiedTree: tree.Tree, Scope: scope})
+	if err != nil || p.Reverify == "" {
+		t.Fatalf("%+v, %v", p, err)
 	}
 }
 

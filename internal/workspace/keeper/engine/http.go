@@ -14,9 +14,6 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// maxRequest bounds a JSON request, in bytes.
-const maxRequest = 4 << 20
-
 // Handler serves an engine under /keeper/: POST /keeper/{verb} takes and gives
 // JSON; POST /keeper/stream/{verb}?q={JSON} takes or gives raw bytes.
 func Handler(e *Engine) http.Handler {
@@ -155,7 +152,7 @@ type stillAsked struct{}
 
 func call[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In) (Out, error)) {
 	mux.HandleFunc("POST /keeper/"+verb, func(w http.ResponseWriter, r *http.Request) {
-		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxRequest))
 		if err != nil {
 			fail(w, fault.New("keeper", fault.Invalid, "", err))
 			return

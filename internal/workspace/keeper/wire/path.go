@@ -43,6 +43,9 @@ func (p *Path) UnmarshalJSON(b []byte) error {
 // Shown returns the path as valid UTF-8 for people.
 func (p Path) Shown() string { return strings.ToValidUTF8(string(p), "\uFFFD") }
 
+// MaxRequest bounds a JSON request to the keeper, in bytes.
+const MaxRequest = 4 << 20
+
 // MaxPath bounds a path that the kernel is given, in bytes.
 const MaxPath = 4096
 
