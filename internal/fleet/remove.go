@@ -29,11 +29,27 @@ const (
 	goneDir     = ".gone-"
 )
 
+// betweenRuns bounds how much the time between two runs of the program ages what
+// was removed. A clock that is put forward, or was behind and is put right, ages
+// nothing, so that no computer goes with it before its owner has had the time.
+const betweenRuns = 24 * time.Hour
+
 // removal is what stands in that file.
 type removal struct {
-	At time.Time `json:"at"`
-	By string    `json:"by"`
+	At   time.Time     `json:"at"`
+	By   string        `json:"by"`
+	Age  time.Duration `json:"age"`  // of which the program has seen so much
+	Seen time.Time     `json:"seen"` // until then
 }
+
+// until is a removal as it is later, by the clock that runs while this process does.
+func (r removal) until(now time.Time) removal {
+	r.Age, r.Seen = r.Age+max(0, now.Sub(r.Seen)), now
+	return r
+}
+
+// gone is when it is gone for good if the program runs until then.
+func (r removal) gone() time.Time { return r.Seen.Add(removedFor - r.Age) }
 
 // find returns the place of a computer that was not removed, nil if there is none.
 // fl.mu is held.
@@ -48,7 +64,8 @@ func (fl *Fleet) find(cid contract.CID) *place {
 // runs that have not ended go on when it is put back.
 func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.Computer, error) {
 	const op = "fleet.Remove"
-	r := removal{At: time.Now().UTC(), By: by}
+	now := time.Now().UTC()
+	r := removal{At: now, By: by, Seen: now}
 	var was *place
 	p, release, err := fl.still(ctx, cid, func(p *place) {
 		if p.removed == nil {
@@ -92,11 +109,15 @@ func (fl *Fleet) writeRemoval(ctx context.Context, was place, r removal) (view.C
 	if err != nil {
 		return view.Computer{}, err
 	}
+	return info, fl.keepRemoval(was.cid, r)
+}
+
+func (fl *Fleet) keepRemoval(cid contract.CID, r removal) error {
 	b, err := json.Marshal(r)
 	if err != nil {
-		return view.Computer{}, err
+		return err
 	}
-	return info, datadir.WriteFile(fl.Dir.Computer(was.cid, removedFile), b, 0o600)
+	return datadir.WriteFile(fl.Dir.Computer(cid, removedFile), b, 0o600)
 }
 
 // still returns a place that is neither waking nor falling asleep nor open apart, be
@@ -186,13 +207,14 @@ func (fl *Fleet) showRemoved(p *place) view.Computer {
 func (fl *Fleet) removedOf(p *place) view.Computer {
 	info := p.known
 	info.ID, info.Name, info.State, info.Driver = p.cid, p.name, view.StateAsleep, fl.Driver.Name()
-	info.Removed, info.Gone = p.removed.At, p.removed.At.Add(removedFor)
+	info.Removed, info.Gone = p.removed.At, p.removed.gone()
 	return info
 }
 
 // readRemoval reads whether a computer was removed; nil: it was not. Of a file that does
-// not say when, it was when the file was written.
-func readRemoval(file string) (*removal, error) {
+// not say when, it was when the file was written; one that does not say until when it
+// was seen is of an earlier version, or damaged, and has its time before it.
+func readRemoval(file string, now time.Time) (*removal, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -202,44 +224,61 @@ func readRemoval(file string) (*removal, error) {
 	}
 	var r removal
 	if json.Unmarshal(b, &r) == nil && !r.At.IsZero() {
+		r.Age, r.Seen = max(0, r.Age)+min(max(0, now.Sub(r.Seen)), betweenRuns), now
 		return &r, nil
 	}
 	info, err := os.Lstat(file)
 	if err != nil {
 		return nil, err
 	}
-	return &removal{At: info.ModTime()}, nil
+	return &removal{At: info.ModTime(), Seen: now}, nil
 }
 
-// sweepRemoved takes away for good what was removed long enough ago, and what an
-// earlier sweep did not bring to its end.
+// sweepRemoved notes how old what was removed is, takes away for good what is old
+// enough, and what an earlier sweep did not bring to its end.
 func (fl *Fleet) sweepRemoved(ctx context.Context, now time.Time) error {
 	fl.mu.Lock()
-	var over []contract.CID
+	var removed []contract.CID
 	for cid, p := range fl.places {
-		if p.removed != nil && now.Sub(p.removed.At) >= removedFor {
-			over = append(over, cid)
+		if p.removed != nil {
+			removed = append(removed, cid)
 		}
 	}
 	fl.mu.Unlock()
 	var errs []error
-	for _, cid := range over {
-		errs = append(errs, fl.purge(ctx, cid, now))
+	for _, cid := range removed {
+		errs = append(errs, fl.age(ctx, cid, now))
 	}
 	return errors.Join(append(errs, fl.clearGone(ctx))...)
 }
 
-// purge takes one computer away. Its directory goes last, and by a name of its own: a
-// death on the way leaves a computer that is still removed, or none.
-func (fl *Fleet) purge(ctx context.Context, cid contract.CID, now time.Time) error {
+// age has one computer that was removed be as old as it is now.
+func (fl *Fleet) age(ctx context.Context, cid contract.CID, now time.Time) error {
 	p, release, err := fl.still(ctx, cid, nil)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if p.removed == nil || now.Sub(p.removed.At) < removedFor {
+	if p.removed == nil {
 		return nil // it was put back
 	}
+	r := p.removed.until(now)
+	if r.Age >= removedFor {
+		return fl.purge(ctx, cid)
+	}
+	if err := fl.keepRemoval(cid, r); err != nil {
+		return err
+	}
+	fl.mu.Lock()
+	p.removed = &r
+	fl.mu.Unlock()
+	return nil
+}
+
+// purge takes one computer away. Its directory goes last, and by a name of its own: a
+// death on the way leaves a computer that is still removed, or none. Nobody removes
+// and puts back meanwhile.
+func (fl *Fleet) purge(ctx context.Context, cid contract.CID) error {
 	if err := errors.Join(fl.Bus.Remove(ctx, cid), fl.Blobs.Remove(ctx, cid)); err != nil {
 		return err
 	}
@@ -293,6 +332,6 @@ func (fl *Fleet) takeUp(cid contract.CID, r *recovery.Report) (*place, error) {
 		p.name = "Choir"
 	}
 	var err error
-	p.removed, err = readRemoval(fl.Dir.Computer(cid, removedFile))
+	p.removed, err = readRemoval(fl.Dir.Computer(cid, removedFile), time.Now())
 	return p, err
 }

@@ -114,3 +114,48 @@ func TestARemovedComputerIsNotWoken(t *testing.T) {
 		}
 	}
 }
+
+// TestAClockPutForwardTakesNoComputer: what was removed is as old as the program has
+// seen it become, and of the time in which it did not run at most a day counts.
+func TestAClockPutForwardTakesNoComputer(t *testing.T) {
+	now := time.Now()
+	for what, c := range map[string]struct {
+		r    removal
+		gone bool
+	}{
+		"a clock put forward":       {removal{At: now.Add(-60 * 24 * time.Hour), Seen: now.Add(-60 * 24 * time.Hour)}, false},
+		"a clock put back":          {removal{At: now.Add(24 * time.Hour), Age: removedFor - time.Hour, Seen: now.Add(24 * time.Hour)}, false},
+		"an earlier version's":      {removal{At: now.Add(-60 * 24 * time.Hour)}, false},
+		"a week that was seen":      {removal{At: now.Add(-7 * 24 * time.Hour), Age: removedFor - time.Hour, Seen: now.Add(-2 * time.Hour)}, true},
+		"a week with a day of rest": {removal{At: now.Add(-9 * 24 * time.Hour), Age: removedFor - 23*time.Hour, Seen: now.Add(-3 * 24 * time.Hour)}, true},
+	} {
+		s := newSleeper(t)
+		cid := s.made("Removed")
+		if _, err := s.Remove(t.Context(), cid, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.keepRemoval(cid, c.r); err != nil {
+			t.Fatal(err)
+		}
+		r, err := readRemoval(s.Dir.Computer(cid, removedFile), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		s.places[cid].removed = r
+		s.mu.Unlock()
+		if err := s.sweepRemoved(t.Context(), now); err != nil {
+			t.Error(err)
+		}
+		list, err := s.Removed(t.Context())
+		if err != nil || (len(list) == 0) != c.gone {
+			t.Errorf("%s: gone %t, %v", what, len(list) == 0, err)
+		}
+		if len(list) > 0 && (list[0].Gone.Before(now) || list[0].Gone.After(now.Add(removedFor))) {
+			t.Errorf("%s: said to be gone at %s", what, list[0].Gone)
+		}
+		if kept, err := readRemoval(s.Dir.Computer(cid, removedFile), now); !c.gone && (err != nil || kept == nil || kept.Age != r.Age) {
+			t.Errorf("%s: written down is %+v, %v; it is %s old", what, kept, err, r.Age)
+		}
+	}
+}
