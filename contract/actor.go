@@ -177,7 +177,7 @@ const (
 func (n ActorName) Validate() error {
 	kind, id, named := strings.Cut(string(n), ":")
 	if !ActorKind(kind).Valid() || named && id == "" {
-		return fieldErr("actor", "is %q; it must be a kind and, after a colon, an id, such as person:u-1", truncate(string(n), 60))
+		return fieldErr("actor", "is %q; it must be a kind and, after a colon, an id, such as person:u-1", Shorten(string(n), 60))
 	}
 	return checkLine("actor", id, maxActorID)
 }

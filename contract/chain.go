@@ -15,7 +15,7 @@ type Link string
 // Validate reports whether l has a Link's form.
 func (l Link) Validate() error {
 	if BlobRef(l).Validate() != nil {
-		return fieldErr("prev", "is %q; it must be sha256: and 64 hex digits", truncate(string(l), 80))
+		return fieldErr("prev", "is %q; it must be sha256: and 64 hex digits", Shorten(string(l), 80))
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (p DocumentRevised) cross() error {
 		return fieldErr("revision", "is %d on base %d; it must be base + 1", p.Revision, p.Base)
 	}
 	if !strings.HasPrefix(p.Path, "artifacts/") || !strings.HasSuffix(p.Path, ".md") {
-		return fieldErr("path", "is %q; a document is mirrored to artifacts/….md", truncate(p.Path, 80))
+		return fieldErr("path", "is %q; a document is mirrored to artifacts/….md", Shorten(p.Path, 80))
 	}
 	if p.SHA256 != NewBlobRef(sha256.Sum256([]byte(p.Body))) {
 		return fieldErr("sha256", "is not that of the body")
@@ -213,7 +213,7 @@ func (c TurnChunk) cross() error {
 
 func (t Theme) cross() error {
 	if t.Scheme != "dark" && t.Scheme != "light" {
-		return fieldErr("scheme", "is %q; allowed: dark, light", truncate(t.Scheme, 40))
+		return fieldErr("scheme", "is %q; allowed: dark, light", Shorten(t.Scheme, 40))
 	}
 	known := map[string]bool{}
 	for _, name := range ThemeColors {
@@ -229,10 +229,10 @@ func (t Theme) cross() error {
 	sort.Strings(names)
 	for _, name := range names {
 		if !known[name] {
-			return fieldErr("colors."+truncate(name, 40), "is not a known colour")
+			return fieldErr("colors."+Shorten(name, 40), "is not a known colour")
 		}
 		if c := t.Colors[name]; !colorPattern().MatchString(c) {
-			return fieldErr("colors."+name, "is %q; write it as #rrggbb", truncate(c, 40))
+			return fieldErr("colors."+name, "is %q; write it as #rrggbb", Shorten(c, 40))
 		}
 	}
 	return nil

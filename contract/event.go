@@ -42,12 +42,12 @@ func ParseSource(s string) (CID, ActorKind, error) {
 func splitSource(s string) (CID, string, error) {
 	rest, ok := strings.CutPrefix(s, "/computers/")
 	if !ok {
-		return "", "", fieldErr("source", "is %q; it must start with /computers/", truncate(s, 60))
+		return "", "", fieldErr("source", "is %q; it must start with /computers/", Shorten(s, 60))
 	}
 	id, kind, ok := strings.Cut(rest, "/")
 	cid := CID(id)
 	if !ok || cid.Validate() != nil || !ActorKind(kind).Valid() && kind != sourceUser {
-		return "", "", fieldErr("source", "is %q; it must be /computers/{computer}/ and a kind of actor", truncate(s, 60))
+		return "", "", fieldErr("source", "is %q; it must be /computers/{computer}/ and a kind of actor", Shorten(s, 60))
 	}
 	return cid, kind, nil
 }
@@ -167,17 +167,17 @@ func (e *Event) crossEnvelope() error {
 	}
 	switch {
 	case e.SpecVersion != "1.0":
-		return fieldErr("specversion", "is %q; it must be 1.0", truncate(e.SpecVersion, 20))
+		return fieldErr("specversion", "is %q; it must be 1.0", Shorten(e.SpecVersion, 20))
 	case e.Computer != cid:
-		return fieldErr("computer", "is %q but the source names %q", truncate(string(e.Computer), 40), string(cid))
+		return fieldErr("computer", "is %q but the source names %q", Shorten(string(e.Computer), 40), string(cid))
 	case registry[e.Type].New == nil && !typePattern().MatchString(e.Type):
-		return fieldErr("type", "is %q; a type is lower-case words joined by dots, such as prompt.submitted", truncate(e.Type, 64))
+		return fieldErr("type", "is %q; a type is lower-case words joined by dots, such as prompt.submitted", Shorten(e.Type, 64))
 	case e.Time.Year() < 1 || e.Time.Year() > 9999:
 		return fieldErr("time", "is in the year %d; it must be from 1 to 9999", e.Time.Year())
 	case len(e.Data) > 0 && e.DataRef != "":
 		return fieldErr("dataref", "and data exclude each other")
 	case (len(e.Data) > 0 || e.DataRef != "") && e.DataContentType != "application/json":
-		return fieldErr("datacontenttype", "is %q; it must be application/json", truncate(e.DataContentType, 60))
+		return fieldErr("datacontenttype", "is %q; it must be application/json", Shorten(e.DataContentType, 60))
 	}
 	return nil
 }
@@ -188,11 +188,11 @@ func (e *Event) crossActor(kind string) error {
 	old := kind == sourceUser || kind == string(KindDirector) || kind == string(KindAssociate) || kind == string(KindSystem)
 	switch {
 	case e.Actor == "" && !old:
-		return fieldErr("actor", "is required with the source %q", truncate(e.Source, 60))
+		return fieldErr("actor", "is required with the source %q", Shorten(e.Source, 60))
 	case e.Actor != "" && string(e.Actor.Kind()) != kind:
-		return fieldErr("actor", "is %q but the source names %q", truncate(string(e.Actor), 60), kind)
+		return fieldErr("actor", "is %q but the source names %q", Shorten(string(e.Actor), 60), kind)
 	case kind == string(KindPerson) && strings.TrimPrefix(string(e.Actor), kind) != prefixed(":", e.User):
-		return fieldErr("actor", "is %q but the user is %q", truncate(string(e.Actor), 60), truncate(e.User, 60))
+		return fieldErr("actor", "is %q but the user is %q", Shorten(string(e.Actor), 60), Shorten(e.User, 60))
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func NewCID() CID {
 // Validate reports whether c has a computer id's form.
 func (c CID) Validate() error {
 	if !c.wellFormed() {
-		return fieldErr("computer", "is %q; a computer id is 16 characters of a-z and 0-9", truncate(string(c), 40))
+		return fieldErr("computer", "is %q; a computer id is 16 characters of a-z and 0-9", Shorten(string(c), 40))
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func DeriveID(cause, label string) string {
 func ValidID(field, id string) error {
 	u, err := uuid.Parse(id)
 	if err != nil || u.String() != id || (u.Version() != 7 && u.Version() != 8) {
-		return fieldErr(field, "is %q; it must be a UUID of version 7 or 8 in lower case", truncate(id, 40))
+		return fieldErr(field, "is %q; it must be a UUID of version 7 or 8 in lower case", Shorten(id, 40))
 	}
 	return nil
 }
@@ -90,14 +90,7 @@ func (r BlobRef) Hex() string { return strings.TrimPrefix(string(r), "sha256:") 
 // Validate reports whether r has a blob reference's form.
 func (r BlobRef) Validate() error {
 	if !strings.HasPrefix(string(r), "sha256:") || !shaPattern().MatchString(r.Hex()) {
-		return fieldErr("ref", "is %q; a blob reference is sha256: and 64 hex digits", truncate(string(r), 80))
+		return fieldErr("ref", "is %q; a blob reference is sha256: and 64 hex digits", Shorten(string(r), 80))
 	}
 	return nil
-}
-
-func truncate(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n] + "…"
 }

@@ -274,7 +274,7 @@ func checkString(field, s string, t reflect.Type, r *Rule) error {
 	case "time":
 		// Parse alone forgives what RFC 3339 does not, such as one digit for the hour.
 		if _, err := time.Parse(time.RFC3339, s); err != nil || len(s) > 40 || len(s) < 20 || s[10] != 'T' || s[13] != ':' {
-			return fieldErr(field, "is %q; it must be an RFC 3339 time", truncate(s, 40))
+			return fieldErr(field, "is %q; it must be an RFC 3339 time", Shorten(s, 40))
 		}
 		return nil
 	}

@@ -109,7 +109,7 @@ func (w *walker) object(t reflect.Type, field string) error {
 				}
 			}
 			if at < 0 {
-				return fieldErr(truncate(path, 200), "is not a known field")
+				return fieldErr(Shorten(path, 200), "is not a known field")
 			}
 			if seen&(1<<at) != 0 {
 				return fieldErr(path, "is given twice")
@@ -118,7 +118,7 @@ func (w *walker) object(t reflect.Type, field string) error {
 			child = fields[at].Type
 		} else if t != nil {
 			if names[name] {
-				return fieldErr(truncate(path, 200), "is given twice")
+				return fieldErr(Shorten(path, 200), "is given twice")
 			}
 			if names == nil {
 				names = map[string]bool{}

@@ -217,7 +217,7 @@ func ValidPath(field, p string) error {
 	case path.IsAbs(p):
 		return fieldErr(field, "is absolute; paths are relative to the workspace")
 	case path.Clean(p) != p:
-		return fieldErr(field, "is %q; write it as %q", truncate(p, 80), truncate(path.Clean(p), 80))
+		return fieldErr(field, "is %q; write it as %q", Shorten(p, 80), Shorten(path.Clean(p), 80))
 	case p == ".." || strings.HasPrefix(p, "../"):
 		return fieldErr(field, "leaves the workspace")
 	case p == ".git" || strings.HasPrefix(p, ".git/"):
@@ -231,11 +231,11 @@ func validCommit(field, c string, optional bool) error {
 		return nil
 	}
 	if len(c) != 40 && len(c) != 64 {
-		return fieldErr(field, "is %q; it must be a whole commit id", truncate(c, 80))
+		return fieldErr(field, "is %q; it must be a whole commit id", Shorten(c, 80))
 	}
 	for i := range len(c) {
 		if !strings.ContainsRune("0123456789abcdef", rune(c[i])) {
-			return fieldErr(field, "is %q; it must be a whole commit id", truncate(c, 80))
+			return fieldErr(field, "is %q; it must be a whole commit id", Shorten(c, 80))
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ func Types() []TypeInfo {
 func DecodeData(eventType string, data []byte) (Payload, error) {
 	info, ok := registry[eventType]
 	if !ok {
-		return nil, fieldErr("type", "is %q, which is not a known event type", truncate(eventType, 64))
+		return nil, fieldErr("type", "is %q, which is not a known event type", Shorten(eventType, 64))
 	}
 	p := info.New()
 	if len(data) == 0 {
@@ -122,7 +122,7 @@ func DecodeData(eventType string, data []byte) (Payload, error) {
 func EncodeData(eventType string, p Payload) (json.RawMessage, error) {
 	info, ok := registry[eventType]
 	if !ok {
-		return nil, fieldErr("type", "is %q, which is not a known event type", truncate(eventType, 64))
+		return nil, fieldErr("type", "is %q, which is not a known event type", Shorten(eventType, 64))
 	}
 	v := reflect.ValueOf(p)
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"choir.dev/choiros/internal/computer/consistency"
-	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
@@ -19,7 +19,7 @@ func (c *Computer) seedWorkspace(ctx context.Context) error {
 		return fault.Wrap("computer.seedWorkspace", err)
 	}
 	if there { // it got its name before somebody died, who knows how shortly
-		return fault.Wrap("computer.seedWorkspace", datadir.SyncDir(c.path()))
+		return fault.Wrap("computer.seedWorkspace", durable.SyncDir(c.path()))
 	}
 	return shell.Seed(c.path("workspace"), c.machine.Source)
 }

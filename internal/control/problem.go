@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/fault/httpstatus"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -22,38 +23,13 @@ type Problem struct {
 	view.Refusal
 }
 
-// statusCancelled is the status of a request that was given up.
-const statusCancelled = 499
-
-// statuses maps fault codes to HTTP. An error without a code is a 500.
-var statuses = map[fault.Code]int{
-	fault.Invalid:     http.StatusUnprocessableEntity,
-	fault.NotFound:    http.StatusNotFound,
-	fault.Conflict:    http.StatusConflict,
-	fault.Denied:      http.StatusForbidden,
-	fault.Exhausted:   http.StatusTooManyRequests,
-	fault.DiskFull:    http.StatusInsufficientStorage,
-	fault.InUse:       http.StatusLocked,
-	fault.Newer:       http.StatusConflict,
-	fault.Missing:     http.StatusNotImplemented,
-	fault.Damaged:     http.StatusInternalServerError,
-	fault.Unavailable: http.StatusServiceUnavailable,
-	fault.Cancelled:   statusCancelled,
-	fault.Timeout:     http.StatusGatewayTimeout,
-	fault.NeedsInput:  http.StatusConflict,
-	fault.Unreachable: http.StatusBadGateway,
-}
-
 // newProblem puts a refusal into HTTP; status 0 is the one of its code.
 func newProblem(status int, r view.Refusal) *problem {
 	if status == 0 {
-		status = statuses[fault.Code(r.Code)]
-	}
-	if status == 0 {
-		status = http.StatusInternalServerError
+		status = httpstatus.Of(fault.Code(r.Code))
 	}
 	title := http.StatusText(status)
-	if status == statusCancelled {
+	if status == httpstatus.Cancelled {
 		title = "Cancelled"
 	}
 	return &problem{Problem{Title: title, Status: status, Refusal: r}}

@@ -19,6 +19,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
 )
@@ -277,7 +278,7 @@ func WriteFile(path string, b []byte, mode fs.FileMode) error {
 	if err := replaceFile(path, b, mode, (*os.File).Sync); err != nil {
 		return err
 	}
-	return SyncDir(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 // WritePassing replaces path atomically for whoever reads it, but not durably:
@@ -307,15 +308,6 @@ func replaceFile(path string, b []byte, mode fs.FileMode, settle func(*os.File) 
 		return diskError(op, path, err)
 	}
 	return nil
-}
-
-// SyncDir makes the names in a directory durable.
-func SyncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return fault.Wrap("datadir.SyncDir", err)
-	}
-	return fault.Wrap("datadir.SyncDir", errors.Join(dir.Sync(), dir.Close()))
 }
 
 // Room is what is free for this user on a disk.

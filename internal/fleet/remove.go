@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
@@ -166,7 +167,7 @@ func (fl *Fleet) PutBack(ctx context.Context, cid contract.CID) (view.Computer, 
 	if err := os.Remove(fl.Dir.Computer(cid, removedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return view.Computer{}, fault.Wrap(op, err)
 	}
-	if err := datadir.SyncDir(fl.Dir.Computer(cid)); err != nil {
+	if err := durable.SyncDir(fl.Dir.Computer(cid)); err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
 	}
 	fl.mu.Lock()
@@ -289,7 +290,7 @@ func (fl *Fleet) purge(ctx context.Context, cid contract.CID) error {
 	if err := os.Rename(filepath.Join(at, string(cid)), filepath.Join(at, goneDir+string(cid))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := datadir.SyncDir(at); err != nil {
+	if err := durable.SyncDir(at); err != nil {
 		return err
 	}
 	fl.mu.Lock()

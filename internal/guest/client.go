@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/fault/httpstatus"
 )
 
 // Client is the host's view of a box's guest. The guest of a box that runs
@@ -59,13 +60,7 @@ func problem(op string, res *http.Response) error {
 	if json.Unmarshal(data, &p) == nil && p.Code != "" {
 		return fault.New(op, p.Code, p.Hint, errors.New(p.Message))
 	}
-	code := fault.Internal
-	for c, status := range statusOf {
-		if status == res.StatusCode {
-			code = c
-		}
-	}
-	return fault.New(op, code, "", fmt.Errorf("%s: %.200s", res.Status, bytes.TrimSpace(data)))
+	return fault.New(op, httpstatus.Code(res.StatusCode), "", fmt.Errorf("%s: %.200s", res.Status, bytes.TrimSpace(data)))
 }
 
 // Call posts in as JSON to path and decodes the answer into out; with in nil it

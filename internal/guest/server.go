@@ -21,6 +21,7 @@ import (
 
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/fault/httpstatus"
 )
 
 const maxRequest = 16 << 20 // the kernel takes arguments of 2 MiB and more, which JSON spells longer
@@ -78,21 +79,10 @@ type Problem struct {
 	Hint    string     `json:"hint,omitempty"`
 }
 
-var statusOf = map[fault.Code]int{
-	fault.Invalid: http.StatusBadRequest, fault.NotFound: http.StatusNotFound, fault.Conflict: http.StatusConflict,
-	fault.Denied: http.StatusForbidden, fault.Exhausted: http.StatusTooManyRequests, fault.DiskFull: http.StatusInsufficientStorage,
-	fault.Unavailable: http.StatusServiceUnavailable, fault.Timeout: http.StatusGatewayTimeout,
-	fault.InUse: http.StatusLocked,
-}
-
 // writeError answers with err as a Problem; Client turns it back into a fault.
 func writeError(w http.ResponseWriter, err error) {
 	code := fault.CodeOf(err)
-	status, ok := statusOf[code]
-	if !ok {
-		status = http.StatusInternalServerError
-	}
-	writeJSON(w, status, Problem{Code: code, Message: fault.Answer(err), Hint: fault.HintOf(err)})
+	writeJSON(w, httpstatus.Of(code), Problem{Code: code, Message: fault.Answer(err), Hint: fault.HintOf(err)})
 }
 
 func decode(w http.ResponseWriter, r *http.Request, v any) error {

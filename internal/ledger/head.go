@@ -15,6 +15,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -192,7 +193,7 @@ func (h *headFile) write(head Head) error {
 			if _, err := f.WriteAt(encodeHead(head), headSlot); err != nil {
 				return err
 			}
-			if err := errors.Join(f.Sync(), syncDir(filepath.Dir(h.path))); err != nil {
+			if err := errors.Join(f.Sync(), durable.SyncDir(filepath.Dir(h.path))); err != nil {
 				return err
 			}
 		}
@@ -245,14 +246,6 @@ func (h *headFile) close() error {
 	return err
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // WriteHead makes a head's file anew, durably: for a log that was refilled.
 func WriteHead(path string, head Head) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".head-*")
@@ -266,5 +259,5 @@ func WriteHead(path string, head Head) error {
 	if err != nil {
 		return fault.Wrap("ledger.WriteHead", errors.Join(err, os.Remove(f.Name())))
 	}
-	return fault.Wrap("ledger.WriteHead", syncDir(filepath.Dir(path)))
+	return fault.Wrap("ledger.WriteHead", durable.SyncDir(filepath.Dir(path)))
 }

@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
 )
@@ -75,7 +76,7 @@ func move(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return errors.Join(datadir.SyncDir(filepath.Dir(to)), datadir.SyncDir(filepath.Dir(filepath.Dir(to))), datadir.SyncDir(filepath.Dir(from)))
+	return errors.Join(durable.SyncDir(filepath.Dir(to)), durable.SyncDir(filepath.Dir(filepath.Dir(to))), durable.SyncDir(filepath.Dir(from)))
 }
 
 func hasShared(dir *datadir.Dir) (bool, error) {

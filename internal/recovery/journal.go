@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
 )
@@ -267,7 +268,7 @@ func (j journal) finish(dir *datadir.Dir) error {
 		return err
 	}
 	crash.At("recovery.done")
-	return errors.Join(os.Remove(dir.Path(journalFile(j.of))), datadir.SyncDir(dir.Path()))
+	return errors.Join(os.Remove(dir.Path(journalFile(j.of))), durable.SyncDir(dir.Path()))
 }
 
 // place puts what was made anew in the place of what was there.
@@ -285,7 +286,7 @@ func (j journal) place(dir *datadir.Dir) error {
 		if err := os.Rename(dir.Path(freshStore(j.of)), dir.Path("nats")); err != nil {
 			return err
 		}
-		return datadir.SyncDir(dir.Path())
+		return durable.SyncDir(dir.Path())
 	}
 	fresh, err := bus.Streams(dir.Path(freshStore(j.of)))
 	if err != nil {
@@ -324,5 +325,5 @@ func moveAside(dir *datadir.Dir, aside, name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, datadir.SyncDir(filepath.Dir(to)), datadir.SyncDir(filepath.Dir(dir.Path(name))))
+	return errors.Join(err, durable.SyncDir(filepath.Dir(to)), durable.SyncDir(filepath.Dir(dir.Path(name))))
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/newfile"
 )
@@ -83,5 +83,5 @@ func Seed(dir string, shell fs.FS) error {
 	if err := os.Rename(tmp, dir); err != nil {
 		return fault.Wrap(op, err)
 	}
-	return datadir.SyncDir(filepath.Dir(dir))
+	return durable.SyncDir(filepath.Dir(dir))
 }

@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -195,7 +196,7 @@ func (d *Store) Put(ctx context.Context, cid contract.CID, r io.Reader) (_ contr
 	c.used -= replaced
 	d.step("renamed")
 	crash.At("blob.renamed")
-	if err := syncDir(filepath.Dir(target)); err != nil {
+	if err := durable.SyncDir(filepath.Dir(target)); err != nil {
 		return "", 0, diskFault(op, err)
 	}
 	d.step("done")
@@ -344,20 +345,12 @@ func (c *computer) mkdirs(parent string, dirs ...string) error {
 		if err != nil {
 			return err
 		}
-		if err := syncDir(parent); err != nil {
+		if err := durable.SyncDir(parent); err != nil {
 			return err
 		}
 		parent = dir
 	}
 	return nil
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // diskFault gives errors of the file system their code.

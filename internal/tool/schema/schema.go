@@ -17,6 +17,8 @@ import (
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"choir.dev/choiros/contract"
 )
 
 // Schema is a compiled schema; it is safe for concurrent use.
@@ -158,7 +160,7 @@ func (n *node) validateObject(at string, v map[string]any) error {
 		p := n.Properties[k]
 		if p == nil {
 			if n.Additional != nil && !*n.Additional {
-				return fmt.Errorf("%s: is not a known field", join(clip(k)))
+				return fmt.Errorf("%s: is not a known field", join(contract.Shorten(k, 60)))
 			}
 			continue
 		}
@@ -176,7 +178,7 @@ func (n *node) validateString(name, v string) error {
 	case n.MaxLength != nil && len(v) > *n.MaxLength:
 		return fmt.Errorf("%s: is %d bytes long; at most %d are allowed", name, len(v), *n.MaxLength)
 	case len(n.Enum) > 0 && !slices.Contains(n.Enum, v):
-		return fmt.Errorf("%s: is %q; allowed: %s", name, clip(v), strings.Join(n.Enum, ", "))
+		return fmt.Errorf("%s: is %q; allowed: %s", name, contract.Shorten(v, 60), strings.Join(n.Enum, ", "))
 	}
 	return nil
 }
@@ -187,11 +189,11 @@ func (n *node) validateNumber(name string, v json.Number) error {
 	}
 	f, err := v.Float64()
 	if err != nil || math.IsInf(f, 0) {
-		return fmt.Errorf("%s: %s is out of range", name, clip(v.String()))
+		return fmt.Errorf("%s: %s is out of range", name, contract.Shorten(v.String(), 60))
 	}
 	if n.Type == "integer" {
 		if _, err := v.Int64(); err != nil {
-			return fmt.Errorf("%s: %s is not a whole number", name, clip(v.String()))
+			return fmt.Errorf("%s: %s is not a whole number", name, contract.Shorten(v.String(), 60))
 		}
 	}
 	switch {
@@ -205,11 +207,4 @@ func (n *node) validateNumber(name string, v json.Number) error {
 
 func wrongType(name, got, want string) error {
 	return fmt.Errorf("%s: is %s; it must be of type %s", name, got, want)
-}
-
-func clip(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
 }

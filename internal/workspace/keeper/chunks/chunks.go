@@ -17,6 +17,7 @@ import (
 	"github.com/restic/chunker"
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -270,12 +271,12 @@ func (b *batch) finish() error {
 		return errors.Join(err, b.drop())
 	}
 	for d := range b.dirs {
-		if err := disk.SyncDir(d); err != nil {
+		if err := durable.SyncDir(d); err != nil {
 			return err
 		}
 	}
 	if b.linked > 0 {
-		if err := disk.SyncDir(b.s.dir); err != nil {
+		if err := durable.SyncDir(b.s.dir); err != nil {
 			return err
 		}
 		b.s.crash("chunks.named")
@@ -404,12 +405,12 @@ func (s *Store) SyncNames() error {
 	}
 	for _, d := range dirs {
 		if d.IsDir() {
-			if err := disk.SyncDir(filepath.Join(s.dir, d.Name())); err != nil {
+			if err := durable.SyncDir(filepath.Join(s.dir, d.Name())); err != nil {
 				return err
 			}
 		}
 	}
-	return disk.SyncDir(s.dir)
+	return durable.SyncDir(s.dir)
 }
 
 // isName reports whether a name is one that a chunk can have.

@@ -213,15 +213,6 @@ func SyncDirAt(dirfd int, rel string) error {
 	return unix.Fsync(fd)
 }
 
-// SyncDir makes the names in a directory of the engine's own durable.
-func SyncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
 // IsDenied reports that permissions keep even the owner out. A disk that is
 // mounted read-only is nothing about a path, and no reason to leave it as it is.
 func IsDenied(err error) bool {

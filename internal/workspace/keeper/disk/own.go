@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
@@ -111,7 +112,7 @@ func WriteDurablyBy(tmp, name string, content []byte) error {
 	if err := os.Rename(tmp, name); err != nil {
 		return err
 	}
-	return SyncDir(filepath.Dir(name))
+	return durable.SyncDir(filepath.Dir(name))
 }
 
 // Lock opens a file and takes its lock. Errors: fault.InUse when another has it.

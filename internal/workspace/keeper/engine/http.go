@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/fault/httpstatus"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -193,23 +194,14 @@ func answer(w http.ResponseWriter, out any, err error) {
 	_, _ = w.Write(raw) // the other side is gone, and will ask again
 }
 
-var statuses = map[fault.Code]int{
-	fault.Invalid: 400, fault.Denied: 403, fault.NotFound: 404, fault.Conflict: 409, fault.InUse: 409,
-	fault.Exhausted: 413, fault.DiskFull: 507, fault.Unavailable: 503, fault.Missing: 503, fault.Timeout: 504, fault.Cancelled: 499,
-}
-
 func fail(w http.ResponseWriter, err error) {
 	code := fault.CodeOf(err)
-	status, ok := statuses[code]
-	if !ok {
-		status = http.StatusInternalServerError
-	}
 	raw, merr := json.Marshal(wire.Error{Code: code, Message: fault.Answer(err), Hint: fault.HintOf(err)})
 	if merr != nil {
 		raw = []byte(`{"code":"internal","message":"the error can't be encoded"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	w.WriteHeader(httpstatus.Of(code))
 	_, _ = w.Write(raw) // likewise
 }
 

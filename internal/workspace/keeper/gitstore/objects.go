@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
@@ -234,7 +235,7 @@ func (s *Store) settleLarge(all []pendingObject) error {
 		}
 	}
 	for d := range dirs {
-		if err := disk.SyncDir(d); err != nil {
+		if err := durable.SyncDir(d); err != nil {
 			return err
 		}
 	}
@@ -418,7 +419,7 @@ func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, fa
 	if werr != nil {
 		return nil, werr
 	}
-	return ids, disk.SyncDir(filepath.Join(s.gitDir, "objects", "pack"))
+	return ids, durable.SyncDir(filepath.Join(s.gitDir, "objects", "pack"))
 }
 
 func streamPack(ctx context.Context, dst io.Writer, objects []Object) ([]string, error) {

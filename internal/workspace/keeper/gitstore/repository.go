@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
@@ -130,7 +131,7 @@ func (s *Store) initRepository(ctx context.Context) error {
 		return err
 	}
 	s.begins.Store(true)
-	return disk.SyncDir(s.root)
+	return durable.SyncDir(s.root)
 }
 
 // RemoveStale removes what a killed process left half done in .git.

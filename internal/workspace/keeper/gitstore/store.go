@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
@@ -81,7 +82,7 @@ func (s *Store) Keep(name string, content []byte) error {
 			return err
 		}
 		dir := filepath.Dir(s.Work(name))
-		return errors.Join(os.MkdirAll(dir, 0o755), disk.WriteDurably(s.Work(name), content), disk.SyncDir(filepath.Dir(dir)), disk.SyncDir(s.Work()))
+		return errors.Join(os.MkdirAll(dir, 0o755), disk.WriteDurably(s.Work(name), content), durable.SyncDir(filepath.Dir(dir)), durable.SyncDir(s.Work()))
 	}
 	return s.keep(journal.File{Name: workDir + "/" + name, Content: content})
 }

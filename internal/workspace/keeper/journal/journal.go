@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 )
@@ -449,7 +450,7 @@ func (j *Journal) begin() error {
 	// The new beginning makes what follows it void at once, whatever of that stays.
 	_, err := j.f.WriteAt(head, 0)
 	if err = errors.Join(err, j.f.Truncate(int64(len(head))), j.f.Sync()); err == nil && fresh {
-		err = disk.SyncDir(filepath.Dir(j.file()))
+		err = durable.SyncDir(filepath.Dir(j.file()))
 	}
 	if err != nil {
 		j.broken = fault.New("keeper.journal", fault.Unavailable, "Have the computer sleep, and wake it.", fmt.Errorf("the journal can't begin anew: %w", err))
@@ -495,7 +496,7 @@ func (j *Journal) syncNamed() error {
 	if len(all) == 0 {
 		return nil
 	}
-	return disk.SyncDir(j.gitDir)
+	return durable.SyncDir(j.gitDir)
 }
 
 func (j *Journal) Close() error {

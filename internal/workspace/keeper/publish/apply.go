@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
@@ -126,7 +127,7 @@ func (mv *Mover) stage(ctx context.Context, p Plan) error {
 		}
 	}
 	for _, dir := range []string{mv.PlanDir(p.ID, "aside"), mv.PlanDir(p.ID), mv.store.Work("publish")} {
-		if err := disk.SyncDir(dir); err != nil {
+		if err := durable.SyncDir(dir); err != nil {
 			return err
 		}
 	}

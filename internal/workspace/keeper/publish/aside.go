@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -52,7 +53,7 @@ func (mv *Mover) setAside(ctx context.Context, id string, err error) error {
 		return err
 	}
 	mv.logger.ErrorContext(ctx, "the record of a publish can't be followed; it is set aside, and what it displaced is in the trash", "publish", id, "at", to, "error", err)
-	return errors.Join(disk.SyncDir(filepath.Dir(to)), disk.SyncDir(mv.store.Work("publish")), disk.SyncDir(mv.store.Work()))
+	return errors.Join(durable.SyncDir(filepath.Dir(to)), durable.SyncDir(mv.store.Work("publish")), durable.SyncDir(mv.store.Work()))
 }
 
 // SetAsides lists the records that were set aside, newest first.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -72,7 +73,7 @@ func (mv *Mover) Mean(in *Intent) error {
 	if err := disk.PlainDir(mv.store.Work("deeds")); err != nil {
 		return err
 	}
-	if err := errors.Join(disk.WriteDurably(mv.deed(in.ID), raw), disk.SyncDir(mv.store.Work())); err != nil {
+	if err := errors.Join(disk.WriteDurably(mv.deed(in.ID), raw), durable.SyncDir(mv.store.Work())); err != nil {
 		return errors.Join(err, mv.Forget(in.ID))
 	}
 	mv.crash("deed.meant")

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -116,11 +117,11 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 		// Content that is missing is content that went where nothing was, so it is
 		// on disk in its place before the record is.
 		if err = os.Rename(file, mv.Trash(m.ID, "content")); err == nil {
-			err = disk.SyncDir(mv.Trash(m.ID))
+			err = durable.SyncDir(mv.Trash(m.ID))
 		}
 	}
 	if err == nil {
-		err = disk.SyncDir(mv.Trash())
+		err = durable.SyncDir(mv.Trash())
 	}
 	raw, jerr := json.Marshal(m)
 	if err = errors.Join(err, jerr); err == nil && m.Op == "write" {
@@ -143,7 +144,7 @@ func (mv *Mover) openTrash() error {
 	}
 	err := disk.PlainDir(mv.Trash())
 	if err == nil {
-		err = disk.SyncDir(mv.store.Work())
+		err = durable.SyncDir(mv.store.Work())
 	}
 	mv.trashThere = err == nil
 	return err
@@ -197,7 +198,7 @@ func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool
 	if err != nil {
 		return false, gitstore.None, err
 	}
-	return true, was, disk.SyncDir(mv.Trash(m.ID))
+	return true, was, durable.SyncDir(mv.Trash(m.ID))
 }
 
 // TakeBack undoes a swap. What is newer than what it put in place stays there,
@@ -232,7 +233,7 @@ func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
 	if disk.IsGone(err) {
 		err = nil
 	}
-	return errors.Join(err, unix.Fsync(dir), mv.Captured(m.ID), disk.SyncDir(mv.Trash(m.ID)))
+	return errors.Join(err, unix.Fsync(dir), mv.Captured(m.ID), durable.SyncDir(mv.Trash(m.ID)))
 }
 
 // dropEntry forgets an entry whose content is want, which is held elsewhere, if
@@ -282,7 +283,7 @@ func (mv *Mover) ToTrash(dirfd int, name string, m TrashEntry) (wire.Trashed, er
 		return wire.Trashed{}, errors.Join(err, mv.RemoveEntry(m.ID))
 	}
 	mv.crash("trash.moved")
-	return m.Trashed, errors.Join(disk.SyncDir(mv.Trash(m.ID)), mv.EmptyTrash())
+	return m.Trashed, errors.Join(durable.SyncDir(mv.Trash(m.ID)), mv.EmptyTrash())
 }
 
 // Entry reads what is known of an entry.

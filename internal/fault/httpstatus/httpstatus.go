@@ -1,0 +1,55 @@
+// Package httpstatus is the one table of which HTTP status an error's code has, at
+// each door: the control plane's, a box's guest and the keeper.
+package httpstatus
+
+import (
+	"net/http"
+
+	"choir.dev/choiros/internal/fault"
+)
+
+// Cancelled is the status of a request that was given up; HTTP has no name for it.
+const Cancelled = 499
+
+// table is read in its order when a status is turned back into a code.
+var table = []struct {
+	code   fault.Code
+	status int
+}{
+	{fault.Invalid, http.StatusUnprocessableEntity},
+	{fault.NotFound, http.StatusNotFound},
+	{fault.Conflict, http.StatusConflict},
+	{fault.Denied, http.StatusForbidden},
+	{fault.Exhausted, http.StatusTooManyRequests},
+	{fault.DiskFull, http.StatusInsufficientStorage},
+	{fault.InUse, http.StatusLocked},
+	{fault.Newer, http.StatusConflict},
+	{fault.Missing, http.StatusNotImplemented},
+	{fault.Damaged, http.StatusInternalServerError},
+	{fault.Unavailable, http.StatusServiceUnavailable},
+	{fault.Cancelled, Cancelled},
+	{fault.Timeout, http.StatusGatewayTimeout},
+	{fault.NeedsInput, http.StatusConflict},
+	{fault.Unreachable, http.StatusBadGateway},
+}
+
+// Of is a code's status; 500 for one that has none.
+func Of(code fault.Code) int {
+	for _, e := range table {
+		if e.code == code {
+			return e.status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// Code is the code of a status whose body does not say one: the first that has it,
+// or internal.
+func Code(status int) fault.Code {
+	for _, e := range table {
+		if e.status == status && e.code != fault.Damaged {
+			return e.code
+		}
+	}
+	return fault.Internal
+}
