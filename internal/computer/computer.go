@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/actions"
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/consistency"
@@ -35,10 +36,14 @@ import (
 // Computer is one awake computer.
 type Computer struct {
 	// What is asked of a computer its parts answer.
-	*past.Past         // from when its log and state are open
-	*history.History   // these from when its files and documents are
-	*files.Files       //
-	*commands.Commands //
+	*past.Past // from when its log and state are open
+
+	// From when its files and documents are open.
+	*history.History
+	*files.Files
+	*commands.Commands
+
+	*actions.Actions // from when its runs are taken up
 
 	machine *Machine
 	cid     contract.CID
@@ -89,6 +94,8 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w Waking) (*Comput
 		if c.runs, err = c.newDispatcher(); err != nil {
 			return err
 		}
+		c.Actions = &actions.Actions{Log: c.log, Runs: c.runs}
+		c.methods = c.bindMethods()
 		if w.WithoutTasks {
 			if err := c.giveUpTasks(ctx); err != nil {
 				return err
@@ -223,7 +230,7 @@ func (c *Computer) openBoxes(ctx context.Context) error {
 		return err
 	}
 	c.boxes = boxes.New(boxes.Options{
-		CID: c.cid, Machine: c.machine.Boxes, On: on, Append: c.log.Append, Awake: c.ctx, Once: c.once, Remotes: c.remotes, Logger: c.logger,
+		CID: c.cid, Machine: c.machine.Boxes, On: on, Append: c.log.Append, Awake: c.ctx, Once: c.once, Remotes: c.Remotes, Logger: c.logger,
 		Read: func(ctx context.Context, commit, path string, most int64) (io.ReadCloser, error) {
 			content, err := c.workspace.Read(ctx, commit, path, 0, most)
 			if err != nil {
@@ -238,7 +245,7 @@ func (c *Computer) openBoxes(ctx context.Context) error {
 // openState opens the log, without taking it over, and the state, and brings it
 // up to the log.
 func (c *Computer) openState(ctx context.Context) (err error) {
-	if c.state, err = c.openStateFile(ctx); err != nil {
+	if c.state, err = state.OpenOrReplace(ctx, c.path("state.sqlite"), c.logger, state.WithBlobs(c.machine.Blobs)); err != nil {
 		return err
 	}
 	if c.log, err = ledger.Open(ctx, c.machine.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: c.machine.Blobs, Index: c.state, Replicas: c.machine.Bus.Replicas(), Health: c.machine.Bus.Health, Unread: c.machine.Bus.Unread, Full: c.machine.Reserve.Full,
@@ -247,39 +254,6 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 	}
 	c.Past = past.New(c.cid, c.log, c.state, c.machine.Blobs, c.Info)
 	return c.state.Recover(ctx, c.log)
-}
-
-// openStateFile opens the state file. One that can't be read is kept beside the
-// new one, which the log fills.
-func (c *Computer) openStateFile(ctx context.Context) (*state.Store, error) {
-	path := c.path("state.sqlite")
-	open := func() (*state.Store, error) {
-		s, err := state.Open(ctx, path, state.WithBlobs(c.machine.Blobs), state.WithLogger(c.logger))
-		if err != nil {
-			return nil, err
-		}
-		// What is malformed further in would show only when somebody asks for it.
-		text, err := s.QuickCheck(ctx)
-		if err == nil && text != "" {
-			err = fault.New("computer.openStateFile", fault.Invalid, "", errors.New(text))
-		}
-		if err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		return s, nil
-	}
-	s, err := open()
-	if !fault.Is(err, fault.Invalid) {
-		return s, err
-	}
-	aside := path + ".unreadable"
-	c.logger.Warn("the state file can't be read; it is moved aside and replayed from the log", "aside", aside, "error", err)
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Rename(path+suffix, aside+suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-	}
-	return open()
 }
 
 // claim appends the first event under the new epoch, which is what takes the
@@ -332,6 +306,7 @@ func (c *Computer) projectRest() {
 	}
 }
 
+// Isolation says in a few words how a driver keeps boxes apart.
 func Isolation(driver string) string {
 	if driver == "local" {
 		return "bubblewrap: own namespaces, seccomp, no network card"
@@ -381,11 +356,11 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 		return view.Computer{}, err
 	}
 	state := view.StateAwake
-	open, err := c.ListRuns(ctx, openRuns)
+	open, err := c.AnyOpenRun(ctx)
 	if err != nil {
 		return view.Computer{}, err
 	}
-	if len(open) > 0 {
+	if open {
 		state = view.StateWorking
 	}
 	if c.shell != nil && c.shell.Broken() { // of one whose history alone is open nobody sees the desktop
@@ -397,50 +372,21 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	}, nil
 }
 
-var openRuns = state.RunFilter{Open: true, Limit: 50}
-
 // Frame implements control.Computer.
-func (c *Computer) Frame(ctx context.Context) (view.Frame, error) {
-	if err := c.state.CaughtUp(ctx, c.log); err != nil {
+func (c *Computer) Frame(ctx context.Context) (f view.Frame, err error) {
+	if f.Running, err = c.OpenRuns(ctx); err != nil {
 		return view.Frame{}, err
 	}
-	var f view.Frame
-	var err error
 	if f.Computer, err = c.Info(ctx); err != nil {
 		return view.Frame{}, err
 	}
-	if f.Running, err = c.ListRuns(ctx, openRuns); err != nil {
+	if f.SpentUSD, err = c.SpentToday(ctx); err != nil {
 		return view.Frame{}, err
 	}
-	questions, err := c.state.Questions(ctx, "", true)
-	if err != nil {
-		return view.Frame{}, err
-	}
-	for _, q := range questions {
-		if i := slices.IndexFunc(f.Running, func(r view.Run) bool { return r.ID == q.Run }); i >= 0 {
-			f.Running[i].Questions = append(f.Running[i].Questions, past.QuestionOf(q))
-		}
-	}
-	asked, err := c.AllApprovals(ctx, state.ApprovalFilter{Open: true})
-	if err != nil {
-		return view.Frame{}, err
-	}
-	for _, a := range asked {
-		if i := slices.IndexFunc(f.Running, func(r view.Run) bool { return r.ID == a.Run }); i >= 0 {
-			f.Running[i].Approvals = append(f.Running[i].Approvals, a)
-		}
-	}
-	spent, err := c.state.Usage(ctx, state.UsageFilter{Day: time.Now().UTC().Format(time.DateOnly)})
-	if err != nil {
-		return view.Frame{}, err
-	}
-	for _, u := range spent {
-		f.SpentUSD += u.CostUSD
-	}
-	f.Commands = c.Running()
 	if f.Provider, err = c.Provider(ctx); err != nil {
 		return view.Frame{}, err
 	}
+	f.Commands = c.Running()
 	f.Desktop, err = c.shell.Status(ctx)
 	return f, err
 }

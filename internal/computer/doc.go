@@ -1,5 +1,7 @@
-// Package computer is one awake computer: it owns the log, the state, the keeper's
-// box, the shell and the dispatcher, and puts them behind the interface that the
-// control plane serves. Machine is what it shares with the others of its machine;
-// it knows none of them.
+// Package computer is the wiring of one awake computer: it opens the log, the state, the
+// boxes, the keeper's workspace, the shell and the dispatcher in their order, hands each
+// what it needs of the others, and closes them again. What is asked of a computer its
+// parts answer, packages below this one, of which Computer embeds those that the control
+// plane asks. Machine is what it shares with the others of its machine; it knows none of
+// them.
 package computer

@@ -24,20 +24,11 @@ func (c *Computer) bindMethods() rpc.Table {
 	c.Past.Bind(t)
 	c.Files.Bind(t)
 	c.Commands.Bind(t)
+	c.Actions.Bind(t)
 	c.upkeep.Bind(t)
 	proposals.Proposals{Log: c.log, State: c.state, Documents: c.documents}.Bind(t)
-	rpc.Bind(t, rpc.Action, func(ctx context.Context, who rpc.Caller, in rpc.ActionRequest) (view.Acted, error) {
-		a, err := in.Action(who.Actor)
-		if err != nil {
-			return view.Acted{}, err
-		}
-		return c.Act(ctx, a.About())
-	})
 	rpc.Bind(t, rpc.RunUndo, func(ctx context.Context, who rpc.Caller, in rpc.UndoRunRequest) (view.Restored, error) {
 		return c.Restore(ctx, view.RestoreRequest{Run: in.Run, DryRun: in.Body.DryRun, By: who.Actor})
-	})
-	rpc.Bind(t, rpc.ApprovalAnswer, func(ctx context.Context, who rpc.Caller, in rpc.DecideRequest) (view.Acted, error) {
-		return c.Decide(ctx, who.Actor, in.Approval, in.Body)
 	})
 	return t
 }
@@ -55,5 +46,4 @@ func (c *Computer) openAsked() {
 		Log: c.log, Workspace: c.workspace, Mirror: c.mirror, Boxes: c.boxes, Mounts: c.mounts, Shell: c.shell,
 		Reserve: c.machine.Reserve, Secrets: c.machine.Secrets, Getenv: c.machine.Getenv, Awake: c.ctx, Logger: c.logger,
 	})
-	c.methods = c.bindMethods()
 }

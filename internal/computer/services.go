@@ -65,17 +65,10 @@ func (c *Computer) Wounds() []string {
 	return c.upkeep.Wounds()
 }
 
-// remotes are the git remotes that choir add recorded, on the host.
-func (c *Computer) remotes(ctx context.Context) ([]string, error) {
-	repositories, err := c.state.Repositories(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, r := range repositories {
-		if r.Remote != "" {
-			out = append(out, r.Remote)
-		}
-	}
-	return out, nil
+// Idle reports whether nothing keeps the computer awake by itself: no run that has
+// not ended, be it that it waits for its user's answer and its deadline, none of the
+// user's own commands, nobody who looks at its desktop, and no build of that. What
+// is asked of it meanwhile its caller knows.
+func (c *Computer) Idle() bool {
+	return (c.runs == nil || !c.runs.Open()) && (c.Commands == nil || len(c.Running()) == 0) && (c.shell == nil || c.shell.Idle())
 }

@@ -12,9 +12,10 @@ import (
 	"strconv"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Evidence is what a state file says of the log that it was projected from. It

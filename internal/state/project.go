@@ -10,11 +10,12 @@ import (
 	"strconv"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Log is what is projected; *ledger.Log is one.

@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
-	"pgregory.net/rapid"
 )
 
 // sabotage changes a state file behind the store's back.

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"strings"
 
-	"choir.dev/choiros/internal/fault"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"choir.dev/choiros/internal/fault"
 )
 
 // Replace is Rebuild for a file that is open: it replays the log into a new

@@ -14,7 +14,7 @@ func (c *Past) Approvals(ctx context.Context, all bool, before uint64, limit int
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, false, err
 	}
-	list, err := c.AllApprovals(ctx, state.ApprovalFilter{Open: !all, Before: before, Limit: min(limit+1, state.MaxPage)})
+	list, err := c.approvals(ctx, state.ApprovalFilter{Open: !all, Before: before, Limit: min(limit+1, state.MaxPage)})
 	if err != nil {
 		return nil, false, err
 	}
@@ -22,8 +22,8 @@ func (c *Past) Approvals(ctx context.Context, all bool, before uint64, limit int
 	return list[:min(len(list), limit)], more, nil
 }
 
-// AllApprovals lists the approvals that a filter lets through, as far as the state is.
-func (c *Past) AllApprovals(ctx context.Context, f state.ApprovalFilter) ([]view.Approval, error) {
+// approvals lists the approvals that a filter lets through, as far as the state is.
+func (c *Past) approvals(ctx context.Context, f state.ApprovalFilter) ([]view.Approval, error) {
 	rows, err := c.state.Approvals(ctx, f)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package past
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -15,11 +16,11 @@ func (c *Past) Runs(ctx context.Context, before uint64, limit int) ([]view.Run, 
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, err
 	}
-	return c.ListRuns(ctx, state.RunFilter{Before: before, Limit: limit})
+	return c.listRuns(ctx, state.RunFilter{Before: before, Limit: limit})
 }
 
-// ListRuns lists the runs that a filter lets through, as far as the state is.
-func (c *Past) ListRuns(ctx context.Context, f state.RunFilter) ([]view.Run, error) {
+// listRuns lists the runs that a filter lets through, as far as the state is.
+func (c *Past) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run, error) {
 	rows, err := c.state.Runs(ctx, f)
 	if err != nil {
 		return nil, err
@@ -29,6 +30,45 @@ func (c *Past) ListRuns(ctx context.Context, f state.RunFilter) ([]view.Run, err
 		out = append(out, runOf(r))
 	}
 	return out, nil
+}
+
+var openRuns = state.RunFilter{Open: true, Limit: 50}
+
+// AnyOpenRun reports whether a run has not ended, as far as the state is.
+func (c *Past) AnyOpenRun(ctx context.Context) (bool, error) {
+	rows, err := c.state.Runs(ctx, state.RunFilter{Open: true, Limit: 1})
+	return len(rows) > 0, err
+}
+
+// OpenRuns are the runs that have not ended, with what they ask.
+func (c *Past) OpenRuns(ctx context.Context) ([]view.Run, error) {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
+		return nil, err
+	}
+	runs, err := c.listRuns(ctx, openRuns)
+	if err != nil {
+		return nil, err
+	}
+	of := func(id string) int { return slices.IndexFunc(runs, func(r view.Run) bool { return r.ID == id }) }
+	questions, err := c.state.Questions(ctx, "", true)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range questions {
+		if i := of(q.Run); i >= 0 {
+			runs[i].Questions = append(runs[i].Questions, questionOf(q))
+		}
+	}
+	asked, err := c.approvals(ctx, state.ApprovalFilter{Open: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range asked {
+		if i := of(a.Run); i >= 0 {
+			runs[i].Approvals = append(runs[i].Approvals, a)
+		}
+	}
+	return runs, nil
 }
 
 // Run implements control.Computer.
@@ -56,14 +96,14 @@ func (c *Past) Run(ctx context.Context, id string) (view.Run, error) {
 		return view.Run{}, err
 	}
 	for _, q := range questions {
-		out.Questions = append(out.Questions, QuestionOf(q))
+		out.Questions = append(out.Questions, questionOf(q))
 	}
-	out.Approvals, err = c.AllApprovals(ctx, state.ApprovalFilter{Run: id, Open: true})
+	out.Approvals, err = c.approvals(ctx, state.ApprovalFilter{Run: id, Open: true})
 	return out, err
 }
 
-// QuestionOf is a question as people see it.
-func QuestionOf(q state.Question) contract.Question {
+// questionOf is a question as people see it.
+func questionOf(q state.Question) contract.Question {
 	return contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline}
 }
 
@@ -138,7 +178,7 @@ func (c *Past) fillSnapshot(ctx context.Context, s *view.Snapshot, page int) err
 	for _, w := range windows {
 		s.Windows = append(s.Windows, view.Window{Window: w.ID, App: w.App, Title: w.Title, Frame: w.Frame, State: w.State, Z: w.Z, Props: w.Props})
 	}
-	runs, err := c.ListRuns(ctx, state.RunFilter{Limit: page})
+	runs, err := c.listRuns(ctx, state.RunFilter{Limit: page})
 	if err != nil {
 		return err
 	}
@@ -206,7 +246,6 @@ func checkpointOf(k state.Checkpoint) view.Checkpoint {
 	}
 }
 
-// when parses a time of the state file; the zero time stands for none.
 // When is a time as the state has it; zero where there is none.
 func When(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
@@ -230,6 +269,30 @@ func (c *Past) SpentOn(ctx context.Context, run string) (contract.Usage, error) 
 		out.TokensIn += u.TokensIn
 		out.TokensOut += u.TokensOut
 		out.CostUSD += u.CostUSD
+	}
+	return out, nil
+}
+
+// SpentToday is what the day's calls of models cost so far.
+func (c *Past) SpentToday(ctx context.Context) (usd float64, err error) {
+	sums, err := c.state.Usage(ctx, state.UsageFilter{Day: time.Now().UTC().Format(time.DateOnly)})
+	for _, u := range sums {
+		usd += u.CostUSD
+	}
+	return usd, err
+}
+
+// Remotes are the git remotes that choir add recorded, on the host.
+func (c *Past) Remotes(ctx context.Context) ([]string, error) {
+	repositories, err := c.state.Repositories(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, r := range repositories {
+		if r.Remote != "" {
+			out = append(out, r.Remote)
+		}
 	}
 	return out, nil
 }

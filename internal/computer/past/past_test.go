@@ -1,7 +1,8 @@
-package computer
+package past
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -11,39 +12,51 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/blob/disk"
 	"choir.dev/choiros/internal/bus"
-	"choir.dev/choiros/internal/computer/past"
+	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 )
 
-// recorded is a computer of a log and a state, without files.
-func recorded(t testing.TB, b *bus.Bus, blobs *disk.Store) *Computer {
+// open makes a log and a state, without files.
+func open(t testing.TB) (*Past, *bus.Bus) {
 	t.Helper()
-	c := &Computer{cid: contract.NewCID(), logger: slog.New(slog.DiscardHandler)}
-	var err error
-	if c.state, err = state.Open(t.Context(), filepath.Join(t.TempDir(), "state.sqlite")); err != nil {
+	dir := t.TempDir()
+	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(dir, "nats"), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if c.log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.cid, Blobs: blobs, Index: c.state}); err != nil {
-		t.Fatal(err)
-	}
-	c.Past = past.New(c.cid, c.log, c.state, blobs, c.Info)
 	t.Cleanup(func() {
-		if err := c.log.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := c.state.Close(); err != nil {
+		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return c
+	blobs, err := disk.Open(filepath.Join(dir, "blobs"), blob.Quota{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := state.Open(t.Context(), filepath.Join(dir, "state.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cid := contract.NewCID()
+	log, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Blobs: blobs, Index: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(log.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return New(cid, log, s, blobs, nil), b
 }
 
 // record appends n events; every hundredth is of a run and of a type of its own.
-func record(t testing.TB, c *Computer, run string, n int) {
+func record(t testing.TB, c *Past, run string, n int) {
 	t.Helper()
 	for n > 0 {
 		drafts := make([]contract.Draft, 0, 400)
@@ -60,7 +73,7 @@ func record(t testing.TB, c *Computer, run string, n int) {
 	}
 }
 
-func pages(t testing.TB, c *Computer, q view.EventQuery) (seqs []uint64) {
+func pages(t testing.TB, c *Past, q view.EventQuery) (seqs []uint64) {
 	t.Helper()
 	for range 1000 {
 		p, err := c.Events(t.Context(), q)
@@ -84,8 +97,7 @@ func pages(t testing.TB, c *Computer, q view.EventQuery) (seqs []uint64) {
 // What is asked of the past is the same whether the state has all of the log,
 // half of it, or nothing.
 func TestAStateThatLagsHidesNothing(t *testing.T) {
-	b, blobs := newBus(t)
-	c := recorded(t, b, blobs)
+	c, _ := open(t)
 	run := contract.NewID()
 	record(t, c, run, 1500)
 	var want []uint64
@@ -116,8 +128,7 @@ func TestAStateThatLagsHidesNothing(t *testing.T) {
 
 // A question about the past does not read the log: it is answered without one.
 func TestThePastIsAnsweredByAnIndex(t *testing.T) {
-	b, blobs := newBus(t)
-	c := recorded(t, b, blobs)
+	c, b := open(t)
 	run := contract.NewID()
 	record(t, c, run, 1500)
 	if err := c.state.Recover(t.Context(), c.log); err != nil {
@@ -136,7 +147,7 @@ func TestThePastIsAnsweredByAnIndex(t *testing.T) {
 			t.Errorf("%+v: %d events, %v", q, len(p.Events), err)
 		}
 	}
-	if events, next, more, err := c.runPast().RunEvents(t.Context(), run, 0); err != nil || len(events) != 15 || next != 1500 || more {
+	if events, next, more, err := (runspace.Past{Log: c.log, State: c.state, Page: c.Events}).RunEvents(t.Context(), run, 0); err != nil || len(events) != 15 || next != 1500 || more {
 		t.Errorf("of the run %d events up to %d, %v", len(events), next, err)
 	}
 }
@@ -163,8 +174,7 @@ func first(ctx context.Context, l *ledger.Log, n uint64) iter.Seq2[contract.Even
 
 // BenchmarkPast asks a log of 100,000 events for 5 of a type and for a run's.
 func BenchmarkPast(b *testing.B) {
-	nats, blobs := newBus(b)
-	c := recorded(b, nats, blobs)
+	c, _ := open(b)
 	runs := []string{contract.NewID(), contract.NewID()}
 	record(b, c, runs[0], 500)
 	record(b, c, runs[1], 99_500)

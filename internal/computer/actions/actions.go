@@ -1,0 +1,71 @@
+// Package actions is what a person does in a computer by an event of theirs: a prompt, a
+// word to a run, an answer, a decision, a window moved. What a run hears goes to the
+// dispatcher; the rest is in the log and nothing else.
+package actions
+
+import (
+	"context"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
+)
+
+// Actions are taken by one computer whose runs are taken up.
+type Actions struct {
+	Log  *ledger.Log
+	Runs *dispatch.Dispatcher
+}
+
+// Act appends a person's intention and sets going what follows from it.
+func (a *Actions) Act(ctx context.Context, do view.Action) (view.Acted, error) {
+	const op = "actions.Act"
+	info, ok := contract.Lookup(do.Type)
+	if !ok || !info.Action {
+		return view.Acted{}, fault.New(op, fault.Denied, "", &contract.FieldError{Field: "type", Reason: "is not something a person can do"})
+	}
+	switch data := do.Data.(type) {
+	case *contract.PromptSubmitted:
+		run, seq, err := a.Runs.Submit(ctx, dispatch.Prompt{ID: do.ID, By: do.By, Text: data.Text, Model: data.Model, Budget: data.Budget})
+		return view.Acted{Run: run, Sequence: seq}, err
+	case *contract.RunCommanded:
+		seq, err := a.Runs.Command(ctx, do.By, do.Run, data.Command)
+		return view.Acted{Run: do.Run, Sequence: seq}, err
+	case *contract.RunSteered:
+		seq, err := a.Runs.Steer(ctx, do.By, do.Run, data.Text)
+		return view.Acted{Run: do.Run, Sequence: seq}, err
+	case *contract.QuestionAnswered:
+		seq, err := a.Runs.Answer(ctx, do.By, do.Run, data.Question, data.Answer)
+		return view.Acted{Run: do.Run, Sequence: seq}, err
+	}
+	events, err := a.Log.Append(ctx, contract.Draft{
+		ID: do.ID, Actor: do.By, Type: do.Type, Subject: do.Subject, Run: do.Run, Data: do.Data,
+	})
+	if err != nil {
+		return view.Acted{}, err
+	}
+	return view.Acted{Sequence: events[0].Sequence}, nil
+}
+
+// Decide answers rpc.ApprovalAnswer.
+func (a *Actions) Decide(ctx context.Context, by contract.Actor, id string, d view.Decision) (view.Acted, error) {
+	run, seq, err := a.Runs.Decide(ctx, by, id, d.Digest, d.Answer)
+	return view.Acted{Run: run, Sequence: seq}, err
+}
+
+// Bind binds what is asked of them.
+func (a *Actions) Bind(t rpc.Table) {
+	rpc.Bind(t, rpc.Action, func(ctx context.Context, who rpc.Caller, in rpc.ActionRequest) (view.Acted, error) {
+		do, err := in.Action(who.Actor)
+		if err != nil {
+			return view.Acted{}, err
+		}
+		return a.Act(ctx, do.About())
+	})
+	rpc.Bind(t, rpc.ApprovalAnswer, func(ctx context.Context, who rpc.Caller, in rpc.DecideRequest) (view.Acted, error) {
+		return a.Decide(ctx, who.Actor, in.Approval, in.Body)
+	})
+}
