@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -376,11 +377,17 @@ func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool)
 	// The driver watches a context that can end by a goroutine and a handler for
 	// each statement, which costs more than most of them do.
 	apart := context.WithoutCancel(ctx)
+	recorded := 0
+	if !savepoints {
+		if recorded, err = w.recordMany(apart, batch); err != nil {
+			return err
+		}
+	}
 	for i := range batch {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.one(apart, &batch[i], savepoints); err != nil {
+		if err := s.one(apart, &batch[i], i < recorded, savepoints); err != nil {
 			return err
 		}
 	}
@@ -395,12 +402,15 @@ func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool)
 	return err
 }
 
-// one records an event and applies its projection.
-func (s *Store) one(ctx context.Context, p *prepared, savepoints bool) error {
+// one records an event, unless it is recorded already, and applies its projection.
+func (s *Store) one(ctx context.Context, p *prepared, recorded, savepoints bool) error {
 	w := s.write
-	fresh, err := w.record(ctx, p, 0, p.reason)
-	if err != nil {
-		return err
+	fresh := recorded
+	if !recorded {
+		var err error
+		if fresh, err = w.record(ctx, p, 0, p.reason); err != nil {
+			return err
+		}
 	}
 	// Of an event that can't be projected too: a later build may understand it.
 	for _, ref := range p.refs {
@@ -427,7 +437,7 @@ func (s *Store) one(ctx context.Context, p *prepared, savepoints bool) error {
 	if _, err := w.exec(ctx, "SAVEPOINT event"); err != nil {
 		return err
 	}
-	err = p.project(ctx, w)
+	err := p.project(ctx, w)
 	if err != nil && !isPoison(err) {
 		return err
 	}
@@ -455,16 +465,57 @@ func (p *prepared) project(ctx context.Context, w *writer) (err error) {
 	return p.apply(ctx, w, p.event, p.payload)
 }
 
+const (
+	eventInsert = `INSERT INTO events
+		(seq, id, source, origin, actor, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, digest, prev, duplicate, error)
+		VALUES `
+	eventRow = `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`
+	// An id that is taken leaves its event out, which is then not counted.
+	eventTaken = ` ON CONFLICT (origin, id) WHERE duplicate = 0 DO NOTHING`
+
+	rowsAtOnce = 16
+)
+
+var (
+	insertEvent  = eventInsert + eventRow + eventTaken
+	insertEvents = eventInsert + strings.Repeat(eventRow+",", rowsAtOnce-1) + eventRow + eventTaken
+)
+
+// values are what an event's row holds, added to args.
+func (p *prepared) values(args []any, duplicate int, reason string) []any {
+	e := &p.event
+	return append(args, int64(e.Sequence), e.ID, e.Source, contract.Origin(e.Source), string(e.Actor), e.Type, e.Subject, stamp(e.Time), int64(e.Epoch), string(e.Computer),
+		e.User, e.Run, e.Task, e.Causation, e.Correlation, e.Traceparent, string(e.Data), string(e.DataRef), p.digest[:], string(e.Prev), duplicate, reason)
+}
+
 // record inserts an event's row; false means that its origin and id are taken.
 func (w *writer) record(ctx context.Context, p *prepared, duplicate int, reason string) (bool, error) {
-	e := &p.event
-	n, err := w.exec(ctx, `INSERT INTO events
-		(seq, id, source, origin, actor, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, digest, prev, duplicate, error)
-		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-		ON CONFLICT (origin, id) WHERE duplicate = 0 DO NOTHING`,
-		int64(e.Sequence), e.ID, e.Source, contract.Origin(e.Source), string(e.Actor), e.Type, e.Subject, stamp(e.Time), int64(e.Epoch), string(e.Computer), e.User, e.Run, e.Task,
-		e.Causation, e.Correlation, e.Traceparent, string(e.Data), string(e.DataRef), p.digest[:], string(e.Prev), duplicate, reason)
+	n, err := w.exec(ctx, insertEvent, p.values(nil, duplicate, reason)...)
 	return n == 1, err
+}
+
+// recordMany inserts the rows of a batch's first events, several with one statement,
+// which is most of what a replay does, and returns how many it has inserted. What a
+// projection does depends on no row of events. An id that is taken fails it as poison
+// does: event by event it is found which.
+func (w *writer) recordMany(ctx context.Context, batch []prepared) (int, error) {
+	var args []any
+	done := 0
+	for ; len(batch)-done >= rowsAtOnce; done += rowsAtOnce {
+		args = args[:0]
+		for i := range rowsAtOnce {
+			p := &batch[done+i]
+			args = p.values(args, 0, p.reason)
+		}
+		n, err := w.exec(ctx, insertEvents, args...)
+		if err != nil {
+			return done, err
+		}
+		if n != rowsAtOnce {
+			return done, poisoned("an earlier event has the same source and id")
+		}
+	}
+	return done, nil
 }
 
 // stamp writes a time as all tables hold it: RFC 3339 in UTC.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"os/exec"
@@ -317,6 +318,32 @@ func TestADuplicateHasNoEffect(t *testing.T) {
 	seq, digest, ok, err := s.ByID(t.Context(), contract.Origin(e.Source), e.ID)
 	if err != nil || !ok || seq != 2 || digest != contract.Digest(e) {
 		t.Errorf("ByID gives %d %v %v", seq, ok, err)
+	}
+}
+
+// A replay writes the rows of many events at once, and none of them is left out
+// because of an id that is taken: the state is that of one event after the other.
+func TestADuplicateAmongManyLeavesNoneOut(t *testing.T) {
+	l := newLog()
+	l.say(t, "computer.created", &contract.ComputerCreated{Name: "one", Driver: "local"})
+	for i := range 40 {
+		e := l.say(t, "computer.renamed", &contract.ComputerRenamed{Name: fmt.Sprint(i)})
+		if i == 20 {
+			l.add(e)
+		}
+	}
+	dir := t.TempDir()
+	atOnce, each := filepath.Join(dir, "at-once"), filepath.Join(dir, "each")
+	s := mustOpen(t, atOnce)
+	project(t, s, l)
+	one := mustOpen(t, each)
+	for i := range l.events {
+		if err := one.Apply(t.Context(), l.events[i:i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, err := state.Compare(t.Context(), atOnce, each); err != nil || len(d) > 0 {
+		t.Errorf("at once and one by one differ: %+v, %v", d, err)
 	}
 }
 
