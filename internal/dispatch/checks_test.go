@@ -1,14 +1,17 @@
 package dispatch_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
 )
 
 // TestACheckWhoseBoxDiesIsMadeAgain: what fails is not published because the box
@@ -57,6 +60,25 @@ func TestACheckWhoseBoxDiesIsMadeAgain(t *testing.T) {
 				t.Error(fmt.Sprint("it was tried for ever: ", died))
 			}
 		})
+	}
+}
+
+// TestACheckOfTheBaseThatCantBeMadeIsNoPass: how many tests ran before the change
+// is then not known, and not none.
+func TestACheckOfTheBaseThatCantBeMadeIsNoPass(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(blue, edit("c1"))
+	h.boxes.break_ = func(r dispatch.BoxRequest) error {
+		if r.Kind == contract.BoxVerify && r.Commit == r.Overlay.Base() {
+			return fault.New("boxes", fault.Unavailable, "", errors.New("no box can be had"))
+		}
+		return nil
+	}
+	h.report(h.submit("go"))
+	res := h.results()
+	if len(res) != 1 || res[0].Verification.Status != contract.VerificationUnknown || !strings.Contains(res[0].Verification.Reason, "before the change is not known: boxes: no box can be had") {
+		t.Errorf("%+v", res)
 	}
 }
 

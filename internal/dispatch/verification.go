@@ -203,8 +203,8 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 				got.Command.ExitCode = 0
 			case c.Theme != "":
 				got.Command.ExitCode, got.Command.Stderr = 1, res.Output
-			case res.Command == nil:
-				return errors.New(res.Output)
+			case res.Command == nil: // the tree has not even its folder
+				got.Command.Stderr = oneLine(res.Output, 1000)
 			default:
 				got.Command = *res.Command
 				if err := json.Unmarshal(res.Data, &got.Count); err != nil {
@@ -217,7 +217,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	}
 	if err != nil {
 		got.Command.ExitCode, got.Command.Stderr = -1, oneLine(err.Error(), 1000)
-		got.Count = verify.Count{Runner: verify.ExitCode}
+		got.Count, got.Unmade = verify.Count{Runner: verify.ExitCode}, true
 	}
 	got.Command = bound(got.Command)
 	return got

@@ -16,6 +16,9 @@ type Ran struct {
 	Check   Check
 	Command contract.Command
 	Count   Count
+	// Unmade says that the host could not have it made, such as for want of a box:
+	// it says nothing of the tree, not even that there is no such check in it.
+	Unmade bool
 }
 
 // Left is what a task left behind and no tree can take, and why.
@@ -260,6 +263,11 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 						unless("%s ran %d tests; before the change it ran %d", r.Check.Name, r.Count.Ran(), b.Count.Ran())
 					}
 				}
+			}
+		}
+		for _, b := range e.Before {
+			if b.Unmade {
+				unless("what %s ran before the change is not known: %s", b.Check.Name, b.Command.Stderr)
 			}
 		}
 		e.vanished(basis, unless)
