@@ -197,6 +197,18 @@ func (c *Client) Document(ctx context.Context, id string, revision int) (view.Do
 	return Call(ctx, c, rpc.DocumentGet, rpc.DocumentRequest{OnDocument: rpc.OnDocument{Document: id}, Revision: revision})
 }
 
+// Revisions lists a document's revisions before a number (0: from the newest) with
+// their text, newest first, and says whether there are more.
+func (c *Client) Revisions(ctx context.Context, document string, before, limit int) (list []view.Document, more bool, err error) {
+	l, err := Call(ctx, c, rpc.RevisionList, rpc.RevisionsRequest{OnDocument: rpc.OnDocument{Document: document}, Before: before, Limit: limit})
+	return l.Items, l.More, err
+}
+
+// Revise writes a document's next revision.
+func (c *Client) Revise(ctx context.Context, document string, r view.Revise) (view.Revised, error) {
+	return Call(ctx, c, rpc.DocumentRevise, rpc.ReviseRequest{OnDocument: rpc.OnDocument{Document: document}, Body: r})
+}
+
 // Proposals lists a document's proposals with Sequence < before (0: from the
 // newest), newest first, without their text, and says whether there are more;
 // with all, those that were resolved, too.

@@ -29,6 +29,7 @@ import (
 	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
@@ -51,6 +52,7 @@ type desk struct {
 	volumes onlyVolumes
 	busy    atomic.Bool
 	dies    atomic.Bool // before the system's file.written is appended
+	synced  atomic.Bool // a file, since the last file.written
 	id      string
 
 	beforeWrite func()
@@ -69,6 +71,9 @@ func (l mortal) Append(ctx context.Context, drafts ...contract.Draft) ([]contrac
 	if drafts[0].Type == "file.written" && l.d.dies.Load() {
 		return nil, errDied
 	}
+	if drafts[0].Type == "file.written" && !l.d.synced.Swap(false) {
+		l.d.t.Error("the log is told that a revision is in its file, which is not on disk")
+	}
 	return l.Log.Append(ctx, drafts...)
 }
 
@@ -76,11 +81,15 @@ func (l mortal) Append(ctx context.Context, drafts ...contract.Draft) ([]contrac
 type toKeeper struct {
 	server *httptest.Server
 	before func()
+	synced *atomic.Bool
 }
 
 func (k toKeeper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/write") {
 		k.before()
+	}
+	if strings.HasSuffix(r.URL.Path, "/sync") {
+		k.synced.Store(true)
 	}
 	r = r.Clone(r.Context())
 	r.URL.Scheme, r.URL.Host = "http", k.server.Listener.Addr().String()
@@ -148,7 +157,7 @@ func (d *desk) start() {
 	check(c.state.CaughtUp(d.t.Context(), c.log))
 	c.documents = document.New(c.log, c.state)
 	c.mirror, err = mirror.New(d.t.Context(), mirror.Options{
-		Log: c.log, State: c.state, Documents: c.documents, Busy: d.busy.Load, Ended: func() bool { return c.ctx.Err() != nil }, Logger: c.logger,
+		Log: mortal{c.log, d}, State: c.state, Documents: c.documents, Busy: d.busy.Load, Ended: func() bool { return c.ctx.Err() != nil }, Logger: c.logger,
 	})
 	check(err)
 	c.own("revisions", c.mirror.Follow)
@@ -158,7 +167,7 @@ func (d *desk) start() {
 	d.volumes = openVolumes(d.t, d.dir)
 	c.boxes = boxes.New(boxes.Options{CID: d.cid, On: d.volumes, Logger: c.logger})
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
-		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }}, nil), Log: mortal{c.log, d}, Volumes: d.volumes.v, Seq: c.mirror.Seq, AutoInterval: -1,
+		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }, &d.synced}, nil), Log: mortal{c.log, d}, Volumes: d.volumes.v, Seq: c.mirror.Seq, AutoInterval: -1,
 	})
 	check(err)
 	c.mirror.Attach(c.workspace)
@@ -329,6 +338,118 @@ func TestACrashBetweenFileAndLogIsNoEdit(t *testing.T) {
 	d.want(3, "three\n")
 	if d.mirror.Seq() < before {
 		t.Errorf("mirrored up to %d, before the crash it was at %d", d.mirror.Seq(), before)
+	}
+}
+
+// What somebody writes of a document is in its file when it is acknowledged, after
+// whatever the file held that nobody had seen; a death before the log says that it
+// is there, and what is done to the file meanwhile, come to what they are.
+func TestWhoWritesARevisionHasItInTheFile(t *testing.T) {
+	d := open(t)
+	d.create("one\n")
+	d.settle()
+	me := document.By(contract.Person("me"))
+	write := func(base int, text string) document.Revision {
+		t.Helper()
+		r, err := d.mirror.Revise(t.Context(), d.id, base, text, me)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := write(1, "one\ntwo\n"); r.Revision != 2 || r.Author != "me" {
+		t.Errorf("%+v", r)
+	}
+	d.want(2, "one\ntwo\n")
+	before := d.log.Last()
+	write(2, "one\ntwo\nthree\n")
+	if n := d.log.Last() - before; n != 1 {
+		t.Errorf("whoever writes a revision waits for %d events", n)
+	}
+	d.want(3, "one\ntwo\nthree\n")
+	// It is no edit to whoever only looks, or starts.
+	d.dies.Store(true)
+	d.settle()
+	d.restart()
+	d.dies.Store(false)
+	d.settle()
+	d.want(3, "one\ntwo\nthree\n")
+	// An edit of the file that nobody saw is the older one.
+	d.byHand("zero\none\ntwo\nthree\n")
+	write(3, "one\ntwo\nthree\nfour\n")
+	d.want(5, "zero\none\ntwo\nthree\nfour\n")
+	// One made right after it is made of it: nothing of both is in conflict.
+	write(5, "zero\none\n")
+	d.byHand("0\none\n")
+	d.settle()
+	d.want(7, "0\none\n")
+	// What was written over the same lines since is told, and changes nothing.
+	var conflict *document.ConflictError
+	if _, err := d.mirror.Revise(t.Context(), d.id, 5, "null\none\n", me); !errors.As(err, &conflict) || conflict.Current.Revision != 7 {
+		t.Errorf("over a newer revision: %v", err)
+	}
+	d.want(7, "0\none\n")
+	// A file that was removed right after it stays away over a start.
+	write(7, "last\n")
+	if err := os.Remove(d.file()); err != nil {
+		t.Fatal(err)
+	}
+	d.settle()
+	d.restart()
+	d.settle()
+	if d.text() != "" {
+		t.Errorf("a file that was removed holds %q again", d.text())
+	}
+	if _, err := d.mirror.Revise(t.Context(), contract.NewID(), 1, "x", me); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a revision of no document: %v", err)
+	}
+	if list, err := d.workspace.Trash(t.Context(), "", 0); err != nil || len(list.Items) != 0 {
+		t.Errorf("what the log holds is in the trash: %+v, %v", list.Items, err)
+	}
+}
+
+// A revision of a run's document is in the log at once, and in its file when no run
+// is under way.
+func TestARevisionDoesNotChangeWhatIsVerified(t *testing.T) {
+	d := open(t)
+	d.create("one\n")
+	d.settle()
+	d.busy.Store(true)
+	if r, err := d.mirror.Revise(t.Context(), d.id, 1, "two\n", document.By(contract.Person("me"))); err != nil || r.Revision != 2 || d.text() != "one\n" {
+		t.Errorf("%+v, %v; the file holds %q", r, err, d.text())
+	}
+	d.busy.Store(false)
+	d.settle()
+	d.want(2, "two\n")
+}
+
+// Revisions come with their text, newest first and a page at a time.
+func TestRevisionsWithTheirText(t *testing.T) {
+	d := open(t)
+	d.create("1\n")
+	for _, text := range []string{"2\n", "3\n", strings.Repeat("long\n", view.MaxText/5) + "long"} {
+		d.revise(text, director)
+	}
+	type page struct {
+		before, limit int
+		want          string
+		more          bool
+	}
+	for _, p := range []page{{0, 10, "4", true}, {4, 10, "3 2 1", false}, {4, 2, "3 2", true}, {1, 10, "", false}} {
+		list, more, err := d.Revisions(t.Context(), d.id, p.before, p.limit)
+		var got []string
+		for _, r := range list {
+			got = append(got, fmt.Sprint(r.Revision))
+			if r.ID != d.id || r.Body == "" || r.Path != mirrored || r.Time.IsZero() || r.Revision < 4 && r.Body != fmt.Sprintln(r.Revision) {
+				t.Errorf("%+v", r)
+			}
+		}
+		if err != nil || strings.Join(got, " ") != p.want || more != p.more {
+			t.Errorf("%+v: %v, more %t, %v", p, got, more, err)
+		}
+	}
+	if _, _, err := d.Revisions(t.Context(), contract.NewID(), 0, 10); !fault.Is(err, fault.NotFound) {
+		t.Errorf("of no document: %v", err)
 	}
 }
 

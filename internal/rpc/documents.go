@@ -23,6 +23,24 @@ type DocumentRequest struct {
 	Revision int `query:"revision" minimum:"0" doc:"0: the newest"`
 }
 
+// RevisionsRequest lists a document's revisions.
+type RevisionsRequest struct {
+	OnDocument
+	Before int `query:"before" minimum:"0" doc:"only those before this revision; 0: from the newest"`
+	Limit  int `query:"limit" minimum:"1" maximum:"500" default:"60"`
+}
+
+// ReviseRequest writes a revision.
+type ReviseRequest struct {
+	OnDocument
+	Body view.Revise
+}
+
+// Validate implements validation.
+func (r ReviseRequest) Validate() error {
+	return errors.Join(r.OnDocument.Validate(), r.Body.Validate())
+}
+
 // ProposalsRequest lists a document's proposals.
 type ProposalsRequest struct {
 	OnDocument
@@ -42,14 +60,24 @@ func (r OnProposal) Validate() error {
 }
 
 const (
-	atDocument = "/documents/{document}"
-	atProposal = atDocument + "/proposals/{proposal}"
+	atDocument  = "/documents/{document}"
+	atRevisions = atDocument + "/revisions"
+	atProposal  = atDocument + "/proposals/{proposal}"
 )
 
 // Living documents.
 var (
 	DocumentGet = single[DocumentRequest, view.Document](Declared{
 		Name: "document.get", Summary: "One revision of a living document", HTTP: get(atDocument, "documents-get"), May: grant.View, Doors: API | Desktop})
+	RevisionList = list[RevisionsRequest, view.Document](Declared{
+		Name: "document.revisions", Summary: "A document's revisions with their text, newest first",
+		Detail: "An answer holds at most 4 MiB of text, and at least one revision; what follows is asked for with `before`, the last revision's number.",
+		HTTP:   get(atRevisions, "documents-revisions"), May: grant.View, Doors: API | Desktop, Noun: "revisions"})
+	DocumentRevise = single[ReviseRequest, view.Revised](Declared{
+		Name: "document.revise", Summary: "Write a document's next revision, made from one that you read",
+		Detail: "A document that has moved since is merged with; where both changed the same lines an agent's text gives way and stays in the history, " +
+			"and a person's is a conflict that changes nothing. It is in the log and in the document's file when it is acknowledged; the file of a run's document follows when no run is under way.",
+		HTTP: post(atRevisions, "documents-revise"), May: grant.Edit, Doors: API | Desktop, Effect: Stores})
 	ProposalList = list[ProposalsRequest, view.Proposal](Declared{
 		Name: "proposal.list", Summary: "Changes that wait for you, newest first, without their text",
 		HTTP: get(atDocument+"/proposals", "proposals-list"), May: grant.View, Doors: API | Desktop, Noun: "proposals"})

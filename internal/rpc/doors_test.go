@@ -16,7 +16,7 @@ import (
 func TestWhoMayCallWhat(t *testing.T) {
 	desktop := map[string]rpc.Effect{
 		"action": rpc.Stores, "log.read": rpc.Reads, "state.snapshot": rpc.Reads, "run.get": rpc.Reads, "run.follow": rpc.Reads, "run.undo": rpc.Governs,
-		"document.get": rpc.Reads, "proposal.list": rpc.Reads, "proposal.get": rpc.Reads, "proposal.accept": rpc.Stores, "proposal.dismiss": rpc.Stores,
+		"document.get": rpc.Reads, "document.revisions": rpc.Reads, "document.revise": rpc.Stores, "proposal.list": rpc.Reads, "proposal.get": rpc.Reads, "proposal.accept": rpc.Stores, "proposal.dismiss": rpc.Stores,
 		"checkpoint.list": rpc.Reads, "checkpoint.create": rpc.Governs, "checkpoint.diff": rpc.Reads, "checkpoint.restore": rpc.Governs, "checkpoint.undo": rpc.Governs,
 		"files.list": rpc.Reads, "exec.run": rpc.Stores, "exec.output": rpc.Reads, "exec.stop": rpc.Stops,
 	}
@@ -51,9 +51,9 @@ func TestWhoMayCallWhat(t *testing.T) {
 // declaration lets somebody in.
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[grant.Rule]string{
-		grant.View: "approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get document.get egress.list events.read exec.output files.get files.list frame.get " +
+		grant.View: "approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get document.get document.revisions egress.list events.read exec.output files.get files.list frame.get " +
 			"frame.stream frame.ticket log.read member.leave member.list proposal.get proposal.list run.follow run.get run.list run.show state.snapshot trash.list",
-		grant.Edit: "action checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo command.run command.signal command.stop computer.rename computer.wake exec.run exec.stop files.add_tar " +
+		grant.Edit: "action checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo command.run command.signal command.stop computer.rename computer.wake document.revise exec.run exec.stop files.add_tar " +
 			"files.add_url files.move files.put files.remove prompt.submit proposal.accept proposal.dismiss run.answer run.cancel run.pause run.resume run.steer run.undo trash.put_back",
 		grant.Own: "approval.answer computer.export computer.putback computer.rebuild computer.remove invitation.create invitation.list invitation.revoke member.change member.remove",
 		{Role: grant.Owner, Power: grant.Machine}: "computer.recover",

@@ -13,11 +13,11 @@ import (
 // methodsTaking is what each method takes of an actor, whatever was granted to
 // the account behind it: a method that is not here can't be declared.
 var methodsTaking = map[contract.Capability]string{
-	contract.CanRead: `computer.get computer.list frame.get frame.stream events.read log.read state.snapshot exec.output document.get proposal.list proposal.get
+	contract.CanRead: `computer.get computer.list frame.get frame.stream events.read log.read state.snapshot exec.output document.get document.revisions proposal.list proposal.get
 		files.list files.get trash.list checkpoint.list checkpoint.get checkpoint.diff member.list member.leave account.get model.list run.list run.show run.get run.follow
 		approval.list egress.list`,
 	contract.CanPrompt:    `action prompt.submit run.steer run.answer run.cancel run.pause run.resume invitation.accept`,
-	contract.CanWrite:     `proposal.accept proposal.dismiss files.put files.remove files.move files.add_url files.add_tar trash.put_back`,
+	contract.CanWrite:     `document.revise proposal.accept proposal.dismiss files.put files.remove files.move files.add_url files.add_tar trash.put_back`,
 	contract.CanExec:      `command.stop command.signal command.run exec.run exec.stop`,
 	contract.CanRestore:   `checkpoint.create checkpoint.restore checkpoint.undo checkpoint.rewind run.undo`,
 	contract.CanArrange:   `computer.rename`,

@@ -1,10 +1,12 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"math"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -201,6 +203,31 @@ func (s *Store) Revisions(ctx context.Context, document string, after, limit int
 func (s *Store) Revision(ctx context.Context, document string, revision int) (Revision, error) {
 	return one(ctx, s, "state.Revision", "such revision of document "+document, func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v, &v.Body) },
 		"SELECT "+revisionColumns+", body FROM revisions WHERE document = ? AND revision = ?", document, revision)
+}
+
+// Texts lists a document's revisions before a number (0: from the newest) with
+// their bodies, newest first: as many as have max bytes together, and at least
+// one. more says that there are older ones.
+func (s *Store) Texts(ctx context.Context, document string, before, limit, max int) (list []Revision, more bool, err error) {
+	const op = "state.Texts"
+	rows, err := s.query(ctx, "SELECT "+revisionColumns+", body FROM revisions WHERE document = ? AND revision < ? ORDER BY revision DESC LIMIT ?",
+		document, cmp.Or(before, math.MaxInt32), page(limit)+1)
+	if err != nil {
+		return nil, false, fault.Wrap(op, err)
+	}
+	defer rows.Close()
+	for size := 0; rows.Next(); {
+		var v Revision
+		if err := scanRevision(rows, &v, &v.Body); err != nil {
+			return nil, false, fault.Wrap(op, err)
+		}
+		if size += len(v.Body); len(list) == page(limit) || len(list) > 0 && size > max {
+			more = true
+			break
+		}
+		list = append(list, v)
+	}
+	return list, more, fault.Wrap(op, errors.Join(rows.Err(), rows.Close()))
 }
 
 // Window is one window of the desktop.

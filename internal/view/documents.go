@@ -1,10 +1,42 @@
 package view
 
 import (
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
 )
+
+// MaxText bounds the text of what is listed in one answer, in bytes.
+const MaxText = 4 << 20
+
+// Revise is a revision that somebody writes of a document.
+type Revise struct {
+	Base int    `json:"base" minimum:"1" doc:"the revision that it was made from"`
+	Text string `json:"text" doc:"the whole document as it shall be"`
+}
+
+// Validate refuses what no document can hold.
+func (r Revise) Validate() error {
+	if r.Base < 1 {
+		return &contract.FieldError{Field: "base", Reason: "is not a revision's number"}
+	}
+	if !utf8.ValidString(r.Text) || strings.ContainsRune(r.Text, 0) {
+		return &contract.FieldError{Field: "text", Reason: "is no text"}
+	}
+	return nil
+}
+
+// Revised is the revision that holds what was written. Merged says that it holds
+// more: what others wrote since the base.
+type Revised struct {
+	ID       string           `json:"id"` // the document
+	Revision int              `json:"revision"`
+	Merged   bool             `json:"merged"`
+	SHA256   contract.BlobRef `json:"sha256" doc:"of the revision's text"`
+	Sequence uint64           `json:"sequence"`
+}
 
 // Proposal is a change to a document that was not made, because it touches what
 // somebody else wrote since its base; a user accepts or dismisses it. On,

@@ -113,6 +113,30 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 	}))
 }
 
+// Follow has a file hold what the log says, if git calls what it holds expected
+// ("none": it is not there). Whoever asks has both in the log, and writes it again
+// after a power cut: it is whole or as it was then, makes no event, and what it
+// displaced is in the trash only if that was something else.
+func (w *Workspace) Follow(ctx context.Context, p string, content io.Reader, expected string) (out wire.Written, err error) {
+	const op = "workspace.Follow"
+	release, err := w.take(ctx)
+	if err != nil {
+		return out, fault.Wrap(op, err)
+	}
+	defer release(&err)
+	resp, err := w.opts.Keeper.Stream(ctx, "write", wire.WriteRequest{Path: wire.Path(p), If: expected, Held: true}, content)
+	if err != nil {
+		return out, fault.Wrap(op, err)
+	}
+	defer resp.Body.Close()
+	return out, fault.Wrap(op, wire.Decode(resp.Body, &out))
+}
+
+// Sync makes a file and its name durable; one that is gone has nothing to be.
+func (w *Workspace) Sync(ctx context.Context, p string) error {
+	return fault.Wrap("workspace.Sync", w.opts.Keeper.Call(ctx, "sync", wire.PathRequest{Path: wire.Path(p)}, nil))
+}
+
 // handOf is whose hand the keeper says that something was. What is in its files
 // may be of a version that knew no actors, or wrong: it is a person's then, and
 // a known one's only if that much can be read.

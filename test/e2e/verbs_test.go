@@ -55,6 +55,9 @@ var verbRows = map[string]row{
 	"files trash":       {bad: "extra"},
 	"files untrash":     {args: "{trash-{how}} workspace/back-{how}.txt", bad: "x ../y"},
 	"add":               {args: "{dir}/folder --name added-{how}", bad: "{dir}/folder --name ../x"},
+	"documents":         {args: "{document}", bad: "{document} --limit -1"},
+	"documents show":    {args: "{document}", bad: "{document} --revision -1"},
+	"documents write":   {args: "{document} {dir}/folder/file --base 1", bad: "{document} {dir}/folder/file"},
 	"proposals":         {args: "{document}", bad: "{document} --limit -1"}, // what is done to them: below
 	"proposals show":    {args: "{document} {proposal}", bad: "x"},
 	"proposals accept":  {args: "{document} {nobody}", code: 1, refused: "proposal", bad: "x"},

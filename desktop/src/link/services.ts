@@ -52,6 +52,17 @@ export interface Document {
   body: string
 }
 
+/** Revised is the revision that holds what was written. Merged says that it holds more: what others wrote since the base. */
+export interface Revised {
+  /** the document */
+  id: string
+  revision: number
+  merged: boolean
+  /** of the revision's text */
+  sha256: string
+  sequence: number
+}
+
 /** Proposal is a change to a document that was not made, because it touches what somebody else wrote since its base; a user accepts or dismisses it. On, Overlaps and Diff say what accepting would do while it is open, where one proposal is asked for; so does Body. */
 export interface Proposal {
   id: string
@@ -330,6 +341,10 @@ export interface Services {
   'exec.stop': [{ command: string }, Record<string, never>]
   /** One revision of a living document */
   'document.get': [{ document: string; revision?: number }, Document]
+  /** A document's revisions with their text, newest first */
+  'document.revisions': [{ document: string; before?: number; limit?: number }, { revisions: Document[]; more: boolean }]
+  /** Write a document's next revision, made from one that you read */
+  'document.revise': [{ document: string; base: number; text: string }, Revised]
   /** Changes that wait for you, newest first, without their text */
   'proposal.list': [{ document: string; before?: number; limit?: number; all?: boolean }, { proposals: Proposal[]; more: boolean }]
   /** One proposed change, and what accepting it would do */

@@ -239,6 +239,9 @@ func repositoryName(u *url.URL) string {
 
 // Bind binds what is asked of them.
 func (f *Files) Bind(t rpc.Table) {
+	rpc.Bind(t, rpc.DocumentRevise, func(ctx context.Context, who rpc.Caller, in rpc.ReviseRequest) (view.Revised, error) {
+		return f.Revise(ctx, who.Actor, in.Document, in.Body)
+	})
 	rpc.Bind(t, rpc.FilesList, func(ctx context.Context, _ rpc.Caller, in rpc.FilesRequest) (rpc.List[view.File], error) {
 		after := ""
 		if in.After != "" {

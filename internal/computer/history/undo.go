@@ -340,7 +340,7 @@ func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, 
 	if r.DryRun {
 		return out, nil
 	}
-	made, err := h.o.Documents.Revise(ctx, p.Document, now.Revision, before.Body, document.By(r.By))
+	made, err := h.o.Mirror.Revise(ctx, p.Document, now.Revision, before.Body, document.By(r.By))
 	out.Sequence = made.Seq
 	return out, err
 }

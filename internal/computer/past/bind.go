@@ -30,4 +30,7 @@ func (c *Past) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.DocumentGet, func(ctx context.Context, _ rpc.Caller, in rpc.DocumentRequest) (view.Document, error) {
 		return c.Document(ctx, in.Document, in.Revision)
 	})
+	rpc.Bind(t, rpc.RevisionList, func(ctx context.Context, _ rpc.Caller, in rpc.RevisionsRequest) (rpc.List[view.Document], error) {
+		return rpc.Listed(c.Revisions(ctx, in.Document, in.Before, in.Limit))
+	})
 }

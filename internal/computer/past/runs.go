@@ -126,13 +126,33 @@ func (c *Past) Document(ctx context.Context, id string, revision int) (view.Docu
 		if err != nil {
 			return view.Document{}, err
 		}
-		return view.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.ID, Author: r.Author, Time: When(r.Time), Body: r.Body}, nil
+		return revisionOf(r), nil
 	}
 	d, err := c.state.Document(ctx, id)
 	if err != nil {
 		return view.Document{}, err
 	}
 	return documentOf(d), nil
+}
+
+// Revisions answers rpc.RevisionList.
+func (c *Past) Revisions(ctx context.Context, id string, before, limit int) ([]view.Document, bool, error) {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
+		return nil, false, err
+	}
+	rows, more, err := c.state.Texts(ctx, id, before, limit, view.MaxText)
+	if err == nil && len(rows) == 0 {
+		_, err = c.state.Document(ctx, id) // there is none, or none that old
+	}
+	out := make([]view.Document, len(rows))
+	for i, r := range rows {
+		out[i] = revisionOf(r)
+	}
+	return out, more, err
+}
+
+func revisionOf(r state.Revision) view.Document {
+	return view.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.ID, Author: r.Author, Time: When(r.Time), Body: r.Body}
 }
 
 func documentOf(d state.Document) view.Document {

@@ -6,15 +6,16 @@ package mirror
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"path"
 	"strings"
 	"sync"
 	"time"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -39,7 +40,7 @@ const runDocumentsDir = "artifacts/runs/"
 // state.Mirrored), so nothing is kept beside the log, and neither a crash nor a
 // restore echoes as an edit.
 type Mirror struct {
-	log       *ledger.Log
+	log       Log
 	state     *state.Store
 	documents *document.Documents
 	workspace *workspace.Workspace // from Attach on
@@ -53,10 +54,22 @@ type Mirror struct {
 	last time.Time            // of the newest look at all files
 	path map[string]string    // by document
 	skip map[string]heldStamp // documents whose file can't follow, until either changes
+	// By document: what git calls what its file held ("none": it was not there)
+	// when it was last looked at, and the revision that was written to it since the
+	// log was told of one.
+	blob  map[string]string
+	wrote map[string]int
 
 	mu       sync.Mutex
 	followed uint64
 	pending  map[string]revised
+}
+
+// Log is where revisions are, and what their files hold; *ledger.Log is one.
+type Log interface {
+	state.Settler
+	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
+	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 }
 
 // stamp is a file as a listing shows it; the zero stamp is no file.
@@ -78,7 +91,7 @@ func stampOf(f wire.FileInfo) stamp { return stamp{f.Kind, f.Size, f.Time} }
 
 // Options are what a Mirror stands on.
 type Options struct {
-	Log       *ledger.Log
+	Log       Log
 	State     *state.Store // up to the log
 	Documents *document.Documents
 	Busy      func() bool // whether a run is under way
@@ -91,7 +104,7 @@ func New(ctx context.Context, opts Options) (*Mirror, error) {
 	m := &Mirror{
 		log: opts.Log, state: opts.State, documents: opts.Documents, busy: opts.Busy, ended: opts.Ended, logger: opts.Logger,
 		seen: map[string]stamp{}, told: map[string]string{}, path: map[string]string{},
-		skip: map[string]heldStamp{}, pending: map[string]revised{}, followed: opts.State.Last(),
+		skip: map[string]heldStamp{}, blob: map[string]string{}, wrote: map[string]int{}, pending: map[string]revised{}, followed: opts.State.Last(),
 	}
 	list, err := m.state.Mirrors(ctx, state.MaxPage)
 	if err != nil {
@@ -220,6 +233,34 @@ func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []str
 	return err
 }
 
+// Revise is Documents.Revise with the file: an edit of it that nobody saw yet is
+// the older one, and it holds the revision when that is returned. What keeps it
+// from that is told as ever, and the file follows: the revision is in the log.
+func (m *Mirror) Revise(ctx context.Context, id string, base int, body string, by document.Author) (document.Revision, error) {
+	m.work.Lock()
+	defer m.work.Unlock()
+	if err := m.bring(ctx, id, document.By(document.Nobody), false); fault.Is(err, fault.NotFound) {
+		return document.Revision{}, err
+	} else if err != nil {
+		m.complain(id, err)
+	}
+	rev, err := m.documents.Revise(ctx, id, base, body, by)
+	if err != nil || strings.HasPrefix(rev.Path, runDocumentsDir) && m.busy() {
+		return rev, err
+	}
+	ctx = context.WithoutCancel(ctx) // it is done
+	was, known := m.blob[id]
+	took := known && was == blobID(rev.Body)
+	if known && !took {
+		took, err = m.put(ctx, rev, was)
+	}
+	if !took && err == nil {
+		err = m.bring(ctx, id, document.By(document.Nobody), true)
+	}
+	m.complain(id, err)
+	return rev, nil
+}
+
 // Freshen writes what is newer than the file at a path, before it is read.
 func (m *Mirror) Freshen(ctx context.Context, p string) {
 	if !Mirrors(p) {
@@ -264,18 +305,16 @@ func (m *Mirror) pass(ctx context.Context, by document.Author, look, all bool) {
 	m.mu.Unlock()
 	busy := !all && m.busy()
 	for _, id := range due {
-		if busy && (m.path[id] == "" || strings.HasPrefix(m.path[id], runDocumentsDir)) {
-			if m.path[id] != "" {
-				continue
-			}
+		if busy && m.path[id] == "" {
 			d, err := m.state.Mirrored(ctx, id)
 			if err != nil {
 				m.complain(id, err)
 				continue
 			}
-			if m.path[id] = d.Path; strings.HasPrefix(d.Path, runDocumentsDir) {
-				continue
-			}
+			m.path[id] = d.Path
+		}
+		if busy && strings.HasPrefix(m.path[id], runDocumentsDir) {
+			continue
 		}
 		m.complain(id, m.bring(ctx, id, document.By(document.Nobody), true))
 	}

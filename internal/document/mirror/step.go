@@ -13,7 +13,6 @@ import (
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
-	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -46,11 +45,19 @@ func (m *Mirror) step(ctx context.Context, id string, by document.Author, write 
 	if err != nil {
 		return false, err
 	}
+	told := known.Revision
+	known.Revision = max(known.Revision, m.wrote[id])
 	m.path[id] = head.Path
+	delete(m.blob, id)
 	file, err := m.workspace.Stat(ctx, head.Path)
 	missing := fault.Is(err, fault.NotFound)
 	if err != nil && !missing {
 		return false, err
+	}
+	if missing {
+		m.blob[id] = "none"
+	} else if file.Kind == "file" {
+		m.blob[id] = file.ID
 	}
 	if s, held := m.skip[id]; held && s == (heldStamp{stampOf(file), head.Seq}) {
 		m.done(id, head.Seq)
@@ -61,14 +68,20 @@ func (m *Mirror) step(ctx context.Context, id string, by document.Author, write 
 	case missing && known.Revision == head.Revision:
 		// Somebody removed the file. The document stays in the log, and its next
 		// revision is written again.
+		if told != head.Revision {
+			return true, m.mark(ctx, head)
+		}
 		m.done(id, head.Seq)
 		return false, nil
 	case missing:
-		return m.put(ctx, head, "none", write)
+		return m.write(ctx, head, "none", write)
 	case file.Kind != "file":
 		return false, m.hold(id, file, head, fmt.Errorf("%s is a %s", head.Path, file.Kind))
 	case file.ID == blobID(head.Body):
-		if known.Revision != head.Revision {
+		if m.wrote[id] == head.Revision && !write {
+			return false, nil // the log is told with the next beat
+		}
+		if told != head.Revision {
 			return true, m.mark(ctx, head)
 		}
 		m.done(id, head.Seq)
@@ -80,7 +93,7 @@ func (m *Mirror) step(ctx context.Context, id string, by document.Author, write 
 			return false, err
 		}
 		if file.ID == blobID(was.Body) {
-			return m.put(ctx, head, file.ID, write)
+			return m.write(ctx, head, file.ID, write)
 		}
 	}
 	body, err := m.workspace.ReadAll(ctx, "", head.Path, document.MaxBody+1)
@@ -94,7 +107,7 @@ func (m *Mirror) step(ctx context.Context, id string, by document.Author, write 
 	if ours, err := m.ours(ctx, head, known.Revision, contract.NewBlobRef(sha256.Sum256(body))); err != nil {
 		return false, err
 	} else if ours {
-		return m.put(ctx, head, file.ID, write)
+		return m.write(ctx, head, file.ID, write)
 	}
 	return true, m.absorb(ctx, head, known.Revision, text, file.ID, by)
 }
@@ -135,31 +148,44 @@ func (m *Mirror) ours(ctx context.Context, head document.Revision, known int, re
 	}
 }
 
-// put writes the newest revision to its file if that is as expected.
-func (m *Mirror) put(ctx context.Context, head document.Revision, expected string, write bool) (again bool, err error) {
+// write is put, if files are written now; the next step tells the log.
+func (m *Mirror) write(ctx context.Context, head document.Revision, expected string, write bool) (again bool, err error) {
 	if !write {
 		return false, nil
 	}
-	w, err := m.workspace.Write(ctx, head.Path, strings.NewReader(head.Body), workspace.WriteOptions{
-		If: expected, By: contract.System(),
-	})
+	_, err = m.put(ctx, head, expected)
+	return err == nil, err
+}
+
+// put writes the newest revision to its file if that is as expected. The log is
+// told of it by a later step: what is in both is told apart from an edit without
+// that, so who writes a revision need not wait for it.
+func (m *Mirror) put(ctx context.Context, head document.Revision, expected string) (took bool, err error) {
+	w, err := m.workspace.Follow(ctx, head.Path, strings.NewReader(head.Body), expected)
 	if fault.Is(err, fault.Conflict) {
-		return true, nil // somebody was faster
+		return false, nil // somebody was faster
 	}
 	if err != nil {
 		return false, err
 	}
-	m.seen[head.ID] = stampOf(w.FileInfo)
-	m.done(head.ID, head.Seq)
-	return false, nil
+	m.seen[head.ID], m.blob[head.ID], m.wrote[head.ID] = stampOf(w.FileInfo), w.ID, head.Revision
+	return true, nil
 }
 
-// mark says in the log that a revision is in its file, where it was found.
+// mark says in the log that a revision is in its file, where it is on disk then:
+// otherwise a power cut could bring an older text back, as if somebody had written
+// it.
 func (m *Mirror) mark(ctx context.Context, r document.Revision) error {
+	if err := m.workspace.Sync(ctx, r.Path); err != nil {
+		return err
+	}
 	_, err := m.log.Append(ctx, contract.Draft{
 		Actor: contract.System(), Type: "file.written", Subject: contract.FileSubject(r.Path),
 		Data: contract.FileWritten{Path: r.Path, Size: int64(len(r.Body)), SHA256: r.SHA256},
 	})
+	if err == nil {
+		delete(m.wrote, r.ID)
+	}
 	return err
 }
 
@@ -194,7 +220,7 @@ func (m *Mirror) absorb(ctx context.Context, head document.Revision, base int, t
 	if rev.Body == text {
 		return nil // the next step marks it
 	}
-	_, err = m.put(ctx, rev, fileID, true)
+	_, err = m.put(ctx, rev, fileID)
 	return err
 }
 

@@ -25,6 +25,7 @@ var values = map[string]any{
 // of are those of one method where its own meaning of a name is another.
 var of = map[string]map[string]any{
 	"files.move":         {"to": "b"},
+	"document.revise":    {"base": 1},
 	"checkpoint.diff":    {"from": "", "path": ""},
 	"action":             {"run": ""},
 	"checkpoint.undo":    {"undo": false},

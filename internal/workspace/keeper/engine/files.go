@@ -238,7 +238,7 @@ func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Re
 	tmp := e.store.Work("incoming-" + publish.Token())
 	sum, err := receive(tmp, content, e.opts.Limits.LargestFile)
 	var large *chunks.Manifest
-	if err == nil {
+	if err == nil && !req.Held {
 		large, err = e.chunkAhead(ctx, tmp)
 	}
 	if err != nil {
@@ -258,6 +258,9 @@ func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Re
 func (e *Engine) replaceFile(ctx context.Context, req wire.WriteRequest, tmp, sum string, large *chunks.Manifest) (wire.Written, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if req.Held {
+		return e.follow(ctx, req, tmp)
+	}
 	return e.putFile(ctx, req, tmp, sum, large)
 }
 

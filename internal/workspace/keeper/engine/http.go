@@ -74,6 +74,9 @@ func handleFiles(mux *http.ServeMux, e *Engine) {
 	call(mux, "mkdir", func(ctx context.Context, r wire.PathRequest) (wire.Done, error) {
 		return wire.Done{}, e.Mkdir(ctx, string(r.Path))
 	})
+	call(mux, "sync", func(ctx context.Context, r wire.PathRequest) (wire.Done, error) {
+		return wire.Done{}, e.Sync(ctx, string(r.Path))
+	})
 	call(mux, "move", e.Move)
 	call(mux, "remove", e.Remove)
 	call(mux, "untold", func(ctx context.Context, _ wire.Done) ([]wire.Deed, error) { return e.Untold(ctx) })

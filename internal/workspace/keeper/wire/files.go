@@ -20,11 +20,14 @@ type FileInfo struct {
 // replaces when Exec is nil. If, when set, is the blob id that must
 // be there, or "none" when nothing may be. Actor (a
 // contract.ActorName) and User, its account, are whose hand it was,
-// for an event that a crash kept from being appended.
+// for an event that a crash kept from being appended. With Held the host holds
+// both what it writes and what If names, so neither goes to the trash and nothing
+// is told.
 type WriteRequest struct {
 	Path  Path   `json:"path"`
 	Exec  *bool  `json:"exec,omitempty"`
 	If    string `json:"if,omitempty"`
+	Held  bool   `json:"held,omitempty"`
 	Actor string `json:"role,omitempty"`
 	User  string `json:"user,omitempty"`
 }
