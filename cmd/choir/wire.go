@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/quota"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/fleet"
@@ -195,8 +196,8 @@ func look(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*recovery
 }
 
 // appends bounds what clients have stored in the log.
-func appends(b config.Budget) control.Appends {
-	return control.Appends{
+func appends(b config.Budget) quota.Limits {
+	return quota.Limits{
 		SessionEvents: b.SessionEvents, SessionBytes: int64(b.SessionMB) << 20,
 		ComputerEvents: b.ComputerEvents, ComputerBytes: int64(b.ComputerMB) << 20,
 		DayEvents: b.DayEvents, DayBytes: int64(b.DayMB) << 20,

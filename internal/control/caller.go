@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/origin"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
@@ -58,7 +60,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 		case len(auth) > 0:
 			// No page of ours sends a token; one that does was handed it by someone.
 			if len(auth) > 1 || fromPage(r) {
-				writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "tokens are for programs, not for pages", ""))
+				problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "tokens are for programs, not for pages", ""))
 				return
 			}
 			secret, ok := strings.CutPrefix(auth[0], "Bearer ")
@@ -72,17 +74,17 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				return
 			}
 			if err != nil {
-				writeProblem(w, problemOf(s.log, r.URL.Path, err))
+				problem.Write(w, problem.Of(s.log, r.URL.Path, err))
 				return
 			}
 			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User, token: t.ID, machine: t.Machine, appends: appends(r)})
 		case slices.Contains(open, r.URL.Path) || strings.HasPrefix(r.URL.Path, "/api/schemas/"):
-			if console && unsafe(r) {
-				if p := foreign(r, s.hosts.console()); p != nil {
-					writeProblem(w, p)
+			if console && origin.Unsafe(r) {
+				if p := origin.Foreign(r, s.hosts.Console()); p != nil {
+					problem.Write(w, p)
 					return
 				}
-			} else if unsafe(r) {
+			} else if origin.Unsafe(r) {
 				s.unauthorized(w, "sign in on the console")
 				return
 			}
@@ -90,8 +92,8 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 			s.unauthorized(w, "an API token is required")
 			return
 		default:
-			if p := foreign(r, s.hosts.console()); p != nil {
-				writeProblem(w, p)
+			if p := origin.Foreign(r, s.hosts.Console()); p != nil {
+				problem.Write(w, p)
 				return
 			}
 			secret := cookie(r, consoleCookie)
@@ -101,7 +103,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				return
 			}
 			if err != nil {
-				writeProblem(w, problemOf(s.log, r.URL.Path, err))
+				problem.Write(w, problem.Of(s.log, r.URL.Path, err))
 				return
 			}
 			ctx = context.WithValue(ctx, callerKey{}, caller{user: ses.User, session: &ses, secret: secret, appends: appends(r)})
@@ -122,7 +124,7 @@ func fromPage(r *http.Request) bool {
 
 func (s *Server) unauthorized(w http.ResponseWriter, why string) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="choir"`)
-	writeProblem(w, refusal(http.StatusUnauthorized, fault.Denied, why, "Sign in with the link that choir up prints, or give a token in CHOIR_TOKEN."))
+	problem.Write(w, problem.Refuse(http.StatusUnauthorized, fault.Denied, why, "Sign in with the link that choir up prints, or give a token in CHOIR_TOKEN."))
 }
 
 // cookie returns a cookie's value, "" when it is missing or given twice: two of
@@ -165,13 +167,13 @@ const only = "-"
 // counts against no bound but one of the caller's own.
 func (s *Server) govern(ctx context.Context, cid contract.CID) error {
 	if defence.Off(defence.ClientGovern) {
-		return s.take(ctx, cid, s.flood.take)
+		return s.take(ctx, cid, s.quota.Take)
 	}
-	return s.take(ctx, cid, s.flood.govern)
+	return s.take(ctx, cid, s.quota.Govern)
 }
 
 func (s *Server) placed(c view.Computer, p identity.Place) view.Computer {
-	c.Handle, c.Desktop = p.Handle, s.hosts.desktop(p.Handle)
+	c.Handle, c.Desktop = p.Handle, s.hosts.Desktop(p.Handle)
 	return c
 }
 

@@ -9,11 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/http/httputil"
-	"path"
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/control/devserver"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -22,8 +23,7 @@ import (
 const (
 	// noncePlaceholder stands in a page where the nonce of its scripts and styles goes.
 	noncePlaceholder = "CHOIR_NONCE"
-	maxPage          = 4 << 20 // a page's HTML, bytes
-	liveTimeout      = time.Minute
+	maxPage          = 4 << 20          // a page's HTML, bytes
 	pageTimeout      = 10 * time.Second // how long the live page may take before the build is shown
 )
 
@@ -33,17 +33,17 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request, v visit) {
 	page := asPage(r)
 	c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "desktop", err))
+		problem.Write(w, problem.Of(s.log, "desktop", err))
 		return
 	}
 	upgrade := r.Header.Get("Upgrade") != ""
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for files", ""))
+		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for files", ""))
 	case page && r.URL.Path == "/":
 		s.desktopPage(w, r, v, c)
 	case page || r.URL.Path == "/" && !upgrade:
-		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "a desktop has one page", ""))
+		problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "a desktop has one page", ""))
 	case upgrade:
 		s.hmr(w, r, v, c)
 	default:
@@ -71,14 +71,14 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c 
 			body, err = readAsset(files, "index.html")
 		}
 		if err != nil {
-			writeProblem(w, problemOf(s.log, "desktop page", err))
+			problem.Write(w, problem.Of(s.log, "desktop page", err))
 			return
 		}
 		s.desktops.keep(v.session.ID, files)
 	}
 	nonce := newNonce()
 	tag := fmt.Sprintf(`<script src="%sheartbeat.js" nonce="%s" data-mode="%s" data-load="%s" data-console="%s"></script>`,
-		ownPrefix, nonce, mode, s.expectBeat(v, mode), html.EscapeString(s.hosts.console()))
+		ownPrefix, nonce, mode, s.expectBeat(v, mode), html.EscapeString(s.hosts.Console()))
 	body = bytes.ReplaceAll(body, []byte(noncePlaceholder), []byte(nonce))
 	body = inject(body, []byte(tag))
 	h := w.Header()
@@ -92,7 +92,7 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c 
 // Styles are files, or Vite's hot ones, which carry the nonce; what React sets
 // on an element goes by the object model, which the policy leaves alone.
 func (s *Server) desktopPolicy(v visit, nonce string) string {
-	framed := []string{"frame-ancestors " + s.hosts.console()}
+	framed := []string{"frame-ancestors " + s.hosts.Console()}
 	if !defence.Off(defence.ControlSandbox) {
 		framed = append(framed, pageSandbox)
 	}
@@ -105,7 +105,7 @@ func (s *Server) desktopPolicy(v visit, nonce string) string {
 		"style-src 'self' 'nonce-" + nonce + "'",
 		"img-src 'self' data: blob:",
 		"media-src 'self' blob:",
-		"connect-src 'self' " + s.hosts.socket(v.label),
+		"connect-src 'self' " + s.hosts.Socket(v.label),
 		"worker-src 'self'",
 		"frame-src 'none'", "object-src 'none'", "form-action 'none'", "base-uri 'none'", "manifest-src 'none'",
 	}, framed...), "; ")
@@ -149,11 +149,11 @@ func (s *Server) livePage(r *http.Request, c Computer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := io.ReadAll(&limited{res.Body, maxPage})
+	b, err := io.ReadAll(httpio.Limit(res.Body, maxPage))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
 		return nil, err
 	}
-	if res.StatusCode != http.StatusOK || !isHTML(res.Header.Get("Content-Type")) {
+	if res.StatusCode != http.StatusOK || !httpio.IsHTML(res.Header.Get("Content-Type")) {
 		return nil, fault.New("", fault.Unavailable, "", fmt.Errorf("the dev server answered its page with %d %.100q", res.StatusCode, res.Header.Get("Content-Type")))
 	}
 	return b, nil
@@ -164,8 +164,8 @@ func (s *Server) livePage(r *http.Request, c Computer) ([]byte, error) {
 // gives the browser a new session), else of the dev server, else of the newest build.
 func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
 	// Refused whoever would answer: a path that needs cleaning is no file's.
-	if p := checkPath(r); p != nil {
-		writeProblem(w, p)
+	if p := devserver.CheckPath(r); p != nil {
+		problem.Write(w, p)
 		return
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
@@ -173,20 +173,20 @@ func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v visit, c 
 	if built {
 		for _, files := range s.desktops.kept(v.session.ID) {
 			found := false
-			s.squeezed(w, r, func(w http.ResponseWriter) { found = s.buildFile(w, r, files, name) })
+			s.squeeze.Serve(w, r, func(w http.ResponseWriter) { found = s.buildFile(w, r, files, name) })
 			if found {
 				return
 			}
 		}
 	}
-	s.squeezed(w, r, func(w http.ResponseWriter) { s.newestFile(w, r, c, name, built) })
+	s.squeeze.Serve(w, r, func(w http.ResponseWriter) { s.newestFile(w, r, c, name, built) })
 }
 
 // newestFile serves a file of the dev server or of the newest build.
 func (s *Server) newestFile(w http.ResponseWriter, r *http.Request, c Computer, name string, built bool) {
 	rt, notLive := c.Live(r.Context())
 	if notLive == nil && !built {
-		s.proxy(w, r, rt)
+		devserver.Forward(w, r, rt, s.log)
 		return
 	}
 	files, err := c.Build(r.Context())
@@ -195,18 +195,18 @@ func (s *Server) newestFile(w http.ResponseWriter, r *http.Request, c Computer, 
 	}
 	switch {
 	case notLive == nil:
-		s.proxy(w, r, rt)
+		devserver.Forward(w, r, rt, s.log)
 	case err != nil:
-		writeProblem(w, problemOf(s.log, "desktop file", err))
+		problem.Write(w, problem.Of(s.log, "desktop file", err))
 	default:
-		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is no such file", ""))
+		problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "there is no such file", ""))
 	}
 }
 
 // buildFile serves a build's file, if it has it. A page is not a file: HTML is
 // served at / only, with its policy.
 func (s *Server) buildFile(w http.ResponseWriter, r *http.Request, files fs.FS, name string) bool {
-	if isHTML(assetType(name)) {
+	if httpio.IsHTML(httpio.AssetType(name)) {
 		return false
 	}
 	cache := "no-cache"
@@ -217,7 +217,7 @@ func (s *Server) buildFile(w http.ResponseWriter, r *http.Request, files fs.FS, 
 		if p.Status == http.StatusNotFound {
 			return false
 		}
-		writeProblem(w, p)
+		problem.Write(w, p)
 	}
 	return true
 }
@@ -228,141 +228,30 @@ func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v visit, c Computer
 	protocols := r.Header.Values("Sec-WebSocket-Protocol")
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.URL.Path != "/" || len(protocols) != 1 ||
 		(protocols[0] != "vite-hmr" && protocols[0] != "vite-ping") {
-		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "this is no address for a socket", ""))
+		problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "this is no address for a socket", ""))
 		return
 	}
-	if p := checkPath(r); p != nil {
-		writeProblem(w, p)
+	if p := devserver.CheckPath(r); p != nil {
+		problem.Write(w, p)
 		return
 	}
 	rt, err := c.Live(r.Context())
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "hmr", err))
+		problem.Write(w, problem.Of(s.log, "hmr", err))
 		return
 	}
 	if !s.begin() {
-		writeProblem(w, refusal(http.StatusServiceUnavailable, fault.Unavailable, "the server is closing", ""))
+		problem.Write(w, problem.Refuse(http.StatusServiceUnavailable, fault.Unavailable, "the server is closing", ""))
 		return
 	}
 	defer s.wg.Done()
 	ctx, release, err := s.hold(r.Context(), v.holder(), s.still(v))
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "hmr", err))
+		problem.Write(w, problem.Of(s.log, "hmr", err))
 		return
 	}
 	defer release()
-	s.proxy(w, r.WithContext(ctx), rt)
-}
-
-// toBox is what of a request the box may see: never a cookie, a token or an
-// address.
-var toBox = []string{"Accept", "If-None-Match", "If-Modified-Since", "Range", "Origin", "Upgrade", "Connection", "Cache-Control",
-	"Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site"}
-
-// fromBox is what of an answer the browser may see. Everything else (cookies,
-// Clear-Site-Data, Service-Worker-Allowed, redirects, Refresh, policies,
-// reporting, prefetch links) is dropped.
-var fromBox = []string{"Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified", "Cache-Control",
-	"Upgrade", "Connection", "Sec-Websocket-Accept", "Sec-Websocket-Protocol"}
-
-// proxy hands a request to the dev server in its box, and its answer on.
-func (s *Server) proxy(w http.ResponseWriter, r *http.Request, rt http.RoundTripper) {
-	if r.Header.Get("Upgrade") == "" {
-		ctx, cancel := context.WithTimeout(r.Context(), liveTimeout)
-		defer cancel()
-		r = r.WithContext(ctx)
-	}
-	answer := newBoxAnswer(deadlined{w, http.NewResponseController(w)})
-	rp := &httputil.ReverseProxy{
-		Transport: rt,
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "http", p.In.Host, p.In.Host
-			h := http.Header{}
-			for _, name := range toBox {
-				if vals := p.In.Header.Values(name); len(vals) > 0 {
-					h[http.CanonicalHeaderKey(name)] = vals
-				}
-			}
-			if defence.Off(defence.ControlRequests) {
-				h = p.In.Header.Clone()
-			}
-			h.Set("Accept-Encoding", "identity")
-			p.Out.Header = h
-			p.Out.Body, p.Out.ContentLength = nil, 0
-		},
-		ModifyResponse: func(res *http.Response) error { return fromDevServer(res, answer.host) },
-		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			var p *problem
-			if !errors.As(err, &p) {
-				s.log.Debug("dev server", "path", r.URL.Path, "error", err)
-				p = refusal(http.StatusBadGateway, fault.Unavailable, "the desktop's dev server did not answer", "Wait a moment, or reload.")
-			}
-			writeProblem(w, p)
-		},
-	}
-	rp.ServeHTTP(answer, r)
-}
-
-// fromDevServer leaves of an answer what the browser may see. The proxy writes
-// a switch of protocols from it as it stands, so the host's headers are in it.
-func fromDevServer(res *http.Response, host http.Header) error {
-	switch {
-	case res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified && !defence.Off(defence.ControlRedirects):
-		return refusal(http.StatusBadGateway, fault.Denied, "the dev server may not redirect", "")
-	case res.StatusCode == http.StatusSwitchingProtocols:
-	case isHTML(res.Header.Get("Content-Type")) && !defence.Off(defence.ControlPages):
-		// Its fallback for what it does not have; and no uploaded page gets this origin.
-		return refusal(http.StatusNotFound, fault.NotFound, "there is no such file", "")
-	}
-	h := http.Header{}
-	for _, name := range fromBox {
-		if v := res.Header.Get(name); v != "" {
-			h.Set(name, v)
-		}
-	}
-	if defence.Off(defence.ControlHeaders) {
-		h = res.Header
-	}
-	if res.StatusCode != http.StatusSwitchingProtocols && !defence.Off(defence.ControlTypes) {
-		h.Set("Content-Type", safeType(h.Get("Content-Type")))
-		h.Set("Cache-Control", "private, no-cache")
-		if dependency(res.Request) {
-			h.Set("Cache-Control", "private, max-age=31536000, immutable") // its address holds the hash of what it was made from
-		}
-	}
-	if !defence.Off(defence.BoxHeadersApart) {
-		setHost(h, host)
-	}
-	res.Header, res.Trailer = h, nil
-	return nil
-}
-
-// dependency reports whether a request is for one of the dev server's bundled
-// dependencies. Nothing else of it may be kept unasked: what an agent's server
-// called immutable would go on after that server.
-func dependency(r *http.Request) bool {
-	if r == nil {
-		return false
-	}
-	p := r.URL.Path
-	if i := strings.Index(p, "/@fs/"); i > 0 {
-		p = p[i:] // as the box is asked for it
-	}
-	return cachePath().MatchString(p) && r.URL.Query().Get("v") != ""
-}
-
-// safeType lets through types that are no page's, in our own words: of a type
-// with another one folded behind it a browser would take the last.
-func safeType(contentType string) string {
-	base, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	base = strings.TrimSpace(base)
-	for _, known := range assetTypes {
-		k, _, _ := strings.Cut(known, ";")
-		if k == base && !isHTML(k) {
-			return known
-		}
-	}
-	return "application/octet-stream"
+	devserver.Forward(w, r.WithContext(ctx), rt, s.log)
 }
 
 // begin counts one piece of work that Close waits for, unless it closed.
@@ -392,11 +281,4 @@ func (d *desktops) kept(session string) []fs.FS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.builds[session]
-}
-
-// hidden reports whether a path's segment is what no desktop's page loads: a
-// dot file, or one that holds a key.
-func hidden(segment string) bool {
-	ext := strings.ToLower(path.Ext(segment))
-	return strings.HasPrefix(segment, ".") || ext == ".pem" || ext == ".crt" || ext == ".key" || ext == ".p12" || ext == ".pfx"
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
@@ -18,15 +20,6 @@ func tagged(w http.ResponseWriter, f view.File) {
 	if f.Version != "" {
 		w.Header().Set("ETag", `"`+f.Version+`"`)
 	}
-}
-
-// paced writes what it reads as much at once as the tether's window gives: a
-// deadline is set for each piece.
-type paced struct{ deadlined }
-
-// ReadFrom implements io.ReaderFrom.
-func (p paced) ReadFrom(from io.Reader) (int64, error) {
-	return io.CopyBuffer(onlyWriter{p.deadlined}, from, make([]byte, 256<<10))
 }
 
 // ranged is a file of which a part may be asked for. It is read on from where it
@@ -104,12 +97,12 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request, c Computer, in 
 	if put.If, err = condition(r.Header); err != nil {
 		return err
 	}
-	f, err := c.PutFile(r.Context(), callerOf(r.Context()).actor(), put, &limited{r.Body, maxFile})
+	f, err := c.PutFile(r.Context(), callerOf(r.Context()).actor(), put, httpio.Limit(r.Body, maxFile))
 	if put.If != "" && fault.Is(err, fault.Conflict) {
-		return refusal(http.StatusPreconditionFailed, fault.Conflict, err.Error(), fault.HintOf(err))
+		return problem.Refuse(http.StatusPreconditionFailed, fault.Conflict, err.Error(), fault.HintOf(err))
 	}
 	if err != nil {
-		return tooLarge(err)
+		return problem.TooLarge(err)
 	}
 	tagged(w, f)
 	return writeJSON(w, f)
@@ -133,10 +126,7 @@ func condition(h http.Header) (string, error) {
 	case none == "" && ok && !strings.ContainsAny(version, `",`):
 		return noVersion, nil // a tag that was never given
 	}
-	return "", refusal(http.StatusBadRequest, fault.Invalid, "a put takes one ETag in If-Match, or * there or in If-None-Match", "")
+	return "", problem.Refuse(http.StatusBadRequest, fault.Invalid, "a put takes one ETag in If-Match, or * there or in If-None-Match", "")
 }
 
 var versionForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`) })
-
-// onlyWriter is a writer and no more.
-type onlyWriter struct{ io.Writer }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"choir.dev/choiros/internal/control/origin"
 	"choir.dev/choiros/internal/defence"
 )
 
@@ -30,18 +31,18 @@ func headerLimit() int {
 
 // takeBackCookies removes from the browser what a desktop's page has set for
 // more hosts than its own.
-func (s *Server) takeBackCookies(w http.ResponseWriter, r *http.Request, where place) {
+func (s *Server) takeBackCookies(w http.ResponseWriter, r *http.Request, where origin.Place) {
 	lines := r.Header["Cookie"]
 	if len(lines) == 0 || defence.Off(defence.ControlCookies) {
 		return
 	}
 	all := strings.Join(lines, "; ")
-	domains := []string{s.hosts.parent}
-	if where == placeDesktop {
+	domains := []string{s.hosts.Parent}
+	if where == origin.Desktop {
 		if len(all) <= ownCookies {
 			return
 		}
-		domains = append(domains, "desk."+s.hosts.parent)
+		domains = append(domains, "desk."+s.hosts.Parent)
 	}
 	var names []string
 	seen := map[string]bool{}

@@ -18,6 +18,9 @@ import (
 	"github.com/coder/websocket"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/origin"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/grant"
@@ -61,12 +64,12 @@ type visit struct {
 // serveDesktop serves one desktop's origin. Its page is written by agents, so
 // nothing here trusts it further than its own computer's session goes.
 func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label string) {
-	handle := handleOf(label)
+	handle := origin.Handle(label)
 	h := w.Header()
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
-	origin := s.hosts.desktop(label)
+	self := s.hosts.Desktop(label)
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	switch dest {
 	case "script", "style", "font", "image":
@@ -77,33 +80,33 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	switch {
 	case !defence.Off(defence.ControlWorkers) && (r.Header.Get("Service-Worker") != "" || dest == "serviceworker"):
 		// It would go on answering for this origin after a rewind.
-		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
+		problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
 		return
 	case r.URL.Path == enterPath:
 		s.enter(w, r, handle)
 		return
-	case dest == "document" && !unsafe(r):
+	case dest == "document" && !origin.Unsafe(r):
 		// A constant target. The desktop is only ever shown in the console's frame.
-		http.Redirect(w, r, s.hosts.console()+"/", http.StatusSeeOther)
+		http.Redirect(w, r, s.hosts.Console()+"/", http.StatusSeeOther)
 		return
 	}
-	if p := s.foreignToDesktop(r, origin, asPage(r)); p != nil {
-		writeProblem(w, p)
+	if p := s.foreignToDesktop(r, self, asPage(r)); p != nil {
+		problem.Write(w, p)
 		return
 	}
 	v, err := s.visitor(r, handle)
 	if err != nil {
-		p := problemOf(s.log, "desktop", err)
+		p := problem.Of(s.log, "desktop", err)
 		if fault.Is(err, fault.Denied) || fault.Is(err, fault.NotFound) {
-			p = refusal(http.StatusUnauthorized, fault.Denied, "this desktop's session has ended", "Reload the console.")
+			p = problem.Refuse(http.StatusUnauthorized, fault.Denied, "this desktop's session has ended", "Reload the console.")
 		}
-		writeProblem(w, p)
+		problem.Write(w, p)
 		return
 	}
-	v.label, v.origin = label, origin
+	v.label, v.origin = label, self
 	route := desktopRoute(r)
 	if err := s.decide(r.Context(), route.may, v.session.User, v.place.Computer); err != nil {
-		writeProblem(w, problemOf(s.log, "desktop", err))
+		problem.Write(w, problem.Of(s.log, "desktop", err))
 		return
 	}
 	route.serve(s, w, r, v)
@@ -136,7 +139,7 @@ func desktopRoute(r *http.Request) deskRoute {
 	}
 	if strings.HasPrefix(r.URL.Path, "/_choir") {
 		return deskRoute{may: grant.View, serve: func(_ *Server, w http.ResponseWriter, _ *http.Request, _ visit) {
-			writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
+			problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
 		}}
 	}
 	return deskContent
@@ -144,11 +147,11 @@ func desktopRoute(r *http.Request) deskRoute {
 
 // asPage says whether a request is for the desktop's page, by the console's frame.
 func asPage(r *http.Request) bool {
-	return r.Header.Get("Sec-Fetch-Dest") == "iframe" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !unsafe(r)
+	return r.Header.Get("Sec-Fetch-Dest") == "iframe" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !origin.Unsafe(r)
 }
 
 func (s *Server) heartbeatJS(w http.ResponseWriter, r *http.Request, _ visit) {
-	s.squeezed(w, r, func(w http.ResponseWriter) {
+	s.squeeze.Serve(w, r, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
 		_, _ = w.Write(heartbeatScript) // the client has gone if this fails
 	})
@@ -171,19 +174,19 @@ func (s *Server) still(v visit) func(context.Context) (contract.CID, error) {
 // foreignToDesktop refuses what neither the desktop's own page nor, for the
 // page itself, the console's frame asked for. (Who may frame it is said by
 // frame-ancestors; a sibling desktop passes here and fails there.)
-func (s *Server) foreignToDesktop(r *http.Request, origin string, page bool) *problem {
+func (s *Server) foreignToDesktop(r *http.Request, self string, page bool) *problem.Error {
 	if page {
 		switch r.Header.Get("Sec-Fetch-Site") {
 		case "same-origin", "same-site":
 			return nil
 		}
-		return refusal(http.StatusForbidden, fault.Denied, "a desktop is shown in the console's frame only", "Open "+s.hosts.console()+".")
+		return problem.Refuse(http.StatusForbidden, fault.Denied, "a desktop is shown in the console's frame only", "Open "+s.hosts.Console()+".")
 	}
 	switch r.Header.Get("Sec-Fetch-Dest") {
 	case "iframe", "frame", "embed", "object", "fencedframe":
-		return refusal(http.StatusForbidden, fault.Denied, "this can't be embedded", "")
+		return problem.Refuse(http.StatusForbidden, fault.Denied, "this can't be embedded", "")
 	}
-	return foreign(r, origin)
+	return origin.Foreign(r, self)
 }
 
 // visitor checks the desktop's session: it is of this very computer.
@@ -212,23 +215,23 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 	contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case r.Method != http.MethodPost:
-		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, "a ticket is posted", ""))
+		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, "a ticket is posted", ""))
 		return
-	case !defence.Off(defence.ControlEnter) && (len(origin) != 1 || origin[0] != s.hosts.console() || site != "same-site" || r.Header.Get("Sec-Fetch-Dest") != "iframe"):
-		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "only the console opens a desktop", "Open "+s.hosts.console()+"."))
+	case !defence.Off(defence.ControlEnter) && (len(origin) != 1 || origin[0] != s.hosts.Console() || site != "same-site" || r.Header.Get("Sec-Fetch-Dest") != "iframe"):
+		problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "only the console opens a desktop", "Open "+s.hosts.Console()+"."))
 		return
 	case err != nil || contentType != "application/x-www-form-urlencoded":
-		writeProblem(w, refusal(http.StatusUnsupportedMediaType, fault.Invalid, "a ticket is posted as a form", ""))
+		problem.Write(w, problem.Refuse(http.StatusUnsupportedMediaType, fault.Invalid, "a ticket is posted as a form", ""))
 		return
 	}
-	b, err := io.ReadAll(&limited{r.Body, maxTicket})
+	b, err := io.ReadAll(httpio.Limit(r.Body, maxTicket))
 	if err != nil {
-		writeProblem(w, refusal(http.StatusRequestEntityTooLarge, fault.Invalid, "this is no ticket", ""))
+		problem.Write(w, problem.Refuse(http.StatusRequestEntityTooLarge, fault.Invalid, "this is no ticket", ""))
 		return
 	}
 	form, err := url.ParseQuery(string(b))
 	if err != nil || len(form["ticket"]) != 1 {
-		writeProblem(w, refusal(http.StatusUnprocessableEntity, fault.Invalid, "this is no ticket", ""))
+		problem.Write(w, problem.Refuse(http.StatusUnprocessableEntity, fault.Invalid, "this is no ticket", ""))
 		return
 	}
 	place, err := s.o.Identity.ByHandle(r.Context(), handle)
@@ -238,7 +241,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 		ses, secret, err = s.o.Identity.Enter(r.Context(), form.Get("ticket"), place.Computer)
 	}
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "enter", err))
+		problem.Write(w, problem.Of(s.log, "enter", err))
 		return
 	}
 	own := ownCookie(desktopCookie, secret, int(ses.Expires.Sub(s.o.Now()).Seconds()))
@@ -281,7 +284,7 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit)
 		}, nil
 	}()
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "desktop session", err))
+		problem.Write(w, problem.Of(s.log, "desktop session", err))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -295,13 +298,13 @@ func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
 	// stays awake as long as this desktop is connected.
 	ctx, release, err := s.hold(s.ctx, v.holder(), s.still(v))
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "desktop bus", err))
+		problem.Write(w, problem.Of(s.log, "desktop bus", err))
 		return
 	}
 	defer release()
 	c, err := s.o.Computers.Get(ctx, v.place.Computer)
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "desktop bus", err))
+		problem.Write(w, problem.Of(s.log, "desktop bus", err))
 		return
 	}
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{OriginPatterns: []string{v.origin}, CompressionMode: websocket.CompressionDisabled})

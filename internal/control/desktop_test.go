@@ -13,7 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/devserver"
 )
 
 // vite is a dev server on a real port that means no good: it sets what it must
@@ -193,8 +193,8 @@ func TestAttack21_DevServerPaths(t *testing.T) {
 	own := append(fetched(origin)[1:3:3], "Sec-Fetch-Dest: script", cookie)
 	for _, path := range []string{
 		"/@fs/etc/passwd", "/@fs/etc/passwd?raw", "/@fs//etc/passwd", "/@FS/etc/passwd", "/%40fs/etc/passwd", "/@fs/etc/passwd?import&raw??", "/@fs/etc/passwd?url",
-		"/@fs/etc/passwd?.svg?.wasm?init", "/@fs" + control.ViteCache + "/deps/../../etc/passwd.js", "/@fs" + control.ViteCache + "/deps/x.js?raw??",
-		"/@fs" + control.ViteCache + "/deps/%2e%2e/x.js", "/@fs" + control.ViteCache + "/other/x.js", "/x/@fs/etc/passwd",
+		"/@fs/etc/passwd?.svg?.wasm?init", "/@fs" + devserver.ViteCache + "/deps/../../etc/passwd.js", "/@fs" + devserver.ViteCache + "/deps/x.js?raw??",
+		"/@fs" + devserver.ViteCache + "/deps/%2e%2e/x.js", "/@fs" + devserver.ViteCache + "/other/x.js", "/x/@fs/etc/passwd",
 		"/src/main.tsx?import&raw??", "/src/main.tsx?raw&url=../../etc/passwd", "/src/main.tsx?html-proxy=/etc/passwd",
 		"/../etc/passwd", "/src/../../etc/passwd", "/src/%2e%2e/%2e%2e/etc/passwd", "/src/..%2f..%2fetc/passwd", "/src/%252e%252e/x", "/..%5c..%5cetc", `/src/..\..\etc`,
 		"/.env", "/.env/", "/.env?raw", "/.git/config", "/src/.npmrc", "/.", "/./src/main.tsx", "//etc/passwd", "/src//main.tsx", "/key.pem", "/src/KEY.PEM?raw",
@@ -213,7 +213,7 @@ func TestAttack21_DevServerPaths(t *testing.T) {
 	default:
 	}
 	for _, path := range []string{"/src/main.tsx", "/src/main.tsx?t=17", "/@vite/client", "/@react-refresh", "/node_modules/react/index.js?v=ab12", "/node_modules/.vite/deps/react.js?v=ab12",
-		"/@fs" + control.ViteCache + "/deps/react-dom_client.js?v=ab12", "/src/app.css?direct", "/@id/__x00__vite/preload-helper.js"} {
+		"/@fs" + devserver.ViteCache + "/deps/react-dom_client.js?v=ab12", "/src/app.css?direct", "/@id/__x00__vite/preload-helper.js"} {
 		w.ask("GET", hostOf(origin), path, "", own...)
 		select {
 		case <-v.asked:

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
@@ -58,7 +59,7 @@ func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.T
 }
 
 // Refuse implements rpc.Door.
-func (d door) Refuse(m rpc.Declared, err error) error { return problemOf(d.s.log, m.HTTP.ID, err) }
+func (d door) Refuse(m rpc.Declared, err error) error { return problem.Of(d.s.log, m.HTTP.ID, err) }
 
 // reach returns the computer that a request names, if the caller may ask this of
 // it, once it is as the method needs it; what is asked counts by its effect.
@@ -88,7 +89,7 @@ func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (co
 	}
 	switch m.Effect {
 	case rpc.Stores:
-		return cid, s.take(ctx, cid, s.flood.take)
+		return cid, s.take(ctx, cid, s.quota.Take)
 	case rpc.Governs:
 		return cid, s.govern(ctx, cid)
 	}

@@ -4,11 +4,7 @@ import (
 	"maps"
 
 	"choir.dev/choiros/internal/rpc"
-	"choir.dev/choiros/internal/view"
 )
-
-// ProblemOf puts a refusal into HTTP.
-func ProblemOf(r view.Refusal) Problem { return newProblem(0, r).Problem }
 
 // Streams is how many long answers are under way.
 func (s *Server) Streams() int {

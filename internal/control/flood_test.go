@@ -13,13 +13,14 @@ import (
 	"choir.dev/choiros/console"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/quota"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
 
 // openLimited is open with bounds on what clients append, and a clock that only
 // moves when it is told.
-func openLimited(t *testing.T, l control.Appends) (*world, func(time.Duration)) {
+func openLimited(t *testing.T, l quota.Limits) (*world, func(time.Duration)) {
 	t.Helper()
 	begin := time.Now().UTC().Truncate(24 * time.Hour).Add(12 * time.Hour)
 	var gone atomic.Int64
@@ -58,16 +59,16 @@ func TestClientsCantFloodTheLog(t *testing.T) {
 	const many = 1 << 30
 	for _, c := range []struct {
 		name   string
-		limits control.Appends
+		limits quota.Limits
 		bytes  int
 		want   int
 	}{
-		{"a session's events", control.Appends{SessionEvents: 5, SessionBytes: many, ComputerEvents: 100, ComputerBytes: many, DayEvents: 100, DayBytes: many}, 300, 5},
-		{"a session's bytes", control.Appends{SessionEvents: 100, SessionBytes: 10_000, ComputerEvents: 100, ComputerBytes: many, DayEvents: 100, DayBytes: many}, 3000, 3},
-		{"a computer's events", control.Appends{SessionEvents: 100, SessionBytes: many, ComputerEvents: 4, ComputerBytes: many, DayEvents: 100, DayBytes: many}, 300, 4},
-		{"a computer's bytes", control.Appends{SessionEvents: 100, SessionBytes: many, ComputerEvents: 100, ComputerBytes: 10_000, DayEvents: 100, DayBytes: many}, 3000, 3},
-		{"a day's events", control.Appends{SessionEvents: 100, SessionBytes: many, ComputerEvents: 100, ComputerBytes: many, DayEvents: 6, DayBytes: many}, 300, 6},
-		{"a day's bytes", control.Appends{SessionEvents: 100, SessionBytes: many, ComputerEvents: 100, ComputerBytes: many, DayEvents: 100, DayBytes: 10_000}, 3000, 3},
+		{"a session's events", quota.Limits{SessionEvents: 5, SessionBytes: many, ComputerEvents: 100, ComputerBytes: many, DayEvents: 100, DayBytes: many}, 300, 5},
+		{"a session's bytes", quota.Limits{SessionEvents: 100, SessionBytes: 10_000, ComputerEvents: 100, ComputerBytes: many, DayEvents: 100, DayBytes: many}, 3000, 3},
+		{"a computer's events", quota.Limits{SessionEvents: 100, SessionBytes: many, ComputerEvents: 4, ComputerBytes: many, DayEvents: 100, DayBytes: many}, 300, 4},
+		{"a computer's bytes", quota.Limits{SessionEvents: 100, SessionBytes: many, ComputerEvents: 100, ComputerBytes: 10_000, DayEvents: 100, DayBytes: many}, 3000, 3},
+		{"a day's events", quota.Limits{SessionEvents: 100, SessionBytes: many, ComputerEvents: 100, ComputerBytes: many, DayEvents: 6, DayBytes: many}, 300, 6},
+		{"a day's bytes", quota.Limits{SessionEvents: 100, SessionBytes: many, ComputerEvents: 100, ComputerBytes: many, DayEvents: 100, DayBytes: 10_000}, 3000, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, pass := openLimited(t, c.limits)
@@ -107,7 +108,7 @@ func TestClientsCantFloodTheLog(t *testing.T) {
 
 // TestARestartForgivesNothing: what the log holds of the day counts.
 func TestARestartForgivesNothing(t *testing.T) {
-	w, pass := openLimited(t, control.Appends{DayEvents: 10, DayBytes: 1 << 20})
+	w, pass := openLimited(t, quota.Limits{DayEvents: 10, DayBytes: 1 << 20})
 	w.machine().before.events = 9
 	c := w.client()
 	if _, err := c.Prompt(within(t), view.Prompt{Text: "one"}); err != nil {
@@ -132,7 +133,7 @@ func TestARestartForgivesNothing(t *testing.T) {
 // did is stopped and taken back all the same.
 func TestAttack45_AFloodTakesNothingOutOfItsUsersHands(t *testing.T) {
 	const many = 1 << 30
-	for name, limits := range map[string]control.Appends{
+	for name, limits := range map[string]quota.Limits{
 		"a minute": {SessionEvents: 20, SessionBytes: many, ComputerEvents: 10, ComputerBytes: many, DayEvents: 1000, DayBytes: many},
 		"a day":    {SessionEvents: 20, SessionBytes: many, ComputerEvents: 1000, ComputerBytes: many, DayEvents: 10, DayBytes: many},
 	} {

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -102,14 +104,14 @@ func (d *desktops) others(l *load, now time.Time) bool {
 
 // heartbeat takes what the injected script saw of its page.
 func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
-	b, err := io.ReadAll(&limited{r.Body, maxBeat})
+	b, err := io.ReadAll(httpio.Limit(r.Body, maxBeat))
 	if err != nil {
-		writeProblem(w, refusal(http.StatusRequestEntityTooLarge, fault.Invalid, "this is no heartbeat", ""))
+		problem.Write(w, problem.Refuse(http.StatusRequestEntityTooLarge, fault.Invalid, "this is no heartbeat", ""))
 		return
 	}
 	var in pageReport
 	if err := json.Unmarshal(b, &in); err != nil {
-		writeProblem(w, refusal(http.StatusUnprocessableEntity, fault.Invalid, "this is no heartbeat", ""))
+		problem.Write(w, problem.Refuse(http.StatusUnprocessableEntity, fault.Invalid, "this is no heartbeat", ""))
 		return
 	}
 	l, err := s.desktops.hear(in, v.session.User, v.place.Computer, s.o.Now())
@@ -117,7 +119,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
 		err = s.beat(r.Context(), l, in)
 	}
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "heartbeat", err))
+		problem.Write(w, problem.Of(s.log, "heartbeat", err))
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

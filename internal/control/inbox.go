@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
@@ -35,7 +37,7 @@ func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v visit) {
 			return view.File{}, &contract.FieldError{Field: "name", Reason: "is too long"}
 		}
 		if r.ContentLength > maxInbox {
-			return view.File{}, tooLarge(errTooLarge)
+			return view.File{}, problem.TooLarge(problem.ErrTooLarge)
 		}
 		c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
 		if err != nil {
@@ -45,12 +47,12 @@ func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v visit) {
 		if err != nil {
 			return view.File{}, err
 		}
-		f, err := c.PutFile(r.Context(), contract.DesktopOf(v.session.User), view.Put{Path: at}, &limited{r.Body, maxInbox})
+		f, err := c.PutFile(r.Context(), contract.DesktopOf(v.session.User), view.Put{Path: at}, httpio.Limit(r.Body, maxInbox))
 		f.ID = at
-		return f, tooLarge(err)
+		return f, problem.TooLarge(err)
 	}()
 	if err != nil {
-		writeProblem(w, problemOf(s.log, "bring in a file", err))
+		problem.Write(w, problem.Of(s.log, "bring in a file", err))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

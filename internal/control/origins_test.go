@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/problem"
+
 	"choir.dev/choiros/internal/view"
 )
 
@@ -94,7 +95,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 			if c.status < 400 {
 				return
 			}
-			var p control.Problem
+			var p problem.Problem
 			if err := json.Unmarshal([]byte(res.body), &p); err != nil || p.Code == "" || p.Detail == "" {
 				t.Errorf("not a problem: %s", res.body)
 			}

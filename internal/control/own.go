@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/origin"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/rpc"
@@ -177,7 +178,7 @@ func (s *Server) ticket(ctx context.Context, who rpc.Caller, in rpc.TicketReques
 		return view.Ticket{}, err
 	}
 	ticket, err := s.o.Identity.NewTicket(ctx, caller.secret, info.ID)
-	return view.Ticket{Action: s.hosts.desktop(labelOf(info.Handle, in.Generation)) + enterPath, Ticket: ticket}, err
+	return view.Ticket{Action: s.hosts.Desktop(origin.Label(info.Handle, in.Generation)) + enterPath, Ticket: ticket}, err
 }
 
 // awaitRun returns a run as soon as it has ended or asks something, or as it

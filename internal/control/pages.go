@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strings"
@@ -15,6 +14,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/identity"
@@ -53,11 +54,11 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	// would give "null" for the Origin of that.
 	h.Set("Referrer-Policy", "strict-origin")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for pages", ""))
+		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for pages", ""))
 		return
 	}
 	if r.Header.Get("Service-Worker") != "" {
-		writeProblem(w, refusal(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
+		problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
 		return
 	}
 	switch name := path.Clean(r.URL.Path); {
@@ -71,19 +72,19 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 			h.Set("Cache-Control", "no-store")
 			http.Redirect(w, r, "/claim", http.StatusSeeOther)
 		case err != nil:
-			writeProblem(w, problemOf(s.log, "page", err))
+			problem.Write(w, problem.Of(s.log, "page", err))
 		default:
 			s.writePage(w, s.pages.index)
 		}
 	case strings.HasPrefix(name, "/assets/"):
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
-		s.squeezed(w, r, func(w http.ResponseWriter) {
+		s.squeeze.Serve(w, r, func(w http.ResponseWriter) {
 			if p := s.writeAsset(w, r, s.o.Console, strings.TrimPrefix(name, "/"), "no-cache"); p != nil {
-				writeProblem(w, p)
+				problem.Write(w, p)
 			}
 		})
 	default:
-		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", "Open "+s.hosts.console()+"."))
+		problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "there is nothing here", "Open "+s.hosts.Console()+"."))
 	}
 }
 
@@ -94,7 +95,7 @@ func (s *Server) writePage(w http.ResponseWriter, html []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
-	desktops := s.hosts.desktop("*")
+	desktops := s.hosts.Desktop("*")
 	framed, framers := desktops, "frame-ancestors 'none'; "
 	if defence.Off(defence.ControlFrames) {
 		framed = "*"
@@ -112,20 +113,10 @@ func (s *Server) writePage(w http.ResponseWriter, html []byte) {
 // maxAsset bounds one file of a page, in bytes.
 const maxAsset = 32 << 20
 
-// assetTypes are the types a page's files may have: not what the machine's
-// table of types says.
-var assetTypes = map[string]string{
-	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8",
-	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
-	".webp": "image/webp", ".gif": "image/gif", ".ico": "image/x-icon", ".woff": "font/woff", ".woff2": "font/woff2", ".ttf": "font/ttf",
-	".json": "application/json", ".map": "application/json", ".wasm": "application/wasm", ".txt": "text/plain; charset=utf-8",
-	".webmanifest": "application/manifest+json",
-}
-
 // writeAsset writes one regular file of files, in Brotli if the build holds it so
 // and the browser takes that; name is clean and relative. It returns what to say
 // when there is none.
-func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS, name, cache string) *problem {
+func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS, name, cache string) *problem.Error {
 	encoding := ""
 	var b []byte
 	err := fs.ErrNotExist
@@ -138,13 +129,13 @@ func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS,
 		b, err = readAsset(files, name)
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
-		return refusal(http.StatusNotFound, fault.NotFound, "there is no such file", "")
+		return problem.Refuse(http.StatusNotFound, fault.NotFound, "there is no such file", "")
 	}
 	if err != nil {
-		return problemOf(s.log, "asset", err)
+		return problem.Of(s.log, "asset", err)
 	}
 	h := w.Header()
-	h.Set("Content-Type", assetType(name))
+	h.Set("Content-Type", httpio.AssetType(name))
 	h.Set("Cache-Control", cache)
 	if encoding != "" {
 		h.Set("Content-Encoding", encoding)
@@ -155,13 +146,6 @@ func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS,
 	h.Set("ETag", fmt.Sprintf(`W/"%x"`, sum[:8]))
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
 	return nil
-}
-
-func assetType(name string) string {
-	if t, ok := assetTypes[strings.ToLower(path.Ext(name))]; ok {
-		return t
-	}
-	return "application/octet-stream"
 }
 
 func readAsset(files fs.FS, name string) ([]byte, error) {
@@ -188,10 +172,4 @@ func readAsset(files fs.FS, name string) ([]byte, error) {
 		return b, err
 	}()
 	return b, errors.Join(err, f.Close())
-}
-
-// isHTML reports whether a Content-Type is a page's.
-func isHTML(contentType string) bool {
-	t, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (t == "text/html" || t == "application/xhtml+xml")
 }

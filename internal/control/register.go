@@ -11,6 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/rpc"
 )
 
@@ -36,7 +38,7 @@ func limitedTo(op huma.Operation, limit time.Duration) huma.Operation {
 	op.Middlewares = append(op.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
 		_, w := humachi.Unwrap(ctx)
 		// Fails only on a connection that has gone.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + writeIdle))
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + httpio.WriteIdle))
 		c, cancel := context.WithTimeout(ctx.Context(), limit)
 		defer cancel()
 		next(huma.WithContext(ctx, c))
@@ -51,7 +53,7 @@ func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.
 	huma.Register(hapi, op, func(ctx context.Context, in *I) (*O, error) {
 		o, err := f(ctx, in)
 		if err != nil {
-			return nil, problemOf(s.log, op.OperationID, err)
+			return nil, problem.Of(s.log, op.OperationID, err)
 		}
 		return o, nil
 	})
@@ -72,7 +74,7 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 	huma.Register(hapi, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			r, w := humachi.Unwrap(hc)
-			tw := &touched{ResponseWriter: w}
+			tw := &httpio.Answer{ResponseWriter: w}
 			err := m.Valid(*in)
 			if err == nil {
 				err = s.stream(r, d, (*in).Named(), func(r *http.Request, cid contract.CID) error {
@@ -86,13 +88,13 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 			if err == nil || r.Context().Err() != nil {
 				return
 			}
-			if tw.began {
+			if tw.Started {
 				// The answer can't be taken back: cut it off, so that what came is not
 				// taken for the whole.
 				s.log.Debug("stream cut off", "request", op.OperationID, "error", err)
 				panic(http.ErrAbortHandler)
 			}
-			writeProblem(tw, problemOf(s.log, op.OperationID, err))
+			problem.Write(tw, problem.Of(s.log, op.OperationID, err))
 		}}, nil
 	})
 }
@@ -113,16 +115,3 @@ func (s *Server) stream(r *http.Request, d rpc.Declared, computer string, f func
 	defer release()
 	return f(r.WithContext(ctx), cid)
 }
-
-// touched remembers whether an answer has begun.
-type touched struct {
-	http.ResponseWriter
-	began bool
-}
-
-func (t *touched) WriteHeader(status int) { t.began = true; t.ResponseWriter.WriteHeader(status) }
-func (t *touched) Write(p []byte) (int, error) {
-	t.began = true
-	return t.ResponseWriter.Write(p)
-}
-func (t *touched) Unwrap() http.ResponseWriter { return t.ResponseWriter }

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bufio"
 	"context"
 	"net/http"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/httpio"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
@@ -41,7 +41,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cid contra
 	}
 	ctx := r.Context()
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	lines := newLines(w)
+	lines := httpio.NewLines(w)
 	sent := 0
 	q := view.EventQuery{After: in.After, Types: in.Type, Run: in.Run, Task: in.Task, Subject: in.Subject}
 	put := func(e contract.Event) (bool, error) {
@@ -50,7 +50,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cid contra
 			return false, err
 		}
 		sent++
-		return in.Limit > 0 && sent >= in.Limit, lines.write(b)
+		return in.Limit > 0 && sent >= in.Limit, lines.Write(b)
 	}
 	for {
 		q.Limit = readPage
@@ -63,7 +63,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cid contra
 		}
 		for _, e := range page.Events {
 			if full, err := put(e); err != nil || full {
-				return join(err, lines.flush())
+				return join(err, lines.Flush())
 			}
 		}
 		if q.After = page.Next; !page.More {
@@ -76,13 +76,13 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cid contra
 			log = c
 		}
 	}
-	if err := lines.flush(); err != nil || !in.Follow {
+	if err := lines.Flush(); err != nil || !in.Follow {
 		return err
 	}
 	return s.followEvents(ctx, c, q, lines, put)
 }
 
-func (s *Server) followEvents(ctx context.Context, c Computer, q view.EventQuery, lines *lines, put func(contract.Event) (bool, error)) error {
+func (s *Server) followEvents(ctx context.Context, c Computer, q view.EventQuery, lines *httpio.Lines, put func(contract.Event) (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan contract.Event)
@@ -126,57 +126,16 @@ func (s *Server) followEvents(ctx context.Context, c Computer, q view.EventQuery
 				}
 			}
 			full, err := put(e)
-			if err = join(err, lines.flush()); err != nil || full {
+			if err = join(err, lines.Flush()); err != nil || full {
 				return err
 			}
 		case <-alive.C:
-			if err := join(lines.write(nil), lines.flush()); err != nil {
+			if err := join(lines.Write(nil), lines.Flush()); err != nil {
 				return err
 			}
 		}
 	}
 }
-
-// lines writes lines with a deadline on each flush.
-type lines struct {
-	buf *bufio.Writer
-	rc  *http.ResponseController
-}
-
-func newLines(w http.ResponseWriter) *lines {
-	l := &lines{rc: http.NewResponseController(w)}
-	l.buf = bufio.NewWriterSize(deadlined{w, l.rc}, 32<<10)
-	return l
-}
-
-func (l *lines) write(b []byte) error {
-	if _, err := l.buf.Write(b); err != nil {
-		return err
-	}
-	return l.buf.WriteByte('\n')
-}
-
-func (l *lines) flush() error {
-	if err := l.buf.Flush(); err != nil {
-		return err
-	}
-	return l.rc.Flush()
-}
-
-// deadlined bounds each write to a client that does not read.
-type deadlined struct {
-	http.ResponseWriter
-	rc *http.ResponseController
-}
-
-func (d deadlined) Write(p []byte) (int, error) {
-	// Fails on a connection that has gone; the write then says so.
-	_ = d.rc.SetWriteDeadline(time.Now().Add(writeIdle))
-	return d.ResponseWriter.Write(p)
-}
-
-// Unwrap lets a response controller reach the connection.
-func (d deadlined) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 
 func join(a, b error) error {
 	if a != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
@@ -23,7 +24,7 @@ func (s *Server) routeExec(hapi huma.API) {
 
 func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.Of) error {
 	in2 := bufio.NewReaderSize(r.Body, 32<<10)
-	line, err := readLine(in2, view.MaxExecRequest)
+	line, err := httpio.ReadLine(in2, view.MaxExecRequest)
 	if err != nil {
 		return err
 	}
@@ -44,20 +45,19 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, 
 	req.By = callerOf(r.Context()).actor()
 	ctx, release := context.WithCancel(r.Context())
 	defer release()
-	rc := http.NewResponseController(w)
-	if err := rc.EnableFullDuplex(); err != nil {
+	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
 		return err
 	}
-	out := &frames{w: deadlined{w, rc}, rc: rc, cancel: release}
+	out := httpio.NewFrames(w, release)
 	cio := view.ExecIO{
-		Stdout: &frameWriter{out, view.FrameStdout}, Stderr: &frameWriter{out, view.FrameStderr},
+		Stdout: out.Writer(view.FrameStdout), Stderr: out.Writer(view.FrameStderr),
 		Started: func(command string, sequence uint64) {
-			out.json(view.FrameStarted, view.Started{Command: command, Sequence: sequence})
+			out.JSON(view.FrameStarted, view.Started{Command: command, Sequence: sequence})
 		},
 	}
 	if req.Stdin {
-		patient(r)
-		stdin := &hungUp{in2, release}
+		httpio.Patient(r)
+		stdin := httpio.WhileConnected(in2, release)
 		cio.Stdin = stdin
 	} else if _, err := in2.ReadByte(); !errors.Is(err, io.EOF) {
 		// Reading to the end is also what lets the server notice a client that leaves.
@@ -72,7 +72,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, 
 		for {
 			select {
 			case <-t.C:
-				out.frame(view.FrameAlive, nil)
+				out.Frame(view.FrameAlive, nil)
 			case <-stop:
 				return
 			}
@@ -82,99 +82,12 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, 
 	close(stop)
 	alive.Wait()
 	if err != nil {
-		if !out.began() {
+		if !out.Began() {
 			return err
 		}
-		out.json(view.FrameFailed, problemOf(s.log, "exec-run", err).Refusal)
+		out.JSON(view.FrameFailed, problem.Of(s.log, "exec-run", err).Refusal)
 	} else {
-		out.json(view.FrameExited, exit)
+		out.JSON(view.FrameExited, exit)
 	}
-	return out.err()
-}
-
-// readLine reads up to a newline, at most max bytes.
-func readLine(r *bufio.Reader, max int) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > max:
-			return nil, refusal(http.StatusRequestEntityTooLarge, fault.Exhausted, "the request line is too long", "")
-		case err == nil:
-			return line, nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(line) > 0:
-			return line, nil
-		default:
-			return nil, &contract.FieldError{Field: "body", Reason: "must begin with one line of JSON"}
-		}
-	}
-}
-
-// hungUp ends the command when the client goes away in the middle of its
-// standard input: until that is read to the end the server can't notice.
-type hungUp struct {
-	r    io.Reader
-	gone func()
-}
-
-func (h *hungUp) Read(p []byte) (int, error) {
-	n, err := h.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		h.gone()
-	}
-	return n, err
-}
-
-// frames writes one side of the exec stream; a failed write ends the command.
-type frames struct {
-	mu     sync.Mutex
-	w      io.Writer
-	rc     *http.ResponseController
-	cancel func()
-	sent   bool
-	failed error
-}
-
-func (f *frames) frame(kind view.FrameKind, payload []byte) {
-	f.do(func() error { return view.WriteFrame(f.w, kind, payload) })
-}
-
-func (f *frames) json(kind view.FrameKind, v any) {
-	f.do(func() error { return view.WriteJSONFrame(f.w, kind, v) })
-}
-
-func (f *frames) do(write func() error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.failed != nil {
-		return
-	}
-	f.sent = true
-	if f.failed = write(); f.failed == nil {
-		f.failed = f.rc.Flush()
-	}
-	if f.failed != nil {
-		f.cancel()
-	}
-}
-
-func (f *frames) began() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.sent }
-func (f *frames) err() error  { f.mu.Lock(); defer f.mu.Unlock(); return f.failed }
-
-type frameWriter struct {
-	f    *frames
-	kind view.FrameKind
-}
-
-func (w *frameWriter) Write(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	w.f.frame(w.kind, p)
-	if err := w.f.err(); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return out.Err()
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/rpc"
 )
 
@@ -36,9 +37,9 @@ func (s *Server) routeFiles(hapi huma.API) {
 		if origin == "" {
 			origin = in.Name
 		}
-		a, err := c.AddTar(r.Context(), callerOf(r.Context()).actor(), in.Name, origin, &limited{r.Body, s.o.AddBytes})
+		a, err := c.AddTar(r.Context(), callerOf(r.Context()).actor(), in.Name, origin, httpio.Limit(r.Body, s.o.AddBytes))
 		if err != nil {
-			return tooLargeTo(err, fmt.Sprintf("it has more than %d MiB; nothing of it was brought in", s.o.AddBytes>>20),
+			return problem.TooLargeTo(err, fmt.Sprintf("it has more than %d MiB; nothing of it was brought in", s.o.AddBytes>>20),
 				"Raise storage.add_mb, or add it in several smaller folders.")
 		}
 		return writeJSON(w, a)
@@ -56,7 +57,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request, cid contract.CID
 	h := w.Header()
 	h.Set("Content-Type", "application/x-tar")
 	h.Set("Content-Disposition", `attachment; filename="`+string(cid)+`.tar"`)
-	return s.o.Computers.Export(ctx, cid, deadlined{w, http.NewResponseController(w)})
+	return s.o.Computers.Export(ctx, cid, httpio.Deadlined(w))
 }
 
 // getFile streams a file as an attachment of no type: nothing a workspace
@@ -77,19 +78,8 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request, cid contract.CI
 	h.Set("Cache-Control", "no-cache")
 	tagged(w, f)
 	whole := &ranged{from: content, size: f.Size, open: func(at int64) (io.ReadCloser, error) { return c.ReadFile(r.Context(), f, at) }}
-	http.ServeContent(paced{deadlined{w, http.NewResponseController(w)}}, r, "", time.Time{}, whole)
+	http.ServeContent(httpio.Paced(w), r, "", time.Time{}, whole)
 	return errors.Join(whole.err, whole.Close())
-}
-
-func tooLarge(err error) error {
-	return tooLargeTo(err, errTooLarge.Error(), "Bring it in by several smaller uploads.")
-}
-
-func tooLargeTo(err error, what, hint string) error {
-	if errors.Is(err, errTooLarge) {
-		return refusal(http.StatusRequestEntityTooLarge, fault.Exhausted, what, hint)
-	}
-	return err
 }
 
 func writeJSON(w http.ResponseWriter, v any) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/httpio"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
@@ -51,7 +52,7 @@ func (s *Server) frame(ctx context.Context, c Computer) (view.Frame, error) {
 		f.Commands = []view.RunningCommand{}
 	}
 	f.Computer, err = s.info(ctx, c)
-	f.Limited = s.flood.told(f.Computer.ID)
+	f.Limited = s.quota.Told(f.Computer.ID)
 	if f.Desktop.Broken {
 		f.Computer.State = view.StateBroken
 	}
@@ -72,6 +73,33 @@ func moves(e contract.Event) bool {
 	return false
 }
 
+// watchFrame says when the frame may show something else, which it does at first and
+// whenever poke is called, until ctx ends. failed is closed when nothing goes on behind.
+func watchFrame(ctx context.Context, c Computer) (changed <-chan struct{}, poke func(), failed <-chan error) {
+	changes, errs := make(chan struct{}, 1), make(chan error, 1)
+	poke = func() {
+		select {
+		case changes <- struct{}{}:
+		default:
+		}
+	}
+	poke()
+	after := c.Last()
+	go func() {
+		defer close(errs)
+		for e, err := range c.Follow(ctx, after) {
+			if err != nil {
+				errs <- err
+				return
+			}
+			if moves(e) {
+				poke()
+			}
+		}
+	}()
+	return changes, poke, errs
+}
+
 func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.Of) error {
 	c, err := s.o.Computers.Get(r.Context(), cid)
 	if err != nil {
@@ -80,35 +108,14 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contrac
 	ctx, release := context.WithCancel(r.Context())
 	defer release()
 	defer c.Look(ctx)()
-	after := c.Last()
-	changed := make(chan struct{}, 1)
-	poke := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	poke()
-	failed := make(chan error, 1)
-	go func() {
-		defer close(failed)
-		for e, err := range c.Follow(ctx, after) {
-			if err != nil {
-				failed <- err
-				return
-			}
-			if moves(e) {
-				poke()
-			}
-		}
-	}()
+	changed, poke, failed := watchFrame(ctx, c)
 	defer func() {
 		release()
 		for range failed { // until the goroutine has ended
 		}
 	}()
 	w.Header().Set("Content-Type", "text/event-stream")
-	out := newLines(w)
+	out := httpio.NewLines(w)
 	alive := time.NewTicker(frameAlive)
 	defer alive.Stop()
 	look := time.NewTimer(lookStarting)
@@ -124,7 +131,7 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contrac
 			}
 			return err
 		case <-alive.C:
-			if err := join(out.write([]byte("event: alive\ndata: 1\n")), out.flush()); err != nil {
+			if err := join(out.Write([]byte("event: alive\ndata: 1\n")), out.Flush()); err != nil {
 				return err
 			}
 		case <-look.C:
@@ -141,7 +148,7 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contrac
 			}
 			if string(b) != last {
 				last = string(b)
-				if err := join(out.write([]byte("event: frame\ndata: "+last+"\n")), out.flush()); err != nil {
+				if err := join(out.Write([]byte("event: frame\ndata: "+last+"\n")), out.Flush()); err != nil {
 					return err
 				}
 			}

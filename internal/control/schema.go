@@ -7,6 +7,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lazy"
 )
@@ -22,7 +23,7 @@ func (s *Server) serveSchema(w http.ResponseWriter, r *http.Request) {
 		b, err = fs.ReadFile(contract.Schemas(), name)
 	}
 	if err != nil {
-		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is no such schema", ""))
+		problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "there is no such schema", ""))
 		return
 	}
 	w.Header().Set("Content-Type", "application/schema+json")

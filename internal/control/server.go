@@ -20,6 +20,10 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/origin"
+	"choir.dev/choiros/internal/control/problem"
+	"choir.dev/choiros/internal/control/quota"
 	"choir.dev/choiros/internal/control/service"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
@@ -49,7 +53,7 @@ type Options struct {
 	Logger    *slog.Logger
 	Now       func() time.Time // nil: time.Now
 	// Appends bounds what clients have stored in the log.
-	Appends Appends
+	Appends quota.Limits
 	// AddBytes is the largest archive that is brought in; 0: 4 GiB.
 	AddBytes int64
 }
@@ -57,7 +61,7 @@ type Options struct {
 // Server is the control plane's HTTP, on one address.
 type Server struct {
 	o       Options
-	hosts   hosts
+	hosts   origin.Hosts
 	log     *slog.Logger
 	tries   *identity.Tries
 	console http.Handler
@@ -65,8 +69,8 @@ type Server struct {
 	openapi []byte
 	streams streams
 	pages   *pages
-	squeeze func(http.Handler) http.HandlerFunc
-	flood   *flood
+	squeeze httpio.Squeezer
+	quota   *quota.Quota
 
 	desktops desktops
 	services *service.Services
@@ -81,8 +85,6 @@ type Server struct {
 // Limits of one request.
 const (
 	headerTimeout  = 10 * time.Second
-	bodyIdle       = 30 * time.Second // between two reads of a body
-	writeIdle      = 30 * time.Second // between two writes of a stream
 	requestTimeout = time.Minute
 	longTimeout    = 15 * time.Minute // what copies, builds or replays
 	maxHeader      = 32 << 10         // but for cookies
@@ -107,11 +109,11 @@ func New(o Options) (*Server, error) {
 	if o.AddBytes <= 0 {
 		o.AddBytes = defaultUpload
 	}
-	s := &Server{o: o, log: o.Logger, hosts: hosts{parent: o.Host, port: fmt.Sprint(o.Port)}, tries: identity.NewTries(o.Now)}
+	s := &Server{o: o, log: o.Logger, hosts: origin.Hosts{Parent: o.Host, Port: fmt.Sprint(o.Port)}, tries: identity.NewTries(o.Now)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.streams.open = map[*stream]struct{}{}
 	s.desktops.init()
-	s.flood = newFlood(o.Appends, o.Logger, o.Now, func(ctx context.Context, cid contract.CID, since time.Time) (int, int64, error) {
+	s.quota = quota.New(o.Appends, o.Logger, o.Now, func(ctx context.Context, cid contract.CID, since time.Time) (int, int64, error) {
 		c, err := o.Computers.History(ctx, cid) // one that does not wake is written to as well
 		if err != nil {
 			return 0, 0, err
@@ -119,7 +121,7 @@ func New(o Options) (*Server, error) {
 		return c.Appended(ctx, since)
 	})
 	var err error
-	if s.squeeze, err = newSqueeze(); err != nil {
+	if s.squeeze, err = httpio.NewSqueezer(); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	if s.pages, err = loadPages(o.Console); err != nil {
@@ -134,7 +136,7 @@ func New(o Options) (*Server, error) {
 			return o.Computers.Get(ctx, cid)
 		},
 		May:    s.onBus,
-		Take:   s.flood.take,
+		Take:   s.quota.Take,
 		Logger: o.Logger,
 	})
 	if err != nil {
@@ -144,11 +146,11 @@ func New(o Options) (*Server, error) {
 }
 
 // ConsoleURL is the console's origin.
-func (s *Server) ConsoleURL() string { return s.hosts.console() }
+func (s *Server) ConsoleURL() string { return s.hosts.Console() }
 
 // ClaimURL is a one-time link. The token stands in the fragment: a browser
 // sends it to nobody, so it is in no log, no Referer and no prefetch.
-func (s *Server) ClaimURL(token string) string { return s.hosts.console() + "/claim#" + token }
+func (s *Server) ClaimURL(token string) string { return s.hosts.Console() + "/claim#" + token }
 
 // Serve serves ln until ctx ends or Close; it closes ln, and waits for the
 // requests under way, cutting off those that take long.
@@ -222,25 +224,25 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Origin-Agent-Cluster", "?1")
 	}
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	where, handle := s.hosts.find(r.Host)
-	if where == placeNone && defence.Off(defence.ControlHost) {
-		where = placeConsole
+	where, handle := s.hosts.Find(r.Host)
+	if where == origin.None && defence.Off(defence.ControlHost) {
+		where = origin.Console
 	}
-	if where == placeNone {
+	if where == origin.None {
 		h.Set("Connection", "close")
-		writeProblem(w, refusal(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.console()+"."))
+		problem.Write(w, problem.Refuse(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.Console()+"."))
 		return
 	}
 	// The server knows only its own kind of body, and takes the rest of another
 	// one that was closed early for the connection's next request.
 	own := r.Body
 	defer func() { r.Body = own }()
-	r.Body = &body{ReadCloser: own, rc: http.NewResponseController(w)}
+	r.Body = httpio.NewBody(own, w)
 	s.takeBackCookies(w, r, where)
 	switch where {
-	case placeConsole:
+	case origin.Console:
 		s.console.ServeHTTP(w, r)
-	case placeDesktop:
+	case origin.Desktop:
 		s.serveDesktop(w, r, handle)
 	default:
 		s.bare.ServeHTTP(w, r)
@@ -248,15 +250,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) routes() error {
-	useProblems()
+	problem.UseInAPI()
 	mux := chi.NewRouter()
 	mux.Use(headAsGet)
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, refusal(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
+		problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed(mux, r.URL.Path), ", "))
-		writeProblem(w, refusal(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for this address", ""))
+		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for this address", ""))
 	})
 	cfg := huma.DefaultConfig("ChoirOS", s.o.Version)
 	if defence.Off(defence.ControlBodies) {
@@ -265,7 +267,7 @@ func (s *Server) routes() error {
 	}
 	cfg.Info.Description = "What a person can ask of their computers. Errors are RFC 9457 problems with code, hint and field."
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", "", nil
-	cfg.Servers = []*huma.Server{{URL: s.hosts.console(), Description: "This machine's console; its address without a name is as good for programs."}}
+	cfg.Servers = []*huma.Server{{URL: s.hosts.Console(), Description: "This machine's console; its address without a name is as good for programs."}}
 	cfg.FieldsOptionalByDefault = true
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -298,7 +300,7 @@ func (s *Server) routes() error {
 	bare.Get("/health", s.serveHealth)
 	bare.Handle("/api/*", s.withCaller(mux, false))
 	bare.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, refusal(http.StatusMisdirectedRequest, fault.Denied, "pages are not served under this host name", "Open "+s.hosts.console()+"."))
+		problem.Write(w, problem.Refuse(http.StatusMisdirectedRequest, fault.Denied, "pages are not served under this host name", "Open "+s.hosts.Console()+"."))
 	})
 	s.bare = bare
 	return nil

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"choir.dev/choiros/internal/control/origin"
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/view"
@@ -29,7 +31,7 @@ type StoppedOptions struct {
 // every path of it says why, with status 503. It has nothing to sign in to, sets
 // and reads no cookie, and knows of no computer.
 type Stopped struct {
-	hosts hosts
+	hosts origin.Hosts
 	log   *slog.Logger
 	page  []byte
 	style []byte
@@ -54,7 +56,7 @@ var fontFace = lazy.Regexp(`@font-face *\{[^}]*\}`)
 // NewStopped makes one; Say says why before it is served.
 func NewStopped(o StoppedOptions) (*Stopped, error) {
 	const op = "control.NewStopped"
-	s := &Stopped{hosts: hosts{parent: o.Host, port: fmt.Sprint(o.Port)}, log: o.Logger}
+	s := &Stopped{hosts: origin.Hosts{Parent: o.Host, Port: fmt.Sprint(o.Port)}, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -74,7 +76,7 @@ func NewStopped(o StoppedOptions) (*Stopped, error) {
 func (s *Stopped) Say(r view.Refusal, safe string) { s.said.Store(&saying{r, safe}) }
 
 // URL is the console's origin.
-func (s *Stopped) URL() string { return s.hosts.console() }
+func (s *Stopped) URL() string { return s.hosts.Console() }
 
 // Serve serves ln until ctx ends, and closes it.
 func (s *Stopped) Serve(ctx context.Context, ln net.Listener) error {
@@ -90,21 +92,21 @@ func (s *Stopped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Connection", "close") // the next request is for who comes after
-	where, _ := s.hosts.find(r.Host)
-	if where == placeNone {
-		writeProblem(w, refusal(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.console()+"."))
+	where, _ := s.hosts.Find(r.Host)
+	if where == origin.None {
+		problem.Write(w, problem.Refuse(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.Console()+"."))
 		return
 	}
 	said := s.said.Load()
 	if said == nil {
-		said = &saying{problem: refusal(http.StatusServiceUnavailable, fault.Unavailable, "what is stored can't be opened", "").Refusal}
+		said = &saying{problem: problem.Refuse(http.StatusServiceUnavailable, fault.Unavailable, "what is stored can't be opened", "").Refusal}
 	}
-	h.Set("Retry-After", retryAfter)
+	h.Set("Retry-After", problem.RetryAfter)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if where != placeConsole || !read || r.URL.Path == "/health" || strings.HasPrefix(r.URL.Path, "/api/") {
+	if where != origin.Console || !read || r.URL.Path == "/health" || strings.HasPrefix(r.URL.Path, "/api/") {
 		p := said.problem
 		p.Detail = said.told()
-		writeProblem(w, newProblem(http.StatusServiceUnavailable, p))
+		problem.Write(w, problem.New(http.StatusServiceUnavailable, p))
 		return
 	}
 	s.writePage(w, said)

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"choir.dev/choiros/internal/control/problem"
+
 	_ "modernc.org/sqlite"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -77,7 +78,7 @@ func badRequests(t *testing.T, in *choirtest.Instance) {
 		b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 		_ = resp.Body.Close()
 		cancel()
-		var p control.Problem
+		var p problem.Problem
 		jerr := json.Unmarshal(b, &p)
 		switch {
 		case err != nil || resp.StatusCode < 400 || resp.StatusCode >= 500:

@@ -1,11 +1,9 @@
-package control
+package quota
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,12 +12,11 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/rpc"
 )
 
-// Appends bounds what clients may append to the log: what a browser, or a
+// Limits bounds what clients may append to the log: what a browser, or a
 // program with a token, has stored in its user's name. Zero is no limit.
-type Appends struct {
+type Limits struct {
 	SessionEvents  int   // a minute, of one session; also at once
 	SessionBytes   int64 //
 	ComputerEvents int   // a minute, of one computer, all its sessions together
@@ -28,9 +25,9 @@ type Appends struct {
 	DayBytes       int64 //
 }
 
-// flood counts what clients append against the bounds.
-type flood struct {
-	limits   Appends
+// Quota counts what clients append against the bounds.
+type Quota struct {
+	limits   Limits
 	log      *slog.Logger
 	now      func() time.Time
 	appended func(ctx context.Context, cid contract.CID, since time.Time) (events int, bytes int64, err error)
@@ -68,8 +65,8 @@ const (
 	refusedTold = 2 * time.Minute // how long the console says that something was refused
 )
 
-func newFlood(limits Appends, log *slog.Logger, now func() time.Time, appended func(context.Context, contract.CID, time.Time) (int, int64, error)) *flood {
-	return &flood{limits: limits, log: log, now: now, appended: appended, sessions: map[string]*pace{}, computers: map[contract.CID]*pace{},
+func New(limits Limits, log *slog.Logger, now func() time.Time, appended func(context.Context, contract.CID, time.Time) (int, int64, error)) *Quota {
+	return &Quota{limits: limits, log: log, now: now, appended: appended, sessions: map[string]*pace{}, computers: map[contract.CID]*pace{},
 		days: map[contract.CID]*dayCount{}, refused: map[contract.CID]refusedAt{}}
 }
 
@@ -84,8 +81,8 @@ func newPace(events int, bytes int64) *pace {
 	return p
 }
 
-// take counts one append of so many bytes, or refuses it with fault.Exhausted.
-func (f *flood) take(ctx context.Context, session string, cid contract.CID, bytes int64) error {
+// Take counts one append of so many bytes, or refuses it with fault.Exhausted.
+func (f *Quota) Take(ctx context.Context, session string, cid contract.CID, bytes int64) error {
 	if defence.Off(defence.ClientFlood) {
 		return nil
 	}
@@ -119,9 +116,9 @@ func (f *flood) take(ctx context.Context, session string, cid contract.CID, byte
 	return nil
 }
 
-// govern counts one act by which a user stops, decides or takes back: against
+// Govern counts one act by which a user stops, decides or takes back: against
 // the session's pace of such acts, and nothing else.
-func (f *flood) govern(_ context.Context, session string, cid contract.CID, bytes int64) error {
+func (f *Quota) Govern(_ context.Context, session string, cid contract.CID, bytes int64) error {
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,14 +131,14 @@ func (f *flood) govern(_ context.Context, session string, cid contract.CID, byte
 }
 
 // session is a session's pace. f.mu is held.
-func (f *flood) session(id string) *pace {
+func (f *Quota) session(id string) *pace {
 	if f.sessions[id] == nil {
 		f.sessions[id] = newPace(f.limits.SessionEvents, f.limits.SessionBytes)
 	}
 	return f.sessions[id]
 }
 
-func (f *flood) tooFast() string {
+func (f *Quota) tooFast() string {
 	return fmt.Sprintf("this session stores more than %d events or %d MB a minute", f.limits.SessionEvents, f.limits.SessionBytes>>20)
 }
 
@@ -150,7 +147,7 @@ func (p *pace) allow(now time.Time, bytes int64) bool {
 }
 
 // refuse remembers a refusal for the console, and logs the first of a while.
-func (f *flood) refuse(cid contract.CID, now time.Time, hint, why string) error {
+func (f *Quota) refuse(cid contract.CID, now time.Time, hint, why string) error {
 	if last := f.refused[cid]; now.Sub(last.at) > refusedTold || last.why != why {
 		f.log.Warn("a client's appends were refused", "computer", cid, "reason", why)
 	}
@@ -158,8 +155,8 @@ func (f *flood) refuse(cid contract.CID, now time.Time, hint, why string) error 
 	return fault.New("", fault.Exhausted, hint, fmt.Errorf("too much at once: %s", why))
 }
 
-// told says what was refused of late, for the computer's console.
-func (f *flood) told(cid contract.CID) string {
+// Told says what was refused of late, for the computer's console.
+func (f *Quota) Told(cid contract.CID) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r, ok := f.refused[cid]; ok && f.now().Sub(r.at) < refusedTold {
@@ -170,7 +167,7 @@ func (f *flood) told(cid contract.CID) string {
 
 // open begins a day's count with what the log already holds of it, so that a
 // restart forgives nothing.
-func (f *flood) open(ctx context.Context, cid contract.CID, now time.Time) error {
+func (f *Quota) open(ctx context.Context, cid contract.CID, now time.Time) error {
 	day := now.UTC().Truncate(24 * time.Hour)
 	f.mu.Lock()
 	known := f.days[cid] != nil && f.days[cid].day.Equal(day)
@@ -191,7 +188,7 @@ func (f *flood) open(ctx context.Context, cid contract.CID, now time.Time) error
 }
 
 // sweep forgets the paces of sessions that say nothing any more.
-func (f *flood) sweep(now time.Time) {
+func (f *Quota) sweep(now time.Time) {
 	if now.Sub(f.swept) < paceIdle {
 		return
 	}
@@ -201,43 +198,4 @@ func (f *flood) sweep(now time.Time) {
 			delete(f.sessions, id)
 		}
 	}
-}
-
-// appending is what a request asks to be stored.
-type appending struct {
-	bytes int64
-	once  sync.Once
-}
-
-// unsaid is what is counted for a body that does not say how long it is.
-const unsaid = 64 << 10
-
-// appends is what a request asks to be stored in the log; nil for a read. Files
-// go elsewhere and have limits of their own.
-func appends(r *http.Request) *appending {
-	if !unsafe(r) {
-		return nil
-	}
-	n := min(r.ContentLength, rpc.MaxBody)
-	switch {
-	case strings.HasSuffix(r.URL.Path, "/content") || strings.HasSuffix(r.URL.Path, "/add/tar"):
-		n = 1 << 10
-	case n < 0:
-		n = unsaid
-	}
-	return &appending{bytes: n}
-}
-
-// take counts what a request appends, once, when its computer is known.
-func (s *Server) take(ctx context.Context, cid contract.CID, take func(ctx context.Context, session string, cid contract.CID, bytes int64) error) (err error) {
-	c := callerOf(ctx)
-	if c.appends == nil {
-		return nil
-	}
-	session := "token/" + c.user
-	if c.session != nil {
-		session = c.session.ID
-	}
-	c.appends.once.Do(func() { err = take(ctx, session, cid, c.appends.bytes) })
-	return err
 }

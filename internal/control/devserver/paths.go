@@ -1,4 +1,4 @@
-package control
+package devserver
 
 import (
 	"net/http"
@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lazy"
@@ -31,15 +32,15 @@ var viteQuery = map[string]bool{
 	"type": true, "direct": true, "html-proxy": true, "index": true, "token": true, "init": true,
 }
 
-// checkPath refuses, before anything reads a file for it, what a desktop's own
+// CheckPath refuses, before anything reads a file for it, what a desktop's own
 // page never asks for: other files of the box through /@fs or /@id, escapes
 // that are decoded twice, dot files, queries that the dev server's checks were
 // fooled with before.
-func checkPath(r *http.Request) *problem {
+func CheckPath(r *http.Request) *problem.Error {
 	if defence.Off(defence.ControlPaths) {
 		return nil
 	}
-	no := refusal(http.StatusForbidden, fault.Denied, "this is no file of the desktop", "")
+	no := problem.Refuse(http.StatusForbidden, fault.Denied, "this is no file of the desktop", "")
 	raw, query, _ := strings.Cut(r.RequestURI, "?")
 	if len(raw) > 2048 || !plainPath().MatchString(raw) || strings.Contains(raw, "//") {
 		return no
@@ -68,8 +69,8 @@ func checkPath(r *http.Request) *problem {
 	return checkQuery(query)
 }
 
-func checkQuery(query string) *problem {
-	no := refusal(http.StatusForbidden, fault.Denied, "this is no query of the desktop", "")
+func checkQuery(query string) *problem.Error {
+	no := problem.Refuse(http.StatusForbidden, fault.Denied, "this is no query of the desktop", "")
 	if query == "" {
 		return nil
 	}

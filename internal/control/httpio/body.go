@@ -1,10 +1,17 @@
-package control
+package httpio
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"time"
+
+	"choir.dev/choiros/internal/control/problem"
+)
+
+// How long a client may be silent.
+const (
+	bodyIdle  = 30 * time.Second // between two reads of a body
+	WriteIdle = 30 * time.Second // between two writes of a stream
 )
 
 // body puts a deadline on each read of a request's body, so that a client that
@@ -14,6 +21,11 @@ type body struct {
 	io.ReadCloser
 	rc      *http.ResponseController
 	patient bool // may be silent for long: a command's standard input
+}
+
+// NewBody is the body of a request that w answers.
+func NewBody(of io.ReadCloser, w http.ResponseWriter) io.ReadCloser {
+	return &body{ReadCloser: of, rc: http.NewResponseController(w)}
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -30,8 +42,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// patient lifts the limit on silence from r's body.
-func patient(r *http.Request) {
+// Patient lifts the limit on silence from r's body.
+func Patient(r *http.Request) {
 	if b, ok := r.Body.(*body); ok {
 		b.patient = true
 	}
@@ -43,7 +55,8 @@ type limited struct {
 	left int64
 }
 
-var errTooLarge = errors.New("the body is too large")
+// Limit reads at most max bytes of r.
+func Limit(r io.Reader, max int64) io.Reader { return &limited{r, max} }
 
 func (l *limited) Read(p []byte) (int, error) {
 	if l.left <= 0 {
@@ -51,7 +64,7 @@ func (l *limited) Read(p []byte) (int, error) {
 		if n, err := l.r.Read(one[:]); n == 0 && err != nil {
 			return 0, err
 		}
-		return 0, errTooLarge
+		return 0, problem.ErrTooLarge
 	}
 	n, err := l.r.Read(p[:min(int64(len(p)), l.left)])
 	l.left -= int64(n)

@@ -1,4 +1,4 @@
-package control
+package problem
 
 import (
 	"encoding/json"
@@ -23,8 +23,8 @@ type Problem struct {
 	view.Refusal
 }
 
-// newProblem puts a refusal into HTTP; status 0 is the one of its code.
-func newProblem(status int, r view.Refusal) *problem {
+// New puts a refusal into HTTP; status 0 is the one of its code.
+func New(status int, r view.Refusal) *Error {
 	if status == 0 {
 		status = httpstatus.Of(fault.Code(r.Code))
 	}
@@ -32,32 +32,32 @@ func newProblem(status int, r view.Refusal) *problem {
 	if status == httpstatus.Cancelled {
 		title = "Cancelled"
 	}
-	return &problem{Problem{Title: title, Status: status, Refusal: r}}
+	return &Error{Problem{Title: title, Status: status, Refusal: r}}
 }
 
-// retryAfter is what an answer that is worth another try says, in seconds.
-const retryAfter = "2"
+// RetryAfter is what an answer that is worth another try says, in seconds.
+const RetryAfter = "2"
 
-// problem is a Problem as an error that huma writes as it stands.
-type problem struct{ Problem }
+// Error is a Problem as an error that huma writes as it stands.
+type Error struct{ Problem }
 
 // GetHeaders says when an answer is worth another try.
-func (p *problem) GetHeaders() http.Header {
+func (p *Error) GetHeaders() http.Header {
 	if p.Code != string(fault.Unavailable) {
 		return nil
 	}
-	return http.Header{"Retry-After": {retryAfter}}
+	return http.Header{"Retry-After": {RetryAfter}}
 }
 
-func (p *problem) Error() string                { return p.Detail }
-func (p *problem) GetStatus() int               { return p.Status }
-func (p *problem) ContentType(string) string    { return "application/problem+json" }
-func (p *problem) MarshalJSON() ([]byte, error) { return json.Marshal(p.Problem) }
+func (p *Error) Error() string                { return p.Detail }
+func (p *Error) GetStatus() int               { return p.Status }
+func (p *Error) ContentType(string) string    { return "application/problem+json" }
+func (p *Error) MarshalJSON() ([]byte, error) { return json.Marshal(p.Problem) }
 
-// problemOf describes an error to the caller. What has no code is a fault of
+// Of describes an error to the caller. What has no code is a fault of
 // ours: its text may name internals, so it is logged and not shown.
-func problemOf(log *slog.Logger, what string, err error) *problem {
-	var done *problem
+func Of(log *slog.Logger, what string, err error) *Error {
+	var done *Error
 	if errors.As(err, &done) {
 		return done
 	}
@@ -65,16 +65,16 @@ func problemOf(log *slog.Logger, what string, err error) *problem {
 	if r.Code == string(fault.Internal) {
 		log.Error("request failed", "request", what, "error", err)
 	}
-	return newProblem(0, r)
+	return New(0, r)
 }
 
-// refusal makes a problem of its own.
-func refusal(status int, code fault.Code, detail, hint string) *problem {
-	return newProblem(status, view.Refusal{Code: string(code), Detail: detail, Hint: hint})
+// Refuse makes a problem of its own.
+func Refuse(status int, code fault.Code, detail, hint string) *Error {
+	return New(status, view.Refusal{Code: string(code), Detail: detail, Hint: hint})
 }
 
-// writeProblem answers a request outside huma.
-func writeProblem(w http.ResponseWriter, p *problem) {
+// Write answers a request outside huma.
+func Write(w http.ResponseWriter, p *Error) {
 	b, err := json.Marshal(p.Problem)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -92,9 +92,9 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 
 var humaErrors sync.Once
 
-// useProblems makes huma's own refusals (unknown field, body too large, …)
+// UseInAPI makes huma's own refusals (unknown field, body too large, …)
 // look like ours. huma keeps this in a package variable.
-func useProblems() {
+func UseInAPI() {
 	humaErrors.Do(func() {
 		huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 			p := view.Refusal{Detail: msg, Code: string(codeOf(status))}
@@ -114,7 +114,7 @@ func useProblems() {
 				}
 				break
 			}
-			return newProblem(status, p)
+			return New(status, p)
 		}
 	})
 }
@@ -129,4 +129,20 @@ func codeOf(status int) fault.Code {
 		return fault.Internal
 	}
 	return fault.Invalid
+}
+
+// ErrTooLarge is why a body is read no further.
+var ErrTooLarge = errors.New("the body is too large")
+
+// TooLarge puts a body that is too large into words; other errors stay.
+func TooLarge(err error) error {
+	return TooLargeTo(err, ErrTooLarge.Error(), "Bring it in by several smaller uploads.")
+}
+
+// TooLargeTo is tooLarge with words of the caller's.
+func TooLargeTo(err error, what, hint string) error {
+	if errors.Is(err, ErrTooLarge) {
+		return Refuse(http.StatusRequestEntityTooLarge, fault.Exhausted, what, hint)
+	}
+	return err
 }

@@ -1,0 +1,34 @@
+package httpio
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// Squeezer serves files compressed, if they are text and the browser takes that.
+// Pages are not files: one holds a nonce, and its length must not tell of it.
+type Squeezer func(http.Handler) http.HandlerFunc
+
+// NewSqueezer makes a squeezer.
+func NewSqueezer() (Squeezer, error) {
+	wrap, err := gzhttp.NewWrapper(
+		gzhttp.MinSize(1024), gzhttp.CompressionLevel(9),
+		gzhttp.EnableZstd(true), gzhttp.PreferZstd(true), gzhttp.ZstdCompressionLevel(4),
+		gzhttp.ContentTypeFilter(func(t string) bool {
+			t, _, _ = strings.Cut(t, ";")
+			return strings.HasPrefix(t, "text/") || t == "application/json" || t == "image/svg+xml" || t == "application/wasm"
+		}),
+	)
+	return wrap, err
+}
+
+// Serve has serve write one file.
+func (z Squeezer) Serve(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter)) {
+	if r.Header.Get("Range") != "" || r.Header.Get("Upgrade") != "" {
+		serve(w)
+		return
+	}
+	z(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { serve(w) })).ServeHTTP(w, r)
+}

@@ -1,0 +1,200 @@
+package httpio
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/problem"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
+)
+
+// Lines writes lines with a deadline on each flush.
+type Lines struct {
+	buf *bufio.Writer
+	rc  *http.ResponseController
+}
+
+// NewLines writes lines to w.
+func NewLines(w http.ResponseWriter) *Lines {
+	l := &Lines{rc: http.NewResponseController(w)}
+	l.buf = bufio.NewWriterSize(deadlined{w, l.rc}, 32<<10)
+	return l
+}
+
+// Write adds a line.
+func (l *Lines) Write(b []byte) error {
+	if _, err := l.buf.Write(b); err != nil {
+		return err
+	}
+	return l.buf.WriteByte('\n')
+}
+
+// Flush sends what was written.
+func (l *Lines) Flush() error {
+	if err := l.buf.Flush(); err != nil {
+		return err
+	}
+	return l.rc.Flush()
+}
+
+// deadlined bounds each write to a client that does not read.
+type deadlined struct {
+	http.ResponseWriter
+	rc *http.ResponseController
+}
+
+// Deadlined bounds each write to w.
+func Deadlined(w http.ResponseWriter) http.ResponseWriter {
+	return deadlined{w, http.NewResponseController(w)}
+}
+
+func (d deadlined) Write(p []byte) (int, error) {
+	// Fails on a connection that has gone; the write then says so.
+	_ = d.rc.SetWriteDeadline(time.Now().Add(WriteIdle))
+	return d.ResponseWriter.Write(p)
+}
+
+// Unwrap lets a response controller reach the connection.
+func (d deadlined) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
+// ReadLine reads up to a newline, at most max bytes.
+func ReadLine(r *bufio.Reader, max int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > max:
+			return nil, problem.Refuse(http.StatusRequestEntityTooLarge, fault.Exhausted, "the request line is too long", "")
+		case err == nil:
+			return line, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return line, nil
+		default:
+			return nil, &contract.FieldError{Field: "body", Reason: "must begin with one line of JSON"}
+		}
+	}
+}
+
+// hungUp ends the command when the client goes away in the middle of its
+// standard input: until that is read to the end the server can't notice.
+type hungUp struct {
+	r    io.Reader
+	gone func()
+}
+
+// WhileConnected reads r, and calls gone when the client goes away meanwhile.
+func WhileConnected(r io.Reader, gone func()) io.Reader { return &hungUp{r, gone} }
+
+func (h *hungUp) Read(p []byte) (int, error) {
+	n, err := h.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		h.gone()
+	}
+	return n, err
+}
+
+// frames writes one side of the exec stream; a failed write ends the command.
+type frames struct {
+	mu     sync.Mutex
+	w      io.Writer
+	rc     *http.ResponseController
+	cancel func()
+	sent   bool
+	failed error
+}
+
+// NewFrames writes frames to w, and calls cancel when that fails.
+func NewFrames(w http.ResponseWriter, cancel func()) *frames {
+	rc := http.NewResponseController(w)
+	return &frames{w: deadlined{w, rc}, rc: rc, cancel: cancel}
+}
+
+// Frame writes one frame.
+func (f *frames) Frame(kind view.FrameKind, payload []byte) {
+	f.do(func() error { return view.WriteFrame(f.w, kind, payload) })
+}
+
+// JSON writes one frame that holds JSON.
+func (f *frames) JSON(kind view.FrameKind, v any) {
+	f.do(func() error { return view.WriteJSONFrame(f.w, kind, v) })
+}
+
+func (f *frames) do(write func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed != nil {
+		return
+	}
+	f.sent = true
+	if f.failed = write(); f.failed == nil {
+		f.failed = f.rc.Flush()
+	}
+	if f.failed != nil {
+		f.cancel()
+	}
+}
+
+// Began says whether anything was written.
+func (f *frames) Began() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.sent }
+
+// Err is why writing failed.
+func (f *frames) Err() error { f.mu.Lock(); defer f.mu.Unlock(); return f.failed }
+
+// Writer writes what it is given as frames of one kind.
+func (f *frames) Writer(kind view.FrameKind) io.Writer { return &frameWriter{f, kind} }
+
+type frameWriter struct {
+	f    *frames
+	kind view.FrameKind
+}
+
+func (w *frameWriter) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	w.f.Frame(w.kind, p)
+	if err := w.f.Err(); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// paced writes what it reads as much at once as the tether's window gives: a
+// deadline is set for each piece.
+type paced struct{ deadlined }
+
+// Paced is w, to which large pieces are written.
+func Paced(w http.ResponseWriter) http.ResponseWriter {
+	return paced{deadlined{w, http.NewResponseController(w)}}
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (p paced) ReadFrom(from io.Reader) (int64, error) {
+	return io.CopyBuffer(onlyWriter{p.deadlined}, from, make([]byte, 256<<10))
+}
+
+// onlyWriter is a writer and no more.
+type onlyWriter struct{ io.Writer }
+
+// Answer remembers whether an answer has begun.
+type Answer struct {
+	http.ResponseWriter
+	Started bool
+}
+
+func (t *Answer) WriteHeader(status int) { t.Started = true; t.ResponseWriter.WriteHeader(status) }
+
+func (t *Answer) Write(p []byte) (int, error) {
+	t.Started = true
+	return t.ResponseWriter.Write(p)
+}
+
+func (t *Answer) Unwrap() http.ResponseWriter { return t.ResponseWriter }
