@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/consistency"
 	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
@@ -29,11 +30,14 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 	if err := c.seedWorkspace(ctx); err != nil {
 		return err
 	}
+	unseen, err := commands.LeftUnseen(ctx, c.state)
+	if err != nil {
+		return err
+	}
 	git := c.machine.Config.Git
-	var err error
 	c.workspace, err = workspace.Open(ctx, workspace.Options{
 		CID: c.cid, Keeper: c.keeper, Log: c.log, Volumes: c.boxes.Volumes(), Seq: c.mirror.Seq,
-		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Logger: c.logger,
+		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Unseen: unseen, Logger: c.logger,
 	})
 	if fault.Is(err, fault.Internal) {
 		// What is not the disk's, the box's or the caller's is the tree's.

@@ -35,6 +35,9 @@ type Options struct {
 	// Seq returns the last sequence that is projected and mirrored; 0 when nil.
 	Seq func() uint64
 	Now func() time.Time
+	// Unseen says that what was at work in the tree last was a command that nobody
+	// saw end: the first checkpoint is the one behind it.
+	Unseen bool
 	// AutoTasks and AutoInterval say after how many tasks, and how often, a
 	// checkpoint is made by itself when something changed; 50 and 5 minutes
 	// when zero, never when negative.
@@ -234,6 +237,9 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 	// on a new computer this is the initial one.
 	start := CheckpointRequest{Kind: contract.CheckpointAuto, Message: "What was there at start-up"}
 	if still {
+		if w.opts.Unseen {
+			start.Kind, start.Message = contract.CheckpointAfter, "After a command that nobody saw end"
+		}
 		var healed wire.HealReply
 		if err := w.opts.Keeper.Call(ctx, "heal", wire.Done{}, &healed); err != nil {
 			return fault.Wrap(op, err)

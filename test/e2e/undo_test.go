@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,4 +91,45 @@ func paths(changes []contract.Change) string {
 		out = append(out, string(ch.Op)+" "+ch.Path)
 	}
 	return strings.Join(out, "\n")
+}
+
+// TestUndoUndoesACommandThatNobodySawEnd: what a command had done when everything
+// was killed is what the next undo takes back, and nothing that was done before it.
+func TestUndoUndoesACommandThatNobodySawEnd(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	put := func(content string) {
+		t.Helper()
+		if r, err := in.RunInput(t.Context(), []byte(content), "files", "put", "-", "workspace/a"); err != nil || r.Code != 0 {
+			t.Fatalf("put: %v %+v", err, r)
+		}
+	}
+	put("one")
+	put("two")
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_, _ = in.Run(ctx, "exec", "--", "sh", "-c", "echo made > workspace/b; echo there > workspace/c; sleep 600") // nobody sees it end
+	})
+	choirtest.Eventually(t, time.Minute, "what the command made", func() bool {
+		r, err := in.Run(t.Context(), "files", "cat", "workspace/c")
+		return err == nil && r.Stdout == "there\n"
+	})
+	data := in.Data
+	in.Kill()
+	cancel()
+	running.Wait()
+	in = choirtest.Start(t, choirtest.Options{Data: data})
+	var dry, did view.Restored
+	in.JSON(t, &dry, "undo", "--dry-run")
+	in.JSON(t, &did, "undo")
+	if did.Undone == nil || did.Undone.What != view.UndoneCommand || dry.Undone == nil || *dry.Undone != *did.Undone || paths(dry.Changes) != paths(did.Changes) {
+		t.Errorf("undone: %+v, foretold: %+v", did.Undone, dry.Undone)
+	}
+	if got := in.Must(t, "files", "cat", "workspace/a"); got != "two" {
+		t.Errorf("what was put before holds %q", got)
+	}
+	if r, err := in.Run(t.Context(), "files", "cat", "workspace/b"); err != nil || r.Code == 0 {
+		t.Errorf("what the command made is there: %v %+v", err, r)
+	}
 }

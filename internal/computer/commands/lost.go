@@ -34,3 +34,19 @@ func EndLost(ctx context.Context, log *ledger.Log, s *state.Store) error {
 		}
 	}
 }
+
+// LeftUnseen reports whether the newest word of the files is that a command ended
+// that nobody saw end: what it did is in no checkpoint yet.
+func LeftUnseen(ctx context.Context, s *state.Store) (bool, error) {
+	const op = "commands.LeftUnseen"
+	last, err := s.Events(ctx, state.EventFilter{Newest: true, Types: []string{"command.finished", "checkpoint.created"}, Limit: 1})
+	if err != nil || len(last) == 0 || last[0].Type != "command.finished" {
+		return false, fault.Wrap(op, err)
+	}
+	data, err := contract.DecodeData(last[0].Type, last[0].Data)
+	if err != nil {
+		return false, fault.Wrap(op, err)
+	}
+	finished, ok := data.(*contract.CommandFinished)
+	return ok && finished.Reason == unknownEnd, nil
+}
