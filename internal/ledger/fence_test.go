@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
@@ -43,6 +45,48 @@ func TestYoungerOwnerFencesTheOlder(t *testing.T) {
 	if n := len(wholeLog(t, younger)); n != 4 {
 		t.Errorf("the log holds %d events, want 4", n)
 	}
+}
+
+// A server that was killed takes back what it had stored of a batch, and the stream
+// then goes on behind positions that hold nothing: so does the log.
+func TestTheLogGoesOnBehindWhatWasTakenBack(t *testing.T) {
+	b := openBus(t, t.TempDir())
+	cid := contract.NewCID()
+	l := openLog(t, b, ledger.Options{CID: cid})
+	mustAppend(t, l, prompt("one"))
+	stray := contract.SubjectLog(cid, contract.KindPerson, "stray")
+	stream, err := b.JetStream().Stream(t.Context(), contract.StreamLog(cid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	takenBack := func() {
+		t.Helper()
+		if _, err := b.JetStream().Publish(t.Context(), stray, []byte("taken back")); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(stray)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	takenBack()
+	mustAppend(t, l, prompt("two"))
+	takenBack()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = openLog(t, b, ledger.Options{CID: cid})
+	mustAppend(t, l, prompt("three"), prompt("four"))
+	takenBack()
+	five, six := prompt("five"), prompt("six")
+	five.ID, six.ID = contract.NewID(), contract.NewID()
+	if _, err := l.AppendEach(t.Context(), five, six); err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil || info.State.LastSeq != 9 || info.State.Msgs != 6 {
+		t.Errorf("the stream has %d messages up to position %d, %v", info.State.Msgs, info.State.LastSeq, err)
+	}
+	checkChain(t, cid, wholeLog(t, l))
 }
 
 // Two that open at the same end claim the same epoch: one gets it.

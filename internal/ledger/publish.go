@@ -193,7 +193,9 @@ func refusal(err error) error {
 
 // encode makes the group's messages, each with the link of the one before it.
 // The first carries the fence: it is stored only if the log's newest message is
-// still end. A group with a call of several drafts, a large one, or one that
+// still end. That is the stream's last position, which the server has at hand, unless
+// it has taken messages back behind it: who missed by that names the newest message
+// itself, for which the server reads it. A group with a call of several drafts, a large one, or one that
 // others got in between too often, is an atomic batch: the server stores all of
 // it or nothing, also when it is killed in the middle. In any other each message
 // is stored only right behind the one before it, so that none can be stored when
@@ -212,8 +214,13 @@ func (l *Log) encode(p *plan, end stored, misses int, joined bool) error {
 	if err := l.stamp(p); err != nil {
 		return err
 	}
-	p.messages[0].Header["Nats-Expected-Last-Subject-Sequence"] = []string{strconv.FormatUint(end.position, 10)}
-	p.messages[0].Header["Nats-Expected-Last-Subject-Sequence-Subject"] = []string{l.filter}
+	h, at := p.messages[0].Header, []string{strconv.FormatUint(end.position, 10)}
+	if p.batch == "" && misses == 0 {
+		h["Nats-Expected-Last-Sequence"] = at
+		return nil
+	}
+	h["Nats-Expected-Last-Subject-Sequence"] = at
+	h["Nats-Expected-Last-Subject-Sequence-Subject"] = []string{l.filter}
 	return nil
 }
 
