@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
@@ -57,7 +59,7 @@ var verbRows = map[string]row{
 	"add":               {args: "{dir}/folder --name added-{how}", bad: "{dir}/folder --name ../x"},
 	"documents":         {args: "{document}", bad: "{document} --limit -1"},
 	"documents show":    {args: "{document}", bad: "{document} --revision -1"},
-	"documents write":   {args: "{document} {dir}/folder/file --base 1", bad: "{document} {dir}/folder/file"},
+	"documents write":   {args: "{document} {dir}/folder/file --base {revision}", bad: "{document} {dir}/folder/file"},
 	"proposals":         {args: "{document}", bad: "{document} --limit -1"}, // what is done to them: below
 	"proposals show":    {args: "{document} {proposal}", bad: "x"},
 	"proposals accept":  {args: "{document} {nobody}", code: 1, refused: "proposal", bad: "x"},
@@ -193,6 +195,7 @@ func TestEveryVerb(t *testing.T) {
 	words := prepared(t, in, dir)
 	parts := strings.Split(accept.path, "/")
 	words["document"], words["proposal"] = parts[2], parts[4]
+	words["revision"] = fmt.Sprint(newest(t, in, parts[2]).Revision)
 	fill := func(text, how string) []string {
 		text = strings.ReplaceAll(text, "{how}", how)
 		for name, value := range words {
@@ -261,9 +264,49 @@ func TestEveryVerb(t *testing.T) {
 	verbsLast(t, in, words["document"], words["proposal"])
 }
 
+// newest is a document's newest revision, by the list of them.
+func newest(t *testing.T, in *choirtest.Instance, document string) view.Document {
+	t.Helper()
+	var list []view.Document
+	in.JSON(t, &list, "documents", document, "--limit", "1")
+	if len(list) != 1 || list[0].ID != document || list[0].Revision < 1 {
+		t.Fatalf("the newest revision: %+v", list)
+	}
+	return list[0]
+}
+
+// revised writes a revision over one and is refused over what it changed; undo takes
+// it back.
+func revised(t *testing.T, in *choirtest.Instance, document string) {
+	t.Helper()
+	write := func(base int, text string) choirtest.Result {
+		t.Helper()
+		r, err := in.RunInput(t.Context(), []byte(text), "documents", "write", document, "-", "--base", fmt.Sprint(base))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	was := newest(t, in, document)
+	if r := write(was.Revision, "# Mine\n"); r.Code != 0 {
+		t.Errorf("%+v", r)
+	}
+	if text := in.Must(t, "files", "cat", was.Path); text != "# Mine\n" {
+		t.Errorf("the file holds %q", text)
+	}
+	if r := write(was.Revision, "# Another's\n"); r.Code != 1 || !strings.Contains(r.Stderr, "changed the same text") {
+		t.Errorf("over what was changed meanwhile: %+v; want code 1 and why", r)
+	}
+	in.Must(t, "undo")
+	if now := newest(t, in, document); now.Revision != was.Revision+2 || now.Body != was.Body {
+		t.Errorf("after undo revision %d says %q; revision %d said %q", now.Revision, now.Body, was.Revision, was.Body)
+	}
+}
+
 // verbsLast tries what can be done once.
 func verbsLast(t *testing.T, in *choirtest.Instance, document, proposal string) {
 	t.Helper()
+	revised(t, in, document)
 	var accepted struct{ Resolution string }
 	in.JSON(t, &accepted, "proposals", "accept", document, proposal)
 	if again, err := in.Run(t.Context(), "proposals", "dismiss", document, proposal); err != nil || accepted.Resolution != "accepted" || again.Code != 1 {
