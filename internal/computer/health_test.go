@@ -3,6 +3,7 @@ package computer
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -300,4 +301,23 @@ func TestAStalePageIsNoProof(t *testing.T) {
 		d.fatal(d.Beat(t.Context(), view.Heartbeat{Page: "old", Mode: view.ModeLive, Stale: true}))
 	}
 	d.wantStatus(true, "", first)
+}
+
+// TestATaskThatFailedKeepsItsTree: a tree that is to be kept for a look is named by a
+// ref after its overlay is gone; one that is not, is not.
+func TestATaskThatFailedKeepsItsTree(t *testing.T) {
+	d := openShell(t)
+	for _, keep := range []bool{true, false} {
+		o := d.begin()
+		d.write(d.volumes.at(t, o.Upper), "what the task wrote")
+		if _, err := d.runs.Merge(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		d.fatal(d.runs.Drop(t.Context(), o, keep))
+		cmd := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "grep", "-q", "what the task wrote", "refs/choir/task/"+o.ID+"-kept")
+		cmd.Dir = filepath.Join(d.dir, "workspace")
+		if err := cmd.Run(); (err == nil) != keep {
+			t.Errorf("to be kept: %t; looked for: %v", keep, err)
+		}
+	}
 }

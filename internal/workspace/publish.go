@@ -224,11 +224,24 @@ func (w *Workspace) sweep(ctx context.Context) error {
 
 // Tree has the keeper read what a task wrote, as a commit on its base.
 func (w *Workspace) Tree(ctx context.Context, o Overlay, message, run, task string) (wire.TreeReply, error) {
-	var reply wire.TreeReply
-	err := w.opts.Keeper.Call(ctx, "tree", wire.TreeRequest{
-		ID: o.ID, Base: o.Base, Upper: o.ID + "/upper", Note: wire.Note{Message: message, Run: run, Task: task, Seq: w.opts.Seq()},
-	}, &reply)
+	reply, err := w.tree(ctx, o, o.ID, message, run, task)
 	return reply, fault.Wrap("workspace.Tree", err)
+}
+
+// Keep is Tree under a name of its own, which stays when the overlay is dropped.
+func (w *Workspace) Keep(ctx context.Context, o Overlay, message, run, task string) error {
+	_, err := w.tree(ctx, o, o.ID+keptTree, message, run, task)
+	return fault.Wrap("workspace.Keep", err)
+}
+
+// keptTree ends the name of a tree that outlives its overlay.
+const keptTree = "-kept"
+
+func (w *Workspace) tree(ctx context.Context, o Overlay, name, message, run, task string) (reply wire.TreeReply, err error) {
+	err = w.opts.Keeper.Call(ctx, "tree", wire.TreeRequest{
+		ID: name, Base: o.Base, Upper: o.ID + "/upper", Note: wire.Note{Message: message, Run: run, Task: task, Seq: w.opts.Seq()},
+	}, &reply)
+	return reply, err
 }
 
 // PublishRequest asks to bring a task's tree into the live one. Tree is its

@@ -276,15 +276,15 @@ func (w *Workspace) Invert(ctx context.Context, o dispatch.Overlay) ([]dispatch.
 	return kept, err
 }
 
-// Drop implements dispatch.Workspace. The tree that the keeper read stays
-// behind its ref when keep is set.
+// Drop implements dispatch.Workspace. The task's tree stays behind a ref of its own
+// when keep is set.
 func (w *Workspace) Drop(ctx context.Context, o dispatch.Overlay, keep bool) error {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return err
 	}
 	if keep {
-		if _, err := w.Workspace.Tree(ctx, mine.Overlay, "Kept for a look", mine.Ref.Run, mine.Ref.Task); err != nil && !fault.Is(err, fault.NotFound) {
+		if err := w.Workspace.Keep(ctx, mine.Overlay, "Kept for a look", mine.Ref.Run, mine.Ref.Task); err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
 	}
