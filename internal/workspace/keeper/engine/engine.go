@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitindex"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
@@ -40,7 +41,7 @@ type Engine struct {
 	store    *gitstore.Store
 	look     *scan.Scanner
 	moves    *publish.Mover
-	gitIndex *gitstore.GitIndex // for people's own git in a terminal
+	gitIndex *gitindex.Index // for people's own git in a terminal
 	lock     *os.File
 
 	end    ending          // how the engine before this one ended, until Heal has looked
@@ -90,7 +91,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	e := &Engine{opts: opts, settledAt: map[string]time.Time{}}
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
 	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: e.withoutDoubted})
-	e.gitIndex = gitstore.OpenGitIndex(e.store)
+	e.gitIndex = gitindex.Open(e.store)
 	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.healEntry})
 	defer func() {
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/git"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -178,7 +179,7 @@ func (e *Engine) findObjects(ctx context.Context, s *search) error {
 		var raw bytes.Buffer // of what may be a manifest, which says what its chunks have
 		w := io.Writer(h)
 		if size <= chunks.MaxManifest && size >= int64(chunks.ManifestHead) && (size-int64(chunks.ManifestHead))%int64(chunks.ManifestRef) == 0 {
-			w = io.MultiWriter(h, &gitstore.Head{To: &raw, Max: int(size)})
+			w = io.MultiWriter(h, &git.Head{To: &raw, Max: int(size)})
 		}
 		if _, _, err := e.store.Read(ctx, f[1], -1, w); err != nil {
 			continue // damaged: the scrub says so

@@ -24,7 +24,7 @@ const (
 // where a path is something else than a file, and where too much would have to be read.
 func (s *Store) Beside(ctx context.Context, commit string, paths, names []string) (there []bool, plain bool, err error) {
 	var raw bytes.Buffer
-	kind, size, err := s.reads.read(ctx, commit, besideTreeBytes, &raw)
+	kind, size, err := s.reads.Read(ctx, commit, besideTreeBytes, &raw)
 	if err != nil {
 		return nil, false, fault.Wrap("keeper.Beside", err)
 	}
@@ -84,7 +84,7 @@ func (b *beside) folder(ctx context.Context, id string) (map[string]TreeItem, er
 		return nil, nil
 	}
 	var raw bytes.Buffer
-	kind, size, err := b.s.reads.read(ctx, id, besideTreeBytes, &raw)
+	kind, size, err := b.s.reads.Read(ctx, id, besideTreeBytes, &raw)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/git"
 )
 
 // KindManifest is a blob that is a manifest, beside git's own kinds of objects.
@@ -30,11 +31,11 @@ func (s *Store) Check(ctx context.Context, id, kind string) (content []byte, siz
 	case "blob":
 	case KindManifest:
 		kind = "blob"
-		w = io.MultiWriter(h, &Head{To: &buf, Max: int(chunks.MaxManifest)})
+		w = io.MultiWriter(h, &git.Head{To: &buf, Max: int(chunks.MaxManifest)})
 	default:
 		w = io.MultiWriter(h, &buf)
 	}
-	got, size, err := s.reads.readWith(ctx, id, -1, w, h.begin)
+	got, size, err := s.reads.ReadWith(ctx, id, -1, w, h.begin)
 	switch {
 	case ctx.Err() != nil:
 		return nil, 0, "", ctx.Err()
@@ -48,14 +49,6 @@ func (s *Store) Check(ctx context.Context, id, kind string) (content []byte, siz
 		return nil, size, "is other than its name", nil
 	}
 	return buf.Bytes(), size, "", nil
-}
-
-// hasLoose reports whether there is a file of an object's name, whatever it holds.
-func (s *Store) hasLoose(id string) (bool, error) {
-	if len(id) != 40 {
-		return false, nil
-	}
-	return disk.Exists(filepath.Join(s.gitDir, "objects", id[:2], id[2:]))
 }
 
 // objectSum hashes an object as it is read.

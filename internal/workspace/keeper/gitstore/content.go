@@ -134,7 +134,7 @@ func (s *Store) ReadContent(ctx context.Context, en Entry, skip, max int64, w io
 			w = &window{w: w, skip: skip, left: max, all: max < 0}
 			max = -1
 		}
-		_, size, err := s.reads.read(ctx, en.ID, max, w)
+		_, size, err := s.reads.Read(ctx, en.ID, max, w)
 		return size, err
 	}
 	m, err := s.Manifest(ctx, en.ID)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/workspace/keeper/git"
 	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -88,7 +89,7 @@ func (s *Store) list(ctx context.Context, a, b string, req wire.DiffRequest) (*c
 		}
 		paths = append(paths, names.Ways(string(p))...)
 	}
-	return d, s.differ(ctx, a, b, paths, d.add)
+	return d, s.Differ(ctx, a, b, paths, d.add)
 }
 
 func (d *changeList) add(name string, from, to TreeItem) error {
@@ -154,15 +155,15 @@ func (s *Store) diffText(ctx context.Context, a, b string, req wire.DiffRequest,
 	if req.MaxBytes > 0 {
 		args = append(args, "-p")
 	}
-	cmd := s.command(ctx, append(append(args, a, b), pathspecs(req.Paths, req.Metadata)...)...)
+	cmd := s.git.Command(ctx, append(append(args, a, b), pathspecs(req.Paths, req.Metadata)...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, false, err
 	}
 	var stderr bytes.Buffer
-	cmd.Stderr = &Head{Max: 16 << 10, To: &stderr}
+	cmd.Stderr = &git.Head{Max: 16 << 10, To: &stderr}
 	if err := cmd.Start(); err != nil {
-		return nil, false, gitError(ctx, args, "", err)
+		return nil, false, git.Error(ctx, args, "", err)
 	}
 	from := bufio.NewReaderSize(out, 64<<10)
 	rerr := readLineCounts(from, lines)
@@ -181,7 +182,7 @@ func (s *Store) diffText(ctx context.Context, a, b string, req wire.DiffRequest,
 		cancel()
 	}
 	if err := cmd.Wait(); err != nil {
-		return nil, false, gitError(ctx, args, stderr.String(), errors.Join(err, rerr))
+		return nil, false, git.Error(ctx, args, stderr.String(), errors.Join(err, rerr))
 	}
 	if errors.Is(rerr, io.EOF) {
 		rerr = nil

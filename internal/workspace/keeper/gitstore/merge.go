@@ -69,7 +69,7 @@ func (s *Store) mergeBlobs(ctx context.Context, base, ours, theirs string) ([]by
 	names := []string{"ours", "base", "theirs"}
 	for i, id := range []string{ours, base, theirs} {
 		var buf bytes.Buffer
-		_, size, err := s.reads.read(ctx, id, MaxMerge, &buf)
+		_, size, err := s.reads.Read(ctx, id, MaxMerge, &buf)
 		if err != nil {
 			return nil, false, err
 		}

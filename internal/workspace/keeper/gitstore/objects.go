@@ -24,6 +24,7 @@ import (
 	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/git"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
 )
 
@@ -397,13 +398,13 @@ var packKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3}
 // writePack streams objects as one pack into git index-pack, which checks and
 // syncs it.
 func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, failed error) {
-	cmd := s.command(ctx, "index-pack", "--stdin")
+	cmd := s.git.Command(ctx, "index-pack", "--stdin")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
 	var stderr bytes.Buffer
-	cmd.Stderr = &Head{Max: 16 << 10, To: &stderr}
+	cmd.Stderr = &git.Head{Max: 16 << 10, To: &stderr}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -414,7 +415,7 @@ func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, fa
 		if werr != nil && !errors.Is(werr, os.ErrClosed) && !errors.Is(werr, syscall.EPIPE) && stderr.Len() == 0 {
 			return nil, werr
 		}
-		return nil, s.gitFailed(ctx, []string{"index-pack"}, stderr.String(), err)
+		return nil, s.git.Failed(ctx, []string{"index-pack"}, stderr.String(), err)
 	}
 	if werr != nil {
 		return nil, werr
@@ -491,7 +492,7 @@ func writePackHeader(w *bufio.Writer, kind byte, size int64) {
 // Blob returns a whole blob of at most max bytes.
 func (s *Store) Blob(ctx context.Context, id string, max int64) ([]byte, error) {
 	var buf bytes.Buffer
-	kind, size, err := s.reads.read(ctx, id, max, &buf)
+	kind, size, err := s.reads.Read(ctx, id, max, &buf)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 // reading what they have in common.
 func (s *Store) Differences(ctx context.Context, from, to string) ([]Change, error) {
 	found := map[string]Change{}
-	err := s.differ(ctx, from, to, nil, func(name string, x, y TreeItem) error {
+	err := s.Differ(ctx, from, to, nil, func(name string, x, y TreeItem) error {
 		// A path may stand in the two under different names.
 		if x.Mode != "" {
 			p, en, err := entryOf(from, name, x)

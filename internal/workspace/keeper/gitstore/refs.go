@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/git"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -132,11 +134,11 @@ func (s *Store) Ref(ctx context.Context, ref string) (string, error) {
 
 func (s *Store) refByGit(ctx context.Context, ref string) (string, error) {
 	args := []string{"for-each-ref", "--format=%(refname) %(objectname)", ref}
-	cmd := s.command(ctx, args...)
+	cmd := s.git.Command(ctx, args...)
 	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &Head{Max: 64 << 10, To: &out}, &Head{Max: 16 << 10, To: &stderr}
+	cmd.Stdout, cmd.Stderr = &git.Head{Max: 64 << 10, To: &out}, &git.Head{Max: 16 << 10, To: &stderr}
 	if err := cmd.Run(); err != nil {
-		return "", gitError(ctx, args, stderr.String(), err)
+		return "", git.Error(ctx, args, stderr.String(), err)
 	}
 	for line := range strings.Lines(out.String()) {
 		if name, id, _ := strings.Cut(strings.TrimSpace(line), " "); name == ref {
@@ -144,7 +146,7 @@ func (s *Store) refByGit(ctx context.Context, ref string) (string, error) {
 		}
 	}
 	if stderr.Len() > 0 { // git only warns of a ref that it can't read
-		return "", gitError(ctx, args, stderr.String(), errors.New("the ref can't be read"))
+		return "", git.Error(ctx, args, stderr.String(), errors.New("the ref can't be read"))
 	}
 	return "", nil
 }
@@ -190,4 +192,33 @@ func (s *Store) Resolve(ctx context.Context, name string) (string, error) {
 		err = fault.New("", fault.NotFound, "`choir checkpoints` lists what there is.", fmt.Errorf("there is no checkpoint %s", wire.Short(name)))
 	}
 	return id, fault.Wrap(op, err)
+}
+
+// NameOf is the object that a revision names, "" when there is none. That git
+// could not look is an error, and not a missing one.
+func (s *Store) NameOf(ctx context.Context, rev string) (string, error) {
+	for _, kind := range []string{kindCommit, kindTree} {
+		if full, ok := strings.CutSuffix(rev, "^{"+kind+"}"); ok && wire.IsHex(full) && len(full) == 40 {
+			if id, ok, err := s.nameOfFull(ctx, full, kind); ok {
+				return id, err
+			}
+		}
+	}
+	id, err := s.GitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return "", nil
+	}
+	return id, err
+}
+
+// TreeOf is the tree that a ref points to, "" when there is no such ref. One
+// that can't be read, as after a bad disk, is an error and not a missing one.
+func (s *Store) TreeOf(ctx context.Context, ref string) (string, error) {
+	id, err := s.Ref(ctx, ref)
+	if err != nil || id == "" {
+		return "", err
+	}
+	c, err := s.rawCommit(ctx, id)
+	return c.tree, err
 }

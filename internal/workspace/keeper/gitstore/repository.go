@@ -20,7 +20,7 @@ import (
 const workDir = "choir"
 
 // repoConfig is the repository's own configuration, for stock tools that open
-// it; the engine itself is governed by gitConfig.
+// it; the keeper's own git is governed by what package git forces on it.
 const repoConfig = `[core]
 	repositoryformatversion = 0
 	filemode = true
@@ -42,9 +42,14 @@ const repoConfig = `[core]
 // for stock tools too. (The engine reads no attributes.)
 const infoAttributes = "* -text -eol -ident -filter -working-tree-encoding -export-subst\n"
 
+// File is the path of a file of .git.
+func (s *Store) File(elem ...string) string {
+	return filepath.Join(append([]string{s.gitDir}, elem...)...)
+}
+
 // Work is the path of one of the engine's own files, under .git/choir.
 func (s *Store) Work(elem ...string) string {
-	return filepath.Join(append([]string{s.gitDir, workDir}, elem...)...)
+	return s.File(append([]string{workDir}, elem...)...)
 }
 
 // Prepare makes the repository if there is none, and the folders of it that are
@@ -105,11 +110,8 @@ func (s *Store) initRepository(ctx context.Context) error {
 	if err := os.RemoveAll(tmp); err != nil {
 		return err
 	}
-	cmd := s.command(ctx, "init", "--quiet", "--template=", "--object-format=sha1", "--bare", tmp)
-	cmd.Dir = s.root
-	cmd.Env = append(gitEnv(tmp), "GIT_DIR="+tmp)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return gitError(ctx, []string{"init"}, string(out), err)
+	if err := s.git.Init(ctx, s.root, tmp); err != nil {
+		return err
 	}
 	for _, d := range gitDirs {
 		if err := disk.PlainDir(filepath.Join(tmp, d)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/git"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -30,7 +31,7 @@ type StoreOptions struct {
 type Store struct {
 	root      string
 	gitDir    string
-	program   string
+	git       *git.Program
 	fileBytes int64 // above it a file is kept as chunks
 
 	known map[string]bool // trees that exist
@@ -39,8 +40,8 @@ type Store struct {
 	refs   sync.Mutex  // one change of the refs at a time
 	begins atomic.Bool // the history was made by this process and has no commit yet
 
-	reads  *reader // of content
-	names  *reader // of commits and trees
+	reads  *git.Reader // of content
+	names  *git.Reader // of commits and trees
 	memory memory
 
 	journal *journal.Journal
@@ -50,8 +51,9 @@ type Store struct {
 
 // NewStore returns the store of a tree. It opens nothing yet.
 func NewStore(o StoreOptions) *Store {
-	s := &Store{root: o.Root, gitDir: filepath.Join(o.Root, ".git"), program: o.Git, fileBytes: o.Limits.FileBytes, known: map[string]bool{}}
-	s.reads, s.names = &reader{s: s}, &reader{s: s}
+	s := &Store{root: o.Root, gitDir: filepath.Join(o.Root, ".git"), fileBytes: o.Limits.FileBytes, known: map[string]bool{}}
+	s.git = git.New(o.Git, s.gitDir)
+	s.reads, s.names = git.NewReader(s.git), git.NewReader(s.git)
 	s.journal, s.crash = journal.New(s.gitDir), o.Crash
 	s.Chunks = chunks.Open(s.Work("chunks"), o.Limits.ChunkBytes, o.Crash)
 	return s
@@ -61,7 +63,7 @@ func NewStore(o StoreOptions) *Store {
 // processes.
 func (s *Store) Close() error { return errors.Join(s.journal.Close(), s.endReaders()) }
 
-func (s *Store) endReaders() error { return errors.Join(s.reads.close(), s.names.close()) }
+func (s *Store) endReaders() error { return errors.Join(s.reads.Close(), s.names.Close()) }
 
 // OpenJournal does again what the journal holds, unless it is open. It is to be
 // called before anything is read.
@@ -125,7 +127,7 @@ func (s *Store) forget(names []string, sync bool) error {
 // Read streams one object to w and returns its kind and size. Content beyond max
 // (when max >= 0) is not delivered; the returned size is the whole.
 func (s *Store) Read(ctx context.Context, id string, max int64, w io.Writer) (kind string, size int64, err error) {
-	return s.reads.read(ctx, id, max, w)
+	return s.reads.Read(ctx, id, max, w)
 }
 
 // ForgetTrees has every tree written anew that is not read meanwhile.
@@ -139,4 +141,14 @@ func (s *Store) HasRefFile(ref string) (bool, error) {
 // RemoveRefFile removes the file of a ref that may be unreadable.
 func (s *Store) RemoveRefFile(ref string) error {
 	return disk.RemoveIfThere(filepath.Join(s.gitDir, filepath.FromSlash(ref)))
+}
+
+// Git runs a git command and returns its standard output.
+func (s *Store) Git(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+	return s.git.Run(ctx, stdin, args...)
+}
+
+// GitLine runs a git command that prints one line.
+func (s *Store) GitLine(ctx context.Context, args ...string) (string, error) {
+	return s.git.Line(ctx, args...)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/git"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -86,8 +87,8 @@ func (s *Store) structure(ctx context.Context, id string) (structure, error) {
 
 // structures reads commits and trees, and visits them in order.
 func (s *Store) structures(ctx context.Context, ids []string, visit func(i int, o structure) error) error {
-	for from := 0; from < len(ids); from += askedTogether {
-		some := ids[from:min(from+askedTogether, len(ids))]
+	for from := 0; from < len(ids); from += git.MaxAsked {
+		some := ids[from:min(from+git.MaxAsked, len(ids))]
 		have := make([]structure, len(some))
 		var asked []string
 		var at []int
@@ -98,7 +99,7 @@ func (s *Store) structures(ctx context.Context, ids []string, visit func(i int, 
 				asked, at = append(asked, id), append(at, i)
 			}
 		}
-		err := s.names.readAll(ctx, asked, maxStructure, func(i int, kind string, content []byte) error {
+		err := s.names.All(ctx, asked, maxStructure, func(i int, kind string, content []byte) error {
 			if kind != kindCommit && kind != kindTree {
 				return fault.New("keeper.read", fault.Invalid, "", fmt.Errorf("object %s is a %s, and no commit or tree", asked[i], kind))
 			}
@@ -264,11 +265,11 @@ func at(items []TreeItem, i int) TreeItem {
 	return items[i]
 }
 
-// differ visits the files in which two trees differ, as they stand in commits,
+// Differ visits the files in which two trees differ, as they stand in commits,
 // reading only folders that differ. The mode of what is not there is "". Only what
 // lies at one of paths, as commits write them, or below is looked at; no paths
 // means all.
-func (s *Store) differ(ctx context.Context, a, b string, paths []string, visit func(p string, from, to TreeItem) error) error {
+func (s *Store) Differ(ctx context.Context, a, b string, paths []string, visit func(p string, from, to TreeItem) error) error {
 	w := &treeDiff{s: s, ctx: ctx, paths: paths, visit: visit}
 	return w.folder("", a, b, 0)
 }

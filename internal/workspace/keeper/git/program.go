@@ -1,4 +1,4 @@
-package gitstore
+package git
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,12 +17,11 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// gitConfig is forced on every git process through its environment, where it
+// forced is forced on every git process through its environment, where it
 // outranks every file. core.bare keeps git away from the work tree.
-var gitConfig = [][2]string{
+var forced = [][2]string{
 	{"core.bare", "true"},
 	{"core.fsmonitor", "false"},
 	{"core.hooksPath", "/dev/null"},
@@ -59,8 +59,8 @@ var gitConfig = [][2]string{
 	{"pack.threads", "1"},
 }
 
-// gitEnv is the whole environment of a git process.
-func gitEnv(gitDir string, extra ...string) []string {
+// environment is the whole environment of a git process.
+func environment(gitDir string, extra ...string) []string {
 	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
 		"HOME=/nonexistent",
@@ -76,57 +76,83 @@ func gitEnv(gitDir string, extra ...string) []string {
 		"GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_OPTIONAL_LOCKS=0",
 		"GIT_PAGER=cat",
-		"GIT_CONFIG_COUNT=" + strconv.Itoa(len(gitConfig)),
+		"GIT_CONFIG_COUNT=" + strconv.Itoa(len(forced)),
 	}
-	for i, kv := range gitConfig {
+	for i, kv := range forced {
 		if defence.Off(defence.GitForced) && kv[0] != "core.bare" && kv[0] != "safe.directory" {
-			kv = gitConfig[0]
+			kv = forced[0]
 		}
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
 	}
 	return append(env, extra...)
 }
 
-// command prepares one git process. It stands in .git itself, never in the
-// tree, and dies with the engine.
-func (s *Store) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, s.program, args...)
-	cmd.Dir = s.gitDir
-	cmd.Env = gitEnv(s.gitDir)
+// Program is the git program at work on one repository, and nothing else.
+type Program struct {
+	path   string // of the program
+	gitDir string // the repository
+}
+
+// New is the git program at a path, for the repository in a folder.
+func New(path, gitDir string) *Program { return &Program{path: path, gitDir: gitDir} }
+
+// Command prepares one git process. It stands in .git itself, never in the
+// tree, and dies with the keeper.
+func (g *Program) Command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, g.path, args...)
+	cmd.Dir = g.gitDir
+	cmd.Env = environment(g.gitDir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-// Git runs a git command and returns its standard output.
-func (s *Store) Git(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
-	cmd := s.command(ctx, args...)
+// Init makes a bare repository at tmp, which lies in a folder.
+func (g *Program) Init(ctx context.Context, folder, tmp string) error {
+	cmd := g.Command(ctx, "init", "--quiet", "--template=", "--object-format=sha1", "--bare", tmp)
+	cmd.Dir = folder
+	cmd.Env = append(environment(tmp), "GIT_DIR="+tmp)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return Error(ctx, []string{"init"}, string(out), err)
+	}
+	return nil
+}
+
+// Run runs a git command and returns its standard output.
+func (g *Program) Run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+	cmd := g.Command(ctx, args...)
 	var out, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &Head{Max: 16 << 10, To: &stderr}
 	if err := cmd.Run(); err != nil {
-		return out.Bytes(), s.gitFailed(ctx, args, stderr.String(), err)
+		return out.Bytes(), g.Failed(ctx, args, stderr.String(), err)
 	}
 	return out.Bytes(), nil
 }
 
-// gitWrites are the commands that write to .git. They don't always say what a
-// write failed for.
-var gitWrites = []string{"update-ref", "index-pack", "maintenance"}
+// Line runs a git command that prints one line.
+func (g *Program) Line(ctx context.Context, args ...string) (string, error) {
+	out, err := g.Run(ctx, nil, args...)
+	return strings.TrimSpace(string(out)), err
+}
 
-// gitFailed is gitError of a command in the engine's repository. Where git could
+// writes are the commands that write to .git. They don't always say what a
+// write failed for.
+var writes = []string{"update-ref", "index-pack", "maintenance"}
+
+// Failed is Error of a command in the repository. Where git could
 // not write and does not say why, the disk is asked.
-func (s *Store) gitFailed(ctx context.Context, args []string, stderr string, err error) error {
-	failed := gitError(ctx, args, stderr, err)
-	writes := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(gitWrites, arg) })
-	if !writes || ctx.Err() != nil || fault.CodeOf(failed) != fault.Internal {
+func (g *Program) Failed(ctx context.Context, args []string, stderr string, err error) error {
+	failed := Error(ctx, args, stderr, err)
+	mayWrite := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(writes, arg) })
+	if !mayWrite || ctx.Err() != nil || fault.CodeOf(failed) != fault.Internal {
 		return failed
 	}
-	return errors.Join(failed, s.tryDisk())
+	return errors.Join(failed, g.tryDisk())
 }
 
 // tryDisk says what keeps .git from being written to, nil when nothing does.
-func (s *Store) tryDisk() error {
-	f, err := os.CreateTemp(s.Work(), "tmp-disk-")
+func (g *Program) tryDisk() error {
+	f, err := os.CreateTemp(filepath.Join(g.gitDir, "choir"), "tmp-disk-")
 	if err != nil {
 		return err
 	}
@@ -134,42 +160,8 @@ func (s *Store) tryDisk() error {
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// NameOf is the object that a revision names, "" when there is none. That git
-// could not look is an error, and not a missing one.
-func (s *Store) NameOf(ctx context.Context, rev string) (string, error) {
-	for _, kind := range []string{kindCommit, kindTree} {
-		if full, ok := strings.CutSuffix(rev, "^{"+kind+"}"); ok && wire.IsHex(full) && len(full) == 40 {
-			if id, ok, err := s.nameOfFull(ctx, full, kind); ok {
-				return id, err
-			}
-		}
-	}
-	id, err := s.GitLine(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return "", nil
-	}
-	return id, err
-}
-
-// GitLine runs a git command that prints one line.
-func (s *Store) GitLine(ctx context.Context, args ...string) (string, error) {
-	out, err := s.Git(ctx, nil, args...)
-	return strings.TrimSpace(string(out)), err
-}
-
-// TreeOf is the tree that a ref points to, "" when there is no such ref. One
-// that can't be read, as after a bad disk, is an error and not a missing one.
-func (s *Store) TreeOf(ctx context.Context, ref string) (string, error) {
-	id, err := s.Ref(ctx, ref)
-	if err != nil || id == "" {
-		return "", err
-	}
-	c, err := s.rawCommit(ctx, id)
-	return c.tree, err
-}
-
-func gitError(ctx context.Context, args []string, stderr string, err error) error {
+// Error is how a command failed, in words.
+func Error(ctx context.Context, args []string, stderr string, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
@@ -190,10 +182,10 @@ func gitError(ctx context.Context, args []string, stderr string, err error) erro
 	return fault.New(op, code, hint, err)
 }
 
-// Head keeps the first max bytes and swallows the rest.
+// Head keeps the first Max bytes and swallows the rest.
 type Head struct {
-	To  *bytes.Buffer
-	Max int
+	To  *bytes.Buffer // what is kept
+	Max int           // bytes
 }
 
 func (l *Head) Write(p []byte) (int, error) {

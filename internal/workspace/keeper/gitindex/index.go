@@ -1,4 +1,4 @@
-package gitstore
+package gitindex
 
 import (
 	"bytes"
@@ -13,35 +13,33 @@ import (
 	"strings"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/names"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// GitIndex is .git/index, which people's own git in a terminal compares the tree
-// with; the engine never reads it. It is git's split index: all paths of some
-// checkpoint in a base that is shared, and in the index itself what has changed
-// since, so that a checkpoint costs what it changed. It is a cache: it is not
-// synced, and each engine begins with a new one.
-type GitIndex struct {
-	s    *Store
-	tree string // what it says, "" when that is not known
-	id   []byte // of the base
-	base []string
-	now  map[string]indexEntry // what differs from the base, without an ID when it is gone
+// Index is .git/index and its base. One is written at a time.
+type Index struct {
+	s    *gitstore.Store
+	tree string           // what it says, "" when that is not known
+	id   []byte           // of the base
+	base []string         // its names, sorted; nil when there is none of this process
+	now  map[string]entry // what differs from the base, without an ID when it is gone
 }
 
-type indexEntry struct {
-	mode, id string
-	stat     disk.Stat
-	hidden   bool // it stands in commits only, under another name than in the tree
+// entry is a path of the index.
+type entry struct {
+	mode, id string    // as in the tree
+	stat     disk.Stat // in which it was captured
+	hidden   bool      // it stands in commits only, under another name than in the tree
 }
 
-// OpenGitIndex is the index of a store's tree as the engine before this one left
+// Open is the index of a store's tree as the engine before this one left
 // it. One that is not whole is written anew.
-func OpenGitIndex(s *Store) *GitIndex {
-	x := &GitIndex{s: s}
-	tree, err := os.ReadFile(s.Work(indexTree))
-	raw, rerr := os.ReadFile(filepath.Join(s.gitDir, "index"))
+func Open(s *gitstore.Store) *Index {
+	x := &Index{s: s}
+	tree, err := os.ReadFile(s.Work(treeFile))
+	raw, rerr := os.ReadFile(s.File("index"))
 	if err != nil || rerr != nil || len(raw) < 2*sha1.Size {
 		return x
 	}
@@ -51,30 +49,30 @@ func OpenGitIndex(s *Store) *GitIndex {
 	return x
 }
 
-// indexTree names the tree that the index says.
-const indexTree = "index-tree"
+// treeFile names the tree that the index says.
+const treeFile = "index-tree"
 
 // minDelta is how many paths may differ from the base whatever its size.
 const minDelta = 1000
 
 // Bring has the index say what a tree holds. seen is the state in which a path of
 // the live tree was captured.
-func (x *GitIndex) Bring(ctx context.Context, tree string, seen func(p string) disk.Stat) error {
+func (x *Index) Bring(ctx context.Context, tree string, seen func(p string) disk.Stat) error {
 	if x.tree == tree {
 		return nil
 	}
 	from := x.tree
 	x.tree = ""
-	if err := disk.RemoveIfThere(x.s.Work(indexTree)); err != nil {
+	if err := disk.RemoveIfThere(x.s.Work(treeFile)); err != nil {
 		return err
 	}
 	if from == "" || x.base == nil || len(x.now) > max(minDelta, len(x.base)/4) {
 		x.base, x.now, from = nil, nil, ""
 	}
-	entries := map[string]indexEntry{}
-	err := x.s.differ(ctx, from, tree, nil, func(name string, _, to TreeItem) error {
+	entries := map[string]entry{}
+	err := x.s.Differ(ctx, from, tree, nil, func(name string, _, to gitstore.TreeItem) error {
 		p, kind := names.UnescapePath(name)
-		e := indexEntry{mode: to.Mode, id: to.ID, hidden: kind != names.PathPlain || p != name}
+		e := entry{mode: to.Mode, id: to.ID, hidden: kind != names.PathPlain || p != name}
 		if to.Mode != "" && !e.hidden {
 			e.stat = seen(p)
 		}
@@ -96,20 +94,20 @@ func (x *GitIndex) Bring(ctx context.Context, tree string, seen func(p string) d
 		return err
 	}
 	x.tree = tree
-	return os.WriteFile(x.s.Work(indexTree), []byte(tree), 0o644)
+	return os.WriteFile(x.s.Work(treeFile), []byte(tree), 0o644)
 }
 
 // writeBase writes a new base of all entries, and an index that adds nothing.
-func (x *GitIndex) writeBase(entries map[string]indexEntry) error {
+func (x *Index) writeBase(entries map[string]entry) error {
 	names := make([]string, 0, len(entries))
 	for name := range entries {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	raw := encodeIndex(names, entries, nil)
-	x.base, x.id, x.now = names, raw[len(raw)-sha1.Size:], map[string]indexEntry{}
+	raw := encode(names, entries, nil)
+	x.base, x.id, x.now = names, raw[len(raw)-sha1.Size:], map[string]entry{}
 	shared := "sharedindex." + hex.EncodeToString(x.id)
-	old, err := filepath.Glob(filepath.Join(x.s.gitDir, "sharedindex.*"))
+	old, err := filepath.Glob(x.s.File("sharedindex.*"))
 	if err != nil {
 		return err
 	}
@@ -117,8 +115,8 @@ func (x *GitIndex) writeBase(entries map[string]indexEntry) error {
 		return err
 	}
 	if err := x.write(); err != nil {
-		if !slices.Contains(old, filepath.Join(x.s.gitDir, shared)) {
-			err = errors.Join(err, disk.RemoveIfThere(filepath.Join(x.s.gitDir, shared)))
+		if !slices.Contains(old, x.s.File(shared)) {
+			err = errors.Join(err, disk.RemoveIfThere(x.s.File(shared)))
 		}
 		return err
 	}
@@ -133,7 +131,7 @@ func (x *GitIndex) writeBase(entries map[string]indexEntry) error {
 }
 
 // write writes the index itself: what is new, and which of the base's it hides.
-func (x *GitIndex) write() error {
+func (x *Index) write() error {
 	var names []string
 	gone := make([]uint64, (len(x.base)+63)/64)
 	for name, e := range x.now {
@@ -149,7 +147,7 @@ func (x *GitIndex) write() error {
 	link.Write(x.id)
 	writeBitmap(&link, gone, len(x.base))
 	writeBitmap(&link, nil, 0)
-	return x.replace("index", encodeIndex(names, x.now, link.Bytes()))
+	return x.replace("index", encode(names, x.now, link.Bytes()))
 }
 
 // writeBitmap writes a bitmap in git's compressed form, of which one run of words
@@ -164,11 +162,11 @@ func writeBitmap(b *bytes.Buffer, words []uint64, bits int) {
 }
 
 // replace gives a file of the repository another content at once.
-func (x *GitIndex) replace(name string, content []byte) error {
+func (x *Index) replace(name string, content []byte) error {
 	tmp := x.s.Work("tmp-git-index")
 	err := os.WriteFile(tmp, content, 0o644)
 	if err == nil {
-		err = os.Rename(tmp, filepath.Join(x.s.gitDir, name))
+		err = os.Rename(tmp, x.s.File(name))
 	}
 	if err != nil {
 		return errors.Join(err, disk.RemoveIfThere(tmp))
@@ -179,8 +177,8 @@ func (x *GitIndex) replace(name string, content []byte) error {
 // skipWorktree is git's flag of an entry that is not looked for in the tree.
 const skipWorktree, extendedFlags = 0x4000, 0x4000
 
-// encodeIndex writes entries as an index of version 3.
-func encodeIndex(names []string, entries map[string]indexEntry, link []byte) []byte {
+// encode writes entries as an index of version 3.
+func encode(names []string, entries map[string]entry, link []byte) []byte {
 	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
 	out := binary.BigEndian.AppendUint32([]byte("DIRC"), 3)
 	out = binary.BigEndian.AppendUint32(out, uint32(len(names)))

@@ -1,4 +1,4 @@
-package gitstore
+package git
 
 import (
 	"bufio"
@@ -9,25 +9,30 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// reader reads objects through one long-lived `git cat-file --batch`.
-type reader struct {
-	s   *Store
-	mu  sync.Mutex
-	cmd *exec.Cmd
+// Reader reads objects through one long-lived `git cat-file --batch`.
+type Reader struct {
+	git *Program
+	mu  sync.Mutex // one question at a time; guards what follows
+	cmd *exec.Cmd  // nil while none runs
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-func (r *reader) start() error {
-	cmd := r.s.command(context.Background(), "cat-file", "--batch")
+// NewReader asks the git of a repository. It starts nothing yet.
+func NewReader(g *Program) *Reader { return &Reader{git: g} }
+
+func (r *Reader) start() error {
+	cmd := r.git.Command(context.Background(), "cat-file", "--batch")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -37,13 +42,13 @@ func (r *reader) start() error {
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return gitError(context.Background(), []string{"cat-file"}, "", err)
+		return Error(context.Background(), []string{"cat-file"}, "", err)
 	}
 	r.cmd, r.in, r.out = cmd, in, bufio.NewReaderSize(out, 64<<10)
 	return nil
 }
 
-func (r *reader) stop() error {
+func (r *Reader) stop() error {
 	if r.cmd == nil {
 		return nil
 	}
@@ -56,20 +61,20 @@ func (r *reader) stop() error {
 	return err
 }
 
-func (r *reader) close() error {
+func (r *Reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stop()
 }
 
-// read streams one object to w and returns its kind and size. Content beyond
+// Read streams one object to w and returns its kind and size. Content beyond
 // max (when max >= 0) is not delivered; the returned size is the whole.
-func (r *reader) read(ctx context.Context, id string, max int64, w io.Writer) (kind string, size int64, err error) {
-	return r.readWith(ctx, id, max, w, nil)
+func (r *Reader) Read(ctx context.Context, id string, max int64, w io.Writer) (kind string, size int64, err error) {
+	return r.ReadWith(ctx, id, max, w, nil)
 }
 
-// readWith is read; begin, when not nil, hears of kind and size before the bytes.
-func (r *reader) readWith(ctx context.Context, id string, max int64, w io.Writer, begin func(kind string, size int64)) (kind string, size int64, err error) {
+// ReadWith is Read; begin, when not nil, hears of kind and size before the bytes.
+func (r *Reader) ReadWith(ctx context.Context, id string, max int64, w io.Writer, begin func(kind string, size int64)) (kind string, size int64, err error) {
 	const op = "keeper.read"
 	if !wire.IsHex(id) {
 		return "", 0, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is not an object id", wire.Short(id)))
@@ -112,14 +117,14 @@ func (r *reader) readWith(ctx context.Context, id string, max int64, w io.Writer
 }
 
 // header reads what the process says of an object before its bytes.
-func (r *reader) header(id string) (kind string, size int64, err error) {
+func (r *Reader) header(id string) (kind string, size int64, err error) {
 	line, err := r.out.ReadString('\n')
 	if err != nil {
 		return "", 0, err
 	}
 	fields := strings.Fields(line)
 	if len(fields) == 2 && fields[1] == "missing" {
-		if there, err := r.s.hasLoose(id); err != nil || there { // git says the same of what it can't read
+		if there, err := r.git.hasLoose(id); err != nil || there { // git says the same of what it can't read
 			return "", 0, fault.New("", fault.Damaged, "", errors.Join(fmt.Errorf("object %s can't be read", id), err))
 		}
 		return "", 0, fault.New("", fault.NotFound, "", fmt.Errorf("object %s is missing", id))
@@ -131,18 +136,18 @@ func (r *reader) header(id string) (kind string, size int64, err error) {
 	return fields[1], size, err
 }
 
-// askedTogether is how many objects are asked for before the first answer is
+// MaxAsked is how many objects are asked for before the first answer is
 // read. So many names fit into the smallest pipe there is, so neither side waits
 // for the other to read.
-const askedTogether = 90
+const MaxAsked = 90
 
-// readAll reads whole objects of at most max bytes each, in order.
-func (r *reader) readAll(ctx context.Context, ids []string, max int64, visit func(i int, kind string, content []byte) error) (err error) {
+// All reads whole objects of at most max bytes each, in order.
+func (r *Reader) All(ctx context.Context, ids []string, max int64, visit func(i int, kind string, content []byte) error) (err error) {
 	const op = "keeper.read"
 	if len(ids) == 0 {
 		return ctx.Err()
 	}
-	if len(ids) > askedTogether {
+	if len(ids) > MaxAsked {
 		return fault.New(op, fault.Internal, "", fmt.Errorf("%d objects are asked for at once", len(ids)))
 	}
 	for _, id := range ids {
@@ -191,4 +196,12 @@ func (r *reader) readAll(ctx context.Context, ids []string, max int64, visit fun
 		}
 	}
 	return nil
+}
+
+// hasLoose reports whether there is a file of an object's name, whatever it holds.
+func (g *Program) hasLoose(id string) (bool, error) {
+	if len(id) != 40 {
+		return false, nil
+	}
+	return disk.Exists(filepath.Join(g.gitDir, "objects", id[:2], id[2:]))
 }
