@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -186,4 +187,10 @@ func RemoveEmpty(dir string) error {
 		err = errors.Join(err, RemoveEmpty(filepath.Join(dir, f.Name())))
 	}
 	return errors.Join(err, os.Remove(dir))
+}
+
+// BootID names the boot of the machine.
+func BootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
 }

@@ -14,11 +14,15 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/process"
+	"choir.dev/choiros/internal/workspace/keeper/collect"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitindex"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/heal"
+	"choir.dev/choiros/internal/workspace/keeper/layers"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
+	"choir.dev/choiros/internal/workspace/keeper/scrub"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -42,6 +46,10 @@ type Engine struct {
 	look     *scan.Scanner
 	moves    *publish.Mover
 	gitIndex *gitindex.Index // for people's own git in a terminal
+	layers   *layers.Layers
+	heal     *heal.Healer
+	scrubs   *scrub.Scrubber
+	collects *collect.Collector
 	lock     *os.File
 
 	end    ending          // how the engine before this one ended, until Heal has looked
@@ -55,18 +63,9 @@ type Engine struct {
 	puts     []put            // that no checkpoint has met yet, oldest first
 	keptPuts []wire.Commit    // that were made of such, and nobody has heard of
 
-	snapMu  sync.Mutex       // one snapshot at a time; guards what follows
-	layered map[string]layer // by name; nil before anybody looked
-	newest  string           // the top layer of the snapshot that was asked for last
-
 	settling  sync.Mutex           // one upper at a time
 	settledAt map[string]time.Time // by upper: what was written before is durable
 
-	scrubMu sync.Mutex // one slice at a time
-	scrub   *scrubPass
-
-	collectMu sync.Mutex // one collection at a time
-	collected collected
 }
 
 // Open opens the engine on a live tree, making the repository if there is
@@ -92,7 +91,10 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
 	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: e.withoutDoubted})
 	e.gitIndex = gitindex.Open(e.store)
-	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.healEntry})
+	e.openCare()
+	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry})
+	e.collects = collect.New(collect.Options{Store: e.store, Moves: e.moves, Alone: e.alone})
+	e.layers = layers.New(layers.Options{Dir: opts.Snapshots, Store: e.store, Put: e.moves.MaterializeAt, Crash: e.crash})
 	defer func() {
 		if err != nil {
 			err = errors.Join(fault.Wrap(op, err), e.Close())
@@ -118,7 +120,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.loadHead(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.healNewest(ctx); err != nil {
+	if err := e.heal.Newest(ctx, e.captured()); err != nil {
 		return nil, err
 	}
 	if e.end == endUnknown && e.moves.Head == "" && e.damaged == nil {

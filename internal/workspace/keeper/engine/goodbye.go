@@ -33,7 +33,7 @@ const closedMark = "closed "
 
 // begun notes that the engine is at work, and how the last one ended.
 func (e *Engine) begun() error {
-	boot, err := bootID()
+	boot, err := disk.BootID()
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (e *Engine) goodbye(ctx context.Context) error {
 	if e.end != endClean || e.damaged != nil {
 		return e.saveStats() // what is not looked at yet is looked at by the next one
 	}
-	boot, err := bootID()
+	boot, err := disk.BootID()
 	if err != nil {
 		return err
 	}

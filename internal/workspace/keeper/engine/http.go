@@ -113,7 +113,7 @@ func handleStreams(mux *http.ServeMux, e *Engine) {
 		var at wire.Found
 		err := decode([]byte(r.URL.Query().Get("q")), &at)
 		if err == nil {
-			err = e.serveFound(r.Context(), w, at)
+			err = serveFound(r.Context(), w, e, at)
 		}
 		if err != nil {
 			fail(w, err)
@@ -248,6 +248,16 @@ func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.
 	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, io.NewSectionReader(f, req.Offset, n), make([]byte, readBuffer))
 	return ignoreAfterStart(err)
+}
+
+// serveFound streams what a search found.
+func serveFound(ctx context.Context, w http.ResponseWriter, e *Engine, at wire.Found) error {
+	give, err := e.Found(ctx, at)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	return ignoreAfterStart(give(w))
 }
 
 // ignoreAfterStart turns an error in the middle of a stream into its sudden

@@ -19,9 +19,6 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// damagedRefs is where the newest commit of a damaged history is kept.
-const damagedRefs = "refs/choir/damaged/"
-
 // damagedHead is a newest checkpoint that can't be read: what the branch named
 // (""; it names nothing) and the newest checkpoint that is whole.
 type damagedHead struct {
@@ -262,7 +259,7 @@ func (e *Engine) keepDamaged(ctx context.Context, id string) error {
 	name := "head-" + publish.Token()
 	if wire.IsHex(id) && len(id) == 40 {
 		name = filepath.Base(wire.DamagedFile(id))
-		if err := e.store.ForceRef(ctx, damagedRefs+id[:12], id); err != nil {
+		if err := e.store.ForceRef(ctx, gitstore.DamagedRefs+id[:12], id); err != nil {
 			e.opts.Logger.WarnContext(ctx, "git can't name what is damaged; a file keeps its name", "commit", id, "error", err)
 		}
 	}

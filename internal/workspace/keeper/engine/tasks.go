@@ -82,7 +82,7 @@ func (e *Engine) Unmarked(ctx context.Context) ([]wire.Commit, error) {
 // small and fast, and makes the newest snapshot's layers few. Nothing is ever pruned.
 func (e *Engine) Maintain(ctx context.Context) error {
 	const op = "keeper.Maintain"
-	return fault.Wrap(op, errors.Join(e.maintain(ctx), e.squash(ctx)))
+	return fault.Wrap(op, errors.Join(e.maintain(ctx), e.layers.Squash(ctx)))
 }
 
 func (e *Engine) maintain(ctx context.Context) error {

@@ -28,6 +28,9 @@ const (
 	Logged = "refs/choir/logged"
 )
 
+// DamagedRefs is where the newest commit of a damaged history is kept.
+const DamagedRefs = "refs/choir/damaged/"
+
 // MoveMain points the branch at a commit, durably. The engine is its only
 // writer and knows where it stood.
 func (s *Store) MoveMain(id string) error {

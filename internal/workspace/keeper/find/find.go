@@ -1,4 +1,4 @@
-package engine
+package find
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,19 +22,35 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/git"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
-	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What the host keeps by the SHA-256 of its content may be in the tree as well:
-// something an agent wrote as a file, or a user uploaded. When the host's copy is
-// damaged, this looks for another.
+// Finder looks for contents where a computer has them.
+type Finder struct {
+	store *gitstore.Store
+	root  int             // the live tree, open
+	trash string          // the folder of its entries
+	live  func() []string // the captured files that are kept whole
+}
+
+// Options say where is looked.
+type Options struct {
+	Store *gitstore.Store
+	Root  int             // the live tree, open
+	Trash string          // the folder of its entries
+	Live  func() []string // the captured files that are kept whole
+}
+
+// New looks for contents.
+func New(o Options) *Finder {
+	return &Finder{store: o.Store, root: o.Root, trash: o.Trash, live: o.Live}
+}
 
 const maxFind = 200
 
 // Find looks for contents in the live files, the trash and the history, in that
 // order.
-func (e *Engine) Find(ctx context.Context, req wire.FindRequest) (wire.FindReply, error) {
+func (f *Finder) Find(ctx context.Context, req wire.FindRequest) (wire.FindReply, error) {
 	const op = "keeper.Find"
 	if len(req.SHA256) > maxFind || slices.ContainsFunc(req.SHA256, func(s string) bool { return len(s) != 64 || !wire.IsHex(s) }) {
 		return wire.FindReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("name at most %d SHA-256 sums in hex", maxFind))
@@ -50,7 +65,7 @@ func (e *Engine) Find(ctx context.Context, req wire.FindRequest) (wire.FindReply
 	for _, sum := range req.SHA256 {
 		s.wanted[sum] = true
 	}
-	for _, look := range []func(context.Context, *search) error{e.findLive, e.findTrash, e.findObjects} {
+	for _, look := range []func(context.Context, *search) error{f.inLive, f.inTrash, f.inObjects} {
 		if len(s.wanted) == 0 {
 			break
 		}
@@ -65,9 +80,9 @@ var errSearched = errors.New("that is all there is time for")
 
 // search is a Find under way.
 type search struct {
-	wanted map[string]bool
-	left   int64
-	until  time.Time
+	wanted map[string]bool // sums, in hex, that were not found yet
+	left   int64           // bytes that may still be read
+	until  time.Time       // it ends
 	reply  wire.FindReply
 }
 
@@ -123,26 +138,19 @@ func (s *search) file(ctx context.Context, rootfd int, p string, at wire.Found) 
 	return nil
 }
 
-func (e *Engine) findLive(ctx context.Context, s *search) error {
-	e.mu.Lock()
-	paths := make([]string, 0, e.look.Index.N)
-	for p, t := range e.look.Index.All() {
-		if t.IsRegular() && !t.Chunked { // its manifest is in the history
-			paths = append(paths, p)
-		}
-	}
-	e.mu.Unlock()
+func (f *Finder) inLive(ctx context.Context, s *search) error {
+	paths := f.live()
 	slices.Sort(paths)
 	for _, p := range paths {
-		if err := s.file(ctx, e.look.Root, p, wire.Found{Path: wire.Path(p)}); err != nil {
+		if err := s.file(ctx, f.root, p, wire.Found{Path: wire.Path(p)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) findTrash(ctx context.Context, s *search) error {
-	contents, err := filepath.Glob(e.moves.Trash("*", "content"))
+func (f *Finder) inTrash(ctx context.Context, s *search) error {
+	contents, err := filepath.Glob(filepath.Join(f.trash, "*", "content"))
 	if err != nil {
 		return err
 	}
@@ -154,17 +162,17 @@ func (e *Engine) findTrash(ctx context.Context, s *search) error {
 	return nil
 }
 
-func (e *Engine) findObjects(ctx context.Context, s *search) error {
-	out, err := e.store.Git(ctx, nil, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objecttype) %(objectname) %(objectsize)")
+func (f *Finder) inObjects(ctx context.Context, s *search) error {
+	out, err := f.store.Git(ctx, nil, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objecttype) %(objectname) %(objectsize)")
 	if err != nil && len(out) == 0 {
 		return err
 	}
 	for line := range strings.Lines(string(out)) {
-		f := strings.Fields(line)
-		if len(f) != 3 || f[0] != "blob" {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != "blob" {
 			continue
 		}
-		size, err := strconv.ParseInt(f[2], 10, 64)
+		size, err := strconv.ParseInt(fields[2], 10, 64)
 		if err != nil {
 			continue
 		}
@@ -181,47 +189,43 @@ func (e *Engine) findObjects(ctx context.Context, s *search) error {
 		if size <= chunks.MaxManifest && size >= int64(chunks.ManifestHead) && (size-int64(chunks.ManifestHead))%int64(chunks.ManifestRef) == 0 {
 			w = io.MultiWriter(h, &git.Head{To: &raw, Max: int(size)})
 		}
-		if _, _, err := e.store.Read(ctx, f[1], -1, w); err != nil {
+		if _, _, err := f.store.Read(ctx, fields[1], -1, w); err != nil {
 			continue // damaged: the scrub says so
 		}
-		s.is(h, wire.Found{Object: f[1]})
+		s.is(h, wire.Found{Object: fields[1]})
 		if m, err := chunks.DecodeManifest(raw.Bytes()); err == nil {
-			s.isSum(m.Sum[:], wire.Found{Object: f[1], Chunked: true})
+			s.isSum(m.Sum[:], wire.Found{Object: fields[1], Chunked: true})
 		}
 	}
 	return nil
 }
 
-// serveFound streams what Find found. It may be another content by now: whoever
-// asks compares.
-func (e *Engine) serveFound(ctx context.Context, w http.ResponseWriter, at wire.Found) error {
+// Open opens what Find found. It may be another content by now: whoever asks
+// compares.
+func (f *Finder) Open(ctx context.Context, at wire.Found) (func(io.Writer) error, error) {
 	const op = "keeper.Found"
 	if at.Object != "" {
 		if !wire.IsHex(at.Object) || len(at.Object) != 40 {
-			return fault.New(op, fault.Invalid, "", fmt.Errorf("%q is no object", wire.Short(at.Object)))
+			return nil, fault.New(op, fault.Invalid, "", fmt.Errorf("%q is no object", wire.Short(at.Object)))
 		}
-		w.Header().Set("Content-Type", "application/octet-stream")
-		_, err := e.store.ReadContent(ctx, gitstore.Entry{ID: at.Object, Chunked: at.Chunked}, 0, -1, w)
-		return ignoreAfterStart(err)
+		return func(w io.Writer) error {
+			_, err := f.store.ReadContent(ctx, gitstore.Entry{ID: at.Object, Chunked: at.Chunked}, 0, -1, w)
+			return err
+		}, nil
 	}
-	root, p, asked := e.look.Root, string(at.Path), string(at.Path)
+	root, p := f.root, string(at.Path)
 	if at.Trash != "" {
-		if err := publish.CheckPlanID(at.Trash); err != nil {
-			return fault.Wrap(op, err)
-		}
-		root, p, asked = unix.AT_FDCWD, e.moves.Trash(at.Trash, "content"), at.Trash
-	} else if err := badPath(p, false); err != nil {
-		return fault.Wrap(op, err)
+		root, p = unix.AT_FDCWD, filepath.Join(f.trash, at.Trash, "content")
 	}
 	r, st, err := disk.OpenContent(root, p, -1)
 	if err != nil {
-		return fileError(op, asked, err)
+		return nil, err
 	}
-	defer r.Close()
 	if !st.IsRegular() {
-		return fileError(op, asked, unix.EISDIR)
+		return nil, errors.Join(unix.EISDIR, r.Close())
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	_, err = io.Copy(w, io.LimitReader(r, st.Size))
-	return ignoreAfterStart(err)
+	return func(w io.Writer) error {
+		_, err := io.Copy(w, io.LimitReader(r, st.Size))
+		return errors.Join(err, r.Close())
+	}, nil
 }

@@ -1,4 +1,4 @@
-package engine
+package layers
 
 import (
 	"context"
@@ -12,27 +12,60 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// A snapshot is an immutable checkout that boxes see through an overlay. It is a
-// chain of layers: a whole checkout, and over it what changed since, each as
-// overlayfs keeps it: files, links and directories that are new or other, and a
-// whiteout (a character device 0/0) for what is gone. So a snapshot costs what
-// changed since the one before it. What two layers have in common is hard-linked
-// between them, never with the live tree.
-//
-// A layer never changes once it has its name, and stays as long as the host names
-// it. Layers can be made again at any time, so nothing is synced; instead a
-// layer's mark names the boot of the machine that wrote it, and after another
-// boot it is compared with its trees before it is trusted.
+// Layers are the snapshots of one live tree.
+type Layers struct {
+	dir   string // of the snapshots
+	store *gitstore.Store
+	put   Put
+	crash func(point string) // is told the points at which a test ends the process
+
+	mu     sync.Mutex       // one snapshot at a time; guards what follows
+	known  map[string]layer // by name; nil before anybody looked
+	newest string           // the top layer of the snapshot that was asked for last
+}
+
+// Put writes what an entry holds to a new file, and heals it if it is damaged: p is where
+// it was.
+type Put func(ctx context.Context, name string, en gitstore.Entry, p wire.Path, sync bool) error
+
+// Options say what layers are made of.
+type Options struct {
+	Dir   string // of the snapshots
+	Store *gitstore.Store
+	Put   Put
+	Crash func(point string) // is told the points at which a test ends the process
+}
+
+// New are the snapshots in a folder. It looks at nothing yet.
+func New(o Options) *Layers {
+	return &Layers{dir: o.Dir, store: o.Store, put: o.Put, crash: o.Crash}
+}
+
+// Show names the layers that show a tree, the topmost first; what is missing is made.
+func (ls *Layers) Show(ctx context.Context, tree string) ([]string, error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	chain, err := ls.layersOf(ctx, tree)
+	if err != nil {
+		return nil, err
+	}
+	ls.newest = chain[0].Name
+	var names []string
+	for _, l := range chain {
+		names = append(names, l.Name)
+	}
+	return names, nil
+}
 
 // layer is a directory of the snapshots, and its mark.
 type layer struct {
@@ -47,17 +80,12 @@ type layer struct {
 // A new layer takes in those under it that are not much larger than it has become
 // by then: so a chain stays short, and over time each change is written a few times.
 const (
-	layerGrowth = 4 // a layer up to so many times as large is taken in
+	growth      = 4 // a layer up to so many times as large is taken in
 	wholeGrowth = 2 // and so the whole one
 )
 
-func bootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b)), err
-}
-
-// layerName is the name of what makes one tree of another, or of none.
-func layerName(from, to string) string {
+// nameOf is the name of what makes one tree of another, or of none.
+func nameOf(from, to string) string {
 	if from == "" {
 		return to
 	}
@@ -66,36 +94,36 @@ func layerName(from, to string) string {
 }
 
 const (
-	layerMark = ".ok"
-	layerPart = ".tmp-"
+	ending = ".ok"
+	part   = ".tmp-"
 )
 
-func (e *Engine) layerDir(name string) string { return filepath.Join(e.opts.Snapshots, name) }
+func (ls *Layers) path(name string) string { return filepath.Join(ls.dir, name) }
 
-func (e *Engine) layerMark(name string) string { return e.layerDir("." + name + layerMark) }
+func (ls *Layers) markFile(name string) string { return ls.path("." + name + ending) }
 
 // layers are those that are there, by name. It is called with snapMu held.
-func (e *Engine) layers() (map[string]layer, error) {
-	if e.layered != nil {
-		return e.layered, nil
+func (ls *Layers) all() (map[string]layer, error) {
+	if ls.known != nil {
+		return ls.known, nil
 	}
-	entries, err := os.ReadDir(e.opts.Snapshots)
+	entries, err := os.ReadDir(ls.dir)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]layer{}
 	for _, en := range entries {
-		if strings.HasPrefix(en.Name(), layerPart) { // of an engine that died
-			if err := disk.RemoveTree(e.layerDir(en.Name())); err != nil {
+		if strings.HasPrefix(en.Name(), part) { // of an engine that died
+			if err := disk.RemoveTree(ls.path(en.Name())); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		name, ok := strings.CutSuffix(strings.TrimPrefix(en.Name(), "."), layerMark)
-		if !ok || !isLayerName(name) {
+		name, ok := strings.CutSuffix(strings.TrimPrefix(en.Name(), "."), ending)
+		if !ok || !isName(name) {
 			continue
 		}
-		raw, err := os.ReadFile(e.layerMark(name))
+		raw, err := os.ReadFile(ls.markFile(name))
 		if err != nil {
 			return nil, err
 		}
@@ -105,17 +133,17 @@ func (e *Engine) layers() (map[string]layer, error) {
 		}
 		out[name] = l
 	}
-	e.layered = out
+	ls.known = out
 	return out, nil
 }
 
-func isLayerName(s string) bool { return len(s) == 40 && wire.IsHex(s) }
+func isName(s string) bool { return len(s) == 40 && wire.IsHex(s) }
 
 // chain is a layer with those below it, nil when one of them is not whole.
-func (e *Engine) chain(ctx context.Context, top layer) ([]layer, error) {
+func (ls *Layers) chain(ctx context.Context, top layer) ([]layer, error) {
 	out := []layer{top}
 	for _, name := range top.Below {
-		l, ok := e.layered[name]
+		l, ok := ls.known[name]
 		if !ok {
 			return nil, nil
 		}
@@ -127,25 +155,25 @@ func (e *Engine) chain(ctx context.Context, top layer) ([]layer, error) {
 		}
 		return ""
 	}
-	boot, err := bootID()
+	boot, err := disk.BootID()
 	if err != nil {
 		return nil, err
 	}
 	for i, l := range out {
-		if l.Name != layerName(below(i), l.Tree) {
+		if l.Name != nameOf(below(i), l.Tree) {
 			return nil, nil // it is of another tree than the one below it shows
 		}
 		if l.Boot == boot {
 			continue
 		}
-		if ok, err := e.layerHolds(ctx, l, below(i)); err != nil {
+		if ok, err := ls.holds(ctx, l, below(i)); err != nil {
 			return nil, err
 		} else if !ok { // no box of before is left that could see it
-			delete(e.layered, l.Name)
+			delete(ls.known, l.Name)
 			return nil, nil
 		}
 		l.Boot = boot
-		if err := e.markLayer(l); err != nil {
+		if err := ls.mark(l); err != nil {
 			return nil, err
 		}
 		out[i] = l
@@ -153,29 +181,29 @@ func (e *Engine) chain(ctx context.Context, top layer) ([]layer, error) {
 	return out, nil
 }
 
-func (e *Engine) markLayer(l layer) error {
+func (ls *Layers) mark(l layer) error {
 	raw, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	mark := e.layerMark(l.Name)
-	if err := os.WriteFile(mark+"~", raw, 0o644); err != nil {
+	file := ls.markFile(l.Name)
+	if err := os.WriteFile(file+"~", raw, 0o644); err != nil {
 		return err
 	}
-	if err := os.Rename(mark+"~", mark); err != nil {
+	if err := os.Rename(file+"~", file); err != nil {
 		return err
 	}
-	e.layered[l.Name] = l
+	ls.known[l.Name] = l
 	return nil
 }
 
-// layerHolds reports whether a layer is what makes its tree of the one below it.
-func (e *Engine) layerHolds(ctx context.Context, l layer, from string) (bool, error) {
-	steps, err := e.store.Between(ctx, from, l.Tree)
+// holds reports whether a layer is what makes its tree of the one below it.
+func (ls *Layers) holds(ctx context.Context, l layer, from string) (bool, error) {
+	steps, err := ls.store.Between(ctx, from, l.Tree)
 	if err != nil {
 		return false, ctx.Err() //nolint:nilerr // it is made again, where what is damaged is told
 	}
-	dir, err := unix.Open(e.layerDir(l.Name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(ls.path(l.Name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, nil //nolint:nilerr // not there: it is built
 	}
@@ -184,14 +212,14 @@ func (e *Engine) layerHolds(ctx context.Context, l layer, from string) (bool, er
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		if ok, err := e.stepHolds(dir, s); err != nil || !ok {
+		if ok, err := ls.stepHolds(dir, s); err != nil || !ok {
 			return false, nil //nolint:nilerr // damaged: it is built anew
 		}
 	}
 	return true, nil
 }
 
-func (e *Engine) stepHolds(root int, s gitstore.Step) (bool, error) {
+func (ls *Layers) stepHolds(root int, s gitstore.Step) (bool, error) {
 	dir, err := disk.OpenDir(root, wire.ParentDir(s.Path))
 	if err != nil {
 		return false, err
@@ -199,7 +227,7 @@ func (e *Engine) stepHolds(root int, s gitstore.Step) (bool, error) {
 	defer unix.Close(dir)
 	name := filepath.Base(s.Path)
 	if s.Entry.Exists() && s.Entry.Mode != wire.ModeEmptyDir {
-		got, _, err := e.store.EntryAt(dir, name, s.Entry)
+		got, _, err := ls.store.EntryAt(dir, name, s.Entry)
 		return got == s.Entry, err
 	}
 	var st unix.Stat_t
@@ -212,34 +240,9 @@ func (e *Engine) stepHolds(root int, s gitstore.Step) (bool, error) {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0, nil
 }
 
-// Snapshot makes sure that a commit is checked out, and names its layers.
-func (e *Engine) Snapshot(ctx context.Context, commit string) (wire.SnapshotReply, error) {
-	const op = "keeper.Snapshot"
-	e.snapMu.Lock()
-	defer e.snapMu.Unlock()
-	id, err := e.store.Resolve(ctx, commit)
-	if err != nil {
-		return wire.SnapshotReply{}, fault.Wrap(op, err)
-	}
-	tree, err := e.treeish(ctx, id, "HEAD")
-	if err != nil {
-		return wire.SnapshotReply{}, fault.Wrap(op, err)
-	}
-	chain, err := e.layersOf(ctx, tree)
-	if err != nil {
-		return wire.SnapshotReply{}, fault.Wrap(op, err)
-	}
-	e.newest = chain[0].Name
-	reply := wire.SnapshotReply{Commit: id, Tree: tree}
-	for _, l := range chain {
-		reply.Layers = append(reply.Layers, l.Name)
-	}
-	return reply, nil
-}
-
 // layersOf is the shortest chain that shows a tree; one is made if there is none.
-func (e *Engine) layersOf(ctx context.Context, tree string) ([]layer, error) {
-	all, err := e.layers()
+func (ls *Layers) layersOf(ctx context.Context, tree string) ([]layer, error) {
+	all, err := ls.all()
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +251,7 @@ func (e *Engine) layersOf(ctx context.Context, tree string) ([]layer, error) {
 		if l.Tree != tree || best != nil && len(l.Below) >= len(best)-1 {
 			continue
 		}
-		chain, err := e.chain(ctx, l)
+		chain, err := ls.chain(ctx, l)
 		if err != nil {
 			return nil, err
 		}
@@ -259,22 +262,22 @@ func (e *Engine) layersOf(ctx context.Context, tree string) ([]layer, error) {
 	if best != nil {
 		return best, nil
 	}
-	newest, err := e.newestChain(ctx)
+	newest, err := ls.newestChain(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return e.addLayer(ctx, tree, newest)
+	return ls.addLayer(ctx, tree, newest)
 }
 
 // newestChain is the chain of the snapshot that was asked for last, nil when none
 // is whole.
-func (e *Engine) newestChain(ctx context.Context) ([]layer, error) {
-	all, err := e.layers()
+func (ls *Layers) newestChain(ctx context.Context) ([]layer, error) {
+	all, err := ls.all()
 	if err != nil {
 		return nil, err
 	}
-	if l, ok := all[e.newest]; ok {
-		if chain, err := e.chain(ctx, l); err != nil || chain != nil {
+	if l, ok := all[ls.newest]; ok {
+		if chain, err := ls.chain(ctx, l); err != nil || chain != nil {
 			return chain, err
 		}
 	}
@@ -284,8 +287,8 @@ func (e *Engine) newestChain(ctx context.Context) ([]layer, error) {
 	}
 	slices.SortFunc(tops, func(a, b layer) int { return int(min(1, max(-1, b.Made-a.Made))) })
 	for _, l := range tops {
-		if chain, err := e.chain(ctx, l); err != nil || chain != nil {
-			e.newest = l.Name
+		if chain, err := ls.chain(ctx, l); err != nil || chain != nil {
+			ls.newest = l.Name
 			return chain, err
 		}
 	}
@@ -294,24 +297,24 @@ func (e *Engine) newestChain(ctx context.Context) ([]layer, error) {
 
 // addLayer shows a tree by a new layer over a chain, in which it takes in those
 // layers that are not much larger.
-func (e *Engine) addLayer(ctx context.Context, tree string, over []layer) ([]layer, error) {
+func (ls *Layers) addLayer(ctx context.Context, tree string, over []layer) ([]layer, error) {
 	var changed []gitstore.Step
 	if len(over) > 0 {
 		var err error
-		if changed, err = e.store.Between(ctx, over[0].Tree, tree); err != nil {
+		if changed, err = ls.store.Between(ctx, over[0].Tree, tree); err != nil {
 			if ctx.Err() != nil {
 				return nil, err
 			}
 			over, changed = nil, nil // what the other one was made of can't be read any more
 		}
 	}
-	return e.writeLayer(ctx, tree, over, takenIn(over, len(changed)), changed)
+	return ls.writeLayer(ctx, tree, over, takenIn(over, len(changed)), changed)
 }
 
 // takenIn says how many layers of a chain a new one of a size takes in.
 func takenIn(over []layer, size int) int {
 	n := 0
-	for ; n < len(over)-1 && (len(over)-n >= wire.MaxLayers || over[n].Size <= layerGrowth*size); n++ {
+	for ; n < len(over)-1 && (len(over)-n >= wire.MaxLayers || over[n].Size <= growth*size); n++ {
 		size += over[n].Size
 	}
 	if n == len(over)-1 && over[n].Size <= wholeGrowth*size {
@@ -322,8 +325,8 @@ func takenIn(over []layer, size int) int {
 
 // writeLayer writes a layer that takes in the first n layers of a chain; changed
 // is what makes the tree of the chain's.
-func (e *Engine) writeLayer(ctx context.Context, tree string, over []layer, n int, changed []gitstore.Step) ([]layer, error) {
-	boot, err := bootID()
+func (ls *Layers) writeLayer(ctx context.Context, tree string, over []layer, n int, changed []gitstore.Step) ([]layer, error) {
+	boot, err := disk.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -332,20 +335,20 @@ func (e *Engine) writeLayer(ctx context.Context, tree string, over []layer, n in
 		from = below[0].Tree
 	}
 	if n > 0 || len(over) == 0 {
-		if steps, err = e.store.Between(ctx, from, tree); err != nil {
+		if steps, err = ls.store.Between(ctx, from, tree); err != nil {
 			return nil, err
 		}
 	}
-	l := layer{Name: layerName(from, tree), Boot: boot, Tree: tree, Size: len(steps), Made: time.Now().UnixNano()}
+	l := layer{Name: nameOf(from, tree), Boot: boot, Tree: tree, Size: len(steps), Made: time.Now().UnixNano()}
 	for _, b := range below {
 		l.Below = append(l.Below, b.Name)
 	}
-	final, part := e.layerDir(l.Name), e.layerDir(layerPart+l.Name)
+	final, part := ls.path(l.Name), ls.path(part+l.Name)
 	// One of this name that is there has no mark that counts: nobody was told of it.
-	if err := errors.Join(disk.RemoveTree(part), disk.RemoveIfThere(e.layerMark(l.Name)), disk.RemoveTree(final), os.Mkdir(part, 0o755)); err != nil {
+	if err := errors.Join(disk.RemoveTree(part), disk.RemoveIfThere(ls.markFile(l.Name)), disk.RemoveTree(final), os.Mkdir(part, 0o755)); err != nil {
 		return nil, err
 	}
-	b := layerBuilder{e: e, root: part, dst: -1, differs: map[string]bool{}}
+	b := builder{ls: ls, root: part, dst: -1, differs: map[string]bool{}}
 	for _, s := range changed {
 		b.differs[s.Path] = true
 	}
@@ -362,38 +365,37 @@ func (e *Engine) writeLayer(ctx context.Context, tree string, over []layer, n in
 	if err := os.Rename(part, final); err != nil {
 		return nil, err
 	}
-	e.crash("snapshot.built")
-	if err := e.markLayer(l); err != nil {
+	ls.crash("snapshot.built")
+	if err := ls.mark(l); err != nil {
 		return nil, err
 	}
 	return append([]layer{l}, below...), nil
 }
 
-// squash makes the newest chain as short as it can be for what changed since its
+// Squash makes the newest chain as short as it can be for what changed since its
 // whole layer, for when nobody waits.
-func (e *Engine) squash(ctx context.Context) error {
-	e.snapMu.Lock()
-	defer e.snapMu.Unlock()
-	chain, err := e.newestChain(ctx)
+func (ls *Layers) Squash(ctx context.Context) error {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	chain, err := ls.newestChain(ctx)
 	if err != nil || len(chain) <= 2 {
 		return err
 	}
-	if chain, err = e.writeLayer(ctx, chain[0].Tree, chain, len(chain)-1, nil); err != nil {
+	if chain, err = ls.writeLayer(ctx, chain[0].Tree, chain, len(chain)-1, nil); err != nil {
 		return err
 	}
-	e.newest = chain[0].Name
+	ls.newest = chain[0].Name
 	return nil
 }
 
-// ReleaseSnapshots removes every layer but those to keep and those of the newest
+// Release removes every layer but those to keep and those of the newest
 // snapshot, which the next one is made on.
-func (e *Engine) ReleaseSnapshots(ctx context.Context, keep []string) error {
-	const op = "keeper.ReleaseSnapshots"
-	e.snapMu.Lock()
-	defer e.snapMu.Unlock()
-	newest, err := e.newestChain(ctx)
+func (ls *Layers) Release(ctx context.Context, keep []string) error {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	newest, err := ls.newestChain(ctx)
 	if err != nil {
-		return fault.Wrap(op, err)
+		return err
 	}
 	stays := map[string]bool{}
 	for _, name := range keep {
@@ -402,39 +404,39 @@ func (e *Engine) ReleaseSnapshots(ctx context.Context, keep []string) error {
 	for _, l := range newest {
 		stays[l.Name] = true
 	}
-	entries, err := os.ReadDir(e.opts.Snapshots)
+	entries, err := os.ReadDir(ls.dir)
 	if err != nil {
-		return fault.Wrap(op, err)
+		return err
 	}
 	for _, en := range entries {
-		name := strings.TrimPrefix(strings.TrimPrefix(en.Name(), layerPart), ".")
-		name = strings.TrimSuffix(strings.TrimSuffix(name, "~"), layerMark)
-		if !isLayerName(name) || stays[name] {
+		name := strings.TrimPrefix(strings.TrimPrefix(en.Name(), part), ".")
+		name = strings.TrimSuffix(strings.TrimSuffix(name, "~"), ending)
+		if !isName(name) || stays[name] {
 			continue
 		}
-		delete(e.layered, name)
-		if err := errors.Join(disk.RemoveIfThere(e.layerMark(name)), disk.RemoveTree(e.layerDir(en.Name()))); err != nil {
-			return fault.Wrap(op, fmt.Errorf("remove layer %s: %w", name, err))
+		delete(ls.known, name)
+		if err := errors.Join(disk.RemoveIfThere(ls.markFile(name)), disk.RemoveTree(ls.path(en.Name()))); err != nil {
+			return fmt.Errorf("remove layer %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// layerBuilder fills a layer directory by directory, with the directory and
+// builder fills a layer directory by directory, with the directory and
 // those to link from held open: ten thousand links are cheap that way.
-type layerBuilder struct {
-	e       *Engine
-	root    string
+type builder struct {
+	ls      *Layers
+	root    string          // the layer, under a name that does not count
 	from    []int           // layers to link from, the topmost first
 	differs map[string]bool // paths that they have otherwise
-	dir     string
-	dst     int
-	src     []int
+	dir     string          // the directory that is open
+	dst     int             // it, in the layer; -1 while none is open
+	src     []int           // and in those to link from
 }
 
-func (b *layerBuilder) open(layers []layer) error {
+func (b *builder) open(layers []layer) error {
 	for _, l := range layers {
-		fd, err := unix.Open(b.e.layerDir(l.Name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(b.ls.path(l.Name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &os.PathError{Op: "open", Path: l.Name, Err: err}
 		}
@@ -443,14 +445,14 @@ func (b *layerBuilder) open(layers []layer) error {
 	return nil
 }
 
-func (b *layerBuilder) close() {
+func (b *builder) close() {
 	b.leave()
 	for _, fd := range b.from {
 		unix.Close(fd)
 	}
 }
 
-func (b *layerBuilder) leave() {
+func (b *builder) leave() {
 	for _, fd := range append(b.src, b.dst) {
 		if fd >= 0 {
 			unix.Close(fd)
@@ -459,7 +461,7 @@ func (b *layerBuilder) leave() {
 	b.dst, b.src = -1, nil
 }
 
-func (b *layerBuilder) enter(dir string) (err error) {
+func (b *builder) enter(dir string) (err error) {
 	if b.dst >= 0 && b.dir == dir {
 		return nil
 	}
@@ -481,7 +483,7 @@ func (b *layerBuilder) enter(dir string) (err error) {
 	return nil
 }
 
-func (b *layerBuilder) build(ctx context.Context, steps []gitstore.Step) error {
+func (b *builder) build(ctx context.Context, steps []gitstore.Step) error {
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -502,7 +504,7 @@ func (b *layerBuilder) build(ctx context.Context, steps []gitstore.Step) error {
 	return nil
 }
 
-func (b *layerBuilder) put(ctx context.Context, s gitstore.Step) error {
+func (b *builder) put(ctx context.Context, s gitstore.Step) error {
 	name := filepath.Base(s.Path)
 	if !s.Entry.Exists() {
 		if err := unix.Mknodat(b.dst, name, unix.S_IFCHR, 0); err != nil {
@@ -513,12 +515,12 @@ func (b *layerBuilder) put(ctx context.Context, s gitstore.Step) error {
 	if !b.differs[s.Path] && b.link(name) {
 		return nil
 	}
-	return b.e.moves.MaterializeAt(ctx, filepath.Join(b.root, filepath.FromSlash(s.Path)), s.Entry, wire.Path(s.Path), false)
+	return b.ls.put(ctx, filepath.Join(b.root, filepath.FromSlash(s.Path)), s.Entry, wire.Path(s.Path), false)
 }
 
 // link takes a file from the topmost layer that has it; it reports false where
 // there is none, or it has all the links that a file may have.
-func (b *layerBuilder) link(name string) bool {
+func (b *builder) link(name string) bool {
 	for _, fd := range b.src {
 		if err := unix.Linkat(fd, name, b.dst, name, 0); !errors.Is(err, fs.ErrNotExist) {
 			return err == nil

@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"context"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Snapshot makes sure that a commit is checked out, and names its layers.
+func (e *Engine) Snapshot(ctx context.Context, commit string) (wire.SnapshotReply, error) {
+	const op = "keeper.Snapshot"
+	id, err := e.store.Resolve(ctx, commit)
+	if err != nil {
+		return wire.SnapshotReply{}, fault.Wrap(op, err)
+	}
+	tree, err := e.treeish(ctx, id, "HEAD")
+	if err != nil {
+		return wire.SnapshotReply{}, fault.Wrap(op, err)
+	}
+	names, err := e.layers.Show(ctx, tree)
+	if err != nil {
+		return wire.SnapshotReply{}, fault.Wrap(op, err)
+	}
+	return wire.SnapshotReply{Commit: id, Tree: tree, Layers: names}, nil
+}
+
+// ReleaseSnapshots removes every layer but those to keep and those of the newest
+// snapshot, which the next one is made on.
+func (e *Engine) ReleaseSnapshots(ctx context.Context, keep []string) error {
+	return fault.Wrap("keeper.ReleaseSnapshots", e.layers.Release(ctx, keep))
+}
