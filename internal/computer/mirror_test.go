@@ -35,6 +35,7 @@ import (
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -163,7 +164,7 @@ func (d *desk) start() {
 	c.own("revisions", c.mirror.Follow)
 	d.engine, err = engine.Open(d.t.Context(), engine.Options{Root: filepath.Join(d.dir, "workspace"), Snapshots: filepath.Join(d.dir, "snapshots"), Uppers: filepath.Join(d.dir, "boxes")})
 	check(err)
-	d.server = httptest.NewServer(engine.Handler(d.engine))
+	d.server = httptest.NewServer(door.Handler(d.engine))
 	d.volumes = openVolumes(d.t, d.dir)
 	c.boxes = boxes.New(boxes.Options{CID: d.cid, On: d.volumes, Logger: c.logger})
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{

@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -138,7 +139,7 @@ func (h *host) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.server = httptest.NewServer(engine.Handler(h.engine))
+	h.server = httptest.NewServer(door.Handler(h.engine))
 	k := wire.NewClient(toServer{h.server}, nil)
 	if h.wrap != nil {
 		k = h.wrap(k)

@@ -23,6 +23,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/scrub"
+	"choir.dev/choiros/internal/workspace/keeper/uppers"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -47,6 +48,7 @@ type Engine struct {
 	moves    *publish.Mover
 	gitIndex *gitindex.Index // for people's own git in a terminal
 	layers   *layers.Layers
+	uppers   *uppers.Uppers
 	heal     *heal.Healer
 	scrubs   *scrub.Scrubber
 	collects *collect.Collector
@@ -62,9 +64,6 @@ type Engine struct {
 	doubted  map[string]doubt // new files that a power cut may have emptied
 	puts     []put            // that no checkpoint has met yet, oldest first
 	keptPuts []wire.Commit    // that were made of such, and nobody has heard of
-
-	settling  sync.Mutex           // one upper at a time
-	settledAt map[string]time.Time // by upper: what was written before is durable
 
 }
 
@@ -87,7 +86,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 		return nil, fault.Wrap(op, err)
 	}
 	opts.Root = root
-	e := &Engine{opts: opts, settledAt: map[string]time.Time{}}
+	e := &Engine{opts: opts, uppers: uppers.New(opts.Uppers, opts.Limits.WalkEntries)}
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
 	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: e.withoutDoubted})
 	e.gitIndex = gitindex.Open(e.store)

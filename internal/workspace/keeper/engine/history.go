@@ -153,6 +153,13 @@ func (e *Engine) Show(ctx context.Context, commit, p string, max int64, w io.Wri
 	return en, size, fault.Wrap(op, err)
 }
 
+// Content streams what an entry of the history holds: from skip on, at most max bytes
+// when max is not negative.
+func (e *Engine) Content(ctx context.Context, en gitstore.Entry, skip, max int64, w io.Writer) error {
+	_, err := e.store.ReadContent(ctx, en, skip, max, w)
+	return err
+}
+
 // Status compares the live tree with the newest checkpoint and changes nothing.
 func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 	const op = "keeper.Status"

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -185,7 +186,7 @@ func TestAPutLargeFileIsKept(t *testing.T) {
 	if c.read("workspace/f") != two {
 		t.Error("the second put is not there")
 	}
-	srv := httptest.NewServer(engine.Handler(c.Engine))
+	srv := httptest.NewServer(door.Handler(c.Engine))
 	defer srv.Close()
 	for _, at := range [][2]int{{0, 0}, {3 << 20, 1000}, {len(one) - 5, 0}, {1<<20 - 3, 2 << 20}, {len(one), 1}} {
 		q := fmt.Sprintf(`{"path":"workspace/f","commit":%q,"offset":%d,"limit":%d}`, r.Commit.Commit, at[0], at[1])

@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 
 	"choir.dev/choiros/internal/fault"
@@ -41,7 +38,7 @@ func (e *Engine) Drop(ctx context.Context, task string) error {
 	if err := publish.CheckPlanID(task); err != nil {
 		return fault.Wrap(op, err)
 	}
-	e.forgetUpper(task)
+	e.uppers.Forget(task)
 	return fault.Wrap(op, errors.Join(e.store.DeleteRef(ctx, publish.TaskRef(task)), e.store.DeleteRef(ctx, publish.LiveRef(task))))
 }
 
@@ -101,16 +98,4 @@ func (e *Engine) maintain(ctx context.Context) error {
 		}
 	}
 	return e.saveStats()
-}
-
-func decodeStrict(raw []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("bytes follow the request")
-	}
-	return nil
 }

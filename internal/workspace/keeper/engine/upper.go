@@ -2,14 +2,12 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"os"
+
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // Tree reads what a task wrote. The upper is hostile: links are not followed,
@@ -18,9 +16,6 @@ func (e *Engine) Tree(ctx context.Context, req wire.TreeRequest) (wire.TreeReply
 	const op = "keeper.Tree"
 	if err := publish.CheckPlanID(req.ID); err != nil {
 		return wire.TreeReply{}, fault.Wrap(op, err)
-	}
-	if err := wire.CheckPath(req.Upper, false); err != nil {
-		return wire.TreeReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("upper %q %w", wire.Short(req.Upper), err))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -40,12 +35,7 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	if err != nil {
 		return wire.TreeReply{}, err
 	}
-	uppers, err := unix.Open(e.opts.Uppers, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return wire.TreeReply{}, &os.PathError{Op: "open", Path: e.opts.Uppers, Err: err}
-	}
-	defer unix.Close(uppers)
-	root, err := disk.OpenDir(uppers, req.Upper)
+	root, err := e.uppers.Open(req.Upper)
 	if err != nil {
 		return wire.TreeReply{}, err
 	}
@@ -80,4 +70,17 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	}
 	d, err := e.store.Changes(ctx, baseID, c.Tree)
 	return wire.TreeReply{Commit: c.Commit, Tree: c.Tree, Base: base, Changes: d.Changes, More: d.More, Left: skipped}, err
+}
+
+// SettleUpper makes durable what a task has written since it was last asked. A
+// task that is resumed goes on with its upper as it stands and is not told to
+// write again what it was told is written, so that must survive the machine.
+func (e *Engine) SettleUpper(ctx context.Context, req wire.UpperRequest) error {
+	return fault.Wrap("keeper.SettleUpper", e.uppers.Settle(ctx, req.Upper))
+}
+
+// Filled says which of a task's folders, beneath what its boxes wrote, hold
+// anything.
+func (e *Engine) Filled(ctx context.Context, req wire.FilledRequest) (wire.FilledReply, error) {
+	return e.uppers.Filled(ctx, req)
 }

@@ -13,7 +13,6 @@ import (
 
 	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
-	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -73,5 +72,5 @@ func (mv *Mover) SetAsides() ([]wire.Aside, error) {
 		}
 	}
 	slices.SortFunc(out, func(a, b wire.Aside) int { return strings.Compare(when(b), when(a)) })
-	return out[:min(len(out), scan.MaxSkips)], nil
+	return out[:min(len(out), wire.MaxSkips)], nil
 }

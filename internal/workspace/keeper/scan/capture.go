@@ -345,7 +345,7 @@ func (cap *Capture) LeftOut(under string) wire.LeftOut {
 // NotIn is what a commit says of what a capture left out.
 func (cap *Capture) NotIn() wire.NotIn {
 	n := wire.NotIn{SkippedFiles: wire.CountFiles(cap.Skipped), IgnoredCount: len(cap.outside.list) + cap.outside.more}
-	for _, s := range cap.Skipped[:min(len(cap.Skipped), MaxSkips)] {
+	for _, s := range cap.Skipped[:min(len(cap.Skipped), wire.MaxSkips)] {
 		n.Skipped = append(n.Skipped, ShownPath(s.Path)+": "+s.Reason)
 	}
 	for _, s := range cap.outside.list[:min(len(cap.outside.list), maxNotedIgnored)] {

@@ -13,9 +13,6 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// MaxSkips is how many skipped paths are listed.
-const MaxSkips = 200
-
 const (
 	// maxNotedIgnored is how many ignored paths a commit names, and maxNotedPath
 	// how long each may be there.

@@ -65,9 +65,6 @@ type key struct {
 	kind byte
 }
 
-// maxTold bounds what one slice names.
-const maxTold = 200
-
 // maxQueue bounds what a pass remembers, in objects; a history beyond it is
 // scrubbed as far as that, newest first.
 const maxQueue = 4_000_000
@@ -122,7 +119,7 @@ func (sr *Scrubber) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.Scru
 		}
 		switch {
 		case d == nil:
-		case len(reply.Damaged) < maxTold:
+		case len(reply.Damaged) < wire.MaxSkips:
 			reply.Damaged = append(reply.Damaged, *d)
 		default:
 			reply.More++

@@ -74,3 +74,6 @@ func LimitsFrom(env map[string]string) (Limits, error) {
 	l.Files = int(files)
 	return l, nil
 }
+
+// MaxSkips is how many paths of a kind are listed: what was left out, damaged or set aside.
+const MaxSkips = 200

@@ -1,6 +1,7 @@
-package engine
+package door
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,13 +12,14 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/fault/httpstatus"
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Handler serves an engine under /keeper/: POST /keeper/{verb} takes and gives
 // JSON; POST /keeper/stream/{verb}?q={JSON} takes or gives raw bytes.
-func Handler(e *Engine) http.Handler {
+func Handler(e *engine.Engine) http.Handler {
 	mux := http.NewServeMux()
 	callStill(mux, "checkpoint", e.Checkpoint)
 	call(mux, "list", e.List)
@@ -53,14 +55,14 @@ func Handler(e *Engine) http.Handler {
 	})
 	call(mux, "maintain", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Maintain(ctx) })
 	call(mux, "collect", func(ctx context.Context, _ wire.Done) (wire.CollectReply, error) { return e.Collect(ctx) })
-	handleFiles(mux, e)
-	handleCare(mux, e)
-	handleStreams(mux, e)
+	serveFiles(mux, e)
+	serveCare(mux, e)
+	serveStreams(mux, e)
 	return mux
 }
 
-// handleFiles serves the live tree's files.
-func handleFiles(mux *http.ServeMux, e *Engine) {
+// serveFiles serves the live tree's files.
+func serveFiles(mux *http.ServeMux, e *engine.Engine) {
 	call(mux, "files", func(ctx context.Context, r wire.FilesRequest) (wire.FilesReply, error) {
 		files, more, err := e.Files(ctx, r)
 		return wire.FilesReply{Files: files, More: more}, err
@@ -88,8 +90,8 @@ func handleFiles(mux *http.ServeMux, e *Engine) {
 	call(mux, "undo", e.Undo)
 }
 
-// handleCare serves what keeps the tree and its history whole.
-func handleCare(mux *http.ServeMux, e *Engine) {
+// serveCare serves what keeps the tree and its history whole.
+func serveCare(mux *http.ServeMux, e *engine.Engine) {
 	call(mux, "scrub", e.Scrub)
 	call(mux, "find", e.Find)
 	call(mux, "repair", e.Repair)
@@ -101,8 +103,8 @@ func handleCare(mux *http.ServeMux, e *Engine) {
 	call(mux, "heal", func(ctx context.Context, _ wire.Done) (wire.HealReply, error) { return e.Heal(ctx) })
 }
 
-// handleStreams serves what takes or gives raw bytes.
-func handleStreams(mux *http.ServeMux, e *Engine) {
+// serveStreams serves what takes or gives raw bytes.
+func serveStreams(mux *http.ServeMux, e *engine.Engine) {
 	upload(mux, "write", func(ctx context.Context, r wire.WriteRequest, body io.Reader) (wire.Written, error) {
 		return e.Write(ctx, r, body)
 	})
@@ -123,7 +125,7 @@ func handleStreams(mux *http.ServeMux, e *Engine) {
 		var req wire.ReadRequest
 		err := decode([]byte(r.URL.Query().Get("q")), &req)
 		if err == nil {
-			err = e.serveRead(r.Context(), w, req)
+			err = serveRead(r.Context(), w, e, req)
 		}
 		if err != nil {
 			fail(w, err)
@@ -213,7 +215,7 @@ func fail(w http.ResponseWriter, err error) {
 const readBuffer = 128 << 10
 
 // serveRead streams a file. The size of the whole is in X-Choir-Size.
-func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.ReadRequest) error {
+func serveRead(ctx context.Context, w http.ResponseWriter, e *engine.Engine, req wire.ReadRequest) error {
 	if req.Offset < 0 || req.Limit < 0 {
 		return fault.New("keeper.Read", fault.Invalid, "", errors.New("offset and limit can't be negative"))
 	}
@@ -227,8 +229,7 @@ func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.
 		if limit == 0 {
 			limit = -1
 		}
-		_, err = e.store.ReadContent(ctx, en, req.Offset, limit, w)
-		return ignoreAfterStart(err)
+		return ignoreAfterStart(e.Content(ctx, en, req.Offset, limit, w))
 	}
 	f, fi, err := e.Read(ctx, string(req.Path))
 	if err != nil {
@@ -251,7 +252,7 @@ func (e *Engine) serveRead(ctx context.Context, w http.ResponseWriter, req wire.
 }
 
 // serveFound streams what a search found.
-func serveFound(ctx context.Context, w http.ResponseWriter, e *Engine, at wire.Found) error {
+func serveFound(ctx context.Context, w http.ResponseWriter, e *engine.Engine, at wire.Found) error {
 	give, err := e.Found(ctx, at)
 	if err != nil {
 		return err
@@ -273,4 +274,17 @@ func readHeaders(w http.ResponseWriter, size int64, mode wire.Mode) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("X-Choir-Size", strconv.FormatInt(size, 10))
 	w.Header().Set("X-Choir-Mode", string(mode))
+}
+
+// decodeStrict decodes exactly one value without unknown fields.
+func decodeStrict(raw []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("bytes follow the request")
+	}
+	return nil
 }

@@ -1,0 +1,193 @@
+package uppers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Uppers are the folders in which boxes of tasks write.
+type Uppers struct {
+	dir     string
+	entries int // names that are looked at
+
+	settling  sync.Mutex           // one upper at a time; guards what follows
+	settledAt map[string]time.Time // by upper: what was written before is durable
+}
+
+// New are the uppers in a folder, of each of which so many names are looked at.
+func New(dir string, entries int) *Uppers {
+	return &Uppers{dir: dir, entries: entries, settledAt: map[string]time.Time{}}
+}
+
+// Open opens an upper. Who asks closes it.
+func (up *Uppers) Open(upper string) (int, error) {
+	if err := wire.CheckPath(upper, false); err != nil {
+		return -1, fault.New("", fault.Invalid, "", fmt.Errorf("upper %q %w", wire.Short(upper), err))
+	}
+	dirs, err := unix.Open(up.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: up.dir, Err: err}
+	}
+	defer unix.Close(dirs)
+	return disk.OpenDir(dirs, upper)
+}
+
+// slack is how far the clock that files are stamped with may lie behind ours.
+const slack = 2 * time.Second
+
+// Settle makes durable what a task has written since it was last asked. A
+// task that is resumed goes on with its upper as it stands and is not told to
+// write again what it was told is written, so that must survive the machine.
+func (up *Uppers) Settle(ctx context.Context, upper string) error {
+	root, err := up.Open(upper)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	up.settling.Lock()
+	defer up.settling.Unlock()
+	began := time.Now()
+	paths, all, err := up.writtenSince(ctx, root, up.settledAt[upper])
+	if err != nil {
+		return err
+	}
+	if all {
+		err = unix.Syncfs(root)
+	} else {
+		var g errgroup.Group
+		g.SetLimit(8)
+		for _, p := range paths {
+			g.Go(func() error { return disk.SyncBeneath(root, p) })
+		}
+		err = g.Wait()
+	}
+	if err == nil {
+		up.settledAt[upper] = began
+	}
+	return err
+}
+
+// Forget is called when an upper is dropped.
+func (up *Uppers) Forget(id string) {
+	up.settling.Lock()
+	defer up.settling.Unlock()
+	delete(up.settledAt, id+"/upper")
+}
+
+// writtenSince lists the files and directories that were changed. all says that
+// there are too many, or that they lie too deep, to be named one by one.
+func (up *Uppers) writtenSince(ctx context.Context, root int, since time.Time) (paths []string, all bool, err error) {
+	seen := 0
+	for todo := []string{"."}; len(todo) > 0; {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		dir := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		fd, err := disk.OpenDir(root, dir)
+		if err != nil {
+			if disk.IsGone(err) {
+				continue
+			}
+			return nil, true, nil //nolint:nilerr // what can't be opened is synced with everything
+		}
+		f := os.NewFile(uintptr(fd), dir)
+		names, err := f.Readdirnames(up.entries)
+		if err != nil && len(names) > 0 || len(names) == up.entries {
+			return nil, true, f.Close()
+		}
+		changed := func(st unix.Stat_t) bool { return !time.Unix(st.Ctim.Unix()).Before(since.Add(-slack)) }
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && changed(st) {
+			paths = append(paths, dir)
+		}
+		for _, name := range names {
+			if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				continue // it is gone
+			}
+			switch st.Mode & unix.S_IFMT {
+			case unix.S_IFDIR:
+				todo = append(todo, path.Join(dir, name))
+			case unix.S_IFREG:
+				if changed(st) {
+					paths = append(paths, path.Join(dir, name))
+				}
+			}
+		}
+		if err := f.Close(); err != nil {
+			return nil, false, err
+		}
+		if seen += len(names); len(paths) > disk.SyncEachUpTo || seen > up.entries {
+			return nil, true, nil
+		}
+	}
+	return paths, false, nil
+}
+
+// Filled says which of a task's folders, beneath what its boxes wrote, hold
+// anything. What is no folder, such as a link, holds nothing.
+func (up *Uppers) Filled(ctx context.Context, req wire.FilledRequest) (wire.FilledReply, error) {
+	const op = "keeper.Filled"
+	if len(req.Folders) > wire.MaxFilled {
+		return wire.FilledReply{}, fault.New(op, fault.Exhausted, "", fmt.Errorf("no more than %d folders are looked at", wire.MaxFilled))
+	}
+	dirs, err := unix.Open(up.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return wire.FilledReply{}, fault.Wrap(op, &os.PathError{Op: "open", Path: up.dir, Err: err})
+	}
+	defer unix.Close(dirs)
+	var reply wire.FilledReply
+	for i, folder := range req.Folders {
+		at := path.Join(req.ID, string(folder))
+		if len(at) > wire.MaxTreePath {
+			continue // nothing was made there: nobody can name it
+		}
+		if err := wire.CheckPath(at, false); err != nil {
+			return wire.FilledReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("folder %q %w", wire.Short(at), err))
+		}
+		if err := ctx.Err(); err != nil {
+			return wire.FilledReply{}, fault.Wrap(op, err)
+		}
+		holds, err := holdsAny(dirs, at)
+		if err != nil {
+			return wire.FilledReply{}, fault.Wrap(op, err)
+		}
+		if holds {
+			reply.Filled = append(reply.Filled, i)
+		}
+	}
+	return reply, nil
+}
+
+// holdsAny reports whether a folder, if it is one, holds anything.
+func holdsAny(uppers int, at string) (bool, error) {
+	fd, err := disk.OpenDir(uppers, at)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return false, nil
+	case errors.Is(err, unix.EACCES):
+		return true, nil // whoever closed it had something to close
+	case err != nil:
+		return false, err
+	}
+	dir := os.NewFile(uintptr(fd), at)
+	defer dir.Close()
+	names, err := dir.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return len(names) > 0, err
+}
