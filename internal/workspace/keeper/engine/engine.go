@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/heal"
 	"choir.dev/choiros/internal/workspace/keeper/layers"
+	"choir.dev/choiros/internal/workspace/keeper/outage"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/scrub"
@@ -54,16 +55,16 @@ type Engine struct {
 	collects *collect.Collector
 	lock     *os.File
 
-	end    ending          // how the engine before this one ended, until Heal has looked
+	end    outage.Ending   // how the engine before this one ended, until Heal has looked
 	parted bool            // it said goodbye
 	onDisk map[string]bool // paths that the publish under way put in place, durably
 
 	mu      sync.Mutex   // one change at a time; guards what follows
 	damaged *damagedHead // the newest commit can't be read
 
-	doubted  map[string]doubt // new files that a power cut may have emptied
-	puts     []put            // that no checkpoint has met yet, oldest first
-	keptPuts []wire.Commit    // that were made of such, and nobody has heard of
+	doubts   *outage.Doubts // new files that a power cut may have emptied; nil before they are read
+	puts     []put          // that no checkpoint has met yet, oldest first
+	keptPuts []wire.Commit  // that were made of such, and nobody has heard of
 
 }
 
@@ -88,7 +89,9 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	opts.Root = root
 	e := &Engine{opts: opts, uppers: uppers.New(opts.Uppers, opts.Limits.WalkEntries)}
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
-	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: e.withoutDoubted})
+	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: func(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
+		return e.doubts.Without(cap, cands, write)
+	}})
 	e.gitIndex = gitindex.Open(e.store)
 	e.openCare()
 	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry})
@@ -105,10 +108,10 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.prepareGitDir(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.begun(); err != nil {
+	if e.end, err = outage.Begin(e.store.Work("open")); err != nil {
 		return nil, err
 	}
-	if e.end != endClean {
+	if e.end != outage.Clean {
 		if err := e.store.Chunks.SyncNames(); err != nil {
 			return nil, err
 		}
@@ -122,13 +125,14 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if err := e.heal.Newest(ctx, e.captured()); err != nil {
 		return nil, err
 	}
-	if e.end == endUnknown && e.moves.Head == "" && e.damaged == nil {
-		e.end = endClean // it is new
+	if e.end == outage.Unknown && e.moves.Head == "" && e.damaged == nil {
+		e.end = outage.Clean // it is new
 	}
-	if e.end != endUnknown { // else what was not synced may be other than it was
+	if e.end != outage.Unknown { // else what was not synced may be other than it was
 		e.loadStats()
 	}
-	return e, e.loadDoubts()
+	e.doubts, err = outage.LoadDoubts(e.store.Work("doubted.json"), opts.Logger)
+	return e, err
 }
 
 // Close ends the engine and its helper processes.

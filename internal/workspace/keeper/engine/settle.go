@@ -4,21 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/outage"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 )
 
 // What a program writes is in memory until it is synced, and a machine that
@@ -80,12 +81,12 @@ func (e *Engine) settleTree(ctx context.Context) error {
 	}
 	s := settled{Head: e.moves.Head}
 	for _, c := range cands {
-		if _, doubted := e.doubted[c.Path]; doubted || !c.Stat.IsRegular() || c.Prev.ID == gitstore.EmptyBlob {
+		if e.doubts.Has(c.Path) || !c.Stat.IsRegular() || c.Prev.ID == gitstore.EmptyBlob {
 			continue
 		}
-		fate := fateEmptied
+		fate := outage.Emptied
 		if c.Stat.Size > 0 {
-			if fate, err = e.fateOf(c.Path, nil); err != nil {
+			if fate, err = outage.Fate(e.look.Root, c.Path, nil); err != nil {
 				return err
 			}
 		}
@@ -104,65 +105,6 @@ func (e *Engine) settleTree(ctx context.Context) error {
 	return disk.WriteDurably(e.store.Work("settled.json"), raw)
 }
 
-// What an end without a goodbye can make of a file that was never synced.
-const (
-	fateEmptied = "was emptied"
-	fateZeroed  = "was filled with zeroes"
-	fateTorn    = "ends in zeroes"
-)
-
-// fateOf says what looks wrong with a live file, "" when nothing does. was is
-// what it held before; a file that had zeroes then may have them now.
-func (e *Engine) fateOf(p string, was []byte) (string, error) {
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
-	if err != nil {
-		return "", disk.IgnoreUnreachable(err)
-	}
-	defer unix.Close(dir)
-	r, st, err := disk.OpenContent(dir, path.Base(p), -1)
-	if err != nil {
-		return "", disk.IgnoreUnreachable(err)
-	}
-	defer r.Close()
-	if !st.IsRegular() {
-		return "", nil
-	}
-	if st.Size == 0 {
-		return fateEmptied, nil
-	}
-	const block = 4096
-	buf := make([]byte, 64<<10)
-	var at, zeroesFrom int64 // everything from zeroesFrom on is zero
-	for {
-		n, err := io.ReadFull(r, buf)
-		for i := n - 1; i >= 0; i-- {
-			if buf[i] != 0 {
-				zeroesFrom = at + int64(i) + 1
-				break
-			}
-		}
-		if zeroesFrom > 0 && was == nil {
-			return "", nil // all of it was asked for
-		}
-		at += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	switch {
-	case at == 0:
-		return fateEmptied, nil
-	case zeroesFrom == 0:
-		return fateZeroed, nil
-	case was != nil && !slices.Contains(was, 0) && (zeroesFrom+block-1)/block*block < at:
-		return fateTorn, nil
-	}
-	return "", nil
-}
-
 // Heal puts files back that an end without a goodbye emptied or filled with
 // zeroes. It does so once after an opening that found such an end, and only
 // while no program is at work in the tree.
@@ -173,8 +115,8 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	if err := e.whole(); err != nil {
 		return wire.HealReply{}, fault.Wrap(op, err)
 	}
-	if e.end == endClean || e.moves.Head == "" {
-		e.end = endClean
+	if e.end == outage.Clean || e.moves.Head == "" {
+		e.end = outage.Clean
 		return wire.HealReply{}, nil
 	}
 	if err := e.moves.RollForward(ctx); err != nil {
@@ -218,7 +160,7 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	byPath := func(a, b wire.Healed) int { return strings.Compare(string(a.Path), string(b.Path)) }
 	slices.SortFunc(reply.Healed, byPath)
 	slices.SortFunc(reply.Lost, byPath)
-	e.end = endClean
+	e.end = outage.Clean
 	return reply, nil
 }
 
@@ -232,21 +174,21 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, nil
 	}
 	h.Path = wire.Path(p)
-	if h.Reason, err = e.fateOf(p, nil); err != nil {
+	if h.Reason, err = outage.Fate(e.look.Root, p, nil); err != nil {
 		return h, false, err
 	}
 	was, ok, berr := e.store.SmallContent(ctx, t.Entry)
-	if h.Reason == fateEmptied && e.end == endApart {
+	if h.Reason == outage.Emptied && e.end == outage.Apart {
 		h.Reason = "" // whoever emptied it while nobody was at work meant it
 		return h, false, nil
 	}
 	if h.Reason == "" && berr == nil && ok && st.Size > 4096 {
-		h.Reason, err = e.fateOf(p, was)
+		h.Reason, err = outage.Fate(e.look.Root, p, was)
 	}
 	if err != nil || h.Reason == "" {
 		return h, false, err
 	}
-	if h.Reason == fateZeroed && berr == nil && ok && len(strings.Trim(string(was), "\x00")) == 0 {
+	if h.Reason == outage.Zeroed && berr == nil && ok && len(strings.Trim(string(was), "\x00")) == 0 {
 		h.Reason = "" // it was zeroes before
 		return h, false, nil
 	}
