@@ -41,29 +41,9 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.RestoreReply{}, err
 	}
-	if req.Undo {
-		commit, last, err := e.lastRestore(ctx)
-		if err != nil {
-			return wire.RestoreReply{}, err
-		}
-		req.To, req.Paths = last.Safety, last.Paths
-		if last.Part {
-			req.Revert = []wire.Reverted{{Commit: commit}}
-		}
-	} else if n := len(req.Revert); n > 0 {
-		if n > maxReverted {
-			return wire.RestoreReply{}, fault.New("", fault.Exhausted, "Restore the checkpoint before it instead.", fmt.Errorf("%d checkpoints are to be taken back; at most %d are at once", n, maxReverted))
-		}
-		id, err := e.store.Resolve(ctx, req.Revert[n-1].Commit)
-		if err != nil {
-			return wire.RestoreReply{}, err
-		}
-		if req.To, err = e.store.Parent(ctx, id); err != nil {
-			return wire.RestoreReply{}, err
-		}
-		req.To = cmp.Or(req.To, id) // of the first there is nothing before
-	} else if req.To == "" {
-		return wire.RestoreReply{}, fault.New("", fault.Invalid, "`choir checkpoints` lists what there is.", fmt.Errorf("no checkpoint is named"))
+	req, err := e.named(ctx, req)
+	if err != nil {
+		return wire.RestoreReply{}, err
 	}
 	to, err := e.store.Resolve(ctx, req.To)
 	if err != nil {
@@ -73,23 +53,16 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
-	reply := wire.RestoreReply{To: to, Paths: req.Paths, Undo: req.Undo}
 	target, err := e.store.ReadTree(ctx, toTree, true)
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
+	reply := wire.RestoreReply{To: to, Paths: req.Paths, Undo: req.Undo}
 	if req.DryRun {
-		cap, err := e.look.Capture(ctx, true)
+		err := e.previewRestore(ctx, &reply, target, req)
 		if err != nil {
 			return wire.RestoreReply{}, err
 		}
-		reply.LeftOut = cap.LeftOut("")
-		defer e.look.Index.Take(cap)()
-		way, err := e.planRestore(ctx, &reply, target, req)
-		if err != nil {
-			return wire.RestoreReply{}, err
-		}
-		reply.Stay(append(way.conflicts, way.stay...))
 		return reply, nil
 	}
 	safety := req.Note
@@ -104,30 +77,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
-	note := req.Note
-	note.Kind, note.Files, note.NotIn = "restore", len(way.steps), e.look.NotInNow()
-	if note.Message == "" {
-		note.Message = "Back to " + to[:12]
-		if req.Undo {
-			note.Message = "Undo: " + note.Message
-		}
-	}
-	note.Restore = &wire.Restore{To: to, Safety: s.Commit.Commit, Paths: way.paths(req), Part: way.part(req), Undo: req.Undo, Actor: gitstore.OneLine(req.Actor), User: gitstore.OneLine(req.User), Cause: req.Cause}
-	if err := e.moves.ClearPlan(req.ID); err != nil {
-		return wire.RestoreReply{}, err
-	}
-	err = e.store.Together(func(flush func() error) error {
-		c, err := e.moves.MakeCommit(ctx, way.tree, e.moves.Head, note)
-		if err != nil {
-			return err
-		}
-		plan := publish.Plan{ID: req.ID, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: way.tree, Base: e.moves.Head, Ops: way.steps, Conflicts: way.conflicts}
-		if err := errors.Join(e.store.ForceRef(ctx, publish.PublishRef(req.ID), c.Commit), e.moves.SavePlan(plan)); err != nil {
-			return err
-		}
-		return flush()
-	})
-	if err != nil {
+	if err := e.saveRestore(ctx, way, restoreNote(req, to, s.Commit.Commit, way, e.look.NotInNow()), req.ID); err != nil {
 		return wire.RestoreReply{}, err
 	}
 	applied, err := e.apply(ctx, req.ID)
@@ -135,6 +85,86 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	way.foreseen(applied.Conflicts)
 	reply.Stay(applied.Conflicts)
 	return reply, err
+}
+
+// named is a request that says to which checkpoint it goes back, and of which paths,
+// whichever way it was asked.
+func (e *Engine) named(ctx context.Context, req wire.RestoreRequest) (wire.RestoreRequest, error) {
+	n := len(req.Revert)
+	switch {
+	case req.Undo:
+		commit, last, err := e.lastRestore(ctx)
+		if err != nil {
+			return req, err
+		}
+		req.To, req.Paths = last.Safety, last.Paths
+		if last.Part {
+			req.Revert = []wire.Reverted{{Commit: commit}}
+		}
+	case n > maxReverted:
+		return req, fault.New("", fault.Exhausted, "Restore the checkpoint before it instead.", fmt.Errorf("%d checkpoints are to be taken back; at most %d are at once", n, maxReverted))
+	case n > 0:
+		id, err := e.store.Resolve(ctx, req.Revert[n-1].Commit)
+		if err != nil {
+			return req, err
+		}
+		before, err := e.store.Parent(ctx, id)
+		if err != nil {
+			return req, err
+		}
+		req.To = cmp.Or(before, id) // of the first there is nothing before
+	case req.To == "":
+		return req, fault.New("", fault.Invalid, "`choir checkpoints` lists what there is.", fmt.Errorf("no checkpoint is named"))
+	}
+	return req, nil
+}
+
+// previewRestore says in reply what a restore would do, and does nothing of it.
+func (e *Engine) previewRestore(ctx context.Context, reply *wire.RestoreReply, target gitstore.Tree, req wire.RestoreRequest) error {
+	cap, err := e.look.Capture(ctx, true)
+	if err != nil {
+		return err
+	}
+	reply.LeftOut = cap.LeftOut("")
+	defer e.look.Index.Take(cap)()
+	way, err := e.planRestore(ctx, reply, target, req)
+	if err != nil {
+		return err
+	}
+	reply.Stay(append(way.conflicts, way.stay...))
+	return nil
+}
+
+// restoreNote is what a restore's commit says of it.
+func restoreNote(req wire.RestoreRequest, to, safety string, way way, notIn wire.NotIn) wire.Note {
+	note := req.Note
+	note.Kind, note.Files, note.NotIn = "restore", len(way.steps), notIn
+	if note.Message == "" {
+		note.Message = "Back to " + to[:12]
+		if req.Undo {
+			note.Message = "Undo: " + note.Message
+		}
+	}
+	note.Restore = &wire.Restore{To: to, Safety: safety, Paths: way.paths(req), Part: way.part(req), Undo: req.Undo, Actor: gitstore.OneLine(req.Actor), User: gitstore.OneLine(req.User), Cause: req.Cause}
+	return note
+}
+
+// saveRestore writes a restore's commit and plan down, durably; nothing of it has begun.
+func (e *Engine) saveRestore(ctx context.Context, way way, note wire.Note, id string) error {
+	if err := e.moves.ClearPlan(id); err != nil {
+		return err
+	}
+	return e.store.Together(func(flush func() error) error {
+		c, err := e.moves.MakeCommit(ctx, way.tree, e.moves.Head, note)
+		if err != nil {
+			return err
+		}
+		plan := publish.Plan{ID: id, Kind: "restore", From: e.moves.Head, Commit: c.Commit, Tree: way.tree, Base: e.moves.Head, Ops: way.steps, Conflicts: way.conflicts}
+		if err := errors.Join(e.store.ForceRef(ctx, publish.PublishRef(id), c.Commit), e.moves.SavePlan(plan)); err != nil {
+			return err
+		}
+		return flush()
+	})
 }
 
 // way is how a restore goes from the live tree to the one that is wanted.
