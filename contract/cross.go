@@ -16,7 +16,7 @@ var _ = []bool{
 	enum(PlanOpen, PlanActive, PlanDone, PlanFailed, PlanDropped),
 	enum(StoodSuspended, StoodStopped, StoodBox),
 	enum(CommandPause, CommandResume, CommandCancel),
-	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointAfter, CheckpointSafety, CheckpointRestore),
+	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointPush, CheckpointAfter, CheckpointSafety, CheckpointRestore),
 	enum(FilePut, FileMoved, FileBack),
 	enum(ProposalAccepted, ProposalDismissed, ProposalSuperseded),
 	enum(WindowNormal, WindowMinimised, WindowMaximised),

@@ -13,6 +13,7 @@ const (
 	CheckpointManual  CheckpointKind = "manual"
 	CheckpointBefore  CheckpointKind = "before" // before a task, command or deploy
 	CheckpointTask    CheckpointKind = "task"   // holds a task's published work
+	CheckpointPush    CheckpointKind = "push"   // holds what somebody pushed into a repository
 	CheckpointAfter   CheckpointKind = "after"  // after the user's own command
 	CheckpointSafety  CheckpointKind = "safety" // everything as it was, before a restore
 	CheckpointRestore CheckpointKind = "restore"

@@ -27,7 +27,7 @@ func topics() []cli.Topic {
 	self := commandLine()
 	return []cli.Topic{
 		{Name: "Working", Verbs: []cli.Verb{verbs.Prompt(), verbs.Wait(), verbs.Answer(), verbs.Runs(), verbs.Run(), verbs.Approvals(), verbs.Approve(), verbs.Exec()}},
-		{Name: "Files", Verbs: []cli.Verb{verbs.Files(), verbs.Add(), verbs.Documents(), verbs.Proposals(), verbs.Export()}},
+		{Name: "Files", Verbs: []cli.Verb{verbs.Files(), verbs.Add(), verbs.Git(), verbs.Documents(), verbs.Proposals(), verbs.Export()}},
 		{Name: "Going back", Verbs: []cli.Verb{verbs.Checkpoints(), verbs.Checkpoint(), verbs.Diff(), verbs.Restore(), verbs.Undo()}},
 		{Name: "Looking", Verbs: []cli.Verb{verbs.Events(), verbs.Egress(), verbs.Models(), verbs.Secrets()}},
 		{Name: "People", Verbs: []cli.Verb{verbs.Members(), verbs.Join(), verbs.Accounts(), verbs.Tokens()}},

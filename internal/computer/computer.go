@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/consistency"
 	"choir.dev/choiros/internal/computer/files"
+	"choir.dev/choiros/internal/computer/gitserve"
 	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/mounts"
 	"choir.dev/choiros/internal/computer/past"
@@ -60,6 +61,7 @@ type Computer struct {
 	shell     *shell.Shell
 	upkeep    *upkeep.Upkeep
 	mounts    *mounts.Mounts
+	git       *gitserve.Server
 
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
@@ -217,7 +219,8 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	})
 	c.shell = c.openShell()
 	c.openAsked()
-	return nil
+	c.git = c.newGit()
+	return c.git.Sweep(ctx)
 }
 
 // busy reports whether a run works.

@@ -25,7 +25,7 @@ func appends(r *http.Request) *appending {
 	}
 	n := min(r.ContentLength, rpc.MaxBody)
 	switch {
-	case strings.HasSuffix(r.URL.Path, "/content") || strings.HasSuffix(r.URL.Path, "/add/tar"):
+	case strings.HasSuffix(r.URL.Path, "/content") || strings.HasSuffix(r.URL.Path, "/add/tar") || strings.HasSuffix(r.URL.Path, "/git-receive-pack"):
 		n = 1 << 10
 	case n < 0:
 		n = unsaid

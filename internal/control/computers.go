@@ -100,6 +100,12 @@ type Streams interface {
 	// AddTar unpacks an untrusted tar stream into workspace/{name} in a scratch
 	// box and publishes it. origin is what the sender called it.
 	AddTar(ctx context.Context, by contract.Actor, name, origin string, tar io.Reader) (view.Added, error)
+	// Repository returns where the repository lies that git calls by a name;
+	// fault.NotFound when there is none.
+	Repository(ctx context.Context, name string) (string, error)
+	// Git answers one request of git's. Nothing is written to out before it is
+	// known that there is an answer.
+	Git(ctx context.Context, call view.GitCall, in io.Reader, out io.Writer) error
 	// Exec runs a command in a terminal box on the live tree, checkpoints around
 	// it, until it ends. When ctx ends everything in the box is killed, and the
 	// exit says so. An error means that it did not start or its outcome is lost.

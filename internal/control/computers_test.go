@@ -446,6 +446,27 @@ func (m *machine) AddURL(_ context.Context, by contract.Actor, r view.AddRequest
 	return view.Added{ID: "workspace/x", Origin: r.URL}, nil
 }
 
+// Repository knows one.
+func (m *machine) Repository(_ context.Context, name string) (string, error) {
+	switch strings.TrimSuffix(name, ".git") {
+	case "":
+		return "", nil
+	case "workspace/app":
+		return "workspace/app", nil
+	}
+	return "", fault.New("memory.Repository", fault.NotFound, "", errors.New("there is no such repository"))
+}
+
+// Git says what it was asked for, and returns what it was sent.
+func (m *machine) Git(_ context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s of %q, version %d, by %s: %s", c.Service(), c.Repository, c.Protocol, c.By.Account(), b)
+	return err
+}
+
 // Exec knows three commands: echo, cat and sleep (until it is ended).
 func (m *machine) Exec(ctx context.Context, r view.ExecRequest, streams view.ExecIO) (view.Exit, error) {
 	if r.Argv[0] == "panic" {

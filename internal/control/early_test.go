@@ -26,7 +26,7 @@ var bodies = map[string]string{
 	"approvals-answer": `{"digest":"` + strings.Repeat("a", 64) + `","answer":"deny"}`, "computers-rename": `{"name":"n"}`,
 	"prompts-submit": `{"text":"hello"}`, "runs-steer": `{"text":"left"}`, "runs-answer": `{"question":"` + contract.NewID() + `","answer":"red"}`,
 	"exec-run": `{"argv":["true"]}`, "files-add-url": `{"url":"https://example.com/a.git"}`, "checkpoints-restore": `{"to":"aaaaaaa"}`,
-	"documents-revise": `{"base":1,"text":"words"}`, "files-move": `{"from":"workspace/a","to":"workspace/b"}`,
+	"git-token": `{"name":"git"}`, "documents-revise": `{"base":1,"text":"words"}`, "files-move": `{"from":"workspace/a","to":"workspace/b"}`,
 }
 
 // operations lists every operation on a computer as the API describes itself,

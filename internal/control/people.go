@@ -132,7 +132,7 @@ func (s *Server) bindTokens(t rpc.Table) {
 		list, err := ids.Tokens(ctx, who.Actor.Account())
 		out := make([]view.Token, len(list))
 		for i, k := range list {
-			out[i] = view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Machine: k.Machine}
+			out[i] = tokenView(k)
 		}
 		return rpc.Listed(out, false, err)
 	})
@@ -140,11 +140,13 @@ func (s *Server) bindTokens(t rpc.Table) {
 		k, secret, err := ids.NewToken(ctx, who.Actor.Account(), in.Body.Name)
 		return view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Secret: secret}, err
 	})
+	rpc.Bind(t, rpc.GitToken, s.gitToken)
 	rpc.Bind(t, rpc.TokenRevoke, func(ctx context.Context, who rpc.Caller, in rpc.OnToken) (rpc.None, error) {
-		if err := ids.RevokeToken(ctx, who.Actor.Account(), in.Token); err != nil {
+		ended, err := ids.RevokeToken(ctx, who.Actor.Account(), in.Token)
+		if err != nil {
 			return rpc.None{}, err
 		}
-		return rpc.Done(s.end([]string{in.Token}))
+		return rpc.Done(s.end(ended))
 	})
 }
 

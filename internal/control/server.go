@@ -293,12 +293,14 @@ func (s *Server) routes() error {
 	console := chi.NewRouter()
 	console.Get("/health", s.serveHealth)
 	console.Handle("/api/*", s.withCaller(mux, true))
+	console.Handle(gitPath+"*", http.HandlerFunc(s.serveGit))
 	console.NotFound(s.servePage)
 	console.MethodNotAllowed(s.servePage)
 	s.console = console
 	bare := chi.NewRouter()
 	bare.Get("/health", s.serveHealth)
 	bare.Handle("/api/*", s.withCaller(mux, false))
+	bare.Handle(gitPath+"*", http.HandlerFunc(s.serveGit))
 	bare.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.Refuse(http.StatusMisdirectedRequest, fault.Denied, "pages are not served under this host name", "Open "+s.hosts.Console()+"."))
 	})

@@ -10,6 +10,9 @@ import (
 // Newest is the newest version of the file.
 var Newest = len(migrations)
 
+// MembersSince is the version from which on computers have members.
+const MembersSince = membersSince
+
 // Lay makes an empty file of a version.
 func Lay(ctx context.Context, path string, version int) error {
 	db, err := sql.Open("sqlite", "file:"+path)

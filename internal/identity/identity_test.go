@@ -314,14 +314,14 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RevokeToken(ctx, "u-other", tok.ID); !fault.Is(err, fault.NotFound) {
+	if _, err := s.RevokeToken(ctx, "u-other", tok.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("somebody else's: %v", err)
 	}
 	must[identity.Token](t)(s.Token(ctx, secret))
 	if list := must[[]identity.Token](t)(s.Tokens(ctx, u.ID)); len(list) != 2 || !list[0].Machine || list[1].Name != "ci" {
 		t.Errorf("%+v", list)
 	}
-	if err := s.RevokeToken(ctx, u.ID, tok.ID); err != nil {
+	if _, err := s.RevokeToken(ctx, u.ID, tok.ID); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Token(ctx, secret)

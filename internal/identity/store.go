@@ -114,6 +114,7 @@ CREATE TABLE counted (
 `,
 	addSums(),
 	addMembers(),
+	addGitTokens(),
 }
 
 // Store is an open identity file. Its methods may be called from many

@@ -67,7 +67,11 @@ func summedOf(version int) []summedTable {
 	if version < membersSince {
 		return summedFirst
 	}
-	return slices.Concat(summedFirst[:5], summedFirst[6:], summedMembers)
+	members := slices.Concat(summedFirst[:5], summedFirst[6:], summedMembers)
+	if version < gitTokensSince {
+		return members
+	}
+	return slices.Concat(members, summedGitTokens)
 }
 
 // summedFirst are those of the first version with sums.

@@ -39,11 +39,14 @@ func used(t *testing.T) string {
 	if _, err := s.Adopt(ctx, cid, u.ID, "Studio"); err != nil {
 		t.Fatal(err)
 	}
+	if _, _, err := s.NewGitToken(ctx, u.ID, "", "git", identity.GitScope{Computer: cid, Repository: "workspace/app", Expires: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
 	if _, _, err := s.NewInvitation(ctx, cid, grant.Editor, u.ID); err != nil {
 		t.Fatal(err)
 	}
 	var calls []identity.Call
-	for i := range 300 {
+	for i := range 400 {
 		calls = append(calls, identity.Call{ID: fmt.Sprint("call-", i), Computer: cid, At: time.Now(), Usage: contract.Usage{TokensIn: int64(10 + i), TokensOut: 5, CostUSD: float64(i) / 7}})
 	}
 	if err := s.Count(ctx, cid, identity.Counted{Sequence: 300, Link: "l"}, calls); err != nil {
@@ -70,7 +73,7 @@ func dump(t *testing.T, file string) string {
 	}
 	defer db.Close()
 	var b strings.Builder
-	for _, table := range []string{"users", "links", "sessions", "tickets", "tokens", "computers", "members", "powers", "machine", "invitations", "spending", "counted"} {
+	for _, table := range []string{"users", "links", "sessions", "tickets", "tokens", "computers", "members", "powers", "machine", "invitations", "git_tokens", "spending", "counted"} {
 		rows, err := db.Query("SELECT * FROM " + table + " ORDER BY 1")
 		if err != nil {
 			return err.Error()
@@ -194,12 +197,20 @@ func TestAnEarlierFileOpens(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, b := contract.NewCID(), contract.NewCID()
-		for _, q := range []string{
+		computers := []string{fmt.Sprintf("INSERT INTO computers (id, owner, handle, created) VALUES ('%s', 'u-1', 'studio', 8), ('%s', 'u-2', 'lab', 9)", a, b)}
+		if version >= identity.MembersSince {
+			computers = []string{
+				fmt.Sprintf("INSERT INTO computers (id, handle, created) VALUES ('%s', 'studio', 8), ('%s', 'lab', 9)", a, b),
+				fmt.Sprintf("INSERT INTO members (id, computer, user, role, created) VALUES ('m-%[1]s', '%[1]s', 'u-1', 'owner', 8), ('m-%[2]s', '%[2]s', 'u-2', 'owner', 9)", a, b),
+				"INSERT INTO machine (one, owner) VALUES (1, 'u-1')",
+				"INSERT INTO powers (id, user, power, created) SELECT 'p-' || value, 'u-1', value, 5 FROM json_each('[\"secrets\",\"models\",\"machine\",\"computers\",\"accounts\"]')",
+			}
+		}
+		for _, q := range append([]string{
 			"INSERT INTO users (id, name, created, claimed) VALUES ('u-2', 'Second', 7, 0), ('u-1', 'Owner', 5, 6)",
 			"INSERT INTO sessions (hash, id, user, kind, created, seen, expires) VALUES (x'01', 's-1', 'u-1', 'console', 5, 5, 1 << 60)",
 			"INSERT INTO tokens (hash, id, user, name, created) VALUES (x'02', 't-1', 'u-1', 'ci', 9)",
-			fmt.Sprintf("INSERT INTO computers (id, owner, handle, created) VALUES ('%s', 'u-1', 'studio', 8), ('%s', 'u-2', 'lab', 9)", a, b),
-		} {
+		}, computers...) {
 			if _, err := db.Exec(q); err != nil {
 				t.Fatal(q, err)
 			}

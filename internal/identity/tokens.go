@@ -19,7 +19,8 @@ import (
 type Token struct {
 	ID, User, Name string
 	Created        time.Time
-	Machine        bool // the one that the machine's owner keeps in a file
+	Machine        bool      // the one that the machine's owner keeps in a file
+	Git            *GitScope // of one for git, which is good for nothing else
 }
 
 // machineToken is the name of that one.
@@ -67,7 +68,7 @@ func (s *Store) Token(ctx context.Context, secret string) (Token, error) {
 	return t, fault.Wrap(op, err)
 }
 
-// Tokens lists an account's API tokens, oldest first.
+// Tokens lists an account's API tokens, oldest first, then those for git.
 func (s *Store) Tokens(ctx context.Context, user string) ([]Token, error) {
 	const op = "identity.Tokens"
 	out, err := scanAll(ctx, s.db, func(rows *sql.Rows) (Token, error) {
@@ -77,22 +78,39 @@ func (s *Store) Tokens(ctx context.Context, user string) ([]Token, error) {
 		t.Machine, t.Created = t.Name == machineToken, fromMillis(created)
 		return t, err
 	}, "SELECT id, user, name, created FROM tokens WHERE user = ? ORDER BY created, id", user)
-	return out, fault.Wrap(op, err)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	git, err := s.gitTokens(ctx, user)
+	return append(out, git...), fault.Wrap(op, err)
 }
 
-// RevokeToken makes one of an account's API tokens invalid. fault.NotFound when it
-// has none of that id: somebody else's is as if it were not there. The machine's
-// own is not revoked so, for the programs that this user starts need it.
-func (s *Store) RevokeToken(ctx context.Context, user, id string) error {
+// RevokeToken makes one of an account's tokens invalid, and those for git that it
+// made, and returns their ids. fault.NotFound when the account has none of that id:
+// somebody else's is as if it were not there. The machine's own is not revoked so,
+// for the programs that this user starts need it.
+func (s *Store) RevokeToken(ctx context.Context, user, id string) (ended []string, err error) {
 	const op = "identity.RevokeToken"
-	res, err := s.db.ExecContext(ctx, "DELETE FROM tokens WHERE id = ? AND user = ? AND name <> ?", id, user, machineToken)
-	if err != nil {
-		return fault.Wrap(op, err)
+	err = s.tx(ctx, func(tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, "DELETE FROM tokens WHERE id = ? AND user = ? AND name <> ?", id, user, machineToken)
+		if err != nil {
+			return err
+		}
+		of := "id = ?1 AND parent <> ?1"
+		if n, err := res.RowsAffected(); err != nil {
+			return err
+		} else if n > 0 {
+			of, ended = "parent = ?1", append(ended, id)
+		}
+		git, err := scanAll(ctx, tx, func(rows *sql.Rows) (id string, err error) { return id, rows.Scan(&id) },
+			"DELETE FROM git_tokens WHERE "+of+" AND user = ?2 RETURNING id", id, user)
+		ended = append(ended, git...)
+		return err
+	})
+	if err == nil && len(ended) == 0 {
+		err = fault.New("", fault.NotFound, "", errors.New("there is no such token"))
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(err, fault.New(op, fault.NotFound, "", errors.New("there is no such token")))
-	}
-	return nil
+	return ended, fault.Wrap(op, err)
 }
 
 // MachineToken returns the API token that the machine's owner keeps in file

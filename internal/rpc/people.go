@@ -128,7 +128,21 @@ type NewTokenRequest struct {
 // Validate implements validation.
 func (r NewTokenRequest) Validate() error { return validLine("name", r.Body.Name) }
 
-// OnToken names an API token.
+// GitTokenRequest makes a token for git.
+type GitTokenRequest struct {
+	At
+	Body struct {
+		Repository string `json:"repository,omitempty" maxLength:"4096" doc:"where it lies, such as workspace/app; empty: the history of the computer's own files"`
+		Name       string `json:"name" required:"true" minLength:"1" maxLength:"100"`
+		Write      bool   `json:"write,omitempty" doc:"may push"`
+		Days       int    `json:"days,omitempty" minimum:"1" maximum:"366" default:"30" doc:"how long it is good for"`
+	}
+}
+
+// Validate implements validation.
+func (r GitTokenRequest) Validate() error { return validLine("name", r.Body.Name) }
+
+// OnToken names a token.
 type OnToken struct {
 	Itself
 	Token string `path:"token" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
@@ -185,12 +199,16 @@ var (
 		Name: "invitation.accept", Summary: "Become a member of a computer by an invitation",
 		HTTP: post("/join", "invitations-accept"), May: grant.Anyone, Doors: API, Effect: Stops, Needs: Plane, Host: true})
 	TokenList = list[Nothing, view.Token](Declared{
-		Name: "token.list", Summary: "Your API tokens, without their secrets",
+		Name: "token.list", Summary: "Your tokens, of the API and for git, without their secrets",
 		HTTP: get("/tokens", "tokens-list"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true, Noun: "tokens"})
 	TokenCreate = single[NewTokenRequest, view.Token](Declared{
 		Name: "token.create", Summary: "Make an API token, which may what you may; its secret is shown once",
 		HTTP: post("/tokens", "tokens-create"), May: grant.Anyone, Doors: People, Effect: Stops, Needs: Plane, Host: true})
+	GitToken = single[GitTokenRequest, view.GitAccess](Declared{
+		Name: "git.token", Summary: "Make a token for git, good for one repository; its secret is shown once",
+		Detail: "The repository's address is the path in the answer, below this server's origin. A token that another token made ends with it.",
+		HTTP:   post("/git/tokens", "git-token"), May: grant.View, Doors: API, Effect: Stops, Host: true})
 	TokenRevoke = done[OnToken](Declared{
-		Name: "token.revoke", Summary: "Make one of your API tokens invalid: what is open by it ends at once",
+		Name: "token.revoke", Summary: "Make one of your tokens invalid, and those for git that it made: what is open by them ends at once",
 		HTTP: remove("/tokens/{token}", "tokens-revoke"), May: grant.Anyone, Doors: API, Effect: Stops, Needs: Plane, Host: true})
 )

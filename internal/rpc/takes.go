@@ -26,7 +26,7 @@ var methodsTaking = map[contract.Capability]string{
 	contract.CanEnter:     `frame.ticket`,
 	contract.CanConfigure: `secret.list secret.set secret.remove model.test system.doctor`,
 	contract.CanInvite: `member.change member.remove invitation.create invitation.list invitation.revoke account.link account.list account.invite account.change account.remove
-		token.list token.create token.revoke`,
+		token.list token.create token.revoke git.token`,
 }
 
 // takes is methodsTaking by the methods' names.

@@ -52,11 +52,27 @@ type Invitation struct {
 	Token   string     `json:"token,omitempty" doc:"in the answer to who made it only: whoever has it first is let in"`
 }
 
-// Token is an API token without its secret.
+// GitScope is what a token for git is good for: one repository, until it ends.
+type GitScope struct {
+	Computer   contract.CID `json:"computer"`
+	Repository string       `json:"repository" doc:"where it lies; empty: the history of the computer's own files"`
+	Write      bool         `json:"write" doc:"whether it may push"`
+	Expires    time.Time    `json:"expires"`
+}
+
+// GitAccess is what stock git needs to reach a repository.
+type GitAccess struct {
+	Path       string `json:"path" doc:"of its address, below this server's origin"`
+	Repository string `json:"repository" doc:"where it lies; empty: the history of the computer's own files"`
+	Token      Token  `json:"token" doc:"git's password, with any name"`
+}
+
+// Token is a token without its secret: of the API, or for git.
 type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`
 	Created time.Time `json:"created"`
 	Machine bool      `json:"machine,omitempty" doc:"the one that the machine's owner keeps in a file"`
+	Git     *GitScope `json:"git,omitempty" doc:"of a token for git, which the API does not take"`
 	Secret  string    `json:"secret,omitempty" doc:"in the answer to who made it only"`
 }

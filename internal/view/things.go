@@ -123,6 +123,7 @@ const (
 	UndoneMove     UndoneKind = "move"
 	UndoneBack     UndoneKind = "back" // from the trash
 	UndoneAdd      UndoneKind = "add"
+	UndonePush     UndoneKind = "push" // with git
 	UndoneRevision UndoneKind = "revision"
 )
 
@@ -323,4 +324,21 @@ type Health struct {
 type Ticket struct {
 	Action string `json:"action"`
 	Ticket string `json:"ticket"`
+}
+
+// GitCall is one request of git's, for a repository of a computer.
+type GitCall struct {
+	Repository string // as Computer.Repository returned it
+	Push       bool   // what is asked for is receive-pack, not upload-pack
+	Advertise  bool   // only what there is
+	Protocol   int    // the version that the client speaks: 0, 1 or 2
+	By         contract.Actor
+}
+
+// Service is what git calls what is asked for.
+func (c GitCall) Service() string {
+	if c.Push {
+		return "git-receive-pack"
+	}
+	return "git-upload-pack"
 }

@@ -105,7 +105,7 @@ func (w *Workspace) logCheckpoint(ctx context.Context, reply wire.CheckpointRepl
 }
 
 var kinds = []contract.CheckpointKind{
-	contract.CheckpointInitial, contract.CheckpointAuto, contract.CheckpointManual, contract.CheckpointBefore, contract.CheckpointTask,
+	contract.CheckpointInitial, contract.CheckpointAuto, contract.CheckpointManual, contract.CheckpointBefore, contract.CheckpointTask, contract.CheckpointPush,
 	contract.CheckpointAfter, contract.CheckpointSafety, contract.CheckpointRestore,
 }
 

@@ -47,7 +47,7 @@ var cannot = map[string]string{
 
 // rows is the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, desktopRows, wholeRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, logRows, actorRows, besideRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, desktopRows, wholeRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, gitHTTPRows, logRows, actorRows, besideRows)
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }

@@ -99,6 +99,7 @@ var verbRows = map[string]row{
 	"accounts set":        {args: "{nobody} computers", code: 1, bad: "{nobody} nothing"},
 	"accounts rm":         {args: "{nobody}", code: 1, bad: "a b"},
 	"tokens":              {bad: "extra"},
+	"git url":             {bad: "--days 0"},
 	"tokens create":       {args: "{how}", bad: "a b"},
 	"tokens revoke":       {args: "{nobody}", code: 1, bad: "a b"},
 	"computers remove":    {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},

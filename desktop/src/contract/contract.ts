@@ -19,7 +19,7 @@ export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' 
 export type ChangeOp = 'added' | 'modified' | 'deleted' | 'mode'
 
 /** CheckpointKind says why a checkpoint was made. */
-export type CheckpointKind = 'initial' | 'auto' | 'manual' | 'before' | 'task' | 'after' | 'safety' | 'restore'
+export type CheckpointKind = 'initial' | 'auto' | 'manual' | 'before' | 'task' | 'push' | 'after' | 'safety' | 'restore'
 
 /** EgressProfile names a network policy. */
 export type EgressProfile = 'none' | 'default' | 'custom'
@@ -579,6 +579,13 @@ export interface PublishStarted {
   paths: number
 }
 
+/** PushedRef is a ref of a repository before and after: commits of its own, empty where there was none. */
+export interface PushedRef {
+  name: string
+  old?: string
+  new?: string
+}
+
 /** Question is something only the user can decide. Default is what a missed deadline means. */
 export interface Question {
   id: string
@@ -617,6 +624,20 @@ export interface RepositoryAdded {
   bytes: number
   /** how many were left out, such as sockets */
   skipped?: number
+}
+
+/** RepositoryPushed says that somebody pushed into a repository of the workspace; what came is in Commit, which a publish made. */
+export interface RepositoryPushed {
+  /** in the workspace */
+  path: string
+  /** whose checkpoint it is */
+  publish: string
+  /** the workspace's, not the repository's */
+  commit: string
+  /** the first of them */
+  refs?: PushedRef[]
+  /** how many there were beyond */
+  more?: number
 }
 
 /** RunCommanded is the user's pause, resume or cancel. */
@@ -985,6 +1006,8 @@ export interface EventData {
   'question.asked': QuestionAsked
   /** choir add brought something in. */
   'repository.added': RepositoryAdded
+  /** Somebody pushed into a repository of the workspace. */
+  'repository.pushed': RepositoryPushed
   /** The user paused, resumed or cancelled a run. */
   'run.commanded': RunCommanded
   /** A run's status changed. */
@@ -1075,6 +1098,7 @@ export const EVENT_TYPES = [
   'question.answered',
   'question.asked',
   'repository.added',
+  'repository.pushed',
   'run.commanded',
   'run.moved',
   'run.planned',

@@ -325,7 +325,7 @@ export interface UnkeptPath {
 }
 
 /** UndoneKind says what was undone. */
-export type UndoneKind = 'restore' | 'run' | 'command' | 'put' | 'removal' | 'move' | 'back' | 'add' | 'revision'
+export type UndoneKind = 'restore' | 'run' | 'command' | 'put' | 'removal' | 'move' | 'back' | 'add' | 'push' | 'revision'
 
 /** Every service: its request and its answer. */
 export interface Services {

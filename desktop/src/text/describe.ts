@@ -140,6 +140,10 @@ function words(e: Event): Description | null {
       const d = dataOf(e, e.type)
       return loud('ok', 'Added', d ? `${d.path}, ${count(d.files, 'file')}` : '')
     }
+    case 'repository.pushed': {
+      const d = dataOf(e, e.type)
+      return loud('ok', 'Pushed', d ? `${d.path}, ${count((d.refs?.length ?? 0) + (d.more ?? 0), 'ref')}` : '')
+    }
     case 'desktop.broke':
       return loud('danger', 'The desktop broke', dataOf(e, e.type)?.reason)
     case 'desktop.built':

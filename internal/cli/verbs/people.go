@@ -274,7 +274,7 @@ func accountsRemove() cli.Verb {
 // Tokens is choir tokens.
 func Tokens() cli.Verb {
 	return cli.Verb{
-		Use: "tokens", Short: "List your API tokens", Args: cli.Exactly(0), JSON: []view.Token{},
+		Use: "tokens", Short: "List your tokens, of the API and for git", Args: cli.Exactly(0), JSON: []view.Token{},
 		Examples: []string{"choir tokens"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
 			tokens, err := client.Call(ctx, c, rpc.TokenList, rpc.Nothing{})
@@ -283,7 +283,7 @@ func Tokens() cli.Verb {
 			}
 			return t.Show(cli.List(tokens.Items), func(w io.Writer) {
 				for _, k := range tokens.Items {
-					terminal.Row(w, k.ID, terminal.OneLine(k.Name, 60), terminal.Time(k.Created))
+					terminal.Row(w, k.ID, terminal.OneLine(k.Name, 60), terminal.Time(k.Created), tokenFor(k))
 				}
 			})
 		},
@@ -303,7 +303,7 @@ func Tokens() cli.Verb {
 				})
 			},
 		}, {
-			Use: "revoke TOKEN", Short: "Make an API token invalid: what is open by it ends at once", Args: cli.Exactly(1), JSON: removed{},
+			Use: "revoke TOKEN", Short: "Make a token invalid, and those for git that it made: what is open by them ends at once", Args: cli.Exactly(1), JSON: removed{},
 			Examples: []string{"choir tokens revoke t-01a2"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				if _, err := client.Call(ctx, c, rpc.TokenRevoke, rpc.OnToken{Token: args[0]}); err != nil {

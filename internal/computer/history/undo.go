@@ -30,7 +30,7 @@ type act struct {
 // undoable are the types of the events that tell of acts, and of the checkpoints
 // that hold what commands did.
 var undoable = []string{
-	"checkpoint.restored", "publish.finished", "command.finished", "file.written", "file.removed", "repository.added", "document.revised", "checkpoint.created",
+	"checkpoint.restored", "publish.finished", "command.finished", "file.written", "file.removed", "repository.added", "repository.pushed", "document.revised", "checkpoint.created",
 }
 
 // maxLooked bounds how far back the last act is looked for, in events of those types.
@@ -83,6 +83,8 @@ func (a act) told() string {
 		return "the move to " + a.Path
 	case view.UndoneBack:
 		return "what brought " + a.Path + " back from the trash"
+	case view.UndonePush:
+		return "the push to " + a.Path
 	case view.UndoneAdd:
 		return "the addition of " + a.Path
 	}
@@ -144,6 +146,10 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 	case *contract.RepositoryAdded:
 		a.What, a.Path = view.UndoneAdd, p.Path
 		a.deed = wire.UndoRequest{Op: "import", Path: wire.Path(p.Path)}
+		return a, true, nil
+	case *contract.RepositoryPushed:
+		a.What, a.Path = view.UndonePush, p.Path
+		a.commits = []wire.Reverted{{Commit: p.Commit, Publish: p.Publish}}
 		return a, true, nil
 	case *contract.CommandFinished:
 		return l.command(ctx, e, p)
@@ -234,7 +240,7 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 			break
 		}
 		// Whoever had one made meanwhile, it holds what the command had done by then.
-		if k.Kind != contract.CheckpointTask && k.Kind != contract.CheckpointRestore {
+		if k.Kind != contract.CheckpointTask && k.Kind != contract.CheckpointPush && k.Kind != contract.CheckpointRestore {
 			a.commits = append(a.commits, wire.Reverted{Commit: k.ID})
 		}
 	}

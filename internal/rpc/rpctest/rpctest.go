@@ -36,6 +36,7 @@ var of = map[string]map[string]any{
 	"egress.list":        {"run": ""},
 	"files.add_tar":      {"origin": ""},
 	"run.answer":         {"answer": "yes"},
+	"git.token":          {"repository": "", "days": 1},
 }
 
 // Request is one over HTTP.

@@ -11,5 +11,5 @@ export function unkeptIn(files: FileEntry[]): number {
 export function childrenOf(e: Event, folder: string): boolean {
   const path = (dataOf(e, 'file.written') ?? dataOf(e, 'file.removed'))?.path
   if (path !== undefined) return folder === '' || path.startsWith(`${folder}/`)
-  return e.type === 'checkpoint.created' || e.type === 'command.finished' || e.type === 'repository.added' || e.type === 'publish.finished'
+  return e.type === 'checkpoint.created' || e.type === 'command.finished' || e.type === 'repository.added' || e.type === 'repository.pushed' || e.type === 'publish.finished'
 }

@@ -17,7 +17,7 @@ import css from './TimeTravel.module.css'
 import { leftOf } from './words'
 
 const kindWords: Record<Checkpoint['kind'], string> = {
-  initial: 'the beginning', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', after: 'after a command', safety: 'before a restore', restore: 'a restore',
+  initial: 'the beginning', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', push: 'a push', after: 'after a command', safety: 'before a restore', restore: 'a restore',
 }
 
 /** All checkpoints, what each changed, and the way back. */

@@ -1,0 +1,291 @@
+package gitserve
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // of the scripts
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+//go:embed read.sh
+var readScript string
+
+//go:embed push.sh
+var pushScript string
+
+// Bounds of what git is asked for.
+const (
+	wall        = 15 * time.Minute // of one request
+	patience    = 30 * time.Second // for a turn
+	mostReads   = 4                // at once, of one computer
+	mostPushes  = 2
+	mostAsked   = 16 << 20 // what a client says that it has and wants
+	mostSaid    = 4 << 20  // what git answers to a push, which is held until the push is published
+	mostTrouble = 8 << 10  // what git says of trouble
+)
+
+// Boxes are what a server needs of a computer's boxes; *boxes.Boxes has them.
+type Boxes interface {
+	Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error)
+	Limits() sandbox.Limits
+}
+
+// Workspace is what a server needs of a computer's files; *workspace.Workspace has it.
+type Workspace interface {
+	Stat(ctx context.Context, p string) (wire.FileInfo, error)
+	Checkpoint(ctx context.Context, req workspace.CheckpointRequest) (workspace.Checkpoint, error)
+	Begin(ctx context.Context, id, base string) (workspace.Overlay, error)
+	Drop(ctx context.Context, o workspace.Overlay) error
+	DropAll(ctx context.Context, chosen func(id string) bool) error
+}
+
+// Options are what a server stands on.
+type Options struct {
+	Boxes     Boxes
+	Workspace Workspace
+	// Publish brings a push into the live tree, as somebody's.
+	Publish func(ctx context.Context, by contract.Actor, req workspace.PushRequest) (workspace.Published, error)
+	Append  func(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
+	// Room refuses what the disk has no room for.
+	Room func(op string) error
+	// PushBytes is the largest push.
+	PushBytes int64
+	Logger    *slog.Logger
+}
+
+// Server answers git's requests for one computer.
+type Server struct {
+	o      Options
+	reads  chan struct{}
+	pushes chan struct{}
+}
+
+// New makes a server.
+func New(o Options) *Server {
+	return &Server{o: o, reads: make(chan struct{}, mostReads), pushes: make(chan struct{}, mostPushes)}
+}
+
+// pushed begins the name of a push's overlay.
+const pushed = "push-"
+
+// Sweep takes away what pushes left that an earlier process did not end.
+func (s *Server) Sweep(ctx context.Context) error {
+	return s.o.Workspace.DropAll(ctx, func(id string) bool { return strings.HasPrefix(id, pushed) })
+}
+
+// Find returns where in the live tree the repository lies that a client calls by
+// name, with or without ".git" at its end; "" is the history of the computer's own
+// files. fault.NotFound when there is nothing.
+func (s *Server) Find(ctx context.Context, name string) (string, error) {
+	const op = "gitserve.Find"
+	if name == "" {
+		return "", nil
+	}
+	for _, p := range []string{name, strings.TrimSuffix(name, ".git")} {
+		if p == "" || p == "." || contract.ValidPath("repository", p) != nil || inGit(p) {
+			continue
+		}
+		at, err := s.o.Workspace.Stat(ctx, p)
+		if err == nil && at.Kind == "dir" {
+			return p, nil
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Denied) && !fault.Is(err, fault.Invalid) {
+			return "", fault.Wrap(op, err)
+		}
+	}
+	return "", missing(op)
+}
+
+func missing(op string) error {
+	return fault.New(op, fault.NotFound, "Name the folder that the repository is in, such as workspace/NAME.", errors.New("there is no such repository"))
+}
+
+// inGit says that a path leads into a repository's own files.
+func inGit(p string) bool {
+	for part := range strings.SplitSeq(p, "/") {
+		if strings.EqualFold(part, ".git") {
+			return true
+		}
+	}
+	return false
+}
+
+// Answer answers one request. The repository is one that Find returned. Nothing is
+// written to out before git has begun to answer.
+func (s *Server) Answer(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
+	op, turns := "gitserve.Read", s.reads
+	if c.Push && !c.Advertise {
+		op, turns = "gitserve.Push", s.pushes
+	}
+	ctx, cancel := awake.WithTimeout(ctx, wall)
+	defer cancel()
+	release, err := turn(ctx, turns)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	defer release()
+	if c.Push && !c.Advertise {
+		return fault.Wrap(op, s.push(ctx, c, in, out))
+	}
+	return fault.Wrap(op, s.read(ctx, c, in, out))
+}
+
+// turn waits for one of a few places.
+func turn(ctx context.Context, turns chan struct{}) (release func(), err error) {
+	wait, cancel := awake.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case turns <- struct{}{}:
+		return func() { <-turns }, nil
+	case <-wait.Done():
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fault.New("", fault.Unavailable, "Try again in a moment.", errors.New("too many are asking this computer for repositories"))
+	}
+}
+
+// read shows a repository to git in a box that sees nothing else.
+func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
+	source := sandbox.Live(c.Repository)
+	if c.Repository == "" {
+		if c.Push {
+			return ownHistory()
+		}
+		source = sandbox.Live(".git")
+	}
+	mounts := []sandbox.Mount{{Source: source, Target: "/repository", Mode: sandbox.ReadOnly}}
+	if defence.Off(defence.GitAlone) {
+		mounts = append(mounts, sandbox.Mount{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadOnly})
+	}
+	said := out
+	advertise := ""
+	if c.Advertise {
+		advertise = "advertise"
+		if c.Protocol < 2 || c.Push {
+			said = &preceded{w: out, first: line("# service="+c.Service()+"\n") + "0000"}
+		}
+	} else {
+		asked, err := io.ReadAll(io.LimitReader(in, mostAsked+1))
+		if err != nil {
+			return err
+		}
+		if len(asked) > mostAsked {
+			return fault.New("", fault.Exhausted, "Fetch less at once.", errors.New("the request is too long"))
+		}
+		in = bytes.NewReader(asked) // all of it is here, so that a client who leaves is noticed
+	}
+	var stdin io.Reader
+	if !c.Advertise {
+		stdin = in
+	}
+	return s.run(ctx, "git-"+contract.NewID(), mounts, c.Protocol, []string{readScript, "sh", strings.TrimPrefix(c.Service(), "git-"), advertise}, stdin, said)
+}
+
+func ownHistory() error {
+	return fault.New("", fault.Denied, "Push into a repository in a folder, such as workspace/NAME; files of your own go up with choir files put or choir add.",
+		errors.New("this is the history of the computer's own files, which only checkpoints write"))
+}
+
+// run has a script answer in a box of its own, which is gone when it returns.
+func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, protocol int, script []string, in io.Reader, out io.Writer) (err error) {
+	limits := s.o.Boxes.Limits()
+	limits.WallTime = wall
+	box, err := s.o.Boxes.Open(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxScratch, Root: "/tmp", Mounts: mounts, Limits: limits})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if kerr := box.Kill(); kerr != nil {
+			err = errors.Join(err, kerr)
+		}
+	}()
+	env := map[string]string{
+		"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/tmp", "GIT_GRAFT_FILE": "/dev/null", "GIT_NO_REPLACE_OBJECTS": "1",
+		"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8",
+		"GIT_COMMITTER_NAME": "choir", "GIT_COMMITTER_EMAIL": "choir@localhost",
+	}
+	if protocol > 0 {
+		env["GIT_PROTOCOL"] = fmt.Sprintf("version=%d", protocol)
+	}
+	var trouble bytes.Buffer
+	exit, err := boxes.Client(box).Exec(ctx, guest.ExecRequest{Argv: append([]string{"sh", "-c"}, script...), Dir: "/tmp", Env: env},
+		guest.Streams{Stdin: in, Stdout: out, Stderr: &clipped{&trouble, mostTrouble}})
+	if err != nil {
+		var ended *sandbox.Ended
+		if ctx.Err() == nil && boxes.Ended(box) && errors.As(box.Err(), &ended) {
+			return fault.New("", ended.Code(), "", fmt.Errorf("git was ended in the computer: %s %s", ended.Reason, ended.Detail))
+		}
+		return err
+	}
+	return troubled(exit, trouble.String())
+}
+
+// troubled says why a script ended otherwise than well.
+func troubled(exit guest.Exit, said string) error {
+	switch exit.Code {
+	case 0:
+		return nil
+	case 65:
+		return fault.New("", fault.Denied, "Name the repository that it belongs to.", errors.New("what is there is a part of a repository that lies elsewhere, or a link"))
+	case 66:
+		return missing("")
+	case 67:
+		return fault.New("", fault.Denied, "Run git repack -a -d in it and remove .git/objects/info/alternates.", errors.New("the repository borrows objects from another one"))
+	case 68:
+		return fault.New("", fault.Invalid, "", errors.New("the repository names its objects in a way that is not known here"))
+	case 69:
+		return fault.New("", fault.Conflict, "Remove it from the repository's .git.", errors.New("a file config.before-push is in the way"))
+	}
+	if said = strings.TrimSpace(said); said == "" {
+		said = fmt.Sprintf("git ended with code %d", exit.Code)
+	}
+	return fault.New("", fault.Unavailable, "", errors.New(contract.Clip(said, 1000)))
+}
+
+// preceded writes something before the first thing that is written.
+type preceded struct {
+	w     io.Writer
+	first string
+}
+
+func (p *preceded) Write(b []byte) (int, error) {
+	if p.first != "" {
+		if _, err := io.WriteString(p.w, p.first); err != nil {
+			return 0, err
+		}
+		p.first = ""
+	}
+	return p.w.Write(b)
+}
+
+// clipped keeps the first bytes of what is written.
+type clipped struct {
+	b    *bytes.Buffer
+	most int
+}
+
+func (c *clipped) Write(p []byte) (int, error) {
+	c.b.Write(p[:min(len(p), max(0, c.most-c.b.Len()))])
+	return len(p), nil
+}
+
+// title names a repository in a checkpoint's message.
+func title(repository string) string { return contract.Clip(path.Clean(repository), 120) }

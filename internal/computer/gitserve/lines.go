@@ -1,0 +1,170 @@
+package gitserve
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Git's lines: four digits of length, which count themselves, then the text;
+// "0000" ends a list. Of the protocol nothing else is read here: which refs a push
+// names, and what git reports of each.
+
+const (
+	longestLine = 65520
+	mostRefs    = 10_000
+	mostOrders  = 8 << 20
+)
+
+// line writes one.
+func line(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
+
+var errLines = fault.New("", fault.Invalid, "", errors.New("this is not what git sends"))
+
+// readLine reads one; "" with end set is the end of a list.
+func readLine(r io.Reader) (text string, end bool, err error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return "", false, err
+	}
+	n, err := strconv.ParseUint(string(head[:]), 16, 17)
+	switch {
+	case err != nil || n > longestLine || n > 0 && n < 4:
+		return "", false, errLines
+	case n == 0:
+		return "", true, nil
+	}
+	b := make([]byte, n-4)
+	_, err = io.ReadFull(r, b)
+	return string(b), false, err
+}
+
+// orders are what a push asks for.
+type orders struct {
+	raw  bytes.Buffer // as it came, up to the end of the list
+	refs []contract.PushedRef
+	can  []string // what the client understands
+}
+
+// readOrders reads what a push begins with; without an order it is none.
+func readOrders(r io.Reader) (*orders, error) {
+	o := &orders{}
+	in := io.TeeReader(r, &o.raw)
+	for {
+		text, end, err := readLine(in)
+		if err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = errLines
+			}
+			return nil, err
+		}
+		if end {
+			return o, nil
+		}
+		if o.raw.Len() > mostOrders || len(o.refs) >= mostRefs {
+			return nil, fault.New("", fault.Exhausted, "Push fewer refs at once.", errors.New("the push names too many refs"))
+		}
+		text, can, first := strings.Cut(text, "\x00")
+		if first && len(o.refs) == 0 {
+			o.can = strings.Fields(can)
+		}
+		text = strings.TrimSuffix(text, "\n")
+		if strings.HasPrefix(text, "shallow ") {
+			continue
+		}
+		words := strings.SplitN(text, " ", 3)
+		if len(words) != 3 || !objectID(words[0]) || !objectID(words[1]) {
+			return nil, errLines // such as a push-cert, which we don't offer
+		}
+		o.refs = append(o.refs, contract.PushedRef{Name: words[2], Old: unlessZero(words[0]), New: unlessZero(words[1])})
+	}
+}
+
+func objectID(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+func unlessZero(id string) string {
+	if strings.Trim(id, "0") == "" {
+		return ""
+	}
+	return id
+}
+
+// understands says whether the client knows a word of the protocol.
+func (o *orders) understands(word string) bool { return slices.Contains(o.can, word) }
+
+// sideband is how much of a line the client takes on one of its bands, 0 where it
+// knows none.
+func (o *orders) sideband() int {
+	switch {
+	case o.understands("side-band-64k"):
+		return longestLine - 5
+	case o.understands("side-band"):
+		return 995
+	}
+	return 0
+}
+
+// taken lists the refs that git reports to have taken.
+func (o *orders) taken(answer []byte) ([]contract.PushedRef, error) {
+	report := answer
+	if o.sideband() > 0 {
+		var b bytes.Buffer
+		for r := bytes.NewReader(answer); ; {
+			text, end, err := readLine(r)
+			if err != nil {
+				return nil, errLines
+			}
+			if end {
+				break
+			}
+			if rest, ok := strings.CutPrefix(text, "\x01"); ok {
+				b.WriteString(rest)
+			}
+		}
+		report = b.Bytes()
+	}
+	ok := map[string]bool{}
+	for r := bytes.NewReader(report); ; {
+		text, end, err := readLine(r)
+		if errors.Is(err, io.EOF) || end {
+			break
+		}
+		if err != nil {
+			return nil, errLines
+		}
+		if name, is := strings.CutPrefix(strings.TrimSuffix(text, "\n"), "ok "); is {
+			ok[name] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(o.refs), func(r contract.PushedRef) bool { return !ok[r.Name] }), nil
+}
+
+// refused is what git would have answered had it refused every ref for a reason.
+func (o *orders) refused(why string) []byte {
+	why = strings.Join(strings.Fields(why), " ")
+	var report strings.Builder
+	report.WriteString(line("unpack ok\n"))
+	for _, r := range o.refs {
+		report.WriteString(line("ng " + r.Name + " " + contract.Clip(why, 1000) + "\n"))
+	}
+	report.WriteString("0000")
+	most := o.sideband()
+	if most == 0 {
+		return []byte(report.String())
+	}
+	var out strings.Builder
+	for part := range slices.Chunk([]byte(report.String()), most) {
+		out.WriteString(line("\x01" + string(part)))
+	}
+	out.WriteString("0000")
+	return []byte(out.String())
+}

@@ -1,0 +1,111 @@
+package gitserve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// maxRefs is how many refs the event of a push names.
+const maxRefs = 100
+
+// push has git take a push in an overlay that nobody else sees, then publishes what
+// came of it. Git's answer is held until that is done: nothing is acknowledged that
+// is not published. Whoever leaves before has pushed nothing, or all of it.
+func (s *Server) push(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
+	if c.Repository == "" {
+		return ownHistory()
+	}
+	ordered, err := readOrders(in)
+	if err != nil || len(ordered.refs) == 0 {
+		return err // git asks with no order whether it may
+	}
+	if !ordered.understands("report-status") && !ordered.understands("report-status-v2") {
+		return fault.New("", fault.Invalid, "Use a newer git.", errors.New("this git does not hear whether a push succeeded"))
+	}
+	if err := s.o.Room("gitserve.Push"); err != nil {
+		return err
+	}
+	answer, err := s.take(ctx, c, ordered, in)
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		answer = ordered.refused(why(err))
+	}
+	_, err = out.Write(answer)
+	return err
+}
+
+// why is what a client is told.
+func why(err error) string {
+	text := fault.Text(err)
+	if hint := fault.HintOf(err); hint != "" {
+		text += ". " + hint
+	}
+	return text
+}
+
+// take returns git's answer, once what it says is true.
+func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in io.Reader) (answer []byte, err error) {
+	id := pushed + contract.NewID()
+	before, err := s.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "Before a push to " + title(c.Repository)})
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.o.Workspace.Begin(ctx, id, before.Commit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		ctx, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if derr := s.o.Workspace.Drop(ctx, o); derr != nil {
+			s.o.Logger.Warn("what a push left could not be dropped; it is at the next wake", "error", derr)
+		}
+	}()
+	var said bytes.Buffer
+	held := &clipped{&said, mostSaid}
+	mounts := []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: o.Lower, Upper: o.Upper}}
+	script := []string{pushScript, "sh", c.Repository, strconv.FormatInt(s.o.PushBytes, 10)}
+	if err := s.run(ctx, id, mounts, 0, script, io.MultiReader(&ordered.raw, in), held); err != nil {
+		return nil, err
+	}
+	if said.Len() >= mostSaid {
+		return nil, fault.New("", fault.Exhausted, "Push fewer refs at once.", errors.New("git has more to say of the push than is passed on"))
+	}
+	refs, err := ordered.taken(said.Bytes())
+	if err != nil || len(refs) == 0 {
+		return said.Bytes(), err
+	}
+	crash.At("gitserve.taken")
+	// Nobody but the client's patience ends it here: it is published or not.
+	ctx = context.WithoutCancel(ctx)
+	p, err := s.o.Publish(ctx, c.By, workspace.PushRequest{ID: id, Overlay: o, Repository: c.Repository, Message: "Push to " + title(c.Repository)})
+	if err != nil {
+		return nil, err
+	}
+	crash.At("gitserve.published")
+	if _, err := s.o.Append(ctx, contract.Draft{
+		ID: contract.DeriveID(id, "repository.pushed"), Actor: c.By, Type: "repository.pushed", Subject: contract.FileSubject(c.Repository),
+		Data: contract.RepositoryPushed{Path: c.Repository, Publish: p.ID, Commit: p.Commit, Refs: refs[:min(len(refs), maxRefs)], More: max(0, len(refs)-maxRefs)},
+	}); err != nil {
+		return nil, err
+	}
+	if len(p.Conflicts) > 0 {
+		return nil, fault.New("", fault.Conflict, "choir undo takes back what was placed; then fetch, and push again.",
+			errors.New("somebody wrote to the repository in the very moment, and some of its files stayed as they were"))
+	}
+	return said.Bytes(), nil
+}

@@ -1,0 +1,286 @@
+package control
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/problem"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/grant"
+	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
+)
+
+// gitPath is where repositories are: /git/{computer}/{path}.git, and the history
+// of the computer's own files at /git/{computer}.git.
+const gitPath = "/git/"
+
+// gitAddress is where a repository is below the server's origin.
+func gitAddress(cid contract.CID, repository string) string {
+	at := url.URL{Path: gitPath + string(cid) + ".git"}
+	if repository != "" {
+		at.Path = gitPath + string(cid) + "/" + strings.TrimSuffix(repository, ".git") + ".git"
+	}
+	return at.EscapedPath()
+}
+
+// gitToken makes a token for one repository of the caller's.
+func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRequest) (view.GitAccess, error) {
+	if in.Body.Write {
+		if err := s.decide(ctx, grant.Edit, who.Actor.Account(), who.Computer); err != nil {
+			return view.GitAccess{}, err
+		}
+	}
+	c, err := s.o.Computers.Get(ctx, who.Computer)
+	if err != nil {
+		return view.GitAccess{}, err
+	}
+	repository, err := c.Repository(ctx, in.Body.Repository)
+	if err != nil {
+		return view.GitAccess{}, err
+	}
+	if repository == "" && in.Body.Write {
+		return view.GitAccess{}, fault.New("", fault.Denied, "Make one that only reads, or name a repository in a folder.", errors.New("the history of the computer's own files is written by checkpoints only"))
+	}
+	parent := ""
+	if caller := callerOf(ctx); !caller.machine {
+		parent = caller.token
+	}
+	k, secret, err := s.o.Identity.NewGitToken(ctx, who.Actor.Account(), parent, in.Body.Name, identity.GitScope{
+		Computer: who.Computer, Repository: repository, Write: in.Body.Write, Expires: s.o.Now().Add(time.Duration(in.Body.Days) * 24 * time.Hour),
+	})
+	if err != nil {
+		return view.GitAccess{}, err
+	}
+	out := view.GitAccess{Path: gitAddress(who.Computer, repository), Repository: repository, Token: tokenView(k)}
+	out.Token.Secret = secret
+	return out, nil
+}
+
+// tokenView is a token as its owner sees it.
+func tokenView(k identity.Token) view.Token {
+	v := view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Machine: k.Machine}
+	if k.Git != nil {
+		v.Git = &view.GitScope{Computer: k.Git.Computer, Repository: k.Git.Repository, Write: k.Git.Write, Expires: k.Git.Expires}
+	}
+	return v
+}
+
+// gitAsked is what the address of a request of git's says.
+type gitAsked struct {
+	computer, repository string
+	call                 view.GitCall
+}
+
+// askedOfGit reads a request's address; false when it is none of git's.
+func askedOfGit(r *http.Request) (a gitAsked, ok bool) {
+	name := strings.TrimPrefix(r.URL.Path, gitPath)
+	switch {
+	case strings.HasSuffix(name, "/info/refs") && r.Method == http.MethodGet:
+		name = strings.TrimSuffix(name, "/info/refs")
+		service := r.URL.Query().Get("service")
+		a.call.Advertise, a.call.Push = true, service == "git-receive-pack"
+		ok = a.call.Push || service == "git-upload-pack"
+	case strings.HasSuffix(name, "/git-upload-pack") && r.Method == http.MethodPost:
+		name, ok = strings.TrimSuffix(name, "/git-upload-pack"), true
+	case strings.HasSuffix(name, "/git-receive-pack") && r.Method == http.MethodPost:
+		name, a.call.Push, ok = strings.TrimSuffix(name, "/git-receive-pack"), true, true
+	}
+	if !a.call.Push {
+		switch r.Header.Get("Git-Protocol") {
+		case "version=2":
+			a.call.Protocol = 2
+		case "version=1":
+			a.call.Protocol = 1
+		}
+	}
+	var nested bool
+	if a.computer, a.repository, nested = strings.Cut(name, "/"); !nested {
+		a.computer = strings.TrimSuffix(a.computer, ".git")
+	}
+	return a, ok && a.computer != "" && (!nested || a.repository != "")
+}
+
+// serveGit answers stock git. What it says of trouble is plain text, which git
+// shows.
+func (s *Server) serveGit(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+	tw := &httpio.Answer{ResponseWriter: w}
+	err := s.git(tw, r)
+	if err == nil || r.Context().Err() != nil {
+		return
+	}
+	if tw.Started {
+		s.log.Debug("stream cut off", "request", "git", "error", err)
+		panic(http.ErrAbortHandler) // what came is not the whole
+	}
+	p := problem.Of(s.log, "git", err)
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Basic realm="choir", charset="UTF-8"`)
+	}
+	said := strings.TrimSpace(p.Detail + ". " + p.Hint)
+	if strings.HasSuffix(r.URL.Path, "/git-upload-pack") && p.Status != http.StatusUnauthorized {
+		// Of an answer that is none git shows the number alone.
+		h.Set("Content-Type", "application/x-git-upload-pack-result")
+		said = "ERR " + said
+		_, _ = fmt.Fprintf(w, "%04x%s", len(said)+4, said) // the client has gone if this fails
+		return
+	}
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(p.Status)
+	_, _ = io.WriteString(w, said+"\n") // as above
+}
+
+func (s *Server) git(w http.ResponseWriter, r *http.Request) error {
+	if gitFromPage(r) {
+		return problem.Refuse(http.StatusForbidden, fault.Denied, "this is for git, not for pages", "")
+	}
+	c, scope, err := s.gitCaller(r)
+	if err != nil {
+		return err
+	}
+	asked, ok := askedOfGit(r)
+	if !ok {
+		return problem.Refuse(http.StatusNotFound, fault.NotFound, "there is nothing here", "The address of a repository is "+gitPath+"COMPUTER/PATH.git; choir git url prints it.")
+	}
+	ctx, release, err := s.hold(context.WithValue(r.Context(), callerKey{}, c), holderOf(c), func(ctx context.Context) (contract.CID, error) {
+		return s.gitReach(ctx, c, &asked, scope)
+	})
+	if err != nil {
+		return err
+	}
+	defer release()
+	cid := contract.CID(asked.computer)
+	computer, err := s.o.Computers.Get(ctx, cid)
+	if err != nil {
+		return err
+	}
+	if asked.call.Repository, err = computer.Repository(ctx, asked.repository); err != nil {
+		return err
+	}
+	if err := inScope(scope, asked); err != nil {
+		return err
+	}
+	asked.call.By = c.actor()
+	body, err := gitBody(r, s.o.AddBytes)
+	if err != nil {
+		return err
+	}
+	kind := "-result"
+	if asked.call.Advertise {
+		kind = "-advertisement"
+	}
+	w.Header().Set("Content-Type", "application/x-"+asked.call.Service()+kind)
+	return problem.TooLargeTo(computer.Git(ctx, asked.call, body, &flushed{httpio.Deadlined(w), http.NewResponseController(w)}),
+		fmt.Sprintf("the push has more than %d MiB", s.o.AddBytes>>20), "Raise storage.add_mb, or push fewer commits at once.")
+}
+
+// gitFromPage tells whether a browser sent a request for a page: it may remember
+// what a person typed for git.
+func gitFromPage(r *http.Request) bool {
+	if defence.Off(defence.GitPages) {
+		return false
+	}
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" || len(r.Header.Values("Authorization")) > 1
+}
+
+// gitCaller is who asks: the holder of the token that git gives as a password.
+// scope is nil for an API token, which may what its account may.
+func (s *Server) gitCaller(r *http.Request) (caller, *identity.GitScope, error) {
+	_, secret, ok := r.BasicAuth()
+	if !ok || secret == "" {
+		return caller{}, nil, problem.Refuse(http.StatusUnauthorized, fault.Denied, "a token is required as the password", "choir git url makes one; any name will do.")
+	}
+	t, err := s.o.Identity.GitToken(r.Context(), secret)
+	if fault.Is(err, fault.Denied) {
+		said := view.Describe(err)
+		return caller{}, nil, problem.Refuse(http.StatusUnauthorized, fault.Denied, said.Detail, said.Hint)
+	}
+	if err != nil {
+		return caller{}, nil, err
+	}
+	return caller{user: t.User, token: t.ID, machine: t.Machine, appends: appends(r)}, t.Git, nil
+}
+
+// gitReach returns the computer that is asked for, if the caller may: what may be
+// seen by a viewer is read, what an editor may change is pushed to.
+func (s *Server) gitReach(ctx context.Context, c caller, asked *gitAsked, scope *identity.GitScope) (contract.CID, error) {
+	if err := s.present(ctx, c); err != nil {
+		return "", err
+	}
+	if scope != nil && asked.computer == only {
+		asked.computer = string(scope.Computer)
+	}
+	if scope != nil && contract.CID(asked.computer) != scope.Computer && !defence.Off(defence.GitScope) {
+		return "", grant.NoComputer()
+	}
+	rule := grant.View
+	if asked.call.Push {
+		rule = grant.Edit
+		if scope != nil && !scope.Write && !defence.Off(defence.GitWrite) {
+			return "", problem.Refuse(http.StatusForbidden, fault.Denied, "this token is for reading", "Make one that may push: choir git url --write")
+		}
+	}
+	cid, err := s.named(ctx, rule, c.user, asked.computer)
+	if err != nil {
+		return "", err
+	}
+	asked.computer = string(cid)
+	if asked.call.Push && !asked.call.Advertise {
+		return cid, s.take(ctx, cid, s.quota.Take)
+	}
+	return cid, nil
+}
+
+// inScope refuses another repository than the one that a token was made for, as
+// one that there is not.
+func inScope(scope *identity.GitScope, asked gitAsked) error {
+	if scope == nil || scope.Repository == asked.call.Repository || defence.Off(defence.GitScope) {
+		return nil
+	}
+	return fault.New("", fault.NotFound, "Name the folder that the repository is in, such as workspace/NAME.", errors.New("there is no such repository"))
+}
+
+// gitBody is what git sends, which it may compress.
+func gitBody(r *http.Request, most int64) (io.Reader, error) {
+	switch r.Header.Get("Content-Encoding") {
+	case "":
+		return httpio.Limit(r.Body, most), nil
+	case "gzip", "x-gzip":
+		plain, err := gzip.NewReader(httpio.Limit(r.Body, most))
+		if err != nil {
+			return nil, &contract.FieldError{Field: "body", Reason: "is not what gzip makes"}
+		}
+		return httpio.Limit(plain, most), nil
+	}
+	return nil, problem.Refuse(http.StatusUnsupportedMediaType, fault.Invalid, "the body is compressed in a way that is not known here", "")
+}
+
+// flushed sends what is written at once: a client who waits for a large answer
+// sees that it comes.
+type flushed struct {
+	io.Writer
+	rc *http.ResponseController
+}
+
+func (f *flushed) Write(p []byte) (int, error) {
+	n, err := f.Writer.Write(p)
+	if err == nil {
+		err = f.rc.Flush()
+	}
+	return n, err
+}

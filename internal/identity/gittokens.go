@@ -1,0 +1,126 @@
+package identity
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+)
+
+// Bounds of tokens for git.
+const (
+	maxGitTokens = 256 // of an account
+	// MostGitDays is how long one may be good for.
+	MostGitDays = 366
+)
+
+// gitTokensSince is the version from which on there are tokens for git.
+const gitTokensSince = 5
+
+// summedGitTokens are the tables that they brought.
+var summedGitTokens = []summedTable{
+	{"git_tokens", []string{"hash", "id", "user", "name", "computer", "repository", "write", "parent", "created", "expires"}},
+}
+
+// addGitTokens is the migration that brings tokens for git. They have a table of
+// their own: what reads the one of API tokens finds none of them.
+func addGitTokens() string {
+	return `
+CREATE TABLE git_tokens (
+  hash       BLOB    PRIMARY KEY,
+  id         TEXT    NOT NULL UNIQUE,
+  user       TEXT    NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+  name       TEXT    NOT NULL,
+  computer   TEXT    NOT NULL REFERENCES computers (id) ON DELETE CASCADE,
+  repository TEXT    NOT NULL, -- where it lies; empty: the history of the computer's own files
+  write      INTEGER NOT NULL, -- may push
+  parent     TEXT    NOT NULL, -- the API token that made it, with which it ends; empty: a person
+  created    INTEGER NOT NULL,
+  expires    INTEGER NOT NULL,
+  sum        BLOB    NOT NULL DEFAULT x''
+) STRICT, WITHOUT ROWID;
+CREATE INDEX git_tokens_by_user ON git_tokens (user);
+` + summedGitTokens[0].triggers()
+}
+
+// GitScope is what a token for git is good for: one repository of one computer.
+type GitScope struct {
+	Computer   contract.CID
+	Repository string
+	Write      bool
+	Expires    time.Time
+}
+
+// NewGitToken makes a token for git for an account; parent is the API token that
+// asks for it, "" for a person. The secret is returned once.
+func (s *Store) NewGitToken(ctx context.Context, user, parent, name string, scope GitScope) (Token, string, error) {
+	const op = "identity.NewGitToken"
+	secret, hash := newSecret("choir_git_")
+	now := s.millis()
+	scope.Expires = fromMillis(scope.Expires.UnixMilli())
+	t := Token{ID: "g-" + contract.NewID(), User: user, Name: name, Created: fromMillis(now), Git: &scope}
+	if d := scope.Expires.Sub(t.Created); d <= 0 || d > MostGitDays*24*time.Hour {
+		return Token{}, "", fault.New(op, fault.Invalid, "Choose a shorter time.", errors.New("a token for git is good for a year at most"))
+	}
+	err := s.tx(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM git_tokens WHERE expires <= ?", now); err != nil {
+			return err
+		}
+		if err := atMost(ctx, tx, maxGitTokens, "tokens for git of this account", "Revoke one first.", "SELECT count(*) FROM git_tokens WHERE user = ?", user); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO git_tokens (hash, id, user, name, computer, repository, write, parent, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			hash, t.ID, user, name, string(scope.Computer), scope.Repository, scope.Write, parent, now, scope.Expires.UnixMilli())
+		return err
+	})
+	if err != nil {
+		return Token{}, "", fault.Wrap(op, err)
+	}
+	return t, secret, nil
+}
+
+// GitToken checks a secret that git was given: a token for git, or an API token,
+// which may what its account may. fault.Denied when it is unknown, revoked or
+// has expired.
+func (s *Store) GitToken(ctx context.Context, secret string) (Token, error) {
+	const op = "identity.GitToken"
+	if !strings.HasPrefix(secret, "choir_git_") {
+		return s.Token(ctx, secret)
+	}
+	refuse := denied(op, "Make another one: choir git url", "the token for git is not valid, or has expired")
+	if !plausible(secret) {
+		return Token{}, refuse
+	}
+	t, err := scanGitToken(s.db.QueryRowContext(ctx, "SELECT "+gitTokenColumns+" FROM git_tokens WHERE hash = ?", hashOf(secret)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Token{}, refuse
+	}
+	if err != nil {
+		return Token{}, fault.Wrap(op, err)
+	}
+	if s.millis() >= t.Git.Expires.UnixMilli() && !defence.Off(defence.GitExpiry) {
+		return Token{}, refuse
+	}
+	return t, nil
+}
+
+const gitTokenColumns = "id, user, name, computer, repository, write, created, expires"
+
+func scanGitToken(row interface{ Scan(...any) error }) (Token, error) {
+	t := Token{Git: &GitScope{}}
+	var created, expires int64
+	err := row.Scan(&t.ID, &t.User, &t.Name, &t.Git.Computer, &t.Git.Repository, &t.Git.Write, &created, &expires)
+	t.Created, t.Git.Expires = fromMillis(created), fromMillis(expires)
+	return t, err
+}
+
+// gitTokens lists an account's tokens for git that are good, oldest first.
+func (s *Store) gitTokens(ctx context.Context, user string) ([]Token, error) {
+	return scanAll(ctx, s.db, func(rows *sql.Rows) (Token, error) { return scanGitToken(rows) },
+		"SELECT "+gitTokenColumns+" FROM git_tokens WHERE user = ? AND expires > ? ORDER BY created, id", user, s.millis())
+}

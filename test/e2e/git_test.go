@@ -1,0 +1,463 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// gitAccess is what choir git url prints.
+type gitAccess struct {
+	URL        string     `json:"url"`
+	Repository string     `json:"repository"`
+	Token      view.Token `json:"token"`
+}
+
+// with puts a token into a repository's address, as a credential helper would.
+func (a gitAccess) with(secret string) string {
+	return strings.Replace(a.URL, "://", "://me:"+secret+"@", 1)
+}
+
+// access makes a token for git.
+func access(t *testing.T, in *choirtest.Instance, args ...string) gitAccess {
+	t.Helper()
+	var a gitAccess
+	in.JSON(t, &a, append([]string{"git", "url"}, args...)...)
+	return a
+}
+
+// gitIn runs stock git with nobody's configuration.
+func gitIn(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "HOME="+t.TempDir(), "LC_ALL=C.UTF-8",
+		"GIT_AUTHOR_NAME=me", "GIT_AUTHOR_EMAIL=me@example.org", "GIT_COMMITTER_NAME=me", "GIT_COMMITTER_EMAIL=me@example.org")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// mustGit is gitIn for what is to work.
+func mustGit(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	out, err := gitIn(t, dir, args...)
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// refusedGit is gitIn for what is refused, in these words.
+func refusedGit(t *testing.T, dir string, words string, args ...string) {
+	t.Helper()
+	out, err := gitIn(t, dir, args...)
+	if err == nil || !strings.Contains(out, words) {
+		t.Errorf("git %s: %v, without %q:\n%s", strings.Join(args, " "), err, words, out)
+	}
+}
+
+// commits makes a commit of one file in a clone.
+func commits(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustGit(t, dir, "add", "-A")
+	mustGit(t, dir, "commit", "-q", "-m", "change "+name)
+	return strings.TrimSpace(mustGit(t, dir, "rev-parse", "HEAD"))
+}
+
+// makeRepository makes one in the computer with a commit on main.
+func makeRepository(t *testing.T, in *choirtest.Instance, name string) {
+	t.Helper()
+	in.Must(t, "exec", "--", "sh", "-c", "mkdir -p workspace/"+name+" && cd workspace/"+name+
+		" && git init -q -b main && git config user.name me && git config user.email me@example.org && printf 'one\n' > a.txt && git add a.txt && git commit -q -m one")
+}
+
+// inComputer runs a line in the computer and returns what it printed.
+func inComputer(t *testing.T, in *choirtest.Instance, line string) string {
+	t.Helper()
+	return in.Must(t, "exec", "--", "sh", "-c", line)
+}
+
+// TestGit clones, fetches and pushes with stock git, over HTTP, through the binary.
+func TestGit(t *testing.T) {
+	in := choirtest.Start(t, choirtest.Options{})
+	makeRepository(t, in, "app")
+	a := access(t, in, "workspace/app", "--write")
+	dir := t.TempDir()
+	mustGit(t, dir, "clone", "-q", a.with(a.Token.Secret), "app")
+	clone := filepath.Join(dir, "app")
+	if b, err := os.ReadFile(filepath.Join(clone, "a.txt")); err != nil || string(b) != "one\n" {
+		t.Fatalf("cloned %q: %v", b, err)
+	}
+	for _, part := range []struct {
+		name string
+		run  func(t *testing.T, in *choirtest.Instance, a gitAccess, clone string)
+	}{
+		{"a push is a publish that undo takes back", pushIsUndone},
+		{"a push does not touch what was not committed", pushMeetsEdits},
+		{"force and deletion", pushForced},
+		{"two at once", pushTwice},
+		{"large and many", pushLarge},
+		{"other repositories", otherRepositories},
+		{"shallow and partial clones", shallowClones},
+		{"the history of the computer's own files", ownHistory},
+		{"tokens", gitTokens},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.run(t, in, a, clone) })
+	}
+	logged := in.Must(t, "events", "--json") + in.Logs()
+	if strings.Contains(logged, a.Token.Secret) {
+		t.Error("a token is in the log")
+	}
+}
+
+func pushIsUndone(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
+	before := headOf(t, clone)
+	head := commits(t, clone, "b.txt", "two\n")
+	mustGit(t, clone, "push", "-q", "origin", "main")
+	pushed := lastOf(t, in, "repository.pushed")
+	if !strings.HasPrefix(pushed.Actor, "person:") || !strings.Contains(string(pushed.Data), head) || !strings.Contains(string(pushed.Data), "refs/heads/main") {
+		t.Errorf("the log has %s by %s", pushed.Data, pushed.Actor)
+	}
+	if got := inComputer(t, in, "cd workspace/app && git rev-parse main && cat b.txt && git --no-optional-locks status --porcelain"); got != head+"\ntwo\n" {
+		t.Errorf("after the push the computer has %q", got)
+	}
+	if out := in.Must(t, "undo"); !strings.Contains(out, "push") {
+		t.Errorf("undo says %q", out)
+	}
+	if got := inComputer(t, in, "cd workspace/app && git rev-parse main && ls && git status --porcelain"); got != before+"\na.txt\n" {
+		t.Errorf("after the undo the computer has %q", got)
+	}
+	mustGit(t, clone, "push", "-q", "origin", "main")
+}
+
+// pushMeetsEdits: where the work tree of the branch has changes that a push would
+// change too the push is refused in git's words, and nothing is changed.
+func pushMeetsEdits(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
+	inComputer(t, in, "cd workspace/app && printf 'mine\n' > a.txt")
+	commits(t, clone, "a.txt", "theirs\n")
+	refusedGit(t, clone, "unstaged changes", "push", "origin", "main")
+	if got := inComputer(t, in, "cd workspace/app && cat a.txt && git log --format=%s -1"); got != "mine\nchange b.txt\n" {
+		t.Errorf("the computer has %q", got)
+	}
+	mustGit(t, clone, "push", "-q", "origin", "main:beside") // which is not checked out
+	inComputer(t, in, "cd workspace/app && git checkout -q a.txt")
+	mustGit(t, clone, "push", "-q", "origin", "main")
+	inComputer(t, in, "cd workspace/app && printf 'theirs\nfour\n' > a.txt && git commit -qam four")
+	commits(t, clone, "c.txt", "c\n")
+	refusedGit(t, clone, "rejected", "push", "origin", "main")
+	mustGit(t, clone, "pull", "-q", "--rebase", "origin", "main")
+	mustGit(t, clone, "push", "-q", "origin", "main")
+	if got := inComputer(t, in, "cd workspace/app && git log --format=%s -2 && git status --porcelain"); got != "change c.txt\nfour\n" {
+		t.Errorf("the computer has %q", got)
+	}
+}
+
+// pushForced: what a client forces, and what it deletes, undo brings back.
+func pushForced(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
+	before := headOf(t, clone)
+	mustGit(t, clone, "reset", "-q", "--hard", "HEAD~1")
+	commits(t, clone, "d.txt", "d\n")
+	refusedGit(t, clone, "rejected", "push", "origin", "main")
+	mustGit(t, clone, "push", "-q", "--force", "origin", "main")
+	in.Must(t, "undo")
+	if got := strings.TrimSpace(inComputer(t, in, "cd workspace/app && git rev-parse main")); got != before {
+		t.Errorf("after the undo main is at %s, was at %s", got, before)
+	}
+	refusedGit(t, clone, "deletion of the current branch prohibited", "push", "origin", ":main")
+	mustGit(t, clone, "push", "-q", "origin", ":beside")
+	in.Must(t, "undo")
+	if got := inComputer(t, in, "cd workspace/app && git branch --list beside"); !strings.Contains(got, "beside") {
+		t.Errorf("after the undo there are the branches %q", got)
+	}
+	mustGit(t, clone, "fetch", "-q", "origin")
+	mustGit(t, clone, "reset", "-q", "--hard", "origin/main")
+}
+
+// pushTwice: of two pushes at once both are taken, or one is and the other is told
+// so; nothing that was acknowledged is lost.
+func pushTwice(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) {
+	type end struct {
+		branch, head, out string
+		err               error
+	}
+	ends := make(chan end, 4)
+	var begin sync.WaitGroup
+	begin.Add(4)
+	for _, branch := range []string{"left", "right", "main", "main"} {
+		dir := filepath.Join(t.TempDir(), "clone")
+		mustGit(t, t.TempDir(), "clone", "-q", a.with(a.Token.Secret), dir)
+		head := commits(t, dir, branch+".txt", dir)
+		go func() {
+			begin.Done()
+			begin.Wait()
+			out, err := gitIn(t, dir, "push", "origin", "HEAD:"+branch)
+			ends <- end{branch, head, out, err}
+		}()
+	}
+	taken := 0
+	has := []string{}
+	for range 4 {
+		e := <-ends
+		if e.err == nil {
+			taken++
+			has = append(has, e.branch+" "+e.head)
+		} else if !strings.Contains(e.out, "changed in the computer meanwhile") && !strings.Contains(e.out, "rejected") && !strings.Contains(e.out, "failed to update ref") {
+			t.Errorf("the push of %s was refused with\n%s", e.branch, e.out)
+		}
+	}
+	if taken == 0 {
+		t.Error("none of the pushes was taken")
+	}
+	got := inComputer(t, in, "cd workspace/app && git fsck --strict 2>&1 && git for-each-ref --format='%(refname:short) %(objectname)' refs/heads && git status --porcelain")
+	for _, h := range has {
+		if !strings.Contains(got, h+"\n") {
+			t.Errorf("%s was acknowledged; the computer has\n%s", h, got)
+		}
+	}
+	mustGit(t, clone, "pull", "-q", "origin", "main")
+}
+
+// pushLarge: a push of 50 MiB, while a task publishes.
+func pushLarge(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
+	big := make([]byte, 50<<20)
+	for i, r := 0, rand.New(rand.NewPCG(1, 2)); i < len(big); i += 8 {
+		binary.LittleEndian.PutUint64(big[i:], r.Uint64())
+	}
+	head := commits(t, clone, "big.bin", string(big))
+	done := make(chan choirtest.Result, 1)
+	go func() {
+		r, _ := in.Run(t.Context(), "prompt", "--wait", "write \"buy milk\" to workspace/list.txt")
+		done <- r
+	}()
+	mustGit(t, clone, "push", "-q", "origin", "main")
+	if r := <-done; r.Code != 0 {
+		t.Errorf("the prompt beside: %+v", r)
+	}
+	if got := inComputer(t, in, "cd workspace/app && git rev-parse main && git cat-file -s main:big.bin && git status --porcelain"); got != head+"\n52428800\n" {
+		t.Errorf("the computer has %q", got)
+	}
+}
+
+// otherRepositories: one that is empty, one without a work tree, one whose path has
+// spaces, and one whose ids are SHA-256.
+func otherRepositories(t *testing.T, in *choirtest.Instance, _ gitAccess, _ string) {
+	inComputer(t, in, `git init -q -b main "workspace/an empty one" && git init -q --bare -b main workspace/bare.git && git init -q -b main --object-format=sha256 workspace/wide`)
+	for name, format := range map[string]string{"workspace/an empty one": "sha1", "workspace/bare.git": "sha1", "workspace/wide": "sha256"} {
+		a := access(t, in, name, "--write")
+		dir := t.TempDir()
+		mustGit(t, dir, "init", "-q", "-b", "main", "--object-format="+format)
+		mustGit(t, dir, "remote", "add", "origin", a.with(a.Token.Secret))
+		head := commits(t, dir, "x.txt", name)
+		mustGit(t, dir, "push", "-q", "origin", "main")
+		again := filepath.Join(t.TempDir(), "again")
+		mustGit(t, t.TempDir(), "clone", "-q", a.with(a.Token.Secret), again)
+		if got := headOf(t, again); got != head {
+			t.Errorf("%s: pushed %s, cloned %s", name, head, got)
+		}
+	}
+	if r, err := in.Run(t.Context(), "git", "url", "workspace/none"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "no such repository") {
+		t.Errorf("of none: %+v, %v", r, err)
+	}
+}
+
+func shallowClones(t *testing.T, in *choirtest.Instance, a gitAccess, _ string) {
+	dir := t.TempDir()
+	mustGit(t, dir, "clone", "-q", "--depth", "1", a.with(a.Token.Secret), "shallow")
+	shallow := filepath.Join(dir, "shallow")
+	if got := strings.TrimSpace(mustGit(t, shallow, "rev-list", "--count", "HEAD")); got != "1" {
+		t.Errorf("a shallow clone has %s commits", got)
+	}
+	head := commits(t, shallow, "shallow.txt", "s\n")
+	mustGit(t, shallow, "push", "-q", "origin", "HEAD:shallow")
+	if got := strings.TrimSpace(inComputer(t, in, "cd workspace/app && git rev-parse shallow && git fsck --connectivity-only 2>&1 | grep -c missing || true")); got != head+"\n0" {
+		t.Errorf("the computer has %q", got)
+	}
+	mustGit(t, dir, "clone", "-q", "--filter=blob:none", "--no-checkout", a.with(a.Token.Secret), "partial")
+}
+
+// ownHistory: it is there to be read, and written by checkpoints only.
+func ownHistory(t *testing.T, in *choirtest.Instance, _ gitAccess, _ string) {
+	a := access(t, in)
+	dir := t.TempDir()
+	mustGit(t, dir, "clone", "-q", a.with(a.Token.Secret), "all")
+	all := filepath.Join(dir, "all")
+	if _, err := os.Stat(filepath.Join(all, "choiros")); err != nil {
+		t.Error(err)
+	}
+	if got := mustGit(t, all, "ls-remote"); strings.Contains(got, "refs/choir") {
+		t.Errorf("what is the keeper's is shown:\n%s", got)
+	}
+	commits(t, all, "x.txt", "x")
+	refusedGit(t, all, "only checkpoints write", "push", strings.Replace(a.URL, "://", "://me:"+in.Token+"@", 1), "HEAD:main")
+	if r, err := in.Run(t.Context(), "git", "url", "--write"); err != nil || r.Code != 1 {
+		t.Errorf("a token that writes it: %+v, %v", r, err)
+	}
+}
+
+// gitTokens: git shows in words why a token is not enough.
+func gitTokens(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) {
+	makeRepository(t, in, "other")
+	reads, other := access(t, in, "workspace/app"), access(t, in, "workspace/other", "--write")
+	for _, refused := range []struct{ secret, words string }{
+		{reads.Token.Secret, "403"}, {other.Token.Secret, "not found"}, {"choir_git_" + strings.Repeat("a", 43), "Authentication failed"},
+	} {
+		refusedGit(t, clone, refused.words, "push", a.with(refused.secret), "HEAD:never")
+	}
+	refusedGit(t, clone, "this token is for reading", "push", a.with(reads.Token.Secret), "HEAD:never")
+	mustGit(t, clone, "fetch", "-q", a.with(reads.Token.Secret), "main")
+	mustGit(t, clone, "push", "-q", a.with(in.Token), "HEAD:by-api-token")
+	in.Must(t, "tokens", "revoke", reads.Token.ID)
+	refusedGit(t, clone, "not valid", "fetch", a.with(reads.Token.Secret), "main")
+
+	var made view.Invited
+	in.JSON(t, &made, "accounts", "invite", "B")
+	b := *in
+	b.Token = signIn(t, made.URL).token(t)
+	var invitation view.Invitation
+	in.JSON(t, &invitation, "members", "invite", "--role", "viewer")
+	b.Must(t, "join", invitation.Token)
+	viewer := access(t, &b, "workspace/app")
+	mustGit(t, clone, "fetch", "-q", a.with(viewer.Token.Secret), "main")
+	if r, err := b.Run(t.Context(), "git", "url", "workspace/app", "--write"); err != nil || r.Code == 0 {
+		t.Errorf("a viewer makes a token that pushes: %+v, %v", r, err)
+	}
+	refusedGit(t, clone, "403", "push", a.with(b.Token), "HEAD:never")
+}
+
+func headOf(t *testing.T, dir string) string {
+	t.Helper()
+	return strings.TrimSpace(mustGit(t, dir, "rev-parse", "HEAD"))
+}
+
+// loggedEvent is a line of choir events.
+type loggedEvent struct {
+	Type  string
+	Actor string
+	Data  json.RawMessage
+}
+
+// lastOf is the newest event of a type.
+func lastOf(t *testing.T, in *choirtest.Instance, of string) loggedEvent {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(in.Must(t, "events", "--type", of, "--json")), "\n")
+	var e loggedEvent
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestGitOfHostileRepositories: what somebody wrote into a repository runs nothing, is
+// obeyed in nothing and shows nothing else when git is served from it or pushed to.
+func TestGitOfHostileRepositories(t *testing.T) {
+	in := choirtest.Start(t, choirtest.Options{})
+	makeRepository(t, in, "app")
+	inComputer(t, in, `cd workspace/app && echo '*.txt filter=evil diff=evil merge=evil' > .gitattributes && git add . && git commit -qm attributes
+evil='sh -c "echo ran > /computer/workspace/ran; echo ran > /computer/workspace/app/ran"'
+for h in pre-receive update post-receive post-update reference-transaction push-to-checkout proc-receive post-checkout post-index-change; do
+	printf '#!/bin/sh\necho ran > /computer/workspace/ran; echo ran > /computer/workspace/app/ran\n' > .git/hooks/$h; chmod +x .git/hooks/$h; done
+mkdir -p .git/own && cp .git/hooks/* .git/own/
+git config filter.evil.smudge "$evil"; git config filter.evil.clean "$evil"; git config filter.evil.process "$evil"
+git config core.fsmonitor "$evil"; git config core.hooksPath .git/own; git config core.alternateRefsCommand "$evil"; git config core.sshCommand "$evil"
+git config uploadpack.packObjectsHook "$evil"; git config core.pager "$evil"; git config gpg.program "$evil"; git config core.editor "$evil"
+git config receive.procReceiveRefs refs/heads; git config receive.denyCurrentBranch ignore; git config receive.shallowUpdate true; git config transfer.fsckObjects false
+printf '[include]\n\tpath = /etc/passwd\n\tpath = /computer/workspace/none\n[core]\n\tworktree = /computer\n' >> .git/config
+cp .git/config /tmp/config && cp .git/config config.kept`)
+	a := access(t, in, "workspace/app", "--write")
+	clone := filepath.Join(t.TempDir(), "clone")
+	mustGit(t, t.TempDir(), "clone", "-q", a.with(a.Token.Secret), clone)
+	if err := os.Remove(filepath.Join(clone, ".gitattributes")); err != nil {
+		t.Fatal(err)
+	}
+	commits(t, clone, "b.txt", "b\n")
+	mustGit(t, clone, "push", "-q", "origin", "main")
+	if got := inComputer(t, in, "cat workspace/app/b.txt; ls workspace; ls workspace/app; cmp workspace/app/.git/config workspace/app/config.kept; ls workspace/app/.git"); strings.Contains(got, "ran\n") ||
+		!strings.HasPrefix(got, "b\n") || strings.Contains(got, "before-push") || strings.Contains(got, "differ") {
+		t.Errorf("the computer has\n%s", got)
+	}
+
+	inComputer(t, in, `cd workspace && for r in borrows elsewhere linked links commons; do git init -q -b main $r; done
+echo /computer/workspace/app/.git/objects > borrows/.git/objects/info/alternates
+mv elsewhere/.git moved && echo "gitdir: ../moved" > elsewhere/.git
+rm -rf linked/.git && ln -s ../app/.git linked/.git
+rm -rf links/.git/refs && ln -s ../../app/.git/refs links/.git/refs
+echo ../../app/.git > commons/.git/commondir && rm -rf commons/.git/objects && ln -s ../../app/.git/objects commons/.git/objects
+ln -s app alias; ln -s / root; mkdir plain; mkfifo plain/HEAD plain/config; mkdir plain/objects plain/refs`)
+	for name, words := range map[string]string{
+		"borrows": "borrows objects", "elsewhere": "lies elsewhere", "linked": "lies elsewhere", "links": "lies elsewhere", "commons": "lies elsewhere",
+		"plain": "no such repository",
+	} {
+		a := access(t, in, "workspace/"+name, "--write")
+		refusedGit(t, t.TempDir(), words, "clone", a.with(a.Token.Secret))
+		refusedGit(t, clone, words, "push", a.with(a.Token.Secret), "HEAD:refs/heads/x")
+	}
+	for _, none := range []string{"workspace/alias", "workspace/root/etc", "workspace/app/.git", ".git", "../x", "workspace/app/.git/objects"} {
+		if r, err := in.Run(t.Context(), "git", "url", none); err != nil || r.Code != 1 {
+			t.Errorf("%s is a repository: %+v, %v", none, r, err)
+		}
+	}
+
+	// Packs that are damaged or hostile are refused before anything is published.
+	before := inComputer(t, in, "cd workspace/app/.git && find refs objects -type f | sort && cat refs/heads/*")
+	mustGit(t, clone, "config", "fsck.skipList", "/dev/null")
+	tree := strings.TrimSpace(mustGit(t, clone, "rev-parse", "HEAD^{tree}"))
+	evil := filepath.Join(t.TempDir(), "commit")
+	if err := os.WriteFile(evil, []byte("tree "+tree+"\nauthor a <a> 99999999999999999999 +0000\ncommitter a\n\nx\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := strings.TrimSpace(mustGit(t, clone, "hash-object", "-t", "commit", "-w", "--literally", evil))
+	mustGit(t, clone, "update-ref", "refs/heads/bad", bad)
+	refusedGit(t, clone, "fsck", "push", "origin", "bad")
+	if after := inComputer(t, in, "cd workspace/app/.git && find refs objects -type f | sort && cat refs/heads/*"); after != before {
+		t.Errorf("a refused push left\n%s\nwhere\n%s was", after, before)
+	}
+}
+
+// TestAPushThatIsCutOff: of a push whose computer dies, or whose client leaves, is all
+// there or nothing.
+func TestAPushThatIsCutOff(t *testing.T) {
+	data := filepath.Join(choirtest.Scratch(t), "data")
+	in := choirtest.Start(t, choirtest.Options{Data: data})
+	makeRepository(t, in, "app")
+	a := access(t, in, "workspace/app", "--write")
+	clone := filepath.Join(t.TempDir(), "clone")
+	mustGit(t, t.TempDir(), "clone", "-q", a.with(a.Token.Secret), clone)
+	big := make([]byte, 4<<20)
+	for round, after := range []time.Duration{20 * time.Millisecond, 90 * time.Millisecond, 150 * time.Millisecond, 220 * time.Millisecond, 300 * time.Millisecond} {
+		before := headOf(t, clone)
+		big[round] = byte(round + 1)
+		head := commits(t, clone, "big.bin", string(big))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := gitIn(t, clone, "push", a.with(a.Token.Secret), "HEAD:main")
+			ended <- err
+		}()
+		time.Sleep(after) // any moment will do: what is looked at holds at each
+		in.Kill()
+		err := <-ended
+		in = choirtest.Start(t, choirtest.Options{Data: data})
+		a = access(t, in, "workspace/app", "--write") // at its new address
+		got := strings.TrimSpace(inComputer(t, in, "cd workspace/app && git fsck --strict >/dev/null && git status --porcelain && git rev-parse main"))
+		t.Logf("killed %s after it began: %v, main is %s of %s, %s", after, err, got, before, head)
+		if got != head && (got != before || err == nil) {
+			t.Errorf("the push ended with %v; main is %q, was %s, pushed was %s", err, got, before, head)
+		}
+		mustGit(t, clone, "push", "-q", a.with(a.Token.Secret), "HEAD:main")
+	}
+}
