@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"choir.dev/choiros/internal/computer/runspace"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/view"
@@ -17,7 +17,7 @@ func (c *Computer) openShell() *shell.Shell {
 	return shell.New(shell.Options{
 		Log: c.log, State: c.state, Workspace: c.workspace, Volumes: c.boxes.Volumes(),
 		Box: c.boxes.Open, Limits: c.boxes.Limits, Registries: c.boxes.Registries, Snapshot: c.mounts.Snapshot, NoWatches: c.noWatches,
-		VerifyMounts: func(ctx context.Context, o dispatch.Overlay, commit string) ([]sandbox.Mount, func(), error) {
+		VerifyMounts: func(ctx context.Context, o ports.Overlay, commit string) ([]sandbox.Mount, func(), error) {
 			tree, err := runspace.TreeOf(o)
 			if err != nil {
 				return nil, nil, err

@@ -9,7 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/runspace"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
@@ -70,7 +70,7 @@ func (d *shellDesk) checkpoint(kind contract.CheckpointKind) string {
 
 func (d *shellDesk) begin() *runspace.Overlay {
 	d.t.Helper()
-	ref := dispatch.TaskRef{Run: contract.NewID(), Task: contract.NewID(), Attempt: 1}
+	ref := ports.TaskRef{Run: contract.NewID(), Task: contract.NewID(), Attempt: 1}
 	o, err := d.runs.Begin(d.t.Context(), ref, "")
 	d.fatal(err)
 	return o.(*runspace.Overlay)

@@ -9,7 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/runspace"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
@@ -19,15 +19,15 @@ import (
 // task is a task at work on an overlay of the desk.
 type task struct {
 	d  *desk
-	o  dispatch.Overlay
+	o  ports.Overlay
 	ws *runspace.Workspace
 }
 
 func (d *desk) begin(name string) *task {
 	d.t.Helper()
 	ws := d.runWorkspace()
-	ref := dispatch.TaskRef{Run: contract.DeriveID("run", name), Task: contract.DeriveID("task", name), Attempt: 1}
-	base, err := ws.Checkpoint(d.t.Context(), dispatch.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "before", Run: ref.Run, Task: ref.Task})
+	ref := ports.TaskRef{Run: contract.DeriveID("run", name), Task: contract.DeriveID("task", name), Attempt: 1}
+	base, err := ws.Checkpoint(d.t.Context(), ports.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "before", Run: ref.Run, Task: ref.Task})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -47,10 +47,10 @@ func (k *task) write(p, text string) {
 	}
 }
 
-func (k *task) publish() dispatch.Published {
+func (k *task) publish() ports.Published {
 	k.d.t.Helper()
 	k.ws = k.d.runWorkspace()
-	p, err := k.ws.Publish(k.d.t.Context(), k.o, dispatch.Merged{}, contract.VerificationUnknown, false)
+	p, err := k.ws.Publish(k.d.t.Context(), k.o, ports.Merged{}, contract.VerificationUnknown, false)
 	if err != nil {
 		k.d.t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 	}
 }
 
-func keptPaths(kept []dispatch.Kept) []string {
+func keptPaths(kept []ports.Kept) []string {
 	out := make([]string, len(kept))
 	for i, k := range kept {
 		out[i] = k.Path

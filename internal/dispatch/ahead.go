@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/supervise"
 )
 
@@ -12,10 +14,10 @@ import (
 type opening struct {
 	r     *run
 	ctx   context.Context
-	req   BoxRequest
+	req   ports.BoxRequest
 	begun bool
 	done  chan struct{} // closed when it is known what came of it
-	box   Box
+	box   ports.Box
 	err   error
 }
 
@@ -32,7 +34,7 @@ func (o *opening) begin() {
 }
 
 // wait returns the box once it is open.
-func (o *opening) wait() (Box, error) {
+func (o *opening) wait() (ports.Box, error) {
 	o.begin()
 	<-o.done
 	return o.box, o.err
@@ -52,8 +54,8 @@ func (o *opening) close() {
 // One that may have to wait for a person holds no box meanwhile.
 func (a *attempt) openLoop(ctx context.Context) *opening {
 	a.fence = newFence()
-	o := &opening{r: a.r, ctx: ctx, req: BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
-		Handler: a.requests.guard(a.handler())}}
+	o := &opening{r: a.r, ctx: ctx, req: ports.BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
+		Handler: a.requests.Guard(a.handler())}}
 	if a.task.Egress.Profile != contract.EgressCustom {
 		o.begin()
 	}
@@ -64,7 +66,7 @@ func (a *attempt) openLoop(ctx context.Context) *opening {
 type directorBox struct {
 	opening
 	cancel   context.CancelCauseFunc
-	requests *gate
+	requests *loops.Gate
 	api      *directorAPI
 }
 
@@ -72,12 +74,12 @@ func (r *run) directorBox() *directorBox {
 	b := &directorBox{api: &directorAPI{r: r}}
 	b.r = r
 	b.ctx, b.cancel = context.WithCancelCause(r.ctx)
-	b.requests = newGate(b.ctx)
-	b.req = BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.ID, Handler: b.requests.guard(b.api.handler())}
+	b.requests = loops.NewGate(b.ctx)
+	b.req = ports.BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.ID, Handler: b.requests.Guard(b.api.handler())}
 	return b
 }
 
 func (b *directorBox) close() {
-	b.requests.shut(b.opening.close)
+	b.requests.Shut(b.opening.close)
 	b.cancel(nil)
 }

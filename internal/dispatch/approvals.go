@@ -11,6 +11,8 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
@@ -164,7 +166,7 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 // standsFor reports whether an answer counts for an attempt that asks now: a
 // person's denial and an approval for the run do, one for once only for the
 // attempt that asked. What nobody answered may be asked again.
-func standsFor(k *story.Approval, t TaskRef) bool {
+func standsFor(k *story.Approval, t ports.TaskRef) bool {
 	switch k.Answer {
 	case contract.ApprovalRun:
 		return true
@@ -284,7 +286,7 @@ func (d *Dispatcher) Decide(ctx context.Context, by contract.Actor, id, digest s
 	r, k := d.findApproval(id)
 	switch {
 	case r == nil:
-		return "", 0, fault.New(op, fault.NotFound, "Only what a run under way waits for can be answered.", fmt.Errorf("no approval %q is open", oneLine(id, 60)))
+		return "", 0, fault.New(op, fault.NotFound, "Only what a run under way waits for can be answered.", fmt.Errorf("no approval %q is open", summary.OneLine(id, 60)))
 	case k.Digest != digest && !defence.Off(defence.ApprovalDigest):
 		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", errors.New("the answer is for another act than the approval's"))
 	case k.Answered && !defence.Off(defence.ApprovalOnce):

@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -33,7 +34,7 @@ func newGatehouse(t *testing.T, patience time.Duration) *gatehouse {
 		o.Beyond = func(_ context.Context, spec contract.EgressSpec) ([]string, error) {
 			return slices.DeleteFunc(slices.Clone(spec.Allow), func(s string) bool { return s == "granted.example:443" }), nil
 		}
-		o.Egress = func(s dispatch.EgressScope, _ contract.EgressSpec, _ func(string, bool)) (http.Handler, error) {
+		o.Egress = func(s ports.EgressScope, _ contract.EgressSpec, _ func(string, bool)) (http.Handler, error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.approved = append(g.approved, s.Approved)
@@ -85,7 +86,7 @@ func (g *gatehouse) heard() string {
 // underWay is a log whose approvals are stored and shown live, and not known here
 // until somebody waits for what is under way.
 type underWay struct {
-	dispatch.Log
+	ports.Log
 	at    atomic.Uint64 // an approval's sequence
 	known chan struct{}
 	once  sync.Once
@@ -137,7 +138,7 @@ func (l *underWay) Settled(ctx context.Context) (uint64, error) {
 func TestAnApprovalIsAnsweredAsSoonAsItIsSeen(t *testing.T) {
 	g := newGatehouse(t, time.Hour)
 	log := &underWay{known: make(chan struct{})}
-	g.wrap = func(l dispatch.Log) dispatch.Log { log.Log = l; return log }
+	g.wrap = func(l ports.Log) ports.Log { log.Log = l; return log }
 	g.sleep()
 	g.wake()
 	g.model.director, g.model.associate = plan(wants("look it up", "docs.example:8443")), steps()

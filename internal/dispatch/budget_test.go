@@ -8,16 +8,17 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 )
 
 // scoped notes with which budget a Director's turns are asked for.
 type scoped struct {
-	dispatch.Models
+	ports.Models
 	mu  sync.Mutex
 	got contract.Budget
 }
 
-func (s *scoped) Handler(m dispatch.ModelScope) http.Handler {
+func (s *scoped) Handler(m ports.ModelScope) http.Handler {
 	s.mu.Lock()
 	s.got = m.Budget
 	s.mu.Unlock()

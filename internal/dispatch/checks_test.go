@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -69,7 +69,7 @@ func TestACheckOfTheBaseThatCantBeMadeIsNoPass(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
 	h.model.associate = steps(blue, edit("c1"))
-	h.boxes.break_ = func(r dispatch.BoxRequest) error {
+	h.boxes.break_ = func(r ports.BoxRequest) error {
 		if r.Kind == contract.BoxVerify && r.Commit == r.Overlay.Base() {
 			return fault.New("boxes", fault.Unavailable, "", errors.New("no box can be had"))
 		}
@@ -107,7 +107,7 @@ func TestOnlyChecksOfTheShellWaitForItsDependencies(t *testing.T) {
 			}
 			var mu sync.Mutex
 			boxes, waited := 0, 0
-			h.boxes.break_ = func(r dispatch.BoxRequest) error {
+			h.boxes.break_ = func(r ports.BoxRequest) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if r.Kind == contract.BoxVerify {

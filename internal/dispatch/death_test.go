@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 )
 
 func TestADyingTaskBoxIsResumedThenGivenUp(t *testing.T) {
@@ -102,7 +103,7 @@ func TestATaskBoxThatDiesUnderACallIsReplaced(t *testing.T) {
 // slowLog calls before for each append, and stores what it was given whatever
 // has become of who asked.
 type slowLog struct {
-	dispatch.Log
+	ports.Log
 	before func(drafts []contract.Draft)
 }
 
@@ -122,7 +123,7 @@ func TestAPromptOutlivesItsSender(t *testing.T) {
 	h.model.associate = steps(edit("c1"))
 	ctx, hangUp := context.WithCancel(t.Context())
 	h.sleep()
-	h.wrap = func(real dispatch.Log) dispatch.Log { return &slowLog{real, func([]contract.Draft) { hangUp() }} }
+	h.wrap = func(real ports.Log) ports.Log { return &slowLog{real, func([]contract.Draft) { hangUp() }} }
 	h.wake()
 	id := contract.NewID()
 	if _, _, err := h.d.Submit(ctx, dispatch.Prompt{ID: id, By: contract.Person("u"), Text: "go"}); err != nil {
@@ -142,7 +143,7 @@ func TestAPromptSentAgainHasOneRun(t *testing.T) {
 	h.model.associate = steps(edit("c1"))
 	l := &lossyLog{}
 	h.sleep()
-	h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
+	h.wrap = func(real ports.Log) ports.Log { l.Log = real; return l }
 	h.wake()
 	p := dispatch.Prompt{ID: contract.NewID(), By: contract.Person("u"), Text: "go"}
 	if _, _, err := h.d.Submit(t.Context(), p); err == nil {
@@ -167,7 +168,7 @@ func TestAPromptSentAgainHasOneRun(t *testing.T) {
 
 // lossyLog loses the answer to its first append.
 type lossyLog struct {
-	dispatch.Log
+	ports.Log
 	once sync.Once
 }
 
@@ -192,7 +193,7 @@ func TestADelegationOutlivesItsDirector(t *testing.T) {
 	h.model.associate = steps(edit("c1"))
 	var once sync.Once
 	h.sleep()
-	h.wrap = func(real dispatch.Log) dispatch.Log {
+	h.wrap = func(real ports.Log) ports.Log {
 		return &slowLog{real, func(drafts []contract.Draft) {
 			if drafts[0].Type != "task.requested" {
 				return

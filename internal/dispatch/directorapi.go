@@ -14,6 +14,10 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/dispatch/catalogue"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
@@ -30,15 +34,15 @@ type directorAPI struct {
 func (a *directorAPI) handler() http.Handler {
 	r := a.r
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Role: contract.KindDirector, Model: r.s.Prompt.Model, Budget: r.budget()})))
-	mux.HandleFunc("POST /clock", endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
+	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ports.ModelScope{Run: r.s.ID, Role: contract.KindDirector, Model: r.s.Prompt.Model, Budget: r.budget()})))
+	mux.HandleFunc("POST /clock", loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, r.used().Milliseconds())}, nil
 	}))
-	mux.HandleFunc("POST /wake", endpoint(1<<10, a.wake))
-	mux.HandleFunc("POST /turns", endpoint(contract.MaxTurn, a.turn))
-	mux.HandleFunc("POST /events", endpoint(contract.MaxTask, a.event))
-	mux.HandleFunc("POST /tasks", endpoint(4*contract.MaxTask, a.tasks))
-	mux.HandleFunc("POST /ask", endpoint(64<<10, a.ask))
+	mux.HandleFunc("POST /wake", loops.Endpoint(1<<10, a.wake))
+	mux.HandleFunc("POST /turns", loops.Endpoint(contract.MaxTurn, a.turn))
+	mux.HandleFunc("POST /events", loops.Endpoint(contract.MaxTask, a.event))
+	mux.HandleFunc("POST /tasks", loops.Endpoint(4*contract.MaxTask, a.tasks))
+	mux.HandleFunc("POST /ask", loops.Endpoint(64<<10, a.ask))
 	return mux
 }
 
@@ -57,14 +61,14 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	if err != nil {
 		return nil, err
 	}
-	edited := r.doc.edited(ctx)
+	edited := r.doc.Edited(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := director.Wake{Objective: r.s.Objective, Plan: r.s.Plan, Tree: folders, Document: edited,
 		Steering: slices.Clone(r.s.Steering[r.steered:])}
 	r.steered = len(r.s.Steering)
 	for _, t := range r.s.Tasks {
-		w.Tasks = append(w.Tasks, taskView(t))
+		w.Tasks = append(w.Tasks, summary.Task(t))
 	}
 	if len(w.Tasks) > 40 {
 		w.Tasks = w.Tasks[len(w.Tasks)-40:]
@@ -84,7 +88,7 @@ func (a *directorAPI) turn(ctx context.Context, _ *http.Request, t contract.Turn
 
 func (a *directorAPI) event(ctx context.Context, _ *http.Request, p director.Post) (any, error) {
 	if p.Type != "run.planned" || !contract.MayPost(contract.BoxDirector, p.Type) {
-		return nil, fault.New("", fault.Denied, "", fmt.Errorf("a Director may not post %q here", oneLine(p.Type, 60)))
+		return nil, fault.New("", fault.Denied, "", fmt.Errorf("a Director may not post %q here", summary.OneLine(p.Type, 60)))
 	}
 	data, err := contract.DecodeData(p.Type, p.Data)
 	if err != nil {
@@ -130,7 +134,7 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 	defer r.mu.Unlock()
 	var out director.Delegated
 	for _, id := range ids {
-		out.Tasks = append(out.Tasks, taskView(r.s.Task(id)))
+		out.Tasks = append(out.Tasks, summary.Task(r.s.Task(id)))
 	}
 	return out, nil
 }
@@ -146,7 +150,7 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 	if n+len(d.Tasks) > maxTasks {
 		return nil, fault.New("", fault.Exhausted, "", fmt.Errorf("a run has at most %d tasks and this one has had %d; report what is done", maxTasks, n))
 	}
-	cause := delegation(r.s, d.Call)
+	cause := summary.Delegation(r.s, d.Call)
 	var drafts []contract.Draft
 	var ids []string
 	for i, raw := range d.Tasks {
@@ -191,18 +195,18 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 		listed, ok := r.d.tools.Lookup(name)
 		switch {
 		case !ok || !listed.For(tool.Agent) || listed.Ends:
-			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q is not a tool", oneLine(name, 60))}
+			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q is not a tool", summary.OneLine(name, 60))}
 		case t.Kind == contract.KindInspect && !listed.ReadOnly():
 			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q changes things; a task of kind inspect only reads", name)}
 		case t.Kind != contract.KindAgent && t.Kind != contract.KindInspect:
 			return t, &contract.FieldError{Field: "tools", Reason: fmt.Sprintf("are not for kind %s", t.Kind)}
 		}
-		if err := permitted(t, listed); err != nil {
+		if err := catalogue.Permitted(t, listed); err != nil {
 			return t, &contract.FieldError{Field: field, Reason: fault.Text(err)}
 		}
 	}
 	if (t.Kind == contract.KindAgent || t.Kind == contract.KindInspect) && len(t.Tools) == 0 {
-		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + strings.Join(r.d.tools.toolNames(t.Kind), ", ")}
+		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + strings.Join(r.d.tools.ToolNames(t.Kind), ", ")}
 	}
 	// A task never gets more time than its run.
 	t.Budget.WallS = min(t.Budget.WallS, r.budget().WallS)
@@ -226,7 +230,7 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	if in.Call == "" {
 		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "call", Reason: "is required"})
 	}
-	q := contract.Question{ID: questionID(r.s, in.Call), Text: in.Text, Choices: in.Choices, Default: in.Default,
+	q := contract.Question{ID: summary.QuestionID(r.s, in.Call), Text: in.Text, Choices: in.Choices, Default: in.Default,
 		Deadline: r.d.o.Now().Add(wait).UTC().Format(time.RFC3339)}
 	if err := q.Validate(); err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)

@@ -11,6 +11,10 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/catalogue"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/slots"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
 )
@@ -49,30 +53,30 @@ func (t Times) withDefaults() Times {
 // Documents, Models, Egress and Logger are required.
 type Options struct {
 	CID       contract.CID
-	Log       Log
-	Blobs     Blobs
-	Boxes     Boxes
-	Workspace Workspace
-	Documents Documents
-	Models    Models
-	Egress    Egress
+	Log       ports.Log
+	Blobs     ports.Blobs
+	Boxes     ports.Boxes
+	Workspace ports.Workspace
+	Documents ports.Documents
+	Models    ports.Models
+	Egress    ports.Egress
 	// Beyond lists what a spec names beyond the computer's grant: a person is
 	// asked for it. nil: everything it names.
 	Beyond func(ctx context.Context, spec contract.EgressSpec) ([]string, error)
 	Logger *slog.Logger
 	// Tools are what the host carries out for tasks beside git.
-	Tools []HostTool
+	Tools []catalogue.HostTool
 	// Render is the third part of the shell's verification; without it the
 	// verification says that only type check and build were done.
-	Render Renderer
+	Render ports.Renderer
 	// Install installs what lock files name; without it nothing is.
-	Install Installer
+	Install ports.Installer
 	// Publish sends a message that is not logged: the result of a run, on
 	// contract.SubjectResult, and the Director's words while they come, on
 	// contract.SubjectWords. nil sends none.
 	Publish func(ctx context.Context, subject string, data []byte) error
 	// Past answers what the log holds of runs.
-	Past Past
+	Past ports.Past
 	// Budget is the owner's bound of every run; a prompt can only lower it.
 	Budget   contract.Budget
 	Turns    int // model turns of one loop; 0 leaves the harness's default
@@ -101,12 +105,12 @@ var errCancelled = errors.New("cancelled by the user")
 type Dispatcher struct {
 	o      Options
 	log    *slog.Logger
-	tools  *catalogue
+	tools  *catalogue.Catalogue
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
-	tasks  slots // one per task that may work
-	slots  slots // one per run that may go on
+	tasks  slots.Slots // one per task that may work
+	slots  slots.Slots // one per run that may go on
 	// publishing is held while the live tree is being changed, so that one
 	// task's publish never meets another's half-way.
 	publishing sync.Mutex
@@ -143,11 +147,11 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.withDefaults()
-	tools, err := newCatalogue(o.Tools)
+	tools, err := catalogue.New(append([]catalogue.HostTool{gitTool()}, o.Tools...))
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	d := &Dispatcher{o: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots, o.Parallel), slots: make(slots, o.Runs)}
+	d := &Dispatcher{o: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	d.unwatch = awake.Notify(d.stoodStill)
 	return d, nil
@@ -235,7 +239,7 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 		follow.Go(func() { r.follow(following) })
 		d.own(r)
 		r.drops.Wait() // every task has ended, so none begins another
-		r.doc.close()
+		r.doc.Close()
 		d.mu.Lock()
 		delete(d.runs, s.ID)
 		d.mu.Unlock()
@@ -255,8 +259,8 @@ func (d *Dispatcher) own(r *run) {
 			r.fail(fmt.Errorf("the dispatcher panicked: %v", p))
 		}
 	}()
-	if r.place.take(r.ctx) {
-		defer r.place.give()
+	if r.place.Take(r.ctx) {
+		defer r.place.Give()
 	}
 	r.takeUp(r.ctx)
 	if err := r.drive(); err != nil {
@@ -270,7 +274,7 @@ func (d *Dispatcher) find(op, id string) (*run, error) {
 	if r := d.runs[id]; r != nil {
 		return r, nil
 	}
-	return nil, fault.New(op, fault.NotFound, "Only a run that has not ended can be told something.", fmt.Errorf("no run %q is under way", oneLine(id, 60)))
+	return nil, fault.New(op, fault.NotFound, "Only a run that has not ended can be told something.", fmt.Errorf("no run %q is under way", summary.OneLine(id, 60)))
 }
 
 // Command pauses, resumes or cancels a run.
@@ -329,7 +333,7 @@ func (d *Dispatcher) Busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range d.runs {
-		if !r.place.rests() {
+		if !r.place.Rests() {
 			return true
 		}
 	}

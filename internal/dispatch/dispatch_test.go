@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -359,7 +360,7 @@ func TestUserEditsOfTheDocumentStay(t *testing.T) {
 	}
 	run := h.submit("plan")
 	id := contract.DeriveID(run, "document")
-	var doc dispatch.Document
+	var doc ports.Document
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(doc.Body, "Old objective"); {
 		doc, _ = h.docs.Get(t.Context(), id)
 		if time.Now().After(deadline) {
@@ -384,7 +385,7 @@ func TestABoxThatCantBeOpenedFailsTheRunWithTheReason(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
 	h.model.associate = steps(edit("c"))
-	h.boxes.break_ = func(r dispatch.BoxRequest) error {
+	h.boxes.break_ = func(r ports.BoxRequest) error {
 		if r.Kind == contract.BoxTask {
 			return fault.New("box", fault.Missing, "Install bubblewrap.", errors.New("bwrap is not there"))
 		}
@@ -395,7 +396,7 @@ func TestABoxThatCantBeOpenedFailsTheRunWithTheReason(t *testing.T) {
 		t.Fatalf("%+v", rep)
 	}
 	h.quiet()
-	h.boxes.break_ = func(dispatch.BoxRequest) error {
+	h.boxes.break_ = func(ports.BoxRequest) error {
 		return fault.New("box", fault.Missing, "Install bubblewrap.", errors.New("bwrap is not there"))
 	}
 	rep = h.report(h.submit("go again"))
@@ -410,7 +411,7 @@ func TestASecondModelAnswerUnderAnEndedFenceIsGone(t *testing.T) {
 	h.model.associate = steps(edit("c1"))
 	var hosts []http.Handler
 	var mu sync.Mutex
-	h.boxes.break_ = func(r dispatch.BoxRequest) error {
+	h.boxes.break_ = func(r ports.BoxRequest) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if r.Kind == contract.BoxAssociate {

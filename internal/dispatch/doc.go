@@ -3,7 +3,7 @@
 // forwards tool calls, publishes what verified and takes back what did not, and
 // accepts exactly one result per attempt.
 //
-// What a run is, it knows from the log alone (fold.go): after a crash Recover
+// What a run is, it knows from the log alone (`internal/run`): after a crash Recover
 // goes on from there. Nothing that a loop or a task says is believed beyond
 // what it may decide: the host knows what ran, what changed and what verified.
 package dispatch

@@ -12,7 +12,10 @@ import (
 	machine "choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
 	"choir.dev/choiros/internal/supervise"
 )
 
@@ -99,7 +102,7 @@ func (a *attempt) do(ctx context.Context, step machine.Step) error {
 }
 
 // standing is where an attempt stands in the story.
-func (r *run) standing(ref TaskRef) machine.Attempt {
+func (r *run) standing(ref ports.TaskRef) machine.Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.s.Task(ref.Task); t.Now.Number == ref.Attempt {
@@ -158,8 +161,8 @@ func (a *attempt) begin(ctx context.Context) error {
 	base := a.task.Base
 	if a.task.Kind != contract.KindGit {
 		for try := 1; ; try++ {
-			commit, err := a.r.d.o.Workspace.Checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointBefore, Run: a.ref.Run, Task: a.ref.Task,
-				Message: beforeTask(a.task)})
+			commit, err := a.r.d.o.Workspace.Checkpoint(ctx, ports.CheckpointRequest{Kind: contract.CheckpointBefore, Run: a.ref.Run, Task: a.ref.Task,
+				Message: summary.BeforeTask(a.task)})
 			if err == nil {
 				base = firstText(a.task.Base, commit)
 				break
@@ -250,9 +253,9 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	p := &contract.AttemptMoved{State: contract.AttemptMerged, Result: &res, Try: a.now.Try + 1}
 	if len(m.Changes) == 0 {
 		// What no tree can hold is said all the same: it is nowhere else.
-		res.Verification.Reason, res.Verification.Said = "nothing was changed", verify.SaidOf(leftBehind(m.Left))
+		res.Verification.Reason, res.Verification.Said = "nothing was changed", verify.SaidOf(summary.LeftBehind(m.Left))
 		if len(res.Verification.Said) > 0 {
-			res.Summary = clipText(res.Summary+checked(res.Verification), 30<<10)
+			res.Summary = harness.Clip(res.Summary+summary.Checked(res.Verification), 30<<10)
 		}
 		return a.move(p)
 	}
@@ -269,14 +272,14 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 
 // theMerge is the merge that the state names, with what the task changed. After
 // a crash that is read again: it does not depend on the live tree.
-func (a *attempt) theMerge(ctx context.Context) (Merged, error) {
+func (a *attempt) theMerge(ctx context.Context) (ports.Merged, error) {
 	if err := a.open(ctx, true); err != nil {
-		return Merged{}, err
+		return ports.Merged{}, err
 	}
 	if a.merged == nil {
 		m, err := a.merge(ctx)
 		if err != nil {
-			return Merged{}, err
+			return ports.Merged{}, err
 		}
 		a.merged = &m
 	}
@@ -287,7 +290,7 @@ func (a *attempt) theMerge(ctx context.Context) (Merged, error) {
 
 // scope is what a verification depends on, as far as an event holds it. Without
 // one all of the live tree counts.
-func scope(m Merged) []string {
+func scope(m ports.Merged) []string {
 	if len(m.Scope) > contract.MaxScope || slices.ContainsFunc(m.Scope, func(p string) bool { return len(p) > 4096 }) {
 		return nil
 	}
@@ -334,7 +337,7 @@ func (a *attempt) decide() error {
 	res.Verification = *a.now.Verification
 	if res.Verification.Status == contract.VerificationFail {
 		res.Status = contract.ResultFailed
-		res.Summary = clipText("Verification failed, so nothing was published. "+res.Summary+checked(res.Verification), 30<<10)
+		res.Summary = harness.Clip("Verification failed, so nothing was published. "+res.Summary+summary.Checked(res.Verification), 30<<10)
 		return a.giveUp(res, false)
 	}
 	return a.move(&contract.AttemptMoved{State: contract.AttemptPublishing})
@@ -363,7 +366,7 @@ func (a *attempt) publishNow(ctx context.Context) error {
 	crash.At("dispatch.task.published")
 	res := *a.now.Result
 	res.Verification, res.Head = *a.now.Verification, p.Checkpoint
-	res.Summary = clipText(res.Summary+checked(res.Verification)+kept(p), 30<<10)
+	res.Summary = harness.Clip(res.Summary+summary.Checked(res.Verification)+summary.Kept(p), 30<<10)
 	a.artifacts(context.WithoutCancel(ctx), &res)
 	return a.finished(res)
 }
@@ -385,7 +388,7 @@ func (a *attempt) undecided(ctx context.Context, err error) error {
 	if begun && left <= 0 {
 		return a.leavePublish(err)
 	}
-	cancelled, waitErr := a.again(trouble{what: fmt.Sprintf("Whether the work of “%s” was published is not known", title(a.task.Goal)), how: a.untilThen(left)}, err)
+	cancelled, waitErr := a.again(trouble{what: fmt.Sprintf("Whether the work of “%s” was published is not known", summary.Title(a.task.Goal)), how: a.untilThen(left)}, err)
 	switch {
 	case waitErr != nil:
 		return waitErr
@@ -402,9 +405,10 @@ func (a *attempt) leavePublish(why error) error {
 	res := *a.now.Result
 	res.Status = contract.ResultFailed
 	res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Reason: "whether it was published is not known"}
-	res.Summary = clipText(fmt.Sprintf("%s\n\nWhether this was published is not known: %s. It may be live, whole, or become so when the computer wakes the next time. To go back, restore the checkpoint “%s” in Time Travel.%s",
-		res.Summary, oneLine(fault.Text(why), 2000), beforeTask(a.task), hint(why)), 30<<10)
-	if err := a.move(&contract.AttemptMoved{State: contract.AttemptLeft, Result: &res, Reason: oneLine(fault.Text(why), 4000)}); err != nil {
+	res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhether this was published is not known: %s. It may be live, whole, or become so when the computer wakes the next time. To go back, restore the checkpoint “%s” in Time Travel.%s",
+		res.Summary, summary.OneLine(fault.Text(why), 2000), summary.BeforeTask(a.task), hint(why)), 30<<10)
+
+	if err := a.move(&contract.AttemptMoved{State: contract.AttemptLeft, Result: &res, Reason: summary.OneLine(fault.Text(why), 4000)}); err != nil {
 		return err
 	}
 	a.overcome()
@@ -443,14 +447,14 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	if a.now.Result != nil {
 		res.Egress, res.Usage = a.now.Result.Egress, a.now.Result.Usage
 	}
-	res.Status, res.Summary = contract.ResultFailed, firstText(oneLine(fault.Text(err), 4000), "failed")
+	res.Status, res.Summary = contract.ResultFailed, firstText(summary.OneLine(fault.Text(err), 4000), "failed")
 	if cancelled {
-		res.Status, res.Summary = contract.ResultCancelled, "The task was cancelled: "+oneLine(fault.Text(err), 4000)+"."
+		res.Status, res.Summary = contract.ResultCancelled, "The task was cancelled: "+summary.OneLine(fault.Text(err), 4000)+"."
 		if errors.Is(err, errCancelled) {
 			res.Summary = "The task was " + errCancelled.Error() + "."
 		}
 		if gone := a.r.gone(); gone != nil {
-			res.Status, res.Summary = contract.ResultFailed, clipText("The task was ended: "+gone.Error()+".", 4000)
+			res.Status, res.Summary = contract.ResultFailed, harness.Clip("The task was ended: "+gone.Error()+".", 4000)
 		}
 	}
 	res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Reason: "the task did not end by itself"}

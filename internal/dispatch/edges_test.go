@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -22,7 +23,7 @@ import (
 // reaper is a log whose process dies at the n-th transition of an attempt:
 // before it is stored, or right after.
 type reaper struct {
-	dispatch.Log
+	ports.Log
 	n     int
 	after bool
 	tell  func(from, to contract.AttemptState)
@@ -80,7 +81,7 @@ func deathAt(t *testing.T, prepare func(h *house), n int, after, again bool, at 
 	die := func(n int, after bool) {
 		h.sleep()
 		l = &reaper{n: n, after: after, tell: tell, dead: make(chan struct{}), at: at}
-		h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
+		h.wrap = func(real ports.Log) ports.Log { l.Log = real; return l }
 		h.wake()
 		l.end = h.d.Closed()
 	}
@@ -184,7 +185,7 @@ var scenarios = map[string]func(h *house){
 	"cancelled while it is checked": func(h *house) {
 		h.model.director = plan(agentTask)
 		h.model.associate = steps(blue, edit("c1"))
-		h.boxes.break_ = func(r dispatch.BoxRequest) error {
+		h.boxes.break_ = func(r ports.BoxRequest) error {
 			if r.Kind == contract.BoxVerify {
 				_, _ = h.d.Command(h.t.Context(), contract.Person("u"), r.Run, contract.CommandCancel) // it may have been before a death
 			}
@@ -194,7 +195,7 @@ var scenarios = map[string]func(h *house){
 	"no box to check it in": func(h *house) {
 		h.model.director = plan(agentTask)
 		h.model.associate = steps(blue, edit("c1"))
-		h.boxes.break_ = func(r dispatch.BoxRequest) error {
+		h.boxes.break_ = func(r ports.BoxRequest) error {
 			if r.Kind == contract.BoxVerify {
 				return fault.New("boxes", fault.Unavailable, "", errors.New("no box can be had"))
 			}
@@ -407,7 +408,7 @@ func TestWhatCantBeTakenBackIsToldAndKeepsNobodyFromWorking(t *testing.T) {
 // their permissions, are named with the reason.
 func TestTakingBackSaysWhatItCouldNot(t *testing.T) {
 	h := newHouse(t)
-	h.ws.keeps = []dispatch.Kept{{Path: "choiros/x.css", Reason: "its permissions keep it from being changed"}}
+	h.ws.keeps = []ports.Kept{{Path: "choiros/x.css", Reason: "its permissions keep it from being changed"}}
 	h.model.director = plan(agentTask)
 	h.model.associate = steps(blue, broken)
 	h.report(h.submit("go"))

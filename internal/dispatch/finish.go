@@ -9,7 +9,10 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
 )
 
 // Tries at publishing what was verified. In the last one the live tree may
@@ -31,13 +34,13 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	}
 	u.ToolCalls, u.WallMS = a.calls, max(0, (awake.Now()-a.began).Milliseconds())
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Status: d.Status,
-		Summary: firstText(clipText(d.Summary, 16<<10), "(no summary)"), Base: a.now.Base, Commands: a.ran(),
-		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: clipText(d.SuggestedNext, 4<<10),
+		Summary: firstText(harness.Clip(d.Summary, 16<<10), "(no summary)"), Base: a.now.Base, Commands: a.ran(),
+		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: harness.Clip(d.SuggestedNext, 4<<10),
 		Verification: contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown}}
 	switch d.Status {
 	case contract.ResultOK, contract.ResultFailed, contract.ResultCancelled:
 	case contract.ResultNeedsInput:
-		res.Questions = []contract.Question{{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("question:%d", a.ref.Attempt)), Text: firstText(clipText(d.Question, 8<<10), res.Summary)}}
+		res.Questions = []contract.Question{{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("question:%d", a.ref.Attempt)), Text: firstText(harness.Clip(d.Question, 8<<10), res.Summary)}}
 	default:
 		res.Status = contract.ResultFailed
 	}
@@ -81,18 +84,18 @@ func (a *attempt) metered() contract.Usage {
 	return a.r.s.Task(a.ref.Task).Metered
 }
 
-func (a *attempt) merge(ctx context.Context) (Merged, error) {
+func (a *attempt) merge(ctx context.Context) (ports.Merged, error) {
 	a.r.d.publishing.Lock()
 	defer a.r.d.publishing.Unlock()
 	return a.r.d.o.Workspace.Merge(ctx, a.overlay)
 }
 
-func (a *attempt) publish(ctx context.Context, m Merged, v contract.VerificationStatus, force bool) (Published, error) {
+func (a *attempt) publish(ctx context.Context, m ports.Merged, v contract.VerificationStatus, force bool) (ports.Published, error) {
 	a.r.d.publishing.Lock()
 	defer a.r.d.publishing.Unlock()
 	others, err := a.r.d.liveElsewhere(ctx, a.ref)
 	if err != nil {
-		return Published{}, err
+		return ports.Published{}, err
 	}
 	if others {
 		// Another task's edits are in the live tree, unverified.
@@ -103,7 +106,7 @@ func (a *attempt) publish(ctx context.Context, m Merged, v contract.Verification
 
 // liveElsewhere says whether another attempt has edits in the live tree that
 // are neither published nor taken back. The log says so.
-func (d *Dispatcher) liveElsewhere(ctx context.Context, but TaskRef) (bool, error) {
+func (d *Dispatcher) liveElsewhere(ctx context.Context, but ports.TaskRef) (bool, error) {
 	runs, err := d.caughtUp(ctx)
 	if err != nil {
 		return false, err
@@ -119,31 +122,8 @@ func (d *Dispatcher) liveElsewhere(ctx context.Context, but TaskRef) (bool, erro
 	return live, nil
 }
 
-// maxKeptSaid is how many conflicts are named.
-const maxKeptSaid = 50
-
-// kept says what of a publish is not as the task wanted it.
-func kept(p Published) string {
-	var out string
-	if len(p.Conflicts) > 0 {
-		said := make([]string, 0, len(p.Conflicts))
-		for i, k := range p.Conflicts {
-			if i == maxKeptSaid {
-				said = append(said, fmt.Sprintf("and %d more", len(p.Conflicts)-i))
-				break
-			}
-			said = append(said, k.Path+" ("+k.Reason+")")
-		}
-		out += "\n\nKept as the user has them: " + strings.Join(said, ", ")
-	}
-	if len(p.Proposed) > 0 {
-		out += "\n\nWaiting for the user as proposals: " + strings.Join(p.Proposed, ", ")
-	}
-	return out
-}
-
 // describe puts what changed into the result.
-func (a *attempt) describe(ctx context.Context, res *contract.AssociateResult, m Merged) error {
+func (a *attempt) describe(ctx context.Context, res *contract.AssociateResult, m ports.Merged) error {
 	res.Changes = m.Changes
 	if len(res.Changes) > maxChanges {
 		res.Changes = res.Changes[:maxChanges]
@@ -165,9 +145,9 @@ func (a *attempt) artifacts(ctx context.Context, res *contract.AssociateResult) 
 		kept, err := a.artifact(ctx, res.Head, p)
 		switch {
 		case fault.Is(err, fault.NotFound):
-			res.Summary += fmt.Sprintf("\n\nThe wanted artifact %s is not there.", oneLine(p, 200))
+			res.Summary += fmt.Sprintf("\n\nThe wanted artifact %s is not there.", summary.OneLine(p, 200))
 		case err != nil:
-			res.Summary += fmt.Sprintf("\n\nThe wanted artifact %s could not be kept: %s", oneLine(p, 200), oneLine(fault.Text(err), 300))
+			res.Summary += fmt.Sprintf("\n\nThe wanted artifact %s could not be kept: %s", summary.OneLine(p, 200), summary.OneLine(fault.Text(err), 300))
 		default:
 			res.Artifacts = append(res.Artifacts, kept)
 		}

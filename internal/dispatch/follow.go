@@ -113,6 +113,6 @@ func (r *run) apply(ctx context.Context, e contract.Event) error {
 		r.s.Apply(e, p)
 	}
 	r.mu.Unlock()
-	r.doc.dirty()
+	r.doc.Dirty()
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -125,7 +125,7 @@ func TestARunGoesOnWithoutWhatItDoesNotNeed(t *testing.T) {
 // forgetful is a log that does not give the data of one type of events any more,
 // up to a sequence.
 type forgetful struct {
-	dispatch.Log
+	ports.Log
 	eventType string
 	upTo      uint64 // 0: all
 	err       error
@@ -171,7 +171,7 @@ func TestWhateverIsLostTheRunEnds(t *testing.T) {
 				l.upTo = h.log.Last()
 			}
 			h.sleep()
-			h.wrap = func(in dispatch.Log) dispatch.Log { l.Log = in; return l }
+			h.wrap = func(in ports.Log) ports.Log { l.Log = in; return l }
 			h.wake()
 			if err := h.d.Recover(t.Context()); err != nil {
 				t.Fatal(err)
@@ -201,7 +201,7 @@ func TestARunUnderWayOfWhichAnEventIsLostEnds(t *testing.T) {
 	h := newHouse(t)
 	l := &forgetful{eventType: "tool.returned", err: fault.New("blob.Open", fault.NotFound, "", os.ErrNotExist)}
 	h.sleep()
-	h.wrap = func(in dispatch.Log) dispatch.Log { l.Log = in; return l }
+	h.wrap = func(in ports.Log) ports.Log { l.Log = in; return l }
 	h.wake()
 	h.model.director = plan(agentTask)
 	h.model.associate = steps(blue, long)

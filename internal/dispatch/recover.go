@@ -9,6 +9,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
 )
@@ -27,7 +29,7 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 		return fault.Wrap(op, err)
 	}
 	var open []*interruptedRun
-	var kept []TaskRef
+	var kept []ports.TaskRef
 	known := true // whose every overlay is
 	for _, id := range runs {
 		s, err := d.unended(ctx, id)
@@ -41,7 +43,7 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 		known = known && len(s.lost) == 0
 		open = append(open, s)
 		for _, t := range s.story.Tasks {
-			kept = append(kept, TaskRef{Run: id, Task: t.Request.ID, Attempt: max(t.Now.Number, 1)})
+			kept = append(kept, ports.TaskRef{Run: id, Task: t.Request.ID, Attempt: max(t.Now.Number, 1)})
 		}
 	}
 	// A run's report and a task's next attempt wait for no overlay to be removed,
@@ -147,7 +149,7 @@ type lostError struct{ events []lostEvent }
 func (e *lostError) Error() string {
 	var list []string
 	for _, l := range e.events[:min(len(e.events), 5)] {
-		list = append(list, fmt.Sprintf("event %d (%s): %s", l.Sequence, l.Type, oneLine(fault.Text(l.why), 300)))
+		list = append(list, fmt.Sprintf("event %d (%s): %s", l.Sequence, l.Type, summary.OneLine(fault.Text(l.why), 300)))
 	}
 	if n := len(e.events) - len(list); n > 0 {
 		list = append(list, fmt.Sprintf("and %d more", n))

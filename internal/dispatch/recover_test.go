@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/test/choirtest"
 )
 
 // mortal is a log whose process dies once it has stored so many events: what
 // comes later waits for the end.
 type mortal struct {
-	dispatch.Log
+	ports.Log
 	left atomic.Int64
 	dead chan struct{}
 	end  <-chan struct{} // of the dispatcher that died
@@ -233,7 +233,7 @@ func TestARestartRepeatsACallThatOnlyReads(t *testing.T) {
 	}
 	var l *mute
 	h.sleep()
-	h.wrap = func(real dispatch.Log) dispatch.Log {
+	h.wrap = func(real ports.Log) ports.Log {
 		l = &mute{Log: real, dead: make(chan struct{}), stop: func(d contract.Draft) bool {
 			p, ok := d.Data.(*contract.ToolReturned)
 			return ok && p.Name == "read"
@@ -270,7 +270,7 @@ func TestARestartRepeatsACallThatOnlyReads(t *testing.T) {
 
 // mute is a log whose process dies at the first draft that stop knows.
 type mute struct {
-	dispatch.Log
+	ports.Log
 	stop func(contract.Draft) bool
 	dead chan struct{}
 	once sync.Once
@@ -446,7 +446,7 @@ func dieAfter(t *testing.T, kind string, n int) (appends int) {
 	l := &mortal{dead: make(chan struct{})}
 	l.left.Store(int64(n))
 	h.sleep()
-	h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
+	h.wrap = func(real ports.Log) ports.Log { l.Log = real; return l }
 	h.wake()
 	l.end = h.d.Closed()
 	run := h.submit("go")
@@ -575,8 +575,8 @@ func TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart(t *testing.T) {
 	}
 	h.sleep()
 	h.wake()
-	var kept []dispatch.TaskRef
-	h.ws.swept = func(but []dispatch.TaskRef) { kept = but }
+	var kept []ports.TaskRef
+	h.ws.swept = func(but []ports.TaskRef) { kept = but }
 	if err := h.d.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -14,7 +13,13 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/rundoc"
+	"choir.dev/choiros/internal/dispatch/slots"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/tool"
 )
@@ -26,10 +31,10 @@ type run struct {
 	d      *Dispatcher
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	doc    *paper
+	doc    *rundoc.Writer
 	tasks  sync.WaitGroup // goroutines that work on tasks
 	drops  sync.WaitGroup // overlays of ended attempts that are being removed
-	place  hold           // among the runs that go on
+	place  slots.Place    // among the runs that go on
 	// Its clock: how long it had worked when this process took it up, and when
 	// that was; and how long before that nobody had.
 	worked time.Duration
@@ -40,24 +45,28 @@ type run struct {
 	mu        sync.Mutex
 	s         *story.Run
 	changed   chan struct{}
-	steered   int              // how many of s.Steering the Director has seen
-	idle      time.Duration    // paused, or waiting for the user
-	idleSince time.Duration    // when that began
-	idles     bool             // it does now
-	asking    int              // questions the Director waits for
-	ended     bool             // no task may begin any more
-	settled   map[string]bool  // tasks that nobody works on any more
-	seen      uint64           // up to where the log was looked at
-	places    map[string]*hold // of its tasks
-	unread    error            // the story does not grow any more
+	steered   int                     // how many of s.Steering the Director has seen
+	idle      time.Duration           // paused, or waiting for the user
+	idleSince time.Duration           // when that began
+	idles     bool                    // it does now
+	asking    int                     // questions the Director waits for
+	ended     bool                    // no task may begin any more
+	settled   map[string]bool         // tasks that nobody works on any more
+	seen      uint64                  // up to where the log was looked at
+	places    map[string]*slots.Place // of its tasks
+	unread    error                   // the story does not grow any more
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
-	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*hold{}, place: hold{slots: d.slots}, seen: seen}
+	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*slots.Place{}, place: slots.Place{Slots: d.slots}, seen: seen}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.o.Now()
 	r.down = max(0, r.taken.Sub(s.Newest))
-	r.doc = newPaper(r)
+	r.doc = rundoc.New(rundoc.Options{Documents: d.o.Documents, Log: d.log, Look: func(look func(*story.Run)) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		look(r.s)
+	}})
 	if s.Cancelled {
 		r.cancel(errCancelled)
 	}
@@ -163,7 +172,7 @@ func (r *run) rest(ctx context.Context, cond func(*story.Run) bool) error {
 	if ok {
 		return nil
 	}
-	return r.place.rest(r.ctx, func() error { return r.until(ctx, cond) })
+	return r.place.Rest(r.ctx, func() error { return r.until(ctx, cond) })
 }
 
 // restTask waits for a person on behalf of a task: neither the task nor, once
@@ -175,9 +184,9 @@ func (r *run) restTask(id string, wait func() error) error {
 	place := r.places[id]
 	r.mu.Unlock()
 	if place == nil { // it is given its end without having had one
-		return r.place.rest(r.ctx, wait)
+		return r.place.Rest(r.ctx, wait)
 	}
-	return place.rest(r.ctx, func() error { return r.place.restWorker(r.ctx, wait) })
+	return place.Rest(r.ctx, func() error { return r.place.RestWorker(r.ctx, wait) })
 }
 
 func (r *run) said(ctx context.Context, by contract.Actor, eventType string, p contract.Payload) (uint64, error) {
@@ -196,7 +205,7 @@ func (r *run) answer(ctx context.Context, by contract.Actor, a contract.Question
 	}
 	r.mu.Unlock()
 	if !known {
-		return 0, fault.New("", fault.NotFound, "", fmt.Errorf("this run has no question %q", oneLine(a.Question, 60)))
+		return 0, fault.New("", fault.NotFound, "", fmt.Errorf("this run has no question %q", summary.OneLine(a.Question, 60)))
 	}
 	// One answer per question, whoever was first: the user or the deadline.
 	es, err := r.append(ctx, contract.Draft{Actor: by, Type: "question.answered", Data: &a,
@@ -284,7 +293,7 @@ func (r *run) drive() error {
 	case r.ctx.Err() != nil: // nothing else ends it from outside
 		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was " + errCancelled.Error() + ".", Usage: rep.Usage}
 	case rep.Status == contract.RunFailed:
-		why = fmt.Errorf("%w: %s", errEnded, oneLine(rep.Summary, 500))
+		why = fmt.Errorf("%w: %s", errEnded, summary.OneLine(rep.Summary, 500))
 	}
 	// A Director may end while tasks go on; a run does not.
 	r.endTasks(why)
@@ -327,7 +336,7 @@ func (r *run) open() error {
 			return err
 		}
 	}
-	if err := r.doc.create(r.ctx); err != nil {
+	if err := r.doc.Create(r.ctx); err != nil {
 		return fmt.Errorf("the run's document: %w", err)
 	}
 	return r.settle(r.ctx)
@@ -360,7 +369,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 	}
 	r.mu.Lock()
 	m := director.Message{Run: r.s.ID, Prompt: r.s.Prompt.Text, Model: r.s.Prompt.Model, Budget: r.budget(), Tools: r.d.tools.For(tool.Director),
-		MaxTurns: r.d.o.Turns, Turns: resumableRun(r.s), Beat: int(r.d.o.Times.Beat / time.Millisecond)}
+		MaxTurns: r.d.o.Turns, Turns: summary.ResumableRun(r.s), Beat: int(r.d.o.Times.Beat / time.Millisecond)}
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
@@ -372,7 +381,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 		}
 		return nil
 	}
-	rep, err := converse[director.Report](ctx, box, r.d.o.Times, "/run", m, over)
+	rep, err := loops.Converse[director.Report](ctx, box, r.d.o.Times.Silence, "/run", m, over)
 	if fault.Is(err, fault.Exhausted) && r.ctx.Err() == nil {
 		return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + err.Error() + ".", Detail: err.Error()}, nil
 	}
@@ -383,7 +392,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 }
 
 // kill ends a box; it must never leave one behind, so a failure is loud.
-func (r *run) kill(b Box) {
+func (r *run) kill(b ports.Box) {
 	if err := b.Kill(); err != nil {
 		r.d.log.Error("a box could not be ended", "box", b.ID(), "run", r.s.ID, "error", err)
 	}
@@ -395,12 +404,12 @@ func (r *run) fail(err error) {
 		r.endTasks(errClosing)
 		return
 	}
-	summary := "The run could not go on: " + oneLine(fault.Text(err), 2000)
-	r.endTasks(fmt.Errorf("%w: it could not go on: %s", errEnded, oneLine(fault.Text(err), 500)))
+	said := "The run could not go on: " + summary.OneLine(fault.Text(err), 2000)
+	r.endTasks(fmt.Errorf("%w: it could not go on: %s", errEnded, summary.OneLine(fault.Text(err), 500)))
 	if h := fault.HintOf(err); h != "" {
-		summary += ". " + h
+		said += ". " + h
 	}
-	if ferr := r.finish(director.Report{Status: contract.RunFailed, Summary: summary, Detail: err.Error()}); ferr != nil {
+	if ferr := r.finish(director.Report{Status: contract.RunFailed, Summary: said, Detail: err.Error()}); ferr != nil {
 		r.d.log.Error("a run's end could not be recorded; it is recovered at the next start", "run", r.s.ID, "error", ferr, "because", err)
 	}
 }
@@ -424,12 +433,12 @@ func (r *run) finish(rep director.Report) error {
 		return err
 	}
 	r.mu.Lock()
-	ok, verified, why := verdict(r.s)
-	if did := idle(r.s); did != "" && rep.Status == contract.RunDone {
+	ok, verified, why := summary.Verdict(r.s)
+	if did := summary.Idle(r.s); did != "" && rep.Status == contract.RunDone {
 		why = append(why, did)
 	}
-	stays := leftovers(r.s)
-	p := &contract.RunReported{Status: rep.Status, Summary: clipText(rep.Summary, 16<<10), Document: r.s.DocumentID(),
+	stays := summary.Leftovers(r.s)
+	p := &contract.RunReported{Status: rep.Status, Summary: harness.Clip(rep.Summary, 16<<10), Document: r.s.DocumentID(),
 		Checkpoint: r.s.NewestCheckpoint(), Verified: verified, Usage: r.spent(rep)}
 	r.mu.Unlock()
 	if !p.Status.Ended() {
@@ -444,15 +453,15 @@ func (r *run) finish(rep director.Report) error {
 		why = nil
 	}
 	if why = append(why, stays...); len(why) > 0 {
-		p.Summary = clipText(p.Summary+"\n\n- "+strings.Join(why, "\n- "), 30<<10)
+		p.Summary = harness.Clip(p.Summary+"\n\n- "+strings.Join(why, "\n- "), 30<<10)
 	}
 	if p.Status == contract.RunFailed {
-		p.Error = clipText(firstText(rep.Detail, rep.Summary), 8000)
+		p.Error = harness.Clip(firstText(rep.Detail, rep.Summary), 8000)
 	}
 	if p.Summary == "" {
 		p.Summary = string(p.Status)
 	}
-	r.doc.finish(ctx, p)
+	r.doc.Finish(ctx, p)
 	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "reported"), Actor: contract.System(), Type: "run.reported", Subject: r.s.ID, Data: p})
 	if err != nil {
 		return err
@@ -496,22 +505,4 @@ func firstText(options ...string) string {
 		}
 	}
 	return ""
-}
-
-// handlerFunc is a JSON endpoint for a loop: 200 with the answer, or a refusal.
-func endpoint[In any](max int64, f func(ctx context.Context, r *http.Request, in In) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		var in In
-		if err := readJSON(w, req, max, &in); err != nil {
-			refuse(w, http.StatusBadRequest, err)
-			return
-		}
-		out, err := f(req.Context(), req, in)
-		if err != nil {
-			refuse(w, 0, err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // the loop is gone if this fails
-	}
 }

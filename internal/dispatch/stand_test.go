@@ -24,6 +24,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/tool/boxtools"
 )
@@ -38,7 +39,7 @@ type boxes struct {
 	mu     sync.Mutex
 	open   map[string]*box
 	kinds  []contract.BoxKind
-	break_ func(dispatch.BoxRequest) error
+	break_ func(ports.BoxRequest) error
 	evil   func(host *http.Client) http.Handler // instead of our Associate
 	liar   http.Handler                         // instead of our Director
 	dies   string                               // a task's box is killed when this tool is called
@@ -95,7 +96,7 @@ func (r rewrite) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.rt.RoundTrip(req)
 }
 
-func (bs *boxes) Open(_ context.Context, r dispatch.BoxRequest) (dispatch.Box, error) {
+func (bs *boxes) Open(_ context.Context, r ports.BoxRequest) (ports.Box, error) {
 	if bs.break_ != nil {
 		if err := bs.break_(r); err != nil {
 			return nil, err
@@ -200,7 +201,7 @@ func (s *script) Resolve(context.Context, contract.ActorKind, string) (string, s
 	return "script", "one", nil
 }
 
-func (s *script) Handler(scope dispatch.ModelScope) http.Handler {
+func (s *script) Handler(scope ports.ModelScope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := must(io.ReadAll(r.Body))
 		req, err := contract.DecodeTurnRequest(b)
@@ -286,17 +287,17 @@ type house struct {
 	blobs *disk.Store
 	boxes *boxes
 	ws    *folders
-	docs  *papers
+	docs  *keptDocuments
 	model *script
 	d     *dispatch.Dispatcher
 	sent  chan string
-	wrap  func(dispatch.Log) dispatch.Log
+	wrap  func(ports.Log) ports.Log
 	tune  func(*dispatch.Options)
 }
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{t: t, cid: contract.NewCID(), dir: t.TempDir(), model: &script{}, docs: &papers{docs: map[string]dispatch.Document{}}, sent: make(chan string, 1000)}
+	h := &house{t: t, cid: contract.NewCID(), dir: t.TempDir(), model: &script{}, docs: &keptDocuments{docs: map[string]ports.Document{}}, sent: make(chan string, 1000)}
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(h.dir, "nats"), Logger: logger})
 	if err != nil {
@@ -331,12 +332,12 @@ func (h *house) wake() {
 }
 
 func (h *house) options() dispatch.Options {
-	var l dispatch.Log = h.log
+	var l ports.Log = h.log
 	if h.wrap != nil {
 		l = h.wrap(l)
 	}
 	o := dispatch.Options{CID: h.cid, Log: l, Past: scanned{l}, Blobs: h.blobs, Boxes: h.boxes, Workspace: h.ws, Documents: h.docs, Models: h.model,
-		Egress: func(dispatch.EgressScope, contract.EgressSpec, func(string, bool)) (http.Handler, error) {
+		Egress: func(ports.EgressScope, contract.EgressSpec, func(string, bool)) (http.Handler, error) {
 			return http.NotFoundHandler(), nil
 		},
 		Logger: slog.New(slog.NewTextHandler(h.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -353,7 +354,7 @@ func (h *house) options() dispatch.Options {
 }
 
 // scanned answers for the past by reading all of the log.
-type scanned struct{ dispatch.Log }
+type scanned struct{ ports.Log }
 
 func (s scanned) all(ctx context.Context, each func(contract.Event)) error {
 	for after, last := uint64(0), s.Last(); after < last; {

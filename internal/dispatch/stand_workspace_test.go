@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 )
@@ -31,11 +31,11 @@ type folders struct {
 	race                                  func() // called when a publish begins
 	back                                  func() // called when something is taken back
 	drop                                  func() // called when an overlay is let go of
-	swept                                 func(but []dispatch.TaskRef)
+	swept                                 func(but []ports.TaskRef)
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
-	keeps                                 []dispatch.Kept // what taking back says it left
-	leaves                                []dispatch.Kept // what no tree could hold of a task's
+	keeps                                 []ports.Kept // what taking back says it left
+	leaves                                []ports.Kept // what no tree could hold of a task's
 }
 
 type overlay struct {
@@ -83,7 +83,7 @@ func (w *folders) commit(from string) string {
 	return id
 }
 
-func (w *folders) Checkpoint(context.Context, dispatch.CheckpointRequest) (_ string, err error) {
+func (w *folders) Checkpoint(context.Context, ports.CheckpointRequest) (_ string, err error) {
 	defer caught(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,18 +91,18 @@ func (w *folders) Checkpoint(context.Context, dispatch.CheckpointRequest) (_ str
 	return w.commit(w.live()), nil
 }
 
-func (w *folders) path(t dispatch.TaskRef) string {
+func (w *folders) path(t ports.TaskRef) string {
 	return filepath.Join(w.dir, "boxes", fmt.Sprintf("%s-%d", t.Task, t.Attempt))
 }
 
-func (w *folders) Begin(_ context.Context, t dispatch.TaskRef, base string) (_ dispatch.Overlay, err error) {
+func (w *folders) Begin(_ context.Context, t ports.TaskRef, base string) (_ ports.Overlay, err error) {
 	defer caught(&err)
 	o := &overlay{ws: w, dir: w.path(t), base: base}
 	copyTree(filepath.Join(w.dir, "commits", base), o.dir)
 	return o, nil
 }
 
-func (w *folders) Reopen(_ context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+func (w *folders) Reopen(_ context.Context, t ports.TaskRef, base string) (ports.Overlay, error) {
 	if _, err := os.Stat(w.path(t)); errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New("reopen", fault.NotFound, "", err)
 	} else if err != nil {
@@ -111,9 +111,9 @@ func (w *folders) Reopen(_ context.Context, t dispatch.TaskRef, base string) (di
 	return &overlay{ws: w, dir: w.path(t), base: base}, nil
 }
 
-func (w *folders) Settle(context.Context, dispatch.Overlay) error { return nil }
+func (w *folders) Settle(context.Context, ports.Overlay) error { return nil }
 
-func (w *folders) PublishLive(_ context.Context, o dispatch.Overlay) (_ int, err error) {
+func (w *folders) PublishLive(_ context.Context, o ports.Overlay) (_ int, err error) {
 	defer caught(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,19 +148,19 @@ func (w *folders) Beside(_ context.Context, commits, paths, names []string) ([][
 	return out, nil
 }
 
-func (w *folders) Merge(_ context.Context, o dispatch.Overlay) (_ dispatch.Merged, err error) {
+func (w *folders) Merge(_ context.Context, o ports.Overlay) (_ ports.Merged, err error) {
 	defer caught(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.merge(o.(*overlay)), nil
 }
 
-func (w *folders) merge(ov *overlay) dispatch.Merged {
+func (w *folders) merge(ov *overlay) ports.Merged {
 	base := filepath.Join(w.dir, "commits", ov.base)
 	must(0, os.MkdirAll(filepath.Join(w.dir, "merges"), 0o755))
 	merged := must(os.MkdirTemp(filepath.Join(w.dir, "merges"), "merge"))
 	copyTree(w.live(), merged)
-	var m dispatch.Merged
+	var m ports.Merged
 	for p, op := range changes(base, ov.dir) {
 		m.Changes = append(m.Changes, contract.Change{Path: p, Op: op})
 		if op == contract.ChangeDeleted {
@@ -176,7 +176,7 @@ func (w *folders) merge(ov *overlay) dispatch.Merged {
 	return m
 }
 
-func (w *folders) Publish(_ context.Context, o dispatch.Overlay, m dispatch.Merged, v contract.VerificationStatus, force bool) (_ dispatch.Published, err error) {
+func (w *folders) Publish(_ context.Context, o ports.Overlay, m ports.Merged, v contract.VerificationStatus, force bool) (_ ports.Published, err error) {
 	defer caught(&err)
 	if w.race != nil {
 		w.race()
@@ -185,15 +185,15 @@ func (w *folders) Publish(_ context.Context, o dispatch.Overlay, m dispatch.Merg
 	defer w.mu.Unlock()
 	now := w.merge(o.(*overlay))
 	if now.Tree != m.Tree && !force {
-		return dispatch.Published{}, fault.New("publish", fault.Conflict, "", errors.New("the live tree moved"))
+		return ports.Published{}, fault.New("publish", fault.Conflict, "", errors.New("the live tree moved"))
 	}
 	os.RemoveAll(w.live())
 	copyTree(filepath.Join(w.dir, "commits", now.Commit), w.live())
 	w.verified = append(w.verified, v)
-	return dispatch.Published{Checkpoint: now.Commit, Tree: now.Tree}, nil
+	return ports.Published{Checkpoint: now.Commit, Tree: now.Tree}, nil
 }
 
-func (w *folders) Invert(ctx context.Context, o dispatch.Overlay) (_ []dispatch.Kept, err error) {
+func (w *folders) Invert(ctx context.Context, o ports.Overlay) (_ []ports.Kept, err error) {
 	defer caught(&err)
 	if w.back != nil {
 		w.back()
@@ -211,7 +211,7 @@ func (w *folders) Invert(ctx context.Context, o dispatch.Overlay) (_ []dispatch.
 	return w.keeps, nil
 }
 
-func (w *folders) Drop(_ context.Context, o dispatch.Overlay, _ bool) error {
+func (w *folders) Drop(_ context.Context, o ports.Overlay, _ bool) error {
 	if w.drop != nil {
 		w.drop()
 	}
@@ -221,7 +221,7 @@ func (w *folders) Drop(_ context.Context, o dispatch.Overlay, _ bool) error {
 	return os.RemoveAll(o.(*overlay).dir)
 }
 
-func (w *folders) Sweep(_ context.Context, but []dispatch.TaskRef) error {
+func (w *folders) Sweep(_ context.Context, but []ports.TaskRef) error {
 	if w.swept != nil {
 		w.swept(but)
 	}
@@ -233,15 +233,15 @@ func (w *folders) Sweep(_ context.Context, but []dispatch.TaskRef) error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(w.dir, "boxes", e.Name())
-		if !slices.ContainsFunc(but, func(t dispatch.TaskRef) bool { return w.path(t) == path }) {
+		if !slices.ContainsFunc(but, func(t ports.TaskRef) bool { return w.path(t) == path }) {
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}
 	return err
 }
 
-func (w *folders) Git(_ context.Context, r dispatch.GitRequest) (dispatch.GitReply, error) {
-	return dispatch.GitReply{Output: "did " + string(r.Step.Op), Checkpoint: fmt.Sprintf("%040x", 77)}, nil
+func (w *folders) Git(_ context.Context, r ports.GitRequest) (ports.GitReply, error) {
+	return ports.GitReply{Output: "did " + string(r.Step.Op), Checkpoint: fmt.Sprintf("%040x", 77)}, nil
 }
 
 func (w *folders) ReadFile(_ context.Context, p string, _ int) ([]byte, error) {
@@ -306,23 +306,23 @@ func put(dir, p string, b []byte) {
 	must(0, os.WriteFile(filepath.Join(dir, p), b, 0o755))
 }
 
-// papers stands in for the log that documents are kept in; what a run's
+// keptDocuments stands in for the log that documents are kept in; what a run's
 // document says is rendered as always.
-type papers struct {
+type keptDocuments struct {
 	mu   sync.Mutex
-	docs map[string]dispatch.Document
+	docs map[string]ports.Document
 }
 
-func (d *papers) StartRun(_ context.Context, id, _, title, _ string, v document.RunView) error {
+func (d *keptDocuments) StartRun(_ context.Context, id, _, title, _ string, v document.RunView) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.docs[id]; !ok {
-		d.docs[id] = dispatch.Document{Title: title, Body: document.RenderRun(title, v), Revision: 1}
+		d.docs[id] = ports.Document{Title: title, Body: document.RenderRun(title, v), Revision: 1}
 	}
 	return nil
 }
 
-func (d *papers) Get(_ context.Context, id string) (dispatch.Document, error) {
+func (d *keptDocuments) Get(_ context.Context, id string) (ports.Document, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	doc, ok := d.docs[id]
@@ -332,13 +332,13 @@ func (d *papers) Get(_ context.Context, id string) (dispatch.Document, error) {
 	return doc, nil
 }
 
-func (d *papers) UpdateRun(_ context.Context, id, _ string, v document.RunView) error {
+func (d *keptDocuments) UpdateRun(_ context.Context, id, _ string, v document.RunView) error {
 	d.edit(id, func(body string) string { return document.UpdateRun(body, v) })
 	return nil
 }
 
 // edit changes a document as somebody would who is never disturbed.
-func (d *papers) edit(id string, f func(string) string) {
+func (d *keptDocuments) edit(id string, f func(string) string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	doc := d.docs[id]

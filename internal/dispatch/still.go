@@ -3,28 +3,17 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 )
 
 // tellStill is from where on a run says that it stood still.
 const tellStill = 5 * time.Second
-
-// silentError is a box that answers nothing any more though nothing says that
-// it ended: its processes were stopped, or hang.
-type silentError struct {
-	box string
-	d   time.Duration
-}
-
-func (e *silentError) Error() string {
-	return fmt.Sprintf("box %s gave no sign of life for %s", e.box, e.d)
-}
 
 // stoodStill is told after this process did not run for a while. Runs that wait
 // for a person lost nothing by it.
@@ -43,7 +32,7 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 		return
 	}
 	for _, r := range d.runs {
-		if !r.place.rests() {
+		if !r.place.Rests() {
 			d.wg.Go(func() { r.stood(g.For, why) })
 		}
 	}
@@ -61,9 +50,9 @@ func (r *run) stood(d time.Duration, why contract.StoodWhy) {
 
 // silent tells the run of a box that stood still, if that is what err is.
 func (r *run) silent(err error) error {
-	var s *silentError
+	var s *loops.SilentError
 	if errors.As(err, &s) && r.ctx.Err() == nil {
-		r.stood(s.d, contract.StoodBox)
+		r.stood(s.For, contract.StoodBox)
 	}
 	return err
 }
@@ -71,34 +60,18 @@ func (r *run) silent(err error) error {
 // answering has the box asked for a sign of life until the returned function is
 // called. One that gives none is ended, with what waits for it: a box that hangs
 // would be waited for until a budget is used up.
-func (r *run) answering(ctx context.Context, box Box, silence time.Duration) (_ context.Context, stop func()) {
+func (r *run) answering(ctx context.Context, box ports.Box, silence time.Duration) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for awake.Pause(ctx, silence/4) {
-			if alive(ctx, box, silence) || ctx.Err() != nil {
+			if loops.Alive(ctx, box, silence) || ctx.Err() != nil {
 				continue
 			}
-			cancel(fault.New("dispatch", fault.Timeout, "", &silentError{box.ID(), silence}))
+			cancel(fault.New("dispatch", fault.Timeout, "", loops.Silent(box, silence)))
 			r.kill(box)
 		}
 	}()
 	return ctx, func() { cancel(nil); <-ended }
-}
-
-// alive reports whether a box's guest answers anything at all within a time.
-func alive(ctx context.Context, box Box, within time.Duration) bool {
-	ctx, cancel := awake.WithTimeout(ctx, within)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://box/health", nil)
-	if err != nil {
-		return true
-	}
-	resp, err := box.Transport().RoundTrip(req)
-	if err != nil {
-		return ctx.Err() == nil // it ended: others see that
-	}
-	_ = resp.Body.Close()
-	return true
 }

@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 )
 
 // A computer that was off for an hour does not find its runs out of time.
@@ -50,7 +51,7 @@ func TestALoopThatNobodyCancelledGoesOn(t *testing.T) {
 		}
 		return associate.Handler(associate.Options{Client: host})
 	}
-	h.boxes.break_ = func(r dispatch.BoxRequest) error {
+	h.boxes.break_ = func(r ports.BoxRequest) error {
 		if r.Kind == contract.BoxDirector {
 			h.boxes.liar = nil
 			if directors.Add(1) == 1 {
@@ -110,7 +111,7 @@ func TestWhatIsCancelledSaysByWhom(t *testing.T) {
 // left is nowhere else than in its result.
 func TestWhatNoTreeCanHoldIsSaidThoughNothingWasChanged(t *testing.T) {
 	h := newHouse(t)
-	h.ws.leaves = []dispatch.Kept{{Path: "workspace/film.mp4", Reason: "is larger than a checkpoint takes"}}
+	h.ws.leaves = []ports.Kept{{Path: "workspace/film.mp4", Reason: "is larger than a checkpoint takes"}}
 	h.model.director = plan(agentTask)
 	h.model.associate = steps(use("c0", "read", m{"path": "workspace/a.sh"}))
 	run := h.submit("go")

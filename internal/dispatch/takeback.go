@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
 )
 
 // How long is waited before taking back, or a publish that was begun, is tried
@@ -31,13 +33,13 @@ func (a *attempt) takeBack() error {
 		return a.finished(*a.now.Result)
 	}
 	until := awake.Now() + a.r.d.o.Times.TakeBack
-	name := title(a.task.Goal)
+	name := summary.Title(a.task.Goal)
 	for {
 		kept, err := a.invert()
 		if err == nil {
 			a.overcome()
 			res := *a.now.Result
-			res.Summary = clipText(res.Summary+stays(kept), 30<<10)
+			res.Summary = harness.Clip(res.Summary+summary.Stays(kept), 30<<10)
 			return a.finished(res)
 		}
 		left := until - awake.Now()
@@ -56,35 +58,21 @@ func (a *attempt) takeBack() error {
 
 // untilThen says what is done about a trouble, for how long, and what then.
 func (a *attempt) untilThen(left time.Duration) string {
-	how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.r.d.o.Now().Add(left).UTC().Format("15:04 MST"), beforeTask(a.task))
+	how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.r.d.o.Now().Add(left).UTC().Format("15:04 MST"), summary.BeforeTask(a.task))
 	if a.r.ctx.Err() == nil {
 		how += ". Cancel the run to leave it as it is now"
 	}
 	return how
 }
 
-// stays says which paths are as the task made them although it was taken back.
-func stays(kept []Kept) string {
-	if len(kept) == 0 {
-		return ""
-	}
-	var list []string
-	for _, k := range kept[:min(len(kept), 20)] {
-		list = append(list, fmt.Sprintf("%s (%s)", oneLine(k.Path, 200), oneLine(k.Reason, 200)))
-	}
-	if n := len(kept) - len(list); n > 0 {
-		list = append(list, fmt.Sprintf("and %d more", n))
-	}
-	return "\n\nNot taken back, so it may hold what the task wrote: " + strings.Join(list, ", ") + "."
-}
-
 // leave ends taking back: what was shown stays live, unverified, and the
 // result says how to go back.
 func (a *attempt) leave(why error) error {
 	res := *a.now.Result
-	res.Summary = clipText(fmt.Sprintf("%s\n\nWhat it had shown live could not be taken back: %s. It is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.%s",
-		res.Summary, oneLine(fault.Text(why), 2000), beforeTask(a.task), hint(why)), 30<<10)
-	if err := a.move(&contract.AttemptMoved{State: contract.AttemptLeft, Result: &res, Reason: oneLine(fault.Text(why), 4000)}); err != nil {
+	res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it had shown live could not be taken back: %s. It is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.%s",
+		res.Summary, summary.OneLine(fault.Text(why), 2000), summary.BeforeTask(a.task), hint(why)), 30<<10)
+
+	if err := a.move(&contract.AttemptMoved{State: contract.AttemptLeft, Result: &res, Reason: summary.OneLine(fault.Text(why), 4000)}); err != nil {
 		return err
 	}
 	a.overcome()
@@ -99,7 +87,7 @@ func hint(err error) string {
 }
 
 // invert takes back once. The clock starts when its turn has come.
-func (a *attempt) invert() ([]Kept, error) {
+func (a *attempt) invert() ([]ports.Kept, error) {
 	a.r.d.publishing.Lock()
 	defer a.r.d.publishing.Unlock()
 	ctx, cancel := a.cleanUp()
@@ -156,10 +144,10 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 	if !a.told {
 		a.told = true
 		a.r.waiting(1)
-		reason := fmt.Sprintf("%s: %s.%s %s.", t.what, oneLine(fault.Text(err), 1500), hint(err), t.how)
+		reason := fmt.Sprintf("%s: %s.%s %s.", t.what, summary.OneLine(fault.Text(err), 1500), hint(err), t.how)
 		ctx, cancel := a.cleanUp()
 		defer cancel()
-		if err := a.r.moveTo(ctx, contract.RunWaiting, clipText(reason, 4<<10)); err != nil {
+		if err := a.r.moveTo(ctx, contract.RunWaiting, harness.Clip(reason, 4<<10)); err != nil {
 			a.r.d.log.Warn("the user could not be told what can't be done", "task", a.ref.Task, "error", err)
 		}
 	}
@@ -184,6 +172,3 @@ func (a *attempt) overcome() {
 		a.r.d.log.Warn("the user could not be told that a trouble is over", "task", a.ref.Task, "error", err)
 	}
 }
-
-// beforeTask is the title of the checkpoint that a task begins with.
-func beforeTask(t contract.DirectorTask) string { return "Before: " + title(t.Goal) }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +16,11 @@ import (
 	machine "choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/slots"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
 )
 
@@ -31,10 +34,10 @@ func (r *run) work(id string) {
 	}
 	r.tasks.Add(1)
 	r.mu.Unlock()
-	r.place.join()
+	r.place.Join()
 	go func() {
 		defer r.tasks.Done()
-		defer r.place.leave()
+		defer r.place.Leave()
 		defer func() {
 			if p := recover(); p != nil {
 				r.abandon(id, fmt.Errorf("the dispatcher panicked: %v", p))
@@ -44,12 +47,12 @@ func (r *run) work(id string) {
 			r.touch()
 			r.mu.Unlock()
 		}()
-		place := &hold{slots: r.d.tasks}
+		place := &slots.Place{Slots: r.d.tasks}
 		r.mu.Lock()
 		r.places[id] = place
 		r.mu.Unlock()
-		if r.place.take(r.ctx) && place.take(r.ctx) {
-			defer place.give()
+		if r.place.Take(r.ctx) && place.Take(r.ctx) {
+			defer place.Give()
 		}
 		if err := r.attempts(id); err != nil {
 			r.abandon(id, err)
@@ -127,12 +130,12 @@ func (r *run) abandon(id string, why error) {
 type attempt struct {
 	r       *run
 	task    contract.DirectorTask
-	ref     TaskRef
-	overlay Overlay
-	box     Box             // the task's; nil for kind git
+	ref     ports.TaskRef
+	overlay ports.Overlay
+	box     ports.Box       // the task's; nil for kind git
 	began   time.Duration   // when its boxes were opened
 	now     machine.Attempt // where it stood when the step under way began
-	merged  *Merged         // of this process
+	merged  *ports.Merged   // of this process
 	lost    error           // why its boxes were lost last
 	early   int             // starts that were lost before task.started
 	pause   time.Duration   // before what failed is tried again
@@ -142,7 +145,7 @@ type attempt struct {
 	until   time.Duration   // when a publish that gives no answer is left as it is
 
 	fence    string // the token of what its loop asks
-	requests *gate
+	requests *loops.Gate
 
 	mu       sync.Mutex
 	used     map[string]bool
@@ -166,7 +169,7 @@ func newFence() string {
 func (r *run) at(id string, n int) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := &attempt{r: r, task: r.s.Task(id).Request, ref: TaskRef{Run: r.s.ID, Task: id, Attempt: n}, requests: newGate(r.ctx)}
+	a := &attempt{r: r, task: r.s.Task(id).Request, ref: ports.TaskRef{Run: r.s.ID, Task: id, Attempt: n}, requests: loops.NewGate(r.ctx)}
 	a.task.Attempt = n
 	a.reset()
 	return a
@@ -181,8 +184,8 @@ func (a *attempt) begun() {
 
 // reset takes what was used so far from the story. The run's mu is held.
 func (a *attempt) reset() {
-	a.requests.end()
-	a.requests, a.box, a.lostCall, a.began = newGate(a.r.ctx), nil, false, awake.Now()
+	a.requests.End()
+	a.requests, a.box, a.lostCall, a.began = loops.NewGate(a.r.ctx), nil, false, awake.Now()
 	a.used, a.calls = map[string]bool{}, 0
 	if t := a.r.s.Task(a.ref.Task); t.Now.Number == a.ref.Attempt {
 		for _, c := range t.Calls {
@@ -199,7 +202,7 @@ func (a *attempt) reset() {
 // yet.
 func (r *run) attempt(id string, n int) error {
 	a := r.at(id, n)
-	defer func() { a.stop(nil); a.requests.end() }()
+	defer func() { a.stop(nil); a.requests.End() }()
 	return a.drive(r.ctx)
 }
 
@@ -217,11 +220,11 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 		if approved, note, err = a.network(ctx); err != nil {
 			return associate.Draft{}, err
 		}
-		out, err := o.Egress(EgressScope{Run: a.ref.Run, Task: a.ref.Task, Box: id, Kind: contract.BoxTask, Approved: approved}, a.task.Egress, a.decided)
+		out, err := o.Egress(ports.EgressScope{Run: a.ref.Run, Task: a.ref.Task, Box: id, Kind: contract.BoxTask, Approved: approved}, a.task.Egress, a.decided)
 		if err != nil {
 			return associate.Draft{}, fault.Wrap("dispatch.egress", err)
 		}
-		a.box, err = o.Boxes.Open(ctx, BoxRequest{ID: id, Kind: contract.BoxTask, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay,
+		a.box, err = o.Boxes.Open(ctx, ports.BoxRequest{ID: id, Kind: contract.BoxTask, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay,
 			Handler: out, Network: a.task.Egress.Profile != contract.EgressNone})
 		if err != nil {
 			return associate.Draft{}, err
@@ -254,7 +257,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 			return associate.Draft{}, err
 		}
 	}
-	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.s.Prompt.Model, Tools: r.d.tools.offered(a.task), MaxTurns: r.d.o.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
+	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.s.Prompt.Model, Tools: r.d.tools.Offered(a.task), MaxTurns: r.d.o.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx); err != nil {
 		return associate.Draft{}, err
 	}
@@ -265,7 +268,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 		m.Spent = m.Spent.Add(t.Usage)
 	}
 	wall := time.Duration(a.task.Budget.WallS)*time.Second + o.Times.Grace
-	d, err := converse[associate.Draft](ctx, loop, o.Times, "/task", m, func() error {
+	d, err := loops.Converse[associate.Draft](ctx, loop, o.Times.Silence, "/task", m, func() error {
 		if a.spent() > wall {
 			return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d seconds is used up", a.task.Budget.WallS))
 		}
@@ -296,7 +299,7 @@ func (a *attempt) boxEnded(within time.Duration) error {
 	if a.box == nil || !endsWithin(a.box, within) {
 		return nil
 	}
-	err, code := firstError(a.box.Err(), errGone), fault.Unavailable
+	err, code := firstError(a.box.Err(), loops.ErrGone), fault.Unavailable
 	if a.task.Kind != contract.KindAgent && fault.Is(err, fault.Exhausted) {
 		code = fault.Exhausted
 	}
@@ -304,7 +307,7 @@ func (a *attempt) boxEnded(within time.Duration) error {
 }
 
 // endsWithin reports whether a box has ended, or does within a time.
-func endsWithin(b Box, within time.Duration) bool {
+func endsWithin(b ports.Box, within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
@@ -337,10 +340,10 @@ func firstError(errs ...error) error {
 
 // stop ends the attempt's boxes. When it returns, nothing is accepted under its
 // token any more, nothing of the task runs, and no call is under way.
-func (a *attempt) stop(loop Box) {
-	a.requests.shut(func() {
+func (a *attempt) stop(loop ports.Box) {
+	a.requests.Shut(func() {
 		var kills sync.WaitGroup
-		for _, b := range []Box{a.box, loop} {
+		for _, b := range []ports.Box{a.box, loop} {
 			if b != nil {
 				kills.Go(func() { a.r.kill(b) })
 			}
@@ -369,26 +372,16 @@ func (a *attempt) inputs(ctx context.Context) ([]associate.Input, error) {
 			if err != nil {
 				return nil, fmt.Errorf("input document %s: %w", in.Document, err)
 			}
-			out = append(out, associate.Input{Name: "document " + doc.Title, Text: clipText(doc.Body, 16<<10)})
+			out = append(out, associate.Input{Name: "document " + doc.Title, Text: harness.Clip(doc.Body, 16<<10)})
 		case in.File != "":
 			b, err := a.r.d.o.Workspace.ReadFile(ctx, in.File, 16<<10)
 			if err != nil {
 				return nil, fmt.Errorf("input file %s: %w", in.File, err)
 			}
-			out = append(out, associate.Input{Name: in.File, Text: clipText(string(b), 16<<10)})
+			out = append(out, associate.Input{Name: in.File, Text: harness.Clip(string(b), 16<<10)})
 		case in.Blob != "":
 			return nil, fault.New("", fault.Invalid, "Put what is in the blob into a file first.", errors.New("blobs can't be given to a task yet"))
 		}
 	}
 	return out, nil
-}
-
-// canonical is a call as it is compared with a task's steps.
-func canonical(name string, args json.RawMessage) (string, error) {
-	var v any
-	if err := json.Unmarshal(args, &v); err != nil {
-		return "", err
-	}
-	b, err := json.Marshal(v)
-	return name + "\x00" + string(b), err
 }

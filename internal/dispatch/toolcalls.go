@@ -16,6 +16,10 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/catalogue"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
@@ -33,9 +37,9 @@ const maxLogged = 16 << 10
 func (a *attempt) handler() http.Handler {
 	r := a.r
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ModelScope{Run: r.s.ID, Task: a.ref.Task, Role: contract.KindAssociate,
+	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ports.ModelScope{Run: r.s.ID, Task: a.ref.Task, Role: contract.KindAssociate,
 		Model: r.s.Prompt.Model, Budget: r.budget(), TaskBudget: a.task.Budget})))
-	mux.Handle("POST /wake", a.fenced(endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
+	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
 		going := func(s *story.Run) bool { return !s.Paused }
 		r.mu.Lock()
 		goes := going(r.s)
@@ -45,10 +49,10 @@ func (a *attempt) handler() http.Handler {
 		}
 		return associate.Wake{}, r.restTask(a.ref.Task, func() error { return r.until(ctx, going) })
 	})))
-	mux.Handle("POST /clock", a.fenced(endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
+	mux.Handle("POST /clock", a.fenced(loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, a.spent().Milliseconds())}, nil
 	})))
-	mux.Handle("POST /turns", a.fenced(endpoint(contract.MaxTurn, a.turn)))
+	mux.Handle("POST /turns", a.fenced(loops.Endpoint(contract.MaxTurn, a.turn)))
 	mux.Handle("POST /tools/{name}", a.fenced(http.HandlerFunc(a.tool)))
 	return mux
 }
@@ -57,7 +61,7 @@ func (a *attempt) handler() http.Handler {
 func (a *attempt) fenced(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(req.Header.Get(harness.HeaderFence)), []byte(a.fence)) != 1 {
-			refuse(w, http.StatusGone, errGone)
+			loops.Refuse(w, http.StatusGone, loops.ErrGone)
 			return
 		}
 		h.ServeHTTP(w, req)
@@ -74,12 +78,12 @@ func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnReco
 func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
 	t, known := a.r.d.tools.Lookup(req.PathValue("name"))
 	if !known {
-		refuse(w, 0, fault.New("", fault.Denied, "", fmt.Errorf("there is no tool %q", oneLine(req.PathValue("name"), 60))))
+		loops.Refuse(w, 0, fault.New("", fault.Denied, "", fmt.Errorf("there is no tool %q", summary.OneLine(req.PathValue("name"), 60))))
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, int64(t.Limits.In)))
 	if err != nil {
-		refuse(w, http.StatusRequestEntityTooLarge, err)
+		loops.Refuse(w, http.StatusRequestEntityTooLarge, err)
 		return
 	}
 	a.forward.Lock()
@@ -91,7 +95,7 @@ func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
 			a.lostCall = true
 			a.mu.Unlock()
 		}
-		refuse(w, 0, err)
+		loops.Refuse(w, 0, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -135,7 +139,7 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	}
 	crash.At("dispatch.tool.shown")
 	took := time.Since(began).Milliseconds()
-	ret := &contract.ToolReturned{Call: call, Name: t.Name, OK: res.OK, Output: clipText(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
+	ret := &contract.ToolReturned{Call: call, Name: t.Name, OK: res.OK, Output: harness.Clip(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
 		Command: a.shortened(res.Command)}
 	if len(res.Output) > maxLogged {
 		if ret.OutputRef, _, err = a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, strings.NewReader(res.Output)); err != nil {
@@ -170,7 +174,7 @@ func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error)
 	}
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
-	return resumable(t), nil
+	return summary.Resumable(t), nil
 }
 
 // admit decides whether the attempt may make a call, and counts it.
@@ -184,11 +188,11 @@ func (a *attempt) admit(t tool.Tool, call string, args json.RawMessage) error {
 			return err
 		}
 	default:
-		if !allowed(a.task, t) {
+		if !catalogue.Allowed(a.task, t) {
 			return fault.New("", fault.Denied, "", fmt.Errorf("this task may not use the tool %q", t.Name))
 		}
 	}
-	if err := permitted(a.task, t); err != nil {
+	if err := catalogue.Permitted(a.task, t); err != nil {
 		return err
 	}
 	if err := a.r.d.tools.Check(t.Name, args); err != nil {
@@ -212,7 +216,7 @@ func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
 	if !t.For(tool.Step) {
 		return fault.New("", fault.Denied, "", fmt.Errorf("%s is not for steps", t.Name))
 	}
-	got, err := canonical(t.Name, args)
+	got, err := catalogue.Canonical(t.Name, args)
 	if err != nil {
 		return fault.New("", fault.Invalid, "", err)
 	}
@@ -221,7 +225,7 @@ func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		want, err := canonical(n, raw)
+		want, err := catalogue.Canonical(n, raw)
 		if err != nil {
 			return err
 		}
@@ -234,7 +238,7 @@ func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
 
 // inBox calls a tool in a task or verify box. The box's guest holds to the
 // tool's limits; who does not believe it holds to them once more.
-func (a *attempt) inBox(ctx context.Context, box Box, t tool.Tool, args json.RawMessage) (tool.Result, error) {
+func (a *attempt) inBox(ctx context.Context, box ports.Box, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	ctx, stop := a.r.answering(ctx, box, a.r.d.o.Times.Silence*5/4)
 	defer stop()
 	res, err := t.Within(a.r.d.o.Times.Grace).Do(ctx, args, func(ctx context.Context) (tool.Result, error) {
@@ -243,7 +247,7 @@ func (a *attempt) inBox(ctx context.Context, box Box, t tool.Tool, args json.Raw
 	return res, a.r.silent(err)
 }
 
-func callTool(ctx context.Context, box Box, name string, args json.RawMessage, base string) (tool.Result, error) {
+func callTool(ctx context.Context, box ports.Box, name string, args json.RawMessage, base string) (tool.Result, error) {
 	var res tool.Result
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://box/tools/"+name, bytes.NewReader(args))
 	if err != nil {
@@ -253,12 +257,12 @@ func callTool(ctx context.Context, box Box, name string, args json.RawMessage, b
 	req.Header.Set(boxtools.HeaderBase, base)
 	resp, err := box.Transport().RoundTrip(req)
 	if err != nil {
-		return res, because(ctx, fmt.Errorf("box %s gave no answer to %s: %w", box.ID(), name, err))
+		return res, loops.Because(ctx, fmt.Errorf("box %s gave no answer to %s: %w", box.ID(), name, err))
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxResult+1))
 	if err != nil || len(b) > maxResult {
-		return res, because(ctx, fmt.Errorf("the answer of box %s could not be read: %w", box.ID(), firstError(err, errors.New("too long"))))
+		return res, loops.Because(ctx, fmt.Errorf("the answer of box %s could not be read: %w", box.ID(), firstError(err, errors.New("too long"))))
 	}
 	// What a box with agent code answers is only as good as that code: bounded
 	// and decoded, never believed beyond being this tool's output.
@@ -266,7 +270,7 @@ func callTool(ctx context.Context, box Box, name string, args json.RawMessage, b
 		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s answered %s: %w", box.ID(), resp.Status, err))
 	}
 	if resp.StatusCode >= 500 {
-		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s: %s", box.ID(), oneLine(res.Output, 500)))
+		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s: %s", box.ID(), summary.OneLine(res.Output, 500)))
 	}
 	return res, nil
 }
@@ -279,7 +283,7 @@ func (a *attempt) show(ctx context.Context, res *tool.Result) {
 	if err != nil {
 		// Not a failure of the task: everything is published at its end.
 		a.r.d.log.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
-		res.Output += "\n(not shown to the user yet: " + oneLine(err.Error(), 300) + ")"
+		res.Output += "\n(not shown to the user yet: " + summary.OneLine(err.Error(), 300) + ")"
 	}
 }
 
@@ -295,10 +299,10 @@ func (a *attempt) shortened(ran *contract.Command) *contract.Command {
 	c := *ran
 	c.Argv = slices.Clone(c.Argv[:min(len(c.Argv), 64)])
 	for i := range c.Argv {
-		c.Argv[i] = clipText(c.Argv[i], 4<<10)
+		c.Argv[i] = harness.Clip(c.Argv[i], 4<<10)
 	}
 	c.Truncated = c.Truncated || len(c.Stdout) > keep || len(c.Stderr) > keep
-	c.Stdout, c.Stderr = clipText(c.Stdout, keep), clipText(c.Stderr, keep)
+	c.Stdout, c.Stderr = harness.Clip(c.Stdout, keep), harness.Clip(c.Stderr, keep)
 	c.DurationMS = max(0, c.DurationMS)
 	return &c
 }
@@ -311,12 +315,12 @@ func (a *attempt) git(ctx context.Context, args json.RawMessage) (tool.Result, e
 	}
 	a.r.d.publishing.Lock()
 	defer a.r.d.publishing.Unlock()
-	got, err := a.r.d.o.Workspace.Git(ctx, GitRequest{Run: a.ref.Run, Task: a.ref.Task, Step: step})
+	got, err := a.r.d.o.Workspace.Git(ctx, ports.GitRequest{Run: a.ref.Run, Task: a.ref.Task, Step: step})
 	if err != nil {
 		if ctx.Err() != nil || lost(err) {
 			return tool.Result{}, err
 		}
-		return tool.Result{Output: oneLine(err.Error(), 2000)}, nil
+		return tool.Result{Output: summary.OneLine(err.Error(), 2000)}, nil
 	}
 	if got.Checkpoint != "" {
 		a.mu.Lock()

@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/tool"
 )
 
@@ -25,7 +26,7 @@ func weather() tool.Tool {
 func (h *house) has(t tool.Tool, text string) *atomic.Int32 {
 	calls := new(atomic.Int32)
 	h.tune = func(o *dispatch.Options) {
-		o.Tools = append(o.Tools, dispatch.HostTool{Tool: t, Call: func(context.Context, dispatch.HostCall) (tool.Result, error) {
+		o.Tools = append(o.Tools, catalogue.HostTool{Tool: t, Call: func(context.Context, catalogue.HostCall) (tool.Result, error) {
 			calls.Add(1)
 			return tool.Result{OK: true, Output: text}, nil
 		}})
@@ -140,12 +141,12 @@ func TestEffectsDecideWhatATaskMayDo(t *testing.T) {
 func TestAComputerWithABadDeclarationDoesNotWake(t *testing.T) {
 	h := newHouse(t)
 	h.sleep()
-	for want, bad := range map[string]dispatch.HostTool{
+	for want, bad := range map[string]catalogue.HostTool{
 		"nothing carries out":        {Tool: weather()},
-		"another tool has this name": {Tool: func() tool.Tool { w := weather(); w.Name = "bash"; return w }(), Call: func(context.Context, dispatch.HostCall) (tool.Result, error) { return tool.Result{}, nil }},
+		"another tool has this name": {Tool: func() tool.Tool { w := weather(); w.Name = "bash"; return w }(), Call: func(context.Context, catalogue.HostCall) (tool.Result, error) { return tool.Result{}, nil }},
 	} {
 		o := h.options()
-		o.Tools = []dispatch.HostTool{bad}
+		o.Tools = []catalogue.HostTool{bad}
 		if _, err := dispatch.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

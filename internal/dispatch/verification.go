@@ -4,64 +4,44 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/verify"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
 	"choir.dev/choiros/internal/tool/boxtools"
 )
 
 // verify checks a merged tree: each check in a box of its own, judged by exit
 // codes and by how many tests their runners report.
-func (a *attempt) verify(ctx context.Context, m *Merged) contract.Verification {
+func (a *attempt) verify(ctx context.Context, m *ports.Merged) contract.Verification {
 	b := &bench{a: a, m: *m}
 	defer b.release()
-	e, err := verify.Collect(ctx, b, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Installed: m.Installed, Left: leftBehind(m.Left), Words: a.words()})
+	e, err := verify.Collect(ctx, b, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Installed: m.Installed, Left: summary.LeftBehind(m.Left), Words: a.words()})
 	if err != nil {
 		e.Cut = true
-		e.Notes = append(e.Notes, "what to check could not be found out: "+oneLine(fault.Text(err), 500))
+		e.Notes = append(e.Notes, "what to check could not be found out: "+summary.OneLine(fault.Text(err), 500))
 		return verify.Judge(e)
 	}
 	m.Scope = e.Scope()
-	if touchesShell(m.Changes) && e.Profile != contract.VerifyNone && verify.Judge(e).Status == contract.VerificationPass {
+	if summary.TouchesShell(m.Changes) && e.Profile != contract.VerifyNone && verify.Judge(e).Status == contract.VerificationPass {
 		a.render(ctx, *m, &e)
 	}
 	return verify.Judge(e)
 }
 
-// leftBehind says of what a tree could not take why.
-func leftBehind(left []Kept) []verify.Left {
-	out := make([]verify.Left, len(left))
-	for i, k := range left {
-		out[i] = verify.Left(k)
-	}
-	return out
-}
-
-// checked is, in words, what a person should know of a verification besides
-// its status: what the task changed of what judges it, and why it is no pass.
-func checked(v contract.Verification) string {
-	said := slices.Clone(v.Said)
-	if v.Reason != "" {
-		said = append(said, v.Reason)
-	}
-	if len(said) == 0 {
-		return ""
-	}
-	return clipText("\n\nWhat was checked: "+strings.Join(said, "; ")+".", 8<<10)
-}
-
 // render has the desktop looked at, as one more check.
-func (a *attempt) render(ctx context.Context, m Merged, e *verify.Evidence) {
+func (a *attempt) render(ctx context.Context, m ports.Merged, e *verify.Evidence) {
 	if a.r.d.o.Render == nil {
 		e.Notes = append(e.Notes, "the desktop was not rendered, only type-checked and built")
 		return
 	}
 	cmd, err := a.r.d.o.Render.Render(ctx, a.overlay, m.Commit)
 	if err != nil {
-		cmd = contract.Command{Argv: []string{"render"}, ExitCode: -1, Stderr: oneLine(err.Error(), 1000)}
+		cmd = contract.Command{Argv: []string{"render"}, ExitCode: -1, Stderr: summary.OneLine(err.Error(), 1000)}
 	}
 	e.Sent = append(e.Sent, verify.Ran{Check: verify.Check{Name: "renders"}, Command: bound(cmd), Count: verify.Count{Runner: verify.ExitCode}})
 }
@@ -76,8 +56,8 @@ func (a *attempt) words() string {
 // bench runs checks in verify boxes.
 type bench struct {
 	a         *attempt
-	m         Merged
-	installed [3][]Dependencies // by which tree of the verification
+	m         ports.Merged
+	installed [3][]ports.Dependencies // by which tree of the verification
 }
 
 // tree tells a verification's trees apart: the change with what the base judges
@@ -97,7 +77,7 @@ func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.Lo
 	if b.a.r.d.o.Install == nil || ctx.Err() != nil {
 		return nil
 	}
-	r := LockRequest{Run: b.a.ref.Run, Task: b.a.ref.Task, Overlay: b.a.overlay, Commit: b.m.Commit, Restored: restore, Of: of, Locks: locks}
+	r := ports.LockRequest{Run: b.a.ref.Run, Task: b.a.ref.Task, Overlay: b.a.overlay, Commit: b.m.Commit, Restored: restore, Of: of, Locks: locks}
 	at := b.tree(base, restore)
 	if base {
 		r.Commit = b.a.now.Base
@@ -111,7 +91,7 @@ func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.Lo
 
 // dependencies are what the checks on a tree have: what its own locks name, or,
 // where nothing was installed for it, what the base's do.
-func (b *bench) dependencies(base bool, restore []string) []Dependencies {
+func (b *bench) dependencies(base bool, restore []string) []ports.Dependencies {
 	if own := b.installed[b.tree(base, restore)]; len(own) > 0 {
 		return own
 	}
@@ -138,7 +118,7 @@ func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.F
 			return verify.Loose(paths, there[0]), verify.Loose(paths, there[1]), nil
 		}
 	}
-	err = b.a.inVerifyBox(ctx, BoxRequest{Commit: b.m.Commit}, func(box Box) error {
+	err = b.a.inVerifyBox(ctx, ports.BoxRequest{Commit: b.m.Commit}, func(box ports.Box) error {
 		if base, err = b.a.facts(ctx, box, map[string]any{"paths": paths, "base": true}); err != nil {
 			return err
 		}
@@ -150,7 +130,7 @@ func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.F
 
 // Restored implements verify.Bench.
 func (b *bench) Restored(ctx context.Context, paths, restore []string) (facts verify.Facts, err error) {
-	err = b.a.inVerifyBox(ctx, BoxRequest{Commit: b.m.Commit}, func(box Box) error {
+	err = b.a.inVerifyBox(ctx, ports.BoxRequest{Commit: b.m.Commit}, func(box ports.Box) error {
 		facts, err = b.a.facts(ctx, box, map[string]any{"paths": paths, "restore": restore})
 		return err
 	})
@@ -166,7 +146,7 @@ func (b *bench) Run(ctx context.Context, c verify.Check, base bool, restore []st
 	return b.a.check(ctx, commit, c, restore, b.dependencies(base, restore))
 }
 
-func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.Facts, error) {
+func (a *attempt) facts(ctx context.Context, b ports.Box, in map[string]any) (verify.Facts, error) {
 	var facts verify.Facts
 	args, err := json.Marshal(in)
 	if err != nil {
@@ -182,7 +162,7 @@ func (a *attempt) facts(ctx context.Context, b Box, in map[string]any) (verify.F
 	return facts, json.Unmarshal(res.Data, &facts)
 }
 
-func (a *attempt) check(ctx context.Context, commit string, c verify.Check, restore []string, deps []Dependencies) verify.Ran {
+func (a *attempt) check(ctx context.Context, commit string, c verify.Check, restore []string, deps []ports.Dependencies) verify.Ran {
 	got := verify.Ran{Check: c, Command: contract.Command{Argv: c.Argv, ExitCode: -1}, Count: verify.Count{Runner: verify.ExitCode}}
 	name, in := boxtools.Check, map[string]any{"argv": c.Argv, "cwd": c.Cwd, "timeout_s": c.TimeoutS, "runner": c.Runner, "restore": restore}
 	if len(restore) == 0 {
@@ -194,7 +174,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	}
 	args, err := json.Marshal(in)
 	if err == nil {
-		err = a.inVerifyBox(ctx, BoxRequest{Commit: commit, Go: c.Runner == verify.GoTest, Shell: c.OfShell(), Dependencies: deps}, func(b Box) error {
+		err = a.inVerifyBox(ctx, ports.BoxRequest{Commit: commit, Go: c.Runner == verify.GoTest, Shell: c.OfShell(), Dependencies: deps}, func(b ports.Box) error {
 			res, err := a.checkBox(ctx, b, name, args)
 			switch {
 			case err != nil:
@@ -204,7 +184,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 			case c.Theme != "":
 				got.Command.ExitCode, got.Command.Stderr = 1, res.Output
 			case res.Command == nil: // the tree has not even its folder
-				got.Command.Stderr = oneLine(res.Output, 1000)
+				got.Command.Stderr = summary.OneLine(res.Output, 1000)
 			default:
 				got.Command = *res.Command
 				if err := json.Unmarshal(res.Data, &got.Count); err != nil {
@@ -216,7 +196,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 		})
 	}
 	if err != nil {
-		got.Command.ExitCode, got.Command.Stderr = -1, oneLine(err.Error(), 1000)
+		got.Command.ExitCode, got.Command.Stderr = -1, summary.OneLine(err.Error(), 1000)
 		got.Count, got.Unmade = verify.Count{Runner: verify.ExitCode}, true
 	}
 	got.Command = bound(got.Command)
@@ -226,7 +206,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 // inVerifyBox does something in a verify box of its own. One that dies under it,
 // and not by what it used up itself, says nothing of the tree: then it is done
 // once more, in another.
-func (a *attempt) inVerifyBox(ctx context.Context, r BoxRequest, f func(Box) error) error {
+func (a *attempt) inVerifyBox(ctx context.Context, r ports.BoxRequest, f func(ports.Box) error) error {
 	r.Kind, r.Run, r.Task, r.Overlay = contract.BoxVerify, a.ref.Run, a.ref.Task, a.overlay
 	for try := 1; ; try++ {
 		r.ID = boxID("v")
@@ -244,19 +224,10 @@ func (a *attempt) inVerifyBox(ctx context.Context, r BoxRequest, f func(Box) err
 	}
 }
 
-func touchesShell(changes []contract.Change) bool {
-	for _, c := range changes {
-		if strings.HasPrefix(c.Path, verify.ShellDir+"/") {
-			return true
-		}
-	}
-	return false
-}
-
 func bound(c contract.Command) contract.Command {
 	const keep = 8 << 10
 	c.Truncated = c.Truncated || len(c.Stdout) > keep || len(c.Stderr) > keep
-	c.Stdout, c.Stderr = clipText(c.Stdout, keep), clipText(c.Stderr, keep)
+	c.Stdout, c.Stderr = harness.Clip(c.Stdout, keep), harness.Clip(c.Stderr, keep)
 	c.DurationMS = max(0, c.DurationMS)
 	return c
 }

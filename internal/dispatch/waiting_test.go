@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -77,13 +78,13 @@ func prompted(req contract.TurnRequest, text string) bool {
 
 // metering meters each turn, as the gateway does, with more than the loops count.
 type metering struct {
-	dispatch.Models
+	ports.Models
 	h  *house
 	mu sync.Mutex
 	n  int
 }
 
-func (k *metering) Handler(s dispatch.ModelScope) http.Handler {
+func (k *metering) Handler(s ports.ModelScope) http.Handler {
 	next := k.Models.Handler(s)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		k.mu.Lock()
@@ -133,7 +134,7 @@ func TestSpentIsWhatWasMetered(t *testing.T) {
 // shuffled is a log whose appends of steering return in another order than they
 // were stored: the last first.
 type shuffled struct {
-	dispatch.Log
+	ports.Log
 	mu   sync.Mutex
 	held []chan struct{}
 	want int
@@ -170,7 +171,7 @@ func TestStoriesGrowInTheLogsOrder(t *testing.T) {
 	h := newHouse(t)
 	l := &shuffled{want: n}
 	h.sleep()
-	h.wrap = func(real dispatch.Log) dispatch.Log { l.Log = real; return l }
+	h.wrap = func(real ports.Log) ports.Log { l.Log = real; return l }
 	h.wake()
 	reached, hold := make(chan struct{}), make(chan struct{})
 	h.model.gate = func(role contract.ActorKind, n int) {

@@ -11,7 +11,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
@@ -32,7 +32,7 @@ const (
 // verification: the shell of the commit is built and
 // opened in a verify box, without network, on a throwaway copy. What broke in
 // the user's browser needs no second opinion.
-func (s *Shell) Render(ctx context.Context, o dispatch.Overlay, commit string) (contract.Command, error) {
+func (s *Shell) Render(ctx context.Context, o ports.Overlay, commit string) (contract.Command, error) {
 	tree, err := s.workspace.ObjectID(ctx, commit, "choiros")
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return contract.Command{}, err

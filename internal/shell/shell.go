@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
@@ -31,7 +31,7 @@ type Options struct {
 	// Snapshot checks a commit out, in layers; VerifyMounts shows a task's work on one as
 	// checks see it. Both until release is called.
 	Snapshot     func(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error)
-	VerifyMounts func(ctx context.Context, o dispatch.Overlay, commit string) (mounts []sandbox.Mount, release func(), err error)
+	VerifyMounts func(ctx context.Context, o ports.Overlay, commit string) (mounts []sandbox.Mount, release func(), err error)
 	// NoWatches says what to do about watchers of files that can't be had; "" when
 	// they can.
 	NoWatches func(ctx context.Context) string

@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lockfile"
 	"choir.dev/choiros/internal/sandbox"
@@ -101,12 +101,12 @@ type held struct {
 // Release implements dispatch.Dependencies.
 func (h *held) Release() { h.release() }
 
-// Install implements dispatch.Installer.
-func (c *Boxes) Install(ctx context.Context, r dispatch.LockRequest) (dispatch.Dependencies, []contract.Installation) {
+// Install implements ports.Installer.
+func (c *Boxes) Install(ctx context.Context, r ports.LockRequest) (ports.Dependencies, []contract.Installation) {
 	return c.installed.install(ctx, r)
 }
 
-func (d *dependencies) install(ctx context.Context, r dispatch.LockRequest) (dispatch.Dependencies, []contract.Installation) {
+func (d *dependencies) install(ctx context.Context, r ports.LockRequest) (ports.Dependencies, []contract.Installation) {
 	ctx, cancel := awake.WithTimeoutCause(ctx, installAll, fault.New("", fault.Timeout, "", fmt.Errorf("what the project's lock files name was not installed within %s", installAll)))
 	defer cancel()
 	var said []contract.Installation
@@ -153,7 +153,7 @@ func (d *dependencies) install(ctx context.Context, r dispatch.LockRequest) (dis
 }
 
 // reader reads from the tree that is verified, and what judges it from the base.
-func (d *dependencies) reader(ctx context.Context, r dispatch.LockRequest) lockfile.Reader {
+func (d *dependencies) reader(ctx context.Context, r ports.LockRequest) lockfile.Reader {
 	return func(p string, max int) ([]byte, error) {
 		commit := r.Commit
 		if slices.Contains(r.Restored, p) {
@@ -199,7 +199,7 @@ var checksEnv = map[lockfile.Tool]map[string]string{
 func inside(tool lockfile.Tool) string { return "/dependencies/" + string(tool) }
 
 // have returns the tree of a lock, in use, and installs it when it is not there.
-func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r dispatch.LockRequest) (key string, got installed, kept bool, err error) {
+func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.LockRequest) (key string, got installed, kept bool, err error) {
 	chain, err := d.c.toolchain(lock.Tool)
 	if err != nil {
 		return "", got, false, err
@@ -341,7 +341,7 @@ func (d *dependencies) drop(ctx context.Context, key string) (bool, error) {
 }
 
 // fill installs a lock into a tree of its own and keeps it when it is whole.
-func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock, r dispatch.LockRequest) (got installed, err error) {
+func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock, r ports.LockRequest) (got installed, err error) {
 	const op = "boxes.dependencies"
 	tmp := tree(filling + key)
 	defer func() {
@@ -413,7 +413,7 @@ func (d *dependencies) keep(ctx context.Context, tmp, final sandbox.Volume, got 
 
 // WithDependencies adds to a check's box what was installed for it, in the place
 // of what the user has there.
-func WithDependencies(mounts []sandbox.Mount, deps []dispatch.Dependencies) ([]sandbox.Mount, map[string]string) {
+func WithDependencies(mounts []sandbox.Mount, deps []ports.Dependencies) ([]sandbox.Mount, map[string]string) {
 	env := map[string]string{}
 	for _, d := range deps {
 		h, ok := d.(*held)

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/lockfile"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
@@ -124,7 +124,7 @@ func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 	h.add("go-1", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
 	h.add("go-2", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
 	users := sandbox.Mount{Target: npm.Target, Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("p/node_modules")}}
-	mounts, env := WithDependencies([]sandbox.Mount{users}, []dispatch.Dependencies{h})
+	mounts, env := WithDependencies([]sandbox.Mount{users}, []ports.Dependencies{h})
 	if len(mounts) != 2 || mounts[0].Target != npm.Target || len(mounts[1].Lower) != 2 || env["GOMODCACHE"] != mounts[1].Target || env["GOPROXY"] != "off" {
 		t.Fatalf("%+v, %v", mounts, env)
 	}

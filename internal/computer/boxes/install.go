@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
@@ -77,7 +77,7 @@ const (
 // manifests and nothing else of the workspace, and reaches what any task of this
 // computer is granted without asking. Nothing of what it fetches is run in it:
 // the packages' own scripts have another box, without a network.
-func (c *Boxes) installLock(ctx context.Context, root sandbox.Volume, lock lockfile.Lock, r dispatch.LockRequest) (hosts []string, note string, err error) {
+func (c *Boxes) installLock(ctx context.Context, root sandbox.Volume, lock lockfile.Lock, r ports.LockRequest) (hosts []string, note string, err error) {
 	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, fault.New("", fault.Timeout, "", fmt.Errorf("it was not installed within %s", installWall)))
 	defer cancel()
 	env, err := egress.Configured(ctx, string(lock.Tool))

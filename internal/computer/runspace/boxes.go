@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/computer/mounts"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
@@ -31,8 +31,8 @@ type runBox struct{ sandbox.Box }
 
 func (b runBox) Transport() http.RoundTripper { return b.Tether().Transport() }
 
-// Open implements dispatch.Boxes.
-func (b Boxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Box, error) {
+// Open implements ports.Boxes.
+func (b Boxes) Open(ctx context.Context, r ports.BoxRequest) (ports.Box, error) {
 	spec := sandbox.BoxSpec{ID: r.ID, Kind: r.Kind, Handler: r.Handler, Proxy: r.Network, Limits: b.Boxes.Limits()}
 	switch r.Kind {
 	case contract.BoxDirector, contract.BoxAssociate:
@@ -79,8 +79,8 @@ func (b Boxes) Open(ctx context.Context, r dispatch.BoxRequest) (dispatch.Box, e
 	return runBox{box}, nil
 }
 
-// Way implements dispatch.Egress: a run's box gets to the network by it.
-func (b Boxes) Way(s dispatch.EgressScope, spec contract.EgressSpec, decided func(string, bool)) (http.Handler, error) {
+// Way implements ports.Egress: a run's box gets to the network by it.
+func (b Boxes) Way(s ports.EgressScope, spec contract.EgressSpec, decided func(string, bool)) (http.Handler, error) {
 	approved, err := egress.ParseRules(s.Approved)
 	if err != nil {
 		return nil, err

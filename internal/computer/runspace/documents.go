@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
@@ -23,7 +23,7 @@ func director(run string) document.Author {
 	return document.Author{Name: string(contract.KindDirector), By: contract.DirectorOf(run), Run: run}
 }
 
-// StartRun implements dispatch.Documents.
+// StartRun implements ports.Documents.
 func (d Documents) StartRun(ctx context.Context, id, run, title, path string, v document.RunView) error {
 	_, err := d.Get(ctx, id)
 	if fault.Is(err, fault.NotFound) {
@@ -32,19 +32,19 @@ func (d Documents) StartRun(ctx context.Context, id, run, title, path string, v 
 	return err
 }
 
-// Get implements dispatch.Documents.
-func (d Documents) Get(ctx context.Context, id string) (dispatch.Document, error) {
+// Get implements ports.Documents.
+func (d Documents) Get(ctx context.Context, id string) (ports.Document, error) {
 	if err := d.State.CaughtUp(ctx, d.Log); err != nil {
-		return dispatch.Document{}, err
+		return ports.Document{}, err
 	}
 	r, err := d.Documents.Get(ctx, id)
 	if err != nil {
-		return dispatch.Document{}, err
+		return ports.Document{}, err
 	}
-	return dispatch.Document{Title: r.Title, Body: r.Body, Revision: r.Revision}, nil
+	return ports.Document{Title: r.Title, Body: r.Body, Revision: r.Revision}, nil
 }
 
-// UpdateRun implements dispatch.Documents.
+// UpdateRun implements ports.Documents.
 func (d Documents) UpdateRun(ctx context.Context, id, run string, v document.RunView) error {
 	_, err := d.Documents.UpdateRun(ctx, id, v, director(run))
 	return err

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/gateway"
 )
 
@@ -15,17 +15,17 @@ type Models struct {
 	Gateway *gateway.Gateway
 }
 
-// Handler implements dispatch.Models.
-func (m Models) Handler(s dispatch.ModelScope) http.Handler {
+// Handler implements ports.Models.
+func (m Models) Handler(s ports.ModelScope) http.Handler {
 	return m.Gateway.Handler(gateway.Scope{
 		CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Budget: s.Budget, TaskBudget: s.TaskBudget,
 	})
 }
 
-// Forget implements dispatch.Models.
+// Forget implements ports.Models.
 func (m Models) Forget(run string) { m.Gateway.Forget(m.CID, run) }
 
-// Resolve implements dispatch.Models.
+// Resolve implements ports.Models.
 func (m Models) Resolve(ctx context.Context, _ contract.ActorKind, model string) (provider, name string, err error) {
 	return m.Gateway.Resolve(ctx, model)
 }

@@ -18,7 +18,7 @@ type Past struct {
 	Page func(ctx context.Context, q view.EventQuery) (view.EventPage, error)
 }
 
-// Unfinished implements dispatch.Past.
+// Unfinished implements ports.Past.
 func (p Past) Unfinished(ctx context.Context) ([]string, error) {
 	if err := p.State.CaughtUp(ctx, p.Log); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (p Past) Unfinished(ctx context.Context) ([]string, error) {
 	}
 }
 
-// RunEvents implements dispatch.Past.
+// RunEvents implements ports.Past.
 func (p Past) RunEvents(ctx context.Context, run string, after uint64) ([]contract.Event, uint64, bool, error) {
 	page, err := p.Page(ctx, view.EventQuery{Run: run, After: after})
 	return page.Events, page.Next, page.More, err

@@ -11,7 +11,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/shown"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
@@ -43,10 +43,10 @@ type Shell interface {
 // Overlay is an attempt's copy of the workspace.
 type Overlay struct {
 	workspace.Overlay
-	Ref dispatch.TaskRef
+	Ref ports.TaskRef
 }
 
-// Base implements dispatch.Overlay.
+// Base implements ports.Overlay.
 func (o *Overlay) Base() string { return o.Overlay.Base }
 
 // publish names one of the attempt's publishes. The name is the same after a
@@ -54,7 +54,7 @@ func (o *Overlay) Base() string { return o.Overlay.Base }
 func (o *Overlay) publish(what string) string { return contract.DeriveID(o.ID, what) }
 
 // TreeOf is the tree behind an overlay that this computer gave out.
-func TreeOf(o dispatch.Overlay) (workspace.Overlay, error) {
+func TreeOf(o ports.Overlay) (workspace.Overlay, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return workspace.Overlay{}, err
@@ -62,7 +62,7 @@ func TreeOf(o dispatch.Overlay) (workspace.Overlay, error) {
 	return mine.Overlay, nil
 }
 
-func overlayOf(o dispatch.Overlay) (*Overlay, error) {
+func overlayOf(o ports.Overlay) (*Overlay, error) {
 	mine, ok := o.(*Overlay)
 	if !ok {
 		return nil, fault.New("runspace.Workspace", fault.Internal, "", fmt.Errorf("%T is no overlay of this computer", o))
@@ -70,15 +70,15 @@ func overlayOf(o dispatch.Overlay) (*Overlay, error) {
 	return mine, nil
 }
 
-// Checkpoint implements dispatch.Workspace.
-func (w *Workspace) Checkpoint(ctx context.Context, r dispatch.CheckpointRequest) (string, error) {
+// Checkpoint implements ports.Workspace.
+func (w *Workspace) Checkpoint(ctx context.Context, r ports.CheckpointRequest) (string, error) {
 	w.Mirror.Settle(ctx, document.By(document.Nobody), false)
 	k, err := w.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: r.Kind, Message: r.Message, Run: r.Run, Task: r.Task})
 	return k.Commit, err
 }
 
-// Begin implements dispatch.Workspace.
-func (w *Workspace) Begin(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+// Begin implements ports.Workspace.
+func (w *Workspace) Begin(ctx context.Context, t ports.TaskRef, base string) (ports.Overlay, error) {
 	o, err := w.Workspace.Begin(ctx, overlayID(t), base)
 	if err != nil {
 		return nil, err
@@ -86,9 +86,9 @@ func (w *Workspace) Begin(ctx context.Context, t dispatch.TaskRef, base string) 
 	return &Overlay{o, t}, nil
 }
 
-// Reopen implements dispatch.Workspace. An attempt whose tree is gone must not
+// Reopen implements ports.Workspace. An attempt whose tree is gone must not
 // go on in an empty one.
-func (w *Workspace) Reopen(ctx context.Context, t dispatch.TaskRef, base string) (dispatch.Overlay, error) {
+func (w *Workspace) Reopen(ctx context.Context, t ports.TaskRef, base string) (ports.Overlay, error) {
 	there, err := w.Volumes.Exists(ctx, sandbox.Written(overlayID(t)))
 	if err != nil {
 		return nil, fault.Wrap("runspace.Reopen", err)
@@ -99,7 +99,7 @@ func (w *Workspace) Reopen(ctx context.Context, t dispatch.TaskRef, base string)
 	return w.Begin(ctx, t, base)
 }
 
-func overlayID(t dispatch.TaskRef) string { return fmt.Sprintf("%s-%d", t.Task, t.Attempt) }
+func overlayID(t ports.TaskRef) string { return fmt.Sprintf("%s-%d", t.Task, t.Attempt) }
 
 // isOverlayID says whether a name is one that overlayID gives: others have boxes
 // beside them.
@@ -112,9 +112,9 @@ func isOverlayID(id string) bool {
 	return err == nil && n > 0
 }
 
-// PublishLive implements dispatch.Workspace. Once somebody has taken back what
+// PublishLive implements ports.Workspace. Once somebody has taken back what
 // the task had published so far, the rest waits for its end.
-func (w *Workspace) PublishLive(ctx context.Context, o dispatch.Overlay) (int, error) {
+func (w *Workspace) PublishLive(ctx context.Context, o ports.Overlay) (int, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return 0, err
@@ -146,8 +146,8 @@ func (w *Workspace) tookBack(ctx context.Context, task string) (bool, error) {
 	return w.Shell.RestoredSince(ctx, publishes[first].StartedSeq)
 }
 
-// Settle implements dispatch.Workspace.
-func (w *Workspace) Settle(ctx context.Context, o dispatch.Overlay) error {
+// Settle implements ports.Workspace.
+func (w *Workspace) Settle(ctx context.Context, o ports.Overlay) error {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return err
@@ -155,56 +155,56 @@ func (w *Workspace) Settle(ctx context.Context, o dispatch.Overlay) error {
 	return w.Workspace.SettleOverlay(ctx, mine.Overlay)
 }
 
-// Merge implements dispatch.Workspace. No tree has the id that it pretends was
+// Merge implements ports.Workspace. No tree has the id that it pretends was
 // verified, so the merge is prepared and never applied.
-func (w *Workspace) Merge(ctx context.Context, o dispatch.Overlay) (dispatch.Merged, error) {
+func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
-		return dispatch.Merged{}, err
+		return ports.Merged{}, err
 	}
 	tree, err := w.Workspace.Tree(ctx, mine.Overlay, "A task's work", mine.Ref.Run, mine.Ref.Task)
 	if err != nil {
-		return dispatch.Merged{}, err
+		return ports.Merged{}, err
 	}
 	p, err := w.Workspace.Publish(ctx, workspace.PublishRequest{
 		ID: mine.publish("merge"), Overlay: mine.Overlay, Tree: tree.Commit, VerifiedTree: "none", Run: mine.Ref.Run, Task: mine.Ref.Task,
 	})
 	if err != nil {
-		return dispatch.Merged{}, err
+		return ports.Merged{}, err
 	}
-	out := dispatch.Merged{Commit: p.Reverify, Tree: p.MergedTree, Work: tree.Commit, Conflicts: conflictsOf(p.Conflicts)}
+	out := ports.Merged{Commit: p.Reverify, Tree: p.MergedTree, Work: tree.Commit, Conflicts: conflictsOf(p.Conflicts)}
 	diff, err := w.Workspace.Diff(ctx, wire.DiffRequest{A: mine.Base(), B: tree.Commit})
 	if err != nil {
-		return dispatch.Merged{}, err
+		return ports.Merged{}, err
 	}
 	if out.Installed, err = w.Workspace.Installed(ctx, mine.Overlay, diff.Changes); err != nil {
-		return dispatch.Merged{}, err
+		return ports.Merged{}, err
 	}
 	slices.SortStableFunc(tree.Left, func(a, b wire.Skip) int { return b.Files - a.Files }) // what stands for most comes first
 	for _, s := range tree.Left {
 		if !s.Kept {
-			out.Left = append(out.Left, dispatch.Kept{Path: s.Path.Shown(), Reason: s.Reason})
+			out.Left = append(out.Left, ports.Kept{Path: s.Path.Shown(), Reason: s.Reason})
 		}
 	}
 	out.Changes, out.Diff, out.DiffCut = shown.Changes(shown.WithRepositories(diff)), diff.Diff, diff.Truncated
 	return out, nil
 }
 
-// Beside implements dispatch.Workspace.
+// Beside implements ports.Workspace.
 func (w *Workspace) Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
 	return w.Workspace.Beside(ctx, commits, paths, names)
 }
 
-// Publish implements dispatch.Workspace.
-func (w *Workspace) Publish(ctx context.Context, o dispatch.Overlay, m dispatch.Merged, verified contract.VerificationStatus, force bool) (dispatch.Published, error) {
+// Publish implements ports.Workspace.
+func (w *Workspace) Publish(ctx context.Context, o ports.Overlay, m ports.Merged, verified contract.VerificationStatus, force bool) (ports.Published, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
-		return dispatch.Published{}, err
+		return ports.Published{}, err
 	}
 	if m.Work == "" {
 		tree, err := w.Workspace.Tree(ctx, mine.Overlay, "A task's work", mine.Ref.Run, mine.Ref.Task)
 		if err != nil {
-			return dispatch.Published{}, err
+			return ports.Published{}, err
 		}
 		m.Work = tree.Commit
 	}
@@ -229,10 +229,10 @@ func (w *Workspace) Publish(ctx context.Context, o dispatch.Overlay, m dispatch.
 		return paths, byTask(mine.Ref), err
 	})
 	if err != nil {
-		return dispatch.Published{}, err
+		return ports.Published{}, err
 	}
 	if p.Reverify != "" {
-		return dispatch.Published{}, fault.New("runspace.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
+		return ports.Published{}, fault.New("runspace.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
 	}
 	w.Shell.Changed()
 	left := mirror.Left{Publish: req.ID, Base: mine.Base(), Tree: m.Work, By: byTask(mine.Ref)}
@@ -242,13 +242,13 @@ func (w *Workspace) Publish(ctx context.Context, o dispatch.Overlay, m dispatch.
 	// It is published, whoever waits for it: the user is to see all of it.
 	proposed, err := w.Mirror.Propose(context.WithoutCancel(ctx), left)
 	if err != nil {
-		return dispatch.Published{}, err
+		return ports.Published{}, err
 	}
 	commit := p.Commit
 	if commit == "" {
 		commit = mine.Base()
 	}
-	return dispatch.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictsOf(p.Conflicts), Proposed: proposed}, nil
+	return ports.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictsOf(p.Conflicts), Proposed: proposed}, nil
 }
 
 // message is a task's goal, for the checkpoint's title.
@@ -261,24 +261,24 @@ func (w *Workspace) message(ctx context.Context, task string) string {
 	return contract.Clip(goal, 200)
 }
 
-// Invert implements dispatch.Workspace.
-func (w *Workspace) Invert(ctx context.Context, o dispatch.Overlay) ([]dispatch.Kept, error) {
+// Invert implements ports.Workspace.
+func (w *Workspace) Invert(ctx context.Context, o ports.Overlay) ([]ports.Kept, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return nil, err
 	}
 	p, err := w.Workspace.Invert(ctx, mine.publish("invert"), mine.Overlay, mine.Ref.Run, mine.Ref.Task)
 	w.Shell.Changed()
-	var kept []dispatch.Kept
+	var kept []ports.Kept
 	for _, k := range p.Conflicts {
-		kept = append(kept, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})
+		kept = append(kept, ports.Kept{Path: k.Path.Shown(), Reason: k.Reason})
 	}
 	return kept, err
 }
 
-// Drop implements dispatch.Workspace. The task's tree stays behind a ref of its own
+// Drop implements ports.Workspace. The task's tree stays behind a ref of its own
 // when keep is set.
-func (w *Workspace) Drop(ctx context.Context, o dispatch.Overlay, keep bool) error {
+func (w *Workspace) Drop(ctx context.Context, o ports.Overlay, keep bool) error {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return err
@@ -291,8 +291,8 @@ func (w *Workspace) Drop(ctx context.Context, o dispatch.Overlay, keep bool) err
 	return w.Workspace.Drop(ctx, mine.Overlay)
 }
 
-// Sweep implements dispatch.Workspace.
-func (w *Workspace) Sweep(ctx context.Context, but []dispatch.TaskRef) error {
+// Sweep implements ports.Workspace.
+func (w *Workspace) Sweep(ctx context.Context, but []ports.TaskRef) error {
 	kept := map[string]bool{}
 	for _, t := range but {
 		kept[overlayID(t)] = true
@@ -300,8 +300,8 @@ func (w *Workspace) Sweep(ctx context.Context, but []dispatch.TaskRef) error {
 	return w.Workspace.DropAll(ctx, func(id string) bool { return isOverlayID(id) && !kept[id] })
 }
 
-// Git implements dispatch.Workspace.
-func (w *Workspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch.GitReply, error) {
+// Git implements ports.Workspace.
+func (w *Workspace) Git(ctx context.Context, r ports.GitRequest) (ports.GitReply, error) {
 	s := r.Step
 	var paths []string
 	if s.Path != "" {
@@ -314,7 +314,7 @@ func (w *Workspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch.Gi
 			message = "Checkpoint"
 		}
 		k, err := w.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message, Run: r.Run, Task: r.Task})
-		return dispatch.GitReply{Output: "checkpoint " + k.Commit + "\n", Checkpoint: k.Commit}, err
+		return ports.GitReply{Output: "checkpoint " + k.Commit + "\n", Checkpoint: k.Commit}, err
 	case contract.GitRestore:
 		var res workspace.Restored
 		err := w.Mirror.Around(ctx, false, func(held mirror.Held) (_ []string, by document.Author, err error) {
@@ -322,41 +322,41 @@ func (w *Workspace) Git(ctx context.Context, r dispatch.GitRequest) (dispatch.Gi
 			if err == nil {
 				res, err = w.Workspace.Restore(ctx, workspace.RestoreRequest{To: s.Ref, Paths: paths, Keep: keep})
 			}
-			return shown.Paths(res.Changes), byTask(dispatch.TaskRef{Run: r.Run, Task: r.Task}), err
+			return shown.Paths(res.Changes), byTask(ports.TaskRef{Run: r.Run, Task: r.Task}), err
 		})
 		w.Shell.Changed()
-		return dispatch.GitReply{Output: fmt.Sprintf("restored %d paths from %s; before it was %s\n", len(res.Changes), res.To, res.Safety), Checkpoint: res.Checkpoint}, err
+		return ports.GitReply{Output: fmt.Sprintf("restored %d paths from %s; before it was %s\n", len(res.Changes), res.To, res.Safety), Checkpoint: res.Checkpoint}, err
 	case contract.GitDiff:
 		req := wire.DiffRequest{A: s.Ref}
 		for _, p := range paths {
 			req.Paths = append(req.Paths, wire.Path(p))
 		}
 		d, err := w.Workspace.Diff(ctx, req)
-		return dispatch.GitReply{Output: d.Diff}, err
+		return ports.GitReply{Output: d.Diff}, err
 	case contract.GitLog:
 		list, err := w.Workspace.Checkpoints(ctx, "", 30)
 		var b strings.Builder
 		for _, k := range list {
 			fmt.Fprintf(&b, "%s %s %s %s\n", k.Commit[:10], k.Verified, k.Kind, k.Message)
 		}
-		return dispatch.GitReply{Output: b.String()}, err
+		return ports.GitReply{Output: b.String()}, err
 	case contract.GitStatus:
 		st, err := w.Workspace.Status(ctx)
 		var b strings.Builder
 		for _, ch := range st.Changes {
 			fmt.Fprintf(&b, "%s %s\n", ch.Op, ch.Path.Shown())
 		}
-		return dispatch.GitReply{Output: b.String()}, err
+		return ports.GitReply{Output: b.String()}, err
 	}
-	return dispatch.GitReply{}, fault.New("runspace.Git", fault.Invalid, "", fmt.Errorf("there is no operation %q", s.Op))
+	return ports.GitReply{}, fault.New("runspace.Git", fault.Invalid, "", fmt.Errorf("there is no operation %q", s.Op))
 }
 
-// ReadFile implements dispatch.Workspace.
+// ReadFile implements ports.Workspace.
 func (w *Workspace) ReadFile(ctx context.Context, p string, max int) ([]byte, error) {
 	return w.Workspace.ReadAll(ctx, "", p, max)
 }
 
-// Folders implements dispatch.Workspace: the root's folders and, one level
+// Folders implements ports.Workspace: the root's folders and, one level
 // below workspace/, the projects.
 func (w *Workspace) Folders(ctx context.Context) ([]string, error) {
 	var out []string
@@ -374,7 +374,7 @@ func (w *Workspace) Folders(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// Artifact implements dispatch.Workspace.
+// Artifact implements ports.Workspace.
 func (w *Workspace) Artifact(ctx context.Context, commit, p string) (io.ReadCloser, error) {
 	content, err := w.Workspace.Read(ctx, commit, p, 0, 0)
 	if err != nil {
@@ -383,15 +383,15 @@ func (w *Workspace) Artifact(ctx context.Context, commit, p string) (io.ReadClos
 	return content, nil
 }
 
-func conflictsOf(in []wire.Conflict) []dispatch.Kept {
-	out := make([]dispatch.Kept, 0, len(in))
+func conflictsOf(in []wire.Conflict) []ports.Kept {
+	out := make([]ports.Kept, 0, len(in))
 	for _, k := range in {
-		out = append(out, dispatch.Kept{Path: k.Path.Shown(), Reason: k.Reason})
+		out = append(out, ports.Kept{Path: k.Path.Shown(), Reason: k.Reason})
 	}
 	return out
 }
 
 // byTask is the Associate as an author.
-func byTask(t dispatch.TaskRef) document.Author {
+func byTask(t ports.TaskRef) document.Author {
 	return document.Author{Name: string(contract.KindAssociate), By: contract.AssociateOf(t.Task), Run: t.Run, Task: t.Task}
 }

@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 )
 
 // What is swept is what attempts left: other boxes have their folders beside theirs.
 func TestOnlyAnAttemptsOverlayIsTakenForOne(t *testing.T) {
 	task := contract.NewID()
 	for name, want := range map[string]bool{
-		overlayID(dispatch.TaskRef{Task: task, Attempt: 1}): true, overlayID(dispatch.TaskRef{Task: task, Attempt: 12}): true,
+		overlayID(ports.TaskRef{Task: task, Attempt: 1}): true, overlayID(ports.TaskRef{Task: task, Attempt: 12}): true,
 		task: false, task + "-": false, task + "-0": false, "add-" + task: false, "d-" + task + "-1": false, task + "-1-check": false, "keeper-1": false, "": false,
 	} {
 		if got := isOverlayID(name); got != want {

@@ -1,21 +1,27 @@
-package dispatch
+package summary
 
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/verify"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/view"
 )
 
-// resumable fills the returns of the last recorded turn from what the log knows
+// Resumable fills the returns of the last recorded turn from what the log knows
 // of its calls: one that returned has its output, one that did not is unknown,
 // and one that was never made was not made. A turn of which nothing was made is
 // left out: the model is asked again.
-func resumable(t *story.Task) []contract.TurnRecorded {
+func Resumable(t *story.Task) []contract.TurnRecorded {
 	out := append([]contract.TurnRecorded(nil), t.Turns...)
 	if len(out) == 0 || out[len(out)-1].Returns != nil || defence.Off(defence.RunReturns) {
 		return out
@@ -57,9 +63,9 @@ func resumable(t *story.Task) []contract.TurnRecorded {
 	return out
 }
 
-// resumableRun is the same for the Director: its tasks have all ended, so what
+// ResumableRun is the same for the Director: its tasks have all ended, so what
 // came of a delegation is known.
-func resumableRun(s *story.Run) []contract.TurnRecorded {
+func ResumableRun(s *story.Run) []contract.TurnRecorded {
 	out := append([]contract.TurnRecorded(nil), s.Turns...)
 	if len(out) == 0 || out[len(out)-1].Returns != nil {
 		return out
@@ -74,15 +80,15 @@ func resumableRun(s *story.Run) []contract.TurnRecorded {
 		r := &contract.ToolReturn{ID: p.Call.ID, Content: "Not run: the computer restarted before it.", IsError: true}
 		var views []director.TaskView
 		for _, t := range s.Tasks {
-			if t.Cause == delegation(s, p.Call.ID) {
-				views = append(views, taskView(t))
+			if t.Cause == Delegation(s, p.Call.ID) {
+				views = append(views, Task(t))
 			}
 		}
 		if len(views) > 0 {
 			r.Content, r.IsError, any = director.DescribeTasks(views), false, true
 		}
 		for _, q := range s.Questions {
-			if q.ID == questionID(s, p.Call.ID) && q.Answered {
+			if q.ID == QuestionID(s, p.Call.ID) && q.Answered {
 				r.Content, r.IsError, any = director.DescribeAnswer(director.Answer{Answer: q.Answer, Default: q.ByDefault}), false, true
 			}
 		}
@@ -98,20 +104,21 @@ func resumableRun(s *story.Run) []contract.TurnRecorded {
 	return out
 }
 
-// delegation is what causes the tasks of one call of delegate.
-func delegation(s *story.Run, call string) string {
+// Delegation is what causes the tasks of one call of delegate.
+func Delegation(s *story.Run, call string) string {
 	return contract.DeriveID(s.ID, "delegation:"+call)
 }
 
-func questionID(s *story.Run, call string) string {
+// QuestionID is the id of the question that a call of the Director asks, the same after a restart.
+func QuestionID(s *story.Run, call string) string {
 	if defence.Off(defence.RunQuestions) {
 		return contract.NewID()
 	}
 	return contract.DeriveID(s.ID, "question:"+call)
 }
 
-// taskView is the task as the Director sees it.
-func taskView(t *story.Task) director.TaskView {
+// Task is the task as the Director sees it.
+func Task(t *story.Task) director.TaskView {
 	v := director.TaskView{ID: t.Request.ID, Kind: t.Request.Kind, Goal: t.Request.Goal, Status: "working"}
 	if !t.Ended() {
 		return v
@@ -138,16 +145,16 @@ func taskView(t *story.Task) director.TaskView {
 	return v
 }
 
-// verdict is the host's own judgement of a run that claims to be done: the last
+// Verdict is the host's own judgement of a run that claims to be done: the last
 // attempt at each of its tasks must have worked, and it is verified when all
 // that changed something are. A later task with the same goal is another
 // attempt, if the checks that the earlier one failed passed there; one with
 // another goal makes up for nothing.
-func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why []string) {
+func Verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why []string) {
 	ok, verified = true, contract.VerificationUnknown
 	passed, doubted := false, false
 	for i, t := range s.Tasks {
-		name := fmt.Sprintf("“%s”", title(t.Request.Goal))
+		name := fmt.Sprintf("“%s”", Title(t.Request.Goal))
 		switch {
 		case !t.Ended():
 			ok = false
@@ -185,24 +192,24 @@ func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 	return ok, verified, why
 }
 
-// leftovers says what tasks showed live that could not be taken back.
-func leftovers(s *story.Run) []string {
+// Leftovers says what tasks showed live that could not be taken back.
+func Leftovers(s *story.Run) []string {
 	var out []string
 	for _, t := range s.Tasks {
 		switch {
 		case t.Now.Left != "" && t.Now.Decided:
 			out = append(out, fmt.Sprintf("Whether the work of “%s” was published is not known (%s). To go back, restore the checkpoint “%s” in Time Travel.",
-				title(t.Request.Goal), oneLine(t.Now.Left, 500), beforeTask(t.Request)))
+				Title(t.Request.Goal), OneLine(t.Now.Left, 500), BeforeTask(t.Request)))
 		case t.Now.Left != "":
 			out = append(out, fmt.Sprintf("What “%s” showed live could not be taken back (%s): it is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.",
-				title(t.Request.Goal), oneLine(t.Now.Left, 500), beforeTask(t.Request)))
+				Title(t.Request.Goal), OneLine(t.Now.Left, 500), BeforeTask(t.Request)))
 		}
 	}
 	return out
 }
 
-// idle says that a run that calls itself done did nothing, or "".
-func idle(s *story.Run) string {
+// Idle says that a run that calls itself done did nothing, or "".
+func Idle(s *story.Run) string {
 	if len(s.Tasks) == 0 {
 		return "No task was given to anybody: nothing was done or changed, these are only words."
 	}
@@ -247,3 +254,131 @@ func again(s *story.Run, i int) bool {
 	}
 	return answered && (len(owed) == 0 || defence.Off(defence.RunConjunction))
 }
+
+// OneLine is a text on one line, cut at its end.
+func OneLine(s string, max int) string {
+	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "\uFFFD")
+	if len(s) <= max {
+		return s
+	}
+	for max > 0 && !utf8.RuneStart(s[max]) {
+		max--
+	}
+	return s[:max] + "…"
+}
+
+// Title is the first line of a goal.
+func Title(goal string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(goal), "\n")
+	return OneLine(line, 120)
+}
+
+// tail is the end of a text, where commands say why they failed.
+func tail(s string, max int) string {
+	s = strings.TrimSpace(s)
+	if len(s) <= max {
+		return s
+	}
+	i := len(s) - max
+	for i < len(s) && !utf8.RuneStart(s[i]) {
+		i++
+	}
+	return "…" + s[i:]
+}
+
+// Stays says which paths are as the task made them although it was taken back.
+func Stays(kept []ports.Kept) string {
+	if len(kept) == 0 {
+		return ""
+	}
+	var list []string
+	for _, k := range kept[:min(len(kept), 20)] {
+		list = append(list, fmt.Sprintf("%s (%s)", OneLine(k.Path, 200), OneLine(k.Reason, 200)))
+	}
+	if n := len(kept) - len(list); n > 0 {
+		list = append(list, fmt.Sprintf("and %d more", n))
+	}
+	return "\n\nNot taken back, so it may hold what the task wrote: " + strings.Join(list, ", ") + "."
+}
+
+// BeforeTask is the title of the checkpoint that a task begins with.
+func BeforeTask(t contract.DirectorTask) string { return "Before: " + Title(t.Goal) }
+
+// LeftBehind says of what a tree could not take why.
+func LeftBehind(left []ports.Kept) []verify.Left {
+	out := make([]verify.Left, len(left))
+	for i, k := range left {
+		out[i] = verify.Left(k)
+	}
+	return out
+}
+
+// Checked is, in words, what a person should know of a verification besides
+// its status: what the task changed of what judges it, and why it is no pass.
+func Checked(v contract.Verification) string {
+	said := slices.Clone(v.Said)
+	if v.Reason != "" {
+		said = append(said, v.Reason)
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	return harness.Clip("\n\nWhat was checked: "+strings.Join(said, "; ")+".", 8<<10)
+}
+
+// TouchesShell reports whether changes are to the desktop's source.
+func TouchesShell(changes []contract.Change) bool {
+	for _, c := range changes {
+		if strings.HasPrefix(c.Path, verify.ShellDir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// Kept says what of a publish is not as the task wanted it.
+func Kept(p ports.Published) string {
+	var out string
+	if len(p.Conflicts) > 0 {
+		said := make([]string, 0, len(p.Conflicts))
+		for i, k := range p.Conflicts {
+			if i == maxKeptSaid {
+				said = append(said, fmt.Sprintf("and %d more", len(p.Conflicts)-i))
+				break
+			}
+			said = append(said, k.Path+" ("+k.Reason+")")
+		}
+		out += "\n\nKept as the user has them: " + strings.Join(said, ", ")
+	}
+	if len(p.Proposed) > 0 {
+		out += "\n\nWaiting for the user as proposals: " + strings.Join(p.Proposed, ", ")
+	}
+	return out
+}
+
+// view is the run as its document shows it. What a task costs is added when an
+// attempt ends: a revision for each of its turns would say nothing else.
+func Document(s *story.Run) document.RunView {
+	v := document.RunView{Prompt: s.Prompt.Text, Objective: s.Objective, Status: s.Status, Plan: s.Plan, Report: s.Report}
+	for _, t := range s.Turns {
+		v.Usage = v.Usage.Add(t.Usage)
+	}
+	for _, t := range s.Tasks {
+		task := view.Task{ID: t.Request.ID, Goal: Title(t.Request.Goal), Kind: t.Request.Kind, Status: "requested", Attempt: t.Now.Number}
+		switch {
+		case t.Ended():
+			task.Status, task.Attempt, task.Result = string(t.Newest.Status), t.Newest.Attempt, t.Newest
+		case t.Now.Number > 0:
+			task.Status = "running"
+		}
+		for _, r := range t.Results {
+			v.Usage = v.Usage.Add(r.Usage)
+		}
+		v.Tasks = append(v.Tasks, task)
+	}
+	v.Questions = slices.Clone(s.Questions)
+	return v
+}
+
+// maxKeptSaid is how many conflicts are named.
+const maxKeptSaid = 50

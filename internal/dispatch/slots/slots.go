@@ -1,18 +1,18 @@
-package dispatch
+package slots
 
 import (
 	"context"
 	"sync"
 )
 
-// slots bounds how many go on at the same time.
-type slots chan struct{}
+// Slots bounds how many go on at the same time.
+type Slots chan struct{}
 
-// hold is one's place among those that go on. It is given back while its
+// Place is one's place among those that go on. It is given back while its
 // holder waits for a person, who may take a day, and none of its workers goes
 // on without one.
-type hold struct {
-	slots slots
+type Place struct {
+	Slots Slots
 
 	mu      sync.Mutex
 	held    bool
@@ -22,11 +22,11 @@ type hold struct {
 }
 
 // idle reports whether nobody needs the place. mu is held.
-func (h *hold) idle() bool { return h.resting > 0 && h.working == 0 }
+func (h *Place) idle() bool { return h.resting > 0 && h.working == 0 }
 
-// take waits for a place; false: ctx ended first. Of several who want it at the
+// Take waits for a place; false: ctx ended first. Of several who want it at the
 // same time one waits for it and the others for that one.
-func (h *hold) take(ctx context.Context) bool {
+func (h *Place) Take(ctx context.Context) bool {
 	for {
 		h.mu.Lock()
 		if h.held || h.idle() && h.taking == nil {
@@ -48,10 +48,10 @@ func (h *hold) take(ctx context.Context) bool {
 	}
 }
 
-func (h *hold) wait(ctx context.Context) bool {
+func (h *Place) wait(ctx context.Context) bool {
 	ok := false
 	select {
-	case h.slots <- struct{}{}:
+	case h.Slots <- struct{}{}:
 		ok = true
 	case <-ctx.Done():
 	}
@@ -64,28 +64,30 @@ func (h *hold) wait(ctx context.Context) bool {
 }
 
 // spare gives back a place that nobody needs. mu is held.
-func (h *hold) spare() {
+func (h *Place) spare() {
 	if h.held && h.idle() {
-		<-h.slots
+		<-h.Slots
 		h.held = false
 	}
 }
 
-// give gives the place back, if there is one.
-func (h *hold) give() {
+// Give gives the place back, if there is one.
+func (h *Place) Give() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.held {
-		<-h.slots
+		<-h.Slots
 	}
 	h.held = false
 }
 
-// join says that a worker goes on, leave that it has ended.
-func (h *hold) join()  { h.count(0, 1) }
-func (h *hold) leave() { h.count(0, -1) }
+// Join says that a worker goes on.
+func (h *Place) Join() { h.count(0, 1) }
 
-func (h *hold) count(resting, working int) {
+// Leave says that a worker has ended.
+func (h *Place) Leave() { h.count(0, -1) }
+
+func (h *Place) count(resting, working int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.resting += resting
@@ -93,28 +95,29 @@ func (h *hold) count(resting, working int) {
 	h.spare()
 }
 
-// rest waits without the place, unless a worker goes on in it, and returns with
+// Rest waits without the place, unless a worker goes on in it, and returns with
 // it unless ctx has ended.
-func (h *hold) rest(ctx context.Context, wait func() error) error {
+func (h *Place) Rest(ctx context.Context, wait func() error) error {
 	return h.apart(ctx, 0, wait)
 }
 
-// restWorker is rest for a worker.
-func (h *hold) restWorker(ctx context.Context, wait func() error) error {
+// RestWorker is rest for a worker.
+func (h *Place) RestWorker(ctx context.Context, wait func() error) error {
 	return h.apart(ctx, 1, wait)
 }
 
-func (h *hold) apart(ctx context.Context, worker int, wait func() error) error {
+func (h *Place) apart(ctx context.Context, worker int, wait func() error) error {
 	h.count(1, -worker)
 	err := wait()
 	h.count(-1, worker)
-	if !h.take(ctx) && err == nil {
+	if !h.Take(ctx) && err == nil {
 		err = context.Cause(ctx)
 	}
 	return err
 }
 
-func (h *hold) rests() bool {
+// Rests reports whether nobody needs the place.
+func (h *Place) Rests() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.idle()

@@ -1,0 +1,113 @@
+package catalogue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/tool"
+	"choir.dev/choiros/internal/tool/boxtools"
+)
+
+// HostTool is a tool that the host carries out, outside of every box.
+type HostTool struct {
+	tool.Tool
+	Call func(ctx context.Context, call HostCall) (tool.Result, error)
+}
+
+// HostCall is one call of a HostTool. Its arguments fit the tool's schema.
+type HostCall struct {
+	Run, Task string
+	Args      json.RawMessage
+}
+
+// Catalogue is every tool of a computer, by who calls it and who carries it out.
+type Catalogue struct {
+	*tool.Registry
+	host map[string]HostTool
+}
+
+// New puts the declarations together: those of the boxes, the host's,
+// those of both loops.
+func New(host []HostTool) (*Catalogue, error) {
+	c := &Catalogue{host: map[string]HostTool{}}
+	all := boxtools.Declared()
+	for _, h := range host {
+		if h.Call == nil {
+			return nil, fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("nothing carries out the tool %q", h.Name))
+		}
+		h.Executor = tool.Host
+		c.host[h.Name] = h
+		all = append(all, h.Tool)
+	}
+	var agent []string
+	for _, t := range all {
+		if t.For(tool.Agent) && !t.Has(tool.Irreversible) {
+			agent = append(agent, t.Name)
+		}
+	}
+	all = append(append(all, associate.Declared()...), director.Declared(agent)...)
+	var err error
+	c.Registry, err = tool.NewRegistry(all...)
+	return c, err
+}
+
+// OnHost is the tool of a name, if the host carries it out.
+func (c *Catalogue) OnHost(name string) (HostTool, bool) {
+	h, ok := c.host[name]
+	return h, ok
+}
+
+// Offered lists what a task's model is told of: what the task may use, and what
+// ends it.
+func (c *Catalogue) Offered(task contract.DirectorTask) []tool.Tool {
+	return slices.DeleteFunc(c.For(tool.Agent), func(t tool.Tool) bool { return !t.Ends && (!Allowed(task, t) || Permitted(task, t) != nil) })
+}
+
+// Allowed reports whether the model of a task may call a tool: the tool is for
+// agents, the task lists it, and a task of kind inspect gets what only reads.
+func Allowed(task contract.DirectorTask, t tool.Tool) bool {
+	if !t.For(tool.Agent) || t.Executor == tool.Loop || (task.Kind == contract.KindInspect && !t.ReadOnly()) {
+		return false
+	}
+	return (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect) && slices.Contains(task.Tools, t.Name)
+}
+
+// ToolNames are the tools that a task of the kind may list.
+func (c *Catalogue) ToolNames(k contract.TaskKind) []string {
+	var out []string
+	for _, t := range c.For(tool.Agent) {
+		if !t.Ends && !t.Has(tool.Irreversible) && (t.ReadOnly() || k == contract.KindAgent) {
+			out = append(out, t.Name)
+		}
+	}
+	return out
+}
+
+// Permitted refuses what a task may not do by the effects that a tool declares,
+// whoever listed it. A box confines what happens in it; nothing confines the
+// host, and nothing takes back what can't be undone.
+func Permitted(task contract.DirectorTask, t tool.Tool) error {
+	switch {
+	case t.Has(tool.Irreversible):
+		return fault.New("", fault.Denied, "", fmt.Errorf("what %s does can't be undone; only a person may do it", t.Name))
+	case t.Executor != tool.Box && t.Has(tool.Network) && task.Egress.Profile == contract.EgressNone:
+		return fault.New("", fault.Denied, "", fmt.Errorf("%s reaches the network, and the task was granted none", t.Name))
+	}
+	return nil
+}
+
+// Canonical is a call as it is compared with a task's steps.
+func Canonical(name string, args json.RawMessage) (string, error) {
+	var v any
+	if err := json.Unmarshal(args, &v); err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(v)
+	return name + "\x00" + string(b), err
+}

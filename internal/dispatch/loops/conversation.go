@@ -1,0 +1,213 @@
+package loops
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
+)
+
+// ErrGone is the refusal of whatever comes too late: the attempt has ended.
+var ErrGone = errors.New("this attempt has ended")
+
+func readJSON(w http.ResponseWriter, r *http.Request, max int64, v any) error {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, max))
+	if err != nil {
+		return err
+	}
+	return contract.DecodeStrict(b, int(max), v)
+}
+
+// Refuse answers with a harness.Refusal. Status 0 chooses by the error.
+func Refuse(w http.ResponseWriter, status int, err error) {
+	no := harness.Refusal{Reason: harness.Clip(err.Error(), 2000)}
+	if fe := contract.AsFieldError(err); fe != nil {
+		no.Field, no.Reason = fe.Field, fe.Reason
+	}
+	if status == 0 {
+		switch {
+		case errors.Is(err, ErrGone):
+			status = http.StatusGone
+		case fault.Is(err, fault.Invalid), fault.Is(err, fault.NotFound), contract.AsFieldError(err) != nil:
+			status = http.StatusBadRequest
+		case fault.Is(err, fault.Denied):
+			status = http.StatusForbidden
+		case fault.Is(err, fault.Conflict), fault.Is(err, fault.Exhausted):
+			status = http.StatusConflict
+		default:
+			status = http.StatusInternalServerError
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(no) // the loop is gone if this fails
+}
+
+// maxLine bounds one line of a loop's answer, in bytes.
+const maxLine = 1 << 20
+
+// Converse starts a loop in its box and reads its lines until its end. A loop
+// that is silent for too long, a box that ends, or over saying so, ends it.
+func Converse[T any](ctx context.Context, box ports.Box, silence time.Duration, path string, message any, over func() error) (end T, err error) {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return end, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel(nil)
+	watch.Go(func() {
+		select {
+		case <-box.Done():
+			why := box.Err()
+			if why == nil {
+				why = errors.New("it ended")
+			}
+			cancel(fault.New("dispatch", fault.Unavailable, "", fmt.Errorf("box %s: %w", box.ID(), why)))
+		case <-ctx.Done():
+		}
+	})
+	watchdog := awake.AfterFunc(silence, func() {
+		cancel(fault.New("dispatch", fault.Timeout, "", Silent(box, silence)))
+	})
+	defer watchdog.Stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://box"+path, bytes.NewReader(body))
+	if err != nil {
+		return end, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := box.Transport().RoundTrip(req)
+	if err != nil {
+		return end, Because(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		b, rerr := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return end, fault.New("dispatch", fault.Internal, "", errors.Join(fmt.Errorf("box %s answered %s: %s", box.ID(), resp.Status, b), rerr))
+	}
+	sc := bufio.NewScanner(resp.Body)
+	sc.Buffer(make([]byte, 0, 4096), maxLine)
+	for sc.Scan() {
+		watchdog.Reset(silence)
+		var l harness.Line[T]
+		if err := contract.DecodeStrict(sc.Bytes(), maxLine, &l); err != nil {
+			return end, fault.New("dispatch", fault.Invalid, "", fmt.Errorf("box %s: %w", box.ID(), err))
+		}
+		if l.End != nil {
+			return *l.End, nil
+		}
+		if err := over(); err != nil {
+			return end, err
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return end, Because(ctx, err)
+	}
+	return end, Because(ctx, fault.New("dispatch", fault.Unavailable, "", fmt.Errorf("box %s ended without an answer", box.ID())))
+}
+
+// Because is why a conversation ended: what ended its context, else err.
+func Because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fault.New("dispatch", fault.Unavailable, "", err)
+}
+
+// SilentError is a box that answers nothing any more though nothing says that
+// it ended: its processes were stopped, or hang.
+type SilentError struct {
+	box string
+	For time.Duration
+}
+
+// Silent is that a box was silent for some time.
+func Silent(box ports.Box, d time.Duration) error { return &SilentError{box.ID(), d} }
+
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("box %s gave no sign of life for %s", e.box, e.For)
+}
+
+// Alive reports whether a box's guest answers anything at all within a time.
+func Alive(ctx context.Context, box ports.Box, within time.Duration) bool {
+	ctx, cancel := awake.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://box/health", nil)
+	if err != nil {
+		return true
+	}
+	resp, err := box.Transport().RoundTrip(req)
+	if err != nil {
+		return ctx.Err() == nil // it ended: others see that
+	}
+	_ = resp.Body.Close()
+	return true
+}
+
+// Endpoint is a JSON endpoint for a loop: 200 with the answer, or a refusal.
+func Endpoint[In any](max int64, f func(ctx context.Context, r *http.Request, in In) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		var in In
+		if err := readJSON(w, req, max, &in); err != nil {
+			Refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		out, err := f(req.Context(), req, in)
+		if err != nil {
+			Refuse(w, 0, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out) // the loop is gone if this fails
+	}
+}
+
+// textTap passes NDJSON of contract.TurnChunk on and shows the deltas in it.
+type textTap struct {
+	http.ResponseWriter
+	line []byte
+	show func(text string)
+}
+
+// TapText writes to w, and shows the deltas of the text.
+func TapText(w http.ResponseWriter, show func(text string)) http.ResponseWriter {
+	return &textTap{ResponseWriter: w, show: show}
+}
+
+// maxTapped bounds a line that is looked at; a turn is longer, and is no delta.
+const maxTapped = 64 << 10
+
+// Unwrap lets an http.ResponseController flush and set deadlines.
+func (t *textTap) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+func (t *textTap) Write(p []byte) (int, error) {
+	n, err := t.ResponseWriter.Write(p)
+	for rest := p[:n]; len(rest) > 0; {
+		part, after, whole := bytes.Cut(rest, []byte("\n"))
+		if len(t.line) <= maxTapped {
+			t.line = append(t.line, part[:min(len(part), maxTapped+1)]...)
+		}
+		if !whole {
+			break
+		}
+		var c contract.TurnChunk
+		if len(t.line) <= maxTapped && json.Unmarshal(t.line, &c) == nil && c.Delta != "" {
+			t.show(c.Delta)
+		}
+		t.line, rest = t.line[:0], after
+	}
+	return n, err
+}

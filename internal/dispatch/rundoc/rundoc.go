@@ -1,0 +1,150 @@
+// Package rundoc keeps a run's living document up to date while the run goes on.
+// What the user has edited is told from the document itself, so it stays theirs
+// across a restart too.
+package rundoc
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/document"
+	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/supervise"
+)
+
+// Options say of which run a document is.
+type Options struct {
+	Documents ports.Documents
+	Log       *slog.Logger
+	// Look shows the run's story, which does not change meanwhile.
+	Look func(func(*story.Run))
+}
+
+// Writer keeps one run's document. It is used by the run's goroutine, but for Dirty.
+type Writer struct {
+	o    Options
+	run  string
+	doc  string
+	due  chan struct{}
+	done sync.WaitGroup
+	stop context.CancelFunc // nil until the document is there
+}
+
+// pause is how long it is between two revisions of a document, so that a burst of
+// events is one.
+const pause = 300 * time.Millisecond
+
+// maxEdited bounds what the Director is shown of the user's edits.
+const maxEdited = 8 << 10
+
+// New makes a writer, which does nothing yet.
+func New(o Options) *Writer {
+	w := &Writer{o: o, due: make(chan struct{}, 1)}
+	o.Look(func(s *story.Run) { w.run, w.doc = s.ID, s.DocumentID() })
+	return w
+}
+
+func path(s *story.Run) string {
+	return "artifacts/runs/" + s.Began.UTC().Format("2006-01-02") + "-" + s.ID[len(s.ID)-8:] + ".md"
+}
+
+// Create makes the document, or takes up the one that is there, and follows the run
+// until ctx ends or Close.
+func (w *Writer) Create(ctx context.Context) error {
+	var title, at string
+	var view document.RunView
+	w.o.Look(func(s *story.Run) {
+		title, at, view = document.RunTitle(s.Prompt.Text), path(s), summary.Document(s)
+	})
+	if err := w.o.Documents.StartRun(ctx, w.doc, w.run, title, at, view); err != nil {
+		return err
+	}
+	if w.stop == nil {
+		follow, stop := context.WithCancel(ctx)
+		w.stop = stop
+		w.done.Go(func() { w.follow(follow) })
+	}
+	return nil
+}
+
+// Dirty says that the story grew.
+func (w *Writer) Dirty() {
+	select {
+	case w.due <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Writer) follow(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.due:
+		}
+		t.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		view := w.view()
+		if err := supervise.Safely(func() error { return w.write(ctx, view) }); err != nil && ctx.Err() == nil {
+			w.o.Log.Warn("a run's document could not be revised; it is tried again with the next event", "run", w.run, "error", err, "stack", supervise.Stack(err))
+		}
+	}
+}
+
+func (w *Writer) view() (v document.RunView) {
+	w.o.Look(func(s *story.Run) { v = summary.Document(s) })
+	return v
+}
+
+func (w *Writer) write(ctx context.Context, v document.RunView) error {
+	return w.o.Documents.UpdateRun(ctx, w.doc, w.run, v)
+}
+
+// Close ends following the run.
+func (w *Writer) Close() {
+	if w.stop != nil {
+		w.stop()
+		w.done.Wait()
+	}
+}
+
+// Finish writes the last revision. It comes before the run's report: who reads
+// the report finds a document that holds it, and a crash in between leaves a
+// run that ends again rather than a document that never does.
+func (w *Writer) Finish(ctx context.Context, rep *contract.RunReported) {
+	has := w.stop != nil
+	w.o.Look(func(s *story.Run) { has = has || s.Started && s.Prompt.Text != "" }) // it was made before a restart
+	if !has {
+		return
+	}
+	w.Close()
+	view := w.view()
+	view.Status, view.Report, view.Usage = rep.Status, rep, rep.Usage
+	view.Elapsed = time.Duration(rep.Usage.WallMS) * time.Millisecond
+	if err := w.write(ctx, view); err != nil {
+		w.o.Log.Warn("the last revision of a run's document could not be written; the log has what it would say", "run", w.run, "error", err)
+	}
+}
+
+// Edited returns what the user has written into the document, as Markdown, or "".
+func (w *Writer) Edited(ctx context.Context) string {
+	if w.stop == nil {
+		return ""
+	}
+	got, err := w.o.Documents.Get(ctx, w.doc)
+	if err != nil {
+		return "" // the Director can go on without; the next wake tries again
+	}
+	return document.Edited(got.Body, maxEdited)
+}
