@@ -61,10 +61,10 @@ func Origin(source string) string {
 	if err != nil {
 		return source
 	}
-	if ActorKind(kind).Client() {
-		kind = sourceUser
+	if !ActorKind(kind).Client() {
+		return source
 	}
-	return "/computers/" + string(cid) + "/" + kind
+	return "/computers/" + string(cid) + "/" + sourceUser
 }
 
 // OriginOfClients is the origin of what people, apps and programs do.

@@ -296,6 +296,9 @@ const maxText = 1 << 20
 
 // renamed gives a FieldError another field.
 func renamed(field string, err error) error {
+	if err == nil { // as nearly always: to look through it takes some memory
+		return nil
+	}
 	if fe := AsFieldError(err); fe != nil {
 		return &FieldError{Field: field, Reason: fe.Reason}
 	}

@@ -13,16 +13,21 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// seedWorkspace makes a new computer's tree, wholly on disk when it returns.
+// seedWorkspace makes a computer's tree unless it is there, wholly on disk when it
+// returns. The first event of a computer comes after that, so the name of one that
+// has events is durable.
 func (c *Computer) seedWorkspace(ctx context.Context) error {
+	const op = "computer.seedWorkspace"
 	there, err := c.boxes.Volumes().Exists(ctx, sandbox.Live(""))
-	if err != nil {
-		return fault.Wrap("computer.seedWorkspace", err)
+	switch {
+	case err != nil:
+		return fault.Wrap(op, err)
+	case !there:
+		return shell.Seed(c.path("workspace"), c.machine.Source)
+	case c.log.Last() == 0: // it got its name before somebody died, who knows how shortly
+		return fault.Wrap(op, durable.SyncDir(c.path()))
 	}
-	if there { // it got its name before somebody died, who knows how shortly
-		return fault.Wrap("computer.seedWorkspace", durable.SyncDir(c.path()))
-	}
-	return shell.Seed(c.path("workspace"), c.machine.Source)
+	return nil
 }
 
 // openWorkspace opens the tree behind the keeper.

@@ -329,7 +329,7 @@ type answer struct {
 // plan decides each request of a group in turn; refused and already stored ones
 // are answered at once. last is the log's last sequence.
 func (l *Log) plan(ctx context.Context, group []*request, last uint64) *plan {
-	p := &plan{ids: map[key]int{}, subject: map[string]uint64{}, last: last}
+	p := &plan{ids: make(map[key]int, 1), last: last}
 	for _, r := range group {
 		answers, undo, err := l.place(ctx, p, r, last)
 		if err != nil {
@@ -443,6 +443,9 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 		}
 		if e.Subject != "" {
 			changes = append(changes, change{e.Subject, newest, had})
+			if p.subject == nil {
+				p.subject = map[string]uint64{}
+			}
 			p.subject[e.Subject] = e.Sequence
 		}
 		p.ids[it.key] = len(p.events)
