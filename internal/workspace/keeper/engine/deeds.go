@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // Untold lists the changes that took effect and of which the host may not have
@@ -97,7 +98,11 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Deed, err
 	if err != nil {
 		return wire.Deed{}, fileError(op, to, err)
 	}
-	return in.Deed, fileError(op, to, errors.Join(unix.Fsync(b), unix.Fsync(a)))
+	err = unix.Fsync(b)
+	if wire.ParentDir(from) != wire.ParentDir(to) {
+		err = errors.Join(err, unix.Fsync(a))
+	}
+	return in.Deed, fileError(op, to, err)
 }
 
 // Untrash puts a trash entry back where it was, or, when something else is

@@ -88,14 +88,23 @@ func TestATaskStartsOneGit(t *testing.T) {
 const aTasksSyncs = 30
 
 // TestATaskSyncsFewTimes counts what the second of two tasks waits for.
-func TestATaskSyncsFewTimes(t *testing.T) {
+func TestATaskSyncsFewTimes(t *testing.T) { syncsAtMost(t, "task", aTasksSyncs) }
+
+// TestAMoveSyncsFewTimes counts what the second of two moves within a folder waits for:
+// what is meant and its folder, and the folder in which the file lies.
+func TestAMoveSyncsFewTimes(t *testing.T) { syncsAtMost(t, "move", 3) }
+
+// syncsAtMost has a child do something twice, and counts how often the second waits for
+// the disk.
+func syncsAtMost(t *testing.T, what string, most int) {
+	t.Helper()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Fatal("this test needs strace: install it, for example with: apt-get install strace")
 	}
 	trace := filepath.Join(t.TempDir(), "trace")
 	cmd := exec.CommandContext(t.Context(), strace, "-f", "-o", trace, "-e", "trace=fsync,fdatasync,syncfs,sync,unlink,unlinkat", os.Args[0], "-test.run=^TestSyncsChild$")
-	cmd.Env = append(os.Environ(), syncsEnv+"=1")
+	cmd.Env = append(os.Environ(), syncsEnv+"="+what)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -109,23 +118,35 @@ func TestATaskSyncsFewTimes(t *testing.T) {
 	}
 	syncs := len(regexp.MustCompile(`(?m)^\d+ +(fsync|fdatasync|syncfs|sync)\(`).FindAllString(parts[1], -1))
 	t.Logf("%d syncs", syncs)
-	if syncs == 0 || syncs > aTasksSyncs {
-		t.Errorf("a task synced %d times; want at most %d:\n%s", syncs, aTasksSyncs, parts[1])
+	if syncs == 0 || syncs > most {
+		t.Errorf("a %s synced %d times; want at most %d:\n%s", what, syncs, most, parts[1])
 	}
 }
 
 const syncsEnv = "KEEPER_SYNCS"
 
-// TestSyncsChild is what the test above watches.
+// TestSyncsChild is what the tests above watch.
 func TestSyncsChild(t *testing.T) {
-	if os.Getenv(syncsEnv) == "" {
+	what := os.Getenv(syncsEnv)
+	if what == "" {
 		t.Skip("runs in a process of its own")
 	}
 	c := open(t)
 	c.write("workspace/f.txt", "x\n")
-	lifeOfATask(c, "t1")
+	do := func(id string) { lifeOfATask(c, id) }
+	if what == "move" {
+		from := wire.Path("workspace/f.txt")
+		do = func(id string) {
+			to := wire.Path("workspace/" + id + ".txt")
+			if _, err := c.Move(c.ctx(), wire.MoveRequest{From: from, To: to}); err != nil {
+				t.Fatal(err)
+			}
+			from = to
+		}
+	}
+	do("t1")
 	mark := func() { _ = unix.Unlink("/nowhere/mark") } // which the trace shows
 	mark()
-	lifeOfATask(c, "t2")
+	do("t2")
 	mark()
 }

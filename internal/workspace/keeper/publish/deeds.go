@@ -70,14 +70,27 @@ func (mv *Mover) Mean(in *Intent) error {
 	if err != nil {
 		return err
 	}
-	if err := disk.PlainDir(mv.store.Work("deeds")); err != nil {
+	if err := mv.openDeeds(); err != nil {
 		return err
 	}
-	if err := errors.Join(disk.WriteDurably(mv.deed(in.ID), raw), durable.SyncDir(mv.store.Work())); err != nil {
+	if err := disk.WriteDurably(mv.deed(in.ID), raw); err != nil {
 		return errors.Join(err, mv.Forget(in.ID))
 	}
 	mv.crash("deed.meant")
 	return nil
+}
+
+// openDeeds makes the intents' folder, which is on disk before anything is in it.
+func (mv *Mover) openDeeds() error {
+	if mv.deedsThere {
+		return nil
+	}
+	err := disk.PlainDir(mv.store.Work("deeds"))
+	if err == nil {
+		err = durable.SyncDir(mv.store.Work())
+	}
+	mv.deedsThere = err == nil
+	return err
 }
 
 // Forget removes an intent: it was told, or came to nothing. It is not synced:

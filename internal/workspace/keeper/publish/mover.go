@@ -45,6 +45,7 @@ type Mover struct {
 
 	trashAge   trashAge
 	trashThere bool // the trash's folder is on disk
+	deedsThere bool // the intents' folder is on disk
 }
 
 // NewMover returns the mover of a tree.
