@@ -29,18 +29,21 @@ func smallArchive(name, content string) (io.Reader, error) {
 	return &b, w.Close()
 }
 
+// killedMove is a deed that is killed at a point, "" where it is not, and what is so then.
+type killedMove struct {
+	do, from, to, point string
+	meanwhile           func(c *computer) // what somebody does before the next start
+	live                map[string]string // files of the tree, by path
+	told                string            // the deed that is told, "" for none
+}
+
 // TestKilledWhileAFileMoves kills a move, what comes back from the trash and an
 // import at every point, and lets somebody edit before the next start: what took
 // effect is told, by the same id each time until the host has it, and what did
 // not is not.
 func TestKilledWhileAFileMoves(t *testing.T) {
-	type files map[string]string
-	for _, test := range []struct {
-		do, from, to, point string
-		meanwhile           func(c *computer)
-		live                files
-		told                string
-	}{
+	type files = map[string]string
+	for _, test := range []killedMove{
 		{"move", "a", "d/b", "deed.meant", nil, files{"a": "first\n"}, ""},
 		{"move", "a", "d/b", "deed.done", nil, files{"d/b": "first\n"}, "move"},
 		{"move", "a", "d/b", "", nil, files{"d/b": "first\n"}, "move"},
@@ -67,81 +70,90 @@ func TestKilledWhileAFileMoves(t *testing.T) {
 		if test.meanwhile != nil {
 			name += " and somebody edits"
 		}
-		t.Run(name, func(t *testing.T) {
-			c := open(t)
-			switch test.from {
-			case "a":
-				c.write("a", "first\n")
-			case "folder":
-				c.write("folder/x", "x\n")
+		t.Run(name, test.run)
+	}
+}
+
+// run does it, and looks at what is so then.
+func (test killedMove) run(t *testing.T) {
+	c := open(t)
+	switch test.from {
+	case "a":
+		c.write("a", "first\n")
+	case "folder":
+		c.write("folder/x", "x\n")
+	}
+	c.write("gone", "removed\n")
+	removed, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "gone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Told(t.Context(), []string{removed.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Engine = nil
+	spec := childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Point: test.point, Nth: 1, Do: test.do, Base: test.from, To: test.to}
+	if test.do == "untrash" {
+		spec.Base = removed.ID
+	}
+	if killed := runChild(t, spec); killed != (test.point != "") {
+		t.Fatalf("killed: %v", killed)
+	}
+	if test.meanwhile != nil {
+		test.meanwhile(c)
+	}
+	c.reopen()
+	for _, p := range []string{"a", "b", "d/b", "d/b/x", "folder/x", "gone", "workspace/new/file"} {
+		b, err := os.ReadFile(c.path(p))
+		if got, want := string(b), test.live[p]; got != want || (err == nil) != (want != "") {
+			t.Errorf("%s holds %q, %v; want %q", p, got, err, want)
+		}
+	}
+	if left, err := filepath.Glob(c.path(".git/choir/tmp-import-*")); err != nil || len(left) > 0 {
+		t.Errorf("an import left %v, %v", left, err)
+	}
+	test.isTold(t, c)
+}
+
+// isTold sees that the deed is told, as the same, until the host has it.
+func (test killedMove) isTold(t *testing.T, c *computer) {
+	t.Helper()
+	var id string
+	for range 2 { // told again, until the host has it, as the same
+		deeds, err := c.Untold(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.told == "" {
+			if len(deeds) > 0 {
+				t.Errorf("told: %+v", deeds)
 			}
-			c.write("gone", "removed\n")
-			removed, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "gone"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Told(t.Context(), []string{removed.ID}); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
-			c.Engine = nil
-			spec := childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Point: test.point, Nth: 1, Do: test.do, Base: test.from, To: test.to}
-			if test.do == "untrash" {
-				spec.Base = removed.ID
-			}
-			if killed := runChild(t, spec); killed != (test.point != "") {
-				t.Fatalf("killed: %v", killed)
-			}
-			if test.meanwhile != nil {
-				test.meanwhile(c)
-			}
-			c.reopen()
-			for _, p := range []string{"a", "b", "d/b", "d/b/x", "folder/x", "gone", "workspace/new/file"} {
-				b, err := os.ReadFile(c.path(p))
-				if got, want := string(b), test.live[p]; got != want || (err == nil) != (want != "") {
-					t.Errorf("%s holds %q, %v; want %q", p, got, err, want)
-				}
-			}
-			if left, err := filepath.Glob(c.path(".git/choir/tmp-import-*")); err != nil || len(left) > 0 {
-				t.Errorf("an import left %v, %v", left, err)
-			}
-			var id string
-			for range 2 { // told again, until the host has it, as the same
-				deeds, err := c.Untold(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if test.told == "" {
-					if len(deeds) > 0 {
-						t.Errorf("told: %+v", deeds)
-					}
-					return
-				}
-				if len(deeds) != 1 || deeds[0].Op != test.told || string(deeds[0].Path) != test.to || deeds[0].User != "somebody" || deeds[0].At == 0 {
-					t.Fatalf("told: %+v", deeds)
-				}
-				d := deeds[0]
-				if id != "" && d.ID != id {
-					t.Errorf("told as %s and as %s", id, d.ID)
-				}
-				id = d.ID
-				if im := d.Import; test.do == "import" && (im == nil || im.Files != 1 || im.Bytes != 9 || im.Origin != "/home/me/it" || im.Remote != "https://example.org/it") {
-					t.Errorf("the import is told as %+v", im)
-				}
-				if test.do == "move" && string(d.From) != test.from {
-					t.Errorf("moved from %q", d.From)
-				}
-				c.reopen()
-			}
-			if err := c.Told(t.Context(), []string{id}); err != nil {
-				t.Fatal(err)
-			}
-			if deeds, err := c.Untold(t.Context()); err != nil || len(deeds) > 0 {
-				t.Errorf("told again: %+v, %v", deeds, err)
-			}
-		})
+			return
+		}
+		if len(deeds) != 1 || deeds[0].Op != test.told || string(deeds[0].Path) != test.to || deeds[0].User != "somebody" || deeds[0].At == 0 {
+			t.Fatalf("told: %+v", deeds)
+		}
+		d := deeds[0]
+		if id != "" && d.ID != id {
+			t.Errorf("told as %s and as %s", id, d.ID)
+		}
+		id = d.ID
+		if im := d.Import; test.do == "import" && (im == nil || im.Files != 1 || im.Bytes != 9 || im.Origin != "/home/me/it" || im.Remote != "https://example.org/it") {
+			t.Errorf("the import is told as %+v", im)
+		}
+		if test.do == "move" && string(d.From) != test.from {
+			t.Errorf("moved from %q", d.From)
+		}
+		c.reopen()
+	}
+	if err := c.Told(t.Context(), []string{id}); err != nil {
+		t.Fatal(err)
+	}
+	if deeds, err := c.Untold(t.Context()); err != nil || len(deeds) > 0 {
+		t.Errorf("told again: %+v, %v", deeds, err)
 	}
 }
 

@@ -231,24 +231,7 @@ func TestADamagedNewestCheckpoint(t *testing.T) {
 			if !fault.Is(err, fault.Damaged) || fault.HintOf(err) == "" || !strings.Contains(err.Error(), wholes[0]) && !strings.Contains(err.Error(), wholes[1]) {
 				t.Fatalf("a checkpoint on damage: %v", err)
 			}
-			for what, do := range map[string]func() error{
-				"a put": func() error {
-					_, err := c.Write(t.Context(), wire.WriteRequest{Path: "x"}, strings.NewReader(""))
-					return err
-				},
-				"the list": func() error { _, err := c.List(t.Context(), wire.ListRequest{}); return err },
-				"status":   func() error { _, err := c.Status(t.Context()); return err },
-				"unlogged": func() error { _, err := c.Unlogged(t.Context()); return err },
-				"unmarked": func() error { _, err := c.Unmarked(t.Context()); return err },
-				"a restore": func() error {
-					_, err := c.Restore(t.Context(), wire.RestoreRequest{ID: "r", To: first.Commit.Commit})
-					return err
-				},
-			} {
-				if err := do(); !fault.Is(err, fault.Damaged) {
-					t.Errorf("%s on damage: %v", what, err)
-				}
-			}
+			refusesAsDamaged(t, c, first.Commit.Commit)
 			if files, _, err := c.Files(t.Context(), wire.FilesRequest{Path: wire.Path("workspace")}); err != nil || len(files) != 1 {
 				t.Errorf("files can't be read: %v, %v", files, err)
 			}
@@ -276,6 +259,30 @@ func TestADamagedNewestCheckpoint(t *testing.T) {
 				t.Errorf("back at the whole one, the file is %q", got)
 			}
 		})
+	}
+}
+
+// refusesAsDamaged sees that whatever needs the history says that it is damaged. whole is
+// a checkpoint before the damage.
+func refusesAsDamaged(t *testing.T, c *computer, whole string) {
+	t.Helper()
+	for what, do := range map[string]func() error{
+		"a put": func() error {
+			_, err := c.Write(t.Context(), wire.WriteRequest{Path: "x"}, strings.NewReader(""))
+			return err
+		},
+		"the list": func() error { _, err := c.List(t.Context(), wire.ListRequest{}); return err },
+		"status":   func() error { _, err := c.Status(t.Context()); return err },
+		"unlogged": func() error { _, err := c.Unlogged(t.Context()); return err },
+		"unmarked": func() error { _, err := c.Unmarked(t.Context()); return err },
+		"a restore": func() error {
+			_, err := c.Restore(t.Context(), wire.RestoreRequest{ID: "r", To: whole})
+			return err
+		},
+	} {
+		if err := do(); !fault.Is(err, fault.Damaged) {
+			t.Errorf("%s on damage: %v", what, err)
+		}
 	}
 }
 
