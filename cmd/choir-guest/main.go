@@ -9,17 +9,14 @@ import (
 	"os"
 
 	_ "choir.dev/choiros/internal/guest/early" // before anything else
+	_ "choir.dev/choiros/internal/sandbox/local/launch/stage"
 
 	"choir.dev/choiros/internal/guest"
-	"choir.dev/choiros/internal/sandbox/local/launch"
 )
 
 func main() {
-	switch {
-	case len(os.Args) == 3 && os.Args[1] == "guest":
+	if len(os.Args) == 3 && os.Args[1] == "guest" {
 		os.Exit(guest.Main(context.Background(), os.Args[2], services()))
-	case len(os.Args) > 2 && os.Args[1] == "launch":
-		os.Exit(launch.Main(os.Args[2:]))
 	}
 	fmt.Fprintln(os.Stderr, "usage: choir-guest guest KIND (started by choir, inside a box)")
 	os.Exit(2)

@@ -9,16 +9,13 @@ import (
 	"choir.dev/choiros/internal/guest"
 	_ "choir.dev/choiros/internal/guest/early" // before anything else of a guest
 	"choir.dev/choiros/internal/guest/kinds"
-	"choir.dev/choiros/internal/sandbox/local/launch"
+	_ "choir.dev/choiros/internal/sandbox/local/launch/stage"
 )
 
 // asGuest is the guest's whole life where the arguments are a guest's: this build
 // carries no guest binary and is its own.
 func asGuest(args []string) {
-	switch {
-	case len(args) == 3 && args[1] == "guest":
+	if len(args) == 3 && args[1] == "guest" {
 		os.Exit(guest.Main(context.Background(), args[2], kinds.Services()))
-	case len(args) > 2 && args[1] == "launch":
-		os.Exit(launch.Main(args[2:]))
 	}
 }

@@ -7,24 +7,53 @@
 // mount namespace that can be reached from its root. From a root outside every
 // namespace none can be reached, so that no process of the box is told which path
 // of the host anything was mounted from.
+//
+// It imports next to nothing. Go initialises the packages of a program in the order
+// of their names, as far as what they import is initialised: with package fmt or
+// golang.org/x/sys/unix this stage would begin behind forty packages of which it
+// uses none.
 package seal
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/defence"
 )
 
 // Capabilities are what bubblewrap must leave this stage, by name; the guest gets none.
 var Capabilities = []string{"CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_SETPCAP"}
+
+// What package syscall lacks of the kernel's words.
+const (
+	sysOpenTree        = 428 // everywhere
+	openTreeClone      = 0x1
+	openTreeCloexec    = 0x80000
+	atRecursive        = 0x8000
+	prCapbsetDrop      = 24
+	prCapAmbient       = 47
+	prCapAmbientClear  = 4
+	prSetNoNewPrivs    = 38
+	prSetSeccomp       = 22
+	seccompModeFilter  = 2
+	capabilityVersion3 = 0x20080522
+)
+
+// instruction is one of a filter, as the kernel has it (struct sock_filter).
+type instruction uint64
+
+// failed says what could not be done.
+func failed(what string, err error) error { return errors.New(what + ": " + err.Error()) }
+
+func prctl(option, a, b uintptr) error {
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, a, b, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
 
 // maxFilter is how many instructions the kernel takes.
 const maxFilter = 4096
@@ -40,7 +69,7 @@ func Args(fd int, args ...string) []string {
 // fails, with 125.
 func Main(args []string) int {
 	err := seal(args)
-	fmt.Fprintln(os.Stderr, "choir seal:", err)
+	_, _ = os.Stderr.WriteString("choir seal: " + err.Error() + "\n") // nobody else is there to be told
 	return 125
 }
 
@@ -54,25 +83,25 @@ func seal(args []string) error {
 	}
 	filter, err := read(fd)
 	if err != nil {
-		return fmt.Errorf("read the system call filter: %w", err)
+		return failed("read the system call filter", err)
 	}
 	if !defence.Off(defence.BoxMountTable) {
 		if err := leave(); err != nil {
-			return fmt.Errorf("leave the mount namespace: %w", err)
+			return failed("leave the mount namespace", err)
 		}
 	}
 	if err := drop(); err != nil {
-		return fmt.Errorf("give up capabilities: %w", err)
+		return failed("give up capabilities", err)
 	}
 	if err := apply(filter); err != nil {
-		return fmt.Errorf("apply the system call filter: %w", err)
+		return failed("apply the system call filter", err)
 	}
 	argv := append([]string{os.Args[0]}, args[1:]...)
-	return fmt.Errorf("start %s: %w", argv[0], syscall.Exec(argv[0], argv, os.Environ()))
+	return failed("start "+argv[0], syscall.Exec(argv[0], argv, os.Environ()))
 }
 
 // read takes the filter from its descriptor, which is then closed.
-func read(fd int) ([]unix.SockFilter, error) {
+func read(fd int) ([]instruction, error) {
 	f := os.NewFile(uintptr(fd), "filter")
 	if f == nil {
 		return nil, os.ErrInvalid
@@ -83,17 +112,14 @@ func read(fd int) ([]unix.SockFilter, error) {
 		return nil, err
 	}
 	if info.Size() == 0 || info.Size()%8 != 0 || info.Size() > 8*maxFilter {
-		return nil, fmt.Errorf("it has %d bytes", info.Size())
+		return nil, errors.New("it has " + strconv.FormatInt(info.Size(), 10) + " bytes")
 	}
 	data := make([]byte, info.Size())
 	if _, err := f.ReadAt(data, 0); err != nil {
 		return nil, err
 	}
-	out := make([]unix.SockFilter, len(data)/8)
-	for i := range out {
-		b := data[8*i:]
-		out[i] = unix.SockFilter{Code: binary.NativeEndian.Uint16(b), Jt: b[2], Jf: b[3], K: binary.NativeEndian.Uint32(b[4:])}
-	}
+	out := make([]instruction, len(data)/8)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), len(data)), data) // as the driver wrote it, on this machine
 	return out, nil
 }
 
@@ -102,20 +128,21 @@ func read(fd int) ([]unix.SockFilter, error) {
 // this process's, hence the namespace of its own that the copy is made in. What is
 // copied stays together for as long as a process has its root in it.
 func leave() error {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
 		return err
 	}
-	tree, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-	if err != nil {
+	root := [...]byte{'/', 0}
+	tree, _, errno := syscall.Syscall(sysOpenTree, ^uintptr(99), uintptr(unsafe.Pointer(&root[0])), openTreeClone|openTreeCloexec|atRecursive) // AT_FDCWD is -100
+	if errno != 0 {
+		return errno
+	}
+	if err := syscall.Fchdir(int(tree)); err != nil {
 		return err
 	}
-	if err := unix.Fchdir(tree); err != nil {
+	if err := syscall.Chroot("."); err != nil {
 		return err
 	}
-	if err := unix.Chroot("."); err != nil {
-		return err
-	}
-	if err := unix.Chdir("/"); err != nil {
+	if err := syscall.Chdir("/"); err != nil {
 		return err
 	}
 	// The kernel's answer is what counts, so it is asked.
@@ -133,25 +160,31 @@ func leave() error {
 // could get.
 func drop() error {
 	for c := uintptr(0); c < 64; c++ {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
+		if err := prctl(prCapbsetDrop, c, 0); errors.Is(err, syscall.EINVAL) {
 			break // the kernel has no more
 		} else if err != nil {
 			return err
 		}
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+	if err := prctl(prCapAmbient, prCapAmbientClear, 0); err != nil {
 		return err
 	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	return unix.Capset(&header, &none[0])
+	header := [2]uint32{capabilityVersion3} // of this thread
+	var none [2][3]uint32                   // effective, permitted, inheritable
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // apply gives this thread the filter, and with it what it becomes.
-func apply(filter []unix.SockFilter) error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+func apply(filter []instruction) error {
+	if err := prctl(prSetNoNewPrivs, 1, 0); err != nil {
 		return err
 	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+	program := struct {
+		n      uint16
+		filter *instruction
+	}{uint16(len(filter)), &filter[0]}
+	return prctl(prSetSeccomp, seccompModeFilter, uintptr(unsafe.Pointer(&program)))
 }

@@ -235,10 +235,12 @@ func decode(b []byte) ([]File, bool) {
 
 // journalled are the names of what the journal may write: objects, refs and the
 // records of plans and of the trash.
-var journalled = regexp.MustCompile(`^(objects/[0-9a-f]{2}/[0-9a-f]{38}|refs/choir(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}){2}|choir/publish/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(plan\.json|started|staged|result\.json)|choir/trash/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(meta\.json|uncaptured))$`)
+var journalled = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(objects/[0-9a-f]{2}/[0-9a-f]{38}|refs/choir(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}){2}|choir/publish/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(plan\.json|started|staged|result\.json)|choir/trash/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(meta\.json|uncaptured))$`)
+})
 
 func mayBeKept(name string) bool {
-	return journalled.MatchString(name) && !strings.Contains(name, "..") && !strings.HasSuffix(name, ".lock")
+	return journalled().MatchString(name) && !strings.Contains(name, "..") && !strings.HasSuffix(name, ".lock")
 }
 
 // again puts one file where an entry says, unless it is there.

@@ -1,0 +1,61 @@
+package main_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestStagesBeginBeforeWhatGuestsUse: a box starts this program two or three times,
+// and what is initialised before a stage begins is felt in each. Packages are
+// counted, for times depend on who else is at work.
+func TestStagesBeginBeforeWhatGuestsUse(t *testing.T) {
+	t.Parallel()
+	bin := filepath.Join(t.TempDir(), "guest")
+	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	initialised := func(args ...string) (names, sizes []string) {
+		t.Helper()
+		cmd := exec.Command(bin, args...)
+		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+		said := stderrOf(cmd)
+		for line := range strings.Lines(said) {
+			// init PACKAGE @0.1 ms, 0.02 ms clock, 1234 bytes, 5 allocs
+			if f := strings.Fields(line); len(f) == 11 && f[0] == "init" {
+				names, sizes = append(names, f[1]), append(sizes, f[7])
+			}
+		}
+		return names, sizes
+	}
+	all, sizes := initialised()
+	if len(all) < 80 {
+		t.Fatalf("%d packages tell that they are initialised: the trace reads otherwise by now", len(all))
+	}
+	if at := slices.Index(all, "choir.dev/choiros/internal/guest/early"); at < 0 || at > 24 {
+		t.Errorf("the stage that seals a box begins behind %d packages: %v", at, all[:max(at, 0)])
+	}
+	for i, size := range sizes {
+		if len(size) > 5 { // 100,000 bytes and more, such as of a pattern that is compiled
+			t.Errorf("%s makes %s bytes before main", all[i], size)
+		}
+	}
+	launcher, _ := initialised("launch", "no-number", "x")
+	for _, name := range []string{"choir.dev/choiros/contract", "net/http", "crypto/tls"} {
+		if !slices.Contains(all, name) || slices.Contains(launcher, name) {
+			t.Errorf("a launcher begins behind %s", name)
+		}
+	}
+}
+
+// stderrOf is what a program says there; that it fails is nobody's matter here.
+func stderrOf(cmd *exec.Cmd) string {
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	_ = cmd.Run() // none of these calls is one that succeeds
+	return said.String()
+}

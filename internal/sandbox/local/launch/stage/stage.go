@@ -1,0 +1,16 @@
+// Package stage has a guest binary that was started as a launcher be one before the
+// packages that only guests use are initialised, which would take as long as all it
+// does. Import it, for its effect, from the main package of such a binary.
+package stage
+
+import (
+	"os"
+
+	"choir.dev/choiros/internal/sandbox/local/launch"
+)
+
+func init() {
+	if len(os.Args) > 2 && os.Args[1] == "launch" {
+		os.Exit(launch.Main(os.Args[2:]))
+	}
+}
