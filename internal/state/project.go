@@ -366,7 +366,8 @@ func reason(err error) string {
 func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool) (err error) {
 	w := s.write
 	if _, err := w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
+		// The driver says that ctx has ended also of a statement that was done.
+		return errors.Join(err, rollback(ctx, w.conn))
 	}
 	committed := false
 	defer func() {

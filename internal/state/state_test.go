@@ -9,8 +9,10 @@ import (
 	"iter"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -428,6 +430,56 @@ func TestProjectFollowsAndWaitReadsOwnWrites(t *testing.T) {
 	cancel2()
 	if err := s.Wait(short, 1<<30); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting for what never comes gives %v", err)
+	}
+}
+
+// endsAt is a context that ends while it is asked for the n-th time when it does.
+type endsAt struct {
+	context.Context
+	left int64
+	once sync.Once
+	done chan struct{}
+}
+
+func (c *endsAt) Done() <-chan struct{} {
+	if atomic.AddInt64(&c.left, -1) == 0 {
+		c.once.Do(func() { close(c.done) })
+		for range 1000 {
+			runtime.Gosched() // lets who watches it see that
+		}
+	}
+	return c.done
+}
+
+func (c *endsAt) Err() error {
+	select {
+	case <-c.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// TestWhateverEndsAProjectionTheNextOneGoesOn: the driver says that a statement was
+// cut off also where it was done, such as one that began a transaction.
+func TestWhateverEndsAProjectionTheNextOneGoesOn(t *testing.T) {
+	l, s := newLog(), newStore(t)
+	cut := 0
+	for n := range int64(100) {
+		l.say(t, "computer.woken", &contract.ComputerWoken{Version: "0.1", Driver: "local", Isolation: "bubblewrap"})
+		events, err := l.Read(t.Context(), uint64(n), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Apply(&endsAt{Context: t.Context(), left: 1 + n%20, done: make(chan struct{})}, events) != nil {
+			cut++
+		}
+		if err := s.Apply(t.Context(), events); err != nil || s.Last() != uint64(n+1) {
+			t.Fatalf("after one that ended when it was asked for the %dth time: at %d, %v", 1+n%20, s.Last(), err)
+		}
+	}
+	if cut == 0 {
+		t.Error("none was cut off")
 	}
 }
 
