@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
 )
 
 // A start that is given up leaves no process, on a machine without writable
@@ -37,7 +38,7 @@ func TestAnAbandonedStartLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	d.cgroups = &cgroups{parent: map[string]string{}, home: map[string]string{}}
+	d.cgroups = &cgroup.Groups{Parent: map[string]string{}, Home: map[string]string{}}
 	c, err := d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: filepath.Join(dir, "computer")})
 	if err != nil {
 		t.Fatal(err)

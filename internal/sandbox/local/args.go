@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
@@ -289,3 +291,5 @@ func copySmall(from, to string) error {
 	}
 	return os.WriteFile(to, data, 0o644)
 }
+
+func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }

@@ -26,6 +26,8 @@ import (
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
+	"choir.dev/choiros/internal/sandbox/local/seccomp"
 	"choir.dev/choiros/internal/tether"
 )
 
@@ -42,7 +44,7 @@ type box struct {
 	begin  time.Time
 
 	cmd     *exec.Cmd
-	group   *group
+	group   *cgroup.Group
 	pid     int // of the guest, as the host sees it; 0 until known
 	pidfd   int // of the guest; -1 until known
 	session *tether.Session
@@ -139,10 +141,10 @@ func (b *box) prepare() (locks []*os.File, err error) {
 	if err := writeOwner(b.run); err != nil {
 		return locks, err
 	}
-	if b.group, err = c.d.cgroups.make(c.prefix+b.spec.ID, b.limits); err != nil {
+	if b.group, err = c.d.cgroups.Make(c.prefix+b.spec.ID, b.limits, socketLimit(b.limits.MemoryBytes)); err != nil {
 		return locks, err
 	}
-	b.cleanup = append(b.cleanup, b.group.remove)
+	b.cleanup = append(b.cleanup, b.group.Remove)
 	return locks, nil
 }
 
@@ -178,7 +180,7 @@ func newPipes(launcher bool) (_ *pipes, err error) {
 			return nil, err
 		}
 	}
-	p.filter, err = filterFile(launcher)
+	p.filter, err = seccomp.File(launcher)
 	return p, err
 }
 
@@ -384,7 +386,7 @@ func (b *box) reap(said *os.File) {
 	_ = said.SetReadDeadline(time.Now().Add(2 * time.Second))
 	hearing.Wait()
 	_ = said.Close()
-	oom := b.group.oomKills()
+	oom := b.group.OOMKills()
 	b.mu.Lock()
 	session := b.session
 	if b.ending == nil {
@@ -419,7 +421,7 @@ func (b *box) sweep() {
 	started := b.pidfd >= 0
 	b.mu.Unlock()
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		pids := b.group.members()
+		pids := b.group.Members()
 		if !started {
 			pids = append(pids, holders(filepath.Join(b.run, lockName))...)
 		}
@@ -488,7 +490,7 @@ func (b *box) shoot() {
 	default:
 	}
 	if b.group != nil {
-		_ = b.group.kill() // where it can't, the namespace does it
+		_ = b.group.Kill() // where it can't, the namespace does it
 	}
 	if b.pidfd >= 0 {
 		_ = unix.PidfdSendSignal(b.pidfd, unix.SIGKILL, nil, 0)
@@ -521,7 +523,7 @@ func (b *box) Usage(ctx context.Context) (sandbox.Usage, error) {
 	default:
 	}
 	u := sandbox.Usage{Wall: time.Since(b.begin)}
-	b.group.usage(&u)
+	b.group.Usage(&u)
 	if b.disk != nil {
 		u.DiskBytes, u.DiskInodes = b.disk.last()
 	}

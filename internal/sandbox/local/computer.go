@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
@@ -205,31 +206,31 @@ func (c *computer) sweep(ctx context.Context) error {
 			_ = os.Remove(dir) // an overlay without a box stays; a box that came to nothing is empty
 			continue
 		}
-		g := &group{c: c.d.cgroups, dirs: map[string]string{}}
-		for controller, parent := range c.d.cgroups.parent {
+		g := &cgroup.Group{In: c.d.cgroups, Dirs: map[string]string{}}
+		for controller, parent := range c.d.cgroups.Parent {
 			if dir := filepath.Join(parent, c.prefix+e.Name()); exists(dir) {
-				g.dirs[controller] = dir
+				g.Dirs[controller] = dir
 			}
 		}
 		lock, err := awaitLock(ctx, filepath.Join(run, lockName), g)
 		if err != nil {
 			return fault.New("", fault.InUse, otherProcess, fmt.Errorf("box %s still lives: %w", e.Name(), err))
 		}
-		err = errors.Join(awaitEmpty(ctx, g, run), g.remove(), c.remover.Take(c.root, path.Join("boxes", e.Name(), runDir)), lock.Close())
+		err = errors.Join(awaitEmpty(ctx, g, run), g.Remove(), c.remover.Take(c.root, path.Join("boxes", e.Name(), runDir)), lock.Close())
 		if err != nil {
 			return fmt.Errorf("clear box %s: %w", e.Name(), err)
 		}
 		_ = os.Remove(dir) // only if nothing else is in it
 	}
 	// Groups whose box directory is gone.
-	for controller, parent := range c.d.cgroups.parent {
+	for controller, parent := range c.d.cgroups.Parent {
 		left, err := filepath.Glob(filepath.Join(parent, c.prefix+"*"))
 		if err != nil {
 			return err
 		}
 		for _, dir := range left {
-			g := &group{c: c.d.cgroups, dirs: map[string]string{controller: dir}}
-			if err := errors.Join(awaitEmpty(ctx, g, ""), g.remove()); err != nil {
+			g := &cgroup.Group{In: c.d.cgroups, Dirs: map[string]string{controller: dir}}
+			if err := errors.Join(awaitEmpty(ctx, g, ""), g.Remove()); err != nil {
 				return err
 			}
 		}
@@ -255,7 +256,7 @@ func lockFile(path string) (*os.File, error) {
 }
 
 // awaitLock waits for a dead owner's boxes to be gone, and after a while helps.
-func awaitLock(ctx context.Context, path string, g *group) (*os.File, error) {
+func awaitLock(ctx context.Context, path string, g *cgroup.Group) (*os.File, error) {
 	for begin := time.Now(); ; {
 		f, err := lockFile(path)
 		if err == nil || !fault.Is(err, fault.InUse) {
@@ -276,7 +277,7 @@ func awaitLock(ctx context.Context, path string, g *group) (*os.File, error) {
 // awaitEmpty kills what is left of a box that nobody owns and waits for it: by
 // its cgroup, and by its first process, with which the kernel ends all others of
 // its process namespace.
-func awaitEmpty(ctx context.Context, g *group, run string) error {
+func awaitEmpty(ctx context.Context, g *cgroup.Group, run string) error {
 	guest := ""
 	if run != "" {
 		data, err := os.ReadFile(filepath.Join(run, guestFile))
@@ -286,14 +287,14 @@ func awaitEmpty(ctx context.Context, g *group, run string) error {
 		guest = string(data)
 	}
 	for {
-		left := g.members()
+		left := g.Members()
 		if pid := process.Living(guest); pid > 1 {
 			left = append(left, pid)
 		}
 		if len(left) == 0 {
 			return nil
 		}
-		if err := g.kill(); err != nil {
+		if err := g.Kill(); err != nil {
 			return err
 		}
 		for _, pid := range left {

@@ -15,6 +15,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
 )
 
 // Doctor implements sandbox.Driver.
@@ -35,13 +36,13 @@ func Diagnose(ctx context.Context, o Options) []sandbox.Finding {
 	if err != nil {
 		return []sandbox.Finding{{ID: "bubblewrap", Severity: sandbox.Fatal, Text: fault.Text(err), Hint: hintBubblewrap}}
 	}
-	d := &Driver{opts: o, bwrap: bwrap, cgroups: detectCgroups("/proc/self/mountinfo", "/proc/self/cgroup")}
+	d := &Driver{opts: o, bwrap: bwrap, cgroups: cgroup.Detect("/proc/self/mountinfo", "/proc/self/cgroup")}
 	return d.Doctor(ctx)
 }
 
 // weaknesses are what boxes run without, on this machine.
 func (d *Driver) weaknesses() []sandbox.Finding {
-	out := append([]sandbox.Finding{}, d.cgroups.notes...)
+	out := append([]sandbox.Finding{}, d.cgroups.Notes...)
 	out = append(out, sandbox.Finding{
 		ID: "disk-quota", Severity: sandbox.Note,
 		Text: "The local driver has no disk quota: a box that writes too much is killed within about a second, not stopped at the limit.",

@@ -19,6 +19,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
 )
 
 // Options configure the driver.
@@ -45,7 +46,7 @@ type Options struct {
 type Driver struct {
 	opts    Options
 	bwrap   string
-	cgroups *cgroups
+	cgroups *cgroup.Groups
 	starter *starter
 	guard   *guard
 	shared  *common // nil: there is nothing
@@ -99,7 +100,7 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 		}}
 	}
 	d.layout = d.commonArgs()
-	d.cgroups = detectCgroups("/proc/self/mountinfo", "/proc/self/cgroup")
+	d.cgroups = cgroup.Detect("/proc/self/mountinfo", "/proc/self/cgroup")
 	if d.guard, err = newGuard(d); err != nil {
 		if d.shared != nil {
 			err = errors.Join(err, d.shared.close())

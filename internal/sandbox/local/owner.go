@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"choir.dev/choiros/internal/process"
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
 )
 
 // ownerFile names, in a box's run directory, the process that opened the box.
@@ -38,11 +39,11 @@ func orphaned(run string) bool {
 // killOrphans ends what holds the lock of a box whose owner is gone. Boxes die
 // with their owner; a bubblewrap whose owner died while it was still setting up
 // waits for a word that never comes.
-func killOrphans(lock string, g *group) {
+func killOrphans(lock string, g *cgroup.Group) {
 	if !orphaned(filepath.Dir(lock)) {
 		return
 	}
-	for _, pid := range append(g.members(), holders(lock)...) {
+	for _, pid := range append(g.Members(), holders(lock)...) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // gone meanwhile, or about to be
 	}
 }

@@ -229,7 +229,7 @@ func nearlyNoFiles(limit int64) bool {
 func watchesOf(b *box) int64 {
 	most := int64(readInt("/proc/sys/fs/epoll/max_user_watches"))
 	bound := most
-	if bytes := b.group.kernelBytes(); bytes > 0 {
+	if bytes := b.group.KernelBytes(); bytes > 0 {
 		bound = min(most, bytes/watchBytes)
 	}
 	if bound < most/suspect {

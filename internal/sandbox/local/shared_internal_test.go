@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
@@ -55,7 +56,7 @@ func TestWhatABoxHolds(t *testing.T) {
 		files := holding(t, e, "files", "files", "5000")
 		unseen := holding(t, e, "unseen", "unseen", "watches", "20000")
 		for _, b := range []*box{quiet, many, hidden, files, unseen} {
-			b.group = &group{c: d.cgroups} // its memory would be what is looked at
+			b.group = &cgroup.Group{In: d.cgroups} // its memory would be what is looked at
 		}
 		if n := watchesOf(quiet); n < 10 || n > 100 {
 			t.Errorf("a quiet box is seen to have %d watches", n)
@@ -91,11 +92,11 @@ func TestMemoryOfWatches(t *testing.T) {
 	t.Cleanup(func() { _ = d.Close() })
 	e := sandboxtest.NewEnv(t, d)
 	b := holding(t, e, "many", "watches", "200000")
-	if len(b.group.dirs) == 0 {
+	if len(b.group.Dirs) == 0 {
 		t.Skip("no control groups here")
 	}
 	if n := watchesOf(b); n < 200000 || n > 1000000 {
-		t.Errorf("a box with 200,000 watches is seen to have up to %d, by %d bytes", n, b.group.kernelBytes())
+		t.Errorf("a box with 200,000 watches is seen to have up to %d, by %d bytes", n, b.group.KernelBytes())
 	}
 	most := int64(readInt("/proc/sys/fs/epoll/max_user_watches"))
 	opened, g := e.Box(t, sandbox.BoxSpec{ID: "files"})
@@ -103,7 +104,7 @@ func TestMemoryOfWatches(t *testing.T) {
 	if r := sandboxtest.Run(t, g, "sh", "-c", fmt.Sprintf("cd /tmp && seq %d | xargs touch", most/suspect*watchBytes/500)); r.Code != 0 {
 		t.Fatal(r.Err)
 	}
-	if bytes := b.group.kernelBytes(); bytes < most/suspect*watchBytes {
+	if bytes := b.group.KernelBytes(); bytes < most/suspect*watchBytes {
 		t.Fatalf("the files take %d bytes only", bytes)
 	}
 	if n := watchesOf(b); n > most/suspect/10 {

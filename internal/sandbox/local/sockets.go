@@ -68,7 +68,7 @@ func noSocketMemory(protocol string) func(int64) bool {
 // (TCP and UDP together), and otherwise by what waits in them.
 func heldBySockets(protocol string) func(b *box) int64 {
 	return func(b *box) int64 {
-		if n, ok := b.group.sockets(); ok {
+		if n, ok := b.group.Sockets(); ok {
 			return n
 		}
 		b.mu.Lock()

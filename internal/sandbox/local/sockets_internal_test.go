@@ -21,7 +21,7 @@ func TestSocketsOfABoxAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	if d.cgroups.parent["memory"] == "" {
+	if d.cgroups.Parent["memory"] == "" {
 		t.Skip("no control groups here")
 	}
 	e := sandboxtest.NewEnv(t, d)
@@ -42,7 +42,7 @@ func TestSocketsOfABoxAreBounded(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("the sockets are not filled")
 		}
-		counted, ok := b.group.sockets()
+		counted, ok := b.group.Sockets()
 		if b.Err() == nil && (!ok || counted == 0) {
 			t.Errorf("%s: nothing is counted", kind)
 		}

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
 )
 
 // starter starts processes from one thread that lives as long as it does: a
@@ -35,22 +37,22 @@ func (s *starter) close() {
 }
 
 // start starts cmd inside g.
-func (s *starter) start(cmd *exec.Cmd, g *group) error {
+func (s *starter) start(cmd *exec.Cmd, g *cgroup.Group) error {
 	result := make(chan error, 1)
 	s.work <- func() { result <- startIn(cmd, g) }
 	return <-result
 }
 
-func startIn(cmd *exec.Cmd, g *group) error {
+func startIn(cmd *exec.Cmd, g *cgroup.Group) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	if len(g.dirs) == 0 {
+	if len(g.Dirs) == 0 {
 		return cmd.Start()
 	}
-	if g.c.v2 {
-		for _, dir := range g.dirs {
+	if g.In.V2 {
+		for _, dir := range g.Dirs {
 			f, err := os.Open(dir)
 			if err != nil {
 				return err
@@ -61,11 +63,11 @@ func startIn(cmd *exec.Cmd, g *group) error {
 		}
 		return cmd.Start()
 	}
-	if err := g.enter(); err != nil {
-		return errors.Join(err, g.leave())
+	if err := g.Enter(); err != nil {
+		return errors.Join(err, g.Leave())
 	}
 	err := cmd.Start()
-	if lerr := g.leave(); lerr != nil {
+	if lerr := g.Leave(); lerr != nil {
 		if err == nil {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()

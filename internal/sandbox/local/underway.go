@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/sandbox/local/cgroup"
 	"choir.dev/choiros/internal/sandbox/local/launch"
 )
 
@@ -100,7 +101,7 @@ func (f *flights) begin() error {
 	}
 	defer out.Close()
 	cmd := &exec.Cmd{Path: f.d.opts.Guest, Args: []string{f.d.opts.Guest, "launch", launch.UnderWay}, Env: []string{}, Dir: "/", Stdin: in, Stdout: out}
-	if err := f.d.starter.start(cmd, &group{c: f.d.cgroups}); err != nil {
+	if err := f.d.starter.start(cmd, &cgroup.Group{In: f.d.cgroups}); err != nil {
 		return errors.Join(fmt.Errorf("start what looks at descriptors under way: %w", err), ask.Close(), answer.Close())
 	}
 	f.cmd, f.ask, f.answer = cmd, ask, answer

@@ -1,15 +1,10 @@
-package local
+package seccomp
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
-
-	"choir.dev/choiros/internal/sandbox"
 )
 
 // run runs the filter in a BPF virtual machine on one system call.
@@ -109,77 +104,5 @@ func TestFilter(t *testing.T) {
 		if got := run(t, auditArch, nr); got != retEPERM {
 			t.Errorf("call %d: got %#x", nr, got)
 		}
-	}
-}
-
-// A version 2 tree as systemd delegates it, in a plain directory: what is
-// written where is what the kernel would be told.
-func TestCgroup2(t *testing.T) {
-	dir := t.TempDir()
-	own := filepath.Join(dir, "user.slice", "choir.service")
-	files := func(at string, contents map[string]string) {
-		t.Helper()
-		if err := os.MkdirAll(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for name, text := range contents {
-			if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	files(own, map[string]string{"cgroup.controllers": "cpu memory pids\n", "cgroup.subtree_control": "memory pids cpu\n", "cgroup.procs": ""})
-	files(filepath.Join(own, "choir-control"), map[string]string{"cgroup.procs": ""})
-	mountinfo, self := filepath.Join(dir, "mountinfo"), filepath.Join(dir, "self")
-	files(dir, map[string]string{
-		"mountinfo": fmt.Sprintf("30 23 0:26 / %s rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n", dir),
-		"self":      "0::/user.slice/choir.service\n",
-	})
-	c := detectCgroups(mountinfo, self)
-	if !c.v2 || c.parent["memory"] != own || c.parent["pids"] != own {
-		t.Fatalf("found %+v", c)
-	}
-	read := func(path string) string { data, _ := os.ReadFile(path); return string(data) }
-	if exists(filepath.Join(own, "choir-control", "cgroup.procs")) && read(filepath.Join(own, "choir-control", "cgroup.procs")) != "" {
-		t.Error("this process moved although nothing was missing")
-	}
-	// With controllers still to be enabled it moves out of the way first. (A
-	// plain file keeps what was written last, where the kernel would add it.)
-	fresh := filepath.Join(dir, "fresh")
-	files(fresh, map[string]string{"cgroup.controllers": "pids\n", "cgroup.subtree_control": ""})
-	files(filepath.Join(fresh, "choir-control"), map[string]string{"cgroup.procs": ""})
-	(&cgroups{v2: true, parent: map[string]string{}}).delegate(fresh)
-	if got := read(filepath.Join(fresh, "choir-control", "cgroup.procs")); got != "0" {
-		t.Errorf("this process did not move: %q", got)
-	}
-	if got := read(filepath.Join(fresh, "cgroup.subtree_control")); got != "+pids" {
-		t.Errorf("the missing controller was not asked for: %q", got)
-	}
-	files(filepath.Join(own, "box"), map[string]string{"memory.max": "", "pids.max": "", "cpu.max": "", "memory.swap.max": "", "cgroup.kill": "",
-		"cgroup.procs": "12\n34\n", "memory.events": "low 0\noom 3\noom_kill 2\n", "memory.current": "4096\n", "pids.current": "5\n", "cpu.stat": "usage_usec 1500000\n"})
-	g, err := c.make("box", sandbox.Limits{MemoryBytes: 1 << 20, Pids: 7, CPUPercent: 150})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, want := range map[string]string{"memory.max": "1048576", "memory.swap.max": "0", "pids.max": "7", "cpu.max": "150000 100000"} {
-		if got := read(filepath.Join(own, "box", file)); got != want {
-			t.Errorf("%s is %q, want %q", file, got, want)
-		}
-	}
-	var u sandbox.Usage
-	g.usage(&u)
-	if u.OOMKills != 2 || u.MemoryBytes != 4096 || u.Pids != 5 || u.CPU.Seconds() != 1.5 || fmt.Sprint(g.members()) != "[12 34]" {
-		t.Errorf("usage %+v, members %v", u, g.members())
-	}
-	if err := g.kill(); err != nil || read(filepath.Join(own, "box", "cgroup.kill")) != "1" {
-		t.Errorf("kill: %v", err)
-	}
-	// Nothing writable: a note for each controller, and boxes without groups.
-	c = detectCgroups(filepath.Join(dir, "absent"), self)
-	if len(c.notes) != len(controllers) || c.notes[0].Hint == "" {
-		t.Errorf("notes %+v", c.notes)
-	}
-	if g, err := c.make("box", sandbox.Limits{}); err != nil || len(g.dirs) != 0 {
-		t.Errorf("%+v %v", g, err)
 	}
 }

@@ -1,4 +1,4 @@
-package local
+package seccomp
 
 import (
 	"encoding/binary"
@@ -188,8 +188,8 @@ func sockets(a *assembler) {
 	a.ret(retEAFNOSUPPORT)
 }
 
-// filterFile puts the program in an anonymous file, for bubblewrap to read.
-func filterFile(watchers bool) (*os.File, error) {
+// File puts the program in an anonymous file, for bubblewrap to read.
+func File(watchers bool) (*os.File, error) {
 	program := filter(watchers)
 	buf := make([]byte, 0, 8*len(program))
 	for _, i := range program {

@@ -1,4 +1,4 @@
-package local
+package cgroup
 
 import (
 	"bufio"
@@ -24,44 +24,45 @@ var controllers = []struct{ name, lack string }{
 	{"cpu", "A box's processor time is not limited: one with many busy processes takes it from the others."},
 }
 
-// cgroups knows where groups for boxes can be made. In version 2 all
+// Groups knows where groups for boxes can be made. In version 2 all
 // controllers share one directory; in version 1 (and hybrid) each has its own.
-type cgroups struct {
-	v2     bool
-	parent map[string]string // controller → directory that groups are made in
-	home   map[string]string // version 1: where this process is, for the starter to return to
-	notes  []sandbox.Finding
+type Groups struct {
+	V2     bool
+	Parent map[string]string // controller → directory that groups are made in
+	Home   map[string]string // version 1: where this process is, for the starter to return to
+	Notes  []sandbox.Finding
 }
 
-// cgroupMounts and cgroupSelf are files in /proc; tests read others.
-func detectCgroups(mountinfo, self string) *cgroups {
-	c := &cgroups{parent: map[string]string{}, home: map[string]string{}}
+// Detect finds out where groups can be made. mountinfo and self are files in /proc;
+// tests read others.
+func Detect(mountinfo, self string) *Groups {
+	c := &Groups{Parent: map[string]string{}, Home: map[string]string{}}
 	mounts, unified := readMounts(mountinfo)
 	paths := readSelf(self)
 	for name, m := range mounts {
 		if p, ok := m.resolve(paths[name]); ok && wantController(name) {
-			c.home[name] = p
+			c.Home[name] = p
 			if writable(p) {
-				c.parent[name] = p
+				c.Parent[name] = p
 			}
 		}
 	}
-	if len(c.home) == 0 && unified.dir != "" {
-		c.v2 = true
+	if len(c.Home) == 0 && unified.dir != "" {
+		c.V2 = true
 		if p, ok := unified.resolve(paths[""]); ok {
 			c.delegate(p)
 		}
 	}
 	for _, k := range controllers {
-		if c.parent[k.name] == "" && (k.name != "pids" || os.Geteuid() == 0) { // another user's are counted by user (guest.Spec.Processes)
-			c.notes = append(c.notes, sandbox.Finding{
+		if c.Parent[k.name] == "" && (k.name != "pids" || os.Geteuid() == 0) { // another user's are counted by user (guest.Spec.Processes)
+			c.Notes = append(c.Notes, sandbox.Finding{
 				ID: "cgroup-" + k.name, Severity: sandbox.Weak, Text: k.lack,
 				Hint: "Run choir as a systemd service with Delegate=yes, or where it may write its cgroup's " + k.name + " controller.",
 			})
 		}
 	}
-	if dir := c.parent["memory"]; dir != "" && !c.v2 && !exists(filepath.Join(dir, socketsFile)) {
-		c.notes = append(c.notes, sandbox.Finding{
+	if dir := c.Parent["memory"]; dir != "" && !c.V2 && !present(filepath.Join(dir, socketsFile)) {
+		c.Notes = append(c.Notes, sandbox.Finding{
 			ID: "cgroup-sockets", Severity: sandbox.Weak, Text: "What a box's network sockets hold is not limited: one that fills them is ended only when all have no more memory for theirs.",
 			Hint: "Use control groups of version 2, or a kernel that has " + socketsFile + ".",
 		})
@@ -147,7 +148,7 @@ func writable(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }
 
 // delegate prepares a version 2 directory to have groups with controllers below
 // it, which needs that no process is in it: this one moves into a leaf.
-func (c *cgroups) delegate(dir string) {
+func (c *Groups) delegate(dir string) {
 	if !writable(dir) || !writable(filepath.Join(dir, "cgroup.subtree_control")) {
 		return
 	}
@@ -183,7 +184,7 @@ func (c *cgroups) delegate(dir string) {
 	}
 	for _, k := range controllers {
 		if hasWord(string(enabled), k.name) {
-			c.parent[k.name] = dir
+			c.Parent[k.name] = dir
 		}
 	}
 }
@@ -206,24 +207,25 @@ func writeFile(path, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// group is one box's cgroup; its zero value stands for none.
-type group struct {
-	c    *cgroups
-	dirs map[string]string // controller → directory; in version 2 all the same
+// Group is one box's cgroup; its zero value stands for none.
+type Group struct {
+	In   *Groups
+	Dirs map[string]string // controller → directory; in version 2 all the same
 }
 
-// make creates the group and sets the limits before anything is in it.
-func (c *cgroups) make(name string, l sandbox.Limits) (*group, error) {
-	g := &group{c: c, dirs: map[string]string{}}
-	for controller, parent := range c.parent {
+// Make creates the group and sets the limits, and how many bytes its sockets may
+// hold, before anything is in it.
+func (c *Groups) Make(name string, l sandbox.Limits, sockets int64) (*Group, error) {
+	g := &Group{In: c, Dirs: map[string]string{}}
+	for controller, parent := range c.Parent {
 		dir := filepath.Join(parent, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, errors.Join(fmt.Errorf("make a cgroup: %w", err), g.remove())
+			return nil, errors.Join(fmt.Errorf("make a cgroup: %w", err), g.Remove())
 		}
-		g.dirs[controller] = dir
+		g.Dirs[controller] = dir
 	}
 	set := func(controller, file, value string) error {
-		dir, ok := g.dirs[controller]
+		dir, ok := g.Dirs[controller]
 		if !ok {
 			return nil
 		}
@@ -240,10 +242,10 @@ func (c *cgroups) make(name string, l sandbox.Limits) (*group, error) {
 	}
 	memory, pids := strconv.FormatInt(l.MemoryBytes, 10), strconv.Itoa(l.Pids)
 	var err error
-	if c.v2 {
+	if c.V2 {
 		err = errors.Join(set("memory", "memory.max", memory), set("pids", "pids.max", pids))
 		// Swap would only make the limit slower to reach.
-		if dir, ok := g.dirs["memory"]; ok && exists(filepath.Join(dir, "memory.swap.max")) {
+		if dir, ok := g.Dirs["memory"]; ok && present(filepath.Join(dir, "memory.swap.max")) {
 			err = errors.Join(err, set("memory", "memory.swap.max", "0"))
 		}
 		if l.CPUPercent > 0 {
@@ -251,29 +253,29 @@ func (c *cgroups) make(name string, l sandbox.Limits) (*group, error) {
 		}
 	} else {
 		err = errors.Join(set("memory", "memory.limit_in_bytes", memory), set("pids", "pids.max", pids))
-		if dir, ok := g.dirs["memory"]; ok && exists(filepath.Join(dir, "memory.memsw.limit_in_bytes")) {
+		if dir, ok := g.Dirs["memory"]; ok && present(filepath.Join(dir, "memory.memsw.limit_in_bytes")) {
 			err = errors.Join(err, set("memory", "memory.memsw.limit_in_bytes", memory))
 		}
-		if dir, ok := g.dirs["memory"]; ok && exists(filepath.Join(dir, socketsFile)) && !defence.Off(defence.BoxSockets) {
-			err = errors.Join(err, set("memory", socketsFile, strconv.FormatInt(socketLimit(l.MemoryBytes), 10)))
+		if dir, ok := g.Dirs["memory"]; ok && present(filepath.Join(dir, socketsFile)) && !defence.Off(defence.BoxSockets) {
+			err = errors.Join(err, set("memory", socketsFile, strconv.FormatInt(sockets, 10)))
 		}
 		if l.CPUPercent > 0 {
 			err = errors.Join(err, set("cpu", "cpu.cfs_period_us", "100000"), set("cpu", "cpu.cfs_quota_us", strconv.Itoa(l.CPUPercent*1000)))
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, g.remove())
+		return nil, errors.Join(err, g.Remove())
 	}
 	return g, nil
 }
 
-func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
+func present(path string) bool { return unix.Access(path, unix.F_OK) == nil }
 
-// enter puts the calling thread into a version 1 group, so that what it starts
+// Enter puts the calling thread into a version 1 group, so that what it starts
 // is born there. Moving a process after its birth would stop the whole machine's
 // forks for some milliseconds; a thread that moves itself does not.
-func (g *group) enter() error {
-	for controller, dir := range g.dirs {
+func (g *Group) Enter() error {
+	for controller, dir := range g.Dirs {
 		if err := writeFile(filepath.Join(dir, "tasks"), "0"); err != nil {
 			return fmt.Errorf("enter the box's %s group: %w", controller, err)
 		}
@@ -281,22 +283,23 @@ func (g *group) enter() error {
 	return nil
 }
 
-func (g *group) leave() error {
+// Leave takes this thread out of the group.
+func (g *Group) Leave() error {
 	var errs []error
-	for controller := range g.dirs {
-		if err := writeFile(filepath.Join(g.c.home[controller], "tasks"), "0"); err != nil {
+	for controller := range g.Dirs {
+		if err := writeFile(filepath.Join(g.In.Home[controller], "tasks"), "0"); err != nil {
 			errs = append(errs, fmt.Errorf("leave the box's %s group: %w", controller, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// kill ends everything in the group where the kernel can do that at once.
-func (g *group) kill() error {
-	if !g.c.v2 {
+// Kill ends everything in the group where the kernel can do that at once.
+func (g *Group) Kill() error {
+	if !g.In.V2 {
 		return nil
 	}
-	for _, dir := range g.dirs {
+	for _, dir := range g.Dirs {
 		if err := writeFile(filepath.Join(dir, "cgroup.kill"), "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -305,9 +308,9 @@ func (g *group) kill() error {
 	return nil
 }
 
-// members lists the processes in the group.
-func (g *group) members() []int {
-	for _, dir := range g.dirs {
+// Members lists the processes in the group.
+func (g *Group) Members() []int {
+	for _, dir := range g.Dirs {
 		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			continue
@@ -323,11 +326,11 @@ func (g *group) members() []int {
 	return nil
 }
 
-// remove removes an empty group. The kernel may need a moment after the last
+// Remove removes an empty group. The kernel may need a moment after the last
 // process was waited for.
-func (g *group) remove() error {
+func (g *Group) Remove() error {
 	var errs []error
-	for _, dir := range g.dirs {
+	for _, dir := range g.Dirs {
 		deadline := time.Now().Add(2 * time.Second)
 		for {
 			err := syscall.Rmdir(dir)
@@ -344,8 +347,8 @@ func (g *group) remove() error {
 	return errors.Join(errs...)
 }
 
-func (g *group) read(controller, file string) string {
-	dir, ok := g.dirs[controller]
+func (g *Group) read(controller, file string) string {
+	dir, ok := g.Dirs[controller]
 	if !ok {
 		return ""
 	}
@@ -371,19 +374,19 @@ func number(s, key string) int64 {
 	return 0
 }
 
-// kernelBytes is the memory that the kernel holds for the group, as far as it can't
+// KernelBytes is the memory that the kernel holds for the group, as far as it can't
 // take it back; 0 where it is not counted.
-func (g *group) kernelBytes() int64 {
-	if g.c.v2 {
+func (g *Group) KernelBytes() int64 {
+	if g.In.V2 {
 		return number(g.read("memory", "memory.stat"), "slab_unreclaimable")
 	}
 	return number(g.read("memory", "memory.kmem.usage_in_bytes"), "")
 }
 
-// sockets is what the group's network sockets hold, if that is counted.
-func (g *group) sockets() (int64, bool) {
+// Sockets is what the group's network sockets hold, if that is counted.
+func (g *Group) Sockets() (int64, bool) {
 	text := g.read("memory", "memory.kmem.tcp.usage_in_bytes")
-	if g.c.v2 {
+	if g.In.V2 {
 		text = g.read("memory", "memory.stat")
 		return number(text, "sock"), strings.Contains(text, "\nsock ")
 	}
@@ -391,15 +394,17 @@ func (g *group) sockets() (int64, bool) {
 	return number(text, ""), text != "" && limit > 0 && limit < 1<<60 // without one nothing is counted
 }
 
-func (g *group) oomKills() int64 {
-	if g.c.v2 {
+// OOMKills is how many processes were ended for want of memory.
+func (g *Group) OOMKills() int64 {
+	if g.In.V2 {
 		return number(g.read("memory", "memory.events"), "oom_kill")
 	}
 	return number(g.read("memory", "memory.oom_control"), "oom_kill")
 }
 
-func (g *group) usage(u *sandbox.Usage) {
-	if g.c.v2 {
+// Usage adds what the group uses.
+func (g *Group) Usage(u *sandbox.Usage) {
+	if g.In.V2 {
 		u.MemoryBytes = number(g.read("memory", "memory.current"), "")
 		u.MemoryPeak = number(g.read("memory", "memory.peak"), "")
 		u.CPU = time.Duration(number(g.read("cpu", "cpu.stat"), "usage_usec")) * time.Microsecond
@@ -408,5 +413,5 @@ func (g *group) usage(u *sandbox.Usage) {
 		u.MemoryPeak = number(g.read("memory", "memory.max_usage_in_bytes"), "")
 	}
 	u.Pids = int(number(g.read("pids", "pids.current"), ""))
-	u.OOMKills = g.oomKills()
+	u.OOMKills = g.OOMKills()
 }
