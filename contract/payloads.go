@@ -26,10 +26,13 @@ const (
 func (s RunStatus) Ended() bool { return s == RunDone || s == RunFailed || s == RunCancelled }
 
 type (
-	// ComputerCreated starts a log.
+	// ComputerCreated starts a log. Of one that was forked, From and Checkpoint are
+	// the computer and the checkpoint of it whose files it began with.
 	ComputerCreated struct {
-		Name   string `json:"name" v:"required,max=100"`
-		Driver string `json:"driver" v:"required,max=40"`
+		Name       string `json:"name" v:"required,max=100"`
+		Driver     string `json:"driver" v:"required,max=40"`
+		From       string `json:"from,omitempty" v:"max=16"`
+		Checkpoint string `json:"checkpoint,omitempty" v:"max=40"`
 	}
 	// ComputerRenamed gives the computer another name.
 	ComputerRenamed struct {

@@ -52,6 +52,14 @@ func (c *Client) Create(ctx context.Context, id contract.CID, name string) (view
 	return Call(ctx, c, rpc.ComputerCreate, in)
 }
 
+// Fork makes a computer with the files and documents of a checkpoint of the client's
+// computer (empty: the newest), and returns it once it is awake.
+func (c *Client) Fork(ctx context.Context, id contract.CID, name, checkpoint string) (view.Computer, error) {
+	in := rpc.ForkRequest{}
+	in.Body.ID, in.Body.Name, in.Body.Checkpoint = id, name, checkpoint
+	return Call(ctx, c, rpc.ComputerFork, in)
+}
+
 // RemoveComputer removes the client's computer; for a week PutComputerBack undoes that.
 func (c *Client) RemoveComputer(ctx context.Context) (view.Computer, error) {
 	return Call(ctx, c, rpc.ComputerRemove, rpc.Of{})

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/consistency"
 	"choir.dev/choiros/internal/computer/files"
+	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/computer/gitserve"
 	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/mounts"
@@ -209,6 +210,9 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	if err := c.openWorkspace(ctx); err != nil {
 		return err
 	}
+	if err := fork.Documents(ctx, c.path(), c.workspace, c.documents); err != nil {
+		return err
+	}
 	c.upkeep = upkeep.New(upkeep.Options{
 		CID: c.cid, Dir: c.path(), Log: c.log, State: c.state, Workspace: c.workspace, Blobs: c.machine.Blobs,
 		Free: c.machine.Dir.Free, Busy: c.busy, Logger: c.logger,
@@ -268,7 +272,13 @@ func (c *Computer) claim(ctx context.Context, name string) error {
 		if err := c.seedWorkspace(ctx); err != nil {
 			return err
 		}
-		if err := c.note(ctx, "computer.created", contract.ComputerCreated{Name: name, Driver: c.machine.Driver.Name()}); err != nil {
+		created := contract.ComputerCreated{Name: name, Driver: c.machine.Driver.Name()}
+		if of, err := fork.Read(c.path()); err != nil {
+			return err
+		} else if of != nil {
+			created.Name, created.From, created.Checkpoint = of.Name, string(of.From), of.Checkpoint
+		}
+		if err := c.note(ctx, "computer.created", created); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/files"
+	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/proposals"
 	"choir.dev/choiros/internal/rpc"
@@ -46,4 +47,13 @@ func (c *Computer) openAsked() {
 		Log: c.log, Workspace: c.workspace, Mirror: c.mirror, Boxes: c.boxes, Mounts: c.mounts, Shell: c.shell,
 		Reserve: c.machine.Reserve, Secrets: c.machine.Secrets, Getenv: c.machine.Getenv, Awake: c.ctx, Logger: c.logger,
 	})
+}
+
+// Fork lays the beginning of another computer out at dir, which must be there and empty,
+// from a checkpoint of this one; empty: the newest.
+func (c *Computer) Fork(ctx context.Context, dir, name, checkpoint string) error {
+	return fork.Source{
+		CID: c.cid, Log: c.log, State: c.state, Workspace: c.workspace, Boxes: c.boxes,
+		Snapshot: c.mounts.Snapshot, Free: c.machine.Dir.Free, Logger: c.logger,
+	}.Take(ctx, dir, name, checkpoint)
 }

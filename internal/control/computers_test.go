@@ -77,6 +77,13 @@ func (m *memory) Create(_ context.Context, cid contract.CID, name string) (view.
 	return c.info(), nil
 }
 
+func (m *memory) Fork(ctx context.Context, from, cid contract.CID, name, _ string) (view.Computer, error) {
+	if _, err := m.Get(ctx, from); err != nil {
+		return view.Computer{}, err
+	}
+	return m.Create(ctx, cid, name)
+}
+
 // Asleep says of a machine that sleeps how it is.
 func (m *memory) Asleep(_ context.Context, cid contract.CID) (view.Computer, bool, error) {
 	m.mu.Lock()

@@ -23,7 +23,7 @@ var whileAsleep = []string{"computers-wake", "computers-recover", "computers-exp
 // bodies are what operations need to be asked at all; to the others nothing, or an
 // empty object, is enough.
 var bodies = map[string]string{
-	"approvals-answer": `{"digest":"` + strings.Repeat("a", 64) + `","answer":"deny"}`, "computers-rename": `{"name":"n"}`,
+	"approvals-answer": `{"digest":"` + strings.Repeat("a", 64) + `","answer":"deny"}`, "computers-rename": `{"name":"n"}`, "computers-fork": `{"name":"n"}`,
 	"prompts-submit": `{"text":"hello"}`, "runs-steer": `{"text":"left"}`, "runs-answer": `{"question":"` + contract.NewID() + `","answer":"red"}`,
 	"exec-run": `{"argv":["true"]}`, "files-add-url": `{"url":"https://example.com/a.git"}`, "checkpoints-restore": `{"to":"aaaaaaa"}`,
 	"git-token": `{"name":"git"}`, "documents-revise": `{"base":1,"text":"words"}`, "files-move": `{"from":"workspace/a","to":"workspace/b"}`,

@@ -37,6 +37,7 @@ func (s *Server) ownMethods() rpc.Table {
 		c, err := s.o.Computers.Remove(ctx, who.Computer, who.Actor.Account())
 		return s.located(ctx, c, err)
 	})
+	rpc.Bind(t, rpc.ComputerFork, s.fork)
 	rpc.Bind(t, rpc.ComputerPutBack, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
 		c, err := s.o.Computers.PutBack(ctx, who.Computer)
 		return s.located(ctx, c, err)
@@ -140,14 +141,27 @@ func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.A
 // create makes a computer of the caller's. Whose it is stands written down before
 // it is there, so that nobody else is taken for its owner.
 func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateRequest) (view.Computer, error) {
-	cid := in.Body.ID
+	return s.makeOwn(ctx, who, in.Body.ID, in.Body.Name, func(cid contract.CID) (view.Computer, error) {
+		return s.o.Computers.Create(ctx, cid, in.Body.Name)
+	})
+}
+
+// fork makes a computer of the caller's from a checkpoint of one that they may change.
+func (s *Server) fork(ctx context.Context, who rpc.Caller, in rpc.ForkRequest) (view.Computer, error) {
+	return s.makeOwn(ctx, who, in.Body.ID, in.Body.Name, func(cid contract.CID) (view.Computer, error) {
+		return s.o.Computers.Fork(ctx, who.Computer, cid, in.Body.Name, in.Body.Checkpoint)
+	})
+}
+
+// makeOwn makes a computer of the caller's; without an id it draws one.
+func (s *Server) makeOwn(ctx context.Context, who rpc.Caller, cid contract.CID, name string, do func(contract.CID) (view.Computer, error)) (view.Computer, error) {
 	if cid == "" {
 		cid = contract.NewCID()
 	}
-	if err := (contract.ComputerRenamed{Name: in.Body.Name}).Validate(); err != nil {
+	if err := (contract.ComputerRenamed{Name: name}).Validate(); err != nil {
 		return view.Computer{}, err
 	}
-	p, err := s.o.Identity.Adopt(ctx, cid, who.Actor.Account(), in.Body.Name)
+	p, err := s.o.Identity.Adopt(ctx, cid, who.Actor.Account(), name)
 	if err != nil {
 		return view.Computer{}, err
 	}
@@ -156,7 +170,7 @@ func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateReques
 	} else if err != nil {
 		return view.Computer{}, err
 	}
-	c, err := s.o.Computers.Create(ctx, cid, in.Body.Name)
+	c, err := do(cid)
 	if err != nil {
 		return view.Computer{}, err
 	}

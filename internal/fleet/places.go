@@ -63,6 +63,9 @@ func (fl *Fleet) Open(ctx context.Context) error {
 	if fresh {
 		cids = append(cids, contract.NewCID())
 	}
+	if err := fl.clearForks(); err != nil {
+		return fault.Wrap("fleet.Open", err)
+	}
 	fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, cid := range cids {
 		p, err := fl.takeUp(cid, fl.Report)

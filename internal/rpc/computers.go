@@ -89,6 +89,29 @@ func (r EventsRequest) Validate() error {
 	return nil
 }
 
+// ForkRequest makes a computer of a checkpoint of another.
+type ForkRequest struct {
+	At
+	Body struct {
+		ID         contract.CID `json:"id,omitempty" doc:"16 lower-case letters and digits drawn by the sender; the same id again is the same computer" maxLength:"16"`
+		Name       string       `json:"name" required:"true" minLength:"1" maxLength:"100"`
+		Checkpoint string       `json:"checkpoint,omitempty" doc:"empty: the newest" maxLength:"40"`
+	}
+}
+
+// Validate implements validation.
+func (r ForkRequest) Validate() error {
+	if r.Body.Checkpoint != "" {
+		if err := view.ValidRevision("checkpoint", r.Body.Checkpoint); err != nil {
+			return err
+		}
+	}
+	if r.Body.ID == "" {
+		return nil
+	}
+	return r.Body.ID.Validate()
+}
+
 // A computer, its log and what is shown around its desktop.
 var (
 	ComputerGet = single[Of, view.Computer](Declared{
@@ -108,6 +131,9 @@ var (
 	ComputerPutBack = single[Of, view.Computer](Declared{
 		Name: "computer.putback", Summary: "Put a computer back that was removed; answered once it is awake",
 		HTTP: post("/put-back", "computers-put-back"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true, Limit: 2 * Quick})
+	ComputerFork = single[ForkRequest, view.Computer](Declared{
+		Name: "computer.fork", Summary: "Make a computer with the files and documents of a checkpoint of this one; answered once it is awake",
+		HTTP: post("/fork", "computers-fork"), May: grant.Rule{Role: grant.Editor, Power: grant.Computers}, Doors: API, Effect: Stops, Host: true, Limit: Long})
 	ComputerRecover = done[Of](Declared{
 		Name: "computer.recover", Summary: "Bring back what is damaged from what else knows it; only what all share closes the others meanwhile",
 		HTTP: post("/recover", "computers-recover"), May: grant.Rule{Role: grant.Owner, Power: grant.Machine}, Doors: API, Effect: Stops, Needs: Known, Host: true})

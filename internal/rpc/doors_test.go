@@ -57,12 +57,13 @@ func TestWhatMethodsTake(t *testing.T) {
 			"files.add_url files.move files.put files.remove prompt.submit proposal.accept proposal.dismiss run.answer run.cancel run.pause run.resume run.steer run.undo trash.put_back",
 		grant.Own: "approval.answer computer.export computer.putback computer.rebuild computer.remove invitation.create invitation.list invitation.revoke member.change member.remove",
 		{Role: grant.Owner, Power: grant.Machine}: "computer.recover",
-		grant.Anyone:                "account.get computer.list computer.removed invitation.accept model.list token.create token.list token.revoke",
-		grant.With(grant.Accounts):  "account.change account.invite account.link account.list account.remove",
-		grant.With(grant.Computers): "computer.create",
-		grant.With(grant.Secrets):   "secret.list secret.remove secret.set",
-		grant.With(grant.Models):    "model.test",
-		grant.With(grant.Machine):   "system.doctor",
+		grant.Anyone:                                 "account.get computer.list computer.removed invitation.accept model.list token.create token.list token.revoke",
+		grant.With(grant.Accounts):                   "account.change account.invite account.link account.list account.remove",
+		grant.With(grant.Computers):                  "computer.create",
+		{Role: grant.Editor, Power: grant.Computers}: "computer.fork",
+		grant.With(grant.Secrets):                    "secret.list secret.remove secret.set",
+		grant.With(grant.Models):                     "model.test",
+		grant.With(grant.Machine):                    "system.doctor",
 	}
 	got := map[grant.Rule][]string{}
 	for _, m := range rpc.All() {

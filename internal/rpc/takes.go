@@ -22,7 +22,7 @@ var methodsTaking = map[contract.Capability]string{
 	contract.CanRestore:   `checkpoint.create checkpoint.restore checkpoint.undo checkpoint.rewind run.undo`,
 	contract.CanArrange:   `computer.rename`,
 	contract.CanApprove:   `approval.answer`,
-	contract.CanManage:    `computer.create computer.removed computer.remove computer.putback computer.rebuild computer.wake computer.recover computer.export`,
+	contract.CanManage:    `computer.create computer.fork computer.removed computer.remove computer.putback computer.rebuild computer.wake computer.recover computer.export`,
 	contract.CanEnter:     `frame.ticket`,
 	contract.CanConfigure: `secret.list secret.set secret.remove model.test system.doctor`,
 	contract.CanInvite: `member.change member.remove invitation.create invitation.list invitation.revoke account.link account.list account.invite account.change account.remove

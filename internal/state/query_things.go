@@ -153,6 +153,17 @@ func (s *Store) Documents(ctx context.Context, limit int) ([]Document, error) {
 	}, "SELECT "+documentColumns+documentFrom+" ORDER BY d.seq DESC LIMIT ?", page(limit))
 }
 
+// DocumentsBefore lists documents revised last before a sequence (0: all), the most
+// recently revised first.
+func (s *Store) DocumentsBefore(ctx context.Context, before uint64, limit int) ([]Document, error) {
+	if before == 0 {
+		return s.Documents(ctx, limit)
+	}
+	return all(ctx, s, "state.Documents", func(r *sql.Rows) (d Document, err error) {
+		return d, r.Scan(&d.ID, &d.Title, &d.Path, &d.Revision, &d.Author, &d.SHA256, &d.Run, &d.Created, &d.Updated, &d.Seq)
+	}, "SELECT "+documentColumns+documentFrom+" WHERE d.seq < ? ORDER BY d.seq DESC LIMIT ?", before, page(limit))
+}
+
 // Document returns a document with the body of its newest revision.
 func (s *Store) Document(ctx context.Context, id string) (Document, error) {
 	return one(ctx, s, "state.Document", "document "+id, func(r *sql.Rows) (d Document, err error) {

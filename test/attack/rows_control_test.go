@@ -353,6 +353,10 @@ func (c playedComputers) Create(ctx context.Context, cid contract.CID, _ string)
 	return p.Info(ctx)
 }
 
+func (c playedComputers) Fork(ctx context.Context, _, cid contract.CID, name, _ string) (view.Computer, error) {
+	return c.Create(ctx, cid, name)
+}
+
 func (playedComputers) Asleep(context.Context, contract.CID) (view.Computer, bool, error) {
 	return view.Computer{}, false, nil
 }

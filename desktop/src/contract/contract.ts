@@ -269,10 +269,12 @@ export interface CommandStarted {
   cwd?: string
 }
 
-/** ComputerCreated starts a log. */
+/** ComputerCreated starts a log. Of one that was forked, From and Checkpoint are the computer and the checkpoint of it whose files it began with. */
 export interface ComputerCreated {
   name: string
   driver: string
+  from?: string
+  checkpoint?: string
 }
 
 /** ComputerRenamed gives the computer another name. */

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 
+	"github.com/spf13/pflag"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/cli/terminal"
@@ -41,7 +43,7 @@ func Computers() cli.Verb {
 					terminal.Row(w, "desktop", info.Desktop)
 				})
 			},
-		}, {
+		}, forked(), {
 			Use: "remove ID", Short: "Remove a computer, whole; for a week it can be put back", Args: cli.Exactly(1), JSON: view.Computer{},
 			Examples: []string{"choir computers remove abcdefgh12345678"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
@@ -85,4 +87,30 @@ func aboutOne(t *cli.Call, id string, ask func(contract.CID) (view.Computer, err
 		return err
 	}
 	return t.Show(info, func(w io.Writer) { text(w, info) })
+}
+
+func forked() cli.Verb {
+	var from, checkpoint string
+	return cli.Verb{
+		Use: "fork NAME", Short: "Make another computer with the files and documents of a checkpoint of one", Args: cli.Exactly(1), JSON: view.Computer{},
+		Examples: []string{"choir computers fork Attempt", "choir computers fork Attempt --checkpoint 1a2b3c4"},
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&from, "from", "", "the computer to fork; without it the one that --computer names")
+			f.StringVar(&checkpoint, "checkpoint", "", "the checkpoint; without it the newest")
+		},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
+			if from != "" {
+				c = c.Computer(contract.CID(from))
+			}
+			info, err := c.Fork(ctx, "", args[0], checkpoint)
+			if err != nil {
+				return err
+			}
+			return t.Show(info, func(w io.Writer) {
+				printWoken(w, info)
+				terminal.Row(w, "id", info.ID)
+				terminal.Row(w, "desktop", info.Desktop)
+			})
+		},
+	}
 }

@@ -1,0 +1,241 @@
+// Package fork makes the beginning of a new computer from a checkpoint of another: its
+// files as they were, and the names of the living documents that are among them. Nothing
+// else goes along: no log, no history, no trash, nothing that no checkpoint holds.
+// The beginning is a directory that gets the new computer's name once all of it is on
+// disk; what the new log says first is read from a file in it.
+package fork
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/newfile"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/workspace"
+)
+
+// originFile says, in a computer's directory, what it was forked of. It goes once the
+// documents are made.
+const (
+	originFile = "forked.json"
+	maxOrigin  = 64 << 20
+)
+
+// Origin is what a computer was forked of.
+type Origin struct {
+	From       contract.CID `json:"from"`
+	Checkpoint string       `json:"checkpoint"` // a commit of that one's history
+	Name       string       `json:"name"`       // of the new one
+	Documents  []Document   `json:"documents"`
+}
+
+// Document is a living document whose file is among those of the checkpoint.
+type Document struct {
+	ID    string `json:"id"` // in the new computer
+	Title string `json:"title"`
+	Path  string `json:"path"`
+}
+
+// Read reads what the computer of a directory was forked of; nil: it was not, or its
+// beginning is over.
+func Read(dir string) (*Origin, error) {
+	f, err := os.Open(filepath.Join(dir, originFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.Wrap("fork.Read", err)
+	}
+	defer f.Close() // only read from
+	var o Origin
+	if err := json.NewDecoder(io.LimitReader(f, maxOrigin)).Decode(&o); err != nil {
+		return nil, fault.New("fork.Read", fault.Damaged, "Remove the computer and fork it again.", fmt.Errorf("%s can't be read: %w", originFile, err))
+	}
+	return &o, nil
+}
+
+// Source is the computer that is forked, awake.
+type Source struct {
+	CID       contract.CID
+	Log       *ledger.Log
+	State     *state.Store
+	Workspace *workspace.Workspace
+	Boxes     *boxes.Boxes
+	// Snapshot checks a commit out, in layers, until release is called.
+	Snapshot func(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error)
+	// Free says how much room the disk has.
+	Free   func() (datadir.Room, error)
+	Logger *slog.Logger
+}
+
+// Take lays the beginning of a new computer out at dir, which must be there and empty:
+// all of it is on disk when it returns. checkpoint may be short; empty: the newest.
+func (s Source) Take(ctx context.Context, dir, name, checkpoint string) error {
+	const op = "fork.Take"
+	k, err := s.checkpoint(ctx, checkpoint)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	o := Origin{From: s.CID, Checkpoint: k.ID, Name: name}
+	if o.Documents, err = s.documents(ctx, k); err != nil {
+		return fault.Wrap(op, err)
+	}
+	tree := filepath.Join(dir, "workspace")
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := s.files(ctx, k.ID, tree); err != nil {
+		return fault.Wrap(op, err)
+	}
+	// What every computer has, be the checkpoint without.
+	for _, at := range []string{"workspace", "artifacts"} {
+		if err := os.Mkdir(filepath.Join(tree, at), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fault.Wrap(op, err)
+		}
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, originFile), b, 0o600); err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, newfile.Sync(dir))
+}
+
+func (s Source) checkpoint(ctx context.Context, id string) (state.Checkpoint, error) {
+	if err := s.State.CaughtUp(ctx, s.Log); err != nil {
+		return state.Checkpoint{}, err
+	}
+	if id != "" {
+		return s.State.Checkpoint(ctx, id)
+	}
+	rows, err := s.State.Checkpoints(ctx, 0, 1)
+	if err == nil && len(rows) == 0 {
+		err = fault.New("", fault.NotFound, "Make one: choir checkpoint.", errors.New("the computer has no checkpoint yet"))
+	}
+	if err != nil {
+		return state.Checkpoint{}, err
+	}
+	return rows[0], nil
+}
+
+// documents are those whose file is among those of a checkpoint, with the title that
+// they had.
+func (s Source) documents(ctx context.Context, k state.Checkpoint) ([]Document, error) {
+	var out []Document
+	for before := uint64(0); ; {
+		rows, err := s.State.DocumentsBefore(ctx, before, state.MaxPage)
+		if err != nil || len(rows) == 0 {
+			return out, err
+		}
+		for _, d := range rows {
+			before = d.Seq
+			was, err := s.at(ctx, d, k.Seq)
+			if fault.Is(err, fault.NotFound) {
+				continue // it was made later, or its file was not there
+			}
+			if err != nil {
+				return nil, err
+			}
+			id, err := s.Workspace.ObjectID(ctx, k.ID, was.Path)
+			if err != nil && !fault.Is(err, fault.NotFound) {
+				return nil, err
+			}
+			if err == nil && id != "" {
+				out = append(out, Document{ID: contract.NewID(), Title: was.Title, Path: was.Path})
+			}
+		}
+	}
+}
+
+// at is a document's revision as it was at a sequence.
+func (s Source) at(ctx context.Context, d state.Document, seq uint64) (state.Revision, error) {
+	for n := d.Revision; ; n-- {
+		r, err := s.State.Revision(ctx, d.ID, n)
+		if err != nil || r.Seq <= seq {
+			return r, err
+		}
+	}
+}
+
+// files unpacks a checkpoint's files. They are read in a box, for the host looks into no
+// tree, and written where no box has been.
+func (s Source) files(ctx context.Context, commit, to string) (err error) {
+	room, err := s.Free()
+	if err != nil {
+		return err
+	}
+	layers, release, err := s.Snapshot(ctx, commit)
+	if err != nil {
+		return err
+	}
+	defer release()
+	box, err := s.Boxes.Open(ctx, sandbox.BoxSpec{
+		ID: "fork-" + contract.NewID(), Kind: contract.BoxScratch, Root: "/checkpoint", Limits: s.Boxes.Limits(),
+		Mounts: []sandbox.Mount{{Target: "/checkpoint", Mode: sandbox.Overlay, Lower: layers}},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := box.Kill(); err != nil {
+			s.Logger.Error("could not end a scratch box", "box", box.ID(), "error", err)
+		}
+	}()
+	pr, pw := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		exit, err := boxes.Client(box).Exec(ctx, guest.ExecRequest{Argv: []string{"tar", "--hard-dereference", "-cf", "-", "-C", "/checkpoint", "."}}, guest.Streams{Stdout: pw, Stderr: io.Discard})
+		if err == nil && exit.Code != 0 {
+			err = fmt.Errorf("tar ended with code %d", exit.Code)
+		}
+		pw.CloseWithError(err)
+		sent <- err
+	}()
+	err = Unpack(to, pr, room.Bytes-datadir.SpaceLow)
+	pr.CloseWithError(errors.New("no longer read"))
+	return errors.Join(err, <-sent)
+}
+
+// Documents makes the documents of a computer that was forked, and forgets what it was
+// forked of: from then on its log says so. Made twice, each is there once.
+func Documents(ctx context.Context, dir string, w *workspace.Workspace, documents *document.Documents) error {
+	o, err := Read(dir)
+	if err != nil || o == nil {
+		return err
+	}
+	for _, d := range o.Documents {
+		if _, err := documents.Get(ctx, d.ID); err == nil {
+			continue
+		} else if !fault.Is(err, fault.NotFound) {
+			return fault.Wrap("fork.Documents", err)
+		}
+		body, err := w.ReadAll(ctx, "", d.Path, document.MaxBody)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return fault.Wrap("fork.Documents", err)
+		}
+		if _, err := documents.Create(ctx, d.ID, d.Title, d.Path, string(body), document.Author{Name: "fork", By: contract.System()}); err != nil {
+			return fault.Wrap("fork.Documents", err)
+		}
+	}
+	return fault.Wrap("fork.Documents", os.Remove(filepath.Join(dir, originFile)))
+}

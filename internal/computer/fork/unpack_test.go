@@ -1,0 +1,80 @@
+package fork_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/computer/fork"
+	"choir.dev/choiros/internal/fault"
+)
+
+func packed(t *testing.T, heads ...tar.Header) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	out := tar.NewWriter(&b)
+	for _, h := range heads {
+		content := "of " + h.Name
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(content))
+		}
+		if err := out.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := out.Write([]byte(content)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// What comes from a box as a checkpoint's files is written below the new tree, or not
+// at all: through no link, into no history, not twice, and only so much.
+func TestACheckpointIsUnpackedBeneath(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	good := packed(t, tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "./a/", Typeflag: tar.TypeDir},
+		tar.Header{Name: "./a/run", Typeflag: tar.TypeReg, Mode: 0o4777}, tar.Header{Name: "./a/text", Typeflag: tar.TypeReg, Mode: 0o600},
+		tar.Header{Name: "./link", Typeflag: tar.TypeSymlink, Linkname: outside})
+	if err := fork.Unpack(dir, good, 1000); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]os.FileMode{"a/run": 0o755, "a/text": 0o644} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode() != want {
+			t.Errorf("%s: %v, %v", name, st, err)
+		}
+	}
+	for name, bad := range map[string]tar.Header{
+		"above":             {Name: "../x", Typeflag: tar.TypeReg},
+		"absolute":          {Name: "/x", Typeflag: tar.TypeReg},
+		"the history":       {Name: "./.git/hooks", Typeflag: tar.TypeDir},
+		"by another case":   {Name: ".GIT", Typeflag: tar.TypeReg},
+		"through a link":    {Name: "link/x", Typeflag: tar.TypeReg},
+		"in place of one":   {Name: "link", Typeflag: tar.TypeReg},
+		"twice":             {Name: "a/text", Typeflag: tar.TypeReg},
+		"another's content": {Name: "hard", Typeflag: tar.TypeLink, Linkname: "a/text"},
+		"a device":          {Name: "device", Typeflag: tar.TypeChar},
+	} {
+		if err := fork.Unpack(dir, packed(t, bad), 1000); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if list, err := os.ReadDir(outside); err != nil || len(list) != 0 {
+		t.Errorf("outside there is %v, %v", list, err)
+	}
+	if err := fork.Unpack(t.TempDir(), packed(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}), 3); !fault.Is(err, fault.Exhausted) {
+		t.Errorf("more than there is room for: %v", err)
+	}
+	cut := packed(t, tar.Header{Name: "x", Typeflag: tar.TypeReg})
+	cut.Truncate(514)
+	if err := fork.Unpack(t.TempDir(), cut, 1000); err == nil || !strings.Contains(err.Error(), "x") {
+		t.Errorf("half a file was taken: %v", err)
+	}
+}

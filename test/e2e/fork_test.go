@@ -1,0 +1,110 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// A computer that is forked has the files and documents of the checkpoint, and a log of
+// its own that says first of what it is; what was begun of another one when choir was
+// killed is no computer and is gone.
+func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
+	in := choirtest.Start(t, choirtest.Options{})
+	put := func(name, text string) {
+		t.Helper()
+		if res, err := in.RunInput(t.Context(), []byte(text), "files", "put", "-", name); err != nil || res.Code != 0 {
+			t.Fatalf("put: %v, %+v", err, res)
+		}
+	}
+	var source []view.Computer
+	in.JSON(t, &source, "computers")
+	in.Must(t, "prompt", "--wait", `write "buy milk" to workspace/list.txt`)
+	var runs []view.Run
+	in.JSON(t, &runs, "runs")
+	put("workspace/mine", "one")
+	in.Must(t, "exec", "--", "sh", "-c", "mkdir -p workspace/deep; printf x > workspace/deep/run; chmod +x workspace/deep/run; ln -s mine workspace/link")
+	var k view.Checkpointed
+	in.JSON(t, &k, "checkpoint", "-m", "to fork")
+	put("workspace/mine", "two")
+
+	var made view.Computer
+	in.JSON(t, &made, "computers", "fork", "Attempt", "--from", string(source[0].ID), "--checkpoint", k.ID)
+	if made.State != view.StateAwake && made.State != view.StateWorking || made.Name != "Attempt" || made.ID == source[0].ID {
+		t.Fatalf("forked: %+v", made)
+	}
+	id := string(made.ID)
+	begins := func(in *choirtest.Instance, id string) (created contract.ComputerCreated) {
+		t.Helper()
+		var event contract.Event
+		if err := json.Unmarshal([]byte(in.Must(t, "events", "--limit", "1", "--json", "--computer", id)), &event); err != nil || event.Type != "computer.created" || json.Unmarshal(event.Data, &created) != nil {
+			t.Fatalf("the first event of %s: %+v, %v", id, event, err)
+		}
+		return created
+	}
+	holds := func(in *choirtest.Instance) {
+		t.Helper()
+		if got := in.Must(t, "files", "cat", "workspace/mine", "--computer", id); got != "one" {
+			t.Errorf("it holds %q", got)
+		}
+		if got := in.Must(t, "exec", "--computer", id, "--", "sh", "-c", "test -x workspace/deep/run && readlink workspace/link"); strings.TrimSpace(got) != "mine" {
+			t.Errorf("its link leads to %q", got)
+		}
+	}
+	holds(in)
+	if created := begins(in, id); created.From != string(source[0].ID) || created.Checkpoint != k.ID || created.Name != "Attempt" {
+		t.Errorf("its log begins with %+v", created)
+	}
+	// The run's document is one here too, with the words it had; the run is not.
+	if got := in.Must(t, "events", "--type", "document.revised", "--computer", id); strings.Count(got, "document.revised") != 1 {
+		t.Errorf("its documents: %q", got)
+	}
+	var none []view.Run
+	if in.JSON(t, &none, "runs", "--computer", id); len(none) != 0 || len(runs) != 1 {
+		t.Errorf("its runs: %+v, of %d", none, len(runs))
+	}
+	if got := in.Must(t, "files", "cat", "workspace/mine", "--computer", string(source[0].ID)); got != "two" {
+		t.Errorf("the source holds %q", got)
+	}
+	if res, err := in.Run(t.Context(), "computers", "fork", "None", "--from", string(source[0].ID), "--checkpoint", "0123456789"); err != nil || res.Code == 0 {
+		t.Errorf("of a checkpoint that there is not: %v, %+v", err, res)
+	}
+	data := in.Data
+	in.Kill()
+	half := filepath.Join(data, "computers", ".fork-"+string(contract.NewCID()))
+	if err := os.MkdirAll(filepath.Join(half, "workspace"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// One that has its name and no log yet is whole.
+	late := contract.NewCID()
+	if err := errors.Join(os.MkdirAll(filepath.Join(data, "computers", string(late), "workspace", "workspace"), 0o700),
+		os.WriteFile(filepath.Join(data, "computers", string(late), "workspace", "workspace", "mine"), []byte("late"), 0o644),
+		os.WriteFile(filepath.Join(data, "computers", string(late), "forked.json"), []byte(`{"from":"`+string(source[0].ID)+`","checkpoint":"`+k.ID+`","name":"Late"}`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	in, err := choirtest.TryStart(t, choirtest.Options{Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []view.Computer
+	if in.JSON(t, &list, "computers"); len(list) != 3 {
+		t.Errorf("listed: %+v", list)
+	}
+	if got := in.Must(t, "files", "cat", "workspace/mine", "--computer", string(late)); got != "late" {
+		t.Errorf("the late one holds %q", got)
+	}
+	if created := begins(in, string(late)); created.Name != "Late" || created.From != string(source[0].ID) || created.Checkpoint != k.ID {
+		t.Errorf("the late one's log begins with %+v", created)
+	}
+	if _, err := os.Lstat(half); !os.IsNotExist(err) {
+		t.Errorf("half a computer is left: %v", err)
+	}
+	holds(in)
+}
