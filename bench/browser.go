@@ -1,13 +1,17 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"choir.dev/choiros/internal/chromium"
+	"choir.dev/choiros/internal/view"
 )
 
 const (
@@ -15,6 +19,8 @@ const (
 	pressClaim = `(() => { const go = document.getElementById('go'), name = document.getElementById('name');
 		if (document.readyState !== 'complete' || !go || !name || go.disabled || document.getElementById('fresh').hidden) return false;
 		name.value = 'Bench'; go.click(); return true })()`
+	// isLive is true once the desktop that is shown comes from the dev server.
+	isLive = `!!document.querySelector('iframe[data-role=shown][data-mode=live]')`
 	// isPainted is true once the console was told that the desktop has painted.
 	isPainted = `!!document.querySelector('iframe[data-role=shown][data-mode]')`
 )
@@ -70,4 +76,104 @@ func (e *env) paint(ctx context.Context, b *chromium.Browser, data string, ours,
 	}
 	*ours, *healthy = append(*ours, time.Since(p.began)), append(*healthy, p.healthy)
 	return nil
+}
+
+// shownStyle is a file of the desktop's that changes under the eyes of whoever looks.
+const shownStyle = "choiros/src/shell/desktop.css"
+
+// saved puts a style of the desktop through the API, with a browser looking at the
+// desktop, until the page has the style.
+func saved(ctx context.Context, e *env) (_ Result, err error) {
+	r := Result{ID: "save", What: "from saving a file to its update in the browser", Target: atMost(ofOurs, 60, "ms"),
+		Note: "A file put through the API, from the request until a headless Chromium that shows the desktop has the style that the file says, asked every millisecond."}
+	b, err := chromium.Open(e.dir)
+	if errors.Is(err, chromium.ErrMissing) {
+		r.NotMeasured = err.Error()
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	data := filepath.Join(e.dir, "saved")
+	if err := e.shareModules(data); err != nil {
+		return r, err
+	}
+	w, err := e.openWorldOn(ctx, data)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	leave, err := b.Page(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, leave(ctx)) }()
+	shown, err := showLive(ctx, b, w.ClaimURL)
+	if err != nil {
+		return r, err
+	}
+	body, _, err := w.api.Get(ctx, shownStyle)
+	if err != nil {
+		return r, err
+	}
+	text, err := io.ReadAll(body)
+	if err = errors.Join(err, body.Close(), e.quiet(ctx, w.PID)); err != nil {
+		return r, err
+	}
+	row, _, err := w.measure(ctx, act{ID: r.ID, What: r.What, Note: r.Note, Target: r.Target, Tries: e.size(40, 1), Least: e.size(15, 1), Do: func(ctx context.Context, i int) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		seen := make(chan error, 1)
+		go func() {
+			seen <- shown.evaluate(ctx, fmt.Sprintf(`new Promise((done) => { const look = () =>
+				getComputedStyle(document.documentElement).getPropertyValue('--bench').trim() === '%d' ? done() : setTimeout(look, 1); look() })`, i))
+		}()
+		_, err := w.api.Put(ctx, view.Put{Path: shownStyle}, strings.NewReader(fmt.Sprintf("%s\n:root { --bench: %d; }\n", text, i)))
+		if err != nil {
+			cancel()
+		}
+		return cmp.Or(err, <-seen)
+	}})
+	return row, err
+}
+
+// shownDesktop is the desktop in a page's frame.
+type shownDesktop struct {
+	b      *chromium.Browser
+	origin string
+}
+
+// showLive opens a claim link and presses its button until the dev server's desktop
+// is shown.
+func showLive(ctx context.Context, b *chromium.Browser, claim string) (*shownDesktop, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := b.Call(ctx, "Page.navigate", map[string]any{"url": claim}, nil); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(b.Until(ctx, pressClaim), b.Until(ctx, isLive)); err != nil {
+		return nil, err
+	}
+	d := &shownDesktop{b: b}
+	err := b.Evaluate(ctx, `document.querySelector('iframe[data-role=shown]').dataset.origin`, false, &d.origin)
+	return d, err
+}
+
+// evaluate runs an expression in the desktop and waits for its promise; in the next
+// one, if the page is replaced under it.
+func (d *shownDesktop) evaluate(ctx context.Context, expression string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		back, err := d.b.Frame(ctx, d.origin+"/")
+		if err == nil {
+			err = d.b.Evaluate(ctx, expression, false, nil)
+			back()
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
