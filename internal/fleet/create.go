@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -25,7 +28,7 @@ func (fl *Fleet) Create(ctx context.Context, cid contract.CID, name string) (vie
 	if err := fl.makable(cid, name); err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
 	}
-	p, fresh, err := fl.place(cid, name)
+	p, fresh, err := fl.place(ctx, cid, name)
 	if err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
 	}
@@ -57,10 +60,22 @@ func (fl *Fleet) makable(cid contract.CID, name string) error {
 	return fl.machine.Reserve.Check("")
 }
 
-// place returns the place of a computer, a new one if there is none.
-func (fl *Fleet) place(cid contract.CID, name string) (p *place, fresh bool, err error) {
+// place returns the place of a computer, a new one if there is none. What came to
+// nothing under its id is gone by then.
+func (fl *Fleet) place(ctx context.Context, cid contract.CID, name string) (p *place, fresh bool, err error) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
+	for fl.unmaking[cid] != nil {
+		through := fl.unmaking[cid]
+		fl.mu.Unlock()
+		select {
+		case <-through:
+			fl.mu.Lock()
+		case <-ctx.Done():
+			fl.mu.Lock()
+			return nil, false, fault.New("", fault.Unavailable, "Ask for it again.", fmt.Errorf("what was begun of %s is still being removed", cid))
+		}
+	}
 	if p := fl.places[cid]; p != nil && p.removed != nil {
 		return nil, false, fault.New("", fault.Conflict, "Put it back, or draw another id.", fmt.Errorf("the computer %s was removed", cid))
 	} else if p != nil {
@@ -72,7 +87,11 @@ func (fl *Fleet) place(cid contract.CID, name string) (p *place, fresh bool, err
 	if len(fl.places) >= maxComputers {
 		return nil, false, fault.New("", fault.Exhausted, "Remove one that is not needed any more.", fmt.Errorf("there are %d computers, which is the most that one machine has", len(fl.places)))
 	}
-	p = &place{cid: cid, name: name, state: view.StateAsleep}
+	there, err := os.ReadDir(fl.Dir.Computer(cid))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+		return nil, false, err
+	}
+	p = &place{cid: cid, name: name, state: view.StateAsleep, found: len(there) > 0}
 	fl.places[cid], fl.order = p, append(fl.order, cid)
 	return p, true, nil
 }
@@ -100,15 +119,27 @@ func (fl *Fleet) failing(p *place) bool {
 }
 
 // unmade says why a computer that is new came to nothing, and forgets it; nil: it
-// has begun, awake or not.
+// has begun, awake or not, or something was there before it.
 func (fl *Fleet) unmade(ctx context.Context, p *place) error {
 	last, err := fl.lastUnopened(ctx, p.cid)
 	fl.mu.Lock()
 	why := p.err
-	if err != nil || last > 0 || why == nil || p.state == view.StateWaking {
+	if err != nil || last > 0 || why == nil || p.found || p.state == view.StateWaking {
 		fl.mu.Unlock()
 		return nil
 	}
+	// Who asks for it again meanwhile waits: what is removed would be theirs.
+	through := make(chan struct{})
+	if fl.unmaking == nil {
+		fl.unmaking = map[contract.CID]chan struct{}{}
+	}
+	fl.unmaking[p.cid] = through
+	defer func() {
+		fl.mu.Lock()
+		defer fl.mu.Unlock()
+		delete(fl.unmaking, p.cid)
+		close(through)
+	}()
 	p.round++ // nobody tries it again
 	delete(fl.places, p.cid)
 	fl.order = slices.DeleteFunc(fl.order, func(cid contract.CID) bool { return cid == p.cid })

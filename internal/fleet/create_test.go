@@ -1,11 +1,16 @@
 package fleet
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"sync"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/view"
@@ -54,6 +59,80 @@ func TestWhatCouldNotBeMadeLeavesNothing(t *testing.T) {
 	}
 	if there, err := p.Bus.Serves(t.Context(), begun.CID()); err != nil || !there || p.places[begun.CID()] == nil {
 		t.Errorf("its log is gone: %v, %v", there, err)
+	}
+}
+
+// TestWhatIsMadeAgainIsNotRemoved: who asks again for a computer that could not be
+// made gets one that stays, however long it takes to remove what was begun before.
+func TestWhatIsMadeAgainIsNotRemoved(t *testing.T) {
+	s := newSleeper(t)
+	cid := contract.NewCID()
+	open := s.Fleet.wake
+	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.Waking) (*computer.Computer, error) {
+		if err := os.MkdirAll(s.Dir.Computer(cid), 0o700); err != nil {
+			return nil, err
+		}
+		if s.wakes.Load() > 0 {
+			c, err := open(ctx, cid, w)
+			if err != nil {
+				return nil, err
+			}
+			_, err = c.Log().Append(ctx, contract.Draft{Actor: contract.System(), Type: "computer.created", Data: contract.ComputerCreated{Name: w.Name, Driver: "test"}})
+			return c, errors.Join(err, os.WriteFile(s.Dir.Computer(cid, "mine"), nil, 0o600))
+		}
+		if c, err := open(ctx, cid, w); err != nil || c.Close() != nil {
+			return nil, err
+		}
+		for i := range 5000 {
+			if err := os.MkdirAll(s.Dir.Computer(cid, "workspace", fmt.Sprint(i)), 0o700); err != nil {
+				return nil, err
+			}
+		}
+		return nil, fault.New("", fault.Unavailable, "Do this.", errors.New("the disk is full"))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var asking sync.WaitGroup
+	for range 4 {
+		asking.Go(func() {
+			var err error
+			for ctx.Err() == nil {
+				_, err = s.Create(ctx, cid, "New")
+				s.mu.Lock()
+				p := s.places[cid]
+				awake := p != nil && p.state == view.StateAwake
+				s.mu.Unlock()
+				if awake {
+					return
+				}
+			}
+			t.Errorf("it is not made again: %v", err)
+		})
+	}
+	asking.Wait()
+	s.falls.Wait()
+	if _, err := os.Lstat(s.Dir.Computer(cid, "mine")); err != nil {
+		t.Errorf("what was made is gone: %v", err)
+	}
+	if there, err := s.Bus.Serves(t.Context(), cid); err != nil || !there {
+		t.Errorf("its log is gone: %v, %v", there, err)
+	}
+}
+
+// TestWhatWasThereBeforeIsNotUnmade: a directory that nobody knew of may be
+// somebody's computer, whose log is elsewhere.
+func TestWhatWasThereBeforeIsNotUnmade(t *testing.T) {
+	s := newSleeper(t)
+	cid := contract.NewCID()
+	if err := os.MkdirAll(s.Dir.Computer(cid, "workspace", "mine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.fails.Store(&cid)
+	if made, err := s.Create(t.Context(), cid, "New"); err != nil || made.Trouble == nil {
+		t.Errorf("it says nothing of why it does not wake: %+v, %v", made, err)
+	}
+	if _, err := os.Lstat(s.Dir.Computer(cid, "workspace", "mine")); err != nil {
+		t.Errorf("what was there is gone: %v", err)
 	}
 }
 

@@ -72,6 +72,9 @@ type Fleet struct {
 	places map[contract.CID]*place
 	order  []contract.CID
 	falls  sync.WaitGroup
+	// unmaking are the computers that came to nothing and of which what was begun is
+	// just being removed, until they are closed.
+	unmaking map[contract.CID]chan struct{}
 	// removing is held by who removes a computer or puts one back.
 	removing sync.Mutex
 	closed   atomic.Bool

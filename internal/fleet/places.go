@@ -42,6 +42,7 @@ type place struct {
 	used    time.Time     // when the last of them was done, or it was last busy by itself
 	known   view.Computer // what was to be said of it when it fell asleep
 	removed *removal      // it was removed, and can be put back
+	found   bool          // its directory held something before it was made
 }
 
 // wakeWait is how long somebody who asks for a computer waits while it wakes.
