@@ -280,7 +280,7 @@ func (w *world) checkBoxes() error {
 		}
 		var left []string
 		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), "keeper-") && !strings.HasPrefix(e.Name(), "desktop") && !strings.HasPrefix(e.Name(), "build") {
+			if !strings.HasPrefix(e.Name(), "keeper-") && !strings.HasPrefix(e.Name(), "desktop") && !strings.HasPrefix(e.Name(), "build") && !strings.HasPrefix(e.Name(), ".out-build") {
 				left = append(left, e.Name())
 			}
 		}
