@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/mounts"
 	"choir.dev/choiros/internal/computer/past"
+	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/document"
@@ -44,6 +45,7 @@ type Computer struct {
 	*history.History
 	*files.Files
 	*commands.Commands
+	*gitserve.Server // of git's requests
 
 	*actions.Actions // from when its runs are taken up
 
@@ -62,7 +64,6 @@ type Computer struct {
 	shell     *shell.Shell
 	upkeep    *upkeep.Upkeep
 	mounts    *mounts.Mounts
-	git       *gitserve.Server
 
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
@@ -100,7 +101,7 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w Waking) (*Comput
 		c.Actions = &actions.Actions{Log: c.log, Runs: c.runs}
 		c.methods = c.bindMethods()
 		if w.WithoutTasks {
-			if err := c.giveUpTasks(ctx); err != nil {
+			if err := runspace.GiveUp(ctx, c.log, c.runPast()); err != nil {
 				return err
 			}
 		}
@@ -223,8 +224,7 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 	})
 	c.shell = c.openShell()
 	c.openAsked()
-	c.git = c.newGit()
-	return c.git.Sweep(ctx)
+	return c.Server.Sweep(ctx)
 }
 
 // busy reports whether a run works.

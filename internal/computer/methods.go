@@ -6,6 +6,7 @@ import (
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/files"
 	"choir.dev/choiros/internal/computer/fork"
+	"choir.dev/choiros/internal/computer/gitserve"
 	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/proposals"
 	"choir.dev/choiros/internal/rpc"
@@ -42,6 +43,10 @@ func (c *Computer) openAsked() {
 	c.Files = files.New(files.Options{
 		Log: c.log, Workspace: c.workspace, Mirror: c.mirror, Boxes: c.boxes, Changed: c.shell.Changed,
 		Reserve: c.machine.Reserve, AddMB: c.machine.Config.Storage.AddMB, Free: c.machine.Dir.Free, Logger: c.logger,
+	})
+	c.Server = gitserve.New(gitserve.Options{
+		Boxes: c.boxes, Workspace: c.workspace, Mirror: c.mirror, Changed: c.shell.Changed, Append: c.log.Append, Room: c.machine.Reserve.Check,
+		PushBytes: int64(c.machine.Config.Storage.AddMB) << 20, Logger: c.logger,
 	})
 	c.Commands = commands.New(commands.Options{
 		Log: c.log, Workspace: c.workspace, Mirror: c.mirror, Boxes: c.boxes, Mounts: c.mounts, Shell: c.shell,

@@ -58,23 +58,6 @@ func (c *Computer) setAside() error {
 	return fault.Wrap("computer.setAside", os.Rename(boxes, c.path(fmt.Sprintf("boxes.aside-%d", time.Now().UnixNano()))))
 }
 
-// giveUpTasks has every run that was interrupted cancelled when it is taken up.
-func (c *Computer) giveUpTasks(ctx context.Context) error {
-	open, err := c.runPast().Unfinished(ctx)
-	if err != nil {
-		return err
-	}
-	for _, run := range open {
-		_, err := c.log.Append(ctx, contract.Draft{
-			Actor: contract.Person(""), Type: "run.commanded", Run: run, Data: contract.RunCommanded{Command: contract.CommandCancel},
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // note appends one event of the system's.
 func (c *Computer) note(ctx context.Context, eventType string, data contract.Payload) error {
 	_, err := c.log.Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Data: data})

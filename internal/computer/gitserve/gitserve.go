@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
@@ -54,14 +55,16 @@ type Workspace interface {
 	Begin(ctx context.Context, id, base string) (workspace.Overlay, error)
 	Drop(ctx context.Context, o workspace.Overlay) error
 	DropAll(ctx context.Context, chosen func(id string) bool) error
+	Push(ctx context.Context, req workspace.PushRequest) (workspace.Published, error)
 }
 
 // Options are what a server stands on.
 type Options struct {
 	Boxes     Boxes
 	Workspace Workspace
-	// Publish brings a push into the live tree, as somebody's.
-	Publish func(ctx context.Context, by contract.Actor, req workspace.PushRequest) (workspace.Published, error)
+	Mirror    *mirror.Mirror // of the documents whose files a push changes
+	// Changed tells the desktop that the tree did.
+	Changed func()
 	Append  func(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	// Room refuses what the disk has no room for.
 	Room func(op string) error
@@ -90,10 +93,10 @@ func (s *Server) Sweep(ctx context.Context) error {
 	return s.o.Workspace.DropAll(ctx, func(id string) bool { return strings.HasPrefix(id, pushed) })
 }
 
-// Find returns where in the live tree the repository lies that a client calls by
+// Repository returns where in the live tree the repository lies that a client calls by
 // name, with or without ".git" at its end; "" is the history of the computer's own
 // files. fault.NotFound when there is nothing.
-func (s *Server) Find(ctx context.Context, name string) (string, error) {
+func (s *Server) Repository(ctx context.Context, name string) (string, error) {
 	const op = "gitserve.Find"
 	if name == "" {
 		return "", nil
@@ -127,9 +130,9 @@ func inGit(p string) bool {
 	return false
 }
 
-// Answer answers one request. The repository is one that Find returned. Nothing is
+// Git answers one request. The repository is one that Repository returned. Nothing is
 // written to out before git has begun to answer.
-func (s *Server) Answer(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
+func (s *Server) Git(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
 	op, turns := "gitserve.Read", s.reads
 	if c.Push && !c.Advertise {
 		op, turns = "gitserve.Push", s.pushes

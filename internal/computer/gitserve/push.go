@@ -5,16 +5,20 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // maxRefs is how many refs the event of a push names.
@@ -92,7 +96,7 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 	crash.At("gitserve.taken")
 	// Nobody but the client's patience ends it here: it is published or not.
 	ctx = context.WithoutCancel(ctx)
-	p, err := s.o.Publish(ctx, c.By, workspace.PushRequest{ID: id, Overlay: o, Repository: c.Repository, Message: "Push to " + title(c.Repository)})
+	p, err := s.publish(ctx, c.By, workspace.PushRequest{ID: id, Overlay: o, Repository: c.Repository, Message: "Push to " + title(c.Repository)})
 	if err != nil {
 		return nil, err
 	}
@@ -108,4 +112,19 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 			errors.New("somebody wrote to the repository in the very moment, and some of its files stayed as they were"))
 	}
 	return said.Bytes(), nil
+}
+
+// publish brings a push into the live tree, as somebody's.
+func (s *Server) publish(ctx context.Context, by contract.Actor, req workspace.PushRequest) (p workspace.Published, err error) {
+	err = s.o.Mirror.Around(ctx, false, func(mirror.Held) (paths []string, _ document.Author, err error) {
+		p, err = s.o.Workspace.Push(ctx, req)
+		for _, changed := range p.Changed {
+			if !slices.ContainsFunc(p.Conflicts, func(k wire.Conflict) bool { return k.Path == changed }) {
+				paths = append(paths, string(changed))
+			}
+		}
+		return paths, document.By(by), err
+	})
+	s.o.Changed()
+	return p, err
 }

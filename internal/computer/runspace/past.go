@@ -44,3 +44,20 @@ func (p Past) RunEvents(ctx context.Context, run string, after uint64) ([]contra
 	page, err := p.Page(ctx, view.EventQuery{Run: run, After: after})
 	return page.Events, page.Next, page.More, err
 }
+
+// GiveUp has every run that was interrupted cancelled when it is taken up.
+func GiveUp(ctx context.Context, log *ledger.Log, past Past) error {
+	open, err := past.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range open {
+		_, err := log.Append(ctx, contract.Draft{
+			Actor: contract.Person(""), Type: "run.commanded", Run: run, Data: contract.RunCommanded{Command: contract.CommandCancel},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
