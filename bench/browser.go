@@ -121,7 +121,7 @@ func saved(ctx context.Context, e *env) (_ Result, err error) {
 	if err = errors.Join(err, body.Close(), e.quiet(ctx, w.PID)); err != nil {
 		return r, err
 	}
-	row, _, err := w.measure(ctx, act{ID: r.ID, What: r.What, Note: r.Note, Target: r.Target, Tries: e.size(40, 1), Least: e.size(15, 1), Do: func(ctx context.Context, i int) error {
+	update := func(ctx context.Context, i int) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		seen := make(chan error, 1)
@@ -134,7 +134,20 @@ func saved(ctx context.Context, e *env) (_ Result, err error) {
 			cancel()
 		}
 		return cmp.Or(err, <-seen)
-	}})
+	}
+	// A page that has only just been painted may not listen yet.
+	for i := -1; ; i-- {
+		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := update(soon, i)
+		cancel()
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return r, err
+		}
+	}
+	row, _, err := w.measure(ctx, act{ID: r.ID, What: r.What, Note: r.Note, Target: r.Target, Tries: e.size(40, 1), Least: e.size(15, 1), Do: update})
 	return row, err
 }
 
