@@ -6,7 +6,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -59,6 +63,60 @@ func (w *world) add(ctx context.Context, name, content string) error {
 	}
 	w.tree.is(path, content)
 	return nil
+}
+
+// push makes a repository of one file, clones it and pushes a change of that.
+func (w *world) push(ctx context.Context, name, content string) error {
+	path := "workspace/" + name + "/file"
+	if _, err := w.verb(ctx, "exec", "--", "sh", "-c", "mkdir workspace/"+name+" && cd workspace/"+name+
+		" && git init -q -b main && echo one > file && git add file && git -c user.name=me -c user.email=me@example.org commit -q -m one"); err != nil {
+		return err
+	}
+	w.tree.is(path, "one\n")
+	out, err := w.verb(ctx, "git", "url", "workspace/"+name, "--write", "--json")
+	if err != nil {
+		return err
+	}
+	var access struct {
+		URL   string
+		Token struct{ Secret string }
+	}
+	if err := json.Unmarshal([]byte(out), &access); err != nil {
+		return err
+	}
+	dir := w.t.TempDir()
+	stock := func(args ...string) error {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir, "-c", "user.name=me", "-c", "user.email=me@example.org"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("git %s: %w: %s", args[0], err, out)
+		}
+		return nil
+	}
+	if err := stock("clone", "-q", strings.Replace(access.URL, "://", "://me:"+access.Token.Secret+"@", 1), "."); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o644); err != nil {
+		return err
+	}
+	if err := stock("commit", "-q", "-a", "-m", "two"); err != nil {
+		return err
+	}
+	w.tree.maybe(path, content)
+	if err := stock("push", "-q", "origin", "main"); err != nil {
+		return err
+	}
+	w.tree.is(path, content)
+	return nil
+}
+
+// verb runs one of the command line's.
+func (w *world) verb(ctx context.Context, args ...string) (string, error) {
+	r, err := w.in.Run(ctx, args...)
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("choir %s: code %d: %s", args[0], r.Code, r.Stderr)
+	}
+	return r.Stdout, err
 }
 
 // save makes a checkpoint and returns it with the tree as it then was.

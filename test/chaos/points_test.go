@@ -69,6 +69,9 @@ var scenarios = []scenario{
 	{"add", []string{"keeper.deed.meant", "keeper.deed.done"}, func(ctx context.Context, w *world) error {
 		return w.add(ctx, "added"+w.next(), "brought "+w.next())
 	}},
+	{"push", []string{"gitserve.taken", "gitserve.published"}, func(ctx context.Context, w *world) error {
+		return w.push(ctx, "pushed"+w.next(), "pushed "+w.next())
+	}},
 	{"checkpoint", []string{
 		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.journal.synced", "keeper.commit.done", "workspace.checkpoint.made",
 	}, func(ctx context.Context, w *world) error {
@@ -308,7 +311,7 @@ func TestNamedPoints(t *testing.T) {
 	// Each lane is a computer that lives through all its points, so later points
 	// also see what earlier ones left behind.
 	lanes := [][]string{
-		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "add", "checkpoint", "restore", "repair"},
+		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "add", "push", "checkpoint", "restore", "repair"},
 		{"large put", "command", "settling", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes", "checked prompt"},
 	}
 	for _, s := range slices.Concat(scenarios, again) {

@@ -211,9 +211,10 @@ func (w *world) checkExplained(ctx context.Context) error {
 	for _, p := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		_, known := w.tree.known[p]
 		document := strings.HasPrefix(p, "artifacts/") && strings.HasSuffix(p, ".md")
-		emptied := path.Base(p) == ".empty.choir" // how the history remembers an empty folder
-		large := strings.HasPrefix(p, largePath)  // see checkLarge
-		if p != "" && !known && !document && !emptied && !large {
+		emptied := path.Base(p) == ".empty.choir"                                                     // how the history remembers an empty folder
+		large := strings.HasPrefix(p, largePath)                                                      // see checkLarge
+		repository := strings.HasPrefix(p, "workspace/pushed") && strings.Contains(p, "/.git.choir/") // git's own, beside the file that is known
+		if p != "" && !known && !document && !emptied && !large && !repository {
 			errs = append(errs, fmt.Errorf("nobody asked for %s", p))
 		}
 	}
