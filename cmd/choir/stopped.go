@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
-	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/stopped"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lazy"
@@ -68,11 +68,11 @@ const (
 // safeWords is what is safe whatever keeps the data directory from being opened.
 const safeWords = "Nothing was written over what is there, and no computer was started: what was stored is as it was found."
 
-// stopped says at ln why the data directory can't be opened, until it can be; it
+// serveStopped says at ln why the data directory can't be opened, until it can be; it
 // closes ln. The directory belongs to nobody meanwhile, so that choir doctor and
 // choir recover can work on it.
-func stopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, why error, o voice, open func() (*plane, upLine, error)) (p *plane, _ upLine, err error) {
-	page, err := control.NewStopped(control.StoppedOptions{Console: console.Files(), Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Logger: logger})
+func serveStopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, why error, o voice, open func() (*plane, upLine, error)) (p *plane, _ upLine, err error) {
+	page, err := stopped.New(stopped.Options{Console: console.Files(), Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Logger: logger})
 	if err != nil {
 		return nil, upLine{}, errors.Join(why, err, ln.Close())
 	}

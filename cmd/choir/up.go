@@ -80,7 +80,7 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o voice) er
 		open := func() (*plane, upLine, error) { return openAnnounced(ctx, cfg, ln, logger, failed, token, o) }
 		p, line, err := open()
 		if why, keeps := keepsUp(ctx, err); keeps {
-			if p, line, err = stopped(ctx, cfg, ln, logger, why, o, open); err != nil {
+			if p, line, err = serveStopped(ctx, cfg, ln, logger, why, o, open); err != nil {
 				if p != nil { // it was opened, and the page before it did not end well
 					err = errors.Join(err, p.Close())
 				}

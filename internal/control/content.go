@@ -21,10 +21,8 @@ import (
 )
 
 const (
-	// noncePlaceholder stands in a page where the nonce of its scripts and styles goes.
-	noncePlaceholder = "CHOIR_NONCE"
-	maxPage          = 4 << 20          // a page's HTML, bytes
-	pageTimeout      = 10 * time.Second // how long the live page may take before the build is shown
+	maxPage     = 4 << 20          // a page's HTML, bytes
+	pageTimeout = 10 * time.Second // how long the live page may take before the build is shown
 )
 
 // content serves what the desktop is made of: its page, the kept build's files,
@@ -76,10 +74,10 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c 
 		}
 		s.desktops.keep(v.session.ID, files)
 	}
-	nonce := newNonce()
+	nonce := httpio.NewNonce()
 	tag := fmt.Sprintf(`<script src="%sheartbeat.js" nonce="%s" data-mode="%s" data-load="%s" data-console="%s"></script>`,
 		ownPrefix, nonce, mode, s.expectBeat(v, mode), html.EscapeString(s.hosts.Console()))
-	body = bytes.ReplaceAll(body, []byte(noncePlaceholder), []byte(nonce))
+	body = bytes.ReplaceAll(body, []byte(httpio.NoncePlaceholder), []byte(nonce))
 	body = inject(body, []byte(tag))
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

@@ -15,19 +15,10 @@ import (
 // they make it, or the console would answer nothing any more, and they are taken
 // back.
 const (
-	maxCookies  = 180 * 4 << 10 // what a browser keeps for one domain, bytes
-	ownCookies  = 4 << 10       // a desktop's own page may have a few
-	takenBack   = 32 << 10      // how much is said of cookies in one answer; the next request goes on
-	cookieDepth = 8             // how many folders of a request's path they are looked for in
+	ownCookies  = 4 << 10  // a desktop's own page may have a few
+	takenBack   = 32 << 10 // how much is said of cookies in one answer; the next request goes on
+	cookieDepth = 8        // how many folders of a request's path they are looked for in
 )
-
-// headerLimit is how long a request's header may be.
-func headerLimit() int {
-	if defence.Off(defence.ControlCookies) {
-		return maxHeader
-	}
-	return maxHeader + maxCookies + 64<<10 // and what is partitioned
-}
 
 // takeBackCookies removes from the browser what a desktop's page has set for
 // more hosts than its own.

@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -75,7 +73,7 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	case "script", "style", "font", "image":
 		// A browser takes a document's or a worker's only, and it is longer than many a file.
 	default:
-		h.Set("Permissions-Policy", permissions+", clipboard-read=()")
+		h.Set("Permissions-Policy", httpio.Permissions+", clipboard-read=()")
 	}
 	switch {
 	case !defence.Off(defence.ControlWorkers) && (r.Header.Get("Service-Worker") != "" || dest == "serviceworker"):
@@ -326,14 +324,4 @@ func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	_ = ws.CloseNow() // it may have gone
-}
-
-// nonceChars is how long a nonce is.
-const nonceChars = 24
-
-// newNonce draws a page's nonce.
-func newNonce() string {
-	var b [18]byte
-	_, _ = rand.Read(b[:]) // never fails since Go 1.24
-	return base64.RawURLEncoding.EncodeToString(b[:])
 }

@@ -60,7 +60,7 @@ func (l *load) of(user string, cid contract.CID) bool { return l.user == user &&
 // reports under. A page that never reports, or stops to, is no proof of
 // anything but that visitor's line: whoever looks at it is told by the console.
 func (s *Server) expectBeat(v visit, mode view.DesktopMode) string {
-	id := newNonce()
+	id := httpio.NewNonce()
 	l := newLoad(v.session.User, v.place.Computer, mode, s.o.Now())
 	d := &s.desktops
 	d.mu.Lock()
@@ -142,7 +142,7 @@ func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.T
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.loads[in.Load]
-	if l == nil && len(in.Load) == nonceChars {
+	if l == nil && len(in.Load) == httpio.NonceChars {
 		// Served before the control plane was started again: it goes on.
 		d.forget(user, cid)
 		l = newLoad(user, cid, view.ModeBuild, now)

@@ -37,11 +37,6 @@ func loadPages(files fs.FS) (*pages, error) {
 	return p, nil
 }
 
-// permissions is what no page of ours may ask a browser for.
-const permissions = "accelerometer=(), autoplay=(), browsing-topics=(), camera=(), display-capture=(), encrypted-media=(), geolocation=(), gyroscope=(), " +
-	"hid=(), identity-credentials-get=(), idle-detection=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), otp-credentials=(), payment=(), " +
-	"publickey-credentials-create=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), storage-access=(), usb=(), window-management=(), xr-spatial-tracking=()"
-
 // servePage serves the console's pages.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -49,7 +44,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	if !defence.Off(defence.ControlFrameOptions) {
 		h.Set("X-Frame-Options", "DENY")
 	}
-	h.Set("Permissions-Policy", permissions)
+	h.Set("Permissions-Policy", httpio.Permissions)
 	// The frame posts a ticket to the desktop, and under no-referrer a browser
 	// would give "null" for the Origin of that.
 	h.Set("Referrer-Policy", "strict-origin")
@@ -91,7 +86,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 // writePage writes one of the console's pages. They have no inline script or
 // style, make no HTML from strings, and frame nothing but desktops.
 func (s *Server) writePage(w http.ResponseWriter, html []byte) {
-	nonce := newNonce()
+	nonce := httpio.NewNonce()
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
@@ -107,7 +102,7 @@ func (s *Server) writePage(w http.ResponseWriter, html []byte) {
 		"default-src 'none'", "script-src 'nonce-" + nonce + "'", "style-src 'self'", "img-src 'self'", "font-src 'self'", "connect-src 'self'",
 		"frame-src " + framed, "form-action " + desktops, "base-uri 'none'", framers + "require-trusted-types-for 'script'",
 	}, "; "))
-	_, _ = w.Write(bytes.ReplaceAll(html, []byte(noncePlaceholder), []byte(nonce))) // the client has gone if this fails
+	_, _ = w.Write(bytes.ReplaceAll(html, []byte(httpio.NoncePlaceholder), []byte(nonce))) // the client has gone if this fails
 }
 
 // maxAsset bounds one file of a page, in bytes.

@@ -84,13 +84,10 @@ type Server struct {
 
 // Limits of one request.
 const (
-	headerTimeout  = 10 * time.Second
 	requestTimeout = time.Minute
 	longTimeout    = 15 * time.Minute // what copies, builds or replays
-	maxHeader      = 32 << 10         // but for cookies
 	defaultUpload  = 4 << 30          // an archive, which storage.add_mb bounds
 	maxFile        = 1 << 40          // a file, which storage.large_file_mb bounds
-	drainTime      = 5 * time.Second
 )
 
 // New makes a server, which answers desktops on the bus from then on. HTTP it
@@ -158,46 +155,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	err := serve(ctx, ln, s, s.log, s.shut)
+	err := httpio.Serve(ctx, ln, s, s.log, s.shut)
 	s.shut() // where it ended by itself
 	s.wg.Wait()
 	return fault.Wrap("control.Serve", err)
-}
-
-// serve serves ln until ctx ends; it closes ln, and waits for the requests under
-// way, cutting off those that take long. shut ends what they wait for.
-func serve(ctx context.Context, ln net.Listener, handler http.Handler, log *slog.Logger, shut func()) error {
-	srv := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    headerLimit(),
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(ln) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	if shut != nil {
-		shut() // streams end at once; what else is under way may finish
-	}
-	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer stop()
-	err := srv.Shutdown(drain)
-	if errors.Is(err, context.DeadlineExceeded) {
-		// Whoever takes that long, or holds a connection and asks nothing, is nobody
-		// for whose sake the program ends with an error, or does not go on.
-		log.Info("requests that took long were cut off")
-		err = nil
-	}
-	err = errors.Join(err, srv.Close())
-	if serveErr := <-done; !errors.Is(serveErr, http.ErrServerClosed) {
-		err = errors.Join(err, serveErr)
-	}
-	return err
 }
 
 // Close ends every stream and Serve.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/console"
-	"choir.dev/choiros/internal/control"
+	"choir.dev/choiros/internal/control/stopped"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -18,7 +18,7 @@ import (
 // those other words, it would load itself again and again.
 func TestTheStoppedPageKnowsWhatItIsTold(t *testing.T) {
 	t.Parallel()
-	page, err := control.NewStopped(control.StoppedOptions{Console: console.Files(), Host: "choir.localhost", Port: 1})
+	page, err := stopped.New(stopped.Options{Console: console.Files(), Host: "choir.localhost", Port: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestWhoIsCutOffIsNoFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := control.NewStopped(control.StoppedOptions{Console: console.Files(), Host: "choir.localhost", Port: ln.Addr().(*net.TCPAddr).Port})
+	page, err := stopped.New(stopped.Options{Console: console.Files(), Host: "choir.localhost", Port: ln.Addr().(*net.TCPAddr).Port})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -371,6 +371,11 @@ func (p *plan) answer() {
 	}
 }
 
+// taken says that an id is another event's.
+func taken(id string, seq uint64) error {
+	return fault.New("", fault.Conflict, "", &contract.FieldError{Field: "id", Reason: fmt.Sprintf("%s is taken by event %d, whose content is another", id, seq)})
+}
+
 // place adds one request's events to the plan; undo takes them out again.
 func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answers []answer, undo func(), err error) {
 	start := len(p.events)
@@ -392,9 +397,6 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 			delete(p.ids, keyOf(e))
 		}
 		p.events = p.events[:start]
-	}
-	taken := func(id string, seq uint64) error {
-		return fault.New("", fault.Conflict, "", &contract.FieldError{Field: "id", Reason: fmt.Sprintf("%s is taken by event %d, whose content is another", id, seq)})
 	}
 	for i := range r.items {
 		it := &r.items[i]

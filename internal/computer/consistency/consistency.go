@@ -70,10 +70,7 @@ func (c Check) Run(ctx context.Context) error {
 	if len(known) > 0 && known[0].Seq < since {
 		known = nil // given up by a recovery
 	}
-	damaged := func(format string, args ...any) error {
-		hint := fmt.Sprintf("Press Recover on the console, run choir recover --history %s with choir up stopped, or restore the data directory from a backup.", c.CID)
-		return fault.New("consistency.Check", fault.Damaged, hint, ofHistory{fmt.Errorf(format, args...)})
-	}
+	damaged := c.damaged
 	for _, part := range []string{"workspace", "workspace/.git"} {
 		_, err := os.Lstat(c.at(part))
 		if errors.Is(err, os.ErrNotExist) {
@@ -119,6 +116,19 @@ func (c Check) Run(ctx context.Context) error {
 	} else if err != nil || !has {
 		return errors.Join(err, damaged("the history in workspace/.git ends at %s, which is not in it", at))
 	}
+	return c.compareCommits(ctx, known, at, continues)
+}
+
+// damaged says that the history is.
+func (c Check) damaged(format string, args ...any) error {
+	hint := fmt.Sprintf("Press Recover on the console, run choir recover --history %s with choir up stopped, or restore the data directory from a backup.", c.CID)
+	return fault.New("consistency.Check", fault.Damaged, hint, ofHistory{fmt.Errorf(format, args...)})
+}
+
+// compareCommits holds the history, which ends at a commit, against the newest
+// checkpoints that the log knows, in a box.
+func (c Check) compareCommits(ctx context.Context, known []state.Checkpoint, at, continues string) error {
+	damaged := c.damaged
 	// Only now, for a box leaves events: a crash may have kept the log from
 	// hearing of the newest commits.
 	var commits []wire.Commit

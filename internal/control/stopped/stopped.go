@@ -1,4 +1,4 @@
-package control
+package stopped
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"choir.dev/choiros/internal/control/httpio"
 	"choir.dev/choiros/internal/control/origin"
 	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/fault"
@@ -19,18 +20,18 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// StoppedOptions say in whose place it is served.
-type StoppedOptions struct {
+// Options say in whose place it is served.
+type Options struct {
 	Console fs.FS  // the console's pages and assets (package console)
 	Host    string // as in Options
 	Port    int
 	Logger  *slog.Logger
 }
 
-// Stopped is served in the console's place while what is stored can't be opened:
+// Page is served in the console's place while what is stored can't be opened:
 // every path of it says why, with status 503. It has nothing to sign in to, sets
 // and reads no cookie, and knows of no computer.
-type Stopped struct {
+type Page struct {
 	hosts origin.Hosts
 	log   *slog.Logger
 	page  []byte
@@ -53,10 +54,10 @@ func (s *saying) told() string {
 // there is none here.
 var fontFace = lazy.Regexp(`@font-face *\{[^}]*\}`)
 
-// NewStopped makes one; Say says why before it is served.
-func NewStopped(o StoppedOptions) (*Stopped, error) {
+// New makes one; Say says why before it is served.
+func New(o Options) (*Page, error) {
 	const op = "control.NewStopped"
-	s := &Stopped{hosts: origin.Hosts{Parent: o.Host, Port: fmt.Sprint(o.Port)}, log: o.Logger}
+	s := &Page{hosts: origin.Hosts{Parent: o.Host, Port: fmt.Sprint(o.Port)}, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -73,18 +74,18 @@ func NewStopped(o StoppedOptions) (*Stopped, error) {
 
 // Say takes what is said from now on: why, and what is safe. What it says is seen
 // by whoever can reach the port.
-func (s *Stopped) Say(r view.Refusal, safe string) { s.said.Store(&saying{r, safe}) }
+func (s *Page) Say(r view.Refusal, safe string) { s.said.Store(&saying{r, safe}) }
 
 // URL is the console's origin.
-func (s *Stopped) URL() string { return s.hosts.Console() }
+func (s *Page) URL() string { return s.hosts.Console() }
 
 // Serve serves ln until ctx ends, and closes it.
-func (s *Stopped) Serve(ctx context.Context, ln net.Listener) error {
-	return fault.Wrap("control.Stopped", serve(ctx, ln, s, s.log, nil))
+func (s *Page) Serve(ctx context.Context, ln net.Listener) error {
+	return fault.Wrap("control.Stopped", httpio.Serve(ctx, ln, s, s.log, nil))
 }
 
 // ServeHTTP answers every request of our hosts alike; it knows no others.
-func (s *Stopped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -113,13 +114,13 @@ func (s *Stopped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // writePage writes the page. It is whole in itself, for every path says the same.
-func (s *Stopped) writePage(w http.ResponseWriter, said *saying) {
-	nonce := newNonce()
+func (s *Page) writePage(w http.ResponseWriter, said *saying) {
+	nonce := httpio.NewNonce()
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Permissions-Policy", permissions)
+	h.Set("Permissions-Policy", httpio.Permissions)
 	h.Set("Content-Security-Policy", strings.Join([]string{
 		"default-src 'none'", "script-src 'nonce-" + nonce + "'", "style-src 'nonce-" + nonce + "'", "connect-src 'self'",
 		"form-action 'none'", "base-uri 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'",
@@ -127,7 +128,7 @@ func (s *Stopped) writePage(w http.ResponseWriter, said *saying) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 	// One pass: nothing that is filled in is read for another place to fill in.
 	_, _ = strings.NewReplacer( // the client has gone if this fails
-		noncePlaceholder, nonce,
+		httpio.NoncePlaceholder, nonce,
 		"CHOIR_STYLE", string(bytes.TrimSpace(s.style)),
 		"CHOIR_TOLD", html.EscapeString(said.told()),
 		"CHOIR_DETAIL", html.EscapeString(said.problem.Detail),

@@ -1,0 +1,147 @@
+package architecture_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What is larger is hard to read, whoever wrote it.
+const (
+	mostFile     = 600  // lines
+	mostFunction = 80   // lines
+	mostPackage  = 4000 // lines of what is no test
+	sizes        = "## What is larger than it should be"
+)
+
+// allowed is what the page says is larger, and why: the row's first cell names a
+// file, a function (file:name) or a package, the second has the lines, the third a
+// link to the ADR with the reason.
+func allowed(t *testing.T, text string) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	_, rest, ok := strings.Cut(text, sizes+"\n")
+	if !ok {
+		t.Fatalf("the page has no section %q", sizes)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([0-9]+) \\| .*\\]\\((adr/[^)]+)\\) \\|$")
+	for _, m := range row.FindAllStringSubmatch(rest, -1) {
+		if _, err := os.Stat(filepath.Join("../../docs", m[3])); err != nil {
+			t.Errorf("%s: its reason is not there: %v", m[1], err)
+		}
+		out[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return out
+}
+
+// measured is how many lines each file, function and package has that is too large.
+func measured(root string) (map[string]int, error) {
+	found, packages := map[string]int{}, map[string]int{}
+	set := token.NewFileSet()
+	err := filepath.WalkDir(root, func(p string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && p != root) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(p) != ".go" {
+			return nil
+		}
+		f, err := parser.ParseFile(set, p, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		lines := set.File(f.FileStart).LineCount()
+		if !strings.HasSuffix(p, "_test.go") {
+			packages[filepath.Dir(name)] += lines
+		}
+		if lines > mostFile {
+			found[name] = lines
+		}
+		for _, decl := range f.Decls {
+			// A test tells a story or a table in order: adr/0208 says why it may be long.
+			if fn, ok := decl.(*ast.FuncDecl); ok && !strings.HasSuffix(p, "_test.go") {
+				if n := set.Position(fn.End()).Line - set.Position(fn.Pos()).Line + 1; n > mostFunction {
+					found[name+":"+fn.Name.Name] = n
+				}
+			}
+		}
+		return nil
+	})
+	for name, lines := range packages {
+		if lines > mostPackage {
+			found[name] = lines
+		}
+	}
+	return found, err
+}
+
+// TestSizesAreSeen: a file, a function and a package that are too large are seen.
+func TestSizesAreSeen(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, lines int, test bool) {
+		text := "package p\n\nfunc " + name + "() {\n" + strings.Repeat("\t_ = 1\n", lines) + "}\n"
+		if test {
+			name += "_test"
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".go"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("small", mostFunction-2, false)
+	write("long", mostFunction-1, false)
+	write("story", mostFile, true)
+	for i := range mostPackage / 500 {
+		write(fmt.Sprintf("part%d", i), 500, false)
+	}
+	found, err := measured(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found["long.go:long"] != mostFunction+1 || found["small.go:small"] != 0 || found["story_test.go"] == 0 || found["."] <= mostPackage || found["story_test.go:story"] != 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+// TestSizes: no file, function or package is larger than it should be, but those
+// of which the page says why, and they don't grow.
+func TestSizes(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := allowed(t, string(text))
+	found, err := measured("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong []string
+	for what, lines := range found {
+		if most, ok := known[what]; !ok || lines > most {
+			wrong = append(wrong, fmt.Sprintf("%s has %d lines: cut it where a part has a name of its own", what, lines))
+		}
+	}
+	for what := range known {
+		if _, ok := found[what]; !ok {
+			wrong = append(wrong, fmt.Sprintf("%s is not too large any more: take it out of the page's table", what))
+		}
+	}
+	sort.Strings(wrong)
+	for _, w := range wrong {
+		t.Error(w)
+	}
+}
