@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -74,9 +75,17 @@ func (s *Store) NewGitToken(ctx context.Context, user, parent, name string, scop
 		if err := atMost(ctx, tx, maxGitTokens, "tokens for git of this account", "Revoke one first.", "SELECT count(*) FROM git_tokens WHERE user = ?", user); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO git_tokens (hash, id, user, name, computer, repository, write, parent, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		// One that was revoked meanwhile would have left a token that ends with nothing.
+		res, err := tx.ExecContext(ctx, `INSERT INTO git_tokens (hash, id, user, name, computer, repository, write, parent, created, expires)
+			SELECT ?, ?, ?3, ?, ?, ?, ?, ?8, ?, ? WHERE ?8 = '' OR EXISTS (SELECT 1 FROM tokens WHERE id = ?8 AND user = ?3)`,
 			hash, t.ID, user, name, string(scope.Computer), scope.Repository, scope.Write, parent, now, scope.Expires.UnixMilli())
-		return err
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, denied("", "Sign in again.", "the token that asks for one has been revoked"))
+		}
+		return nil
 	})
 	if err != nil {
 		return Token{}, "", fault.Wrap(op, err)

@@ -58,6 +58,10 @@ func TestTokensForGit(t *testing.T) {
 	if _, err := s.GitToken(ctx, childSecret); !fault.Is(err, fault.Denied) {
 		t.Errorf("a token outlives the one that made it: %v", err)
 	}
+	scope.Expires = now.Add(time.Hour)
+	if _, _, err := s.NewGitToken(ctx, u.ID, api.ID, "git", scope); !fault.Is(err, fault.Denied) {
+		t.Errorf("a token that was revoked makes another one: %v", err)
+	}
 	clock.now.Add(time.Hour.Milliseconds())
 	if _, err := s.GitToken(ctx, secret); !fault.Is(err, fault.Denied) {
 		t.Errorf("a token for git is good after its end: %v", err)

@@ -2,9 +2,13 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -112,6 +117,7 @@ func TestGit(t *testing.T) {
 		{"a push does not touch what was not committed", pushMeetsEdits},
 		{"force and deletion", pushForced},
 		{"two at once", pushTwice},
+		{"names that the log has no room for", pushNames},
 		{"large and many", pushLarge},
 		{"other repositories", otherRepositories},
 		{"shallow and partial clones", shallowClones},
@@ -233,6 +239,65 @@ func pushTwice(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) 
 	mustGit(t, clone, "pull", "-q", "origin", "main")
 }
 
+// pushNames: what an event can't say is refused before anything is there, and what
+// it has no room for is counted in it.
+func pushNames(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
+	refs := func() string {
+		return inComputer(t, in, "cd workspace/app && git for-each-ref --format='%(refname)' | sort | cut -c1-80 | uniq -c")
+	}
+	before := refs()
+	part := strings.Repeat("n", 250)
+	refusedGit(t, clone, "422", "push", "origin", "HEAD:refs/heads/\xff")
+	refusedGit(t, clone, "422", "push", "origin", "HEAD:refs/tags/"+strings.Join([]string{part, part, part, part, part}, "/"))
+	if got := refs(); got != before {
+		t.Errorf("of refused pushes came\n%s\nwhere\n%s was", got, before)
+	}
+	escaped := strings.Repeat("&", 240) // each is six bytes of an event
+	push := []string{"push", "-q", "origin"}
+	for n := range 60 {
+		push = append(push, fmt.Sprintf("HEAD:refs/tags/%s/%s/%d", escaped, escaped, n))
+	}
+	mustGit(t, clone, push...)
+	var pushed contract.RepositoryPushed
+	if err := json.Unmarshal(lastOf(t, in, "repository.pushed").Data, &pushed); err != nil || len(pushed.Refs) == 0 || len(pushed.Refs)+pushed.More != 60 {
+		t.Errorf("the log has %d refs and %d more, of 60: %v", len(pushed.Refs), pushed.More, err)
+	}
+	in.Must(t, "undo")
+	if got := refs(); got != before {
+		t.Errorf("after the undo there is\n%s\nwhere\n%s was", got, before)
+	}
+}
+
+// stalls begins as many fetches as one account might, and never ends them.
+func stalls(t *testing.T, a gitAccess, secret string) {
+	t.Helper()
+	at, err := url.Parse(a.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 12 {
+		conn, err := net.Dial("tcp", at.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := fmt.Fprintf(conn, "POST %s/git-upload-pack HTTP/1.1\r\nHost: %s\r\nAuthorization: Basic %s\r\nContent-Length: 1000\r\n\r\n0",
+			at.EscapedPath(), at.Host, base64.StdEncoding.EncodeToString([]byte("x:"+secret))); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for range 60 {
+				select {
+				case <-t.Context().Done():
+					return
+				case <-time.After(time.Second): // slower than git, faster than what the server calls silence
+					_, _ = conn.Write([]byte("0"))
+				}
+			}
+		}()
+	}
+}
+
 // pushLarge: a push of 50 MiB, while a task publishes.
 func pushLarge(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
 	big := make([]byte, 50<<20)
@@ -338,6 +403,8 @@ func gitTokens(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) 
 		t.Errorf("a viewer makes a token that pushes: %+v, %v", r, err)
 	}
 	refusedGit(t, clone, "403", "push", a.with(b.Token), "HEAD:never")
+	stalls(t, a, viewer.Token.Secret)
+	mustGit(t, clone, "fetch", "-q", "origin", "main") // of another account
 }
 
 func headOf(t *testing.T, dir string) string {
@@ -392,16 +459,17 @@ cp .git/config /tmp/config && cp .git/config config.kept`)
 		t.Errorf("the computer has\n%s", got)
 	}
 
-	inComputer(t, in, `cd workspace && for r in borrows elsewhere linked links commons; do git init -q -b main $r; done
+	inComputer(t, in, `cd workspace && for r in borrows elsewhere linked links commons tables; do git init -q -b main $r; done
 echo /computer/workspace/app/.git/objects > borrows/.git/objects/info/alternates
 mv elsewhere/.git moved && echo "gitdir: ../moved" > elsewhere/.git
 rm -rf linked/.git && ln -s ../app/.git linked/.git
 rm -rf links/.git/refs && ln -s ../../app/.git/refs links/.git/refs
 echo ../../app/.git > commons/.git/commondir && rm -rf commons/.git/objects && ln -s ../../app/.git/objects commons/.git/objects
+git -C tables config core.repositoryformatversion 1; git -C tables config extensions.refstorage reftable; rm -rf tables/.git/refs/heads; echo none > tables/.git/refs/heads; echo 'ref: refs/heads/.invalid' > tables/.git/HEAD
 ln -s app alias; ln -s / root; mkdir plain; mkfifo plain/HEAD plain/config; mkdir plain/objects plain/refs`)
 	for name, words := range map[string]string{
 		"borrows": "borrows objects", "elsewhere": "lies elsewhere", "linked": "lies elsewhere", "links": "lies elsewhere", "commons": "lies elsewhere",
-		"plain": "no such repository",
+		"plain": "no such repository", "tables": "not known here",
 	} {
 		a := access(t, in, "workspace/"+name, "--write")
 		refusedGit(t, t.TempDir(), words, "clone", a.with(a.Token.Secret))

@@ -35,8 +35,10 @@ var pushScript string
 const (
 	wall        = 15 * time.Minute // of one request
 	patience    = 30 * time.Second // for a turn
-	mostReads   = 4                // at once, of one computer
-	mostPushes  = 2
+	mostReads   = 6                // at once, of one computer
+	readsOfOne  = 4                // and of one account: who stalls keeps nobody else out
+	mostPushes  = 3
+	pushesOfOne = 2
 	mostAsked   = 16 << 20 // what a client says that it has and wants
 	mostSaid    = 4 << 20  // what git answers to a push, which is held until the push is published
 	mostTrouble = 8 << 10  // what git says of trouble
@@ -76,13 +78,13 @@ type Options struct {
 // Server answers git's requests for one computer.
 type Server struct {
 	o      Options
-	reads  chan struct{}
-	pushes chan struct{}
+	reads  *places
+	pushes *places
 }
 
 // New makes a server.
 func New(o Options) *Server {
-	return &Server{o: o, reads: make(chan struct{}, mostReads), pushes: make(chan struct{}, mostPushes)}
+	return &Server{o: o, reads: newPlaces(mostReads, readsOfOne), pushes: newPlaces(mostPushes, pushesOfOne)}
 }
 
 // pushed begins the name of a push's overlay.
@@ -139,7 +141,7 @@ func (s *Server) Git(ctx context.Context, c view.GitCall, in io.Reader, out io.W
 	}
 	ctx, cancel := awake.WithTimeout(ctx, wall)
 	defer cancel()
-	release, err := turn(ctx, turns)
+	release, err := turns.take(ctx, c.By.Account())
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
@@ -148,21 +150,6 @@ func (s *Server) Git(ctx context.Context, c view.GitCall, in io.Reader, out io.W
 		return fault.Wrap(op, s.push(ctx, c, in, out))
 	}
 	return fault.Wrap(op, s.read(ctx, c, in, out))
-}
-
-// turn waits for one of a few places.
-func turn(ctx context.Context, turns chan struct{}) (release func(), err error) {
-	wait, cancel := awake.WithTimeout(ctx, patience)
-	defer cancel()
-	select {
-	case turns <- struct{}{}:
-		return func() { <-turns }, nil
-	case <-wait.Done():
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, fault.New("", fault.Unavailable, "Try again in a moment.", errors.New("too many are asking this computer for repositories"))
-	}
 }
 
 // read shows a repository to git in a box that sees nothing else.
@@ -253,7 +240,7 @@ func troubled(exit guest.Exit, said string) error {
 	case 67:
 		return fault.New("", fault.Denied, "Run git repack -a -d in it and remove .git/objects/info/alternates.", errors.New("the repository borrows objects from another one"))
 	case 68:
-		return fault.New("", fault.Invalid, "", errors.New("the repository names its objects in a way that is not known here"))
+		return fault.New("", fault.Invalid, "", errors.New("the repository names its objects, or keeps its refs, in a way that is not known here"))
 	case 69:
 		return fault.New("", fault.Conflict, "Remove it from the repository's .git.", errors.New("a file config.before-push is in the way"))
 	}

@@ -2,12 +2,14 @@ package gitserve
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -20,6 +22,7 @@ import (
 const (
 	longestLine = 65520
 	mostRefs    = 10_000
+	longestName = 1024 // of a ref, as contract.PushedRef has it
 	mostOrders  = 8 << 20
 )
 
@@ -82,6 +85,11 @@ func readOrders(r io.Reader) (*orders, error) {
 		words := strings.SplitN(text, " ", 3)
 		if len(words) != 3 || !objectID(words[0]) || !objectID(words[1]) {
 			return nil, errLines // such as a push-cert, which we don't offer
+		}
+		if len(words[2]) > longestName || !utf8.ValidString(words[2]) {
+			// The log could not say what came to be, once it had.
+			return nil, fault.New("", fault.Invalid, "Choose another name.",
+				fmt.Errorf("a ref's name is not UTF-8, or longer than %d bytes: %q", longestName, contract.Clip(words[2], 80)))
 		}
 		o.refs = append(o.refs, contract.PushedRef{Name: words[2], Old: unlessZero(words[0]), New: unlessZero(words[1])})
 	}
@@ -146,6 +154,22 @@ func (o *orders) taken(answer []byte) ([]contract.PushedRef, error) {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(o.refs), func(r contract.PushedRef) bool { return !ok[r.Name] }), nil
+}
+
+// told is what the event of a push names of its refs, and how many it does not: no
+// more than an event holds, however names are escaped in it.
+func told(refs []contract.PushedRef) (first []contract.PushedRef, more int, err error) {
+	room := mostTold
+	for i, r := range refs {
+		b, err := json.Marshal(r)
+		if err != nil {
+			return nil, 0, err
+		}
+		if room -= len(b); i == maxRefs || room < 0 {
+			return refs[:i], len(refs) - i, nil
+		}
+	}
+	return refs, 0, nil
 }
 
 // refused is what git would have answered had it refused every ref for a reason.

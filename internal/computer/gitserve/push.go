@@ -21,8 +21,11 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// maxRefs is how many refs the event of a push names.
-const maxRefs = 100
+// Bounds of the refs that the event of a push names.
+const (
+	maxRefs  = 100
+	mostTold = 64 << 10 // of their bytes in it
+)
 
 // push has git take a push in an overlay that nobody else sees, then publishes what
 // came of it. Git's answer is held until that is done: nothing is acknowledged that
@@ -93,7 +96,14 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 	if err != nil || len(refs) == 0 {
 		return said.Bytes(), err
 	}
+	named, more, err := told(refs)
+	if err != nil {
+		return nil, err
+	}
 	crash.At("gitserve.taken")
+	if err := ctx.Err(); err != nil {
+		return nil, err // who left, or was taken out, before now has pushed nothing
+	}
 	// Nobody but the client's patience ends it here: it is published or not.
 	ctx = context.WithoutCancel(ctx)
 	p, err := s.publish(ctx, c.By, workspace.PushRequest{ID: id, Overlay: o, Repository: c.Repository, Message: "Push to " + title(c.Repository)})
@@ -103,7 +113,7 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 	crash.At("gitserve.published")
 	if _, err := s.o.Append(ctx, contract.Draft{
 		ID: contract.DeriveID(id, "repository.pushed"), Actor: c.By, Type: "repository.pushed", Subject: contract.FileSubject(c.Repository),
-		Data: contract.RepositoryPushed{Path: c.Repository, Publish: p.ID, Commit: p.Commit, Refs: refs[:min(len(refs), maxRefs)], More: max(0, len(refs)-maxRefs)},
+		Data: contract.RepositoryPushed{Path: c.Repository, Publish: p.ID, Commit: p.Commit, Refs: named, More: more},
 	}); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ done
 format=sha1 version=0
 if [ -f "$at/config" ]; then
 	format=$(git config --file "$at/config" --get extensions.objectformat || echo sha1)
+	refs=$(git config --file "$at/config" --get extensions.refstorage || echo files)
+	[ "$refs" = files ] || exit 68
 fi
 case $format in
 sha1) ;;

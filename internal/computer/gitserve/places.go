@@ -1,0 +1,69 @@
+package gitserve
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/fault"
+)
+
+// places are how many may be answered at once: so many in all, and fewer of one
+// account, so that a client who asks or listens slowly has others wait for it who are
+// of the same account, and nobody else.
+type places struct {
+	most, ofOne int
+
+	mu    sync.Mutex
+	taken int
+	of    map[string]int
+	freed chan struct{} // closed when a place is given back
+}
+
+func newPlaces(most, ofOne int) *places {
+	return &places{most: most, ofOne: ofOne, of: map[string]int{}, freed: make(chan struct{})}
+}
+
+// take waits for a place.
+func (p *places) take(ctx context.Context, account string) (release func(), err error) {
+	wait, cancel := awake.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		taken, freed := p.try(account)
+		if taken {
+			return func() { p.give(account) }, nil
+		}
+		select {
+		case <-freed:
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, fault.New("", fault.Unavailable, "Try again in a moment.", errors.New("too many are asking this computer for repositories"))
+		}
+	}
+}
+
+// try takes a place if there is one; freed is closed when the next is given back.
+func (p *places) try(account string) (taken bool, freed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.most || p.of[account] >= p.ofOne {
+		return false, p.freed
+	}
+	p.taken++
+	p.of[account]++
+	return true, nil
+}
+
+func (p *places) give(account string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	if p.of[account]--; p.of[account] == 0 {
+		delete(p.of, account)
+	}
+	close(p.freed)
+	p.freed = make(chan struct{})
+}
