@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/view"
@@ -18,7 +19,7 @@ const sleepers = 100
 
 // asleep makes computers and lets them fall asleep, starts anew, so that none of
 // them was ever awake in the process that is looked at, and wakes them one by one.
-func asleep(ctx context.Context, e *env) (_ []Result, err error) {
+func asleep(ctx context.Context, e *env) (_ []report.Result, err error) {
 	e.config = "\n[runtime]\nsleep_s = 1\n"
 	few, err := e.withSleepers(ctx, filepath.Join(e.dir, "few"), 2, nil)
 	if err != nil {
@@ -50,10 +51,10 @@ func asleep(ctx context.Context, e *env) (_ []Result, err error) {
 		return nil, errors.New("no computer woke")
 	}
 	each := max(float64(rest-few)/float64(many-2)/1e6, 0.001)
-	return []Result{
-		{ID: "asleep-memory", What: fmt.Sprintf("memory of each of %d sleeping computers", many), Ours: &Quantity{each, "MB"}, Target: atMost(ofOurs, 1, "MB"),
+	return []report.Result{
+		{ID: "asleep-memory", What: fmt.Sprintf("memory of each of %d sleeping computers", many), Ours: &report.Quantity{Value: each, Unit: "MB"}, Target: report.AtMost(report.OfOurs, 1, "MB"),
 			Note: "Resident set of the control plane that was started with them, above that of one with two, by how many more there are. The NATS server's streams are in it. None has a process."},
-		woken.tell(Result{ID: "asleep-wake", What: "a request that wakes a computer", Target: atMost(ofOurs, 300, "ms"),
+		woken.tell(report.Result{ID: "asleep-wake", What: "a request that wakes a computer", Target: report.AtMost(report.OfOurs, 300, "ms"),
 			Note: "`GET …/files` of a computer with the files of a new one, until it is answered."}),
 	}, nil
 }

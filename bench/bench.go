@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -32,105 +33,11 @@ type Options struct {
 	Tiny bool
 }
 
-// Quantity is a number with its unit.
-type Quantity struct {
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-}
-
-// Target is what a row is held to. Of says which of its numbers: ours, ratio
-// (ours/raw, or raw/ours where more of ours is better: see Result.Ratio) or
-// added (ours-raw).
-type Target struct {
-	Of      string   `json:"of"`
-	AtLeast bool     `json:"at_least,omitempty"`
-	Limit   Quantity `json:"limit"`
-}
-
-// Result is one line of the table.
-type Result struct {
-	ID   string    `json:"id"`
-	What string    `json:"what"`
-	Ours *Quantity `json:"ours,omitempty"`
-	// P99 is of ours, where it is the median of many tries.
-	P99 *Quantity `json:"p99,omitempty"`
-	// Fsyncs is how many times one of them waited for the disk, in all processes
-	// of ours; nil: not counted.
-	Fsyncs  *float64  `json:"fsyncs,omitempty"`
-	Raw     *Quantity `json:"raw,omitempty"`
-	RawWhat string    `json:"raw_what,omitempty"`
-	// Ratio is ours over raw, in the sense that Target has it: of throughputs
-	// where it is "at least", of times where it is "at most".
-	Ratio  float64 `json:"ratio,omitempty"`
-	Target *Target `json:"target,omitempty"`
-	// Met is nil when nothing was measured or nothing is asked.
-	Met  *bool  `json:"met,omitempty"`
-	Note string `json:"note,omitempty"`
-	// NotMeasured says why there is no number.
-	NotMeasured string `json:"not_measured,omitempty"`
-	// Failed is set when it should have been measured, but an error ended it.
-	Failed bool `json:"failed,omitempty"`
-}
-
-// added is what ours takes on top of raw.
-func (r Result) added() Quantity {
-	return Quantity{max(0, r.Ours.Value-r.Raw.Value), r.Ours.Unit}
-}
-
-// judge fills Met.
-func (r Result) judge() Result {
-	if r.Target == nil || r.Ours == nil {
-		return r
-	}
-	got := r.Ours.Value
-	switch r.Target.Of {
-	case ofRatio:
-		got = r.Ratio
-	case ofAdded:
-		got = r.added().Value
-	}
-	met := got <= r.Target.Limit.Value
-	if r.Target.AtLeast {
-		met = got >= r.Target.Limit.Value
-	}
-	r.Met = &met
-	return r
-}
-
-const (
-	ofOurs  = "ours"
-	ofRatio = "ratio"
-	ofAdded = "added"
-)
-
-func atMost(of string, v float64, unit string) *Target {
-	return &Target{Of: of, Limit: Quantity{v, unit}}
-}
-
-func atLeast(of string, v float64, unit string) *Target {
-	return &Target{Of: of, AtLeast: true, Limit: Quantity{v, unit}}
-}
-
-// Report is a whole run.
-type Report struct {
-	Started time.Time     `json:"started"`
-	Took    time.Duration `json:"took_ns"`
-	Version string        `json:"version"`
-	Machine Machine       `json:"machine"`
-	Results []Result      `json:"results"`
-	Curves  []Curve       `json:"curves,omitempty"`
-}
-
-// Failed reports whether a row that should have been measured ended in an error.
-func (r Report) Failed() bool {
-	return slices.ContainsFunc(r.Results, func(r Result) bool { return r.Failed })
-}
-
 // Row is something that can be measured by itself.
 type Row struct {
 	Name  string `json:"id"`
 	About string `json:"about"`
-	run   func(ctx context.Context, e *env) ([]Result, error)
+	run   func(ctx context.Context, e *env) ([]report.Result, error)
 	limit time.Duration // bounds it, so that one that hangs does not take the others along
 }
 
@@ -191,21 +98,21 @@ func (m missingError) Error() string { return m.why }
 // Run measures the named rows, or all. An error means that nothing was
 // measured: fault.NotFound for an unknown name. What went wrong in a row is in
 // its Result.
-func Run(ctx context.Context, o Options, names ...string) (Report, error) {
+func Run(ctx context.Context, o Options, names ...string) (report.Report, error) {
 	rows, err := choose(names)
 	if err != nil {
-		return Report{}, err
+		return report.Report{}, err
 	}
 	dir, err := os.MkdirTemp(o.Dir, "choir-bench-")
 	if err != nil {
-		return Report{}, fault.Wrap("bench", err)
+		return report.Report{}, fault.Wrap("bench", err)
 	}
 	defer func() {
 		if err := os.RemoveAll(dir); err != nil && o.Progress != nil {
 			fmt.Fprintln(o.Progress, "left behind:", err)
 		}
 	}()
-	r := Report{Started: time.Now().UTC().Truncate(time.Second), Version: o.Version, Machine: lookAt(ctx, dir)}
+	r := report.Report{Started: time.Now().UTC().Truncate(time.Second), Version: o.Version, Machine: lookAt(ctx, dir)}
 	begin := time.Now()
 	var drawn curves
 	for i, row := range rows {
@@ -217,16 +124,16 @@ func Run(ctx context.Context, o Options, names ...string) (Report, error) {
 		at := time.Now()
 		results, err := e.measure(ctx, dir, row)
 		if err != nil {
-			result := Result{ID: row.Name, What: row.About, NotMeasured: err.Error()}
+			result := report.Result{ID: row.Name, What: row.About, NotMeasured: err.Error()}
 			if missing := (missingError{}); !errors.As(err, &missing) {
 				result.Failed = true
 			}
 			results = append(results, result)
 		}
 		for _, result := range results {
-			result = result.judge()
+			result = result.Judge()
 			r.Results = append(r.Results, result)
-			e.say("      %s", result.line())
+			e.say("      %s", result.Line())
 		}
 		e.say("      (%.1f s)", time.Since(at).Seconds())
 	}
@@ -236,7 +143,7 @@ func Run(ctx context.Context, o Options, names ...string) (Report, error) {
 	return r, ctx.Err()
 }
 
-func (e *env) measure(ctx context.Context, dir string, row Row) (_ []Result, err error) {
+func (e *env) measure(ctx context.Context, dir string, row Row) (_ []report.Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, row.limit)
 	defer cancel()
 	if e.dir, err = os.MkdirTemp(dir, row.Name+"-"); err != nil {

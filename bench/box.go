@@ -15,6 +15,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
@@ -65,7 +66,7 @@ func (g *ground) tree() sandbox.Mount {
 
 // boxes starts boxes in turns with bubblewrap alone: with the same view, and
 // with the least that isolates at all.
-func boxes(ctx context.Context, e *env) (_ []Result, err error) {
+func boxes(ctx context.Context, e *env) (_ []report.Result, err error) {
 	g, err := openGround(ctx, e)
 	if err != nil {
 		return nil, err
@@ -116,19 +117,19 @@ func boxes(ctx context.Context, e *env) (_ []Result, err error) {
 			plain, overlaid, same, minimal, sameOverlaid = nil, nil, nil, nil, nil
 		}
 	}
-	onOverlay := Result{ID: "box-overlay", What: "box start with an overlay, against bwrap with the same mounts", Ours: overlaid.ms(), P99: millis(overlaid.p(0.99)), Target: atMost(ofRatio, 1.6, "×")}
+	onOverlay := report.Result{ID: "box-overlay", What: "box start with an overlay, against bwrap with the same mounts", Ours: overlaid.ms(), P99: millis(overlaid.p(0.99)), Target: report.AtMost(report.OfRatio, 1.6, "×")}
 	if layers.why == nil {
 		onOverlay.Raw, onOverlay.Ratio, onOverlay.RawWhat = sameOverlaid.ms(), over(overlaid.p50(), sameOverlaid.p50()), "an overlay mounted on the host and bwrap with the mounts of a box and that, running /bin/true"
 		onOverlay.Note = fastest(overlaid, sameOverlaid)
 	} else {
-		onOverlay.Target, onOverlay.Note = nil, "This user may not mount an overlay to compare with: "+oneLine(layers.why.Error())+"."
+		onOverlay.Target, onOverlay.Note = nil, "This user may not mount an overlay to compare with: "+report.OneLine(layers.why.Error())+"."
 	}
 	note := "A box has started when its guest answers over the tether; bubblewrap, when true has ended in it."
-	return []Result{
+	return []report.Result{
 		{ID: "box", What: "box start, against bwrap with the same view", Ours: plain.ms(), P99: millis(plain.p(0.99)), Raw: same.ms(), RawWhat: "bwrap with the mounts of a box, running /bin/true",
-			Ratio: over(plain.p50(), same.p50()), Target: atMost(ofRatio, 1.5, "×"), Note: note + fastest(plain, same)},
+			Ratio: over(plain.p50(), same.p50()), Target: report.AtMost(report.OfRatio, 1.5, "×"), Note: note + fastest(plain, same)},
 		{ID: "box-bare", What: "box start, against the least bwrap", Ours: plain.ms(), P99: millis(plain.p(0.99)), Raw: minimal.ms(), RawWhat: "bwrap with /usr, /proc, /dev and a tmpfs, running /bin/true",
-			Ratio: over(plain.p50(), minimal.p50()), Target: atMost(ofRatio, 1.5, "×"), Note: "What a box hides of the host needs mounts that this one has not." + fastest(plain, minimal)},
+			Ratio: over(plain.p50(), minimal.p50()), Target: report.AtMost(report.OfRatio, 1.5, "×"), Note: "What a box hides of the host needs mounts that this one has not." + fastest(plain, minimal)},
 		onOverlay,
 	}, nil
 }
@@ -167,7 +168,7 @@ func (l *layers) unmount() error {
 
 // terminal opens a box with a shell on a terminal until it prompts, and types
 // into one, in turns with a terminal on the host.
-func terminal(ctx context.Context, e *env) (_ []Result, err error) {
+func terminal(ctx context.Context, e *env) (_ []report.Result, err error) {
 	g, err := openGround(ctx, e)
 	if err != nil {
 		return nil, err
@@ -207,9 +208,9 @@ func terminal(ctx context.Context, e *env) (_ []Result, err error) {
 			echoed, rawEchoed = nil, nil
 		}
 	}
-	return []Result{
-		{ID: "terminal", What: "terminal: open to first prompt", Ours: opened.ms(), P99: millis(opened.p(0.99)), Target: atMost(ofOurs, 25, "ms"), Note: "A new box with an interactive shell on a terminal."},
-		{ID: "echo", What: "terminal: echo of a key", Ours: echoed.ms(), P99: millis(echoed.p(0.99)), Raw: rawEchoed.ms(), RawWhat: "a terminal opened on the host", Ratio: over(echoed.p50(), rawEchoed.p50()), Target: atMost(ofOurs, 0.3, "ms")},
+	return []report.Result{
+		{ID: "terminal", What: "terminal: open to first prompt", Ours: opened.ms(), P99: millis(opened.p(0.99)), Target: report.AtMost(report.OfOurs, 25, "ms"), Note: "A new box with an interactive shell on a terminal."},
+		{ID: "echo", What: "terminal: echo of a key", Ours: echoed.ms(), P99: millis(echoed.p(0.99)), Raw: rawEchoed.ms(), RawWhat: "a terminal opened on the host", Ratio: over(echoed.p50(), rawEchoed.p50()), Target: report.AtMost(report.OfOurs, 0.3, "ms")},
 	}, nil
 }
 

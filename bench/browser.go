@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/internal/chromium"
 	"choir.dev/choiros/internal/view"
 )
@@ -27,7 +28,7 @@ const (
 
 // painted has a browser wait that runs already, starts the binary on a new data
 // directory, opens its link and presses the button at once.
-func painted(ctx context.Context, e *env) (_ []Result, err error) {
+func painted(ctx context.Context, e *env) (_ []report.Result, err error) {
 	b, err := chromium.Open(e.dir)
 	if errors.Is(err, chromium.ErrMissing) {
 		return nil, missingError{err.Error()}
@@ -45,7 +46,7 @@ func painted(ctx context.Context, e *env) (_ []Result, err error) {
 			ours, healthy = nil, nil
 		}
 	}
-	return []Result{{ID: "painted", What: "choir up to painted desktop", Ours: &Quantity{ours.p50().Seconds(), "s"}, P99: &Quantity{ours.p(0.99).Seconds(), "s"}, Target: atMost(ofOurs, 2, "s"),
+	return []report.Result{{ID: "painted", What: "choir up to painted desktop", Ours: &report.Quantity{Value: ours.p50().Seconds(), Unit: "s"}, P99: &report.Quantity{Value: ours.p(0.99).Seconds(), Unit: "s"}, Target: report.AtMost(report.OfOurs, 2, "s"),
 		Note: fmt.Sprintf("New data directory; a headless Chromium that runs already opens the link in a new profile, presses the button at once, and the console is told that the desktop has painted. Of it %s until healthy.", healthy.ms())}}, nil
 }
 
@@ -83,8 +84,8 @@ const shownStyle = "choiros/src/shell/desktop.css"
 
 // saved puts a style of the desktop through the API, with a browser looking at the
 // desktop, until the page has the style.
-func saved(ctx context.Context, e *env) (_ Result, err error) {
-	r := Result{ID: "save", What: "from saving a file to its update in the browser", Target: atMost(ofOurs, 60, "ms"),
+func saved(ctx context.Context, e *env) (_ report.Result, err error) {
+	r := report.Result{ID: "save", What: "from saving a file to its update in the browser", Target: report.AtMost(report.OfOurs, 60, "ms"),
 		Note: "A file put through the API, from the request until a headless Chromium that shows the desktop has the style that the file says, asked every millisecond."}
 	b, err := chromium.Open(e.dir)
 	if errors.Is(err, chromium.ErrMissing) {

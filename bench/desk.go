@@ -16,6 +16,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/nats-io/nats.go"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/lazy"
 	"choir.dev/choiros/internal/view"
@@ -100,7 +101,7 @@ func (d *desk) ask(ctx context.Context, method, to string, h http.Header, body [
 		return "", err
 	}
 	if res.StatusCode >= 400 {
-		return "", fmt.Errorf("%s %s: %s: %s", method, to, res.Status, oneLine(string(b)))
+		return "", fmt.Errorf("%s %s: %s: %s", method, to, res.Status, report.OneLine(string(b)))
 	}
 	if text, ok := out.(*string); ok {
 		*text = string(b)
@@ -151,7 +152,7 @@ func (d dialer) Dial(string, string) (net.Conn, error) { return d() }
 
 // events renames the computer and waits until the desktop's connection has the
 // event: from the request's first byte, so the append is in it.
-func events(ctx context.Context, e *env) (_ []Result, err error) {
+func events(ctx context.Context, e *env) (_ []report.Result, err error) {
 	p, err := e.up(ctx, e.dir+"/data")
 	if err != nil {
 		return nil, err
@@ -206,7 +207,7 @@ func events(ctx context.Context, e *env) (_ []Result, err error) {
 	if err := sub.Unsubscribe(); err != nil {
 		return nil, err
 	}
-	return []Result{ours.tell(Result{ID: "event", What: "event until a desktop has it", Raw: raw.ms(), RawWhat: "one write and fsync on this disk", Target: atMost(ofOurs, 2, "ms"),
+	return []report.Result{ours.tell(report.Result{ID: "event", What: "event until a desktop has it", Raw: raw.ms(), RawWhat: "one write and fsync on this disk", Target: report.AtMost(report.OfOurs, 2, "ms"),
 		Ratio: over(ours.p50(), raw.p50()), Note: "From a request to the API, through the log, to a NATS client on the desktop's own WebSocket."})}, nil
 }
 
@@ -259,7 +260,7 @@ var viteToken = lazy.Regexp(`wsToken = "([A-Za-z0-9_-]+)"`)
 
 // hmr sends WebSocket pings to the dev server on the connection that tells the
 // page of a hot update: the same proxy, tether and box.
-func hmr(ctx context.Context, e *env) (_ []Result, err error) {
+func hmr(ctx context.Context, e *env) (_ []report.Result, err error) {
 	data := e.dir + "/data"
 	if err := e.shareModules(data); err != nil {
 		return nil, err
@@ -317,13 +318,13 @@ func hmr(ctx context.Context, e *env) (_ []Result, err error) {
 			ours = nil
 		}
 	}
-	pings := Result{ID: "hmr", What: "hot update: added by our proxy", Ours: ours.ms(), P99: millis(ours.p(0.99)), Target: atMost(ofOurs, 1, "ms"),
+	pings := report.Result{ID: "hmr", What: "hot update: added by our proxy", Ours: ours.ms(), P99: millis(ours.p(0.99)), Target: report.AtMost(report.OfOurs, 1, "ms"),
 		Note: "An upper bound: a WebSocket ping on the connection that carries hot updates, from the client through control plane, tether and box to the dev server and back, both ways and the dev server's answer included."}
 	save, err := saved(ctx, e)
 	if err != nil {
-		return []Result{pings}, err
+		return []report.Result{pings}, err
 	}
-	return []Result{pings, save}, nil
+	return []report.Result{pings, save}, nil
 }
 
 // viteToken reads the token for the hot update connection from the dev server's

@@ -13,12 +13,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
+
+	"choir.dev/choiros/bench/report"
 )
 
 // desktops connects many desktops as browsers do, and measures until each of
 // them has an event, and what they cost who appends it. The control plane has
 // all processors but one, which is the desktops'.
-func desktops(ctx context.Context, e *env) (_ []Result, err error) {
+func desktops(ctx context.Context, e *env) (_ []report.Result, err error) {
 	cores := runtime.NumCPU()
 	if cores < 2 {
 		return nil, missingError{"the desktops need a processor of their own"}
@@ -66,11 +68,11 @@ func desktops(ctx context.Context, e *env) (_ []Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Result{
-		{ID: "desktops", What: fmt.Sprintf("%d desktops: an event's way to each, p99", many), Ours: millis(delivered.p(0.99)), Target: atMost(ofOurs, 100, "ms"),
+	return []report.Result{
+		{ID: "desktops", What: fmt.Sprintf("%d desktops: an event's way to each, p99", many), Ours: millis(delivered.p(0.99)), Target: report.AtMost(report.OfOurs, 100, "ms"),
 			Note: fmt.Sprintf("From the request's first byte. The median of all is %s. The control plane has %d MB with them; the desktops are connections over WebSocket in this program, on one processor of their own.", delivered.ms(), kb/1e6)},
-		appended.tell(Result{ID: "desktops-append", What: fmt.Sprintf("append with %d desktops connected, against one", many), Raw: one.ms(), RawWhat: "the same with one desktop",
-			Ratio: over(appended.p50(), one.p50()), Target: atMost(ofRatio, 2, "×"), Note: "A rename through the API."}),
+		appended.tell(report.Result{ID: "desktops-append", What: fmt.Sprintf("append with %d desktops connected, against one", many), Raw: one.ms(), RawWhat: "the same with one desktop",
+			Ratio: over(appended.p50(), one.p50()), Target: report.AtMost(report.OfRatio, 2, "×"), Note: "A rename through the API."}),
 	}, nil
 }
 

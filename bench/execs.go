@@ -7,13 +7,14 @@ import (
 	"os/exec"
 	"time"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/guest"
 )
 
 // execs runs true through the API, as a command of its own, and in a box that is
 // there already.
-func execs(ctx context.Context, e *env) (_ []Result, err error) {
+func execs(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
 		return nil, err
@@ -34,9 +35,9 @@ func execs(ctx context.Context, e *env) (_ []Result, err error) {
 }
 
 // execRows are the rows of a command in the tree that the world has.
-func (w *world) execRows(ctx context.Context) ([]Result, error) {
+func (w *world) execRows(ctx context.Context) ([]report.Result, error) {
 	var firsts times
-	whole, _, err := w.measure(ctx, act{ID: "exec-whole", What: "true through the API, whole", Tries: 60, Least: 10, Target: atMost(ofOurs, 7.5, "ms"),
+	whole, _, err := w.measure(ctx, act{ID: "exec-whole", What: "true through the API, whole", Tries: 60, Least: 10, Target: report.AtMost(report.OfOurs, 7.5, "ms"),
 		RawWhat: "/bin/true started on the host", Raw: hostTrue,
 		Do: func(ctx context.Context, i int) error {
 			first, err := w.exec(ctx, nil, "/bin/true")
@@ -48,17 +49,17 @@ func (w *world) execRows(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := Result{ID: "exec-first", What: "true through the API, first byte", Ours: firsts.ms(), P99: millis(firsts.p(0.99)), Target: atMost(ofOurs, 5, "ms"),
+	first := report.Result{ID: "exec-first", What: "true through the API, first byte", Ours: firsts.ms(), P99: millis(firsts.p(0.99)), Target: report.AtMost(report.OfOurs, 5, "ms"),
 		Note: "Until the answer says that the command has started, which is in the log by then."}
-	command, _, err := w.measure(ctx, act{ID: "exec-command", What: "choir exec -- true, as a command", Tries: 40, Least: 8, Target: atMost(ofOurs, 20, "ms"),
+	command, _, err := w.measure(ctx, act{ID: "exec-command", What: "choir exec -- true, as a command", Tries: 40, Least: 8, Target: report.AtMost(report.OfOurs, 20, "ms"),
 		Note: "The program from its start to its end. Fsyncs are those of the control plane and its boxes.", Do: w.commandTrue})
 	if err != nil {
 		return nil, err
 	}
-	help, _, err := w.measure(ctx, act{ID: "command", What: "the command line itself (choir version)", Tries: 60, Least: 10, Target: atMost(ofOurs, 3, "ms"),
+	help, _, err := w.measure(ctx, act{ID: "command", What: "the command line itself (choir version)", Tries: 60, Least: 10, Target: report.AtMost(report.OfOurs, 3, "ms"),
 		RawWhat: "/bin/true started on the host", Raw: hostTrue, Do: func(ctx context.Context, _ int) error { return w.command(ctx, "version") }})
 	help.Fsyncs = nil // it asks nobody
-	return []Result{first, whole, command, help}, err
+	return []report.Result{first, whole, command, help}, err
 }
 
 func hostTrue(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "/bin/true").Run() }
@@ -72,14 +73,14 @@ func (w *world) command(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, w.e.Binary, args...)
 	cmd.Env = plainEnviron()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("choir %s: %w: %s", args[0], err, oneLine(string(out)))
+		return fmt.Errorf("choir %s: %w: %s", args[0], err, report.OneLine(string(out)))
 	}
 	return nil
 }
 
 // warmExec is the least that a command costs: through the guest of a box that
 // is there, without the product around it.
-func warmExec(ctx context.Context, e *env) (_ []Result, err error) {
+func warmExec(ctx context.Context, e *env) (_ []report.Result, err error) {
 	g, err := openGround(ctx, e)
 	if err != nil {
 		return nil, err
@@ -105,6 +106,6 @@ func warmExec(ctx context.Context, e *env) (_ []Result, err error) {
 			ours, raw = nil, nil
 		}
 	}
-	return []Result{{ID: "exec", What: "true in a warm box, through its guest", Ours: ours.ms(), P99: millis(ours.p(0.99)), Raw: raw.ms(), RawWhat: "/bin/true started on the host",
-		Ratio: over(ours.p50(), raw.p50()), Target: atMost(ofOurs, 3, "ms")}}, nil
+	return []report.Result{{ID: "exec", What: "true in a warm box, through its guest", Ours: ours.ms(), P99: millis(ours.p(0.99)), Raw: raw.ms(), RawWhat: "/bin/true started on the host",
+		Ratio: over(ours.p50(), raw.p50()), Target: report.AtMost(report.OfOurs, 3, "ms")}}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/yamux"
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/view"
 )
@@ -25,7 +26,7 @@ func text8(i int) string {
 }
 
 // files puts, asks for and reads files through the API.
-func files(ctx context.Context, e *env) (_ []Result, err error) {
+func files(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
 		return nil, err
@@ -42,9 +43,9 @@ func files(ctx context.Context, e *env) (_ []Result, err error) {
 		return nil, err
 	}
 	out, err := w.all(ctx,
-		act{ID: "put", What: "file put of 8 kB", Tries: 150, Least: 20, Target: atMost(ofOurs, 2.5, "ms"), Do: put,
+		act{ID: "put", What: "file put of 8 kB", Tries: 150, Least: 20, Target: report.AtMost(report.OfOurs, 2.5, "ms"), Do: put,
 			RawWhat: "a file written, synced, renamed and its folder synced, on this disk", Raw: func(_ context.Context, i int) error { return putRaw(e.dir, text8(i)) }},
-		act{ID: "stat", What: "stat of a file", Tries: 400, Least: 50, Target: atMost(ofOurs, 0.35, "ms"), Do: func(ctx context.Context, _ int) error {
+		act{ID: "stat", What: "stat of a file", Tries: 400, Least: 50, Target: report.AtMost(report.OfOurs, 0.35, "ms"), Do: func(ctx context.Context, _ int) error {
 			list, err := w.api.Files(ctx, "workspace/put.txt")
 			if err == nil && len(list) != 1 {
 				err = fmt.Errorf("%d entries for one file", len(list))
@@ -80,7 +81,7 @@ func putRaw(dir, text string) (err error) {
 
 // cat reads a large file through the API, in turns with the same file through
 // the same kinds of pipe with nothing of ours in between.
-func (w *world) cat(ctx context.Context, size int64) (_ []Result, err error) {
+func (w *world) cat(ctx context.Context, size int64) (_ []report.Result, err error) {
 	path := filepath.Join(w.e.dir, "large")
 	if err := writeLarge(path, size); err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func (w *world) cat(ctx context.Context, size int64) (_ []Result, err error) {
 		}
 		return err
 	}
-	r, ours, err := w.measure(ctx, act{ID: "cat", What: fmt.Sprintf("files cat of %d MiB", size>>20), Tries: 5, Least: 3, Target: atLeast(ofRatio, 0.8, "×"),
+	r, ours, err := w.measure(ctx, act{ID: "cat", What: fmt.Sprintf("files cat of %d MiB", size>>20), Tries: 5, Least: 3, Target: report.AtLeast(report.OfRatio, 0.8, "×"),
 		RawWhat: "the same bytes from a file through HTTP over bare yamux on a unix socket, passed on by net/http on loopback",
 		Do: func(ctx context.Context, _ int) error {
 			body, _, err := w.api.Get(ctx, "workspace/large.bin")
@@ -122,9 +123,9 @@ func (w *world) cat(ctx context.Context, size int64) (_ []Result, err error) {
 		r.Ratio = 1 / r.Ratio
 	}
 	r.P99 = nil
-	rate := func(took float64) *Quantity { return &Quantity{float64(size) / 1e6 / took, "MB/s"} }
+	rate := func(took float64) *report.Quantity { return &report.Quantity{Value: float64(size) / 1e6 / took, Unit: "MB/s"} }
 	r.Ours, r.Raw = rate(ours.p50().Seconds()), rate(r.Raw.Value/1e3)
-	return []Result{r}, nil
+	return []report.Result{r}, nil
 }
 
 func writeLarge(path string, size int64) error {
@@ -222,7 +223,7 @@ func (b *bare) Close() error {
 
 // documents writes revisions of a run's document through the API, each made from
 // the one before, and lists 60 with their text.
-func documents(ctx context.Context, e *env) (_ []Result, err error) {
+func documents(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
 		return nil, err
@@ -236,7 +237,7 @@ func documents(ctx context.Context, e *env) (_ []Result, err error) {
 		return nil, err
 	}
 	newest := doc.Revision
-	write, _, err := w.measure(ctx, act{ID: "document-write", What: "document: write a revision of 8 kB", Tries: 70, Least: 65, Target: atMost(ofOurs, 3, "ms"),
+	write, _, err := w.measure(ctx, act{ID: "document-write", What: "document: write a revision of 8 kB", Tries: 70, Least: 65, Target: report.AtMost(report.OfOurs, 3, "ms"),
 		Note:    "It is in the log and in the document's file when it is acknowledged.",
 		RawWhat: "one write and fsync on this disk", Raw: func(context.Context, int) error { return w.sync.sync() },
 		Do: func(ctx context.Context, i int) error {
@@ -251,7 +252,7 @@ func documents(ctx context.Context, e *env) (_ []Result, err error) {
 		return nil, err
 	}
 	count := e.size(60, 1)
-	list, _, err := w.measure(ctx, act{ID: "document-list", What: fmt.Sprintf("document: %d revisions with their text", count), Tries: 60, Least: 10, Target: atMost(ofOurs, 2, "ms"),
+	list, _, err := w.measure(ctx, act{ID: "document-list", What: fmt.Sprintf("document: %d revisions with their text", count), Tries: 60, Least: 10, Target: report.AtMost(report.OfOurs, 2, "ms"),
 		Note: "One request; the time has what the client takes to read the answer.",
 		Do: func(ctx context.Context, _ int) error {
 			got, _, err := w.api.Revisions(ctx, doc.ID, 0, count)
@@ -260,7 +261,7 @@ func documents(ctx context.Context, e *env) (_ []Result, err error) {
 			}
 			return err
 		}})
-	return []Result{write, list}, err
+	return []report.Result{write, list}, err
 }
 
 // aDocument is one that a run made, once it has its file.

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/blob/disk"
@@ -87,7 +88,7 @@ func intention() contract.Draft {
 // appends takes turns with raw publishes of the same bytes to a stream of the
 // same kind, by as many callers, so that both see the same disk and the same
 // neighbors.
-func appends(ctx context.Context, e *env) (_ []Result, err error) {
+func appends(ctx context.Context, e *env) (_ []report.Result, err error) {
 	r, err := openRecords(ctx, e.dir)
 	if err != nil {
 		return nil, err
@@ -123,8 +124,8 @@ func appends(ctx context.Context, e *env) (_ []Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	row := func(id, what string, ours, theirs sample, target *Target, rawWhat, note string) Result {
-		out := Result{ID: id, What: what, Ours: rate(ours), Raw: rate(theirs), RawWhat: rawWhat, Ratio: over(theirs.p50(), ours.p50()), Target: target, Note: note + fastest(theirs.times, ours.times)}
+	row := func(id, what string, ours, theirs sample, target *report.Target, rawWhat, note string) report.Result {
+		out := report.Result{ID: id, What: what, Ours: rate(ours), Raw: rate(theirs), RawWhat: rawWhat, Ratio: over(theirs.p50(), ours.p50()), Target: target, Note: note + fastest(theirs.times, ours.times)}
 		_, out.Fsyncs = ours.each(rushEach)
 		if _, syncs := theirs.each(rushEach); syncs != nil {
 			out.Note += fmt.Sprintf(" Raw: %.2f fsyncs each.", *syncs)
@@ -132,15 +133,15 @@ func appends(ctx context.Context, e *env) (_ []Result, err error) {
 		return out
 	}
 	publishes := "synchronous publishes with nats.go of the same bytes to a stream of the same kind, by %d at once"
-	return []Result{
-		row("append", "append, one caller", alone, raw, atLeast(ofRatio, 0.8, "×"), fmt.Sprintf(publishes, 1), "The state is its index, as always; nothing is projected meanwhile."),
-		row("append-8", "append, 8 callers at once", many, rawMany, atLeast(ofRatio, 1, "×"), fmt.Sprintf(publishes, 8), ""),
-		row("append-8-own", "append, 8 callers, against one", many, alone, atLeast(ofRatio, 1.3, "×"), "our own appends, one after the other", ""),
+	return []report.Result{
+		row("append", "append, one caller", alone, raw, report.AtLeast(report.OfRatio, 0.8, "×"), fmt.Sprintf(publishes, 1), "The state is its index, as always; nothing is projected meanwhile."),
+		row("append-8", "append, 8 callers at once", many, rawMany, report.AtLeast(report.OfRatio, 1, "×"), fmt.Sprintf(publishes, 8), ""),
+		row("append-8-own", "append, 8 callers, against one", many, alone, report.AtLeast(report.OfRatio, 1.3, "×"), "our own appends, one after the other", ""),
 		row("append-8-projected", "append, 8 callers at once, while projecting", projected, rawBeside, nil, fmt.Sprintf(publishes, 8), "The projector writes what is appended to the same disk at the same time; the raw side has nothing to project."),
 	}, nil
 }
 
-func rate(s sample) *Quantity { return &Quantity{1 / s.p50().Seconds(), "/s"} }
+func rate(s sample) *report.Quantity { return &report.Quantity{Value: 1 / s.p50().Seconds(), Unit: "/s"} }
 
 // rushEach is how many events one rush appends.
 const rushEach = 64
@@ -257,7 +258,7 @@ type table struct {
 
 // replay compares the projection of a log with inserts of the rows it leaves
 // behind, into the same schema with the same pragmas and batches.
-func replay(ctx context.Context, e *env) ([]Result, error) {
+func replay(ctx context.Context, e *env) ([]report.Result, error) {
 	log, err := workday(ctx, filepath.Join(e.dir, "log"), e.size(100_000, 100))
 	if err != nil {
 		return nil, err
@@ -292,9 +293,11 @@ func replay(ctx context.Context, e *env) ([]Result, error) {
 		}
 		raw = append(raw, took)
 	}
-	speed := func(t times) *Quantity { return &Quantity{float64(len(log)) / t.p50().Seconds(), "events/s"} }
-	return []Result{{ID: "replay", What: fmt.Sprintf("projection replay of %d events", len(log)), Ours: speed(ours), Raw: speed(raw), RawWhat: "inserting the rows that the replay leaves, with the same schema, pragmas and batches, foreign keys off",
-		Ratio: over(raw.p50(), ours.p50()), Target: atLeast(ofRatio, 0.6, "×"),
+	speed := func(t times) *report.Quantity {
+		return &report.Quantity{Value: float64(len(log)) / t.p50().Seconds(), Unit: "events/s"}
+	}
+	return []report.Result{{ID: "replay", What: fmt.Sprintf("projection replay of %d events", len(log)), Ours: speed(ours), Raw: speed(raw), RawWhat: "inserting the rows that the replay leaves, with the same schema, pragmas and batches, foreign keys off",
+		Ratio: over(raw.p50(), ours.p50()), Target: report.AtLeast(report.OfRatio, 0.6, "×"),
 		Note: "The log of runs, windows and files that the appender made. The projection also updates rows, which the raw side need not." + fastest(raw, ours)}}, nil
 }
 

@@ -7,41 +7,17 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/bench/report"
 )
-
-// Machine is what the numbers were measured on.
-type Machine struct {
-	CPUs       int    `json:"cpus"`
-	CPU        string `json:"cpu"`
-	MemoryMB   int64  `json:"memory_mb"`
-	Kernel     string `json:"kernel"`
-	FileSystem string `json:"file_system"`
-	Go         string `json:"go"`
-	Git        string `json:"git"`
-	LoadBefore string `json:"load_before"` // 1, 5 and 15 minutes
-	LoadAfter  string `json:"load_after"`
-}
-
-// busy reports whether more was to be done than there are processors, in the
-// five minutes before the run: a run itself is not that much work. The minutes
-// before its end are told only.
-func (m Machine) busy() bool {
-	f := strings.Fields(m.LoadBefore)
-	if len(f) < 2 {
-		return false
-	}
-	load, err := strconv.ParseFloat(f[1], 64)
-	return err == nil && load > float64(m.CPUs)
-}
 
 // lookAt describes the machine and the file system of dir. What can't be found
 // out stays empty.
-func lookAt(ctx context.Context, dir string) Machine {
-	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), CPU: field("/proc/cpuinfo", "model name"), LoadBefore: load(), FileSystem: fileSystem(dir)}
+func lookAt(ctx context.Context, dir string) report.Machine {
+	m := report.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), CPU: field("/proc/cpuinfo", "model name"), LoadBefore: load(), FileSystem: fileSystem(dir)}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		m.MemoryMB = int64(info.Totalram) * int64(info.Unit) >> 20

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/bench/report"
 )
 
 // syncCalls are the system calls that wait for a disk.
@@ -200,7 +202,7 @@ func (s sample) each(n int) (processor *time.Duration, syncs *float64) {
 }
 
 // tell fills what a result says of a sample: median, p99 and syncs.
-func (s sample) tell(r Result) Result {
+func (s sample) tell(r report.Result) report.Result {
 	if r.Ours == nil {
 		r.Ours = s.ms()
 	}

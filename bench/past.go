@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/blob/disk"
@@ -26,12 +27,12 @@ const (
 
 // past asks logs of different lengths for the five events of one type, and
 // starts on them.
-func past(ctx context.Context, e *env) ([]Result, error) {
+func past(ctx context.Context, e *env) ([]report.Result, error) {
 	sizes := pastSizes
 	if e.Tiny {
 		sizes = []int{20, 50}
 	}
-	var out []Result
+	var out []report.Result
 	for i, events := range sizes {
 		r, err := e.askPast(ctx, filepath.Join(e.dir, fmt.Sprint("past", i)), events)
 		if err != nil {
@@ -44,7 +45,7 @@ func past(ctx context.Context, e *env) ([]Result, error) {
 	return out, nil
 }
 
-func (e *env) askPast(ctx context.Context, dir string, events int) (_ []Result, err error) {
+func (e *env) askPast(ctx context.Context, dir string, events int) (_ []report.Result, err error) {
 	data := filepath.Join(dir, "data")
 	if err := e.shareModules(data); err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (e *env) askPast(ctx context.Context, dir string, events int) (_ []Result, 
 	if err := e.quiet(ctx, w.PID); err != nil {
 		return nil, err
 	}
-	r, s, err := w.measure(ctx, act{ID: "past-type", What: fmt.Sprintf("events --type for %d of %d", rareMany, events), Tries: 20, Least: 1, Target: atMost(ofOurs, 50, "ms"),
+	r, s, err := w.measure(ctx, act{ID: "past-type", What: fmt.Sprintf("events --type for %d of %d", rareMany, events), Tries: 20, Least: 1, Target: report.AtMost(report.OfOurs, 50, "ms"),
 		Note: "The call that the verb makes, to its last event.",
 		Do: func(ctx context.Context, _ int) error {
 			n := 0
@@ -96,7 +97,7 @@ func (e *env) askPast(ctx context.Context, dir string, events int) (_ []Result, 
 		return nil, err
 	}
 	e.plot(curveEvents, "events --type", events, s.p50())
-	return []Result{r}, nil
+	return []report.Result{r}, nil
 }
 
 // lengthen appends to a computer's log while nobody else has it, through the

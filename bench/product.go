@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/view"
@@ -77,7 +78,7 @@ type act struct {
 	RawWhat string
 	// Between is done after each try and not measured.
 	Between func(ctx context.Context, i int) error
-	Target  *Target
+	Target  *report.Target
 }
 
 // actLimit bounds the tries of one act beyond its least.
@@ -85,28 +86,28 @@ const actLimit = 6 * time.Second
 
 // measure makes an act's tries. The first of each warms what is to be warm, and
 // counts only where nothing else does.
-func (w *world) measure(ctx context.Context, a act) (Result, sample, error) {
+func (w *world) measure(ctx context.Context, a act) (report.Result, sample, error) {
 	var ours sample
 	var raw times
 	for i := range w.e.rounds(a.Tries+1, a.Least+1, actLimit) {
 		if err := ours.try(w.meter, func() error { return a.Do(ctx, i) }); err != nil {
-			return Result{}, ours, fmt.Errorf("%s: %w", a.What, err)
+			return report.Result{}, ours, fmt.Errorf("%s: %w", a.What, err)
 		}
 		if a.Raw != nil {
 			if err := raw.timed(func() error { return a.Raw(ctx, i) }); err != nil {
-				return Result{}, ours, fmt.Errorf("%s, raw: %w", a.What, err)
+				return report.Result{}, ours, fmt.Errorf("%s, raw: %w", a.What, err)
 			}
 		}
 		if a.Between != nil {
 			if err := a.Between(ctx, i); err != nil {
-				return Result{}, ours, err
+				return report.Result{}, ours, err
 			}
 		}
 		if i == 0 && !w.e.Tiny {
 			ours, raw = sample{}, nil
 		}
 	}
-	r := ours.tell(Result{ID: a.ID, What: a.What, Target: a.Target, Note: a.Note})
+	r := ours.tell(report.Result{ID: a.ID, What: a.What, Target: a.Target, Note: a.Note})
 	if a.Raw != nil {
 		r.Raw, r.RawWhat, r.Ratio = raw.ms(), a.RawWhat, over(ours.p50(), raw.p50())
 	}
@@ -114,8 +115,8 @@ func (w *world) measure(ctx context.Context, a act) (Result, sample, error) {
 }
 
 // all measures acts one after the other.
-func (w *world) all(ctx context.Context, acts ...act) ([]Result, error) {
-	var out []Result
+func (w *world) all(ctx context.Context, acts ...act) ([]report.Result, error) {
+	var out []report.Result
 	for _, a := range acts {
 		r, _, err := w.measure(ctx, a)
 		if err != nil {
@@ -140,7 +141,7 @@ func (w *world) promptTo(ctx context.Context, i int) error {
 	}
 	run, err := w.api.Wait(ctx, acted.Run)
 	if err == nil && run.Status != contract.RunDone {
-		err = fmt.Errorf("the run is %s: %s", run.Status, oneLine(run.Error+" "+run.Summary))
+		err = fmt.Errorf("the run is %s: %s", run.Status, report.OneLine(run.Error+" "+run.Summary))
 	}
 	return err
 }
@@ -152,7 +153,7 @@ func (w *world) exec(ctx context.Context, stdin io.Reader, argv ...string) (firs
 	exit, err := w.api.Exec(ctx, view.ExecRequest{Argv: argv}, view.ExecIO{Stdin: stdin, Stdout: &said, Stderr: &said,
 		Started: func(string, uint64) { first = time.Since(at) }})
 	if err == nil && exit.Code != 0 {
-		err = fmt.Errorf("%s ended with %d: %s", argv[0], exit.Code, oneLine(said.String()))
+		err = fmt.Errorf("%s ended with %d: %s", argv[0], exit.Code, report.OneLine(said.String()))
 	}
 	return first, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/view"
 )
@@ -18,7 +19,7 @@ const instant = "The model answers at once: it is the rehearsal, which is built 
 
 // prompts measures a prompt until it is acknowledged, and a whole one. Each run
 // is over before the next begins.
-func prompts(ctx context.Context, e *env) (_ []Result, err error) {
+func prompts(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func prompts(ctx context.Context, e *env) (_ []Result, err error) {
 		return nil, err
 	}
 	var acted view.Acted
-	acknowledged, _, err := w.measure(ctx, act{ID: "prompt", What: "prompt acknowledged", Tries: 25, Least: 8, Target: atMost(ofAdded, 2, "ms"),
+	acknowledged, _, err := w.measure(ctx, act{ID: "prompt", What: "prompt acknowledged", Tries: 25, Least: 8, Target: report.AtMost(report.OfAdded, 2, "ms"),
 		Note:    "The run that follows is cancelled and over before the next; what of it began before the answer came counts as a sync of it.",
 		RawWhat: "one write and fsync on this disk", Raw: func(context.Context, int) error { return w.sync.sync() },
 		Do: func(ctx context.Context, _ int) (err error) {
@@ -52,16 +53,16 @@ func prompts(ctx context.Context, e *env) (_ []Result, err error) {
 		return nil, err
 	}
 	whole, sample, err := w.measure(ctx, act{ID: "prompt-whole", What: "whole prompt, instant model, small tree", Tries: 30, Least: 8,
-		Target: atMost(ofOurs, 100, "ms"), Note: instant, Do: func(ctx context.Context, _ int) error { return w.prompt(ctx) }})
+		Target: report.AtMost(report.OfOurs, 100, "ms"), Note: instant, Do: func(ctx context.Context, _ int) error { return w.prompt(ctx) }})
 	if err != nil {
 		return nil, err
 	}
-	return []Result{acknowledged, whole, processorOf(w, sample)}, nil
+	return []report.Result{acknowledged, whole, processorOf(w, sample)}, nil
 }
 
 // processorOf is the row of the processor time that a sample's tries took.
-func processorOf(w *world, s sample) Result {
-	r := Result{ID: "prompt-processor", What: "processor time of one prompt, all processes", Target: atMost(ofOurs, 80, "ms"),
+func processorOf(w *world, s sample) report.Result {
+	r := report.Result{ID: "prompt-processor", What: "processor time of one prompt, all processes", Target: report.AtMost(report.OfOurs, 80, "ms"),
 		Note: "User and system time of choir and of everything it started, boxes that have ended included, as the kernel counts it (a task clock that children inherit); the mean of the prompts above."}
 	if mean, _ := s.each(1); mean != nil {
 		r.Ours = millis(*mean)
@@ -73,7 +74,7 @@ func processorOf(w *world, s sample) Result {
 
 // firstPrompt measures what the first prompt of a new computer on a new machine
 // takes: nobody has installed the desktop's dependencies there.
-func firstPrompt(ctx context.Context, e *env) (_ []Result, err error) {
+func firstPrompt(ctx context.Context, e *env) (_ []report.Result, err error) {
 	data := filepath.Join(e.dir, "data")
 	if e.Tiny {
 		if err := e.shareModules(data); err != nil {
@@ -94,14 +95,14 @@ func firstPrompt(ctx context.Context, e *env) (_ []Result, err error) {
 			return nil, err
 		}
 	}
-	return []Result{{ID: "prompt-first", What: "first prompt of a new computer, against later ones", Ours: first.ms(), Raw: later.ms(), RawWhat: "the prompts after it",
-		Ratio: over(first.p50(), later.p50()), Target: atMost(ofRatio, 2, "×"),
+	return []report.Result{{ID: "prompt-first", What: "first prompt of a new computer, against later ones", Ours: first.ms(), Raw: later.ms(), RawWhat: "the prompts after it",
+		Ratio: over(first.p50(), later.p50()), Target: report.AtMost(report.OfRatio, 2, "×"),
 		Note: "On a new data directory, right after it is healthy: the desktop's dependencies are not there yet and come from the network. One try."}}, nil
 }
 
 // crowd submits prompts at once and compares with what the machine's processors
 // need for them if nothing waits.
-func crowd(ctx context.Context, e *env) (_ []Result, err error) {
+func crowd(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
 		return nil, err
@@ -133,11 +134,11 @@ func crowd(ctx context.Context, e *env) (_ []Result, err error) {
 			return nil, err
 		}
 	}
-	r := Result{ID: "crowd", What: fmt.Sprintf("%d prompts at once, against their processor time", n), Target: atMost(ofRatio, 1.25, "×")}
+	r := report.Result{ID: "crowd", What: fmt.Sprintf("%d prompts at once, against their processor time", n), Target: report.AtMost(report.OfRatio, 1.25, "×")}
 	one, _ := alone.each(1)
 	if one == nil {
 		r.NotMeasured = fmt.Sprint(w.meter.why)
-		return []Result{r}, nil
+		return []report.Result{r}, nil
 	}
 	least := *one * time.Duration(n) / time.Duration(runtime.NumCPU())
 	r = together.tell(r)
@@ -146,5 +147,5 @@ func crowd(ctx context.Context, e *env) (_ []Result, err error) {
 	r.Raw, r.Ratio = millis(least), over(together.p50(), least)
 	r.RawWhat = fmt.Sprintf("%d × the processor time of a prompt alone (%s) ÷ %d processors", n, millis(*one), runtime.NumCPU())
 	r.Note = fmt.Sprintf("Until the last of them has ended; fsyncs are for each. Each took %s of the processor among the others.", millis(*each))
-	return []Result{r}, nil
+	return []report.Result{r}, nil
 }

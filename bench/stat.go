@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/bench/report"
 )
 
 // times are how long each of many tries took.
@@ -35,9 +37,9 @@ func (t times) p(q float64) time.Duration {
 func (t times) p50() time.Duration { return t.p(0.5) }
 
 // ms is the median in milliseconds.
-func (t times) ms() *Quantity { return millis(t.p50()) }
+func (t times) ms() *report.Quantity { return millis(t.p50()) }
 
-func millis(d time.Duration) *Quantity { return &Quantity{float64(d) / 1e6, "ms"} }
+func millis(d time.Duration) *report.Quantity { return &report.Quantity{Value: float64(d) / 1e6, Unit: "ms"} }
 
 // over is a/b, 0 when there is nothing to divide by.
 func over(a, b time.Duration) float64 {
@@ -50,7 +52,7 @@ func over(a, b time.Duration) float64 {
 // fastest compares the fastest tenth of both sides, which a busy machine
 // disturbs least. It is told beside the medians, which are what is judged.
 func fastest(a, b times) string {
-	return fmt.Sprintf(" Of the fastest tenth of each: %s.", Quantity{over(a.p(0.1), b.p(0.1)), "×"})
+	return fmt.Sprintf(" Of the fastest tenth of each: %s.", report.Quantity{Value: over(a.p(0.1), b.p(0.1)), Unit: "×"})
 }
 
 // rounds counts from 0 to n, or to a few in a tiny run. On a machine that is so

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -25,12 +26,12 @@ var treeSizes = []int{1_000, 10_000, 100_000}
 type inTree struct {
 	files                                     int
 	prompt, watched, command, checkpoint, git sample
-	look                                      time.Duration // one look at every file, on all processors
-	rows                                      []Result      // checkpoints
+	look                                      time.Duration   // one look at every file, on all processors
+	rows                                      []report.Result // checkpoints
 }
 
 // trees measures the same acts in computers with few files and with many.
-func trees(ctx context.Context, e *env) ([]Result, error) {
+func trees(ctx context.Context, e *env) ([]report.Result, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, missingError{"git is not installed"}
 	}
@@ -38,7 +39,7 @@ func trees(ctx context.Context, e *env) ([]Result, error) {
 	if e.Tiny {
 		sizes = []int{10, 20}
 	}
-	var out []Result
+	var out []report.Result
 	var seen []inTree
 	for _, files := range sizes {
 		t, err := e.tree(ctx, files)
@@ -57,18 +58,18 @@ func trees(ctx context.Context, e *env) ([]Result, error) {
 		}
 	}
 	few, many := seen[0], seen[len(seen)-1]
-	against := func(id, what string, ours, raw sample, target float64) Result {
-		return ours.tell(Result{ID: id, What: fmt.Sprintf("%s, %d files against %d", what, many.files, few.files), Raw: raw.ms(),
-			RawWhat: fmt.Sprintf("the same with %d files", few.files), Ratio: over(ours.p50(), raw.p50()), Target: atMost(ofRatio, target, "×")})
+	against := func(id, what string, ours, raw sample, target float64) report.Result {
+		return ours.tell(report.Result{ID: id, What: fmt.Sprintf("%s, %d files against %d", what, many.files, few.files), Raw: raw.ms(),
+			RawWhat: fmt.Sprintf("the same with %d files", few.files), Ratio: over(ours.p50(), raw.p50()), Target: report.AtMost(report.OfRatio, target, "×")})
 	}
 	prompt := against("tree-prompt", "whole prompt, no open writer", many.prompt, few.prompt, 1.5)
 	prompt.Note = instant
 	look := many.prompt.p50() + many.look
-	watched := many.watched.tell(Result{ID: "tree-prompt-watched", What: fmt.Sprintf("whole prompt beside an open terminal, %d files", many.files), Raw: millis(look),
+	watched := many.watched.tell(report.Result{ID: "tree-prompt-watched", What: fmt.Sprintf("whole prompt beside an open terminal, %d files", many.files), Raw: millis(look),
 		RawWhat: fmt.Sprintf("the same without the terminal, and one lstat of every file on all processors (%s)", millis(many.look)),
-		Ratio:   over(many.watched.p50(), look), Target: atMost(ofRatio, 1, "×"), Note: "The terminal is a command of the user's that goes on: somebody who may write at any time."})
+		Ratio:   over(many.watched.p50(), look), Target: report.AtMost(report.OfRatio, 1, "×"), Note: "The terminal is a command of the user's that goes on: somebody who may write at any time."})
 	command := against("tree-exec", "choir exec -- true", many.command, few.command, 2)
-	return append([]Result{prompt, watched, command}, out...), nil
+	return append([]report.Result{prompt, watched, command}, out...), nil
 }
 
 // tree measures in one computer with so many files.
@@ -150,7 +151,7 @@ func (w *world) checkpoints(ctx context.Context, t *inTree, least int) error {
 	}
 	var commits sample
 	r, ours, err := w.measure(ctx, act{ID: fmt.Sprint("checkpoint-", t.files), What: fmt.Sprintf("checkpoint, %d files, one changed", t.files), Tries: 15, Least: least + 1,
-		Target: atMost(ofRatio, 0.7, "×"), RawWhat: "git add -A && git commit with core.fsync=all on an equal tree",
+		Target: report.AtMost(report.OfRatio, 0.7, "×"), RawWhat: "git add -A && git commit with core.fsync=all on an equal tree",
 		Do: func(ctx context.Context, i int) error {
 			done, err := w.api.Checkpoint(ctx, fmt.Sprint("change ", i))
 			if err == nil && !done.Created {
@@ -163,7 +164,7 @@ func (w *world) checkpoints(ctx context.Context, t *inTree, least int) error {
 		},
 		Between: change})
 	t.checkpoint, t.git = ours, commits
-	t.rows = []Result{r}
+	t.rows = []report.Result{r}
 	return err
 }
 
@@ -209,7 +210,7 @@ func runGit(ctx context.Context, dir string, args ...string) error {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("git %s: %w: %s", args[0], err, oneLine(strings.TrimSpace(string(out))))
+		return fmt.Errorf("git %s: %w: %s", args[0], err, report.OneLine(strings.TrimSpace(string(out))))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/internal/client"
 )
 
@@ -95,11 +96,11 @@ func (e *env) up(ctx context.Context, data string, cpus ...int) (*plane, error) 
 	select {
 	case b := <-line:
 		if err := json.Unmarshal(b, p); err != nil || p.Token == "" {
-			return nil, errors.Join(fmt.Errorf("choir up did not come up: %s", oneLine(p.logs.String())), p.Close())
+			return nil, errors.Join(fmt.Errorf("choir up did not come up: %s", report.OneLine(p.logs.String())), p.Close())
 		}
 		return p, nil
 	case <-timeout.C:
-		return nil, errors.Join(fmt.Errorf("choir up was not healthy after %s: %s", startLimit, oneLine(p.logs.String())), p.Close())
+		return nil, errors.Join(fmt.Errorf("choir up was not healthy after %s: %s", startLimit, report.OneLine(p.logs.String())), p.Close())
 	case <-ctx.Done():
 		return nil, errors.Join(ctx.Err(), p.Close())
 	}
@@ -137,7 +138,7 @@ func plainEnviron() []string {
 
 // start measures the start of the whole. Each new data directory is started
 // once more, for the time on an existing one.
-func start(ctx context.Context, e *env) ([]Result, error) {
+func start(ctx context.Context, e *env) ([]report.Result, error) {
 	var fresh, awake, existing sample
 	var why error
 	for i := range e.rounds(8, 4, 10*time.Second) {
@@ -166,19 +167,19 @@ func start(ctx context.Context, e *env) ([]Result, error) {
 			}
 		}
 	}
-	syncs := Result{ID: "start-fsyncs", What: "fsyncs of choir up, new data directory", Target: atMost(ofOurs, 20, "fsyncs"),
+	syncs := report.Result{ID: "start-fsyncs", What: "fsyncs of choir up, new data directory", Target: report.AtMost(report.OfOurs, 20, "fsyncs"),
 		Note: "fsync, fdatasync, syncfs and sync of all processes until the new computer has its first checkpoint."}
 	if _, each := awake.each(1); each != nil {
-		syncs.Ours = &Quantity{*each, "fsyncs"}
+		syncs.Ours = &report.Quantity{Value: *each, Unit: "fsyncs"}
 	} else {
 		syncs.NotMeasured = fmt.Sprint(why)
 	}
-	return []Result{
-		fresh.tell(Result{ID: "start-new", What: "choir up to healthy, new data directory", Target: atMost(ofOurs, 120, "ms"),
+	return []report.Result{
+		fresh.tell(report.Result{ID: "start-new", What: "choir up to healthy, new data directory", Target: report.AtMost(report.OfOurs, 120, "ms"),
 			Note: "From the start of the process to its line on standard output. The new computer is made meanwhile and after it."}),
-		awake.tell(Result{ID: "start-awake", What: "choir up to the new computer's first checkpoint"}),
+		awake.tell(report.Result{ID: "start-awake", What: "choir up to the new computer's first checkpoint"}),
 		syncs,
-		existing.tell(Result{ID: "start", What: "choir up to healthy, existing data directory", Target: atMost(ofOurs, 120, "ms")}),
+		existing.tell(report.Result{ID: "start", What: "choir up to healthy, existing data directory", Target: report.AtMost(report.OfOurs, 120, "ms")}),
 	}, nil
 }
 
@@ -204,7 +205,7 @@ func (w *world) awake(ctx context.Context) error {
 }
 
 // idle waits until a control plane's memory has come to rest.
-func idle(ctx context.Context, e *env) (_ []Result, err error) {
+func idle(ctx context.Context, e *env) (_ []report.Result, err error) {
 	p, err := e.up(ctx, filepath.Join(e.dir, "data"))
 	if err != nil {
 		return nil, err
@@ -238,7 +239,7 @@ func idle(ctx context.Context, e *env) (_ []Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Result{{ID: "idle", What: "idle memory of the control plane", Ours: &Quantity{float64(rest) / mb, "MB"}, Target: atMost(ofOurs, 70, "MB"),
+	return []report.Result{{ID: "idle", What: "idle memory of the control plane", Ours: &report.Quantity{Value: float64(rest) / mb, Unit: "MB"}, Target: report.AtMost(report.OfOurs, 70, "MB"),
 		Note: note + fmt.Sprintf(" The %d processes below it (bubblewrap, the keeper's guest) have %.1f MB more.", count, float64(below)/mb)}}, nil
 }
 
@@ -284,7 +285,7 @@ func family(pid int) (bytes int64, count int, err error) {
 	return bytes, count, nil
 }
 
-func binarySize(_ context.Context, e *env) ([]Result, error) {
+func binarySize(_ context.Context, e *env) ([]report.Result, error) {
 	if e.Binary == "" {
 		return nil, missingError{"there is no choir binary"}
 	}
@@ -292,7 +293,7 @@ func binarySize(_ context.Context, e *env) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Result{{ID: "binary", What: "size of the binary", Ours: &Quantity{float64(info.Size()) / 1e6, "MB"}, Target: atMost(ofOurs, 60, "MB"),
+	return []report.Result{{ID: "binary", What: "size of the binary", Ours: &report.Quantity{Value: float64(info.Size()) / 1e6, Unit: "MB"}, Target: report.AtMost(report.OfOurs, 60, "MB"),
 		Note: "With the guest, the desktop's build and its source in it."}}, nil
 }
 

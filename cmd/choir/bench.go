@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"choir.dev/choiros/bench"
+	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/fault"
@@ -22,7 +23,7 @@ import (
 func benchVerb() cli.Verb {
 	var dir, file string
 	return cli.Verb{
-		Use: "bench [NAME]", Short: "Measure this binary on this machine, against the raw tools", Args: cli.Between(0, -1), JSON: bench.Report{},
+		Use: "bench [NAME]", Short: "Measure this binary on this machine, against the raw tools", Args: cli.Between(0, -1), JSON: report.Report{},
 		Long:     benchRows(),
 		Examples: []string{"choir bench", "choir bench prompt exec --json"},
 		Flags: func(f *pflag.FlagSet) {

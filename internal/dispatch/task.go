@@ -276,7 +276,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 	})
 	if err == nil && a.failedCall() {
 		// What the loop made of a call whose box died under it is not a result.
-		err = a.boxEnded(deathRattle)
+		err = a.boxEnded(endsAfter)
 	}
 	if err == nil && d.Status == contract.ResultCancelled && ctx.Err() == nil {
 		err = fault.New("", fault.Unavailable, "", errOutside)
@@ -288,9 +288,9 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 // spent is what the attempt has used of its wall clock.
 func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.r.waited() - a.waited) }
 
-// deathRattle is how long after a call of its failed a box is given to be known
+// endsAfter is how long after a call of its failed a box is given to be known
 // as ended.
-const deathRattle = time.Second
+const endsAfter = time.Second
 
 // boxEnded says why the task's box ended, if it has, or does within a time:
 // fault.Unavailable, so that the task goes on in another one, but for fixed

@@ -215,7 +215,7 @@ func (a *attempt) inVerifyBox(ctx context.Context, r ports.BoxRequest, f func(po
 			return err
 		}
 		err = f(box)
-		died := lost(err) && ctx.Err() == nil && endsWithin(box, deathRattle) && !fault.Is(box.Err(), fault.Exhausted)
+		died := lost(err) && ctx.Err() == nil && endsWithin(box, endsAfter) && !fault.Is(box.Err(), fault.Exhausted)
 		a.r.kill(box)
 		if !died || try == maxOpenings {
 			return err

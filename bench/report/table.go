@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func (t *Target) String() string {
 	}
 	limit := strings.TrimSpace(strconv.FormatFloat(t.Limit.Value, 'f', -1, 64) + " " + t.Limit.Unit)
 	switch t.Of {
-	case ofAdded:
+	case OfAdded:
 		return sign + " " + limit + " on top"
 	default:
 		return sign + " " + limit
@@ -79,7 +79,7 @@ func (r Result) cells() [columns]string {
 		out[colRaw] = r.Raw.String()
 	}
 	switch {
-	case r.Raw != nil && r.Target != nil && r.Target.Of == ofAdded:
+	case r.Raw != nil && r.Target != nil && r.Target.Of == OfAdded:
 		out[colGot] = "+ " + r.added().String()
 	case r.Ratio > 0:
 		out[colGot] = Quantity{r.Ratio, "×"}.String()
@@ -91,7 +91,7 @@ func (r Result) cells() [columns]string {
 }
 
 // line is a result in one line of text.
-func (r Result) line() string {
+func (r Result) Line() string {
 	if r.Ours == nil {
 		return r.What + ": not measured: " + r.NotMeasured
 	}
@@ -143,7 +143,7 @@ func (r Report) Markdown() string {
 			if res.Failed {
 				why = "Failed: "
 			}
-			parts = append(parts, why+oneLine(res.NotMeasured))
+			parts = append(parts, why+OneLine(res.NotMeasured))
 		}
 		if len(parts) > 0 {
 			fmt.Fprintf(&b, "- **%s**: %s\n", res.What, strings.Join(parts, " "))
@@ -203,7 +203,8 @@ func writeTable(b *strings.Builder, rows [][columns]string) {
 	}
 }
 
-func oneLine(s string) string {
+// OneLine is a text on one line, of bounded length.
+func OneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > 400 {
 		s = string(r[:400]) + "…"
