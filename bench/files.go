@@ -123,7 +123,9 @@ func (w *world) cat(ctx context.Context, size int64) (_ []report.Result, err err
 		r.Ratio = 1 / r.Ratio
 	}
 	r.P99 = nil
-	rate := func(took float64) *report.Quantity { return &report.Quantity{Value: float64(size) / 1e6 / took, Unit: "MB/s"} }
+	rate := func(took float64) *report.Quantity {
+		return &report.Quantity{Value: float64(size) / 1e6 / took, Unit: "MB/s"}
+	}
 	r.Ours, r.Raw = rate(ours.p50().Seconds()), rate(r.Raw.Value/1e3)
 	return []report.Result{r}, nil
 }

@@ -141,7 +141,9 @@ func appends(ctx context.Context, e *env) (_ []report.Result, err error) {
 	}, nil
 }
 
-func rate(s sample) *report.Quantity { return &report.Quantity{Value: 1 / s.p50().Seconds(), Unit: "/s"} }
+func rate(s sample) *report.Quantity {
+	return &report.Quantity{Value: 1 / s.p50().Seconds(), Unit: "/s"}
+}
 
 // rushEach is how many events one rush appends.
 const rushEach = 64

@@ -39,7 +39,9 @@ func (t times) p50() time.Duration { return t.p(0.5) }
 // ms is the median in milliseconds.
 func (t times) ms() *report.Quantity { return millis(t.p50()) }
 
-func millis(d time.Duration) *report.Quantity { return &report.Quantity{Value: float64(d) / 1e6, Unit: "ms"} }
+func millis(d time.Duration) *report.Quantity {
+	return &report.Quantity{Value: float64(d) / 1e6, Unit: "ms"}
+}
 
 // over is a/b, 0 when there is nothing to divide by.
 func over(a, b time.Duration) float64 {

@@ -12,7 +12,7 @@ import (
 // opening is a box that is opened while something else is done first. It is used by
 // one goroutine, which closes it.
 type opening struct {
-	r     *run
+	run   *run
 	ctx   context.Context
 	req   ports.BoxRequest
 	begun bool
@@ -29,7 +29,7 @@ func (o *opening) begin() {
 	o.begun, o.done = true, make(chan struct{})
 	go func() { // ends with Open, which close waits for
 		defer close(o.done)
-		o.err = supervise.Safely(func() (err error) { o.box, err = o.r.d.o.Boxes.Open(o.ctx, o.req); return err })
+		o.err = supervise.Safely(func() (err error) { o.box, err = o.run.dispatcher.options.Boxes.Open(o.ctx, o.req); return err })
 	}()
 }
 
@@ -46,7 +46,7 @@ func (o *opening) close() {
 		return
 	}
 	if <-o.done; o.box != nil {
-		o.r.kill(o.box)
+		o.run.kill(o.box)
 	}
 }
 
@@ -54,7 +54,7 @@ func (o *opening) close() {
 // One that may have to wait for a person holds no box meanwhile.
 func (a *attempt) openLoop(ctx context.Context) *opening {
 	a.fence = newFence()
-	o := &opening{r: a.r, ctx: ctx, req: ports.BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
+	o := &opening{run: a.run, ctx: ctx, req: ports.BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
 		Handler: a.requests.Guard(a.handler())}}
 	if a.task.Egress.Profile != contract.EgressCustom {
 		o.begin()
@@ -71,11 +71,11 @@ type directorBox struct {
 }
 
 func (r *run) directorBox() *directorBox {
-	b := &directorBox{api: &directorAPI{r: r}}
-	b.r = r
+	b := &directorBox{api: &directorAPI{run: r}}
+	b.run = r
 	b.ctx, b.cancel = context.WithCancelCause(r.ctx)
 	b.requests = loops.NewGate(b.ctx)
-	b.req = ports.BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.s.ID, Handler: b.requests.Guard(b.api.handler())}
+	b.req = ports.BoxRequest{ID: boxID("d"), Kind: contract.BoxDirector, Run: r.story.ID, Handler: b.requests.Guard(b.api.handler())}
 	return b
 }
 

@@ -55,8 +55,8 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 		return nil, "", nil
 	}
 	beyond := spec.Allow
-	if a.r.d.o.Beyond != nil {
-		if beyond, err = a.r.d.o.Beyond(ctx, spec); err != nil {
+	if a.run.dispatcher.options.Beyond != nil {
+		if beyond, err = a.run.dispatcher.options.Beyond(ctx, spec); err != nil {
 			return nil, "", fault.Wrap("dispatch.network", err)
 		}
 	}
@@ -76,9 +76,9 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 	if err := a.awaitApprovals(ctx, waits); err != nil {
 		return nil, "", err
 	}
-	a.r.mu.Lock()
+	a.run.mu.Lock()
 	for _, w := range waits {
-		k := a.r.s.Approval(w.id)
+		k := a.run.story.Approval(w.id)
 		switch {
 		case k.Answer == contract.ApprovalOnce || k.Answer == contract.ApprovalRun:
 			approved = append(approved, w.text)
@@ -88,7 +88,7 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 			denied[w.text] = "the user denied it"
 		}
 	}
-	a.r.mu.Unlock()
+	a.run.mu.Unlock()
 	for _, text := range beyond {
 		if why, ok := denied[text]; ok {
 			a.decided(text, false)
@@ -111,7 +111,7 @@ type waiting struct {
 // request asks for one host and port, unless the same was asked in this run: one
 // act is one question. why says why it can't be had.
 func (a *attempt) request(ctx context.Context, text string) (w *waiting, why string, err error) {
-	r, d := a.r, a.r.d
+	r, d := a.run, a.run.dispatcher
 	rule, err := egress.ParseRule(text)
 	if err != nil {
 		return nil, "", fault.New("", fault.Invalid, "", err)
@@ -131,12 +131,12 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	r.mu.Lock()
 	var last *story.Approval
 	times := 0
-	for _, k := range r.s.Approvals {
+	for _, k := range r.story.Approvals {
 		if k.Digest == digest {
 			last, times = k, times+1
 		}
 	}
-	open, all := r.s.OpenApprovals(), len(r.s.Approvals)
+	open, all := r.story.OpenApprovals(), len(r.story.Approvals)
 	r.mu.Unlock()
 	if last != nil && (!last.Answered || standsFor(last, a.ref)) {
 		deadline, err := time.Parse(time.RFC3339, last.Deadline)
@@ -152,8 +152,8 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 			return nil, fmt.Sprintf("this run has asked the user %d times already", all), nil
 		}
 	}
-	deadline := d.o.Now().Add(d.o.Times.Approval).UTC().Truncate(time.Second).Add(time.Second)
-	p := &contract.ApprovalRequested{Approval: contract.DeriveID(r.s.ID, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
+	deadline := d.options.Now().Add(d.options.Times.Approval).UTC().Truncate(time.Second).Add(time.Second)
+	p := &contract.ApprovalRequested{Approval: contract.DeriveID(r.story.ID, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
 		Attempt: a.ref.Attempt, Claim: contract.Claim(firstText(a.task.Egress.Reason, a.task.Goal)), Deadline: deadline.Format(time.RFC3339)}
 	_, err = r.append(ctx, contract.Draft{ID: contract.DeriveID(p.Approval, "requested"), Actor: contract.System(), Type: "approval.requested",
 		Subject: "approval/" + p.Approval, Task: a.ref.Task, Data: p})
@@ -188,7 +188,7 @@ func (d *Dispatcher) openApprovals(but *run) int {
 	for _, r := range runs {
 		if r != but {
 			r.mu.Lock()
-			n += r.s.OpenApprovals()
+			n += r.story.OpenApprovals()
 			r.mu.Unlock()
 		}
 	}
@@ -198,9 +198,9 @@ func (d *Dispatcher) openApprovals(but *run) int {
 // awaitApprovals waits until each is answered, and keeps nobody else from
 // working meanwhile.
 func (a *attempt) awaitApprovals(ctx context.Context, list []*waiting) error {
-	r := a.r
+	r := a.run
 	r.mu.Lock()
-	list = slices.DeleteFunc(slices.Clone(list), func(w *waiting) bool { return r.s.Approval(w.id).Answered })
+	list = slices.DeleteFunc(slices.Clone(list), func(w *waiting) bool { return r.story.Approval(w.id).Answered })
 	r.mu.Unlock()
 	if len(list) == 0 {
 		return nil
@@ -245,8 +245,8 @@ func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 // left is what is left of the time to answer. A question from before this
 // process took the run up could not be answered in between.
 func (r *run) left(deadline time.Time) time.Duration {
-	left := deadline.Sub(r.d.o.Now())
-	if !deadline.After(r.taken.Add(r.d.o.Times.Approval)) {
+	left := deadline.Sub(r.dispatcher.options.Now())
+	if !deadline.After(r.taken.Add(r.dispatcher.options.Times.Approval)) {
 		left += r.down
 	}
 	return max(0, left)
@@ -255,7 +255,7 @@ func (r *run) left(deadline time.Time) time.Duration {
 // decide appends the one answer to an approval.
 func (r *run) decide(ctx context.Context, by contract.Actor, id string, answer contract.ApprovalAnswer, reason string) (uint64, error) {
 	r.mu.Lock()
-	k := r.s.Approval(id)
+	k := r.story.Approval(id)
 	r.mu.Unlock()
 	if answer != contract.ApprovalDeny {
 		reason = ""
@@ -293,7 +293,7 @@ func (d *Dispatcher) Decide(ctx context.Context, by contract.Actor, id, digest s
 		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", fmt.Errorf("it was answered already: %s", k.Answer))
 	}
 	seq, err := r.decide(ctx, by, id, answer, "")
-	return r.s.ID, seq, fault.Wrap(op, err)
+	return r.story.ID, seq, fault.Wrap(op, err)
 }
 
 func (d *Dispatcher) findApproval(id string) (*run, story.Approval) {
@@ -305,7 +305,7 @@ func (d *Dispatcher) findApproval(id string) (*run, story.Approval) {
 	d.mu.Unlock()
 	for _, r := range runs {
 		r.mu.Lock()
-		if k := r.s.Approval(id); k != nil {
+		if k := r.story.Approval(id); k != nil {
 			found := *k
 			r.mu.Unlock()
 			return r, found
@@ -318,7 +318,7 @@ func (d *Dispatcher) findApproval(id string) (*run, story.Approval) {
 // closeApprovals denies what still waits when a run ends.
 func (r *run) closeApprovals(ctx context.Context) error {
 	r.mu.Lock()
-	list := slices.Clone(r.s.Approvals)
+	list := slices.Clone(r.story.Approvals)
 	r.mu.Unlock()
 	for _, k := range list {
 		r.mu.Lock()

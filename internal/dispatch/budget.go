@@ -9,9 +9,9 @@ import (
 
 // budget bounds the run: of what its prompt and its owner say, the smaller.
 func (r *run) budget() contract.Budget {
-	b, own := r.s.Prompt.Budget, r.d.o.Budget
+	b, own := r.story.Prompt.Budget, r.dispatcher.options.Budget
 	if own.WallS == 0 {
-		own.WallS = int(r.d.o.Times.RunWall / time.Second)
+		own.WallS = int(r.dispatcher.options.Times.RunWall / time.Second)
 	}
 	b.WallS = smaller(b.WallS, own.WallS)
 	b.ToolCalls = smaller(b.ToolCalls, own.ToolCalls)

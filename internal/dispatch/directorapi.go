@@ -26,15 +26,15 @@ import (
 
 // directorAPI is what a Director's box may ask of the host.
 type directorAPI struct {
-	r *run
+	run *run
 	// One delegation at a time per Director, so that task numbers are dense.
 	mu sync.Mutex
 }
 
 func (a *directorAPI) handler() http.Handler {
-	r := a.r
+	r := a.run
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", r.shown(r.d.o.Models.Handler(ports.ModelScope{Run: r.s.ID, Role: contract.KindDirector, Model: r.s.Prompt.Model, Budget: r.budget()})))
+	mux.Handle("POST /model/turns", r.shown(r.dispatcher.options.Models.Handler(ports.ModelScope{Run: r.story.ID, Role: contract.KindDirector, Model: r.story.Prompt.Model, Budget: r.budget()})))
 	mux.HandleFunc("POST /clock", loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, r.used().Milliseconds())}, nil
 	}))
@@ -47,7 +47,7 @@ func (a *directorAPI) handler() http.Handler {
 }
 
 func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
-	r := a.r
+	r := a.run
 	if err := r.settle(ctx); err != nil {
 		return nil, err
 	}
@@ -57,23 +57,23 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	if err := r.settle(ctx); err != nil {
 		return nil, err
 	}
-	folders, err := r.d.o.Workspace.Folders(ctx)
+	folders, err := r.dispatcher.options.Workspace.Folders(ctx)
 	if err != nil {
 		return nil, err
 	}
 	edited := r.doc.Edited(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := director.Wake{Objective: r.s.Objective, Plan: r.s.Plan, Tree: folders, Document: edited,
-		Steering: slices.Clone(r.s.Steering[r.steered:])}
-	r.steered = len(r.s.Steering)
-	for _, t := range r.s.Tasks {
+	w := director.Wake{Objective: r.story.Objective, Plan: r.story.Plan, Tree: folders, Document: edited,
+		Steering: slices.Clone(r.story.Steering[r.steered:])}
+	r.steered = len(r.story.Steering)
+	for _, t := range r.story.Tasks {
 		w.Tasks = append(w.Tasks, summary.Task(t))
 	}
 	if len(w.Tasks) > 40 {
 		w.Tasks = w.Tasks[len(w.Tasks)-40:]
 	}
-	for _, q := range r.s.Questions {
+	for _, q := range r.story.Questions {
 		if q.Answered {
 			w.Answers = append(w.Answers, director.Answer{Question: q.Text, Answer: q.Answer, Default: q.ByDefault})
 		}
@@ -82,7 +82,7 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 }
 
 func (a *directorAPI) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
-	_, err := a.r.append(ctx, contract.Draft{Actor: contract.DirectorOf(a.r.s.ID), Type: "turn.recorded", Subject: a.r.s.ID, Data: &t})
+	_, err := a.run.append(ctx, contract.Draft{Actor: contract.DirectorOf(a.run.story.ID), Type: "turn.recorded", Subject: a.run.story.ID, Data: &t})
 	return struct{}{}, err
 }
 
@@ -94,13 +94,13 @@ func (a *directorAPI) event(ctx context.Context, _ *http.Request, p director.Pos
 	if err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)
 	}
-	_, err = a.r.append(ctx, contract.Draft{Actor: contract.DirectorOf(a.r.s.ID), Type: p.Type, Subject: a.r.s.ID, Data: data})
+	_, err = a.run.append(ctx, contract.Draft{Actor: contract.DirectorOf(a.run.story.ID), Type: p.Type, Subject: a.run.story.ID, Data: data})
 	return struct{}{}, err
 }
 
 // tasks validates a delegation whole, requests its tasks, and waits for them.
 func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Delegate) (any, error) {
-	r := a.r
+	r := a.run
 	if d.Call == "" || len(d.Call) > 128 {
 		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "call", Reason: "is required"})
 	}
@@ -134,7 +134,7 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 	defer r.mu.Unlock()
 	var out director.Delegated
 	for _, id := range ids {
-		out.Tasks = append(out.Tasks, summary.Task(r.s.Task(id)))
+		out.Tasks = append(out.Tasks, summary.Task(r.story.Task(id)))
 	}
 	return out, nil
 }
@@ -143,14 +143,14 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r := a.r
+	r := a.run
 	r.mu.Lock()
-	n := len(r.s.Tasks)
+	n := len(r.story.Tasks)
 	r.mu.Unlock()
 	if n+len(d.Tasks) > maxTasks {
 		return nil, fault.New("", fault.Exhausted, "", fmt.Errorf("a run has at most %d tasks and this one has had %d; report what is done", maxTasks, n))
 	}
-	cause := summary.Delegation(r.s, d.Call)
+	cause := summary.Delegation(r.story, d.Call)
 	var drafts []contract.Draft
 	var ids []string
 	for i, raw := range d.Tasks {
@@ -159,7 +159,7 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 			return nil, prefix(fmt.Sprintf("tasks[%d]", i), err)
 		}
 		ids = append(ids, t.ID)
-		drafts = append(drafts, contract.Draft{ID: contract.DeriveID(t.ID, "requested"), Actor: contract.DirectorOf(a.r.s.ID), Type: "task.requested",
+		drafts = append(drafts, contract.Draft{ID: contract.DeriveID(t.ID, "requested"), Actor: contract.DirectorOf(a.run.story.ID), Type: "task.requested",
 			Subject: t.ID, Task: t.ID, Causation: cause, Data: &contract.TaskRequested{Task: t}})
 	}
 	if _, err := r.append(ctx, drafts...); err != nil {
@@ -183,7 +183,7 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 		return t, &contract.FieldError{Field: "id", Reason: "and version, run, attempt are the host's to give"}
 	}
 	t = t.WithDefaults()
-	t.ID, t.Run = contract.DeriveID(r.s.ID, fmt.Sprintf("task:%d", n)), r.s.ID
+	t.ID, t.Run = contract.DeriveID(r.story.ID, fmt.Sprintf("task:%d", n)), r.story.ID
 	if err := t.Validate(); err != nil {
 		return t, err
 	}
@@ -192,7 +192,7 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 	}
 	for i, name := range t.Tools {
 		field := fmt.Sprintf("tools[%d]", i)
-		listed, ok := r.d.tools.Lookup(name)
+		listed, ok := r.dispatcher.tools.Lookup(name)
 		switch {
 		case !ok || !listed.For(tool.Agent) || listed.Ends:
 			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q is not a tool", summary.OneLine(name, 60))}
@@ -206,7 +206,7 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 		}
 	}
 	if (t.Kind == contract.KindAgent || t.Kind == contract.KindInspect) && len(t.Tools) == 0 {
-		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + strings.Join(r.d.tools.ToolNames(t.Kind), ", ")}
+		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + strings.Join(r.dispatcher.tools.ToolNames(t.Kind), ", ")}
 	}
 	// A task never gets more time than its run.
 	t.Budget.WallS = min(t.Budget.WallS, r.budget().WallS)
@@ -222,7 +222,7 @@ func prefix(parent string, err error) error {
 
 // ask puts a question to the user and waits for the answer or the deadline.
 func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask) (any, error) {
-	r := a.r
+	r := a.run
 	wait := time.Duration(in.DeadlineS) * time.Second
 	if wait <= 0 || wait > 24*time.Hour {
 		wait = 10 * time.Minute
@@ -230,19 +230,19 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	if in.Call == "" {
 		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "call", Reason: "is required"})
 	}
-	q := contract.Question{ID: summary.QuestionID(r.s, in.Call), Text: in.Text, Choices: in.Choices, Default: in.Default,
-		Deadline: r.d.o.Now().Add(wait).UTC().Format(time.RFC3339)}
+	q := contract.Question{ID: summary.QuestionID(r.story, in.Call), Text: in.Text, Choices: in.Choices, Default: in.Default,
+		Deadline: r.dispatcher.options.Now().Add(wait).UTC().Format(time.RFC3339)}
 	if err := q.Validate(); err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)
 	}
 	r.mu.Lock()
 	asked := false // before a restart
-	for _, k := range r.s.Questions {
+	for _, k := range r.story.Questions {
 		asked = asked || k.ID == q.ID
 	}
 	r.mu.Unlock()
 	if !asked {
-		if _, err := r.append(ctx, contract.Draft{Actor: contract.DirectorOf(r.s.ID), Type: "question.asked", Subject: q.ID, Data: &contract.QuestionAsked{Question: q}}); err != nil {
+		if _, err := r.append(ctx, contract.Draft{Actor: contract.DirectorOf(r.story.ID), Type: "question.asked", Subject: q.ID, Data: &contract.QuestionAsked{Question: q}}); err != nil {
 			return nil, err
 		}
 	}

@@ -103,14 +103,14 @@ var errCancelled = errors.New("cancelled by the user")
 
 // Dispatcher owns the runs of one computer. It is safe for concurrent use.
 type Dispatcher struct {
-	o      Options
-	log    *slog.Logger
-	tools  *catalogue.Catalogue
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
-	tasks  slots.Slots // one per task that may work
-	slots  slots.Slots // one per run that may go on
+	options Options
+	log     *slog.Logger
+	tools   *catalogue.Catalogue
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	wg      sync.WaitGroup
+	tasks   slots.Slots // one per task that may work
+	slots   slots.Slots // one per run that may go on
 	// publishing is held while the live tree is being changed, so that one
 	// task's publish never meets another's half-way.
 	publishing sync.Mutex
@@ -151,7 +151,7 @@ func New(o Options) (*Dispatcher, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	d := &Dispatcher{o: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
+	d := &Dispatcher{options: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	d.unwatch = awake.Notify(d.stoodStill)
 	return d, nil
@@ -191,11 +191,11 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 		p.ID = contract.NewID()
 	}
 	runID = contract.DeriveID(p.ID, "run")
-	before := d.o.Log.Last()
+	before := d.options.Log.Last()
 	// A prompt that is stored has its run, though who sent it has hung up.
 	ctx, cancel := untilBoth(ctx, d.ctx)
 	defer cancel()
-	es, err := d.o.Log.Append(ctx, contract.Draft{ID: p.ID, Actor: p.By, Type: "prompt.submitted",
+	es, err := d.options.Log.Append(ctx, contract.Draft{ID: p.ID, Actor: p.By, Type: "prompt.submitted",
 		Subject: runID, Data: payload, Run: runID, Correlation: p.ID})
 	if err != nil {
 		return "", 0, fault.Wrap(op, err)
@@ -246,7 +246,7 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 		stop()
 		follow.Wait()
 		r.unfollowed(fault.New("", fault.NotFound, "Only a run that has not ended can be told something.", errEnded))
-		d.o.Models.Forget(s.ID)
+		d.options.Models.Forget(s.ID)
 	})
 	return r, nil
 }

@@ -31,7 +31,7 @@ const maxRepeats = 10
 func (a *attempt) drive(ctx context.Context) error {
 	var last machine.Step
 	for times := 0; ; {
-		a.now = a.r.standing(a.ref)
+		a.now = a.run.standing(a.ref)
 		step := a.now.Next(a.task.Kind)
 		if times++; step != last {
 			last, times = step, 1
@@ -44,24 +44,24 @@ func (a *attempt) drive(ctx context.Context) error {
 			crash.At("dispatch.task.finished")
 			// Its result is known: nobody waits for what it leaves to be gone but
 			// who lets the run go.
-			a.r.drops.Go(func() {
+			a.run.drops.Go(func() {
 				if err := supervise.Safely(func() error { a.discard(); return nil }); err != nil {
-					a.r.d.log.Error("what an ended task left could not be removed", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err, "stack", supervise.Stack(err))
+					a.run.dispatcher.log.Error("what an ended task left could not be removed", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err, "stack", supervise.Stack(err))
 				}
 			})
 			return nil
 		}
-		if a.r.closing() {
+		if a.run.closing() {
 			return errClosing
 		}
 		err := a.do(ctx, step)
 		if err == nil {
 			continue
 		}
-		if a.r.closing() {
+		if a.run.closing() {
 			return errClosing
 		}
-		if now := a.r.standing(a.ref); now.State != a.now.State && now.State != contract.AttemptWorking {
+		if now := a.run.standing(a.ref); now.State != a.now.State && now.State != contract.AttemptWorking {
 			continue // it moved on all the same: its answer was lost
 		}
 		switch a.now.State {
@@ -105,14 +105,14 @@ func (a *attempt) do(ctx context.Context, step machine.Step) error {
 func (r *run) standing(ref ports.TaskRef) machine.Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t := r.s.Task(ref.Task); t.Now.Number == ref.Attempt {
+	if t := r.story.Task(ref.Task); t.Now.Number == ref.Attempt {
 		return t.Now
 	}
 	return machine.Attempt{Number: ref.Attempt}
 }
 
 // closing says that the computer goes to sleep: what is under way stays as it is.
-func (r *run) closing() bool { return r.d.ctx.Err() != nil }
+func (r *run) closing() bool { return r.dispatcher.ctx.Err() != nil }
 
 // transition is the event of one, which is stored only right behind the
 // attempt's newest one.
@@ -130,8 +130,8 @@ func (a *attempt) record(draft contract.Draft) error {
 	ctx, cancel := a.cleanUp()
 	defer cancel()
 	for try := 1; ; try++ {
-		_, err := a.r.append(ctx, draft)
-		if !fault.Is(err, fault.Unavailable) || try == maxAttempts || a.r.closing() {
+		_, err := a.run.append(ctx, draft)
+		if !fault.Is(err, fault.Unavailable) || try == maxAttempts || a.run.closing() {
 			return fault.Wrap("dispatch.record", err)
 		}
 	}
@@ -161,7 +161,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	base := a.task.Base
 	if a.task.Kind != contract.KindGit {
 		for try := 1; ; try++ {
-			commit, err := a.r.d.o.Workspace.Checkpoint(ctx, ports.CheckpointRequest{Kind: contract.CheckpointBefore, Run: a.ref.Run, Task: a.ref.Task,
+			commit, err := a.run.dispatcher.options.Workspace.Checkpoint(ctx, ports.CheckpointRequest{Kind: contract.CheckpointBefore, Run: a.ref.Run, Task: a.ref.Task,
 				Message: summary.BeforeTask(a.task)})
 			if err == nil {
 				base = firstText(a.task.Base, commit)
@@ -201,10 +201,10 @@ func (a *attempt) workOn(ctx context.Context) error {
 	case lost(err) && ctx.Err() == nil && a.early+1 < maxStarts:
 		// It goes on in other boxes, as far as its state lets it.
 		a.lost = err
-		if a.r.standing(a.ref).Starts == a.now.Starts {
+		if a.run.standing(a.ref).Starts == a.now.Starts {
 			a.early++ // they were lost before task.started
 		}
-		a.r.d.log.Warn("an attempt lost its box", "task", a.ref.Task, "attempt", a.ref.Attempt, "starts", a.now.Starts, "error", err)
+		a.run.dispatcher.log.Warn("an attempt lost its box", "task", a.ref.Task, "attempt", a.ref.Attempt, "starts", a.now.Starts, "error", err)
 		a.begun()
 		return nil
 	default:
@@ -214,7 +214,7 @@ func (a *attempt) workOn(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	res := a.draft(draft)
-	a.now = a.r.standing(a.ref)
+	a.now = a.run.standing(a.ref)
 	return a.move(&contract.AttemptMoved{State: contract.AttemptFinished, Result: &res})
 }
 
@@ -225,13 +225,13 @@ func (a *attempt) open(ctx context.Context, made bool) error {
 	}
 	var err error
 	if made {
-		if a.overlay, err = a.r.d.o.Workspace.Reopen(ctx, a.ref, a.now.Base); err != nil {
+		if a.overlay, err = a.run.dispatcher.options.Workspace.Reopen(ctx, a.ref, a.now.Base); err != nil {
 			a.overlay = nil
 			return fmt.Errorf("the interrupted attempt's tree: %w", err)
 		}
 		return nil
 	}
-	if a.overlay, err = a.r.d.o.Workspace.Begin(ctx, a.ref, a.now.Base); err != nil {
+	if a.overlay, err = a.run.dispatcher.options.Workspace.Begin(ctx, a.ref, a.now.Base); err != nil {
 		a.overlay = nil
 		return err
 	}
@@ -377,12 +377,12 @@ func (a *attempt) publishNow(ctx context.Context) error {
 // Then it is left as it is.
 func (a *attempt) undecided(ctx context.Context, err error) error {
 	a.tries++
-	begun := a.r.standing(a.ref).Decided
+	begun := a.run.standing(a.ref).Decided
 	if !begun && (ctx.Err() != nil || a.tries == maxAttempts) {
 		return err
 	}
 	if a.until == 0 {
-		a.until = awake.Now() + a.r.d.o.Times.TakeBack
+		a.until = awake.Now() + a.run.dispatcher.options.Times.TakeBack
 	}
 	left := a.until - awake.Now()
 	if begun && left <= 0 {
@@ -425,12 +425,12 @@ func (a *attempt) giveUp(res contract.AssociateResult, again bool) error {
 // fail gives the attempt up for a reason of the machinery.
 func (a *attempt) fail(err error) error {
 	a.stop(nil)
-	cancelled := errors.Is(err, errCancelled) || a.r.ctx.Err() != nil
-	if cancelled && a.r.ctx.Err() != nil {
-		err = context.Cause(a.r.ctx) // what broke because of it says less
+	cancelled := errors.Is(err, errCancelled) || a.run.ctx.Err() != nil
+	if cancelled && a.run.ctx.Err() != nil {
+		err = context.Cause(a.run.ctx) // what broke because of it says less
 	}
 	res := a.broken(err, cancelled)
-	a.now = a.r.standing(a.ref)
+	a.now = a.run.standing(a.ref)
 	if a.now.State == "" {
 		return a.finished(res)
 	}
@@ -453,7 +453,7 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 		if errors.Is(err, errCancelled) {
 			res.Summary = "The task was " + errCancelled.Error() + "."
 		}
-		if gone := a.r.gone(); gone != nil {
+		if gone := a.run.gone(); gone != nil {
 			res.Status, res.Summary = contract.ResultFailed, harness.Clip("The task was ended: "+gone.Error()+".", 4000)
 		}
 	}
@@ -472,14 +472,14 @@ func (a *attempt) discard() {
 	defer cancel()
 	err := a.open(ctx, true)
 	if err == nil {
-		err = a.r.d.o.Workspace.Drop(ctx, a.overlay, a.now.Keep)
+		err = a.run.dispatcher.options.Workspace.Drop(ctx, a.overlay, a.now.Keep)
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) {
-		a.r.d.log.Warn("a task's overlay could not be removed; it takes up space", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err)
+		a.run.dispatcher.log.Warn("a task's overlay could not be removed; it takes up space", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err)
 	}
 }
 
 // cleanUp is the context for what must happen though a run was cancelled.
 func (a *attempt) cleanUp() (context.Context, context.CancelFunc) {
-	return awake.WithTimeout(context.WithoutCancel(a.r.ctx), a.r.d.o.Times.CleanUp)
+	return awake.WithTimeout(context.WithoutCancel(a.run.ctx), a.run.dispatcher.options.Times.CleanUp)
 }

@@ -62,9 +62,9 @@ const maxRan = 60
 // ran are the commands that the attempt ran, as the log says: also those from
 // before a restart.
 func (a *attempt) ran() []contract.Command {
-	a.r.mu.Lock()
-	defer a.r.mu.Unlock()
-	t := a.r.s.Task(a.ref.Task)
+	a.run.mu.Lock()
+	defer a.run.mu.Unlock()
+	t := a.run.story.Task(a.ref.Task)
 	if t.Now.Number != a.ref.Attempt {
 		return nil
 	}
@@ -79,21 +79,21 @@ func (a *attempt) ran() []contract.Command {
 
 // metered is what the attempt's model calls consumed, as the log says.
 func (a *attempt) metered() contract.Usage {
-	a.r.mu.Lock()
-	defer a.r.mu.Unlock()
-	return a.r.s.Task(a.ref.Task).Metered
+	a.run.mu.Lock()
+	defer a.run.mu.Unlock()
+	return a.run.story.Task(a.ref.Task).Metered
 }
 
 func (a *attempt) merge(ctx context.Context) (ports.Merged, error) {
-	a.r.d.publishing.Lock()
-	defer a.r.d.publishing.Unlock()
-	return a.r.d.o.Workspace.Merge(ctx, a.overlay)
+	a.run.dispatcher.publishing.Lock()
+	defer a.run.dispatcher.publishing.Unlock()
+	return a.run.dispatcher.options.Workspace.Merge(ctx, a.overlay)
 }
 
 func (a *attempt) publish(ctx context.Context, m ports.Merged, v contract.VerificationStatus, force bool) (ports.Published, error) {
-	a.r.d.publishing.Lock()
-	defer a.r.d.publishing.Unlock()
-	others, err := a.r.d.liveElsewhere(ctx, a.ref)
+	a.run.dispatcher.publishing.Lock()
+	defer a.run.dispatcher.publishing.Unlock()
+	others, err := a.run.dispatcher.liveElsewhere(ctx, a.ref)
 	if err != nil {
 		return ports.Published{}, err
 	}
@@ -101,7 +101,7 @@ func (a *attempt) publish(ctx context.Context, m ports.Merged, v contract.Verifi
 		// Another task's edits are in the live tree, unverified.
 		v = contract.VerificationUnknown
 	}
-	return a.r.d.o.Workspace.Publish(ctx, a.overlay, m, v, force)
+	return a.run.dispatcher.options.Workspace.Publish(ctx, a.overlay, m, v, force)
 }
 
 // liveElsewhere says whether another attempt has edits in the live tree that
@@ -114,7 +114,7 @@ func (d *Dispatcher) liveElsewhere(ctx context.Context, but ports.TaskRef) (bool
 	live := false
 	for _, r := range runs {
 		r.mu.Lock()
-		for _, t := range r.s.Tasks {
+		for _, t := range r.story.Tasks {
 			live = live || t.Now.Live && t.Request.ID != but.Task
 		}
 		r.mu.Unlock()
@@ -133,7 +133,7 @@ func (a *attempt) describe(ctx context.Context, res *contract.AssociateResult, m
 		res.Diff = strings.ToValidUTF8(m.Diff, "\uFFFD")
 		return nil
 	}
-	ref, _, err := a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, strings.NewReader(m.Diff))
+	ref, _, err := a.run.dispatcher.options.Blobs.Put(ctx, a.run.dispatcher.options.CID, strings.NewReader(m.Diff))
 	res.DiffRef = ref
 	return fault.Wrap("dispatch.diff", err)
 }
@@ -155,10 +155,10 @@ func (a *attempt) artifacts(ctx context.Context, res *contract.AssociateResult) 
 }
 
 func (a *attempt) artifact(ctx context.Context, commit, p string) (contract.Artifact, error) {
-	f, err := a.r.d.o.Workspace.Artifact(ctx, commit, p)
+	f, err := a.run.dispatcher.options.Workspace.Artifact(ctx, commit, p)
 	if err != nil {
 		return contract.Artifact{}, err
 	}
-	ref, size, err := a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, f)
+	ref, size, err := a.run.dispatcher.options.Blobs.Put(ctx, a.run.dispatcher.options.CID, f)
 	return contract.Artifact{Path: p, Ref: ref, Size: size}, errors.Join(err, f.Close())
 }

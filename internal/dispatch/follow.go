@@ -37,7 +37,7 @@ func (r *run) follow(ctx context.Context) {
 			r.unfollowed(fmt.Errorf("the run's events can't be read: %w", err))
 			return
 		}
-		r.d.log.Warn("following a run's events ended and will be tried again", "run", r.s.ID, "after", pause, "error", err)
+		r.dispatcher.log.Warn("following a run's events ended and will be tried again", "run", r.story.ID, "after", pause, "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -48,7 +48,7 @@ func (r *run) follow(ctx context.Context) {
 // caughtUp waits until the stories of all runs hold what the log holds now, and
 // what could be seen of it, and returns the runs.
 func (d *Dispatcher) caughtUp(ctx context.Context) ([]*run, error) {
-	last, err := d.o.Log.Settled(ctx)
+	last, err := d.options.Log.Settled(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +77,11 @@ func (r *run) unfollowed(why error) {
 
 // read applies what the log has behind after, until there is an error.
 func (r *run) read(ctx context.Context, after *uint64) error {
-	for e, err := range r.d.o.Log.Follow(ctx, *after) {
+	for e, err := range r.dispatcher.options.Log.Follow(ctx, *after) {
 		if err != nil {
 			return err
 		}
-		if e.Run == r.s.ID {
+		if e.Run == r.story.ID {
 			if err := r.apply(ctx, e); err != nil {
 				return err
 			}
@@ -98,19 +98,19 @@ func (r *run) read(ctx context.Context, after *uint64) error {
 // apply takes one event into the story. What can't be read any more ends the run
 // if it hangs on it.
 func (r *run) apply(ctx context.Context, e contract.Event) error {
-	p, why, err := r.d.payload(ctx, e)
+	p, why, err := r.dispatcher.payload(ctx, e)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	switch {
 	case why != nil:
-		r.s.Lose(e)
-		if gone := matters(r.s, []lostEvent{{e, why}}); gone != nil {
+		r.story.Lose(e)
+		if gone := matters(r.story, []lostEvent{{e, why}}); gone != nil {
 			r.cancel(gone)
 		}
 	case p != nil:
-		r.s.Apply(e, p)
+		r.story.Apply(e, p)
 	}
 	r.mu.Unlock()
 	r.doc.Dirty()

@@ -24,7 +24,7 @@ import (
 // process lives any more and the workspace has recovered its publishes.
 func (d *Dispatcher) Recover(ctx context.Context) error {
 	const op = "dispatch.Recover"
-	runs, err := d.o.Past.Unfinished(ctx)
+	runs, err := d.options.Past.Unfinished(ctx)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
@@ -49,7 +49,7 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 	// A run's report and a task's next attempt wait for no overlay to be removed,
 	// so that a death may leave those of attempts that nobody takes up.
 	if known {
-		if err := d.o.Workspace.Sweep(ctx, kept); err != nil {
+		if err := d.options.Workspace.Sweep(ctx, kept); err != nil {
 			d.log.Warn("what ended tasks left could not be removed; it takes up space", "error", err)
 		}
 	}
@@ -87,7 +87,7 @@ type lostEvent struct {
 func (d *Dispatcher) unended(ctx context.Context, run string) (*interruptedRun, error) {
 	s := &interruptedRun{story: story.New(run)}
 	for first, more := true, true; more; {
-		events, next, again, err := d.o.Past.RunEvents(ctx, run, s.upTo)
+		events, next, again, err := d.options.Past.RunEvents(ctx, run, s.upTo)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (d *Dispatcher) unended(ctx context.Context, run string) (*interruptedRun, 
 // everything else with it. err is only that ctx has ended.
 func (d *Dispatcher) payload(ctx context.Context, e contract.Event) (p contract.Payload, why, err error) {
 	for pause, try := followPause, 1; ; pause, try = 2*pause, try+1 {
-		p, why = d.o.Log.Payload(ctx, e)
+		p, why = d.options.Log.Payload(ctx, e)
 		if why == nil {
 			return p, nil, nil
 		}
@@ -186,7 +186,7 @@ func (r *run) takeUp(ctx context.Context) {
 	r.mu.Lock()
 	r.steered = 0 // what was said is said again to the new Director
 	var todo, over []*story.Task
-	for _, t := range r.s.Tasks {
+	for _, t := range r.story.Tasks {
 		if t.Ended() {
 			over = append(over, t)
 		}
@@ -216,6 +216,6 @@ func (r *run) takeUp(ctx context.Context) {
 		return true
 	})
 	if err != nil && r.ctx.Err() == nil {
-		r.d.log.Warn("waiting for the tasks of a run that is taken up", "run", r.s.ID, "error", err)
+		r.dispatcher.log.Warn("waiting for the tasks of a run that is taken up", "run", r.story.ID, "error", err)
 	}
 }

@@ -28,13 +28,13 @@ import (
 // reads from the log, in the log's order; changed is closed and replaced
 // whenever it does.
 type run struct {
-	d      *Dispatcher
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	doc    *rundoc.Writer
-	tasks  sync.WaitGroup // goroutines that work on tasks
-	drops  sync.WaitGroup // overlays of ended attempts that are being removed
-	place  slots.Place    // among the runs that go on
+	dispatcher *Dispatcher
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	doc        *rundoc.Writer
+	tasks      sync.WaitGroup // goroutines that work on tasks
+	drops      sync.WaitGroup // overlays of ended attempts that are being removed
+	place      slots.Place    // among the runs that go on
 	// Its clock: how long it had worked when this process took it up, and when
 	// that was; and how long before that nobody had.
 	worked time.Duration
@@ -43,7 +43,7 @@ type run struct {
 	down   time.Duration
 
 	mu        sync.Mutex
-	s         *story.Run
+	story     *story.Run
 	changed   chan struct{}
 	steered   int                     // how many of s.Steering the Director has seen
 	idle      time.Duration           // paused, or waiting for the user
@@ -58,14 +58,14 @@ type run struct {
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
-	r := &run{d: d, s: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*slots.Place{}, place: slots.Place{Slots: d.slots}, seen: seen}
+	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*slots.Place{}, place: slots.Place{Slots: d.slots}, seen: seen}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
-	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.o.Now()
+	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.options.Now()
 	r.down = max(0, r.taken.Sub(s.Newest))
-	r.doc = rundoc.New(rundoc.Options{Documents: d.o.Documents, Log: d.log, Look: func(look func(*story.Run)) {
+	r.doc = rundoc.New(rundoc.Options{Documents: d.options.Documents, Log: d.log, Look: func(look func(*story.Run)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		look(r.s)
+		look(r.story)
 	}})
 	if s.Cancelled {
 		r.cancel(errCancelled)
@@ -80,12 +80,12 @@ func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
 // so is everything that the log has before them.
 func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	for i := range drafts {
-		drafts[i].Run = r.s.ID
+		drafts[i].Run = r.story.ID
 		if drafts[i].Correlation == "" {
-			drafts[i].Correlation = r.s.Correlation
+			drafts[i].Correlation = r.story.Correlation
 		}
 		if by := &drafts[i].Actor; by.Kind != contract.KindPerson && by.On == "" {
-			by.On = r.s.User
+			by.On = r.story.User
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -94,9 +94,9 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 	// What is stored must be in the story: an append that was begun is waited
 	// for, though the box that asked for it died, unless the story ends with the
 	// dispatcher.
-	ctx, cancel := untilBoth(ctx, r.d.ctx)
+	ctx, cancel := untilBoth(ctx, r.dispatcher.ctx)
 	defer cancel()
-	es, err := r.d.o.Log.Append(ctx, drafts...)
+	es, err := r.dispatcher.options.Log.Append(ctx, drafts...)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 
 // touch wakes whoever waits for the story to grow. mu is held.
 func (r *run) touch() {
-	waits := r.s.Paused || r.asking > 0
+	waits := r.story.Paused || r.asking > 0
 	switch {
 	case waits && !r.idles:
 		r.idleSince, r.idles = awake.Now(), true
@@ -142,7 +142,7 @@ func (r *run) used() time.Duration { return r.worked + awake.Now() - r.since - r
 func (r *run) until(ctx context.Context, cond func(*story.Run) bool) error {
 	for {
 		r.mu.Lock()
-		ok, ch, unread := cond(r.s), r.changed, r.unread
+		ok, ch, unread := cond(r.story), r.changed, r.unread
 		r.mu.Unlock()
 		switch {
 		case ok:
@@ -167,7 +167,7 @@ func (r *run) unpaused(ctx context.Context) error {
 // rest is until without a place.
 func (r *run) rest(ctx context.Context, cond func(*story.Run) bool) error {
 	r.mu.Lock()
-	ok := cond(r.s)
+	ok := cond(r.story)
 	r.mu.Unlock()
 	if ok {
 		return nil
@@ -190,7 +190,7 @@ func (r *run) restTask(id string, wait func() error) error {
 }
 
 func (r *run) said(ctx context.Context, by contract.Actor, eventType string, p contract.Payload) (uint64, error) {
-	es, err := r.append(ctx, contract.Draft{Actor: by, Type: eventType, Subject: r.s.ID, Data: p})
+	es, err := r.append(ctx, contract.Draft{Actor: by, Type: eventType, Subject: r.story.ID, Data: p})
 	if err != nil {
 		return 0, err
 	}
@@ -200,7 +200,7 @@ func (r *run) said(ctx context.Context, by contract.Actor, eventType string, p c
 func (r *run) answer(ctx context.Context, by contract.Actor, a contract.QuestionAnswered) (uint64, error) {
 	r.mu.Lock()
 	known := false
-	for _, q := range r.s.Questions {
+	for _, q := range r.story.Questions {
 		known = known || q.ID == a.Question
 	}
 	r.mu.Unlock()
@@ -219,7 +219,7 @@ func (r *run) answer(ctx context.Context, by contract.Actor, a contract.Question
 // move appends run.moved when the status changes.
 func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) error {
 	r.mu.Lock()
-	same := r.s.Status == to
+	same := r.story.Status == to
 	r.mu.Unlock()
 	if same {
 		return nil
@@ -229,7 +229,7 @@ func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) er
 
 // moveTo appends run.moved: also when only its reason is another one.
 func (r *run) moveTo(ctx context.Context, to contract.RunStatus, reason string) error {
-	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.moved", Subject: r.s.ID, Data: &contract.RunMoved{Status: to, Reason: reason}})
+	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.moved", Subject: r.story.ID, Data: &contract.RunMoved{Status: to, Reason: reason}})
 	return err
 }
 
@@ -237,12 +237,12 @@ func (r *run) moveTo(ctx context.Context, to contract.RunStatus, reason string) 
 func (r *run) settle(ctx context.Context) error {
 	r.mu.Lock()
 	to := contract.RunPlanning
-	for _, t := range r.s.Tasks {
+	for _, t := range r.story.Tasks {
 		if !t.Ended() {
 			to = contract.RunWorking
 		}
 	}
-	if r.s.Paused || r.asking > 0 {
+	if r.story.Paused || r.asking > 0 {
 		to = contract.RunWaiting
 	}
 	r.mu.Unlock()
@@ -251,13 +251,13 @@ func (r *run) settle(ctx context.Context) error {
 
 // drive takes the run from where its story stands to its report.
 func (r *run) drive() error {
-	if r.s.Report != nil {
+	if r.story.Report != nil {
 		return nil
 	}
 	box := r.directorBox()
 	if r.ctx.Err() == nil {
 		r.mu.Lock()
-		fresh := !r.s.Started && !r.s.Paused // else it may have to wait for long
+		fresh := !r.story.Started && !r.story.Paused // else it may have to wait for long
 		r.mu.Unlock()
 		if fresh {
 			box.begin()
@@ -277,7 +277,7 @@ func (r *run) drive() error {
 		if opening >= maxOpenings || fault.Is(err, fault.Missing) {
 			return fmt.Errorf("the Director's box failed %d times: %w", opening, err)
 		}
-		r.d.log.Warn("a Director's box failed; opening another", "run", r.s.ID, "error", err)
+		r.dispatcher.log.Warn("a Director's box failed; opening another", "run", r.story.ID, "error", err)
 		box = r.directorBox()
 	}
 	box.close()
@@ -325,13 +325,13 @@ var errOutside = errors.New("the loop was ended from outside")
 
 // open starts the run in the log and makes its document.
 func (r *run) open() error {
-	if !r.s.Started {
-		provider, model, err := r.d.o.Models.Resolve(r.ctx, contract.KindDirector, r.s.Prompt.Model)
+	if !r.story.Started {
+		provider, model, err := r.dispatcher.options.Models.Resolve(r.ctx, contract.KindDirector, r.story.Prompt.Model)
 		if err != nil {
 			return err
 		}
-		_, err = r.append(r.ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "started"), Actor: contract.System(), Type: "run.started",
-			Subject: r.s.ID, Causation: r.s.Cause, Data: &contract.RunStarted{Document: r.s.DocumentID(), Provider: provider, Model: model}})
+		_, err = r.append(r.ctx, contract.Draft{ID: contract.DeriveID(r.story.ID, "started"), Actor: contract.System(), Type: "run.started",
+			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model}})
 		if err != nil {
 			return err
 		}
@@ -368,8 +368,8 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 		return director.Report{}, err
 	}
 	r.mu.Lock()
-	m := director.Message{Run: r.s.ID, Prompt: r.s.Prompt.Text, Model: r.s.Prompt.Model, Budget: r.budget(), Tools: r.d.tools.For(tool.Director),
-		MaxTurns: r.d.o.Turns, Turns: summary.ResumableRun(r.s), Beat: int(r.d.o.Times.Beat / time.Millisecond)}
+	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Model: r.story.Prompt.Model, Budget: r.budget(), Tools: r.dispatcher.tools.For(tool.Director),
+		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Beat: int(r.dispatcher.options.Times.Beat / time.Millisecond)}
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
@@ -381,7 +381,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 		}
 		return nil
 	}
-	rep, err := loops.Converse[director.Report](ctx, box, r.d.o.Times.Silence, "/run", m, over)
+	rep, err := loops.Converse[director.Report](ctx, box, r.dispatcher.options.Times.Silence, "/run", m, over)
 	if fault.Is(err, fault.Exhausted) && r.ctx.Err() == nil {
 		return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + err.Error() + ".", Detail: err.Error()}, nil
 	}
@@ -394,7 +394,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 // kill ends a box; it must never leave one behind, so a failure is loud.
 func (r *run) kill(b ports.Box) {
 	if err := b.Kill(); err != nil {
-		r.d.log.Error("a box could not be ended", "box", b.ID(), "run", r.s.ID, "error", err)
+		r.dispatcher.log.Error("a box could not be ended", "box", b.ID(), "run", r.story.ID, "error", err)
 	}
 }
 
@@ -410,17 +410,17 @@ func (r *run) fail(err error) {
 		said += ". " + h
 	}
 	if ferr := r.finish(director.Report{Status: contract.RunFailed, Summary: said, Detail: err.Error()}); ferr != nil {
-		r.d.log.Error("a run's end could not be recorded; it is recovered at the next start", "run", r.s.ID, "error", ferr, "because", err)
+		r.dispatcher.log.Error("a run's end could not be recorded; it is recovered at the next start", "run", r.story.ID, "error", ferr, "because", err)
 	}
 }
 
 // finish appends run.reported, once, with the host's own verdict.
 func (r *run) finish(rep director.Report) error {
-	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.d.o.Times.CleanUp)
+	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.dispatcher.options.Times.CleanUp)
 	defer cancel()
 	r.mu.Lock()
 	var left []string
-	for _, t := range r.s.Tasks {
+	for _, t := range r.story.Tasks {
 		if !t.Ended() {
 			left = append(left, t.Request.ID)
 		}
@@ -433,13 +433,13 @@ func (r *run) finish(rep director.Report) error {
 		return err
 	}
 	r.mu.Lock()
-	ok, verified, why := summary.Verdict(r.s)
-	if did := summary.Idle(r.s); did != "" && rep.Status == contract.RunDone {
+	ok, verified, why := summary.Verdict(r.story)
+	if did := summary.Idle(r.story); did != "" && rep.Status == contract.RunDone {
 		why = append(why, did)
 	}
-	stays := summary.Leftovers(r.s)
-	p := &contract.RunReported{Status: rep.Status, Summary: harness.Clip(rep.Summary, 16<<10), Document: r.s.DocumentID(),
-		Checkpoint: r.s.NewestCheckpoint(), Verified: verified, Usage: r.spent(rep)}
+	stays := summary.Leftovers(r.story)
+	p := &contract.RunReported{Status: rep.Status, Summary: harness.Clip(rep.Summary, 16<<10), Document: r.story.DocumentID(),
+		Checkpoint: r.story.NewestCheckpoint(), Verified: verified, Usage: r.spent(rep)}
 	r.mu.Unlock()
 	if !p.Status.Ended() {
 		p.Status = contract.RunFailed
@@ -462,20 +462,20 @@ func (r *run) finish(rep director.Report) error {
 		p.Summary = string(p.Status)
 	}
 	r.doc.Finish(ctx, p)
-	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.s.ID, "reported"), Actor: contract.System(), Type: "run.reported", Subject: r.s.ID, Data: p})
+	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.story.ID, "reported"), Actor: contract.System(), Type: "run.reported", Subject: r.story.ID, Data: p})
 	if err != nil {
 		return err
 	}
 	crash.At("dispatch.run.reported")
-	if r.d.o.Publish == nil {
+	if r.dispatcher.options.Publish == nil {
 		return nil
 	}
 	data, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	if err := r.d.o.Publish(ctx, contract.SubjectResult(r.d.o.CID, r.s.ID), data); err != nil {
-		r.d.log.Warn("a run's result could not be sent; it is in the log", "run", r.s.ID, "error", err)
+	if err := r.dispatcher.options.Publish(ctx, contract.SubjectResult(r.dispatcher.options.CID, r.story.ID), data); err != nil {
+		r.dispatcher.log.Warn("a run's result could not be sent; it is in the log", "run", r.story.ID, "error", err)
 	}
 	return nil
 }
@@ -486,15 +486,15 @@ func (r *run) finish(rep director.Report) error {
 // on. mu is held.
 func (r *run) spent(rep director.Report) contract.Usage {
 	u := credible(rep.Usage)
-	for _, t := range r.s.Tasks {
+	for _, t := range r.story.Tasks {
 		for _, res := range t.Results {
 			u = u.Add(res.Usage)
 		}
 	}
-	if m := r.s.Metered; m.TokensIn+m.TokensOut > 0 || m.CostUSD > 0 {
+	if m := r.story.Metered; m.TokensIn+m.TokensOut > 0 || m.CostUSD > 0 {
 		u.TokensIn, u.TokensOut, u.CostUSD = m.TokensIn, m.TokensOut, m.CostUSD
 	}
-	u.WallMS = max(0, r.d.o.Now().Sub(r.s.Began).Milliseconds())
+	u.WallMS = max(0, r.dispatcher.options.Now().Sub(r.story.Began).Milliseconds())
 	return bounded(u)
 }
 

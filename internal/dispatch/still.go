@@ -40,11 +40,11 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 
 // stood says in the run's story that it stood still, and goes on.
 func (r *run) stood(d time.Duration, why contract.StoodWhy) {
-	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.d.o.Times.CleanUp)
+	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.dispatcher.options.Times.CleanUp)
 	defer cancel()
-	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.stood", Subject: r.s.ID, Data: &contract.RunStood{ForMS: d.Milliseconds(), Why: why}})
+	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.stood", Subject: r.story.ID, Data: &contract.RunStood{ForMS: d.Milliseconds(), Why: why}})
 	if err != nil && !r.closing() {
-		r.d.log.Warn("it could not be said that a run stood still", "run", r.s.ID, "for", d, "error", err)
+		r.dispatcher.log.Warn("it could not be said that a run stood still", "run", r.story.ID, "for", d, "error", err)
 	}
 }
 

@@ -32,7 +32,7 @@ func (a *attempt) takeBack() error {
 	if a.task.Kind == contract.KindGit || a.now.Starts == 0 {
 		return a.finished(*a.now.Result)
 	}
-	until := awake.Now() + a.r.d.o.Times.TakeBack
+	until := awake.Now() + a.run.dispatcher.options.Times.TakeBack
 	name := summary.Title(a.task.Goal)
 	for {
 		kept, err := a.invert()
@@ -58,8 +58,8 @@ func (a *attempt) takeBack() error {
 
 // untilThen says what is done about a trouble, for how long, and what then.
 func (a *attempt) untilThen(left time.Duration) string {
-	how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.r.d.o.Now().Add(left).UTC().Format("15:04 MST"), summary.BeforeTask(a.task))
-	if a.r.ctx.Err() == nil {
+	how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.run.dispatcher.options.Now().Add(left).UTC().Format("15:04 MST"), summary.BeforeTask(a.task))
+	if a.run.ctx.Err() == nil {
 		how += ". Cancel the run to leave it as it is now"
 	}
 	return how
@@ -88,8 +88,8 @@ func hint(err error) string {
 
 // invert takes back once. The clock starts when its turn has come.
 func (a *attempt) invert() ([]ports.Kept, error) {
-	a.r.d.publishing.Lock()
-	defer a.r.d.publishing.Unlock()
+	a.run.dispatcher.publishing.Lock()
+	defer a.run.dispatcher.publishing.Unlock()
 	ctx, cancel := a.cleanUp()
 	defer cancel()
 	err := a.open(ctx, true)
@@ -99,7 +99,7 @@ func (a *attempt) invert() ([]ports.Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := a.r.d.o.Workspace.Invert(ctx, a.overlay)
+	kept, err := a.run.dispatcher.options.Workspace.Invert(ctx, a.overlay)
 	if err != nil {
 		return nil, err
 	}
@@ -115,22 +115,22 @@ type trouble struct{ what, how string }
 func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 	a.pause = min(max(2*a.pause, againFirst), againMost)
 	a.failed++
-	a.r.d.log.Error(t.what+"; it is tried again until it is done, also after a restart", "task", a.ref.Task, "attempt", a.ref.Attempt, "after", a.pause, "error", err)
+	a.run.dispatcher.log.Error(t.what+"; it is tried again until it is done, also after a restart", "task", a.ref.Task, "attempt", a.ref.Attempt, "after", a.pause, "error", err)
 	var cancelled <-chan struct{}
-	if a.r.ctx.Err() == nil {
-		cancelled = a.r.ctx.Done()
+	if a.run.ctx.Err() == nil {
+		cancelled = a.run.ctx.Done()
 	}
 	wait := func() error {
 		timer := time.NewTimer(a.pause)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-a.r.d.ctx.Done():
+		case <-a.run.dispatcher.ctx.Done():
 			return errClosing
 		case <-cancelled:
-			left = errors.Is(context.Cause(a.r.ctx), errCancelled)
+			left = errors.Is(context.Cause(a.run.ctx), errCancelled)
 		}
-		if a.r.closing() {
+		if a.run.closing() {
 			return errClosing
 		}
 		return nil
@@ -143,16 +143,16 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 	}
 	if !a.told {
 		a.told = true
-		a.r.waiting(1)
+		a.run.waiting(1)
 		reason := fmt.Sprintf("%s: %s.%s %s.", t.what, summary.OneLine(fault.Text(err), 1500), hint(err), t.how)
 		ctx, cancel := a.cleanUp()
 		defer cancel()
-		if err := a.r.moveTo(ctx, contract.RunWaiting, harness.Clip(reason, 4<<10)); err != nil {
-			a.r.d.log.Warn("the user could not be told what can't be done", "task", a.ref.Task, "error", err)
+		if err := a.run.moveTo(ctx, contract.RunWaiting, harness.Clip(reason, 4<<10)); err != nil {
+			a.run.dispatcher.log.Warn("the user could not be told what can't be done", "task", a.ref.Task, "error", err)
 		}
 	}
-	err = a.r.restTask(a.ref.Task, wait)
-	if err != nil && !a.r.closing() && a.r.ctx.Err() != nil {
+	err = a.run.restTask(a.ref.Task, wait)
+	if err != nil && !a.run.closing() && a.run.ctx.Err() != nil {
 		err = nil // a run that was cancelled gets no place again, and goes on without
 	}
 	return left, err
@@ -165,10 +165,10 @@ func (a *attempt) overcome() {
 		return
 	}
 	a.told = false
-	a.r.waiting(-1)
+	a.run.waiting(-1)
 	ctx, cancel := a.cleanUp()
 	defer cancel()
-	if err := a.r.settle(ctx); err != nil && !a.r.closing() {
-		a.r.d.log.Warn("the user could not be told that a trouble is over", "task", a.ref.Task, "error", err)
+	if err := a.run.settle(ctx); err != nil && !a.run.closing() {
+		a.run.dispatcher.log.Warn("the user could not be told that a trouble is over", "task", a.ref.Task, "error", err)
 	}
 }

@@ -47,7 +47,7 @@ func (r *run) work(id string) {
 			r.touch()
 			r.mu.Unlock()
 		}()
-		place := &slots.Place{Slots: r.d.tasks}
+		place := &slots.Place{Slots: r.dispatcher.tasks}
 		r.mu.Lock()
 		r.places[id] = place
 		r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *run) attempts(id string) error {
 func (r *run) nextAttempt(id string) (n int, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.s.Task(id).Now
+	now := r.story.Task(id).Now
 	switch {
 	case now.Number == 0:
 		return 1, true
@@ -104,7 +104,7 @@ func (r *run) abandon(id string, why error) {
 		return
 	}
 	r.mu.Lock()
-	t := r.s.Task(id)
+	t := r.story.Task(id)
 	n, ended := max(t.Now.Number, 1), t.Ended()
 	r.mu.Unlock()
 	if ended {
@@ -122,13 +122,13 @@ func (r *run) abandon(id string, why error) {
 		err = a.drive(ctx)
 	}
 	if err != nil && !r.closing() {
-		r.d.log.Error("a task's result could not be recorded; it is recovered at the next start", "task", id, "error", err, "because", why)
+		r.dispatcher.log.Error("a task's result could not be recorded; it is recovered at the next start", "task", id, "error", err, "because", why)
 	}
 }
 
 // attempt is one attempt under way.
 type attempt struct {
-	r       *run
+	run     *run
 	task    contract.DirectorTask
 	ref     ports.TaskRef
 	overlay ports.Overlay
@@ -169,7 +169,7 @@ func newFence() string {
 func (r *run) at(id string, n int) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := &attempt{r: r, task: r.s.Task(id).Request, ref: ports.TaskRef{Run: r.s.ID, Task: id, Attempt: n}, requests: loops.NewGate(r.ctx)}
+	a := &attempt{run: r, task: r.story.Task(id).Request, ref: ports.TaskRef{Run: r.story.ID, Task: id, Attempt: n}, requests: loops.NewGate(r.ctx)}
 	a.task.Attempt = n
 	a.reset()
 	return a
@@ -177,17 +177,17 @@ func (r *run) at(id string, n int) *attempt {
 
 // begun makes an attempt whose boxes were lost ready for others.
 func (a *attempt) begun() {
-	a.r.mu.Lock()
-	defer a.r.mu.Unlock()
+	a.run.mu.Lock()
+	defer a.run.mu.Unlock()
 	a.reset()
 }
 
 // reset takes what was used so far from the story. The run's mu is held.
 func (a *attempt) reset() {
 	a.requests.End()
-	a.requests, a.box, a.lostCall, a.began = loops.NewGate(a.r.ctx), nil, false, awake.Now()
+	a.requests, a.box, a.lostCall, a.began = loops.NewGate(a.run.ctx), nil, false, awake.Now()
 	a.used, a.calls = map[string]bool{}, 0
-	if t := a.r.s.Task(a.ref.Task); t.Now.Number == a.ref.Attempt {
+	if t := a.run.story.Task(a.ref.Task); t.Now.Number == a.ref.Attempt {
 		for _, c := range t.Calls {
 			a.used[c.Call] = true
 		}
@@ -210,7 +210,7 @@ func (r *run) attempt(id string, n int) error {
 // log, and lets the loop work.
 func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (associate.Draft, error) {
 	defer opens.close()
-	r, o := a.r, a.r.d.o
+	r, o := a.run, a.run.dispatcher.options
 	a.waited = r.waited() // while a person is asked, the task's clock stands
 	note := ""
 	if a.task.Kind != contract.KindGit {
@@ -257,7 +257,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 			return associate.Draft{}, err
 		}
 	}
-	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.s.Prompt.Model, Tools: r.d.tools.Offered(a.task), MaxTurns: r.d.o.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
+	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.story.Prompt.Model, Tools: r.dispatcher.tools.Offered(a.task), MaxTurns: r.dispatcher.options.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx); err != nil {
 		return associate.Draft{}, err
 	}
@@ -286,7 +286,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 }
 
 // spent is what the attempt has used of its wall clock.
-func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.r.waited() - a.waited) }
+func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.run.waited() - a.waited) }
 
 // endsAfter is how long after a call of its failed a box is given to be known
 // as ended.
@@ -345,7 +345,7 @@ func (a *attempt) stop(loop ports.Box) {
 		var kills sync.WaitGroup
 		for _, b := range []ports.Box{a.box, loop} {
 			if b != nil {
-				kills.Go(func() { a.r.kill(b) })
+				kills.Go(func() { a.run.kill(b) })
 			}
 		}
 		kills.Wait()
@@ -368,13 +368,13 @@ func (a *attempt) inputs(ctx context.Context) ([]associate.Input, error) {
 	for _, in := range a.task.Inputs {
 		switch {
 		case in.Document != "":
-			doc, err := a.r.d.o.Documents.Get(ctx, in.Document)
+			doc, err := a.run.dispatcher.options.Documents.Get(ctx, in.Document)
 			if err != nil {
 				return nil, fmt.Errorf("input document %s: %w", in.Document, err)
 			}
 			out = append(out, associate.Input{Name: "document " + doc.Title, Text: harness.Clip(doc.Body, 16<<10)})
 		case in.File != "":
-			b, err := a.r.d.o.Workspace.ReadFile(ctx, in.File, 16<<10)
+			b, err := a.run.dispatcher.options.Workspace.ReadFile(ctx, in.File, 16<<10)
 			if err != nil {
 				return nil, fmt.Errorf("input file %s: %w", in.File, err)
 			}

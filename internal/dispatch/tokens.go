@@ -11,7 +11,7 @@ import (
 // shown serves a Director's model turns and sends its text, as it arrives, on
 // contract.SubjectWords as {"text"}. It is not logged and may be lost.
 func (r *run) shown(h http.Handler) http.Handler {
-	if r.d.o.Publish == nil {
+	if r.dispatcher.options.Publish == nil {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -20,10 +20,10 @@ func (r *run) shown(h http.Handler) http.Handler {
 				Text string `json:"text"`
 			}{text})
 			if err == nil {
-				err = r.d.o.Publish(req.Context(), contract.SubjectWords(r.d.o.CID, r.s.ID), data)
+				err = r.dispatcher.options.Publish(req.Context(), contract.SubjectWords(r.dispatcher.options.CID, r.story.ID), data)
 			}
 			if err != nil && req.Context().Err() == nil {
-				r.d.log.Debug("model text could not be shown", "run", r.s.ID, "error", err)
+				r.dispatcher.log.Debug("model text could not be shown", "run", r.story.ID, "error", err)
 			}
 		}), req)
 	})

@@ -35,14 +35,14 @@ const maxLogged = 16 << 10
 
 // handler is what an Associate's box may ask of the host.
 func (a *attempt) handler() http.Handler {
-	r := a.r
+	r := a.run
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", a.fenced(r.d.o.Models.Handler(ports.ModelScope{Run: r.s.ID, Task: a.ref.Task, Role: contract.KindAssociate,
-		Model: r.s.Prompt.Model, Budget: r.budget(), TaskBudget: a.task.Budget})))
+	mux.Handle("POST /model/turns", a.fenced(r.dispatcher.options.Models.Handler(ports.ModelScope{Run: r.story.ID, Task: a.ref.Task, Role: contract.KindAssociate,
+		Model: r.story.Prompt.Model, Budget: r.budget(), TaskBudget: a.task.Budget})))
 	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
 		going := func(s *story.Run) bool { return !s.Paused }
 		r.mu.Lock()
-		goes := going(r.s)
+		goes := going(r.story)
 		r.mu.Unlock()
 		if goes {
 			return associate.Wake{}, nil
@@ -70,13 +70,13 @@ func (a *attempt) fenced(h http.Handler) http.Handler {
 
 func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
 	t.Attempt = a.ref.Attempt
-	_, err := a.r.append(ctx, contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
+	_, err := a.run.append(ctx, contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
 	return struct{}{}, err
 }
 
 // tool runs one call: allowed, recorded, forwarded, recorded, shown.
 func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
-	t, known := a.r.d.tools.Lookup(req.PathValue("name"))
+	t, known := a.run.dispatcher.tools.Lookup(req.PathValue("name"))
 	if !known {
 		loops.Refuse(w, 0, fault.New("", fault.Denied, "", fmt.Errorf("there is no tool %q", summary.OneLine(req.PathValue("name"), 60))))
 		return
@@ -113,7 +113,7 @@ func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, arg
 			return tool.Result{}, err
 		}
 	}
-	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)),
+	if _, err := a.run.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)),
 		Actor: contract.AssociateOf(a.ref.Task), Type: "tool.called", Subject: a.ref.Task, Task: a.ref.Task,
 		Data: &contract.ToolCalled{Call: call, Name: t.Name, Args: args, ReadOnly: t.ReadOnly(), Attempt: a.ref.Attempt}}); err != nil {
 		return tool.Result{}, err
@@ -132,7 +132,7 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	crash.At("dispatch.tool.done")
 	if t.Executor == tool.Box && t.Has(tool.Writes) {
 		// Before it is acknowledged: nobody writes it again.
-		if err := a.r.d.o.Workspace.Settle(ctx, a.overlay); err != nil {
+		if err := a.run.dispatcher.options.Workspace.Settle(ctx, a.overlay); err != nil {
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
 		a.show(ctx, &res)
@@ -142,11 +142,11 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	ret := &contract.ToolReturned{Call: call, Name: t.Name, OK: res.OK, Output: harness.Clip(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
 		Command: a.shortened(res.Command)}
 	if len(res.Output) > maxLogged {
-		if ret.OutputRef, _, err = a.r.d.o.Blobs.Put(ctx, a.r.d.o.CID, strings.NewReader(res.Output)); err != nil {
+		if ret.OutputRef, _, err = a.run.dispatcher.options.Blobs.Put(ctx, a.run.dispatcher.options.CID, strings.NewReader(res.Output)); err != nil {
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
 	}
-	if _, err := a.r.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)),
+	if _, err := a.run.append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)),
 		Actor: contract.AssociateOf(a.ref.Task), Type: "tool.returned", Subject: a.ref.Task, Task: a.ref.Task, Data: ret}); err != nil {
 		return tool.Result{}, err
 	}
@@ -159,21 +159,21 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 // attempt's tree as it stands they harm nothing, and the model need not ask
 // twice. All others stay unknown, and the model is told.
 func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error) {
-	a.r.mu.Lock()
-	t := a.r.s.Task(a.ref.Task)
+	a.run.mu.Lock()
+	t := a.run.story.Task(a.ref.Task)
 	open := t.Unreturned()
-	a.r.mu.Unlock()
+	a.run.mu.Unlock()
 	for _, c := range open {
-		t, _ := a.r.d.tools.Lookup(c.Name)
-		if !c.ReadOnly || !t.ReadOnly() || a.r.d.tools.Check(c.Name, c.Args) != nil {
+		t, _ := a.run.dispatcher.tools.Lookup(c.Name)
+		if !c.ReadOnly || !t.ReadOnly() || a.run.dispatcher.tools.Check(c.Name, c.Args) != nil {
 			continue
 		}
 		if _, err := a.perform(ctx, c.Call, t, c.Args); err != nil {
 			return nil, fmt.Errorf("repeat the call of %s that a restart interrupted: %w", c.Name, err)
 		}
 	}
-	a.r.mu.Lock()
-	defer a.r.mu.Unlock()
+	a.run.mu.Lock()
+	defer a.run.mu.Unlock()
 	return summary.Resumable(t), nil
 }
 
@@ -195,7 +195,7 @@ func (a *attempt) admit(t tool.Tool, call string, args json.RawMessage) error {
 	if err := catalogue.Permitted(a.task, t); err != nil {
 		return err
 	}
-	if err := a.r.d.tools.Check(t.Name, args); err != nil {
+	if err := a.run.dispatcher.tools.Check(t.Name, args); err != nil {
 		return fault.New("", fault.Invalid, "", err)
 	}
 	a.mu.Lock()
@@ -239,12 +239,12 @@ func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
 // inBox calls a tool in a task or verify box. The box's guest holds to the
 // tool's limits; who does not believe it holds to them once more.
 func (a *attempt) inBox(ctx context.Context, box ports.Box, t tool.Tool, args json.RawMessage) (tool.Result, error) {
-	ctx, stop := a.r.answering(ctx, box, a.r.d.o.Times.Silence*5/4)
+	ctx, stop := a.run.answering(ctx, box, a.run.dispatcher.options.Times.Silence*5/4)
 	defer stop()
-	res, err := t.Within(a.r.d.o.Times.Grace).Do(ctx, args, func(ctx context.Context) (tool.Result, error) {
+	res, err := t.Within(a.run.dispatcher.options.Times.Grace).Do(ctx, args, func(ctx context.Context) (tool.Result, error) {
 		return callTool(ctx, box, t.Name, args, a.now.Base)
 	})
-	return res, a.r.silent(err)
+	return res, a.run.silent(err)
 }
 
 func callTool(ctx context.Context, box ports.Box, name string, args json.RawMessage, base string) (tool.Result, error) {
@@ -277,12 +277,12 @@ func callTool(ctx context.Context, box ports.Box, name string, args json.RawMess
 
 // show publishes at once what the user is to see at once.
 func (a *attempt) show(ctx context.Context, res *tool.Result) {
-	a.r.d.publishing.Lock()
-	_, err := a.r.d.o.Workspace.PublishLive(ctx, a.overlay)
-	a.r.d.publishing.Unlock()
+	a.run.dispatcher.publishing.Lock()
+	_, err := a.run.dispatcher.options.Workspace.PublishLive(ctx, a.overlay)
+	a.run.dispatcher.publishing.Unlock()
 	if err != nil {
 		// Not a failure of the task: everything is published at its end.
-		a.r.d.log.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
+		a.run.dispatcher.log.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
 		res.Output += "\n(not shown to the user yet: " + summary.OneLine(err.Error(), 300) + ")"
 	}
 }
@@ -313,9 +313,9 @@ func (a *attempt) git(ctx context.Context, args json.RawMessage) (tool.Result, e
 	if err := contract.DecodeStrict(args, contract.MaxTask, &step); err != nil {
 		return tool.Result{}, fault.New("", fault.Invalid, "", err)
 	}
-	a.r.d.publishing.Lock()
-	defer a.r.d.publishing.Unlock()
-	got, err := a.r.d.o.Workspace.Git(ctx, ports.GitRequest{Run: a.ref.Run, Task: a.ref.Task, Step: step})
+	a.run.dispatcher.publishing.Lock()
+	defer a.run.dispatcher.publishing.Unlock()
+	got, err := a.run.dispatcher.options.Workspace.Git(ctx, ports.GitRequest{Run: a.ref.Run, Task: a.ref.Task, Step: step})
 	if err != nil {
 		if ctx.Err() != nil || lost(err) {
 			return tool.Result{}, err

@@ -38,7 +38,7 @@ func (a *attempt) carryOut(ctx context.Context, t tool.Tool, args json.RawMessag
 	if t.Executor == tool.Box {
 		return a.inBox(ctx, a.box, t, args)
 	}
-	h, ok := a.r.d.tools.OnHost(t.Name)
+	h, ok := a.run.dispatcher.tools.OnHost(t.Name)
 	if !ok {
 		return tool.Result{}, fault.New("dispatch.tool", fault.Internal, "", errors.New("nobody carries out "+t.Name))
 	}
@@ -49,7 +49,7 @@ func (a *attempt) carryOut(ctx context.Context, t tool.Tool, args json.RawMessag
 
 // checkBox calls a tool of verification in a box of its own.
 func (a *attempt) checkBox(ctx context.Context, box ports.Box, name string, args json.RawMessage) (tool.Result, error) {
-	t, ok := a.r.d.tools.Lookup(name)
+	t, ok := a.run.dispatcher.tools.Lookup(name)
 	if !ok || !t.For(tool.Check) {
 		return tool.Result{}, fault.New("dispatch.check", fault.Internal, "", fmt.Errorf("%q is no tool of verification", name))
 	}

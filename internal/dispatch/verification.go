@@ -35,11 +35,11 @@ func (a *attempt) verify(ctx context.Context, m *ports.Merged) contract.Verifica
 
 // render has the desktop looked at, as one more check.
 func (a *attempt) render(ctx context.Context, m ports.Merged, e *verify.Evidence) {
-	if a.r.d.o.Render == nil {
+	if a.run.dispatcher.options.Render == nil {
 		e.Notes = append(e.Notes, "the desktop was not rendered, only type-checked and built")
 		return
 	}
-	cmd, err := a.r.d.o.Render.Render(ctx, a.overlay, m.Commit)
+	cmd, err := a.run.dispatcher.options.Render.Render(ctx, a.overlay, m.Commit)
 	if err != nil {
 		cmd = contract.Command{Argv: []string{"render"}, ExitCode: -1, Stderr: summary.OneLine(err.Error(), 1000)}
 	}
@@ -48,9 +48,9 @@ func (a *attempt) render(ctx context.Context, m ports.Merged, e *verify.Evidence
 
 // words are what the user said to this run.
 func (a *attempt) words() string {
-	a.r.mu.Lock()
-	defer a.r.mu.Unlock()
-	return strings.Join(append([]string{a.r.s.Prompt.Text}, a.r.s.Steering...), "\n")
+	a.run.mu.Lock()
+	defer a.run.mu.Unlock()
+	return strings.Join(append([]string{a.run.story.Prompt.Text}, a.run.story.Steering...), "\n")
 }
 
 // bench runs checks in verify boxes.
@@ -74,7 +74,7 @@ func (b *bench) tree(base bool, restore []string) int {
 
 // Install implements verify.Bench.
 func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.LockOf, base bool, restore []string) []contract.Installation {
-	if b.a.r.d.o.Install == nil || ctx.Err() != nil {
+	if b.a.run.dispatcher.options.Install == nil || ctx.Err() != nil {
 		return nil
 	}
 	r := ports.LockRequest{Run: b.a.ref.Run, Task: b.a.ref.Task, Overlay: b.a.overlay, Commit: b.m.Commit, Restored: restore, Of: of, Locks: locks}
@@ -82,7 +82,7 @@ func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.Lo
 	if base {
 		r.Commit = b.a.now.Base
 	}
-	got, said := b.a.r.d.o.Install.Install(ctx, r)
+	got, said := b.a.run.dispatcher.options.Install.Install(ctx, r)
 	if got != nil {
 		b.installed[at] = append(b.installed[at], got)
 	}
@@ -110,7 +110,7 @@ func (b *bench) release() {
 // a text that belongs to no project, it takes no box.
 func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
 	if names, ok := verify.Plain(paths); ok {
-		there, err := b.a.r.d.o.Workspace.Beside(ctx, []string{b.a.now.Base, b.m.Commit}, paths, names)
+		there, err := b.a.run.dispatcher.options.Workspace.Beside(ctx, []string{b.a.now.Base, b.m.Commit}, paths, names)
 		if err != nil {
 			return base, change, err
 		}
@@ -210,17 +210,17 @@ func (a *attempt) inVerifyBox(ctx context.Context, r ports.BoxRequest, f func(po
 	r.Kind, r.Run, r.Task, r.Overlay = contract.BoxVerify, a.ref.Run, a.ref.Task, a.overlay
 	for try := 1; ; try++ {
 		r.ID = boxID("v")
-		box, err := a.r.d.o.Boxes.Open(ctx, r)
+		box, err := a.run.dispatcher.options.Boxes.Open(ctx, r)
 		if err != nil {
 			return err
 		}
 		err = f(box)
 		died := lost(err) && ctx.Err() == nil && endsWithin(box, endsAfter) && !fault.Is(box.Err(), fault.Exhausted)
-		a.r.kill(box)
+		a.run.kill(box)
 		if !died || try == maxOpenings {
 			return err
 		}
-		a.r.d.log.Warn("a check's box died; it is made again in another", "task", a.ref.Task, "box", r.ID, "error", err)
+		a.run.dispatcher.log.Warn("a check's box died; it is made again in another", "task", a.ref.Task, "box", r.ID, "error", err)
 	}
 }
 
