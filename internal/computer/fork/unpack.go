@@ -27,7 +27,9 @@ func Unpack(dir string, from io.Reader, most int64) error {
 	if err != nil {
 		return err
 	}
+	at := &place{base: root}
 	defer root.Close() // everything in it was closed by itself
+	defer at.leave("")
 	in := tar.NewReader(from)
 	for n := 0; ; n++ {
 		head, err := in.Next()
@@ -44,14 +46,71 @@ func Unpack(dir string, from io.Reader, most int64) error {
 		if most -= head.Size; n >= maxEntries || most < 0 {
 			return fault.New("fork.Unpack", fault.Exhausted, fault.FreeSpace, errors.New("the checkpoint holds more than there is room for"))
 		}
-		if err := entry(root, head, in); err != nil {
+		if err := at.entry(head, in); err != nil {
 			return fault.New("fork.Unpack", fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%.200q: %w", head.Name, err))
 		}
 	}
 }
 
+// place is a folder below base, reached from folder to folder. What comes next lies in
+// it or near it, so that a chain of folders is not walked from its beginning for each.
+type place struct {
+	base *os.Root
+	open []level // on the way to it, the lowest of them
+}
+
+type level struct {
+	path string
+	root *os.Root
+}
+
+// mostOpen is how many folders are kept open.
+const mostOpen = 64
+
+// leave closes the folders that are not on the way to another.
+func (p *place) leave(to string) {
+	for n := len(p.open) - 1; n >= 0 && !strings.HasPrefix(to+"/", p.open[n].path+"/"); n-- {
+		_ = p.open[n].root.Close() // what was made in it was closed by itself
+		p.open = p.open[:n]
+	}
+}
+
+// enter returns a folder, through no link. It is good until the next call.
+func (p *place) enter(dir string) (*os.Root, error) {
+	p.leave(dir)
+	at := level{".", p.base}
+	rest := dir
+	if n := len(p.open); n > 0 {
+		at = p.open[n-1]
+		rest = strings.TrimPrefix(strings.TrimPrefix(dir, at.path), "/")
+	}
+	if rest == "." || rest == "" {
+		return at.root, nil
+	}
+	for name := range strings.SplitSeq(rest, "/") {
+		info, err := at.root.Lstat(name)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			return nil, errors.New("it is below what is no folder")
+		}
+		root, err := at.root.OpenRoot(name)
+		if err != nil {
+			return nil, err
+		}
+		at = level{path.Join(at.path, name), root}
+		if len(p.open) == mostOpen {
+			_ = p.open[0].root.Close() // as above
+			p.open = append(p.open[:0], p.open[1:]...)
+		}
+		p.open = append(p.open, at)
+	}
+	return at.root, nil
+}
+
 // entry writes one thing. One below a link, or in place of what is there, is refused.
-func entry(root *os.Root, head *tar.Header, content io.Reader) error {
+func (p *place) entry(head *tar.Header, content io.Reader) error {
 	name := path.Clean(head.Name)
 	if name == "." {
 		return nil
@@ -60,15 +119,11 @@ func entry(root *os.Root, head *tar.Header, content io.Reader) error {
 	if !fs.ValidPath(name) || strings.EqualFold(first, ".git") {
 		return errors.New("a checkpoint holds no such path")
 	}
-	for at := path.Dir(name); at != "."; at = path.Dir(at) {
-		info, err := root.Lstat(at)
-		if err != nil {
-			return err
-		}
-		if !info.IsDir() {
-			return errors.New("it is below what is no folder")
-		}
+	root, err := p.enter(path.Dir(name))
+	if err != nil {
+		return err
 	}
+	name = path.Base(name)
 	switch head.Typeflag {
 	case tar.TypeDir:
 		return errors.Join(root.Mkdir(name, 0o755), root.Chmod(name, 0o755))

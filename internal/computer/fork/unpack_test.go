@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/fault"
@@ -76,5 +77,33 @@ func TestACheckpointIsUnpackedBeneath(t *testing.T) {
 	cut.Truncate(514)
 	if err := fork.Unpack(t.TempDir(), cut, 1000); err == nil || !strings.Contains(err.Error(), "x") {
 		t.Errorf("half a file was taken: %v", err)
+	}
+}
+
+// A chain of folders is not walked from its beginning for each of them: with the cube
+// of its depth one of 1200 kept the host busy for minutes.
+func TestAChainOfFoldersIsUnpackedInTime(t *testing.T) {
+	const depth = 1200
+	var heads []tar.Header
+	for n := range depth {
+		heads = append(heads, tar.Header{Name: strings.Repeat("a/", n+1), Typeflag: tar.TypeDir})
+	}
+	for n := depth; n > 0; n-- { // on the way back, as tar lists what is behind a folder
+		heads = append(heads, tar.Header{Name: strings.Repeat("a/", n) + "z", Typeflag: tar.TypeReg})
+	}
+	dir, ended := t.TempDir(), make(chan error, 1)
+	go func() { ended <- fork.Unpack(dir, packed(t, heads...), 1<<30) }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it takes more than a minute")
+	}
+	for _, n := range []int{1, 100, depth} {
+		if b, err := os.ReadFile(filepath.Join(dir, strings.Repeat("a/", n), "z")); err != nil || !strings.HasPrefix(string(b), "of a/") {
+			t.Errorf("at %d: %q, %v", n, b, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -115,7 +116,7 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 		ID: contract.DeriveID(id, "repository.pushed"), Actor: c.By, Type: "repository.pushed", Subject: contract.FileSubject(c.Repository),
 		Data: contract.RepositoryPushed{Path: c.Repository, Publish: p.ID, Commit: p.Commit, Refs: named, More: more},
 	}); err != nil {
-		return nil, err
+		return nil, fault.New("", fault.CodeOf(err), "Fetch to see it; choir undo takes it back.", fmt.Errorf("what was pushed is in place, but the log could not be told of it: %w", err))
 	}
 	if len(p.Conflicts) > 0 {
 		return nil, fault.New("", fault.Conflict, "choir undo takes back what was placed; then fetch, and push again.",
