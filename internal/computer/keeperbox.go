@@ -6,6 +6,7 @@ import (
 
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/consistency"
+	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
@@ -39,10 +40,14 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	forked, err := fork.Read(c.path())
+	if err != nil {
+		return err
+	}
 	git := c.machine.Config.Git
 	c.workspace, err = workspace.Open(ctx, workspace.Options{
 		CID: c.cid, Keeper: c.keeper, Log: c.log, Volumes: c.boxes.Volumes(), Seq: c.mirror.Seq,
-		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Unseen: unseen, Logger: c.logger,
+		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Unseen: unseen, Whole: forked != nil, Logger: c.logger,
 	})
 	if fault.Is(err, fault.Internal) {
 		// What is not the disk's, the box's or the caller's is the tree's.

@@ -20,6 +20,7 @@ type CheckpointRequest struct {
 	Verified contract.VerificationStatus // unknown when empty
 	Force    bool                        // also when nothing changed
 	Under    string                      // narrows what is said of ignored paths to a folder
+	whole    bool                        // a history that begins has all files
 }
 
 // Checkpoint is one point of the history.
@@ -50,7 +51,7 @@ func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Chec
 	// Whoever asks for one by himself wants to know, and the automatic ones see in
 	// the end what nobody can have done, such as a change made on the host.
 	look := req.Kind == contract.CheckpointManual || req.Kind == contract.CheckpointAuto
-	in := wire.CheckpointRequest{Force: req.Force, Look: look, Under: wire.Path(req.Under), Note: wire.Note{
+	in := wire.CheckpointRequest{Force: req.Force, Look: look, Whole: req.whole, Under: wire.Path(req.Under), Note: wire.Note{
 		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
 	}}
 	if err := w.opts.Keeper.Call(ctx, "checkpoint", in, &reply); err != nil {

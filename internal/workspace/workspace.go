@@ -38,6 +38,9 @@ type Options struct {
 	// Unseen says that what was at work in the tree last was a command that nobody
 	// saw end: the first checkpoint is the one behind it.
 	Unseen bool
+	// Whole says that the files are those of another's checkpoint: where there is no
+	// history yet, the first checkpoint has all of them, also what is ignored now.
+	Whole bool
 	// AutoTasks and AutoInterval say after how many tasks, and how often, a
 	// checkpoint is made by itself when something changed; 50 and 5 minutes
 	// when zero, never when negative.
@@ -235,7 +238,7 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 	}
 	// What the user edited while nobody looked becomes a checkpoint of its own;
 	// on a new computer this is the initial one.
-	start := CheckpointRequest{Kind: contract.CheckpointAuto, Message: "What was there at start-up"}
+	start := CheckpointRequest{Kind: contract.CheckpointAuto, Message: "What was there at start-up", whole: w.opts.Whole}
 	if still {
 		if w.opts.Unseen {
 			start.Kind, start.Message = contract.CheckpointAfter, "After a command that nobody saw end"

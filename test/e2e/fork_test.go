@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/view"
@@ -76,6 +77,7 @@ func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
 	if res, err := in.Run(t.Context(), "computers", "fork", "None", "--from", string(source[0].ID), "--checkpoint", "0123456789"); err != nil || res.Code == 0 {
 		t.Errorf("of a checkpoint that there is not: %v, %+v", err, res)
 	}
+	forksOddFiles(t, in, source[0].ID, runs[0].Document)
 	data := in.Data
 	in.Kill()
 	half := filepath.Join(data, "computers", ".fork-"+string(contract.NewCID()))
@@ -94,7 +96,7 @@ func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list []view.Computer
-	if in.JSON(t, &list, "computers"); len(list) != 3 {
+	if in.JSON(t, &list, "computers"); len(list) != 4 {
 		t.Errorf("listed: %+v", list)
 	}
 	if got := in.Must(t, "files", "cat", "workspace/mine", "--computer", string(late)); got != "late" {
@@ -107,4 +109,52 @@ func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
 		t.Errorf("half a computer is left: %v", err)
 	}
 	holds(in)
+}
+
+// forksOddFiles forks what is hard to bring along: names and bytes that are no text, a
+// large file, a repository, a file that was kept before it was ignored, and a document
+// whose file can be none.
+func forksOddFiles(t *testing.T, in *choirtest.Instance, source contract.CID, document string) {
+	t.Helper()
+	tree := func(id contract.CID) string {
+		return filepath.Join(in.Data, "computers", string(id), "workspace")
+	}
+	exec := func(id contract.CID, script string) string {
+		t.Helper()
+		return in.Must(t, "exec", "--computer", string(id), "--", "sh", "-c", script)
+	}
+	exec(source, "echo kept > workspace/kept.log")
+	in.Must(t, "checkpoint", "--computer", string(source))
+	if err := os.Mkdir(filepath.Join(tree(source), "workspace", "odd"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	oddFiles(t, filepath.Join(tree(source), "workspace", "odd"))
+	nestedRepository(t, filepath.Join(tree(source), "workspace", "nested"))
+	var of view.Document
+	choirtest.Eventually(t, time.Minute, "the document has its file", func() bool {
+		in.JSON(t, &of, "documents", "show", document, "--computer", string(source))
+		_, err := os.Stat(filepath.Join(tree(source), of.Path))
+		return err == nil
+	})
+	exec(source, `yes 0123456789 | head -c 105000001 > workspace/large; echo '*.log' > workspace/.gitignore; echo not > workspace/ignored.log; printf '\377\376' > `+of.Path)
+	in.Must(t, "checkpoint", "--computer", string(source))
+
+	var made view.Computer
+	in.JSON(t, &made, "computers", "fork", "Odd", "--from", string(source))
+	if made.State != view.StateAwake && made.State != view.StateWorking {
+		t.Fatalf("forked: %+v", made)
+	}
+	same(t, "in a fork", treeOf(t, tree(made.ID)), treeOf(t, tree(source)), func(p string) bool {
+		return strings.HasPrefix(p, ".git/") || strings.HasPrefix(p, "choiros/node_modules") || p == "workspace/ignored.log"
+	})
+	if got, want := repositoryState(t, filepath.Join(tree(made.ID), "workspace", "nested")), repositoryState(t, filepath.Join(tree(source), "workspace", "nested")); got != want {
+		t.Errorf("its repository says\n%s\nwant\n%s", got, want)
+	}
+	if got := git(t, tree(made.ID), "ls-tree", "-r", "--name-only", "HEAD", "workspace/kept.log", "workspace/ignored.log"); got != "workspace/kept.log\n" {
+		t.Errorf("its first checkpoint has %q", got)
+	}
+	// What was before is the source's, and it says so.
+	if res, err := in.Run(t.Context(), "undo", "--computer", string(made.ID)); err != nil || res.Code == 0 || !strings.Contains(res.Stderr, "nothing was done yet") {
+		t.Errorf("undone behind its beginning: %v, %+v", err, res)
+	}
 }

@@ -226,16 +226,34 @@ func Documents(ctx context.Context, dir string, w *workspace.Workspace, document
 		} else if !fault.Is(err, fault.NotFound) {
 			return fault.Wrap("fork.Documents", err)
 		}
-		body, err := w.ReadAll(ctx, "", d.Path, document.MaxBody)
-		if fault.Is(err, fault.NotFound) {
-			continue
-		}
+		body, err := words(ctx, w, d.Path)
 		if err != nil {
 			return fault.Wrap("fork.Documents", err)
+		}
+		if body == nil {
+			continue
 		}
 		if _, err := documents.Create(ctx, d.ID, d.Title, d.Path, string(body), document.Author{Name: "fork", By: contract.System()}); err != nil {
 			return fault.Wrap("fork.Documents", err)
 		}
 	}
 	return fault.Wrap("fork.Documents", os.Remove(filepath.Join(dir, originFile)))
+}
+
+// words is what the file of a document says; nil: it is none that a document can have.
+// In the source that kept the two apart, and here the file alone is what the checkpoint
+// held.
+func words(ctx context.Context, w *workspace.Workspace, path string) ([]byte, error) {
+	file, err := w.Stat(ctx, path)
+	if fault.Is(err, fault.NotFound) || err == nil && (file.Kind != "file" || file.Size > document.MaxBody) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	body, err := w.ReadAll(ctx, "", path, document.MaxBody+1)
+	if err != nil || !document.IsText(body) {
+		return nil, err
+	}
+	return append([]byte{}, body...), nil
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"choir.dev/choiros/internal/fault"
@@ -116,7 +117,7 @@ func (p *place) entry(head *tar.Header, content io.Reader) error {
 		return nil
 	}
 	first, _, _ := strings.Cut(name, "/")
-	if !fs.ValidPath(name) || strings.EqualFold(first, ".git") {
+	if !filepath.IsLocal(name) || strings.EqualFold(first, ".git") { // names are bytes, of any encoding
 		return errors.New("a checkpoint holds no such path")
 	}
 	root, err := p.enter(path.Dir(name))

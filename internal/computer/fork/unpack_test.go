@@ -43,11 +43,12 @@ func TestACheckpointIsUnpackedBeneath(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	good := packed(t, tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "./a/", Typeflag: tar.TypeDir},
 		tar.Header{Name: "./a/run", Typeflag: tar.TypeReg, Mode: 0o4777}, tar.Header{Name: "./a/text", Typeflag: tar.TypeReg, Mode: 0o600},
-		tar.Header{Name: "./link", Typeflag: tar.TypeSymlink, Linkname: outside})
+		tar.Header{Name: "./link", Typeflag: tar.TypeSymlink, Linkname: outside},
+		tar.Header{Name: "./\xf0(/", Typeflag: tar.TypeDir}, tar.Header{Name: "./\xf0(/no\xffword", Typeflag: tar.TypeReg, Mode: 0o644, Format: tar.FormatGNU})
 	if err := fork.Unpack(dir, good, 1000); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]os.FileMode{"a/run": 0o755, "a/text": 0o644} {
+	for name, want := range map[string]os.FileMode{"a/run": 0o755, "a/text": 0o644, "\xf0(/no\xffword": 0o644} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode() != want {
 			t.Errorf("%s: %v, %v", name, st, err)
 		}

@@ -24,6 +24,9 @@ func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.CheckpointReply{}, fault.Wrap("keeper.Checkpoint", err)
 	}
+	if req.Whole && e.moves.Head == "" {
+		ctx = scan.WithAll(ctx)
+	}
 	reply, err := e.checkpoint(ctx, req)
 	return reply, fault.Wrap("keeper.Checkpoint", err)
 }

@@ -73,6 +73,39 @@ func TestWhatWasCapturedStaysCaptured(t *testing.T) {
 	}
 }
 
+// A history that begins with what another's checkpoint held begins with all of it, also
+// with what was ignored later there, and more than one checkpoint may bring; what is new
+// after that is ignored as ever.
+func TestAWholeBeginningLeavesNothingOut(t *testing.T) {
+	c := open(t, func(o *engine.Options) { o.Limits = wire.Limits{LargestFile: 1000, Files: 20, NewBytes: 1000} })
+	c.write("workspace/.gitignore", "*.log\nout/\n")
+	c.write("workspace/kept.log", strings.Repeat("x", 900))
+	c.write("workspace/out/kept", strings.Repeat("y", 900))
+	whole := func() wire.CheckpointReply {
+		t.Helper()
+		r, err := c.Checkpoint(c.ctx(), wire.CheckpointRequest{Whole: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := whole(); r.Kind != "initial" || len(r.Left) != 0 {
+		t.Errorf("it begins with %+v", r)
+	}
+	c.write("workspace/new.log", "ignored")
+	c.write("workspace/kept.log", "changed")
+	for range 2 {
+		whole()
+		if got := stockGit(t, c.opts.Root, "ls-tree", "-r", "--name-only", "HEAD"); got != "workspace/.gitignore\nworkspace/kept.log\nworkspace/out/kept\n" {
+			t.Errorf("captured:\n%s", got)
+		}
+		c.reopen()
+	}
+	if got := stockGit(t, c.opts.Root, "show", "HEAD:workspace/kept.log"); got != "changed" {
+		t.Errorf("kept.log is %.20q", got)
+	}
+}
+
 func TestGuardsSkipAndList(t *testing.T) {
 	c := open(t, func(o *engine.Options) { o.Limits = wire.Limits{LargestFile: 100, Files: 20, NewBytes: 1000} })
 	c.write("workspace/big", strings.Repeat("x", 101))

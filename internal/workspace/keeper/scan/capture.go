@@ -55,7 +55,9 @@ func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []
 			return nil, nil, err
 		}
 		if !s.remember(cap, now) {
-			s.found(stillOf(ctx), cap)
+			if !cap.Scan.all { // that has not asked what is ignored, which the next has to
+				s.found(stillOf(ctx), cap)
+			}
 			return cap, cands, nil
 		}
 	}

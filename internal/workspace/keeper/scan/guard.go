@@ -45,6 +45,9 @@ func (s *Scanner) guard(cap *Capture, cands []Candidate) []Candidate {
 	for _, l := range lumps {
 		fresh, bytes = fresh+l.files, bytes+l.bytes
 	}
+	if cap.Scan != nil && cap.Scan.all {
+		bytes = 0
+	}
 	room := max(0, lim.Files-cap.held-(len(kept)-news))
 	if fresh <= room && bytes <= lim.NewBytes {
 		return kept

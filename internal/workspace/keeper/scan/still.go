@@ -28,6 +28,14 @@ func WithStill(ctx context.Context, still string) context.Context {
 	return context.WithValue(ctx, stillKey{}, still)
 }
 
+type allKey struct{}
+
+// WithAll is a context in which nothing is ignored, and no number of new bytes is too
+// large: what the tree holds was in another's checkpoint.
+func WithAll(ctx context.Context) context.Context {
+	return context.WithValue(WithLook(ctx), allKey{}, true)
+}
+
 // WithLook is a context in which the whole tree is looked at, whatever is known.
 func WithLook(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lookKey{}, true)

@@ -31,6 +31,7 @@ type Walk struct {
 	nested  []string        // directories with a .git of their own
 	known   []*lump         // directories that were passed over
 	plains  []*lump         // and those that might be the next time
+	all     bool            // nothing is ignored
 }
 
 // keeps reports whether a path is in a directory that could not be read.
@@ -80,6 +81,7 @@ func (s *Scanner) scanOnce(ctx context.Context, last bool) (*Walk, bool, error) 
 		ignores: ignoreFiles{slow: s.slowIgnores, none: last},
 		ctx:     ctx, max: s.limits.WalkEntries, share: max(1, s.limits.WalkEntries/3), limit: s.limits.WalkEntries, tracked: s.Index, look: s.looks, lumps: s.lumps,
 	}
+	w.all = ctx.Value(allKey{}) != nil
 	err := w.run(s.Root)
 	return &w.Walk, w.ignores.over(s.slowIgnores), err
 }
@@ -260,7 +262,7 @@ func (w *walker) rules(fd int, d *walkDir, entries []disk.DirEntry) {
 		w.nested, d.sets, d.inIgnored = append(w.nested, d.dir), nil, false
 		w.repos.Add(d.dir, nested.IndexAt(fd))
 	}
-	if !ignores {
+	if !ignores || w.all {
 		return
 	}
 	if content, err := readIgnoreAt(fd); err == nil {

@@ -203,9 +203,12 @@ type SnapshotReply struct {
 
 // CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.
 // Under narrows what is said of ignored paths to a folder. Look has everything
-// looked at, whatever is known of who could write.
+// looked at, whatever is known of who could write. Whole has a history that begins
+// begin with all files, be they ignored, and however many bytes they have: another's
+// checkpoint held them.
 type CheckpointRequest struct {
 	Note
+	Whole bool `json:"whole,omitempty"`
 	Look  bool `json:"look,omitempty"`
 	Force bool `json:"force,omitempty"`
 	Under Path `json:"under,omitempty"`
