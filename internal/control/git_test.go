@@ -121,11 +121,11 @@ func TestGitByRole(t *testing.T) {
 	cid := w.machine().cid
 	at := "/git/" + string(cid) + "/workspace/app.git"
 	b := w.person("B")
-	_, secret := w.gitToken(b.ID, cid, "workspace/app", true)
-	if res := w.fetches(at, basic(secret)); res.StatusCode != http.StatusNotFound {
+	if res := w.fetches(at, basic(b.token)); res.StatusCode != http.StatusNotFound {
 		t.Errorf("who is no member: %d %s", res.StatusCode, res.body)
 	}
 	w.join(b, cid, grant.Viewer)
+	_, secret := w.gitToken(b.ID, cid, "workspace/app", true)
 	if res := w.fetches(at, basic(secret)); res.StatusCode != http.StatusOK {
 		t.Errorf("a viewer: %d %s", res.StatusCode, res.body)
 	}
@@ -137,5 +137,34 @@ func TestGitByRole(t *testing.T) {
 	mine := w.computer("B's", b.ID)
 	if res := w.fetches("/git/"+string(mine.cid)+"/workspace/app.git", basic(secret)); res.StatusCode != http.StatusNotFound {
 		t.Errorf("a token reaches another computer: %d %s", res.StatusCode, res.body)
+	}
+	_, reads := w.gitToken(b.ID, cid, "workspace/app", false)
+	for _, change := range []struct {
+		to    grant.Role
+		good  []string
+		ended []string
+	}{
+		{grant.Editor, []string{secret, reads}, nil}, {grant.Viewer, []string{reads}, []string{secret}}, {grant.None, nil, []string{secret, reads}},
+	} {
+		var err error
+		if change.to == grant.None {
+			_, err = w.ids.RemoveMember(context.Background(), cid, b.ID)
+		} else {
+			_, err = w.ids.SetRole(context.Background(), cid, b.ID, change.to)
+		}
+		check(t, err)
+		if change.to == grant.None {
+			w.join(b, cid, grant.Editor) // who comes back has not got what they lost
+		}
+		for _, token := range change.good {
+			if res := w.fetches(at, basic(token)); res.StatusCode != http.StatusOK {
+				t.Errorf("as %q: %d %s", change.to, res.StatusCode, res.body)
+			}
+		}
+		for _, token := range change.ended {
+			if res := w.fetches(at, basic(token)); res.StatusCode != http.StatusUnauthorized {
+				t.Errorf("a token outlives what it was made by, as %q: %d %s", change.to, res.StatusCode, res.body)
+			}
+		}
 	}
 }

@@ -75,15 +75,17 @@ func (s *Store) NewGitToken(ctx context.Context, user, parent, name string, scop
 		if err := atMost(ctx, tx, maxGitTokens, "tokens for git of this account", "Revoke one first.", "SELECT count(*) FROM git_tokens WHERE user = ?", user); err != nil {
 			return err
 		}
-		// One that was revoked meanwhile would have left a token that ends with nothing.
+		// Who asks may have been revoked, or taken out, meanwhile, and this one would end
+		// with nothing.
 		res, err := tx.ExecContext(ctx, `INSERT INTO git_tokens (hash, id, user, name, computer, repository, write, parent, created, expires)
-			SELECT ?, ?, ?3, ?, ?, ?, ?, ?8, ?, ? WHERE ?8 = '' OR EXISTS (SELECT 1 FROM tokens WHERE id = ?8 AND user = ?3)`,
+			SELECT ?, ?, ?3, ?, ?5, ?, ?, ?8, ?, ? WHERE (?8 = '' OR EXISTS (SELECT 1 FROM tokens WHERE id = ?8 AND user = ?3))
+			AND EXISTS (SELECT 1 FROM members WHERE computer = ?5 AND user = ?3)`,
 			hash, t.ID, user, name, string(scope.Computer), scope.Repository, scope.Write, parent, now, scope.Expires.UnixMilli())
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return cmp.Or(err, denied("", "Sign in again.", "the token that asks for one has been revoked"))
+			return cmp.Or(err, denied("", "Sign in again.", "the token that asks for one has been revoked, or its account is no member any more"))
 		}
 		return nil
 	})
@@ -132,4 +134,10 @@ func scanGitToken(row interface{ Scan(...any) error }) (Token, error) {
 func (s *Store) gitTokens(ctx context.Context, user string) ([]Token, error) {
 	return scanAll(ctx, s.db, func(rows *sql.Rows) (Token, error) { return scanGitToken(rows) },
 		"SELECT "+gitTokenColumns+" FROM git_tokens WHERE user = ? AND expires > ? ORDER BY created, id", user, s.millis())
+}
+
+// endGitTokens makes those that a condition chooses invalid, and returns their ids.
+func endGitTokens(ctx context.Context, tx *sql.Tx, chosen string, args ...any) ([]string, error) {
+	return scanAll(ctx, tx, func(rows *sql.Rows) (id string, err error) { return id, rows.Scan(&id) },
+		"DELETE FROM git_tokens WHERE "+chosen+" RETURNING id", args...)
 }

@@ -62,6 +62,10 @@ func TestTokensForGit(t *testing.T) {
 	if _, _, err := s.NewGitToken(ctx, u.ID, api.ID, "git", scope); !fault.Is(err, fault.Denied) {
 		t.Errorf("a token that was revoked makes another one: %v", err)
 	}
+	scope.Computer = contract.NewCID()
+	if _, _, err := s.NewGitToken(ctx, u.ID, "", "git", scope); !fault.Is(err, fault.Denied) {
+		t.Errorf("a token for a computer of which its account is no member: %v", err)
+	}
 	clock.now.Add(time.Hour.Milliseconds())
 	if _, err := s.GitToken(ctx, secret); !fault.Is(err, fault.Denied) {
 		t.Errorf("a token for git is good after its end: %v", err)

@@ -158,15 +158,15 @@ func (s *Store) addMember(ctx context.Context, tx *sql.Tx, cid contract.CID, acc
 
 var errNoMember = errors.New("there is no such member")
 
-// SetRole gives a member another role, and returns the desktop sessions that
-// ended by it: what they may is said anew when they come back. A computer keeps
+// SetRole gives a member another role, and returns the desktop sessions, and the
+// tokens for git that push where they may not, that ended by it: what they may is said anew when they come back. A computer keeps
 // an owner.
 func (s *Store) SetRole(ctx context.Context, cid contract.CID, account string, role grant.Role) ([]string, error) {
 	return s.change(ctx, "identity.SetRole", cid, account, role, "UPDATE members SET role = ?3 WHERE computer = ?1 AND user = ?2", role)
 }
 
 // RemoveMember takes a member out of a computer, and returns the desktop sessions
-// that ended by it. A computer keeps an owner.
+// and tokens for git that ended by it. A computer keeps an owner.
 func (s *Store) RemoveMember(ctx context.Context, cid contract.CID, account string) ([]string, error) {
 	return s.change(ctx, "identity.RemoveMember", cid, account, grant.None, "DELETE FROM members WHERE computer = ?1 AND user = ?2")
 }
@@ -194,7 +194,12 @@ func (s *Store) change(ctx context.Context, op string, cid contract.CID, account
 				return err
 			}
 		}
-		ended, err = endSessions(ctx, tx, "user = ? AND computer = ?", account, string(cid))
+		if ended, err = endSessions(ctx, tx, "user = ? AND computer = ?", account, string(cid)); err != nil {
+			return err
+		}
+		// What a token was made for is not lent again with a later role.
+		tokens, err := endGitTokens(ctx, tx, "user = ? AND computer = ? AND (? OR write AND ?)", account, string(cid), role == grant.None, !role.AtLeast(grant.Editor))
+		ended = append(ended, tokens...)
 		return err
 	})
 	return ended, fault.Wrap(op, err)

@@ -102,8 +102,7 @@ func (s *Store) RevokeToken(ctx context.Context, user, id string) (ended []strin
 		} else if n > 0 {
 			of, ended = "parent = ?1", append(ended, id)
 		}
-		git, err := scanAll(ctx, tx, func(rows *sql.Rows) (id string, err error) { return id, rows.Scan(&id) },
-			"DELETE FROM git_tokens WHERE "+of+" AND user = ?2 RETURNING id", id, user)
+		git, err := endGitTokens(ctx, tx, of+" AND user = ?2", id, user)
 		ended = append(ended, git...)
 		return err
 	})
