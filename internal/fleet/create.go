@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
@@ -28,19 +29,35 @@ func (fl *Fleet) Create(ctx context.Context, cid contract.CID, name string) (vie
 	if err := fl.makable(cid, name); err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
 	}
-	p, fresh, err := fl.place(ctx, cid, name)
+	c, err := fl.make(ctx, cid, name, "")
+	return c, fault.Wrap(op, err)
+}
+
+// make gives a computer its place and wakes it. laid is the directory that it begins
+// with, empty for one that begins with nothing; where it is there already, or can't be,
+// that is removed.
+func (fl *Fleet) make(ctx context.Context, cid contract.CID, name, laid string) (view.Computer, error) {
+	p, fresh, err := fl.place(ctx, cid, name, laid)
+	var first func(context.Context) error
+	switch {
+	case laid != "" && fresh:
+		first = func(context.Context) error { return durable.SyncDir(fl.Dir.Path("computers")) }
+	case laid != "":
+		// No box of it ever ran, so nobody but this process wrote what is removed.
+		err = errors.Join(err, os.RemoveAll(laid))
+	}
 	if err != nil {
-		return view.Computer{}, fault.Wrap(op, err)
+		return view.Computer{}, err
 	}
 	if fresh {
-		fl.begin(p, view.WakeRequest{}, nil)
+		fl.begin(p, view.WakeRequest{}, first)
 	}
 	if err := fl.ended(ctx, p); err != nil {
-		return view.Computer{}, fault.Wrap(op, err)
+		return view.Computer{}, err
 	}
 	if fresh && fl.failing(p) {
 		if err := fl.unmade(ctx, p); err != nil {
-			return view.Computer{}, fault.Wrap(op, err)
+			return view.Computer{}, err
 		}
 	}
 	return fl.listed(ctx, cid)
@@ -60,11 +77,35 @@ func (fl *Fleet) makable(cid contract.CID, name string) error {
 	return fl.machine.Reserve.Check("")
 }
 
-// place returns the place of a computer, a new one if there is none. What came to
-// nothing under its id is gone by then.
-func (fl *Fleet) place(ctx context.Context, cid contract.CID, name string) (p *place, fresh bool, err error) {
+// place returns the place of a computer, a new one if there is none, which gets the
+// directory that was laid out for it.
+func (fl *Fleet) place(ctx context.Context, cid contract.CID, name, laid string) (p *place, fresh bool, err error) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
+	if p, err = fl.taken(ctx, cid); p != nil || err != nil {
+		return p, false, err
+	}
+	there, err := os.ReadDir(fl.Dir.Computer(cid))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+		return nil, false, err
+	}
+	if laid != "" {
+		if len(there) > 0 {
+			return nil, false, fault.New("", fault.Conflict, "Draw another id, or leave it out.", fmt.Errorf("something of %s is there already", cid))
+		}
+		if err := os.Rename(laid, fl.Dir.Computer(cid)); err != nil {
+			return nil, false, err
+		}
+	}
+	p = &place{cid: cid, name: name, state: view.StateAsleep, found: len(there) > 0}
+	fl.places[cid], fl.order = p, append(fl.order, cid)
+	return p, true, nil
+}
+
+// taken is the place of a computer that there is; nil: one can be made under this id.
+// What came to nothing under it is gone by then. fl.mu is held, but while it waits for
+// that.
+func (fl *Fleet) taken(ctx context.Context, cid contract.CID) (*place, error) {
 	for fl.unmaking[cid] != nil {
 		through := fl.unmaking[cid]
 		fl.mu.Unlock()
@@ -73,27 +114,21 @@ func (fl *Fleet) place(ctx context.Context, cid contract.CID, name string) (p *p
 			fl.mu.Lock()
 		case <-ctx.Done():
 			fl.mu.Lock()
-			return nil, false, fault.New("", fault.Unavailable, "Ask for it again.", fmt.Errorf("what was begun of %s is still being removed", cid))
+			return nil, fault.New("", fault.Unavailable, "Ask for it again.", fmt.Errorf("what was begun of %s is still being removed", cid))
 		}
 	}
 	if p := fl.places[cid]; p != nil && p.removed != nil {
-		return nil, false, fault.New("", fault.Conflict, "Put it back, or draw another id.", fmt.Errorf("the computer %s was removed", cid))
+		return nil, fault.New("", fault.Conflict, "Put it back, or draw another id.", fmt.Errorf("the computer %s was removed", cid))
 	} else if p != nil {
-		return p, false, nil
+		return p, nil
 	}
 	if fl.closed.Load() {
-		return nil, false, fault.New("", fault.Unavailable, "Try again in a moment.", errors.New("choir is being stopped"))
+		return nil, fault.New("", fault.Unavailable, "Try again in a moment.", errors.New("choir is being stopped"))
 	}
 	if len(fl.places) >= maxComputers {
-		return nil, false, fault.New("", fault.Exhausted, "Remove one that is not needed any more.", fmt.Errorf("there are %d computers, which is the most that one machine has", len(fl.places)))
+		return nil, fault.New("", fault.Exhausted, "Remove one that is not needed any more.", fmt.Errorf("there are %d computers, which is the most that one machine has", len(fl.places)))
 	}
-	there, err := os.ReadDir(fl.Dir.Computer(cid))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
-		return nil, false, err
-	}
-	p = &place{cid: cid, name: name, state: view.StateAsleep, found: len(there) > 0}
-	fl.places[cid], fl.order = p, append(fl.order, cid)
-	return p, true, nil
+	return nil, nil
 }
 
 // ended waits until a computer that is waking is awake, or is known not to wake.

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
@@ -21,45 +20,42 @@ const forkDir = ".fork-"
 
 // Fork implements control.Computers: it makes a computer of a checkpoint of another, and
 // waits until it is awake. One that is there already is returned as it is. Of one that
-// fails before its directory has its name nothing is kept.
+// fails before its first event is on disk nothing is kept.
 func (fl *Fleet) Fork(ctx context.Context, from, cid contract.CID, name, checkpoint string) (view.Computer, error) {
 	const op = "fleet.Fork"
 	if err := fl.makable(cid, name); err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
 	}
 	fl.mu.Lock()
-	there := fl.places[cid] != nil
+	there, err := fl.taken(ctx, cid)
 	fl.mu.Unlock()
-	if !there {
-		if err := fl.layOut(ctx, from, cid, name, checkpoint); err != nil {
-			return view.Computer{}, fault.Wrap(op, err)
-		}
+	if err != nil {
+		return view.Computer{}, fault.Wrap(op, err)
 	}
-	return fl.Create(ctx, cid, name)
+	if there != nil {
+		return fl.Create(ctx, cid, name)
+	}
+	c, err := fl.forked(ctx, from, cid, name, checkpoint)
+	return c, fault.Wrap(op, err)
 }
 
-// layOut makes the directory of a computer that is forked.
-func (fl *Fleet) layOut(ctx context.Context, from, cid contract.CID, name, checkpoint string) (err error) {
+// forked lays the directory of a computer out beside the others, and makes the computer
+// of it.
+func (fl *Fleet) forked(ctx context.Context, from, cid contract.CID, name, checkpoint string) (view.Computer, error) {
 	source, err := fl.awake(ctx, from)
 	if err != nil {
-		return err
+		return view.Computer{}, err
 	}
-	at := fl.Dir.Path("computers")
-	dir := filepath.Join(at, forkDir+string(cid))
+	dir := filepath.Join(fl.Dir.Path("computers"), forkDir+string(cid))
 	if err := os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
-		return fault.New("", fault.Conflict, "Ask for it again in a moment.", fmt.Errorf("%s is just being made", cid))
+		return view.Computer{}, fault.New("", fault.Conflict, "Ask for it again in a moment.", fmt.Errorf("%s is just being made", cid))
 	} else if err != nil {
-		return err
+		return view.Computer{}, err
 	}
-	// No box of it ever ran, so nobody but this process wrote what is removed.
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if err := source.Fork(ctx, dir, name, checkpoint); err != nil {
-		return err
+		return view.Computer{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := os.Rename(dir, fl.Dir.Computer(cid)); err != nil {
-		return err
-	}
-	return durable.SyncDir(at)
+	return fl.make(ctx, cid, name, dir)
 }
 
 // clearForks removes what a death left of computers that were being forked.
