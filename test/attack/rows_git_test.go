@@ -226,7 +226,7 @@ func TestRow12TheKeepersGit(t *testing.T) {
 // gitVerbs are the commands of git that the keeper's source names.
 func gitVerbs(t *testing.T) []string {
 	t.Helper()
-	call := regexp.MustCompile(`(?:\b[gG]it\(ctx, [^,]+, |\bcommand\((?:ctx|context\.Background\(\)), |\b[gG]itLine\(ctx, |\bgitUpTo\(ctx, [^"]*|args :?= \[\]string\{|[gG]it\(ctx, [^,]+, append\((?:append\()?\[\]string\{)"([a-z][a-z-]+)"`)
+	call := regexp.MustCompile(`(?:\b[gG]it\(ctx, [^,]+, |\b[cC]ommand\((?:ctx|context\.Background\(\)), |\b(?:[gG]itLine|Line)\(ctx, |\bRun\(ctx, [^,]+, |\bgitUpTo\(ctx, [^"]*|args :?= \[\]string\{|[gG]it\(ctx, [^,]+, append\((?:append\()?\[\]string\{)"([a-z][a-z-]+)"`)
 	files, err := filepath.Glob(filepath.Join(choirtest.Root(), "internal/workspace/keeper/*/*.go"))
 	if err != nil {
 		t.Fatal(err)
