@@ -102,6 +102,7 @@ var verbRows = map[string]row{
 	"git url":             {bad: "--days 0"},
 	"tokens create":       {args: "{how}", bad: "a b"},
 	"tokens revoke":       {args: "{nobody}", code: 1, bad: "a b"},
+	"computers fork":      {args: "Attempt --checkpoint 0000000", code: 1, bad: "a b"},
 	"computers remove":    {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},
 	"computers removed":   {bad: "extra"},
 	"computers put-back":  {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},
