@@ -405,6 +405,9 @@ func gitTokens(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) 
 	refusedGit(t, clone, "403", "push", a.with(b.Token), "HEAD:never")
 	stalls(t, a, viewer.Token.Secret)
 	mustGit(t, clone, "fetch", "-q", "origin", "main") // of another account
+	b.Must(t, "tokens", "revoke", viewer.Token.ID)
+	viewer = access(t, &b, "workspace/app") // what was asked with the other one has ended
+	mustGit(t, clone, "fetch", "-q", a.with(viewer.Token.Secret), "main")
 }
 
 func headOf(t *testing.T, dir string) string {

@@ -146,6 +146,7 @@ func (s *Server) Git(ctx context.Context, c view.GitCall, in io.Reader, out io.W
 		return fault.Wrap(op, err)
 	}
 	defer release()
+	in = &heard{ctx, in}
 	if c.Push && !c.Advertise {
 		return fault.Wrap(op, s.push(ctx, c, in, out))
 	}
@@ -248,6 +249,20 @@ func troubled(exit guest.Exit, said string) error {
 		said = fmt.Sprintf("git ended with code %d", exit.Code)
 	}
 	return fault.New("", fault.Unavailable, "", errors.New(contract.Clip(said, 1000)))
+}
+
+// heard is what a client sends for as long as somebody may: one who sends a byte now
+// and then is not waited for longer than anybody else.
+type heard struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (h *heard) Read(b []byte) (int, error) {
+	if err := h.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return h.r.Read(b)
 }
 
 // preceded writes something before the first thing that is written.
