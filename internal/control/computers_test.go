@@ -26,6 +26,7 @@ type memory struct {
 	mu    sync.Mutex
 	list  []*machine
 	early error // what asking for one that is not awake answers, when none is
+	laid  error // what forking one answers once it is laid out
 }
 
 // say has every computer not awake, for this reason, or awake again.
@@ -33,6 +34,13 @@ func (m *memory) say(early error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.early = early
+}
+
+// full has every fork fail, for this reason, or none.
+func (m *memory) full(why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.laid = why
 }
 
 func (m *memory) List(context.Context) ([]view.Computer, error) {
@@ -79,6 +87,12 @@ func (m *memory) Create(_ context.Context, cid contract.CID, name string) (view.
 
 func (m *memory) Fork(ctx context.Context, from, cid contract.CID, name, _ string) (view.Computer, error) {
 	if _, err := m.Get(ctx, from); err != nil {
+		return view.Computer{}, err
+	}
+	m.mu.Lock()
+	err := m.laid
+	m.mu.Unlock()
+	if err != nil {
 		return view.Computer{}, err
 	}
 	return m.Create(ctx, cid, name)

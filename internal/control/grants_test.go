@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/rpc"
@@ -186,6 +188,83 @@ func TestTheMachineIsItsAdministrators(t *testing.T) {
 	if asked < 6 {
 		t.Errorf("only %d methods take a power", asked)
 	}
+}
+
+// Who may change a computer and make others forks it, and owns the fork alone. Of a fork
+// that came to nothing nobody is the owner, and its handle is free.
+func TestAForkIsWhoseForkedIt(t *testing.T) {
+	w := open(t)
+	source := w.machine().cid
+	fork := func(p person, id contract.CID, name string) answer {
+		t.Helper()
+		fields := map[string]any{"name": name}
+		if id != "" {
+			fields["id"] = string(id)
+		}
+		return w.asks(p, rpc.ComputerFork, string(source), fields)
+	}
+	for name, who := range map[string]struct {
+		role   grant.Role
+		powers []grant.Power
+		want   int
+	}{
+		"a stranger": {grant.None, []grant.Power{grant.Computers}, http.StatusNotFound}, "a viewer": {grant.Viewer, []grant.Power{grant.Computers}, http.StatusForbidden},
+		"an editor who makes none": {grant.Editor, nil, http.StatusForbidden}, "an owner who makes none": {grant.Owner, nil, http.StatusForbidden},
+	} {
+		p := w.person(name, who.powers...)
+		if who.role != grant.None {
+			w.join(p, source, who.role)
+		}
+		if res := fork(p, "", "Theirs"); res.StatusCode != who.want {
+			t.Errorf("%s forks it and is answered %d %s", name, res.StatusCode, res.body)
+		}
+	}
+	p := w.person("an editor", grant.Computers)
+	w.join(p, source, grant.Editor)
+	if res := fork(p, source, "Mine"); res.StatusCode != http.StatusConflict {
+		t.Errorf("an editor forks it over itself: %d %s", res.StatusCode, res.body)
+	}
+	foreign := w.computer("Foreign", w.owner.ID).cid
+	if res := fork(p, foreign, "Mine"); res.StatusCode != http.StatusConflict || strings.Contains(res.body, "Foreign") {
+		t.Errorf("an editor forks it over somebody else's: %d %s", res.StatusCode, res.body)
+	}
+
+	cid, before := contract.NewCID(), len(w.places())
+	w.computers.full(fault.New("", fault.Exhausted, "", errors.New("there is too much of it")))
+	for range 2 {
+		for _, id := range []contract.CID{cid, ""} {
+			if res := fork(p, id, "Attempt"); res.StatusCode != http.StatusTooManyRequests {
+				t.Errorf("what there is too much of is forked: %d %s", res.StatusCode, res.body)
+			}
+		}
+	}
+	w.computers.full(nil)
+	if got := len(w.places()); got != before {
+		t.Errorf("%d computers are recorded, before forks that came to nothing there were %d", got, before)
+	}
+	if res := fork(p, cid, "Attempt"); res.StatusCode != http.StatusOK || !strings.Contains(res.body, `"handle":"attempt"`) {
+		t.Errorf("an editor forks it and is answered %d %s", res.StatusCode, res.body)
+	}
+	members, err := w.ids.Members(t.Context(), cid)
+	if err != nil || len(members) != 1 || members[0].Account != p.ID || members[0].Role != grant.Owner {
+		t.Errorf("members of the fork: %+v, %v", members, err)
+	}
+	// One that is there stays whose it is, though asking for it again fails.
+	w.computers.full(fault.New("", fault.Exhausted, "", errors.New("there is too much of it")))
+	fork(p, cid, "Attempt")
+	if members, err := w.ids.Members(t.Context(), cid); err != nil || len(members) != 1 {
+		t.Errorf("members of the fork later: %+v, %v", members, err)
+	}
+}
+
+// places are the computers that accounts know of.
+func (w *world) places() []identity.Place {
+	w.t.Helper()
+	out, err := w.ids.Places(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out
 }
 
 // A command's output is of the session that started it: another member of the

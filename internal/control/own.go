@@ -153,18 +153,20 @@ func (s *Server) fork(ctx context.Context, who rpc.Caller, in rpc.ForkRequest) (
 	})
 }
 
-// makeOwn makes a computer of the caller's; without an id it draws one.
-func (s *Server) makeOwn(ctx context.Context, who rpc.Caller, cid contract.CID, name string, do func(contract.CID) (view.Computer, error)) (view.Computer, error) {
+// makeOwn makes a computer of the caller's; without an id it draws one. Of one that
+// could not be made it is not kept whose it was to be.
+func (s *Server) makeOwn(ctx context.Context, who rpc.Caller, cid contract.CID, name string, do func(contract.CID) (view.Computer, error)) (_ view.Computer, err error) {
 	if cid == "" {
 		cid = contract.NewCID()
 	}
 	if err := (contract.ComputerRenamed{Name: name}).Validate(); err != nil {
 		return view.Computer{}, err
 	}
-	p, err := s.o.Identity.Adopt(ctx, cid, who.Actor.Account(), name)
+	p, err := s.adopt(ctx, cid, who.Actor.Account(), name)
 	if err != nil {
 		return view.Computer{}, err
 	}
+	defer func() { err = errors.Join(err, s.adopted(ctx, cid, err != nil)) }()
 	if err := s.decide(ctx, grant.Own, who.Actor.Account(), cid); fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
 		return view.Computer{}, fault.New("", fault.Conflict, "Draw another id, or leave it out.", errors.New("this id is taken"))
 	} else if err != nil {

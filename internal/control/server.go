@@ -75,6 +75,7 @@ type Server struct {
 	desktops desktops
 	services *service.Services
 	own      rpc.Table // what is answered here
+	making   making
 
 	ctx    context.Context // ends when the server closes
 	cancel context.CancelFunc

@@ -39,6 +39,17 @@ func (s *Store) Adopt(ctx context.Context, cid contract.CID, owner, name string)
 	return p, fault.Wrap(op, err)
 }
 
+// Forget undoes Adopt, of a computer that never was: nobody has seen a desktop under
+// its handle, so the next may have it.
+func (s *Store) Forget(ctx context.Context, cid contract.CID) error {
+	const op = "identity.Forget"
+	err := s.tx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM computers WHERE id = ?", string(cid))
+		return err
+	})
+	return fault.Wrap(op, err)
+}
+
 // Rehandle gives a computer a handle from another name. Its desktop then has
 // another origin, with storage of its own: only the first claim does this.
 func (s *Store) Rehandle(ctx context.Context, cid contract.CID, name string) (Place, error) {
