@@ -270,9 +270,10 @@ func (s *Store) TakeBack(ctx context.Context, cid contract.CID, id string) error
 	return nil
 }
 
-// Accept uses an invitation up and makes an account a member. Who is one already
-// with as much keeps what they have. fault.Denied when it is unknown, used,
-// taken back or expired: the answer is the same for all.
+// Accept uses an invitation up and makes an account a member. fault.Conflict when it is
+// one already with as much, and the invitation stays for who it was meant for.
+// fault.Denied when it is unknown, used, taken back or expired: the answer is the same
+// for all.
 func (s *Store) Accept(ctx context.Context, token, account string) (contract.CID, grant.Role, error) {
 	const op = "identity.Accept"
 	refuse := denied(op, "Ask for another one.", "this invitation is not valid any more")
@@ -301,8 +302,8 @@ func (s *Store) Accept(ctx context.Context, token, account string) (contract.CID
 		case err != nil:
 			return err
 		case had.AtLeast(role):
-			role = had
-			return nil
+			return fault.New("", fault.Conflict, "The invitation is still good: give it to who is to join, who uses it as themselves.",
+				fmt.Errorf("you are a member of this computer already, as %s", had))
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE computer = ? AND user = ?", string(role), string(cid), account)
 		return err

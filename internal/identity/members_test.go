@@ -79,8 +79,15 @@ func TestInvitations(t *testing.T) {
 	if _, r, err := s.Accept(ctx, invite(t, s, cid, grant.Editor, a.ID), b.ID); err != nil || r != grant.Editor || role(t, s, b.ID, cid) != grant.Editor {
 		t.Error(r, err)
 	}
-	if _, r, err := s.Accept(ctx, invite(t, s, cid, grant.Viewer, a.ID), a.ID); err != nil || r != grant.Owner || role(t, s, a.ID, cid) != grant.Owner {
-		t.Errorf("an owner became %s, %v", r, err)
+	unused := invite(t, s, cid, grant.Viewer, a.ID)
+	for who, had := range map[string]grant.Role{a.ID: grant.Owner, b.ID: grant.Editor} {
+		if _, _, err := s.Accept(ctx, unused, who); !fault.Is(err, fault.Conflict) || role(t, s, who, cid) != had {
+			t.Errorf("who was %s already is %s, %v", had, role(t, s, who, cid), err)
+		}
+	}
+	d := account(t, s, "D")
+	if _, r, err := s.Accept(ctx, unused, d.ID); err != nil || r != grant.Viewer {
+		t.Errorf("an invitation is used up by who is a member already: %s, %v", r, err)
 	}
 	late := invite(t, s, cid, grant.Viewer, a.ID)
 	clock.forward(identity.InvitationTTL + time.Second)
