@@ -126,7 +126,9 @@ func logsVerb() cli.Verb {
 	var limit int
 	return cli.Verb{
 		Use: "logs", Short: "Show what choir up has logged, newest last", Args: cli.Exactly(0), Raw: "a JSON object a line with --json, else a line of text", Data: true,
-		Long:     "It reads DATA/logs, whether or not a control plane runs; the last 4 to 8 MiB are kept.",
+		Long: `It reads DATA/logs, whether or not a control plane runs; the last 4 to 8 MiB are kept. Those
+are warnings and errors, and everything where choir up was started with -v; where there was
+none, there is no DATA/logs either, and a line on standard error says so.`,
 		Examples: []string{"choir logs", "choir logs --follow --limit 0", "choir logs --json | tail -1"},
 		Flags: func(f *pflag.FlagSet) {
 			f.BoolVarP(&follow, "follow", "f", false, "go on as more is logged")
@@ -147,6 +149,9 @@ func logsVerb() cli.Verb {
 			lines, at, err := lastLines(dir, limit)
 			if err != nil {
 				return err
+			}
+			if len(lines) == 0 {
+				fmt.Fprintf(os.Stderr, "choir: nothing is logged in %s: there were no warnings or errors, and choir up -v logs more\n", terminal.OneLine(dir, 500))
 			}
 			for {
 				for _, line := range lines {

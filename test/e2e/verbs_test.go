@@ -51,7 +51,7 @@ var verbRows = map[string]row{
 	"files ls":          {args: "workspace", bad: "../x"},
 	"files cat":         {args: "workspace/a.txt", bad: "../x"},
 	"files get":         {args: "workspace/a.txt {dir}/got-{how}.txt", bad: "../x {dir}/none"},
-	"files put":         {args: "- workspace/put-{how}.txt", input: "put\n", bad: "- ../x"},
+	"files put":         {args: "- workspace/put-{how}.txt", input: "put\n", bad: "{dir}/folder workspace/put"},
 	"files rm":          {args: "workspace/rm-{how}.txt", bad: "../x"},
 	"files mv":          {args: "workspace/mv-{how}.txt workspace/moved-{how}.txt", bad: "../x workspace/y"},
 	"files trash":       {bad: "extra"},

@@ -81,7 +81,9 @@ func filesPrint() cli.Verb {
 func filesGet() cli.Verb {
 	return cli.Verb{
 		Use: "get PATH [LOCAL]", Short: "Copy a file from the computer", Args: cli.Between(1, 2), JSON: got{},
-		Examples: []string{"choir files get workspace/notes.md", "choir files get workspace/notes.md /tmp/notes.md"},
+		Long: `LOCAL is the file's new name, or a directory that it goes into under its own name; without
+it that is the directory you are in. As with cp, a local file of that name is overwritten.`,
+		Examples: []string{"choir files get workspace/notes.md", "choir files get workspace/notes.md /tmp/notes.md", "choir files get workspace/notes.md /tmp/"},
 		Asks:     getFile,
 	}
 }
@@ -102,6 +104,9 @@ func filesPut() cli.Verb {
 				st, err := f.Stat()
 				if err != nil {
 					return err
+				}
+				if st.IsDir() {
+					return cli.Usage(fmt.Errorf("%s is a directory; choir add brings one in", args[0]))
 				}
 				in, total, put.Mode = f, st.Size(), view.ModeFile
 				if st.Mode()&0o100 != 0 {
@@ -181,10 +186,28 @@ func notKept(f view.File) string {
 	return ""
 }
 
+// localName is where a file is copied to: the place that is named, or, as with cp,
+// in it under the file's own name if it is a directory.
+func localName(args []string) (string, error) {
+	own := filepath.Base(args[0])
+	if len(args) == 1 {
+		return own, nil
+	}
+	switch st, err := os.Stat(args[1]); {
+	case err == nil && st.IsDir():
+		return filepath.Join(args[1], own), nil
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return args[1], err
+	case strings.HasSuffix(args[1], "/"):
+		return "", cli.Usage(fmt.Errorf("there is no directory %s", args[1]))
+	}
+	return args[1], nil
+}
+
 func getFile(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
-	local := filepath.Base(args[0])
-	if len(args) == 2 {
-		local = args[1]
+	local, err := localName(args)
+	if err != nil {
+		return err
 	}
 	r, file, err := c.Get(ctx, args[0])
 	if err != nil {
