@@ -68,6 +68,7 @@ func TestNoQuestionReadsTheWholeLog(t *testing.T) {
 	ask(s.DocumentPaths(ctx, ""))
 	ask(s.Revisions(ctx, "d", 0, 5))
 	ask(s.Revision(ctx, "d", 1))
+	ask(s.RevisionAt(ctx, "d", 9))
 	ask(s.RevisionOf(ctx, "d", contract.NewBlobRef(sum("x"))))
 	ask(s.RevisionBy(ctx, "d", "s", "e"))
 	ask(s.Mirrored(ctx, "d"))

@@ -153,17 +153,6 @@ func (s *Store) Documents(ctx context.Context, limit int) ([]Document, error) {
 	}, "SELECT "+documentColumns+documentFrom+" ORDER BY d.seq DESC LIMIT ?", page(limit))
 }
 
-// DocumentsBefore lists documents revised last before a sequence (0: all), the most
-// recently revised first.
-func (s *Store) DocumentsBefore(ctx context.Context, before uint64, limit int) ([]Document, error) {
-	if before == 0 {
-		return s.Documents(ctx, limit)
-	}
-	return all(ctx, s, "state.Documents", func(r *sql.Rows) (d Document, err error) {
-		return d, r.Scan(&d.ID, &d.Title, &d.Path, &d.Revision, &d.Author, &d.SHA256, &d.Run, &d.Created, &d.Updated, &d.Seq)
-	}, "SELECT "+documentColumns+documentFrom+" WHERE d.seq < ? ORDER BY d.seq DESC LIMIT ?", before, page(limit))
-}
-
 // Document returns a document with the body of its newest revision.
 func (s *Store) Document(ctx context.Context, id string) (Document, error) {
 	return one(ctx, s, "state.Document", "document "+id, func(r *sql.Rows) (d Document, err error) {
@@ -214,6 +203,13 @@ func (s *Store) Revisions(ctx context.Context, document string, after, limit int
 func (s *Store) Revision(ctx context.Context, document string, revision int) (Revision, error) {
 	return one(ctx, s, "state.Revision", "such revision of document "+document, func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v, &v.Body) },
 		"SELECT "+revisionColumns+", body FROM revisions WHERE document = ? AND revision = ?", document, revision)
+}
+
+// RevisionAt returns, without its body, the newest revision that a document had at a
+// sequence; fault.NotFound when it was made later.
+func (s *Store) RevisionAt(ctx context.Context, document string, seq uint64) (Revision, error) {
+	return one(ctx, s, "state.RevisionAt", "document "+document+" at that time", func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v) },
+		"SELECT "+revisionColumns+" FROM revisions WHERE document = ? AND seq <= ? ORDER BY revision DESC LIMIT 1", document, int64(seq))
 }
 
 // Texts lists a document's revisions before a number (0: from the newest) with

@@ -96,7 +96,7 @@ func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list []view.Computer
-	if in.JSON(t, &list, "computers"); len(list) != 4 {
+	if in.JSON(t, &list, "computers"); len(list) != 5 {
 		t.Errorf("listed: %+v", list)
 	}
 	if got := in.Must(t, "files", "cat", "workspace/mine", "--computer", string(late)); got != "late" {
@@ -152,6 +152,17 @@ func forksOddFiles(t *testing.T, in *choirtest.Instance, source contract.CID, do
 	}
 	if got := git(t, tree(made.ID), "ls-tree", "-r", "--name-only", "HEAD", "workspace/kept.log", "workspace/ignored.log"); got != "workspace/kept.log\n" {
 		t.Errorf("its first checkpoint has %q", got)
+	}
+	// An old checkpoint is forked as it was: without a document that was made later.
+	var all []checkpoint
+	in.JSON(t, &all, "checkpoints", "--computer", string(source))
+	var old view.Computer
+	in.JSON(t, &old, "computers", "fork", "Old", "--from", string(source), "--checkpoint", all[len(all)-1].ID)
+	if got := in.Must(t, "events", "--type", "document.revised", "--computer", string(old.ID)); got != "" {
+		t.Errorf("of an old checkpoint it has the documents %q", got)
+	}
+	if _, err := os.Lstat(filepath.Join(tree(old.ID), "workspace", "list.txt")); !os.IsNotExist(err) {
+		t.Errorf("of an old checkpoint it has a file that was made later: %v", err)
 	}
 	// What was before is the source's, and it says so.
 	if res, err := in.Run(t.Context(), "undo", "--computer", string(made.ID)); err != nil || res.Code == 0 || !strings.Contains(res.Stderr, "nothing was done yet") {

@@ -139,14 +139,14 @@ func (s Source) checkpoint(ctx context.Context, id string) (state.Checkpoint, er
 // they had.
 func (s Source) documents(ctx context.Context, k state.Checkpoint) ([]Document, error) {
 	var out []Document
-	for before := uint64(0); ; {
-		rows, err := s.State.DocumentsBefore(ctx, before, state.MaxPage)
+	for after := ""; ; { // by their paths, which stay: one that is revised meanwhile is not passed over
+		rows, err := s.State.DocumentPaths(ctx, after)
 		if err != nil || len(rows) == 0 {
 			return out, err
 		}
 		for _, d := range rows {
-			before = d.Seq
-			was, err := s.at(ctx, d, k.Seq)
+			after = d.Path
+			was, err := s.State.RevisionAt(ctx, d.ID, k.Seq)
 			if fault.Is(err, fault.NotFound) {
 				continue // it was made later, or its file was not there
 			}
@@ -160,16 +160,6 @@ func (s Source) documents(ctx context.Context, k state.Checkpoint) ([]Document, 
 			if err == nil && id != "" {
 				out = append(out, Document{ID: contract.NewID(), Title: was.Title, Path: was.Path})
 			}
-		}
-	}
-}
-
-// at is a document's revision as it was at a sequence.
-func (s Source) at(ctx context.Context, d state.Document, seq uint64) (state.Revision, error) {
-	for n := d.Revision; ; n-- {
-		r, err := s.State.Revision(ctx, d.ID, n)
-		if err != nil || r.Seq <= seq {
-			return r, err
 		}
 	}
 }
@@ -210,7 +200,10 @@ func (s Source) files(ctx context.Context, commit, to string) (err error) {
 	}()
 	err = Unpack(to, pr, room.Bytes-datadir.SpaceLow)
 	pr.CloseWithError(errors.New("no longer read"))
-	return errors.Join(err, <-sent)
+	if of := <-sent; err == nil {
+		err = of // else it is that nobody reads any more, or is in what was read
+	}
+	return err
 }
 
 // Documents makes the documents of a computer that was forked, and forgets what it was

@@ -44,8 +44,11 @@ func Unpack(dir string, from io.Reader, most int64) error {
 		if err != nil {
 			return fault.New("fork.Unpack", fault.Unavailable, "Try again.", fmt.Errorf("the files of the checkpoint did not come whole: %w", err))
 		}
-		if most -= head.Size; n >= maxEntries || most < 0 {
-			return fault.New("fork.Unpack", fault.Exhausted, fault.FreeSpace, errors.New("the checkpoint holds more than there is room for"))
+		if n >= maxEntries {
+			return fault.New("fork.Unpack", fault.Exhausted, "Fork an earlier checkpoint, or one after some were removed.", fmt.Errorf("the checkpoint holds more than %d files and folders", maxEntries))
+		}
+		if most -= head.Size; most < 0 {
+			return fault.New("fork.Unpack", fault.DiskFull, fault.FreeSpace, errors.New("the checkpoint holds more than there is room for"))
 		}
 		if err := at.entry(head, in); err != nil {
 			return fault.New("fork.Unpack", fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%.200q: %w", head.Name, err))

@@ -71,7 +71,7 @@ func TestACheckpointIsUnpackedBeneath(t *testing.T) {
 	if list, err := os.ReadDir(outside); err != nil || len(list) != 0 {
 		t.Errorf("outside there is %v, %v", list, err)
 	}
-	if err := fork.Unpack(t.TempDir(), packed(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}), 3); !fault.Is(err, fault.Exhausted) {
+	if err := fork.Unpack(t.TempDir(), packed(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}), 3); !fault.Is(err, fault.DiskFull) || fault.HintOf(err) != fault.FreeSpace {
 		t.Errorf("more than there is room for: %v", err)
 	}
 	cut := packed(t, tar.Header{Name: "x", Typeflag: tar.TypeReg})
