@@ -65,7 +65,7 @@ test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test
 
 test-browser: build desktop/node_modules/.package-lock.json
-	cd test/browser && timeout --kill-after=20 800 node --test --test-concurrency=2 --test-timeout=240000
+	cd test/browser && timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=400000
 
 check: $(GUEST) desktop/node_modules/.package-lock.json
 	@scripts/check
