@@ -467,19 +467,24 @@ func (m *machine) AddURL(_ context.Context, by contract.Actor, r view.AddRequest
 	return view.Added{ID: "workspace/x", Origin: r.URL}, nil
 }
 
-// Repository knows one.
+// Repository knows one, and a folder that is none.
 func (m *machine) Repository(_ context.Context, name string) (string, error) {
 	switch strings.TrimSuffix(name, ".git") {
 	case "":
 		return "", nil
 	case "workspace/app":
 		return "workspace/app", nil
+	case "workspace/folder":
+		return "workspace/folder", nil
 	}
 	return "", fault.New("memory.Repository", fault.NotFound, "", errors.New("there is no such repository"))
 }
 
 // Git says what it was asked for, and returns what it was sent.
 func (m *machine) Git(_ context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
+	if c.Repository == "workspace/folder" {
+		return fault.New("memory.Git", fault.NotFound, "", errors.New("there is no such repository"))
+	}
 	b, err := io.ReadAll(in)
 	if err != nil {
 		return err

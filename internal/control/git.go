@@ -53,6 +53,14 @@ func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRe
 	if repository == "" && in.Body.Write {
 		return view.GitAccess{}, fault.New("", fault.Denied, "Make one that only reads, or name a repository in a folder.", errors.New("the history of the computer's own files is written by checkpoints only"))
 	}
+	if repository != "" {
+		// What git would be refused, such as a folder that is no repository, gets no token.
+		// By protocol 2 the answer does not grow with the refs.
+		look := view.GitCall{Repository: repository, Advertise: true, Protocol: 2, By: who.Actor}
+		if err := c.Git(ctx, look, http.NoBody, io.Discard); err != nil {
+			return view.GitAccess{}, err
+		}
+	}
 	parent := ""
 	if caller := callerOf(ctx); !caller.machine {
 		parent = caller.token

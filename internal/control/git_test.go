@@ -39,6 +39,19 @@ func (w *world) pushes(at string, headers ...string) answer {
 	return w.ask("POST", hostOf(w.console()), at+"/git-receive-pack", "orders", headers...)
 }
 
+// TestATokenIsOfARepository: one is made for what git can be served from, and for
+// nothing else.
+func TestATokenIsOfARepository(t *testing.T) {
+	w := open(t)
+	at := "/api/computers/" + string(w.machine().cid) + "/git/tokens"
+	for repository, status := range map[string]int{"workspace/app": http.StatusOK, "": http.StatusOK, "workspace/folder": http.StatusNotFound, "workspace/none": http.StatusNotFound} {
+		res := w.ask("POST", hostOf(w.console()), at, `{"name":"git","repository":"`+repository+`"}`, "Authorization: Bearer "+w.token)
+		if res.StatusCode != status || strings.Contains(res.body, "choir_git_") != (status == http.StatusOK) {
+			t.Errorf("for %q: %d %s", repository, res.StatusCode, res.body)
+		}
+	}
+}
+
 // TestGitIsLetIn: a token as the password, of who may, for what it was made for.
 func TestGitIsLetIn(t *testing.T) {
 	w := open(t)

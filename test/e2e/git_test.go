@@ -336,8 +336,11 @@ func otherRepositories(t *testing.T, in *choirtest.Instance, _ gitAccess, _ stri
 			t.Errorf("%s: pushed %s, cloned %s", name, head, got)
 		}
 	}
-	if r, err := in.Run(t.Context(), "git", "url", "workspace/none"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "no such repository") {
-		t.Errorf("of none: %+v, %v", r, err)
+	inComputer(t, in, `mkdir -p workspace/folder workspace/app/sub`)
+	for _, none := range []string{"none", "folder", "app/sub"} {
+		if r, err := in.Run(t.Context(), "git", "url", "workspace/"+none); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "no such repository") {
+			t.Errorf("of %s: %+v, %v", none, r, err)
+		}
 	}
 }
 
@@ -474,9 +477,12 @@ ln -s app alias; ln -s / root; mkdir plain; mkfifo plain/HEAD plain/config; mkdi
 		"borrows": "borrows objects", "elsewhere": "lies elsewhere", "linked": "lies elsewhere", "links": "lies elsewhere", "commons": "lies elsewhere",
 		"plain": "no such repository", "tables": "not known here",
 	} {
-		a := access(t, in, "workspace/"+name, "--write")
-		refusedGit(t, t.TempDir(), words, "clone", a.with(a.Token.Secret))
-		refusedGit(t, clone, words, "push", a.with(a.Token.Secret), "HEAD:refs/heads/x")
+		if r, err := in.Run(t.Context(), "git", "url", "workspace/"+name); err != nil || r.Code == 0 || !strings.Contains(r.Stderr, words) {
+			t.Errorf("a token for %s: %+v, %v", name, r, err)
+		}
+		there := gitAccess{URL: strings.Replace(a.URL, "workspace/app", "workspace/"+name, 1)}
+		refusedGit(t, t.TempDir(), words, "clone", there.with(in.Token))
+		refusedGit(t, clone, words, "push", there.with(in.Token), "HEAD:refs/heads/x")
 	}
 	for _, none := range []string{"workspace/alias", "workspace/root/etc", "workspace/app/.git", ".git", "../x", "workspace/app/.git/objects"} {
 		if r, err := in.Run(t.Context(), "git", "url", none); err != nil || r.Code != 1 {
