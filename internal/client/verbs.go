@@ -53,7 +53,7 @@ func (c *Client) Create(ctx context.Context, id contract.CID, name string) (view
 }
 
 // Fork makes a computer with the files and documents of a checkpoint of the client's
-// computer (empty: the newest), and returns it once it is awake.
+// computer (empty: one made first), and returns it once it is awake.
 func (c *Client) Fork(ctx context.Context, id contract.CID, name, checkpoint string) (view.Computer, error) {
 	in := rpc.ForkRequest{}
 	in.Body.ID, in.Body.Name, in.Body.Checkpoint = id, name, checkpoint

@@ -95,7 +95,7 @@ type ForkRequest struct {
 	Body struct {
 		ID         contract.CID `json:"id,omitempty" doc:"16 lower-case letters and digits drawn by the sender; the same id again is the same computer" maxLength:"16"`
 		Name       string       `json:"name" required:"true" minLength:"1" maxLength:"100"`
-		Checkpoint string       `json:"checkpoint,omitempty" doc:"empty: the newest" maxLength:"40"`
+		Checkpoint string       `json:"checkpoint,omitempty" doc:"empty: one that is made first" maxLength:"40"`
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // needless is what docs/backup.md says a copy can do without.
-var needless = []string{"cache", "reserve", "runtime.json", "choir.lock", "logs", "computers/*/snapshots", "computers/*/boxes", "computers/*/removing", "computers/*/dependencies",
+var needless = []string{"cache", "reserve", "runtime.json", "choir.lock", "logs", "computers/*/snapshots", "computers/*/boxes", "computers/*/removing", "computers/*/dependencies", "computers/*/builds",
 	"computers/*/state.sqlite*", "computers/*/keeper.lock"}
 
 // TestBackup does what docs/backup.md says: a copy of a data directory that is stopped,

@@ -96,7 +96,7 @@ func forked() cli.Verb {
 		Examples: []string{"choir computers fork Attempt", "choir computers fork Attempt --checkpoint 1a2b3c4"},
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&from, "from", "", "the computer to fork; without it the one that --computer names")
-			f.StringVar(&checkpoint, "checkpoint", "", "the checkpoint; without it the newest")
+			f.StringVar(&checkpoint, "checkpoint", "", "the checkpoint; without it one is made first")
 		},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if from != "" {
