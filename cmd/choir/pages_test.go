@@ -87,3 +87,15 @@ func taken(name, line string) error {
 	}
 	return cmd.Args(cmd, cmd.Flags().Args())
 }
+
+// TestHelpOfNoVerbIsAMistake: and of a verb it is none.
+func TestHelpOfNoVerbIsAMistake(t *testing.T) {
+	for _, x := range []struct {
+		code int
+		args []string
+	}{{2, []string{"help", "nosuch"}}, {2, []string{"help", "files", "nosuch"}}, {0, []string{"help", "files", "get"}}, {0, []string{"help"}}} {
+		if code := commandLine().Execute(x.args); code != x.code {
+			t.Errorf("%q: code %d; want %d", x.args, code, x.code)
+		}
+	}
+}

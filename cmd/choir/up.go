@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 
@@ -11,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/fleet"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/view"
@@ -68,6 +70,9 @@ one with stopped in it when what is stored can't be opened; logs go to standard 
 // up runs the control plane until ctx ends. While what is stored can't be opened
 // it says so at the console's address.
 func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o voice) error {
+	if err := alreadyUp(cfg.Server.Data); err != nil {
+		return err
+	}
 	var failed error // of a recovery that was asked for
 	var token string // once it was said
 	for {
@@ -102,6 +107,18 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o voice) er
 			_, failed = recoverData(ctx, cfg, recovery.Options{Logger: logger, Histories: again.Histories, Only: again.Only})
 		}
 	}
+}
+
+// alreadyUp is the error when choir runs on a data directory. It is asked before
+// anything listens, for the first one mostly has the address, too, and an address
+// in use says nothing of why. What it can't tell the directory's lock decides.
+func alreadyUp(data string) error {
+	r, err := client.ReadRuntime(data)
+	if err != nil {
+		return nil
+	}
+	return fault.New("up", fault.InUse, "Open it with choir open, end it with choir stop, or start another with another --data.",
+		fmt.Errorf("choir already runs on %s, at %s (process %d)", data, r.URL, r.PID))
 }
 
 // openAnnounced opens a control plane and makes its link. failed is why a recovery

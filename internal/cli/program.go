@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -77,7 +78,29 @@ func (p Program) Root(args ...string) *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
+	helpOfVerbs(root)
 	return root
+}
+
+// helpOfVerbs makes the library's help verb refuse what is no verb, as the others do:
+// left alone it shows what there is and ends well.
+func helpOfVerbs(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "help" {
+			continue
+		}
+		show := cmd.Run
+		cmd.Run = nil
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			of, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return Usage(fmt.Errorf("there is no verb %q; %s --help lists them", strings.Join(args, " "), of.CommandPath()))
+			}
+			show(cmd, args)
+			return nil
+		}
+	}
 }
 
 // holder is a command that only holds others.

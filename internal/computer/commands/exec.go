@@ -151,16 +151,20 @@ func (c *Commands) outcome(ctx context.Context, id string, b sandbox.Box, exit g
 	case runErr == nil:
 	case ctx.Err() != nil:
 		finished.ExitCode, finished.Reason = 128+9, c.whoEnded(ctx)
+	// What the guest answers says that the box has not ended, so nothing waits for
+	// that: it refused to start the command.
+	case fault.Is(runErr, fault.NotFound):
+		finished.ExitCode, finished.Reason = 127, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
+	case fault.Is(runErr, fault.Denied):
+		finished.ExitCode, finished.Reason = 126, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
+	case fault.Is(runErr, fault.Invalid):
+		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
 	case boxes.Ended(b) && errors.As(b.Err(), &ended),
 		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // what it held takes the kernel long to free
 		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
 		if ended.Reason == sandbox.Shared {
 			finished.Reason += ": " + ended.Detail // the word alone tells nobody what
 		}
-	case fault.Is(runErr, fault.NotFound):
-		finished.ExitCode, finished.Reason = 127, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
-	case fault.Is(runErr, fault.Denied):
-		finished.ExitCode, finished.Reason = 126, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
 	default:
 		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
 	}

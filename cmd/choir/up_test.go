@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
+)
+
+// TestASecondUpSaysWhereTheFirstIs: before it listens, for the address that it was
+// given is no address at all.
+func TestASecondUpSaysWhereTheFirstIs(t *testing.T) {
+	cfg := config.Config{}
+	cfg.Server.Data, cfg.Server.Listen = t.TempDir(), "nowhere"
+	if err := client.WriteRuntime(cfg.Server.Data, client.Runtime{URL: "http://first", PID: os.Getpid(), Process: process.Self()}); err != nil {
+		t.Fatal(err)
+	}
+	err := up(t.Context(), cfg, nil, voice{})
+	if !fault.Is(err, fault.InUse) || !strings.Contains(err.Error(), "choir already runs on "+cfg.Server.Data+", at http://first") {
+		t.Errorf("%v", err)
+	}
+}

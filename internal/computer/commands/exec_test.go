@@ -1,0 +1,39 @@
+package commands
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// livingBox is a box that has not ended, and says how often it was killed.
+type livingBox struct {
+	sandbox.Box
+	kills int
+}
+
+func (*livingBox) Done() <-chan struct{} { return nil }
+func (*livingBox) Err() error            { return nil }
+func (b *livingBox) Kill() error         { b.kills++; return nil }
+
+// TestWhatTheGuestRefusesIsNotWaitedFor: a command that can't be started says so at
+// once. Nobody waits for its box to end, which it won't.
+func TestWhatTheGuestRefusesIsNotWaitedFor(t *testing.T) {
+	for _, x := range []struct {
+		code fault.Code
+		exit int
+	}{{fault.NotFound, 127}, {fault.Denied, 126}, {fault.Invalid, -1}} {
+		synctest.Test(t, func(t *testing.T) {
+			b, begin := &livingBox{}, time.Now()
+			got := New(Options{}).outcome(t.Context(), "id", b, guest.Exit{}, fault.New("guest.Exec", x.code, "", errors.New("refused")), begin)
+			if waited := time.Since(begin); got.ExitCode != x.exit || got.Reason == "" || waited != 0 || b.kills != 0 {
+				t.Errorf("%s: %+v, waited %s, killed %d times", x.code, got, waited, b.kills)
+			}
+		})
+	}
+}
