@@ -92,8 +92,10 @@ func stopVerb() cli.Verb {
 	var timeout time.Duration
 	return cli.Verb{
 		Use: "stop", Short: "Stop the control plane of this machine, and wait until it has ended", Args: cli.Exactly(0), JSON: stopDone{}, Data: true,
-		Long: `What is under way is recorded and goes on with the next choir up. It stops what has the
-data directory; one elsewhere, which CHOIR_URL names, is stopped there.`,
+		Long: `What is under way is recorded and goes on with the next choir up. A command that an
+agent runs just then is ended and not repeated: the agent is told that its outcome is unknown,
+and looks and goes on, or its task fails (as it does in a rehearsal); other tasks begin anew.
+It stops what has the data directory; one elsewhere, which CHOIR_URL names, is stopped there.`,
 		Examples: []string{"choir stop", "choir stop --data ~/choir-data --timeout 5m"},
 		Flags: func(f *pflag.FlagSet) {
 			f.DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait; it is not killed then")

@@ -158,6 +158,8 @@ func membersLeave() cli.Verb {
 func Join() cli.Verb {
 	return cli.Verb{
 		Use: "join TOKEN", Short: "Become a member of a computer by an invitation", Args: cli.Exactly(1), JSON: view.Membership{},
+		Long: "It joins who asks, the account of CHOIR_TOKEN; without one that is this machine's owner. A member with as much is refused,\n" +
+			"and the invitation stays. There is no page for it: docs/control.md says how a second person gets in.",
 		Examples: []string{"choir join 4Zs3TqPb"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			in := rpc.JoinRequest{}
