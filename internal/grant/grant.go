@@ -85,7 +85,9 @@ type Holder struct {
 var errNone = errors.New("there is no such computer")
 
 // NoComputer is the answer about both.
-func NoComputer() error { return fault.New("", fault.NotFound, "", errNone) }
+func NoComputer() error {
+	return fault.New("", fault.NotFound, "choir computers lists yours, and choir computers create NAME makes one.", errNone)
+}
 
 // Decide returns nil when who holds h may what r is about: fault.NotFound to
 // whoever is no member of the computer, fault.Denied otherwise.

@@ -2,6 +2,7 @@ package grant_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"choir.dev/choiros/internal/fault"
@@ -72,5 +73,12 @@ func TestPowers(t *testing.T) {
 		if err := grant.With(p).Decide(grant.Holder{Account: "u-1", Role: grant.Owner}); !fault.Is(err, fault.Denied) {
 			t.Errorf("an account without it uses the power %s: %v", p, err)
 		}
+	}
+}
+
+// TestNoComputerSaysHowToMakeOne: who removed the last one is told what to do.
+func TestNoComputerSaysHowToMakeOne(t *testing.T) {
+	if hint := fault.HintOf(grant.NoComputer()); !strings.Contains(hint, "choir computers create") {
+		t.Errorf("the hint is %q", hint)
 	}
 }
