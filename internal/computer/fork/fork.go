@@ -122,17 +122,7 @@ func (s Source) checkpoint(ctx context.Context, id string) (state.Checkpoint, er
 	if err := s.State.CaughtUp(ctx, s.Log); err != nil {
 		return state.Checkpoint{}, err
 	}
-	if id != "" {
-		return s.State.Checkpoint(ctx, id)
-	}
-	rows, err := s.State.Checkpoints(ctx, 0, 1)
-	if err == nil && len(rows) == 0 {
-		err = fault.New("", fault.NotFound, "Make one: choir checkpoint.", errors.New("the computer has no checkpoint yet"))
-	}
-	if err != nil {
-		return state.Checkpoint{}, err
-	}
-	return rows[0], nil
+	return s.State.Checkpoint(ctx, id)
 }
 
 // documents are those whose file is among those of a checkpoint, with the title that
