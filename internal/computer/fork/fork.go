@@ -84,7 +84,7 @@ type Source struct {
 }
 
 // Take lays the beginning of a new computer out at dir, which must be there and empty:
-// all of it is on disk when it returns. checkpoint may be short; empty: the newest.
+// all of it is on disk when it returns. checkpoint may be short.
 func (s Source) Take(ctx context.Context, dir, name, checkpoint string) error {
 	const op = "fork.Take"
 	k, err := s.checkpoint(ctx, checkpoint)
