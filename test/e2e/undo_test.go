@@ -10,6 +10,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
+	"choir.dev/choiros/test/modelserver"
 )
 
 // TestUndoUndoesTheLastThing does one thing after the other and undoes each:
@@ -131,5 +132,46 @@ func TestUndoUndoesACommandThatNobodySawEnd(t *testing.T) {
 	}
 	if r, err := in.Run(t.Context(), "files", "cat", "workspace/b"); err != nil || r.Code == 0 {
 		t.Errorf("what the command made is there: %v %+v", err, r)
+	}
+}
+
+// TestUndoLeavesWhatIsIgnoredAndARunAtWork: undoing what removed an ignore file leaves
+// what that ignored, and says so; while a run is at work undo refuses, with its id, and
+// what was done before it stays.
+func TestUndoLeavesWhatIsIgnoredAndARunAtWork(t *testing.T) {
+	t.Parallel()
+	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: turnsOf("director", "", modelserver.Turn{Hold: "for ever"})})
+	put := func(path, content string) {
+		t.Helper()
+		if r, err := in.RunInput(t.Context(), []byte(content), "files", "put", "-", path); err != nil || r.Code != 0 {
+			t.Fatalf("put: %v %+v", err, r)
+		}
+	}
+	put("workspace/q/.gitignore", ".env\n")
+	put("workspace/q/.env", "KEY=1\n")
+	in.Must(t, "exec", "--", "rm", "workspace/q/.gitignore")
+	for _, args := range [][]string{{"undo", "--dry-run"}, {"undo"}} {
+		var r view.Restored
+		in.JSON(t, &r, args...)
+		if paths(r.Changes) != "added workspace/q/.gitignore" || len(r.Kept) != 1 || r.Kept[0].Path != "workspace/q/.env" {
+			t.Errorf("%q: changes %q, as staying %+v", args, paths(r.Changes), r.Kept)
+		}
+	}
+	if got := in.Must(t, "files", "cat", "workspace/q/.env"); got != "KEY=1\n" {
+		t.Errorf("what is ignored holds %q", got)
+	}
+	put("workspace/a", "one")
+	run := submit(t, in, "be busy")
+	if r, err := in.Run(t.Context(), "undo"); err != nil || r.Code == 0 || !strings.Contains(r.Stderr, "choir run cancel "+run) {
+		t.Errorf("undo while a run is at work: %v %+v", err, r)
+	}
+	if got := in.Must(t, "files", "cat", "workspace/a"); got != "one" {
+		t.Errorf("what was put before the run holds %q", got)
+	}
+	in.Must(t, "run", "cancel", run)
+	ended(t, in, run)
+	in.Must(t, "undo")
+	if r, err := in.Run(t.Context(), "files", "cat", "workspace/a"); err != nil || r.Code == 0 {
+		t.Errorf("what was put is there after its undo: %v %+v", err, r)
 	}
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,9 @@ const opUndo = "history.Undo"
 // undo undoes the last act, whatever it was, and says which.
 func (h *History) undo(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	a, err := h.lastAct(ctx)
+	if err == nil || fault.Is(err, fault.NotFound) {
+		err = cmp.Or(h.nothingAtWork(ctx, a.Sequence), err)
+	}
 	if err != nil {
 		return view.Restored{}, err
 	}
@@ -277,10 +281,25 @@ func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
 		}
 	}
 	if len(a.commits) > 0 && !r.Status.Ended() {
-		return a, fault.New(opUndo, fault.Conflict, "Wait for it, or cancel it: choir run cancel "+run,
-			fmt.Errorf("%s is still at work, and what it changes can't be undone before it ends", a.told()))
+		return a, a.atWork()
 	}
 	return a, nil
+}
+
+// atWork refuses to undo a run that has not ended.
+func (a act) atWork() error {
+	return fault.New(opUndo, fault.Conflict, "Wait for it, or cancel it: choir run cancel "+a.Run,
+		fmt.Errorf("%s is still at work, and what it changes can't be undone before it ends", a.told()))
+}
+
+// nothingAtWork refuses to pass over a run that was asked for after the last act and has
+// not ended: it is the last thing, although nothing of it is published yet.
+func (h *History) nothingAtWork(ctx context.Context, after uint64) error {
+	runs, err := h.o.State.Runs(ctx, state.RunFilter{Open: true, Limit: 1}) // the newest
+	if err != nil || len(runs) == 0 || runs[0].Seq < after {
+		return err
+	}
+	return act{Undone: view.Undone{What: view.UndoneRun, Run: runs[0].ID, Title: runs[0].Prompt}}.atWork()
 }
 
 // undoRun takes back what a run changed.

@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
@@ -74,5 +75,20 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	}
 	if strings.Join(got, "") != "6432" {
 		t.Errorf("undoing it takes back %q", got)
+	}
+	// A run that was asked for after it and has not ended is the last thing, and refused.
+	if err := c.nothingAtWork(t.Context(), a.Sequence); err != nil {
+		t.Errorf("without a run: %v", err)
+	}
+	asked, err := c.o.Log.Append(t.Context(), contract.Draft{Actor: contract.Person("ann"), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "be busy"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Restore(t.Context(), view.RestoreRequest{Undo: true, DryRun: true})
+	if run := contract.DeriveID(asked[0].ID, "run"); !fault.Is(err, fault.Conflict) || !strings.Contains(fault.HintOf(err), run) || !strings.Contains(err.Error(), "be busy") {
+		t.Errorf("undo with a run at work: %v (%s)", err, fault.HintOf(err))
+	}
+	if err := c.nothingAtWork(t.Context(), asked[0].Sequence+1); err != nil {
+		t.Errorf("what was done after the run was asked for: %v", err)
 	}
 }

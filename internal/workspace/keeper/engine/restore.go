@@ -277,6 +277,11 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, targ
 	} else {
 		want = restoreTarget(live, target, req.Paths, req.Keep)
 	}
+	want, ignored, err := e.leaveIgnored(ctx, live, want)
+	if err != nil {
+		return way{}, err
+	}
+	conflicts = append(conflicts, ignored...)
 	a, err := e.store.WriteTree(ctx, live)
 	if err != nil {
 		return way{}, err
