@@ -84,6 +84,9 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := c.o.State.Recover(t.Context(), c.o.Log); err != nil { // nobody projects here
+		t.Fatal(err)
+	}
 	_, err = c.Restore(t.Context(), view.RestoreRequest{Undo: true, DryRun: true})
 	if run := contract.DeriveID(asked[0].ID, "run"); !fault.Is(err, fault.Conflict) || !strings.Contains(fault.HintOf(err), run) || !strings.Contains(err.Error(), "be busy") {
 		t.Errorf("undo with a run at work: %v (%s)", err, fault.HintOf(err))
