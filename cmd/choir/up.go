@@ -118,7 +118,7 @@ func alreadyUp(data string) error {
 		return nil
 	}
 	return fault.New("up", fault.InUse, "Open it with choir open, end it with choir stop, or start another with another --data.",
-		fmt.Errorf("choir already runs on %s, at %s (process %d)", data, r.URL, r.PID))
+		fmt.Errorf("%s is in use: choir already runs there, at %s (process %d)", data, r.URL, r.PID))
 }
 
 // openAnnounced opens a control plane and makes its link. failed is why a recovery

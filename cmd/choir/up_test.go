@@ -20,7 +20,7 @@ func TestASecondUpSaysWhereTheFirstIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := up(t.Context(), cfg, nil, voice{})
-	if !fault.Is(err, fault.InUse) || !strings.Contains(err.Error(), "choir already runs on "+cfg.Server.Data+", at http://first") {
+	if !fault.Is(err, fault.InUse) || !strings.Contains(err.Error(), cfg.Server.Data+" is in use: choir already runs there, at http://first") {
 		t.Errorf("%v", err)
 	}
 }
