@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"fmt"
 
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/consistency"
@@ -49,13 +48,10 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 		CID: c.cid, Keeper: c.keeper, Log: c.log, Volumes: c.boxes.Volumes(), Seq: c.mirror.Seq,
 		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Unseen: unseen, Whole: forked != nil, Logger: c.logger,
 	})
-	if fault.Is(err, fault.Internal) {
-		// What is not the disk's, the box's or the caller's is the tree's.
-		err = fault.New("computer.openWorkspace", fault.Damaged, "Recover it: if the history can't be had, it begins anew with the files as they are, and the old one is kept aside.", consistency.OfHistory(fmt.Errorf("the files or their history can't be opened: %w", err)))
+	if err != nil {
+		return consistency.OfOpening(err)
 	}
-	if err == nil {
-		c.keeper.Recover(c.workspace.Recover)
-		c.mirror.Attach(c.workspace)
-	}
-	return err
+	c.keeper.Recover(c.workspace.Recover)
+	c.mirror.Attach(c.workspace)
+	return nil
 }

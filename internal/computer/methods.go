@@ -3,14 +3,12 @@ package computer
 import (
 	"context"
 
-	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/files"
 	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/computer/gitserve"
 	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/proposals"
-	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
@@ -59,15 +57,8 @@ func (c *Computer) openAsked() {
 // Fork lays the beginning of another computer out at dir, which must be there and empty,
 // from a checkpoint of this one; empty: one that is made of it as it is now.
 func (c *Computer) Fork(ctx context.Context, dir, name, checkpoint string) error {
-	if checkpoint == "" {
-		k, err := c.History.Checkpoint(ctx, contract.Actor{}, "Before a fork")
-		if err != nil {
-			return fault.Wrap("computer.Fork", err)
-		}
-		checkpoint = k.ID
-	}
 	return fork.Source{
-		CID: c.cid, Log: c.log, State: c.state, Workspace: c.workspace, Boxes: c.boxes,
+		CID: c.cid, Log: c.log, State: c.state, Workspace: c.workspace, Boxes: c.boxes, Now: c.History.Checkpoint,
 		Snapshot: c.mounts.Snapshot, Free: c.machine.Dir.Free, Logger: c.logger,
 	}.Take(ctx, dir, name, checkpoint)
 }

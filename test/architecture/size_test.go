@@ -145,3 +145,25 @@ func TestSizes(t *testing.T) {
 		t.Error(w)
 	}
 }
+
+// TestAComputerIsWiring: what one awake computer does is in the packages below it.
+func TestAComputerIsWiring(t *testing.T) {
+	files, err := filepath.Glob("../../internal/computer/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += strings.Count(string(text), "\n")
+	}
+	if lines == 0 || lines >= 800 {
+		t.Errorf("internal/computer has %d lines; it wires, in fewer than 800", lines)
+	}
+}

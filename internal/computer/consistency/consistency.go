@@ -48,6 +48,16 @@ func HurtHistory(err error) bool { return errors.As(err, new(ofHistory)) }
 // OfHistory marks an error as damage of the history.
 func OfHistory(err error) error { return ofHistory{err} }
 
+// OfOpening is why a tree does not open behind its keeper: what is not the disk's, the
+// box's or the caller's is the tree's.
+func OfOpening(err error) error {
+	if !fault.Is(err, fault.Internal) {
+		return err
+	}
+	return fault.New("consistency.OfOpening", fault.Damaged, "Recover it: if the history can't be had, it begins anew with the files as they are, and the old one is kept aside.",
+		OfHistory(fmt.Errorf("the files or their history can't be opened: %w", err)))
+}
+
 type ofHistory struct{ error }
 
 func (e ofHistory) Unwrap() error { return e.error }

@@ -26,6 +26,7 @@ import (
 	"choir.dev/choiros/internal/newfile"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -76,6 +77,8 @@ type Source struct {
 	State     *state.Store
 	Workspace *workspace.Workspace
 	Boxes     *boxes.Boxes
+	// Now makes a checkpoint of the computer as it is.
+	Now func(ctx context.Context, by contract.Actor, message string) (view.Checkpointed, error)
 	// Snapshot checks a commit out, in layers, until release is called.
 	Snapshot func(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error)
 	// Free says how much room the disk has.
@@ -84,9 +87,17 @@ type Source struct {
 }
 
 // Take lays the beginning of a new computer out at dir, which must be there and empty:
-// all of it is on disk when it returns. checkpoint may be short.
+// all of it is on disk when it returns. checkpoint may be short;
+// without one it is taken from what is there now.
 func (s Source) Take(ctx context.Context, dir, name, checkpoint string) error {
 	const op = "fork.Take"
+	if checkpoint == "" {
+		now, err := s.Now(ctx, contract.Actor{}, "Before a fork")
+		if err != nil {
+			return fault.Wrap(op, err)
+		}
+		checkpoint = now.ID
+	}
 	k, err := s.checkpoint(ctx, checkpoint)
 	if err != nil {
 		return fault.Wrap(op, err)
