@@ -25,11 +25,17 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-//go:embed read.sh
-var readScript string
+var (
+	//go:embed repository.sh
+	findRepository string // what both scripts begin with, behind where it lies
+	//go:embed read.sh
+	readRepository string
+	//go:embed push.sh
+	pushRepository string
+)
 
-//go:embed push.sh
-var pushScript string
+// script is what a box runs for a repository that lies at a place, in the shell's words.
+func script(at, do string) string { return "at=" + at + "\n" + findRepository + do }
 
 // Bounds of what git is asked for.
 const (
@@ -187,7 +193,7 @@ func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	if !c.Advertise {
 		stdin = in
 	}
-	return s.run(ctx, "git-"+contract.NewID(), mounts, c.Protocol, []string{readScript, "sh", strings.TrimPrefix(c.Service(), "git-"), advertise}, stdin, said)
+	return s.run(ctx, "git-"+contract.NewID(), mounts, c.Protocol, []string{script("/repository", readRepository), "sh", strings.TrimPrefix(c.Service(), "git-"), advertise}, stdin, said)
 }
 
 func ownHistory() error {
@@ -196,7 +202,7 @@ func ownHistory() error {
 }
 
 // run has a script answer in a box of its own, which is gone when it returns.
-func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, protocol int, script []string, in io.Reader, out io.Writer) (err error) {
+func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, protocol int, argv []string, in io.Reader, out io.Writer) (err error) {
 	limits := s.o.Boxes.Limits()
 	limits.WallTime = wall
 	box, err := s.o.Boxes.Open(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxScratch, Root: "/tmp", Mounts: mounts, Limits: limits})
@@ -217,7 +223,7 @@ func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, pro
 		env["GIT_PROTOCOL"] = fmt.Sprintf("version=%d", protocol)
 	}
 	var trouble bytes.Buffer
-	exit, err := boxes.Client(box).Exec(ctx, guest.ExecRequest{Argv: append([]string{"sh", "-c"}, script...), Dir: "/tmp", Env: env},
+	exit, err := boxes.Client(box).Exec(ctx, guest.ExecRequest{Argv: append([]string{"sh", "-c"}, argv...), Dir: "/tmp", Env: env},
 		guest.Streams{Stdin: in, Stdout: out, Stderr: &clipped{&trouble, mostTrouble}})
 	if err != nil {
 		var ended *sandbox.Ended

@@ -86,8 +86,8 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 	var said bytes.Buffer
 	held := &clipped{&said, mostSaid}
 	mounts := []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: o.Lower, Upper: o.Upper}}
-	script := []string{pushScript, "sh", c.Repository, strconv.FormatInt(s.o.PushBytes, 10)}
-	if err := s.run(ctx, id, mounts, 0, script, io.MultiReader(&ordered.raw, in), held); err != nil {
+	argv := []string{script("/computer/$1", pushRepository), "sh", c.Repository, strconv.FormatInt(s.o.PushBytes, 10)}
+	if err := s.run(ctx, id, mounts, 0, argv, io.MultiReader(&ordered.raw, in), held); err != nil {
 		return nil, err
 	}
 	if said.Len() >= mostSaid {
