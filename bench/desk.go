@@ -136,7 +136,7 @@ func (d *desk) live(ctx context.Context) (*nats.Conn, error) {
 	if _, err := d.ask(ctx, http.MethodGet, d.origin+"/_choir/session", d.page(), nil, &s); err != nil {
 		return nil, err
 	}
-	return nats.Connect("nats://desktop", nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox),
+	return nats.Connect("nats://desktop", nats.SkipHostLookup(), nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox),
 		nats.SetCustomDialer(dialer(func() (net.Conn, error) {
 			ws, err := d.socket(ctx, s.NATS.URL)
 			if err != nil {
