@@ -27,7 +27,7 @@ func (w *world) connectDesktop(origin, cookie string) (*nats.Conn, string) {
 	if err := json.Unmarshal([]byte(res.body), &s); err != nil || s.NATS.URL != "/_choir/nats" {
 		w.t.Fatalf("session: %d %s", res.StatusCode, res.body)
 	}
-	nc, err := nats.Connect("nats://choir.localhost:1", nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox), nats.NoReconnect(),
+	nc, err := nats.Connect("nats://choir.localhost:1", nats.SkipHostLookup(), nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox), nats.NoReconnect(),
 		nats.SetCustomDialer(dialer(func() (net.Conn, error) {
 			h := http.Header{"Origin": {origin}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {strings.TrimPrefix(cookie, "Cookie: ")}}
 			ws, _, err := websocket.Dial(context.Background(), "ws://"+hostOf(origin)+"/_choir/nats", &websocket.DialOptions{HTTPHeader: h, HTTPClient: w.loopback()})

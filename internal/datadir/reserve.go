@@ -3,6 +3,7 @@ package datadir
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -119,6 +120,27 @@ func (r *Reserve) Check(op string) error {
 	}
 	return fault.New(op, fault.DiskFull, fault.FreeSpace,
 		errors.New("the disk is full, so nothing is taken in"))
+}
+
+// Taking reads what is taken in, and refuses the rest of it from when the log
+// lives in its reserve: what began before finds the reserve's space otherwise,
+// and takes it.
+func (r *Reserve) Taking(op string, content io.Reader) io.Reader {
+	return taking{r: r, op: op, content: content}
+}
+
+type taking struct {
+	r       *Reserve
+	op      string
+	content io.Reader
+}
+
+func (t taking) Read(p []byte) (int, error) {
+	n, err := t.content.Read(p)
+	if full := t.r.Check(t.op); full != nil {
+		return 0, full
+	}
+	return n, err
 }
 
 // keep holds the reserve again once there is space for it and as much besides.

@@ -3,6 +3,7 @@ package datadir_test
 import (
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,11 @@ func TestReserve(t *testing.T) {
 	if err := r.Check("op"); err != nil {
 		t.Errorf("with the reserve held nothing is taken in: %v", err)
 	}
+	taken := r.Taking("op", strings.NewReader("all of it"))
+	some := make([]byte, 3)
+	if n, err := taken.Read(some); n != 3 || err != nil {
+		t.Errorf("with the reserve held %d bytes are taken in: %v", n, err)
+	}
 	tries = 0
 	err = r.Spaced(t.Context(), func() error {
 		if tries++; unix.Stat(d.Path("reserve"), &st) == nil {
@@ -46,6 +52,9 @@ func TestReserve(t *testing.T) {
 		}
 		if err := r.Check("op"); !fault.Is(err, fault.DiskFull) {
 			t.Errorf("while the log lives in its reserve something is taken in: %v", err)
+		}
+		if n, err := taken.Read(some); n != 0 || !fault.Is(err, fault.DiskFull) {
+			t.Errorf("what was begun before goes on taking the log's reserve: %d bytes, %v", n, err)
 		}
 		return nil
 	})

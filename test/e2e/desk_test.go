@@ -127,7 +127,7 @@ func (d *desk) connect(t *testing.T) {
 	b, _ := d.must(t, http.MethodGet, d.origin+"/_choir/session", d.page(), nil)
 	decode(t, b, &s)
 	// Somebody looks for as long as the page's connection to the bus stands.
-	bus, err := nats.Connect("nats://desktop", nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox),
+	bus, err := nats.Connect("nats://desktop", nats.SkipHostLookup(), nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox),
 		nats.SetCustomDialer(dialer(func() (net.Conn, error) {
 			ctx := context.Background() // the connection outlives the dial; bus.Close ends it
 			ws, _, err := websocket.Dial(ctx, strings.Replace(d.origin, "http", "ws", 1)+s.NATS.URL,

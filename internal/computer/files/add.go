@@ -103,7 +103,7 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 		pw.CloseWithError(err)
 		sent <- err
 	}()
-	im, err := f.o.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, By: by}, pr)
+	im, err := f.o.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, By: by}, f.o.Reserve.Taking(op, pr))
 	pr.CloseWithError(errors.New("no longer read"))
 	if err = errors.Join(err, <-sent); err != nil {
 		return view.Added{}, fault.Wrap(op, f.tooLargeToAdd(box, err))

@@ -122,6 +122,7 @@ func (f *Files) PutFile(ctx context.Context, by contract.Actor, put view.Put, co
 	if err := f.o.Reserve.Check("files.PutFile"); err != nil {
 		return view.File{}, err
 	}
+	content = f.o.Reserve.Taking("files.PutFile", content)
 	p := put.Path
 	opts := workspace.WriteOptions{If: put.If, By: by}
 	if put.Mode != "" {
@@ -225,7 +226,7 @@ func (f *Files) AddTar(ctx context.Context, by contract.Actor, name, origin stri
 	if err := f.o.Reserve.Check("files.AddTar"); err != nil {
 		return view.Added{}, err
 	}
-	im, err := f.o.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, By: by}, tar)
+	im, err := f.o.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, By: by}, f.o.Reserve.Taking("files.AddTar", tar))
 	if err != nil {
 		return view.Added{}, err
 	}
