@@ -93,6 +93,7 @@ func (c *Boxes) Terminal(ctx context.Context, id, user string, more []sandbox.Mo
 	// Not the command's context, which the box may outlive.
 	policy := c.policy(c.o.Awake, contract.EgressSpec{Profile: contract.EgressDefault})
 	if t := c.kept.take(user, mounts, policy); t != nil {
+		c.writers.work(t.ID())
 		if c.roomy(ctx, t) {
 			return t, nil
 		}
@@ -122,6 +123,7 @@ func (c *Boxes) Clear(ctx context.Context, t *Terminal) error {
 	if err != nil {
 		return End(ctx, t) // it may hang, or have ended by itself
 	}
+	c.writers.rest(t.ID())
 	var taken <-chan struct{}
 	if cleared.Fresh && c.roomy(ctx, t) {
 		taken = c.kept.give(t)

@@ -14,10 +14,11 @@ import (
 // mounts decides it, and every box of a computer is opened through one function
 // (Boxes.Open), so none is forgotten. In doubt there is a writer.
 type writers struct {
-	mu   sync.Mutex
-	name string // drawn anew with each waking
-	time int    // changes whenever a writer begins or ends
-	open int
+	mu      sync.Mutex
+	name    string          // drawn anew with each waking
+	time    int             // changes whenever a writer begins, rests, works again or ends
+	open    map[string]bool // boxes by their ids, of which something may be left; false: one that rests
+	unnamed int             // those that have the id of another one
 }
 
 // writesLive reports whether a box may write to the live tree by itself. The
@@ -37,21 +38,53 @@ func (w *writers) begin(spec sandbox.BoxSpec) (ended func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.time++
-	w.open++
+	if w.open == nil {
+		w.open = map[string]bool{}
+	}
+	_, taken := w.open[spec.ID]
+	if taken { // whoever speaks of it may mean the other one: neither rests
+		w.unnamed++
+	} else {
+		w.open[spec.ID] = true
+	}
 	return sync.OnceFunc(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.time++
-		w.open--
+		if taken {
+			w.unnamed--
+		} else {
+			delete(w.open, spec.ID)
+		}
 	})
+}
+
+// rest says that nothing runs in a box that could write, until work is called.
+func (w *writers) rest(id string) { w.set(id, false) }
+
+// work says that something is about to run again in a box that rests.
+func (w *writers) work(id string) { w.set(id, true) }
+
+func (w *writers) set(id string, works bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.time++
+	if _, ok := w.open[id]; ok {
+		w.open[id] = works
+	}
 }
 
 // still names the time since the last writer ended, "" while there is one.
 func (w *writers) still() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.open > 0 {
+	if w.unnamed > 0 {
 		return ""
+	}
+	for _, works := range w.open {
+		if works {
+			return ""
+		}
 	}
 	if w.name == "" {
 		w.name = contract.NewID()

@@ -60,8 +60,10 @@ func TestEveryBoxThatCanWriteIsAWriter(t *testing.T) {
 // TestTwoWritersAreTwo: one that goes on keeps it from being still.
 func TestTwoWritersAreTwo(t *testing.T) {
 	var w writers
-	spec := sandbox.BoxSpec{Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}}
-	one, two := w.begin(spec), w.begin(spec)
+	spec := sandbox.BoxSpec{ID: "one", Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}}
+	second := spec
+	second.ID = "two"
+	one, two := w.begin(spec), w.begin(second)
 	one()
 	if w.still() != "" {
 		t.Error("still, while a terminal is open")
@@ -109,5 +111,45 @@ func TestBoxesAreOpenedInOnePlace(t *testing.T) {
 				return true
 			})
 		}
+	}
+}
+
+// TestABoxThatRestsDoesNotWrite: while nothing runs in a terminal's box that waits for its
+// user's next command it is still, under a name of its own, and not one moment longer.
+func TestABoxThatRestsDoesNotWrite(t *testing.T) {
+	var w writers
+	spec := sandbox.BoxSpec{ID: "one", Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}}
+	before := w.still()
+	ended := w.begin(spec)
+	w.rest("one")
+	first := w.still()
+	if first == "" || first == before {
+		t.Errorf("at rest: %q, before it was there: %q", first, before)
+	}
+	w.work("one")
+	if w.still() != "" {
+		t.Error("still, while a command runs in a box that was kept")
+	}
+	w.rest("one")
+	if again := w.still(); again == "" || again == first {
+		t.Errorf("at rest again: %q, the first time: %q", again, first)
+	}
+	other := spec
+	other.ID = "two"
+	w.begin(other)
+	if w.still() != "" {
+		t.Error("still, while another box has a command")
+	}
+	w.rest("two")
+	w.begin(other) // which says that it is two, as one does that could not be ended
+	w.rest("two")
+	if w.still() != "" {
+		t.Error("of two boxes of one name nobody knows which one rests")
+	}
+	ended()
+	w.work("one")
+	w.rest("one")
+	if _, there := w.open["one"]; there {
+		t.Error("a box that has ended is one that works or rests")
 	}
 }
