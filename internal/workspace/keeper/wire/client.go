@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"choir.dev/choiros/internal/fault"
 )
@@ -65,7 +66,16 @@ func (c *client) Stream(ctx context.Context, verb string, query any, body io.Rea
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	return c.post(ctx, op, "/keeper/stream/"+verb+"?q="+url.QueryEscape(string(raw)), body)
+	path := "/keeper/stream/" + verb + "?q=" + url.QueryEscape(string(raw))
+	if body == nil {
+		return c.post(ctx, op, path, nil)
+	}
+	sent := &sent{content: body}
+	resp, err := c.post(ctx, op, path, sent)
+	if failed := sent.failed.Load(); err != nil && failed != nil && ctx.Err() == nil {
+		return nil, fault.Wrap(op, *failed) // whoever sends it ended it, not the keeper
+	}
+	return resp, err
 }
 
 func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*http.Response, error) {
@@ -96,6 +106,20 @@ func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*ht
 		return nil, fault.New(op, fault.Internal, "", errors.Join(fmt.Errorf("the keeper answered %s", resp.Status), err))
 	}
 	return nil, fault.New("", e.Code, strings.ToValidUTF8(e.Hint, "\uFFFD"), errors.New(strings.ToValidUTF8(e.Message, "\uFFFD")))
+}
+
+// sent remembers why what is sent could not be read to its end.
+type sent struct {
+	content io.Reader
+	failed  atomic.Pointer[error]
+}
+
+func (s *sent) Read(p []byte) (int, error) {
+	n, err := s.content.Read(p)
+	if err != nil && err != io.EOF {
+		s.failed.Store(&err)
+	}
+	return n, err
 }
 
 // Decode reads a whole answer of the keeper, which is bounded, into out.
