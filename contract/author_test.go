@@ -18,6 +18,7 @@ func TestCheckpointAuthor(t *testing.T) {
 	var cases []struct {
 		Kind   contract.CheckpointKind `json:"kind"`
 		Task   string                  `json:"task"`
+		By     contract.ActorKind      `json:"by"`
 		Author contract.ActorKind      `json:"author"`
 	}
 	if err := json.Unmarshal(b, &cases); err != nil {
@@ -26,8 +27,8 @@ func TestCheckpointAuthor(t *testing.T) {
 	kinds := map[contract.CheckpointKind]bool{}
 	for _, c := range cases {
 		kinds[c.Kind] = true
-		if got := contract.CheckpointAuthor(c.Kind, c.Task); got != c.Author {
-			t.Errorf("%s of task %q: %s; want %s", c.Kind, c.Task, got, c.Author)
+		if got := contract.CheckpointAuthor(c.Kind, c.Task, c.By); got != c.Author {
+			t.Errorf("%s of task %q by a %s: %s; want %s", c.Kind, c.Task, c.By, got, c.Author)
 		}
 	}
 	for _, k := range contract.EnumValues(reflect.TypeFor[contract.CheckpointKind]()) {

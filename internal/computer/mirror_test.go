@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 )
@@ -89,7 +90,7 @@ func TestWhoWritesARevisionHasItInTheFile(t *testing.T) {
 	d.create("one\n")
 	d.settle()
 	me := document.By(contract.Person("me"))
-	write := func(base int, text string) document.Revision {
+	write := func(base int, text string) state.Revision {
 		t.Helper()
 		r, err := d.mirror.Revise(t.Context(), d.id, base, text, me)
 		if err != nil {

@@ -27,7 +27,7 @@ func (d *desk) begin(name string) *task {
 	d.t.Helper()
 	ws := d.runWorkspace()
 	ref := ports.TaskRef{Run: contract.DeriveID("run", name), Task: contract.DeriveID("task", name), Attempt: 1}
-	base, err := ws.Checkpoint(d.t.Context(), ports.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "before", Run: ref.Run, Task: ref.Task})
+	base, err := ws.Checkpoint(d.t.Context(), ref, "before")
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 	}
 }
 
-func keptPaths(kept []ports.Kept) []string {
+func keptPaths(kept []view.Kept) []string {
 	out := make([]string, len(kept))
 	for i, k := range kept {
 		out[i] = k.Path

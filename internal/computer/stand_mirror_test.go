@@ -217,7 +217,7 @@ func (d *desk) byHand(text string) {
 	}
 }
 
-func (d *desk) head() document.Revision {
+func (d *desk) head() state.Revision {
 	d.t.Helper()
 	if err := d.state.CaughtUp(d.t.Context(), d.log); err != nil {
 		d.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"choir.dev/choiros/internal/computer/upkeep"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
 )
 
 func TestTidyDropsOnlyBlobsThatNothingRefersTo(t *testing.T) {
@@ -34,7 +35,7 @@ func TestTidyDropsOnlyBlobsThatNothingRefersTo(t *testing.T) {
 	if _, err := d.blobs.Stat(ctx, d.cid, orphan); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the orphan is still there: %v", err)
 	}
-	var got document.Revision
+	var got state.Revision
 	if got = d.head(); got.Body != body {
 		t.Errorf("the document's body is gone: %d bytes of %d", len(got.Body), len(body))
 	}

@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
 )
 
 var agentTask = m{"kind": "agent", "goal": "Make a.sh say two", "tools": []string{"read", "edit", "write", "bash"}}
@@ -360,7 +361,7 @@ func TestUserEditsOfTheDocumentStay(t *testing.T) {
 	}
 	run := h.submit("plan")
 	id := contract.DeriveID(run, "document")
-	var doc ports.Document
+	var doc state.Revision
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(doc.Body, "Old objective"); {
 		doc, _ = h.docs.Get(t.Context(), id)
 		if time.Now().After(deadline) {

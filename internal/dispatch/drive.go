@@ -161,8 +161,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	base := a.task.Base
 	if a.task.Kind != contract.KindGit {
 		for try := 1; ; try++ {
-			commit, err := a.run.dispatcher.options.Workspace.Checkpoint(ctx, ports.CheckpointRequest{Kind: contract.CheckpointBefore, Run: a.ref.Run, Task: a.ref.Task,
-				Message: summary.BeforeTask(a.task)})
+			commit, err := a.run.dispatcher.options.Workspace.Checkpoint(ctx, a.ref, summary.BeforeTask(a.task))
 			if err == nil {
 				base = firstText(a.task.Base, commit)
 				break

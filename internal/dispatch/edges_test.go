@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -408,7 +409,7 @@ func TestWhatCantBeTakenBackIsToldAndKeepsNobodyFromWorking(t *testing.T) {
 // their permissions, are named with the reason.
 func TestTakingBackSaysWhatItCouldNot(t *testing.T) {
 	h := newHouse(t)
-	h.ws.keeps = []ports.Kept{{Path: "choiros/x.css", Reason: "its permissions keep it from being changed"}}
+	h.ws.keeps = []view.Kept{{Path: "choiros/x.css", Reason: "its permissions keep it from being changed"}}
 	h.model.director = plan(agentTask)
 	h.model.associate = steps(blue, broken)
 	h.report(h.submit("go"))

@@ -26,6 +26,7 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/tool/boxtools"
 )
 
@@ -297,7 +298,7 @@ type house struct {
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{t: t, cid: contract.NewCID(), dir: t.TempDir(), model: &script{}, docs: &keptDocuments{docs: map[string]ports.Document{}}, sent: make(chan string, 1000)}
+	h := &house{t: t, cid: contract.NewCID(), dir: t.TempDir(), model: &script{}, docs: &keptDocuments{docs: map[string]state.Revision{}}, sent: make(chan string, 1000)}
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(h.dir, "nats"), Logger: logger})
 	if err != nil {

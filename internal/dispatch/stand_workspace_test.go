@@ -20,6 +20,8 @@ import (
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 )
 
 // folders stands in for the workspace.
@@ -34,8 +36,8 @@ type folders struct {
 	swept                                 func(but []ports.TaskRef)
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
-	keeps                                 []ports.Kept // what taking back says it left
-	leaves                                []ports.Kept // what no tree could hold of a task's
+	keeps                                 []view.Kept // what taking back says it left
+	leaves                                []view.Kept // what no tree could hold of a task's
 }
 
 type overlay struct {
@@ -83,7 +85,7 @@ func (w *folders) commit(from string) string {
 	return id
 }
 
-func (w *folders) Checkpoint(context.Context, ports.CheckpointRequest) (_ string, err error) {
+func (w *folders) Checkpoint(context.Context, ports.TaskRef, string) (_ string, err error) {
 	defer caught(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +195,7 @@ func (w *folders) Publish(_ context.Context, o ports.Overlay, m ports.Merged, v 
 	return ports.Published{Checkpoint: now.Commit, Tree: now.Tree}, nil
 }
 
-func (w *folders) Invert(ctx context.Context, o ports.Overlay) (_ []ports.Kept, err error) {
+func (w *folders) Invert(ctx context.Context, o ports.Overlay) (_ []view.Kept, err error) {
 	defer caught(&err)
 	if w.back != nil {
 		w.back()
@@ -310,19 +312,19 @@ func put(dir, p string, b []byte) {
 // document says is rendered as always.
 type keptDocuments struct {
 	mu   sync.Mutex
-	docs map[string]ports.Document
+	docs map[string]state.Revision
 }
 
-func (d *keptDocuments) StartRun(_ context.Context, id, _, title, _ string, v document.RunView) error {
+func (d *keptDocuments) StartRun(_ context.Context, id, _, title, _ string, says document.Sections) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.docs[id]; !ok {
-		d.docs[id] = ports.Document{Title: title, Body: document.RenderRun(title, v), Revision: 1}
+		d.docs[id] = state.Revision{DocumentRevised: contract.DocumentRevised{Title: title, Body: document.RenderRun(title, says), Revision: 1}}
 	}
 	return nil
 }
 
-func (d *keptDocuments) Get(_ context.Context, id string) (ports.Document, error) {
+func (d *keptDocuments) Get(_ context.Context, id string) (state.Revision, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	doc, ok := d.docs[id]
@@ -332,8 +334,8 @@ func (d *keptDocuments) Get(_ context.Context, id string) (ports.Document, error
 	return doc, nil
 }
 
-func (d *keptDocuments) UpdateRun(_ context.Context, id, _ string, v document.RunView) error {
-	d.edit(id, func(body string) string { return document.UpdateRun(body, v) })
+func (d *keptDocuments) UpdateRun(_ context.Context, id, _ string, says document.Sections) error {
+	d.edit(id, func(body string) string { return document.UpdateRun(body, says) })
 	return nil
 }
 

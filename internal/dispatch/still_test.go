@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/view"
 )
 
 // A computer that was off for an hour does not find its runs out of time.
@@ -111,7 +112,7 @@ func TestWhatIsCancelledSaysByWhom(t *testing.T) {
 // left is nowhere else than in its result.
 func TestWhatNoTreeCanHoldIsSaidThoughNothingWasChanged(t *testing.T) {
 	h := newHouse(t)
-	h.ws.leaves = []ports.Kept{{Path: "workspace/film.mp4", Reason: "is larger than a checkpoint takes"}}
+	h.ws.leaves = []view.Kept{{Path: "workspace/film.mp4", Reason: "is larger than a checkpoint takes"}}
 	h.model.director = plan(agentTask)
 	h.model.associate = steps(use("c0", "read", m{"path": "workspace/a.sh"}))
 	run := h.submit("go")

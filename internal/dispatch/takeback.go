@@ -9,10 +9,10 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
-	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
+	"choir.dev/choiros/internal/view"
 )
 
 // How long is waited before taking back, or a publish that was begun, is tried
@@ -87,7 +87,7 @@ func hint(err error) string {
 }
 
 // invert takes back once. The clock starts when its turn has come.
-func (a *attempt) invert() ([]ports.Kept, error) {
+func (a *attempt) invert() ([]view.Kept, error) {
 	a.run.dispatcher.publishing.Lock()
 	defer a.run.dispatcher.publishing.Unlock()
 	ctx, cancel := a.cleanUp()

@@ -19,7 +19,7 @@ func BenchmarkRevise(b *testing.B) {
 	var took []time.Duration
 	for n := 0; b.Loop(); n++ {
 		at := time.Now()
-		next, err := d.Revise(b.Context(), r.ID, r.Revision, body+fmt.Sprintln("line", n), person)
+		next, err := d.Revise(b.Context(), r.Document, r.Revision, body+fmt.Sprintln("line", n), person)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -11,5 +11,5 @@
 // which waits until a user accepts it, as a merge in which it wins, or
 // dismisses it.
 //
-// RunView renders the document of a run from its state.
+// SectionsOf renders what the document of a run says of it.
 package document

@@ -26,7 +26,7 @@ type Log interface {
 // State is where documents are read from; *state.Store is one.
 type State interface {
 	CaughtUp(ctx context.Context, log state.Settler) error
-	Document(ctx context.Context, id string) (state.Document, error)
+	Document(ctx context.Context, id string) (state.Revision, error)
 	DocumentAt(ctx context.Context, path string) (string, error)
 	Revision(ctx context.Context, document string, revision int) (state.Revision, error)
 	Revisions(ctx context.Context, document string, after, limit int) ([]state.Revision, error)
@@ -66,24 +66,11 @@ type Author struct {
 	Cause string // id of the event that caused it
 }
 
-// Revision is one revision of a document. Path is where it is mirrored, from
-// the workspace's root.
-type Revision struct {
-	ID       string           `json:"id"` // the document
-	Revision int              `json:"revision"`
-	Title    string           `json:"title"`
-	Path     string           `json:"path"`
-	Author   string           `json:"author"`
-	SHA256   contract.BlobRef `json:"sha256"`
-	Body     string           `json:"body"`
-	Seq      uint64           `json:"seq"`
-}
-
 // ConflictError says that a change can't be made without losing what someone
 // else wrote since its base. It is in the chain of a fault.Conflict. Current is
 // the newest revision; the author may look at it and try again on that base.
 type ConflictError struct {
-	Current   Revision
+	Current   state.Revision
 	Conflicts []Conflict
 }
 
@@ -95,28 +82,28 @@ func (e *ConflictError) Error() string {
 // artifacts/….md and no other document's. A document that exists with the
 // same title, path and body, made by a repeated call, is returned as it is;
 // any other one is a fault.Conflict.
-func (d *Documents) Create(ctx context.Context, id, title, at, body string, by Author) (Revision, error) {
+func (d *Documents) Create(ctx context.Context, id, title, at, body string, by Author) (state.Revision, error) {
 	const op = "document.Create"
 	d.paths.Lock()
 	defer d.paths.Unlock()
 	if err := d.state.CaughtUp(ctx, d.log); err != nil {
-		return Revision{}, fault.Wrap(op, err)
+		return state.Revision{}, fault.Wrap(op, err)
 	}
 	switch old, err := d.state.Revision(ctx, id, 1); {
 	case err == nil && old.Title == title && old.Path == at && old.Body == body:
 		return d.Get(ctx, id)
 	case err == nil:
-		return Revision{}, fault.New(op, fault.Conflict, "", errors.New("the document exists already"))
+		return state.Revision{}, fault.New(op, fault.Conflict, "", errors.New("the document exists already"))
 	case !fault.Is(err, fault.NotFound):
-		return Revision{}, fault.Wrap(op, err)
+		return state.Revision{}, fault.Wrap(op, err)
 	}
 	switch other, err := d.state.DocumentAt(ctx, at); {
 	case err == nil:
-		return Revision{}, fault.New(op, fault.Conflict, "Choose another path.", fmt.Errorf("document %s is mirrored to %s", other, at))
+		return state.Revision{}, fault.New(op, fault.Conflict, "Choose another path.", fmt.Errorf("document %s is mirrored to %s", other, at))
 	case !fault.Is(err, fault.NotFound):
-		return Revision{}, fault.Wrap(op, err)
+		return state.Revision{}, fault.Wrap(op, err)
 	}
-	rev, err := d.append(ctx, 0, Revision{ID: id, Revision: 1, Title: title, Path: at, Body: body}, by)
+	rev, err := d.append(ctx, 0, contract.DocumentRevised{Document: id, Revision: 1, Title: title, Path: at, Body: body}, by)
 	return rev, fault.Wrap(op, err)
 }
 
@@ -125,46 +112,46 @@ func (d *Documents) Create(ctx context.Context, id, title, at, body string, by A
 // written meanwhile. Where both changed the same lines, a user's change wins
 // over those of agents; any other change is refused with a ConflictError in a
 // fault.Conflict. A change that changes nothing returns the newest revision.
-func (d *Documents) Revise(ctx context.Context, id string, base int, body string, by Author) (Revision, error) {
+func (d *Documents) Revise(ctx context.Context, id string, base int, body string, by Author) (state.Revision, error) {
 	const op = "document.Revise"
 	if base < 1 {
-		return Revision{}, fault.New(op, fault.Invalid, "", &contract.FieldError{Field: "base", Reason: "is not a revision's number"})
+		return state.Revision{}, fault.New(op, fault.Invalid, "", &contract.FieldError{Field: "base", Reason: "is not a revision's number"})
 	}
 	for range maxTries {
 		head, err := d.Get(ctx, id)
 		if err != nil || base > head.Revision {
 			// The projection may be behind what the caller has seen.
 			if head, err = d.fresh(ctx, id); err != nil {
-				return Revision{}, fault.Wrap(op, err)
+				return state.Revision{}, fault.Wrap(op, err)
 			}
 		}
 		if base > head.Revision {
-			return Revision{}, fault.New(op, fault.Invalid, "", &contract.FieldError{Field: "base", Reason: fmt.Sprintf("is revision %d; the document is at %d", base, head.Revision)})
+			return state.Revision{}, fault.New(op, fault.Invalid, "", &contract.FieldError{Field: "base", Reason: fmt.Sprintf("is revision %d; the document is at %d", base, head.Revision)})
 		}
 		merged := body
 		if base < head.Revision {
 			if merged, err = d.rebase(ctx, head, base, body, by); err != nil {
-				return Revision{}, fault.Wrap(op, err)
+				return state.Revision{}, fault.Wrap(op, err)
 			}
 		}
 		if merged == head.Body {
 			return head, nil
 		}
-		next := Revision{ID: id, Revision: head.Revision + 1, Title: head.Title, Path: head.Path, Body: merged}
+		next := contract.DocumentRevised{Document: id, Revision: head.Revision + 1, Title: head.Title, Path: head.Path, Body: merged}
 		rev, err := d.append(ctx, head.Seq, next, by)
 		if !fault.Is(err, fault.Conflict) {
 			return rev, fault.Wrap(op, err)
 		}
 		if err := d.state.CaughtUp(ctx, d.log); err != nil {
-			return Revision{}, fault.Wrap(op, err)
+			return state.Revision{}, fault.Wrap(op, err)
 		}
 	}
-	return Revision{}, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("the document moved %d times while a change was merged", maxTries))
+	return state.Revision{}, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("the document moved %d times while a change was merged", maxTries))
 }
 
 // rebase merges a change made on revision base with the newest revision.
-func (d *Documents) rebase(ctx context.Context, head Revision, base int, body string, by Author) (string, error) {
-	old, err := d.state.Revision(ctx, head.ID, base)
+func (d *Documents) rebase(ctx context.Context, head state.Revision, base int, body string, by Author) (string, error) {
+	old, err := d.state.Revision(ctx, head.Document, base)
 	if err != nil {
 		return "", err
 	}
@@ -173,7 +160,7 @@ func (d *Documents) rebase(ctx context.Context, head Revision, base int, body st
 		return merged, nil
 	}
 	if by.By.Kind.Client() {
-		users, err := d.userSince(ctx, head.ID, base)
+		users, err := d.userSince(ctx, head.Document, base)
 		if err != nil {
 			return "", err
 		}
@@ -195,7 +182,7 @@ func (d *Documents) userSince(ctx context.Context, id string, base int) (bool, e
 			if r.Role.Client() {
 				return true, nil
 			}
-			after = r.ID
+			after = r.Revision
 		}
 		if len(list) < state.MaxPage {
 			return false, nil
@@ -204,33 +191,31 @@ func (d *Documents) userSince(ctx context.Context, id string, base int) (bool, e
 }
 
 // append writes a revision if the newest event about its document is last.
-func (d *Documents) append(ctx context.Context, last uint64, r Revision, by Author) (Revision, error) {
-	draft, err := r.draft(last, by)
+func (d *Documents) append(ctx context.Context, last uint64, r contract.DocumentRevised, by Author) (state.Revision, error) {
+	draft, err := revise(&r, last, by)
 	if err != nil {
-		return Revision{}, err
+		return state.Revision{}, err
 	}
 	events, err := d.log.Append(ctx, draft)
 	if err != nil {
-		return Revision{}, err
+		return state.Revision{}, err
 	}
-	r.Seq = events[0].Sequence
-	return r, nil
+	return state.RevisionIn(events[0], r), nil
 }
 
-// draft makes the event of a revision by an author, conditional on last, and
+// revise makes the event of a revision by an author, conditional on last, and
 // fills in what the revision has of them.
-func (r *Revision) draft(last uint64, by Author) (contract.Draft, error) {
-	const op = "document.draft"
+func revise(r *contract.DocumentRevised, last uint64, by Author) (contract.Draft, error) {
+	const op = "document.revise"
 	if len(r.Body) > MaxBody {
 		return contract.Draft{}, tooLong(op, len(r.Body))
 	}
-	r.Author, r.SHA256 = by.Name, hashOf(r.Body)
-	data := &contract.DocumentRevised{Document: r.ID, Title: r.Title, Path: r.Path, Revision: r.Revision, Base: r.Revision - 1, Author: by.Name, SHA256: r.SHA256, Body: r.Body}
-	if err := data.Validate(); err != nil {
+	r.Base, r.Author, r.SHA256 = r.Revision-1, by.Name, hashOf(r.Body)
+	if err := r.Validate(); err != nil {
 		return contract.Draft{}, fault.New(op, fault.Invalid, "", err)
 	}
 	return contract.Draft{
-		Actor: by.By, Type: "document.revised", Subject: r.ID, Data: data,
+		Actor: by.By, Type: "document.revised", Subject: r.Document, Data: r,
 		Run: by.Run, Task: by.Task, Causation: by.Cause, Expect: &contract.Expect{Last: last},
 	}, nil
 }
@@ -242,39 +227,33 @@ func tooLong(op string, n int) error {
 }
 
 // fresh is Get once everything in the log is projected.
-func (d *Documents) fresh(ctx context.Context, id string) (Revision, error) {
+func (d *Documents) fresh(ctx context.Context, id string) (state.Revision, error) {
 	if err := d.state.CaughtUp(ctx, d.log); err != nil {
-		return Revision{}, err
+		return state.Revision{}, err
 	}
 	return d.Get(ctx, id)
 }
 
 // Get returns the newest revision that is projected; fault.NotFound when there
 // is no such document. Wait on the state first to read one's own write.
-func (d *Documents) Get(ctx context.Context, id string) (Revision, error) {
+func (d *Documents) Get(ctx context.Context, id string) (state.Revision, error) {
 	doc, err := d.state.Document(ctx, id)
-	if err != nil {
-		return Revision{}, fault.Wrap("document.Get", err)
-	}
-	return Revision{ID: doc.ID, Revision: doc.Revision, Title: doc.Title, Path: doc.Path, Author: doc.Author, SHA256: doc.SHA256, Body: doc.Body, Seq: doc.Seq}, nil
+	return doc, fault.Wrap("document.Get", err)
 }
 
 // At returns the newest revision of the document mirrored at a path.
-func (d *Documents) At(ctx context.Context, at string) (Revision, error) {
+func (d *Documents) At(ctx context.Context, at string) (state.Revision, error) {
 	id, err := d.state.DocumentAt(ctx, at)
 	if err != nil {
-		return Revision{}, fault.Wrap("document.At", err)
+		return state.Revision{}, fault.Wrap("document.At", err)
 	}
 	return d.Get(ctx, id)
 }
 
 // Revision returns one revision with its body.
-func (d *Documents) Revision(ctx context.Context, id string, revision int) (Revision, error) {
+func (d *Documents) Revision(ctx context.Context, id string, revision int) (state.Revision, error) {
 	r, err := d.state.Revision(ctx, id, revision)
-	if err != nil {
-		return Revision{}, fault.Wrap("document.Revision", err)
-	}
-	return Revision{ID: id, Revision: r.ID, Title: r.Title, Path: r.Path, Author: r.Author, SHA256: r.SHA256, Body: r.Body, Seq: r.Seq}, nil
+	return r, fault.Wrap("document.Revision", err)
 }
 
 // History lists a document's revisions after a number, oldest first, without

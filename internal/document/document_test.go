@@ -68,7 +68,7 @@ func open(t testing.TB) (*document.Documents, *state.Store, *ledger.Log) {
 	return document.New(log, st), st, log
 }
 
-func create(t testing.TB, d *document.Documents, body string) document.Revision {
+func create(t testing.TB, d *document.Documents, body string) state.Revision {
 	t.Helper()
 	id := contract.NewID()
 	r, err := d.Create(t.Context(), id, "A plan", document.PathFor("runs", "A plan", id), body, agent)
@@ -81,28 +81,28 @@ func create(t testing.TB, d *document.Documents, body string) document.Revision 
 func TestRevisionsFollowEachOther(t *testing.T) {
 	d, st, log := open(t)
 	r1 := create(t, d, "one\n")
-	r2, err := d.Revise(t.Context(), r1.ID, 1, "one\ntwo\n", document.Author{Name: "ana", By: contract.Person(""), Cause: contract.DeriveID("c", "x")})
+	r2, err := d.Revise(t.Context(), r1.Document, 1, "one\ntwo\n", document.Author{Name: "ana", By: contract.Person(""), Cause: contract.DeriveID("c", "x")})
 	if err != nil || r2.Revision != 2 {
 		t.Fatalf("%+v %v", r2, err)
 	}
-	if again, err := d.Revise(t.Context(), r1.ID, 2, "one\ntwo\n", agent); err != nil || again.Revision != 2 {
+	if again, err := d.Revise(t.Context(), r1.Document, 2, "one\ntwo\n", agent); err != nil || again.Revision != 2 {
 		t.Errorf("a change that changes nothing made revision %d (%v)", again.Revision, err)
 	}
 	if err := st.Wait(t.Context(), log.Last()); err != nil {
 		t.Fatal(err)
 	}
-	got, err := d.Get(t.Context(), r1.ID)
+	got, err := d.Get(t.Context(), r1.Document)
 	if err != nil || got != r2 {
 		t.Errorf("got %+v, want %+v (%v)", got, r2, err)
 	}
-	if at, err := d.At(t.Context(), r1.Path); err != nil || at.ID != r1.ID {
+	if at, err := d.At(t.Context(), r1.Path); err != nil || at.Document != r1.Document {
 		t.Errorf("nothing at %s: %v", r1.Path, err)
 	}
-	h, err := d.History(t.Context(), r1.ID, 0, 0)
+	h, err := d.History(t.Context(), r1.Document, 0, 0)
 	if err != nil || len(h) != 2 || h[0].Author != "director" || h[1].Role != contract.KindPerson || h[1].Cause == "" {
 		t.Errorf("history is %+v (%v)", h, err)
 	}
-	if old, err := d.Revision(t.Context(), r1.ID, 1); err != nil || old.Body != "one\n" {
+	if old, err := d.Revision(t.Context(), r1.Document, 1); err != nil || old.Body != "one\n" {
 		t.Errorf("revision 1 is %+v (%v)", old, err)
 	}
 }
@@ -110,10 +110,10 @@ func TestRevisionsFollowEachOther(t *testing.T) {
 func TestChangesApartAreRebased(t *testing.T) {
 	d, _, _ := open(t)
 	r := create(t, d, "a\nb\nc\nd\n")
-	if _, err := d.Revise(t.Context(), r.ID, 1, "A\nb\nc\nd\n", person); err != nil {
+	if _, err := d.Revise(t.Context(), r.Document, 1, "A\nb\nc\nd\n", person); err != nil {
 		t.Fatal(err)
 	}
-	got, err := d.Revise(t.Context(), r.ID, 1, "a\nb\nc\nD\n", agent)
+	got, err := d.Revise(t.Context(), r.Document, 1, "a\nb\nc\nD\n", agent)
 	if err != nil || got.Body != "A\nb\nc\nD\n" || got.Revision != 3 {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -122,11 +122,11 @@ func TestChangesApartAreRebased(t *testing.T) {
 func TestAnAgentCannotOverwriteAUser(t *testing.T) {
 	d, _, _ := open(t)
 	r := create(t, d, "a\nb\nc\n")
-	users, err := d.Revise(t.Context(), r.ID, 1, "a\nmine\nc\n", person)
+	users, err := d.Revise(t.Context(), r.Document, 1, "a\nmine\nc\n", person)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Revise(t.Context(), r.ID, 1, "a\nits\nc\n", agent)
+	_, err = d.Revise(t.Context(), r.Document, 1, "a\nits\nc\n", agent)
 	var ce *document.ConflictError
 	if !fault.Is(err, fault.Conflict) || !errors.As(err, &ce) {
 		t.Fatalf("%v", err)
@@ -135,7 +135,7 @@ func TestAnAgentCannotOverwriteAUser(t *testing.T) {
 		t.Errorf("the conflict carries %+v", ce)
 	}
 	// With the user's revision as its base the agent means it.
-	if got, err := d.Revise(t.Context(), r.ID, 2, "a\nmine, and its\nc\n", agent); err != nil || got.Revision != 3 {
+	if got, err := d.Revise(t.Context(), r.Document, 2, "a\nmine, and its\nc\n", agent); err != nil || got.Revision != 3 {
 		t.Errorf("%+v %v", got, err)
 	}
 }
@@ -143,14 +143,14 @@ func TestAnAgentCannotOverwriteAUser(t *testing.T) {
 func TestAUserWinsOverAnAgentButNotOverAUser(t *testing.T) {
 	d, _, _ := open(t)
 	r := create(t, d, "a\nb\nc\nd\ne\n")
-	if _, err := d.Revise(t.Context(), r.ID, 1, "a\nits\nc\nd\nE\n", agent); err != nil {
+	if _, err := d.Revise(t.Context(), r.Document, 1, "a\nits\nc\nd\nE\n", agent); err != nil {
 		t.Fatal(err)
 	}
-	got, err := d.Revise(t.Context(), r.ID, 1, "a\nmine\nc\nd\ne\n", person)
+	got, err := d.Revise(t.Context(), r.Document, 1, "a\nmine\nc\nd\ne\n", person)
 	if err != nil || got.Body != "a\nmine\nc\nd\nE\n" {
 		t.Errorf("%+v %v", got, err)
 	}
-	if _, err := d.Revise(t.Context(), r.ID, 1, "a\nfrom another tab\nc\nd\ne\n", person); !fault.Is(err, fault.Conflict) {
+	if _, err := d.Revise(t.Context(), r.Document, 1, "a\nfrom another tab\nc\nd\ne\n", person); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a user's stale edit over a user's: %v", err)
 	}
 }
@@ -163,23 +163,23 @@ func TestWhatIsRefused(t *testing.T) {
 		t.Errorf("no such document: %v", err)
 	}
 	for _, base := range []int{-1, 0, 2, 1 << 40} {
-		if _, err := d.Revise(ctx, r.ID, base, "y", agent); !fault.Is(err, fault.Invalid) {
+		if _, err := d.Revise(ctx, r.Document, base, "y", agent); !fault.Is(err, fault.Invalid) {
 			t.Errorf("base %d: %v", base, err)
 		}
 	}
-	if _, err := d.Revise(ctx, r.ID, 1, "NUL \x00", agent); !fault.Is(err, fault.Invalid) {
+	if _, err := d.Revise(ctx, r.Document, 1, "NUL \x00", agent); !fault.Is(err, fault.Invalid) {
 		t.Errorf("NUL: %v", err)
 	}
-	if _, err := d.Revise(ctx, r.ID, 1, strings.Repeat("x", document.MaxBody+1), agent); !fault.Is(err, fault.Exhausted) {
+	if _, err := d.Revise(ctx, r.Document, 1, strings.Repeat("x", document.MaxBody+1), agent); !fault.Is(err, fault.Exhausted) {
 		t.Errorf("too long: %v", err)
 	}
 	if _, err := d.Create(ctx, contract.NewID(), "Other", r.Path, "", agent); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a path that is taken: %v", err)
 	}
-	if again, err := d.Create(ctx, r.ID, r.Title, r.Path, "x\n", agent); err != nil || again.Seq != r.Seq {
+	if again, err := d.Create(ctx, r.Document, r.Title, r.Path, "x\n", agent); err != nil || again.Seq != r.Seq {
 		t.Errorf("a repeated create: %+v %v", again, err)
 	}
-	if _, err := d.Create(ctx, r.ID, r.Title, r.Path, "other", agent); !fault.Is(err, fault.Conflict) {
+	if _, err := d.Create(ctx, r.Document, r.Title, r.Path, "other", agent); !fault.Is(err, fault.Conflict) {
 		t.Errorf("another create with the id: %v", err)
 	}
 	for _, p := range []string{"/etc/x.md", "artifacts/../x.md", "notes.md", "artifacts/x.txt", ""} {
@@ -209,7 +209,7 @@ func TestManyWriters(t *testing.T) {
 				if w%2 == 0 {
 					by = person
 				}
-				got, err := d.Revise(context.Background(), r.ID, base.Revision, next, by)
+				got, err := d.Revise(context.Background(), r.Document, base.Revision, next, by)
 				if err != nil {
 					t.Errorf("writer %d round %d: %v", w, n, err)
 					return
@@ -222,7 +222,7 @@ func TestManyWriters(t *testing.T) {
 	if err := st.Wait(t.Context(), log.Last()); err != nil {
 		t.Fatal(err)
 	}
-	got, err := d.Get(t.Context(), r.ID)
+	got, err := d.Get(t.Context(), r.Document)
 	if err != nil || got.Revision != 1+writers*rounds {
 		t.Fatalf("revision %d, %v", got.Revision, err)
 	}
@@ -240,7 +240,7 @@ func TestALargeDocumentTravelsAsABlob(t *testing.T) {
 	if err := st.Wait(t.Context(), log.Last()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := d.Get(t.Context(), r.ID); err != nil || got.Body != body {
+	if got, err := d.Get(t.Context(), r.Document); err != nil || got.Body != body {
 		t.Errorf("%d bytes came back, %v", len(got.Body), err)
 	}
 }

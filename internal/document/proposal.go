@@ -26,7 +26,7 @@ type Resolved struct {
 // where the proposal's text would take the place of what was written since its
 // base; Ours is what is there now.
 type Preview struct {
-	Head     Revision
+	Head     state.Revision
 	Merged   string
 	Overlaps []Conflict
 }
@@ -68,7 +68,8 @@ func (d *Documents) Propose(ctx context.Context, id string, base int, body strin
 		}
 		return p, true, fault.Wrap(op, err)
 	}
-	p = state.Proposal{ID: proposal, Document: id, Base: base, Author: by.Name, Role: by.By.Kind, SHA256: sum, Run: by.Run, Task: by.Task, Status: state.ProposalOpen, Body: body}
+	p = state.Proposal{DocumentProposed: contract.DocumentProposed{Proposal: proposal, Document: id, Base: base, Author: by.Name, SHA256: sum, Body: body},
+		Role: by.By.Kind, Run: by.Run, Task: by.Task, Status: state.ProposalOpen}
 	switch v, err := d.preview(ctx, head, p); {
 	case err != nil:
 		return p, false, fault.Wrap(op, err)
@@ -78,7 +79,7 @@ func (d *Documents) Propose(ctx context.Context, id string, base int, body strin
 	events, err := d.log.Append(ctx, contract.Draft{
 		// The proposal is its event: what follows from it names it as its cause.
 		ID: proposal, Actor: by.By, Type: "document.proposed", Subject: proposalsOf(id),
-		Data: &contract.DocumentProposed{Proposal: proposal, Document: id, Base: base, Author: by.Name, SHA256: sum, Body: body},
+		Data: &p.DocumentProposed,
 		Run:  by.Run, Task: by.Task, Causation: by.Cause,
 	})
 	if err != nil {
@@ -108,8 +109,8 @@ func (d *Documents) makeWay(ctx context.Context, newest state.Proposal) error {
 			stay++
 			continue
 		}
-		drafts = append(drafts, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalSuperseded, By: newest.Author, Successor: newest.ID},
-			Author{By: contract.System(), Cause: newest.ID}))
+		drafts = append(drafts, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalSuperseded, By: newest.Author, Successor: newest.Proposal},
+			Author{By: contract.System(), Cause: newest.Proposal}))
 	}
 	_, err = d.log.Append(ctx, drafts...)
 	return err
@@ -127,9 +128,9 @@ func sameHand(a, b state.Proposal) bool {
 // resolution drafts the end of a proposal. Its id derives from the proposal's,
 // so that the same end again is the same event.
 func resolution(p state.Proposal, how contract.ProposalResolved, by Author) contract.Draft {
-	how.Proposal, how.Document = p.ID, p.Document
+	how.Proposal, how.Document = p.Proposal, p.Document
 	return contract.Draft{
-		ID: contract.DeriveID(p.ID, "resolved"), Actor: by.By, Type: "proposal.resolved", Subject: proposalsOf(p.Document),
+		ID: contract.DeriveID(p.Proposal, "resolved"), Actor: by.By, Type: "proposal.resolved", Subject: proposalsOf(p.Document),
 		Data: &how, Causation: by.Cause,
 	}
 }
@@ -159,7 +160,7 @@ func (d *Documents) Preview(ctx context.Context, p state.Proposal) (Preview, err
 
 // preview merges a proposal into a revision. Where both changed the same lines
 // the proposal's text is there.
-func (d *Documents) preview(ctx context.Context, head Revision, p state.Proposal) (Preview, error) {
+func (d *Documents) preview(ctx context.Context, head state.Revision, p state.Proposal) (Preview, error) {
 	base := ""
 	if p.Base > 0 {
 		r, err := d.state.Revision(ctx, p.Document, p.Base)
@@ -194,13 +195,13 @@ func (d *Documents) Accept(ctx context.Context, document, id string, by Author) 
 			return Resolved{}, fault.Wrap(op, err)
 		}
 		drafts = append(drafts, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalAccepted, By: by.Name, Revision: revision},
-			Author{By: by.By, Cause: p.ID}))
+			Author{By: by.By, Cause: p.Proposal}))
 		events, err := d.log.Append(ctx, drafts...)
 		if !fault.Is(err, fault.Conflict) {
 			if err != nil {
 				return Resolved{}, fault.Wrap(op, err)
 			}
-			return Resolved{p.ID, contract.ProposalAccepted, revision, events[len(events)-1].Sequence}, nil
+			return Resolved{p.Proposal, contract.ProposalAccepted, revision, events[len(events)-1].Sequence}, nil
 		}
 	}
 	return Resolved{}, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("the document moved %d times while a proposal was merged", maxTries))
@@ -226,13 +227,13 @@ func (d *Documents) acceptance(ctx context.Context, p state.Proposal, by Author)
 	if v.Merged == head.Body {
 		return nil, head.Revision, nil
 	}
-	next := Revision{ID: p.Document, Revision: head.Revision + 1, Title: head.Title, Path: head.Path, Body: v.Merged}
-	draft, err := next.draft(head.Seq, Author{Name: by.Name, By: by.By, Cause: p.ID})
+	next := contract.DocumentRevised{Document: p.Document, Revision: head.Revision + 1, Title: head.Title, Path: head.Path, Body: v.Merged}
+	draft, err := revise(&next, head.Seq, Author{Name: by.Name, By: by.By, Cause: p.Proposal})
 	draft.ID = acceptanceID(p)
 	return []contract.Draft{draft}, next.Revision, err
 }
 
-func acceptanceID(p state.Proposal) string { return contract.DeriveID(p.ID, "accepted") }
+func acceptanceID(p state.Proposal) string { return contract.DeriveID(p.Proposal, "accepted") }
 
 // accepted is the revision that accepting a proposal made; fault.NotFound when
 // it made none.
@@ -255,11 +256,11 @@ func (d *Documents) Dismiss(ctx context.Context, document, id string, by Author)
 		return done, fault.Wrap(op, err)
 	}
 	events, err := d.log.Append(ctx, resolution(p, contract.ProposalResolved{Resolution: contract.ProposalDismissed, By: by.Name},
-		Author{By: by.By, Cause: p.ID}))
+		Author{By: by.By, Cause: p.Proposal}))
 	if err != nil {
 		return Resolved{}, fault.Wrap(op, err)
 	}
-	return Resolved{p.ID, contract.ProposalDismissed, 0, events[0].Sequence}, nil
+	return Resolved{p.Proposal, contract.ProposalDismissed, 0, events[0].Sequence}, nil
 }
 
 // ended answers for a proposal that has been resolved.
@@ -267,7 +268,7 @@ func ended(p state.Proposal, wanted contract.Resolution) (Resolved, error) {
 	if p.Status != string(wanted) {
 		return Resolved{}, fault.New("", fault.Conflict, "Its text is in the log; ask for the change again if you want it.", fmt.Errorf("the proposal was %s already, by %s", p.Status, p.By))
 	}
-	return Resolved{p.ID, wanted, p.Revision, p.ResolvedSeq}, nil
+	return Resolved{p.Proposal, wanted, p.Revision, p.ResolvedSeq}, nil
 }
 
 func (d *Documents) freshProposal(ctx context.Context, document, id string) (state.Proposal, error) {
@@ -300,7 +301,7 @@ func (d *Documents) Recover(ctx context.Context) error {
 			if err := errors.Join(err, eerr, rerr); err != nil {
 				return fault.Wrap(op, err)
 			}
-			if _, err := d.Accept(ctx, p.Document, p.ID, Author{Name: rev.Author, By: made.By()}); err != nil {
+			if _, err := d.Accept(ctx, p.Document, p.Proposal, Author{Name: rev.Author, By: made.By()}); err != nil {
 				return fault.Wrap(op, err)
 			}
 		}

@@ -44,10 +44,10 @@ func list(t testing.TB, d *document.Documents, st *state.Store, log *ledger.Log,
 }
 
 // touched makes a document of which a user and an agent changed the same line.
-func touched(t testing.TB, d *document.Documents) (r document.Revision, theirs string) {
+func touched(t testing.TB, d *document.Documents) (r state.Revision, theirs string) {
 	t.Helper()
 	r = create(t, d, "a\nb\nc\nd\ne\n")
-	r, err := d.Revise(t.Context(), r.ID, 1, "a\nmine\nc\nd\ne\n", person)
+	r, err := d.Revise(t.Context(), r.Document, 1, "a\nmine\nc\nd\ne\n", person)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,15 +57,15 @@ func touched(t testing.TB, d *document.Documents) (r document.Revision, theirs s
 func TestAProposalWaitsAndIsAccepted(t *testing.T) {
 	d, st, log := open(t)
 	head, theirs := touched(t, d)
-	p := propose(t, d, head.ID, 1, theirs, byTask("one"))
-	if now, err := d.Get(t.Context(), head.ID); err != nil || now.Body != head.Body {
+	p := propose(t, d, head.Document, 1, theirs, byTask("one"))
+	if now, err := d.Get(t.Context(), head.Document); err != nil || now.Body != head.Body {
 		t.Errorf("proposing changed the document: %+v %v", now, err)
 	}
-	again := propose(t, d, head.ID, 1, theirs, byTask("one"))
-	if open := list(t, d, st, log, head.ID, true); len(open) != 1 || open[0].ID != p.ID || again.ID != p.ID || open[0].Seq != p.Seq {
+	again := propose(t, d, head.Document, 1, theirs, byTask("one"))
+	if open := list(t, d, st, log, head.Document, true); len(open) != 1 || open[0].Proposal != p.Proposal || again.Proposal != p.Proposal || open[0].Seq != p.Seq {
 		t.Fatalf("%+v", open)
 	}
-	p, err := d.Proposal(t.Context(), head.ID, p.ID)
+	p, err := d.Proposal(t.Context(), head.Document, p.Proposal)
 	if err != nil || p.Body != theirs || p.Base != 1 || p.Task != byTask("one").Task || p.Role != contract.KindAssociate {
 		t.Errorf("%+v %v", p, err)
 	}
@@ -74,10 +74,10 @@ func TestAProposalWaitsAndIsAccepted(t *testing.T) {
 		t.Errorf("%+v %v", v, err)
 	}
 	// What the user writes elsewhere meanwhile stays.
-	if _, err := d.Revise(t.Context(), head.ID, 2, "A\nmine\nc\nd\ne\n", person); err != nil {
+	if _, err := d.Revise(t.Context(), head.Document, 2, "A\nmine\nc\nd\ne\n", person); err != nil {
 		t.Fatal(err)
 	}
-	done, err := d.Accept(t.Context(), head.ID, p.ID, person)
+	done, err := d.Accept(t.Context(), head.Document, p.Proposal, person)
 	if err != nil || done.Resolution != contract.ProposalAccepted || done.Revision != 4 {
 		t.Fatalf("%+v %v", done, err)
 	}
@@ -85,20 +85,20 @@ func TestAProposalWaitsAndIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Line 1 touches line 2, which both changed: the proposal has both.
-	rev, err := st.Revision(t.Context(), head.ID, 4)
-	if err != nil || rev.Body != theirs || rev.Author != "ana" || rev.Role != contract.KindPerson || rev.Cause != p.ID {
+	rev, err := st.Revision(t.Context(), head.Document, 4)
+	if err != nil || rev.Body != theirs || rev.Author != "ana" || rev.Role != contract.KindPerson || rev.Cause != p.Proposal {
 		t.Errorf("%+v %v", rev, err)
 	}
-	if kept, err := d.Revision(t.Context(), head.ID, 3); err != nil || kept.Body != "A\nmine\nc\nd\ne\n" {
+	if kept, err := d.Revision(t.Context(), head.Document, 3); err != nil || kept.Body != "A\nmine\nc\nd\ne\n" {
 		t.Errorf("the user's text is not in the history: %+v %v", kept, err)
 	}
-	if twice, err := d.Accept(t.Context(), head.ID, p.ID, person); err != nil || twice != done {
+	if twice, err := d.Accept(t.Context(), head.Document, p.Proposal, person); err != nil || twice != done {
 		t.Errorf("accepted again: %+v %v", twice, err)
 	}
-	if _, err := d.Dismiss(t.Context(), head.ID, p.ID, person); !fault.Is(err, fault.Conflict) {
+	if _, err := d.Dismiss(t.Context(), head.Document, p.Proposal, person); !fault.Is(err, fault.Conflict) {
 		t.Errorf("dismissed after that: %v", err)
 	}
-	if open := list(t, d, st, log, head.ID, true); len(open) != 0 {
+	if open := list(t, d, st, log, head.Document, true); len(open) != 0 {
 		t.Errorf("still open: %+v", open)
 	}
 	if bad, err := st.Poison(t.Context(), 0); err != nil || len(bad) > 0 {
@@ -109,23 +109,23 @@ func TestAProposalWaitsAndIsAccepted(t *testing.T) {
 func TestAProposalIsDismissedForGood(t *testing.T) {
 	d, st, log := open(t)
 	head, theirs := touched(t, d)
-	p := propose(t, d, head.ID, 1, theirs, byTask("one"))
+	p := propose(t, d, head.Document, 1, theirs, byTask("one"))
 	for range 2 {
-		if done, err := d.Dismiss(t.Context(), head.ID, p.ID, person); err != nil || done.Resolution != contract.ProposalDismissed || done.Revision != 0 {
+		if done, err := d.Dismiss(t.Context(), head.Document, p.Proposal, person); err != nil || done.Resolution != contract.ProposalDismissed || done.Revision != 0 {
 			t.Fatalf("%+v %v", done, err)
 		}
 	}
-	if _, err := d.Accept(t.Context(), head.ID, p.ID, person); !fault.Is(err, fault.Conflict) || fault.HintOf(err) == "" {
+	if _, err := d.Accept(t.Context(), head.Document, p.Proposal, person); !fault.Is(err, fault.Conflict) || fault.HintOf(err) == "" {
 		t.Errorf("accepted after that: %v", err)
 	}
 	// The same change again is the same proposal.
-	if p := propose(t, d, head.ID, 1, theirs, byTask("one")); p.Status != string(contract.ProposalDismissed) {
+	if p := propose(t, d, head.Document, 1, theirs, byTask("one")); p.Status != string(contract.ProposalDismissed) {
 		t.Errorf("it came back: %+v", p)
 	}
-	if now, err := d.Get(t.Context(), head.ID); err != nil || now.Revision != 2 || len(list(t, d, st, log, head.ID, true)) != 0 {
+	if now, err := d.Get(t.Context(), head.Document); err != nil || now.Revision != 2 || len(list(t, d, st, log, head.Document, true)) != 0 {
 		t.Errorf("%+v %v", now, err)
 	}
-	if _, err := d.Accept(t.Context(), contract.NewID(), p.ID, person); !fault.Is(err, fault.NotFound) {
+	if _, err := d.Accept(t.Context(), contract.NewID(), p.Proposal, person); !fault.Is(err, fault.NotFound) {
 		t.Errorf("of another document: %v", err)
 	}
 }
@@ -133,22 +133,22 @@ func TestAProposalIsDismissedForGood(t *testing.T) {
 func TestNewerProposalsTakeTheOldOnesPlace(t *testing.T) {
 	d, st, log := open(t)
 	head, theirs := touched(t, d)
-	first := propose(t, d, head.ID, 1, theirs, byTask("one"))
-	other := propose(t, d, head.ID, 1, theirs, byTask("two"))
-	second := propose(t, d, head.ID, 1, theirs+"more\n", byTask("one"))
-	if open := list(t, d, st, log, head.ID, true); len(open) != 2 || open[0].ID != second.ID || open[1].ID != other.ID {
+	first := propose(t, d, head.Document, 1, theirs, byTask("one"))
+	other := propose(t, d, head.Document, 1, theirs, byTask("two"))
+	second := propose(t, d, head.Document, 1, theirs+"more\n", byTask("one"))
+	if open := list(t, d, st, log, head.Document, true); len(open) != 2 || open[0].Proposal != second.Proposal || open[1].Proposal != other.Proposal {
 		t.Fatalf("%+v", open)
 	}
-	if old, err := d.Proposal(t.Context(), head.ID, first.ID); err != nil || old.Status != string(contract.ProposalSuperseded) || old.Successor != second.ID {
+	if old, err := d.Proposal(t.Context(), head.Document, first.Proposal); err != nil || old.Status != string(contract.ProposalSuperseded) || old.Successor != second.Proposal {
 		t.Errorf("%+v %v", old, err)
 	}
-	if _, err := d.Accept(t.Context(), head.ID, first.ID, person); !fault.Is(err, fault.Conflict) {
+	if _, err := d.Accept(t.Context(), head.Document, first.Proposal, person); !fault.Is(err, fault.Conflict) {
 		t.Errorf("accepted a superseded one: %v", err)
 	}
 	for i := range document.MaxOpen + 3 {
-		propose(t, d, head.ID, 1, theirs, byTask("many "+strconv.Itoa(i)))
+		propose(t, d, head.Document, 1, theirs, byTask("many "+strconv.Itoa(i)))
 	}
-	open := list(t, d, st, log, head.ID, true)
+	open := list(t, d, st, log, head.Document, true)
 	if len(open) != document.MaxOpen || open[0].Task != byTask("many "+strconv.Itoa(document.MaxOpen+2)).Task || open[len(open)-1].Task != byTask("many 3").Task {
 		t.Errorf("%d are open, from %s to %s", len(open), open[len(open)-1].Task, open[0].Task)
 	}
@@ -158,46 +158,46 @@ func TestWhatIsNoProposal(t *testing.T) {
 	d, st, log := open(t)
 	head, _ := touched(t, d)
 	for name, body := range map[string]string{"what is there": head.Body, "the base": "a\nb\nc\nd\ne\n"} {
-		if _, ok, err := d.Propose(t.Context(), head.ID, 1, body, byTask("one"), ""); ok || err != nil {
+		if _, ok, err := d.Propose(t.Context(), head.Document, 1, body, byTask("one"), ""); ok || err != nil {
 			t.Errorf("%s: %v %v", name, ok, err)
 		}
 	}
-	if _, _, err := d.Propose(t.Context(), head.ID, 3, "x", byTask("one"), ""); contract.AsFieldError(err) == nil {
+	if _, _, err := d.Propose(t.Context(), head.Document, 3, "x", byTask("one"), ""); contract.AsFieldError(err) == nil {
 		t.Errorf("a base to come: %v", err)
 	}
-	if _, _, err := d.Propose(t.Context(), head.ID, 1, "x\x00", byTask("one"), ""); contract.AsFieldError(err) == nil {
+	if _, _, err := d.Propose(t.Context(), head.Document, 1, "x\x00", byTask("one"), ""); contract.AsFieldError(err) == nil {
 		t.Errorf("NUL: %v", err)
 	}
-	if _, _, err := d.Propose(t.Context(), head.ID, 1, strings.Repeat("x", document.MaxBody+1), byTask("one"), ""); !fault.Is(err, fault.Exhausted) {
+	if _, _, err := d.Propose(t.Context(), head.Document, 1, strings.Repeat("x", document.MaxBody+1), byTask("one"), ""); !fault.Is(err, fault.Exhausted) {
 		t.Errorf("too long: %v", err)
 	}
 	if _, _, err := d.Propose(t.Context(), contract.NewID(), 1, "x", byTask("one"), ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("no document: %v", err)
 	}
-	if all := list(t, d, st, log, head.ID, false); len(all) != 0 {
+	if all := list(t, d, st, log, head.Document, false); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}
 	// A text made on nothing known replaces the whole, and travels as a blob.
 	big := strings.Repeat("a line of text\n", 8000)
-	p := propose(t, d, head.ID, 0, big, byTask("big"))
-	if done, err := d.Accept(t.Context(), head.ID, p.ID, person); err != nil || done.Revision != 3 {
+	p := propose(t, d, head.Document, 0, big, byTask("big"))
+	if done, err := d.Accept(t.Context(), head.Document, p.Proposal, person); err != nil || done.Revision != 3 {
 		t.Fatalf("%+v %v", done, err)
 	}
 	if now, err := d.At(t.Context(), head.Path); err != nil || st.Wait(t.Context(), log.Last()) != nil {
 		t.Error(now, err)
 	}
-	if now, err := d.Get(t.Context(), head.ID); err != nil || now.Body != big {
+	if now, err := d.Get(t.Context(), head.Document); err != nil || now.Body != big {
 		t.Errorf("%d bytes, %v", len(now.Body), err)
 	}
 	// Once the document says the same, accepting makes no revision.
-	small := propose(t, d, head.ID, 0, "small\n", byTask("small"))
-	if _, err := d.Revise(t.Context(), head.ID, 3, "small\n", person); err != nil {
+	small := propose(t, d, head.Document, 0, "small\n", byTask("small"))
+	if _, err := d.Revise(t.Context(), head.Document, 3, "small\n", person); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := d.Accept(t.Context(), head.ID, small.ID, person); err != nil || done.Revision != 4 {
+	if done, err := d.Accept(t.Context(), head.Document, small.Proposal, person); err != nil || done.Revision != 4 {
 		t.Errorf("%+v %v", done, err)
 	}
-	if now, err := d.Get(t.Context(), head.ID); err != nil || now.Revision != 4 {
+	if now, err := d.Get(t.Context(), head.Document); err != nil || now.Revision != 4 {
 		t.Errorf("%+v %v", now, err)
 	}
 }
@@ -230,11 +230,11 @@ func TestProposalsAfterACrash(t *testing.T) {
 			t.Run(fmt.Sprintf("after %d events, woken %v", cut, woken), func(t *testing.T) {
 				d, st, log := open(t)
 				head, theirs := touched(t, d)
-				old := propose(t, d, head.ID, 1, theirs+"old\n", byTask("one"))
+				old := propose(t, d, head.Document, 1, theirs+"old\n", byTask("one"))
 				dying := document.New(&halting{log, cut}, st)
-				p, _, perr := dying.Propose(t.Context(), head.ID, 1, theirs, byTask("one"), "publish")
+				p, _, perr := dying.Propose(t.Context(), head.Document, 1, theirs, byTask("one"), "publish")
 				if perr == nil {
-					_, err := dying.Accept(t.Context(), head.ID, p.ID, person)
+					_, err := dying.Accept(t.Context(), head.Document, p.Proposal, person)
 					if (err == nil) != (cut == 4) {
 						t.Fatalf("accepted: %v", err)
 					}
@@ -244,21 +244,21 @@ func TestProposalsAfterACrash(t *testing.T) {
 						t.Fatal(err)
 					}
 					if cut == 3 {
-						if open := list(t, d, st, log, head.ID, true); len(open) != 0 {
+						if open := list(t, d, st, log, head.Document, true); len(open) != 0 {
 							t.Errorf("its text is in the document, and it is open: %+v", open)
 						}
 					}
 				}
-				if p, _, err := d.Propose(t.Context(), head.ID, 1, theirs, byTask("one"), "publish"); err != nil {
+				if p, _, err := d.Propose(t.Context(), head.Document, 1, theirs, byTask("one"), "publish"); err != nil {
 					t.Fatalf("%+v %v", p, err)
-				} else if done, err := d.Accept(t.Context(), head.ID, p.ID, person); err != nil || done.Revision != 3 {
+				} else if done, err := d.Accept(t.Context(), head.Document, p.Proposal, person); err != nil || done.Revision != 3 {
 					t.Errorf("%+v %v", done, err)
 				}
-				all := list(t, d, st, log, head.ID, false)
-				if len(all) != 2 || all[0].Status != "accepted" || all[0].By != "ana" || all[1].ID != old.ID || all[1].Status != "superseded" {
+				all := list(t, d, st, log, head.Document, false)
+				if len(all) != 2 || all[0].Status != "accepted" || all[0].By != "ana" || all[1].Proposal != old.Proposal || all[1].Status != "superseded" {
 					t.Errorf("%+v", all)
 				}
-				if now, err := d.Get(t.Context(), head.ID); err != nil || now.Revision != 3 || now.Body != theirs {
+				if now, err := d.Get(t.Context(), head.Document); err != nil || now.Revision != 3 || now.Body != theirs {
 					t.Errorf("%+v %v", now, err)
 				}
 				if bad, err := st.Poison(t.Context(), 0); err != nil || len(bad) > 0 {
@@ -327,7 +327,7 @@ func TestAcceptedMergesLaw(t *testing.T) {
 		if err != nil || v.Merged != strings.Join(want, "") || len(v.Overlaps) != overlaps {
 			rt.Fatalf("%d overlaps, want %d:\n%s\nwant\n%s%v", len(v.Overlaps), overlaps, v.Merged, strings.Join(want, ""), err)
 		}
-		done, err := d.Accept(t.Context(), id, p.ID, person)
+		done, err := d.Accept(t.Context(), id, p.Proposal, person)
 		if err != nil || done.Revision != head.Revision+1 {
 			rt.Fatalf("%+v %v", done, err)
 		}

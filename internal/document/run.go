@@ -12,30 +12,15 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/run"
-	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/state"
 )
-
-// RunView is what a run's document shows, made of what people see of tasks and of
-// the contract's types, so that whoever drives a run can fill it without asking the
-// state.
-type RunView struct {
-	Prompt    string
-	Objective string
-	Status    contract.RunStatus
-	Reason    string
-	Plan      []contract.PlanItem
-	Tasks     []view.Task // in the order they were requested, with their results
-	Questions []run.Question
-	Report    *contract.RunReported // nil until the run has ended
-	Usage     contract.Usage        // so far
-	Elapsed   time.Duration         // shown once the run has ended
-}
 
 // Bounds of a run's document, in bytes. Their sum stays under the limit of
 // data inside an event.
 const (
 	maxProse    = 6 << 10
 	maxLine     = 300
+	maxGoal     = 120
 	maxAskedFor = 1 << 10
 	maxPlan     = 10 << 10
 	maxAsked    = 6 << 10
@@ -47,23 +32,42 @@ const (
 // edits it.
 type section struct{ key, heading, text string }
 
-func (v RunView) sections() []section {
-	return []section{
-		{"objective", "Objective", v.objective()},
-		{"plan", "Plan", v.plan()},
-		{"questions", "Questions", v.questions()},
-		{"evidence", "Evidence", v.evidence()},
-		{"result", "Result", v.result()},
-		{"cost", "Cost", v.cost()},
+// Sections are what a run's document says of the run, rendered.
+type Sections []section
+
+// SectionsOf renders what a document says of a run. What a task costs is added when
+// an attempt ends: a revision for each of its turns would say nothing else. end is
+// the report of a run that is about to end, nil while it goes on.
+func SectionsOf(r *run.Run, end *contract.RunReported) Sections {
+	status, report, took := r.Status, r.Report, time.Duration(0)
+	var used contract.Usage
+	for _, t := range r.Turns {
+		used = used.Add(t.Usage)
+	}
+	for _, t := range r.Tasks {
+		for _, result := range t.Results {
+			used = used.Add(result.Usage)
+		}
+	}
+	if end != nil {
+		status, report, used, took = end.Status, end, end.Usage, time.Duration(end.Usage.WallMS)*time.Millisecond
+	}
+	return Sections{
+		{"objective", "Objective", objective(r)},
+		{"plan", "Plan", plan(r, report)},
+		{"questions", "Questions", questions(r)},
+		{"evidence", "Evidence", allEvidence(r)},
+		{"result", "Result", result(status, report)},
+		{"cost", "Cost", cost(used, took)},
 	}
 }
 
-// RenderRun renders a new document for a run, its title first. The same view
+// RenderRun makes a new document for a run, its title first. The same run
 // always gives the same text, of bounded size.
-func RenderRun(title string, v RunView) string {
+func RenderRun(title string, sections Sections) string {
 	var b strings.Builder
 	b.WriteString("# " + line(title, maxLine) + "\n")
-	for _, s := range v.sections() {
+	for _, s := range sections {
 		b.WriteString("\n" + s.render())
 	}
 	b.WriteString("\n## Notes\n\n")
@@ -82,9 +86,9 @@ func RunTitle(prompt string) string {
 // UpdateRun brings the sections of a run's document up to date. A section that
 // the user has edited since it was written here, and everything that is not
 // one of the sections, stays as it is; a section the user removed stays away.
-func UpdateRun(body string, v RunView) string {
+func UpdateRun(body string, sections Sections) string {
 	fresh := map[string]section{}
-	for _, s := range v.sections() {
+	for _, s := range sections {
 		fresh[s.key] = s
 	}
 	var out strings.Builder
@@ -106,44 +110,44 @@ func UpdateRun(body string, v RunView) string {
 
 // UpdateRun brings the document of a run up to date in the log. What the user
 // changes in the same moment is kept.
-func (d *Documents) UpdateRun(ctx context.Context, id string, v RunView, by Author) (Revision, error) {
+func (d *Documents) UpdateRun(ctx context.Context, id string, sections Sections, by Author) (state.Revision, error) {
 	const op = "document.UpdateRun"
 	for range maxTries {
 		head, err := d.fresh(ctx, id)
 		if err != nil {
-			return Revision{}, fault.Wrap(op, err)
+			return state.Revision{}, fault.Wrap(op, err)
 		}
-		rev, err := d.Revise(ctx, id, head.Revision, UpdateRun(head.Body, v), by)
+		rev, err := d.Revise(ctx, id, head.Revision, UpdateRun(head.Body, sections), by)
 		if !errors.As(err, new(*ConflictError)) {
 			return rev, fault.Wrap(op, err)
 		}
 	}
-	return Revision{}, fault.New(op, fault.Unavailable, "Try again in a moment.", errors.New("the document did not hold still"))
+	return state.Revision{}, fault.New(op, fault.Unavailable, "Try again in a moment.", errors.New("the document did not hold still"))
 }
 
 // objective shows what the run is after and, where that is in other words, what
 // was asked for.
-func (v RunView) objective() string {
-	if v.Objective == "" {
-		return prose(v.Prompt)
+func objective(r *run.Run) string {
+	if r.Objective == "" {
+		return prose(r.Prompt.Text)
 	}
-	s := prose(v.Objective)
-	asked := strings.TrimSpace(v.Prompt)
-	if asked == "" || asked == strings.TrimSpace(v.Objective) {
+	s := prose(r.Objective)
+	asked := strings.TrimSpace(r.Prompt.Text)
+	if asked == "" || asked == strings.TrimSpace(r.Objective) {
 		return s
 	}
 	return s + "\n> " + line(asked, maxAskedFor) + "\n"
 }
 
-func (v RunView) plan() string {
+func plan(r *run.Run, report *contract.RunReported) string {
 	switch {
-	case len(v.Plan) == 0 && v.Report == nil:
+	case len(r.Plan) == 0 && report == nil:
 		return "No plan yet.\n"
-	case len(v.Plan) == 0:
+	case len(r.Plan) == 0:
 		return "No plan was made.\n"
 	}
 	var items []string
-	for _, it := range v.Plan {
+	for _, it := range r.Plan {
 		box, note := " ", ""
 		switch it.Status {
 		case contract.PlanDone:
@@ -160,9 +164,9 @@ func (v RunView) plan() string {
 	return head(items, maxPlan, "- … and %d more\n")
 }
 
-func (v RunView) questions() string {
+func questions(r *run.Run) string {
 	var items []string
-	for _, q := range v.Questions {
+	for _, q := range r.Questions {
 		s := "- " + line(q.Text, maxLine)
 		if len(q.Choices) > 0 {
 			s += " (" + line(strings.Join(q.Choices, ", "), maxLine) + ")"
@@ -183,15 +187,15 @@ func (v RunView) questions() string {
 	return tail(items, maxAsked, "- … %d earlier\n")
 }
 
-// evidence shows the newest tasks in full and older ones in a line each.
-func (v RunView) evidence() string {
-	if len(v.Tasks) == 0 {
+// allEvidence shows the newest tasks in full and older ones in a line each.
+func allEvidence(r *run.Run) string {
+	if len(r.Tasks) == 0 {
 		return "Nothing yet.\n"
 	}
-	items := make([]string, len(v.Tasks))
+	items := make([]string, len(r.Tasks))
 	left := maxEvidence * 3 / 4
-	for i := len(v.Tasks) - 1; i >= 0; i-- {
-		t := v.Tasks[i]
+	for i := len(r.Tasks) - 1; i >= 0; i-- {
+		t := r.Tasks[i]
 		full := evidence(t)
 		if len(full) > left {
 			full = heading(t)
@@ -202,21 +206,32 @@ func (v RunView) evidence() string {
 	return tail(items, maxEvidence, "- … %d earlier tasks\n")
 }
 
-func heading(t view.Task) string {
-	s := fmt.Sprintf("- **%s**: %s", strings.ReplaceAll(t.Status, "_", " "), line(t.Goal, maxLine))
-	if t.Attempt > 1 {
-		s += fmt.Sprintf(" (attempt %d)", t.Attempt)
+func heading(t *run.Task) string {
+	status, attempt := run.TaskRequested, t.Now.Number
+	switch {
+	case t.Ended():
+		status, attempt = string(t.Newest.Status), t.Newest.Attempt
+	case t.Now.Number > 0:
+		status = run.TaskRunning
+	}
+	goal, _, _ := strings.Cut(strings.TrimSpace(t.Request.Goal), "\n")
+	if goal = line(goal, len(goal)); len(goal) > maxGoal {
+		goal = contract.Clip(goal, maxGoal) + "…"
+	}
+	s := fmt.Sprintf("- **%s**: %s", strings.ReplaceAll(status, "_", " "), goal)
+	if attempt > 1 {
+		s += fmt.Sprintf(" (attempt %d)", attempt)
 	}
 	return s + "\n"
 }
 
-func evidence(t view.Task) string {
+func evidence(t *run.Task) string {
 	var b strings.Builder
 	b.WriteString(heading(t))
-	r := t.Result
-	if r == nil {
+	if !t.Ended() {
 		return b.String()
 	}
+	r := t.Newest
 	fmt.Fprintf(&b, "  - %s\n", line(r.Summary, 2*maxLine))
 	if len(r.Changes) > 0 {
 		added, removed := 0, 0
@@ -294,14 +309,9 @@ func command(verb string, c contract.Command) string {
 	return s
 }
 
-func (v RunView) result() string {
-	r := v.Report
+func result(status contract.RunStatus, r *contract.RunReported) string {
 	if r == nil {
-		s := fmt.Sprintf("The run is %s.", v.Status)
-		if v.Reason != "" {
-			s += " " + line(v.Reason, maxLine)
-		}
-		return s + "\n"
+		return fmt.Sprintf("The run is %s.\n", status)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**, verification: %s\n\n%s", r.Status, r.Verified, prose(r.Summary))
@@ -314,11 +324,11 @@ func (v RunView) result() string {
 	return b.String()
 }
 
-func (v RunView) cost() string {
-	u := v.Usage
+// cost is what was used so far, and how long the run took once it has ended.
+func cost(u contract.Usage, took time.Duration) string {
 	s := fmt.Sprintf("%d tool %s, %d tokens in, %d out, $%.4f", u.ToolCalls, plural(u.ToolCalls, "call"), u.TokensIn, u.TokensOut, u.CostUSD)
-	if v.Elapsed > 0 {
-		s += ", " + v.Elapsed.Round(time.Second).String()
+	if took > 0 {
+		s += ", " + took.Round(time.Second).String()
 	}
 	return s + "\n"
 }

@@ -29,3 +29,20 @@ func TestWhatMethodsTakeOfActors(t *testing.T) {
 		}
 	}
 }
+
+// What a kind of actor can is asked somewhere: a capability that no method and no event
+// type takes is a word without meaning, and taking it from somebody changes nothing.
+func TestEveryCapabilityIsAsked(t *testing.T) {
+	asked := map[contract.Capability]bool{}
+	for _, m := range rpc.All() {
+		asked[m.About().Takes()] = true
+	}
+	for _, info := range contract.Types() {
+		asked[info.Needs] = true
+	}
+	for _, c := range contract.Capabilities {
+		if !asked[c] {
+			t.Errorf("nothing takes %s", c)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/run/runtest"
 )
 
 var update = flag.Bool("update", false, "write what the reducer gives into the cases")
@@ -19,7 +20,7 @@ type goldenCase struct {
 	Name   string            `json:"name"`
 	Run    string            `json:"run"`
 	Events []json.RawMessage `json:"events"`
-	Want   run.View          `json:"want"`
+	Want   runtest.Told      `json:"want"`
 }
 
 func load(t *testing.T) map[string]*goldenCase {
@@ -68,7 +69,7 @@ func TestGolden(t *testing.T) {
 				again.Apply(e, p) // an event that comes twice changes nothing
 			}
 			if *update {
-				c.Want = r.View()
+				c.Want = runtest.Of(r)
 				b, err := json.MarshalIndent(c, "", " ")
 				if err != nil {
 					t.Fatal(err)
@@ -77,7 +78,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := r.View(); !reflect.DeepEqual(got, c.Want) {
+			if got := runtest.Of(r); !reflect.DeepEqual(got, c.Want) {
 				t.Errorf("got  %+v\nwant %+v", got, c.Want)
 			}
 			if !reflect.DeepEqual(r, again) {

@@ -72,14 +72,14 @@ func (b *builds) ensure(ctx context.Context) error {
 		if k.Verified != contract.VerificationPass && k.Kind != contract.CheckpointRestore {
 			continue
 		}
-		tree, err := b.s.workspace.ObjectID(ctx, k.ID, "choiros")
+		tree, err := b.s.workspace.ObjectID(ctx, k.Commit, "choiros")
 		if err != nil {
 			return err
 		}
 		if kept, err := b.s.opts.Volumes.Exists(ctx, build(tree)); kept || err != nil {
 			return err
 		}
-		return b.build(ctx, k.ID, tree)
+		return b.build(ctx, k.Commit, tree)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (s *Shell) showedWell(ctx context.Context, b view.Heartbeat) error {
 	if err != nil || len(newest) == 0 {
 		return err
 	}
-	commit := newest[0].ID
+	commit := newest[0].Commit
 	same, err := s.shellIs(ctx, commit)
 	if err != nil {
 		return err
@@ -357,11 +357,11 @@ func (s *Shell) goodCheckpoint(ctx context.Context, other bool) (good string, ve
 			return "", verified, err
 		}
 		for _, k := range page {
-			before = k.Seq
-			if jump != "" && k.ID != jump {
+			before = k.Sequence
+			if jump != "" && k.Commit != jump {
 				continue
 			}
-			if jump = back[k.ID]; jump != "" {
+			if jump = back[k.Commit]; jump != "" {
 				continue
 			}
 			checked := k.Verified == contract.VerificationPass
@@ -369,7 +369,7 @@ func (s *Shell) goodCheckpoint(ctx context.Context, other bool) (good string, ve
 				if looked++; looked > maxLooked {
 					continue
 				}
-				shell, err := s.shellOf(ctx, k.ID)
+				shell, err := s.shellOf(ctx, k.Commit)
 				if err != nil {
 					return "", verified, err
 				}
@@ -378,14 +378,14 @@ func (s *Shell) goodCheckpoint(ctx context.Context, other bool) (good string, ve
 				}
 			}
 			if !other {
-				return k.ID, false, nil
+				return k.Commit, false, nil
 			}
 			if compared++; compared > maxCompared {
 				return "", verified, nil
 			}
-			same, err := s.shellIs(ctx, k.ID)
+			same, err := s.shellIs(ctx, k.Commit)
 			if err != nil || !same {
-				return k.ID, verified, err
+				return k.Commit, verified, err
 			}
 			verified = verified || checked
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/run/runtest"
 )
 
 // TestRunsGolden holds the tables of runs against the cases of the reducer.
@@ -26,7 +26,7 @@ func TestRunsGolden(t *testing.T) {
 			Name   string            `json:"name"`
 			Run    string            `json:"run"`
 			Events []json.RawMessage `json:"events"`
-			Want   run.View          `json:"want"`
+			Want   runtest.Told      `json:"want"`
 		}
 		if err := json.Unmarshal(b, &c); err != nil {
 			t.Fatal(err)
@@ -45,9 +45,9 @@ func TestRunsGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := run.View{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
+			got := runtest.Told{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 				Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
-				TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []run.QuestionView{}, Tasks: []run.TaskView{}}
+				TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []runtest.Asked{}, Tasks: []runtest.Step{}}
 			for _, p := range r.Plan {
 				got.Plan = append(got.Plan, string(p.Status)+" "+p.Text)
 			}
@@ -56,10 +56,10 @@ func TestRunsGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, q := range questions {
-				got.Questions = append(got.Questions, run.QuestionView{ID: q.ID, Answer: q.Answer})
+				got.Questions = append(got.Questions, runtest.Asked{ID: q.ID, Answer: q.Answer})
 			}
 			for _, k := range r.Tasks {
-				got.Tasks = append(got.Tasks, run.TaskView{Task: k.ID, Kind: k.Kind, Goal: k.Goal, Status: k.Status, Attempt: k.Attempt, Verification: k.Verification})
+				got.Tasks = append(got.Tasks, runtest.Step{Task: k.ID, Kind: k.Kind, Goal: k.Goal, Status: k.Status, Attempt: k.Attempt, Verification: k.Verification})
 			}
 			if !reflect.DeepEqual(got, c.Want) {
 				t.Errorf("got  %+v\nwant %+v", got, c.Want)

@@ -59,7 +59,7 @@ func TestProposals(t *testing.T) {
 		t.Errorf("%d events are poison (%v): %+v", len(poison), err, poison)
 	}
 	list, err := s.Proposals(ctx, state.ProposalFilter{Document: doc})
-	if err != nil || len(list) != 3 || list[0].ID != id("d") || list[1].ID != id("b") || list[2].ID != id("a") {
+	if err != nil || len(list) != 3 || list[0].Proposal != id("d") || list[1].Proposal != id("b") || list[2].Proposal != id("a") {
 		t.Fatalf("%+v %v", list, err)
 	}
 	if p := list[1]; p.Status != string(contract.ProposalAccepted) || p.By != "ana" || p.Revision != 2 || p.Resolved == "" || p.Base != 0 {
@@ -68,11 +68,11 @@ func TestProposals(t *testing.T) {
 	if p := list[2]; p.Status != string(contract.ProposalSuperseded) || p.Successor != id("b") || p.Seq != a.Sequence || p.Body != "" {
 		t.Errorf("the superseded one is %+v", p)
 	}
-	if older, err := s.Proposals(ctx, state.ProposalFilter{Document: doc, Before: list[1].Seq}); err != nil || len(older) != 1 || older[0].ID != id("a") {
+	if older, err := s.Proposals(ctx, state.ProposalFilter{Document: doc, Before: list[1].Seq}); err != nil || len(older) != 1 || older[0].Proposal != id("a") {
 		t.Errorf("before it: %+v %v", older, err)
 	}
 	open, err := s.Proposals(ctx, state.ProposalFilter{Open: true})
-	if err != nil || len(open) != 1 || open[0].ID != id("d") || open[0].Status != state.ProposalOpen {
+	if err != nil || len(open) != 1 || open[0].Proposal != id("d") || open[0].Status != state.ProposalOpen {
 		t.Errorf("open: %+v %v", open, err)
 	}
 	if p, err := s.Proposal(ctx, doc, id("d")); err != nil || p.Body != "# Open\n" || p.Role != contract.KindAssociate || p.Run != run || p.Task != task || p.SHA256 != blobRef("# Open\n") {

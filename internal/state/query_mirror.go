@@ -44,7 +44,7 @@ func (s *Store) Mirrors(ctx context.Context, limit int) ([]Mirrored, error) {
 
 // DocumentPaths lists id and path of documents, in the order of their paths and
 // after the given one.
-func (s *Store) DocumentPaths(ctx context.Context, after string) ([]Document, error) {
-	return all(ctx, s, "state.DocumentPaths", func(r *sql.Rows) (d Document, err error) { return d, r.Scan(&d.ID, &d.Path) },
+func (s *Store) DocumentPaths(ctx context.Context, after string) ([]Revision, error) {
+	return all(ctx, s, "state.DocumentPaths", func(r *sql.Rows) (d Revision, err error) { return d, r.Scan(&d.Document, &d.Path) },
 		"SELECT id, path FROM documents WHERE path > ? ORDER BY path LIMIT ?", after, MaxPage)
 }

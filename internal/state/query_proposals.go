@@ -14,29 +14,25 @@ const ProposalOpen = "open"
 // Proposal is a change to a document that waits for a user, or did. Body is set
 // by Proposal, not by Proposals.
 type Proposal struct {
-	ID          string             `json:"id"`
-	Document    string             `json:"document"`
-	Base        int                `json:"base"` // 0: no revision
-	Author      string             `json:"author"`
-	Role        contract.ActorKind `json:"role"`
-	SHA256      contract.BlobRef   `json:"sha256"`
-	Run         string             `json:"run"`
-	Task        string             `json:"task"`
-	Time        string             `json:"time"`
-	Seq         uint64             `json:"seq"`
-	Status      string             `json:"status"`
-	By          string             `json:"by"`
-	Revision    int                `json:"revision"` // that holds an accepted one
-	Successor   string             `json:"successor"`
-	Resolved    string             `json:"resolved"`
-	ResolvedSeq uint64             `json:"resolved_seq"`
-	Body        string             `json:"body,omitempty"`
+	contract.DocumentProposed
+	Role   contract.ActorKind
+	Run    string
+	Task   string
+	Time   string
+	Seq    uint64
+	Status string
+	// What its contract.ProposalResolved says, once it has one.
+	By          string
+	Revision    int // that holds an accepted one
+	Successor   string
+	Resolved    string // when
+	ResolvedSeq uint64
 }
 
 const proposalColumns = `id, document, base, author, role, sha256, run, task, time, seq, status, resolved_by, revision, successor, resolved, resolved_seq`
 
 func scanProposal(r *sql.Rows, p *Proposal, more ...any) error {
-	return r.Scan(append([]any{&p.ID, &p.Document, &p.Base, &p.Author, &p.Role, &p.SHA256, &p.Run, &p.Task, &p.Time, &p.Seq,
+	return r.Scan(append([]any{&p.Proposal, &p.Document, &p.Base, &p.Author, &p.Role, &p.SHA256, &p.Run, &p.Task, &p.Time, &p.Seq,
 		&p.Status, &p.By, &p.Revision, &p.Successor, &p.Resolved, &p.ResolvedSeq}, more...)...)
 }
 

@@ -9,36 +9,23 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/run"
 )
 
-// Run is all that followed from one prompt. Usage is what was metered so far.
+// Run is all that followed from one prompt: what the reducer made of its events,
+// and where they are. Usage is what was metered so far.
 // Tasks is set by Run, not by Runs.
 type Run struct {
-	ID         string                      `json:"id"`
-	Status     contract.RunStatus          `json:"status"`
-	Prompt     string                      `json:"prompt"`
-	Summary    string                      `json:"summary"`
-	Document   string                      `json:"document"`
-	User       string                      `json:"user"`
-	Reason     string                      `json:"reason"`
-	Command    contract.RunCommand         `json:"command"`
-	Objective  string                      `json:"objective"`
-	Plan       []contract.PlanItem         `json:"plan"`
-	Provider   string                      `json:"provider"`
-	Model      string                      `json:"model"`
-	Budget     contract.Budget             `json:"budget"`
-	Error      string                      `json:"error"`
-	Verified   contract.VerificationStatus `json:"verified"`
-	Checkpoint string                      `json:"checkpoint"`
-	Usage      contract.Usage              `json:"usage"`
-	CostUSD    float64                     `json:"cost_usd"`
-	Created    string                      `json:"created"`
-	Updated    string                      `json:"updated"`
-	Ended      string                      `json:"ended"`
-	StoodMS    int64                       `json:"stood_ms,omitempty"` // it stood still with the machine or with choir
-	Seq        uint64                      `json:"seq"`
-	LastSeq    uint64                      `json:"last_seq"`
-	Tasks      []Task                      `json:"tasks,omitempty"`
+	run.Head
+	ID      string
+	Prompt  string
+	User    string
+	Budget  contract.Budget
+	Created string
+	Updated string
+	Seq     uint64
+	LastSeq uint64
+	Tasks   []Task
 }
 
 const runColumns = `r.id, r.status, r.prompt, r.summary, r.document, r.user, r.reason, r.command, r.objective, r.plan, r.provider, r.model, r.budget,
@@ -49,16 +36,17 @@ const runColumns = `r.id, r.status, r.prompt, r.summary, r.document, r.user, r.r
 
 func scanRun(rows *sql.Rows) (Run, error) {
 	var r Run
-	var plan, budget string
+	var plan, budget, ended string
 	var reportedCalls, calls int
 	if err := rows.Scan(&r.ID, &r.Status, &r.Prompt, &r.Summary, &r.Document, &r.User, &r.Reason, &r.Command, &r.Objective, &plan, &r.Provider, &r.Model, &budget,
-		&r.Error, &r.Verified, &r.Checkpoint, &r.Created, &r.Updated, &r.Ended, &r.StoodMS, &r.Seq, &r.LastSeq, &reportedCalls, &r.Usage.WallMS, &calls,
+		&r.Error, &r.Verified, &r.Checkpoint, &r.Created, &r.Updated, &ended, &r.StoodMS, &r.Seq, &r.LastSeq, &reportedCalls, &r.Usage.WallMS, &calls,
 		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.CostUSD); err != nil {
 		return r, err
 	}
 	r.Usage.ToolCalls = max(reportedCalls, calls)
-	r.CostUSD = r.Usage.CostUSD
-	return r, errors.Join(decode(plan, &r.Plan), decode(budget, &r.Budget))
+	var err error
+	r.Ended, err = unstamp(ended)
+	return r, errors.Join(err, decode(plan, &r.Plan), decode(budget, &r.Budget))
 }
 
 // RunFilter selects runs, newest first. Before, when set, gives runs whose
@@ -91,22 +79,15 @@ func (s *Store) Run(ctx context.Context, id string) (Run, error) {
 	return r, err
 }
 
-// Task is a task with what its last attempt came to.
+// Task is a task with what its last attempt came to, as the reducer has it.
 type Task struct {
-	ID           string                      `json:"id"`
-	Run          string                      `json:"run"`
-	Kind         contract.TaskKind           `json:"kind"`
-	Goal         string                      `json:"goal"`
-	Status       string                      `json:"status"` // requested, running, or a contract.ResultStatus
-	Verification contract.VerificationStatus `json:"verification"`
-	Attempt      int                         `json:"attempt"`
-	Base         string                      `json:"base"`
-	Head         string                      `json:"head"`
-	Summary      string                      `json:"summary"`
-	Requested    string                      `json:"requested"`
-	Started      string                      `json:"started"`
-	Finished     string                      `json:"finished"`
-	Seq          uint64                      `json:"seq"`
+	run.TaskHead
+	ID        string
+	Run       string
+	Kind      contract.TaskKind
+	Goal      string
+	Requested string
+	Seq       uint64
 }
 
 // TaskDetail is a task with everything that was said about it.
@@ -143,7 +124,15 @@ type TaskFilter struct {
 const taskColumns = `id, run, kind, goal, status, verification, attempt, base, head, summary, requested, started, finished, seq`
 
 func scanTaskInto(rows *sql.Rows, t *Task, more ...any) error {
-	return rows.Scan(append([]any{&t.ID, &t.Run, &t.Kind, &t.Goal, &t.Status, &t.Verification, &t.Attempt, &t.Base, &t.Head, &t.Summary, &t.Requested, &t.Started, &t.Finished, &t.Seq}, more...)...)
+	var started, finished string
+	err := rows.Scan(append([]any{&t.ID, &t.Run, &t.Kind, &t.Goal, &t.Status, &t.Verification, &t.Attempt, &t.Base, &t.Head, &t.Summary, &t.Requested, &started, &finished, &t.Seq}, more...)...)
+	if err == nil {
+		t.Started, err = unstamp(started)
+	}
+	if err == nil {
+		t.Finished, err = unstamp(finished)
+	}
+	return err
 }
 
 // Tasks lists tasks; with Open and no run, those that recovery must look at.
@@ -289,20 +278,6 @@ func (s *Store) Turns(ctx context.Context, task string, attempt int) ([]Turn, er
 	}
 }
 
-// Trace is a run told whole: its conversation, and per task the model's turns
-// and tool calls.
-type Trace struct {
-	Run      Run         `json:"run"`
-	Messages []Message   `json:"messages"`
-	Tasks    []TraceTask `json:"tasks"`
-}
-
-// TraceTask is a task in a trace.
-type TraceTask struct {
-	TaskDetail
-	Turns []Turn `json:"turns"`
-}
-
 // Message is something said between the user and the Director.
 type Message struct {
 	ID      uint64             `json:"id"` // sequence of its event
@@ -318,28 +293,6 @@ func (s *Store) Messages(ctx context.Context, run string, after uint64) ([]Messa
 	return all(ctx, s, "state.Messages", func(r *sql.Rows) (m Message, err error) {
 		return m, r.Scan(&m.ID, &m.Run, &m.Role, &m.Kind, &m.Content, &m.Time)
 	}, `SELECT seq, conversation, role, kind, content, time FROM messages WHERE conversation = ? AND seq > ? ORDER BY seq LIMIT ?`, run, int64(after), MaxPage)
-}
-
-// Trace returns a run told whole.
-func (s *Store) Trace(ctx context.Context, run string) (Trace, error) {
-	var t Trace
-	var err error
-	if t.Run, err = s.Run(ctx, run); err != nil {
-		return t, err
-	}
-	if t.Messages, err = s.Messages(ctx, run, 0); err != nil {
-		return t, err
-	}
-	t.Tasks = make([]TraceTask, len(t.Run.Tasks))
-	for i, task := range t.Run.Tasks {
-		if t.Tasks[i].TaskDetail, err = s.Task(ctx, task.ID); err != nil {
-			return t, err
-		}
-		if t.Tasks[i].Turns, err = s.Turns(ctx, task.ID, 0); err != nil {
-			return t, err
-		}
-	}
-	return t, nil
 }
 
 // Question is something the Director asked. It is open while AnsweredSeq is 0.

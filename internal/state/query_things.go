@@ -12,32 +12,25 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Checkpoint is a commit of the workspace.
+// Checkpoint is a commit of the workspace: what its event says, and the event.
 type Checkpoint struct {
-	ID       string                      `json:"id"` // the commit
-	Parent   string                      `json:"parent"`
-	Tree     string                      `json:"tree"`
-	Kind     contract.CheckpointKind     `json:"kind"`
-	Message  string                      `json:"message"`
-	AtSeq    uint64                      `json:"at_seq"`
-	Verified contract.VerificationStatus `json:"verified"`
-	Files    int                         `json:"files"`
-	Skipped  []string                    `json:"skipped"`
-	Left     int                         `json:"left"`
-	Ignored  []string                    `json:"ignored"`
-	Outside  int                         `json:"outside"`
-	Run      string                      `json:"run"`
-	Task     string                      `json:"task"`
-	Time     string                      `json:"time"`
-	Seq      uint64                      `json:"seq"`
+	contract.CheckpointCreated
+	By       contract.Actor // who made it, as far as its event says so
+	Run      string
+	Task     string
+	Time     string
+	Sequence uint64 // of its event
 }
 
-const checkpointColumns = `id, parent, tree, kind, message, at_seq, verified, files, skipped, left_out, ignored, outside, run, task, time, seq`
+const checkpointQuery = `SELECT k.id, k.parent, k.tree, k.kind, k.message, k.at_seq, k.verified, k.files, k.skipped, k.left_out, k.ignored, k.outside, k.run, k.task, k.time, k.seq,
+	e.source, e.actor, e.user FROM checkpoints k JOIN events e ON e.seq = k.seq`
 
-func scanCheckpoint(r *sql.Rows) (Checkpoint, error) {
-	var c Checkpoint
+func scanCheckpoint(r *sql.Rows) (c Checkpoint, err error) {
 	var skipped, ignored string
-	err := r.Scan(&c.ID, &c.Parent, &c.Tree, &c.Kind, &c.Message, &c.AtSeq, &c.Verified, &c.Files, &skipped, &c.Left, &ignored, &c.Outside, &c.Run, &c.Task, &c.Time, &c.Seq)
+	var e contract.Event
+	err = r.Scan(&c.Commit, &c.Parent, &c.Tree, &c.Kind, &c.Message, &c.Seq, &c.Verified, &c.Files, &skipped, &c.Left, &ignored, &c.Outside, &c.Run, &c.Task, &c.Time, &c.Sequence,
+		&e.Source, &e.Actor, &e.User)
+	c.By = e.By()
 	return c, errors.Join(err, decode(skipped, &c.Skipped), decode(ignored, &c.Ignored))
 }
 
@@ -47,13 +40,13 @@ func (s *Store) Checkpoints(ctx context.Context, before uint64, limit int) ([]Ch
 	if before == 0 {
 		before = contract.MaxSequence
 	}
-	return all(ctx, s, "state.Checkpoints", scanCheckpoint, "SELECT "+checkpointColumns+" FROM checkpoints WHERE seq < ? ORDER BY seq DESC LIMIT ?", int64(before), page(limit))
+	return all(ctx, s, "state.Checkpoints", scanCheckpoint, checkpointQuery+" WHERE k.seq < ? ORDER BY k.seq DESC LIMIT ?", int64(before), page(limit))
 }
 
 // Checkpoint returns the one whose commit id begins with id.
 func (s *Store) Checkpoint(ctx context.Context, id string) (Checkpoint, error) {
 	const op = "state.Checkpoint"
-	list, err := all(ctx, s, op, scanCheckpoint, "SELECT "+checkpointColumns+" FROM checkpoints WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT 2", id)
+	list, err := all(ctx, s, op, scanCheckpoint, checkpointQuery+" WHERE k.id >= ?1 AND k.id < ?1 || 'g' ORDER BY k.id LIMIT 2", id)
 	switch {
 	case err != nil:
 		return Checkpoint{}, err
@@ -89,24 +82,20 @@ func (s *Store) Restores(ctx context.Context, limit int) ([]Restore, error) {
 // Publish is one application of a task's merged tree to the live one. It is
 // open, and recovery rolls it forward, while FinishedSeq is 0.
 type Publish struct {
-	ID          string   `json:"id"`
-	Run         string   `json:"run"`
-	Task        string   `json:"task"`
-	Commit      string   `json:"commit"`
-	Base        string   `json:"base"`
-	Live        bool     `json:"live"`
-	Paths       int      `json:"paths"`
-	Conflicts   []string `json:"conflicts"`
-	Inverted    bool     `json:"inverted"`
-	StartedSeq  uint64   `json:"started_seq"`
-	FinishedSeq uint64   `json:"finished_seq"`
+	contract.PublishStarted
+	Run         string
+	Task        string
+	Conflicts   []string
+	Inverted    bool
+	StartedSeq  uint64
+	FinishedSeq uint64
 }
 
 const publishQuery = `SELECT id, run, task, "commit", base, live, paths, conflicts, inverted, started_seq, finished_seq FROM publishes`
 
 func scanPublish(r *sql.Rows) (p Publish, err error) {
 	var conflicts string
-	err = r.Scan(&p.ID, &p.Run, &p.Task, &p.Commit, &p.Base, &p.Live, &p.Paths, &conflicts, &p.Inverted, &p.StartedSeq, &p.FinishedSeq)
+	err = r.Scan(&p.Publish, &p.Run, &p.Task, &p.Commit, &p.Base, &p.Live, &p.Paths, &conflicts, &p.Inverted, &p.StartedSeq, &p.FinishedSeq)
 	return p, errors.Join(err, decode(conflicts, &p.Conflicts))
 }
 
@@ -128,36 +117,42 @@ func (s *Store) Publishes(ctx context.Context, task string, open bool) ([]Publis
 	return all(ctx, s, "state.Publishes", scanPublish, query+" ORDER BY started_seq LIMIT ?", append(args, MaxPage)...)
 }
 
-// Document is a living document; Body is set by Document, not by Documents.
-type Document struct {
-	ID       string           `json:"id"`
-	Title    string           `json:"title"`
-	Path     string           `json:"path"`
-	Revision int              `json:"revision"`
-	Author   string           `json:"author"`
-	SHA256   contract.BlobRef `json:"sha256"`
-	Run      string           `json:"run"`
-	Created  string           `json:"created"`
-	Updated  string           `json:"updated"`
-	Seq      uint64           `json:"seq"`
-	Body     string           `json:"body,omitempty"`
+// Revision is one revision of a living document: what its event says, and the
+// event. A document is its newest revision. Body is not set in lists.
+type Revision struct {
+	contract.DocumentRevised
+	Role contract.ActorKind
+	Run  string
+	Task string
+	// Cause is the id of the event that caused it.
+	Cause string
+	Time  string
+	Seq   uint64
 }
 
-const documentFrom = ` FROM documents d JOIN revisions v ON v.document = d.id AND v.revision = d.revision`
-const documentColumns = `d.id, d.title, d.path, d.revision, v.author, v.sha256, d.run, d.created, d.updated, d.seq`
+// RevisionIn is the revision that an event made, as it is projected.
+func RevisionIn(e contract.Event, p contract.DocumentRevised) Revision {
+	return Revision{DocumentRevised: p, Role: e.Kind(), Run: e.Run, Task: e.Task, Cause: e.Causation, Time: stamp(e.Time), Seq: e.Sequence}
+}
+
+const revisionColumns = `v.revision, v.document, v.base, v.title, v.path, v.author, v.role, v.sha256, v.run, v.task, v.causation, v.time, v.seq`
+
+func scanRevision(r *sql.Rows, v *Revision, more ...any) error {
+	return r.Scan(append([]any{&v.Revision, &v.Document, &v.Base, &v.Title, &v.Path, &v.Author, &v.Role, &v.SHA256, &v.Run, &v.Task, &v.Cause, &v.Time, &v.Seq}, more...)...)
+}
+
+const newestRevisions = ` FROM documents d JOIN revisions v ON v.document = d.id AND v.revision = d.revision`
 
 // Documents lists documents, the most recently revised first.
-func (s *Store) Documents(ctx context.Context, limit int) ([]Document, error) {
-	return all(ctx, s, "state.Documents", func(r *sql.Rows) (d Document, err error) {
-		return d, r.Scan(&d.ID, &d.Title, &d.Path, &d.Revision, &d.Author, &d.SHA256, &d.Run, &d.Created, &d.Updated, &d.Seq)
-	}, "SELECT "+documentColumns+documentFrom+" ORDER BY d.seq DESC LIMIT ?", page(limit))
+func (s *Store) Documents(ctx context.Context, limit int) ([]Revision, error) {
+	return all(ctx, s, "state.Documents", func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v) },
+		"SELECT "+revisionColumns+newestRevisions+" ORDER BY d.seq DESC LIMIT ?", page(limit))
 }
 
-// Document returns a document with the body of its newest revision.
-func (s *Store) Document(ctx context.Context, id string) (Document, error) {
-	return one(ctx, s, "state.Document", "document "+id, func(r *sql.Rows) (d Document, err error) {
-		return d, r.Scan(&d.ID, &d.Title, &d.Path, &d.Revision, &d.Author, &d.SHA256, &d.Run, &d.Created, &d.Updated, &d.Seq, &d.Body)
-	}, "SELECT "+documentColumns+", v.body"+documentFrom+" WHERE d.id = ?", id)
+// Document returns a document's newest revision with its body.
+func (s *Store) Document(ctx context.Context, id string) (Revision, error) {
+	return one(ctx, s, "state.Document", "document "+id, func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v, &v.Body) },
+		"SELECT "+revisionColumns+", v.body"+newestRevisions+" WHERE d.id = ?", id)
 }
 
 // DocumentAt returns the id of the document mirrored at a path; fault.NotFound
@@ -167,49 +162,24 @@ func (s *Store) DocumentAt(ctx context.Context, path string) (string, error) {
 		"SELECT id FROM documents WHERE path = ? ORDER BY seq DESC LIMIT 1", path)
 }
 
-// Revision is one revision of a document. ID is its number; Body is set by
-// Revision, not by Revisions.
-type Revision struct {
-	ID       int                `json:"id"`
-	Document string             `json:"document"`
-	Base     int                `json:"base"`
-	Title    string             `json:"title"`
-	Path     string             `json:"path"`
-	Author   string             `json:"author"`
-	Role     contract.ActorKind `json:"role"`
-	SHA256   contract.BlobRef   `json:"sha256"`
-	Run      string             `json:"run"`
-	Task     string             `json:"task"`
-	Cause    string             `json:"cause"`
-	Time     string             `json:"time"`
-	Seq      uint64             `json:"seq"`
-	Body     string             `json:"body,omitempty"`
-}
-
-const revisionColumns = `revision, document, base, title, path, author, role, sha256, run, task, causation, time, seq`
-
-func scanRevision(r *sql.Rows, v *Revision, more ...any) error {
-	return r.Scan(append([]any{&v.ID, &v.Document, &v.Base, &v.Title, &v.Path, &v.Author, &v.Role, &v.SHA256, &v.Run, &v.Task, &v.Cause, &v.Time, &v.Seq}, more...)...)
-}
-
 // Revisions lists a document's revisions after a number, oldest first, without
 // bodies.
 func (s *Store) Revisions(ctx context.Context, document string, after, limit int) ([]Revision, error) {
 	return all(ctx, s, "state.Revisions", func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v) },
-		"SELECT "+revisionColumns+" FROM revisions WHERE document = ? AND revision > ? ORDER BY revision LIMIT ?", document, after, page(limit))
+		"SELECT "+revisionColumns+" FROM revisions v WHERE v.document = ? AND v.revision > ? ORDER BY v.revision LIMIT ?", document, after, page(limit))
 }
 
 // Revision returns one revision with its body.
 func (s *Store) Revision(ctx context.Context, document string, revision int) (Revision, error) {
 	return one(ctx, s, "state.Revision", "such revision of document "+document, func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v, &v.Body) },
-		"SELECT "+revisionColumns+", body FROM revisions WHERE document = ? AND revision = ?", document, revision)
+		"SELECT "+revisionColumns+", v.body FROM revisions v WHERE v.document = ? AND v.revision = ?", document, revision)
 }
 
 // RevisionAt returns, without its body, the newest revision that a document had at a
 // sequence; fault.NotFound when it was made later.
 func (s *Store) RevisionAt(ctx context.Context, document string, seq uint64) (Revision, error) {
 	return one(ctx, s, "state.RevisionAt", "document "+document+" at that time", func(r *sql.Rows) (v Revision, err error) { return v, scanRevision(r, &v) },
-		"SELECT "+revisionColumns+" FROM revisions WHERE document = ? AND seq <= ? ORDER BY revision DESC LIMIT 1", document, int64(seq))
+		"SELECT "+revisionColumns+" FROM revisions v WHERE v.document = ? AND v.seq <= ? ORDER BY v.revision DESC LIMIT 1", document, int64(seq))
 }
 
 // Texts lists a document's revisions before a number (0: from the newest) with
@@ -217,7 +187,7 @@ func (s *Store) RevisionAt(ctx context.Context, document string, seq uint64) (Re
 // one. more says that there are older ones.
 func (s *Store) Texts(ctx context.Context, document string, before, limit, max int) (list []Revision, more bool, err error) {
 	const op = "state.Texts"
-	rows, err := s.query(ctx, "SELECT "+revisionColumns+", body FROM revisions WHERE document = ? AND revision < ? ORDER BY revision DESC LIMIT ?",
+	rows, err := s.query(ctx, "SELECT "+revisionColumns+", v.body FROM revisions v WHERE v.document = ? AND v.revision < ? ORDER BY v.revision DESC LIMIT ?",
 		document, cmp.Or(before, math.MaxInt32), page(limit)+1)
 	if err != nil {
 		return nil, false, fault.Wrap(op, err)

@@ -212,32 +212,43 @@ func TestARunIsToldWhole(t *testing.T) {
 	if bad, err := s.Poison(ctx, 0); err != nil || len(bad) > 0 {
 		t.Fatalf("poison: %v %+v", err, bad)
 	}
-	tr, err := s.Trace(ctx, run)
+	r, err := s.Run(ctx, run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tr.Run.Status != contract.RunDone || tr.Run.Document != doc || tr.Run.CostUSD != 0.5 || tr.Run.Plan[0].Text != "edit the theme" || tr.Run.Usage.ToolCalls != 2 {
-		t.Errorf("run is %+v", tr.Run)
+	if r.Status != contract.RunDone || r.Document != doc || r.Usage.CostUSD != 0.5 || r.Plan[0].Text != "edit the theme" || r.Usage.ToolCalls != 2 {
+		t.Errorf("run is %+v", r)
+	}
+	messages, err := s.Messages(ctx, run, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
 	var said []string
-	for _, m := range tr.Messages {
+	for _, m := range messages {
 		said = append(said, string(m.Role)+" "+m.Kind)
 	}
 	if got, want := strings.Join(said, ", "), "person prompt, director question, person answer, director report"; got != want {
 		t.Errorf("messages are %s; want %s", got, want)
 	}
-	if len(tr.Tasks) != 1 {
-		t.Fatalf("%d tasks", len(tr.Tasks))
+	if len(r.Tasks) != 1 {
+		t.Fatalf("%d tasks", len(r.Tasks))
 	}
-	k := tr.Tasks[0]
-	if k.ID != task || k.Status != "ok" || k.Head != commitB || k.Result == nil || k.Verification != contract.VerificationPass || len(k.Turns) != 1 || len(k.Attempts) != 1 || len(k.Verifications) != 1 {
+	k, err := s.Task(ctx, r.Tasks[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns, err := s.Turns(ctx, k.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.ID != task || k.Status != "ok" || k.Head != commitB || k.Result == nil || k.Verification != contract.VerificationPass || len(turns) != 1 || len(k.Attempts) != 1 || len(k.Verifications) != 1 {
 		t.Errorf("task is %+v", k)
 	}
 	if len(k.ToolCalls) != 2 || k.ToolCalls[0].Status != "ok" || k.ToolCalls[1].Status != "called" {
 		t.Errorf("tool calls are %+v", k.ToolCalls)
 	}
 	c, err := s.Checkpoint(ctx, commitA[:8])
-	if err != nil || c.AtSeq != 6 {
+	if err != nil || c.Seq != 6 {
 		t.Errorf("checkpoint is %+v, %v", c, err)
 	}
 	if d, err := s.Document(ctx, doc); err != nil || d.Body != "# Blue\n" || d.Revision != 1 {

@@ -24,6 +24,8 @@ type Checkpoint struct {
 	Sequence uint64                      `json:"sequence"`          // of its event; pages go by it
 	Time     time.Time                   `json:"time"`
 	Author   contract.ActorKind          `json:"author"`
+	Actor    contract.ActorName          `json:"actor,omitempty"` // who asked for it, where somebody did and it was written down
+	User     string                      `json:"user,omitempty"`  // the account
 	Run      string                      `json:"run,omitempty"`
 	Task     string                      `json:"task,omitempty"`
 }

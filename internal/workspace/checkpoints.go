@@ -20,6 +20,7 @@ type CheckpointRequest struct {
 	Verified contract.VerificationStatus // unknown when empty
 	Force    bool                        // also when nothing changed
 	Under    string                      // narrows what is said of ignored paths to a folder
+	By       contract.Actor              // who asked for it; nobody: the host, by itself
 	whole    bool                        // a history that begins has all files
 }
 
@@ -51,9 +52,9 @@ func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Chec
 	// Whoever asks for one by himself wants to know, and the automatic ones see in
 	// the end what nobody can have done, such as a change made on the host.
 	look := req.Kind == contract.CheckpointManual || req.Kind == contract.CheckpointAuto
-	in := wire.CheckpointRequest{Force: req.Force, Look: look, Whole: req.whole, Under: wire.Path(req.Under), Note: wire.Note{
+	in := wire.CheckpointRequest{Force: req.Force, Look: look, Whole: req.whole, Under: wire.Path(req.Under), Note: by(req.By, wire.Note{
 		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
-	}}
+	})}
 	if err := w.opts.Keeper.Call(ctx, "checkpoint", in, &reply); err != nil {
 		return Checkpoint{}, err
 	}
@@ -141,12 +142,30 @@ func (w *Workspace) fromCommit(c wire.Commit) Checkpoint {
 	return out
 }
 
+// by has a note say who asked, if somebody did: a person, or who acts for one.
+func by(a contract.Actor, n wire.Note) wire.Note {
+	if a.Kind.Client() {
+		n.Actor, n.User = string(a.Name()), a.Account()
+	}
+	return n
+}
+
+// makerOf is who made a checkpoint, by its note: the host where it names nobody, for
+// then nobody asked or it is from before it said so, or nobody who may have.
+func makerOf(n wire.Note) contract.Actor {
+	info, _ := contract.Lookup("checkpoint.created")
+	if a, err := contract.ActorName(n.Actor).Actor(n.User); err == nil && info.SaidBy(a.Kind) {
+		return a
+	}
+	return contract.System()
+}
+
 // checkpointDraft is the event of a commit. It depends on nothing but the
 // commit, so that appending it again after a crash is recognised.
 func (w *Workspace) checkpointDraft(commit wire.Commit) contract.Draft {
 	c := w.fromCommit(commit)
 	return contract.Draft{
-		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+c.Commit, "checkpoint.created"), Actor: contract.System(), Type: "checkpoint.created",
+		ID: contract.DeriveID(string(w.opts.CID)+"\x00"+c.Commit, "checkpoint.created"), Actor: makerOf(commit.Note), Type: "checkpoint.created",
 		Subject: "checkpoint/" + c.Commit, Time: c.Time, Data: c.CheckpointCreated, Run: c.Run, Task: c.Task,
 	}
 }
@@ -242,7 +261,7 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 	if req.ID == "" {
 		req.ID = contract.NewID()
 	}
-	in := wire.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, Revert: req.Revert, Actor: string(req.By.Name()), User: req.By.Account(), Cause: req.Causation, Note: wire.Note{Seq: w.opts.Seq(), Message: req.Message}}
+	in := wire.RestoreRequest{ID: req.ID, To: req.To, DryRun: req.DryRun, Undo: undo, Revert: req.Revert, Cause: req.Causation, Note: by(req.By, wire.Note{Seq: w.opts.Seq(), Message: req.Message})}
 	for _, p := range req.Paths {
 		in.Paths = append(in.Paths, wire.Path(p))
 	}

@@ -364,7 +364,7 @@ func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (_ w
 		return *d.Import, fault.Wrap(op, err)
 	}
 	im := *d.Import
-	c, err := w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAfter, Message: "Add " + req.Name, Under: p})
+	c, err := w.checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAfter, Message: "Add " + req.Name, Under: p, By: req.By})
 	notBrought := im.LeftOut
 	im.LeftOut = c.LeftOut.Under(p)
 	im.LeftOut.Add(notBrought)

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -507,7 +508,7 @@ func (w *Workspace) logApplied(ctx context.Context, a wire.Applied) error {
 			paths = paths[:200]
 		}
 		drafts = append(drafts, w.checkpointDraft(a.Commit), contract.Draft{
-			ID: RestoredID(w.opts.CID, c.Commit), Actor: handOf("checkpoint.restored", r.Actor, r.User), Type: "checkpoint.restored",
+			ID: RestoredID(w.opts.CID, c.Commit), Actor: handOf("checkpoint.restored", cmp.Or(a.Commit.Actor, r.Actor), cmp.Or(a.Commit.User, r.User)), Type: "checkpoint.restored",
 			Subject: "checkpoint/" + r.To, Time: c.Time, Causation: cause,
 			Data: contract.CheckpointRestored{To: r.To, Safety: r.Safety, Checkpoint: c.Commit, Paths: paths, Undo: r.Undo},
 		})

@@ -18,6 +18,7 @@ type PushRequest struct {
 	Overlay    Overlay
 	Repository string // where it lies; nothing else is published
 	Message    string
+	By         contract.Actor
 }
 
 // pushTries is how often a merge is tried anew when the live tree has changed in
@@ -43,7 +44,7 @@ func (w *Workspace) Push(ctx context.Context, req PushRequest) (Published, error
 	prepare := func(what string) wire.PrepareRequest {
 		return wire.PrepareRequest{
 			ID: contract.DeriveID(req.ID, what), Base: req.Overlay.Base, Tree: tree.Commit, Paths: within, Task: req.Overlay.ID,
-			Note: wire.Note{Kind: string(contract.CheckpointPush), Message: req.Message, Verified: string(contract.VerificationUnknown)},
+			Note: by(req.By, wire.Note{Kind: string(contract.CheckpointPush), Message: req.Message, Verified: string(contract.VerificationUnknown)}),
 		}
 	}
 	for range pushTries {

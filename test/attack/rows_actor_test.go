@@ -23,6 +23,9 @@ var actorRows = []Row{
 		&contract.PromptSubmitted{Text: "go on"})},
 	{Number: 22, Attack: "an app that may only look has the workspace gone back", Defences: []defence.Name{defence.ActorAppendPower}, Run: appends(contract.DesktopOf("u-1").Only(contract.CanRead), "checkpoint.restored",
 		&contract.CheckpointRestored{To: commit40, Safety: commit40, Checkpoint: commit40})},
+	{Number: 22, Attack: "an Associate that may ask for no host asks a person for one", Defences: []defence.Name{defence.ActorAppendPower},
+		Run: appends(contract.AssociateOf(contract.DeriveID("attack", "task")).Without(contract.CanAskEgress), "approval.requested", askedFor(contract.Act{
+			Kind: contract.ApprovalEgress, Run: contract.DeriveID("attack", "run"), Host: "a.example", Port: 443}))},
 	{Number: 22, Attack: "a Director asks for a checkpoint in a desktop's name", Defences: []defence.Name{defence.ActorAsk}, Run: asks(contract.DirectorOf("r"))},
 	{Number: 22, Attack: "an app that may only look asks for a checkpoint", Defences: []defence.Name{defence.ActorAskPower}, Run: asks(contract.DesktopOf("u-1").Only(contract.CanRead))},
 }
@@ -31,6 +34,15 @@ const (
 	commit40   = "0123456789012345678901234567890123456789"
 	digestOf64 = "0123456789012345678901234567890123456789012345678901234567890123"
 )
+
+// askedFor asks a person for an act.
+func askedFor(act contract.Act) *contract.ApprovalRequested {
+	digest, err := act.Digest()
+	if err != nil {
+		panic(err)
+	}
+	return &contract.ApprovalRequested{Approval: contract.DeriveID("attack", "approval"), Act: act, Digest: digest, Attempt: 1, Deadline: "2030-01-02T03:04:05Z"}
+}
 
 // asks has an actor ask for a checkpoint on the bus; the attack works when it is made.
 func asks(who contract.Actor) func(*testing.T) Verdict {

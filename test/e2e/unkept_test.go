@@ -146,8 +146,14 @@ func TestWhatIsNotProtectedIsSaid(t *testing.T) {
 		Left    int      `json:"left"`
 		Ignored []string `json:"ignored"`
 		Outside int      `json:"outside"`
+		Author  string   `json:"author"`
+		Actor   string   `json:"actor"`
+		User    string   `json:"user"`
 	}
 	in.JSON(t, &shown, "checkpoints", "show", made.ID)
+	if shown.Author != "person" || shown.User == "" || shown.Actor != "person:"+shown.User {
+		t.Errorf("the checkpoint is by %q, %q for %q", shown.Author, shown.Actor, shown.User)
+	}
 	if shown.ID != made.ID || shown.Left != 2 || !slices.Equal(shown.Skipped, []string{"workspace/left: is a fifo", "workspace/other: is a fifo"}) ||
 		!slices.Contains(shown.Ignored, "workspace/project/deps") || shown.Outside != made.Unkept.Ignored {
 		t.Errorf("the checkpoint says %+v", shown)

@@ -15,8 +15,9 @@ export function dataOf<T extends EventType>(e: Event, type: T): EventData[T] | u
   return e.type === type && e.data !== undefined && e.data !== null ? (e.data as EventData[T]) : undefined
 }
 
-/** Whose hand made a checkpoint: what lists from the host say too, by the same cases (contract/testdata/checkpoint-authors.json). */
-export function checkpointAuthor(kind: CheckpointKind, task: string | undefined): ActorKind {
+/** Whose hand made a checkpoint, whose event is by an actor of a kind: what lists from the host say too, by the same cases (contract/testdata/checkpoint-authors.json). */
+export function checkpointAuthor(kind: CheckpointKind, task: string | undefined, by: ActorKind): ActorKind {
+  if (by === 'person' || by === 'app' || by === 'program') return by
   if (task) return 'associate'
   return kind === 'auto' || kind === 'initial' || kind === 'before' ? 'system' : 'person'
 }

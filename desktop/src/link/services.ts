@@ -150,6 +150,10 @@ export interface Checkpoint {
   sequence: number
   time: string
   author: ActorKind
+  /** who asked for it, where somebody did and it was written down */
+  actor?: string
+  /** the account */
+  user?: string
   run?: string
   task?: string
 }

@@ -1,5 +1,5 @@
 import type { Event } from '../contract/types'
-import { checkpointAuthor, dataOf } from '../contract/types'
+import { checkpointAuthor, dataOf, kindOf } from '../contract/types'
 import type { Checkpoint } from '../link/protocol'
 import { keptStore } from './kept'
 
@@ -26,10 +26,12 @@ export const useCheckpoints = keptStore<CheckpointsState>('checkpoints', (set) =
     const made = dataOf(e, 'checkpoint.created')
     if (made) {
       const c: Checkpoint = {
-        sequence: e.sequence, time: e.time, author: checkpointAuthor(made.kind, e.task), commit: made.commit, kind: made.kind, message: made.message,
+        sequence: e.sequence, time: e.time, author: checkpointAuthor(made.kind, e.task, kindOf(e)), commit: made.commit, kind: made.kind, message: made.message,
         verified: made.verified, files: made.files,
         skipped: (made.skipped ?? []).slice(0, 20), left: made.left ?? 0, ignored: (made.ignored ?? []).slice(0, 10), outside: made.outside ?? 0,
         ...(made.parent ? { parent: made.parent } : {}),
+        ...(kindOf(e) !== 'system' && e.actor ? { actor: e.actor } : {}),
+        ...(kindOf(e) !== 'system' && e.user ? { user: e.user } : {}),
         ...(e.run ? { run: e.run } : {}),
         ...(e.task ? { task: e.task } : {}),
       }

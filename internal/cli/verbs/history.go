@@ -29,7 +29,7 @@ func Checkpoints() cli.Verb {
 			}
 			return t.Show(cli.List(all), func(w io.Writer) {
 				for _, k := range all {
-					terminal.Row(w, terminal.Short(k.ID), mark(k.Verified), terminal.Time(k.Time), k.Kind, fmt.Sprintf("%d files", k.Files), terminal.OneLine(k.Message, 70), notInIt(k))
+					terminal.Row(w, terminal.Short(k.ID), mark(k.Verified), terminal.Time(k.Time), k.Kind, madeBy(k), fmt.Sprintf("%d files", k.Files), terminal.OneLine(k.Message, 70), notInIt(k))
 				}
 			})
 		},
@@ -53,6 +53,7 @@ func Checkpoints() cli.Verb {
 func printCheckpoint(w io.Writer, k view.Checkpoint) {
 	terminal.Row(w, "checkpoint", k.ID)
 	terminal.Row(w, "made", terminal.Time(k.Time), k.Kind, mark(k.Verified))
+	terminal.Row(w, "by", madeBy(k))
 	terminal.Row(w, "changed", fmt.Sprintf("%d files", k.Files))
 	terminal.Row(w, "message", terminal.OneLine(k.Message, 300))
 	for _, s := range k.Skipped {
@@ -64,6 +65,17 @@ func printCheckpoint(w io.Writer, k view.Checkpoint) {
 	if shown := len(k.Skipped) + len(k.Ignored); k.Left+k.Outside > shown {
 		terminal.Row(w, "not in it", fmt.Sprintf("%d files and %d ignored ones altogether", k.Left, k.Outside))
 	}
+}
+
+// madeBy is who a checkpoint is by: who asked for it, where that is known.
+func madeBy(k view.Checkpoint) string {
+	who := string(k.Author)
+	if k.Actor != "" {
+		if who = string(k.Actor); k.User != "" && k.Actor.Kind() != contract.KindPerson {
+			who += " for " + k.User
+		}
+	}
+	return terminal.OneLine(who, 100)
 }
 
 // notInIt says in a few words what a checkpoint does not hold.

@@ -77,7 +77,7 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		return view.Exit{}, fault.Wrap(op, err)
 	}
 	defer unlist()
-	before, unmade, err := c.checkpointAround(ctx, contract.CheckpointBefore, "before "+programOf(argv))
+	before, unmade, err := c.checkpointAround(ctx, contract.CheckpointBefore, contract.Actor{}, "before "+programOf(argv))
 	if err != nil {
 		return view.Exit{}, err
 	}
@@ -131,7 +131,7 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	}
 	crash.At("computer.command.finished")
 	c.o.Mirror.Settle(after, document.By(r.By), false)
-	kept, unmadeAfter, err := c.checkpointAround(after, contract.CheckpointAfter, "after "+programOf(argv))
+	kept, unmadeAfter, err := c.checkpointAround(after, contract.CheckpointAfter, r.By, "after "+programOf(argv))
 	if err != nil {
 		return view.Exit{}, err
 	}
@@ -254,10 +254,10 @@ func programOf(argv []string) string {
 // full for it the command goes on without: what fills the disk could not be
 // removed otherwise. Then unmade says that there is none. What the log lives on
 // meanwhile is not spent on a checkpoint that would take much of it.
-func (c *Commands) checkpointAround(ctx context.Context, kind contract.CheckpointKind, message string) (k workspace.Checkpoint, unmade string, err error) {
+func (c *Commands) checkpointAround(ctx context.Context, kind contract.CheckpointKind, by contract.Actor, message string) (k workspace.Checkpoint, unmade string, err error) {
 	full := func() bool { return fault.Is(err, fault.DiskFull) || fault.NoSpace(err) }
 	do := func() {
-		k, err = c.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: contract.Clip(message, 200)})
+		k, err = c.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: contract.Clip(message, 200), By: by})
 	}
 	if do(); !full() {
 		return k, "", err

@@ -77,7 +77,7 @@ func (c Check) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(known) > 0 && known[0].Seq < since {
+	if len(known) > 0 && known[0].Sequence < since {
 		known = nil // given up by a recovery
 	}
 	damaged := c.damaged
@@ -85,7 +85,7 @@ func (c Check) Run(ctx context.Context) error {
 		_, err := os.Lstat(c.at(part))
 		if errors.Is(err, os.ErrNotExist) {
 			if len(known) > 0 {
-				return damaged("%s is gone, and the log knows %s as its newest checkpoint", part, known[0].ID)
+				return damaged("%s is gone, and the log knows %s as its newest checkpoint", part, known[0].Commit)
 			}
 			return nil // a new computer: openWorkspace makes it
 		}
@@ -94,8 +94,8 @@ func (c Check) Run(ctx context.Context) error {
 		}
 	}
 	at, err := c.branch()
-	if err == nil && len(known) > 0 && at != known[0].ID {
-		given, err := c.wasGivenUp(known[0].ID)
+	if err == nil && len(known) > 0 && at != known[0].Commit {
+		given, err := c.wasGivenUp(known[0].Commit)
 		if err != nil {
 			return err
 		}
@@ -109,13 +109,13 @@ func (c Check) Run(ctx context.Context) error {
 	case err != nil:
 		return damaged("the branch of the history in workspace/.git can't be read: %s", fault.Text(err))
 	case at == "" && len(known) > 0:
-		return damaged("the history in workspace/.git has no branch; the newest checkpoint that the log knows is %s", known[0].ID)
-	case at == "" || len(known) > 0 && at == known[0].ID:
+		return damaged("the history in workspace/.git has no branch; the newest checkpoint that the log knows is %s", known[0].Commit)
+	case at == "" || len(known) > 0 && at == known[0].Commit:
 		return nil
 	default:
 		older, err := c.State.Checkpoint(ctx, at)
-		if err == nil && len(known) > 0 && older.Seq < known[0].Seq {
-			return damaged("the history in workspace/.git ends at %s, made at event %d; the newest checkpoint that the log knows is %s", at, older.Seq, known[0].ID)
+		if err == nil && len(known) > 0 && older.Sequence < known[0].Sequence {
+			return damaged("the history in workspace/.git ends at %s, made at event %d; the newest checkpoint that the log knows is %s", at, older.Sequence, known[0].Commit)
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
@@ -155,14 +155,14 @@ func (c Check) compareCommits(ctx context.Context, known []state.Checkpoint, at,
 	if len(commits) > 0 && commits[0].Seq > c.Log.Last() && at != continues {
 		return damaged("the newest checkpoint %s was made at event %d; the log ends at event %d", commits[0].Commit, commits[0].Seq, c.Log.Last())
 	}
-	if len(known) == 0 || slices.ContainsFunc(commits, func(k wire.Commit) bool { return k.Commit == known[0].ID }) {
+	if len(known) == 0 || slices.ContainsFunc(commits, func(k wire.Commit) bool { return k.Commit == known[0].Commit }) {
 		return nil
 	}
 	newest := "nothing"
 	if len(commits) > 0 {
 		newest = commits[0].Commit
 	}
-	return damaged("the history in workspace/.git ends at %s and does not hold %s, the newest checkpoint that the log knows", newest, known[0].ID)
+	return damaged("the history in workspace/.git ends at %s and does not hold %s, the newest checkpoint that the log knows", newest, known[0].Commit)
 }
 
 // branch reads where the history ends, without git. "" means that it has not

@@ -19,5 +19,5 @@ func (f *Files) Revise(ctx context.Context, by contract.Actor, id string, r view
 	if err != nil {
 		return view.Revised{}, fault.Wrap(op, err)
 	}
-	return view.Revised{ID: made.ID, Revision: made.Revision, Merged: made.Body != r.Text, SHA256: made.SHA256, Sequence: made.Seq}, nil
+	return view.Revised{ID: made.Document, Revision: made.Revision, Merged: made.Body != r.Text, SHA256: made.SHA256, Sequence: made.Seq}, nil
 }

@@ -102,7 +102,7 @@ func (s Source) Take(ctx context.Context, dir, name, checkpoint string) error {
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	o := Origin{From: s.CID, Checkpoint: k.ID, Name: name}
+	o := Origin{From: s.CID, Checkpoint: k.Commit, Name: name}
 	if o.Documents, err = s.documents(ctx, k); err != nil {
 		return fault.Wrap(op, err)
 	}
@@ -110,7 +110,7 @@ func (s Source) Take(ctx context.Context, dir, name, checkpoint string) error {
 	if err := os.Mkdir(tree, 0o755); err != nil {
 		return fault.Wrap(op, err)
 	}
-	if err := s.files(ctx, k.ID, tree); err != nil {
+	if err := s.files(ctx, k.Commit, tree); err != nil {
 		return fault.Wrap(op, err)
 	}
 	// What every computer has, be the checkpoint without.
@@ -147,14 +147,14 @@ func (s Source) documents(ctx context.Context, k state.Checkpoint) ([]Document, 
 		}
 		for _, d := range rows {
 			after = d.Path
-			was, err := s.State.RevisionAt(ctx, d.ID, k.Seq)
+			was, err := s.State.RevisionAt(ctx, d.Document, k.Sequence)
 			if fault.Is(err, fault.NotFound) {
 				continue // it was made later, or its file was not there
 			}
 			if err != nil {
 				return nil, err
 			}
-			id, err := s.Workspace.ObjectID(ctx, k.ID, was.Path)
+			id, err := s.Workspace.ObjectID(ctx, k.Commit, was.Path)
 			if err != nil && !fault.Is(err, fault.NotFound) {
 				return nil, err
 			}

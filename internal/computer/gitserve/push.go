@@ -107,7 +107,7 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 	}
 	// Nobody but the client's patience ends it here: it is published or not.
 	ctx = context.WithoutCancel(ctx)
-	p, err := s.publish(ctx, c.By, workspace.PushRequest{ID: id, Overlay: o, Repository: c.Repository, Message: "Push to " + title(c.Repository)})
+	p, err := s.publish(ctx, c.By, workspace.PushRequest{ID: id, Overlay: o, Repository: c.Repository, Message: "Push to " + title(c.Repository), By: c.By})
 	if err != nil {
 		return nil, err
 	}

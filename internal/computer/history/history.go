@@ -43,9 +43,9 @@ type History struct{ o Options }
 func New(o Options) *History { return &History{o} }
 
 // Checkpoint answers rpc.CheckpointCreate.
-func (h *History) Checkpoint(ctx context.Context, _ contract.Actor, message string) (view.Checkpointed, error) {
+func (h *History) Checkpoint(ctx context.Context, by contract.Actor, message string) (view.Checkpointed, error) {
 	h.o.Mirror.Settle(ctx, document.By(document.Nobody), true)
-	k, err := h.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message})
+	k, err := h.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message, By: by})
 	if err != nil {
 		return view.Checkpointed{}, err
 	}
@@ -58,7 +58,7 @@ func (h *History) checkpointSeq(ctx context.Context, commit string) (uint64, err
 		return 0, err
 	}
 	row, err := h.o.State.Checkpoint(ctx, commit)
-	return row.Seq, err
+	return row.Sequence, err
 }
 
 // Diff answers rpc.CheckpointDiff.
@@ -75,7 +75,7 @@ func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, erro
 		if err != nil {
 			return view.Diff{}, err
 		}
-		req.B = to.ID
+		req.B = to.Commit
 		if r.From == "" {
 			req.A = to.Parent
 		}
@@ -85,7 +85,7 @@ func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, erro
 		if err != nil {
 			return view.Diff{}, err
 		}
-		req.A = from.ID
+		req.A = from.Commit
 	} else if req.B != "" {
 		req.A = emptyTree // the initial checkpoint has no parent
 	}
@@ -114,11 +114,11 @@ func (h *History) Restore(ctx context.Context, r view.RestoreRequest) (view.Rest
 		return view.Restored{}, err
 	}
 	if r.Unasked && !r.DryRun {
-		if err := h.o.Shell.MayGoBackUnasked(ctx, to.ID); err != nil {
+		if err := h.o.Shell.MayGoBackUnasked(ctx, to.Commit); err != nil {
 			return view.Restored{}, err
 		}
 	}
-	return h.goBack(ctx, h.o.Workspace.Restore, workspace.RestoreRequest{To: to.ID, Paths: r.Paths, DryRun: r.DryRun, By: r.By})
+	return h.goBack(ctx, h.o.Workspace.Restore, workspace.RestoreRequest{To: to.Commit, Paths: r.Paths, DryRun: r.DryRun, By: r.By})
 }
 
 // goBack restores, and has the desktop know.

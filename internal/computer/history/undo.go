@@ -235,17 +235,17 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 			a.Title = started.Line()
 		}
 	}
-	rows, err := l.h.o.State.Checkpoints(ctx, after.Seq+1, state.MaxPage)
+	rows, err := l.h.o.State.Checkpoints(ctx, after.Sequence+1, state.MaxPage)
 	if err != nil {
 		return a, false, err
 	}
 	for _, k := range rows {
-		if k.Seq < since {
+		if k.Sequence < since {
 			break
 		}
 		// Whoever had one made meanwhile, it holds what the command had done by then.
 		if k.Kind != contract.CheckpointTask && k.Kind != contract.CheckpointPush && k.Kind != contract.CheckpointRestore {
-			a.commits = append(a.commits, wire.Reverted{Commit: k.ID})
+			a.commits = append(a.commits, wire.Reverted{Commit: k.Commit})
 		}
 	}
 	return a, true, nil

@@ -112,7 +112,7 @@ func runOf(r state.Run) view.Run {
 		ID: r.ID, Prompt: r.Prompt, Status: r.Status, Reason: r.Reason, Objective: r.Objective, Plan: r.Plan,
 		Summary: r.Summary, Error: r.Error, Verified: r.Verified, Document: r.Document, Checkpoint: r.Checkpoint,
 		Provider: r.Provider, Model: r.Model, Usage: r.Usage,
-		Started: When(r.Created), Ended: When(r.Ended), StoodMS: r.StoodMS, Sequence: r.Seq,
+		Started: When(r.Created), Ended: r.Ended, StoodMS: r.StoodMS, Sequence: r.Seq,
 	}
 }
 
@@ -121,18 +121,17 @@ func (c *Past) Document(ctx context.Context, id string, revision int) (view.Docu
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return view.Document{}, err
 	}
+	var r state.Revision
+	var err error
 	if revision > 0 {
-		r, err := c.state.Revision(ctx, id, revision)
-		if err != nil {
-			return view.Document{}, err
-		}
-		return revisionOf(r), nil
+		r, err = c.state.Revision(ctx, id, revision)
+	} else {
+		r, err = c.state.Document(ctx, id)
 	}
-	d, err := c.state.Document(ctx, id)
 	if err != nil {
 		return view.Document{}, err
 	}
-	return documentOf(d), nil
+	return documentOf(r), nil
 }
 
 // Revisions answers rpc.RevisionList.
@@ -146,17 +145,13 @@ func (c *Past) Revisions(ctx context.Context, id string, before, limit int) ([]v
 	}
 	out := make([]view.Document, len(rows))
 	for i, r := range rows {
-		out[i] = revisionOf(r)
+		out[i] = documentOf(r)
 	}
 	return out, more, err
 }
 
-func revisionOf(r state.Revision) view.Document {
-	return view.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.ID, Author: r.Author, Time: When(r.Time), Body: r.Body}
-}
-
-func documentOf(d state.Document) view.Document {
-	return view.Document{ID: d.ID, Title: d.Title, Path: d.Path, Revision: d.Revision, Author: d.Author, Time: When(d.Updated), Body: d.Body}
+func documentOf(r state.Revision) view.Document {
+	return view.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.Revision, Author: r.Author, Time: When(r.Time), Body: r.Body}
 }
 
 // Snapshot answers rpc.StateSnapshot. The state moves on while it is read,
@@ -260,10 +255,14 @@ func (c *Past) ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, 
 }
 
 func checkpointOf(k state.Checkpoint) view.Checkpoint {
-	return view.Checkpoint{
-		ID: k.ID, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message, Verified: k.Verified, Files: k.Files,
-		Skipped: k.Skipped, Left: k.Left, Ignored: k.Ignored, Outside: k.Outside, Seq: k.AtSeq, Sequence: k.Seq, Time: When(k.Time), Author: contract.CheckpointAuthor(k.Kind, k.Task), Run: k.Run, Task: k.Task,
+	out := view.Checkpoint{
+		ID: k.Commit, Parent: k.Parent, Tree: k.Tree, Kind: k.Kind, Message: k.Message, Verified: k.Verified, Files: k.Files,
+		Skipped: k.Skipped, Left: k.Left, Ignored: k.Ignored, Outside: k.Outside, Seq: k.Seq, Sequence: k.Sequence, Time: When(k.Time), Author: contract.CheckpointAuthor(k.Kind, k.Task, k.By.Kind), Run: k.Run, Task: k.Task,
 	}
+	if k.By.Kind.Client() {
+		out.Actor, out.User = k.By.Name(), k.By.Account()
+	}
+	return out
 }
 
 // When is a time as the state has it; zero where there is none.

@@ -71,7 +71,7 @@ func (a Proposals) Get(ctx context.Context, id, proposal string) (view.Proposal,
 
 func proposalOf(p state.Proposal) view.Proposal {
 	return view.Proposal{
-		ID: p.ID, Document: p.Document, Base: p.Base, Author: p.Author, Role: p.Role, Run: p.Run, Task: p.Task, Time: past.When(p.Time), Sequence: p.Seq,
+		ID: p.Proposal, Document: p.Document, Base: p.Base, Author: p.Author, Role: p.Role, Run: p.Run, Task: p.Task, Time: past.When(p.Time), Sequence: p.Seq,
 		SHA256: p.SHA256, Status: view.ProposalStatus(p.Status), By: p.By, Revision: p.Revision, Successor: p.Successor, Resolved: past.When(p.Resolved), Body: p.Body,
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
@@ -24,28 +23,24 @@ func director(run string) document.Author {
 }
 
 // StartRun implements ports.Documents.
-func (d Documents) StartRun(ctx context.Context, id, run, title, path string, v document.RunView) error {
+func (d Documents) StartRun(ctx context.Context, id, run, title, path string, says document.Sections) error {
 	_, err := d.Get(ctx, id)
 	if fault.Is(err, fault.NotFound) {
-		_, err = d.Documents.Create(ctx, id, title, path, document.RenderRun(title, v), director(run))
+		_, err = d.Documents.Create(ctx, id, title, path, document.RenderRun(title, says), director(run))
 	}
 	return err
 }
 
 // Get implements ports.Documents.
-func (d Documents) Get(ctx context.Context, id string) (ports.Document, error) {
+func (d Documents) Get(ctx context.Context, id string) (state.Revision, error) {
 	if err := d.State.CaughtUp(ctx, d.Log); err != nil {
-		return ports.Document{}, err
+		return state.Revision{}, err
 	}
-	r, err := d.Documents.Get(ctx, id)
-	if err != nil {
-		return ports.Document{}, err
-	}
-	return ports.Document{Title: r.Title, Body: r.Body, Revision: r.Revision}, nil
+	return d.Documents.Get(ctx, id)
 }
 
 // UpdateRun implements ports.Documents.
-func (d Documents) UpdateRun(ctx context.Context, id, run string, v document.RunView) error {
-	_, err := d.Documents.UpdateRun(ctx, id, v, director(run))
+func (d Documents) UpdateRun(ctx context.Context, id, run string, says document.Sections) error {
+	_, err := d.Documents.UpdateRun(ctx, id, says, director(run))
 	return err
 }

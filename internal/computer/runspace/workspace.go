@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -71,9 +72,9 @@ func overlayOf(o ports.Overlay) (*Overlay, error) {
 }
 
 // Checkpoint implements ports.Workspace.
-func (w *Workspace) Checkpoint(ctx context.Context, r ports.CheckpointRequest) (string, error) {
+func (w *Workspace) Checkpoint(ctx context.Context, t ports.TaskRef, message string) (string, error) {
 	w.Mirror.Settle(ctx, document.By(document.Nobody), false)
-	k, err := w.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: r.Kind, Message: r.Message, Run: r.Run, Task: r.Task})
+	k, err := w.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointBefore, Message: message, Run: t.Run, Task: t.Task})
 	return k.Commit, err
 }
 
@@ -172,7 +173,7 @@ func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, e
 	if err != nil {
 		return ports.Merged{}, err
 	}
-	out := ports.Merged{Commit: p.Reverify, Tree: p.MergedTree, Work: tree.Commit, Conflicts: conflictsOf(p.Conflicts)}
+	out := ports.Merged{Commit: p.Reverify, Tree: p.MergedTree, Work: tree.Commit, Conflicts: shown.Kept(p.Conflicts)}
 	diff, err := w.Workspace.Diff(ctx, wire.DiffRequest{A: mine.Base(), B: tree.Commit})
 	if err != nil {
 		return ports.Merged{}, err
@@ -183,7 +184,7 @@ func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, e
 	slices.SortStableFunc(tree.Left, func(a, b wire.Skip) int { return b.Files - a.Files }) // what stands for most comes first
 	for _, s := range tree.Left {
 		if !s.Kept {
-			out.Left = append(out.Left, ports.Kept{Path: s.Path.Shown(), Reason: s.Reason})
+			out.Left = append(out.Left, view.Kept{Path: s.Path.Shown(), Reason: s.Reason})
 		}
 	}
 	out.Changes, out.Diff, out.DiffCut = shown.Changes(shown.WithRepositories(diff)), diff.Diff, diff.Truncated
@@ -248,7 +249,7 @@ func (w *Workspace) Publish(ctx context.Context, o ports.Overlay, m ports.Merged
 	if commit == "" {
 		commit = mine.Base()
 	}
-	return ports.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: conflictsOf(p.Conflicts), Proposed: proposed}, nil
+	return ports.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: shown.Kept(p.Conflicts), Proposed: proposed}, nil
 }
 
 // message is a task's goal, for the checkpoint's title.
@@ -262,16 +263,16 @@ func (w *Workspace) message(ctx context.Context, task string) string {
 }
 
 // Invert implements ports.Workspace.
-func (w *Workspace) Invert(ctx context.Context, o ports.Overlay) ([]ports.Kept, error) {
+func (w *Workspace) Invert(ctx context.Context, o ports.Overlay) ([]view.Kept, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return nil, err
 	}
 	p, err := w.Workspace.Invert(ctx, mine.publish("invert"), mine.Overlay, mine.Ref.Run, mine.Ref.Task)
 	w.Shell.Changed()
-	var kept []ports.Kept
+	var kept []view.Kept
 	for _, k := range p.Conflicts {
-		kept = append(kept, ports.Kept{Path: k.Path.Shown(), Reason: k.Reason})
+		kept = append(kept, view.Kept{Path: k.Path.Shown(), Reason: k.Reason})
 	}
 	return kept, err
 }
@@ -381,14 +382,6 @@ func (w *Workspace) Artifact(ctx context.Context, commit, p string) (io.ReadClos
 		return nil, err
 	}
 	return content, nil
-}
-
-func conflictsOf(in []wire.Conflict) []ports.Kept {
-	out := make([]ports.Kept, 0, len(in))
-	for _, k := range in {
-		out = append(out, ports.Kept{Path: k.Path.Shown(), Reason: k.Reason})
-	}
-	return out
 }
 
 // byTask is the Associate as an author.

@@ -9,6 +9,8 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/verify"
 	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/view"
 )
 
 // Log is the computer's log. *ledger.Log is one.
@@ -120,14 +122,6 @@ type Overlay interface {
 	Base() string
 }
 
-// CheckpointRequest asks for a commit of the live tree.
-type CheckpointRequest struct {
-	Kind    contract.CheckpointKind
-	Message string
-	Run     string
-	Task    string
-}
-
 // Merged is the three-way merge of an overlay's base, the live tree as it is,
 // and the task's tree: what publishing would make of the live tree. Nothing is
 // applied yet. Changes and Diff are the task's own, against its base.
@@ -140,26 +134,23 @@ type Merged struct {
 	Changes   []contract.Change
 	Diff      string // may be cut at a megabyte; DiffCut then
 	DiffCut   bool
-	Conflicts []Kept // what stays as the user has it
+	Conflicts []view.Kept // what stays as the user has it
 	// Installed lists ignored folders into which the task put something, which
 	// stays out of the live tree.
 	Installed []string
 	// Left lists what the task's box left behind and no tree can take.
-	Left []Kept
+	Left []view.Kept
 	// Scope lists what its verification depends on, once it was verified; what
 	// changes elsewhere in the live tree doesn't touch it. Empty: all.
 	Scope []string
 }
 
-// Kept is a path that stays as it is, and why.
-type Kept struct{ Path, Reason string }
-
 // Published is a publish that was applied, and its checkpoint.
 type Published struct {
 	Checkpoint string
 	Tree       string
-	Conflicts  []Kept   // what stays as the user has it
-	Proposed   []string // those of them whose change waits for the user, as a document's proposal
+	Conflicts  []view.Kept // what stays as the user has it
+	Proposed   []string    // those of them whose change waits for the user, as a document's proposal
 }
 
 // GitRequest is one step of a task of kind git.
@@ -179,9 +170,9 @@ type GitReply struct {
 // belong to them (checkpoint.created, publish.started, …). Errors with
 // fault.Conflict mean that the live tree moved.
 type Workspace interface {
-	// Checkpoint commits the live tree; with nothing changed it returns the
-	// newest checkpoint.
-	Checkpoint(ctx context.Context, r CheckpointRequest) (commit string, err error)
+	// Checkpoint commits the live tree as it is before an attempt; with nothing
+	// changed it returns the newest checkpoint.
+	Checkpoint(ctx context.Context, t TaskRef, message string) (commit string, err error)
 	// Begin makes an empty overlay on base; Reopen returns the one an earlier
 	// process left, as it stands. fault.InUse: a box still holds it.
 	Begin(ctx context.Context, t TaskRef, base string) (Overlay, error)
@@ -203,7 +194,7 @@ type Workspace interface {
 	Publish(ctx context.Context, o Overlay, m Merged, verified contract.VerificationStatus, force bool) (Published, error)
 	// Invert takes back what PublishLive published, but for the paths it names.
 	// Safe to call again.
-	Invert(ctx context.Context, o Overlay) ([]Kept, error)
+	Invert(ctx context.Context, o Overlay) ([]view.Kept, error)
 	// Drop removes the overlay; keep leaves its tree behind a ref to look at.
 	// Safe to call again.
 	Drop(ctx context.Context, o Overlay, keep bool) error
@@ -220,22 +211,15 @@ type Workspace interface {
 	Artifact(ctx context.Context, commit, path string) (io.ReadCloser, error)
 }
 
-// Document is one revision of a living document.
-type Document struct {
-	Title    string
-	Body     string
-	Revision int
-}
-
 // Documents are the living documents.
 type Documents interface {
 	// Get returns the newest revision.
-	Get(ctx context.Context, id string) (Document, error)
+	Get(ctx context.Context, id string) (state.Revision, error)
 	// StartRun makes the document of a run; one that is there is left as it is.
-	StartRun(ctx context.Context, id, run, title, path string, v document.RunView) error
+	StartRun(ctx context.Context, id, run, title, path string, says document.Sections) error
 	// UpdateRun brings it up to date. What the user has written stays, whatever
 	// they write in the same moment.
-	UpdateRun(ctx context.Context, id, run string, v document.RunView) error
+	UpdateRun(ctx context.Context, id, run string, says document.Sections) error
 }
 
 // ModelScope says for whom model turns are asked.

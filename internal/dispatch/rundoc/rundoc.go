@@ -11,7 +11,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch/ports"
-	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/document"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/supervise"
@@ -57,11 +56,11 @@ func path(s *story.Run) string {
 // until ctx ends or Close.
 func (w *Writer) Create(ctx context.Context) error {
 	var title, at string
-	var view document.RunView
+	var sections document.Sections
 	w.o.Look(func(s *story.Run) {
-		title, at, view = document.RunTitle(s.Prompt.Text), path(s), summary.Document(s)
+		title, at, sections = document.RunTitle(s.Prompt.Text), path(s), document.SectionsOf(s, nil)
 	})
-	if err := w.o.Documents.StartRun(ctx, w.doc, w.run, title, at, view); err != nil {
+	if err := w.o.Documents.StartRun(ctx, w.doc, w.run, title, at, sections); err != nil {
 		return err
 	}
 	if w.stop == nil {
@@ -95,20 +94,17 @@ func (w *Writer) follow(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		view := w.view()
-		if err := supervise.Safely(func() error { return w.write(ctx, view) }); err != nil && ctx.Err() == nil {
+		if err := supervise.Safely(func() error { return w.write(ctx, nil) }); err != nil && ctx.Err() == nil {
 			w.o.Log.Warn("a run's document could not be revised; it is tried again with the next event", "run", w.run, "error", err, "stack", supervise.Stack(err))
 		}
 	}
 }
 
-func (w *Writer) view() (v document.RunView) {
-	w.o.Look(func(s *story.Run) { v = summary.Document(s) })
-	return v
-}
-
-func (w *Writer) write(ctx context.Context, v document.RunView) error {
-	return w.o.Documents.UpdateRun(ctx, w.doc, w.run, v)
+// write brings the document up to date; end is the report of a run that ends now.
+func (w *Writer) write(ctx context.Context, end *contract.RunReported) error {
+	var sections document.Sections
+	w.o.Look(func(s *story.Run) { sections = document.SectionsOf(s, end) })
+	return w.o.Documents.UpdateRun(ctx, w.doc, w.run, sections)
 }
 
 // Close ends following the run.
@@ -129,10 +125,7 @@ func (w *Writer) Finish(ctx context.Context, rep *contract.RunReported) {
 		return
 	}
 	w.Close()
-	view := w.view()
-	view.Status, view.Report, view.Usage = rep.Status, rep, rep.Usage
-	view.Elapsed = time.Duration(rep.Usage.WallMS) * time.Millisecond
-	if err := w.write(ctx, view); err != nil {
+	if err := w.write(ctx, rep); err != nil {
 		w.o.Log.Warn("the last revision of a run's document could not be written; the log has what it would say", "run", w.run, "error", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch/ports"
-	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/view"
@@ -287,7 +286,7 @@ func tail(s string, max int) string {
 }
 
 // Stays says which paths are as the task made them although it was taken back.
-func Stays(kept []ports.Kept) string {
+func Stays(kept []view.Kept) string {
 	if len(kept) == 0 {
 		return ""
 	}
@@ -305,7 +304,7 @@ func Stays(kept []ports.Kept) string {
 func BeforeTask(t contract.DirectorTask) string { return "Before: " + Title(t.Goal) }
 
 // LeftBehind says of what a tree could not take why.
-func LeftBehind(left []ports.Kept) []verify.Left {
+func LeftBehind(left []view.Kept) []verify.Left {
 	out := make([]verify.Left, len(left))
 	for i, k := range left {
 		out[i] = verify.Left(k)
@@ -354,30 +353,6 @@ func Kept(p ports.Published) string {
 		out += "\n\nWaiting for the user as proposals: " + strings.Join(p.Proposed, ", ")
 	}
 	return out
-}
-
-// view is the run as its document shows it. What a task costs is added when an
-// attempt ends: a revision for each of its turns would say nothing else.
-func Document(s *story.Run) document.RunView {
-	v := document.RunView{Prompt: s.Prompt.Text, Objective: s.Objective, Status: s.Status, Plan: s.Plan, Report: s.Report}
-	for _, t := range s.Turns {
-		v.Usage = v.Usage.Add(t.Usage)
-	}
-	for _, t := range s.Tasks {
-		task := view.Task{ID: t.Request.ID, Goal: Title(t.Request.Goal), Kind: t.Request.Kind, Status: "requested", Attempt: t.Now.Number}
-		switch {
-		case t.Ended():
-			task.Status, task.Attempt, task.Result = string(t.Newest.Status), t.Newest.Attempt, t.Newest
-		case t.Now.Number > 0:
-			task.Status = "running"
-		}
-		for _, r := range t.Results {
-			v.Usage = v.Usage.Add(r.Usage)
-		}
-		v.Tasks = append(v.Tasks, task)
-	}
-	v.Questions = slices.Clone(s.Questions)
-	return v
 }
 
 // maxKeptSaid is how many conflicts are named.

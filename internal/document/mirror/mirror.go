@@ -236,11 +236,11 @@ func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []str
 // Revise is Documents.Revise with the file: an edit of it that nobody saw yet is
 // the older one, and it holds the revision when that is returned. What keeps it
 // from that is told as ever, and the file follows: the revision is in the log.
-func (m *Mirror) Revise(ctx context.Context, id string, base int, body string, by document.Author) (document.Revision, error) {
+func (m *Mirror) Revise(ctx context.Context, id string, base int, body string, by document.Author) (state.Revision, error) {
 	m.work.Lock()
 	defer m.work.Unlock()
 	if err := m.bring(ctx, id, document.By(document.Nobody), false); fault.Is(err, fault.NotFound) {
-		return document.Revision{}, err
+		return state.Revision{}, err
 	} else if err != nil {
 		m.complain(id, err)
 	}
@@ -394,7 +394,7 @@ func (h Held) Files(ctx context.Context) (paths []string, err error) {
 				return paths, nil
 			}
 			after = d.Path
-			if _, held := m.skip[d.ID]; !held {
+			if _, held := m.skip[d.Document]; !held {
 				paths = append(paths, d.Path)
 			}
 		}

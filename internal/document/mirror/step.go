@@ -121,7 +121,7 @@ func notFoundIsNews(err error) error {
 
 // hold leaves a document and a file alone that can't be brought together, until
 // one of them changes. The file stays as its user has it.
-func (m *Mirror) hold(id string, file wire.FileInfo, head document.Revision, why error) error {
+func (m *Mirror) hold(id string, file wire.FileInfo, head state.Revision, why error) error {
 	m.skip[id] = heldStamp{stampOf(file), head.Seq}
 	m.done(id, head.Seq)
 	return why
@@ -130,9 +130,9 @@ func (m *Mirror) hold(id string, file wire.FileInfo, head document.Revision, why
 // ours reports whether a text is that of a revision newer than the one that is
 // known to have been in the file: it was written, and a crash came before the
 // event that says so. An older one was put there by somebody.
-func (m *Mirror) ours(ctx context.Context, head document.Revision, known int, ref contract.BlobRef) (bool, error) {
+func (m *Mirror) ours(ctx context.Context, head state.Revision, known int, ref contract.BlobRef) (bool, error) {
 	for after := known; ; {
-		list, err := m.documents.History(ctx, head.ID, after, state.MaxPage)
+		list, err := m.documents.History(ctx, head.Document, after, state.MaxPage)
 		if err != nil {
 			return false, err
 		}
@@ -140,7 +140,7 @@ func (m *Mirror) ours(ctx context.Context, head document.Revision, known int, re
 			if r.SHA256 == ref {
 				return true, nil
 			}
-			after = r.ID
+			after = r.Revision
 		}
 		if len(list) < state.MaxPage {
 			return false, nil
@@ -149,7 +149,7 @@ func (m *Mirror) ours(ctx context.Context, head document.Revision, known int, re
 }
 
 // write is put, if files are written now; the next step tells the log.
-func (m *Mirror) write(ctx context.Context, head document.Revision, expected string, write bool) (again bool, err error) {
+func (m *Mirror) write(ctx context.Context, head state.Revision, expected string, write bool) (again bool, err error) {
 	if !write {
 		return false, nil
 	}
@@ -160,7 +160,7 @@ func (m *Mirror) write(ctx context.Context, head document.Revision, expected str
 // put writes the newest revision to its file if that is as expected. The log is
 // told of it by a later step: what is in both is told apart from an edit without
 // that, so who writes a revision need not wait for it.
-func (m *Mirror) put(ctx context.Context, head document.Revision, expected string) (took bool, err error) {
+func (m *Mirror) put(ctx context.Context, head state.Revision, expected string) (took bool, err error) {
 	w, err := m.workspace.Follow(ctx, head.Path, strings.NewReader(head.Body), expected)
 	if fault.Is(err, fault.Conflict) {
 		return false, nil // somebody was faster
@@ -168,14 +168,14 @@ func (m *Mirror) put(ctx context.Context, head document.Revision, expected strin
 	if err != nil {
 		return false, err
 	}
-	m.seen[head.ID], m.blob[head.ID], m.wrote[head.ID] = stampOf(w.FileInfo), w.ID, head.Revision
+	m.seen[head.Document], m.blob[head.Document], m.wrote[head.Document] = stampOf(w.FileInfo), w.ID, head.Revision
 	return true, nil
 }
 
 // mark says in the log that a revision is in its file, where it is on disk then:
 // otherwise a power cut could bring an older text back, as if somebody had written
 // it.
-func (m *Mirror) mark(ctx context.Context, r document.Revision) error {
+func (m *Mirror) mark(ctx context.Context, r state.Revision) error {
 	if err := m.workspace.Sync(ctx, r.Path); err != nil {
 		return err
 	}
@@ -184,34 +184,34 @@ func (m *Mirror) mark(ctx context.Context, r document.Revision) error {
 		Data: contract.FileWritten{Path: r.Path, Size: int64(len(r.Body)), SHA256: r.SHA256},
 	})
 	if err == nil {
-		delete(m.wrote, r.ID)
+		delete(m.wrote, r.Document)
 	}
 	return err
 }
 
 // absorb makes what is in the file a revision. base is the revision that was
 // edited; 0 when it is not known, and the newest then.
-func (m *Mirror) absorb(ctx context.Context, head document.Revision, base int, text, fileID string, by document.Author) error {
+func (m *Mirror) absorb(ctx context.Context, head state.Revision, base int, text, fileID string, by document.Author) error {
 	if base == 0 {
 		base = head.Revision
 	}
-	rev, err := m.documents.Revise(ctx, head.ID, base, text, by)
+	rev, err := m.documents.Revise(ctx, head.Document, base, text, by)
 	var conflict *document.ConflictError
 	if errors.As(err, &conflict) {
 		rev, err = conflict.Current, nil
 		if !by.By.Kind.Client() {
 			// The file goes back to what the document says; what it held waits for
 			// the user.
-			_, _, err = m.documents.Propose(ctx, head.ID, base, text, by, "")
+			_, _, err = m.documents.Propose(ctx, head.Document, base, text, by, "")
 		} else {
 			// Both are the user's, by two roads. The file is the newer: its text
 			// wins where they differ, and the other stays in the history.
-			was, gerr := m.documents.Revision(ctx, head.ID, base)
+			was, gerr := m.documents.Revision(ctx, head.Document, base)
 			if gerr != nil {
 				return gerr
 			}
 			merged, _ := document.Merge(was.Body, rev.Body, text)
-			rev, err = m.documents.Revise(ctx, head.ID, rev.Revision, merged, by)
+			rev, err = m.documents.Revise(ctx, head.Document, rev.Revision, merged, by)
 		}
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import { clock, count, dayOf, short } from '../../text/format'
 import { NotInIt } from './NotInIt'
 import { Restore } from './Restore'
 import css from './TimeTravel.module.css'
-import { leftOf } from './words'
+import { leftOf, madeBy } from './words'
 
 const kindWords: Record<Checkpoint['kind'], string> = {
   initial: 'the beginning', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', push: 'a push', after: 'after a command', safety: 'before a restore', restore: 'a restore',
@@ -98,7 +98,7 @@ export default function TimeTravel() {
               <span className={css.message}>{c.message}</span>
               <time>{clock(c.time)}</time>
               <small>
-                {c.author}, {kindWords[c.kind]}
+                <span title={c.actor}>{madeBy(c)}</span>, {kindWords[c.kind]}
                 {c.files > 0 && `, ${count(c.files, 'file')}`}
                 {leftOf(c) > 0 && <span className={css.left}>, {leftOf(c).toLocaleString('en')} not in it</span>}
               </small>

@@ -43,5 +43,8 @@ function stays(unkept?: Unkept): string[] {
   return out
 }
 
+/** Whose hand made a checkpoint: the desktop's own, where its page asked for it. */
+export const madeBy = (c: Checkpoint): string => (c.author === 'app' ? 'the desktop' : c.author)
+
 /** How many files could not be taken into a checkpoint. */
 export const leftOf = (c: Checkpoint): number => Math.max(c.left ?? 0, c.skipped?.length ?? 0)

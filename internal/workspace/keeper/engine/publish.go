@@ -48,6 +48,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	}
 	before := req.Note
 	before.Kind, before.Message, before.Verified = "before", "Before "+describe(req), "unknown"
+	before.Actor, before.User = "", "" // what was there is nobody's who asks now
 	live, err := e.checkpoint(ctx, wire.CheckpointRequest{Note: before})
 	if err != nil {
 		return reply, err

@@ -145,7 +145,7 @@ func restoreNote(req wire.RestoreRequest, to, safety string, way way, notIn wire
 			note.Message = "Undo: " + note.Message
 		}
 	}
-	note.Restore = &wire.Restore{To: to, Safety: safety, Paths: way.paths(req), Part: way.part(req), Undo: req.Undo, Actor: gitstore.OneLine(req.Actor), User: gitstore.OneLine(req.User), Cause: req.Cause}
+	note.Restore = &wire.Restore{To: to, Safety: safety, Paths: way.paths(req), Part: way.part(req), Undo: req.Undo, Cause: req.Cause}
 	return note
 }
 

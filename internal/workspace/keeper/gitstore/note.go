@@ -28,7 +28,7 @@ func encodeNote(n *wire.Note) string {
 	if n.At != 0 {
 		fmt.Fprintf(&b, "Choir-Time: %d\n", n.At)
 	}
-	for _, t := range [][2]string{{"Choir-Run", n.Run}, {"Choir-Task", n.Task}, {"Choir-Publish", n.Publish}} {
+	for _, t := range [][2]string{{"Choir-Run", n.Run}, {"Choir-Task", n.Task}, {"Choir-Publish", n.Publish}, {"Choir-Actor", n.Actor}, {"Choir-User", n.User}} {
 		if t[1] != "" {
 			fmt.Fprintf(&b, "%s: %s\n", t[0], OneLine(t[1]))
 		}
@@ -89,6 +89,10 @@ func DecodeNote(message string) wire.Note {
 			n.Task = val
 		case "Choir-Publish":
 			n.Publish = val
+		case "Choir-Actor":
+			n.Actor = val
+		case "Choir-User":
+			n.User = val
 		case "Choir-Verified":
 			if val == "pass" || val == "fail" {
 				n.Verified = val

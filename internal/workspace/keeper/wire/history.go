@@ -25,6 +25,10 @@ type Note struct {
 	At       int64  `json:"at,omitempty"` // Unix milliseconds, within the commit's second
 	Verified string `json:"verified"`     // pass, fail or unknown
 	Files    int    `json:"files"`        // paths changed against the parent
+	// Actor, a contract.ActorName, is who asked for it, and User the account; none in
+	// one that nobody asked for, and in those from before they were written down.
+	Actor string `json:"actor,omitempty"`
+	User  string `json:"user,omitempty"`
 	NotIn
 	Publish string   `json:"publish,omitempty"`
 	Restore *Restore `json:"restore,omitempty"`
@@ -46,9 +50,10 @@ type Restore struct {
 	Paths  []Path `json:"paths,omitempty"`
 	Part   bool   `json:"part,omitempty"` // it changed what this commit does, and no more; more than paths would name
 	Undo   bool   `json:"undo,omitempty"`
-	Actor  string `json:"actor,omitempty"` // a contract.ActorName
-	User   string `json:"user,omitempty"`  // its account
-	Cause  string `json:"cause,omitempty"` // id of the event that caused it
+	// Actor and User are who asked, in those from before it was the note's to say.
+	Actor string `json:"actor,omitempty"`
+	User  string `json:"user,omitempty"`
+	Cause string `json:"cause,omitempty"` // id of the event that caused it
 }
 
 // Commit is one checkpoint.
@@ -70,7 +75,6 @@ type RestoreRequest struct {
 	DryRun bool       `json:"dry_run,omitempty"`
 	Undo   bool       `json:"undo,omitempty"`
 	Revert []Reverted `json:"revert,omitempty"`
-	Actor  string     `json:"actor,omitempty"` // a contract.ActorName
 	User   string     `json:"user,omitempty"`
 	Cause  string     `json:"cause,omitempty"` // id of the event that caused it
 	// Keep are files whose content is not the tree's to say: when all of it goes

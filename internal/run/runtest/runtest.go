@@ -1,10 +1,15 @@
-package run
+// Package runtest has what tests hold the reducers of runs against. Nothing but tests
+// imports it.
+package runtest
 
-import "choir.dev/choiros/contract"
+import (
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/run"
+)
 
-// View is what of a run every reducer must agree on: the cases in testdata hold
-// it for this one, for the state's tables and for the desktop's.
-type View struct {
+// Told is what of a run every reducer must agree on: the cases in run's testdata hold
+// it for run's own, for the state's tables and for the desktop's.
+type Told struct {
 	Status    contract.RunStatus          `json:"status"`
 	Reason    string                      `json:"reason"`
 	Prompt    string                      `json:"prompt"`
@@ -20,18 +25,18 @@ type View struct {
 	TokensOut int64                       `json:"tokens_out"`
 	CostUSD   float64                     `json:"cost_usd"`
 	StoodMS   int64                       `json:"stood_ms"`
-	Questions []QuestionView              `json:"questions"`
-	Tasks     []TaskView                  `json:"tasks"`
+	Questions []Asked                     `json:"questions"`
+	Tasks     []Step                      `json:"tasks"`
 }
 
-// QuestionView is a question, and its answer.
-type QuestionView struct {
+// Asked is a question, and its answer.
+type Asked struct {
 	ID     string `json:"id"`
 	Answer string `json:"answer"`
 }
 
-// TaskView is a task of a View.
-type TaskView struct {
+// Step is a task.
+type Step struct {
 	Task         string                      `json:"task"`
 	Kind         contract.TaskKind           `json:"kind"`
 	Goal         string                      `json:"goal"`
@@ -40,19 +45,19 @@ type TaskView struct {
 	Verification contract.VerificationStatus `json:"verification"`
 }
 
-// View is the run's.
-func (r *Run) View() View {
-	v := View{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt.Text, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
+// Of tells of a run as run's reducer has it.
+func Of(r *run.Run) Told {
+	v := Told{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt.Text, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 		Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
-		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []QuestionView{}, Tasks: []TaskView{}}
+		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []Asked{}, Tasks: []Step{}}
 	for _, p := range r.Plan {
 		v.Plan = append(v.Plan, string(p.Status)+" "+p.Text)
 	}
 	for _, q := range r.Questions {
-		v.Questions = append(v.Questions, QuestionView{q.ID, q.Answer})
+		v.Questions = append(v.Questions, Asked{q.ID, q.Answer})
 	}
 	for _, t := range r.Tasks {
-		v.Tasks = append(v.Tasks, TaskView{t.Request.ID, t.Request.Kind, t.Request.Goal, t.Status, t.TaskHead.Attempt, t.Verification})
+		v.Tasks = append(v.Tasks, Step{t.Request.ID, t.Request.Kind, t.Request.Goal, t.Status, t.TaskHead.Attempt, t.Verification})
 	}
 	return v
 }
