@@ -161,8 +161,12 @@ func published(data string, err error) view.Refusal {
 }
 
 // fingerprint is another one when something at the top of a data directory, or one
-// of its keys, is: but what whoever looks at it writes.
+// of its keys, is: but what whoever looks at it writes, which in one that is new is
+// all of it.
 func fingerprint(data string) string {
+	if datadir.BeingMade(data) {
+		return ""
+	}
 	var out strings.Builder
 	for _, dir := range []string{data, filepath.Join(data, "keys")} {
 		entries, err := os.ReadDir(dir)

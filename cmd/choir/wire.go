@@ -26,6 +26,7 @@ import (
 	"choir.dev/choiros/internal/fleet"
 	"choir.dev/choiros/internal/guest/image"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/newfile"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
@@ -70,11 +71,16 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err != nil {
 		return nil, err
 	}
-	if p.identity, err = identity.Open(ctx, p.dir.Path("control.sqlite")); err != nil {
+	var making []identity.Option
+	on := newfile.Synced
+	if p.dir.Making() { // it counts from announce on
+		making, on = append(making, identity.Unsynced()), newfile.Unsynced
+	}
+	if p.identity, err = identity.Open(ctx, p.dir.Path("control.sqlite"), making...); err != nil {
 		return nil, stored{err}
 	}
 	p.own(p.identity.Close)
-	nats, err := bus.Open(ctx, bus.Options{Dir: stores.nats, KeysDir: stores.keys, Logger: logger})
+	nats, err := bus.Open(ctx, bus.Options{Dir: stores.nats, KeysDir: stores.keys, Keys: on, Logger: logger})
 	if err != nil {
 		return nil, stored{err}
 	}
@@ -83,7 +89,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err != nil {
 		return nil, stored{err}
 	}
-	secrets, err := vault.Open(stores.keys)
+	secrets, err := vault.Open(stores.keys, on)
 	if err != nil {
 		return nil, stored{err}
 	}
@@ -257,6 +263,13 @@ func (p *plane) announce(ctx context.Context, given string) (upLine, error) {
 	}
 	token, err := p.identity.MachineToken(ctx, filepath.Join(p.keys, "api-token"), given)
 	if err != nil {
+		return upLine{}, err
+	}
+	// Nobody was told of what is new until here.
+	if err := p.identity.Settle(ctx); err != nil {
+		return upLine{}, err
+	}
+	if err := p.dir.Commit(); err != nil {
 		return upLine{}, err
 	}
 	line := upLine{URL: p.server.ConsoleURL(), ClaimURL: p.server.ClaimURL(link), Token: token, PID: os.Getpid(), Data: p.cfg.Server.Data}

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/bus/embedded"
 	"choir.dev/choiros/internal/bus/external"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 )
 
 // maxStoredEvent bounds a message of a stream, in bytes: contract.MaxEvent and the
@@ -27,8 +28,9 @@ const maxStoredEvent = 160 << 10
 // Options say which server the bus is on: one of its own on Dir, or the one at
 // URL.
 type Options struct {
-	Dir     string // JetStream's store; created when missing
-	KeysDir string // operator and account keys; empty: "keys" beside Dir's content
+	Dir     string             // JetStream's store; created when missing
+	KeysDir string             // operator and account keys; empty: "keys" beside Dir's content
+	Keys    newfile.Durability // of keys that are new
 
 	// URL is a server with JetStream that somebody else runs, instead of one on
 	// Dir: nats://… on this machine, tls://… elsewhere, several of one cluster with
@@ -137,7 +139,7 @@ func (o Options) open(ctx context.Context) (backend, error) {
 	if o.KeysDir == "" {
 		o.KeysDir = filepath.Join(o.Dir, "keys")
 	}
-	return embedded.Open(ctx, embedded.Options{Dir: o.Dir, KeysDir: o.KeysDir, Logger: o.Logger, Longest: MaxTTL})
+	return embedded.Open(ctx, embedded.Options{Dir: o.Dir, KeysDir: o.KeysDir, Keys: o.Keys, Logger: o.Logger, Longest: MaxTTL})
 }
 
 func (b *Bus) connect(ctx context.Context) (err error) {

@@ -6,16 +6,16 @@ import (
 	"choir.dev/choiros/internal/computer/commands"
 	"choir.dev/choiros/internal/computer/consistency"
 	"choir.dev/choiros/internal/computer/fork"
-	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/workspace"
 )
 
-// seedWorkspace makes a computer's tree unless it is there, wholly on disk when it
-// returns. The first event of a computer comes after that, so the name of one that
-// has events is durable.
+// seedWorkspace makes a computer's tree unless it is there. Before a computer's first
+// event all that there is of it is on disk with that: its tree, its state, and their
+// names.
 func (c *Computer) seedWorkspace(ctx context.Context) error {
 	const op = "computer.seedWorkspace"
 	there, err := c.boxes.Volumes().Exists(ctx, sandbox.Live(""))
@@ -25,7 +25,7 @@ func (c *Computer) seedWorkspace(ctx context.Context) error {
 	case !there:
 		return shell.Seed(c.path("workspace"), c.machine.Source)
 	case c.log.Last() == 0: // it got its name before somebody died, who knows how shortly
-		return fault.Wrap(op, durable.SyncDir(c.path()))
+		return fault.Wrap(op, newfile.Sync(c.path()))
 	}
 	return nil
 }

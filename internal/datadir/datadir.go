@@ -4,6 +4,7 @@
 package datadir
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,17 +38,20 @@ type Dir struct {
 	format      int
 	unversioned bool
 	marking     sync.Mutex // held by who writes down what there is
+	making      bool       // nothing in it counts yet
 }
 
 // Open creates the directory when it is missing, takes its lock and checks its
-// version. Errors: fault.InUse when another process holds it, fault.Newer when
+// version. What is in one that is new counts from its Commit on; one whose first
+// start was not committed is begun anew. Errors: fault.InUse when another process holds it, fault.Newer when
 // a later version of ChoirOS wrote it, fault.DiskFull.
 func Open(path string) (*Dir, error) { return open(path, false) }
 
 // OpenDamaged is Open for who looks at what is there or recovers it: that the
 // version is missing or no number does not keep it from opening (see
-// Unversioned), and where nothing of ours is stored none is made, and nothing is
-// closed to others: that is fault.NotFound, for a wrong path is no whole data.
+// Unversioned), and where nothing of ours is stored, or nothing that counts, none is
+// made, and nothing is closed to others: that is fault.NotFound, for a wrong path is
+// no whole data.
 func OpenDamaged(path string) (*Dir, error) { return open(path, true) }
 
 // Unversioned says that the directory's version could not be read.
@@ -88,7 +92,7 @@ func open(path string, damaged bool) (*Dir, error) {
 			fmt.Errorf("%s is in use by %s", path, holder))
 	}
 	d := &Dir{path: path, lock: lock}
-	err = d.prepare()
+	err = d.prepare(damaged)
 	if damaged && fault.Is(err, fault.Damaged) {
 		d.unversioned, err = true, nil
 	}
@@ -166,7 +170,7 @@ func lockedBy(lock *os.File) string {
 	return strings.TrimSpace(string(b[:n]))
 }
 
-func (d *Dir) prepare() error {
+func (d *Dir) prepare(damaged bool) error {
 	const op = "datadir.Open"
 	if err := d.lock.Truncate(0); err != nil {
 		return diskError(op, d.path, err)
@@ -178,9 +182,16 @@ func (d *Dir) prepare() error {
 	b, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return d.create()
+		return d.create(damaged)
 	case err != nil:
 		return diskError(op, d.path, err)
+	case len(bytes.Trim(b, "\x00")) == 0 && !damaged:
+		// A power cut that came while the first start began, or damage, as create tells.
+		return d.create(damaged)
+	case bytes.HasPrefix(b, []byte(making)) && damaged:
+		return fault.New(op, fault.NotFound, "Run choir up, which begins it anew.", fmt.Errorf("the first start on %s did not come to its end, so nothing in it counts", d.path))
+	case bytes.HasPrefix(b, []byte(making)):
+		return d.remake(string(b))
 	}
 	v, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil || v < 1 {
@@ -196,8 +207,8 @@ func (d *Dir) prepare() error {
 }
 
 // create lays out a new directory. One that holds something of ours is not new:
-// its version is missing.
-func (d *Dir) create() error {
+// its version is missing. Who only looks is not told that nothing counts.
+func (d *Dir) create(damaged bool) error {
 	const op = "datadir.Open"
 	for _, name := range ours {
 		if _, err := os.Lstat(d.Path(name)); err == nil {
@@ -207,20 +218,18 @@ func (d *Dir) create() error {
 			return diskError(op, d.path, err)
 		}
 	}
-	for _, sub := range subs {
-		if err := os.MkdirAll(d.Path(sub), 0o700); err != nil {
-			return diskError(op, d.path, err)
-		}
+	if damaged {
+		// Format 1, which lists no parts: there are none.
+		return errors.Join(d.Complete(), d.setFormat(1))
 	}
-	// Format 1, which lists no parts: there are none before a computer has woken.
-	return d.setFormat(1)
+	return errors.Join(d.begin(), d.Complete())
 }
 
 // subs are the directories of a data directory.
 var subs = []string{"nats", "keys", "cache", "blobs", "computers"}
 
 func (d *Dir) setFormat(v int) error {
-	if d.format == v {
+	if d.format == v || d.making { // Commit writes it
 		return nil
 	}
 	if err := WriteFile(d.Path("version"), []byte(strconv.Itoa(v)+"\n"), 0o600); err != nil {

@@ -79,9 +79,13 @@ func (d *Dir) Missing(parts []string) ([]string, error) {
 // Mark writes down what is there: what all computers share, and the parts of
 // those given. What is known of the others stays.
 func (d *Dir) Mark(awake ...contract.CID) error {
-	const op = "datadir.Mark"
 	d.marking.Lock()
 	defer d.marking.Unlock()
+	return d.mark(awake...)
+}
+
+func (d *Dir) mark(awake ...contract.CID) error {
+	const op = "datadir.Mark"
 	old, err := d.Parts()
 	if err != nil && !fault.Is(err, fault.Damaged) {
 		return err
@@ -119,8 +123,17 @@ func (d *Dir) Mark(awake ...contract.CID) error {
 	if d.format == Format && slices.Equal(parts, old) {
 		return nil
 	}
+	return d.list(parts)
+}
+
+// list writes the list of parts.
+func (d *Dir) list(parts []string) error {
 	body := strings.Join(parts, "\n") + "\n"
-	if err := WriteFile(d.Path(partsFile), []byte(body+"sum "+partsSum(body)+"\n"), 0o600); err != nil {
+	write := WriteFile
+	if d.making {
+		write = WritePassing
+	}
+	if err := write(d.Path(partsFile), []byte(body+"sum "+partsSum(body)+"\n"), 0o600); err != nil {
 		return err
 	}
 	return d.setFormat(Format)
@@ -137,11 +150,7 @@ func (d *Dir) Forget(gone []string) error {
 	parts := slices.DeleteFunc(slices.Clone(old), func(p string) bool {
 		return slices.ContainsFunc(gone, func(g string) bool { return p == g || strings.HasPrefix(p, g+"/") })
 	})
-	body := strings.Join(parts, "\n") + "\n"
-	if err := WriteFile(d.Path(partsFile), []byte(body+"sum "+partsSum(body)+"\n"), 0o600); err != nil {
-		return err
-	}
-	return d.setFormat(Format)
+	return d.list(parts)
 }
 
 // Known returns the computers that the list names.

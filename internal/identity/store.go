@@ -5,12 +5,14 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
@@ -123,6 +125,8 @@ type Store struct {
 	db   *sql.DB
 	path string
 	now  func() time.Time
+	// unsynced says that nothing in the file counts yet.
+	unsynced atomic.Bool
 }
 
 // Option changes how a store is opened.
@@ -130,6 +134,10 @@ type Option func(*Store)
 
 // WithClock gives the store another clock.
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
+
+// Unsynced opens a file of which nothing counts before Settle: its maker syncs all
+// of it then.
+func Unsynced() Option { return func(s *Store) { s.unsynced.Store(true) } }
 
 // Open opens or makes the file at path (its directory must exist) and migrates
 // it. A file of a newer version is refused with fault.Newer.
@@ -143,7 +151,11 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	for _, o := range opts {
 		o(s)
 	}
-	if err := newfile.SQLite(ctx, abs, s.lay); err != nil {
+	on := newfile.Synced
+	if s.unsynced.Load() {
+		on = newfile.Unsynced
+	}
+	if _, err := newfile.SQLite(ctx, abs, on, s.lay); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	// SQLite gives the files beside it the same mode: they are the owner's only.
@@ -151,18 +163,44 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 		return nil, fault.Wrap(op, err)
 	}
 	// One connection: writes are rare, reads are microseconds, and a statement
-	// never waits for another one's lock. A sign-out must survive a power cut.
-	q := url.Values{"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "journal_mode(WAL)", "synchronous(FULL)"}, "_txlock": {"immediate"}}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String())
-	if err != nil {
-		return nil, fault.Wrap(op, err)
-	}
-	db.SetMaxOpenConns(1)
-	s.db = db
+	// never waits for another one's lock.
+	s.db = sql.OpenDB(connector{s})
+	s.db.SetMaxOpenConns(1)
 	if err := s.begin(ctx); err != nil {
-		return nil, errors.Join(fault.Wrap(op, unreadable(err)), db.Close())
+		return nil, errors.Join(fault.Wrap(op, unreadable(err)), s.db.Close())
 	}
 	return s, nil
+}
+
+// connector opens the file's connections.
+type connector struct{ s *Store }
+
+// Driver implements driver.Connector.
+func (c connector) Driver() driver.Driver { return &sqlite.Driver{} }
+
+// Connect implements driver.Connector. A sign-out must survive a power cut; what
+// nobody was told of need not.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	synchronous := "synchronous(FULL)"
+	if c.s.unsynced.Load() {
+		synchronous = "synchronous(OFF)"
+	}
+	q := url.Values{"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "journal_mode(WAL)", synchronous}, "_txlock": {"immediate"}}
+	to, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: c.s.path, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return nil, err
+	}
+	return to.Connect(ctx)
+}
+
+// Settle has every change that follows be on disk when it was made. What was written
+// unsynced until then is its caller's to sync.
+func (s *Store) Settle(ctx context.Context) error {
+	if !s.unsynced.Swap(false) {
+		return nil
+	}
+	_, err := s.db.ExecContext(ctx, "PRAGMA synchronous = FULL")
+	return fault.Wrap("identity.Settle", err)
 }
 
 // lay lays out a new file, which has its owner from the first: without one it

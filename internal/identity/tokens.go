@@ -128,7 +128,7 @@ func (s *Store) MachineToken(ctx context.Context, file, given string) (string, e
 		}
 		t, err := s.Token(ctx, secret)
 		if err == nil && t.Machine {
-			return secret, fault.Wrap(op, keepSecret(file, secret))
+			return secret, fault.Wrap(op, s.keepSecret(file, secret))
 		}
 		if err != nil && !fault.Is(err, fault.Denied) {
 			return "", fault.Wrap(op, err)
@@ -145,19 +145,23 @@ func (s *Store) MachineToken(ctx context.Context, file, given string) (string, e
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	if err := keepSecret(file, secret); err != nil {
+	if err := s.keepSecret(file, secret); err != nil {
 		return "", fault.Wrap(op, err)
 	}
 	return secret, nil
 }
 
 // keepSecret makes a file hold a secret, for its owner only.
-func keepSecret(file, secret string) error {
+func (s *Store) keepSecret(file, secret string) error {
 	if b, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(b)) == secret {
 		return os.Chmod(file, 0o600)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return datadir.WriteFile(file, []byte(secret+"\n"), 0o600)
+	write := datadir.WriteFile
+	if s.unsynced.Load() {
+		write = datadir.WritePassing
+	}
+	return write(file, []byte(secret+"\n"), 0o600)
 }

@@ -16,40 +16,50 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
+// Durability says who makes what is new durable.
+type Durability int
+
+const (
+	// Synced is on disk before it has its name.
+	Synced Durability = iota
+	// Unsynced is what counts for nothing until its maker has synced all of it.
+	Unsynced
+)
+
 // SQLite makes the database at path, in WAL mode and its owner's alone, unless
-// something is stored there. fill lays out what it begins with. Its name is
-// durable when the caller has synced the directory.
-func SQLite(ctx context.Context, path string, fill func(context.Context, *sql.DB) error) error {
+// something is stored there, and says whether it did. fill lays out what it begins
+// with. Its name is durable when the caller has synced the directory.
+func SQLite(ctx context.Context, path string, on Durability, fill func(context.Context, *sql.DB) error) (made bool, err error) {
 	const op = "newfile.SQLite"
 	st, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fault.Wrap(op, err)
+		return false, fault.Wrap(op, err)
 	}
 	if err == nil && st.Size() > 0 {
-		return nil
+		return false, nil
 	}
 	aside := path + ".new"
 	// What stands beside a database that is not there belongs to an earlier one.
 	for _, p := range []string{aside, aside + "-wal", aside + "-shm", aside + "-journal", path + "-wal", path + "-shm", path + "-journal"} {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault.Wrap(op, err)
+			return false, fault.Wrap(op, err)
 		}
 	}
 	f, err := os.OpenFile(aside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fault.Wrap(op, err)
+		return false, fault.Wrap(op, err)
 	}
 	err = errors.Join(f.Chmod(0o600), build(ctx, aside, fill))
-	if err == nil {
+	if err == nil && on == Synced {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(aside, path)
 	}
 	if err != nil {
-		return errors.Join(fault.Wrap(op, err), os.Remove(aside))
+		return false, errors.Join(fault.Wrap(op, err), os.Remove(aside))
 	}
-	return nil
+	return true, nil
 }
 
 // build fills a database that is thrown away if anything fails: it has no
@@ -84,10 +94,10 @@ type Content struct {
 	Bytes []byte
 }
 
-// Files gives files of the owner's alone their content and names, in their order:
-// none has its name before all are on disk, and all names are durable when it
-// returns.
-func Files(dir string, files ...Content) (err error) {
+// Files gives files of the owner's alone their content and names, in their order.
+// Synced, none has its name before all are on disk, and all names are durable when
+// it returns.
+func Files(dir string, on Durability, files ...Content) (err error) {
 	const op = "newfile.Files"
 	var aside []string
 	defer func() {
@@ -104,14 +114,14 @@ func Files(dir string, files ...Content) (err error) {
 		}
 		aside = append(aside, f.Name())
 		_, err = f.Write(c.Bytes)
-		if len(files) <= few {
+		if len(files) <= few && on == Synced {
 			err = errors.Join(err, f.Sync())
 		}
 		if err = errors.Join(err, f.Close()); err != nil {
 			return fault.Wrap(op, err)
 		}
 	}
-	if len(files) > few {
+	if len(files) > few && on == Synced {
 		if err := Sync(dir); err != nil {
 			return err
 		}
@@ -120,6 +130,9 @@ func Files(dir string, files ...Content) (err error) {
 		if err := os.Rename(aside[i], filepath.Join(dir, c.Name)); err != nil {
 			return fault.Wrap(op, err)
 		}
+	}
+	if on == Unsynced {
+		return nil
 	}
 	d, err := os.Open(dir)
 	if err != nil {

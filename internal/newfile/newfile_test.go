@@ -42,8 +42,8 @@ func TestSQLite(t *testing.T) {
 	if err := os.WriteFile(path+"-wal", []byte("of an earlier file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := newfile.SQLite(t.Context(), path, table); err != nil {
-		t.Fatal(err)
+	if made, err := newfile.SQLite(t.Context(), path, newfile.Synced, table); err != nil || !made {
+		t.Fatal(made, err)
 	}
 	if got := names(t, dir); len(got) != 1 {
 		t.Errorf("there are %q", got)
@@ -51,8 +51,8 @@ func TestSQLite(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", st, err)
 	}
-	if err := newfile.SQLite(t.Context(), path, func(context.Context, *sql.DB) error { return errors.New("it is made again") }); err != nil {
-		t.Error(err)
+	if made, err := newfile.SQLite(t.Context(), path, newfile.Synced, func(context.Context, *sql.DB) error { return errors.New("it is made again") }); err != nil || made {
+		t.Error(made, err)
 	}
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
@@ -69,7 +69,7 @@ func TestSQLite(t *testing.T) {
 func TestAFileThatFailsIsNone(t *testing.T) {
 	dir := t.TempDir()
 	why := errors.New("no")
-	err := newfile.SQLite(t.Context(), filepath.Join(dir, "x.sqlite"), func(ctx context.Context, db *sql.DB) error {
+	_, err := newfile.SQLite(t.Context(), filepath.Join(dir, "x.sqlite"), newfile.Synced, func(ctx context.Context, db *sql.DB) error {
 		return errors.Join(table(ctx, db), why)
 	})
 	if got := names(t, dir); !errors.Is(err, why) || len(got) != 0 {
@@ -78,7 +78,7 @@ func TestAFileThatFailsIsNone(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	err = newfile.Files(dir, newfile.Content{Name: "taken", Bytes: []byte("x")}, newfile.Content{Name: "b", Bytes: []byte("y")})
+	err = newfile.Files(dir, newfile.Synced, newfile.Content{Name: "taken", Bytes: []byte("x")}, newfile.Content{Name: "b", Bytes: []byte("y")})
 	if got := names(t, dir); err == nil || len(got) != 1 {
 		t.Errorf("%v, and there are %q", err, got)
 	}
@@ -87,7 +87,7 @@ func TestAFileThatFailsIsNone(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	want := map[string]string{"a": "1", "b": "2", "c": "3"}
-	if err := newfile.Files(dir, newfile.Content{Name: "a", Bytes: []byte("1")}, newfile.Content{Name: "b", Bytes: []byte("2")}, newfile.Content{Name: "c", Bytes: []byte("3")}); err != nil {
+	if err := newfile.Files(dir, newfile.Synced, newfile.Content{Name: "a", Bytes: []byte("1")}, newfile.Content{Name: "b", Bytes: []byte("2")}, newfile.Content{Name: "c", Bytes: []byte("3")}); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); len(got) != len(want) {

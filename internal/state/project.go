@@ -37,6 +37,11 @@ const batchSize = 500
 // the log held at the call is projected. Call it before the log is appended to.
 func (s *Store) Recover(ctx context.Context, log Log) error {
 	const op = "state.Recover"
+	if log.Last() > 0 {
+		if err := s.settle(); err != nil {
+			return fault.Wrap(op, err)
+		}
+	}
 	last := s.Last()
 	foreign := last > log.Last()
 	if !foreign && last > 0 {

@@ -56,6 +56,8 @@ type Store struct {
 	wmu   sync.Mutex // held by whoever writes
 	db    *sql.DB    // one connection
 	write *writer
+	// unsynced says that the file was made by Open and may not be on disk yet.
+	unsynced bool
 
 	mu      sync.Mutex
 	lastSeq uint64        // committed
@@ -66,7 +68,8 @@ type Store struct {
 // Open opens or makes the state file at path (its directory must exist) and
 // migrates it. A file from a newer version is refused with fault.Newer.
 // A file that an older projector wrote is emptied; Recover or Project fill it
-// from the log again.
+// from the log again. One that it makes is not synced: Recover does that when there
+// is a log, and whoever makes a computer before its log has anything.
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	const op = "state.Open"
 	s := &Store{path: path, log: slog.New(slog.DiscardHandler), schema: SchemaVersion(), moved: make(chan struct{})}
@@ -81,7 +84,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 		return nil, fault.New(op, fault.NotFound, "Make the directory first.", err)
 	}
 	// Its name need not be durable: a state that is gone is replayed.
-	if err := newfile.SQLite(ctx, abs, s.begin); err != nil {
+	if s.unsynced, err = newfile.SQLite(ctx, abs, newfile.Unsynced, s.begin); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	// The log is what acknowledged means; state may lose its last transactions
@@ -104,6 +107,11 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if _, err := conn.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil { // not before the file is known to be ours
 		return fail(err)
 	}
+	if s.unsynced {
+		if err := beginWAL(ctx, conn); err != nil {
+			return fail(err)
+		}
+	}
 	s.write = &writer{conn: conn, stmts: map[string]*sql.Stmt{}}
 	if err := s.loadMeta(ctx); err != nil {
 		return fail(err)
@@ -122,11 +130,27 @@ func (s *Store) begin(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	err = migrate(ctx, conn, s.schema)
-	if err == nil {
-		_, err = conn.ExecContext(ctx, beginMeta)
+	return errors.Join(migrate(ctx, conn, s.schema), conn.Close())
+}
+
+// beginWAL says in a file that is new what an empty state says of itself. So the WAL
+// is made without the syncs that SQLite makes for the beginning of one: they keep
+// what an earlier turn of it left from being taken for this one's, and there was
+// none. Whatever is in it is synced before it goes into the file.
+func beginWAL(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, "PRAGMA synchronous = OFF;\n"+beginMeta+";\nPRAGMA synchronous = NORMAL")
+	return err
+}
+
+// settle makes a file that Open has made durable.
+func (s *Store) settle() error {
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	if !s.unsynced {
+		return nil
 	}
-	return errors.Join(err, conn.Close())
+	s.unsynced = false
+	return syncFile(s.path)
 }
 
 // openError says what to do about a file that SQLite can't open.

@@ -60,17 +60,18 @@ type Vault struct {
 // Open opens the vault in dir, making dir, a master key and an empty vault if
 // there is none. The key comes from outside if outside gives one (see
 // KeyFromSystem), else from dir. Errors are Denied when others could read or
-// change the files, and Invalid when key and file do not fit.
-func Open(dir string) (*Vault, error) {
+// change the files, and Invalid when key and file do not fit. on says whether what
+// it makes is on disk when it returns.
+func Open(dir string, on newfile.Durability) (*Vault, error) {
 	key, err := KeyFromSystem(os.Getenv)
 	if err != nil {
 		return nil, fault.Wrap("vault.Open", err)
 	}
-	return OpenWithKey(dir, key)
+	return OpenWithKey(dir, on, key)
 }
 
 // OpenWithKey is Open with a given master key; a zero key means the one in dir.
-func OpenWithKey(dir string, key Key) (*Vault, error) {
+func OpenWithKey(dir string, on newfile.Durability, key Key) (*Vault, error) {
 	const op = "vault.Open"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault.New(op, fault.Internal, "Check the data directory.", err)
@@ -109,7 +110,7 @@ func OpenWithKey(dir string, key Key) (*Vault, error) {
 		if v.sealed, err = v.seal(map[string]string{}); err != nil {
 			return nil, fault.Wrap(op, err)
 		}
-		return v, newfile.Files(dir, append(fresh, newfile.Content{Name: secretsFile, Bytes: v.sealed})...)
+		return v, newfile.Files(dir, on, append(fresh, newfile.Content{Name: secretsFile, Bytes: v.sealed})...)
 	}
 	v.sealed = sealed
 	if _, err := v.open(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 	"choir.dev/choiros/internal/vault"
 )
 
@@ -26,7 +27,7 @@ func open(t *testing.T, dir string) *vault.Vault {
 	for _, k := range []string{vault.EnvKey, vault.EnvKeyFile, "CREDENTIALS_DIRECTORY"} {
 		t.Setenv(k, "")
 	}
-	v, err := vault.Open(dir)
+	v, err := vault.Open(dir, newfile.Synced)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestRefusesFilesThatOthersCanTouch(t *testing.T) {
 			if err := c.spoil(dir); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := vault.Open(dir); !fault.Is(err, fault.Denied) || fault.HintOf(err) == "" {
+			if _, err := vault.Open(dir, newfile.Synced); !fault.Is(err, fault.Denied) || fault.HintOf(err) == "" {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -156,7 +157,7 @@ func TestDamageIsNoticed(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := vault.Open(dir); !fault.Is(err, fault.Invalid) {
+		if _, err := vault.Open(dir, newfile.Synced); !fault.Is(err, fault.Invalid) {
 			t.Fatalf("byte %d flipped: %v", i, err)
 		}
 	}
@@ -164,7 +165,7 @@ func TestDamageIsNoticed(t *testing.T) {
 		if err := os.WriteFile(path, good[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := vault.Open(dir); !fault.Is(err, fault.Invalid) {
+		if _, err := vault.Open(dir, newfile.Synced); !fault.Is(err, fault.Invalid) {
 			t.Fatalf("cut to %d bytes: %v", n, err)
 		}
 	}
@@ -174,7 +175,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "master.key")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vault.Open(dir); !fault.Is(err, fault.Missing) {
+	if _, err := vault.Open(dir, newfile.Synced); !fault.Is(err, fault.Missing) {
 		t.Errorf("a lost key must not be replaced: %v", err)
 	}
 }
@@ -195,7 +196,7 @@ func TestKeyFromOutside(t *testing.T) {
 		if s := fmt.Sprintf("%v %+v %#v %s", key, key, key, key); strings.Contains(s, "186") || strings.Contains(s, "0badc0de") {
 			t.Errorf("the key prints itself: %s", s)
 		}
-		v, err := vault.OpenWithKey(dir, key)
+		v, err := vault.OpenWithKey(dir, newfile.Synced, key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +222,7 @@ func TestKeyFromOutside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vault.OpenWithKey(dir, other); !fault.Is(err, fault.Invalid) {
+	if _, err := vault.OpenWithKey(dir, newfile.Synced, other); !fault.Is(err, fault.Invalid) {
 		t.Errorf("the wrong key: %v", err)
 	}
 }
@@ -281,7 +282,7 @@ func TestBehavesLikeAMap(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		v, err := vault.Open(sub)
+		v, err := vault.Open(sub, newfile.Synced)
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -302,7 +303,7 @@ func TestBehavesLikeAMap(t *testing.T) {
 				}
 				delete(want, n)
 			case 2:
-				if v, err = vault.Open(sub); err != nil {
+				if v, err = vault.Open(sub, newfile.Synced); err != nil {
 					r.Fatal(err)
 				}
 			}

@@ -27,6 +27,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/newfile"
 	"choir.dev/choiros/internal/vault"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -225,7 +226,7 @@ var serviceRows = []Row{
 	}},
 	{Number: 39, Attack: "secrets in a file that everybody may read are used all the same", Defences: []defence.Name{defence.VaultPrivate}, Run: func(t *testing.T) Verdict {
 		dir := t.TempDir()
-		v, err := vault.Open(dir)
+		v, err := vault.Open(dir, newfile.Synced)
 		if err == nil {
 			err = v.Set(t.Context(), "name", "value")
 		}
@@ -241,7 +242,7 @@ var serviceRows = []Row{
 				t.Fatal(err)
 			}
 		}
-		if v, err = vault.Open(dir); err == nil {
+		if v, err = vault.Open(dir, newfile.Synced); err == nil {
 			_, err = v.Get(t.Context(), "name")
 		}
 		return Verdict{err == nil, fmt.Sprint(err)}

@@ -47,7 +47,7 @@ func Account(keysDir string) (string, error) {
 	return pair.PublicKey()
 }
 
-func loadKeys(dir string) (keys, error) {
+func loadKeys(dir string, on newfile.Durability) (keys, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return keys{}, fault.Wrap("keys", err)
 	}
@@ -75,7 +75,7 @@ func loadKeys(dir string) (keys, error) {
 		*want.into = pair
 	}
 	if len(missing) > 0 {
-		if err := newfile.Files(dir, missing...); err != nil {
+		if err := newfile.Files(dir, on, missing...); err != nil {
 			return keys{}, fault.Wrap("write keys", err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/newfile"
 	"choir.dev/choiros/internal/process"
 )
 
@@ -32,9 +33,10 @@ const (
 
 // Options say where the server keeps its files.
 type Options struct {
-	Dir     string       // JetStream's store; created when missing
-	KeysDir string       // operator and account keys
-	Logger  *slog.Logger // required
+	Dir     string             // JetStream's store; created when missing
+	KeysDir string             // operator and account keys
+	Keys    newfile.Durability // of keys that are new
+	Logger  *slog.Logger       // required
 	// Longest is how long a credential lives at most; a revocation is kept for
 	// so long.
 	Longest time.Duration
@@ -90,7 +92,7 @@ func Open(ctx context.Context, opts Options) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, opts Options) error {
-	keys, err := loadKeys(opts.KeysDir)
+	keys, err := loadKeys(opts.KeysDir, opts.Keys)
 	if err != nil {
 		return err
 	}
