@@ -23,12 +23,12 @@ import (
 func benchVerb() cli.Verb {
 	var dir, file string
 	return cli.Verb{
-		Use: "bench [NAME]", Short: "Measure this binary on this machine, against the raw tools", Args: cli.Between(0, -1), JSON: report.Report{},
+		Use: "bench [ROW…]", Short: "Measure this binary on this machine, against the raw tools", Args: cli.Between(0, -1), JSON: report.Report{},
 		Long:     benchRows(),
 		Examples: []string{"choir bench", "choir bench prompt exec --json"},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&dir, "dir", "", "where to write scratch data; default: beside the default data directory, on the same disk")
-			f.StringVar(&file, "write", "", "put the table and the curves between the marks of this page too")
+			f.StringVar(&dir, "dir", "", "where to write scratch data, a `DIR`; default: beside the default data directory, on the same disk")
+			f.StringVar(&file, "write", "", "a `FILE` between whose marks the table and the curves are put too")
 		},
 		Does: func(ctx context.Context, t *cli.Call, names []string) error {
 			if file != "" && len(names) > 0 {
@@ -84,9 +84,17 @@ func benchVerb() cli.Verb {
 
 // benchRows says what can be measured.
 func benchRows() string {
-	text := "NAME is one or more of:\n"
+	text := "ROW is one or more of:\n"
 	for _, r := range bench.Rows() {
 		text += fmt.Sprintf("\n  %-12s %s", r.Name, r.About)
 	}
 	return text
+}
+
+// benchNames are the names of what can be measured.
+func benchNames() (out []cli.Name) {
+	for _, r := range bench.Rows() {
+		out = append(out, cli.Name{Word: r.Name, About: r.About})
+	}
+	return out
 }

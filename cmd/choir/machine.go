@@ -195,8 +195,8 @@ func configVerb() cli.Verb {
 		Long:     "It reads what choir up would read now, not what one that runs has read.",
 		Examples: []string{"choir config show", "choir config show --config ./config.toml --json"},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
-			f.StringVar(&file, "config", "", "configuration file")
+			f.StringVar(&listen, "listen", "", "`ADDR:PORT` to listen on")
+			f.StringVar(&file, "config", "", "the configuration, a `FILE`")
 		},
 		Does: func(_ context.Context, t *cli.Call, _ []string) error {
 			settings, err := config.Settings(t.Sources(file, map[string]string{"server.listen": listen}))

@@ -20,7 +20,16 @@ func main() {
 }
 
 // commandLine is what verbs this program has.
-func commandLine() cli.Program { return cli.Program{Version: version, Topics: topics} }
+func commandLine() cli.Program {
+	return cli.Program{Version: version, Topics: topics, Kinds: completed}
+}
+
+// completed is what the words of its verbs' arguments stand for.
+func completed() map[string]cli.Kind {
+	out := verbs.Kinds()
+	out["ROW"] = cli.Kind{Words: benchNames}
+	return out
+}
 
 // topics is every verb, in the order in which help lists them.
 func topics() []cli.Topic {
@@ -30,7 +39,7 @@ func topics() []cli.Topic {
 		{Name: "Files", Verbs: []cli.Verb{verbs.Files(), verbs.Add(), verbs.Git(), verbs.Documents(), verbs.Proposals(), verbs.Export()}},
 		{Name: "Going back", Verbs: []cli.Verb{verbs.Checkpoints(), verbs.Checkpoint(), verbs.Diff(), verbs.Restore(), verbs.Undo()}},
 		{Name: "Looking", Verbs: []cli.Verb{verbs.Events(), verbs.Egress(), verbs.Models(), verbs.Secrets()}},
-		{Name: "People", Verbs: []cli.Verb{verbs.Members(), verbs.Join(), verbs.Accounts(), verbs.Tokens()}},
+		{Name: "People", Verbs: []cli.Verb{verbs.SignIn(), verbs.Members(), verbs.Join(), verbs.Accounts(), verbs.Tokens()}},
 		{Name: "This machine", Verbs: []cli.Verb{upVerb(), statusVerb(), openVerb(), logsVerb(), stopVerb(), configVerb(), verbs.Computers(), verbs.Wake(), verbs.Rebuild(), doctorVerb(), recoverVerb(), benchVerb(), self.Completion(), self.Manual(), self.About()}},
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -96,6 +99,52 @@ func TestHelpOfNoVerbIsAMistake(t *testing.T) {
 	}{{2, []string{"help", "nosuch"}}, {2, []string{"help", "files", "nosuch"}}, {0, []string{"help", "files", "get"}}, {0, []string{"help"}}} {
 		if code := commandLine().Execute(x.args); code != x.code {
 			t.Errorf("%q: code %d; want %d", x.args, code, x.code)
+		}
+	}
+}
+
+// TestEveryNameHasAKind: what a verb's arguments and flags name a shell can complete,
+// for each word that stands for one is a kind; a new one needs its own.
+func TestEveryNameHasAKind(t *testing.T) {
+	p := commandLine()
+	kinds, met := p.Kinds(), map[string]bool{}
+	known := func(where, words string) {
+		for word := range strings.SplitSeq(words, "|") {
+			met[word] = true
+			if _, ok := kinds[word]; !ok {
+				t.Errorf("%s: nothing says what %q is, or that it is free: see verbs.Kinds", where, word)
+			}
+		}
+	}
+	for _, topic := range p.Topics() {
+		cli.Walk(topic.Verbs, "choir", func(name string, v cli.Verb) {
+			if !v.Acts() {
+				return
+			}
+			words, more := v.Words()
+			if least, most := v.Args.Bounds(); least > len(words) || most != len(words) && !more {
+				t.Errorf("%s takes %d to %d arguments, and Use names %q", name, least, most, words)
+			}
+			for _, w := range words {
+				known(name, w)
+			}
+		})
+	}
+	var flags func(cmd *cobra.Command)
+	flags = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if kind := cli.Valued(f); kind != "" {
+				known(cmd.CommandPath()+" --"+f.Name, kind)
+			}
+		})
+		for _, inner := range cmd.Commands() {
+			flags(inner)
+		}
+	}
+	flags(p.Root())
+	for kind := range kinds {
+		if !met[kind] {
+			t.Errorf("no verb names a %s", kind)
 		}
 	}
 }

@@ -29,9 +29,9 @@ be had is said, and the old is kept under aside/ in the data directory. Stop cho
 first, or use the console.`,
 		Examples: []string{"choir recover", "choir recover --data ~/choir-data --json"},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&file, "config", "", "configuration file")
-			f.StringArrayVar(&histories, "history", nil, "computer whose history of checkpoints can't be used")
-			f.StringArrayVar(&only, "computer", nil, "computer to recover; else all that are damaged")
+			f.StringVar(&file, "config", "", "the configuration, a `FILE`")
+			f.StringArrayVar(&histories, "history", nil, "id of a `COMPUTER` whose history of checkpoints can't be used")
+			f.StringArrayVar(&only, "computer", nil, "id of a `COMPUTER` to recover; else all that are damaged")
 		},
 		Does: func(ctx context.Context, t *cli.Call, _ []string) error {
 			cfg, err := config.Load(t.Sources(file, nil))

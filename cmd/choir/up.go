@@ -40,8 +40,8 @@ func upVerb() cli.Verb {
 one with stopped in it when what is stored can't be opened; logs go to standard error.`,
 		Examples: []string{"choir up", "choir up --data ~/choir-data --listen 127.0.0.1:7800 --no-open"},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&listen, "listen", "", "ADDR:PORT to listen on")
-			f.StringVar(&file, "config", "", "configuration file")
+			f.StringVar(&listen, "listen", "", "`ADDR:PORT` to listen on")
+			f.StringVar(&file, "config", "", "the configuration, a `FILE`")
 			f.BoolVar(&noOpen, "no-open", false, "do not open a browser")
 			f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 		},

@@ -87,7 +87,7 @@ func members(t reflect.Type, depth int) string {
 // commonWords are what holds for every verb; %s is the mark of a verbatim word.
 const commonWords = `Every verb has %[1]s--json%[1]s, and those about what is stored or runs have %[1]s--data DIR%[1]s, which says where.
 Those that talk to a running control plane have %[1]s--computer ID%[1]s, for where there are several computers;
-%[1]sCHOIR_URL%[1]s and %[1]sCHOIR_TOKEN%[1]s name one elsewhere. On a terminal what takes a while says how far it is, and marks have colours unless
+%[1]sCHOIR_URL%[1]s and %[1]sCHOIR_TOKEN%[1]s name one elsewhere. On a terminal what takes a while says how far it is, and marks, differences and what would change have colours unless
 %[1]sNO_COLOR%[1]s is set.`
 
 // exits is what the exit codes mean, as pairs of a code and its meaning.

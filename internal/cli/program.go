@@ -15,8 +15,10 @@ import (
 // Program is a command line: its version and the verbs that it has.
 type Program struct {
 	Version string
-	// topics are made for each command line anew, in the order in which help lists them.
+	// Topics are made for each command line anew, in the order in which help lists them.
 	Topics func() []Topic
+	// Kinds are what the words in the verbs' Use stand for, for completions.
+	Kinds func() map[string]Kind
 }
 
 // Execute runs the verb that args name, and returns the exit code. A signal ends the
@@ -62,10 +64,15 @@ func (p Program) Root(args ...string) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	topics := p.Topics()
+	args, completed := completing(args)
+	var kinds map[string]Kind // none: nobody asks for completions
+	if completed {
+		kinds = p.Kinds()
+	}
 	for _, topic := range topics {
 		for _, v := range topic.Verbs {
 			if len(args) > 0 && v.name() == args[0] {
-				root.AddCommand(v.command())
+				root.AddCommand(v.command(kinds))
 				return root
 			}
 		}
@@ -73,7 +80,7 @@ func (p Program) Root(args ...string) *cobra.Command {
 	for _, topic := range topics {
 		root.AddGroup(&cobra.Group{ID: topic.Name, Title: topic.Name + ":"})
 		for _, v := range topic.Verbs {
-			cmd := v.command()
+			cmd := v.command(kinds)
 			cmd.GroupID = topic.Name
 			root.AddCommand(cmd)
 		}
@@ -120,7 +127,8 @@ func holder(use, short string) *cobra.Command {
 // Completion is the verb that prints what completes the program in a shell.
 func (p Program) Completion() Verb {
 	return Verb{
-		Use: "completion SHELL", Short: "Print what makes bash, zsh or fish complete choir's verbs and flags", Args: Exactly(1), Raw: "a script for the shell",
+		Use: "completion SHELL", Short: "Print what makes bash, zsh or fish complete choir's verbs, flags and what they name", Args: Exactly(1), Raw: "a script for the shell",
+		Long:     "What verbs name, such as a run, a checkpoint or a file of the computer, is asked of the control plane that runs; a sleeping computer is not\nwoken for it.",
 		Examples: []string{"choir completion bash >~/.local/share/bash-completion/completions/choir", "choir completion fish | source"},
 		Does: func(_ context.Context, t *Call, args []string) error {
 			root := t.cmd.Root()

@@ -15,7 +15,7 @@ import (
 // Verb declares one verb of the command line, once: its help, docs/cli.md, the
 // completions and the manual pages come from it.
 type Verb struct {
-	Use   string // its name, then its arguments as help shows them
+	Use   string // its name, then its arguments as help shows them, each by its Kind
 	Short string // one line, without its full stop
 	Long  string // what Short leaves open, in whole sentences
 	// Examples are whole command lines.
@@ -59,6 +59,9 @@ func Exactly(n int) Arguments { return Arguments{n, n} }
 // Between is at least so many arguments, and at most so many unless that is below 0.
 func Between(least, most int) Arguments { return Arguments{least, most} }
 
+// Bounds are the least and the most there are.
+func (a Arguments) Bounds() (least, most int) { return a.least, a.most }
+
 // check refuses a wrong number as a mistake in how the verb was called.
 func (a Arguments) check(cmd *cobra.Command, args []string) error {
 	if len(args) < a.least || (a.most >= 0 && len(args) > a.most) {
@@ -67,8 +70,8 @@ func (a Arguments) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// command makes the command that v declares.
-func (v Verb) command() *cobra.Command {
+// command makes the command that v declares, with completions if there are kinds.
+func (v Verb) command(kinds map[string]Kind) *cobra.Command {
 	cmd := holder(v.Use, v.Short)
 	if v.Long != "" {
 		cmd.Long = v.Short + ".\n\n" + v.Long
@@ -77,7 +80,7 @@ func (v Verb) command() *cobra.Command {
 		cmd.Example = "  " + strings.Join(v.Examples, "\n  ")
 	}
 	for _, inner := range v.Verbs {
-		cmd.AddCommand(inner.command())
+		cmd.AddCommand(inner.command(kinds))
 	}
 	if v.Asks == nil && v.Does == nil {
 		return cmd
@@ -89,10 +92,10 @@ func (v Verb) command() *cobra.Command {
 	cmd.Flags().BoolVar(&t.JSON, "json", false, v.says())
 	do := func(ctx context.Context, args []string) error { return v.Does(ctx, t, args) }
 	if v.Asks != nil || v.Data {
-		cmd.Flags().StringVar(&t.Data, "data", "", "data directory; else the configured one")
+		cmd.Flags().StringVar(&t.Data, "data", "", "`DIR` of the data; else the configured one")
 	}
 	if v.Asks != nil {
-		cmd.Flags().StringVar(&t.computer, "computer", "", "computer id, where there are several")
+		cmd.Flags().StringVar(&t.computer, "computer", "", "id of the `COMPUTER`, where there are several")
 		do = func(ctx context.Context, args []string) error {
 			c, err := t.dial()
 			if err != nil {
@@ -111,6 +114,9 @@ func (v Verb) command() *cobra.Command {
 		return v.failed(err)
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return v.failed(Usage(err)) })
+	if kinds != nil {
+		v.completes(cmd, t, kinds)
+	}
 	return cmd
 }
 

@@ -30,6 +30,7 @@ type Client struct {
 	base     string // origin without slash
 	token    string
 	computer string
+	session  *http.Cookie // of a person who signed in, instead of a token
 	http     *http.Client
 }
 
@@ -96,6 +97,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // healthPath is the one address outside /api.
 const healthPath = "/health"
 
+// claimPath is where a sign-in link is used up.
+const claimPath = "/claim"
+
 // request describes one call.
 type request struct {
 	method  string
@@ -122,8 +126,15 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	if r.content != "" {
 		req.Header.Set("Content-Type", r.content)
 	}
-	if c.token != "" {
+	switch {
+	case c.token != "":
 		req.Header.Set("Authorization", "Bearer "+c.token)
+	case c.session != nil:
+		req.AddCookie(&http.Cookie{Name: c.session.Name, Value: c.session.Value})
+		fallthrough
+	case r.path == claimPath:
+		req.Header.Set("Origin", c.base) // what a session does comes from the console's own page
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
 	}
 	res, err := c.http.Do(req)
 	if err != nil {

@@ -41,6 +41,9 @@ const (
 	// TerminalText: what the command line prints is text to a terminal, whoever
 	// wrote it. Row 26.
 	TerminalText Name = "terminal-text"
+	// CompletedNames: a shell is offered no name that it would read as anything but
+	// one word. Row 26.
+	CompletedNames Name = "completed-names"
 	// ListenBoth: the port is ours at both loopback addresses, at which browsers
 	// look for the console. Row 20.
 	ListenBoth Name = "listen-both"

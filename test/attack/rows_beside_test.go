@@ -61,6 +61,8 @@ var besideRows = []Row{
 		`the token is an argument: [^\x00]*a-secret-token`, defence.ClaimArgv),
 	beside(26, "what a model, box or provider said types into the terminal of who reads it", "cli", "TestErrorsAreText",
 		`\[U\+001B .* in ".*`, defence.TerminalText),
+	beside(26, "a file's name is a command, which completion writes into the line of who looks for the file", "cli", "TestNoNameIsACommand",
+		`offered is "workspace/\$\(touch`, defence.CompletedNames),
 	beside(31, "calls at the same time spend more than a budget has", "gateway", "TestParallelCallsCannotOverrunABudget",
 		`used \d+ of 2000 tokens`, defence.BudgetReserve),
 	beside(31, "a provider counts less than nothing, which lowers what was spent", "gateway", "TestModelThatMisbehaves/negative_usage",

@@ -58,6 +58,9 @@ func TestApprovals(t *testing.T) {
 	if wait := first.Deadline.Sub(first.Asked).Round(5 * time.Second); wait != 900*time.Second {
 		t.Errorf("it waits %v; approvals.wait_s is 900", wait)
 	}
+	if got := in.Must(t, "__complete", "approve", ""); !strings.Contains(got, first.ID+"\t") {
+		t.Errorf("what completes an approval: %q", got)
+	}
 	in.Must(t, "approve", first.ID)
 	second := next()
 	if second.ID == first.ID || second.Digest != first.Digest {

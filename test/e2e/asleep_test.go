@@ -49,6 +49,9 @@ func TestIdleComputersSleepAndWakeWhenAsked(t *testing.T) {
 	})
 	in.Must(t, "events", "--limit", "3", "--computer", of["Third"])
 	in.Must(t, "checkpoints", "--computer", of["Third"])
+	if r, err := in.Run(t.Context(), "__complete", "runs", "--computer", of["Third"], ""); err != nil || r.Stdout != ":36\n" {
+		t.Errorf("names of what sleeps: %v, %+v", err, r)
+	}
 	if got := states()["Third"]; got != view.StateAsleep {
 		t.Errorf("its log was read: it is %s", got)
 	}

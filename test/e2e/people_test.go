@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/rpc/rpctest"
@@ -70,6 +71,40 @@ func TestTwoPeopleAndThreeComputers(t *testing.T) {
 	}
 	streamsAreTheirSessions(t, mine, yours, shared.ID)
 	takenOut(t, a, yours, made.Account.ID, shared.ID)
+}
+
+// TestASecondPersonNeedsNoBrowser: a sign-in link gives whoever has it a token, once, and
+// with that they join.
+func TestASecondPersonNeedsNoBrowser(t *testing.T) {
+	t.Parallel()
+	a := choirtest.Start(t, choirtest.Options{})
+	var made view.Invited
+	a.JSON(t, &made, "accounts", "invite", "B")
+	var in client.SignedIn
+	signs := func() choirtest.Result {
+		return verb(t, nil, made.URL+"\n", nil, "sign-in", "--name", "laptop", "--json")
+	}
+	if r := signs(); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	} else if err := json.Unmarshal([]byte(r.Stdout), &in); err != nil {
+		t.Fatal(err)
+	}
+	if in.Account.ID != made.Account.ID || in.Token.Name != "laptop" || in.Token.Secret == "" {
+		t.Errorf("signed in as %+v", in)
+	}
+	if again := signs(); again.Code != 1 || strings.Contains(again.Stderr, mustParse(t, made.URL).Fragment) {
+		t.Errorf("with the same link again: %+v", again)
+	}
+	b := *a
+	b.URL, b.Token = in.URL, in.Token.Secret
+	var invitation view.Invitation
+	a.JSON(t, &invitation, "members", "invite", "--role", "viewer")
+	var joined view.Membership
+	b.JSON(t, &joined, "join", invitation.Token)
+	if joined.Role != grant.Viewer {
+		t.Errorf("joined %+v", joined)
+	}
+	sees(t, &b, only(t, a))
 }
 
 // only is the computer that there is.

@@ -92,6 +92,7 @@ var verbRows = map[string]row{
 	"members set":         {args: "{nobody} viewer", code: 1, bad: "{nobody} nobody"},
 	"members rm":          {args: "{nobody}", code: 1, bad: "a b"},
 	"members leave":       {code: 1, bad: "extra"},
+	"sign-in":             {input: "not a link", code: 2, alone: true, bad: "extra"}, // TestASecondPersonNeedsNoBrowser
 	"join":                {args: "{nobody}", code: 1, bad: "a b"},
 	"accounts":            {bad: "extra"},
 	"accounts invite":     {args: "{how}", bad: "a --power nothing"},
@@ -198,6 +199,7 @@ func TestEveryVerb(t *testing.T) {
 	parts := strings.Split(accept.path, "/")
 	words["document"], words["proposal"] = parts[2], parts[4]
 	words["revision"] = fmt.Sprint(newest(t, in, parts[2]).Revision)
+	t.Run("completions", func(t *testing.T) { completions(t, in, completionWords(t, in, words)) })
 	fill := func(text, how string) []string {
 		text = strings.ReplaceAll(text, "{how}", how)
 		for name, value := range words {

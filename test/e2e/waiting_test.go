@@ -47,6 +47,9 @@ func TestWaitingForARun(t *testing.T) {
 	if again := waits(t, in, nil, "wait", "--json", asked.Run); again.code != 4 || len(again.Questions) != 1 {
 		t.Errorf("%+v; want code 4, and the question", again)
 	}
+	if r := verb(t, []string{"CHOIR_URL=" + in.URL, "CHOIR_TOKEN=" + in.Token}, "", nil, "__complete", "answer", asked.Run, "--question", ""); !strings.HasPrefix(r.Stdout, asked.Questions[0].ID+"\tWhich one?\n") {
+		t.Errorf("what completes the question: %+v", r)
+	}
 	in.Must(t, "answer", asked.Run, "b")
 	if r, err := in.Run(t.Context(), "answer", asked.Run, "b"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "asks nothing") {
 		t.Errorf("answered twice: %+v, %v", r, err)

@@ -89,12 +89,22 @@ func (p *progress) End() {
 	p.drawn.Wait()
 }
 
+// To counts what is written to a writer.
+func (p *progress) To(w io.Writer) io.Writer { return &counted{w: w, p: p} }
+
 // Of counts what is read from a reader.
-func (p *progress) Of(r io.Reader) io.Reader { return &counted{r, p} }
+func (p *progress) Of(r io.Reader) io.Reader { return &counted{r: r, p: p} }
 
 type counted struct {
 	r io.Reader
+	w io.Writer
 	p *progress
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.p.done.Add(int64(n))
+	return n, err
 }
 
 func (c *counted) Read(b []byte) (int, error) {

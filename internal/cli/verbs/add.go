@@ -26,7 +26,7 @@ import (
 func Add() cli.Verb {
 	var name string
 	return cli.Verb{
-		Use: "add PATH|URL", Short: "Bring a folder or a repository into workspace/", Args: cli.Exactly(1), JSON: view.Added{},
+		Use: "add URL|LOCAL", Short: "Bring a folder or a repository into workspace/", Args: cli.Exactly(1), JSON: view.Added{},
 		Examples: []string{"choir add ./my-project", "choir add https://example.org/project.git --name project"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			added, err := add(ctx, c, args[0], name)
@@ -43,7 +43,7 @@ func Add() cli.Verb {
 			})
 		},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&name, "name", "", "folder under workspace/; by default the last part of PATH or URL")
+			f.StringVar(&name, "name", "", "`NAME` of the folder under workspace/; by default the last part of URL or LOCAL")
 		},
 	}
 }

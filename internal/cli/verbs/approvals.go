@@ -71,8 +71,8 @@ func act(a view.Approval) contract.Act {
 func Approve() cli.Verb {
 	var run, deny bool
 	return cli.Verb{
-		Use: "approve ID", Short: "Allow what an approval asks for, once; or for its run; or deny it", Args: cli.Exactly(1), JSON: view.Acted{},
-		Examples: []string{"choir approve ID", "choir approve ID --run", "choir approve ID --deny"},
+		Use: "approve APPROVAL", Short: "Allow what an approval asks for, once; or for its run; or deny it", Args: cli.Exactly(1), JSON: view.Acted{},
+		Examples: []string{"choir approve APPROVAL", "choir approve APPROVAL --run", "choir approve APPROVAL --deny"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			answer := contract.ApprovalOnce
 			switch {

@@ -44,7 +44,7 @@ func Computers() cli.Verb {
 				})
 			},
 		}, forked(), {
-			Use: "remove ID", Short: "Remove a computer, whole; for a week it can be put back", Args: cli.Exactly(1), JSON: view.Computer{},
+			Use: "remove COMPUTER", Short: "Remove a computer, whole; for a week it can be put back", Args: cli.Exactly(1), JSON: view.Computer{},
 			Examples: []string{"choir computers remove abcdefgh12345678"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				return aboutOne(t, args[0], func(cid contract.CID) (view.Computer, error) { return c.Computer(cid).RemoveComputer(ctx) }, func(w io.Writer, info view.Computer) {
@@ -67,7 +67,7 @@ func Computers() cli.Verb {
 				})
 			},
 		}, {
-			Use: "put-back ID", Short: "Put a computer back that was removed", Args: cli.Exactly(1), JSON: view.Computer{},
+			Use: "put-back REMOVED", Short: "Put a computer back that was removed", Args: cli.Exactly(1), JSON: view.Computer{},
 			Examples: []string{"choir computers put-back abcdefgh12345678"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				return aboutOne(t, args[0], func(cid contract.CID) (view.Computer, error) { return c.Computer(cid).PutComputerBack(ctx) }, printWoken)
@@ -95,8 +95,8 @@ func forked() cli.Verb {
 		Use: "fork NAME", Short: "Make another computer with the files and documents of a checkpoint of one", Args: cli.Exactly(1), JSON: view.Computer{},
 		Examples: []string{"choir computers fork Attempt", "choir computers fork Attempt --checkpoint 1a2b3c4"},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&from, "from", "", "the computer to fork; without it the one that --computer names")
-			f.StringVar(&checkpoint, "checkpoint", "", "the checkpoint; without it one is made first")
+			f.StringVar(&from, "from", "", "the `COMPUTER` to fork; without it the one that --computer names")
+			f.StringVar(&checkpoint, "checkpoint", "", "of which `CHECKPOINT`; without it one is made first")
 		},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if from != "" {

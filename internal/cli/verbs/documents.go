@@ -66,7 +66,7 @@ func Documents() cli.Verb {
 					if err != nil {
 						return err
 					}
-					return t.Show(d, func(w io.Writer) { fmt.Fprint(w, terminal.Plain(d.Body)) })
+					return t.Show(d, func(w io.Writer) { terminal.Text(w, d.Body) })
 				},
 			},
 			{

@@ -31,7 +31,7 @@ func Egress() cli.Verb {
 			})
 		},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&run, "run", "", "only this run's boxes")
+			f.StringVar(&run, "run", "", "only boxes of the `RUN`")
 		},
 	}
 }

@@ -32,7 +32,7 @@ func Exec() cli.Verb {
 	var cwd string
 	var tty bool
 	return cli.Verb{
-		Use: "exec [--cwd P] [-t] -- CMD…", Short: "Run a command of your own on the live files, checkpoints around it", Args: cli.Between(1, -1), JSON: view.Exit{},
+		Use: "exec [-t] -- CMD…", Short: "Run a command of your own on the live files, checkpoints around it", Args: cli.Between(1, -1), JSON: view.Exit{},
 		Long: `Standard input is passed on unless it is a terminal; with -t the command has a terminal of
 its own, of the size of yours. Ctrl-C, and what tells choir to terminate, is brought to the
 command; the third time ends it. It ends with the command's exit code, 127 if there is no
@@ -40,7 +40,7 @@ such command, 126 if it can't be run, 128 + n if signal n ended it, and 125 if c
 which a line on standard error that begins with "choir:" says.`,
 		Examples: []string{"choir exec -- make test", "choir exec --cwd workspace/project -- sh -c 'git log | head'", "choir exec -t -- vi workspace/notes.md", "tar c . | choir exec --cwd workspace -- tar x"},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&cwd, "cwd", "", "folder to run in, relative to the computer's root")
+			f.StringVar(&cwd, "cwd", "", "`PATH` of the folder to run in, relative to the computer's root")
 			f.BoolVarP(&tty, "tty", "t", false, "give the command a terminal")
 			f.SetInterspersed(false) // what is behind the command is its own
 		},

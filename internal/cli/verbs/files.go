@@ -131,7 +131,7 @@ func filesPut() cli.Verb {
 
 func filesMove() cli.Verb {
 	return cli.Verb{
-		Use: "mv FROM TO", Short: "Give a file or folder another name, where nothing is", Args: cli.Exactly(2), JSON: view.File{},
+		Use: "mv PATH PATH", Short: "Give a file or folder another name, where nothing is", Args: cli.Exactly(2), JSON: view.File{},
 		Examples: []string{"choir files mv workspace/a.md workspace/b.md"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			f, err := c.Move(ctx, args[0], args[1])
@@ -163,8 +163,8 @@ func filesTrash() cli.Verb {
 
 func filesPutBack() cli.Verb {
 	return cli.Verb{
-		Use: "untrash ID [PATH]", Short: "Put something back from the trash, where it was or as PATH; nothing may be there", Args: cli.Between(1, 2), JSON: view.File{},
-		Examples: []string{"choir files untrash ID", "choir files untrash ID workspace/other.md"},
+		Use: "untrash ENTRY [PATH]", Short: "Put something back from the trash, where it was or as PATH; nothing may be there", Args: cli.Between(1, 2), JSON: view.File{},
+		Examples: []string{"choir files untrash ENTRY", "choir files untrash ENTRY workspace/other.md"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			f, err := c.PutBack(ctx, args[0], strings.Join(args[1:], ""))
 			if err != nil {

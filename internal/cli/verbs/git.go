@@ -36,14 +36,14 @@ func Git() cli.Verb {
 func gitURL() cli.Verb {
 	in := rpc.GitTokenRequest{}
 	return cli.Verb{
-		Use: "url [REPO]", Short: "Print the address of a repository for git, and make a token for it", Args: cli.Between(0, 1), JSON: gitAccess{},
-		Long: "REPO is the folder that it is in, such as workspace/app; without one the address is that of the history of the computer's own files,\n" +
+		Use: "url [PATH]", Short: "Print the address of a repository for git, and make a token for it", Args: cli.Between(0, 1), JSON: gitAccess{},
+		Long: "PATH is the folder that it is in, such as workspace/app; without one the address is that of the history of the computer's own files,\n" +
 			"which is only for reading. The token is good for this repository and nothing else; it is shown once.",
 		Examples: []string{"choir git url workspace/app --write", "choir git url"},
 		Flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&in.Body.Write, "write", false, "the token may push")
 			f.IntVar(&in.Body.Days, "days", 30, "how many days the token is good for, at most 366")
-			f.StringVar(&in.Body.Name, "name", "git", "what to call the token in lists")
+			f.StringVar(&in.Body.Name, "name", "git", "`NAME` of the token in lists")
 		},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if in.Body.Days < 1 || in.Body.Days > 366 {

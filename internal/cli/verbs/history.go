@@ -37,7 +37,7 @@ func Checkpoints() cli.Verb {
 			f.IntVar(&limit, "limit", 50, "how many; 0: all")
 		},
 		Verbs: []cli.Verb{{
-			Use: "show ID", Short: "Show one checkpoint, and what is not in it", Args: cli.Exactly(1), JSON: view.Checkpoint{},
+			Use: "show CHECKPOINT", Short: "Show one checkpoint, and what is not in it", Args: cli.Exactly(1), JSON: view.Checkpoint{},
 			Examples: []string{"choir checkpoints show 1a2b3c4"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				k, err := c.ShowCheckpoint(ctx, args[0])
@@ -124,7 +124,7 @@ func Checkpoint() cli.Verb {
 			})
 		},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVarP(&message, "message", "m", "Checkpoint", "what it is")
+			f.StringVarP(&message, "message", "m", "Checkpoint", "`TEXT` that says what it is")
 		},
 	}
 }
@@ -133,7 +133,7 @@ func Checkpoint() cli.Verb {
 func Diff() cli.Verb {
 	var path string
 	return cli.Verb{
-		Use: "diff A [B]", Short: "Compare two checkpoints, or one with the live files", Args: cli.Between(1, 2), JSON: view.Diff{},
+		Use: "diff CHECKPOINT [CHECKPOINT]", Short: "Compare two checkpoints, or one with the live files", Args: cli.Between(1, 2), JSON: view.Diff{},
 		Examples: []string{"choir diff 1a2b3c4", "choir diff 1a2b3c4 4d5e6f7 --path workspace/project"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			r := view.DiffRequest{From: args[0], Path: path}
@@ -145,7 +145,7 @@ func Diff() cli.Verb {
 				return err
 			}
 			return t.Show(d, func(w io.Writer) {
-				fmt.Fprint(w, terminal.Plain(d.Diff))
+				terminal.Diff(w, d.Diff)
 				for _, ch := range d.Changes { // which is no text
 					if strings.HasSuffix(ch.Path, "/.git/") {
 						terminal.Row(w, string(ch.Op), terminal.OneLine(ch.Path, 200), "a repository's own data")
@@ -157,7 +157,7 @@ func Diff() cli.Verb {
 			})
 		},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&path, "path", "", "only this file or folder")
+			f.StringVar(&path, "path", "", "only the file or folder at `PATH`")
 		},
 	}
 }
@@ -167,8 +167,8 @@ func Restore() cli.Verb {
 	var paths []string
 	var dry bool
 	return cli.Verb{
-		Use: "restore [ID]", Short: "Go back to a checkpoint, by a new one; or have an entry of the trash take its place again", Args: cli.Between(0, 1), JSON: view.Restored{},
-		Long:     "ID is a checkpoint's, or that of an entry of the trash. Without one, what was last removed or overwritten at the one --path comes back.",
+		Use: "restore [CHECKPOINT|ENTRY]", Short: "Go back to a checkpoint, by a new one; or have an entry of the trash take its place again", Args: cli.Between(0, 1), JSON: view.Restored{},
+		Long:     "ENTRY is the id of one of the trash. Without either, what was last removed or overwritten at the one --path comes back.",
 		Examples: []string{"choir restore 1a2b3c4 --dry-run", "choir restore 1a2b3c4 --path workspace/project/main.go", "choir restore --path workspace/notes.md"},
 		Ready: func(args []string) error {
 			if len(args) == 0 && len(paths) != 1 {
@@ -186,7 +186,7 @@ func Restore() cli.Verb {
 			return t.Show(r, func(w io.Writer) { printRestored(w, r) })
 		},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringArrayVar(&paths, "path", nil, "only this file or folder; may be given several times")
+			f.StringArrayVar(&paths, "path", nil, "only the file or folder at `PATH`; may be given several times")
 			f.BoolVar(&dry, "dry-run", false, "only say what would change")
 		},
 	}
@@ -218,8 +218,9 @@ func printRestored(w io.Writer, r view.Restored) {
 		terminal.Row(w, "undoes the last "+string(u.What), terminal.OneLine(strings.TrimSpace(u.Path+" "+u.Title), 120))
 	}
 	verb := map[contract.ChangeOp]string{contract.ChangeAdded: "brings back", contract.ChangeModified: "changes", contract.ChangeDeleted: "removes", contract.ChangeMode: "changes the mode of"}
+	hue := map[contract.ChangeOp]terminal.Hue{contract.ChangeAdded: terminal.Green, contract.ChangeModified: terminal.Yellow, contract.ChangeDeleted: terminal.Red, contract.ChangeMode: terminal.Yellow}
 	for _, ch := range r.Changes {
-		terminal.Row(w, verb[ch.Op], terminal.OneLine(ch.Path, 200))
+		terminal.Coloured(w, hue[ch.Op], verb[ch.Op], terminal.OneLine(ch.Path, 200))
 	}
 	if len(r.Changes) == 0 {
 		terminal.Row(w, "nothing differs")

@@ -50,7 +50,9 @@ func membersInvite() cli.Verb {
 	return cli.Verb{
 		Use: "invite", Short: "Make an invitation, which lets one account in", Args: cli.Exactly(0), JSON: view.Invitation{},
 		Examples: []string{"choir members invite --role viewer"},
-		Flags:    func(f *pflag.FlagSet) { f.StringVar(&role, "role", string(grant.Editor), "viewer, editor or owner") },
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&role, "role", string(grant.Editor), "`ROLE`: viewer, editor or owner")
+		},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
 			r, err := asRole(role)
 			if err != nil {
@@ -105,7 +107,7 @@ func membersRevoke() cli.Verb {
 
 func membersSet() cli.Verb {
 	return cli.Verb{
-		Use: "set ACCOUNT ROLE", Short: "Give a member another role", Args: cli.Exactly(2), JSON: changed{},
+		Use: "set MEMBER ROLE", Short: "Give a member another role", Args: cli.Exactly(2), JSON: changed{},
 		Long:     "What the member has open in the computer ends, and comes back as what the new role allows.",
 		Examples: []string{"choir members set u-01a2 viewer"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
@@ -125,7 +127,7 @@ func membersSet() cli.Verb {
 
 func membersRemove() cli.Verb {
 	return cli.Verb{
-		Use: "rm ACCOUNT", Short: "Take a member out of a computer", Args: cli.Exactly(1), JSON: removed{},
+		Use: "rm MEMBER", Short: "Take a member out of a computer", Args: cli.Exactly(1), JSON: removed{},
 		Long:     "What they have open in the computer ends at once.",
 		Examples: []string{"choir members rm u-01a2"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
@@ -157,9 +159,9 @@ func membersLeave() cli.Verb {
 // Join is choir join.
 func Join() cli.Verb {
 	return cli.Verb{
-		Use: "join TOKEN", Short: "Become a member of a computer by an invitation", Args: cli.Exactly(1), JSON: view.Membership{},
+		Use: "join INVITATION-TOKEN", Short: "Become a member of a computer by an invitation", Args: cli.Exactly(1), JSON: view.Membership{},
 		Long: "It joins who asks, the account of CHOIR_TOKEN; without one that is this machine's owner. A member with as much is refused,\n" +
-			"and the invitation stays. There is no page for it: docs/control.md says how a second person gets in.",
+			"and the invitation stays. Who has no token yet makes one of a sign-in link with choir sign-in.",
 		Examples: []string{"choir join 4Zs3TqPb"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			in := rpc.JoinRequest{}
@@ -169,6 +171,33 @@ func Join() cli.Verb {
 				return err
 			}
 			return t.Show(m, func(w io.Writer) { terminal.Row(w, m.Computer, m.Role) })
+		},
+	}
+}
+
+// SignIn is choir sign-in.
+func SignIn() cli.Verb {
+	var name string
+	return cli.Verb{
+		Use: "sign-in", Short: "Use a sign-in link up without a browser, and print a token of its account", Args: cli.Exactly(0), JSON: client.SignedIn{},
+		Long: "The link, which choir accounts invite prints, is read from standard input: other programs see arguments. The token is shown once; with it as CHOIR_TOKEN and the address as\n" +
+			"CHOIR_URL every verb is that account's. A link signs in once: a browser takes another one, which choir accounts link makes.",
+		Examples: []string{"choir sign-in", "choir sign-in --name laptop <link"},
+		Flags:    func(f *pflag.FlagSet) { f.StringVar(&name, "name", "choir sign-in", "`NAME` of the token in lists") },
+		Does: func(ctx context.Context, t *cli.Call, _ []string) error {
+			link, err := readSecret("sign-in", "Link")
+			if err != nil {
+				return err
+			}
+			in, err := client.SignIn(ctx, link, name)
+			if err != nil {
+				return err
+			}
+			return t.Show(in, func(w io.Writer) {
+				terminal.Row(w, "account", in.Account.ID, terminal.OneLine(in.Account.Name, 60))
+				terminal.Row(w, "token", in.Token.ID)
+				terminal.Text(w, "export CHOIR_URL="+in.URL+"\nexport CHOIR_TOKEN="+in.Token.Secret+"\n")
+			})
 		},
 	}
 }
@@ -205,7 +234,7 @@ func accountsInvite() cli.Verb {
 		Use: "invite NAME", Short: "Make an account and the link that signs in to it, once", Args: cli.Exactly(1), JSON: view.Invited{},
 		Examples: []string{"choir accounts invite Ada", "choir accounts invite Ada --power computers"},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringArrayVar(&powers, "power", nil, "a power of yours that it gets, too; may be given often")
+			f.StringArrayVar(&powers, "power", nil, "a `POWER` of yours that it gets, too; may be given often")
 		},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			in := rpc.NewAccountRequest{}
@@ -221,6 +250,7 @@ func accountsInvite() cli.Verb {
 			return t.Show(made, func(w io.Writer) {
 				terminal.Row(w, "account", made.Account.ID)
 				terminal.Row(w, "sign in with", made.URL)
+				terminal.Row(w, "without a browser", "choir sign-in asks for this link")
 				terminal.Row(w, "until", made.Expires.Local().Format("2006-01-02 15:04"))
 			})
 		},

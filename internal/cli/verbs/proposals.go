@@ -19,8 +19,8 @@ func Proposals() cli.Verb {
 	var limit int
 	resolve := func(name, short string, accept bool) cli.Verb {
 		return cli.Verb{
-			Use: name + " DOCUMENT ID", Short: short, Args: cli.Exactly(2), JSON: view.Resolved{},
-			Examples: []string{"choir proposals " + name + " DOCUMENT ID"},
+			Use: name + " DOCUMENT PROPOSAL", Short: short, Args: cli.Exactly(2), JSON: view.Resolved{},
+			Examples: []string{"choir proposals " + name + " DOCUMENT PROPOSAL"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				r, err := c.Resolve(ctx, args[0], args[1], accept)
 				if err != nil {
@@ -59,8 +59,8 @@ func Proposals() cli.Verb {
 		},
 		Verbs: []cli.Verb{
 			{
-				Use: "show DOCUMENT ID", Short: "Show what a proposal would change", Args: cli.Exactly(2), JSON: view.Proposal{},
-				Examples: []string{"choir proposals show DOCUMENT ID"},
+				Use: "show DOCUMENT PROPOSAL", Short: "Show what a proposal would change", Args: cli.Exactly(2), JSON: view.Proposal{},
+				Examples: []string{"choir proposals show DOCUMENT PROPOSAL"},
 				Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 					p, err := c.Proposal(ctx, args[0], args[1])
 					if err != nil {
@@ -71,7 +71,7 @@ func Proposals() cli.Verb {
 						if p.Overlaps > 0 {
 							terminal.Row(w, "overlaps", fmt.Sprintf("in %d places it takes the place of what was written since", p.Overlaps))
 						}
-						fmt.Fprint(w, terminal.Plain(p.Diff))
+						terminal.Diff(w, p.Diff)
 						if p.Truncated {
 							fmt.Fprintln(w, "… cut; --json has the whole text")
 						}

@@ -76,7 +76,7 @@ func Prompt() cli.Verb {
 	var timeout time.Duration
 	var model string
 	return cli.Verb{
-		Use: "prompt TEXT", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: promptResult{},
+		Use: "prompt TEXT…", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: promptResult{},
 		Long: `With --wait it ends with 0 when the run is done, 1 when it failed, 4 when it waits for an
 answer and 5 when it still goes on. Whenever it ends before the run does it says which
 one that is, and choir wait goes on waiting.`,
@@ -105,7 +105,7 @@ one that is, and choir wait goes on waiting.`,
 		Flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
 			f.DurationVar(&timeout, "timeout", 30*time.Minute, "how long --wait waits; the run itself goes on")
-			f.StringVar(&model, "model", "", "provider/model or an alias")
+			f.StringVar(&model, "model", "", "provider/`MODEL` or an alias")
 		},
 	}
 }
@@ -133,7 +133,7 @@ func printRun(w io.Writer, r view.Run) {
 	if r.Error != "" && !strings.HasPrefix(r.Summary, r.Error) {
 		terminal.Row(w, "error", terminal.OneLine(r.Error, 300))
 	}
-	fmt.Fprintf(w, "\n%s\n", terminal.Plain(r.Summary))
+	terminal.Text(w, "\n"+r.Summary+"\n")
 }
 
 func suffix(s string) string {
@@ -157,8 +157,8 @@ func mark(v contract.VerificationStatus) string {
 func Runs() cli.Verb {
 	var limit int
 	return cli.Verb{
-		Use: "runs [ID]", Short: "List runs, or show one", Args: cli.Between(0, 1), JSON: []view.Run{},
-		Long:     "With ID, --json prints that one alone.",
+		Use: "runs [RUN]", Short: "List runs, or show one", Args: cli.Between(0, 1), JSON: []view.Run{},
+		Long:     "With RUN, --json prints that one alone.",
 		Examples: []string{"choir runs", "choir runs RUN --json"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if len(args) == 1 {
@@ -189,7 +189,7 @@ func Run() cli.Verb {
 	v := cli.Verb{Use: "run", Short: "Cancel, pause, resume or steer a run"}
 	for _, command := range []contract.RunCommand{contract.CommandCancel, contract.CommandPause, contract.CommandResume} {
 		v.Verbs = append(v.Verbs, cli.Verb{
-			Use: string(command) + " ID", Short: strings.ToUpper(string(command)[:1]) + string(command)[1:] + " a run", Args: cli.Exactly(1), JSON: view.Acted{},
+			Use: string(command) + " RUN", Short: strings.ToUpper(string(command)[:1]) + string(command)[1:] + " a run", Args: cli.Exactly(1), JSON: view.Acted{},
 			Examples: []string{"choir run " + string(command) + " RUN"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				acted, err := c.Command(ctx, args[0], command)
@@ -202,7 +202,7 @@ func Run() cli.Verb {
 	}
 	v.Verbs = append(v.Verbs,
 		cli.Verb{
-			Use: "steer ID TEXT", Short: "Say something to a run", Args: cli.Between(2, -1), JSON: view.Acted{},
+			Use: "steer RUN TEXT…", Short: "Say something to a run", Args: cli.Between(2, -1), JSON: view.Acted{},
 			Examples: []string{"choir run steer RUN \"leave the tests as they are\""},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				acted, err := c.Steer(ctx, args[0], strings.Join(args[1:], " "))
@@ -243,10 +243,10 @@ func Events() cli.Verb {
 		Flags: func(f *pflag.FlagSet) {
 			f.Uint64Var(&o.After, "after", 0, "only events after this sequence")
 			f.BoolVar(&o.Follow, "follow", false, "go on as events happen")
-			f.StringSliceVar(&o.Types, "type", nil, "only these types")
-			f.StringVar(&o.Run, "run", "", "only a run's")
-			f.StringVar(&o.Task, "task", "", "only a task's")
-			f.StringVar(&o.Subject, "subject", "", "only those about this")
+			f.StringSliceVar(&o.Types, "type", nil, "only events of the `TYPE`; may be several")
+			f.StringVar(&o.Run, "run", "", "only the `RUN`'s")
+			f.StringVar(&o.Task, "task", "", "only the `TASK`'s")
+			f.StringVar(&o.Subject, "subject", "", "only those about the `THING`")
 			f.IntVar(&o.Limit, "limit", 0, "at most so many; 0: all")
 		},
 	}

@@ -26,10 +26,10 @@ type secretName struct {
 func Secrets() cli.Verb {
 	return cli.Verb{Use: "secrets", Short: "Keep secrets, such as ANTHROPIC_API_KEY, encrypted on this machine", Verbs: []cli.Verb{
 		{
-			Use: "set NAME", Short: "Store a secret; its value is read from standard input", Args: cli.Exactly(1), JSON: secretName{},
+			Use: "set SECRET", Short: "Store a secret; its value is read from standard input", Args: cli.Exactly(1), JSON: secretName{},
 			Examples: []string{"choir secrets set ANTHROPIC_API_KEY <key.txt"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
-				value, err := readSecret()
+				value, err := readSecret("secrets set "+args[0], "Value")
 				if err != nil {
 					return err
 				}
@@ -55,7 +55,7 @@ func Secrets() cli.Verb {
 			},
 		},
 		{
-			Use: "rm NAME", Short: "Remove a secret", Args: cli.Exactly(1), JSON: removed{},
+			Use: "rm SECRET", Short: "Remove a secret", Args: cli.Exactly(1), JSON: removed{},
 			Examples: []string{"choir secrets rm ANTHROPIC_API_KEY"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				if err := c.RemoveSecret(ctx, args[0]); err != nil {
@@ -69,11 +69,11 @@ func Secrets() cli.Verb {
 
 // readSecret reads a value without showing it: from a terminal with echo off,
 // else all of standard input without the line end.
-func readSecret() (string, error) {
+func readSecret(op, what string) (string, error) {
 	var b []byte
 	var err error
 	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
-		fmt.Fprint(os.Stderr, "Value (not shown): ")
+		fmt.Fprint(os.Stderr, what+" (not shown): ")
 		b, err = term.ReadPassword(fd)
 		fmt.Fprintln(os.Stderr)
 	} else {
@@ -84,7 +84,7 @@ func readSecret() (string, error) {
 	}
 	value := strings.TrimRight(string(b), "\r\n")
 	if value == "" {
-		return "", fault.New("secrets set", fault.Invalid, "Pipe the value in: printf %s VALUE | choir secrets set NAME", errors.New("the value is empty"))
+		return "", fault.New(op, fault.Invalid, "Pipe it in: printf %s VALUE | choir "+op, errors.New("standard input is empty"))
 	}
 	return value, nil
 }
@@ -92,7 +92,7 @@ func readSecret() (string, error) {
 // Models is choir models.
 func Models() cli.Verb {
 	return cli.Verb{
-		Use: "models", Short: "List models; models test [NAME] asks one for a word", Args: cli.Exactly(0), JSON: []view.Model{},
+		Use: "models", Short: "List models; models test [MODEL] asks one for a word", Args: cli.Exactly(0), JSON: []view.Model{},
 		Examples: []string{"choir models"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
 			models, err := c.Models(ctx)
@@ -113,7 +113,7 @@ func Models() cli.Verb {
 			})
 		},
 		Verbs: []cli.Verb{{
-			Use: "test [NAME]", Short: "Ask a model for a word", Args: cli.Between(0, 1), JSON: view.ModelTest{},
+			Use: "test [MODEL]", Short: "Ask a model for a word", Args: cli.Between(0, 1), JSON: view.ModelTest{},
 			Examples: []string{"choir models test", "choir models test anthropic/claude"},
 			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 				name := ""

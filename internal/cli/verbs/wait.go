@@ -88,10 +88,10 @@ func await(ctx context.Context, t *cli.Call, c *client.Client, id string, timeou
 func Answer() cli.Verb {
 	var question string
 	return cli.Verb{
-		Use: "answer RUN TEXT", Short: "Answer what a run asks", Args: cli.Between(2, -1), JSON: view.Acted{},
+		Use: "answer RUN TEXT…", Short: "Answer what a run asks", Args: cli.Between(2, -1), JSON: view.Acted{},
 		Examples: []string{`choir answer RUN "the second one"`, "choir answer RUN --question QUESTION yes"},
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&question, "question", "", "which question; needed where there are several")
+			f.StringVar(&question, "question", "", "which `QUESTION`; needed where there are several")
 		},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			id := question

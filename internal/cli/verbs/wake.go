@@ -96,7 +96,9 @@ func Export() cli.Verb {
 			if err != nil {
 				return err
 			}
-			n, err := c.Export(ctx, f)
+			p := terminal.NewProgress("exporting", 0)
+			n, err := c.Export(ctx, p.To(f))
+			p.End()
 			if err == nil {
 				err = f.Sync()
 			}

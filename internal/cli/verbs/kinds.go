@@ -1,0 +1,194 @@
+package verbs
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/terminal"
+	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/grant"
+	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
+)
+
+// offered is how many of a list are asked for when one of them is completed.
+const offered = 100
+
+// Kinds are what the words of the verbs' arguments and flags stand for. Each is here:
+// either a person is offered what there is of it, or it is free.
+func Kinds() map[string]cli.Kind {
+	out := map[string]cli.Kind{
+		"RUN":        {Asks: runNames, Wakes: true},
+		"QUESTION":   {Asks: questionNames, Wakes: true},
+		"APPROVAL":   {Asks: approvalNames, Wakes: true},
+		"DOCUMENT":   {Asks: documentNames, Wakes: true},
+		"PROPOSAL":   {Asks: proposalNames, Wakes: true},
+		"PATH":       {Asks: pathNames, Wakes: true},
+		"ENTRY":      {Asks: entryNames, Wakes: true},
+		"CHECKPOINT": {Asks: checkpointNames},
+		"COMPUTER":   {Asks: each((*client.Client).Computers, computerName)},
+		"REMOVED":    {Asks: each((*client.Client).RemovedComputers, computerName)},
+		"SECRET":     {Asks: each((*client.Client).Secrets, func(s view.Secret) cli.Name { return cli.Name{Word: s.ID, About: s.Source} })},
+		"MODEL":      {Asks: modelNames},
+		"MEMBER": {Asks: listed(rpc.MemberList, rpc.Of{}, func(m view.Member) cli.Name {
+			return cli.Name{Word: string(m.ID), About: string(m.Role) + " " + m.Name}
+		})},
+		"INVITATION": {Asks: listed(rpc.InvitationList, rpc.Of{}, func(i view.Invitation) cli.Name {
+			return cli.Name{Word: i.ID, About: string(i.Role) + " until " + terminal.Time(i.Expires)}
+		})},
+		"ACCOUNT": {Asks: listed(rpc.AccountList, rpc.Nothing{}, func(a view.Account) cli.Name { return cli.Name{Word: a.ID, About: a.Name} })},
+		"TOKEN":   {Asks: listed(rpc.TokenList, rpc.Nothing{}, func(k view.Token) cli.Name { return cli.Name{Word: k.ID, About: k.Name + " " + tokenFor(k)} })},
+		"ROLE":    {Words: fixed(grant.Viewer, grant.Editor, grant.Owner)},
+		"POWER":   {Words: fixed(grant.Powers()...)},
+		"SHELL":   {Words: fixed("bash", "zsh", "fish")},
+		"TYPE":    {Words: eventTypes},
+		"LOCAL":   {Local: true},
+		"FILE":    {Local: true},
+		"DIR":     {Folder: true},
+	}
+	// What is made up, or known to the caller alone.
+	for _, free := range []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "ADDR:PORT", "INVITATION-TOKEN"} {
+		out[free] = cli.Kind{}
+	}
+	return out
+}
+
+// asking is how names of a kind are asked for.
+type asking = func(ctx context.Context, c *client.Client, before []string, typed string) ([]cli.Name, error)
+
+// each names what a call of the client lists.
+func each[T any](list func(*client.Client, context.Context) ([]T, error), name func(T) cli.Name) asking {
+	return func(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
+		items, err := list(c, ctx)
+		return names(items, name), err
+	}
+}
+
+// listed names what a method lists.
+func listed[In rpc.Asked, T any](m *rpc.Method[In, rpc.List[T]], in In, name func(T) cli.Name) asking {
+	return func(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
+		l, err := client.Call(ctx, c, m, in)
+		return names(l.Items, name), err
+	}
+}
+
+func names[T any](items []T, name func(T) cli.Name) []cli.Name {
+	var out []cli.Name
+	for _, it := range items {
+		out = append(out, name(it))
+	}
+	return out
+}
+
+func fixed[T ~string](all ...T) func() []cli.Name {
+	return func() []cli.Name { return names(all, func(s T) cli.Name { return cli.Name{Word: string(s)} }) }
+}
+
+func eventTypes() []cli.Name {
+	return names(contract.Types(), func(t contract.TypeInfo) cli.Name { return cli.Name{Word: t.Type} })
+}
+
+func computerName(c view.Computer) cli.Name {
+	return cli.Name{Word: string(c.ID), About: string(c.State) + " " + c.Name}
+}
+
+func runNames(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
+	runs, _, err := c.Runs(ctx, 0, offered)
+	return names(runs, func(r view.Run) cli.Name { return cli.Name{Word: r.ID, About: string(r.Status) + " " + r.Prompt} }), err
+}
+
+// documentNames are those of the runs that were last: each document is a run's.
+func documentNames(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
+	runs, _, err := c.Runs(ctx, 0, offered)
+	runs = slices.DeleteFunc(runs, func(r view.Run) bool { return r.Document == "" })
+	return names(runs, func(r view.Run) cli.Name { return cli.Name{Word: r.Document, About: r.Prompt} }), err
+}
+
+// questionNames are what the run asks that stands before.
+func questionNames(ctx context.Context, c *client.Client, before []string, _ string) ([]cli.Name, error) {
+	if len(before) == 0 {
+		return nil, nil
+	}
+	r, err := c.Run(ctx, before[0])
+	return names(r.Questions, func(q contract.Question) cli.Name { return cli.Name{Word: q.ID, About: q.Text} }), err
+}
+
+func approvalNames(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
+	open, _, err := c.Approvals(ctx, false, 0, offered)
+	return names(open, func(a view.Approval) cli.Name { return cli.Name{Word: a.ID, About: act(a).Target() + " " + a.Prompt} }), err
+}
+
+// proposalNames are the open ones of the document that stands before.
+func proposalNames(ctx context.Context, c *client.Client, before []string, _ string) ([]cli.Name, error) {
+	if len(before) == 0 {
+		return nil, nil
+	}
+	open, _, err := c.Proposals(ctx, before[0], false, 0, offered)
+	return names(open, func(p view.Proposal) cli.Name {
+		return cli.Name{Word: p.ID, About: terminal.Time(p.Time) + " " + p.Author}
+	}), err
+}
+
+func checkpointNames(ctx context.Context, c *client.Client, _ []string, typed string) ([]cli.Name, error) {
+	list, _, err := c.Checkpoints(ctx, 0, offered)
+	return names(list, func(k view.Checkpoint) cli.Name {
+		word := terminal.Short(k.ID)
+		if len(typed) > len(word) {
+			word = k.ID
+		}
+		return cli.Name{Word: word, About: terminal.Time(k.Time) + " " + k.Message}
+	}), err
+}
+
+func entryNames(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
+	l, err := client.Call(ctx, c, rpc.TrashList, rpc.TrashRequest{Limit: offered})
+	return names(l.Items, func(e view.Trashed) cli.Name { return cli.Name{Word: e.ID, About: e.By + " " + e.Path} }), err
+}
+
+// modelNames are of what can be asked now.
+func modelNames(ctx context.Context, c *client.Client, _ []string, _ string) (out []cli.Name, err error) {
+	models, err := c.Models(ctx)
+	for _, m := range models {
+		if !m.Available {
+			continue
+		}
+		for _, alias := range m.Aliases {
+			out = append(out, cli.Name{Word: alias, About: m.ID})
+		}
+		out = append(out, cli.Name{Word: m.ID, About: m.Note})
+	}
+	return out, err
+}
+
+// maxSearched is how many entries of a folder are looked through, in pages.
+const maxSearched = 5
+
+// pathNames are what is in the folder that was typed so far.
+func pathNames(ctx context.Context, c *client.Client, _ []string, typed string) (out []cli.Name, err error) {
+	folder, _ := path.Split(typed)
+	for after, n := "", 0; n < maxSearched; n++ {
+		part, err := client.Call(ctx, c, rpc.FilesList, rpc.FilesRequest{Path: strings.Trim(folder, "/"), After: after, Limit: 2000})
+		if err != nil {
+			return out, err
+		}
+		for _, f := range part.Items {
+			after = f.ID
+			if !strings.HasPrefix(f.ID, typed) {
+				continue
+			}
+			name := cli.Name{Word: f.ID, About: string(f.Kind)}
+			if f.Kind == view.FileDir {
+				name.Word += "/"
+			}
+			out = append(out, name)
+		}
+		if !part.More || len(part.Items) == 0 {
+			break
+		}
+	}
+	return out, nil
+}
