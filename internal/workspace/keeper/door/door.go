@@ -23,8 +23,8 @@ func Handler(e *engine.Engine) http.Handler {
 	mux := http.NewServeMux()
 	callStill(mux, "checkpoint", e.Checkpoint)
 	call(mux, "list", e.List)
-	call(mux, "diff", e.Diff)
-	call(mux, "restore", e.Restore)
+	callStill(mux, "diff", e.Diff)
+	callStill(mux, "restore", e.Restore)
 	callStill(mux, "prepare", e.Prepare)
 	call(mux, "tree", e.Tree)
 	callStill(mux, "ignored", func(ctx context.Context, _ wire.Done) (wire.IgnoredReply, error) { return e.Ignored(ctx) })
@@ -145,7 +145,7 @@ func decode(raw []byte, v any) error {
 }
 
 // callStill serves a verb that need not look at all of the tree when nobody else
-// could write to it. What a person asks to know is looked at always.
+// could write to it. What is shown of the live tree as it is (status) is looked at always.
 func callStill[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In) (Out, error)) {
 	call(mux, verb, func(ctx context.Context, in In) (Out, error) {
 		still, _ := ctx.Value(stillAsked{}).(string)

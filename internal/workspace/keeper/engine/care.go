@@ -32,7 +32,7 @@ func (e *Engine) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.ScrubRe
 func (e *Engine) replaceTree(id string) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.store.ReplaceTree(e.headTree(), id)
+	return e.store.ReplaceTree(e.look.Index.Entries(), id)
 }
 
 // Collect removes the chunks that nothing needs.

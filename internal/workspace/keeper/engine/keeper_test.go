@@ -122,7 +122,7 @@ func (c *computer) checkpoint(message string) wire.CheckpointReply {
 
 func (c *computer) restore(req wire.RestoreRequest) wire.RestoreReply {
 	c.t.Helper()
-	r, err := c.Restore(c.t.Context(), req)
+	r, err := c.Restore(c.ctx(), req)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -92,7 +91,7 @@ type merge struct {
 	steps     []publish.Step
 }
 
-// merge merges only what either side has other than the base: nothing else has a say.
+// merge merges what their tree has other than the base: nothing else has a say.
 func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, error) {
 	ids := map[string]string{}
 	for name, rev := range map[string]string{"base": req.Base, "theirs": req.Tree} {
@@ -114,63 +113,23 @@ func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, err
 		return merge{}, err
 	}
 	if len(req.Paths) > 0 {
-		list := make([]string, len(req.Paths))
-		for i, p := range req.Paths {
-			list[i] = string(p)
-		}
+		list := plain(req.Paths)
 		yours = slices.DeleteFunc(yours, func(c gitstore.Change) bool { return !gitstore.Within(c.Path, list) })
 		if m.theirs, err = e.store.Patch(ctx, ids["base"], yours); err != nil {
 			return merge{}, err
 		}
 	}
-	mine, err := e.store.Differences(ctx, ids["base"], m.ours)
+	mine, err := e.store.Around(ctx, ids["base"], m.ours, yours)
 	if err != nil {
 		return merge{}, err
 	}
-	base, ours, theirs := e.sides(mine, yours)
-	merged, conflicts, err := e.store.MergeTrees(ctx, base, ours, theirs)
-	if err != nil {
+	w := e.asItIs()
+	if m.conflicts, err = w.merge(ctx, mine, yours); err != nil {
 		return merge{}, err
 	}
-	m.conflicts, m.changes, m.steps = conflicts, gitstore.DiffTrees(ours, merged), publish.StepsBetween(ours, merged)
+	m.changes = w.list()
+	m.steps = publish.Steps(m.changes)
 	return m, e.stepsAllThere(ctx, m.steps)
-}
-
-// sides are base, ours and theirs at the paths that either has other than the
-// base, and at those that stand in the way of one.
-func (e *Engine) sides(mine, yours []gitstore.Change) (base, ours, theirs gitstore.Tree) {
-	base, ours, theirs = gitstore.Tree{}, gitstore.Tree{}, gitstore.Tree{}
-	put := func(t gitstore.Tree, p string, en gitstore.Entry) {
-		if delete(t, p); en.Exists() {
-			t[p] = en
-		}
-	}
-	for _, c := range slices.Concat(mine, yours) {
-		for _, t := range []gitstore.Tree{base, ours, theirs} {
-			put(t, c.Path, c.From)
-		}
-	}
-	for _, c := range mine {
-		put(ours, c.Path, c.To)
-	}
-	for _, c := range yours {
-		put(theirs, c.Path, c.To)
-	}
-	changed := maps.Clone(base)
-	for _, c := range slices.Concat(mine, yours) {
-		changed[c.Path] = c.From
-	}
-	for p := range changed {
-		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
-			if _, ok := changed[d]; ok {
-				continue
-			}
-			if en := e.look.Index.At(d).Entry; en.Exists() { // as all three have it
-				base[d], ours[d], theirs[d] = en, en, en
-			}
-		}
-	}
-	return base, ours, theirs
 }
 
 // baseOf is the commit that a publish starts from: the newest, where what it
@@ -236,34 +195,11 @@ func describe(req wire.PrepareRequest) string {
 	return "publishing"
 }
 
-// headTree is HEAD's tree, from what the engine knows.
-func (e *Engine) headTree() gitstore.Tree { return e.look.Index.Entries() }
-
 func (e *Engine) treeishLocked(ctx context.Context, name string) (string, error) {
 	if name == "" {
 		return "", fault.New("", fault.Invalid, "", errors.New("a commit or tree is required"))
 	}
 	return e.treeish(ctx, name, "HEAD")
-}
-
-// overlayPaths returns base with everything under paths as theirs has it.
-func overlayPaths(base, theirs gitstore.Tree, paths []wire.Path) gitstore.Tree {
-	list := make([]string, len(paths))
-	for i, p := range paths {
-		list[i] = string(p)
-	}
-	out := gitstore.Tree{}
-	for p, en := range base {
-		if !gitstore.Within(p, list) {
-			out[p] = en
-		}
-	}
-	for p, en := range theirs {
-		if gitstore.Within(p, list) {
-			out[p] = en
-		}
-	}
-	return out
 }
 
 // Begin decides that a prepared plan will be applied: from here on it is rolled

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -53,13 +51,9 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
-	target, err := e.store.ReadTree(ctx, toTree, true)
-	if err != nil {
-		return wire.RestoreReply{}, err
-	}
 	reply := wire.RestoreReply{To: to, Paths: req.Paths, Undo: req.Undo}
 	if req.DryRun {
-		err := e.previewRestore(ctx, &reply, target, req)
+		err := e.previewRestore(ctx, &reply, toTree, req)
 		if err != nil {
 			return wire.RestoreReply{}, err
 		}
@@ -73,7 +67,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	}
 	reply.Safety, reply.LeftOut = &s, s.LeftOut
 	e.crash("restore.safe")
-	way, err := e.planRestore(ctx, &reply, target, req)
+	way, err := e.planRestore(ctx, &reply, toTree, req)
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
@@ -120,14 +114,14 @@ func (e *Engine) named(ctx context.Context, req wire.RestoreRequest) (wire.Resto
 }
 
 // previewRestore says in reply what a restore would do, and does nothing of it.
-func (e *Engine) previewRestore(ctx context.Context, reply *wire.RestoreReply, target gitstore.Tree, req wire.RestoreRequest) error {
+func (e *Engine) previewRestore(ctx context.Context, reply *wire.RestoreReply, toTree string, req wire.RestoreRequest) error {
 	cap, err := e.look.Capture(ctx, true)
 	if err != nil {
 		return err
 	}
 	reply.LeftOut = cap.LeftOut("")
 	defer e.look.Index.Take(cap)()
-	way, err := e.planRestore(ctx, reply, target, req)
+	way, err := e.planRestore(ctx, reply, toTree, req)
 	if err != nil {
 		return err
 	}
@@ -209,152 +203,47 @@ func (w *way) part(req wire.RestoreRequest) bool {
 	return len(req.Revert) > 0 && len(req.Paths) == 0 && len(w.steps) > maxWayPaths
 }
 
-// revert is the live tree without what commits changed in it, newest first. What
-// can't be taken back of one of them is taken back of none: it stays as it is.
-func (e *Engine) revert(ctx context.Context, live gitstore.Tree, commits []wire.Reverted) (gitstore.Tree, []wire.Conflict, error) {
-	var stays gitstore.Staying
-	for {
-		want, found := live, false
-		for _, r := range commits {
-			after, before, err := e.reverted(ctx, r)
-			if err != nil {
-				return nil, nil, err
-			}
-			if after == nil {
-				continue
-			}
-			var stay []wire.Conflict
-			if want, stay, err = e.store.MergeTrees(ctx, after, want, stays.Keep(after, before)); err != nil {
-				return nil, nil, err
-			}
-			for _, c := range stay {
-				found = stays.Add(string(c.Path)) || found
-			}
-		}
-		if found {
-			continue // what was taken back of these by another commit is not
-		}
-		var conflicts []wire.Conflict
-		for _, p := range stays.Paths() {
-			conflicts = append(conflicts, wire.Conflict{Path: wire.Path(p), Reason: "it was changed since"})
-		}
-		return want, conflicts, nil
-	}
-}
-
-// reverted is what a commit made, and of what; nothing when it is not the one meant.
-func (e *Engine) reverted(ctx context.Context, r wire.Reverted) (after, before gitstore.Tree, err error) {
-	made, err := e.store.Commit(ctx, r.Commit)
-	if err != nil || r.Publish != "" && made.Publish != r.Publish {
-		return nil, nil, err
-	}
-	if after, err = e.store.ReadTree(ctx, made.Tree, true); err != nil || made.Parent == "" {
-		return after, gitstore.Tree{}, err
-	}
-	parent, err := e.treeish(ctx, made.Parent, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	before, err = e.store.ReadTree(ctx, parent, true)
-	return after, before, err
-}
-
 // planRestore plans a restore from what is captured now, and says in reply what
 // it changes. A dry run and the restore itself do what it says.
-func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, target gitstore.Tree, req wire.RestoreRequest) (way, error) {
-	live := e.headTree()
-	var want gitstore.Tree
+func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTree string, req wire.RestoreRequest) (way, error) {
+	live, err := e.look.Index.Write(ctx, e.store)
+	if err != nil {
+		return way{}, err
+	}
+	w := e.asItIs()
 	var conflicts []wire.Conflict
 	if len(req.Revert) > 0 {
-		var err error
-		if want, conflicts, err = e.revert(ctx, live, req.Revert); err != nil {
-			return way{}, err
-		}
-		if len(req.Paths) > 0 {
-			want = overlayPaths(live, want, req.Paths)
-		}
-		want = keepFiles(want, live, req.Keep)
+		conflicts, err = w.revert(ctx, live, req.Revert)
+		w.only(req.Paths)
 	} else {
-		want = restoreTarget(live, target, req.Paths, req.Keep)
+		err = w.becomes(ctx, live, toTree, req.Paths)
 	}
-	want, ignored, err := e.leaveIgnored(ctx, live, want)
 	if err != nil {
 		return way{}, err
 	}
-	conflicts = append(conflicts, ignored...)
-	a, err := e.store.WriteTree(ctx, live)
+	w.makeRoom()
+	if len(req.Revert) > 0 || len(req.Paths) == 0 {
+		w.leaveFiles(req.Keep)
+	}
+	ignored, err := w.leaveIgnored(ctx)
 	if err != nil {
 		return way{}, err
 	}
-	b, err := e.store.WriteTree(ctx, want)
-	if err != nil {
+	changes := w.list()
+	out := way{steps: publish.Steps(changes), conflicts: append(conflicts, ignored...)}
+	if out.tree, err = e.store.Patch(ctx, live, changes); err != nil {
 		return way{}, err
 	}
-	w := way{steps: publish.StepsBetween(live, want), tree: b, conflicts: conflicts}
-	if err := e.stepsAllThere(ctx, w.steps); err != nil {
+	if err := e.stepsAllThere(ctx, out.steps); err != nil {
 		return way{}, err
 	}
 	var filled []wire.Path
-	if w.stay, filled, err = e.moves.Obstacles(ctx, live, w.steps); err != nil {
+	if out.stay, filled, err = e.moves.Obstacles(ctx, out.steps); err != nil {
 		return way{}, err
 	}
-	reply.DiffReply, err = e.store.Diff(ctx, a, b, wire.DiffRequest{MaxBytes: -1, Index: true})
+	reply.DiffReply, err = e.store.Diff(ctx, live, out.tree, wire.DiffRequest{MaxBytes: -1, Index: true})
 	reply.Unchanged(filled)
-	return w, err
-}
-
-// restoreTarget is the live tree with paths as target has them; or, without
-// paths, the target with the files in keep as the live tree has them.
-func restoreTarget(live, target gitstore.Tree, paths, keep []wire.Path) gitstore.Tree {
-	if len(paths) == 0 {
-		return keepFiles(target, live, keep)
-	}
-	out := overlayPaths(live, target, paths)
-	for p := range target {
-		// A restored path outranks a file where its directory must be.
-		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
-			if _, clash := out[d]; clash && out[p].Exists() {
-				delete(out, d)
-			}
-		}
-	}
-	dirs := gitstore.Directories(out)
-	for p := range out {
-		if dirs[p] {
-			delete(out, p)
-		}
-	}
-	return out
-}
-
-// keepFiles is a tree with those of the files that live has as live has them.
-// They outrank what stands in their way.
-func keepFiles(tree, live gitstore.Tree, files []wire.Path) gitstore.Tree {
-	kept := gitstore.Tree{}
-	for _, p := range files {
-		if en := live[string(p)]; en.IsRegular() {
-			kept[string(p)] = en
-		}
-	}
-	if len(kept) == 0 {
-		return tree
-	}
-	dirs := gitstore.Directories(kept)
-	out := make(gitstore.Tree, len(tree))
-	for p, en := range tree {
-		if dirs[p] {
-			continue // a file, or an empty directory, where a kept file's directory is
-		}
-		below := false
-		for d := wire.ParentDir(p); d != "." && !below; d = wire.ParentDir(d) {
-			_, below = kept[d]
-		}
-		if !below {
-			out[p] = en
-		}
-	}
-	maps.Copy(out, kept)
-	return out
+	return out, err
 }
 
 // lastRestore finds the newest restore in the history, and its commit.

@@ -156,6 +156,8 @@ func (s *Store) diffText(ctx context.Context, a, b string, req wire.DiffRequest,
 		args = append(args, "-p")
 	}
 	cmd := s.git.Command(ctx, append(append(args, a, b), pathspecs(req.Paths, req.Metadata)...)...)
+	// It would read all of the index, which names every file, and needs nothing of it.
+	cmd.Env = append(cmd.Env, "GIT_INDEX_FILE=/nonexistent/index")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, false, err

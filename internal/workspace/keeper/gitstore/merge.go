@@ -229,23 +229,15 @@ func (k *Staying) Add(p string) bool {
 // Paths are those that were added.
 func (k *Staying) Paths() []string { return slices.Sorted(maps.Keys(k.paths)) }
 
-// Keep is to, with what stays as from has it: between them it does not change.
-func (k *Staying) Keep(from, to Tree) Tree {
+// Without are those of changes that leave alone what stays.
+func (k *Staying) Without(changes []Change) []Change {
 	if len(k.paths) == 0 {
-		return to
+		return changes
 	}
-	out := maps.Clone(to)
-	for _, c := range DiffTrees(from, to) {
+	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
 		git, ok := nested.In(c.Path)
-		switch {
-		case !k.paths[c.Path] && !(ok && k.repositories[git]):
-		case c.From.Exists():
-			out[c.Path] = c.From
-		default:
-			delete(out, c.Path)
-		}
-	}
-	return out
+		return k.paths[c.Path] || ok && k.repositories[git]
+	})
 }
 
 // StoreFile stores a file of the engine's own.

@@ -10,17 +10,20 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/names"
+	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // What a task changes is little, and its tree may be large: so two trees are
 // compared, and one made of another, by the folders that differ alone.
 
-// Differences lists what DiffTrees lists of two trees, sorted by path, without
-// reading what they have in common.
-func (s *Store) Differences(ctx context.Context, from, to string) ([]Change, error) {
+// Differences lists what DiffTrees lists of two trees, "" for none, sorted by path,
+// without reading what they have in common. Only what lies at one of paths or beneath
+// is looked at; no paths means all. It takes turns with whatever writes objects.
+func (s *Store) Differences(ctx context.Context, from, to string, paths ...string) ([]Change, error) {
 	found := map[string]Change{}
-	err := s.Differ(ctx, from, to, nil, func(name string, x, y TreeItem) error {
+	w := treeDiff{s: s, ctx: ctx, met: func(tree string) { s.known[tree] = true }}
+	w.visit = func(name string, x, y TreeItem) error {
 		// A path may stand in the two under different names.
 		if x.Mode != "" {
 			p, en, err := entryOf(from, name, x)
@@ -37,8 +40,16 @@ func (s *Store) Differences(ctx context.Context, from, to string) ([]Change, err
 			found[p] = Change{p, found[p].From, en}
 		}
 		return nil
-	})
-	if err != nil {
+	}
+	whole := len(paths) == 0 || slices.Contains(paths, ".")
+	if !whole {
+		var ways []string
+		for _, p := range paths {
+			ways = append(ways, names.Ways(p)...)
+		}
+		w.at = choose(ways)
+	}
+	if err := w.folder("", from, to, 0, whole); err != nil {
 		return nil, err
 	}
 	delete(found, "") // the mark of a tree that is empty
@@ -50,6 +61,25 @@ func (s *Store) Differences(ctx context.Context, from, to string) ([]Change, err
 	}
 	slices.SortFunc(out, func(x, y Change) int { return ComparePaths(x.Path, y.Path) })
 	return out, nil
+}
+
+// Around lists what ours has other than base that has a say in what changes of the
+// base, another side's, make of ours: at their paths and beneath, and in the nested
+// repositories that they are in, which are merged whole or not at all.
+func (s *Store) Around(ctx context.Context, base, ours string, changes []Change) ([]Change, error) {
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	repositories := map[string]bool{}
+	var paths []string
+	for _, c := range changes {
+		paths = append(paths, c.Path)
+		if git, ok := nested.In(c.Path); ok && !repositories[git] {
+			repositories[git] = true
+			paths = append(paths, git)
+		}
+	}
+	return s.Differences(ctx, base, ours, paths...)
 }
 
 // Patch writes the tree that changes make of another, of which they tell truly what

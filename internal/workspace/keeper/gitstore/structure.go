@@ -270,19 +270,20 @@ func at(items []TreeItem, i int) TreeItem {
 // lies at one of paths, as commits write them, or below is looked at; no paths
 // means all.
 func (s *Store) Differ(ctx context.Context, a, b string, paths []string, visit func(p string, from, to TreeItem) error) error {
-	w := &treeDiff{s: s, ctx: ctx, paths: paths, visit: visit}
-	return w.folder("", a, b, 0)
+	return (&treeDiff{s: s, ctx: ctx, at: choose(paths), visit: visit}).folder("", a, b, 0, len(paths) == 0)
 }
 
 type treeDiff struct {
 	s     *Store
 	ctx   context.Context
-	paths []string
+	at    chosen
 	visit func(p string, from, to TreeItem) error
+	met   func(tree string) // nil, or what is told of each folder that was read
 	seen  int
 }
 
-func (w *treeDiff) folder(prefix, a, b string, depth int) error {
+// folder compares a folder of the two; whole says that all of it is chosen.
+func (w *treeDiff) folder(prefix, a, b string, depth int, whole bool) error {
 	if a == b {
 		return nil
 	}
@@ -302,6 +303,9 @@ func (w *treeDiff) folder(prefix, a, b string, depth int) error {
 			return errTooMuch(id)
 		}
 		lists[i] = items
+		if w.met != nil {
+			w.met(id)
+		}
 	}
 	from, to := lists[0], lists[1]
 	for len(from) > 0 || len(to) > 0 {
@@ -317,7 +321,7 @@ func (w *treeDiff) folder(prefix, a, b string, depth int) error {
 		if x.ID == y.ID && x.Mode == y.Mode {
 			continue
 		}
-		if err := w.item(prefix, x, y, depth); err != nil {
+		if err := w.item(prefix, x, y, depth, whole); err != nil {
 			return err
 		}
 	}
@@ -336,31 +340,34 @@ func order(from, to []TreeItem) int {
 
 // item looks at one name of a folder, or at what has taken its place. Names that
 // compare as equal are both folders or both none.
-func (w *treeDiff) item(prefix string, x, y TreeItem, depth int) error {
+func (w *treeDiff) item(prefix string, x, y TreeItem, depth int, whole bool) error {
 	p := prefix + x.Name
 	folder := x.Mode == modeFolder
 	if x.Mode == "" {
 		p, folder = prefix+y.Name, y.Mode == modeFolder
 	}
-	if !w.selected(p, folder) {
+	whole = whole || w.at.paths[p]
+	if !whole && !(folder && w.at.above[p]) {
 		return nil
 	}
 	if folder {
-		return w.folder(p+"/", x.ID, y.ID, depth+1)
+		return w.folder(p+"/", x.ID, y.ID, depth+1, whole)
 	}
 	return w.visit(p, x, y)
 }
 
-func (w *treeDiff) selected(p string, folder bool) bool {
-	if len(w.paths) == 0 {
-		return true
-	}
-	for _, q := range w.paths {
-		if p == q || strings.HasPrefix(p, q+"/") || folder && strings.HasPrefix(q, p+"/") {
-			return true
+// chosen are paths, and the folders above them.
+type chosen struct{ paths, above map[string]bool }
+
+func choose(paths []string) chosen {
+	c := chosen{make(map[string]bool, len(paths)), map[string]bool{}}
+	for _, p := range paths {
+		c.paths[p] = true
+		for d := wire.ParentDir(p); d != "." && !c.above[d]; d = wire.ParentDir(d) {
+			c.above[d] = true
 		}
 	}
-	return false
+	return c
 }
 
 // rawCommit is a commit as it is stored.

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
-	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -25,7 +24,7 @@ const (
 // Obstacles foresees which of the steps from the live tree will leave a path as it is:
 // what stays, and the folders that are not to become empty ones, for what no
 // checkpoint holds is in them or in their place. An empty folder gives way to it.
-func (mv *Mover) Obstacles(ctx context.Context, live gitstore.Tree, steps []Step) (stay []wire.Conflict, filled []wire.Path, err error) {
+func (mv *Mover) Obstacles(ctx context.Context, steps []Step) (stay []wire.Conflict, filled []wire.Path, err error) {
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
@@ -33,7 +32,7 @@ func (mv *Mover) Obstacles(ctx context.Context, live gitstore.Tree, steps []Step
 		if !s.To.Exists() {
 			continue
 		}
-		reason, err := mv.obstacle(live, s)
+		reason, err := mv.obstacle(s)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -47,13 +46,13 @@ func (mv *Mover) Obstacles(ctx context.Context, live gitstore.Tree, steps []Step
 	return stay, filled, nil
 }
 
-// obstacle says what stands where a file or an empty folder is to be, beyond what the live tree holds.
-func (mv *Mover) obstacle(live gitstore.Tree, s Step) (string, error) {
+// obstacle says what stands where a file or an empty folder is to be, beyond what was captured.
+func (mv *Mover) obstacle(s Step) (string, error) {
 	p := string(s.Path)
 	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
-			if live[d].Exists() {
+			if mv.look.Index.At(d).Exists() {
 				return "", nil // it goes first
 			}
 		}
@@ -81,20 +80,20 @@ func (mv *Mover) obstacle(live gitstore.Tree, s Step) (string, error) {
 	case err != nil:
 		return "", err
 	case !st.IsDir():
-		if live[p].Exists() && live[p].Mode != wire.ModeEmptyDir {
+		if was := mv.look.Index.At(p); was.Exists() && was.Mode != wire.ModeEmptyDir {
 			return "", nil
 		}
 		return inTheWay, nil
 	}
-	foreign, err := mv.holdsForeign(p, live)
+	foreign, err := mv.holdsForeign(p)
 	if foreign {
 		return inTheWayDir, err
 	}
 	return "", err
 }
 
-// holdsForeign reports whether a folder holds a file that the live tree does not.
-func (mv *Mover) holdsForeign(folder string, live gitstore.Tree) (bool, error) {
+// holdsForeign reports whether a folder holds a file that was not captured.
+func (mv *Mover) holdsForeign(folder string) (bool, error) {
 	queue := []string{folder}
 	for len(queue) > 0 {
 		p := queue[len(queue)-1]
@@ -118,7 +117,7 @@ func (mv *Mover) holdsForeign(folder string, live gitstore.Tree) (bool, error) {
 			q := p + "/" + en.Name()
 			if en.IsDir() {
 				queue = append(queue, q)
-			} else if !live[q].Exists() {
+			} else if !mv.look.Index.At(q).Exists() {
 				return true, nil
 			}
 		}

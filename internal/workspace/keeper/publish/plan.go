@@ -281,10 +281,10 @@ func orderSteps(steps []Step) {
 	})
 }
 
-// StepsBetween plans the way from one tree to another.
-func StepsBetween(from, to gitstore.Tree) []Step {
+// Steps plans the way that changes are made.
+func Steps(changes []gitstore.Change) []Step {
 	var steps []Step
-	for _, c := range gitstore.DiffTrees(from, to) {
+	for _, c := range changes {
 		steps = append(steps, Step{wire.Path(c.Path), c.From, c.To})
 	}
 	orderSteps(steps)
