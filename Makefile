@@ -58,9 +58,10 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 test-go: build
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/...
 
-# Whole computers, one at a time: two cores are soon busy. Damage is a part of chaos.
+# Whole computers: the longest package first, a second one beside it, for each waits
+# a good deal. Damage is a part of chaos.
 test-computers: build
-	CGO_ENABLED=1 go test $(RACE) -vet=off -p 1 -timeout 12m ./bench/... $$(go list ./test/... | grep -v /test/damage$$)
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m ./test/e2e ./test/chaos ./test/attack ./bench/... $$(go list ./test/... | grep -Ev '/test/(damage|e2e|chaos|attack)$$')
 
 test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test

@@ -1,13 +1,11 @@
 package chaos_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sort"
 	"strconv"
 	"strings"
@@ -56,15 +54,7 @@ func random(part string) *rand.Rand {
 }
 
 func TestMain(m *testing.M) {
-	// Most of the time is waited for disks and processes, so more lanes than
-	// processors are worth while.
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		if err := f.Value.Set("4"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
-	}
+	choirtest.Lanes(4)
 	code := m.Run()
 	fmt.Printf("chaos: seed %d (CHOIR_CHAOS_SEED=%d chooses the same again)\n", seed, seed)
 	fmt.Print(histogram.String())

@@ -57,6 +57,7 @@ func mountable(t *testing.T) bool {
 	if os.Getenv(inside) != "" {
 		return true
 	}
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "--",
 		os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), inside+"=1", fmt.Sprint("CHOIR_CHAOS_SEED=", seed))

@@ -40,7 +40,7 @@ func (w *world) check(ctx context.Context, thorough bool) error {
 	}
 	errs := []error{known.confront(h, w.gitDir()), w.checkRuns(h)}
 	w.tellRuns(h)
-	errs = append(errs, w.checkTree(ctx), w.checkLarge(), w.checkBoxes(), w.checkHistory(h), w.checkAdded(ctx))
+	errs = append(errs, w.checkTree(ctx), w.checkLarge(), w.checkBoxes(h), w.checkHistory(h), w.checkAdded(ctx))
 	if thorough {
 		r, err := w.c.Rebuild(ctx, true)
 		if err == nil && !r.Equal {
@@ -269,8 +269,19 @@ func failedWholly(h *history, run string, unverified bool) error {
 	return errors.Join(errs...)
 }
 
-// checkBoxes says which overlays of ended tasks are still there.
-func (w *world) checkBoxes() error {
+// checkBoxes says which overlays of ended tasks are still there. A command's box that
+// is open waits for its user's next one for a while.
+func (w *world) checkBoxes(h *history) error {
+	kept, epoch := map[string]bool{}, h.events[len(h.events)-1].Epoch
+	for i, e := range h.events {
+		switch {
+		case e.Epoch != epoch:
+		case e.Type == "box.opened" && h.data[i]["kind"] == string(contract.BoxTerminal):
+			kept[fmt.Sprint(h.data[i]["box"])] = true
+		case e.Type == "box.closed":
+			delete(kept, fmt.Sprint(h.data[i]["box"]))
+		}
+	}
 	dir := filepath.Join(w.data, "computers", string(w.cid), "boxes")
 	deadline := time.Now().Add(20 * time.Second)
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
@@ -280,7 +291,7 @@ func (w *world) checkBoxes() error {
 		}
 		var left []string
 		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), "keeper-") && !strings.HasPrefix(e.Name(), "desktop") && !strings.HasPrefix(e.Name(), "build") && !strings.HasPrefix(e.Name(), ".out-build") {
+			if !kept[e.Name()] && !strings.HasPrefix(e.Name(), "keeper-") && !strings.HasPrefix(e.Name(), "desktop") && !strings.HasPrefix(e.Name(), "build") && !strings.HasPrefix(e.Name(), ".out-build") {
 				left = append(left, e.Name())
 			}
 		}

@@ -19,6 +19,7 @@ var needless = []string{"cache", "reserve", "runtime.json", "choir.lock", "logs"
 // with all or without what it can do without, is whole, and goes on elsewhere where the
 // first one was; an earlier choir refuses what a later one wrote.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	dir := choirtest.Scratch(t)
 	data := filepath.Join(dir, "data")
 	in := choirtest.Start(t, choirtest.Options{Data: data})

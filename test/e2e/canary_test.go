@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -59,10 +60,17 @@ func (n needles) in(b []byte) []string {
 	return out
 }
 
-// stream looks through what is too long to hold, in windows that overlap.
+// What is too long to hold is looked through in windows that overlap.
+const window, overlap = 1 << 20, 1 << 10
+
+// windows are used again: a process has hundreds of parts of memory, most of them small.
+var windows = sync.Pool{New: func() any { return new([window + overlap]byte) }}
+
+// stream looks through what is too long to hold.
 func (n needles) stream(r io.Reader) ([]string, error) {
-	const window, overlap = 1 << 20, 1 << 10
-	buf := make([]byte, 0, window+overlap)
+	whole := windows.Get().(*[window + overlap]byte)
+	defer windows.Put(whole)
+	buf := whole[:0]
 	found := map[string]bool{}
 	for {
 		k, err := io.ReadFull(r, buf[len(buf) : window+overlap][:window])

@@ -174,6 +174,7 @@ func TestGoIsVerified(t *testing.T) {
 	files["go.sum"] = sums
 	files["sum_test.go"] = strings.Replace(strings.Replace(files["sum_test.go"], `import "testing"`, "import (\n\t\"testing\"\n\n\t\"example.test/greet\"\n)", 1), "!= 5", "!= greet.Five", 1)
 	write(t, filepath.Join(dir, "module"), files)
+	write(t, filepath.Join(dir, "missing"), missingModule())
 	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: join(c.script("row go:", "p"), c.script("row module:", "module"))}, env...)
 	in.Must(t, "add", dir)
 	r := ended(t, in, submit(t, in, "row module: make it pass"))
@@ -189,6 +190,32 @@ func TestGoIsVerified(t *testing.T) {
 	}
 	if got := in.Must(t, "exec", "--", "sh", "-c", "echo $PYTHONDONTWRITEBYTECODE; df -Pk ~ | awk 'NR==2 {print ($4 > 200000)}'; command -v go"); !strings.HasPrefix(got, "1\n1\n/") {
 		t.Errorf("a terminal has %q", got)
+	}
+	in.Stop(t)
+	t.Run("a module that is not there is named", func(t *testing.T) { goModuleIsNamed(t, in.Data) })
+}
+
+// missingModule is a project that needs a module which is neither vendored nor live.
+func missingModule() map[string]string {
+	files := maps.Clone(projects["go"])
+	files["go.mod"] += "\nrequire golang.org/x/text v0.14.0\n"
+	files["go.sum"] = "golang.org/x/text v0.14.0 h1:ScX5w1eTa3QqT8oi6+ziP7dTV1S2+ALU0bI+0zXKWiQ=\ngolang.org/x/text v0.14.0/go.mod h1:18ZOQIKpY8NJVqYksKHtTdi31H5itFRjB5/qKTNYzSU=\n"
+	files["use.go"] = "package sum\n\nimport _ \"golang.org/x/text/language\"\n"
+	return files
+}
+
+// goModuleIsNamed starts choir again where Go's own library is built already: what needs
+// a module that nobody can get is unknown, never failed for it, and the result says which
+// module is missing and how to get it.
+func goModuleIsNamed(t *testing.T, data string) {
+	c := cheat{shell: `sed -i 's/a - b/a + b/' sum.go`}
+	s := modelserver.New(modelserver.Script{Turns: c.script("row missing:", "missing")}).Start()
+	t.Cleanup(s.Close)
+	in := choirtest.Start(t, choirtest.Options{Data: data, Env: append(modelEnv(s, modelserver.Anthropic, newKey()), "GOPROXY=off")})
+	r := ended(t, in, submit(t, in, "row missing: make it pass"))
+	v := r.Tasks[0].Result.Verification
+	if r.Verified == contract.VerificationPass || v.Status != contract.VerificationUnknown || !strings.Contains(v.Reason, "missing: golang.org/x/text@v0.14.0") || !strings.Contains(v.Reason, "go mod vendor") {
+		t.Errorf("%s: %+v", r.Summary, v)
 	}
 }
 
@@ -211,27 +238,6 @@ func TestByteCodeIsNotPublished(t *testing.T) {
 	}
 	if list, err := filepath.Glob(filepath.Join(workspaceDir(t, in), "workspace/all/p/__pycache__/*")); err != nil || len(list) > 0 {
 		t.Errorf("live has %q (%v)", list, err)
-	}
-}
-
-// TestAGoModuleThatIsNotThereIsNamed: a project whose modules are neither
-// vendored nor live is unknown, never failed for it, and the result says which
-// module is missing and how to get it.
-func TestAGoModuleThatIsNotThereIsNamed(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "all")
-	files := maps.Clone(projects["go"])
-	files["go.mod"] += "\nrequire golang.org/x/text v0.14.0\n"
-	files["go.sum"] = "golang.org/x/text v0.14.0 h1:ScX5w1eTa3QqT8oi6+ziP7dTV1S2+ALU0bI+0zXKWiQ=\ngolang.org/x/text v0.14.0/go.mod h1:18ZOQIKpY8NJVqYksKHtTdi31H5itFRjB5/qKTNYzSU=\n"
-	files["use.go"] = "package sum\n\nimport _ \"golang.org/x/text/language\"\n"
-	write(t, filepath.Join(dir, "p"), files)
-	c := cheat{name: "honest go", kind: "go", shell: `sed -i 's/a - b/a + b/' sum.go`}
-	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: c.script("row go:", "p")}, "GOPROXY=off")
-	in.Must(t, "add", dir)
-	r := ended(t, in, submit(t, in, "row go: make it pass"))
-	v := r.Tasks[0].Result.Verification
-	if r.Verified == contract.VerificationPass || v.Status != contract.VerificationUnknown || !strings.Contains(v.Reason, "missing: golang.org/x/text@v0.14.0") || !strings.Contains(v.Reason, "go mod vendor") {
-		t.Errorf("%s: %+v", r.Summary, v)
 	}
 }
 

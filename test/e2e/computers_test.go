@@ -14,6 +14,7 @@ import (
 // Several computers of one control plane, made side by side: each has its own files
 // and log, also after choir was killed, and they are listed in the order they were made.
 func TestSeveralComputersOnOneMachine(t *testing.T) {
+	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
 	var first []view.Computer
 	in.JSON(t, &first, "computers")
@@ -63,6 +64,7 @@ func TestSeveralComputersOnOneMachine(t *testing.T) {
 // A computer that was removed is in no list and answers nobody, also after a start, and
 // comes back as it was; the others do not notice.
 func TestARemovedComputerComesBack(t *testing.T) {
+	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
 	var made, removed view.Computer
 	in.JSON(t, &made, "computers", "create", "Gone")

@@ -72,6 +72,7 @@ func connected(t *testing.T, port string) int {
 // Whoever asks for a computer while it wakes, through whatever door, waits and is
 // then served: nobody is told that there is none.
 func TestWhoComesEarlyIsServedOnceItIsAwake(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	in := choirtest.Start(t, choirtest.Options{Data: data})
 	put(t, in, "workspace/kept", "one")

@@ -18,6 +18,7 @@ import (
 // its own that says first of what it is; what was begun of another one when choir was
 // killed is no computer and is gone.
 func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
+	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
 	put := func(name, text string) {
 		t.Helper()

@@ -100,6 +100,7 @@ func inComputer(t *testing.T, in *choirtest.Instance, line string) string {
 
 // TestGit clones, fetches and pushes with stock git, over HTTP, through the binary.
 func TestGit(t *testing.T) {
+	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
 	makeRepository(t, in, "app")
 	a := access(t, in, "workspace/app", "--write")
@@ -439,6 +440,7 @@ func lastOf(t *testing.T, in *choirtest.Instance, of string) loggedEvent {
 // TestGitOfHostileRepositories: what somebody wrote into a repository runs nothing, is
 // obeyed in nothing and shows nothing else when git is served from it or pushed to.
 func TestGitOfHostileRepositories(t *testing.T) {
+	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
 	makeRepository(t, in, "app")
 	inComputer(t, in, `cd workspace/app && echo '*.txt filter=evil diff=evil merge=evil' > .gitattributes && git add . && git commit -qm attributes
@@ -509,6 +511,7 @@ ln -s app alias; ln -s / root; mkdir plain; mkfifo plain/HEAD plain/config; mkdi
 // TestAPushThatIsCutOff: of a push whose computer dies, or whose client leaves, is all
 // there or nothing.
 func TestAPushThatIsCutOff(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(choirtest.Scratch(t), "data")
 	in := choirtest.Start(t, choirtest.Options{Data: data})
 	makeRepository(t, in, "app")

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,7 @@ var hostileTrees = []struct{ name, script string }{
 // way, kills choir while they are written and after, and then does what people do:
 // the computer wakes, and commands, a prompt, checkpoints and restores go on.
 func TestHostileTrees(t *testing.T) {
+	t.Parallel()
 	dir := choirtest.Scratch(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -59,21 +61,29 @@ func TestHostileTrees(t *testing.T) {
 			t.Errorf("mine.txt holds %q", got)
 		}
 	}
-	// In the middle: each writes its tree again and again.
+	// In the middle: once each has written its tree, all write theirs again and again.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})
 	for _, c := range hostileTrees {
+		again := "for i in 1 2 3 4 5 6 7 8 9; do mkdir -p workspace/middle/" + c.name + "$i && (cd workspace/middle/" + c.name + "$i && " + c.script + "); " +
+			"touch workspace/middle/." + c.name + "; until [ -e workspace/middle/.all ]; do sleep 0.05; done; done; sleep 60"
 		go func() {
 			defer func() { ended <- struct{}{} }()
-			_, _ = in.Run(ctx, "exec", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do mkdir -p workspace/middle/"+c.name+"$i && (cd workspace/middle/"+c.name+"$i && "+c.script+"); done; sleep 60")
+			_, _ = in.Run(ctx, "exec", "--", "sh", "-c", again)
 		}()
 	}
-	for _, c := range hostileTrees {
-		choirtest.Eventually(t, time.Minute, c.name+" is written", func() bool {
-			_, err := os.Lstat(filepath.Join(lives[0], "workspace/middle", c.name+"2"))
-			return err == nil
-		})
+	middle := filepath.Join(lives[0], "workspace", "middle")
+	for _, next := range []string{".%s", "%s2"} {
+		for _, c := range hostileTrees {
+			choirtest.Eventually(t, time.Minute, c.name+" is written", func() bool {
+				_, err := os.Lstat(filepath.Join(middle, fmt.Sprintf(next, c.name)))
+				return err == nil
+			})
+		}
+		if err := os.WriteFile(filepath.Join(middle, ".all"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	in.Kill()
 	cancel()

@@ -62,6 +62,7 @@ func random(t *testing.T, name string, seed byte, n int64) {
 // what they were, byte for byte. CHOIR_LARGE_MB is the file's size, 128 MiB
 // when it is not set; the pack has three tenths of that, and at least 104 MiB.
 func TestLargeFilesComeBack(t *testing.T) {
+	t.Parallel()
 	size := int64(128)
 	if s := os.Getenv("CHOIR_LARGE_MB"); s != "" {
 		var err error

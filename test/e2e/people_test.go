@@ -28,6 +28,7 @@ import (
 // nothing else, method by method, over HTTP and on the bus; what is said to one
 // session reaches no other; and who is taken out loses what they had open.
 func TestTwoPeopleAndThreeComputers(t *testing.T) {
+	t.Parallel()
 	a := choirtest.Start(t, choirtest.Options{})
 	one := only(t, a)
 	var shared, theirs view.Computer

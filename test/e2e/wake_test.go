@@ -70,6 +70,7 @@ func blobs(t *testing.T, data string) map[string]bool {
 // What is lost of a run that was under way costs that run, and nothing else: the
 // computer is awake, the run has ended and says what can't be read any more.
 func TestALostBlobOfAnOpenRunEndsThatRun(t *testing.T) {
+	t.Parallel()
 	data, env := unreadable(t)
 	in := choirtest.Start(t, choirtest.Options{Data: data, Env: env})
 	var runs []view.Run
@@ -124,6 +125,7 @@ func failed(t *testing.T, data, why string, env ...string) (*choirtest.Instance,
 // tried dry and then done, which wakes it, and can be undone. One that fails on
 // what a task left opens without that.
 func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
+	t.Parallel()
 	s := modelserver.New(modelserver.Script{Turns: turnsOf("director", "", modelserver.Turn{Hold: "for ever"})}).Start()
 	t.Cleanup(s.Close)
 	data, env := filepath.Join(t.TempDir(), "data"), append(modelEnv(s, modelserver.Anthropic, newKey()), "CHOIR_RUNTIME_WAKE_TRIES=0")
@@ -257,6 +259,7 @@ func untar(t *testing.T, file string) map[string]string {
 // What keeps a computer from waking may pass: here another process has its files,
 // and lets go. It is then awake, and nobody pressed anything.
 func TestAComputerIsTriedAgainByItself(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	choirtest.Start(t, choirtest.Options{Data: data}).Stop(t)
 	release := lockKeeper(t, data)
