@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -105,6 +106,7 @@ type request struct {
 	method  string
 	path    string // below /api
 	query   url.Values
+	header  http.Header
 	body    io.Reader
 	content string // its type
 }
@@ -123,6 +125,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	if err != nil {
 		return nil, fault.New(op, fault.Invalid, "", err)
 	}
+	maps.Copy(req.Header, r.header)
 	if r.content != "" {
 		req.Header.Set("Content-Type", r.content)
 	}
@@ -215,7 +218,7 @@ func Call[In rpc.Asked, Out any](ctx context.Context, c *Client, m *rpc.Method[I
 	if err != nil {
 		return out, fault.New(op, fault.Invalid, "", err)
 	}
-	r := request{method: call.Verb, path: strings.TrimPrefix(call.Path, "/api"), query: call.Query}
+	r := request{method: call.Verb, path: strings.TrimPrefix(call.Path, "/api"), query: call.Query, header: call.Header}
 	if call.Body != nil {
 		r.body, r.content = bytes.NewReader(call.Body), "application/json"
 	}

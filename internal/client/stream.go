@@ -36,7 +36,7 @@ func (c *Client) stream(ctx context.Context, s streaming, body io.Reader, conten
 	if s.err != nil {
 		return nil, fault.New(s.name, fault.Invalid, "", s.err)
 	}
-	return c.do(ctx, request{method: s.Verb, path: strings.TrimPrefix(s.Path, "/api"), query: s.Query, body: body, content: content})
+	return c.do(ctx, request{method: s.Verb, path: strings.TrimPrefix(s.Path, "/api"), query: s.Query, header: s.Header, body: body, content: content})
 }
 
 // upload sends a stream and decodes the answer.

@@ -323,7 +323,7 @@ func (l *lossy) Read(p []byte) (int, error) {
 
 // Put replaces or makes a file.
 func (c *Client) Put(ctx context.Context, put view.Put, content io.Reader) (view.File, error) {
-	return upload[view.File](ctx, c, stream(rpc.FilesPut, c, rpc.PutRequest{OnPath: rpc.OnPath{Path: put.Path}, Mode: put.Mode}), content, "application/octet-stream")
+	return upload[view.File](ctx, c, stream(rpc.FilesPut, c, rpc.PutRequest{OnPath: rpc.OnPath{Path: put.Path}, Conditions: rpc.OnlyOn(put.If), Mode: put.Mode}), content, "application/octet-stream")
 }
 
 // Remove removes a file, or a folder with recursive.

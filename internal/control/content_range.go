@@ -4,10 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
-	"strings"
-	"sync"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/httpio"
 	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/fault"
@@ -94,39 +92,53 @@ func (f *ranged) Close() error {
 func (s *Server) putFile(w http.ResponseWriter, r *http.Request, c Computer, in *rpc.PutRequest) error {
 	put := view.Put{Path: in.Path, Mode: in.Mode}
 	var err error
-	if put.If, err = condition(r.Header); err != nil {
+	if put.If, err = in.Condition(); err != nil {
 		return err
 	}
 	f, err := c.PutFile(r.Context(), callerOf(r.Context()).actor(), put, httpio.Limit(r.Body, maxFile))
-	if put.If != "" && fault.Is(err, fault.Conflict) {
-		return problem.Refuse(http.StatusPreconditionFailed, fault.Conflict, err.Error(), fault.HintOf(err))
-	}
 	if err != nil {
-		return problem.TooLarge(err)
+		return problem.TooLarge(unmet(in.Conditional(), err))
 	}
 	tagged(w, f)
 	return writeJSON(w, f)
 }
 
-// noVersion is a version that no file has.
-var noVersion = strings.Repeat("0", 40)
-
-// condition is what a request wants to replace: one version, any, or nothing.
-func condition(h http.Header) (string, error) {
-	match, none := h.Get("If-Match"), h.Get("If-None-Match")
-	switch version, ok := strings.CutPrefix(strings.TrimSuffix(match, `"`), `"`); {
-	case match == "" && none == "":
-		return "", nil
-	case match == "" && none == "*":
-		return view.NoVersion, nil
-	case none == "" && match == "*":
-		return view.AnyVersion, nil
-	case none == "" && ok && versionForm().MatchString(version):
-		return version, nil
-	case none == "" && ok && !strings.ContainsAny(version, `",`):
-		return noVersion, nil // a tag that was never given
-	}
-	return "", problem.Refuse(http.StatusBadRequest, fault.Invalid, "a put takes one ETag in If-Match, or * there or in If-None-Match", "")
+// refusals has http.ServeContent's refusals, of a range that can't be given and of a
+// condition that does not hold, be problems as all others are.
+type refusals struct {
+	http.ResponseWriter
+	asked   *http.Request
+	refused bool
 }
 
-var versionForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`) })
+// WriteHeader implements http.ResponseWriter.
+func (w *refusals) WriteHeader(status int) {
+	var p *problem.Error
+	switch status {
+	case http.StatusRequestedRangeNotSatisfiable:
+		p = problem.Refuse(status, fault.Invalid, "no part of the file is at "+contract.Clip(w.asked.Header.Get("Range"), 100), "Content-Range says how long the file is.")
+	case http.StatusPreconditionFailed:
+		p = problem.Refuse(status, fault.Conflict, "the file is not the one that was asked for", "Read it again and decide what to keep.")
+	default:
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.refused = true
+	for _, of := range []string{"Content-Disposition", "Content-Length", "Choir-Mode"} {
+		w.Header().Del(of)
+	}
+	problem.Write(w.ResponseWriter, p)
+}
+
+// Write implements http.ResponseWriter.
+func (w *refusals) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil // the refusal's text, instead of which the problem went out
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (w *refusals) ReadFrom(from io.Reader) (int64, error) {
+	return io.Copy(w.ResponseWriter, from)
+}

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -59,7 +60,18 @@ func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.T
 }
 
 // Refuse implements rpc.Door.
-func (d door) Refuse(m rpc.Declared, err error) error { return problem.Of(d.s.log, m.HTTP.ID, err) }
+func (d door) Refuse(m rpc.Declared, conditional bool, err error) error {
+	return problem.Of(d.s.log, m.HTTP.ID, unmet(conditional, err))
+}
+
+// unmet says of a request that was to be carried out only on what its caller named,
+// and met something else, that this was why.
+func unmet(conditional bool, err error) error {
+	if !conditional || !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	return problem.Refuse(http.StatusPreconditionFailed, fault.Conflict, fault.Answer(err), fault.HintOf(err))
+}
 
 // reach returns the computer that a request names, if the caller may ask this of
 // it, once it is as the method needs it; what is asked counts by its effect.

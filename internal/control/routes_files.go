@@ -78,7 +78,7 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request, cid contract.CI
 	h.Set("Cache-Control", "no-cache")
 	tagged(w, f)
 	whole := &ranged{from: content, size: f.Size, open: func(at int64) (io.ReadCloser, error) { return c.ReadFile(r.Context(), f, at) }}
-	http.ServeContent(httpio.Paced(w), r, "", time.Time{}, whole)
+	http.ServeContent(&refusals{ResponseWriter: httpio.Paced(w), asked: r}, r, "", time.Time{}, whole)
 	return errors.Join(whole.err, whole.Close())
 }
 

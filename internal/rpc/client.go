@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"reflect"
 	"strings"
@@ -13,6 +14,7 @@ import (
 type Request struct {
 	Verb, Path string // from the root
 	Query      url.Values
+	Header     http.Header
 	Body       []byte // JSON; nil: none
 }
 
@@ -21,7 +23,7 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 	if m.HTTP.ID == "" {
 		return Request{}, fmt.Errorf("%s is not over HTTP", m.Name)
 	}
-	r := Request{Verb: m.HTTP.Verb, Path: strings.Replace(m.Address(), "{computer}", url.PathEscape(computer), 1), Query: url.Values{}}
+	r := Request{Verb: m.HTTP.Verb, Path: strings.Replace(m.Address(), "{computer}", url.PathEscape(computer), 1), Query: url.Values{}, Header: http.Header{}}
 	v := reflect.ValueOf(in)
 	for i, path := range m.flat().paths {
 		field, sf := v.FieldByIndex(path), m.flat().t.Field(i)
@@ -29,6 +31,10 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 		switch m.flat().locs[i] {
 		case "path":
 			r.Path = strings.Replace(r.Path, "{"+name+"}", url.PathEscape(field.String()), 1)
+		case "header":
+			if !field.IsZero() {
+				r.Header.Set(name, field.String())
+			}
 		case "query":
 			if field.IsZero() {
 				break

@@ -37,13 +37,25 @@ func (r OnPath) Validate() error { return contract.ValidPath("path", r.Path) }
 // PutRequest says where a file goes.
 type PutRequest struct {
 	OnPath
+	Conditions
 	Mode string `query:"mode" pattern:"^(0644|0755)?$" doc:"empty: that of the file it replaces, 0644 where nothing is"`
+}
+
+// Validate implements validation.
+func (r PutRequest) Validate() error {
+	return errors.Join(r.OnPath.Validate(), r.Conditions.Validate())
 }
 
 // RemoveRequest removes a file or folder.
 type RemoveRequest struct {
 	OnPath
+	Conditions
 	Recursive bool `query:"recursive"`
+}
+
+// Validate implements validation.
+func (r RemoveRequest) Validate() error {
+	return errors.Join(r.OnPath.Validate(), r.Conditions.Validate())
 }
 
 // MoveRequest moves a file or folder.

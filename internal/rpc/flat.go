@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// flat is a request as one JSON object: what HTTP has in a path, a query and a
-// body side by side.
+// flat is a request as one JSON object: what HTTP has in a path, a query, a header and
+// a body side by side.
 type flat struct {
 	t     reflect.Type
 	in    reflect.Type
@@ -54,6 +54,8 @@ func flatten(in reflect.Type) *flat {
 			case sf.Tag.Get("query") != "":
 				name, _, _ := strings.Cut(sf.Tag.Get("query"), ",")
 				add(sf, name+",omitempty", "query", at)
+			case sf.Tag.Get("header") != "":
+				add(sf, sf.Tag.Get("header")+",omitempty", "header", at)
 			default:
 				panic(fmt.Sprintf("rpc: %s.%s is in no place", in, sf.Name))
 			}

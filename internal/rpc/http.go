@@ -13,8 +13,9 @@ type Door interface {
 	Operation(Declared) huma.Operation
 	// Reach says who asks, whether they may, and what answers.
 	Reach(ctx context.Context, d Declared, computer string) (Table, Caller, error)
-	// Refuse puts an error into HTTP.
-	Refuse(d Declared, err error) error
+	// Refuse puts an error into HTTP. conditional says that the request was to be
+	// carried out only on what the caller named.
+	Refuse(d Declared, conditional bool, err error) error
 }
 
 type mount[In, Out any] func(Door, Declared, func(context.Context, In) (Out, error))
@@ -33,7 +34,8 @@ func (m *Method[In, Out]) Mount(door Door) {
 			}
 		}
 		if err != nil {
-			return out, door.Refuse(m.Declared, err)
+			c, ok := any(in).(interface{ Conditional() bool })
+			return out, door.Refuse(m.Declared, ok && c.Conditional(), err)
 		}
 		return out, nil
 	})

@@ -156,6 +156,8 @@ type File struct {
 	Modified time.Time `json:"modified"`
 	Target   string    `json:"target,omitempty"`  // of a symlink
 	Version  string    `json:"version,omitempty"` // names what a file holds, of one that was put; over HTTP its ETag
+	// State names the state in which a file was opened, whatever it holds.
+	State string `json:"-"`
 	// Unkept says why no checkpoint holds it, "is a socket"; Beneath counts such
 	// paths in a folder.
 	Unkept  string `json:"unkept,omitempty"`

@@ -63,7 +63,7 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 		},
 		"back from the trash": {
 			before: func(t *testing.T, h *host) string {
-				r, err := h.Remove(t.Context(), "workspace/a", by)
+				r, err := h.Remove(t.Context(), "workspace/a", "", by)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -142,7 +142,7 @@ func TestAnyNameIsToldAndHoldsNothingUp(t *testing.T) {
 		if err := h.Move(ctx, p, to, contract.Person("")); err != nil {
 			t.Fatalf("move %q: %v", p, err)
 		}
-		if _, err := h.Remove(ctx, to, contract.Person("")); err != nil {
+		if _, err := h.Remove(ctx, to, "", contract.Person("")); err != nil {
 			t.Fatalf("remove %q: %v", to, err)
 		}
 		var told []string
@@ -159,7 +159,7 @@ func TestAnyNameIsToldAndHoldsNothingUp(t *testing.T) {
 		if _, err := h.Write(ctx, p, strings.NewReader("x"), workspace.WriteOptions{}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("write %q: %v; want it refused", p, err)
 		}
-		if _, err := h.Remove(ctx, p, contract.Person("")); !fault.Is(err, fault.Invalid) {
+		if _, err := h.Remove(ctx, p, "", contract.Person("")); !fault.Is(err, fault.Invalid) {
 			t.Errorf("remove %q: %v; want it refused", p, err)
 		}
 	}

@@ -3,7 +3,9 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"path"
 	"strconv"
 	"strings"
@@ -45,29 +47,53 @@ type Content struct {
 	Size int64
 	Time int64 // of the live tree's file: modification, Unix milliseconds
 	Exec bool
+	// ID names what is read, "" of a file that is being written to, and State the
+	// state in which it was opened: of what OpenFile returned.
+	ID, State string
 }
 
 // Read streams a file, or a range of it (limit 0: to the end), of the live tree
 // or of a checkpoint when commit is set. The caller closes it.
 func (w *Workspace) Read(ctx context.Context, commit, p string, offset, limit int64) (*Content, error) {
-	const op = "workspace.Read"
-	resp, err := w.opts.Keeper.Stream(ctx, "read", wire.ReadRequest{Path: wire.Path(p), Commit: commit, Offset: offset, Limit: limit}, nil)
+	c, err := w.read(ctx, wire.ReadRequest{Path: wire.Path(p), Commit: commit, Offset: offset, Limit: limit})
+	return c, fault.Wrap("workspace.Read", err)
+}
+
+// OpenFile streams a file of the live tree itself, from an offset on. What comes is what
+// its ID names, or breaks off. The caller closes it.
+func (w *Workspace) OpenFile(ctx context.Context, p string, offset int64) (*Content, error) {
+	c, err := w.read(ctx, wire.ReadRequest{Path: wire.Path(p), Offset: offset, Named: true})
+	return c, fault.Wrap("workspace.OpenFile", err)
+}
+
+func (w *Workspace) read(ctx context.Context, req wire.ReadRequest) (*Content, error) {
+	resp, err := w.opts.Keeper.Stream(ctx, "read", req, nil)
 	if err != nil {
-		return nil, fault.Wrap(op, err)
+		return nil, err
 	}
-	size, err := strconv.ParseInt(resp.Header.Get("X-Choir-Size"), 10, 64)
+	c, err := contentOf(resp, req)
 	if err != nil {
-		resp.Body.Close()
-		return nil, fault.Wrap(op, err)
+		return nil, errors.Join(fmt.Errorf("the keeper's answer about a file: %w", err), resp.Body.Close())
 	}
-	at := int64(0)
-	if commit == "" {
-		if at, err = strconv.ParseInt(resp.Header.Get("X-Choir-Time"), 10, 64); err != nil {
-			resp.Body.Close()
-			return nil, fault.Wrap(op, err)
+	return c, nil
+}
+
+func contentOf(resp *http.Response, req wire.ReadRequest) (*Content, error) {
+	h := resp.Header
+	c := &Content{ReadCloser: resp.Body, Exec: h.Get("X-Choir-Mode") == string(wire.ModeExec), ID: h.Get(wire.IDHeader), State: h.Get(wire.StateHeader)}
+	var err error
+	if c.Size, err = strconv.ParseInt(h.Get("X-Choir-Size"), 10, 64); err != nil {
+		return nil, err
+	}
+	if req.Commit == "" {
+		if c.Time, err = strconv.ParseInt(h.Get("X-Choir-Time"), 10, 64); err != nil {
+			return nil, err
 		}
 	}
-	return &Content{resp.Body, size, at, resp.Header.Get("X-Choir-Mode") == string(wire.ModeExec)}, nil
+	if req.Named && (!wire.IsID(c.State) || c.ID != "" && !wire.IsID(c.ID)) || c.Size < 0 {
+		return nil, errors.New("it names what it read by no id")
+	}
+	return c, nil
 }
 
 // ReadAll is Read of at most max bytes from the beginning.
@@ -82,8 +108,9 @@ func (w *Workspace) ReadAll(ctx context.Context, commit, p string, max int) ([]b
 }
 
 // WriteOptions say how a file is written. Exec is whether it is executable; nil:
-// as what it replaces. If is the blob id that must be there ("none": nothing may
-// be, "any": something has to), so that nobody's newer edit is overwritten.
+// as what it replaces. If is the id that must be there, of a content or of the state in
+// which a file was opened ("none": nothing may be, "any": something has to), so that
+// nobody's newer edit is overwritten.
 type WriteOptions struct {
 	Exec *bool
 	If   string
@@ -262,8 +289,9 @@ func (w *Workspace) Move(ctx context.Context, from, to string, by contract.Actor
 	return fault.Wrap(op, w.tell(ctx, d))
 }
 
-// Remove moves a path to the trash, from where Untrash brings it back.
-func (w *Workspace) Remove(ctx context.Context, p string, by contract.Actor) (_ wire.Trashed, err error) {
+// Remove moves a path to the trash, from where Untrash brings it back. only, unless it
+// is empty, is what must be there, as in WriteOptions.
+func (w *Workspace) Remove(ctx context.Context, p, only string, by contract.Actor) (_ wire.Trashed, err error) {
 	const op = "workspace.Remove"
 	release, err := w.take(ctx)
 	if err != nil {
@@ -271,7 +299,7 @@ func (w *Workspace) Remove(ctx context.Context, p string, by contract.Actor) (_ 
 	}
 	defer release(&err)
 	var r wire.Removed
-	if err := w.opts.Keeper.Call(ctx, "remove", wire.RemoveRequest{Path: wire.Path(p), Actor: string(by.Name()), User: by.Account()}, &r); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "remove", wire.RemoveRequest{Path: wire.Path(p), If: only, Actor: string(by.Name()), User: by.Account()}, &r); err != nil {
 		return r.Trashed, fault.Wrap(op, err)
 	}
 	return r.Trashed, fault.Wrap(op, w.tell(ctx, wire.Deed{ID: r.ID, Op: "remove", Path: wire.Path(p), At: r.At, Actor: string(by.Name()), User: by.Account(), Named: r.Named}))

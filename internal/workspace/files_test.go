@@ -37,7 +37,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("range = %q of %d, %v", b, c.Size, err)
 	}
 	c.Close()
-	trashed, err := h.Remove(ctx, "workspace/new", contract.Person(""))
+	trashed, err := h.Remove(ctx, "workspace/new", "", contract.Person(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestFiles(t *testing.T) {
 		if _, err := h.Write(ctx, p, strings.NewReader("x"), by); err == nil {
 			t.Errorf("wrote %q", p)
 		}
-		if _, err := h.Remove(ctx, p, contract.Person("")); err == nil {
+		if _, err := h.Remove(ctx, p, "", contract.Person("")); err == nil {
 			t.Errorf("removed %q", p)
 		}
 		if c, err := h.Read(ctx, "", p, 0, 0); err == nil && p != "workspace/git/config" {

@@ -312,7 +312,7 @@ func race(m *mortal, v *versions, rng *rand.Rand, round int) string {
 func racePut(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name string) error {
 	p := racePath(rng.IntN(3))
 	if rng.IntN(12) == 0 {
-		_, err := m.Remove(ctx, p, contract.Person(""))
+		_, err := m.Remove(ctx, p, "", contract.Person(""))
 		return err
 	}
 	text := raceText(fmt.Sprintf("put %s %d", name, v.next()))
@@ -346,7 +346,7 @@ func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 			return err
 		}
 		if rng.IntN(2) == 0 {
-			if _, err := m.Remove(ctx, p, contract.Person("")); err != nil {
+			if _, err := m.Remove(ctx, p, "", contract.Person("")); err != nil {
 				return err
 			}
 		}
@@ -355,7 +355,7 @@ func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 		}
 		v.moves.Add(1)
 	default:
-		r, err := m.Remove(ctx, p, contract.Person(""))
+		r, err := m.Remove(ctx, p, "", contract.Person(""))
 		if err != nil {
 			return err
 		}

@@ -76,8 +76,21 @@ func TestFilesOverPlainHTTP(t *testing.T) {
 	if status("a part of another version", res, 200); body != "0123456789" {
 		t.Errorf("it is %q", body)
 	}
-	res, _ = ask("GET", file, "", "Range", "bytes=10-")
+	res, body = ask("GET", file, "", "Range", "bytes=10-")
 	status("a part behind the end", res, 416)
+	problem := func(what, code string) {
+		t.Helper()
+		var p struct{ Code, Detail string }
+		if err := json.Unmarshal([]byte(body), &p); err != nil || p.Code != code || p.Detail == "" || res.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s is refused as %s, with %q", what, res.Header.Get("Content-Type"), body)
+		}
+	}
+	if problem("a part behind the end", "invalid"); res.Header.Get("Content-Range") != "bytes */10" || res.Header.Get("Content-Disposition") != "" {
+		t.Errorf("with %v", res.Header)
+	}
+	res, body = ask("GET", file, "", "If-Match", `"other"`)
+	status("reading another version", res, 412)
+	problem("reading another version", "conflict")
 	res, _ = ask("GET", file, "", "If-None-Match", first)
 	status("the version that is known", res, 304)
 	res, body = ask("HEAD", file, "")
@@ -97,6 +110,32 @@ func TestFilesOverPlainHTTP(t *testing.T) {
 	if _, body = ask("GET", file, ""); body != "second" {
 		t.Errorf("after all that the file holds %q", body)
 	}
+	large := strings.Repeat("0123456789abcde\n", 1<<17)
+	const big = "/api/computers/-/content?path=workspace/big.txt"
+	in.Must(t, "exec", "--", "sh", "-c", "yes 0123456789abcde | head -n 131072 > workspace/big.txt")
+	res, body = ask("GET", big, "")
+	state := res.Header.Get("ETag")
+	if body != large || state == "" {
+		t.Fatalf("a large file that was not put came as %d bytes, named %q", len(body), state)
+	}
+	res, body = ask("GET", big, "", "Range", "bytes=16-31", "If-Range", state)
+	if status("a part of it", res, 206); body != "0123456789abcde\n" {
+		t.Errorf("it is %q", body)
+	}
+	res, body = ask("DELETE", big, "", "If-Match", first)
+	status("removing it as another", res, 412)
+	problem("removing it as another", "conflict")
+	res, _ = ask("DELETE", big, "", "If-Match", "what is no tag")
+	status("removing it as what is no tag", res, 422)
+	res, _ = ask("PUT", big, large, "If-Match", state)
+	status("putting it in the place of what was read", res, 200)
+	put := res.Header.Get("ETag")
+	res, _ = ask("DELETE", big, "", "If-Match", state)
+	status("removing it as what was there before", res, 412)
+	res, _ = ask("DELETE", big, "", "If-Match", put)
+	status("removing what was put", res, 204)
+	res, _ = ask("DELETE", big, "", "If-Match", "*")
+	status("removing what is not there", res, 404)
 	res, _ = ask("PATCH", file, "x")
 	if status("a method that the address does not take", res, 405); res.Header.Get("Allow") != "GET, HEAD, PUT, DELETE" {
 		t.Errorf("it allows %q", res.Header.Get("Allow"))

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
@@ -78,40 +77,22 @@ func (f *Files) ListFiles(ctx context.Context, p, after string, limit int) ([]vi
 // OpenFile implements control.Streams.
 func (f *Files) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.File, error) {
 	f.o.Mirror.Freshen(ctx, p)
-	for tries := 0; ; tries++ {
-		info, err := f.o.Workspace.Look(ctx, p)
-		if err != nil {
-			return nil, view.File{}, err
-		}
-		if info.Kind != "file" {
-			return nil, view.File{}, fault.New("files.OpenFile", fault.Invalid, "List it instead.", fmt.Errorf("%s is a %s", p, info.Kind))
-		}
-		content, err := f.o.Workspace.Read(ctx, "", p, 0, 0)
-		if err != nil {
-			return nil, view.File{}, err
-		}
-		file := shown.File(info)
-		if content.Size == info.Size && content.Time == info.Time {
-			file.Version = info.ID
-			return content, file, nil
-		}
-		if tries == 2 { // it is written all the time, and what is read of it has no name
-			file.Size = content.Size
-			return content, file, nil
-		}
-		if err := content.Close(); err != nil {
-			return nil, view.File{}, err
-		}
+	content, err := f.o.Workspace.OpenFile(ctx, p, 0)
+	if err != nil {
+		return nil, view.File{}, err
 	}
+	file := shown.File(wire.FileInfo{Path: wire.Path(p), Kind: "file", Size: content.Size, Exec: content.Exec, Time: content.Time})
+	file.Version, file.State = content.ID, content.State
+	return content, file, nil
 }
 
 // ReadFile implements control.Streams.
 func (f *Files) ReadFile(ctx context.Context, file view.File, offset int64) (io.ReadCloser, error) {
-	content, err := f.o.Workspace.Read(ctx, "", file.ID, offset, 0)
+	content, err := f.o.Workspace.OpenFile(ctx, file.ID, offset)
 	if err != nil {
 		return nil, err
 	}
-	if content.Size != file.Size || !time.UnixMilli(content.Time).Equal(file.Modified) {
+	if content.State != file.State {
 		return nil, errors.Join(fault.New("files.ReadFile", fault.Conflict, "Ask for it again.", errors.New("the file changed while it was read")), content.Close())
 	}
 	return content, nil
@@ -149,8 +130,9 @@ func (f *Files) PutFile(ctx context.Context, by contract.Actor, put view.Put, co
 	return out, nil
 }
 
-// RemoveFile answers rpc.FilesRemove. It goes to the trash.
-func (f *Files) RemoveFile(ctx context.Context, by contract.Actor, p string, recursive bool) error {
+// RemoveFile answers rpc.FilesRemove. It goes to the trash, if it is what the caller
+// wants to remove.
+func (f *Files) RemoveFile(ctx context.Context, by contract.Actor, p string, recursive bool, only string) error {
 	info, err := f.o.Workspace.Look(ctx, p)
 	if err != nil {
 		return err
@@ -161,7 +143,7 @@ func (f *Files) RemoveFile(ctx context.Context, by contract.Actor, p string, rec
 	if strings.HasPrefix(p+"/", "artifacts/") {
 		f.o.Mirror.Settle(ctx, document.By(document.Nobody), true) // what is removed then is what the document holds
 	}
-	_, err = f.o.Workspace.Remove(ctx, p, by)
+	_, err = f.o.Workspace.Remove(ctx, p, only, by)
 	f.o.Changed()
 	return err
 }
@@ -252,7 +234,11 @@ func (f *Files) Bind(t rpc.Table) {
 		return rpc.Listed(files, len(files) >= in.Limit, err)
 	})
 	rpc.Bind(t, rpc.FilesRemove, func(ctx context.Context, who rpc.Caller, in rpc.RemoveRequest) (rpc.None, error) {
-		return rpc.Done(f.RemoveFile(ctx, who.Actor, in.Path, in.Recursive))
+		only, err := in.Condition()
+		if err != nil {
+			return rpc.None{}, err
+		}
+		return rpc.Done(f.RemoveFile(ctx, who.Actor, in.Path, in.Recursive, only))
 	})
 	rpc.Bind(t, rpc.FilesMove, func(ctx context.Context, who rpc.Caller, in rpc.MoveRequest) (view.File, error) {
 		return f.MoveFile(ctx, who.Actor, in.Body.From, in.Body.To)

@@ -60,6 +60,7 @@ func HTTP(m rpc.Any, computer string, fields map[string]any) Request {
 			if !reflect.ValueOf(v).IsZero() && reflect.ValueOf(v).Kind() != reflect.Slice {
 				query.Set(name, fmt.Sprint(v))
 			}
+		case f.Tag.Get("header") != "":
 		default:
 			hasBody = true
 			if !reflect.ValueOf(v).IsZero() {

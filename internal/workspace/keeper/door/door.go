@@ -2,6 +2,7 @@ package door
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -231,11 +232,27 @@ func serveRead(ctx context.Context, w http.ResponseWriter, e *engine.Engine, req
 		}
 		return ignoreAfterStart(e.Content(ctx, en, req.Offset, limit, w))
 	}
+	if req.Named {
+		o, err := e.Open(ctx, string(req.Path))
+		if err != nil {
+			return err
+		}
+		defer o.Close()
+		w.Header().Set(wire.IDHeader, o.ID)
+		w.Header().Set(wire.StateHeader, o.State)
+		return ignoreAfterStart(copyPart(w, o, o.FileInfo, req, o.Whole))
+	}
 	f, fi, err := e.Read(ctx, string(req.Path))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	return ignoreAfterStart(copyPart(w, f, fi, req, func() error { return nil }))
+}
+
+// copyPart writes the part of a live file that was asked for. whole is asked before
+// the last of it goes out, so that what is not one state of the file ends short.
+func copyPart(w http.ResponseWriter, from io.ReaderAt, fi wire.FileInfo, req wire.ReadRequest, whole func() error) error {
 	mode := wire.ModeFile
 	if fi.Exec {
 		mode = wire.ModeExec
@@ -247,8 +264,22 @@ func serveRead(ctx context.Context, w http.ResponseWriter, e *engine.Engine, req
 		n = min(n, req.Limit)
 	}
 	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
-	_, err = io.CopyBuffer(struct{ io.Writer }{w}, io.NewSectionReader(f, req.Offset, n), make([]byte, readBuffer))
-	return ignoreAfterStart(err)
+	buf := make([]byte, min(n, readBuffer))
+	for at, end := req.Offset, req.Offset+n; at < end; {
+		part := buf[:min(int64(len(buf)), end-at)]
+		if read, err := from.ReadAt(part, at); read < len(part) {
+			return cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		if at += int64(len(part)); at == end {
+			if err := whole(); err != nil {
+				return err
+			}
+		}
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serveFound streams what a search found.

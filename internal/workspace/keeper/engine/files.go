@@ -269,7 +269,8 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		return wire.Written{}, err
 	}
 	p := string(req.Path)
-	if err := e.mayPut(req); err != nil {
+	want, err := e.mayPut(req)
+	if err != nil {
 		return wire.Written{}, err
 	}
 	e.look.Wrote(p)
@@ -302,7 +303,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		}
 		return w, err
 	}
-	if !took || !mayDisplace(req.If, was) {
+	if !took || !mayDisplace(want, was) {
 		return w, errors.Join(changedMeanwhile(p), e.moves.TakeBack(t, dir, name))
 	}
 	e.puts = append(e.puts, putOf(t))
@@ -375,8 +376,9 @@ func makeExecutable(file string, dir int, name string, exec *bool) error {
 	return errors.Join(f.Chmod(0o755), f.Sync(), f.Close())
 }
 
-// mayPut looks, before anything is made or moved, whether a file may go to a name.
-func (e *Engine) mayPut(req wire.WriteRequest) error {
+// mayPut looks, before anything is made or moved, whether a file may go to a name,
+// and returns what it may displace there: If, with a state's name resolved.
+func (e *Engine) mayPut(req wire.WriteRequest) (string, error) {
 	p := string(req.Path)
 	name := path.Base(p)
 	var st disk.Stat
@@ -388,36 +390,19 @@ func (e *Engine) mayPut(req wire.WriteRequest) error {
 	switch {
 	case disk.IsGone(err):
 		if req.If != "" && req.If != "none" {
-			return changedMeanwhile(p)
+			return "", changedMeanwhile(p)
 		}
-		return nil
+		return req.If, nil
 	case err != nil:
-		return err
+		return "", err
 	case st.IsDir():
-		return &os.PathError{Op: "write", Path: p, Err: unix.EISDIR}
+		return "", &os.PathError{Op: "write", Path: p, Err: unix.EISDIR}
 	case req.If == "none":
-		return changedMeanwhile(p)
+		return "", changedMeanwhile(p)
 	case req.If != "" && req.If != "any":
-		was, _, err := e.store.EntryAt(dir, name, e.look.Index.At(p).Entry)
-		if err == nil && was.ID != req.If {
-			err = changedMeanwhile(p)
-		}
-		return err
+		return e.heldBy(dir, name, p, req.If)
 	}
-	return nil
-}
-
-// mayDisplace reports whether a put may take the place of what it displaced.
-func mayDisplace(want string, was gitstore.Entry) bool {
-	switch want {
-	case "":
-		return true
-	case "none":
-		return !was.Exists()
-	case "any":
-		return was.Exists()
-	}
-	return was.ID == want
+	return req.If, nil
 }
 
 func changedMeanwhile(p string) error {

@@ -17,7 +17,8 @@ func (e *Engine) follow(ctx context.Context, req wire.WriteRequest, file string)
 	if err := e.moves.RollForward(ctx); err != nil {
 		return w, err
 	}
-	if err := e.mayPut(req); err != nil {
+	want, err := e.mayPut(req)
+	if err != nil {
 		return w, err
 	}
 	e.look.Wrote(p)
@@ -33,7 +34,7 @@ func (e *Engine) follow(ctx context.Context, req wire.WriteRequest, file string)
 	if err != nil {
 		return w, err
 	}
-	took, err := e.moves.Follow(file, req.Path, dir, name, func(was gitstore.Entry) bool { return mayDisplace(req.If, was) })
+	took, err := e.moves.Follow(file, req.Path, dir, name, func(was gitstore.Entry) bool { return mayDisplace(want, was) })
 	if err == nil && !took {
 		err = changedMeanwhile(p)
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 
 	"choir.dev/choiros/internal/fault"
@@ -29,7 +30,8 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 		return wire.Removed{}, fileError(op, p, err)
 	}
 	defer unix.Close(dir)
-	if _, err := disk.Lstat(dir, path.Base(p)); err != nil {
+	want, err := e.mayRemove(dir, req)
+	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)
 	}
 	e.look.Wrote(p)
@@ -37,6 +39,47 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)
 	}
+	if err := e.removedWanted(t, dir, want); err != nil {
+		return wire.Removed{}, fileError(op, p, err)
+	}
 	m, err := e.moves.Entry(t.ID)
 	return wire.Removed{Trashed: t, At: m.At, Named: m.Named}, fileError(op, p, errors.Join(err, unix.Fsync(dir)))
+}
+
+// mayRemove looks, before anything is moved, whether what has a path may be removed,
+// and returns what that is to hold: If, with a state's name resolved.
+func (e *Engine) mayRemove(dir int, req wire.RemoveRequest) (string, error) {
+	p := string(req.Path)
+	st, err := disk.Lstat(dir, path.Base(p))
+	switch {
+	case err != nil:
+		return "", err
+	case req.If == "none":
+		return "", changedMeanwhile(p)
+	case req.If == "" || req.If == "any":
+		return "", nil
+	case !st.IsRegular() && !st.IsSymlink():
+		return "", changedMeanwhile(p) // nothing names what it holds
+	}
+	return e.heldBy(dir, path.Base(p), p, req.If)
+}
+
+// removedWanted looks at what was removed. What is not what was wanted goes back to
+// its place; where something is there by then, it stays in the trash.
+func (e *Engine) removedWanted(t wire.Trashed, dir int, want string) error {
+	if want == "" {
+		return nil
+	}
+	content := e.moves.Trash(t.ID, "content")
+	was, other, err := e.store.EntryAt(unix.AT_FDCWD, content)
+	if err == nil && !other && was.ID == want {
+		return nil
+	}
+	p := string(t.Path)
+	err = errors.Join(changedMeanwhile(p), err)
+	e.look.Doubt() // a folder may come back
+	if back := disk.MoveTo(unix.AT_FDCWD, content, dir, path.Base(p)); back != nil {
+		return errors.Join(err, fmt.Errorf("what was there is in the trash: %w", back))
+	}
+	return errors.Join(err, unix.Fsync(dir), e.moves.RemoveEntry(t.ID))
 }

@@ -127,9 +127,9 @@ func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	return cap, nil
 }
 
-// racyWindow is how close to a file's change a look at it is not proof: file
+// RacyWindow is how close to a file's change a look at it is not proof: file
 // system clocks tick, and a second change within one tick leaves no trace.
-const racyWindow = int64(50e6) // ns
+const RacyWindow = int64(50e6) // ns
 
 // FileClock returns the file system's own time, which need not be ours.
 func (s *Scanner) FileClock() (int64, error) {
@@ -241,7 +241,7 @@ func (s *Scanner) keep(ctx context.Context, cap *Capture, todo []Candidate, now 
 // put records a candidate's content; its state is trusted next time only if it
 // is old enough to show a later change.
 func (cap *Capture) put(c Candidate, en gitstore.Entry, now int64) {
-	if c.Stat.Ctime > now-racyWindow {
+	if c.Stat.Ctime > now-RacyWindow {
 		c.Stat = disk.Stat{}
 	}
 	cap.Tracked[c.Path] = Tracked{en, c.Stat}

@@ -94,7 +94,7 @@ func (s *Scanner) remember(cap *Capture, now int64) (again bool) {
 	sc := cap.Scan
 	lumps := make(map[string]*lump, len(sc.known))
 	for _, l := range sc.plains {
-		if cap.tooMany[heapOf(l.dir+"/.")] && l.stat.Ctime <= now-racyWindow {
+		if cap.tooMany[heapOf(l.dir+"/.")] && l.stat.Ctime <= now-RacyWindow {
 			lumps[l.dir] = l
 		}
 	}

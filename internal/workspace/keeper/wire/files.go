@@ -17,8 +17,9 @@ type FileInfo struct {
 }
 
 // WriteRequest says where a file goes, and whether it is executable: as what it
-// replaces when Exec is nil. If, when set, is the blob id that must
-// be there, or "none" when nothing may be. Actor (a
+// replaces when Exec is nil. If, when set, is the id of what must be there (of its
+// content, or of the state in which it was opened), "any" when something must, or
+// "none" when nothing may be. Actor (a
 // contract.ActorName) and User, its account, are whose hand it was,
 // for an event that a crash kept from being appended. With Held the host holds
 // both what it writes and what If names, so neither goes to the trash and nothing
@@ -149,9 +150,11 @@ type Trashed struct {
 	Time int64  `json:"time"` // Unix seconds
 }
 
-// RemoveRequest names a path, and whose hand removes it.
+// RemoveRequest names a path, and whose hand removes it. If, when set, is what must
+// be there, as in a WriteRequest.
 type RemoveRequest struct {
 	Path  Path   `json:"path"`
+	If    string `json:"if,omitempty"`
 	Actor string `json:"role,omitempty"`
 	User  string `json:"user,omitempty"`
 }

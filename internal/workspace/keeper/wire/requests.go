@@ -53,10 +53,13 @@ type (
 		More  int        `json:"more,omitempty"`
 	}
 	// ReadRequest asks for bytes of a file, of the live tree or (with Commit)
-	// of a checkpoint; Limit 0 means to the end.
+	// of a checkpoint; Limit 0 means to the end. Named asks for the live tree's file
+	// itself, not what a link leads to, and what names it (IDHeader, StateHeader): what
+	// comes then is of what ID names, or breaks off.
 	ReadRequest struct {
 		Path   Path   `json:"path"`
 		Commit string `json:"commit,omitempty"`
+		Named  bool   `json:"named,omitempty"`
 		Offset int64  `json:"offset,omitempty"`
 		Limit  int64  `json:"limit,omitempty"`
 	}
@@ -76,3 +79,13 @@ type (
 	// Done is an empty reply.
 	Done struct{}
 )
+
+// Headers of an answer to a read that is named: the id of what is read, if there is
+// one, and of the state in which the file was opened.
+const (
+	IDHeader    = "X-Choir-Id"
+	StateHeader = "X-Choir-State"
+)
+
+// IsID reports whether a text can be the id of a file's content or state.
+func IsID(s string) bool { return (len(s) == 40 || len(s) == 64) && IsHex(s) }
