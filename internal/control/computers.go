@@ -22,7 +22,7 @@ type Computers interface {
 	Create(ctx context.Context, cid contract.CID, name string) (view.Computer, error)
 	// Fork makes one with the files and documents of another's checkpoint (empty: one
 	// that is made of it first), and waits until it is awake. One that is there already is returned as it is.
-	Fork(ctx context.Context, from, cid contract.CID, name, checkpoint string) (view.Computer, error)
+	Fork(ctx context.Context, by contract.Actor, from, cid contract.CID, name, checkpoint string) (view.Computer, error)
 	// Asleep describes a computer that is asleep, without waking it; false: it is not.
 	Asleep(ctx context.Context, cid contract.CID) (view.Computer, bool, error)
 	// Get returns one, awake, which it stays until ctx has ended: one that is asleep

@@ -85,7 +85,7 @@ func (m *memory) Create(_ context.Context, cid contract.CID, name string) (view.
 	return c.info(), nil
 }
 
-func (m *memory) Fork(ctx context.Context, from, cid contract.CID, name, _ string) (view.Computer, error) {
+func (m *memory) Fork(ctx context.Context, _ contract.Actor, from, cid contract.CID, name, _ string) (view.Computer, error) {
 	if _, err := m.Get(ctx, from); err != nil {
 		return view.Computer{}, err
 	}

@@ -149,7 +149,7 @@ func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateReques
 // fork makes a computer of the caller's from a checkpoint of one that they may change.
 func (s *Server) fork(ctx context.Context, who rpc.Caller, in rpc.ForkRequest) (view.Computer, error) {
 	return s.makeOwn(ctx, who, in.Body.ID, in.Body.Name, func(cid contract.CID) (view.Computer, error) {
-		return s.o.Computers.Fork(ctx, who.Computer, cid, in.Body.Name, in.Body.Checkpoint)
+		return s.o.Computers.Fork(ctx, who.Actor, who.Computer, cid, in.Body.Name, in.Body.Checkpoint)
 	})
 }
 

@@ -21,7 +21,7 @@ const forkDir = ".fork-"
 // Fork implements control.Computers: it makes a computer of a checkpoint of another, and
 // waits until it is awake. One that is there already is returned as it is. Of one that
 // fails before its first event is on disk nothing is kept.
-func (fl *Fleet) Fork(ctx context.Context, from, cid contract.CID, name, checkpoint string) (view.Computer, error) {
+func (fl *Fleet) Fork(ctx context.Context, by contract.Actor, from, cid contract.CID, name, checkpoint string) (view.Computer, error) {
 	const op = "fleet.Fork"
 	if err := fl.makable(cid, name); err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
@@ -35,13 +35,13 @@ func (fl *Fleet) Fork(ctx context.Context, from, cid contract.CID, name, checkpo
 	if there != nil {
 		return fl.Create(ctx, cid, name)
 	}
-	c, err := fl.forked(ctx, from, cid, name, checkpoint)
+	c, err := fl.forked(ctx, by, from, cid, name, checkpoint)
 	return c, fault.Wrap(op, err)
 }
 
 // forked lays the directory of a computer out beside the others, and makes the computer
 // of it.
-func (fl *Fleet) forked(ctx context.Context, from, cid contract.CID, name, checkpoint string) (view.Computer, error) {
+func (fl *Fleet) forked(ctx context.Context, by contract.Actor, from, cid contract.CID, name, checkpoint string) (view.Computer, error) {
 	source, err := fl.awake(ctx, from)
 	if err != nil {
 		return view.Computer{}, err
@@ -52,7 +52,7 @@ func (fl *Fleet) forked(ctx context.Context, from, cid contract.CID, name, check
 	} else if err != nil {
 		return view.Computer{}, err
 	}
-	if err := source.Fork(ctx, dir, name, checkpoint); err != nil {
+	if err := source.Fork(ctx, by, dir, name, checkpoint); err != nil {
 		return view.Computer{}, errors.Join(err, os.RemoveAll(dir))
 	}
 	return fl.make(ctx, cid, name, dir)

@@ -62,7 +62,7 @@ func TestAForkThatComesToNothingLeavesNothing(t *testing.T) {
 	cid := contract.NewCID()
 	_, err := s.make(t.Context(), cid, "New", s.laid(cid))
 	nothing("with too many", cid, fault.Exhausted, err)
-	_, err = s.Fork(t.Context(), source, cid, "New", "")
+	_, err = s.Fork(t.Context(), contract.Person("u-1"), source, cid, "New", "")
 	nothing("with too many from the beginning", cid, fault.Exhausted, err)
 	for other := range s.places {
 		if other != source {

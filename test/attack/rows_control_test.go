@@ -353,7 +353,7 @@ func (c playedComputers) Create(ctx context.Context, cid contract.CID, _ string)
 	return p.Info(ctx)
 }
 
-func (c playedComputers) Fork(ctx context.Context, _, cid contract.CID, name, _ string) (view.Computer, error) {
+func (c playedComputers) Fork(ctx context.Context, _ contract.Actor, _, cid contract.CID, name, _ string) (view.Computer, error) {
 	return c.Create(ctx, cid, name)
 }
 

@@ -69,13 +69,10 @@ func printCheckpoint(w io.Writer, k view.Checkpoint) {
 
 // madeBy is who a checkpoint is by: who asked for it, where that is known.
 func madeBy(k view.Checkpoint) string {
-	who := string(k.Author)
 	if k.Actor != "" {
-		if who = string(k.Actor); k.User != "" && k.Actor.Kind() != contract.KindPerson {
-			who += " for " + k.User
-		}
+		return terminal.OneLine(whose(k.Actor, k.User), 100)
 	}
-	return terminal.OneLine(who, 100)
+	return string(k.Author)
 }
 
 // notInIt says in a few words what a checkpoint does not hold.

@@ -219,9 +219,10 @@ func Run() cli.Verb {
 // Events is choir events.
 func Events() cli.Verb {
 	var o client.EventsOptions
+	var text bool
 	return cli.Verb{
-		Use: "events", Short: "Print the log as NDJSON CloudEvents", Args: cli.Exactly(0), Raw: "a JSON object a line, always",
-		Examples: []string{"choir events --type com.example.done", "choir events --follow --run RUN"},
+		Use: "events", Short: "Print the log as NDJSON CloudEvents", Args: cli.Exactly(0), Raw: "a JSON object a line; with --text when, who, what and about what",
+		Examples: []string{"choir events --type com.example.done", "choir events --follow --run RUN", "choir events --text --type checkpoint.created"},
 		Asks: func(ctx context.Context, _ *cli.Call, c *client.Client, _ []string) error {
 			if o.Limit < 0 {
 				return cli.Usage(errors.New("--limit is a number of at least 0, where 0 is all"))
@@ -230,11 +231,15 @@ func Events() cli.Verb {
 				if err != nil {
 					return err
 				}
-				b, err := contract.MarshalEvent(e)
-				if err != nil {
-					return fault.Wrap("events", err)
+				line := eventLine(e)
+				if !text {
+					b, err := contract.MarshalEvent(e)
+					if err != nil {
+						return fault.Wrap("events", err)
+					}
+					line = string(terminal.SafeJSON(b))
 				}
-				if _, err := fmt.Printf("%s\n", terminal.SafeJSON(b)); err != nil {
+				if _, err := fmt.Println(line); err != nil {
 					return err
 				}
 			}
@@ -248,6 +253,22 @@ func Events() cli.Verb {
 			f.StringVar(&o.Task, "task", "", "only the `TASK`'s")
 			f.StringVar(&o.Subject, "subject", "", "only those about the `THING`")
 			f.IntVar(&o.Limit, "limit", 0, "at most so many; 0: all")
+			f.BoolVar(&text, "text", false, "a line for people: when, who, what and about what")
 		},
 	}
+}
+
+// eventLine is an event in a line: its sequence, when, who, what and about what.
+func eventLine(e contract.Event) string {
+	by := e.By()
+	who := whose(by.Name(), e.User)
+	return terminal.OneLine(fmt.Sprintf("%7d  %s  %s  %s  %s", e.Sequence, terminal.Time(e.Time), who, e.Type, e.Subject), 1000)
+}
+
+// whose names an actor, and the account that it acted for where that is another's.
+func whose(actor contract.ActorName, user string) string {
+	if user != "" && actor.Kind() != contract.KindPerson {
+		return string(actor) + " for " + user
+	}
+	return string(actor)
 }

@@ -89,10 +89,10 @@ type Source struct {
 // Take lays the beginning of a new computer out at dir, which must be there and empty:
 // all of it is on disk when it returns. checkpoint may be short;
 // without one it is taken from what is there now.
-func (s Source) Take(ctx context.Context, dir, name, checkpoint string) error {
+func (s Source) Take(ctx context.Context, by contract.Actor, dir, name, checkpoint string) error {
 	const op = "fork.Take"
 	if checkpoint == "" {
-		now, err := s.Now(ctx, contract.Actor{}, "Before a fork")
+		now, err := s.Now(ctx, by, "Before a fork")
 		if err != nil {
 			return fault.Wrap(op, err)
 		}
