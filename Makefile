@@ -66,8 +66,11 @@ test-computers: build
 test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test
 
-test-browser: build desktop/node_modules/.package-lock.json
-	cd test/browser && timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=400000
+bin/cache/modelserver: $(GO_SOURCES)
+	go build -o $@ ./test/modelserver/cmd/modelserver
+
+test-browser: build bin/cache/modelserver desktop/node_modules/.package-lock.json
+	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=3 --test-timeout=400000
 
 check: $(GUEST) desktop/node_modules/.package-lock.json
 	@scripts/check

@@ -8,7 +8,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, s
 import { request } from 'node:http'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
@@ -16,6 +16,7 @@ export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const fromDesktop = createRequire(join(root, 'desktop', 'package.json'))
 const { chromium } = fromDesktop('playwright-core')
 const binary = join(root, 'bin', 'choir')
+const player = join(root, 'bin', 'cache', 'modelserver')
 
 /** Where pictures and logs go; git ignores it. */
 export const out = join(root, 'test', 'browser', 'out')
@@ -167,11 +168,10 @@ export class Choir {
 /** The scripted model server, playing a script with values for {{name}}; release lets go of what a turn holds. */
 export async function modelServer(t, script, values = {}) {
   const dir = scratch(t)
-  const exe = join(dir, 'modelserver')
-  run('go', ['build', '-o', exe, './test/modelserver/cmd/modelserver'], { cwd: root, env: { ...plain, CGO_ENABLED: '0' } })
+  if (!existsSync(player)) throw new Error(`${player} is not there: run make ${relative(root, player)}`)
   const file = join(dir, 'script.json')
   writeFileSync(file, JSON.stringify(script))
-  const p = spawn(exe, ['-script', file, ...Object.entries(values).flatMap(([k, v]) => ['-value', `${k}=${v}`])], { env: plain, stdio: ['pipe', 'pipe', 'ignore'] })
+  const p = spawn(player, ['-script', file, ...Object.entries(values).flatMap(([k, v]) => ['-value', `${k}=${v}`])], { env: plain, stdio: ['pipe', 'pipe', 'ignore'] })
   const ended = new Promise((r) => p.once('exit', r))
   atEnd(t, async () => {
     p.kill('SIGTERM')
@@ -252,6 +252,15 @@ export async function claim(context, choir, name = 'Studio') {
   return page
 }
 
+/** A computer of its own, claimed and open in a browser. */
+export async function opened(t) {
+  const choir = await Choir.start(t)
+  const browser = await browse(t)
+  const { context } = await visitor(browser, choir)
+  const page = await claim(context, choir)
+  return { choir, browser, context, page }
+}
+
 /** The desktop's frame, once it shows in the given mode ('live' is served by Vite) and is connected. */
 export async function desktop(page, mode = 'live') {
   const element = page.locator(`iframe[data-role=shown][data-mode=${mode}]`)
@@ -327,7 +336,7 @@ export function gallery() {
 export async function axe(frame, tries = 5) {
   let violations
   try {
-    await frame.evaluate(readFileSync(fromDesktop.resolve('axe-core/axe.min.js'), 'utf8'))
+    if (!(await frame.evaluate(() => Boolean(window.axe)))) await frame.evaluate(readFileSync(fromDesktop.resolve('axe-core/axe.min.js'), 'utf8'))
     ;({ violations } = await frame.evaluate(() => window.axe.run(document, { iframes: false, resultTypes: ['violations'] })))
   } catch (e) {
     if (tries === 0 || !/context was destroyed/.test(e.message)) throw e

@@ -2,34 +2,9 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { browse, Choir, claim, desktop, say, until, visitor } from './harness.mjs'
+import { desktop, opened, say, until } from './harness.mjs'
 
 const shell = 'choiros/src/shell/Desktop.tsx'
-
-async function opened(t, options) {
-  const choir = await Choir.start(t)
-  const browser = await browse(t)
-  const { context } = await visitor(browser, choir, options)
-  const page = await claim(context, choir)
-  return { choir, browser, context, page }
-}
-
-test('a page whose scripts are blocked harms nobody else', async (t) => {
-  const { choir, browser, context: theirs, page } = await opened(t)
-  await desktop(page)
-  const { context } = await visitor(browser, choir, { storageState: await theirs.storageState() })
-  await context.route(/\.desk\.choir\.localhost/, (route) => (route.request().resourceType() === 'script' ? route.abort() : route.continue()))
-  const other = await context.newPage()
-  await other.goto(choir.url)
-  const card = other.getByRole('alertdialog')
-  await card.getByText('did not come up here').waitFor({ timeout: 40_000 })
-  // Longer than anything ever waited for a silent page.
-  await until('more than 25 s have gone by', () => other.evaluate(() => performance.now() > 32_000), 60_000)
-  assert.equal(choir.events().filter((e) => e.type === 'desktop.broke').length, 0)
-  assert.equal(choir.json('checkpoints').filter((c) => c.kind === 'restore').length, 0)
-  assert.equal(await page.locator('#state').getAttribute('data-state'), 'awake')
-  assert.ok(await page.getByRole('alertdialog').isHidden())
-})
 
 test('an endless loop in render', async (t) => {
   const { choir, page } = await opened(t)
@@ -188,25 +163,4 @@ test('a command that never stops writing', async (t) => {
     await listed.waitFor({ state: 'hidden' })
     await until('it is logged who ended it', () => choir.events().some((e) => e.type === 'command.finished' && e.data.reason === 'stopped by the user'))
   })
-})
-
-// Longer than the desktop waits for an answer, and shorter than it takes to find its line dead.
-test('choir stands still, and goes on', async (t) => {
-  const { choir, page } = await opened(t)
-  const frame = await desktop(page)
-  await say(frame, '!for n in $(seq 1 8); do echo "round $n"; sleep 1; done')
-  await frame.getByRole('log').getByText('round 1').waitFor()
-  process.kill(choir.pid, 'SIGSTOP')
-  try {
-    const stopped = Date.now()
-    await page.locator('#state[data-state=gone]').waitFor({ timeout: 25_000 })
-    await until('an answer is late', () => Date.now() - stopped > 24_000, 30_000)
-  } finally {
-    process.kill(choir.pid, 'SIGCONT')
-  }
-  await page.locator('#state[data-state=awake]').waitFor()
-  await frame.getByRole('log').getByText('round 8').waitFor()
-  await frame.getByText('exit 0').waitFor()
-  assert.deepEqual(choir.events().filter((e) => e.type === 'command.finished').map((e) => e.data.exit_code), [0])
-  assert.equal(choir.events().filter((e) => e.type === 'desktop.broke').length, 0)
 })
