@@ -17,7 +17,7 @@ import (
 
 // mostSyncs bounds the syncs of a first start, of all its processes, until the new
 // computer has its first checkpoint.
-const mostSyncs = 36
+const mostSyncs = 25
 
 // TestAFirstStartSyncsFewTimes counts with strace how often a first start waits
 // for the disk: what is new is built aside and synced once, not file by file.

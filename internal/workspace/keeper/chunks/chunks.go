@@ -410,6 +410,9 @@ func (s *Store) SyncNames() error {
 			}
 		}
 	}
+	if len(dirs) == 0 {
+		return nil
+	}
 	return durable.SyncDir(s.dir)
 }
 

@@ -102,6 +102,14 @@ func WriteDurably(name string, content []byte) error {
 
 // WriteDurablyBy is WriteDurably by way of the temporary name tmp.
 func WriteDurablyBy(tmp, name string, content []byte) error {
+	if err := WriteWhole(tmp, name, content); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(name))
+}
+
+// WriteWhole is WriteDurablyBy of what may be as it was after a power cut.
+func WriteWhole(tmp, name string, content []byte) error {
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return err
@@ -110,10 +118,17 @@ func WriteDurablyBy(tmp, name string, content []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
-	if err := os.Rename(tmp, name); err != nil {
+	return os.Rename(tmp, name)
+}
+
+// WriteNew writes a file that is not there, and syncs nothing.
+func WriteNew(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
 		return err
 	}
-	return durable.SyncDir(filepath.Dir(name))
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
 }
 
 // Lock opens a file and takes its lock. Errors: fault.InUse when another has it.
@@ -164,7 +179,6 @@ func RemoveTree(name string) error {
 const (
 	SyncEachUpTo = 300 // of what was written in the computer
 	SyncAllAbove = 64  // of what a plan of the keeper's own writes
-	SyncEachNew  = 24  // of what a new history begins with: nobody is at work there yet
 )
 
 // SyncAll makes all that is on a directory's file system durable.

@@ -47,10 +47,18 @@ func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 		return wire.CheckpointReply{}, err
 	}
 	var reply wire.CheckpointReply
-	err := e.store.Together(func(flush func() error) (err error) {
-		reply, err = e.checkpointTogether(ctx, req, flush)
-		return err
-	})
+	together := func() error {
+		return e.store.Together(func(flush func() error) (err error) {
+			reply, err = e.checkpointTogether(ctx, req, flush)
+			return err
+		})
+	}
+	err := error(nil)
+	if e.moves.Head == "" {
+		err = e.store.First(together)
+	} else {
+		err = together()
+	}
 	if err == nil {
 		e.bringIndex(ctx)
 	}
@@ -76,8 +84,10 @@ func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequ
 		return wire.CheckpointReply{}, err
 	}
 	// Before the commit counts, what it holds is on disk in the live tree too.
-	if err := e.syncPaths(e.notOnDisk(cap)); err != nil {
-		return wire.CheckpointReply{}, err
+	if !e.store.Unsynced() {
+		if err := e.syncPaths(e.notOnDisk(cap)); err != nil {
+			return wire.CheckpointReply{}, err
+		}
 	}
 	if len(cap.Changes) == 0 && !req.Force && e.moves.Head != "" {
 		c, err := e.store.Commit(ctx, e.moves.Head)

@@ -37,7 +37,7 @@ func (e *Engine) syncPaths(paths []string) error {
 		for d := wire.ParentDir(p); d != "." && !all[d]; d = wire.ParentDir(d) {
 			all[d] = true
 		}
-		if len(all) > e.store.SyncEach() {
+		if len(all) > disk.SyncEachUpTo {
 			return unix.Syncfs(e.look.Root)
 		}
 	}

@@ -59,6 +59,10 @@ var forced = [][2]string{
 	{"pack.threads", "1"},
 }
 
+// Unsynced in the environment of a command has git sync nothing: it outranks what is
+// forced.
+const Unsynced = "GIT_CONFIG_PARAMETERS='core.fsync'='none'"
+
 // environment is the whole environment of a git process.
 func environment(gitDir string, extra ...string) []string {
 	env := []string{

@@ -162,6 +162,12 @@ func (s *Store) finish(a act) (err error) {
 			err = errors.Join(err, removeAll(a.objects))
 		}
 	}()
+	if s.first {
+		return s.name(a)
+	}
+	if err := s.counts(); err != nil {
+		return err
+	}
 	var large []pendingObject
 	var files []journal.File
 	for _, p := range a.objects {
@@ -190,19 +196,24 @@ func (s *Store) finish(a act) (err error) {
 	}
 	return s.journal.Add(files, func() error {
 		s.crash("journal.synced")
-		for _, p := range a.objects {
-			if there, err := disk.Exists(p.tmp); err != nil || !there {
-				if err != nil {
-					return err
-				}
-				continue // it was large
-			}
-			if _, err := s.settle(p.tmp, p.final); err != nil {
+		return s.name(a)
+	})
+}
+
+// name gives an act's objects and files their names.
+func (s *Store) name(a act) error {
+	for _, p := range a.objects {
+		if there, err := disk.Exists(p.tmp); err != nil || !there {
+			if err != nil {
 				return err
 			}
+			continue // it was large
 		}
-		return s.journal.Place(a.files)
-	})
+		if _, err := s.settle(p.tmp, p.final); err != nil {
+			return err
+		}
+	}
+	return s.journal.Place(a.files)
 }
 
 // settleLarge syncs objects that are too large for the journal, before they have
@@ -395,10 +406,16 @@ func copyExactly(w io.Writer, r io.Reader, size int64) error {
 
 var packKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3}
 
-// writePack streams objects as one pack into git index-pack, which checks and
-// syncs it.
+// writePack streams objects as one pack into git index-pack, which checks it and,
+// but for a first commit, syncs it.
 func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, failed error) {
+	if err := s.counts(); err != nil {
+		return nil, err
+	}
 	cmd := s.git.Command(ctx, "index-pack", "--stdin")
+	if s.first {
+		cmd.Env = append(cmd.Env, git.Unsynced)
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -417,8 +434,8 @@ func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, fa
 		}
 		return nil, s.git.Failed(ctx, []string{"index-pack"}, stderr.String(), err)
 	}
-	if werr != nil {
-		return nil, werr
+	if werr != nil || s.first {
+		return ids, werr
 	}
 	return ids, durable.SyncDir(filepath.Join(s.gitDir, "objects", "pack"))
 }
@@ -503,13 +520,4 @@ func (s *Store) Blob(ctx context.Context, id string, max int64) ([]byte, error) 
 		return nil, fault.New("keeper.blob", fault.Exhausted, "", fmt.Errorf("object %s has %d bytes; at most %d are read at once", id, size, max))
 	}
 	return buf.Bytes(), nil
-}
-
-// SyncEach is how many files are synced one by one: fewer while a new history has
-// no commit, for nothing that is written beside them would be waited for.
-func (s *Store) SyncEach() int {
-	if s.begins.Load() {
-		return disk.SyncEachNew
-	}
-	return disk.SyncEachUpTo
 }

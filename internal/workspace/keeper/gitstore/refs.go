@@ -34,18 +34,21 @@ const DamagedRefs = "refs/choir/damaged/"
 // MoveMain points the branch at a commit, durably. The engine is its only
 // writer and knows where it stood.
 func (s *Store) MoveMain(id string) error {
-	err := s.writeRef(Main, id)
-	if err == nil {
-		s.begins.Store(false)
+	if s.first {
+		return s.beginMain(id)
 	}
-	return err
+	return s.writeRef(Main, id)
 }
 
 // writeRef points a ref at an object that is there, or is written together with
 // it, durably. Git's own command does not say what a write failed for. Main and
 // Logged are read while nobody is at work here and nobody has looked into the
-// journal, so they are files, whole and on disk, before anything else is done.
+// journal, so they are files: Main whole and on disk before anything else is done,
+// Logged whole or as it was, for what the log has is told again and recognised.
 func (s *Store) writeRef(ref, id string) error {
+	if err := s.counts(); err != nil {
+		return err
+	}
 	s.refs.Lock()
 	defer s.refs.Unlock()
 	file := journal.File{Name: ref, Content: []byte(id + "\n")}
@@ -56,7 +59,11 @@ func (s *Store) writeRef(ref, id string) error {
 	if err != nil {
 		return err
 	}
-	return disk.WriteDurablyBy(tmp, filepath.Join(s.gitDir, filepath.FromSlash(ref)), file.Content)
+	name := filepath.Join(s.gitDir, filepath.FromSlash(ref))
+	if ref == Logged {
+		return disk.WriteWhole(tmp, name, file.Content)
+	}
+	return disk.WriteDurablyBy(tmp, name, file.Content)
 }
 
 // Unlock removes the locks that a git left on files of .git when it was killed, as

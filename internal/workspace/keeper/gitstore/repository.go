@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
@@ -64,6 +63,11 @@ func (s *Store) Prepare(ctx context.Context) (fresh bool, err error) {
 	case !st.IsDir():
 		return false, fault.New("", fault.Invalid, "Move the file .git out of the workspace's root; the computer keeps its history there.", errors.New(".git is not a directory"))
 	}
+	if !fresh {
+		if fresh, err = s.unmake(); err != nil {
+			return false, err
+		}
+	}
 	if fresh {
 		if err := s.initRepository(ctx); err != nil {
 			return false, err
@@ -102,12 +106,16 @@ var gitDirs = []string{workDir, workDir + "/chunks", "info", "objects", "objects
 // ownFiles are files of .git that are the engine's.
 var ownFiles = map[string]string{"config": repoConfig, "info/attributes": infoAttributes, "HEAD": "ref: " + Main + "\n"}
 
+// fresh is where a repository is made. Not a dot-name git knows, and never captured: it
+// is gone before the first walk.
+func (s *Store) fresh() string { return filepath.Join(s.root, ".git-new") }
+
 // initRepository makes .git in one step, so that a crash leaves none or a whole
 // one: all that the engine wants in it is there, and on disk, before it has its name.
+// The name is on disk with the first commit, as everything until then.
 func (s *Store) initRepository(ctx context.Context) error {
-	// Not a dot-name git knows, and never captured: it is gone before the first walk.
-	tmp := filepath.Join(s.root, ".git-new")
-	if err := os.RemoveAll(tmp); err != nil {
+	tmp := s.fresh()
+	if err := disk.RemoveTree(tmp); err != nil {
 		return err
 	}
 	if err := s.git.Init(ctx, s.root, tmp); err != nil {
@@ -120,7 +128,7 @@ func (s *Store) initRepository(ctx context.Context) error {
 	}
 	files := maps.Clone(ownFiles)
 	files["hooks/"+pushHook] = prePush
-	files[workDir+"/journal"] = string(journal.NewHead())
+	files[workDir+"/journal"], files[beginsFile] = string(journal.NewHead()), ""
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(tmp, name), []byte(content), 0o644); err != nil {
 			return err
@@ -133,7 +141,7 @@ func (s *Store) initRepository(ctx context.Context) error {
 		return err
 	}
 	s.begins.Store(true)
-	return durable.SyncDir(s.root)
+	return nil
 }
 
 // RemoveStale removes what a killed process left half done in .git.

@@ -38,7 +38,8 @@ type Store struct {
 	act   *act            // what is written together
 
 	refs   sync.Mutex  // one change of the refs at a time
-	begins atomic.Bool // the history was made by this process and has no commit yet
+	begins atomic.Bool // the history was made by this process and nothing in it counts yet
+	first  bool        // its first commit is being made
 
 	reads  *git.Reader // of content
 	names  *git.Reader // of commits and trees
@@ -75,6 +76,9 @@ func (s *Store) Settle() error { return s.journal.Settle() }
 // Keep makes a record of a plan durable, with what is written together with it, or
 // before that where it is large.
 func (s *Store) Keep(name string, content []byte) error {
+	if err := s.counts(); err != nil {
+		return err
+	}
 	if len(content) > journal.MaxRecord {
 		// What the journal says of that name is older, and would be done again over it.
 		if err := s.OpenJournal(); err != nil {
@@ -94,7 +98,7 @@ func (s *Store) Note(name string, content []byte) error {
 	if len(content) > journal.MaxRecord || s.act != nil {
 		return s.Keep(name, content)
 	}
-	if err := s.OpenJournal(); err != nil {
+	if err := errors.Join(s.counts(), s.OpenJournal()); err != nil {
 		return err
 	}
 	return s.journal.NoteAndPlace(journal.File{Name: workDir + "/" + name, Content: content})

@@ -50,6 +50,10 @@ func Begin(file string) (Ending, error) {
 	case was == boot:
 		end = Killed
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		// Whatever a power cut leaves of it, none or a part, is no goodbye.
+		return end, disk.WriteNew(file, []byte(boot))
+	}
 	return end, disk.WriteDurably(file, []byte(boot))
 }
 
