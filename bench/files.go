@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -145,8 +147,8 @@ func writeLarge(path string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// bare is the way of a file from a box to a client with only the libraries: a
-// server over yamux, and one on loopback that passes its answer on.
+// bare is the way of bytes to a client with only the libraries: a server on loopback,
+// which passes on what one over yamux answers where a box would (inner).
 type bare struct {
 	inner, outer *http.Server
 	mux          []*yamux.Session
@@ -217,8 +219,10 @@ func (b *bare) Close() error {
 	for _, s := range b.mux {
 		err = errors.Join(err, s.Close())
 	}
-	_ = b.inner.Close() // its listener is the session that has just been closed
-	<-b.ended
+	if b.inner != nil {
+		_ = b.inner.Close() // its listener is the session that has just been closed
+		<-b.ended
+	}
 	<-b.ended
 	return err
 }
@@ -254,8 +258,22 @@ func documents(ctx context.Context, e *env) (_ []report.Result, err error) {
 		return nil, err
 	}
 	count := e.size(60, 1)
+	same, err := w.rawRevisions(ctx, doc.ID, count)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, same.Close()) }()
 	list, _, err := w.measure(ctx, act{ID: "document-list", What: fmt.Sprintf("document: %d revisions with their text", count), Tries: 60, Least: 10, Target: report.AtMost(report.OfOurs, 2, "ms"),
-		Note: "One request; the time has what the client takes to read the answer.",
+		Note:    "One request; the time has what the client takes to read the answer.",
+		RawWhat: "the same bytes from net/http alone, on loopback, read in the same way",
+		Raw: func(ctx context.Context, _ int) error {
+			body, err := same.get(ctx)
+			if err != nil {
+				return err
+			}
+			var got []view.Document
+			return errors.Join(rpc.Decode(body, &got), body.Close())
+		},
 		Do: func(ctx context.Context, _ int) error {
 			got, _, err := w.api.Revisions(ctx, doc.ID, 0, count)
 			if err == nil && (len(got) != count || got[0].Revision != newest || got[0].Body == "" || got[count-1].Revision != newest-count+1) {
@@ -264,6 +282,29 @@ func documents(ctx context.Context, e *env) (_ []report.Result, err error) {
 			return err
 		}})
 	return []report.Result{write, list}, err
+}
+
+// rawRevisions serves a document's revisions as bytes that are there already.
+func (w *world) rawRevisions(ctx context.Context, document string, count int) (*bare, error) {
+	list, _, err := w.api.Revisions(ctx, document, 0, count)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	b := &bare{client: &http.Client{Transport: &http.Transport{}}, url: "http://" + ln.Addr().String(), ended: make(chan error, 1)}
+	b.outer = &http.Server{Handler: http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Content-Type", "application/json")
+		_, _ = out.Write(raw) // the reader misses what did not come
+	})}
+	go func() { b.ended <- b.outer.Serve(ln) }()
+	return b, nil
 }
 
 // aDocument is one that a run made, once it has its file.

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +21,6 @@ import (
 
 // Only stands for "the one computer there is".
 const Only = "-"
-
-// maxAnswer bounds a JSON answer, in bytes.
-const maxAnswer = 64 << 20
 
 // Client asks one control plane. It is safe for many goroutines.
 type Client struct {
@@ -204,7 +200,7 @@ func problemError(res *http.Response) error {
 
 func decodeProblem(status int, b []byte) error {
 	e := &Error{}
-	if err := json.Unmarshal(b, e); err != nil || e.Code == "" {
+	if err := rpc.Decode(bytes.NewReader(b), e); err != nil || e.Code == "" {
 		return fault.New("", fault.Unreachable, "Check CHOIR_URL: what answers there is not a control plane of this version.",
 			fmt.Errorf("unexpected answer %d", status))
 	}

@@ -46,7 +46,7 @@ func upload[T any](ctx context.Context, c *Client, s streaming, body io.Reader, 
 		return out, err
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&out); err != nil {
+	if err := rpc.Decode(res.Body, &out); err != nil {
 		return out, fault.Wrap(s.name, transportError(ctx, c.base, err))
 	}
 	return out, nil
@@ -148,7 +148,7 @@ func handleFrame(kind view.FrameKind, payload []byte, streams view.ExecIO) (done
 	switch kind {
 	case view.FrameStarted:
 		var s view.Started
-		if err := json.Unmarshal(payload, &s); err != nil {
+		if err := rpc.Decode(bytes.NewReader(payload), &s); err != nil {
 			return false, view.Exit{}, fmt.Errorf("started frame: %w", err)
 		}
 		if streams.Started != nil {
@@ -159,7 +159,7 @@ func handleFrame(kind view.FrameKind, payload []byte, streams view.ExecIO) (done
 	case view.FrameStderr:
 		return false, view.Exit{}, write(streams.Stderr)
 	case view.FrameExited:
-		if err := json.Unmarshal(payload, &exit); err != nil {
+		if err := rpc.Decode(bytes.NewReader(payload), &exit); err != nil {
 			return false, view.Exit{}, fmt.Errorf("exit frame: %w", err)
 		}
 		return true, exit, nil

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,7 @@ func (c *Client) Health(ctx context.Context) (h view.Health, err error) {
 		return h, err
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&h); err != nil {
+	if err := rpc.Decode(res.Body, &h); err != nil {
 		return h, fault.Wrap("client.Health", transportError(ctx, c.base, err))
 	}
 	return h, nil

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+
+	decode "github.com/go-json-experiment/json"
 )
 
 // Request is a call over HTTP.
@@ -56,24 +58,31 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 	return r, err
 }
 
+// Decode reads the one JSON value that an answer is, all of it and within the bounds
+// of what a client reads. Names that come twice or in other letters, and text that is
+// no UTF-8, are no answer of ours.
+func Decode(from io.Reader, to any) error {
+	return decode.UnmarshalRead(io.LimitReader(from, maxClient), to)
+}
+
 type reader[Out any] func(body io.Reader, more bool) (Out, error)
 
 // Read reads an answer. more is what its header says of a list.
 func (m *Method[In, Out]) Read(body io.Reader, more bool) (Out, error) {
-	return m.read(io.LimitReader(body, maxClient), more)
+	return m.read(body, more)
 }
 
 func readOne[Out any](body io.Reader, _ bool) (out Out, err error) {
-	return out, json.NewDecoder(body).Decode(&out)
+	return out, Decode(body, &out)
 }
 
 func readNone(body io.Reader, _ bool) (None, error) {
-	_, err := io.Copy(io.Discard, body)
+	_, err := io.Copy(io.Discard, io.LimitReader(body, maxClient))
 	return None{}, err
 }
 
 func readList[T any](body io.Reader, more bool) (List[T], error) {
 	out := List[T]{More: more}
-	err := json.NewDecoder(body).Decode(&out.Items)
+	err := Decode(body, &out.Items)
 	return out, err
 }
