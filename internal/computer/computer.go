@@ -180,7 +180,7 @@ func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
 		return err
 	}
 	c.keeper = c.boxes.NewKeeper()
-	if err := (consistency.Check{CID: c.cid, Dir: c.path(), State: c.state, Log: c.log, Keeper: c.keeper}).Run(ctx); err != nil {
+	if err := (consistency.Check{CID: c.cid, Volumes: c.boxes.Volumes(), State: c.state, Log: c.log, Keeper: c.keeper}).Run(ctx); err != nil {
 		return err
 	}
 	if err := c.claim(ctx, w.Name); err != nil {

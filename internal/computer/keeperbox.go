@@ -23,7 +23,7 @@ func (c *Computer) seedWorkspace(ctx context.Context) error {
 	case err != nil:
 		return fault.Wrap(op, err)
 	case !there:
-		return shell.Seed(c.path("workspace"), c.machine.Source)
+		return shell.Seed(ctx, c.boxes.Volumes(), c.machine.Source)
 	case c.log.Last() == 0: // it got its name before somebody died, who knows how shortly
 		return fault.Wrap(op, newfile.Sync(c.path()))
 	}

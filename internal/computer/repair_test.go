@@ -10,7 +10,6 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/computer/consistency"
-	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -23,23 +22,27 @@ func TestAttack49_AnotherHistoryIsNotTakenForWhole(t *testing.T) {
 	d.byUser("two\n")
 	d.checkpoint(contract.CheckpointManual)
 	d.fatal(d.state.CaughtUp(t.Context(), d.log))
-	branch := func(c consistency.Check) string { return filepath.Join(c.Dir, "workspace/.git/refs/heads/main") }
-	for name, damage := range map[string]func(c consistency.Check) error{
-		"an older history":              func(c consistency.Check) error { return os.WriteFile(branch(c), []byte(first+"\n"), 0o644) },
-		"a history without its branch":  func(c consistency.Check) error { return os.Remove(branch(c)) },
-		"a branch that names no commit": func(c consistency.Check) error { return os.WriteFile(branch(c), nil, 0o644) },
-		"another computer's history": func(c consistency.Check) error {
-			return os.WriteFile(branch(c), []byte(strings.Repeat("5", 40)+"\n"), 0o644)
+	branch := func(dir string) string { return filepath.Join(dir, "workspace/.git/refs/heads/main") }
+	for name, damage := range map[string]func(dir string) error{
+		"an older history":              func(dir string) error { return os.WriteFile(branch(dir), []byte(first+"\n"), 0o644) },
+		"a history without its branch":  func(dir string) error { return os.Remove(branch(dir)) },
+		"a branch that names no commit": func(dir string) error { return os.WriteFile(branch(dir), nil, 0o644) },
+		"another computer's history": func(dir string) error {
+			return os.WriteFile(branch(dir), []byte(strings.Repeat("5", 40)+"\n"), 0o644)
 		},
-		"a workspace without a history":  func(c consistency.Check) error { return os.RemoveAll(filepath.Join(c.Dir, "workspace/.git")) },
-		"a computer without a workspace": func(c consistency.Check) error { return os.RemoveAll(filepath.Join(c.Dir, "workspace")) },
-		"":                               func(consistency.Check) error { return nil },
+		"a workspace without a history": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "workspace/.git")) },
+		"a link to another history": func(dir string) error {
+			git := filepath.Join(dir, "workspace/.git")
+			return errors.Join(os.Rename(git, filepath.Join(dir, "elsewhere")), os.Symlink("../elsewhere", git))
+		},
+		"a computer without a workspace": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "workspace")) },
+		"":                               func(string) error { return nil },
 	} {
-		dir, err := datadir.Open(t.TempDir())
-		d.fatal(err)
-		c := consistency.Check{CID: d.cid, Dir: dir.Computer(d.cid), State: d.state, Log: d.log, Keeper: new(boxes.Keeper)}
-		d.fatal(errors.Join(os.CopyFS(filepath.Join(c.Dir, "workspace"), os.DirFS(filepath.Join(d.dir, "workspace"))), damage(c)))
-		err = c.Run(t.Context())
+		dir := t.TempDir()
+		d.fatal(errors.Join(os.CopyFS(filepath.Join(dir, "workspace"), os.DirFS(filepath.Join(d.dir, "workspace"))), damage(dir)))
+		on := openVolumes(t, dir)
+		c := consistency.Check{CID: d.cid, Volumes: on.v, State: d.state, Log: d.log, Keeper: new(boxes.Keeper)}
+		err := c.Run(t.Context())
 		switch {
 		case name == "" && err != nil:
 			t.Errorf("the history as it is: %v", err)
@@ -48,6 +51,6 @@ func TestAttack49_AnotherHistoryIsNotTakenForWhole(t *testing.T) {
 		case name != "" && (!fault.Is(err, fault.Damaged) || fault.HintOf(err) == "" || !strings.Contains(err.Error(), "workspace")):
 			t.Errorf("%s: %v", name, err)
 		}
-		d.fatal(dir.Close())
+		d.fatal(on.v.Close())
 	}
 }

@@ -112,7 +112,8 @@ func (v Volume) Validate() error {
 
 // Volumes are what the host does with a computer's volumes. Boxes write in them:
 // nothing here follows a link or trusts a name that it finds. The host reads
-// none of them but Output, Cache and Shared; the rest is the keeper's to read.
+// none of them but Output, Cache and Shared; the rest is the keeper's to read,
+// but for what History shows.
 //
 // Errors: fault.Invalid for what is no volume, fault.Denied where a link is in
 // the way, fs.ErrNotExist.
@@ -127,12 +128,18 @@ type Volumes interface {
 	Put(ctx context.Context, v Volume, name string, content []byte, mode fs.FileMode) error
 	// Files shows what is in an Output, Cache or Shared, in which nothing leads outside.
 	Files(ctx context.Context, v Volume) (fs.FS, error)
+	// History shows what the keeper has written of the history of Live, as it lies
+	// on disk: files and folders in which nothing leads outside, and which nobody
+	// waits for, whatever was put in their place. It is for what has to be known
+	// before a box, the keeper's too, may be opened.
+	History(ctx context.Context) (fs.FS, error)
 	// Size measures a volume.
 	Size(ctx context.Context, v Volume) (Size, error)
 	// Touch notes that a volume is used now.
 	Touch(ctx context.Context, v Volume) error
 	// Keep makes what is at from, which no box writes any more, the whole of to:
-	// at once, and on disk when it returns. What was at to is discarded.
+	// at once, and on disk when it returns. What was at to is discarded; of Live
+	// there must be nothing yet (fault.Conflict), for that is a computer's first tree.
 	Keep(ctx context.Context, from, to Volume) error
 	// Discard takes a volume away at once; it is removed later, whatever is in it.
 	// One that is not there is discarded already.

@@ -1,15 +1,14 @@
 package shell
 
 import (
+	"context"
 	"encoding/json"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"path"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/newfile"
+	"choir.dev/choiros/internal/sandbox"
 )
 
 // themePath is where the theme lives in a workspace.
@@ -31,57 +30,43 @@ __pycache__/
 .venv/
 `
 
-// Seed lays a new computer's workspace out at dir, which must not exist. No box
-// has seen it yet, so the host may write it. It appears whole or not at all.
-func Seed(dir string, shell fs.FS) error {
+// Seed lays a new computer's workspace out, of which there is none. It appears whole
+// or not at all.
+func Seed(ctx context.Context, v sandbox.Volumes, source fs.FS) error {
 	const op = "shell.Seed"
-	tmp := dir + ".new"
-	if err := os.RemoveAll(tmp); err != nil {
+	seed := sandbox.Output("seed")
+	if err := v.Discard(ctx, seed); err != nil {
 		return fault.Wrap(op, err)
 	}
-	if err := os.CopyFS(filepath.Join(tmp, "choiros"), shell); err != nil {
-		return fault.Wrap(op, err)
+	for _, dir := range []string{"workspace", "choiros/node_modules"} {
+		if err := v.Make(ctx, seed.At(dir)); err != nil {
+			return fault.Wrap(op, err)
+		}
 	}
 	theme, err := json.MarshalIndent(night, "", "  ")
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	for name, content := range map[string][]byte{
-		themePath: append(theme, '\n'), ".gitignore": []byte(rootIgnore),
-	} {
-		path := filepath.Join(tmp, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fault.Wrap(op, err)
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
+	for name, content := range map[string][]byte{themePath: append(theme, '\n'), ".gitignore": []byte(rootIgnore)} {
+		if err := v.Put(ctx, seed, name, content, 0o644); err != nil {
 			return fault.Wrap(op, err)
 		}
 	}
-	for _, name := range []string{"workspace", "choiros/node_modules"} {
-		if err := os.MkdirAll(filepath.Join(tmp, name), 0o755); err != nil {
-			return fault.Wrap(op, err)
+	err = fs.WalkDir(source, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return v.Make(ctx, seed.At(path.Join("choiros", name)))
 		}
-	}
-	// Embedded files are read-only; a computer's own are not. All of it is on disk
-	// before it has its name.
-	err = filepath.WalkDir(tmp, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+		content, err := fs.ReadFile(source, name)
+		if err != nil {
 			return err
 		}
-		mode := fs.FileMode(0o644)
-		if d.IsDir() {
-			mode = 0o755
-		}
-		return os.Chmod(path, mode)
+		return v.Put(ctx, seed, path.Join("choiros", name), content, 0o644)
 	})
-	if err == nil {
-		err = newfile.Sync(tmp)
-	}
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return fault.Wrap(op, err)
-	}
-	return durable.SyncDir(filepath.Dir(dir))
+	return fault.Wrap(op, v.Keep(ctx, seed, sandbox.Live("")))
 }

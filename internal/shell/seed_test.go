@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"choir.dev/choiros/internal/sandbox/local"
 )
 
 // TestSeedChild is what TestASeedIsOnDiskBeforeItHasItsName watches.
@@ -22,7 +24,11 @@ func TestSeedChild(t *testing.T) {
 	for i := range 20 {
 		files[fmt.Sprintf("src/%d/file.ts", i%5)+fmt.Sprint(i)] = &fstest.MapFile{Data: []byte("content"), Mode: 0o444}
 	}
-	if err := Seed(filepath.Join(dir, "workspace"), files); err != nil {
+	v, err := local.OpenVolumes(local.VolumesOptions{Dir: dir, Told: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Seed(t.Context(), v, files); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stdout.WriteString("SEEDED\n"); err != nil {
@@ -42,7 +48,7 @@ func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 	}
 	dir := t.TempDir()
 	trace := filepath.Join(t.TempDir(), "trace")
-	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-s", "4096", "-o", trace, "-e", "trace=write,openat,mkdirat,fsync,syncfs,rename,renameat,renameat2",
+	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-s", "4096", "-o", trace, "-e", "trace=write,openat2,mkdirat,fsync,syncfs,rename,renameat,renameat2",
 		os.Args[0], "-test.run=^TestSeedChild$")
 	cmd.Env = append(os.Environ(), "SHELL_SEED="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -53,10 +59,10 @@ func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	tmp := filepath.Join(dir, "workspace.new")
+	tmp := filepath.Join(dir, "boxes/.out-seed")
 	made, synced, named := map[string]bool{tmp: true}, map[string]bool{}, false
 	told := 0
-	path := regexp.MustCompile(`"(` + regexp.QuoteMeta(tmp) + `[^"]*)"`)
+	at := regexp.MustCompile(`^\d+<([^>]*)>, "([^"]*)"`)
 	fd := regexp.MustCompile(`^\d+<([^>]*)>`)
 	for s := bufio.NewScanner(f); s.Scan(); {
 		m := systemCall.FindStringSubmatch(s.Text())
@@ -64,13 +70,11 @@ func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 			continue
 		}
 		switch m[1] {
-		case "openat":
-			if p := path.FindStringSubmatch(m[2]); p != nil && strings.Contains(m[2], "O_CREAT") {
-				made[filepath.Clean(p[1])] = true
-			}
-		case "mkdirat":
-			if p := path.FindStringSubmatch(m[2]); p != nil {
-				made[filepath.Clean(p[1])] = true
+		case "openat2", "mkdirat":
+			if p := at.FindStringSubmatch(m[2]); p != nil && (m[1] == "mkdirat" || strings.Contains(m[2], "O_CREAT")) {
+				if name := filepath.Join(p[1], p[2]); strings.HasPrefix(name, tmp+"/") {
+					made[name] = true
+				}
 			}
 		case "write":
 			if p := fd.FindStringSubmatch(m[2]); p != nil && strings.HasPrefix(p[1], tmp) {
@@ -90,7 +94,7 @@ func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 				synced[p] = true
 			}
 		default: // some rename
-			if !strings.Contains(m[2], tmp+`"`) {
+			if p := at.FindStringSubmatch(m[2]); p == nil || filepath.Join(p[1], p[2]) != tmp || !strings.HasSuffix(m[2], " = 0") {
 				continue
 			}
 			named = true

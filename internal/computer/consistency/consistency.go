@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -19,11 +20,17 @@ import (
 // Check is what is held against each other of one computer, before any of its boxes
 // is open.
 type Check struct {
-	CID    contract.CID
-	Dir    string // the computer's directory
-	State  *state.Store
-	Log    Log
-	Keeper Keeper // opens its box at the first call, after all that can be seen without
+	CID     contract.CID
+	Volumes Volumes
+	State   *state.Store
+	Log     Log
+	Keeper  Keeper // opens its box at the first call, after all that can be seen without
+}
+
+// Volumes is what is asked of where the files and their history lie.
+type Volumes interface {
+	Exists(ctx context.Context, v sandbox.Volume) (bool, error)
+	History(ctx context.Context) (fs.FS, error)
 }
 
 // Log is what is asked of the computer's log.
@@ -38,8 +45,6 @@ type Keeper interface {
 	// Ended reports whether its box ended by itself.
 	Ended() bool
 }
-
-func (c Check) at(part string) string { return filepath.Join(c.Dir, part) }
 
 // HurtHistory reports whether an error is damage of the history: recovering from
 // it may give it up, which no other damage is a reason for.
@@ -81,21 +86,13 @@ func (c Check) Run(ctx context.Context) error {
 		known = nil // given up by a recovery
 	}
 	damaged := c.damaged
-	for _, part := range []string{"workspace", "workspace/.git"} {
-		_, err := os.Lstat(c.at(part))
-		if errors.Is(err, os.ErrNotExist) {
-			if len(known) > 0 {
-				return damaged("%s is gone, and the log knows %s as its newest checkpoint", part, known[0].Commit)
-			}
-			return nil // a new computer: openWorkspace makes it
-		}
-		if err != nil {
-			return fault.Wrap("consistency.Check", err)
-		}
+	history, new, err := c.history(ctx, known)
+	if err != nil || new {
+		return err
 	}
-	at, err := c.branch()
+	at, err := branch(history)
 	if err == nil && len(known) > 0 && at != known[0].Commit {
-		given, err := c.wasGivenUp(known[0].Commit)
+		given, err := wasGivenUp(history, known[0].Commit)
 		if err != nil {
 			return err
 		}
@@ -121,7 +118,7 @@ func (c Check) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if has, err := c.holds(at); fault.Is(err, fault.Unavailable) {
+	if has, err := holds(history, at); fault.Is(err, fault.Unavailable) {
 		return err
 	} else if err != nil || !has {
 		return errors.Join(err, damaged("the history in workspace/.git ends at %s, which is not in it", at))
@@ -165,19 +162,33 @@ func (c Check) compareCommits(ctx context.Context, known []state.Checkpoint, at,
 	return damaged("the history in workspace/.git ends at %s and does not hold %s, the newest checkpoint that the log knows", newest, known[0].Commit)
 }
 
+// history is the history as it lies on disk; new says that there is none, and nothing
+// is known of any.
+func (c Check) history(ctx context.Context, known []state.Checkpoint) (_ fs.FS, new bool, err error) {
+	for _, part := range []sandbox.Volume{sandbox.Live(""), sandbox.Live(".git")} {
+		there, err := c.Volumes.Exists(ctx, part)
+		switch name := path.Join("workspace", part.Path); {
+		case fault.Is(err, fault.Denied):
+			return nil, false, c.damaged("%s is no folder: %s", name, fault.Text(err))
+		case err != nil:
+			return nil, false, fault.Wrap("consistency.Check", err)
+		case !there && len(known) > 0:
+			return nil, false, c.damaged("%s is gone, and the log knows %s as its newest checkpoint", name, known[0].Commit)
+		case !there:
+			return nil, true, nil // openWorkspace makes it
+		}
+	}
+	history, err := c.Volumes.History(ctx)
+	return history, false, fault.Wrap("consistency.Check", err)
+}
+
 // branch reads where the history ends, without git. "" means that it has not
 // begun.
-func (c Check) branch() (string, error) {
-	// Beneath the workspace, where boxes write.
-	root, err := os.OpenRoot(c.at("workspace"))
-	if err != nil {
-		return "", err
-	}
-	defer root.Close() // only read from
-	b, err := readRegular(root, ".git/refs/heads/main")
-	if errors.Is(err, os.ErrNotExist) {
-		packed, perr := readRegular(root, ".git/packed-refs")
-		if perr != nil && !errors.Is(perr, os.ErrNotExist) {
+func branch(history fs.FS) (string, error) {
+	b, err := readRegular(history, "refs/heads/main")
+	if errors.Is(err, fs.ErrNotExist) {
+		packed, perr := readRegular(history, "packed-refs")
+		if perr != nil && !errors.Is(perr, fs.ErrNotExist) {
 			return "", perr
 		}
 		for line := range strings.Lines(string(packed)) {
@@ -186,7 +197,7 @@ func (c Check) branch() (string, error) {
 			}
 		}
 	}
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	id := strings.TrimSpace(string(b))
@@ -199,15 +210,9 @@ func (c Check) branch() (string, error) {
 // wasGivenUp reports whether a repair found a checkpoint damaged and went back
 // behind it. A copy of the history that is older than the log knows nothing of
 // that checkpoint, so it can't say so.
-func (c Check) wasGivenUp(id string) (bool, error) {
-	// Beneath the workspace, where boxes write.
-	root, err := os.OpenRoot(c.at("workspace"))
-	if err != nil {
-		return false, fault.Wrap("consistency.Check", err)
-	}
-	defer root.Close() // only read from
-	info, err := root.Lstat(wire.DamagedFile(id))
-	if errors.Is(err, os.ErrNotExist) {
+func wasGivenUp(history fs.FS, id string) (bool, error) {
+	info, err := fs.Stat(history, strings.TrimPrefix(wire.DamagedFile(id), ".git/"))
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil && info.Mode().IsRegular(), fault.Wrap("consistency.Check", err)

@@ -2,14 +2,11 @@ package consistency
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -32,16 +29,7 @@ func TestOnlyAHurtHistoryIsGivenUp(t *testing.T) {
 
 // What was not looked at, for want of open files say, is no damage at all.
 func TestWhatWasNotLookedAtIsNoDamage(t *testing.T) {
-	cid := contract.NewCID()
-	dir, err := datadir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close() // only gives the lock back
-	c := Check{Dir: dir.Computer(cid)}
-	if err := os.MkdirAll(c.at("workspace/.git/refs/heads"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	v := historyAt(t, t.TempDir())
 	var old, few unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -51,11 +39,11 @@ func TestWhatWasNotLookedAtIsNoDamage(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.branch()
+	_, err := v.History(t.Context())
 	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); rerr != nil {
 		t.Fatal(rerr)
 	}
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.HintOf(err), "ulimit") {
-		t.Errorf("with no files to open the branch is %v (%s)", err, fault.CodeOf(err))
+		t.Errorf("with no files to open the history is %v (%s)", err, fault.CodeOf(err))
 	}
 }

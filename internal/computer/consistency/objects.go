@@ -8,34 +8,25 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"sort"
-
-	"golang.org/x/sys/unix"
 )
 
 // holds says whether the history has an object: one of its own, or in a pack.
 // It is looked up without git, before a box may be opened.
-func (c Check) holds(id string) (bool, error) {
-	// Beneath the workspace, where boxes write.
-	root, err := os.OpenRoot(c.at("workspace"))
-	if err != nil {
-		return false, err
-	}
-	defer root.Close() // only read from
-	if _, err := root.Lstat(".git/objects/" + id[:2] + "/" + id[2:]); err == nil {
+func holds(history fs.FS, id string) (bool, error) {
+	if _, err := fs.Stat(history, "objects/"+id[:2]+"/"+id[2:]); err == nil {
 		return true, nil
 	}
 	raw, err := hex.DecodeString(id)
 	if err != nil {
 		return false, err
 	}
-	indexes, err := fs.Glob(root.FS(), ".git/objects/pack/*.idx")
+	indexes, err := fs.Glob(history, "objects/pack/*.idx")
 	if err != nil {
 		return false, err
 	}
 	for _, name := range indexes {
-		b, err := readRegular(root, name)
+		b, err := readRegular(history, name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
@@ -66,10 +57,9 @@ func inIndex(b, id []byte) bool {
 // has 28 bytes and more for each object.
 const maxHistoryFile = 1 << 30
 
-// readRegular reads a file beneath root, where boxes write: one that is no file,
-// such as a pipe that nobody writes to, would be waited for without end.
-func readRegular(root *os.Root, name string) ([]byte, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+// readRegular reads a file of the history, if it is one.
+func readRegular(history fs.FS, name string) ([]byte, error) {
+	f, err := history.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,27 +1,44 @@
 package consistency
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
-	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/sandbox/local"
 )
+
+// historyAt opens the volumes of a computer's directory in which there is a history.
+func historyAt(t *testing.T, dir string) *local.Volumes {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, "workspace/.git/refs/heads"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	v, err := local.OpenVolumes(local.VolumesOptions{Dir: dir, Told: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return v
+}
 
 // What stands in the history in place of a file, be it a pipe that nobody writes
 // to, is an answer at once: waking, and with it the end of choir, would wait for
 // it without end.
 func TestAHistoryThatIsNoFileIsNotWaitedFor(t *testing.T) {
-	dir, err := datadir.Open(t.TempDir())
+	dir := t.TempDir()
+	history, err := historyAt(t, dir).History(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { dir.Close() })
-	c := Check{Dir: dir.Computer(contract.NewCID())}
-	git := c.at("workspace/.git")
+	git := filepath.Join(dir, "workspace/.git")
 	for _, name := range []string{"refs/heads/main", "packed-refs", "objects/pack/a.idx"} {
 		at := filepath.Join(git, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
@@ -30,11 +47,11 @@ func TestAHistoryThatIsNoFileIsNotWaitedFor(t *testing.T) {
 		if err := syscall.Mkfifo(at, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ask := c.branch
+		ask := branch
 		if strings.HasSuffix(name, ".idx") {
-			ask = func() (string, error) { _, err := c.holds(strings.Repeat("a", 40)); return "", err }
+			ask = func(h fs.FS) (string, error) { _, err := holds(h, strings.Repeat("a", 40)); return "", err }
 		}
-		if got, err := ask(); err == nil || !strings.Contains(err.Error(), name) {
+		if got, err := ask(history); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 		if err := os.Remove(at); err != nil {

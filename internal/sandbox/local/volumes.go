@@ -146,7 +146,7 @@ const (
 	boxesDir        = "boxes"
 	overlayUpper    = "upper"
 	overlayWork     = "work"
-	removingEarlier = "removing/overlays removing/builds"
+	removingEarlier = "removing/overlays removing/builds workspace.new"
 )
 
 // OpenVolumes opens the volumes of a computer of which no box lives: what was
@@ -395,6 +395,18 @@ func (v *Volumes) Files(_ context.Context, vol sandbox.Volume) (fs.FS, error) {
 	return files, fault.Wrap(op, denied(vol, err))
 }
 
+// History implements sandbox.Volumes.
+func (v *Volumes) History(context.Context) (fs.FS, error) {
+	const op = "sandbox/local.History"
+	vol := sandbox.Live(".git")
+	in, _, tree, err := v.at(vol)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	files, err := in.dir.Regular(tree)
+	return files, fault.Wrap(op, denied(vol, err))
+}
+
 // Size implements sandbox.Volumes.
 func (v *Volumes) Size(ctx context.Context, vol sandbox.Volume) (sandbox.Size, error) {
 	const op = "sandbox/local.Size"
@@ -439,8 +451,12 @@ func (v *Volumes) Keep(ctx context.Context, from, to sandbox.Volume) error {
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	if in.path != there.path {
+	first := to == sandbox.Live("")
+	if in.path != there.path || to.Kind == sandbox.VolumeLive && !first {
 		return fault.New(op, fault.Invalid, "", fmt.Errorf("%s can't become %s", from, to))
+	}
+	if is, err := there.dir.Exists(target); first && (is || err != nil) {
+		return fault.New(op, fault.Conflict, "", errors.Join(fmt.Errorf("%s can't become %s, which is there", from, to), denied(to, err)))
 	}
 	if err := in.dir.SyncFS(source); err != nil { // many small files, as a rule
 		return fault.Wrap(op, denied(from, err))
@@ -448,8 +464,10 @@ func (v *Volumes) Keep(ctx context.Context, from, to sandbox.Volume) error {
 	if err := in.dir.Mkdir(path.Dir(target), 0o755); err != nil {
 		return fault.Wrap(op, denied(to, err))
 	}
-	if err := v.Discard(ctx, to); err != nil {
-		return fault.Wrap(op, err)
+	if !first {
+		if err := v.Discard(ctx, to); err != nil {
+			return fault.Wrap(op, err)
+		}
 	}
 	if err := in.dir.Rename(source, target); err != nil {
 		return fault.Wrap(op, denied(from, err))

@@ -63,6 +63,7 @@ func testVolumes(t *testing.T, e *Env) {
 		t.Errorf("%q, %v", text, err)
 	}
 	testListed(t, v, kept)
+	testHistory(t, e)
 	for name, volume := range map[string]sandbox.Volume{
 		"all the overlays": sandbox.Written(""), "the live files": sandbox.Live(""), "no cache of it": sandbox.Cache("workspace/x"),
 		"a path outside": kept.At("../.."), "an output below another": sandbox.Output("a/b"), "no name": sandbox.Output(""),
@@ -75,6 +76,51 @@ func testVolumes(t *testing.T, e *Env) {
 		if _, err := v.Files(ctx, volume); !fault.Is(err, fault.Invalid) {
 			t.Errorf("the host is shown %s: %v", volume, err)
 		}
+	}
+}
+
+// testHistory: of the live files the host is shown their history, of which only what is
+// a file, and without waiting; and nothing takes the place of a tree that is there.
+func testHistory(t *testing.T, e *Env) {
+	t.Helper()
+	ctx, v := t.Context(), e.Computer.Volumes()
+	if _, err := v.History(ctx); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a history it shows one: %v", err)
+	}
+	_, g := e.Box(t, sandbox.BoxSpec{ID: "historian", Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/live", Mode: sandbox.ReadWrite}}})
+	if r := Run(t, g, "sh", "-c", "mkdir -p /live/.git/refs && echo one > /live/.git/refs/main && ln -s /etc/passwd /live/.git/link && ln -s refs/main /live/.git/inside && mkfifo /live/.git/pipe && echo secret > /live/file"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	history, err := v.History(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := fs.ReadFile(history, "refs/main"); err != nil || string(text) != "one\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for _, name := range []string{"link", "inside", "pipe", "../file", "refs/../../file"} {
+		if text, err := fs.ReadFile(history, name); err == nil {
+			t.Errorf("the history shows %s: %q", name, text)
+		}
+	}
+	if r := Run(t, g, "sh", "-c", "rm -r /live/.git && mkdir /live/other && echo other > /live/other/f && ln -s other /live/.git"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if _, err := v.History(ctx); !fault.Is(err, fault.Denied) {
+		t.Errorf("a link is taken for the history: %v", err)
+	}
+	tree := sandbox.Output("tree")
+	if err := errors.Join(v.Make(ctx, tree), v.Put(ctx, tree, "f", []byte("x"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Keep(ctx, tree, sandbox.Live("")); !fault.Is(err, fault.Conflict) {
+		t.Errorf("the live tree was replaced: %v", err)
+	}
+	if err := v.Keep(ctx, tree, sandbox.Live("sub")); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a part of the live tree was replaced: %v", err)
+	}
+	if err := v.Discard(ctx, tree); err != nil {
+		t.Error(err)
 	}
 }
 

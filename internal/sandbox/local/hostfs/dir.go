@@ -305,6 +305,34 @@ func (d *Dir) FS(name string) (fs.FS, error) {
 	return root.FS(), nil
 }
 
+// Regular shows a directory to readers as FS does, and of what is in it files and
+// folders alone: a link, a pipe or a device is an error, at once.
+func (d *Dir) Regular(name string) (fs.FS, error) {
+	sub, err := d.Dir(name)
+	if err != nil {
+		return nil, err
+	}
+	return regular{sub}, nil
+}
+
+type regular struct{ d *Dir }
+
+// Open implements fs.FS.
+func (r regular) Open(name string) (fs.File, error) {
+	f, err := r.d.beneath(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() && !st.IsDir() {
+		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("it is %s", st.Mode())}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // Under returns path relative to the directory at root, if it lies in it. Both
 // must be absolute and clean.
 func Under(root, path string) (string, bool) {
@@ -344,7 +372,7 @@ func (d *Dir) WriteFile(name string, content []byte, mode fs.FileMode) error {
 		return err
 	}
 	_, err = f.Write(content)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Chmod(mode.Perm()), f.Close())
 }
 
 // SyncFS makes all that was written beneath name durable, with all else of its

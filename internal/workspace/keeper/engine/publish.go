@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
+	"choir.dev/choiros/internal/workspace/keeper/wanted"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -82,7 +83,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	return reply, err
 }
 
-// merge is what bringing a tree into the live one makes of it.
+// Merge is what bringing a tree into the live one makes of it.
 type merge struct {
 	theirs    string            // their tree, as far as it is brought in
 	ours      string            // HEAD's
@@ -91,7 +92,7 @@ type merge struct {
 	steps     []publish.Step
 }
 
-// merge merges what their tree has other than the base: nothing else has a say.
+// Merge merges what their tree has other than the base: nothing else has a say.
 func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, error) {
 	ids := map[string]string{}
 	for name, rev := range map[string]string{"base": req.Base, "theirs": req.Tree} {
@@ -113,7 +114,7 @@ func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, err
 		return merge{}, err
 	}
 	if len(req.Paths) > 0 {
-		list := plain(req.Paths)
+		list := wanted.Plain(req.Paths)
 		yours = slices.DeleteFunc(yours, func(c gitstore.Change) bool { return !gitstore.Within(c.Path, list) })
 		if m.theirs, err = e.store.Patch(ctx, ids["base"], yours); err != nil {
 			return merge{}, err
@@ -123,11 +124,11 @@ func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, err
 	if err != nil {
 		return merge{}, err
 	}
-	w := e.asItIs()
-	if m.conflicts, err = w.merge(ctx, mine, yours); err != nil {
+	w := wanted.New(e.store, e.look.Index)
+	if m.conflicts, err = w.Merge(ctx, mine, yours); err != nil {
 		return merge{}, err
 	}
-	m.changes = w.list()
+	m.changes = w.List()
 	m.steps = publish.Steps(m.changes)
 	return m, e.stepsAllThere(ctx, m.steps)
 }

@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
+	"choir.dev/choiros/internal/workspace/keeper/wanted"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -210,26 +211,26 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTr
 	if err != nil {
 		return way{}, err
 	}
-	w := e.asItIs()
+	w := wanted.New(e.store, e.look.Index)
 	var conflicts []wire.Conflict
 	if len(req.Revert) > 0 {
-		conflicts, err = w.revert(ctx, live, req.Revert)
-		w.only(req.Paths)
+		conflicts, err = w.Revert(ctx, live, req.Revert)
+		w.Only(req.Paths)
 	} else {
-		err = w.becomes(ctx, live, toTree, req.Paths)
+		err = w.Becomes(ctx, live, toTree, req.Paths)
 	}
 	if err != nil {
 		return way{}, err
 	}
-	w.makeRoom()
+	w.MakeRoom()
 	if len(req.Revert) > 0 || len(req.Paths) == 0 {
-		w.leaveFiles(req.Keep)
+		w.LeaveFiles(req.Keep)
 	}
-	ignored, err := w.leaveIgnored(ctx)
+	ignored, err := w.LeaveIgnored(ctx)
 	if err != nil {
 		return way{}, err
 	}
-	changes := w.list()
+	changes := w.List()
 	out := way{steps: publish.Steps(changes), conflicts: append(conflicts, ignored...)}
 	if out.tree, err = e.store.Patch(ctx, live, changes); err != nil {
 		return way{}, err

@@ -1,4 +1,4 @@
-package engine
+package wanted
 
 import (
 	"cmp"
@@ -14,10 +14,10 @@ import (
 // maxIgnoreRead is more of a .gitignore than is followed.
 const maxIgnoreRead = 1 << 20
 
-// leaveIgnored has what the live tree holds, and the wanted tree's own ignore files keep
+// LeaveIgnored has what the live tree holds, and the wanted tree's own ignore files keep
 // out, stay as it is, and says so: while such a file was away a checkpoint took what it had
 // kept out, so that it looks as if it had been made then. What stands in its way stays away.
-func (w *wanted) leaveIgnored(ctx context.Context) ([]wire.Conflict, error) {
+func (w *Tree) LeaveIgnored(ctx context.Context) ([]wire.Conflict, error) {
 	var lost []string
 	for p, c := range w.changes {
 		if !c.To.Exists() && c.From.Mode != wire.ModeEmptyDir {
@@ -46,7 +46,7 @@ func (w *wanted) leaveIgnored(ctx context.Context) ([]wire.Conflict, error) {
 
 // ignoring is the wanted tree for its ignore files. A repository that is there is one for
 // them, too: that it is ignored did not keep it out.
-func (w *wanted) ignoring(ctx context.Context) scan.Wanted {
+func (w *Tree) ignoring(ctx context.Context) scan.Wanted {
 	made := map[string]bool{} // folders that hold something new
 	for p, c := range w.changes {
 		for d := wire.ParentDir(p); c.To.Exists() && d != "." && !made[d]; d = wire.ParentDir(d) {

@@ -1,4 +1,4 @@
-package engine
+package wanted
 
 import (
 	"context"
@@ -10,21 +10,21 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// wanted is what the live tree is to become, as what is to change of what was captured
+// Tree is what the live tree is to become, as what is to change of what was captured
 // of it: what stays as it is takes no room, and is not read.
-type wanted struct {
+type Tree struct {
 	store   *gitstore.Store
 	live    *scan.Index
 	changes map[string]gitstore.Change // by path; From is what live has there
 }
 
-// asItIs is the live tree, of which nothing is to change yet.
-func (e *Engine) asItIs() *wanted {
-	return &wanted{store: e.store, live: e.look.Index, changes: map[string]gitstore.Change{}}
+// New wants the live tree as it was captured.
+func New(store *gitstore.Store, live *scan.Index) *Tree {
+	return &Tree{store: store, live: live, changes: map[string]gitstore.Change{}}
 }
 
 // at is what is wanted at a path.
-func (w *wanted) at(p string) gitstore.Entry {
+func (w *Tree) at(p string) gitstore.Entry {
 	if c, ok := w.changes[p]; ok {
 		return c.To
 	}
@@ -32,29 +32,30 @@ func (w *wanted) at(p string) gitstore.Entry {
 }
 
 // set wants something at a path, or nothing.
-func (w *wanted) set(p string, en gitstore.Entry) {
+func (w *Tree) set(p string, en gitstore.Entry) {
 	was := w.live.At(p).Entry
 	if delete(w.changes, p); en != was {
 		w.changes[p] = gitstore.Change{Path: p, From: was, To: en}
 	}
 }
 
-// list are the changes, sorted by path.
-func (w *wanted) list() []gitstore.Change {
+// List are the changes, sorted by path.
+func (w *Tree) List() []gitstore.Change {
 	return slices.SortedFunc(maps.Values(w.changes), func(a, b gitstore.Change) int { return gitstore.ComparePaths(a.Path, b.Path) })
 }
 
-// becomes wants what another tree has at paths and beneath; no paths means all of it.
+// Becomes wants what another tree has at paths and beneath; no paths means all of it.
 // live is the tree of what was captured.
-func (w *wanted) becomes(ctx context.Context, live, target string, paths []wire.Path) error {
-	changes, err := w.store.Differences(ctx, live, target, plain(paths)...)
+func (w *Tree) Becomes(ctx context.Context, live, target string, paths []wire.Path) error {
+	changes, err := w.store.Differences(ctx, live, target, Plain(paths)...)
 	for _, c := range changes {
 		w.changes[c.Path] = c
 	}
 	return err
 }
 
-func plain(paths []wire.Path) []string {
+// Plain are paths as the trees have them.
+func Plain(paths []wire.Path) []string {
 	list := make([]string, len(paths))
 	for i, p := range paths {
 		list[i] = string(p)
@@ -62,17 +63,17 @@ func plain(paths []wire.Path) []string {
 	return list
 }
 
-// only has everything but what is at paths and beneath stay as it is; no paths means
+// Only has everything but what is at paths and beneath stay as it is; no paths means
 // that nothing has to.
-func (w *wanted) only(paths []wire.Path) {
-	list := plain(paths)
+func (w *Tree) Only(paths []wire.Path) {
+	list := Plain(paths)
 	maps.DeleteFunc(w.changes, func(p string, _ gitstore.Change) bool { return !gitstore.Within(p, list) })
 }
 
-// makeRoom takes away what is where the folder of something new is to be: what is
+// MakeRoom takes away what is where the folder of something new is to be: what is
 // wanted of a path outranks what is above it.
-func (w *wanted) makeRoom() {
-	for _, c := range w.list() {
+func (w *Tree) MakeRoom() {
+	for _, c := range w.List() {
 		if !c.To.Exists() {
 			continue
 		}
@@ -84,8 +85,8 @@ func (w *wanted) makeRoom() {
 	}
 }
 
-// leaveFiles has those of paths that are files of the live tree stay as they are.
-func (w *wanted) leaveFiles(paths []wire.Path) {
+// LeaveFiles has those of paths that are files of the live tree stay as they are.
+func (w *Tree) LeaveFiles(paths []wire.Path) {
 	var files []string
 	for _, p := range paths {
 		if w.live.At(string(p)).IsRegular() {
@@ -97,7 +98,7 @@ func (w *wanted) leaveFiles(paths []wire.Path) {
 
 // leave has files of the live tree stay as they are, and returns the changes that are
 // not wanted any more: theirs, and what would have been in their way.
-func (w *wanted) leave(files []string) []gitstore.Change {
+func (w *Tree) leave(files []string) []gitstore.Change {
 	here, above := map[string]bool{}, map[string]bool{}
 	for _, p := range files {
 		here[p] = true
@@ -123,9 +124,9 @@ func (w *wanted) leave(files []string) []gitstore.Change {
 // what the live tree has other than it there.
 type takenBack struct{ yours, mine []gitstore.Change }
 
-// revert wants the live tree without what commits changed in it, newest first. What
+// Revert wants the live tree without what commits changed in it, newest first. What
 // can't be taken back of one of them is taken back of none: it stays as it is.
-func (w *wanted) revert(ctx context.Context, live string, commits []wire.Reverted) ([]wire.Conflict, error) {
+func (w *Tree) Revert(ctx context.Context, live string, commits []wire.Reverted) ([]wire.Conflict, error) {
 	var all []takenBack
 	for _, r := range commits {
 		back, err := w.reverted(ctx, live, r)
@@ -139,7 +140,7 @@ func (w *wanted) revert(ctx context.Context, live string, commits []wire.Reverte
 		found := false
 		clear(w.changes)
 		for _, back := range all {
-			stay, err := w.merge(ctx, w.since(back.mine), stays.Without(back.yours))
+			stay, err := w.Merge(ctx, w.since(back.mine), stays.Without(back.yours))
 			if err != nil {
 				return nil, err
 			}
@@ -159,7 +160,7 @@ func (w *wanted) revert(ctx context.Context, live string, commits []wire.Reverte
 }
 
 // reverted is a commit taken back; nothing when it is not the one meant.
-func (w *wanted) reverted(ctx context.Context, live string, r wire.Reverted) (back takenBack, err error) {
+func (w *Tree) reverted(ctx context.Context, live string, r wire.Reverted) (back takenBack, err error) {
 	made, err := w.store.Commit(ctx, r.Commit)
 	if err != nil || r.Publish != "" && made.Publish != r.Publish {
 		return back, err
@@ -181,7 +182,7 @@ func (w *wanted) reverted(ctx context.Context, live string, r wire.Reverted) (ba
 
 // since is what is wanted as changes of another tree, of which mine makes the live one.
 // Where it does not tell, the two are the same, or nobody asks.
-func (w *wanted) since(mine []gitstore.Change) []gitstore.Change {
+func (w *Tree) since(mine []gitstore.Change) []gitstore.Change {
 	all := make(map[string]gitstore.Change, len(mine)+len(w.changes))
 	for _, c := range mine {
 		all[c.Path] = c
@@ -195,9 +196,9 @@ func (w *wanted) since(mine []gitstore.Change) []gitstore.Change {
 	return slices.Collect(maps.Values(all))
 }
 
-// merge merges changes of a base, yours, into what is wanted, which mine makes of that
+// Merge merges changes of a base, yours, into what is wanted, which mine makes of that
 // base as far as it has a say, and returns what can't be: that stays as it is.
-func (w *wanted) merge(ctx context.Context, mine, yours []gitstore.Change) ([]wire.Conflict, error) {
+func (w *Tree) Merge(ctx context.Context, mine, yours []gitstore.Change) ([]wire.Conflict, error) {
 	if len(yours) == 0 {
 		return nil, nil
 	}
@@ -214,7 +215,7 @@ func (w *wanted) merge(ctx context.Context, mine, yours []gitstore.Change) ([]wi
 
 // sides are base, ours and theirs at the paths that either has other than the
 // base, and at those that stand in the way of one.
-func (w *wanted) sides(mine, yours []gitstore.Change) (base, ours, theirs gitstore.Tree) {
+func (w *Tree) sides(mine, yours []gitstore.Change) (base, ours, theirs gitstore.Tree) {
 	base, ours, theirs = gitstore.Tree{}, gitstore.Tree{}, gitstore.Tree{}
 	put := func(t gitstore.Tree, p string, en gitstore.Entry) {
 		if delete(t, p); en.Exists() {
