@@ -175,3 +175,55 @@ func TestUndoLeavesWhatIsIgnoredAndARunAtWork(t *testing.T) {
 		t.Errorf("what was put is there after its undo: %v %+v", err, r)
 	}
 }
+
+// TestUndoOfATerminalAndALink: a link that a put replaced is a link again; what a command
+// does, such as a terminal in which somebody works, is one act: while it goes on undo
+// passes over nothing of it, and once it has ended takes back all.
+func TestUndoOfATerminalAndALink(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	in.Must(t, "exec", "--", "sh", "-c", "echo first > workspace/a; ln -s a workspace/l")
+	if r, err := in.RunInput(t.Context(), []byte("put\n"), "files", "put", "-", "workspace/l"); err != nil || r.Code != 0 {
+		t.Fatalf("put: %v %+v", err, r)
+	}
+	kind := func() view.FileKind {
+		t.Helper()
+		var files []view.File
+		in.JSON(t, &files, "files", "ls", "workspace/l")
+		return files[0].Kind
+	}
+	for i, want := range []view.FileKind{view.FileSymlink, view.FileRegular, view.FileSymlink} {
+		var dry, did view.Restored
+		in.JSON(t, &dry, "undo", "--dry-run")
+		in.JSON(t, &did, "undo")
+		if got := kind(); got != want || paths(dry.Changes) != "modified workspace/l" || paths(did.Changes) != paths(dry.Changes) || did.Undone == nil || did.Undone.What != view.UndonePut {
+			t.Errorf("undo %d: there is a %s, want a %s; it says %+v", i, got, want, did)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() {
+		_, _ = in.Run(ctx, "exec", "--", "sh", "-c", "echo bit >> workspace/t; echo by >> workspace/t; sleep 600") // it is ended
+	})
+	choirtest.Eventually(t, time.Minute, "what the command did so far", func() bool {
+		r, err := in.Run(t.Context(), "files", "cat", "workspace/t")
+		return err == nil && r.Stdout == "bit\nby\n"
+	})
+	if r, err := in.Run(t.Context(), "undo"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "still at work") || kind() != view.FileSymlink {
+		t.Errorf("undo while a command is at work: %v, %+v", err, r)
+	}
+	cancel()
+	running.Wait()
+	choirtest.Eventually(t, time.Minute, "the command has ended, and is the last thing", func() bool {
+		r, err := in.Run(t.Context(), "undo", "--dry-run", "--json")
+		return err == nil && strings.Contains(r.Stdout, `"command"`)
+	})
+	in.Must(t, "undo")
+	if r, err := in.Run(t.Context(), "files", "cat", "workspace/t"); err != nil || r.Code == 0 {
+		t.Errorf("what the command did is there: %v, %+v", err, r)
+	}
+	if got := kind(); got != view.FileSymlink {
+		t.Errorf("what was done before it became a %s", got)
+	}
+}

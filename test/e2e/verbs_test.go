@@ -312,7 +312,15 @@ func verbsLast(t *testing.T, in *choirtest.Instance, document, proposal string) 
 	t.Helper()
 	revised(t, in, document)
 	var accepted struct{ Resolution string }
+	was := newest(t, in, document)
 	in.JSON(t, &accepted, "proposals", "accept", document, proposal)
+	if now := newest(t, in, document); now.Body == was.Body {
+		t.Error("what was accepted changed nothing")
+	}
+	var undone view.Restored
+	if in.JSON(t, &undone, "undo"); undone.Undone == nil || undone.Undone.What != view.UndoneRevision || newest(t, in, document).Body != was.Body {
+		t.Errorf("undoing what was accepted: %+v", undone)
+	}
 	if again, err := in.Run(t.Context(), "proposals", "dismiss", document, proposal); err != nil || accepted.Resolution != "accepted" || again.Code != 1 {
 		t.Errorf("accepted: %+v, and then dismissed: %+v, %v", accepted, again, err)
 	}

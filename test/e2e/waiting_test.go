@@ -50,6 +50,9 @@ func TestWaitingForARun(t *testing.T) {
 	if r := verb(t, []string{"CHOIR_URL=" + in.URL, "CHOIR_TOKEN=" + in.Token}, "", nil, "__complete", "answer", asked.Run, "--question", ""); !strings.HasPrefix(r.Stdout, asked.Questions[0].ID+"\tWhich one?\n") {
 		t.Errorf("what completes the question: %+v", r)
 	}
+	if r, err := in.Run(t.Context(), "undo"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "waits for an answer") || !strings.Contains(r.Stderr, "choir run cancel "+asked.Run) {
+		t.Errorf("undo while a run waits: %v, %+v", err, r)
+	}
 	in.Must(t, "answer", asked.Run, "b")
 	if r, err := in.Run(t.Context(), "answer", asked.Run, "b"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "asks nothing") {
 		t.Errorf("answered twice: %+v, %v", r, err)

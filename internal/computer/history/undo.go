@@ -43,7 +43,7 @@ const opUndo = "history.Undo"
 func (h *History) undo(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	a, err := h.lastAct(ctx)
 	if err == nil || fault.Is(err, fault.NotFound) {
-		err = cmp.Or(h.nothingAtWork(ctx, a.Sequence), err)
+		err = cmp.Or(h.nothingAtWork(ctx, a.Sequence), h.noCommandAtWork(ctx, a.Sequence), err)
 	}
 	if err != nil {
 		return view.Restored{}, err
@@ -169,9 +169,16 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 		return a, false, nil
 	}
 	if p, ok := data.(*contract.DocumentRevised); ok || data == nil {
-		// A command's or a restore's edit is of that.
-		if e.Run != "" || e.Causation != "" || l.after != "" {
+		// A command's or a restore's edit is of that; what a person accepted is theirs.
+		if e.Run != "" || l.after != "" {
 			return a, false, nil
+		}
+		if e.Causation != "" {
+			if _, err := l.h.o.State.Proposal(ctx, e.Subject, e.Causation); fault.Is(err, fault.NotFound) {
+				return a, false, nil
+			} else if err != nil {
+				return a, false, err
+			}
 		}
 		a.What = view.UndoneRevision
 		a.document.Document = e.Subject
@@ -281,13 +288,17 @@ func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
 		}
 	}
 	if len(a.commits) > 0 && !r.Status.Ended() {
-		return a, a.atWork()
+		return a, a.atWork(r.Status)
 	}
 	return a, nil
 }
 
 // atWork refuses to undo a run that has not ended.
-func (a act) atWork() error {
+func (a act) atWork(status contract.RunStatus) error {
+	if status == contract.RunWaiting {
+		return fault.New(opUndo, fault.Conflict, "See what it asks with choir runs "+a.Run+" and answer it, or cancel it: choir run cancel "+a.Run,
+			fmt.Errorf("%s waits for an answer, and what it changes can't be undone before it ends", a.told()))
+	}
 	return fault.New(opUndo, fault.Conflict, "Wait for it, or cancel it: choir run cancel "+a.Run,
 		fmt.Errorf("%s is still at work, and what it changes can't be undone before it ends", a.told()))
 }
@@ -299,7 +310,55 @@ func (h *History) nothingAtWork(ctx context.Context, after uint64) error {
 	if err != nil || len(runs) == 0 || runs[0].Seq < after {
 		return err
 	}
-	return act{Undone: view.Undone{What: view.UndoneRun, Run: runs[0].ID, Title: runs[0].Prompt}}.atWork()
+	return act{Undone: view.Undone{What: view.UndoneRun, Run: runs[0].ID, Title: runs[0].Prompt}}.atWork(runs[0].Status)
+}
+
+// noCommandAtWork refuses to pass over a command that was begun after the last act, has
+// not ended and has changed something, such as a terminal in which somebody works: it is
+// one act, which is whole when it ends.
+func (h *History) noCommandAtWork(ctx context.Context, after uint64) error {
+	begun, err := h.o.State.Events(ctx, state.EventFilter{Newest: true, Types: []string{"command.started"}, Limit: 200})
+	if err != nil {
+		return err
+	}
+	for _, e := range begun {
+		if e.Sequence < after {
+			return nil
+		}
+		ended, err := h.o.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.finished"}, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(ended) > 0 {
+			continue
+		}
+		if changed, err := h.changedSince(ctx, e.Sequence); err != nil || !changed {
+			return err
+		}
+		a := act{Undone: view.Undone{What: view.UndoneCommand}}
+		var started contract.CommandStarted
+		if err := json.Unmarshal(e.Data, &started); err == nil {
+			a.Title = started.Line()
+		}
+		return fault.New(opUndo, fault.Conflict, "End it: what it did is undone as one thing then. `choir restore ID --path PATH` goes back to a checkpoint meanwhile.",
+			fmt.Errorf("%s is still at work, and has changed files", a.told()))
+	}
+	return nil
+}
+
+// changedSince says whether the files are others than when an event was appended.
+func (h *History) changedSince(ctx context.Context, seq uint64) (bool, error) {
+	rows, err := h.o.State.Checkpoints(ctx, 0, state.MaxPage) // newest first
+	if err != nil {
+		return false, err
+	}
+	for _, k := range rows {
+		if k.Seq > seq && k.Files > 0 {
+			return true, nil
+		}
+	}
+	now, err := h.o.Workspace.Status(ctx)
+	return len(now.Changes) > 0, err
 }
 
 // undoRun takes back what a run changed.
@@ -347,17 +406,19 @@ func (h *History) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Resto
 	return out, nil
 }
 
-// undoRevision has a document say again what it said before its newest revision.
+// undoRevision has a document say again what it said before a revision, but for what
+// others have written since.
 func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, r view.RestoreRequest) (view.Restored, error) {
 	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
 	now, err := h.o.Documents.Get(ctx, p.Document)
 	if err != nil {
 		return out, err
 	}
-	if now.Revision < 2 {
-		return out, fault.New("", fault.Conflict, "Remove its file: choir files rm "+now.Path, fmt.Errorf("it made the document “%s”, before which there was none", contract.Clip(now.Title, 60)))
+	undone := cmp.Or(p.Revision, now.Revision) // the newest where the log has lost which
+	if undone < 2 {
+		return out, fault.New("", fault.Conflict, "Undo its run, or remove its file: choir files rm "+now.Path, fmt.Errorf("it made the document “%s”, before which there was none", contract.Clip(now.Title, 60)))
 	}
-	before, err := h.o.State.Revision(ctx, p.Document, now.Revision-1)
+	before, err := h.o.State.Revision(ctx, p.Document, undone-1)
 	if err != nil {
 		return out, err
 	}
@@ -365,7 +426,7 @@ func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, 
 	if r.DryRun {
 		return out, nil
 	}
-	made, err := h.o.Mirror.Revise(ctx, p.Document, now.Revision, before.Body, document.By(r.By))
+	made, err := h.o.Mirror.Revise(ctx, p.Document, undone, before.Body, document.By(r.By))
 	out.Sequence = made.Seq
 	return out, err
 }

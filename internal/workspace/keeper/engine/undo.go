@@ -2,9 +2,13 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -98,7 +102,7 @@ func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.Undo
 		return wire.UndoReply{}, err
 	}
 	reply := wire.UndoReply{Changes: []wire.Change{changeOf(req.Path, "modified")}}
-	if !st.IsRegular() {
+	if !st.IsRegular() && !st.IsSymlink() {
 		return reply, fault.New("", fault.Conflict, fmt.Sprintf("`choir files untrash %s PATH` brings it back under another name.", req.ID),
 			fmt.Errorf("what was at %q before is a %s", req.Path.Shown(), st.Kind()))
 	}
@@ -116,15 +120,35 @@ func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.Undo
 	if req.DryRun {
 		return reply, nil
 	}
-	exec := st.Mode&0o100 != 0
+	exec := st.IsRegular() && st.Mode&0o100 != 0
 	in.Exec = &exec
 	old, _, err := disk.OpenContent(unix.AT_FDCWD, content, -1)
 	if err != nil {
 		return reply, err
 	}
-	w, err := e.Write(ctx, in, old)
+	put := e.Write
+	if st.IsSymlink() {
+		put = e.writeLink
+	}
+	w, err := put(ctx, in, old)
 	reply.Deed = wire.Deed{ID: w.Op, Op: "write", Path: req.Path, At: w.At, Size: w.Size, SHA256: w.SHA256, Actor: req.Actor, User: req.User, Named: w.Named}
 	return reply, errors.Join(err, old.Close())
+}
+
+// writeLink is Write of a symlink, whose content is where it points.
+func (e *Engine) writeLink(ctx context.Context, req wire.WriteRequest, content io.Reader) (wire.Written, error) {
+	target, err := io.ReadAll(io.LimitReader(content, unix.PathMax))
+	if err != nil {
+		return wire.Written{}, err
+	}
+	tmp := e.store.Work("incoming-" + publish.Token())
+	if err := os.Symlink(string(target), tmp); err != nil {
+		return wire.Written{}, err
+	}
+	sum := sha256.Sum256(target)
+	w, err := e.replaceFile(ctx, req, tmp, hex.EncodeToString(sum[:]), nil)
+	w.SHA256 = hex.EncodeToString(sum[:])
+	return w, errors.Join(err, disk.RemoveIfThere(tmp))
 }
 
 // thrownAway reads an entry of the trash.

@@ -43,3 +43,55 @@ func TestUndoOfAPutLeavesWhatCameAfter(t *testing.T) {
 		t.Errorf("it stays: %v", err)
 	}
 }
+
+// TestUndoBringsALinkBack: a put over a link is undone by the link, and undoing that
+// brings back what was put; one that somebody changed since stays.
+func TestUndoBringsALinkBack(t *testing.T) {
+	c := open(t)
+	c.write("real", "behind the link")
+	if err := os.Symlink("real", c.path("link")); err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Write(c.ctx(), wire.WriteRequest{Path: "link"}, strings.NewReader("put"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(want string) {
+		t.Helper()
+		if got, err := os.Readlink(c.path("link")); want == "" && err == nil || want != "" && got != want {
+			t.Errorf("it points to %q, %v; want %q", got, err, want)
+		}
+	}
+	undo := func(id string, dry bool) wire.UndoReply {
+		t.Helper()
+		r, err := c.Undo(c.ctx(), wire.UndoRequest{Op: "write", ID: id, Path: "link", DryRun: dry})
+		if err != nil || len(r.Changes) != 1 || r.Changes[0].Op != "modified" {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return r
+	}
+	undo(w.Op, true)
+	is("")
+	back := undo(w.Op, false)
+	is("real")
+	again := undo(back.Deed.ID, false)
+	is("")
+	if got := c.read("link"); got != "put" {
+		t.Errorf("undone twice it holds %q", got)
+	}
+	undo(again.Deed.ID, false)
+	is("real")
+	if got := c.read("real"); got != "behind the link" {
+		t.Errorf("where it points there is %q", got)
+	}
+	if err := os.Remove(c.path("link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("elsewhere", c.path("link")); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Undo(c.ctx(), wire.UndoRequest{Op: "write", ID: again.Deed.ID, Path: "link"}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("another link by now: %+v, %v", r, err)
+	}
+	is("elsewhere")
+}
