@@ -1,4 +1,5 @@
 import type { AssociateResult, Event, PlanItem, Question, ResultStatus, RunStatus, Usage, Verification, Verified } from '../contract/types'
+import type { DirectorTask } from '../contract/contract'
 import { dataOf } from '../contract/types'
 import type { RunSummary } from '../link/protocol'
 import { stoodStill } from '../text/format'
@@ -14,11 +15,10 @@ export interface ToolCall {
   ms?: number
 }
 
-export interface TaskView {
+export interface TaskView extends Pick<DirectorTask, 'goal' | 'attempt'> {
   task: string
-  kind: string
-  goal: string
-  attempt: number
+  /** Empty until it is told. */
+  kind: DirectorTask['kind'] | ''
   status: 'waiting' | 'working' | ResultStatus
   calls: ToolCall[]
   verification?: Verification
@@ -204,7 +204,7 @@ export function reduce(r: RunView, e: Event): RunView {
 function withTask(r: RunView, id: string | undefined, change: (t: TaskView) => TaskView): RunView {
   if (!id) return r
   const known = r.tasks.some((t) => t.task === id)
-  const tasks = known ? r.tasks : [...r.tasks, { task: id, kind: '', goal: '', attempt: 1, status: 'waiting' as const, calls: [] }]
+  const tasks = known ? r.tasks : [...r.tasks, { task: id, kind: '' as const, goal: '', attempt: 1, status: 'waiting' as const, calls: [] }]
   return { ...r, tasks: tasks.map((t) => (t.task === id ? change(t) : t)) }
 }
 
