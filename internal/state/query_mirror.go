@@ -19,11 +19,14 @@ type Mirrored struct {
 }
 
 // The mark is the system's newest file.written for the path. The hash says which
-// revision it was: the newest before it with that text.
+// revision it was: the newest before it with that text. Hashes are compared first and
+// one revision is read for what comes next, for an event's sequence lies behind the
+// text in a row, and whoever writes one revision after the other has hundreds since the
+// mark. The limits keep m from being worked out once for each of its columns.
 const mirroredQuery = `SELECT m.id, m.path, m.head, m.head_seq, m.rev,
-	coalesce((SELECT min(v.seq) FROM revisions v WHERE v.document = m.id AND v.revision > m.rev), 0)
+	coalesce((SELECT v.seq FROM revisions v WHERE v.document = m.id AND v.revision > m.rev ORDER BY v.revision LIMIT 1), 0)
 	FROM (SELECT d.id AS id, d.path AS path, d.revision AS head, d.seq AS head_seq, coalesce((
-		SELECT v.revision FROM events e JOIN revisions v ON v.document = d.id AND v.seq < e.seq AND v.sha256 = json_extract(e.data, '$.sha256')
+		SELECT v.revision FROM events e JOIN revisions v ON v.document = d.id AND v.sha256 = json_extract(e.data, '$.sha256') AND v.seq < e.seq
 		WHERE e.seq = (SELECT f.seq FROM events f WHERE f.subject = 'file/' || d.path AND f.subject <> '' AND +f.type = 'file.written'
 			AND f.source LIKE '%/system' AND f.error = '' AND f.duplicate = 0 ORDER BY f.seq DESC LIMIT 1)
 		ORDER BY v.revision DESC LIMIT 1), 0) AS rev FROM documents d`
@@ -34,7 +37,7 @@ func scanMirrored(r *sql.Rows) (m Mirrored, err error) {
 
 // Mirrored says how far the file of a document follows it.
 func (s *Store) Mirrored(ctx context.Context, document string) (Mirrored, error) {
-	return one(ctx, s, "state.Mirrored", "document "+document, scanMirrored, mirroredQuery+" WHERE d.id = ?) m", document)
+	return one(ctx, s, "state.Mirrored", "document "+document, scanMirrored, mirroredQuery+" WHERE d.id = ? LIMIT 1) m", document)
 }
 
 // Mirrors says so of the documents that were revised last, newest first.
