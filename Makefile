@@ -49,10 +49,12 @@ test:
 .PHONY: test-all
 test-all: build test-desktop test-go test-computers test-browser
 
-# SQLite in Go is C in translation. It shares nothing with us but copies, holds
-# no instance of a generic function that the linker might choose for others, and
-# takes several times as long under the race detector.
-RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
+# Libraries that compute over what a call gives them, and take several times as long
+# under the race detector: SQLite (C in translation), regular expressions, deflate, and
+# what cuts large files. The linker may choose their instance of a generic function for
+# others, which is not watched there; they hold slices.Sort and slices.Equal.
+UNWATCHED := modernc.org/sqlite/lib regexp regexp/syntax compress/flate github.com/restic/chunker
+RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 
 # make lint vets all of it, and go test would once more, with all it depends on.
 test-go: build
