@@ -49,14 +49,17 @@ func (w *Workspace) Checkpoint(ctx context.Context, req CheckpointRequest) (_ Ch
 
 func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint, error) {
 	var reply wire.CheckpointReply
-	// Whoever asks for one by himself wants to know, and the automatic ones see in
-	// the end what nobody can have done, such as a change made on the host.
-	look := req.Kind == contract.CheckpointManual || req.Kind == contract.CheckpointAuto
-	in := wire.CheckpointRequest{Force: req.Force, Look: look, Whole: req.whole, Under: wire.Path(req.Under), Note: by(req.By, wire.Note{
+	// Whoever asks for one by himself wants to know what programs on the host did, and the
+	// automatic ones see in the end what nobody can have done.
+	in := wire.CheckpointRequest{Force: req.Force, Look: req.Kind == contract.CheckpointAuto, Seen: req.Kind == contract.CheckpointManual, Whole: req.whole, Under: wire.Path(req.Under), Note: by(req.By, wire.Note{
 		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
 	})}
 	if err := w.opts.Keeper.Call(ctx, "checkpoint", in, &reply); err != nil {
 		return Checkpoint{}, err
+	}
+	if len(reply.Unseen) > 0 {
+		w.opts.Logger.ErrorContext(ctx, "files changed in a way that the watch of the tree did not see; it is off until the computer wakes anew, and all of it is looked at",
+			"computer", w.opts.CID, "first", reply.Unseen)
 	}
 	w.tasks = 0
 	return w.logCheckpoint(ctx, reply)

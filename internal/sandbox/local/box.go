@@ -96,7 +96,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if c.d.opened != nil {
 		c.d.opened()
 	}
-	p, err := newPipes(launcher)
+	p, err := newPipes(launcher || spec.Kind == contract.BoxKeeper) // which watches the tree
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ type pipes struct {
 	saidR, saidW *os.File
 }
 
-func newPipes(launcher bool) (_ *pipes, err error) {
+func newPipes(watchers bool) (_ *pipes, err error) {
 	p := &pipes{}
 	defer func() {
 		if err != nil {
@@ -180,7 +180,7 @@ func newPipes(launcher bool) (_ *pipes, err error) {
 			return nil, err
 		}
 	}
-	p.filter, err = seccomp.File(launcher)
+	p.filter, err = seccomp.File(watchers)
 	return p, err
 }
 

@@ -94,11 +94,17 @@ func StatOf(st *unix.Stat_t) Stat {
 
 // Lstat is the state of a name in a directory; a link is not followed.
 func Lstat(dirfd int, name string) (Stat, error) {
+	st, _, err := LstatLinks(dirfd, name)
+	return st, err
+}
+
+// LstatLinks is the state of a name in a directory, and how many names the file has.
+func LstatLinks(dirfd int, name string) (Stat, uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return Stat{}, &os.PathError{Op: "lstat", Path: name, Err: err}
+		return Stat{}, 0, &os.PathError{Op: "lstat", Path: name, Err: err}
 	}
-	return StatOf(&st), nil
+	return StatOf(&st), uint64(st.Nlink), nil //nolint:unconvert // it is shorter on some machines
 }
 
 // Fstat is the state of what a descriptor has open.
@@ -278,4 +284,25 @@ func MoveTo(fromDir int, from string, toDir int, to string) error {
 		return errors.Join(rerr, unix.Fchmodat(fromDir, from, st.Mode&0o7777, 0))
 	}
 	return unix.Fchmodat(toDir, to, st.Mode&0o7777, 0)
+}
+
+// MakeExecutable gives a received file the mode that it is to have; when nobody
+// says which, that of the file it is about to replace.
+func MakeExecutable(file string, dir int, name string, exec *bool) error {
+	if exec == nil {
+		st, err := Lstat(dir, name)
+		if err != nil && !IsGone(err) {
+			return err
+		}
+		was := err == nil && st.IsRegular() && st.Mode&0o100 != 0
+		exec = &was
+	}
+	if !*exec {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(0o755), f.Sync(), f.Close())
 }

@@ -18,9 +18,7 @@ import (
 func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if req.Look {
-		ctx = scan.WithLook(ctx)
-	}
+	ctx = scan.WithWish(ctx, req.Look, req.Seen)
 	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.CheckpointReply{}, fault.Wrap("keeper.Checkpoint", err)
 	}
@@ -60,6 +58,7 @@ func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 		err = together()
 	}
 	if err == nil {
+		reply.Unseen, e.unseen = e.unseen, nil
 		e.bringIndex(ctx)
 	}
 	return reply, err

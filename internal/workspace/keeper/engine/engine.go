@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/scrub"
 	"choir.dev/choiros/internal/workspace/keeper/uppers"
+	"choir.dev/choiros/internal/workspace/keeper/watch"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -38,6 +40,7 @@ type Options struct {
 	Now       func() time.Time // time.Now when nil
 	Logger    *slog.Logger     // discards when nil
 	Crash     func(point string)
+	Watched   int // directories of the tree that may be watched; negative: none, 0: a part of what the kernel allows
 }
 
 // Engine works on one tree. Its methods may be called concurrently; those that
@@ -65,6 +68,7 @@ type Engine struct {
 	doubts   *outage.Doubts // new files that a power cut may have emptied; nil before they are read
 	puts     []put          // that no checkpoint has met yet, oldest first
 	keptPuts []wire.Commit  // that were made of such, and nobody has heard of
+	unseen   []wire.Path    // what the watch of the tree did not see, and nobody was told
 
 }
 
@@ -91,7 +95,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
 	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: func(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
 		return e.doubts.Without(cap, cands, write)
-	}})
+	}, Watched: cmp.Or(opts.Watched, watch.Share()), WatchFault: func(paths []wire.Path) { e.unseen = paths }})
 	e.gitIndex = gitindex.Open(e.store)
 	e.openCare()
 	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry})
@@ -144,7 +148,7 @@ func (e *Engine) Close() error {
 		errs = append(errs, e.goodbye(context.Background()))
 		e.look.Index = nil
 	}
-	errs = append(errs, e.store.Close())
+	errs = append(errs, e.store.Close(), e.look.Close())
 	if e.lock != nil {
 		errs = append(errs, process.Unlock(e.lock))
 		e.lock = nil

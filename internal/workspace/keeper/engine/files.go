@@ -280,7 +280,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	}
 	defer unix.Close(dir)
 	name := path.Base(p)
-	if err := makeExecutable(file, dir, name, req.Exec); err != nil {
+	if err := disk.MakeExecutable(file, dir, name, req.Exec); err != nil {
 		return wire.Written{}, err
 	}
 	st, err := disk.Lstat(unix.AT_FDCWD, file)
@@ -353,27 +353,6 @@ func (e *Engine) storeReceived(ctx context.Context, file string, st disk.Stat, l
 		return gitstore.None, err
 	}
 	return gitstore.Entry{Mode: st.GitMode(), ID: ids[0], Chunked: true}, nil
-}
-
-// makeExecutable gives a received file the mode that it is to have; when nobody
-// says which, that of the file it is about to replace.
-func makeExecutable(file string, dir int, name string, exec *bool) error {
-	if exec == nil {
-		st, err := disk.Lstat(dir, name)
-		if err != nil && !disk.IsGone(err) {
-			return err
-		}
-		was := err == nil && st.IsRegular() && st.Mode&0o100 != 0
-		exec = &was
-	}
-	if !*exec {
-		return nil
-	}
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Chmod(0o755), f.Sync(), f.Close())
 }
 
 // mayPut looks, before anything is made or moved, whether a file may go to a name,

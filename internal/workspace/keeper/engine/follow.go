@@ -27,7 +27,7 @@ func (e *Engine) follow(ctx context.Context, req wire.WriteRequest, file string)
 		return w, err
 	}
 	defer unix.Close(dir)
-	if err := makeExecutable(file, dir, name, nil); err != nil {
+	if err := disk.MakeExecutable(file, dir, name, nil); err != nil {
 		return w, err
 	}
 	made, _, err := e.store.EntryAt(unix.AT_FDCWD, file)

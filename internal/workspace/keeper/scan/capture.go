@@ -44,9 +44,12 @@ type Candidate struct {
 // Look walks the live tree and finds what may differ from HEAD and is within the
 // limits; write says that it is to be stored, now is the file system's time before.
 func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []Candidate, error) {
-	if cap, cands, ok := s.lookAgain(ctx); ok {
+	s.foretold = nil
+	if cap, cands, ok := s.lookAgain(ctx); ok && ctx.Value(lookKey{}) == nil {
 		cands, err := s.choose(cap, cands, write)
 		return cap, cands, err
+	} else if ok && s.known.watched {
+		s.foretell(cap, cands)
 	}
 	s.Doubt()
 	for {
@@ -122,6 +125,7 @@ func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	slices.SortFunc(cap.Changes, func(a, b gitstore.Change) int { return gitstore.ComparePaths(a.Path, b.Path) })
 	slices.SortFunc(cap.Skipped, byPath)
 	slices.SortFunc(cap.outside.list, byPath)
+	s.compare(cap)
 	s.settled(cap)
 	s.Left.Store(newLeft(cap))
 	return cap, nil

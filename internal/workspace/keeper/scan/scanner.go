@@ -5,6 +5,7 @@ import (
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/watch"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -17,6 +18,11 @@ type ScannerOptions struct {
 	// Without leaves out of what was seen what is nobody's work, for good when
 	// write is set.
 	Without func(cap *Capture, cands []Candidate, write bool) ([]Candidate, error)
+	// Watched is how many directories may be watched.
+	Watched int
+	// WatchFault is told the first paths that were other than they had been and that
+	// the watch had not seen; there is none any more then. Nil when nobody is.
+	WatchFault func(paths []wire.Path)
 }
 
 // Scanner looks at one live tree and finds what differs from what is captured.
@@ -33,13 +39,17 @@ type Scanner struct {
 	looks uint64           // how many looks at the tree there were
 
 	slowIgnores map[slowIgnore]bool
-	Left        atomic.Pointer[Left] // what the newest look at the live tree left out
-	known       known                // without looking
+	Left        atomic.Pointer[Left]    // what the newest look at the live tree left out
+	known       known                   // without looking
+	watch       *watch.Watch            // of the directories, by somebody else than the engine
+	watchFault  func(paths []wire.Path) // is told what the watch did not see
+	foretold    map[string]bool         // what the look under way will find to differ, as the watch says; nil when it says nothing
 }
 
 // NewScanner returns a scanner that has no tree yet.
 func NewScanner(o ScannerOptions) *Scanner {
-	return &Scanner{Root: -1, store: o.Store, limits: o.Limits, may: o.May, without: o.Without, slowIgnores: map[slowIgnore]bool{}}
+	return &Scanner{Root: -1, store: o.Store, limits: o.Limits, may: o.May, without: o.Without, slowIgnores: map[slowIgnore]bool{},
+		watch: watch.New(o.Watched), watchFault: o.WatchFault}
 }
 
 // Tracked is a captured path: what HEAD holds, and the file state in which it

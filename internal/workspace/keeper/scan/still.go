@@ -41,6 +41,20 @@ func WithLook(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lookKey{}, true)
 }
 
+type seenKey struct{}
+
+// WithWish is a context in which the whole tree is looked at, whatever is known, or as
+// long as what programs on the host may have written was not watched too.
+func WithWish(ctx context.Context, look, seen bool) context.Context {
+	switch {
+	case look:
+		return WithLook(ctx)
+	case seen:
+		return context.WithValue(ctx, seenKey{}, true)
+	}
+	return ctx
+}
+
 func stillOf(ctx context.Context) string {
 	still, _ := ctx.Value(stillKey{}).(string)
 	return still
@@ -51,6 +65,8 @@ type known struct {
 	still string          // since when nobody else could write; "": nothing is known
 	walk  *Walk           // what the last look at everything saw
 	dirty map[string]bool // what may be other than the index says
+	// watched says that the watch tells what somebody else wrote since.
+	watched bool
 }
 
 // maxDirty is how many paths are looked at one by one.
@@ -79,7 +95,7 @@ func (s *Scanner) found(still string, cap *Capture) {
 	if still == "" || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
 		return // what is left out is judged anew each time
 	}
-	s.known = known{still: still, walk: w, dirty: map[string]bool{}}
+	s.known = known{still: still, walk: w, dirty: map[string]bool{}, watched: s.watch.Lost() == ""}
 	for _, p := range cap.Touched {
 		s.known.dirty[p] = true
 	}
@@ -114,7 +130,7 @@ func (s *Scanner) settled(cap *Capture) {
 // It reports false where only a look at everything can say.
 func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 	still := stillOf(ctx)
-	if still == "" || ctx.Value(lookKey{}) != nil || s.known.still != still || s.Left.Load() == nil || s.may() != nil {
+	if still == "" || s.Left.Load() == nil || s.may() != nil || !s.knows(still, ctx.Value(seenKey{}) != nil || ctx.Value(lookKey{}) != nil) {
 		return nil, nil, false
 	}
 	for p := range s.Index.changed {
@@ -130,6 +146,7 @@ func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 			return nil, nil, false
 		}
 	}
+	s.known.still = still
 	w := s.known.walk
 	cap := &Capture{
 		Tracked: map[string]Tracked{}, Gone: slices.Collect(maps.Keys(g.gone)), Ignored: w.ignored, outside: w.outside, Nested: w.nested,

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/nested"
+	"choir.dev/choiros/internal/workspace/keeper/watch"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -32,6 +33,7 @@ type Walk struct {
 	known   []*lump         // directories that were passed over
 	plains  []*lump         // and those that might be the next time
 	all     bool            // nothing is ignored
+	linked  map[string]bool // files with more than one name
 }
 
 // keeps reports whether a path is in a directory that could not be read.
@@ -57,6 +59,7 @@ type walker struct {
 	later   []walkDir // nested repositories' objects: read after their refs, so that every object a captured ref names is captured too
 	repos   nested.Tracked
 	ignores ignoreFiles
+	watch   *watch.Watch // nil when nothing is watched
 	Walk
 }
 
@@ -82,7 +85,7 @@ func (s *Scanner) scanOnce(ctx context.Context, last bool) (*Walk, bool, error) 
 		ctx:     ctx, max: s.limits.WalkEntries, share: max(1, s.limits.WalkEntries/3), limit: s.limits.WalkEntries, tracked: s.Index, look: s.looks, lumps: s.lumps,
 	}
 	w.all = ctx.Value(allKey{}) != nil
-	err := w.run(s.Root)
+	err := s.watching(ctx, w, func() error { return w.run(s.Root) })
 	return &w.Walk, w.ignores.over(s.slowIgnores), err
 }
 
@@ -200,6 +203,9 @@ func (w *walker) walk(rootfd int, d walkDir) error {
 		return err
 	}
 	defer unix.Close(fd)
+	if w.watch != nil {
+		w.watch.Dir(fd, d.dir, watch.Looked)
+	}
 	if w.skipLump(fd, &d) {
 		return nil
 	}
@@ -293,15 +299,20 @@ func (w *walker) entry(fd int, d *walkDir, en disk.DirEntry) error {
 	name := en.Name
 	p := wire.JoinPath(d.dir, name)
 	if p == ".git" || p == ".git-new" {
+		if w.watch != nil && p != ".git" {
+			w.watch.Lose("a history is being brought in")
+		}
 		return nil
 	}
 	var st disk.Stat
 	looked := en.Kind == unix.DT_UNKNOWN
 	if looked { // where the file system does not tell types
 		var err error
-		if st, err = disk.Lstat(fd, name); err != nil {
+		var links uint64
+		if st, links, err = disk.LstatLinks(fd, name); err != nil {
 			return disk.IgnoreGone(err)
 		}
+		w.links(p, st, links)
 	}
 	isDir := en.Kind == unix.DT_DIR || looked && st.IsDir()
 	if len(p) > wire.MaxTreePath && !defence.Off(defence.KeeperDepth) {
@@ -324,9 +335,11 @@ func (w *walker) entry(fd int, d *walkDir, en disk.DirEntry) error {
 	}
 	if !looked {
 		var err error
-		if st, err = disk.Lstat(fd, name); err != nil {
+		var links uint64
+		if st, links, err = disk.LstatLinks(fd, name); err != nil {
 			return disk.IgnoreGone(err)
 		}
+		w.links(p, st, links)
 		if st.IsDir() { // it took the file's place just now
 			en.Kind = unix.DT_DIR
 			return w.entry(fd, d, en)
@@ -359,6 +372,7 @@ func (w *walker) dir(fd int, d *walkDir, p, name, why string, gitHere bool) {
 			if !empty {
 				w.outside.add(p, why)
 			}
+			w.watchIgnored(fd, p, name)
 			return
 		}
 	}

@@ -207,13 +207,15 @@ type SnapshotReply struct {
 
 // CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.
 // Under narrows what is said of ignored paths to a folder. Look has everything
-// looked at, whatever is known of who could write. Whole has a history that begins
+// looked at, whatever is known of who could write; Seen has it looked at unless what
+// programs on the host write is known as well. Whole has a history that begins
 // begin with all files, be they ignored, and however many bytes they have: another's
 // checkpoint held them.
 type CheckpointRequest struct {
 	Note
 	Whole bool `json:"whole,omitempty"`
 	Look  bool `json:"look,omitempty"`
+	Seen  bool `json:"seen,omitempty"`
 	Force bool `json:"force,omitempty"`
 	Under Path `json:"under,omitempty"`
 }
@@ -228,6 +230,8 @@ type CheckpointReply struct {
 	Puts   []Commit `json:"puts,omitempty"`
 	Looked int      `json:"looked,omitempty"` // names that the look at the tree went through
 	LeftOut
+	// Unseen are the first of what changed without the watch of the tree seeing it.
+	Unseen []Path `json:"unseen,omitempty"`
 }
 
 // ListRequest asks for checkpoints, newest first: at most Limit (100 when 0),

@@ -1,0 +1,214 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/watch"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// What somebody else wrote is known without a look at everything where each directory
+// of the tree was watched meanwhile, those that are ignored too: in them another name
+// could be given to a file that is captured.
+
+// maxLinked is how many files with more than one name are looked at each time.
+const maxLinked = 1000
+
+// watching runs a look at everything, and watches the directories that it meets when
+// nobody but the engine can write: before that, nothing is known anyway.
+func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) error {
+	if stillOf(ctx) == "" || w.all {
+		return run()
+	}
+	if err := s.watch.Begin(); err != nil {
+		return err
+	}
+	w.watch = s.watch
+	err := run()
+	if err != nil {
+		s.watch.Lose("the look ended early")
+	}
+	return errors.Join(err, s.watch.End())
+}
+
+// links notes a file that has more than one name: what is written through another
+// one is not seen at this one.
+func (w *walker) links(p string, st disk.Stat, links uint64) {
+	if w.watch == nil || !st.IsRegular() || links <= 1 {
+		return
+	}
+	if w.linked == nil {
+		w.linked = map[string]bool{}
+	}
+	if w.linked[p] = true; len(w.linked) > maxLinked {
+		w.watch.Lose("many files have more than one name")
+	}
+}
+
+// watchIgnored watches a directory that is ignored, with all below it.
+func (w *walker) watchIgnored(parent int, p, name string) {
+	if w.watch == nil || w.watch.Lost() != "" {
+		return
+	}
+	top, err := disk.OpenDir(parent, name)
+	if err != nil {
+		w.watch.Lose("a directory that is ignored can't be looked into")
+		return
+	}
+	defer unix.Close(top)
+	type below struct {
+		rel string
+		how watch.Kind
+	}
+	for todo := []below{{".", watch.IgnoredTop}}; len(todo) > 0 && w.watch.Lost() == ""; {
+		d := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		subs, err := w.watchOne(top, wire.JoinPath(p, d.rel), d.rel, d.how)
+		if err != nil {
+			w.watch.Lose("a directory that is ignored can't be looked into")
+			return
+		}
+		for _, sub := range subs {
+			todo = append(todo, below{wire.JoinPath(d.rel, sub), watch.Ignored})
+		}
+	}
+}
+
+// watchOne watches one of them, and returns the directories in it.
+func (w *walker) watchOne(top int, p, rel string, how watch.Kind) (subs []string, err error) {
+	if err := w.ctx.Err(); err != nil {
+		return nil, err
+	}
+	fd, err := disk.OpenDir(top, rel)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if rel == "." {
+		p = strings.TrimSuffix(p, "/.")
+	}
+	w.watch.Dir(fd, p, how)
+	entries, err := disk.ReadDir(fd, w.share)
+	if err != nil || len(entries) > w.share {
+		return nil, errors.Join(err, errors.New("it is too much"))
+	}
+	for _, en := range entries {
+		switch en.Kind {
+		case unix.DT_DIR:
+			subs = append(subs, en.Name)
+		case unix.DT_UNKNOWN:
+			return nil, errors.New("the file system does not tell directories")
+		}
+	}
+	return subs, nil
+}
+
+// knows reports whether what differs from the last look at everything is known under a
+// stillness: because it is the one of that look, or because the watch tells of the rest.
+// What it tells is noted.
+func (s *Scanner) knows(still string, seen bool) bool {
+	if s.known.still == "" {
+		return false
+	}
+	if s.known.still == still && !seen {
+		return true
+	}
+	paths, ok := s.toldOf()
+	if !ok {
+		return false
+	}
+	s.note(paths)
+	return true
+}
+
+// toldOf is what the watch tells of since it was asked last.
+func (s *Scanner) toldOf() ([]string, bool) {
+	if !s.known.watched {
+		return nil, false
+	}
+	paths, ok := s.watch.Changed(s.lstatLinks, func(p string) bool { return s.Index.Leaf(p) != nil }, func(p string) bool { return s.known.walk.linked[p] })
+	s.known.watched = ok
+	return paths, ok
+}
+
+func (s *Scanner) note(paths []string) {
+	for _, p := range paths {
+		s.Wrote(p)
+	}
+	for p := range s.known.walk.linked {
+		s.known.dirty[p] = true
+	}
+}
+
+func (s *Scanner) lstatLinks(p string) (disk.Stat, uint64, error) {
+	dir, err := disk.OpenDir(s.Root, wire.ParentDir(p))
+	if err != nil {
+		return disk.Stat{}, 0, err
+	}
+	defer unix.Close(dir)
+	return disk.LstatLinks(dir, baseOf(p))
+}
+
+func baseOf(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
+
+// foretell notes what the watch makes of a look at everything that is about to be taken.
+func (s *Scanner) foretell(cap *Capture, cands []Candidate) {
+	s.foretold = map[string]bool{}
+	for _, c := range cands {
+		s.foretold[c.Path] = true
+	}
+	for _, p := range cap.Gone {
+		s.foretold[p] = true
+	}
+}
+
+// compare holds what a look at everything found against what the watch had made of it.
+// A watch that did not see a change is not trusted any more.
+func (s *Scanner) compare(cap *Capture) {
+	if s.foretold == nil {
+		return
+	}
+	unseen := func() (out []wire.Path) {
+		for _, c := range cap.Changes {
+			if !s.foretold[c.Path] && len(out) < maxUnseen {
+				out = append(out, wire.Path(c.Path))
+			}
+		}
+		return out
+	}
+	missed := unseen()
+	if len(missed) > 0 { // by somebody on the host, while the look was under way
+		paths, ok := s.toldOf()
+		if !ok {
+			return
+		}
+		s.note(paths)
+		for _, p := range paths {
+			s.foretold[p] = true
+		}
+		missed = unseen()
+	}
+	if len(missed) == 0 {
+		return
+	}
+	s.known.watched = false
+	_ = s.watch.Close()
+	s.watch = watch.New(0)
+	if s.watchFault != nil {
+		s.watchFault(missed)
+	}
+}
+
+// maxUnseen is how many paths are named that the watch did not see.
+const maxUnseen = 10
+
+// Close ends the watch.
+func (s *Scanner) Close() error {
+	s.known.watched = false
+	return s.watch.Close()
+}

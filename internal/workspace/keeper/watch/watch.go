@@ -1,0 +1,320 @@
+package watch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// Watch watches the directories of one tree. It is used by one goroutine at a time.
+type Watch struct {
+	fd    int
+	max   int // directories
+	round int // looks at everything so far
+	dirs  map[int32]dir
+	names map[place]*fate
+	left  map[uint32]kind // what was moved away from a name, by the cookie of the move
+	lost  string          // why not everything is known; "" when it is
+	rest  int             // looks for which nothing is watched
+}
+
+// dir is a directory that is watched.
+type dir struct {
+	path  string
+	round int  // in which it was met last
+	how   Kind // what the look makes of it
+}
+
+// Kind says what a look makes of a directory.
+type Kind int
+
+const (
+	Looked     Kind = iota // its files are looked at
+	IgnoredTop             // it is ignored: that there is something in it is said
+	Ignored                // it is in one that is ignored
+)
+
+type place struct {
+	dir  int32
+	name string
+}
+
+// kind is where what has a name came from.
+type kind int
+
+const (
+	was    kind = iota // the look met it
+	came               // somebody made it, linked it or moved it there
+	placed             // it was moved there from where nothing is watched, which only the engine can do
+	none
+)
+
+// fate is what happened to a name.
+type fate struct {
+	now   kind
+	named bool // another file has the name, or none
+}
+
+const (
+	naming  = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
+	always  = naming | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+	content = unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE
+	// maxNames bounds what is remembered between two looks, maxEvents what is read at once.
+	maxNames  = 5000
+	maxEvents = 1 << 20
+	// restFor is for how many looks nothing is tried when there were too many directories.
+	restFor = 16
+)
+
+// New watches nothing yet; at most max directories will be, 0 for none at all.
+func New(max int) *Watch { return &Watch{fd: -1, max: max, lost: "nothing was looked at yet"} }
+
+// Share is how many directories one computer's watch takes of what the kernel allows
+// the user that runs choir, who needs them for the programs in boxes too.
+func Share() int {
+	const part, most, unknown = 8, 100_000, 8192
+	raw, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	n, perr := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || perr != nil {
+		n = unknown
+	}
+	return min(n/part, most)
+}
+
+// Close ends the watch.
+func (w *Watch) Close() error {
+	w.Lose("it is closed")
+	fd := w.fd
+	w.fd, w.dirs, w.names = -1, nil, nil
+	if fd < 0 {
+		return nil
+	}
+	return unix.Close(fd)
+}
+
+// Lose says that not everything is known, and why, until all is looked at again.
+func (w *Watch) Lose(why string) {
+	if w.lost == "" {
+		w.lost = why
+	}
+}
+
+// Lost says why not everything is known; "" when it is.
+func (w *Watch) Lost() string { return w.lost }
+
+// Begin says that a look at everything begins: what was before it makes no difference.
+func (w *Watch) Begin() error {
+	w.names, w.left, w.lost = map[place]*fate{}, map[uint32]kind{}, ""
+	if w.max <= 0 {
+		w.Lose("watching is off")
+		return nil
+	}
+	if w.rest > 0 {
+		w.rest--
+		w.Lose("there were too many directories")
+		return nil
+	}
+	if w.fd < 0 {
+		fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+		if err != nil {
+			w.rest = restFor
+			w.Lose("no watch could be had: " + err.Error())
+			return nil //nolint:nilerr // everything is looked at without
+		}
+		w.fd, w.dirs = fd, map[int32]dir{}
+	}
+	w.round++
+	w.read(func(int32, uint32, uint32, string) {})
+	if w.lost != "" {
+		return w.Close()
+	}
+	return nil
+}
+
+// Dir watches an open directory. It is called before its names are read.
+func (w *Watch) Dir(fd int, p string, how Kind) {
+	if w.lost != "" {
+		return
+	}
+	mask := uint32(always)
+	if how == Looked {
+		mask |= content
+	}
+	wd, err := unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(fd), mask)
+	if err != nil {
+		w.Lose("a directory can't be watched: " + err.Error())
+		return
+	}
+	d, known := w.dirs[int32(wd)]
+	switch {
+	case known && d.round == w.round && (d.path != p || d.how != how):
+		w.Lose("a directory moved while it was looked at")
+	case !known && len(w.dirs) >= w.max:
+		w.Lose(fmt.Sprintf("there are more than %d directories", w.max))
+	}
+	w.dirs[int32(wd)] = dir{p, w.round, how}
+}
+
+// End says that everything was looked at: what was not met is not watched any more.
+// Where not all could be watched, nothing is.
+func (w *Watch) End() error {
+	if w.fd < 0 {
+		return nil
+	}
+	if w.lost != "" {
+		if len(w.dirs) > w.max || strings.HasSuffix(w.lost, unix.ENOSPC.Error()) {
+			w.rest = restFor
+		}
+		return w.Close()
+	}
+	for wd, d := range w.dirs {
+		if d.round != w.round {
+			delete(w.dirs, wd)
+			_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) // it went with its directory
+		}
+	}
+	return nil
+}
+
+// See is how a path of the tree is now, and how many names it has.
+type See func(p string) (st disk.Stat, links uint64, err error)
+
+// Changed are the paths that may be other than at the last look; ok is false when
+// there may be more of them. They are told once. captured says of a path that the look
+// met and took it, linked that it found more than one name of it.
+func (w *Watch) Changed(see See, captured, linked func(p string) bool) (paths []string, ok bool) {
+	if w.lost != "" {
+		return nil, false
+	}
+	w.read(w.happened)
+	for _, k := range w.left {
+		if k == came {
+			w.Lose("a file that had come was moved away")
+		}
+	}
+	w.left = map[uint32]kind{}
+	for at, f := range w.names {
+		if w.lost != "" {
+			return nil, false
+		}
+		d := w.dirs[at.dir]
+		p := wire.JoinPath(d.path, at.name)
+		st, links, err := see(p)
+		switch {
+		case err != nil && !disk.IsGone(err):
+			w.Lose("a path can't be looked at")
+		case err != nil && f.now != none:
+			w.Lose("a file is gone of which that is not known")
+		case err == nil && st.IsDir():
+			w.Lose("a directory took a file's place")
+		case err == nil && st.IsRegular() && links > 1 && (f.named || !linked(p)):
+			w.Lose("a file has more than one name")
+		case d.how != Looked:
+		case !f.named && !captured(p) && path.Base(p) != ".gitignore":
+			// It was there and was not taken, for it is ignored, and so it stays.
+		default:
+			paths = append(paths, p)
+		}
+	}
+	w.names = map[place]*fate{}
+	return paths, w.lost == ""
+}
+
+// read reads what is reported.
+func (w *Watch) read(each func(wd int32, mask, cookie uint32, name string)) {
+	const head = unix.SizeofInotifyEvent
+	buf := make([]byte, 64<<10)
+	for n := 0; n < maxEvents; {
+		got, err := unix.Read(w.fd, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return
+		case err != nil || got <= 0:
+			w.Lose("what happened can't be read")
+			return
+		}
+		for rec := buf[:got]; len(rec) >= head; n++ {
+			size := head + int(binary.NativeEndian.Uint32(rec[12:]))
+			if size > len(rec) {
+				w.Lose("what happened can't be read")
+				return
+			}
+			name, _, _ := bytes.Cut(rec[head:size], []byte{0})
+			each(int32(binary.NativeEndian.Uint32(rec)), binary.NativeEndian.Uint32(rec[4:]), binary.NativeEndian.Uint32(rec[8:]), string(name))
+			rec = rec[size:]
+		}
+	}
+	w.Lose("too much happened")
+}
+
+// happened takes one event in.
+func (w *Watch) happened(wd int32, mask, cookie uint32, name string) {
+	d, known := w.dirs[wd]
+	switch {
+	case w.lost != "":
+		return
+	case mask&unix.IN_Q_OVERFLOW != 0:
+		w.Lose("too much happened")
+		return
+	case !known:
+		return // it is not watched any more
+	case mask&(unix.IN_ISDIR|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_IGNORED|unix.IN_UNMOUNT) != 0 || name == "":
+		w.Lose("a directory came, went or changed")
+		return
+	case d.how == IgnoredTop:
+		w.Lose("something came or went in a directory that is ignored")
+		return
+	}
+	f := w.names[place{wd, name}]
+	if f == nil {
+		if len(w.names) >= maxNames {
+			w.Lose("too much happened")
+			return
+		}
+		f = &fate{}
+		w.names[place{wd, name}] = f
+	}
+	f.named = f.named || mask&naming != 0
+	// A file that came and is gone may have been another name of one that the look
+	// met, through which that was written.
+	switch {
+	case mask&unix.IN_CREATE != 0:
+		w.arrives(f, came)
+	case mask&unix.IN_MOVED_TO != 0:
+		if _, paired := w.left[cookie]; paired {
+			delete(w.left, cookie)
+			w.arrives(f, came)
+		} else {
+			w.arrives(f, placed)
+		}
+	case mask&unix.IN_MOVED_FROM != 0:
+		if f.now == none {
+			w.Lose("a file went that was gone")
+		}
+		w.left[cookie], f.now = f.now, none
+	case mask&unix.IN_DELETE != 0:
+		if f.now == came || f.now == none {
+			w.Lose("a file came and went")
+		}
+		f.now = none
+	}
+}
+
+func (w *Watch) arrives(f *fate, as kind) {
+	if f.now == came {
+		w.Lose("a file that had come was displaced")
+	}
+	f.now = as
+}
