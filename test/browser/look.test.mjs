@@ -28,13 +28,16 @@ test('the look', async (t) => {
   const page = await claim(context, choir)
   await desktop(page)
   await page.locator('#rehearsal').waitFor()
+  const home = page.url()
+  const storageState = await context.storageState()
+  await context.close() // nobody looks there any more
 
   for (const theme of ['night', 'day']) {
     await t.test(theme, async (t2) => {
       const scheme = theme === 'night' ? 'dark' : 'light'
-      const { context: own, faults } = await visitor(browser, choir, { colorScheme: scheme, storageState: await context.storageState() })
+      const { context: own, faults } = await visitor(browser, choir, { colorScheme: scheme, storageState })
       const at = await own.newPage()
-      await at.goto(page.url())
+      await at.goto(home)
       const frame = await desktop(at)
       const all = async (what) => {
         for (const [width, height] of sizes) {
