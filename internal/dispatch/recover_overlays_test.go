@@ -1,0 +1,79 @@
+package dispatch_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch/ports"
+)
+
+// TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart: a run may have its
+// report, and a task its next attempt, before the overlay of an ended attempt is
+// removed. What a death then leaves, the next start removes; the overlay of an
+// attempt under way stays.
+func TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart(t *testing.T) {
+	h := newHouse(t)
+	h.ws.drop = func() { panic("the process died") }
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(edit("c1"))
+	if rep := h.report(h.submit("make it say two")); rep.Status != contract.RunDone {
+		t.Fatalf("%+v", rep)
+	}
+	eventually(t, func() bool { return !h.d.Busy() })
+	left := func() (names []string) {
+		entries, err := os.ReadDir(filepath.Join(h.ws.dir, "boxes"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	if got := left(); len(got) != 1 {
+		t.Fatalf("a removal that came to nothing leaves %q", got)
+	}
+	h.ws.drop = nil
+	h.restart()
+	if got := left(); len(got) != 0 {
+		t.Errorf("of a run that has ended there are %q", got)
+	}
+
+	// An attempt that failed, and the one under way that follows it.
+	flag := filepath.Join(h.dir, "second")
+	h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
+		{"run": m{"argv": []string{"sh", "-c", "test -e " + flag + " || sleep 1000"}}}}})
+	run := h.submit("go")
+	running := func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "run" }
+	h.told(run, "tool.called", running)
+	h.ws.mu.Lock()
+	task := left()[0]
+	h.ws.mu.Unlock()
+	earlier := strings.TrimSuffix(task, "-1") + "-7" // nobody else's
+	if err := os.Mkdir(filepath.Join(h.ws.dir, "boxes", earlier), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(flag, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.sleep()
+	h.wake()
+	var kept []ports.TaskRef
+	h.ws.swept = func(but []ports.TaskRef) { kept = but }
+	if err := h.d.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(kept) != 1 || kept[0].Run != run || kept[0].Task+"-1" != task || kept[0].Attempt != 1 {
+		t.Errorf("kept are %+v; under way is %s", kept, task)
+	}
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+	if got := left(); len(got) != 0 {
+		t.Errorf("there are %q", got)
+	}
+}
