@@ -17,6 +17,8 @@ import (
 type Computers interface {
 	// List returns every computer, oldest first.
 	List(ctx context.Context) ([]view.Computer, error)
+	// IDs are those of the computers that List lists.
+	IDs() []contract.CID
 	// Create makes a computer and waits until it is awake. One that is there already
 	// is returned as it is.
 	Create(ctx context.Context, cid contract.CID, name string) (view.Computer, error)

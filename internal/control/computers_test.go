@@ -27,6 +27,7 @@ type memory struct {
 	list  []*machine
 	early error // what asking for one that is not awake answers, when none is
 	laid  error // what forking one answers once it is laid out
+	looks int   // how often all of them were looked at
 }
 
 // say has every computer not awake, for this reason, or awake again.
@@ -43,9 +44,20 @@ func (m *memory) full(why error) {
 	m.laid = why
 }
 
+func (m *memory) IDs() []contract.CID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []contract.CID
+	for _, c := range m.list {
+		out = append(out, c.cid)
+	}
+	return out
+}
+
 func (m *memory) List(context.Context) ([]view.Computer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.looks++
 	var out []view.Computer
 	for _, c := range m.list {
 		out = append(out, c.info())

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
@@ -29,7 +30,7 @@ func (s *Server) decide(ctx context.Context, rule grant.Rule, account string, ci
 func (s *Server) named(ctx context.Context, rule grant.Rule, account, id string) (contract.CID, error) {
 	cid := contract.CID(id)
 	if id == only {
-		mine, err := s.computersOf(ctx, account)
+		mine, err := s.mine(ctx, account)
 		if err != nil {
 			return "", err
 		}
@@ -37,7 +38,7 @@ func (s *Server) named(ctx context.Context, rule grant.Rule, account, id string)
 		case 0:
 			return "", grant.NoComputer()
 		case 1:
-			cid = mine[0].ID
+			cid = mine[0]
 		default:
 			return "", fault.New("", fault.Invalid, "Name one with --computer.", errSeveral)
 		}
@@ -54,6 +55,41 @@ func (s *Server) named(ctx context.Context, rule grant.Rule, account, id string)
 		err = s.decide(ctx, rule, account, cid)
 	}
 	return cid, err
+}
+
+// mine are the computers that an account is a member of, as computersOf lists
+// them. Each request that names none asks for them, so none of them is looked at
+// unless one has no owner yet.
+func (s *Server) mine(ctx context.Context, account string) ([]contract.CID, error) {
+	roles, err := s.o.Identity.Mine(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	all := s.o.Computers.IDs()
+	mine := slices.DeleteFunc(slices.Clone(all), func(cid contract.CID) bool { return roles[cid] == grant.None })
+	if len(mine) == len(all) {
+		return mine, nil
+	}
+	places, err := s.o.Identity.Places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[contract.CID]bool, len(places))
+	for _, p := range places {
+		known[p.Computer] = true
+	}
+	if !slices.ContainsFunc(all, func(cid contract.CID) bool { return !known[cid] }) {
+		return mine, nil
+	}
+	list, err := s.computersOf(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	mine = mine[:0]
+	for _, c := range list {
+		mine = append(mine, c.ID)
+	}
+	return mine, nil
 }
 
 // computersOf lists the computers that an account is a member of, and records

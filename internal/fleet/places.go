@@ -209,6 +209,19 @@ func (fl *Fleet) get(cid contract.CID) (*computer.Computer, error) {
 	return nil, fault.New("fleet.Get", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s is not awake", cid))
 }
 
+// IDs implements control.Computers.
+func (fl *Fleet) IDs() []contract.CID {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	out := make([]contract.CID, 0, len(fl.order))
+	for _, cid := range fl.order {
+		if fl.find(cid) != nil {
+			out = append(out, cid)
+		}
+	}
+	return out
+}
+
 // List implements control.Computers.
 func (fl *Fleet) List(ctx context.Context) ([]view.Computer, error) {
 	fl.mu.Lock()
