@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
+	"sync"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
@@ -26,7 +28,7 @@ type SignedIn struct {
 func SignIn(ctx context.Context, link, name string) (in SignedIn, err error) {
 	const op = "client.SignIn"
 	u, err := url.Parse(link)
-	if err != nil || u.Path != "/claim" || u.Fragment == "" {
+	if err != nil || u.Path != "/claim" || u.Fragment == "" || !hostForm().MatchString(u.Host) {
 		// The link is as good as a password: it is not repeated.
 		return in, fault.New(op, fault.Invalid, "It is what choir accounts invite NAME prints: http://console.…/claim#….", errors.New("this is not a sign-in link"))
 	}
@@ -64,6 +66,16 @@ func SignIn(ctx context.Context, link, name string) (in SignedIn, err error) {
 	}
 	ask := rpc.NewTokenRequest{}
 	ask.Body.Name = name
-	in.Token, err = Call(ctx, c, rpc.TokenCreate, ask)
+	if in.Token, err = Call(ctx, c, rpc.TokenCreate, ask); err == nil && !tokenForm().MatchString(in.Token.Secret) {
+		in.Token.Secret = ""
+		err = fault.New(op, fault.Unreachable, "Use links of people you trust alone.", fmt.Errorf("what %s gives is no token", c.base))
+	}
 	return in, err
 }
+
+// What is signed in to is given to a shell: whoever made the link chose who answers,
+// and the words must be ones that a shell takes as they stand.
+var (
+	hostForm  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9.:\[\]-]{1,300}$`) })
+	tokenForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,200}$`) })
+)
