@@ -344,6 +344,13 @@ func (c playedComputers) List(ctx context.Context) (out []view.Computer, err err
 	return out, nil
 }
 
+func (c playedComputers) IDs() (out []contract.CID) {
+	for _, p := range c {
+		out = append(out, p.cid)
+	}
+	return out
+}
+
 // Create makes none: the rows have what they need.
 func (c playedComputers) Create(ctx context.Context, cid contract.CID, _ string) (view.Computer, error) {
 	p, err := c.Get(ctx, cid)
