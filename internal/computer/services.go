@@ -65,6 +65,15 @@ func (c *Computer) Wounds() []string {
 	return c.upkeep.Wounds()
 }
 
+// Unwatched says, for people, why the files are not watched; "" when they are, or
+// nothing is known of that.
+func (c *Computer) Unwatched() string {
+	if c.workspace == nil {
+		return ""
+	}
+	return c.workspace.Unwatched()
+}
+
 // Idle reports whether nothing keeps the computer awake by itself: no run that has
 // not ended, be it that it waits for its user's answer and its deadline, none of the
 // user's own commands, nobody who looks at its desktop, and no build of that. What

@@ -144,6 +144,10 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 		for _, text := range c.Wounds() {
 			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "fail", Detail: text})
 		}
+		if why := c.Unwatched(); why != "" {
+			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "warn", Detail: "After each command all of its files are looked at, which is slow where they are many: " + why + ".",
+				Hint: "Nothing is lost. An eighth of fs.inotify.max_user_watches is a computer's: sudo sysctl -w fs.inotify.max_user_watches=524288"})
+		}
 	}
 	free, err := fl.Dir.Free()
 	if err != nil {

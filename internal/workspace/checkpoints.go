@@ -61,8 +61,21 @@ func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Chec
 		w.opts.Logger.ErrorContext(ctx, "files changed in a way that the watch of the tree did not see; it is off until the computer wakes anew, and all of it is looked at",
 			"computer", w.opts.CID, "first", reply.Unseen)
 	}
+	w.mu.Lock()
+	if w.unwatched = reply.Unwatched; w.unwatched != "" {
+		w.unwatched = contract.Line(contract.Clip(w.unwatched, 300)) // a box said it
+	}
+	w.mu.Unlock()
 	w.tasks = 0
 	return w.logCheckpoint(ctx, reply)
+}
+
+// Unwatched says, for people, why after each command all of the tree is looked at; ""
+// when it is watched, or nobody has looked yet.
+func (w *Workspace) Unwatched() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unwatched
 }
 
 // markEvery is after how many logged checkpoints the keeper is told; until then

@@ -59,9 +59,10 @@ type Workspace struct {
 	unlogged int  // checkpoints logged since the keeper was told
 	behind   bool // something failed since the log was told all that the keeper did
 
-	mu   sync.Mutex
-	held map[string][]string // the layers that overlays and snapshots have, by whose they are
-	live map[string]bool     // overlays that published something while their task worked
+	mu        sync.Mutex
+	unwatched string              // why the keeper watches nothing
+	held      map[string][]string // the layers that overlays and snapshots have, by whose they are
+	live      map[string]bool     // overlays that published something while their task worked
 
 	stop context.CancelFunc
 	done sync.WaitGroup

@@ -59,6 +59,7 @@ func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 	}
 	if err == nil {
 		reply.Unseen, e.unseen = e.unseen, nil
+		reply.Unwatched = e.look.Unwatched()
 		e.bringIndex(ctx)
 	}
 	return reply, err

@@ -193,11 +193,11 @@ func TestAFileWithTwoNamesIsAlwaysLookedAt(t *testing.T) {
 // TestWithoutAWatchEverythingIsLookedAt: where the folders are more than may be watched,
 // or none may be, checkpoints hold the same.
 func TestWithoutAWatchEverythingIsLookedAt(t *testing.T) {
-	for _, most := range []int{-1, 5} {
+	for most, why := range map[int]string{-1: "watching is off", 5: "there are more than 5 directories"} {
 		c := watched(t, func(o *engine.Options) { o.Watched = most })
 		c.write("workspace/w/d1/f1", "other")
-		if r := c.underStill("after"); !r.Created || r.Looked < 300 {
-			t.Errorf("with at most %d watches it looked at %d names", most, r.Looked)
+		if r := c.underStill("after"); !r.Created || r.Looked < 300 || r.Unwatched != why {
+			t.Errorf("with at most %d watches it looked at %d names, for %q", most, r.Looked, r.Unwatched)
 		}
 	}
 }
@@ -221,8 +221,8 @@ func TestAWatchThatMissedSomethingIsNotTrusted(t *testing.T) {
 		t.Errorf("it says that %q was not seen", all.Unseen)
 	}
 	must(t, unix.Munmap(m))
-	if r := c.underStill("later"); r.Looked < 300 {
-		t.Errorf("after that it looked at %d names", r.Looked)
+	if r := c.underStill("later"); r.Looked < 300 || !strings.HasPrefix(r.Unwatched, "a change was not seen") {
+		t.Errorf("after that it looked at %d names, for %q", r.Looked, r.Unwatched)
 	}
 }
 

@@ -198,7 +198,7 @@ func (s *Scanner) compare(cap *Capture) {
 	}
 	s.known.watched = false
 	_ = s.watch.Close()
-	s.watch = watch.New(0)
+	s.watch = watch.None("a change was not seen by watches, which are off until the computer wakes anew")
 	if s.watchFault != nil {
 		s.watchFault(missed)
 	}
@@ -206,6 +206,9 @@ func (s *Scanner) compare(cap *Capture) {
 
 // maxUnseen is how many paths are named that the watch did not see.
 const maxUnseen = 10
+
+// Unwatched says why each look is at everything, "" when none needs to be.
+func (s *Scanner) Unwatched() string { return s.watch.Off() }
 
 // Close ends the watch.
 func (s *Scanner) Close() error {

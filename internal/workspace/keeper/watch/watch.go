@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type Watch struct {
 	left  map[uint32]kind // what was moved away from a name, by the cookie of the move
 	lost  string          // why not everything is known; "" when it is
 	rest  int             // looks for which nothing is watched
+	off   string          // why the newest look left nothing watched; "" when it did not
 }
 
 // dir is a directory that is watched.
@@ -79,6 +81,9 @@ const (
 // New watches nothing yet; at most max directories will be, 0 for none at all.
 func New(max int) *Watch { return &Watch{fd: -1, max: max, lost: "nothing was looked at yet"} }
 
+// None never watches anything, and says why.
+func None(why string) *Watch { return &Watch{fd: -1, lost: why, off: why} }
+
 // Share is how many directories one computer's watch takes of what the kernel allows
 // the user that runs choir, who needs them for the programs in boxes too.
 func Share() int {
@@ -112,11 +117,16 @@ func (w *Watch) Lose(why string) {
 // Lost says why not everything is known; "" when it is.
 func (w *Watch) Lost() string { return w.lost }
 
+// Off says why the newest look that was to watch the tree left nothing watched, so that
+// each is at everything; "" when it did not.
+func (w *Watch) Off() string { return w.off }
+
 // Begin says that a look at everything begins: what was before it makes no difference.
 func (w *Watch) Begin() error {
 	w.names, w.left, w.lost = map[place]*fate{}, map[uint32]kind{}, ""
 	if w.max <= 0 {
-		w.Lose("watching is off")
+		w.off = cmp.Or(w.off, "watching is off")
+		w.Lose(w.off)
 		return nil
 	}
 	if w.rest > 0 {
@@ -128,7 +138,8 @@ func (w *Watch) Begin() error {
 		fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 		if err != nil {
 			w.rest = restFor
-			w.Lose("no watch could be had: " + err.Error())
+			w.off = "no watch could be had: " + err.Error()
+			w.Lose(w.off)
 			return nil //nolint:nilerr // everything is looked at without
 		}
 		w.fd, w.dirs = fd, map[int32]dir{}
@@ -171,7 +182,7 @@ func (w *Watch) End() error {
 	if w.fd < 0 {
 		return nil
 	}
-	if w.lost != "" {
+	if w.off = w.lost; w.lost != "" {
 		if len(w.dirs) > w.max || strings.HasSuffix(w.lost, unix.ENOSPC.Error()) {
 			w.rest = restFor
 		}

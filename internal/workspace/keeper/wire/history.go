@@ -232,6 +232,8 @@ type CheckpointReply struct {
 	LeftOut
 	// Unseen are the first of what changed without the watch of the tree seeing it.
 	Unseen []Path `json:"unseen,omitempty"`
+	// Unwatched is why there is no such watch, so that each look is at everything.
+	Unwatched string `json:"unwatched,omitempty"`
 }
 
 // ListRequest asks for checkpoints, newest first: at most Limit (100 when 0),
