@@ -30,7 +30,8 @@ func watched(t *testing.T, set ...func(*engine.Options)) *computer {
 	c.write("workspace/w/seen.log", "log")
 	time.Sleep(60 * time.Millisecond) // so that all of it is believed
 	c.underStill("first")
-	c.underStill("first")
+	c.underStill("first") // which has a changed .gitignore, so it looks at everything
+	c.underStill("first") // and so nobody wrote during that
 	return c
 }
 
@@ -47,6 +48,7 @@ func (c *computer) whole(what string, r wire.CheckpointReply) {
 	if !reflect.DeepEqual(all.LeftOut, r.LeftOut) {
 		c.t.Fatalf("%s: left out %+v\na look at everything says %+v", what, r.LeftOut, all.LeftOut)
 	}
+	c.underStill("none") // so nobody wrote during that look
 }
 
 // TestWhatIsWatchedIsNotLookedFor: what somebody wrote who has ended is captured
@@ -183,6 +185,7 @@ func TestAFileWithTwoNamesIsAlwaysLookedAt(t *testing.T) {
 	c.underStill("linked")
 	time.Sleep(60 * time.Millisecond)
 	c.underStill("believed")
+	c.underStill("believed")
 	c.write("workspace/w/d2/two", "by the other name")
 	r := c.underStill("written")
 	if held := stockGit(t, c.opts.Root, "show", "HEAD:workspace/w/d1/f1"); held != "by the other name" || r.Looked > 20 {
@@ -246,6 +249,7 @@ func TestAWatchSeesWhatALookSees(t *testing.T) {
 		if r.Looked < 100 {
 			few++
 		}
+		c.underStill(fmt.Sprint("step ", step)) // before the next
 		if rnd.IntN(3) == 0 {
 			c.whole(fmt.Sprint("step ", step), r)
 		}

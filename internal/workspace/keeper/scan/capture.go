@@ -59,7 +59,7 @@ func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []
 		}
 		if !s.remember(cap, now) {
 			if !cap.Scan.all { // that has not asked what is ignored, which the next has to
-				s.found(stillOf(ctx), cap)
+				s.found(stillOf(ctx).name, cap)
 			}
 			return cap, cands, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -21,11 +22,18 @@ import (
 
 type stillKey struct{}
 
+// stillness is what a request says of who could write.
+type stillness struct {
+	name string
+	at   time.Time // when it came
+}
+
 type lookKey struct{}
 
-// WithStill is a context in which looks are taken under a stillness; "" for none.
+// WithStill is a context in which looks are taken under a stillness; "" for none. It is
+// made when the request that names it comes.
 func WithStill(ctx context.Context, still string) context.Context {
-	return context.WithValue(ctx, stillKey{}, still)
+	return context.WithValue(ctx, stillKey{}, stillness{still, time.Now()})
 }
 
 type allKey struct{}
@@ -55,8 +63,8 @@ func WithWish(ctx context.Context, look, seen bool) context.Context {
 	return ctx
 }
 
-func stillOf(ctx context.Context) string {
-	still, _ := ctx.Value(stillKey{}).(string)
+func stillOf(ctx context.Context) stillness {
+	still, _ := ctx.Value(stillKey{}).(stillness)
 	return still
 }
 
@@ -67,6 +75,11 @@ type known struct {
 	dirty map[string]bool // what may be other than the index says
 	// watched says that the watch tells what somebody else wrote since.
 	watched bool
+	// alone says that nobody began to write while the last look at everything was taken,
+	// which was over at ended: a request that came later named the same stillness. Before
+	// all directories are watched, what is written through another name goes unseen.
+	alone bool
+	ended time.Time
 }
 
 // maxDirty is how many paths are looked at one by one.
@@ -95,7 +108,7 @@ func (s *Scanner) found(still string, cap *Capture) {
 	if still == "" || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
 		return // what is left out is judged anew each time
 	}
-	s.known = known{still: still, walk: w, dirty: map[string]bool{}, watched: s.watch.Lost() == ""}
+	s.known = known{still: still, walk: w, dirty: map[string]bool{}, watched: s.watch.Lost() == "", ended: time.Now()}
 	for _, p := range cap.Touched {
 		s.known.dirty[p] = true
 	}
@@ -130,7 +143,7 @@ func (s *Scanner) settled(cap *Capture) {
 // It reports false where only a look at everything can say.
 func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 	still := stillOf(ctx)
-	if still == "" || s.Left.Load() == nil || s.may() != nil || !s.knows(still, ctx.Value(seenKey{}) != nil || ctx.Value(lookKey{}) != nil) {
+	if still.name == "" || s.Left.Load() == nil || s.may() != nil || !s.knows(still, ctx.Value(seenKey{}) != nil || ctx.Value(lookKey{}) != nil) {
 		return nil, nil, false
 	}
 	for p := range s.Index.changed {
@@ -146,7 +159,7 @@ func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 			return nil, nil, false
 		}
 	}
-	s.known.still = still
+	s.known.still = still.name
 	w := s.known.walk
 	cap := &Capture{
 		Tracked: map[string]Tracked{}, Gone: slices.Collect(maps.Keys(g.gone)), Ignored: w.ignored, outside: w.outside, Nested: w.nested,

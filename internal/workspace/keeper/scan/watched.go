@@ -22,7 +22,7 @@ const maxLinked = 1000
 // watching runs a look at everything, and watches the directories that it meets when
 // nobody but the engine can write: before that, nothing is known anyway.
 func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) error {
-	if stillOf(ctx) == "" || w.all {
+	if stillOf(ctx).name == "" || w.all {
 		return run()
 	}
 	if err := s.watch.Begin(); err != nil {
@@ -111,12 +111,19 @@ func (w *walker) watchOne(top int, p, rel string, how watch.Kind) (subs []string
 // knows reports whether what differs from the last look at everything is known under a
 // stillness: because it is the one of that look, or because the watch tells of the rest.
 // What it tells is noted.
-func (s *Scanner) knows(still string, seen bool) bool {
-	if s.known.still == "" {
+func (s *Scanner) knows(still stillness, seen bool) bool {
+	same := s.known.still == still.name
+	switch {
+	case s.known.still == "":
 		return false
+	case same && still.at.After(s.known.ended):
+		s.known.alone = true
 	}
-	if s.known.still == still && !seen {
+	if same && !seen {
 		return true
+	}
+	if !same && !s.known.alone {
+		return false
 	}
 	paths, ok := s.toldOf()
 	if !ok {
