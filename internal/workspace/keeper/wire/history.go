@@ -75,7 +75,6 @@ type RestoreRequest struct {
 	DryRun bool       `json:"dry_run,omitempty"`
 	Undo   bool       `json:"undo,omitempty"`
 	Revert []Reverted `json:"revert,omitempty"`
-	User   string     `json:"user,omitempty"`
 	Cause  string     `json:"cause,omitempty"` // id of the event that caused it
 	// Keep are files whose content is not the tree's to say: when all of it goes
 	// back, those that are there stay as they are.
