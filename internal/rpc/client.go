@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	decode "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Request is a call over HTTP.
@@ -59,10 +60,10 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 }
 
 // Decode reads the one JSON value that an answer is, all of it and within the bounds
-// of what a client reads. Names that come twice or in other letters, and text that is
-// no UTF-8, are no answer of ours.
+// of what a client reads. Names in other letters are not taken. Names that come twice, and
+// half a surrogate pair, are: a model's arguments are kept in the log as it wrote them.
 func Decode(from io.Reader, to any) error {
-	return decode.UnmarshalRead(io.LimitReader(from, maxClient), to)
+	return decode.UnmarshalRead(io.LimitReader(from, maxClient), to, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 type reader[Out any] func(body io.Reader, more bool) (Out, error)
