@@ -16,7 +16,10 @@ import (
 func (c *Computer) openShell() *shell.Shell {
 	return shell.New(shell.Options{
 		Log: c.log, State: c.state, Workspace: c.workspace, Volumes: c.boxes.Volumes(),
-		Box: c.boxes.Open, Limits: c.boxes.Limits, Registries: c.boxes.Registries, Snapshot: c.mounts.Snapshot, NoWatches: c.noWatches,
+		Box: c.boxes.Open, Limits: c.boxes.Limits, Registries: c.boxes.Registries, Snapshot: c.mounts.Snapshot,
+		NoWatches: func(ctx context.Context) string {
+			return sandbox.HintOf(c.machine.Driver.Doctor(ctx), sandbox.NoWatches)
+		},
 		VerifyMounts: func(ctx context.Context, o ports.Overlay, commit string) ([]sandbox.Mount, func(), error) {
 			tree, err := runspace.TreeOf(o)
 			if err != nil {
@@ -27,16 +30,6 @@ func (c *Computer) openShell() *shell.Shell {
 		Modules: c.machine.Modules, Build: c.machine.Build,
 		Silence: times(c.machine.Config).Silence, Logger: c.logger,
 	})
-}
-
-// noWatches says what to do about watchers of files when none are left.
-func (c *Computer) noWatches(ctx context.Context) string {
-	for _, f := range c.machine.Driver.Doctor(ctx) {
-		if f.ID == sandbox.NoWatches {
-			return f.Hint
-		}
-	}
-	return ""
 }
 
 // Look implements control.Desktop.

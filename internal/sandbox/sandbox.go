@@ -219,3 +219,14 @@ type Finding struct {
 	Text     string
 	Hint     string
 }
+
+// HintOf is what the findings say to do about the one with an ID, "" when it is not
+// among them.
+func HintOf(findings []Finding, id string) string {
+	for _, f := range findings {
+		if f.ID == id {
+			return f.Hint
+		}
+	}
+	return ""
+}
