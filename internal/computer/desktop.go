@@ -17,9 +17,7 @@ func (c *Computer) openShell() *shell.Shell {
 	return shell.New(shell.Options{
 		Log: c.log, State: c.state, Workspace: c.workspace, Volumes: c.boxes.Volumes(),
 		Box: c.boxes.Open, Limits: c.boxes.Limits, Registries: c.boxes.Registries, Snapshot: c.mounts.Snapshot,
-		NoWatches: func(ctx context.Context) string {
-			return sandbox.HintOf(c.machine.Driver.Doctor(ctx), sandbox.NoWatches)
-		},
+		NoWatches: func(ctx context.Context) string { return sandbox.NoWatchesHint(c.machine.Driver.Doctor(ctx)) },
 		VerifyMounts: func(ctx context.Context, o ports.Overlay, commit string) ([]sandbox.Mount, func(), error) {
 			tree, err := runspace.TreeOf(o)
 			if err != nil {

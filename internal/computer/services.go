@@ -65,8 +65,7 @@ func (c *Computer) Wounds() []string {
 	return c.upkeep.Wounds()
 }
 
-// Unwatched says, for people, why the files are not watched; "" when they are, or
-// nothing is known of that.
+// Unwatched says, for people, why the files are not watched, as far as that is known.
 func (c *Computer) Unwatched() string {
 	if c.workspace == nil {
 		return ""

@@ -220,11 +220,11 @@ type Finding struct {
 	Hint     string
 }
 
-// HintOf is what the findings say to do about the one with an ID, "" when it is not
-// among them.
-func HintOf(findings []Finding, id string) string {
+// NoWatchesHint is what to do about watchers of files when the findings say that none
+// are left, "" when they don't.
+func NoWatchesHint(findings []Finding) string {
 	for _, f := range findings {
-		if f.ID == id {
+		if f.ID == NoWatches {
 			return f.Hint
 		}
 	}
