@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 )
@@ -223,6 +224,17 @@ func Text(err error) string {
 	case *fs.PathError:
 		if full(e) {
 			return e.Err.Error() // not which of our files it was
+		}
+	case *os.LinkError:
+		if full(e) {
+			return e.Err.Error()
+		}
+	case interface{ Unwrap() error }:
+		// A text before such an error stays.
+		if inner := e.Unwrap(); inner != nil && full(inner) {
+			if before, ok := strings.CutSuffix(err.Error(), inner.Error()); ok {
+				return before + Text(inner)
+			}
 		}
 	}
 	return err.Error()

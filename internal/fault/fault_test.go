@@ -66,12 +66,15 @@ func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 		"extended":  sqlite(13 | 1<<8),
 		"its index": sqlite(4874),
 		"two ways":  errors.Join(errors.New("close"), path(syscall.ENOSPC)),
-		"a rename":  &os.LinkError{Op: "rename", Old: "a", New: "b", Err: syscall.ENOSPC},
+		"a rename":  &os.LinkError{Op: "rename", Old: "/somewhere/secret", New: "b", Err: syscall.ENOSPC},
 		"formatted": fmt.Errorf("in the middle: %w", path(syscall.ENOSPC)),
 	} {
 		err = fault.Wrap("outer", err)
 		if fault.CodeOf(err) != fault.DiskFull || fault.HintOf(err) != fault.FreeSpace {
 			t.Errorf("%s: code %s, hint %q", name, fault.CodeOf(err), fault.HintOf(err))
+		}
+		if text := fault.Text(err); strings.Contains(text, "secret") {
+			t.Errorf("%s: it says which of our files it was: %q", name, text)
 		}
 	}
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
