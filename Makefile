@@ -72,7 +72,7 @@ bin/cache/modelserver: $(GO_SOURCES)
 	go build -o $@ ./test/modelserver/cmd/modelserver
 
 test-browser: build bin/cache/modelserver desktop/node_modules/.package-lock.json
-	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=3 --test-timeout=400000
+	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=400000
 
 check: $(GUEST) desktop/node_modules/.package-lock.json
 	@scripts/check

@@ -77,7 +77,7 @@ test('a task’s edit breaks the desktop while it works', async (t) => {
 
   await t.test('no check has passed it, so it goes back by itself, and says so once the new page is well', async () => {
     await say(frame, 'Make it another')
-    await card.waitFor({ timeout: 90_000 })
+    await card.waitFor({ timeout: 240_000 })
     assert.match(await card.innerText(), new RegExp(words))
     assert.match(await card.getByRole('button', { name: /^Rewind/ }).innerText(), /^Rewind \(\d\)$|^Rewinding/)
     await page.getByRole('status').getByText('went back by itself').waitFor({ timeout: 30_000 })
@@ -125,7 +125,7 @@ test('a task’s edit breaks the desktop after it was verified', async (t) => {
 
   await t.test('it is verified, published and reported, and then the page throws', async () => {
     await say(frame, prompt)
-    await card.waitFor({ timeout: 90_000 })
+    await card.waitFor({ timeout: 240_000 })
     const [run] = choir.json('runs')
     assert.equal(run.status, 'done', JSON.stringify(run, null, 1))
     assert.equal(run.verified, 'pass')
