@@ -52,7 +52,7 @@ func TestBadUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"upp"}, {"up", "--lissten", "x"}, {"up", "extra"}, {"files", "cat"}, {"files", "put", "x"}, {"restore"},
-		{"diff"}, {"run", "cancel"}, {"events", "--after", "x"}, {"add"}, {"secrets", "set"}, {"prompt"}, {"prompt", "--timeout", "soon", "x"}, {"files", "lss"}, {"run", "x"},
+		{"diff", "a", "b", "c"}, {"run", "cancel"}, {"events", "--after", "x"}, {"add"}, {"secrets", "set"}, {"prompt"}, {"prompt", "--timeout", "soon", "x"}, {"files", "lss"}, {"run", "x"},
 	} {
 		if r := choir(t, nil, args...); r.Code != 2 || r.Stderr == "" || r.Stdout != "" {
 			t.Errorf("choir %q: %+v; want exit code 2 and a line on standard error", args, r)

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -160,6 +161,15 @@ func TestFilesAndTimeTravel(t *testing.T) {
 	}
 	if diff := in.Must(t, "diff", all[len(all)-1].ID, made.ID); !strings.Contains(diff, "workspace/notes.txt") {
 		t.Errorf("diff does not name the file:\n%s", diff)
+	}
+	// What was put just now is what differs from the newest checkpoint, if none was made of it meanwhile.
+	said := ""
+	for try := 0; try < 5 && !strings.Contains(said, "workspace/newest.txt"); try++ {
+		put("workspace/newest.txt", fmt.Sprint("newest ", try))
+		said = in.Must(t, "diff")
+	}
+	if !strings.Contains(said, "+newest") || strings.Contains(said, "notes.txt") {
+		t.Errorf("what changed since the newest checkpoint is said to be:\n%s", said)
 	}
 
 	moveAndTrash(t, in)

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -130,12 +131,25 @@ func Checkpoint() cli.Verb {
 func Diff() cli.Verb {
 	var path string
 	return cli.Verb{
-		Use: "diff CHECKPOINT [CHECKPOINT]", Short: "Compare two checkpoints, or one with the live files", Args: cli.Between(1, 2), JSON: view.Diff{},
-		Examples: []string{"choir diff 1a2b3c4", "choir diff 1a2b3c4 4d5e6f7 --path workspace/project"},
+		Use: "diff [CHECKPOINT [CHECKPOINT]]", Short: "Compare two checkpoints, or one with the live files", Args: cli.Between(0, 2), JSON: view.Diff{},
+		Long:     "Without either, the newest checkpoint is compared with the live files: what has changed since.",
+		Examples: []string{"choir diff", "choir diff 1a2b3c4", "choir diff 1a2b3c4 4d5e6f7 --path workspace/project"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
-			r := view.DiffRequest{From: args[0], Path: path}
-			if len(args) == 2 {
-				r.To = args[1]
+			r := view.DiffRequest{Path: path}
+			switch len(args) {
+			case 0:
+				newest, _, err := c.Checkpoints(ctx, 0, 1)
+				if err != nil {
+					return err
+				}
+				if len(newest) == 0 {
+					return fault.New("choir diff", fault.Missing, "Make one by `choir checkpoint`.", errors.New("there is no checkpoint yet"))
+				}
+				r.From = newest[0].ID
+			case 1:
+				r.From = args[0]
+			default:
+				r.From, r.To = args[0], args[1]
 			}
 			d, err := c.Diff(ctx, r)
 			if err != nil {
