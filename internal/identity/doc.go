@@ -4,5 +4,6 @@
 // together, counted from the logs of its computers.
 //
 // Every secret is 256 random bits, handed out once and kept only as its
-// SHA-256; whoever reads the file can't sign in with what it finds.
+// SHA-256; whoever reads the file can't sign in with what it finds. Who a caller
+// is and what they hold is answered from memory while the file does not change.
 package identity

@@ -22,3 +22,13 @@ func Lay(ctx context.Context, path string, version int) error {
 	s := &Store{db: db, now: time.Now}
 	return errors.Join(s.migrate(ctx, version), db.Close())
 }
+
+// Kept is how many answers are kept.
+func (s *Store) Kept() int {
+	s.answers.mu.Lock()
+	defer s.answers.mu.Unlock()
+	return len(s.answers.kept)
+}
+
+// LoseWatch closes the connection by which answers notice what changed.
+func (s *Store) LoseWatch() error { return s.answers.watch.Close() }

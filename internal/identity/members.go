@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,38 +105,51 @@ type Member struct {
 // Held returns what an account was granted: its powers, and its role in a
 // computer. An account that there is not holds nothing.
 func (s *Store) Held(ctx context.Context, account string, cid contract.CID) (grant.Holder, error) {
-	const op = "identity.Held"
-	var h grant.Holder
-	var powers string
-	err := s.db.QueryRowContext(ctx, `SELECT id, coalesce((SELECT role FROM members WHERE user = users.id AND computer = ?), ''),
-		coalesce((SELECT group_concat(power) FROM powers WHERE user = users.id), '') FROM users WHERE id = ?`, string(cid), account).Scan(&h.Account, &h.Role, &powers)
+	h, err := remembered(ctx, s, heldBy{account, cid}, func(ctx context.Context) (h grant.Holder, keep bool, err error) {
+		var powers string
+		err = s.db.QueryRowContext(ctx, `SELECT id, coalesce((SELECT role FROM members WHERE user = users.id AND computer = ?), ''),
+			coalesce((SELECT group_concat(power) FROM powers WHERE user = users.id), '') FROM users WHERE id = ?`, string(cid), account).Scan(&h.Account, &h.Role, &powers)
+		for p := range strings.SplitSeq(powers, ",") {
+			if p != "" {
+				h.Powers = append(h.Powers, grant.Power(p))
+			}
+		}
+		return h, cid == "" || h.Role != grant.None, err
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return grant.Holder{}, nil
 	}
-	for p := range strings.SplitSeq(powers, ",") {
-		if p != "" {
-			h.Powers = append(h.Powers, grant.Power(p))
-		}
-	}
-	return h, fault.Wrap(op, err)
+	h.Powers = slices.Clone(h.Powers)
+	return h, fault.Wrap("identity.Held", err)
+}
+
+// heldBy asks what an account holds in a computer.
+type heldBy struct {
+	account  string
+	computer contract.CID
 }
 
 // Mine returns the computers that an account is a member of, oldest first, with
 // its role in each.
 func (s *Store) Mine(ctx context.Context, account string) (map[contract.CID]grant.Role, error) {
-	const op = "identity.Mine"
 	type mine struct {
 		cid  contract.CID
 		role grant.Role
 	}
-	list, err := scanAll(ctx, s.db, func(rows *sql.Rows) (m mine, err error) { return m, rows.Scan(&m.cid, &m.role) },
-		"SELECT computer, role FROM members WHERE user = ?", account)
-	out := make(map[contract.CID]grant.Role, len(list))
-	for _, m := range list {
-		out[m.cid] = m.role
-	}
-	return out, fault.Wrap(op, err)
+	roles, err := remembered(ctx, s, rolesOf(account), func(ctx context.Context) (map[contract.CID]grant.Role, bool, error) {
+		list, err := scanAll(ctx, s.db, func(rows *sql.Rows) (m mine, err error) { return m, rows.Scan(&m.cid, &m.role) },
+			"SELECT computer, role FROM members WHERE user = ?", account)
+		out := make(map[contract.CID]grant.Role, len(list))
+		for _, m := range list {
+			out[m.cid] = m.role
+		}
+		return out, len(out) > 0, err
+	})
+	return maps.Clone(roles), fault.Wrap("identity.Mine", err)
 }
+
+// rolesOf asks for the computers of an account.
+type rolesOf string
 
 // Members lists a computer's members, who was there first first.
 func (s *Store) Members(ctx context.Context, cid contract.CID) ([]Member, error) {

@@ -89,13 +89,18 @@ func (s *Store) ByID(ctx context.Context, cid contract.CID) (Place, error) {
 
 func (s *Store) place(ctx context.Context, column, value string) (Place, error) {
 	const op = "identity.Place"
-	var p Place
-	err := s.db.QueryRowContext(ctx, "SELECT id, handle FROM computers WHERE "+column+" = ?", value).Scan(&p.Computer, &p.Handle)
+	p, err := remembered(ctx, s, placeBy{column, value}, func(ctx context.Context) (p Place, keep bool, err error) {
+		err = s.db.QueryRowContext(ctx, "SELECT id, handle FROM computers WHERE "+column+" = ?", value).Scan(&p.Computer, &p.Handle)
+		return p, true, err
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return Place{}, fault.Wrap(op, grant.NoComputer())
 	}
 	return p, fault.Wrap(op, err)
 }
+
+// placeBy asks for the computer with a value in a column.
+type placeBy struct{ column, value string }
 
 // maxHandle leaves room for a suffix within a DNS label.
 const maxHandle = 40

@@ -44,11 +44,13 @@ func (s *Store) Session(ctx context.Context, secret string, kind Kind) (Session,
 	if !plausible(secret) {
 		return Session{}, refuse
 	}
-	hash, now := hashOf(secret), s.millis()
-	var out Session
-	var seen, expires int64
-	err := s.db.QueryRowContext(ctx, "SELECT id, "+rootOf+", user, kind, computer, seen, expires FROM sessions WHERE hash = ?", hash).
-		Scan(&out.ID, &out.Root, &out.User, &out.Kind, &out.Computer, &seen, &expires)
+	hash := hashOf(secret)
+	kept, err := remembered(ctx, s, sessionOf(hash), func(ctx context.Context) (k keptSession, keep bool, err error) {
+		err = s.db.QueryRowContext(ctx, "SELECT id, "+rootOf+", user, kind, computer, seen, expires FROM sessions WHERE hash = ?", hash).
+			Scan(&k.ID, &k.Root, &k.User, &k.Kind, &k.Computer, &k.seen, &k.expires)
+		return k, true, err
+	})
+	out, seen, expires, now := kept.Session, kept.seen, kept.expires, s.millis()
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Session{}, refuse
@@ -71,6 +73,20 @@ func (s *Store) Session(ctx context.Context, secret string, kind Kind) (Session,
 	}
 	out.Expires = fromMillis(expires)
 	return out, nil
+}
+
+// sessionOf asks whose session has a hash; principalOf, which desktop's session has
+// an id.
+type (
+	sessionOf   string
+	principalOf string
+)
+
+// keptSession is a session's row. How long it lasts is for who looks at it to say, at
+// that time.
+type keptSession struct {
+	Session
+	seen, expires int64
 }
 
 func idle(k Kind) time.Duration {
@@ -215,13 +231,14 @@ func (s *Store) Lives(ctx context.Context, id string) (lives bool, err error) {
 // the bus. fault.Denied when it has ended.
 func (s *Store) ByPrincipal(ctx context.Context, id string) (Session, error) {
 	const op = "identity.ByPrincipal"
-	var out Session
-	var expires int64
-	err := s.db.QueryRowContext(ctx, "SELECT id, "+rootOf+", user, kind, computer, expires FROM sessions WHERE id = ? AND kind = 'desktop' AND expires > ?", id, s.millis()).
-		Scan(&out.ID, &out.Root, &out.User, &out.Kind, &out.Computer, &expires)
-	if errors.Is(err, sql.ErrNoRows) {
+	kept, err := remembered(ctx, s, principalOf(id), func(ctx context.Context) (k keptSession, keep bool, err error) {
+		err = s.db.QueryRowContext(ctx, "SELECT id, "+rootOf+", user, kind, computer, expires FROM sessions WHERE id = ? AND kind = 'desktop'", id).
+			Scan(&k.ID, &k.Root, &k.User, &k.Kind, &k.Computer, &k.expires)
+		return k, true, err
+	})
+	if errors.Is(err, sql.ErrNoRows) || err == nil && s.millis() >= kept.expires {
 		return Session{}, denied(op, "Reload the console.", noSession)
 	}
-	out.Expires = fromMillis(expires)
-	return out, fault.Wrap(op, err)
+	kept.Expires = fromMillis(kept.expires)
+	return kept.Session, fault.Wrap(op, err)
 }

@@ -127,6 +127,7 @@ type Store struct {
 	now  func() time.Time
 	// unsynced says that nothing in the file counts yet.
 	unsynced atomic.Bool
+	answers  answers
 }
 
 // Option changes how a store is opened.
@@ -162,8 +163,8 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if err := os.Chmod(abs, 0o600); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	// One connection: writes are rare, reads are microseconds, and a statement
-	// never waits for another one's lock.
+	// One connection, beside the one by which answers notice what changed: writes are rare, reads are
+	// microseconds, and a statement never waits for another one's lock.
 	s.db = sql.OpenDB(connector{s})
 	s.db.SetMaxOpenConns(1)
 	if err := s.begin(ctx); err != nil {
@@ -299,7 +300,7 @@ func (s *Store) QuickCheck(ctx context.Context) error {
 }
 
 // Close closes the file.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return errors.Join(s.answers.Close(), s.db.Close()) }
 
 // migrate brings the file to a version; every start does to the newest.
 func (s *Store) migrate(ctx context.Context, to int) error {

@@ -59,14 +59,20 @@ func (s *Store) Token(ctx context.Context, secret string) (Token, error) {
 	if !plausible(secret) {
 		return Token{}, refuse
 	}
-	var t Token
-	err := s.db.QueryRowContext(ctx, "SELECT id, user, name FROM tokens WHERE hash = ?", hashOf(secret)).Scan(&t.ID, &t.User, &t.Name)
+	hash := hashOf(secret)
+	t, err := remembered(ctx, s, tokenOf(hash), func(ctx context.Context) (t Token, keep bool, err error) {
+		err = s.db.QueryRowContext(ctx, "SELECT id, user, name FROM tokens WHERE hash = ?", hash).Scan(&t.ID, &t.User, &t.Name)
+		t.Machine = t.Name == machineToken
+		return t, true, err
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return Token{}, refuse
 	}
-	t.Machine = t.Name == machineToken
 	return t, fault.Wrap(op, err)
 }
+
+// tokenOf asks whose token has a hash.
+type tokenOf string
 
 // Tokens lists an account's API tokens, oldest first, then those for git.
 func (s *Store) Tokens(ctx context.Context, user string) ([]Token, error) {

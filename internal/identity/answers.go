@@ -1,0 +1,144 @@
+package identity
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"sync"
+)
+
+// mostAnswers bounds how many answers are kept; one more, and all are asked anew.
+const mostAnswers = 10_000
+
+// answers are what the file of accounts answered since anything in it changed. Each
+// request asks who its caller is and what they may, and nearly always nothing
+// changed since the last one.
+//
+// What is kept is exact: before an answer is given, the file is asked whether it was
+// written since, by a connection that only reads, for which SQLite counts what every
+// other one commits, those of other programs too (PRAGMA data_version). So nothing
+// that writes has to think of it, and what was taken away is refused from the moment
+// that taking it away returned.
+type answers struct {
+	mu    sync.Mutex
+	db    *sql.DB
+	watch *sql.Conn // one connection, for as long as version is of it
+	asks  *sql.Stmt
+
+	closed  bool
+	version version // of the file that kept is of
+	kept    map[any]any
+}
+
+// version names what was committed to the file, as one connection counts it.
+type version struct{ connection, commits int64 }
+
+// remembered answers a question from memory or, where the file has changed since, by
+// asking. A key is of a type that only one question has, and holds no secret. What
+// ask says not to keep is asked each time: what is not there, of which a stranger can
+// name as much as they like.
+func remembered[K comparable, V any](ctx context.Context, s *Store, key K, ask func(context.Context) (v V, keep bool, err error)) (V, error) {
+	var none V
+	of, was, err := s.answers.look(s.path, key)
+	if err != nil {
+		return none, err
+	}
+	if v, ok := was.(V); ok {
+		return v, nil
+	}
+	v, keep, err := ask(ctx)
+	if err != nil {
+		return none, err
+	}
+	if keep {
+		s.answers.keep(of, key, v)
+	}
+	return v, nil
+}
+
+// look returns the version of the file and what is kept of it under a key, nil for
+// nothing. An answer that is asked for after this is of this version or of a later one.
+func (a *answers) look(path string, key any) (version, any, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v, err := a.now(path)
+	if err != nil {
+		clear(a.kept)
+		return version{}, nil, errors.Join(err, a.release())
+	}
+	if v != a.version {
+		clear(a.kept)
+		a.version = v
+	}
+	return v, a.kept[key], nil
+}
+
+// now asks for the version. No request's end interrupts it: it waits for nothing, and
+// an interrupted one would cost everybody what is kept.
+func (a *answers) now(path string) (version, error) {
+	if a.closed {
+		return version{}, sql.ErrConnDone
+	}
+	if a.asks == nil {
+		if err := a.open(path); err != nil {
+			return version{}, err
+		}
+	}
+	v := version{connection: a.version.connection}
+	err := a.asks.QueryRow().Scan(&v.commits)
+	return v, err
+}
+
+// open opens a connection. It counts from anywhere, so its versions have a number of
+// their own.
+func (a *answers) open(path string) (err error) {
+	a.version = version{connection: a.version.connection + 1}
+	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
+	if a.db, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()); err != nil {
+		return err
+	}
+	if a.watch, err = a.db.Conn(context.Background()); err != nil {
+		return err
+	}
+	a.kept = map[any]any{}
+	a.asks, err = a.watch.PrepareContext(context.Background(), "PRAGMA data_version")
+	return err
+}
+
+// keep keeps an answer to what was asked at a version, if it is still that.
+func (a *answers) keep(of version, key, v any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asks == nil || of != a.version {
+		return
+	}
+	if len(a.kept) >= mostAnswers {
+		clear(a.kept)
+	}
+	a.kept[key] = v
+}
+
+// release closes the connection, if there is one.
+func (a *answers) release() (err error) {
+	if a.asks != nil {
+		err = a.asks.Close()
+	}
+	if a.watch != nil {
+		err = errors.Join(err, a.watch.Close())
+	}
+	if a.db != nil {
+		err = errors.Join(err, a.db.Close())
+	}
+	a.asks, a.watch, a.db = nil, nil, nil
+	return err
+}
+
+// Close closes the connection. Nothing may be asked any more.
+func (a *answers) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	clear(a.kept)
+	return a.release()
+}
