@@ -5,4 +5,4 @@ package image
 import _ "embed"
 
 //go:embed payload/choir-guest.zst
-var payload []byte
+var payload string

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	_ "embed"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -25,7 +26,8 @@ func TestWhatIsPackedIsPlaced(t *testing.T) {
 	for i := range binary {
 		binary[i] = byte(rand.IntN(5))
 	}
-	packed, err := Pack(binary)
+	raw, err := Pack(binary)
+	packed := string(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +72,27 @@ func TestWhatIsPackedIsPlaced(t *testing.T) {
 	}
 	// A damaged payload is never placed.
 	for _, at := range []int{3, 40, len(packed) - 1} {
-		bad := bytes.Clone(packed)
+		bad := bytes.Clone(raw)
 		bad[at] ^= 1
-		if _, err := place(bad, t.TempDir()); !fault.Is(err, fault.Internal) {
+		if _, err := place(string(bad), t.TempDir()); !fault.Is(err, fault.Internal) {
 			t.Errorf("damaged at %d: %v", at, err)
 		}
 	}
 	if _, err := place(packed[:20], t.TempDir()); !fault.Is(err, fault.Internal) {
 		t.Errorf("cut short: %v", err)
+	}
+}
+
+//go:embed image.go
+var source string
+
+func TestWhatIsLetGoIsReadAgain(t *testing.T) {
+	want, err := os.ReadFile("image.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo(source)
+	if source != string(want) {
+		t.Error("the text is another one than it was")
 	}
 }

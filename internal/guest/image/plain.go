@@ -2,4 +2,4 @@
 
 package image
 
-var payload []byte
+var payload string
