@@ -62,38 +62,69 @@ func serve(ctx context.Context, kind string, services Services) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// This goroutine has the main thread to itself, and each of its waits for another
+	// is a change of threads: it waits twice, for the beginning and for the end.
+	begun := make(chan beginning, 1)
+	go func() { begun <- begin(ctx, kind, services) }()
+	b := <-begun
+	defer b.close()
+	if b.err != nil {
+		return b.err
+	}
+	reap(b.session.Done(), b.signals)
+	killAll()
+	return nil
+}
 
+// beginning is a guest that has begun, or why it could not.
+type beginning struct {
+	session *tether.Session
+	signals <-chan os.Signal
+	stop    func() // the proxy
+	err     error
+}
+
+func (b beginning) close() {
+	if b.stop != nil {
+		b.stop()
+	}
+	if b.session != nil {
+		_ = b.session.Close()
+	}
+}
+
+// begin has the guest answer the host.
+func begin(ctx context.Context, kind string, services Services) (b beginning) {
 	specFile := os.NewFile(SpecFD, "spec")
 	spec, err := readSpec(specFile)
 	_ = specFile.Close()
 	if err != nil {
-		return err
+		return beginning{err: err}
 	}
 	if string(spec.Kind) != kind {
-		return fmt.Errorf("started as %s, but the spec is for %s", kind, spec.Kind)
+		return beginning{err: fmt.Errorf("started as %s, but the spec is for %s", kind, spec.Kind)}
 	}
 	if err := limit(spec); err != nil {
-		return err
+		return beginning{err: err}
 	}
-	signals, err := catch() // before anything else can run in the box
-	if err != nil {
-		return err
+	if b.signals, b.err = catch(); b.err != nil { // before anything else can run in the box
+		return b
 	}
 	token, err := tether.ParseToken(spec.Token)
 	spec.Token = ""
 	if err != nil {
-		return err
+		return beginning{err: err}
 	}
 	pipe := os.NewFile(TetherFD, "tether")
 	conn, err := net.FileConn(pipe)
 	_ = pipe.Close()
 	if err != nil {
-		return fmt.Errorf("the tether is no socket: %w", err)
+		return beginning{err: fmt.Errorf("the tether is no socket: %w", err)}
 	}
 
 	g := &server{spec: spec, runner: Runner{Root: spec.Root, Env: environment(spec)}}
 	ready := make(chan struct{})
-	session, err := tether.Dial(ctx, conn, tether.Options{
+	b.session, b.err = tether.Dial(ctx, conn, tether.Options{
 		Token: token, Limits: tether.Limits{BodyBytes: -1},
 		// The host may ask before the services below are made.
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,29 +132,25 @@ func serve(ctx context.Context, kind string, services Services) error {
 			g.ServeHTTP(w, r)
 		}),
 	})
-	if err != nil {
-		return err
+	if b.err != nil {
+		return b
 	}
-	defer session.Close()
 	if services.New != nil {
-		g.services, err = services.New(ctx, Inside{Kind: spec.Kind, Box: spec.Box, Root: spec.Root, Runner: g.runner, Host: session.Client()})
+		g.services, err = services.New(ctx, Inside{Kind: spec.Kind, Box: spec.Box, Root: spec.Root, Runner: g.runner, Host: b.session.Client()})
 		if err != nil {
-			return fmt.Errorf("start the %s's services: %w", kind, err)
+			b.err = fmt.Errorf("start the %s's services: %w", kind, err)
+			return b
 		}
 	}
 	if spec.Proxy {
-		stop, err := startProxy(ctx, session)
-		if err != nil {
-			return err
+		if b.stop, b.err = startProxy(ctx, b.session); b.err != nil {
+			return b
 		}
-		defer stop()
 	}
 	g.fresh = g.state()
 	crash.At("ready")
 	close(ready)
-	reap(session.Done(), signals)
-	killAll()
-	return nil
+	return b
 }
 
 // harden closes what early.init could not and checks that it ran.
