@@ -27,6 +27,7 @@ import (
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/cgroup"
+	"choir.dev/choiros/internal/sandbox/local/launch"
 	"choir.dev/choiros/internal/sandbox/local/seccomp"
 	"choir.dev/choiros/internal/tether"
 )
@@ -203,9 +204,7 @@ func (p *pipes) closeOwn() {
 func boxCommand(argv []string, launcher bool, inherited []*os.File, stderr *os.File) *exec.Cmd {
 	cmd := &exec.Cmd{Path: argv[0], Args: argv, Dir: "/", Env: []string{}, ExtraFiles: inherited, SysProcAttr: &syscall.SysProcAttr{}, Stderr: stderr}
 	if launcher {
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		launch.Namespaces(cmd.SysProcAttr)
 	}
 	if defence.Off(defence.BoxEnvironment) {
 		cmd.Env = os.Environ()

@@ -91,7 +91,7 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 	if !launcher {
 		return args, false, nil
 	}
-	o.plan.Root = o.c.spec.Dir
+	o.plan.Root, o.plan.UID, o.plan.GID = o.c.spec.Dir, os.Geteuid(), os.Getegid()
 	o.plan.Counts = counts()
 	if o.plan.ID, err = hostfs.Identify(o.c.root.File()); err != nil {
 		return nil, false, err

@@ -28,6 +28,9 @@ type Plan struct {
 	Root  string    `json:"root"`
 	ID    hostfs.ID `json:"id"`
 	Trees []Tree    `json:"trees"`
+	// UID and GID are the host's user, who is root in the stage's namespace.
+	UID int `json:"uid"`
+	GID int `json:"gid"`
 	// Terminals is a directory beneath the root on which the box's own instance
 	// of the terminals' file system is mounted: so many and no more.
 	Terminals    string `json:"terminals"`
@@ -130,6 +133,9 @@ func build(args []string) error {
 	if err != nil {
 		return fmt.Errorf("read the plan: %w", err)
 	}
+	if err := plan.identify(); err != nil {
+		return err
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("leave the host's mounts: %w (this is for a namespace of its own)", err)
 	}
@@ -149,7 +155,10 @@ func build(args []string) error {
 	if err := b.terminals(plan); err != nil {
 		return err
 	}
-	return count(plan.Counts)
+	if err := count(plan.Counts); err != nil {
+		return err
+	}
+	return plainRoot()
 }
 
 // terminals mounts the box's own terminals. Without a bound one box could take
