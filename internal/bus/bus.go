@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +57,12 @@ type backend interface {
 	// Sign makes credentials of a user's claims, Revoke ends those of users.
 	Sign(*jwt.UserClaims) (string, error)
 	Revoke(now time.Time, users []string) error
+	// Opening calls open, which has a stream opened or made, and keeps the stream's files
+	// whatever comes of that. Shut closes one and leaves its files, Forget says that one is
+	// deleted. What somebody else runs does neither.
+	Opening(name string, open func() error) error
+	Shut(name string) error
+	Forget(name string) error
 	// Files says why the logs are no files of this machine's.
 	Files() error
 	// Health says why nothing is stored now, Unread how many reads failed
@@ -197,6 +204,37 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID,
 	return nil
 }
 
+// EnsureStream opens the stream of a computer's log, which it makes unless it is there.
+// What is stored of it stays stored when it can't be opened.
+func (b *Bus) EnsureStream(ctx context.Context, cid contract.CID) error {
+	return b.on.Opening(contract.StreamLog(cid), func() error { return EnsureStream(ctx, b.js, cid, b.replicas) })
+}
+
+// Shut closes the stream of a computer's log, which nobody has open: the server keeps
+// nothing of it but the files, until EnsureStream opens it again. A server that
+// somebody else runs keeps it open. Whatever was published before is stored first, or
+// it is an error and nothing changes.
+func (b *Bus) Shut(ctx context.Context, cid contract.CID) error {
+	const op = "bus.Shut"
+	if err := b.drain(ctx, cid); err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, b.on.Shut(contract.StreamLog(cid)))
+}
+
+// drain returns when the server is done with what this connection published for a
+// log: what comes in is taken in order, and this message, which is for another stream,
+// is answered and not stored.
+func (b *Bus) drain(ctx context.Context, cid contract.CID) error {
+	m := nats.NewMsg(strings.TrimSuffix(contract.SubjectLogAll(cid), ">") + "drained")
+	m.Header.Set(nats.ExpectedStreamHdr, "none")
+	_, err := b.nc.RequestMsgWithContext(ctx, m)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil // it is not open
+	}
+	return err
+}
+
 // Serves says whether the server has the stream of a computer's log open. One
 // whose files come to their place while it runs is opened by EnsureStream.
 func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
@@ -209,11 +247,15 @@ func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
 
 // Remove deletes a computer's log, should there be one.
 func (b *Bus) Remove(ctx context.Context, cid contract.CID) error {
-	err := b.js.DeleteStream(ctx, contract.StreamLog(cid))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
+	const op = "bus.Remove"
+	name := contract.StreamLog(cid)
+	if err := b.on.Forget(name); err != nil {
+		return fault.Wrap(op, err)
 	}
-	return fault.Wrap("bus.Remove", err)
+	if err := b.EnsureStream(ctx, cid); err != nil { // the server deletes what it has open
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, b.js.DeleteStream(ctx, name))
 }
 
 // Conn returns the control plane's connection, which may do anything.

@@ -28,7 +28,7 @@ const (
 
 // Refill begins to fill the stream of a computer's log, which it makes.
 func (b *Bus) Refill(ctx context.Context, cid contract.CID) (*Refill, error) {
-	if err := EnsureStream(ctx, b.js, cid, b.replicas); err != nil {
+	if err := b.EnsureStream(ctx, cid); err != nil {
 		if why := b.Health(); why != nil {
 			err = errors.Join(why, err)
 		}

@@ -155,9 +155,13 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 	defer func() {
 		fl.mu.Lock()
 		defer fl.mu.Unlock()
-		p.apart, p.c = nil, nil
+		p.apart, p.c, p.used = nil, nil, time.Now()
 		close(through)
 	}()
+	if err := fl.look(ctx, p); err != nil {
+		fl.hurtAsleep(p, err)
+		return err
+	}
 	return f(ctx)
 }
 

@@ -43,6 +43,9 @@ type place struct {
 	known   view.Computer // what was to be said of it when it fell asleep
 	removed *removal      // it was removed, and can be put back
 	found   bool          // its directory held something before it was made
+	// shut says that the server has its log closed: what the files hold is looked at
+	// before it is opened again. Who wakes the place or has it apart changes it.
+	shut bool
 }
 
 // wakeWait is how long somebody who asks for a computer waits while it wakes.
@@ -118,10 +121,11 @@ func (fl *Fleet) wakeAlone(p *place, req view.WakeRequest, first func(context.Co
 			c, err = nil, fault.New("", fault.Unavailable, "Try again, or open it without what its tasks left; the server's log has the details.", fmt.Errorf("something failed inside while it woke: %v", broken))
 		}
 	}()
-	if first != nil {
-		if err := first(fl.ctx); err != nil {
-			return nil, err
-		}
+	if first == nil {
+		first = func(ctx context.Context) error { return fl.look(ctx, p) }
+	}
+	if err := first(fl.ctx); err != nil {
+		return nil, err
 	}
 	return fl.wake(fl.ctx, p.cid, computer.Waking{
 		Name: p.name, WithoutTasks: req.WithoutTasks, Opened: func(c *computer.Computer) { fl.opened(p, c) },
@@ -363,9 +367,11 @@ func (fl *Fleet) lay(c *computer.Computer) bool {
 	if err != nil {
 		fl.log(c).Error("it did not fall asleep in order", "error", err)
 	}
+	shut := fl.shutLog(c.CID())
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	if p := fl.places[c.CID()]; p.closing == c {
+		p.shut = shut
 		p.closing = nil
 		close(p.laid)
 	}

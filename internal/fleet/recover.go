@@ -59,10 +59,14 @@ func (fl *Fleet) hurt(p place, t *view.Trouble) bool {
 	return true
 }
 
-// look looks anew at a computer that was refused. It does nothing where nothing
-// was damaged.
+// look looks anew at a computer that was refused, and at one whose log is closed, as
+// at each when choir starts: what the server would cut off is seen before it opens the
+// log. It does nothing otherwise.
 func (fl *Fleet) look(ctx context.Context, p *place) error {
-	if !fl.refused(p.cid) {
+	fl.mu.Lock()
+	shut := p.shut
+	fl.mu.Unlock()
+	if !shut && !fl.refused(p.cid) {
 		return nil
 	}
 	return fl.lookAt(ctx, p)
@@ -97,7 +101,13 @@ func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
 	fl.damage.Lock()
 	defer fl.damage.Unlock()
 	fl.Report.Set(p.cid, r)
-	return fl.Report.Refusal(p.cid)
+	if err := fl.Report.Refusal(p.cid); err != nil {
+		return err
+	}
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	p.shut = false // whoever is next opens it
+	return nil
 }
 
 // held says that a log is damaged that the store has open as it was when it was

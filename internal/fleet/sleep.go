@@ -20,6 +20,9 @@ const (
 	idleMost  = 30 * time.Second
 )
 
+// shutWait bounds how long it is waited for the server to be done with a log.
+const shutWait = 10 * time.Second
+
 // Get implements control.Computers. A computer that is asleep is woken, all who ask
 // for it meanwhile wait for the one waking, and it stays awake until ctx has ended.
 func (fl *Fleet) Get(ctx context.Context, cid contract.CID) (control.Computer, error) {
@@ -109,6 +112,7 @@ func (fl *Fleet) keepIdleAsleep(after time.Duration) {
 				return
 			case <-tick.C:
 				fl.layIdle(fl.ctx, after)
+				fl.shutIdle(after)
 			}
 		}
 	})
@@ -138,6 +142,54 @@ func (fl *Fleet) layIdle(ctx context.Context, after time.Duration) {
 		}
 		fl.sleep(p, c, info, after)
 	}
+}
+
+// shutIdle closes the logs of computers that sleep and that nobody has looked at for so
+// long. The server opens all of them when it starts.
+func (fl *Fleet) shutIdle(after time.Duration) {
+	fl.mu.Lock()
+	var open []*place
+	for _, p := range fl.places {
+		if busy, _ := p.busy(); busy == nil && p.state == view.StateAsleep && !p.shut && time.Since(p.used) >= after && !fl.closed.Load() {
+			p.apart = make(chan struct{})
+			open = append(open, p)
+		}
+	}
+	fl.falls.Add(len(open))
+	fl.mu.Unlock()
+	for _, p := range open {
+		shut := fl.shutLog(p.cid)
+		fl.mu.Lock()
+		p.shut = shut
+		close(p.apart)
+		p.apart = nil
+		fl.mu.Unlock()
+		fl.falls.Done()
+	}
+}
+
+// shutLog has the server close a log that nobody has open, and says whether it did.
+func (fl *Fleet) shutLog(cid contract.CID) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), shutWait)
+	defer cancel()
+	if err := fl.Bus.Shut(ctx, cid); err != nil {
+		fl.Logger.Warn("the log of a computer that sleeps stays open", "computer", string(cid), "error", err)
+		return false
+	}
+	return fl.Bus.Files() == nil // of another's server nobody knows what it has open
+}
+
+// hurtAsleep notes that a computer that sleeps was found damaged.
+func (fl *Fleet) hurtAsleep(p *place, err error) {
+	if !fl.refused(p.cid) {
+		return // it could not be looked at, which says nothing of it
+	}
+	fl.mu.Lock()
+	p.err, p.state = err, view.StateDamaged
+	name := p.name
+	fl.mu.Unlock()
+	fl.Logger.Error("a computer that sleeps is damaged", "computer", string(p.cid), "error", err)
+	fl.say(p.cid, name, view.StateDamaged, err)
 }
 
 // idle says whether nobody has asked for anything for so long. fl.mu is held.

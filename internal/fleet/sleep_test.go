@@ -94,6 +94,7 @@ func (s *sleeper) race(cids []contract.CID, acked [][]string) {
 			return
 		default:
 			s.layIdle(s.t.Context(), 0)
+			s.shutIdle(0)
 		}
 	}
 }

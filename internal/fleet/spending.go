@@ -145,6 +145,22 @@ func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
 	if err := fl.logRefusal(cid); err != nil {
 		return err // the server does not have it
 	}
+	fl.mu.Lock()
+	p := fl.places[cid]
+	asleep, shut := p != nil && p.state == view.StateAsleep, p != nil && p.shut
+	fl.mu.Unlock()
+	read := func(ctx context.Context) error { return fl.countLog(ctx, cid) }
+	switch {
+	case asleep:
+		return past{fl, p}.apart(ctx, read)
+	case shut:
+		return fault.New("", fault.Unavailable, "Try again in a moment.", errWoken) // and looked at
+	}
+	return read(ctx)
+}
+
+// countLog reads a log that nobody closes meanwhile.
+func (fl *Fleet) countLog(ctx context.Context, cid contract.CID) error {
 	log, err := fl.readLog(ctx, cid)
 	if err != nil {
 		return err
@@ -157,7 +173,7 @@ func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
 
 // readLog opens a log that is only read: nothing is claimed.
 func (fl *Fleet) readLog(ctx context.Context, cid contract.CID) (*ledger.Log, error) {
-	return ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Replicas: fl.Bus.Replicas(), Health: fl.Bus.Health, Unread: fl.Bus.Unread})
+	return ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Ensure: fl.Bus.EnsureStream, Health: fl.Bus.Health, Unread: fl.Bus.Unread})
 }
 
 // countedAsleep says whether a computer that sleeps was counted to its end, as it is
@@ -166,10 +182,17 @@ func (fl *Fleet) readLog(ctx context.Context, cid contract.CID) (*ledger.Log, er
 func (fl *Fleet) countedAsleep(ctx context.Context, cid contract.CID) (bool, error) {
 	fl.mu.Lock()
 	p := fl.places[cid]
-	asleep := p != nil && p.state == view.StateAsleep && p.err == nil && p.known.ID != "" && p.closing == nil && p.apart == nil
+	asleep := p != nil && p.state == view.StateAsleep && p.err == nil && p.closing == nil && p.apart == nil
+	said, last := asleep && p.known.ID != "", uint64(0)
+	if asleep {
+		last = p.last
+	}
 	fl.mu.Unlock()
 	if !asleep {
 		return false, nil
+	}
+	if head, err := ledger.ReadHead(fl.Dir.Computer(cid, "log.head")); !said && (err != nil || head.Sequence != last) {
+		return false, nil // it was not put to sleep by this process, and its head is not the log's end
 	}
 	return fl.countedWhole(ctx, cid)
 }

@@ -36,6 +36,10 @@ func newPurse(t *testing.T) *purse {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dir.Close() })
+	report, err := recovery.Inspect(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	b, err := bus.Open(t.Context(), bus.Options{Dir: dir.Path("nats"), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +59,7 @@ func newPurse(t *testing.T) *purse {
 	}
 	t.Cleanup(room.Close)
 	p := &purse{t: t, Fleet: &Fleet{Options: Options{Dir: dir, Bus: b, Blobs: blobs, Logger: slog.New(slog.DiscardHandler),
-		Report: &recovery.Report{Computers: map[contract.CID][]bus.Damage{}}}, machine: &computer.Machine{Reserve: room}}}
+		Report: report}, machine: &computer.Machine{Reserve: room}}}
 	p.reopen()
 	return p
 }
@@ -68,7 +72,7 @@ func (p *purse) reopen() {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { _ = store.Close() })
-	p.Fleet = &Fleet{Options: p.Options, places: p.places, order: p.order, counted: map[contract.CID]bool{}, machine: &computer.Machine{
+	p.Fleet = &Fleet{Options: p.Options, ctx: p.t.Context(), places: p.places, order: p.order, counted: map[contract.CID]bool{}, machine: &computer.Machine{
 		Dir: p.Dir, Bus: p.Bus, Blobs: p.Blobs, Logger: p.Logger, Reserve: p.machine.Reserve, Notices: func() []string { return nil },
 	}}
 	p.Fleet.wake = func(ctx context.Context, cid contract.CID, _ computer.Waking) (*computer.Computer, error) {

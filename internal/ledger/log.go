@@ -43,8 +43,9 @@ type Options struct {
 	Blobs Blobs            // nil: data beyond contract.MaxInlineData are refused
 	Index Index            // nil: Open scans the whole log and keeps its ids in memory
 	Now   func() time.Time // nil: time.Now
-	// Replicas is how many servers keep the log (bus.Replicas); 0 is 1.
-	Replicas int
+	// Ensure opens the log's stream, or makes it (Bus.EnsureStream, which keeps what is
+	// stored whatever comes of that). Nil: the server is asked, and keeps one copy.
+	Ensure func(context.Context, contract.CID) error
 	// Health says why the store takes no events now (bus.Health), so that an
 	// append need not wait for an answer that will not come. Nil: never asked.
 	Health func() error
@@ -147,6 +148,9 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	if opts.Unread == nil {
 		opts.Unread = func() (uint64, error) { return 0, nil }
 	}
+	if opts.Ensure == nil {
+		opts.Ensure = func(ctx context.Context, cid contract.CID) error { return bus.EnsureStream(ctx, js, cid, 1) }
+	}
 	if opts.Full == nil {
 		opts.Full = func(context.Context) bool { return false }
 	}
@@ -172,7 +176,7 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 		}
 		l.head = head
 	}
-	if err := bus.EnsureStream(ctx, js, l.cid, opts.Replicas); err != nil {
+	if err := opts.Ensure(ctx, l.cid); err != nil {
 		if why := l.health(); why != nil {
 			err = errors.Join(why, err)
 		} else {

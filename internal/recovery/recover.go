@@ -406,7 +406,7 @@ func rowsOf(ctx context.Context, path string) iter.Seq2[ledger.Row, error] {
 // tell appends to a computer's log, under a new epoch, what became of it.
 // k is how it was made anew, nil if it was not.
 func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.Kept) (ledger.Head, error) {
-	l, err := ledger.Open(ctx, b.JetStream(), ledger.Options{CID: cid, Health: b.Health, Unread: b.Unread})
+	l, err := ledger.Open(ctx, b.JetStream(), ledger.Options{CID: cid, Ensure: b.EnsureStream, Health: b.Health, Unread: b.Unread})
 	if err != nil {
 		return ledger.Head{}, err
 	}

@@ -95,6 +95,11 @@ type provider struct{ of *Server }
 func (p provider) InProcessConn() (net.Conn, error) { return p.of.server().InProcessConn() }
 
 func (s *Server) startServer(wait time.Duration) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if err := s.hold(""); err != nil {
+		return err
+	}
 	if err := syncStore(filepath.Join(s.dir, "jetstream")); err != nil {
 		return fault.Wrap("sync store", err)
 	}
@@ -110,7 +115,11 @@ func (s *Server) startServer(wait time.Duration) error {
 	if !srv.ReadyForConnections(wait) {
 		return fault.New("start server", fault.Unavailable, "Look at the log for what the server says about its store.", errors.New("server is not ready"))
 	}
-	return nil
+	var errs []error
+	for name := range s.shut { // which it opened with the others
+		errs = append(errs, s.stop(name))
+	}
+	return errors.Join(append(errs, s.release(""))...)
 }
 
 // keepHealthy starts the server anew after its store has failed, once the disk

@@ -61,6 +61,9 @@ type Server struct {
 	unreadWhy error          // why the last of them did
 	heal      chan struct{}  // wakes the healer
 
+	opening sync.Mutex      // held while the server opens or closes streams
+	shut    map[string]bool // streams that are closed, although their files are there
+
 	claiming sync.Mutex
 	claims   *jwt.AccountClaims
 
@@ -80,7 +83,7 @@ func Open(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: opts.Logger, dir: opts.Dir, longest: opts.Longest, lock: lock, heal: make(chan struct{}, 1)}
+	s := &Server{log: opts.Logger, dir: opts.Dir, longest: opts.Longest, lock: lock, heal: make(chan struct{}, 1), shut: map[string]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.start(ctx, opts); err != nil {
 		if cerr := s.Close(); cerr != nil {

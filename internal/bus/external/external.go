@@ -133,6 +133,15 @@ func (s *Server) Health() error {
 	return nil
 }
 
+// Opening calls open: what is stored is that server's to keep.
+func (s *Server) Opening(_ string, open func() error) error { return open() }
+
+// Shut leaves the stream open, for it is not this process that it costs anything.
+func (s *Server) Shut(string) error { return nil }
+
+// Forget does nothing.
+func (s *Server) Forget(string) error { return nil }
+
 // Unread knows of none.
 func (s *Server) Unread() (uint64, error) { return 0, nil }
 

@@ -102,7 +102,7 @@ func TestReplicas(t *testing.T) {
 		return contract.Draft{ID: contract.NewID(), Actor: contract.Person(""), Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: text}}
 	}
 	reopened := func() *ledger.Log {
-		l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Replicas: 3})
+		l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Ensure: b.EnsureStream})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,1 @@
+// This file lets the compiler take declarations without a body, which stand in close.go.

@@ -1,0 +1,147 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"choir.dev/choiros/internal/durable"
+	"choir.dev/choiros/internal/fault"
+)
+
+// A server that can't open the files of a stream deletes them: that the disk has no
+// room for one more file is enough. So each file has a second name, in heldDir, from
+// before the server opens its stream until it has; what is gone then is put back by
+// that. A process that dies meanwhile leaves the names to the next one.
+
+// heldDir is beside the server's own directory. The names in it are the files' paths
+// below that one, escaped, so that a disk that is nearly full need make no directory.
+const heldDir = "held"
+
+// Opening calls open, which is to have the server open a stream, whose files outlive
+// that it fails.
+func (s *Server) Opening(name string, open func() error) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if err := s.hold(name); err != nil {
+		return err
+	}
+	err := open()
+	if apiErr := (*jetstream.APIError)(nil); err != nil && !errors.As(err, &apiErr) {
+		return err // the server may still be at it: the names stay
+	}
+	if err == nil {
+		delete(s.shut, name)
+	}
+	return errors.Join(err, s.release(name))
+}
+
+// Forget says that a stream is about to be deleted: nothing of it is put back.
+func (s *Server) Forget(name string) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	held, err := s.held(name)
+	for h := range held {
+		err = errors.Join(err, os.Remove(filepath.Join(s.dir, heldDir, h)))
+	}
+	return fault.Wrap("forget the files of "+name, err)
+}
+
+// hold gives each file of a stream, or with no name of every stream, a second name.
+func (s *Server) hold(name string) error {
+	if err := s.release(name); err != nil { // of who died, or never learned what became of it
+		return err
+	}
+	if name == "" {
+		name = "*"
+	}
+	store := filepath.Join(s.dir, "jetstream")
+	streams, err := filepath.Glob(filepath.Join(store, "*", "streams", name))
+	for _, stream := range streams {
+		if strings.HasPrefix(filepath.Base(stream), ".") {
+			continue // it is being deleted
+		}
+		err = errors.Join(err, filepath.WalkDir(stream, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return err
+			}
+			below, err := filepath.Rel(store, path)
+			if err != nil {
+				return err
+			}
+			return os.Link(path, filepath.Join(s.dir, heldDir, url.PathEscape(below)))
+		}))
+	}
+	return fault.Wrap("keep the files of logs while they are opened", err)
+}
+
+// release puts back what the server deleted of a stream, or of every one, and takes
+// the second names away.
+func (s *Server) release(name string) error {
+	held, err := s.held(name)
+	if err != nil {
+		return fault.Wrap("look for files of logs", err)
+	}
+	for h, below := range held {
+		from, to := filepath.Join(s.dir, heldDir, h), filepath.Join(s.dir, "jetstream", below)
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			if err := s.putBack(from, to); err != nil {
+				return fault.Wrap("put the files of a log back", err)
+			}
+			s.log.Warn("the server deleted a file of a log that it could not open; it was put back", "file", below)
+		} else if err != nil {
+			return fault.Wrap("look for files of logs", err)
+		}
+	}
+	for h := range held { // once all are there
+		if err := os.Remove(filepath.Join(s.dir, heldDir, h)); err != nil {
+			return fault.Wrap("release the files of a log", err)
+		}
+	}
+	return nil
+}
+
+// putBack gives a file its first name again, on disk.
+func (s *Server) putBack(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	for at := filepath.Dir(to); at != s.dir; at = filepath.Dir(at) {
+		if err := durable.SyncDir(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// held are the second names of a stream's files, or of every one's, with what they
+// stand for.
+func (s *Server) held(name string) (map[string]string, error) {
+	if err := os.MkdirAll(filepath.Join(s.dir, heldDir), 0o700); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(filepath.Join(s.dir, heldDir))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		below, err := url.PathUnescape(e.Name())
+		if err != nil || !filepath.IsLocal(below) {
+			return nil, fmt.Errorf("%s is no name of a log's file: %w", e.Name(), err)
+		}
+		if parts := strings.Split(below, "/"); name == "" || len(parts) > 2 && parts[2] == name {
+			out[e.Name()] = below
+		}
+	}
+	return out, nil
+}
