@@ -57,9 +57,9 @@ func (c *Computer) openAsked() {
 
 // Fork lays the beginning of another computer out at dir, which must be there and empty,
 // from a checkpoint of this one; empty: one that is made of it as it is now.
-func (c *Computer) Fork(ctx context.Context, by contract.Actor, dir, name, checkpoint string) error {
+func (c *Computer) Fork(ctx context.Context, by contract.Actor, cid contract.CID, dir, name, checkpoint string) error {
 	return fork.Source{
 		CID: c.cid, Log: c.log, State: c.state, Workspace: c.workspace, Boxes: c.boxes, Now: c.History.Checkpoint,
-		Snapshot: c.mounts.Snapshot, Free: c.machine.Dir.Free, Logger: c.logger,
-	}.Take(ctx, by, dir, name, checkpoint)
+		Snapshot: c.mounts.Snapshot, Driver: c.machine.Driver, Free: c.machine.Dir.Free, Logger: c.logger,
+	}.Take(ctx, by, cid, dir, name, checkpoint)
 }

@@ -52,7 +52,7 @@ func (fl *Fleet) forked(ctx context.Context, by contract.Actor, from, cid contra
 	} else if err != nil {
 		return view.Computer{}, err
 	}
-	if err := source.Fork(ctx, by, dir, name, checkpoint); err != nil {
+	if err := source.Fork(ctx, by, cid, dir, name, checkpoint); err != nil {
 		return view.Computer{}, errors.Join(err, os.RemoveAll(dir))
 	}
 	return fl.make(ctx, cid, name, dir)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -126,6 +127,10 @@ type Volumes interface {
 	List(ctx context.Context, v Volume) ([]Listed, error)
 	// Put writes a file, and the folders above it, where no box writes (any more).
 	Put(ctx context.Context, v Volume, name string, content []byte, mode fs.FileMode) error
+	// Unpack writes a tree into an Output that was just made, from a tar stream that
+	// comes from a box: nothing of it leads outside, nothing gets the name of the
+	// history, and it is no more than most bytes (fault.DiskFull).
+	Unpack(ctx context.Context, v Volume, from io.Reader, most int64) error
 	// Files shows what is in an Output, Cache or Shared, in which nothing leads outside.
 	Files(ctx context.Context, v Volume) (fs.FS, error)
 	// History shows what the keeper has written of the history of Live, as it lies

@@ -19,13 +19,12 @@ var volumeFolders = []string{"workspace", "snapshots", "boxes"}
 // lookedInto are the files, or folders of such, that go there by a path of the host, and
 // why. All but the driver's and the keeper's are of computers that are not awake.
 var lookedInto = map[string]string{
-	"internal/sandbox/local":         "the driver, which keeps them",
-	"internal/sandbox/sandboxtest":   "tests of the driver",
-	"internal/datadir/parts.go":      "which parts of a data directory have to be there, before anything is opened",
-	"internal/recovery":              "puts right what does not open",
-	"internal/fleet/export.go":       "works where nothing else does",
-	"internal/computer/fork/fork.go": "lays the files of a fork out, before there is a computer whose driver could be asked",
-	"internal/computer/runs.go":      "moves what tasks left out of the way, unread, before the driver is opened",
+	"internal/sandbox/local":       "the driver, which keeps them",
+	"internal/sandbox/sandboxtest": "tests of the driver",
+	"internal/datadir/parts.go":    "which parts of a data directory have to be there, before anything is opened",
+	"internal/recovery":            "puts right what does not open",
+	"internal/fleet/export.go":     "works where nothing else does",
+	"internal/computer/runs.go":    "moves what tasks left out of the way, unread, before the driver is opened",
 }
 
 // pathsOf are the calls in a file that make a path of such a folder, or use one.

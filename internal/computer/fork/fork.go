@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/boxes"
@@ -81,15 +82,17 @@ type Source struct {
 	Now func(ctx context.Context, by contract.Actor, message string) (view.Checkpointed, error)
 	// Snapshot checks a commit out, in layers, until release is called.
 	Snapshot func(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error)
+	// Driver keeps the new computer's files.
+	Driver sandbox.Driver
 	// Free says how much room the disk has.
 	Free   func() (datadir.Room, error)
 	Logger *slog.Logger
 }
 
-// Take lays the beginning of a new computer out at dir, which must be there and empty:
-// all of it is on disk when it returns. checkpoint may be short;
+// Take lays the beginning of a new computer, cid, out at dir, which must be there and empty:
+// all of it is on disk when it returns, its files by the driver. checkpoint may be short;
 // without one it is taken from what is there now.
-func (s Source) Take(ctx context.Context, by contract.Actor, dir, name, checkpoint string) error {
+func (s Source) Take(ctx context.Context, by contract.Actor, cid contract.CID, dir, name, checkpoint string) error {
 	const op = "fork.Take"
 	if checkpoint == "" {
 		now, err := s.Now(ctx, by, "Before a fork")
@@ -106,18 +109,8 @@ func (s Source) Take(ctx context.Context, by contract.Actor, dir, name, checkpoi
 	if o.Documents, err = s.documents(ctx, k); err != nil {
 		return fault.Wrap(op, err)
 	}
-	tree := filepath.Join(dir, "workspace")
-	if err := os.Mkdir(tree, 0o755); err != nil {
+	if err := s.tree(ctx, k.Commit, sandbox.ComputerSpec{CID: cid, Dir: dir}); err != nil {
 		return fault.Wrap(op, err)
-	}
-	if err := s.files(ctx, k.Commit, tree); err != nil {
-		return fault.Wrap(op, err)
-	}
-	// What every computer has, be the checkpoint without.
-	for _, at := range []string{"workspace", "artifacts"} {
-		if err := os.Mkdir(filepath.Join(tree, at), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fault.Wrap(op, err)
-		}
 	}
 	b, err := json.Marshal(o)
 	if err != nil {
@@ -165,9 +158,33 @@ func (s Source) documents(ctx context.Context, k state.Checkpoint) ([]Document, 
 	}
 }
 
+// tree has the driver make the live files of a new computer, which are those of a
+// checkpoint.
+func (s Source) tree(ctx context.Context, commit string, spec sandbox.ComputerSpec) (err error) {
+	on, err := s.Driver.Open(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, on.Close()) }()
+	v, tree := on.Volumes(), sandbox.Output("fork")
+	if err := v.Make(ctx, tree); err != nil {
+		return err
+	}
+	if err := s.files(ctx, commit, v, tree); err != nil {
+		return err
+	}
+	for _, at := range []string{"workspace", "artifacts"} { // what every computer has
+		err := v.Make(ctx, tree.At(at))
+		if err != nil && !errors.Is(err, syscall.ENOTDIR) && !fault.Is(err, fault.Denied) { // the checkpoint has no folder there
+			return err
+		}
+	}
+	return v.Keep(ctx, tree, sandbox.Live(""))
+}
+
 // files unpacks a checkpoint's files. They are read in a box, for the host looks into no
 // tree, and written where no box has been.
-func (s Source) files(ctx context.Context, commit, to string) (err error) {
+func (s Source) files(ctx context.Context, commit string, to sandbox.Volumes, tree sandbox.Volume) (err error) {
 	room, err := s.Free()
 	if err != nil {
 		return err
@@ -199,7 +216,7 @@ func (s Source) files(ctx context.Context, commit, to string) (err error) {
 		pw.CloseWithError(err)
 		sent <- err
 	}()
-	err = Unpack(to, pr, room.Bytes-datadir.SpaceLow)
+	err = to.Unpack(ctx, tree, pr, room.Bytes-datadir.SpaceLow)
 	pr.CloseWithError(errors.New("no longer read"))
 	if of := <-sent; err == nil {
 		err = of // else it is that nobody reads any more, or is in what was read

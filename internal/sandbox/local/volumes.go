@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -18,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
+	"choir.dev/choiros/internal/sandbox/local/untar"
 )
 
 // VolumesOptions say where volumes lie on this host.
@@ -377,6 +379,28 @@ func (v *Volumes) Put(_ context.Context, vol sandbox.Volume, name string, conten
 		return fault.Wrap(op, err)
 	}
 	return fault.Wrap(op, denied(vol, in.dir.WriteFile(path.Join(tree, name), content, mode)))
+}
+
+// Unpack implements sandbox.Volumes.
+func (v *Volumes) Unpack(_ context.Context, vol sandbox.Volume, from io.Reader, most int64) error {
+	const op = "sandbox/local.Unpack"
+	in, _, tree, err := v.at(vol)
+	if err == nil && vol.Kind != sandbox.VolumeOutput {
+		err = fault.New("", fault.Invalid, "", fmt.Errorf("%s is not for the host to fill", vol))
+	}
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	dir, err := in.dir.Dir(tree)
+	if err != nil {
+		return fault.Wrap(op, denied(vol, err))
+	}
+	defer dir.Close()
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.File().Fd()))
+	if err != nil {
+		return fault.Wrap(op, err)
+	}
+	return fault.Wrap(op, errors.Join(untar.Unpack(root, from, most), root.Close()))
 }
 
 // Files implements sandbox.Volumes.

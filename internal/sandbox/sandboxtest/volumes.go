@@ -1,7 +1,10 @@
 package sandboxtest
 
 import (
+	"archive/tar"
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"slices"
 	"testing"
@@ -62,6 +65,7 @@ func testVolumes(t *testing.T, e *Env) {
 	if text, err := fs.ReadFile(files, "made"); err != nil || string(text) != "again" {
 		t.Errorf("%q, %v", text, err)
 	}
+	testUnpacked(t, v)
 	testListed(t, v, kept)
 	testHistory(t, e)
 	for name, volume := range map[string]sandbox.Volume{
@@ -76,6 +80,51 @@ func testVolumes(t *testing.T, e *Env) {
 		if _, err := v.Files(ctx, volume); !fault.Is(err, fault.Invalid) {
 			t.Errorf("the host is shown %s: %v", volume, err)
 		}
+	}
+}
+
+// testUnpacked: a tree that comes from a box is written into an output, and nowhere else.
+func testUnpacked(t *testing.T, v sandbox.Volumes) {
+	t.Helper()
+	ctx, out := t.Context(), sandbox.Output("unpacked")
+	if err := v.Make(ctx, out); err != nil {
+		t.Fatal(err)
+	}
+	archive := func(name string) io.Reader {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 4})
+		if err == nil {
+			_, err = w.Write([]byte("text"))
+		}
+		if err = errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return &b
+	}
+	if err := v.Unpack(ctx, out, archive("./file"), 100); err != nil {
+		t.Fatal(err)
+	}
+	files, err := v.Files(ctx, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := fs.ReadFile(files, "file"); err != nil || string(text) != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := v.Unpack(ctx, out, archive("../file"), 100); err == nil {
+		t.Error("a file was written beside the volume")
+	}
+	if err := v.Unpack(ctx, out, archive("more"), 3); !fault.Is(err, fault.DiskFull) {
+		t.Errorf("more than there is room for: %v", err)
+	}
+	for _, volume := range []sandbox.Volume{sandbox.Live(""), sandbox.Snapshot("x"), sandbox.Written("x"), sandbox.Cache("kept/one")} {
+		if err := v.Unpack(ctx, volume, archive("file"), 100); !fault.Is(err, fault.Invalid) {
+			t.Errorf("the host filled %s: %v", volume, err)
+		}
+	}
+	if err := v.Discard(ctx, out); err != nil {
+		t.Error(err)
 	}
 }
 

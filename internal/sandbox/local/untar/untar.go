@@ -1,4 +1,5 @@
-package fork
+// Package untar writes what comes from a box as a tar stream, which is hostile.
+package untar
 
 import (
 	"archive/tar"
@@ -14,22 +15,17 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// maxEntries is how many files and folders a checkpoint may have that is forked.
+// maxEntries is how many files and folders a tree may have.
 const maxEntries = 2_000_000
 
 // maxPadding is how much is read behind the end of an archive.
 const maxPadding = 1 << 20
 
-// Unpack writes a tar stream of a tree below dir, which must be empty. The stream comes
-// from a box: nothing is written through a link or outside of dir, nothing gets the name
+// Unpack writes a tar stream of a tree below root, which must be empty. The stream comes
+// from a box: nothing is written through a link or outside of root, nothing gets the name
 // of the history, and no more than most bytes are taken.
-func Unpack(dir string, from io.Reader, most int64) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
+func Unpack(root *os.Root, from io.Reader, most int64) error {
 	at := &place{base: root}
-	defer root.Close() // everything in it was closed by itself
 	defer at.leave("")
 	in := tar.NewReader(from)
 	for n := 0; ; n++ {
@@ -42,16 +38,16 @@ func Unpack(dir string, from io.Reader, most int64) error {
 			return err
 		}
 		if err != nil {
-			return fault.New("fork.Unpack", fault.Unavailable, "Try again.", fmt.Errorf("the files of the checkpoint did not come whole: %w", err))
+			return fault.New("unpack", fault.Unavailable, "Try again.", fmt.Errorf("the files of the checkpoint did not come whole: %w", err))
 		}
 		if n >= maxEntries {
-			return fault.New("fork.Unpack", fault.Exhausted, "Fork an earlier checkpoint, or one after some were removed.", fmt.Errorf("the checkpoint holds more than %d files and folders", maxEntries))
+			return fault.New("unpack", fault.Exhausted, "Fork an earlier checkpoint, or one after some were removed.", fmt.Errorf("the checkpoint holds more than %d files and folders", maxEntries))
 		}
 		if most -= head.Size; most < 0 {
-			return fault.New("fork.Unpack", fault.DiskFull, fault.FreeSpace, errors.New("the checkpoint holds more than there is room for"))
+			return fault.New("unpack", fault.DiskFull, fault.FreeSpace, errors.New("the checkpoint holds more than there is room for"))
 		}
 		if err := at.entry(head, in); err != nil {
-			return fault.New("fork.Unpack", fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%.200q: %w", head.Name, err))
+			return fault.New("unpack", fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%.200q: %w", head.Name, err))
 		}
 	}
 }

@@ -1,16 +1,17 @@
-package fork_test
+package untar_test
 
 import (
 	"archive/tar"
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox/local/untar"
 )
 
 func packed(t *testing.T, heads ...tar.Header) *bytes.Buffer {
@@ -37,6 +38,16 @@ func packed(t *testing.T, heads ...tar.Header) *bytes.Buffer {
 	return &b
 }
 
+// unpack is untar.Unpack below a directory.
+func unpack(t *testing.T, dir string, from io.Reader, most int64) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	return untar.Unpack(root, from, most)
+}
+
 // What comes from a box as a checkpoint's files is written below the new tree, or not
 // at all: through no link, into no history, not twice, and only so much.
 func TestACheckpointIsUnpackedBeneath(t *testing.T) {
@@ -45,7 +56,7 @@ func TestACheckpointIsUnpackedBeneath(t *testing.T) {
 		tar.Header{Name: "./a/run", Typeflag: tar.TypeReg, Mode: 0o4777}, tar.Header{Name: "./a/text", Typeflag: tar.TypeReg, Mode: 0o600},
 		tar.Header{Name: "./link", Typeflag: tar.TypeSymlink, Linkname: outside},
 		tar.Header{Name: "./\xf0(/", Typeflag: tar.TypeDir}, tar.Header{Name: "./\xf0(/no\xffword", Typeflag: tar.TypeReg, Mode: 0o644, Format: tar.FormatGNU})
-	if err := fork.Unpack(dir, good, 1000); err != nil {
+	if err := unpack(t, dir, good, 1000); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]os.FileMode{"a/run": 0o755, "a/text": 0o644, "\xf0(/no\xffword": 0o644} {
@@ -64,19 +75,19 @@ func TestACheckpointIsUnpackedBeneath(t *testing.T) {
 		"another's content": {Name: "hard", Typeflag: tar.TypeLink, Linkname: "a/text"},
 		"a device":          {Name: "device", Typeflag: tar.TypeChar},
 	} {
-		if err := fork.Unpack(dir, packed(t, bad), 1000); err == nil {
+		if err := unpack(t, dir, packed(t, bad), 1000); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}
 	if list, err := os.ReadDir(outside); err != nil || len(list) != 0 {
 		t.Errorf("outside there is %v, %v", list, err)
 	}
-	if err := fork.Unpack(t.TempDir(), packed(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}), 3); !fault.Is(err, fault.DiskFull) || fault.HintOf(err) != fault.FreeSpace {
+	if err := unpack(t, t.TempDir(), packed(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}), 3); !fault.Is(err, fault.DiskFull) || fault.HintOf(err) != fault.FreeSpace {
 		t.Errorf("more than there is room for: %v", err)
 	}
 	cut := packed(t, tar.Header{Name: "x", Typeflag: tar.TypeReg})
 	cut.Truncate(514)
-	if err := fork.Unpack(t.TempDir(), cut, 1000); err == nil || !strings.Contains(err.Error(), "x") {
+	if err := unpack(t, t.TempDir(), cut, 1000); err == nil || !strings.Contains(err.Error(), "x") {
 		t.Errorf("half a file was taken: %v", err)
 	}
 }
@@ -93,7 +104,7 @@ func TestAChainOfFoldersIsUnpackedInTime(t *testing.T) {
 		heads = append(heads, tar.Header{Name: strings.Repeat("a/", n) + "z", Typeflag: tar.TypeReg})
 	}
 	dir, ended := t.TempDir(), make(chan error, 1)
-	go func() { ended <- fork.Unpack(dir, packed(t, heads...), 1<<30) }()
+	go func() { ended <- unpack(t, dir, packed(t, heads...), 1<<30) }()
 	select {
 	case err := <-ended:
 		if err != nil {
