@@ -49,3 +49,20 @@ func TestAVerbStartsWithLittle(t *testing.T) {
 		t.Errorf("%d bytes are allocated before main, at most %d should be: %v", total, maxBeforeMain, most)
 	}
 }
+
+// TestMethodsThatNobodyCallsAreLeftOut: a program that may run a template may call any
+// method of any type by its name, so its linker leaves none out. Of this one they
+// were a tenth. A library that is used brings templates back by one call of it: the
+// names of functions in the program tell.
+func TestMethodsThatNobodyCallsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	program, err := os.ReadFile(choirtest.Binary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, there := range map[string]bool{"main.commandLine": true, "text/template.(*Template).Execute": false, "text/template.(*state).evalField": false} {
+		if bytes.Contains(program, []byte(name)) != there {
+			t.Errorf("that the program has %s is not %v", name, there)
+		}
+	}
+}

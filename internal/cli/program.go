@@ -59,8 +59,7 @@ func (p Program) run(ctx context.Context, args []string) int {
 func (p Program) Root(args ...string) *cobra.Command {
 	root := holder("choir", "ChoirOS, the automatic computer")
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.Version = p.Version
-	root.SetVersionTemplate(p.line())
+	p.versionFlag(root)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	topics := p.Topics()
