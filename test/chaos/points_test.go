@@ -73,7 +73,7 @@ var scenarios = []scenario{
 		return w.push(ctx, "pushed"+w.next(), "pushed "+w.next())
 	}},
 	{"checkpoint", []string{
-		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.journal.synced", "keeper.commit.done", "workspace.checkpoint.made",
+		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.journal.synced", "keeper.commit.done", "workspace.checkpoint.made", "keeper.puts.synced",
 	}, func(ctx context.Context, w *world) error {
 		if err := w.put(ctx, "workspace/u/kept.txt", "kept "+w.next()); err != nil {
 			return err

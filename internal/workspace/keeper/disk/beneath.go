@@ -286,8 +286,8 @@ func MoveTo(fromDir int, from string, toDir int, to string) error {
 	return unix.Fchmodat(toDir, to, st.Mode&0o7777, 0)
 }
 
-// MakeExecutable gives a received file the mode that it is to have; when nobody
-// says which, that of the file it is about to replace.
+// MakeExecutable gives a received file the mode that it is to have, which is not synced;
+// when nobody says which, that of the file it is about to replace.
 func MakeExecutable(file string, dir int, name string, exec *bool) error {
 	if exec == nil {
 		st, err := Lstat(dir, name)
@@ -304,5 +304,5 @@ func MakeExecutable(file string, dir int, name string, exec *bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Chmod(0o755), f.Sync(), f.Close())
+	return errors.Join(f.Chmod(0o755), f.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -59,7 +60,9 @@ type childSpec struct {
 	Nth                     int32
 	Do                      string
 	Base, Task, To          string
-	Large                   int64 // Limits.FileBytes
+	Large                   int64  // Limits.FileBytes
+	Pad                     int    // bytes of what is put
+	Faster                  string // a file that a program moves to what is put, a moment before
 }
 
 func child(raw string) error {
@@ -70,6 +73,9 @@ func child(raw string) error {
 	ctx := context.Background()
 	var seen atomic.Int32
 	e, err := engine.Open(ctx, engine.Options{Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: wire.Limits{FileBytes: s.Large}, Crash: func(point string) {
+		if point == "trash.intended" && s.Faster != "" {
+			_ = os.Rename(filepath.Join(s.Root, s.Faster), filepath.Join(s.Root, s.To)) // seen by who looks
+		}
 		if point == s.Point && seen.Add(1) == s.Nth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -95,6 +101,14 @@ func child(raw string) error {
 		_, err = e.Snapshot(ctx, s.To)
 	case "write":
 		_, err = e.Write(ctx, wire.WriteRequest{Path: wire.Path(s.To), User: "somebody"}, strings.NewReader("second\n"))
+	case "puts":
+		for i, p := range strings.Split(s.To, "\n") {
+			if _, err := e.Write(ctx, wire.WriteRequest{Path: wire.Path(p)}, strings.NewReader(fmt.Sprintf("put %d", i)+noise(byte(i), s.Pad))); err != nil {
+				return err
+			}
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
 	case "write-large":
 		_, err = e.Write(ctx, wire.WriteRequest{Path: wire.Path(s.To), User: "somebody"}, strings.NewReader(noise(9, 6<<20)))
 	case "remove":

@@ -185,7 +185,8 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.moves.JudgeDeeds(); err != nil { // before what tells is cleared away
+	// Before what tells is cleared away.
+	if err := errors.Join(e.moves.JudgeDeeds(), e.moves.RedoPuts(ctx)); err != nil {
 		return err
 	}
 	return e.store.RemoveStale()

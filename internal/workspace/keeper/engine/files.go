@@ -236,7 +236,7 @@ func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Re
 		return wire.Written{}, fault.Wrap(op, err)
 	}
 	tmp := e.store.Work("incoming-" + publish.Token())
-	sum, err := receive(tmp, content, e.opts.Limits.LargestFile)
+	sum, err := receive(tmp, content, e.opts.Limits.LargestFile, !req.Held)
 	var large *chunks.Manifest
 	if err == nil && !req.Held {
 		large, err = e.chunkAhead(ctx, tmp)
@@ -265,7 +265,7 @@ func (e *Engine) replaceFile(ctx context.Context, req wire.WriteRequest, tmp, su
 }
 
 func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum string, large *chunks.Manifest) (wire.Written, error) {
-	if err := e.moves.RollForward(ctx); err != nil {
+	if err := e.moves.BeforePut(ctx); err != nil {
 		return wire.Written{}, err
 	}
 	p := string(req.Path)
@@ -289,18 +289,11 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	}
 	// Its bytes are in the object database too, so that a program that writes
 	// over the file before the next checkpoint leaves this version to be found.
-	t, err := e.moves.Intend(file, publish.TrashEntry{
+	t, took, was, err := e.moves.Put(file, publish.TrashEntry{
 		Trashed: wire.Trashed{Path: req.Path}, Op: "write", Size: st.Size, SHA256: sum, Actor: req.Actor, User: req.User, Host: true,
-	}, func() (gitstore.Entry, error) { return e.storeReceived(ctx, file, st, large) })
-	if err != nil {
-		return wire.Written{}, err
-	}
+	}, dir, name, func() (gitstore.Entry, error) { return e.storeReceived(ctx, file, st, large) })
 	w := wire.Written{Op: t.ID, At: t.At, Named: t.Named}
-	took, was, err := e.moves.Swap(t, dir, name, true)
 	if err != nil {
-		if now, other, cerr := e.store.EntryAt(unix.AT_FDCWD, e.moves.Trash(t.ID, "content")); cerr == nil && !other && now == t.New {
-			err = errors.Join(err, e.moves.RemoveEntry(t.ID)) // nothing was exchanged
-		}
 		return w, err
 	}
 	if !took || !mayDisplace(want, was) {
@@ -311,9 +304,6 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		return w, err
 	} else if displaced {
 		w.Trash = t.ID
-	}
-	if err := unix.Fsync(dir); err != nil {
-		return w, err
 	}
 	if w.FileInfo, err = info(dir, name, p); err == nil {
 		w.ID = t.New.ID

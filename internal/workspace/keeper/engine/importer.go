@@ -23,9 +23,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// receive writes a stream of at most max bytes to a new file, durably, and
-// returns its SHA-256 in hex.
-func receive(name string, content io.Reader, max int64) (string, error) {
+// receive writes a stream of at most max bytes to a new file, durably unless it is
+// small and whoever asks syncs it later, and returns its SHA-256 in hex.
+func receive(name string, content io.Reader, max int64, later bool) (string, error) {
 	const perm = fs.FileMode(0o644)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, perm)
 	if err != nil {
@@ -36,7 +36,11 @@ func receive(name string, content io.Reader, max int64) (string, error) {
 	if err == nil && n > max {
 		err = fault.New("", fault.Exhausted, "Raise storage.large_file_mb, or split it.", fmt.Errorf("the file has more than %d bytes", max))
 	}
-	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(perm))
+	if !later || n > quicklyRead {
+		err = errors.Join(err, f.Sync())
+	}
+	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Close())
 }
 
 // Import unpacks a tar stream into a new directory of the live tree, all or

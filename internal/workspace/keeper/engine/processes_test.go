@@ -98,21 +98,32 @@ func TestATaskSyncsFewTimes(t *testing.T) {
 // what is meant and its folder, and the folder in which the file lies.
 func TestAMoveSyncsFewTimes(t *testing.T) { syncsAtMost(t, "move", 3) }
 
+// TestAPutSyncsFewTimes looks at what the second of two puts waits for: the content of the
+// file, and the journal.
+func TestAPutSyncsFewTimes(t *testing.T) {
+	trace := syncsAtMost(t, "put", 2)
+	for _, what := range []string{"trash/[^/]+/content", "journal"} {
+		if !regexp.MustCompile(`fsync\(\d+<[^>]*/\.git/choir/` + what + `>`).MatchString(trace) {
+			t.Errorf("%s is not synced:\n%s", what, trace)
+		}
+	}
+}
+
 // syncsAtMost has a child do something twice, and counts how often the second waits for
-// the disk.
-func syncsAtMost(t *testing.T, what string, most int) {
+// the disk. It returns the trace of that.
+func syncsAtMost(t *testing.T, what string, most int) (trace string) {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Fatal("this test needs strace: install it, for example with: apt-get install strace")
 	}
-	trace := filepath.Join(t.TempDir(), "trace")
-	cmd := exec.CommandContext(t.Context(), strace, "-f", "-o", trace, "-e", "trace=fsync,fdatasync,syncfs,sync,unlink,unlinkat", os.Args[0], "-test.run=^TestSyncsChild$")
+	file := filepath.Join(t.TempDir(), "trace")
+	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-o", file, "-e", "trace=fsync,fdatasync,syncfs,sync,unlink,unlinkat", os.Args[0], "-test.run=^TestSyncsChild$")
 	cmd.Env = append(os.Environ(), syncsEnv+"="+what)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	b, err := os.ReadFile(trace)
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +136,7 @@ func syncsAtMost(t *testing.T, what string, most int) {
 	if syncs == 0 || syncs > most {
 		t.Errorf("a %s synced %d times; want at most %d:\n%s", what, syncs, most, parts[1])
 	}
+	return parts[1]
 }
 
 const syncsEnv = "KEEPER_SYNCS"
@@ -141,6 +153,9 @@ func TestSyncsChild(t *testing.T) {
 	}
 	c.write("workspace/f.txt", "x\n")
 	do := func(id string) { lifeOfATask(c, id) }
+	if what == "put" {
+		do = func(id string) { c.put("workspace/f.txt", id) }
+	}
 	if what == "move" {
 		from := wire.Path("workspace/f.txt")
 		do = func(id string) {

@@ -36,14 +36,15 @@ func trashed(t *testing.T, c *computer) map[string]string {
 }
 
 // TestKilledWhileAFileIsReplaced kills a put and a removal at every point: what
-// was displaced is in the trash from the moment it was, and what took effect is
-// told afterwards, once.
+// was displaced is in the trash from the moment it was, and what took effect, or is done
+// again since the journal has it, is told afterwards, once.
 func TestKilledWhileAFileIsReplaced(t *testing.T) {
 	for _, test := range []struct{ do, path, point, live, trash, told string }{
-		{"write", "a", "trash.intended", "first\n", "", ""},
+		{"write", "a", "trash.intended", "second\n", "first\n", "write"},
 		{"write", "a", "trash.exchanged", "second\n", "first\n", "write"},
 		{"write", "a", "", "second\n", "first\n", "write"},
-		{"write", "fresh", "trash.intended", "", "", ""},
+		{"write", "fresh", "trash.intended", "second\n", "", "write"},
+		{"write", "a", "puts.synced", "second\n", "first\n", "write"}, // by Close
 		{"write", "fresh", "", "second\n", "", "write"},
 		{"remove", "a", "trash.moved", "", "first\n", "remove"},
 	} {

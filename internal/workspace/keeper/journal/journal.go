@@ -236,7 +236,7 @@ func decode(b []byte) ([]File, bool) {
 // journalled are the names of what the journal may write: objects, refs and the
 // records of plans and of the trash.
 var journalled = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(objects/[0-9a-f]{2}/[0-9a-f]{38}|refs/choir(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}){2}|choir/publish/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(plan\.json|started|staged|result\.json)|choir/trash/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(meta\.json|uncaptured))$`)
+	return regexp.MustCompile(`^(objects/[0-9a-f]{2}/[0-9a-f]{38}|refs/choir(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}){2}|choir/publish/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(plan\.json|started|staged|result\.json)|choir/trash/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(meta\.json|uncaptured|redo))$`)
 })
 
 func mayBeKept(name string) bool {
@@ -345,6 +345,11 @@ func (j *Journal) Add(files []File, do func() error) (err error) {
 func (j *Journal) Note(files []File, sync bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for _, k := range files {
+		if sync && j.named != nil { // that they are gone outlives the journal
+			j.named[k.Name] = true
+		}
+	}
 	err := j.write(files, sync)
 	if err != nil && j.broken == nil && fault.NoSpace(err) {
 		return j.begin()

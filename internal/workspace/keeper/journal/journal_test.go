@@ -184,9 +184,9 @@ func TestWhatWasRemovedStaysAway(t *testing.T) {
 // names what only the keeper writes, or is refused whole.
 func TestAForeignJournalWritesNothing(t *testing.T) {
 	for name, ok := range map[string]bool{
-		"refs/choir/task/t": true, "choir/publish/p/plan.json": true,
+		"refs/choir/task/t": true, "choir/publish/p/plan.json": true, "choir/trash/t/redo": true,
 		"hooks/post-checkout": false, "config": false, "../evil": false, "objects/../../evil": false, "refs/choir/../../config": false,
-		"choir/publish/p/aside/0": false, "refs/heads/main": false, "refs/choir/logged": false, "objects/info/alternates": false, "refs/choir/x/y.lock": false, "/etc/x": false,
+		"choir/publish/p/aside/0": false, "choir/trash/t/content": false, "refs/heads/main": false, "refs/choir/logged": false, "objects/info/alternates": false, "refs/choir/x/y.lock": false, "/etc/x": false,
 	} {
 		content := append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16([]byte{0}, uint16(len(name))), 1), name+"x"...)
 		var salt [16]byte

@@ -43,6 +43,9 @@ type Mover struct {
 	// next plan is made on, and what a finished one moves.
 	Head, Tree string
 
+	unsettled []unsettled // puts whose names may not be on disk, in their turn
+	turn      uint64      // of the last put
+
 	trashAge   trashAge
 	trashThere bool // the trash's folder is on disk
 	deedsThere bool // the intents' folder is on disk

@@ -213,15 +213,19 @@ func (mv *Mover) Pending(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// RollForward finishes every plan that has started.
+// RollForward finishes every plan that has started, after what was put is on disk.
 func (mv *Mover) RollForward(ctx context.Context) error {
 	if err := mv.may(); err != nil {
 		return err
 	}
-	ids, err := mv.Pending(ctx)
-	if err != nil {
+	if err := mv.SettlePuts(); err != nil {
 		return err
 	}
+	ids, err := mv.Pending(ctx)
+	return errors.Join(err, mv.finishPlans(ctx, ids))
+}
+
+func (mv *Mover) finishPlans(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		_, _, err := mv.FinishPlan(ctx, id)
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 //	content    the file or directory itself
 //	told       the host has it in its log, or need not
 //	uncaptured what was put in its place is in no checkpoint yet
+//	redo       how a put is done again whose names may not be on disk
 //
 // A file that is to take another's place is first of all put into an entry of
 // its own, and then exchanged with the other. From that moment on content is
@@ -45,7 +46,8 @@ func trashRecord(id, name string) string { return "trash/" + id + "/" + name }
 // RemoveEntry removes an entry with what it holds. The record of a put that was not
 // told would, without content, say that it took place where nothing was.
 func (mv *Mover) RemoveEntry(id string) error {
-	names := []string{trashRecord(id, "meta.json"), trashRecord(id, UncapturedMark)}
+	names := []string{trashRecord(id, "meta.json"), trashRecord(id, UncapturedMark), trashRecord(id, redoMark)}
+	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.m.ID == id })
 	put, err := disk.Exists(mv.Trash(id, UncapturedMark))
 	told, terr := disk.Exists(mv.Trash(id, "told"))
 	if err == nil && terr == nil && put && !told {
@@ -90,6 +92,7 @@ type TrashEntry struct {
 	User   string         `json:"user,omitempty"`
 	Host   bool           `json:"host,omitempty"`  // the host appends an event of it
 	Named  bool           `json:"named,omitempty"` // which names the entry
+	redo   *redo          // how it is done again, nil for what is synced at once
 }
 
 // Trash is the path of the trash, or of something in it.
@@ -115,13 +118,18 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 	var err error
 	if file != "" {
 		// Content that is missing is content that went where nothing was, so it is
-		// on disk in its place before the record is.
-		if err = os.Rename(file, mv.Trash(m.ID, "content")); err == nil {
+		// on disk in its place before the record is, or is made again from that.
+		if err = os.Rename(file, mv.Trash(m.ID, "content")); err == nil && m.redo == nil {
 			err = durable.SyncDir(mv.Trash(m.ID))
 		}
 	}
-	if err == nil {
+	if err == nil && m.redo == nil {
 		err = durable.SyncDir(mv.Trash())
+	}
+	if err == nil && m.redo != nil { // what is missing of it is made again
+		if m.redo.Entry, err = InodeAt(unix.AT_FDCWD, mv.Trash(m.ID)); err == nil {
+			err = mv.keepRedo(m.ID, m.redo)
+		}
 	}
 	raw, jerr := json.Marshal(m)
 	if err = errors.Join(err, jerr); err == nil && m.Op == "write" {
@@ -164,7 +172,14 @@ func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry,
 			return err
 		}
 		made = true
-		return flush()
+		if m.redo == nil {
+			return flush()
+		}
+		synced, err := syncBeside(mv.Trash(m.ID, "content"))
+		if err != nil {
+			return err
+		}
+		return errors.Join(flush(), synced())
 	})
 	if err != nil {
 		if made {
@@ -197,6 +212,9 @@ func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool
 	}
 	if err != nil {
 		return false, gitstore.None, err
+	}
+	if m.redo != nil {
+		return true, was, mv.swapped(m)
 	}
 	return true, was, durable.SyncDir(mv.Trash(m.ID))
 }
@@ -233,7 +251,7 @@ func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
 	if disk.IsGone(err) {
 		err = nil
 	}
-	return errors.Join(err, unix.Fsync(dir), mv.Captured(m.ID), durable.SyncDir(mv.Trash(m.ID)))
+	return errors.Join(err, unix.Fsync(dir), mv.Captured(m.ID), durable.SyncDir(mv.Trash(m.ID)), mv.leaveAs(m))
 }
 
 // dropEntry forgets an entry whose content is want, which is held elsewhere, if
@@ -249,7 +267,7 @@ func (mv *Mover) dropEntry(m TrashEntry, want gitstore.Entry) error {
 		return err
 	}
 	if !quiet || other || now.Exists() && now != want {
-		return errors.Join(mv.Told(m.ID), mv.Captured(m.ID))
+		return errors.Join(mv.Told(m.ID), mv.Captured(m.ID), mv.leaveAs(m))
 	}
 	return mv.RemoveEntry(m.ID)
 }

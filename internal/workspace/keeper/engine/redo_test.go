@@ -1,0 +1,399 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// pending is a put whose names nobody waited for, as its record in the trash says.
+type pending struct {
+	id, path string
+	fresh    bool // it went where nothing was
+}
+
+// putAndDie has a child make puts to paths, which end with SIGKILL, and returns those
+// that are not known to be on disk, in their turn. Their contents are "put 0", "put 1" and so on.
+func putAndDie(t *testing.T, c *computer, pad int, paths ...string) []pending {
+	t.Helper()
+	if c.Engine != nil {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.Engine = nil
+	}
+	if !runChild(t, childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Do: "puts", Pad: pad, To: strings.Join(paths, "\n")}) {
+		t.Fatal("it was not killed")
+	}
+	files, err := filepath.Glob(c.path(".git/choir/trash/*/redo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type turned struct {
+		pending
+		turn int
+	}
+	var all []turned
+	for _, file := range files {
+		var r struct {
+			Turn int `json:"turn"`
+			Was  *struct{}
+		}
+		var m struct{ Path string }
+		readJSON(t, file, &r)
+		readJSON(t, filepath.Join(filepath.Dir(file), "meta.json"), &m)
+		all = append(all, turned{pending{filepath.Base(filepath.Dir(file)), m.Path, r.Was == nil}, r.Turn})
+	}
+	slices.SortFunc(all, func(a, b turned) int { return a.turn - b.turn })
+	out := make([]pending, len(all))
+	for i, a := range all {
+		out[i] = a.pending
+	}
+	return out
+}
+
+func readJSON(t *testing.T, file string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takeBack undoes what a put did to names: the power cut came before they were on disk.
+func (p pending) takeBack(t *testing.T, c *computer) {
+	t.Helper()
+	flag := uint(unix.RENAME_EXCHANGE)
+	if p.fresh {
+		flag = unix.RENAME_NOREPLACE
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, c.path(p.path), unix.AT_FDCWD, p.content(c), flag); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p pending) entry(c *computer) string   { return c.path(".git/choir/trash/" + p.id) }
+func (p pending) content(c *computer) string { return filepath.Join(p.entry(c), "content") }
+
+// lost says what else of a put's names a power cut took.
+var lost = map[string]func(t *testing.T, c *computer, p pending){
+	"nothing": func(*testing.T, *computer, pending) {},
+	"content": func(t *testing.T, c *computer, p pending) {
+		if !p.fresh { // else it would have come and gone
+			removed(t, p.content(c))
+		}
+	},
+	"records": func(t *testing.T, c *computer, p pending) {
+		for _, name := range []string{"meta.json", "redo", "uncaptured"} {
+			removed(t, filepath.Join(p.entry(c), name))
+		}
+	},
+	"all": func(t *testing.T, c *computer, p pending) { removed(t, p.entry(c)) },
+	"all but the file": func(t *testing.T, c *computer, p pending) {
+		if err := os.Rename(p.content(c), c.path(".git/choir/incoming-"+p.id)); err != nil {
+			t.Fatal(err)
+		}
+		removed(t, p.entry(c))
+	},
+}
+
+func removed(t *testing.T, name string) {
+	t.Helper()
+	if err := os.RemoveAll(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAPowerCutKeepsWhatWasPut has the machine end after puts that were acknowledged, with
+// each number of their changes of names on disk, in the order in which they were made, and more or less of the
+// others' records. After the start each file has what was put last, what each
+// put displaced is in the trash, and each is told once.
+func TestAPowerCutKeepsWhatWasPut(t *testing.T) {
+	t.Parallel()
+	paths := []string{"a", "a", "new/dir/b", "a", "new/dir/b"}
+	displaced := []string{"first", "put 0", "", "put 1", "put 2"}
+	for what, lose := range lost {
+		for kept := range len(paths) + 1 {
+			if kept == len(paths) && what != "nothing" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%d kept, of the others %s is lost", kept, what), func(t *testing.T) {
+				c := open(t)
+				c.write("a", "first")
+				puts := putAndDie(t, c, 0, paths...)
+				if len(puts) != len(paths) {
+					t.Fatalf("%d puts are not known to be on disk", len(puts))
+				}
+				for _, p := range slices.Backward(puts[kept:]) {
+					p.takeBack(t, c)
+				}
+				for _, p := range puts[kept:] {
+					lose(t, c, p)
+				}
+				if kept <= 2 {
+					removed(t, c.path("new"))
+				}
+				for range 2 { // it stays so
+					c.reopen()
+					if a, b := c.read("a"), c.read("new/dir/b"); a != "put 3" || b != "put 4" {
+						t.Errorf("a holds %q and b %q", a, b)
+					}
+					for i, p := range puts {
+						got, err := os.ReadFile(p.content(c))
+						if string(got) != displaced[i] || err != nil && displaced[i] != "" {
+							t.Errorf("put %d displaced %q, %v; want %q", i, got, err, displaced[i])
+						}
+					}
+					deeds, err := c.Untold(t.Context())
+					if err != nil || len(deeds) != len(paths) {
+						t.Errorf("%d puts are told, %v", len(deeds), err)
+					}
+				}
+				if left, err := filepath.Glob(c.path(".git/choir/trash/*/redo")); err != nil || len(left) > 0 {
+					t.Errorf("left: %v, %v", left, err)
+				}
+				if _, err := c.Undo(t.Context(), wire.UndoRequest{Op: "write", ID: puts[3].id, Path: "a"}); err != nil || c.read("a") != "put 1" {
+					t.Errorf("undone: %q, %v", c.read("a"), err)
+				}
+			})
+		}
+	}
+}
+
+// TestAStartThatPutsAgainMayDie: a keeper that is killed while it puts again what a power
+// cut took, is followed by one that goes on.
+func TestAStartThatPutsAgainMayDie(t *testing.T) {
+	t.Parallel()
+	for _, at := range []struct {
+		point string
+		nth   int32
+	}{{"journal.synced", 1}, {"journal.synced", 2}, {"journal.synced", 3}, {"journal.synced", 4}, {"puts.synced", 1}} {
+		t.Run(fmt.Sprintf("%s %d", at.point, at.nth), func(t *testing.T) {
+			c := open(t)
+			c.write("a", "first")
+			puts := putAndDie(t, c, 0, "a", "a", "b")
+			for _, p := range slices.Backward(puts) {
+				p.takeBack(t, c)
+			}
+			for _, p := range puts {
+				lost["all"](t, c, p)
+			}
+			if !runChild(t, childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Point: at.point, Nth: at.nth}) {
+				t.Fatal("it was not killed")
+			}
+			c.reopen()
+			if a, b := c.read("a"), c.read("b"); a != "put 1" || b != "put 2" {
+				t.Errorf("a holds %q and b %q", a, b)
+			}
+			for i, want := range []string{"first", "put 0"} {
+				if got, err := os.ReadFile(puts[i].content(c)); string(got) != want {
+					t.Errorf("put %d displaced %q, %v; want %q", i, got, err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestWhatIsNewerThanAPutStays: what a program did after a put, and what came to the disk of
+// it, is not put over; and what was put is in the history.
+func TestWhatIsNewerThanAPutStays(t *testing.T) {
+	t.Parallel()
+	for what, does := range map[string]func(c *computer, p string) error{
+		"writes over it": func(c *computer, p string) error { return os.WriteFile(c.path(p), []byte("newer"), 0o644) },
+		"empties it":     func(c *computer, p string) error { return os.Truncate(c.path(p), 0) },
+		"replaces it": func(c *computer, p string) error {
+			return errorsOf(os.WriteFile(c.path("tmp"), []byte("newer"), 0o644), os.Rename(c.path("tmp"), c.path(p)))
+		},
+		"moves it":             func(c *computer, p string) error { return os.Rename(c.path(p), c.path("elsewhere")) },
+		"removes it":           func(c *computer, p string) error { return os.Remove(c.path(p)) },
+		"makes a folder of it": func(c *computer, p string) error { return errorsOf(os.Remove(c.path(p)), os.Mkdir(c.path(p), 0o755)) },
+		"moves its folder":     func(c *computer, _ string) error { return os.Rename(c.path("d"), c.path("e")) },
+		"makes a file of its folder": func(c *computer, _ string) error {
+			return errorsOf(os.RemoveAll(c.path("d")), os.WriteFile(c.path("d"), []byte("newer"), 0o644))
+		},
+	} {
+		for _, p := range []string{"d/was", "d/fresh"} {
+			t.Run(what+" "+p, func(t *testing.T) {
+				c := open(t)
+				c.write("d/was", "first")
+				c.checkpoint("before")
+				puts := putAndDie(t, c, 0, p)
+				if err := does(c, p); err != nil {
+					t.Fatal(err)
+				}
+				want := picture(t, c.opts.Root)
+				for range 2 {
+					c.wake()
+					samePicture(t, picture(t, c.opts.Root), want)
+				}
+				if got, _ := os.ReadFile(puts[0].content(c)); p == "d/was" && string(got) != "first" {
+					t.Errorf("the trash holds %q", got)
+				}
+				c.checkpoint("after")
+				if !strings.Contains(everything(t, c), "put 0") {
+					t.Error("what was put is nowhere")
+				}
+			})
+		}
+	}
+}
+
+func errorsOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestWhatAProgramWroteToWhatIsDisplacedAgain: a program that has a file open which a put
+// displaced writes into the trash, also when the put is done again.
+func TestWhatAProgramWroteToWhatIsDisplacedAgain(t *testing.T) {
+	c := open(t)
+	c.write("a", "first")
+	puts := putAndDie(t, c, 0, "a")
+	puts[0].takeBack(t, c)
+	f, err := os.OpenFile(c.path("a"), os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = f.WriteString(" and more")
+	}
+	if err := errorsOf(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c.reopen()
+	if got := c.read("a"); got != "put 0" {
+		t.Errorf("a holds %q", got)
+	}
+	if got, err := os.ReadFile(puts[0].content(c)); string(got) != "first and more" {
+		t.Errorf("the trash holds %q, %v", got, err)
+	}
+}
+
+// TestAPutOfWhichAProgramWasFasterIsSynced: what a put displaces that is not what was
+// there when it was recorded would not be known again, so it is not left to a start.
+func TestAPutOfWhichAProgramWasFasterIsSynced(t *testing.T) {
+	for _, first := range []string{"first", ""} {
+		c := open(t)
+		if first != "" {
+			c.write("a", first)
+		}
+		c.write("tmp", "newer")
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.Engine = nil
+		runChild(t, childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Do: "puts", To: "a", Faster: "tmp"})
+		if left, err := filepath.Glob(c.path(".git/choir/trash/*/redo")); err != nil || len(left) > 0 {
+			t.Errorf("left to the next start: %v, %v", left, err)
+		}
+		c.reopen()
+		if got := c.read("a"); got != "put 0" {
+			t.Errorf("a holds %q", got)
+		}
+		if got := trashed(t, c)["a"]; got != "newer" {
+			t.Errorf("the trash holds %q", got)
+		}
+	}
+}
+
+// TestAPutThatNeverWasInTheJournal: of a put whose entry is torn, and so was not
+// acknowledged, nothing is there after a start.
+func TestAPutThatNeverWasInTheJournal(t *testing.T) {
+	c := open(t)
+	c.write("a", "first")
+	puts := putAndDie(t, c, 0, "a", "a")
+	journal := c.path(".git/choir/journal")
+	st, err := os.Stat(journal)
+	if err == nil {
+		err = os.Truncate(journal, st.Size()-1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	puts[1].takeBack(t, c)
+	lost["records"](t, c, puts[1])
+	c.reopen()
+	if got := c.read("a"); got != "put 0" {
+		t.Errorf("a holds %q", got)
+	}
+	if got, err := os.ReadFile(puts[0].content(c)); string(got) != "first" {
+		t.Errorf("the trash holds %q, %v", got, err)
+	}
+	if deeds, err := c.Untold(t.Context()); err != nil || len(deeds) != 1 {
+		t.Errorf("told: %+v, %v", deeds, err)
+	}
+}
+
+// TestPutsOutliveTheJournal: a journal that was full and began anew no longer holds
+// them, their records do.
+func TestPutsOutliveTheJournal(t *testing.T) {
+	t.Parallel()
+	c := open(t)
+	c.write("a", "first")
+	puts := putAndDie(t, c, 600<<10, slices.Repeat([]string{"a"}, 34)...)
+	if st, err := os.Stat(c.path(".git/choir/journal")); err != nil || st.Size() > 10<<20 {
+		t.Fatalf("the journal did not begin anew: %d bytes, %v", st.Size(), err)
+	}
+	if len(puts) != 34 {
+		t.Fatalf("%d puts are not known to be on disk", len(puts))
+	}
+	for _, p := range slices.Backward(puts) {
+		p.takeBack(t, c)
+	}
+	lost["content"](t, c, puts[0])
+	c.reopen()
+	if got := c.read("a"); !strings.HasPrefix(got, "put 33") {
+		t.Errorf("a holds %.20q", got)
+	}
+	for i, want := 0, "first"; i < len(puts); i, want = i+1, fmt.Sprintf("put %d", i) {
+		if got, err := os.ReadFile(puts[i].content(c)); !strings.HasPrefix(string(got), want) {
+			t.Errorf("put %d displaced %.20q, %v; want %q", i, got, err, want)
+		}
+	}
+}
+
+// TestPutsAreSettled: whatever but a put changes the tree finds the puts before it on
+// disk, and so do a command's end, a goodbye, and a put that many others were made before.
+func TestPutsAreSettled(t *testing.T) {
+	ctx := t.Context()
+	for what, do := range map[string]func(c *computer) error{
+		"checkpoint": func(c *computer) error { _, err := c.Checkpoint(ctx, wire.CheckpointRequest{}); return err },
+		"remove":     func(c *computer) error { _, err := c.Remove(ctx, wire.RemoveRequest{Path: "a"}); return err },
+		"move":       func(c *computer) error { _, err := c.Move(ctx, wire.MoveRequest{From: "a", To: "b"}); return err },
+		"settle":     func(c *computer) error { return c.Settle(ctx) },
+		"goodbye":    func(c *computer) error { return c.Goodbye(ctx) },
+		"many puts": func(c *computer) error {
+			for i := range 64 {
+				c.put("a", fmt.Sprint(i))
+			}
+			return nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := open(t)
+			c.put("a", "put")
+			first, err := filepath.Glob(c.path(".git/choir/trash/*/redo"))
+			if err != nil || len(first) != 1 {
+				t.Fatalf("%d puts are not known to be on disk, %v", len(first), err)
+			}
+			if err := do(c); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(first[0]); !os.IsNotExist(err) {
+				t.Errorf("the put is not settled: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,391 @@
+package publish
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"choir.dev/choiros/internal/durable"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// A put is acknowledged when two things are on disk: the content of the new file, and
+// an entry of the journal with its bytes as an object, its record in the trash and a
+// record of how to do it again, trash/{id}/redo. The entry's folder, the exchange with the live
+// file and the folder of that are not waited for. They are synced together with those
+// of other puts, before anything but another put changes the tree, and then the record goes.
+// A start does again, in their turn, what the records stand for that are still there.
+//
+// What is done again is only names: the exchange did not come to the disk if the live
+// name has what it had before, and then it is made. Under any other circumstance
+// the live name has what was put or something newer, and nothing is touched.
+
+// redoMark is the name of such a record in its entry.
+const redoMark = "redo"
+
+// maxUnsettled is how many puts may be done whose names nobody waited for.
+const maxUnsettled = 64
+
+// maxRedone is how many a start does again. There are no more, unless somebody else made
+// the records.
+const maxRedone = 64 * maxUnsettled
+
+// redo says how a put is done again.
+type redo struct {
+	Turn  uint64 `json:"turn"`         // its place among the puts of one engine
+	Is    Inode  `json:"is"`           // what is put
+	Was   Inode  `json:"was,omitzero"` // what it displaces; none where nothing is
+	Entry Inode  `json:"entry"`        // the folder of its entry in the trash
+}
+
+// unsettled is a put whose names are not known to be on disk.
+type unsettled struct {
+	redo
+	m   TrashEntry
+	dir Inode // the folder that it lies in, none when it was found by a start
+}
+
+// is reports whether two inodes are one. The device has another number after a start
+// of the machine, and everything here is on one.
+func (i Inode) is(j Inode) bool { return i.Ino != 0 && i.Ino == j.Ino && i.Born == j.Born }
+
+// at is the inode of a name in a directory, none when nothing is there.
+func at(dirfd int, name string) (Inode, error) {
+	i, err := InodeAt(dirfd, name)
+	return i, disk.IgnoreUnreachable(err)
+}
+
+// BeforePut finishes every plan that has started. Other puts need not be on disk.
+func (mv *Mover) BeforePut(ctx context.Context) error {
+	if err := mv.may(); err != nil {
+		return err
+	}
+	ids, err := mv.Pending(ctx)
+	if err == nil && (len(ids) > 0 || len(mv.unsettled) >= maxUnsettled) {
+		err = mv.SettlePuts()
+	}
+	return errors.Join(err, mv.finishPlans(ctx, ids))
+}
+
+// Put has a file of the engine's own take the place of what name is in dir, and reports
+// what was displaced, none when that isn't a file. store stores what the file holds. It
+// took no place where somebody removed meanwhile what was there, or after an error. What
+// took place is on disk when it returns, or will be after the next start.
+func (mv *Mover) Put(file string, m TrashEntry, dir int, name string, store func() (gitstore.Entry, error)) (_ TrashEntry, took bool, was gitstore.Entry, err error) {
+	mv.turn++
+	m.redo = &redo{Turn: mv.turn}
+	u := unsettled{}
+	if u.dir, err = InodeAt(dir, "."); err == nil {
+		m.redo.Was, err = at(dir, name)
+	}
+	if err == nil {
+		m.redo.Is, err = InodeAt(unix.AT_FDCWD, file)
+	}
+	if err != nil {
+		return m, false, was, err
+	}
+	if m, err = mv.Intend(file, m, store); err != nil {
+		return m, false, was, err
+	}
+	u.redo, u.m = *m.redo, m
+	mv.unsettled = append(mv.unsettled, u)
+	if took, was, err = mv.Swap(m, dir, name, true); err != nil {
+		if now, other, cerr := mv.store.EntryAt(unix.AT_FDCWD, mv.Trash(m.ID, "content")); cerr == nil && !other && now == m.New {
+			err = errors.Join(err, mv.RemoveEntry(m.ID)) // nothing was exchanged
+		}
+	}
+	return m, took, was, err
+}
+
+// swapped looks at what was exchanged. Where that is not what the record says, since
+// somebody was faster, it would not be done again, and is synced at once.
+func (mv *Mover) swapped(m TrashEntry) error {
+	was, err := at(unix.AT_FDCWD, mv.Trash(m.ID, "content"))
+	if err == nil && was != m.redo.Was {
+		err = mv.SettlePuts()
+	}
+	return err
+}
+
+// leaveAs has nothing done again of an entry: it stays as it is.
+func (mv *Mover) leaveAs(m TrashEntry) error {
+	if m.redo == nil {
+		return nil
+	}
+	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.m.ID == m.ID })
+	return errors.Join(disk.RemoveIfThere(mv.Trash(m.ID, redoMark)), mv.store.ForgetForGood(trashRecord(m.ID, redoMark)))
+}
+
+// SettlePuts makes the names of everything that was put durable.
+func (mv *Mover) SettlePuts() error {
+	if len(mv.unsettled) == 0 {
+		return nil
+	}
+	if err := mv.syncPuts(); err != nil {
+		return fmt.Errorf("sync what was put: %w", err)
+	}
+	mv.crash("puts.synced")
+	names := make([]string, 0, len(mv.unsettled))
+	for _, u := range mv.unsettled {
+		// Before the journal says so: one that begins anew at that syncs the folder.
+		if err := disk.IgnoreUnreachable(disk.RemoveIfThere(mv.Trash(u.m.ID, redoMark))); err != nil {
+			return err
+		}
+		names = append(names, trashRecord(u.m.ID, redoMark))
+	}
+	if err := mv.store.ForgetForGood(names...); err != nil {
+		return err
+	}
+	mv.unsettled = nil
+	return nil
+}
+
+// syncPuts syncs the folders that puts changed, live and in the trash, and those on
+// the way to them. Many, or where a folder has moved meanwhile, are synced with all else.
+func (mv *Mover) syncPuts() error {
+	own, live := map[string]bool{mv.Trash(): true}, map[string]Inode{}
+	moved := false
+	for _, u := range mv.unsettled {
+		own[mv.Trash(u.m.ID)] = true
+		d := wire.ParentDir(string(u.m.Path))
+		if in := live[d]; in != u.dir && in != (Inode{}) && u.dir != (Inode{}) {
+			moved = true
+		} else if in == (Inode{}) {
+			live[d] = u.dir
+		}
+		for d != "." {
+			d = wire.ParentDir(d)
+			live[d] = live[d] // on the way
+		}
+	}
+	if moved || len(own)+len(live) > disk.SyncAllAbove {
+		return mv.syncAll()
+	}
+	var g errgroup.Group // together, so that they share commits of the file system's journal
+	g.SetLimit(8)
+	for d := range own {
+		g.Go(func() error { return disk.IgnoreUnreachable(durable.SyncDir(d)) })
+	}
+	for d, want := range live {
+		g.Go(func() error { return mv.syncLive(d, want) })
+	}
+	err := g.Wait()
+	if errors.Is(err, errElsewhere) {
+		err = mv.syncAll()
+	}
+	return err
+}
+
+func (mv *Mover) syncAll() error {
+	return errors.Join(unix.Syncfs(mv.look.Root), disk.SyncAll(mv.store.Work()))
+}
+
+var errElsewhere = errors.New("the folder is another one now")
+
+// syncLive syncs a folder of the live tree if it is the one that is meant.
+func (mv *Mover) syncLive(d string, want Inode) error {
+	fd, err := disk.OpenDir(mv.look.Root, d)
+	if err == nil {
+		defer unix.Close(fd)
+		var in Inode
+		if in, err = InodeAt(fd, "."); err == nil && (want == Inode{} || in.is(want)) {
+			return unix.Fsync(fd)
+		}
+	}
+	if disk.IgnoreUnreachable(err) == nil {
+		return errElsewhere
+	}
+	return err
+}
+
+// RedoPuts does again what the machine's end kept from the disk, in its turn. It comes
+// before anything of the trash is cleared away.
+func (mv *Mover) RedoPuts(ctx context.Context) error {
+	files, err := filepath.Glob(mv.Trash("*", redoMark))
+	if err != nil {
+		return err
+	}
+	var all []unsettled
+	for _, file := range files {
+		u := unsettled{}
+		id := filepath.Base(filepath.Dir(file))
+		err := disk.ReadJSON(file, &u.redo)
+		if err == nil {
+			u.m, err = mv.Entry(id)
+		}
+		if err == nil && (wire.CheckPath(string(u.m.Path), false) != nil || wire.CheckNames(string(u.m.Path)) != nil || !u.m.New.Exists()) {
+			err = &disk.BadFile{File: redoMark, Err: errors.New("it names nothing that can be put")}
+		}
+		u.m.ID = id
+		all = append(all, u)
+		if err == nil {
+			continue
+		}
+		if !isNoBook(err) {
+			return err
+		}
+		mv.logger.WarnContext(ctx, "the record of a put can't be read: the files are as they are", "entry", id, "error", err)
+		mv.unsettled, all = append(mv.unsettled, u), all[:len(all)-1]
+	}
+	slices.SortFunc(all, func(a, b unsettled) int {
+		return cmp.Or(cmp.Compare(a.Turn, b.Turn), strings.Compare(a.m.ID, b.m.ID))
+	})
+	if len(all) > maxRedone {
+		mv.logger.WarnContext(ctx, "there are more records of puts than an engine leaves: the files are as they are", "records", len(all))
+		mv.unsettled, all = append(mv.unsettled, all...), nil
+	}
+	for i := range all {
+		err := mv.again(ctx, all, i)
+		if err != nil && (fault.NoSpace(err) || ctx.Err() != nil) {
+			return fmt.Errorf("put %s again: %w", all[i].m.Path.Shown(), err)
+		}
+		if err != nil {
+			mv.logger.ErrorContext(ctx, "what was put and acknowledged can't be put again after the machine's end; the next checkpoint keeps it", "path", all[i].m.Path.Shown(), "error", err)
+			if err := mv.unput(all[i].m); err != nil {
+				return err
+			}
+		}
+	}
+	mv.unsettled = append(mv.unsettled, all...)
+	return mv.SettlePuts()
+}
+
+// unput has an entry say that what was put is not there any more: its bytes are an
+// object, which the next checkpoint does not meet and keeps.
+func (mv *Mover) unput(m TrashEntry) error {
+	content := mv.Trash(m.ID, "content")
+	now, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, m.New)
+	if err != nil || other || now != m.New {
+		return err
+	}
+	return disk.RemoveIfThere(content)
+}
+
+// again does one put of several again, unless it is there.
+func (mv *Mover) again(ctx context.Context, all []unsettled, i int) error {
+	u := &all[i]
+	content := mv.Trash(u.m.ID, "content")
+	live, err := mv.inodeOf(string(u.m.Path))
+	if err != nil {
+		return err
+	}
+	kept, err := at(unix.AT_FDCWD, content)
+	if err != nil {
+		return err
+	}
+	if took, err := mv.tookPlace(u, live, kept); took || err != nil {
+		return err
+	}
+	if kept == (Inode{}) {
+		if err := mv.makeAgain(ctx, all, i); err != nil {
+			return err
+		}
+	}
+	dir, err := disk.MakeDirs(mv.look.Root, wire.ParentDir(string(u.m.Path)))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	flag := uint(unix.RENAME_NOREPLACE)
+	if live != (Inode{}) {
+		flag = unix.RENAME_EXCHANGE
+	}
+	return disk.RenameAt(unix.AT_FDCWD, content, dir, path.Base(string(u.m.Path)), flag)
+}
+
+// tookPlace reports whether a put came to the disk, or something newer did: live is
+// what has its name in the tree now, and kept what its entry holds.
+func (mv *Mover) tookPlace(u *unsettled, live, kept Inode) (bool, error) {
+	switch {
+	case live.is(u.Is): // it is there
+		return true, nil
+	case kept.is(u.Was): // what it displaced is in the trash, so it was there
+		return true, nil
+	case live != Inode{} && !live.is(u.Was): // something newer is
+		return true, nil
+	case live != Inode{} || u.Was != Inode{} || kept != Inode{}:
+		return false, nil
+	}
+	// Nothing was there and nothing is. It was put and removed since if its entry, the
+	// same folder, has no content: that was in it before.
+	folder, err := at(unix.AT_FDCWD, mv.Trash(u.m.ID))
+	if err != nil || !folder.is(u.Entry) {
+		return false, err
+	}
+	coming, err := filepath.Glob(mv.store.Work("incoming-*"))
+	for _, name := range coming {
+		if in, err := at(unix.AT_FDCWD, name); err != nil || in.is(u.Is) {
+			return false, err
+		}
+	}
+	return true, err
+}
+
+// makeAgain makes the content of a put anew, and has the records of the puts after it
+// know it: they displace what is there now.
+func (mv *Mover) makeAgain(ctx context.Context, all []unsettled, i int) error {
+	u := &all[i]
+	tmp := mv.Trash(u.m.ID, "again")
+	if err := disk.RemoveIfThere(tmp); err != nil {
+		return err
+	}
+	if err := mv.store.Materialize(ctx, tmp, u.m.New, true); err != nil {
+		return err
+	}
+	is, err := InodeAt(unix.AT_FDCWD, tmp)
+	if err != nil {
+		return err
+	}
+	err = mv.store.Together(func(flush func() error) error {
+		for k := i + 1; k < len(all); k++ {
+			if all[k].m.Path == u.m.Path && all[k].Was.is(u.Is) {
+				all[k].Was = is
+				if err := mv.keepRedo(all[k].m.ID, &all[k].redo); err != nil {
+					return err
+				}
+			}
+		}
+		u.Is = is
+		return errors.Join(mv.keepRedo(u.m.ID, &u.redo), flush())
+	})
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp, mv.Trash(u.m.ID, "content"))
+}
+
+func (mv *Mover) keepRedo(id string, r *redo) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return mv.store.Keep(trashRecord(id, redoMark), raw)
+}
+
+// syncBeside begins to sync a file, and returns what waits for its end. Nothing but a
+// file can be synced: a link is on disk with its folder.
+func syncBeside(name string) (func() error, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(f.Sync(), f.Close()) }()
+	return func() error { return <-done }, nil
+}
