@@ -1,6 +1,7 @@
 # make up      everything on this machine: sets up, builds, starts, prints a link
-# make test    everything that can fail: Go with -race, Vitest, real browsers
+# make test    what a change can break: Go with -race, Vitest, real browsers
 # make check   what a change touches, in two minutes
+# make proofs  what make test leaves out for its length: kills, hostile trees and pages, cheats in both formats
 # make race    everybody over the same files, 500 rounds; every acknowledged version is found
 # make large   a file of 1 GiB and a pack of 300 MiB through the binary, bit for bit
 # make chaos   kills at each point and at random, damage of each kind to each file, power cuts
@@ -15,7 +16,7 @@ export GORACE := atexit_sleep_ms=0
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-computers test-desktop test-browser check attack chaos race large lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-computers test-desktop test-browser proofs check attack chaos race large lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -60,10 +61,21 @@ RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 test-go: build
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/...
 
+# What make test leaves out, and make proofs runs: tests of whole computers, packages
+# and pages that take long and prove something of the whole that few changes touch.
+# The second format of a model tells nothing of verification that the first does not.
+PROOFS := ^(TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified)$$|^TestCheatsAreNotVerified$$/^openai$$
+PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
+
 # Whole computers: the longest package first, a second one beside it, for each waits
 # a good deal. Damage is a part of chaos.
 test-computers: build
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m ./test/e2e ./test/chaos ./test/attack ./bench/... $$(go list ./test/... | grep -Ev '/test/(damage|e2e|chaos|attack)$$')
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m -skip '$(PROOFS)' ./test/e2e ./test/attack ./bench/... $$(go list ./test/... | grep -Ev '/test/(damage|e2e|chaos|attack)$$')
+
+proofs: build bin/cache/modelserver desktop/node_modules/.package-lock.json
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m -run '$(PROOFS)' ./test/e2e
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m ./test/chaos
+	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=400000 $(PROOF_PAGES)
 
 test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test
@@ -72,7 +84,7 @@ bin/cache/modelserver: $(GO_SOURCES)
 	go build -o $@ ./test/modelserver/cmd/modelserver
 
 test-browser: build bin/cache/modelserver desktop/node_modules/.package-lock.json
-	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=400000
+	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=400000 $(filter-out $(PROOF_PAGES),$(notdir $(wildcard test/browser/*.test.mjs)))
 
 check: $(GUEST) desktop/node_modules/.package-lock.json
 	@scripts/check

@@ -1,0 +1,76 @@
+package architecture_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestNothingIsLeftToNobody: what make test leaves out is there, make proofs runs it, by the
+// same names, and CI runs both, with attacks and chaos, of which damage is a part.
+func TestNothingIsLeftToNobody(t *testing.T) {
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	makefile, ci := read("Makefile"), read(".ci/run")
+	value := func(name string) string {
+		m := regexp.MustCompile(`(?m)^` + name + ` := (.*)$`).FindStringSubmatch(makefile)
+		if m == nil {
+			t.Fatalf("the Makefile has no %s", name)
+		}
+		return m[1]
+	}
+	recipe := func(target string) string {
+		m := regexp.MustCompile(`(?m)^` + target + `:.*\n((?:\t.*\n)+)`).FindStringSubmatch(makefile)
+		if m == nil {
+			t.Fatalf("the Makefile has no %s", target)
+		}
+		return m[1]
+	}
+	var whole strings.Builder
+	files, err := filepath.Glob("../../test/e2e/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		whole.WriteString(read(strings.TrimPrefix(f, "../../")))
+	}
+	tests := regexp.MustCompile(`Test\w+`).FindAllString(value("PROOFS"), -1)
+	for _, name := range tests {
+		if !strings.Contains(whole.String(), "func "+name+"(") {
+			t.Errorf("make proofs is to run %s, which is no test of test/e2e", name)
+		}
+	}
+	pages := strings.Fields(value("PROOF_PAGES"))
+	for _, name := range pages {
+		if _, err := os.Stat(filepath.Join("../../test/browser", name)); err != nil {
+			t.Errorf("make proofs is to run %s: %v", name, err)
+		}
+	}
+	if len(tests) == 0 || len(pages) == 0 {
+		t.Error("nothing is left out: take make proofs away")
+	}
+	for target, wants := range map[string][]string{
+		"test-computers": {"-skip '$(PROOFS)'", "/test/(damage|e2e|chaos|attack)$$"},
+		"test-browser":   {"$(filter-out $(PROOF_PAGES),"},
+		"proofs":         {"-run '$(PROOFS)' ./test/e2e", " ./test/chaos", " $(PROOF_PAGES)"},
+		"chaos":          {" ./test/damage", " ./test/chaos"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(recipe(target), want) {
+				t.Errorf("make %s does not say %s any more", target, want)
+			}
+		}
+	}
+	for _, want := range []string{"make test\n", "make proofs\n", "make attack\n", "make chaos "} {
+		if !strings.Contains(ci, want) {
+			t.Errorf(".ci/run does not run %s", want)
+		}
+	}
+}
