@@ -3,9 +3,13 @@ package identity
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net/url"
 	"sync"
+
+	"modernc.org/sqlite"
 )
 
 // mostAnswers bounds how many answers are kept; one more, and all are asked anew.
@@ -21,10 +25,11 @@ const mostAnswers = 10_000
 // that writes has to think of it, and what was taken away is refused from the moment
 // that taking it away returned.
 type answers struct {
-	mu    sync.Mutex
-	db    *sql.DB
-	watch *sql.Conn // one connection, for as long as version is of it
-	asks  *sql.Stmt
+	mu sync.Mutex
+	// watch is the connection, and asks its question. Who holds mu uses them: a pool of
+	// connections would take longer over this than the question does.
+	watch driver.Conn
+	asks  driver.StmtQueryContext
 
 	closed  bool
 	version version // of the file that kept is of
@@ -85,9 +90,19 @@ func (a *answers) now(path string) (version, error) {
 			return version{}, err
 		}
 	}
+	rows, err := a.asks.QueryContext(context.Background(), nil)
+	if err != nil {
+		return version{}, err
+	}
+	var commits [1]driver.Value
+	err = rows.Next(commits[:])
 	v := version{connection: a.version.connection}
-	err := a.asks.QueryRow().Scan(&v.commits)
-	return v, err
+	var counted bool
+	v.commits, counted = commits[0].(int64)
+	if err == nil && !counted {
+		err = fmt.Errorf("the version of control.sqlite is a %T", commits[0])
+	}
+	return v, errors.Join(err, rows.Close())
 }
 
 // open opens a connection. It counts from anywhere, so its versions have a number of
@@ -95,15 +110,19 @@ func (a *answers) now(path string) (version, error) {
 func (a *answers) open(path string) (err error) {
 	a.version = version{connection: a.version.connection + 1}
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
-	if a.db, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()); err != nil {
+	to, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String())
+	if err != nil {
 		return err
 	}
-	if a.watch, err = a.db.Conn(context.Background()); err != nil {
+	if a.watch, err = to.Connect(context.Background()); err != nil {
 		return err
 	}
-	a.kept = map[any]any{}
-	a.asks, err = a.watch.PrepareContext(context.Background(), "PRAGMA data_version")
-	return err
+	asks, err := a.watch.Prepare("PRAGMA data_version")
+	if err != nil {
+		return err
+	}
+	a.asks, a.kept = asks.(driver.StmtQueryContext), map[any]any{}
+	return nil
 }
 
 // keep keeps an answer to what was asked at a version, if it is still that.
@@ -122,15 +141,12 @@ func (a *answers) keep(of version, key, v any) {
 // release closes the connection, if there is one.
 func (a *answers) release() (err error) {
 	if a.asks != nil {
-		err = a.asks.Close()
+		err = a.asks.(driver.Stmt).Close()
 	}
 	if a.watch != nil {
 		err = errors.Join(err, a.watch.Close())
 	}
-	if a.db != nil {
-		err = errors.Join(err, a.db.Close())
-	}
-	a.asks, a.watch, a.db = nil, nil, nil
+	a.asks, a.watch = nil, nil
 	return err
 }
 

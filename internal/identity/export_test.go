@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"time"
 )
@@ -30,5 +31,20 @@ func (s *Store) Kept() int {
 	return len(s.answers.kept)
 }
 
-// LoseWatch closes the connection by which answers notice what changed.
-func (s *Store) LoseWatch() error { return s.answers.watch.Close() }
+// LoseWatch has the connection by which answers notice what changed fail.
+func (s *Store) LoseWatch() {
+	s.answers.mu.Lock()
+	defer s.answers.mu.Unlock()
+	s.answers.asks = lost{s.answers.asks.(asking)}
+}
+
+type asking interface {
+	driver.Stmt
+	driver.StmtQueryContext
+}
+
+type lost struct{ asking }
+
+func (lost) QueryContext(context.Context, []driver.NamedValue) (driver.Rows, error) {
+	return nil, errors.New("the disk is gone")
+}
