@@ -47,7 +47,7 @@ type FieldRule struct {
 type crosser interface{ cross() error }
 
 var (
-	enumValues = map[reflect.Type][]string{}
+	enumValues = make(map[reflect.Type][]string, 32)
 	plans      sync.Map // reflect.Type → []FieldRule
 	rawType    = reflect.TypeFor[json.RawMessage]()
 	timeType   = reflect.TypeFor[time.Time]()

@@ -53,7 +53,7 @@ var (
 	clientsOrHost = []ActorKind{KindPerson, KindApp, KindSystem}
 )
 
-var registry = map[string]TypeInfo{}
+var registry = make(map[string]TypeInfo, 64)
 
 func register[T any, P interface {
 	*T

@@ -9,7 +9,7 @@ import (
 )
 
 // Newest is the newest version of the file.
-var Newest = len(migrations)
+var Newest = len(migrations())
 
 // MembersSince is the version from which on computers have members.
 const MembersSince = membersSince

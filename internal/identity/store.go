@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,8 +40,9 @@ const (
 
 // migrations bring a file from version i to i+1. Never change one that was
 // released; add another.
-var migrations = []string{
-	`
+var migrations = sync.OnceValue(func() []string {
+	return []string{
+		`
 CREATE TABLE users (
   id      TEXT    PRIMARY KEY,
   name    TEXT    NOT NULL,
@@ -94,7 +96,7 @@ CREATE TABLE computers (
   created INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 `,
-	`
+		`
 -- What every call of a model consumed, as far as the computers' logs were
 -- counted; rows stay when their computer goes. Tests of models have no computer.
 CREATE TABLE spending (
@@ -114,10 +116,11 @@ CREATE TABLE counted (
   link     TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 `,
-	addSums(),
-	addMembers(),
-	addGitTokens(),
-}
+		addSums(),
+		addMembers(),
+		addGitTokens(),
+	}
+})
 
 // Store is an open identity file. Its methods may be called from many
 // goroutines.
@@ -208,7 +211,7 @@ func (s *Store) Settle(ctx context.Context) error {
 // would be taken for a file that has lost its accounts.
 func (s *Store) lay(ctx context.Context, db *sql.DB) error {
 	fresh := &Store{db: db, now: s.now}
-	if err := fresh.migrate(ctx, len(migrations)); err != nil {
+	if err := fresh.migrate(ctx, len(migrations())); err != nil {
 		return err
 	}
 	_, err := fresh.Owner(ctx)
@@ -220,7 +223,7 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := check(ctx, s.db); err != nil {
 		return err
 	}
-	return s.migrate(ctx, len(migrations))
+	return s.migrate(ctx, len(migrations()))
 }
 
 // Check looks through the file at path, which nobody has open, without a write:
@@ -308,13 +311,13 @@ func (s *Store) migrate(ctx context.Context, to int) error {
 	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
 		return fmt.Errorf("read the version of control.sqlite: %w", err)
 	}
-	if have > len(migrations) {
+	if have > len(migrations()) {
 		return fault.New("", fault.Newer, "Start the newer choir that wrote this data directory.",
-			fmt.Errorf("control.sqlite has version %d; this build knows %d", have, len(migrations)))
+			fmt.Errorf("control.sqlite has version %d; this build knows %d", have, len(migrations())))
 	}
 	for v := have; v < to; v++ {
 		err := s.tx(ctx, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, migrations[v]); err != nil {
+			if _, err := tx.ExecContext(ctx, migrations()[v]); err != nil {
 				return err
 			}
 			if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", v+1)); err != nil {

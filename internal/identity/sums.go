@@ -157,7 +157,7 @@ func checkSums(ctx context.Context, db *sql.DB) error {
 	if err != nil || !same {
 		return damaged("its schema is other than it was written")
 	}
-	if version > len(migrations) {
+	if version > len(migrations()) {
 		return nil // what rows bear is for the build that wrote it to say
 	}
 	for _, t := range summedOf(version) {

@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"choir.dev/choiros/internal/lazy"
 )
@@ -31,20 +32,22 @@ func attached(name string) option { return option{name: name, attached: true} }
 
 // taking are the programs whose options take secrets under names that do not say
 // so. A name that ends in * is one's beginning.
-var taking = map[string][]option{
-	"curl": {pair("-u", ":"), pair("--user", ":"), pair("-U", ":"), pair("--proxy-user", ":"), pair("-E", ":"), pair("--cert", ":"), given("--oauth2-bearer"), given("-b"), given("--cookie")},
-	"http": {pair("-a", ":"), pair("--auth", ":")}, "https": {pair("-a", ":"), pair("--auth", ":")}, "xh": {pair("-a", ":"), pair("--auth", ":")},
-	"ab":     {pair("-A", ":"), pair("-P", ":")},
-	"mysql*": {attached("-p")}, "mariadb*": {attached("-p")}, "sshpass": {given("-p")}, "redis-cli": {given("-a")}, "mongo*": {given("-p")},
-	"zip": {given("-P")}, "unzip": {given("-P")}, "7z*": {attached("-p")}, "ldap*": {given("-w")}, "mosquitto_*": {given("-P")}, "sqlcmd": {given("-P")},
-	"smbclient": {pair("-U", "%"), pair("--user", "%")}, "rpcclient": {pair("-U", "%")}, "lftp": {pair("-u", ",")},
-	"winexe": {pair("-U", "%")}, "net": {pair("-U", "%")}, "ssh-keygen": {given("-N"), given("-P")}, "twine": {given("-p")}, "cqlsh": {given("-p")}, "rdesktop": {given("-p")},
-	"plink": {apart("-pw")}, "pscp": {apart("-pw")}, "psftp": {apart("-pw")}, "rar": {attached("-p"), attached("-hp")}, "unrar": {attached("-p")},
-	"ipmitool": {given("-P")}, "snmp*": {given("-A"), given("-X")},
-	"openssl": {apart("-k"), apart("-K"), pair("-passin", "pass:"), pair("-passout", "pass:"), pair("-pass", "pass:")},
-	// With login only.
-	"docker": {given("-p")}, "podman": {given("-p")}, "nerdctl": {given("-p")}, "helm": {given("-p")}, "az": {given("-p")}, "oc": {given("-p")}, "cf": {given("-p")},
-}
+var taking = sync.OnceValue(func() map[string][]option {
+	return map[string][]option{
+		"curl": {pair("-u", ":"), pair("--user", ":"), pair("-U", ":"), pair("--proxy-user", ":"), pair("-E", ":"), pair("--cert", ":"), given("--oauth2-bearer"), given("-b"), given("--cookie")},
+		"http": {pair("-a", ":"), pair("--auth", ":")}, "https": {pair("-a", ":"), pair("--auth", ":")}, "xh": {pair("-a", ":"), pair("--auth", ":")},
+		"ab":     {pair("-A", ":"), pair("-P", ":")},
+		"mysql*": {attached("-p")}, "mariadb*": {attached("-p")}, "sshpass": {given("-p")}, "redis-cli": {given("-a")}, "mongo*": {given("-p")},
+		"zip": {given("-P")}, "unzip": {given("-P")}, "7z*": {attached("-p")}, "ldap*": {given("-w")}, "mosquitto_*": {given("-P")}, "sqlcmd": {given("-P")},
+		"smbclient": {pair("-U", "%"), pair("--user", "%")}, "rpcclient": {pair("-U", "%")}, "lftp": {pair("-u", ",")},
+		"winexe": {pair("-U", "%")}, "net": {pair("-U", "%")}, "ssh-keygen": {given("-N"), given("-P")}, "twine": {given("-p")}, "cqlsh": {given("-p")}, "rdesktop": {given("-p")},
+		"plink": {apart("-pw")}, "pscp": {apart("-pw")}, "psftp": {apart("-pw")}, "rar": {attached("-p"), attached("-hp")}, "unrar": {attached("-p")},
+		"ipmitool": {given("-P")}, "snmp*": {given("-A"), given("-X")},
+		"openssl": {apart("-k"), apart("-K"), pair("-passin", "pass:"), pair("-passout", "pass:"), pair("-pass", "pass:")},
+		// With login only.
+		"docker": {given("-p")}, "podman": {given("-p")}, "nerdctl": {given("-p")}, "helm": {given("-p")}, "az": {given("-p")}, "oc": {given("-p")}, "cf": {given("-p")},
+	}
+})
 
 // byLogin are the programs whose options are so only with the command login, and
 // whose --user is who runs a program. Those in others have such options for
@@ -84,7 +87,7 @@ func optionsOf(called string, rest []word) (out []option, known bool) {
 	if slices.Contains(others, name) {
 		return nil, true
 	}
-	for program, options := range taking {
+	for program, options := range taking() {
 		prefix, open := strings.CutSuffix(program, "*")
 		if name != program && !(open && strings.HasPrefix(name, prefix)) {
 			continue

@@ -169,8 +169,10 @@ type Method[In Asked, Out any] struct {
 	mount  mount[In, Out]
 	answer func(Declared, Out) ([]byte, error) // on the bus
 	read   reader[Out]
-	flat   func() *flat // taken apart when it is first asked for
 	item   reflect.Type // of a list
+
+	apart sync.Once // its request, when it is first asked for
+	parts *flat
 }
 
 // Any is a method whatever its types.
@@ -200,19 +202,29 @@ func (m *Method[In, Out]) Answers() (reflect.Type, bool) {
 	return reflect.TypeFor[Out](), false
 }
 
-var all []Any
+// flat is the method's request, taken apart.
+func (m *Method[In, Out]) flat() *flat {
+	m.apart.Do(func() { m.parts = flatten(reflect.TypeFor[In]()) })
+	return m.parts
+}
 
-// All lists every method, in the order of their declaration.
-func All() []Any { return all }
+var all = make([]Any, 0, 128)
+
+// All lists every method, in the order of their declaration. What a method takes is
+// said of each.
+func All() []Any {
+	for _, m := range all {
+		if d := m.About(); d.Takes() == "" {
+			panic("rpc: nothing says what " + d.Name + " takes of who asks it")
+		}
+	}
+	return all
+}
 
 func add[In Asked, Out any](m *Method[In, Out]) *Method[In, Out] {
-	if m.Takes() == "" {
-		panic("rpc: nothing says what " + m.Name + " takes of who asks it")
-	}
 	if m.Limit == 0 {
 		m.Limit = Quick
 	}
-	m.flat = sync.OnceValue(func() *flat { return flatten(reflect.TypeFor[In]()) })
 	all = append(all, m)
 	return m
 }

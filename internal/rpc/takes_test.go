@@ -46,3 +46,13 @@ func TestEveryCapabilityIsAsked(t *testing.T) {
 		}
 	}
 }
+
+// A method of which nothing says what it takes is asked by nobody.
+func TestWhatTakesNothingIsAskedByNobody(t *testing.T) {
+	d := rpc.Declared{Name: "nobody.said", Doors: rpc.API | rpc.Desktop}
+	for _, kind := range contract.ActorKinds {
+		if d.Permits(contract.Actor{Kind: kind, ID: "x"}) == nil {
+			t.Errorf("it is asked by a %s", kind)
+		}
+	}
+}
