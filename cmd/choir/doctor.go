@@ -214,7 +214,7 @@ func ask(ctx context.Context, t *cli.Call) []view.Finding {
 		if seen, err = c.Doctor(ctx); err == nil {
 			// What this machine provides was looked at above.
 			return append([]view.Finding{used}, slices.DeleteFunc(seen, func(f view.Finding) bool {
-				return f.ID != "accounts" && !strings.HasPrefix(f.ID, "computer ")
+				return f.ID != "accounts" && f.ID != "dependencies" && !strings.HasPrefix(f.ID, "computer ")
 			})...)
 		}
 	}

@@ -57,8 +57,8 @@ type Storage struct {
 	LargeFilesMB int    `koanf:"large_files_mb"` // what chunks of large files may take, per computer
 	AddMB        int    `koanf:"add_mb"`         // largest folder or repository that is brought in at once
 	Files        int    `koanf:"files"`          // most files and empty folders in a checkpoint
-	// DependenciesMB is what is kept, per computer, of what lock files name and
-	// checks need.
+	// DependenciesMB is what is kept of what lock files name and checks need: for all
+	// computers together, and as much again per computer of what is only its own.
 	DependenciesMB int `koanf:"dependencies_mb"`
 }
 

@@ -84,10 +84,15 @@ const (
 
 // Row 40: what lock files name, installed for checks.
 const (
-	LockHashes   Name = "lock-hashes"   // a lock that names anything without a hash, or from elsewhere than a registry, is not installed from
-	LockBase     Name = "lock-base"     // the base's locks are installed from, unless the user's words name their change
-	CacheThrown  Name = "cache-thrown"  // what a check writes over it goes with the check's box
-	InstallQuiet Name = "install-quiet" // nothing that was fetched runs where there is a network
+	LockHashes     Name = "lock-hashes"     // a lock that names anything without a hash, or from elsewhere than a registry, is not installed from
+	LockBase       Name = "lock-base"       // the base's locks are installed from, unless the user's words name their change
+	CacheThrown    Name = "cache-thrown"    // what a check writes over it goes with the check's box
+	SharedInputs   Name = "shared-inputs"   // what all computers get is named by everything that steers it
+	SharedScripts  Name = "shared-scripts"  // no package's code ever ran over it
+	SharedComplete Name = "shared-complete" // one from which a package is missing is nobody else's
+	SharedPlain    Name = "shared-plain"    // nothing in it leads out of it
+	SharedWhole    Name = "shared-whole"    // what is not what was kept is made anew
+	InstallQuiet   Name = "install-quiet"   // nothing that was fetched runs where there is a network
 )
 
 // The desktop's origin and its page.

@@ -2,11 +2,15 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/fault"
 
 	"choir.dev/choiros/contract"
@@ -152,6 +156,14 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 	free, err := fl.Dir.Free()
 	if err != nil {
 		return nil, err
+	}
+	n, bytes, err := boxes.Shared(os.DirFS(filepath.Join(fl.Dir.Path(), "cache")))
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 {
+		out = append(out, view.Finding{ID: "dependencies", Status: "ok",
+			Detail: fmt.Sprintf("%d installed for the checks of all computers, %d MB of at most %d", n, bytes>>20, fl.machine.Boxes.Storage.DependenciesMB)})
 	}
 	space, err := Space(ctx, fl.Dir.Path(), free)
 	return append(out, space, fl.lookAtAccounts(ctx)), err

@@ -34,6 +34,9 @@ func (r *reading) cargo() error {
 		if !strings.HasPrefix(p.Source, "registry+https://") && !strings.HasPrefix(p.Source, "sparse+https://") {
 			return invalid("%s takes %s from %q; only crates of a registry, over https, are installed for a check", r.l.Name, clip(p.Name), clip(p.Source))
 		}
+		if strings.ContainsAny(p.Source, "@?#") {
+			r.l.Own = "an address in it may hold a secret"
+		}
 		if len(p.Checksum) != 64 {
 			return invalid("%s holds no hash of %s", r.l.Name, clip(p.Name))
 		}

@@ -55,6 +55,11 @@ type Lock struct {
 	Packages, Scripts int
 	// Folders are those in which npm makes a node_modules.
 	Folders []string
+	// Own says why what is installed from it is for the computer alone that has it;
+	// empty: everybody with the same files gets the same.
+	Own string
+
+	entries map[string]npmEntry // npm's, by where they lie
 }
 
 // Sum names what the lock says must be there, and with what it is installed.

@@ -41,11 +41,13 @@ func (r *reading) npm() error {
 		return err
 	}
 	folders := map[string]bool{}
+	r.l.entries = map[string]npmEntry{}
 	for _, key := range slices.Sorted(maps.Keys(packages)) {
 		e, ok := packages[key].(map[string]any)
 		if !ok {
 			return invalid("%s: the entry %q is no object", r.l.Name, clip(key))
 		}
+		r.l.entries[key] = e
 		if key == "" {
 			continue
 		}
@@ -94,6 +96,9 @@ func (r *reading) npmEntry(key string, e npmEntry) (folder string, ours bool, er
 		u, err := url.Parse(s)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 			return "", false, invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.l.Name, clip(key), clip(s))
+		}
+		if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+			r.l.Own = "an address in it may hold a secret"
 		}
 	}
 	if !integrity().MatchString(e.text("integrity")) {

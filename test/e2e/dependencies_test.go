@@ -21,12 +21,14 @@ import (
 	"testing"
 	"time"
 
-	"choir.dev/choiros/contract"
-	"choir.dev/choiros/test/choirtest"
-	"choir.dev/choiros/test/modelserver"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/mod/zip"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/test/choirtest"
+	"choir.dev/choiros/test/modelserver"
 )
 
 // registry serves packages of npm and modules of Go, and keeps what it was asked.
@@ -312,3 +314,97 @@ type readCloser struct{ *strings.Reader }
 
 // Close implements io.Closer.
 func (readCloser) Close() error { return nil }
+
+// TestComputersShareDependencies: what one computer has installed another finds, in
+// a check that the first one's could not write to; after a kill and on a damaged disk
+// it is made anew, and that is said. doctor tells how much it is.
+func TestComputersShareDependencies(t *testing.T) {
+	t.Parallel()
+	r, env := newRegistry(t)
+	same := r.npm("same", map[string]string{
+		"package.json": `{"name":"same","version":"1.0.0","scripts":{"install":"node build.js"}}`,
+		"build.js":     "require('fs').writeFileSync('built.js', 'module.exports = true')",
+		"index.js":     "if (!require('./built.js')) throw new Error('not built');\nmodule.exports = (got, want) => { if (got !== want) throw new Error(`got ${got}, want ${want}`) }\n",
+	})
+	same["hasInstallScript"] = true
+	all := filepath.Join(t.TempDir(), "all")
+	write(t, filepath.Join(all, "npm"), locked(t, map[string]any{"same": same}))
+	stalled := maps.Clone(same)
+	stalled["resolved"] = "https://127.0.0.1:" + r.port + "/stalled/same.tgz"
+	write(t, filepath.Join(all, "stalled"), locked(t, map[string]any{"same": stalled}))
+	python := maps.Clone(projects["python"])
+	python["requirements.txt"] = r.wheel("five", "FIVE = 5\n")
+	python["test_sum.py"] = strings.Replace(strings.Replace(python["test_sum.py"], "import unittest\n", "import unittest\n\nfrom five import FIVE\n", 1), "3), 5)", "3), FIVE)", 1)
+	write(t, filepath.Join(all, "python"), python)
+	poison := `printf "require('fs').writeFileSync(require.resolve('same'), 'module.exports = () => {}')\nexports.add = (a, b) => a + b\n" > sum.js`
+	poisonPython := `printf "import five\nopen(five.__file__, 'w').write('FIVE = 6')\ndef add(a, b):\n    return a + b\n" > sum.py`
+	fix := `sed -i 's/a - b/a + b/' sum.*`
+	var script modelserver.Script
+	for _, row := range []struct{ mark, dir, shell string }{
+		{"one npm:", "npm", poison}, {"one python:", "python", poisonPython}, {"two npm:", "npm", fix}, {"two python:", "python", fix}, {"two again:", "python", "echo >> sum.py"}, {"one stalled:", "stalled", fix},
+	} {
+		script.Turns = append(script.Turns, cheat{shell: row.shell}.script(row.mark, row.dir)...)
+	}
+	in, s := startModel(t, modelserver.Anthropic, script, env...)
+	var second view.Computer
+	in.JSON(t, &second, "computers", "create", "Second")
+	var list []view.Computer
+	in.JSON(t, &list, "computers")
+	first := list[slices.IndexFunc(list, func(c view.Computer) bool { return c.ID != second.ID })]
+	verified := func(c view.Computer, mark string) contract.Installation {
+		t.Helper()
+		var p prompted
+		in.JSON(t, &p, "prompt", mark, "--computer", string(c.ID))
+		var run view.Run
+		choirtest.Eventually(t, 3*time.Minute, "run "+p.Run+" has ended", func() bool {
+			in.JSON(t, &run, "runs", p.Run, "--computer", string(c.ID))
+			return run.Status.Ended()
+		})
+		v := run.Tasks[0].Result.Verification
+		if v.Status != "pass" || len(v.Installed) != 1 {
+			t.Fatalf("%s %s: %s\n%s", mark, v.Status, v.Reason, text(t, v))
+		}
+		return v.Installed[0]
+	}
+	for _, c := range []view.Computer{first, second} {
+		in.Must(t, "add", all, "--computer", string(c.ID))
+	}
+	for _, kind := range []string{"npm", "python"} {
+		one, two := verified(first, "one "+kind+":"), verified(second, "two "+kind+":")
+		if one.Kept || !two.Kept || one.Key != two.Key || len(two.Hosts) != 0 {
+			t.Errorf("%+v and %+v", one, two)
+		}
+	}
+	asked := func() []int { return []int{r.wasAsked("/same/-/"), r.wasAsked("/wheels/five")} }
+	if got := asked(); !slices.Equal(got, []int{1, 1}) {
+		t.Errorf("what is shared was fetched %d times", got)
+	}
+	if said := in.Must(t, "doctor", "--data", in.Data); !strings.Contains(said, "2 installed for the checks of all computers") {
+		t.Errorf("doctor says %s", said)
+	}
+
+	in.Must(t, "prompt", "one stalled:", "--computer", string(first.ID))
+	choirtest.Eventually(t, time.Minute, "the registry is asked", func() bool { return r.wasAsked("/stalled/") > 0 })
+	in.Kill()
+	begun, err := filepath.Glob(filepath.Join(in.Data, "cache", "dependencies", ".fill-*"))
+	if err != nil || len(begun) != 1 {
+		t.Fatalf("begun are %v, %v", begun, err)
+	}
+	found, err := filepath.Glob(filepath.Join(in.Data, "cache", "dependencies", "pip-*", "out", "five.py"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found %v, %v", found, err)
+	}
+	if err := os.WriteFile(found[0], []byte("FIVE = 6\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in, err = choirtest.TryStart(t, choirtest.Options{Data: in.Data, Env: append(modelEnv(s, modelserver.Anthropic, newKey()), env...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := verified(second, "two again:"); again.Kept || !strings.Contains(again.Note, "damaged") || !slices.Equal(asked(), []int{1, 2}) {
+		t.Errorf("what was damaged: %+v, fetched %d times", again, asked())
+	}
+	if _, err := os.Stat(begun[0]); !os.IsNotExist(err) {
+		t.Errorf("what a kill left of an installation is there: %v", err)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/lockfile"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -33,7 +34,12 @@ type Machine struct {
 	Reserve *datadir.Reserve
 
 	warmth warmth
-	watch  sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
+	known  knowledge
+	shared struct {
+		once  sync.Once
+		trees *trees
+	}
+	watch sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
 }
 
 // Decided tells whoever runs a box of a decision of the network policy about it.
@@ -42,6 +48,17 @@ func (m *Machine) Decided(box, hostport string, allowed bool) {
 		f.(func(string, bool))(hostport, allowed)
 	}
 }
+
+// sharedTrees keep what is installed for all computers.
+func (m *Machine) sharedTrees() *trees {
+	m.shared.once.Do(func() {
+		m.shared.trees = newTrees(sandbox.SharedCache(DependenciesDir), m.dependenciesMost(), true)
+	})
+	return m.shared.trees
+}
+
+// dependenciesMost is how many bytes of what is installed are kept in one place.
+func (m *Machine) dependenciesMost() int64 { return int64(m.Storage.DependenciesMB) << 20 }
 
 // Options are what one computer's boxes stand on.
 type Options struct {
@@ -67,12 +84,14 @@ type Boxes struct {
 	writers   writers
 	kept      keptTerminals
 	installed *dependencies
+	// install runs an installation's command in a box of its own.
+	install func(ctx context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error
 }
 
 // New makes them; none is open.
 func New(o Options) *Boxes {
 	b := &Boxes{o: o}
-	b.installed = newDependencies(b)
+	b.installed, b.install = newDependencies(b), b.installing
 	return b
 }
 

@@ -1,9 +1,7 @@
 package boxes
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,72 +22,37 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// dependencies keeps what lock files name, installed for one computer's checks:
-// one tree for each content of a lock. A box of its own fills a tree, and what a
-// check writes over it goes with the check's box, so no check leaves anything
-// there for another one.
+// dependencies are what lock files name, installed for one computer's checks. What
+// can be the same for every computer of the machine lies in the machine's trees; what
+// was granted to this one alone, and whatever ran code of a package, in its own. A
+// box of its own fills a tree, and what a check writes over it goes with the check's
+// box, so no check leaves anything there for another one.
 type dependencies struct {
 	c    *Boxes
-	turn chan struct{} // held by who fills or removes one
-
-	mu     sync.Mutex
-	uses   map[string]int
-	failed map[string]failedInstall
+	turn chan struct{} // held by who fills one, in boxes of this computer
+	own  *trees
 }
 
-// failedInstall is what is answered for a while instead of trying again.
-type failedInstall struct {
-	err   error
-	until time.Time
-}
-
-const (
-	DependenciesDir = "dependencies"
-	entryFile       = "entry.json"
-
-	maxTrees   = 200             // however small they are
-	installAll = 8 * time.Minute // for the locks of one tree
-)
-
-// installed is a tree that is whole. Its folders lie beside the file that says
-// so, which no box sees.
-type installed struct {
-	Packages int              `json:"packages"`
-	Bytes    int64            `json:"bytes"`
-	Hosts    []string         `json:"hosts,omitempty"`
-	Note     string           `json:"note,omitempty"`
-	Mounts   []installedMount `json:"mounts"`
-}
-
-// installedMount is a folder of the tree and where checks see it.
-type installedMount struct {
-	Source string `json:"source"`
-	Target string `json:"target"`
-}
+const installAll = 8 * time.Minute // for the locks of one tree
 
 func newDependencies(c *Boxes) *dependencies {
-	return &dependencies{c: c, turn: make(chan struct{}, 1), uses: map[string]int{}, failed: map[string]failedInstall{}}
+	return &dependencies{c: c, turn: make(chan struct{}, 1), own: newTrees(sandbox.Cache(DependenciesDir), c.o.Machine.dependenciesMost(), false)}
 }
 
 // sweep takes away what was begun and not ended by an earlier process.
 func (d *dependencies) sweep(ctx context.Context) error {
-	list, err := d.volumes().List(ctx, sandbox.Cache(DependenciesDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	err := d.own.sweep(ctx, d.volumes())
+	list, lerr := d.volumes().List(ctx, sandbox.Written(""))
+	err = errors.Join(err, lerr)
 	for _, e := range list {
-		if strings.HasPrefix(e.Name, filling) {
-			err = errors.Join(err, d.volumes().Discard(ctx, tree(e.Name)))
+		if strings.HasPrefix(e.Name, scriptsUpper) {
+			err = errors.Join(err, d.volumes().Discard(ctx, sandbox.Written(e.Name)))
 		}
 	}
 	return err
 }
 
 func (d *dependencies) volumes() sandbox.Volumes { return d.c.Volumes() }
-
-// tree is where a computer keeps what is installed under a key. It is the
-// computer's own: what the packages of one leave there is seen by no other.
-func tree(key string) sandbox.Volume { return sandbox.Cache(path.Join(DependenciesDir, key)) }
 
 // held are the trees that a verification's checks see.
 type held struct {
@@ -110,7 +73,7 @@ func (d *dependencies) install(ctx context.Context, r ports.LockRequest) (ports.
 	ctx, cancel := awake.WithTimeoutCause(ctx, installAll, fault.New("", fault.Timeout, "", fmt.Errorf("what the project's lock files name was not installed within %s", installAll)))
 	defer cancel()
 	var said []contract.Installation
-	var keys []string
+	var use []part
 	out := &held{env: map[string]string{}}
 	for _, want := range r.Locks {
 		lock, err := lockfile.Read(want.Tool, want.Dir, d.reader(ctx, r))
@@ -124,32 +87,47 @@ func (d *dependencies) install(ctx context.Context, r ports.LockRequest) (ports.
 		if contract.ValidPath("lock", in.Lock) != nil {
 			in.Lock = lock.Name
 		}
-		var got installed
+		var got had
 		if err == nil {
-			in.Key, got, in.Kept, err = d.have(ctx, lock, r)
+			got, err = d.have(ctx, lock, r)
+			in.Key, in.Kept = got.key, got.kept
 		}
 		if err != nil {
 			in.Problem = contract.Line(contract.Clip(strings.TrimSuffix(fault.Text(err)+". "+fault.HintOf(err), ". "), 3500))
 			said = append(said, in)
 			continue
 		}
-		in.Bytes, in.Note = got.Bytes, got.Note
-		if !in.Kept {
-			in.Hosts = got.Hosts
-		}
-		said, keys = append(said, in), append(keys, in.Key)
-		out.add(in.Key, want.Tool, got)
-	}
-	out.release = sync.OnceFunc(func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for _, k := range keys {
-			if d.uses[k]--; d.uses[k] <= 0 {
-				delete(d.uses, k)
+		for _, p := range got.parts {
+			in.Bytes, in.Note = in.Bytes+p.got.Bytes, joined(in.Note, p.got.Note)
+			if !in.Kept {
+				in.Hosts = append(in.Hosts, p.got.Hosts...)
 			}
 		}
-	})
+		said, use = append(said, in), append(use, got.parts...)
+		out.add(want.Tool, got.parts)
+	}
+	out.release = sync.OnceFunc(func() { release(use) })
 	return out, said
+}
+
+// part is a tree that is in use.
+type part struct {
+	of  *trees
+	key string
+	got installed
+}
+
+func release(parts []part) {
+	for _, p := range parts {
+		p.of.release(p.key)
+	}
+}
+
+// had is what there is of a lock: one tree, or one over another.
+type had struct {
+	key   string
+	kept  bool
+	parts []part // the upper first
 }
 
 // reader reads from the tree that is verified, and what judges it from the base.
@@ -169,21 +147,23 @@ func (d *dependencies) reader(ctx context.Context, r ports.LockRequest) lockfile
 	}
 }
 
-// add shows a tree to checks. Trees of one tool lie over each other: what they
-// hold is named by version.
-func (h *held) add(key string, tool lockfile.Tool, got installed) {
-	for _, m := range got.Mounts {
-		lower := tree(key).At(m.Source)
-		at := slices.IndexFunc(h.mounts, func(o sandbox.Mount) bool { return o.Target == m.Target })
-		if at >= 0 {
-			h.mounts[at].Lower = append(h.mounts[at].Lower, lower)
-			continue
+// add shows trees to checks. Those of one tool lie over each other: what they hold
+// is named by version, or the upper is what the packages' scripts made of the lower.
+func (h *held) add(tool lockfile.Tool, parts []part) {
+	for _, p := range parts {
+		for _, m := range p.got.Mounts {
+			lower := p.of.tree(p.key).At(m.Source)
+			at := slices.IndexFunc(h.mounts, func(o sandbox.Mount) bool { return o.Target == m.Target })
+			if at >= 0 {
+				h.mounts[at].Lower = append(h.mounts[at].Lower, lower)
+				continue
+			}
+			mount := sandbox.Mount{Target: m.Target, Mode: sandbox.Overlay, Lower: []sandbox.Volume{lower}, Optional: tool == lockfile.NPM}
+			if defence.Off(defence.CacheThrown) {
+				mount = sandbox.Mount{Source: lower, Target: m.Target, Mode: sandbox.ReadWrite, Optional: true}
+			}
+			h.mounts = append(h.mounts, mount)
 		}
-		mount := sandbox.Mount{Target: m.Target, Mode: sandbox.Overlay, Lower: []sandbox.Volume{lower}, Optional: tool == lockfile.NPM}
-		if defence.Off(defence.CacheThrown) {
-			mount = sandbox.Mount{Source: lower, Target: m.Target, Mode: sandbox.ReadWrite, Optional: true}
-		}
-		h.mounts = append(h.mounts, mount)
 	}
 	maps.Copy(h.env, checksEnv[tool])
 }
@@ -198,157 +178,131 @@ var checksEnv = map[lockfile.Tool]map[string]string{
 // inside is where boxes see what a tool keeps outside of the project.
 func inside(tool lockfile.Tool) string { return "/dependencies/" + string(tool) }
 
-// have returns the tree of a lock, in use, and installs it when it is not there.
-func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.LockRequest) (key string, got installed, kept bool, err error) {
-	chain, err := d.c.toolchain(lock.Tool)
-	if err != nil {
-		return "", got, false, err
-	}
-	key = string(lock.Tool) + "-" + lock.Sum(chain)
-	if got, err := d.hold(ctx, key); err == nil {
-		return key, got, true, nil
-	}
-	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
-	case <-ctx.Done():
-		return key, got, false, context.Cause(ctx)
-	}
-	if got, err := d.hold(ctx, key); err == nil { // somebody installed it meanwhile
-		return key, got, true, nil
-	}
-	if err := d.lately(key); err != nil {
-		return key, got, false, err
-	}
-	if err := d.room(ctx, d.quota()); err != nil {
-		return key, got, false, err
-	}
-	if got, err = d.fill(ctx, key, lock, r); err == nil {
-		got, err = d.hold(ctx, key)
-	}
-	if err != nil {
-		if ctx.Err() == nil {
-			d.mu.Lock()
-			d.failed[key] = failedInstall{err, time.Now().Add(installAgain)}
-			d.mu.Unlock()
-		}
-		return key, got, false, err
-	}
-	if err := d.room(ctx, d.quota()); err != nil {
-		d.c.o.Logger.Warn("installed dependencies could not be bounded", "error", err)
-	}
-	return key, got, false, nil
-}
+// errApart is why something stays with its computer.
+var errApart = errors.New("it can't be shared")
 
-func (d *dependencies) quota() int64 { return int64(d.c.o.Machine.Storage.DependenciesMB) << 20 }
-
-// entry reads what is there under a key.
-func (d *dependencies) entry(ctx context.Context, key string) (got installed, err error) {
-	files, err := d.volumes().Files(ctx, tree(key))
+// have returns what there is of a lock, in use, and installs it when it is not there.
+// What can't be the same for all computers, or is beyond what all may reach, is
+// installed for this one; so is what it has of its own already.
+func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.LockRequest) (had, error) {
+	own, err := d.c.recipe(ctx, lock)
 	if err != nil {
-		return got, err
+		return had{}, err
 	}
-	b, err := fs.ReadFile(files, entryFile)
-	if err != nil {
-		return got, err
-	}
-	if err := json.Unmarshal(b, &got); err != nil {
-		return got, err
-	}
-	for _, m := range got.Mounts {
-		there, err := d.volumes().Exists(ctx, tree(key).At(m.Source))
-		if err != nil || !there {
-			return got, errors.Join(err, fs.ErrNotExist)
+	if lock.Own == "" && !d.own.there(ctx, d.volumes(), own.key()) {
+		got, err := d.shared(ctx, own, r)
+		if !errors.Is(err, errApart) && !fault.Is(err, fault.Denied) {
+			return got, err
 		}
 	}
-	return got, d.volumes().Touch(ctx, tree(key)) // the ones not used for longest go first
-}
-
-// hold returns a tree that is there, which stays until it is released.
-func (d *dependencies) hold(ctx context.Context, key string) (installed, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	got, err := d.entry(ctx, key)
-	if err == nil {
-		d.uses[key]++
+	got, kept, err := d.own.made(ctx, d.c, d.turn, own.key(), func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
+		got, err := d.fetch(ctx, tmp, own, r)
+		if err == nil && own.scripts() {
+			got.Note, err = d.c.runScripts(ctx, own, sandbox.Mount{Source: tmp.At("src"), Mode: sandbox.ReadWrite})
+		}
+		return got, err
+	})
+	if err != nil {
+		return had{}, err
 	}
-	return got, err
+	return had{own.key(), kept, []part{{d.own, own.key(), got}}}, nil
 }
 
-// lately is why a lock could not be installed a moment ago.
-func (d *dependencies) lately(key string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	maps.DeleteFunc(d.failed, func(_ string, f failedInstall) bool { return time.Now().After(f.until) })
-	return d.failed[key].err
+// shared returns a lock's tree of the machine's, and over it what its packages'
+// scripts made of it, which is the computer's own: they are anybody's code, and may
+// come to something else where somebody else's work is in their way.
+func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockRequest) (had, error) {
+	all, err := own.forAll(ctx)
+	if err != nil {
+		return had{}, errors.Join(errApart, err)
+	}
+	trees := d.c.o.Machine.sharedTrees()
+	got, kept, err := trees.made(ctx, d.c, d.turn, all.key(), func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
+		got, err := d.fetch(ctx, tmp, all, r)
+		if err == nil && !defence.Off(defence.SharedComplete) {
+			err = d.complete(ctx, tmp, all.lock)
+		}
+		if err == nil && all.scripts() && defence.Off(defence.SharedScripts) {
+			got.Note, err = d.c.runScripts(ctx, all, sandbox.Mount{Source: tmp.At("src"), Mode: sandbox.ReadWrite})
+		}
+		return got, err
+	})
+	if err != nil {
+		return had{}, err
+	}
+	base := part{trees, all.key(), got}
+	if !all.scripts() || defence.Off(defence.SharedScripts) {
+		return had{all.key(), kept, []part{base}}, nil
+	}
+	over := all.over(got.Seal)
+	layer, _, err := d.own.made(ctx, d.c, d.turn, over, func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
+		return d.scriptsOver(ctx, tmp, base, all)
+	})
+	if err != nil {
+		release([]part{base})
+		return had{}, err
+	}
+	return had{all.key(), kept, []part{{d.own, over, layer}, base}}, nil
 }
 
-// room removes what was not used for longest until no more than most bytes are
-// there. What is in use stays.
-func (d *dependencies) room(ctx context.Context, most int64) error {
-	list, err := d.volumes().List(ctx, sandbox.Cache(DependenciesDir))
-	if errors.Is(err, fs.ErrNotExist) {
+// complete refuses a tree in which a package is missing that the lock has for this
+// machine.
+func (d *dependencies) complete(ctx context.Context, tmp sandbox.Volume, lock lockfile.Lock) error {
+	if lock.Tool != lockfile.NPM {
 		return nil
 	}
+	files, err := d.volumes().Files(ctx, tmp.At("src"))
 	if err != nil {
 		return err
 	}
-	type kept struct {
-		key   string
-		bytes int64
-		used  time.Time
-	}
-	var trees []kept
-	var sum int64
-	for _, e := range list {
-		if strings.HasPrefix(e.Name, filling) || ctx.Err() != nil {
-			continue
-		}
-		t := kept{key: e.Name, used: e.Used}
-		if files, err := d.volumes().Files(ctx, tree(t.key)); err == nil {
-			var got installed
-			if b, err := fs.ReadFile(files, entryFile); err == nil && json.Unmarshal(b, &got) == nil {
-				t.bytes = got.Bytes
-			}
-		}
-		sum, trees = sum+t.bytes, append(trees, t)
-	}
-	left := len(trees)
-	slices.SortFunc(trees, func(a, b kept) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.key, b.key)) })
-	for _, t := range trees {
-		if sum <= most && left <= maxTrees {
-			break
-		}
-		gone, err := d.drop(ctx, t.key)
-		if err != nil {
-			return err
-		}
-		if gone {
-			sum, left = sum-t.bytes, left-1
-		}
+	absent := lock.Absent(thisMachine(), func(at string) bool {
+		_, err := fs.Lstat(files, path.Join(lock.Dir, at))
+		return err == nil
+	})
+	if absent != "" {
+		return errors.Join(errApart, fmt.Errorf("%.200q was not installed", absent))
 	}
 	return nil
 }
 
-// drop takes a tree away unless somebody uses it.
-func (d *dependencies) drop(ctx context.Context, key string) (bool, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.uses[key] > 0 {
-		return false, nil
-	}
-	return true, d.volumes().Discard(ctx, tree(key))
-}
+// scriptsUpper begins the name of what packages' scripts write, until it is whole.
+const scriptsUpper = "installing-"
 
-// fill installs a lock into a tree of its own and keeps it when it is whole.
-func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock, r ports.LockRequest) (got installed, err error) {
-	const op = "boxes.dependencies"
-	tmp := tree(filling + key)
+// scriptsOver runs packages' scripts over a tree that they don't write, and makes
+// what they wrote a tree of its own.
+func (d *dependencies) scriptsOver(ctx context.Context, tmp sandbox.Volume, base part, r recipe) (got installed, err error) {
+	upper := sandbox.Written(scriptsUpper + contract.NewID()[:12])
 	defer func() {
 		if err != nil {
-			err = fault.Wrap(op, errors.Join(err, d.volumes().Discard(context.WithoutCancel(ctx), tmp)))
+			err = errors.Join(err, d.volumes().Discard(context.WithoutCancel(ctx), upper))
 		}
 	}()
+	if err := d.volumes().Make(ctx, upper); err != nil {
+		return got, err
+	}
+	note, err := d.c.runScripts(ctx, r, sandbox.Mount{Mode: sandbox.Overlay, Lower: []sandbox.Volume{base.of.tree(base.key).At("src")}, Upper: upper})
+	if err != nil {
+		return got, err
+	}
+	if err := d.volumes().Keep(ctx, upper, tmp); err != nil {
+		return got, err
+	}
+	if err := d.volumes().Discard(ctx, tmp.At("work")); err != nil {
+		return got, err
+	}
+	got = installed{Packages: r.lock.Packages, Note: note}
+	for _, m := range base.got.Mounts { // a folder in which no script wrote anything is not there
+		at := path.Join("upper", strings.TrimPrefix(m.Source, "src/"))
+		if there, err := d.volumes().Exists(ctx, tmp.At(at)); err == nil && there {
+			got.Mounts = append(got.Mounts, installedMount{Source: at, Target: m.Target})
+		}
+	}
+	return got, nil
+}
+
+// fetch has a lock's packages fetched into a tree, of which nothing has run then.
+func (d *dependencies) fetch(ctx context.Context, tmp sandbox.Volume, rec recipe, r ports.LockRequest) (got installed, err error) {
+	lock := rec.lock
 	for _, sub := range []string{"src", "out", "home"} {
 		if err := d.volumes().Make(ctx, tmp.At(sub)); err != nil {
 			return got, err
@@ -363,7 +317,7 @@ func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock,
 		return got, err
 	}
 	got = installed{Packages: lock.Packages}
-	if got.Hosts, got.Note, err = d.c.installLock(ctx, tmp, lock, r); err != nil {
+	if got.Hosts, err = d.c.fetchLock(ctx, tmp, rec, r); err != nil {
 		return got, err
 	}
 	// From here on no box writes there.
@@ -391,24 +345,7 @@ func (d *dependencies) fill(ctx context.Context, key string, lock lockfile.Lock,
 			return got, err
 		}
 	}
-	return got, d.keep(ctx, tmp, tree(key), &got)
-}
-
-// keep gives a tree its name once all of it is on disk.
-func (d *dependencies) keep(ctx context.Context, tmp, final sandbox.Volume, got *installed) error {
-	size, err := d.volumes().Size(ctx, tmp)
-	if err != nil {
-		return err
-	}
-	got.Bytes = size.Bytes
-	b, err := json.Marshal(got)
-	if err != nil {
-		return err
-	}
-	if err := d.volumes().Put(ctx, tmp, entryFile, b, 0o600); err != nil {
-		return err
-	}
-	return d.volumes().Keep(ctx, tmp, final)
+	return got, nil
 }
 
 // WithDependencies adds to a check's box what was installed for it, in the place

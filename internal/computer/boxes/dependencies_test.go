@@ -2,7 +2,7 @@ package boxes
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,45 +15,67 @@ import (
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/lockfile"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
-	"choir.dev/choiros/test/choirtest"
+	"choir.dev/choiros/internal/supervise"
 )
 
-// kept is a computer that has installed things, and no boxes.
-func keptDependencies(t *testing.T, cid contract.CID) *dependencies {
+// machineDependencies are those of computers of one machine: they have volumes and
+// no boxes, and share what is shared.
+func machineDependencies(t *testing.T, cids ...contract.CID) []*dependencies {
 	t.Helper()
 	dir, err := datadir.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	path := dir.Computer(cid)
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	v, err := local.OpenVolumes(local.VolumesOptions{
-		Dir: path, Shared: filepath.Join(path, "shared"), Caches: []string{DependenciesDir}, Told: func(err error) { t.Error(err) },
-	})
+	proxy, err := egress.NewProxy(egress.Options{Logger: slog.New(slog.DiscardHandler), Decide: func(context.Context, egress.Scope, bool, contract.EgressDecided) error {
+		return errors.New("nothing is asked")
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := v.Close(); err != nil {
+		if err := proxy.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return New(Options{
-		CID: cid, Machine: &Machine{Storage: config.Default().Storage}, On: onlyVolumes{v: v, dir: path}, Logger: slog.New(slog.DiscardHandler),
-	}).installed
+	machine := &Machine{Storage: config.Default().Storage, Proxy: proxy, Policy: &egress.Sources{Logger: slog.New(slog.DiscardHandler)}}
+	var out []*dependencies
+	for _, cid := range cids {
+		path := dir.Computer(cid)
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		v, err := local.OpenVolumes(local.VolumesOptions{
+			Dir: path, Shared: filepath.Join(dir.Path(), "cache"), Caches: []string{DependenciesDir}, Told: func(err error) { t.Error(err) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		services := supervise.New(t.Context(), supervise.Options{Name: "computer"})
+		awake, sleep := context.WithCancel(t.Context())
+		t.Cleanup(func() {
+			sleep()
+			services.Close()
+			if err := v.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		d := New(Options{CID: cid, Machine: machine, On: onlyVolumes{v: v, dir: path, sleep: sleep}, Awake: awake, Once: services.Task, Logger: slog.New(slog.DiscardHandler)}).installed
+		out = append(out, d)
+	}
+	return out
 }
 
 // onlyVolumes is a computer of the driver that has no boxes, only what they see.
 type onlyVolumes struct {
 	sandbox.Computer
-	v   *local.Volumes
-	dir string
+	v     *local.Volumes
+	dir   string
+	sleep func()
 }
 
 func (o onlyVolumes) Volumes() sandbox.Volumes { return o.v }
@@ -74,68 +96,84 @@ func (d *dependencies) path(names ...string) string {
 }
 
 // dir is where what is installed under a key lies, all of it without one.
-func (d *dependencies) dir(names ...string) string {
-	return d.path(append([]string{DependenciesDir}, names...)...)
+func (d *dependencies) dir(t testing.TB, of *trees, names ...string) string {
+	t.Helper()
+	on := d.c.o.On.(onlyVolumes)
+	return filepath.Join(append([]string{filepath.Dir(on.at(t, of.tree("x")))}, names...)...)
 }
 
-func (d *dependencies) lay(t *testing.T, key string, bytes int64, used time.Time, mounts ...installedMount) {
-	t.Helper()
-	for _, m := range mounts {
-		if err := os.MkdirAll(d.dir(key, m.Source), 0o755); err != nil {
-			t.Fatal(err)
+// filled is a filler of a tree with these files, and links by what they lead to.
+func (d *dependencies) filled(files, links map[string]string, mounts ...installedMount) filler {
+	return func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
+		if err := d.volumes().Make(ctx, tmp); err != nil {
+			return installed{}, err
 		}
-	}
-	b, err := json.Marshal(installed{Packages: 1, Bytes: bytes, Mounts: mounts})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(d.dir(key), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(d.dir(key, entryFile), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(d.dir(key), used, used); err != nil {
-		t.Fatal(err)
+		at, err := d.c.o.On.(onlyVolumes).v.Path(tmp)
+		if err != nil {
+			return installed{}, err
+		}
+		for name, text := range files {
+			err = errors.Join(err, os.MkdirAll(filepath.Dir(filepath.Join(at, name)), 0o755), os.WriteFile(filepath.Join(at, name), []byte(text), 0o644))
+		}
+		for name, to := range links {
+			err = errors.Join(err, os.MkdirAll(filepath.Dir(filepath.Join(at, name)), 0o755), os.Symlink(to, filepath.Join(at, name)))
+		}
+		return installed{Packages: 1, Mounts: mounts}, err
 	}
 }
 
-func (d *dependencies) keys(t *testing.T) []string {
+// has has a tree kept under a key, and lets it go.
+func (d *dependencies) has(t *testing.T, of *trees, key string, make filler) {
 	t.Helper()
-	list, err := os.ReadDir(d.dir())
-	if err != nil {
+	if _, _, err := of.made(t.Context(), d.c, d.turn, key, make); err != nil {
+		t.Fatal(err)
+	}
+	of.release(key)
+}
+
+// keys are the names of what is kept, and of what is not whole.
+func (d *dependencies) keys(t *testing.T, of *trees) []string {
+	t.Helper()
+	list, err := d.volumes().List(t.Context(), of.in)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
 	var out []string
 	for _, e := range list {
-		out = append(out, e.Name())
+		out = append(out, e.Name)
 	}
+	slices.Sort(out)
 	return out
 }
 
+var goTree = installedMount{Source: "out", Target: "/dependencies/go"}
+
 // TestAttack40_AChecksBoxWritesOverACopy: what was installed is in every check's
-// box below a throwaway layer, in the place of what the user has there, and it
-// is the computer's own.
+// box below a throwaway layer, in the place of what the user has there: what is the
+// computer's own, and what all computers have.
 func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
-	d := keptDependencies(t, "cid-one")
+	d := machineDependencies(t, "cid-one")[0]
+	all := d.c.o.Machine.sharedTrees()
 	h := &held{env: map[string]string{}}
 	npm := installedMount{Source: "src/p/node_modules", Target: "/computer/p/node_modules"}
-	h.add("npm-1", lockfile.NPM, installed{Mounts: []installedMount{npm}})
-	h.add("go-1", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
-	h.add("go-2", lockfile.Go, installed{Mounts: []installedMount{{Source: "out", Target: inside(lockfile.Go)}}})
+	over := installedMount{Source: "upper/p/node_modules", Target: npm.Target}
+	h.add(lockfile.NPM, []part{{d.own, "npm-over-1", installed{Mounts: []installedMount{over}}}, {all, "npm-1", installed{Mounts: []installedMount{npm}}}})
+	h.add(lockfile.Go, []part{{all, "go-1", installed{Mounts: []installedMount{goTree}}}})
+	h.add(lockfile.Go, []part{{d.own, "go-2", installed{Mounts: []installedMount{goTree}}}})
 	users := sandbox.Mount{Target: npm.Target, Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("p/node_modules")}}
 	mounts, env := WithDependencies([]sandbox.Mount{users}, []ports.Dependencies{h})
-	if len(mounts) != 2 || mounts[0].Target != npm.Target || len(mounts[1].Lower) != 2 || env["GOMODCACHE"] != mounts[1].Target || env["GOPROXY"] != "off" {
-		t.Fatalf("%+v, %v", mounts, env)
-	}
 	for _, m := range mounts {
 		if m.Mode != sandbox.Overlay || !m.Upper.IsZero() || !m.Source.IsZero() {
 			t.Errorf("a check writes into what was installed: %+v", m)
 		}
-		for _, l := range m.Lower {
-			if at := d.c.o.On.(onlyVolumes).at(t, l); !strings.HasPrefix(at, d.dir()+"/") || !strings.Contains(at, "cid-one") {
-				t.Errorf("%s is not this computer's", l)
-			}
+	}
+	if len(mounts) != 2 || mounts[0].Target != npm.Target || env["GOMODCACHE"] != mounts[1].Target || env["GOPROXY"] != "off" {
+		t.Fatalf("%+v, %v", mounts, env)
+	}
+	want := [][]sandbox.Volume{{d.own.tree("npm-over-1").At(over.Source), all.tree("npm-1").At(npm.Source)}, {all.tree("go-1").At("out"), d.own.tree("go-2").At("out")}}
+	for i, m := range mounts {
+		if !slices.Equal(m.Lower, want[i]) {
+			t.Errorf("%s shows %v; want %v", m.Target, m.Lower, want[i])
 		}
 	}
 }
@@ -143,42 +181,47 @@ func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 // TestWhatWasInstalledIsBounded: what was not used for longest goes first, what
 // is in use stays, what was begun is swept, and what is not whole is not used.
 func TestWhatWasInstalledIsBounded(t *testing.T) {
-	d := keptDependencies(t, "cid-one")
-	now := time.Now()
-	at := installedMount{Source: "out", Target: "/dependencies/go"}
-	for i, key := range []string{"go-oldest", "go-old", "go-new"} {
-		d.lay(t, key, 100, now.Add(time.Duration(i)*time.Second), at)
+	d := machineDependencies(t, "cid-one")[0]
+	for _, of := range []*trees{d.own, d.c.o.Machine.sharedTrees()} {
+		make := d.filled(map[string]string{"out/file": strings.Repeat("x", 100<<10)}, nil, goTree)
+		now := time.Now()
+		for i, key := range []string{"go-oldest", "go-old", "go-new"} {
+			d.has(t, of, key, make)
+			used := now.Add(time.Duration(i-10) * time.Second)
+			if err := os.Chtimes(d.dir(t, of, key), used, used); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := of.hold(t.Context(), d.volumes(), "go-oldest"); err != nil {
+			t.Fatal(err)
+		}
+		used := now.Add(-time.Hour)
+		if err := os.Chtimes(d.dir(t, of, "go-oldest"), used, used); err != nil {
+			t.Fatal(err)
+		}
+		of.most = 250 << 10
+		if err := of.bound(t.Context(), d.volumes()); err != nil || !slices.Equal(d.keys(t, of), []string{"go-new", "go-oldest"}) {
+			t.Errorf("%v: %v", d.keys(t, of), err)
+		}
+		of.release("go-oldest")
+		of.most = 0
+		if err := of.bound(t.Context(), d.volumes()); err != nil || len(d.keys(t, of)) != 0 {
+			t.Errorf("%v: %v", d.keys(t, of), err)
+		}
 	}
-	if _, err := d.hold(t.Context(), "go-oldest"); err != nil {
-		t.Fatal(err)
+}
+
+// TestWhatADeathLeftIsNotUsed: a tree that was not filled to its end is taken away
+// before the first that is asked for, and the key is free.
+func TestWhatADeathLeftIsNotUsed(t *testing.T) {
+	d := machineDependencies(t, "cid-one")[0]
+	for _, of := range []*trees{d.own, d.c.o.Machine.sharedTrees()} {
+		if err := os.MkdirAll(d.dir(t, of, filling+"go-x-1", "out"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d.has(t, of, "go-x", d.filled(map[string]string{"out/file": "x"}, nil, goTree))
+		if got := d.keys(t, of); !slices.Equal(got, []string{"go-x"}) {
+			t.Errorf("there are %v", got)
+		}
 	}
-	if err := os.Chtimes(d.dir("go-oldest"), now, now); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.room(context.Background(), 200); err != nil || !slices.Equal(d.keys(t), []string{"go-new", "go-oldest"}) {
-		t.Errorf("%v: %v", d.keys(t), err)
-	}
-	if _, err := d.entry(t.Context(), "go-new"); err != nil {
-		t.Error(err)
-	}
-	outside := t.TempDir()
-	if err := os.Remove(d.dir("go-new", "out")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(outside, d.dir("go-new", "out")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.entry(t.Context(), "go-new"); err == nil {
-		t.Error("a link is taken for what was installed")
-	}
-	if err := os.MkdirAll(filepath.Join(d.dir(filling+"go-x"), "src"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.sweep(t.Context()); err != nil || !slices.Equal(d.keys(t), []string{"go-new", "go-oldest"}) {
-		t.Errorf("%v: %v", d.keys(t), err)
-	}
-	choirtest.Eventually(t, 10*time.Second, "what went is removed", func() bool {
-		list, err := os.ReadDir(d.path("removing", "boxes"))
-		return err == nil && len(list) == 0
-	})
 }

@@ -1,14 +1,10 @@
 package boxes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,103 +25,50 @@ import (
 // installInside is where an installation's box has the manifests.
 const installInside = "/install"
 
-// programs are those that an installation's outcome depends on.
-var toolPrograms = map[lockfile.Tool][]string{
-	lockfile.NPM: {"npm", "node"}, lockfile.Go: {"go"}, lockfile.Cargo: {"cargo"}, lockfile.Pip: {"python3"},
-}
-
-// toolchain says which programs boxes have for a tool, so that what one has
-// installed is not taken for another's. fault.Missing without them.
-func (c *Boxes) toolchain(tool lockfile.Tool) (string, error) {
-	var out strings.Builder
-	for _, program := range toolPrograms[tool] {
-		found := false
-		for _, dir := range filepath.SplitList(cmp.Or(c.o.Machine.Path, usual)) {
-			at, err := filepath.EvalSymlinks(filepath.Join(dir, program))
-			if err != nil {
-				continue
-			}
-			info, err := os.Stat(at)
-			if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-				continue
-			}
-			fmt.Fprintf(&out, "%s %d %d\n", at, info.Size(), info.ModTime().UnixNano())
-			found = true
-			break
-		}
-		if !found {
-			return "", fault.New("boxes.toolchain", fault.Missing, "Install it under /usr or /opt, or name its folder in runtime.path.", fmt.Errorf("boxes have no %s", program))
-		}
-	}
-	if tool == lockfile.Cargo { // it keeps crates by where they came from
-		config, err := egress.CargoConfig()
-		if err != nil {
-			return "", err
-		}
-		out.Write(config)
-	}
-	return out.String(), nil
-}
-
 const (
 	installWall  = 3 * time.Minute
 	installAgain = time.Minute // so long nobody waits for what has just failed
-	filling      = ".fill-"    // begins the name of a tree that is not whole yet
 )
 
-// installLock installs a lock into the folders of root, in a box that sees the
-// manifests and nothing else of the workspace, and reaches what any task of this
-// computer is granted without asking. Nothing of what it fetches is run in it:
-// the packages' own scripts have another box, without a network.
-func (c *Boxes) installLock(ctx context.Context, root sandbox.Volume, lock lockfile.Lock, r ports.LockRequest) (hosts []string, note string, err error) {
-	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, fault.New("", fault.Timeout, "", fmt.Errorf("it was not installed within %s", installWall)))
+// fetchLock fetches what a lock names into the folders of root, in a box that sees
+// the manifests and nothing else of the workspace, and reaches what any task of this
+// computer is granted without asking, or of any computer. Nothing of what it fetches
+// is run in it: the packages' own scripts have another box, without a network.
+func (c *Boxes) fetchLock(ctx context.Context, root sandbox.Volume, rec recipe, r ports.LockRequest) (hosts []string, err error) {
+	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, tooSlow())
 	defer cancel()
-	env, err := egress.Configured(ctx, string(lock.Tool))
-	if err != nil {
-		return nil, "", fault.New("", fault.Unavailable, "", fmt.Errorf("the registries that %s is configured with are not known: %w", lock.Tool, err))
-	}
-	argv, more, err := installCommand(lock)
-	if err != nil {
-		return nil, "", err
-	}
-	if lock.Tool == lockfile.Cargo { // checks find the crates by it too
-		config, err := egress.CargoConfig()
-		if err == nil {
-			err = c.Volumes().Put(ctx, root, "out/config.toml", config, 0o644)
-		}
-		if err != nil {
-			return nil, "", err
+	if rec.lock.Tool == lockfile.Cargo {
+		if err := c.Volumes().Put(ctx, root, "out/config.toml", rec.config, 0o644); err != nil {
+			return nil, err
 		}
 	}
-	all := map[string]string{"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
-	maps.Copy(all, env)
-	maps.Copy(all, more)
-	if _, err := os.Stat(sandbox.Certificates); err == nil {
-		all["NODE_EXTRA_CA_CERTS"], all["PIP_CERT"], all["CARGO_HTTP_CAINFO"] = sandbox.Certificates, sandbox.Certificates, sandbox.Certificates
+	spec := c.installBox("install-", rec)
+	spec.Mounts = []sandbox.Mount{
+		{Source: root.At("src"), Target: installInside, Mode: sandbox.ReadWrite},
+		{Source: root.At("out"), Target: inside(rec.lock.Tool), Mode: sandbox.ReadWrite},
+		{Source: root.At("home"), Target: HomeInside, Mode: sandbox.ReadWrite},
 	}
-	spec := sandbox.BoxSpec{ID: "install-" + contract.NewID()[:12], Kind: contract.BoxScratch, Root: installInside, Limits: c.Limits(), Env: all, Proxy: true,
-		Mounts: []sandbox.Mount{
-			{Source: root.At("src"), Target: installInside, Mode: sandbox.ReadWrite},
-			{Source: root.At("out"), Target: inside(lock.Tool), Mode: sandbox.ReadWrite},
-			{Source: root.At("home"), Target: HomeInside, Mode: sandbox.ReadWrite},
-		}}
-	spec.Limits.WallTime, spec.Limits.Counted = installWall, []sandbox.Volume{root}
-	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, int64(c.o.Machine.Storage.DependenciesMB)<<20)
+	spec.Limits.Counted, spec.Proxy = []sandbox.Volume{root}, true
 	var mu sync.Mutex
 	var denied []string
-	spec.Handler = c.Way(ctx, egress.Scope{Run: r.Run, Task: r.Task, Box: spec.ID, Kind: spec.Kind},
-		contract.EgressSpec{Profile: contract.EgressDefault}, func(hostport string, allowed bool) {
-			mu.Lock()
-			defer mu.Unlock()
-			list := &denied
-			if allowed {
-				list = &hosts
-			}
-			if !slices.Contains(*list, hostport) && len(*list) < maxHosts {
-				*list = append(*list, hostport)
-			}
-		})
-	err = c.installing(ctx, spec, lock, argv)
+	policy := rec.policy
+	if policy == nil {
+		own := c.policy(ctx, contract.EgressSpec{Profile: contract.EgressDefault})
+		policy = &own
+	}
+	c.o.Machine.watch.Store(spec.ID, func(hostport string, allowed bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		list := &denied
+		if allowed {
+			list = &hosts
+		}
+		if !slices.Contains(*list, hostport) && len(*list) < maxHosts {
+			*list = append(*list, hostport)
+		}
+	})
+	spec.Handler = c.way(egress.Scope{Run: r.Run, Task: r.Task, Box: spec.ID, Kind: spec.Kind}, *policy)
+	err = c.install(ctx, spec, rec.lock, rec.argv)
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(hosts)
@@ -133,18 +76,43 @@ func (c *Boxes) installLock(ctx context.Context, root sandbox.Volume, lock lockf
 		err = fault.New("", fault.Denied, "Grant it with egress.allow (and egress.allow_private for one in your own network), or install what the lock file names in the live project.",
 			fmt.Errorf("%s may not be reached from boxes: %w", strings.Join(denied, ", "), err))
 	}
-	if err != nil || lock.Scripts == 0 || lock.Tool != lockfile.NPM || defence.Off(defence.InstallQuiet) {
-		return hosts, "", err
+	return hosts, err
+}
+
+// runScripts runs the scripts of packages over what was fetched, in a box without a
+// network. What fails there is said, and fails nothing.
+func (c *Boxes) runScripts(ctx context.Context, rec recipe, over sandbox.Mount) (note string, err error) {
+	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, tooSlow())
+	defer cancel()
+	home, err := c.Home(ctx)
+	if err != nil {
+		return "", err
 	}
-	quiet := spec
-	quiet.ID, quiet.Proxy, quiet.Handler = "scripts-"+contract.NewID()[:12], false, nil
-	if err := c.installing(ctx, quiet, lock, []string{"npm", "rebuild", "--foreground-scripts", "--loglevel=error"}); err != nil {
+	over.Target = installInside
+	spec := c.installBox("scripts-", rec)
+	spec.Mounts = []sandbox.Mount{over, home}
+	if over.Mode == sandbox.ReadWrite {
+		spec.Limits.Counted = []sandbox.Volume{over.Source}
+	}
+	if err := c.install(ctx, spec, rec.lock, []string{"npm", "rebuild", "--foreground-scripts", "--loglevel=error"}); err != nil {
 		if ctx.Err() != nil {
-			return hosts, "", context.Cause(ctx)
+			return "", context.Cause(ctx)
 		}
 		note = "the scripts that its packages run when they are installed did not all work without a network: " + contract.Line(contract.Clip(fault.Text(err), 500))
 	}
-	return hosts, note, nil
+	return note, nil
+}
+
+func tooSlow() error {
+	return fault.New("", fault.Timeout, "", fmt.Errorf("it was not installed within %s", installWall))
+}
+
+// installBox is what the boxes of an installation have in common.
+func (c *Boxes) installBox(id string, rec recipe) sandbox.BoxSpec {
+	spec := sandbox.BoxSpec{ID: id + contract.NewID()[:12], Kind: contract.BoxScratch, Root: installInside, Limits: c.Limits(), Env: rec.env}
+	spec.Limits.WallTime = installWall
+	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, c.o.Machine.dependenciesMost())
+	return spec
 }
 
 const maxHosts = 100

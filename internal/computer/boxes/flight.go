@@ -1,0 +1,199 @@
+package boxes
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// flight is one installation that goes on, for everybody who waits for it. It is in
+// boxes of the computer that asked first, and ends with that one; whoever else waits
+// then begins it anew. It ends as well when nobody waits for it.
+type flight struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+
+	// Guarded by the trees' mu; what it came to is not changed once done is closed.
+	begun, ended bool
+	waiting      int
+	got          installed
+	kept         bool // it was there, and was only looked at
+	again        bool // its computer fell asleep under it
+	err          error
+}
+
+// made returns the tree of a key, in use until it is released. It is looked at when
+// this process has not seen it yet, and made by make when it is not there or is not
+// whole: once, whoever asks for it meanwhile. kept says that nothing was made for
+// this caller.
+func (t *trees) made(ctx context.Context, c *Boxes, turn chan struct{}, key string, make filler) (got installed, kept bool, err error) {
+	if err := t.sweep(ctx, c.Volumes()); err != nil {
+		return got, false, err
+	}
+	for {
+		if got, err := t.hold(ctx, c.Volumes(), key); err == nil {
+			return got, true, nil
+		}
+		if err := errors.Join(context.Cause(ctx), context.Cause(c.o.Awake)); err != nil {
+			return got, false, err
+		}
+		if err := t.lately(key); err != nil {
+			return got, false, err
+		}
+		f, mine, err := t.join(ctx, c, turn, key, make)
+		if err != nil {
+			return got, false, err
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			t.leave(f, key)
+			return got, false, context.Cause(ctx)
+		}
+		if f.err == nil || !f.again {
+			return f.got, f.kept || !mine, f.err
+		}
+	}
+}
+
+// join waits with the others for a flight, or begins one. A computer has one at a
+// time, whatever it waits for besides.
+func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key string, make filler) (*flight, bool, error) {
+	if f, mine := t.flying(key, nil); f != nil {
+		return f, mine, nil
+	}
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false, context.Cause(ctx)
+	}
+	fctx, cancel := context.WithCancel(c.o.Awake)
+	f, mine := t.flying(key, &flight{done: closing(), cancel: cancel})
+	if !mine { // somebody began meanwhile
+		cancel()
+		<-turn
+		return f, false, nil
+	}
+	// Nothing is begun on a computer that closes, of which who waits must hear.
+	stop := context.AfterFunc(c.o.Awake, func() {
+		if t.begin(f) {
+			t.end(f, key, flight{again: true, err: context.Cause(c.o.Awake)})
+		}
+	})
+	c.o.Once("an installation for checks", func(context.Context) error {
+		defer func() { stop(); cancel(); <-turn }()
+		if !t.begin(f) {
+			return nil
+		}
+		came := flight{err: fault.New("boxes.dependencies", fault.Internal, "", errors.New("the installation broke off"))}
+		defer func() { t.end(f, key, came) }() // after a panic too: others wait
+		got, kept, err := t.prepare(fctx, c, key, make)
+		came = flight{got: got, kept: kept, err: err, again: err != nil && fctx.Err() != nil}
+		return nil
+	})
+	return f, true, nil
+}
+
+func closing() chan struct{} { return make(chan struct{}) }
+
+// flying is the flight of a key with one more who waits for it; where there is none
+// it is next, and mine.
+func (t *trees) flying(key string, next *flight) (f *flight, mine bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f = t.flights[key]
+	if f == nil && next != nil {
+		f, mine = next, true
+		t.flights[key] = f
+	}
+	if f != nil {
+		f.waiting++
+	}
+	return f, mine
+}
+
+// begin says whether the caller is the one that carries a flight out.
+func (t *trees) begin(f *flight) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first := !f.begun
+	f.begun = true
+	return first
+}
+
+// end tells everybody who waits what it came to; they hold the tree from then on.
+func (t *trees) end(f *flight, key string, came flight) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f.ended, f.got, f.kept, f.again, f.err = true, came.got, came.kept, came.again, came.err
+	switch {
+	case f.err == nil:
+		t.sound[key] = true
+		if f.waiting > 0 {
+			t.uses[key] += f.waiting
+		}
+	case !f.again:
+		t.failed[key] = failedInstall{f.err, time.Now().Add(installAgain)}
+	}
+	if t.flights[key] == f {
+		delete(t.flights, key)
+	}
+	close(f.done)
+}
+
+// leave no longer waits. What nobody waits for ends, and nobody joins it any more.
+func (t *trees) leave(f *flight, key string) {
+	t.mu.Lock()
+	if f.ended && f.err == nil {
+		t.mu.Unlock()
+		t.release(key)
+		return
+	}
+	if f.waiting--; f.waiting == 0 && !f.ended {
+		f.cancel()
+		delete(t.flights, key)
+	}
+	t.mu.Unlock()
+}
+
+// prepare looks at what is there under a key, and has it made where that is nothing
+// or is damaged.
+func (t *trees) prepare(ctx context.Context, c *Boxes, key string, make filler) (got installed, kept bool, err error) {
+	v := c.Volumes()
+	got, err = t.whole(ctx, v, key)
+	if err == nil {
+		return got, true, v.Touch(ctx, t.tree(key))
+	}
+	if ctx.Err() != nil {
+		return got, false, context.Cause(ctx)
+	}
+	damaged := ""
+	if !errors.Is(err, fs.ErrNotExist) {
+		damaged = "what was kept of it was damaged, and was made anew"
+		c.o.Logger.Warn("what was installed for checks is damaged and is made anew", "key", key, "error", fault.Text(err))
+		if err := v.Discard(ctx, t.tree(key)); err != nil {
+			return got, false, err
+		}
+	}
+	got, err = t.fill(ctx, v, c.o.Logger, key, make)
+	if err == nil && damaged != "" {
+		got.Note = joined(damaged, got.Note)
+	}
+	return got, false, err
+}
+
+func joined(a, b string) string {
+	if b == "" {
+		return a
+	}
+	return a + "; " + b
+}
+
+// filler installs into a tree, which it makes.
+type filler func(ctx context.Context, tmp sandbox.Volume) (installed, error)

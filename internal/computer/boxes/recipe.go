@@ -1,0 +1,262 @@
+package boxes
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/egress"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lockfile"
+	"choir.dev/choiros/internal/sandbox"
+)
+
+// recipe is everything that an installation's box sees and everything that steers
+// it. Its key names what comes of it.
+type recipe struct {
+	c      *Boxes
+	lock   lockfile.Lock
+	argv   []string
+	env    map[string]string
+	config []byte // of cargo
+	tools  string // the programs, by where they are and when they were changed
+	// versions are what the programs say of themselves, and policy what the box
+	// reaches; only of one for all computers.
+	versions string
+	policy   *egress.Policy
+}
+
+// toolPrograms are those that an installation's outcome depends on.
+var toolPrograms = map[lockfile.Tool][]string{
+	lockfile.NPM: {"npm", "node"}, lockfile.Go: {"go"}, lockfile.Cargo: {"cargo"}, lockfile.Pip: {"python3"},
+}
+
+// recipe is the one of a lock, for this computer. fault.Missing without its programs.
+func (c *Boxes) recipe(ctx context.Context, lock lockfile.Lock) (r recipe, err error) {
+	r = recipe{c: c, lock: lock}
+	if r.tools, err = c.toolchain(lock.Tool); err != nil {
+		return r, err
+	}
+	env, err := c.o.Machine.known.registries(ctx, lock.Tool)
+	if err != nil {
+		return r, fault.New("", fault.Unavailable, "", fmt.Errorf("the registries that %s is configured with are not known: %w", lock.Tool, err))
+	}
+	if lock.Tool == lockfile.Cargo { // it keeps crates by where they came from, and checks find them by it too
+		if r.config, err = egress.CargoConfig(); err != nil {
+			return r, err
+		}
+	}
+	argv, more, err := installCommand(lock)
+	if err != nil {
+		return r, err
+	}
+	r.argv = argv
+	r.env = map[string]string{"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
+	maps.Copy(r.env, env)
+	maps.Copy(r.env, more)
+	if _, err := os.Stat(sandbox.Certificates); err == nil {
+		r.env["NODE_EXTRA_CA_CERTS"], r.env["PIP_CERT"], r.env["CARGO_HTTP_CAINFO"] = sandbox.Certificates, sandbox.Certificates, sandbox.Certificates
+	}
+	return r, nil
+}
+
+// forAll is the recipe with what the machine grants to each of its computers alone.
+func (r recipe) forAll(ctx context.Context) (recipe, error) {
+	sources := *r.c.o.Machine.Policy
+	sources.Remotes = nil
+	policy := sources.Policy(ctx, contract.EgressSpec{Profile: contract.EgressDefault})
+	if policy.Err != nil {
+		return r, policy.Err
+	}
+	var err error
+	r.policy = &policy
+	r.versions, err = r.c.o.Machine.known.versions(ctx, r.c.o.Machine.Path, r.lock.Tool, r.tools)
+	return r, err
+}
+
+// scripts says whether packages want to run something when they are installed.
+func (r recipe) scripts() bool {
+	return r.lock.Scripts > 0 && r.lock.Tool == lockfile.NPM && !defence.Off(defence.InstallQuiet)
+}
+
+// layout is how trees are laid out; with another one nothing of before is found.
+const layout = 2
+
+// key names what is installed by it.
+func (r recipe) key() string {
+	files := map[string]string{}
+	for p, b := range r.lock.Files {
+		files[p] = sum(b)
+	}
+	all := map[string]any{
+		"layout": layout, "tool": r.lock.Tool, "dir": r.lock.Dir, "lock": r.lock.Name, "files": files, "argv": r.argv, "env": r.env,
+		"config": sum(r.config), "path": r.c.o.Machine.Path, "tools": r.tools, "versions": r.versions, "for": runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	if r.policy != nil {
+		var rules []string
+		for _, rule := range r.policy.Rules {
+			rules = append(rules, rule.String())
+		}
+		all["rules"] = rules
+		if defence.Off(defence.SharedInputs) {
+			all = map[string]any{"lock": files[path.Join(r.lock.Dir, r.lock.Name)]}
+		}
+	}
+	b, _ := json.Marshal(all) // of strings, whose keys it sorts
+	return string(r.lock.Tool) + "-" + sum(b)[:32]
+}
+
+// over names what scripts made of a tree that is sealed.
+func (r recipe) over(seal string) string {
+	return string(r.lock.Tool) + "-over-" + sum([]byte(r.key() + " " + seal))[:32]
+}
+
+func sum(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+// toolchain says which programs boxes have for a tool, so that what one has
+// installed is not taken for another's. fault.Missing without them.
+func (c *Boxes) toolchain(tool lockfile.Tool) (string, error) {
+	var out strings.Builder
+	for _, program := range toolPrograms[tool] {
+		at, err := c.o.Machine.program(program)
+		if err != nil {
+			return "", err
+		}
+		info, err := os.Stat(at)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&out, "%s %d %d\n", at, info.Size(), info.ModTime().UnixNano())
+	}
+	return out.String(), nil
+}
+
+// program is where boxes have a program, links followed. fault.Missing without it.
+func (m *Machine) program(name string) (string, error) {
+	for _, dir := range filepath.SplitList(cmp.Or(m.Path, usual)) {
+		at, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		if info, err := os.Stat(at); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return at, nil
+		}
+	}
+	return "", fault.New("boxes.toolchain", fault.Missing, "Install it under /usr or /opt, or name its folder in runtime.path.", fmt.Errorf("boxes have no %s", name))
+}
+
+// thisMachine is what packages have to be made for.
+func thisMachine() lockfile.Machine {
+	m := lockfile.Machine{OS: runtime.GOOS, CPU: runtime.GOARCH, LibC: "glibc"}
+	if cpu := map[string]string{"amd64": "x64", "386": "ia32"}[m.CPU]; cpu != "" {
+		m.CPU = cpu
+	}
+	if found, err := filepath.Glob("/lib/ld-musl-*"); err == nil && len(found) > 0 {
+		m.LibC = "musl"
+	}
+	return m
+}
+
+// knowledge is what this machine's package managers say, believed for a while: to
+// ask one takes as long as to start it.
+type knowledge struct {
+	mu       sync.Mutex
+	settings map[lockfile.Tool]believed[map[string]string]
+	said     map[string]believed[string]
+}
+
+type believed[T any] struct {
+	value T
+	until time.Time
+}
+
+const believe = 10 * time.Minute
+
+// registries are where a tool's packages come from, as its variables.
+func (k *knowledge) registries(ctx context.Context, tool lockfile.Tool) (map[string]string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if b, ok := k.settings[tool]; ok && time.Now().Before(b.until) {
+		return b.value, nil
+	}
+	env, err := egress.Configured(ctx, string(tool))
+	if err != nil {
+		return nil, err
+	}
+	if k.settings == nil {
+		k.settings = map[lockfile.Tool]believed[map[string]string]{}
+	}
+	k.settings[tool] = believed[map[string]string]{env, time.Now().Add(believe)}
+	return env, nil
+}
+
+// versions are those of a tool's programs, in a world in which nobody configured
+// them, and of the system whose libraries packages are chosen for.
+func (k *knowledge) versions(ctx context.Context, boxPath string, tool lockfile.Tool, chain string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if b, ok := k.said[chain]; ok && time.Now().Before(b.until) {
+		return b.value, nil
+	}
+	ask := map[lockfile.Tool][][]string{
+		lockfile.NPM: {{"node", "--version"}, {"npm", "--version"}}, lockfile.Go: {{"go", "version"}},
+		lockfile.Cargo: {{"cargo", "--version"}}, lockfile.Pip: {{"python3", "-I", "-m", "pip", "--version"}},
+	}[tool]
+	var out strings.Builder
+	for _, argv := range ask {
+		said, err := askProgram(ctx, boxPath, argv)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+		}
+		out.WriteString(said)
+	}
+	if b, err := os.ReadFile("/etc/os-release"); err == nil {
+		out.Write(b)
+	}
+	if k.said == nil {
+		k.said = map[string]believed[string]{}
+	}
+	k.said[chain] = believed[string]{out.String(), time.Now().Add(believe)}
+	return out.String(), nil
+}
+
+const askTime = 20 * time.Second // on a machine with other work
+
+func askProgram(ctx context.Context, boxPath string, argv []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	dirs := cmp.Or(boxPath, usual)
+	at := ""
+	for _, dir := range filepath.SplitList(dirs) {
+		if info, err := os.Stat(filepath.Join(dir, argv[0])); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			at = filepath.Join(dir, argv[0])
+			break
+		}
+	}
+	if at == "" {
+		return "", exec.ErrNotFound
+	}
+	cmd := exec.CommandContext(ctx, at, argv[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + dirs, "HOME=/nonexistent", "GOTOOLCHAIN=local"}
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	return string(slices.Clone(out[:min(len(out), 4096)])), err
+}
