@@ -18,6 +18,7 @@ import (
 	"github.com/minio/highwayhash"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus/embedded"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -49,6 +50,17 @@ type Message struct {
 	// Behind says that a record before it in the newest block does not hold. The
 	// server would cut it off: a crash may have left it, unacknowledged.
 	Behind bool
+}
+
+// PutBack puts back what a server deleted of a computer's log that it could not open, or
+// of every one without a cid, in the store at dir: before it is looked what is there, for
+// who opened it may have died then. Nobody may be opening that log.
+func PutBack(dir string, cid contract.CID) error {
+	name := ""
+	if cid != "" {
+		name = contract.StreamLog(cid)
+	}
+	return fault.Wrap("bus.PutBack", embedded.PutBack(dir, name))
 }
 
 // Damage is what is wrong with a part of the data directory.

@@ -141,6 +141,9 @@ type known struct {
 
 // Look finishes what recoveries had begun, and says what is damaged.
 func Look(ctx context.Context, dir *datadir.Dir) (*Report, error) {
+	if err := bus.PutBack(dir.Path("nats"), ""); err != nil {
+		return nil, fault.Wrap("recovery.Look", err)
+	}
 	stuck, err := Finish(dir)
 	if err != nil {
 		return nil, fault.Wrap("recovery.Look", err)
@@ -157,6 +160,9 @@ func Look(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 // others may be awake.
 func LookAt(ctx context.Context, dir *datadir.Dir, cid contract.CID) (*Report, error) {
 	const op = "recovery.LookAt"
+	if err := bus.PutBack(dir.Path("nats"), cid); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
 	stuck := finish(dir, cid)
 	r, err := inspect(ctx, dir, cid)
 	if err != nil {

@@ -72,6 +72,11 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 			return nil, fault.Wrap(op, err)
 		}
 	}
+	if o.Bus == nil {
+		if err := bus.PutBack(o.Dir.Path("nats"), ""); err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+	}
 	begun, err := o.goOn()
 	if err != nil {
 		return nil, fault.Wrap(op, err)

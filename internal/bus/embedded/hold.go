@@ -18,7 +18,8 @@ import (
 // A server that can't open the files of a stream deletes them: that the disk has no
 // room for one more file is enough. So each file has a second name, in heldDir, from
 // before the server opens its stream until it has; what is gone then is put back by
-// that. A process that dies meanwhile leaves the names to the next one.
+// that. A process that dies meanwhile leaves the names to the next one, which puts
+// back before it looks what there is (recovery.Look).
 
 // heldDir is beside the server's own directory. The names in it are the files' paths
 // below that one, escaped, so that a disk that is nearly full need make no directory.
@@ -46,7 +47,7 @@ func (s *Server) Opening(name string, open func() error) error {
 func (s *Server) Forget(name string) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	held, err := s.held(name)
+	held, err := held(s.dir, name)
 	for h := range held {
 		err = errors.Join(err, os.Remove(filepath.Join(s.dir, heldDir, h)))
 	}
@@ -55,8 +56,11 @@ func (s *Server) Forget(name string) error {
 
 // hold gives each file of a stream, or with no name of every stream, a second name.
 func (s *Server) hold(name string) error {
-	if err := s.release(name); err != nil { // of who died, or never learned what became of it
+	if err := s.release(name); err != nil { // of who never learned what became of it
 		return err
+	}
+	if err := os.MkdirAll(filepath.Join(s.dir, heldDir), 0o700); err != nil {
+		return fault.Wrap("keep the files of logs", err)
 	}
 	if name == "" {
 		name = "*"
@@ -81,41 +85,63 @@ func (s *Server) hold(name string) error {
 	return fault.Wrap("keep the files of logs while they are opened", err)
 }
 
-// release puts back what the server deleted of a stream, or of every one, and takes
-// the second names away.
+// release puts back what the server deleted, tells it, and takes the second names away.
 func (s *Server) release(name string) error {
-	held, err := s.held(name)
-	if err != nil {
+	back, err := putBack(s.dir, name)
+	if len(back) > 0 {
+		s.log.Warn("the server deleted files of a log that it could not open; they were put back", "files", back)
+	}
+	return err
+}
+
+// PutBack puts back what a server that has ended deleted of a stream that it could not
+// open, or with no name of every one, in the store at dir. On disk nothing is left of the
+// second names when it returns: whoever moves the stream then moves all of it.
+func PutBack(dir, name string) error {
+	left, err := held(dir, name)
+	if err != nil || len(left) == 0 {
 		return fault.Wrap("look for files of logs", err)
 	}
+	if _, err := putBack(dir, name); err != nil {
+		return err
+	}
+	return fault.Wrap("release the files of a log", durable.SyncDir(filepath.Join(dir, heldDir)))
+}
+
+// putBack does that, and says what was gone.
+func putBack(dir, name string) (back []string, err error) {
+	held, err := held(dir, name)
+	if err != nil {
+		return nil, fault.Wrap("look for files of logs", err)
+	}
 	for h, below := range held {
-		from, to := filepath.Join(s.dir, heldDir, h), filepath.Join(s.dir, "jetstream", below)
+		to := filepath.Join(dir, "jetstream", below)
 		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
-			if err := s.putBack(from, to); err != nil {
-				return fault.Wrap("put the files of a log back", err)
+			if err := restore(dir, filepath.Join(dir, heldDir, h), to); err != nil {
+				return back, fault.Wrap("put the files of a log back", err)
 			}
-			s.log.Warn("the server deleted a file of a log that it could not open; it was put back", "file", below)
+			back = append(back, below)
 		} else if err != nil {
-			return fault.Wrap("look for files of logs", err)
+			return back, fault.Wrap("look for files of logs", err)
 		}
 	}
 	for h := range held { // once all are there
-		if err := os.Remove(filepath.Join(s.dir, heldDir, h)); err != nil {
-			return fault.Wrap("release the files of a log", err)
+		if err := os.Remove(filepath.Join(dir, heldDir, h)); err != nil {
+			return back, fault.Wrap("release the files of a log", err)
 		}
 	}
-	return nil
+	return back, nil
 }
 
-// putBack gives a file its first name again, on disk.
-func (s *Server) putBack(from, to string) error {
+// restore gives a file below dir its first name again, on disk.
+func restore(dir, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
 	if err := os.Link(from, to); err != nil {
 		return err
 	}
-	for at := filepath.Dir(to); at != s.dir; at = filepath.Dir(at) {
+	for at := filepath.Dir(to); at != dir; at = filepath.Dir(at) {
 		if err := durable.SyncDir(at); err != nil {
 			return err
 		}
@@ -125,12 +151,9 @@ func (s *Server) putBack(from, to string) error {
 
 // held are the second names of a stream's files, or of every one's, with what they
 // stand for.
-func (s *Server) held(name string) (map[string]string, error) {
-	if err := os.MkdirAll(filepath.Join(s.dir, heldDir), 0o700); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(filepath.Join(s.dir, heldDir))
-	if err != nil {
+func held(dir, name string) (map[string]string, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, heldDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	out := map[string]string{}
